@@ -1,0 +1,48 @@
+"""unweave: learn, measure and explore decomposed representations.
+
+>>> import unweave as uw
+>>> uw.Product(style=uw.Gaussian(8), place=uw.Gaussian(2)).size
+10
+"""
+
+from unweave import aggregate, likelihoods, metrics
+from unweave.data import Arrays, Folder, Lattice, Shapes2D
+from unweave.fitted import Fitted, fit, load
+from unweave.latents import Gaussian, Product
+from unweave.networks import MLP, Conv, Critic, Kim2018, Mathieu2019
+from unweave.noise import Noise
+from unweave.objectives import VAE, BetaTCVAE, BetaVAE, FactorVAE
+from unweave.optimisers import Adam
+from unweave.run import Run
+from unweave.schedules import Cyclic, Linear
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "MLP",
+    "VAE",
+    "Adam",
+    "Arrays",
+    "BetaTCVAE",
+    "BetaVAE",
+    "Conv",
+    "Critic",
+    "Cyclic",
+    "FactorVAE",
+    "Fitted",
+    "Folder",
+    "Gaussian",
+    "Kim2018",
+    "Lattice",
+    "Linear",
+    "Mathieu2019",
+    "Noise",
+    "Product",
+    "Run",
+    "Shapes2D",
+    "aggregate",
+    "fit",
+    "likelihoods",
+    "load",
+    "metrics",
+]

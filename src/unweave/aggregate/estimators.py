@@ -1,0 +1,70 @@
+"""Estimators of the aggregate posterior q(z) = 1/N sum_n q(z|x_n).  [Kim2018] eq. 1.
+
+All read a table of log-densities log_q[i, j, ...] = log q(z_i | x_j), where z_i was drawn from
+q(z|x_i), and return log q(z_i) for every i and every trailing index (variables, groups).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Estimator = Literal["weighted", "stratified"]
+
+
+def exact(log_q: Tensor) -> Tensor:
+    """log 1/N sum_j q(z_i|x_j) over the whole data set: (S, N, ...) to (S, ...)."""
+    return torch.logsumexp(log_q, 1) - math.log(log_q.shape[1])
+
+
+def weighted(log_q: Tensor, dataset_size: int) -> Tensor:
+    """log 1/(N B) sum_j q(z_i|x_j): (B, B, ...) to (B, ...).  [Chen2018] eq. 3.
+
+    The weights sum to 1/N, not 1: the estimate lies too low by up to log N (by design a bound),
+    the same constant for the joint and for every marginal.
+    """
+    _check(log_q, dataset_size)
+    return torch.logsumexp(log_q, 1) - math.log(dataset_size * log_q.shape[1])
+
+
+def stratified(log_q: Tensor, dataset_size: int) -> Tensor:
+    """log [ q(z_i|x_i)/N + (N-1)/(N (B-1)) sum_{j != i} q(z_i|x_j) ].  [Esmaeili2019] eq. 13.
+
+    (B, B, ...) to (B, ...). The density is unbiased when the other members of the batch are
+    drawn from the rest of the data set; its logarithm is biased downwards (Jensen).
+    """
+    _check(log_q, dataset_size)
+    batch = log_q.shape[1]
+    if batch == 1:
+        if dataset_size > 1:
+            raise ValueError(
+                "the stratified estimator needs at least two observations a batch, got 1; "
+                "raise the batch size"
+            )
+        return log_q[:, 0]
+    other = math.log((dataset_size - 1) / (dataset_size * (batch - 1)))
+    own = -math.log(dataset_size)
+    diagonal = torch.eye(batch, dtype=torch.bool, device=log_q.device)
+    log_weight = torch.where(diagonal, own, other).to(log_q.dtype)
+    return torch.logsumexp(log_q + log_weight.reshape(batch, batch, *(1,) * (log_q.dim() - 2)), 1)
+
+
+def estimate(log_q: Tensor, dataset_size: int, estimator: Estimator) -> Tensor:
+    """log q(z_i) by the named estimator."""
+    return {"weighted": weighted, "stratified": stratified}[estimator](log_q, dataset_size)
+
+
+def _check(log_q: Tensor, dataset_size: int) -> None:
+    if log_q.dim() < 2 or log_q.shape[0] != log_q.shape[1]:
+        raise ValueError(
+            f"expected log_q[i, j, ...] = log q(z_i|x_j) of shape (B, B, ...), got "
+            f"{tuple(log_q.shape)}"
+        )
+    if dataset_size < log_q.shape[1]:
+        raise ValueError(
+            f"expected a data set at least as large as the batch, got {dataset_size} < "
+            f"{log_q.shape[1]}"
+        )

@@ -1,0 +1,300 @@
+"""Two-dimensional shapes: the world of dSprites, drawn on demand and exactly.
+
+A pixel is on when its centre, carried into the frame of the sprite, lies inside the shape:
+
+    (u, v) = R(t) (pixel - centre) / scale,      lower(u) <= v <= upper(u)
+
+All three shapes cut every line u = const in one interval, so two functions of u describe each.
+Rendering is integer arithmetic on tables that are made once, on the CPU: a GPU draws the same
+pixels, bit for bit. Lengths are in units of the original image, 64 of which span a side.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Literal, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor
+
+from unweave.data.lattice import Factor, Lattice, checked
+from unweave.spec import spec, tag
+
+Shape = Literal["square", "ellipse", "heart"]
+Floats = NDArray[np.float64]
+Bounds = tuple[Floats, Floats]
+
+# Fitted to 258 distinct frames of the original, see docs/data.md; all are reproduced exactly.
+HALF_SIDE = 2457 / 256  # a multiple of the table step, so the table holds the edge exactly
+SEMI_AXES = (12.7659, 7.21235)
+HEART = (9.6, 0.6622, -1.44)  # half width, stretch along v, offset along v
+HEART_SIDES = 150  # the original draws a polygon: 2 pixels of 258 frames tell it from the curve
+
+FIELD = 64  # side of the world in units
+MARGIN = 16  # a sprite's centre keeps this distance from the border
+REACH = 13  # no shape of scale 1 extends further from its centre
+SMALLEST = 0.5  # smallest scale
+
+COEFFICIENT_BITS = 40  # fractional bits of the rotation coefficients (int64)
+PLANE_BITS = 20  # fractional bits of u and v (int32: |u| stays far below 2^11)
+TABLE_BITS = 12  # a table has 2^12 steps in a unit of u
+NEVER = 2**30  # beyond every v: the bound of an empty interval
+
+CHUNK_PIXELS = {"cpu": 2**18, "cuda": 2**24}  # pixels drawn at once: they should stay in cache
+
+
+@spec
+class Shapes2D:
+    """Binary images of one shape in five factors: the lattice and pictures of dSprites.
+
+    Colour 1 (white); shape; scale linspace(0.5, 1); orientation linspace(0, 2 pi), both ends
+    included, so the last picture repeats the first; x and y linspace(0, 1). The last factor is
+    the fastest. The default is the original set: 737,280 images of 64 x 64.  [Matthey2017]
+
+    A single scale is 1, a single orientation 0 and a single position the middle. `side` draws the
+    same world on a finer or coarser grid of pixels.
+    """
+
+    side: Annotated[int, Field(ge=16, le=256)] = 64
+    shapes: tuple[Shape, ...] = ("square", "ellipse", "heart")
+    scales: Annotated[int, Field(ge=1, le=1024)] = 6
+    orientations: Annotated[int, Field(ge=1, le=1024)] = 40
+    positions: Annotated[int, Field(ge=1, le=1024)] = 32
+    kind: Literal["shapes2d"] = tag("shapes2d")
+
+    def __post_init__(self) -> None:
+        if not self.shapes or len(set(self.shapes)) < len(self.shapes):
+            raise ValueError(
+                f"expected shapes as distinct names out of square, ellipse, heart, got "
+                f"{self.shapes}: name each shape once"
+            )
+        if self.orientations == 2:
+            raise ValueError(
+                "expected 1 or at least 3 orientations, got 2: these would be 0 and 2 pi, the same "
+                "picture twice"
+            )
+
+    @property
+    def lattice(self) -> Lattice:
+        """The factors with their values as in the original."""
+        order = ("square", "ellipse", "heart")
+        shape_values = tuple(1.0 + order.index(name) for name in self.shapes)
+        shape = Factor("shape", len(self.shapes), "categorical", shape_values, self.shapes)
+        angles = tuple(float(angle) for angle in spaced(0, 2 * math.pi, self.orientations, 0))
+        steps = tuple(float(step) for step in spaced(0, 1, self.positions, 0.5))
+        scales = tuple(float(scale) for scale in spaced(SMALLEST, 1, self.scales, 1))
+        return Lattice(
+            (
+                Factor("colour", 1, "categorical", (1.0,), ("white",)),
+                shape,
+                Factor("scale", self.scales, "ordinal", scales),
+                Factor("orientation", self.orientations, "cyclic", angles),
+                Factor("x", self.positions, "ordinal", steps),
+                Factor("y", self.positions, "ordinal", steps),
+            )
+        )
+
+    def load(self, device: torch.device) -> Sprites:
+        """The world on a device: some tables, no images."""
+        cosine, sine = rotations(self)
+        lower, upper = tables(self)
+        return Sprites(
+            side=self.side,
+            lattice=self.lattice,
+            cosine=cosine.to(device),
+            sine=sine.to(device),
+            lower=lower.to(device),
+            upper=upper.to(device),
+        )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Sprites:
+    """The world of `Shapes2D`, drawn at the moment it is looked at.
+
+    Only the window around the sprite is drawn; the rest of the canvas stays 0.
+    """
+
+    side: int
+    lattice: Lattice
+    cosine: Tensor  # (scales * orientations,) int64: cos(t) / scale / unit * 2^COEFFICIENT_BITS
+    sine: Tensor
+    lower: Tensor  # (shapes * steps,) int32: bounds of v * 2^PLANE_BITS by shape and step of u
+    upper: Tensor
+    notes: tuple[str, ...] = ()
+    bounded: bool = True
+
+    @property
+    def size(self) -> int:
+        """Number of images."""
+        return self.lattice.size
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One channel."""
+        return (1, self.side, self.side)
+
+    @property
+    def factor_names(self) -> tuple[str, ...]:
+        """Names of the factors."""
+        return self.lattice.names
+
+    @property
+    def factor_sizes(self) -> tuple[int, ...]:
+        """Number of classes of each factor."""
+        return self.lattice.sizes
+
+    @property
+    def device(self) -> torch.device:
+        """Where the images are drawn."""
+        return self.cosine.device
+
+    def factors(self, index: Tensor) -> Tensor:
+        """Classes of the factors (..., 6) by the numbers (...)."""
+        return self.lattice.factors(index).to(self.device)
+
+    def images(self, index: Tensor) -> Tensor:
+        """Images (..., 1, side, side) of zeros and ones by their numbers (...)."""
+        flat = checked(index, self.size, "indices of the lattice").to(self.device).reshape(-1)
+        canvas = torch.zeros(flat.shape[0], self.side**2, device=self.device)
+        chunk = CHUNK_PIXELS.get(self.device.type, CHUNK_PIXELS["cuda"]) // self._width**2
+        for part, target in zip(flat.split(chunk), canvas.split(chunk), strict=True):
+            self._draw(self.lattice.factors(part), target)
+        return canvas.view(*index.shape, *self.shape)
+
+    @property
+    def _width(self) -> int:
+        """Pixels along a window that holds any sprite wherever its centre falls in a pixel."""
+        return 2 * REACH * self.side // FIELD + 1
+
+    def _draw(self, factors: Tensor, canvas: Tensor) -> None:
+        """Draw sprites (n, 6) onto an empty canvas (n, side * side)."""
+        _, shape, scale, orientation, *position = factors.unbind(-1)
+        first, offset = self._window(torch.stack(position))
+        turn = scale * self.lattice.sizes[3] + orientation
+        inside = self._inside(shape, self.cosine[turn], self.sine[turn], offset)
+        columns, rows = first.unsqueeze(-1) + torch.arange(self._width, device=self.device)
+        pixels = (rows * self.side).unsqueeze(-1) + columns.unsqueeze(-2)
+        canvas.scatter_(1, pixels.flatten(1), inside.flatten(1).to(canvas.dtype))
+
+    def _window(self, position: Tensor) -> tuple[Tensor, Tensor]:
+        """First pixel (2, n) and offsets (2, n, width) of its pixels from the centre, in 1 / unit.
+
+        Pixel j has its centre at 64 (j + 1/2) / side, the sprite at 16 + 32 x with x = p / q:
+        over the common denominator side * q both are integers.
+        """
+        q, middle = steps_between(self.lattice.sizes[4])
+        centre = self.side * (MARGIN * q + (FIELD - 2 * MARGIN) * position) + middle * self.side
+        near = centre - REACH * self.side * q
+        first = -((FIELD // 2 * q - near) // (FIELD * q))
+        pixels = first.unsqueeze(-1) + torch.arange(self._width, device=self.device)
+        return first, FIELD // 2 * q * (2 * pixels + 1) - centre.unsqueeze(-1)
+
+    def _inside(self, shape: Tensor, cosine: Tensor, sine: Tensor, offset: Tensor) -> Tensor:
+        """Whether each pixel of a window (n, rows, columns) is inside.
+
+        u = (cos t dx - sin t dy) / scale,   v = (sin t dx + cos t dy) / scale
+        Products are exact in int64 along rows and columns; only their sums fill the plane.
+        """
+        dx, dy = offset
+        cosine, sine = cosine.unsqueeze(-1), sine.unsqueeze(-1)
+        steps = self.lower.shape[0] // self.lattice.sizes[1]
+        origin = (shape * steps + steps // 2) << (PLANE_BITS - TABLE_BITS)
+        u = (_plane(cosine * dx) + origin.unsqueeze(-1).int()).unsqueeze(-2)
+        u = u - _plane(sine * dy).unsqueeze(-1)
+        v = _plane(sine * dx).unsqueeze(-2) + _plane(cosine * dy).unsqueeze(-1)
+        step = u.bitwise_right_shift_(PLANE_BITS - TABLE_BITS).flatten()
+        lower = self.lower.index_select(0, step).view_as(v)
+        upper = self.upper.index_select(0, step).view_as(v)
+        return (v >= lower).logical_and_(v <= upper)
+
+
+def spaced(first: float, last: float, count: int, single: float) -> Floats:
+    """`count` equally spaced values, both ends included; one value alone is `single`."""
+    return np.linspace(first, last, count) if count > 1 else np.array([float(single)])
+
+
+def steps_between(positions: int) -> tuple[int, int]:
+    """Number q of steps from the first position to the last, and the shift of a single one."""
+    return (positions - 1, 0) if positions > 1 else (1, FIELD // 2 - MARGIN)
+
+
+def rotations(world: Shapes2D) -> tuple[Tensor, Tensor]:
+    """cos(t) / scale and sin(t) / scale as integers, (scales * orientations,) each.
+
+    The angle is taken modulo one turn before it is scaled, so 2 pi is 0 to the last bit.
+    """
+    q, _ = steps_between(world.positions)
+    turns = max(world.orientations - 1, 1)
+    angle = 2 * math.pi * (np.arange(world.orientations) % turns) / turns
+    scale = spaced(SMALLEST, 1, world.scales, 1)[:, None]
+    size = 2.0**COEFFICIENT_BITS / (scale * world.side * q)
+    return _integers(np.cos(angle) * size, torch.int64), _integers(np.sin(angle) * size, torch.int64)
+
+
+def tables(world: Shapes2D) -> tuple[Tensor, Tensor]:
+    """Lower and upper bound of v at the middle of every step of u, shape after shape."""
+    # The corner of the window, where the smallest scale carries it.
+    reach = math.ceil(math.sqrt(2) * (REACH + FIELD / world.side) / SMALLEST) + 1
+    u = (np.arange(2 * reach << TABLE_BITS) + 0.5) / 2**TABLE_BITS - reach
+    bounds = [OUTLINES[name](u) for name in world.shapes]
+    lower = np.concatenate([lower for lower, _ in bounds]) * 2**PLANE_BITS
+    upper = np.concatenate([upper for _, upper in bounds]) * 2**PLANE_BITS
+    return (
+        _integers(np.nan_to_num(lower, nan=NEVER), torch.int32),
+        _integers(np.nan_to_num(upper, nan=-NEVER), torch.int32),
+    )
+
+
+def square(u: Floats) -> Bounds:
+    """|u| <= r, |v| <= r. Bounds are NaN where the line u = const misses the shape."""
+    half = np.where(np.abs(u) <= HALF_SIDE, HALF_SIDE, np.nan)
+    return -half, half
+
+
+def ellipse(u: Floats) -> Bounds:
+    """(u / a)^2 + (v / b)^2 <= 1, so |v| <= b sqrt(1 - (u / a)^2)."""
+    a, b = SEMI_AXES
+    half = b * np.sqrt(np.where(np.abs(u) <= a, 1 - (u / a) ** 2, np.nan))
+    return -half, half
+
+
+def heart(u: Floats) -> Bounds:
+    """The polygon through 150 points of the heart curve.
+
+    u = a sin^3 s,   v = o - k (13 cos s - 5 cos 2s - 2 cos 3s - cos 4s)
+    cos s > 0 is the upper side of the picture (v points down), cos s < 0 the lower.
+    """
+    a, k, o = HEART
+    s = 2 * math.pi * np.arange(HEART_SIDES) / HEART_SIDES
+    x = a * np.sin(s) ** 3
+    y = o - k * (13 * np.cos(s) - 5 * np.cos(2 * s) - 2 * np.cos(3 * s) - np.cos(4 * s))
+    return tuple(_chain(u, x[side], y[side]) for side in (np.cos(s) > 0, np.cos(s) < 0))
+
+
+OUTLINES: dict[str, Callable[[Floats], Bounds]] = {
+    "square": square,
+    "ellipse": ellipse,
+    "heart": heart,
+}
+
+
+def _chain(u: Floats, x: Floats, y: Floats) -> Floats:
+    """The broken line through the points (x, y), taken by x; NaN beyond its ends."""
+    order = np.argsort(x)
+    return np.interp(u, x[order], y[order], left=np.nan, right=np.nan)
+
+
+def _integers(values: Floats, dtype: torch.dtype) -> Tensor:
+    return torch.from_numpy(np.rint(values).ravel()).to(dtype)
+
+
+def _plane(product: Tensor) -> Tensor:
+    """An exact product (int64) at the precision of the plane (int32)."""
+    return (product >> (COEFFICIENT_BITS - PLANE_BITS)).int()

@@ -1,0 +1,104 @@
+"""What loaded data is: observations by index, with the factors behind them where they are known."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Protocol, final
+
+import torch
+from torch import Tensor
+
+from unweave.data.lattice import Lattice, checked
+
+
+class World(Protocol):
+    """Observations 0..size-1 on a device, rendered or stored, and their factors if known."""
+
+    @property
+    def size(self) -> int:
+        """Number of observations N."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one observation: (C, H, W) for images, (D,) for vectors."""
+
+    @property
+    def factor_names(self) -> tuple[str, ...]:
+        """Names of the K factors; () where they are unknown."""
+
+    @property
+    def factor_sizes(self) -> tuple[int, ...]:
+        """Number of classes of each factor; () where they are unknown."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was decided while loading, for the user to read."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the observations are."""
+
+    @property
+    def bounded(self) -> bool:
+        """Whether all values are known to lie in [0, 1], as a Bernoulli likelihood needs."""
+
+    @property
+    def lattice(self) -> Lattice | None:
+        """The lattice that the observations enumerate in order, if they do."""
+
+    def images(self, index: Tensor) -> Tensor:
+        """Observations (..., *shape), float32 on the device, by their numbers (...)."""
+
+    def factors(self, index: Tensor) -> Tensor:
+        """Classes of the factors (..., K), int64 on the device, by the numbers (...)."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """A world held in memory, as small as it came: bytes stay bytes until a batch asks for them.
+
+    images(i) = unit * data[i]
+    """
+
+    data: Tensor  # (N, *shape): uint8, bool or float32
+    codes: Tensor  # (N, K) int64, K = 0 where the factors are unknown
+    unit: float
+    bounded: bool
+    factor_names: tuple[str, ...]
+    factor_sizes: tuple[int, ...]
+    lattice: Lattice | None
+    notes: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of observations."""
+        return self.data.shape[0]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one observation."""
+        return tuple(self.data.shape[1:])
+
+    @property
+    def device(self) -> torch.device:
+        """Where the observations are."""
+        return self.data.device
+
+    def to(self, device: torch.device) -> Stored:
+        """The same world on another device."""
+        return dataclasses.replace(
+            self, data=self.data.to(device), codes=self.codes.to(device)
+        )
+
+    def images(self, index: Tensor) -> Tensor:
+        """Observations (..., *shape) by their numbers (...)."""
+        index = checked(index, self.size, "indices of the data").to(self.device)
+        # A product, not a quotient: division by a constant rounds differently on CPU and CUDA.
+        return self.data[index].to(torch.float32) * self.unit
+
+    def factors(self, index: Tensor) -> Tensor:
+        """Classes of the factors (..., K) by the numbers (...)."""
+        index = checked(index, self.size, "indices of the data").to(self.device)
+        return self.codes[index]

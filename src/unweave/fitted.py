@@ -1,0 +1,268 @@
+"""The Python interface: `fit` data, and work with what was learned.
+
+>>> import numpy as np
+>>> from unweave import MLP, fit
+>>> images = np.random.default_rng(0).integers(0, 2, (64, 8, 8)) * 255
+>>> model = fit(images.astype(np.uint8), network=MLP(), steps=5, progress=False)
+>>> model.encode(images.astype(np.uint8)).shape
+(64, 10)
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from rich.console import Console
+from torch import Tensor
+from torch.func import functional_call
+
+from unweave.data import Arrays, Data, Folder, InMemory, Shapes2D, World, from_array
+from unweave.latents import Distribution
+from unweave.metrics import Table
+from unweave.noise import Noise
+from unweave.objectives import Nets
+from unweave.progress import failure_text, progress_on
+from unweave.run import Run
+from unweave.store import Store
+from unweave.training import Outcome, Silent, pick_device, recall, train
+
+Array = NDArray[np.float32]
+
+_CHUNK = 256  # observations a pass through the networks outside of training
+
+
+class Fitted:
+    """A trained run: encode, decode, sample, traverse, and a table for the metrics.
+
+    Observations and codes go in as arrays or tensors and come out as float32 arrays.
+    """
+
+    def __init__(self, outcome: Outcome, world: World, folder: Path | None = None) -> None:
+        assert outcome.weights is not None
+        self.run, self.log, self.world, self.folder = outcome.run, outcome.log, world, folder
+        self._device = world.device
+        self._nets = outcome.run.build(world.shape).to(self._device)
+        self._weights = {n: value.to(self._device) for n, value in outcome.weights.items()}
+
+    def __repr__(self) -> str:
+        last = self.log[-1] if self.log else {}
+        terms = ", ".join(f"{k} {v:.2f}" for k, v in last.items() if k != "step")
+        step = last.get("step", 0)
+        return f"Fitted({self.run.objective.kind}, seed {self.run.seed}, {step} steps: {terms})"
+
+    def encode(self, x: ArrayLike | Tensor) -> Array:
+        """Means of q(z|x), (N, D)."""
+        return self._map(lambda nets, part: nets.model.encode(part).mean, self._observations(x))
+
+    def posterior(self, x: ArrayLike | Tensor) -> tuple[Array, Array]:
+        """Means and standard deviations of q(z|x), (N, D) each."""
+        both = self._map(lambda nets, part: _moments(nets.model.encode(part)), self._observations(x))
+        return both[..., 0], both[..., 1]
+
+    def decode(self, z: ArrayLike | Tensor) -> Array:
+        """Expected observations E[x|z], (N, *shape)."""
+        codes = torch.as_tensor(np.asarray(z), dtype=torch.float32)
+        size = self.run.latent.size
+        if codes.dim() != 2 or codes.shape[1] != size:
+            raise ValueError(f"expected codes of shape (N, {size}), got {tuple(codes.shape)}")
+        return self._map(lambda nets, part: nets.model.decode(part).mean, codes.split(_CHUNK))
+
+    def reconstruct(self, x: ArrayLike | Tensor) -> Array:
+        """Expected observations at the means of their codes, (N, *shape)."""
+        return self.decode(self.encode(x))
+
+    def sample(self, count: int, seed: int = 0) -> Array:
+        """Expected observations E[x|z] at draws z of the prior, (count, *shape)."""
+        noise = Noise(seed, 0, "sample", self._device)
+
+        def draw(nets: Nets, _: Tensor) -> Tensor:
+            prior: Distribution = nets.model.prior()
+            return prior.rsample(noise, (count,))
+
+        return self.decode(self._map(draw, [torch.zeros(1)]))
+
+    def traverse(
+        self,
+        x: ArrayLike | Tensor | None = None,
+        values: ArrayLike = (-2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0),
+    ) -> Array:
+        """Decoded walks along every column of z, (D, len(values), *shape).
+
+        They start from the code of one observation x, else from the prior's mean.
+        """
+        grid, size = np.asarray(values, np.float32), self.run.latent.size
+        start = np.zeros(size, np.float32) if x is None else self._one(x)
+        codes = np.tile(start, (size, len(grid), 1))
+        for column in range(size):
+            codes[column, :, column] = grid
+        images = self.decode(codes.reshape(-1, size))
+        return images.reshape(size, len(grid), *images.shape[1:])
+
+    def rows(self, count: int = 10_000, seed: int = 0) -> Tensor:
+        """Indices of observations of the data to evaluate on: all, or `count` without repeats."""
+        if self.world.size <= count:
+            return torch.arange(self.world.size, device=self._device)
+        order = Noise(seed, 0, "rows", self._device).permutation(self.world.size, "rows")
+        return order[:count].sort().values
+
+    def observations(self, index: ArrayLike | Tensor) -> Array:
+        """Observations of the data, (N, *shape)."""
+        chosen = torch.as_tensor(index, device=self._device)
+        parts = [self.world.images(part).cpu() for part in chosen.split(_CHUNK)]
+        return _numpy(torch.cat(parts))
+
+    def table(self, rows: int = 10_000, seed: int = 0) -> Table:
+        """The data (or `rows` of it), encoded once, with its factors: what metrics read."""
+        index = self.rows(rows, seed)
+        batches = (self.world.images(part) for part in index.split(_CHUNK))
+        measured = self._map(_describe, batches)
+        codes, scales, rates = measured[..., 0], measured[..., 1], measured[..., 2]
+        return Table(
+            codes,
+            _numpy(self.world.factors(index)),
+            scales=scales,
+            kl=rates.mean(0, dtype=np.float64),
+            factor_names=self.world.factor_names,
+            factor_sizes=self.world.factor_sizes,
+        )
+
+    def _one(self, x: ArrayLike | Tensor) -> Array:
+        code = self.encode(x)
+        if len(code) != 1:
+            raise ValueError(f"expected one observation to start from, got {len(code)}; use x[:1]")
+        return code[0]
+
+    def _observations(self, x: ArrayLike | Tensor) -> Iterator[Tensor]:
+        _, world = from_array(x, device=self._device)
+        if world.shape != self.world.shape:
+            raise ValueError(
+                f"expected observations of shape {self.world.shape}, as in training, got "
+                f"{world.shape}"
+            )
+        index = torch.arange(world.size, device=self._device)
+        return (world.images(part) for part in index.split(_CHUNK))
+
+    @torch.no_grad()
+    def _map(
+        self, function: Callable[[Nets, Tensor], Tensor], parts: Iterator[Tensor] | Sequence[Tensor]
+    ) -> Array:
+        """Apply a function of the trained networks to every part, and put the results together."""
+        results = [
+            functional_call(self._nets, self._weights, (function, part.to(self._device))).cpu()
+            for part in parts
+        ]
+        return _numpy(torch.cat(results))
+
+
+def _moments(q: Distribution) -> Tensor:
+    return torch.stack([q.mean, q.spread], -1)
+
+
+def _describe(nets: Nets, x: Tensor) -> Tensor:
+    """Mean, standard deviation and rate of every variable, (B, V, 3)."""
+    model = nets.model
+    q = model.encode(x)
+    rates = model.latent.rate(q, model.prior(), q.mean)
+    return torch.stack([q.mean, q.spread, rates], -1)
+
+
+def _numpy(tensor: Tensor) -> Any:  # noqa: ANN401
+    return tensor.detach().cpu().numpy()
+
+
+def as_data(data: Any, device: torch.device) -> tuple[Data, World]:  # noqa: ANN401
+    """A data spec and the data loaded, from a spec, a path, or an array of observations."""
+    if isinstance(data, (str, Path)):
+        data = from_path(data)
+    if isinstance(data, (Shapes2D, Arrays, Folder)):
+        return data, data.load(device)
+    return from_array(data, device=device)
+
+
+def from_path(path: str | Path) -> Arrays | Folder:
+    """The data spec for a file of arrays or a folder of images."""
+    place = Path(path)
+    if place.is_dir():
+        return Folder(str(place))
+    if place.suffix in (".npz", ".npy"):
+        return Arrays(str(place))
+    raise ValueError(f"{path} is neither a folder of images nor an .npz or .npy file")
+
+
+@overload
+def fit(data: Any, *, seed: int = ..., **fields: Any) -> Fitted: ...
+
+
+@overload
+def fit(data: Any, *, seed: Sequence[int], **fields: Any) -> list[Fitted]: ...
+
+
+def fit(
+    data: Any,  # noqa: ANN401  (a spec, a path, an array or a tensor)
+    *,
+    seed: int | Sequence[int] = 0,
+    device: str = "auto",
+    store: str | Path | None = None,
+    progress: bool = True,
+    **fields: Any,
+) -> Fitted | list[Fitted]:
+    """Learn a representation of data; several seeds train together and give a list.
+
+    Args:
+        data: observations as an array or tensor, the path of a file or folder, or a data spec.
+        seed: the seed, or several.
+        device: "auto" (CUDA if there is one), "cpu", "cuda", ...
+        store: a folder to keep the runs in; a run found there is resumed or loaded.
+        progress: show how far training is.
+        fields: the other fields of `Run`: latent, objective, network, likelihood, optimiser,
+            batch_size, steps.
+    """
+    spec, world = as_data(data, pick_device(device))
+    seeds = [seed] if isinstance(seed, int) else list(seed)
+    runs = [Run(data=spec, seed=s, **fields).resolve(world) for s in seeds]
+    shown = progress_on(Console(file=sys.stderr)) if progress else Silent()
+    kept = Store(Path(store)) if store is not None else None
+    outcomes = train(runs, world, kept, shown)
+    for outcome in outcomes:
+        if outcome.failure and isinstance(seed, int):
+            raise FloatingPointError(failure_text(outcome.run, outcome.failure))
+        if outcome.failure:
+            warnings.warn(failure_text(outcome.run, outcome.failure), stacklevel=2)
+    fitted = [
+        Fitted(outcome, world, kept.folder(outcome.run).path if kept else None)
+        for outcome in outcomes
+        if not outcome.failure
+    ]
+    return fitted[0] if isinstance(seed, int) else fitted
+
+
+def load(
+    path: str | Path,
+    *,
+    data: Any = None,  # noqa: ANN401
+    device: str = "auto",
+) -> Fitted:
+    """A run from its folder, at its newest weights.
+
+    A run that was trained on an array in memory needs that array again, as `data`.
+    """
+    folder = Store(Path(path).parent).find(str(path))
+    run = folder.read_run()
+    if isinstance(run.data, InMemory) and data is None:
+        raise ValueError(
+            f"{path} was trained on an array in memory; give it again: load(path, data=images)"
+        )
+    outcome = recall(folder, run)
+    if outcome.weights is None:
+        raise ValueError(f"{path} has no weights yet: train it first, with `unweave train`")
+    spec, world = as_data(run.data if data is None else data, pick_device(device))
+    if spec != run.data:
+        raise ValueError(f"{path} was trained on other data: expected {run.data}, got {spec}")
+    return Fitted(outcome, world, folder.path)

@@ -1,0 +1,35 @@
+"""Latent spaces as trees of named blocks over one flat z.
+
+A block says how many columns of z it has (`size`), which of them form one variable
+(`variables`), what the encoder must put out for it (`outputs`), and gives the posterior, the
+prior and the rate KL(q(z|x) || p(z)). `Product` puts blocks side by side.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from unweave.latents.distributions import DiagonalGaussian, Distribution, Joint
+from unweave.latents.gaussian import Gaussian
+from unweave.latents.tree import Latent, Product
+
+__all__ = [
+    "DiagonalGaussian",
+    "Distribution",
+    "Gaussian",
+    "Joint",
+    "Latent",
+    "Product",
+    "owner",
+]
+
+
+def owner(latent: Latent, device: torch.device | None = None) -> Tensor:
+    """The variable that every column of z belongs to, (D,).
+
+    >>> owner(Gaussian(3)).tolist()
+    [0, 1, 2]
+    """
+    widths = torch.tensor(latent.variables, device=device)
+    return torch.arange(len(widths), device=device).repeat_interleave(widths)

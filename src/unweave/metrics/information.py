@@ -1,0 +1,225 @@
+"""Metrics of mutual information between codes and factors, in nats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from unweave.metrics.inputs import Floats, Inputs, Ints, Seed, as_scales, check_choice, read, subset
+from unweave.metrics.score import Score
+
+MIGProtocol = Literal["locatello2019", "chen2018"]
+
+_CHUNK = 2**17  # densities evaluated at once: one megabyte, which stays in the cache
+
+
+def mig(
+    codes: ArrayLike,
+    factors: ArrayLike,
+    *,
+    protocol: MIGProtocol = "locatello2019",
+    scales: ArrayLike | None = None,
+    rng: Seed = 0,
+    samples: int = 10_000,
+    bins: int = 20,
+    discrete: ArrayLike | None = None,
+    factor_names: Sequence[str] | None = None,
+    leave_out: Sequence[int | str] = (),
+) -> Score:
+    """Mutual information gap: how much more the best code knows of a factor than the next one.
+
+    MIG = 1/K sum_k 1/H(v_k) (I(z_a; v_k) - I(z_b; v_k)), where a and b are the two codes that know
+    most of factor k.  [Chen2018] sec. 4
+
+    Protocols: `locatello2019` cuts each posterior mean into 20 bins of equal width over its range
+    and takes the mutual information of the counts, from 10,000 rows.  [Locatello2019]
+    `chen2018` takes I = H(z_j) - H(z_j|v_k) of samples z_j ~ q(z_j|x_n) under the mixtures q(z_j)
+    of all rows and q(z_j|v_k) of the rows with that value, and clamps it at 0. It evaluates
+    samples x N x D x (1 + sum_k 1/n_k) Gaussian densities, in constant memory: about 6 s on one
+    core for 10,000 rows and samples, 10 codes and the factors of dSprites.
+
+    The official code of [Chen2018] leaves the shape of dSprites out (`leave_out=["shape"]`) and
+    divides by log n_k, which is H(v_k) where all values are equally frequent. It reads all data:
+    from few rows with narrow posteriors, both protocols overestimate the information.
+
+    A factor with a single value is left out. With a single code the gap is all of its information.
+
+    Args:
+        codes: (N, D) posterior means.
+        factors: (N, K) integers.
+        protocol: whose estimate of the mutual information.
+        scales: (N, D) posterior standard deviations; `chen2018` needs them, the other ignores them.
+        rng: seed or generator.
+        samples: rows (`locatello2019`) or draws from q(z) (`chen2018`) to estimate from.
+        bins: bins to a code, for `locatello2019`.
+        discrete: (D,) mask of codes that are categories; these are not binned, and have no scale.
+        factor_names: names for the parts of the score.
+        leave_out: factors not to score, by name or number.
+
+    Returns:
+        Parts: the gap of each factor. Matrix: I(z_j; v_k) / H(v_k), (D, K).
+
+    >>> factors = np.argwhere(np.ones((4, 5)))
+    >>> mig(factors @ [[1, 0], [0, 2]], factors, factor_names=("x", "y"))
+    Score(mig/locatello2019 = 1.0000; x 1.000, y 1.000)
+    """
+    check_choice("protocol", protocol, get_args(MIGProtocol))
+    inputs = read(codes, factors, discrete=discrete, factor_names=factor_names, leave_out=leave_out)
+    generator = np.random.default_rng(rng)
+    if protocol == "chen2018":
+        matrix = _mixture_matrix(inputs, scales, samples, generator)
+    else:
+        matrix = _binned_matrix(inputs, subset(inputs.rows, samples, generator), bins)
+    gap = top_gap(matrix)
+    return Score(
+        name="mig",
+        protocol=protocol,
+        value=float(gap[inputs.scored].mean()),
+        parts={inputs.names[k]: float(gap[k]) for k in inputs.scored},
+        matrix=matrix,
+        details={
+            "rows": inputs.rows,
+            "samples": samples if protocol == "chen2018" else min(samples, inputs.rows),
+            "best codes": matrix.argmax(0)[inputs.scored].tolist(),
+            "factors left out": list(inputs.left_out),
+        },
+    )
+
+
+def mutual_information_matrix(
+    codes: ArrayLike, factors: ArrayLike, bins: int = 20, *, discrete: ArrayLike | None = None
+) -> Floats:
+    """I(z_j; v_k) / H(v_k) of binned codes, (D, K), from all rows.
+
+    The binning is that of [Locatello2019]. A factor with a single value has no information to
+    share: its column is 0.
+
+    >>> mutual_information_matrix([[0.0], [0.1], [0.9], [1.0]], [[0, 0], [0, 1], [1, 0], [1, 1]], 2)
+    array([[1., 0.]])
+    """
+    inputs = read(codes, factors, discrete=discrete)
+    return _binned_matrix(inputs, np.arange(inputs.rows), bins)
+
+
+def entropy(labels: Ints) -> float:
+    """H(v) = - sum_v p(v) log p(v) of labels (N,) numbered from 0, in nats."""
+    p = np.bincount(labels) / len(labels)
+    p = p[p > 0]
+    return float(-(p * np.log(p)).sum())
+
+
+def mutual_information(a: Ints, b: Ints) -> float:
+    """I(a; b) = sum p(a, b) log p(a, b) / (p(a) p(b)) of labels (N,) numbered from 0, in nats."""
+    width = int(b.max()) + 1
+    counts = np.bincount(a * width + b, minlength=(int(a.max()) + 1) * width)
+    p = counts.reshape(-1, width) / len(a)
+    independent = p.sum(1, keepdims=True) * p.sum(0, keepdims=True)
+    seen = p > 0
+    # Rounding can leave an independent pair a hair below 0.
+    return max(0.0, float((p[seen] * np.log(p[seen] / independent[seen])).sum()))
+
+
+def discretise(code: Floats, bins: int) -> Ints:
+    """The bin of each number (N,), 0 .. bins - 1: equal widths over the range of the numbers."""
+    if bins < 2:
+        raise ValueError(f"expected at least 2 bins, got {bins}")
+    edges = np.histogram_bin_edges(code, bins)
+    # The last edge is not a bin's beginning: the largest number belongs to the last bin.
+    return np.digitize(code, edges[:-1]) - 1
+
+
+def top_gap(matrix: Floats) -> Floats:
+    """Largest minus second largest of each column of (D, K); the second of one is 0."""
+    padded = np.vstack([np.zeros((1, matrix.shape[1])), matrix])
+    second, first = np.partition(padded, (-2, -1), axis=0)[-2:]
+    gap: Floats = first - second
+    return gap
+
+
+def mixture_density(z: Floats, mean: Floats, scale: Floats) -> Floats:
+    """q(z) = 1/M sum_m N(z; mean_m, scale_m^2) at each z (S,) of the mixture of M Gaussians."""
+    rate = 1 / (np.sqrt(2) * scale)
+    weight = 1 / (np.sqrt(2 * np.pi) * scale * len(mean))
+    density = np.empty(len(z))
+    step = max(1, _CHUNK // len(mean))
+    buffer = np.empty((min(step, len(z)), len(mean)))
+    for at in range(0, len(z), step):
+        part = z[at : at + step, None]
+        exponent = np.subtract(part, mean, out=buffer[: len(part)])
+        exponent *= rate
+        exponent *= exponent
+        np.negative(exponent, out=exponent)
+        density[at : at + step] = np.exp(exponent, out=exponent) @ weight
+    return density
+
+
+def _binned_matrix(inputs: Inputs, rows: Ints, bins: int) -> Floats:
+    """I(z_j; v_k) / H(v_k), (D, K), from the counts of binned codes at the given rows."""
+    values = inputs.factors[rows]
+    labels = [
+        column.astype(np.int64) if discrete else discretise(column, bins)
+        for column, discrete in zip(inputs.codes[rows].T, inputs.discrete, strict=True)
+    ]
+    shared = np.array([[mutual_information(label, v) for v in values.T] for label in labels])
+    return _per_entropy(shared, values)
+
+
+def _mixture_matrix(
+    inputs: Inputs, scales: ArrayLike | None, samples: int, rng: np.random.Generator
+) -> Floats:
+    """I(z_j; v_k) / H(v_k), (D, K), under the mixture posteriors of [Chen2018]."""
+    if scales is None:
+        raise ValueError(
+            "expected scales for the protocol chen2018, got none: give the standard deviations "
+            "of q(z|x), or use the protocol locatello2019, which reads the means only"
+        )
+    scale = as_scales(scales, inputs.codes.shape).astype(np.float64)
+    rows = _even_rows(inputs.rows, samples, rng)
+    # One noise for all codes: each I(z_j; v_k) is of one code, and gaps between codes vary less.
+    noise = rng.standard_normal(samples)
+    shared = np.empty((inputs.dims, len(inputs.names)))
+    for j, mean in enumerate(inputs.codes.T):
+        if inputs.discrete[j]:  # all mass of q(z_j|x) on one category: no mixture to integrate
+            category = mean.astype(np.int64)
+            shared[j] = [mutual_information(category, v) for v in inputs.factors.T]
+        else:
+            z = mean[rows] + scale[rows, j] * noise
+            shared[j] = _mixture_information(z, rows, mean, scale[:, j], inputs.factors)
+    # I <= H(v_k) holds exactly; rows drawn unevenly can step over it, as noise can below 0.
+    return np.clip(_per_entropy(shared, inputs.factors), 0.0, 1.0)
+
+
+def _mixture_information(z: Floats, rows: Ints, mean: Floats, scale: Floats, v: Ints) -> Floats:
+    """I(z; v_k) = E[log q(z|v_k) - log q(z)] for each factor, (K,), from draws z (S,) of `rows`.
+
+    The logarithms are finite: each draw lies within a few scales of its own row, which is in both
+    mixtures. A group's densities are evaluated again, which costs less than picking them out of
+    the densities of all rows.
+    """
+    log_q = np.log(mixture_density(z, mean, scale))
+    shared = np.zeros(v.shape[1])
+    for k, factor in enumerate(v.T):
+        for value in range(int(factor.max()) + 1):
+            draws = factor[rows] == value
+            group = factor == value
+            log_given = np.log(mixture_density(z[draws], mean[group], scale[group]))
+            shared[k] += (log_given - log_q[draws]).sum() / len(z)
+    return shared
+
+
+def _even_rows(rows: int, samples: int, rng: np.random.Generator) -> Ints:
+    """`samples` rows, each as often as any other up to one: less noise than independent draws."""
+    if samples < 1:
+        raise ValueError(f"expected at least 1 sample, got {samples}")
+    whole = np.tile(np.arange(rows), samples // rows)
+    return np.concatenate([whole, rng.permutation(rows)[: samples % rows]])
+
+
+def _per_entropy(shared: Floats, factors: Ints) -> Floats:
+    """Divide column k of (D, K) by H(v_k); 0 where the factor has no entropy."""
+    h = np.array([entropy(v) for v in factors.T])
+    ratio: Floats = np.divide(shared, h, out=np.zeros_like(shared), where=h > 0)
+    return ratio

@@ -1,0 +1,141 @@
+"""The table that metrics read: a data set encoded once, with the factors that made it."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unweave.metrics.inputs import (
+    Bools,
+    Floats,
+    Ints,
+    as_codes,
+    as_discrete,
+    as_factors,
+    as_kl,
+    as_names,
+    as_scales,
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Table:
+    """N encoded observations: what the encoder says of each, and its true factors.
+
+    A table of data without known factors has factors of shape (N, 0).
+
+    Attributes:
+        codes: (N, D) means of q(z|x); a discrete code is the number of its category.
+        factors: (N, K) integers, factor k in 0 .. factor_sizes[k] - 1.
+        scales: (N, D) standard deviations of q(z|x); any positive number for a discrete code.
+        kl: (D,) mean over the data of KL(q(z_j|x) || p(z_j)), in nats.
+        discrete: (D,) mask of the codes that are categories.
+        factor_names: K different names.
+        factor_sizes: how many values each factor can take, which may be more than the table has.
+
+    >>> Table([[0.1, 2.0], [0.3, 1.0]], [[0, 1], [1, 1]], factor_names=("shape", "scale"))
+    Table(2 rows, 2 codes, 2 factors: shape 2, scale 2)
+    """
+
+    codes: NDArray[np.floating[Any]]
+    factors: Ints
+    scales: NDArray[np.floating[Any]] | None = None
+    kl: Floats | None = None
+    discrete: Bools | None = None
+    factor_names: tuple[str, ...] = ()
+    factor_sizes: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        codes = as_codes(self.codes)
+        factors = as_factors(self.factors, rows=len(codes), least=0)
+        self._set("codes", codes)
+        self._set("factors", factors)
+        self._set("factor_names", as_names(self.factor_names, factors.shape[1]))
+        self._set("factor_sizes", _sizes(self.factor_sizes, factors, self.factor_names))
+        if self.scales is not None:
+            self._set("scales", as_scales(self.scales, codes.shape))
+        if self.kl is not None:
+            self._set("kl", as_kl(self.kl, codes.shape[1]))
+        if self.discrete is not None:
+            self._set("discrete", as_discrete(self.discrete, codes.shape[1]))
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __repr__(self) -> str:
+        pairs = zip(self.factor_names, self.factor_sizes, strict=True)
+        sizes = ", ".join(f"{name} {size}" for name, size in pairs)
+        extras = [name for name in ("scales", "kl", "discrete") if getattr(self, name) is not None]
+        return (
+            f"Table({len(self)} rows, {self.codes.shape[1]} codes, {self.factors.shape[1]} factors"
+            + (f": {sizes}" if sizes else "")
+            + (f"; with {', '.join(extras)}" if extras else "")
+            + ")"
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the table as .npz, without pickle; the file is there whole or not at all."""
+        path = Path(path)
+        present = {f.name: getattr(self, f.name) for f in fields(self)}
+        arrays: dict[str, Any] = {
+            name: np.asarray(v) for name, v in present.items() if v is not None
+        }
+        arrays["factor_names"] = np.array(self.factor_names, dtype=np.str_)
+        arrays["factor_sizes"] = np.array(self.factor_sizes, dtype=np.int64)
+        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+        try:
+            with temporary.open("xb") as file:
+                np.savez(file, **arrays)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Table:
+        """Read the table that `save` wrote."""
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        known = {f.name for f in fields(cls)}
+        if not {"codes", "factors"} <= set(arrays) <= known:
+            raise ValueError(
+                f"expected codes and factors, and nothing but {', '.join(sorted(known))}, in "
+                f"{path}, got {', '.join(sorted(arrays))}: write the table by Table.save"
+            )
+        names = tuple(str(name) for name in arrays.pop("factor_names", ()))
+        sizes = tuple(int(size) for size in arrays.pop("factor_sizes", ()))
+        return cls(**arrays, factor_names=names, factor_sizes=sizes)
+
+    def _set(self, name: str, value: object) -> None:
+        # The dataclass is frozen for its users; validation still has to store what it converted.
+        object.__setattr__(self, name, value)
+
+
+def _sizes(given: tuple[int, ...], factors: Ints, names: tuple[str, ...]) -> tuple[int, ...]:
+    """The factor sizes, checked against the values; the largest value + 1 where not given."""
+    if factors.size and factors.min() < 0:
+        raise ValueError(
+            f"expected factors numbered from 0, got {factors.min()}: number the values, for "
+            "instance by numpy.unique(column, return_inverse=True)[1]"
+        )
+    seen = tuple(int(size) for size in factors.max(0) + 1) if factors.size else ()
+    sizes = tuple(int(size) for size in given) or seen
+    if len(sizes) != len(seen):
+        raise ValueError(
+            f"expected {len(seen)} factor sizes, one for each factor, got {len(sizes)}"
+        )
+    for name, size, least in zip(names, sizes, seen, strict=True):
+        if size < least:
+            raise ValueError(
+                f"expected values of {name} below its size {size}, got {least - 1}: "
+                "give the number of values that the factor can take"
+            )
+    return sizes

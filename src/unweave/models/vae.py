@@ -1,0 +1,65 @@
+"""The variational autoencoder: functions that return distributions, and no loss."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from unweave.latents import Distribution, Latent
+from unweave.likelihoods import Likelihood, Observation
+from unweave.networks import Network, Shape
+from unweave.noise import Noise
+
+
+class Pass(NamedTuple):
+    """All that an objective reads of one forward pass over a batch of B observations."""
+
+    x: Tensor  # (B, *shape)
+    q: Distribution  # q(z|x), batch shape (B,)
+    z: Tensor  # a sample of q, (B, D)
+    p: Distribution  # p(z), batch shape ()
+    px: Observation  # p(x|z)
+    latent: Latent
+
+    @property
+    def distortion(self) -> Tensor:
+        """-log p(x|z) of every observation, (B,)."""
+        return -self.px.log_prob(self.x)
+
+    @property
+    def rates(self) -> Tensor:
+        """KL(q(z_v|x) || p(z_v)) of every observation and variable, (B, V)."""
+        return self.latent.rate(self.q, self.p, self.z)
+
+    @property
+    def sampled_rate(self) -> Tensor:
+        """log q(z|x) - log p(z) on the sample, whose mean is the rate, (B,)."""
+        return self.q.log_prob(self.z) - self.p.log_prob(self.z)
+
+
+class VAE(nn.Module):
+    """p(z), q(z|x) and p(x|z) with networks inside.  [Kingma2014] sec. 3."""
+
+    def __init__(
+        self, latent: Latent, network: Network, likelihood: Likelihood, shape: Shape
+    ) -> None:
+        super().__init__()
+        self.latent, self.likelihood = latent, likelihood
+        self.encoder = network.encoder(shape, latent.outputs)
+        self.decoder = network.decoder(latent.size, shape)
+        self.prior = latent.prior()
+
+    def encode(self, x: Tensor) -> Distribution:
+        """q(z|x) for a batch (B, *shape)."""
+        return self.latent.posterior(self.encoder(x))
+
+    def decode(self, z: Tensor) -> Observation:
+        """p(x|z) for codes (B, D)."""
+        return self.likelihood(self.decoder(z))
+
+    def forward(self, x: Tensor, noise: Noise) -> Pass:
+        """Encode, sample and decode a batch."""
+        q = self.encode(x)
+        z = q.rsample(noise.fold("posterior"))
+        return Pass(x, q, z, self.prior(), self.decode(z), self.latent)

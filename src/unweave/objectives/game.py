@@ -1,0 +1,107 @@
+"""Training as a game: who moves, in which order, and what each tries to make small.
+
+An objective is a frozen callable value: a sequence of turns. In a turn one player's loss is
+computed from a batch and only that player's parameters move. A VAE has one player and one turn; a
+FactorVAE has two.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeVar, cast
+
+import torch
+from torch import Tensor, nn
+
+from unweave.latents import Latent
+from unweave.models import VAE, Pass
+from unweave.networks import Critic
+from unweave.noise import Noise
+from unweave.schedules import Cyclic, Linear
+
+MODEL = "model"
+
+T = TypeVar("T")
+
+
+class Batch(NamedTuple):
+    """A batch of observations x (B, *shape) out of a data set of `dataset_size`."""
+
+    x: Tensor
+    dataset_size: int
+
+
+class Term(NamedTuple):
+    """A weighted part of a loss; the value is in nats, (B,) an example or () for the batch.
+
+    A weight of 0 makes it a diagnostic.
+    """
+
+    weight: float | Tensor | Linear | Cyclic
+    value: Tensor
+
+
+Terms = dict[str, Term]
+Memo = Mapping[str, Tensor]  # what earlier turns of the same step leave for later ones
+
+
+class Nets(nn.Module):
+    """The networks of all players; objectives see them with the parameters of one lane."""
+
+    def __init__(self, model: VAE, critics: Mapping[str, nn.Module]) -> None:
+        super().__init__()
+        self.model = model
+        self.critics = nn.ModuleDict(critics)
+
+    def critic(self, z: Tensor, name: str = "critic") -> Tensor:
+        """The logits of a critic on codes z."""
+        return cast(Tensor, self.critics[name](z))
+
+    def forward(self, play: Callable[..., T], *arguments: object) -> T:
+        """Run a function of these networks: the door for `torch.func.functional_call`."""
+        return play(self, *arguments)
+
+    def player_of(self, parameter: str) -> str:
+        """The player who owns a parameter, by its name."""
+        return MODEL if parameter.startswith("model.") else parameter.split(".")[1]
+
+
+class Turn(NamedTuple):
+    """One move: `loss(nets, batch, noise, memo)` gives the player's terms and a memo."""
+
+    player: str
+    loss: Callable[[Nets, Batch, Noise, Memo], tuple[Terms, Memo]]
+
+
+class Objective(ABC):
+    """What an objective offers to the training loop."""
+
+    @property
+    @abstractmethod
+    def turns(self) -> tuple[Turn, ...]:
+        """The moves of one step, in order; each draws a batch of its own."""
+
+    @property
+    def critics(self) -> dict[str, Critic]:
+        """The players beside the model."""
+        return {}
+
+
+def total(terms: Terms) -> Tensor:
+    """The loss: the weighted sum of the terms' batch means."""
+    return torch.stack([weight * value.mean() for weight, value in terms.values()]).sum()
+
+
+def elbo(passed: Pass) -> Terms:
+    """Distortion and rate, whose sum is the negative evidence lower bound.  [Kingma2014] eq. 7."""
+    return {
+        "distortion": Term(1.0, passed.distortion),
+        "rate": Term(1.0, passed.rates.sum(-1)),
+    }
+
+
+def networks(latent: Latent, model: VAE, objective: Objective) -> Nets:
+    """The networks of every player of an objective."""
+    critics = {name: critic.network(latent.size) for name, critic in objective.critics.items()}
+    return Nets(model, critics)

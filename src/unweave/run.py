@@ -1,0 +1,100 @@
+"""What a run is: one immutable value, the same in Python, in `run.json` and on the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Any
+
+from pydantic import Field, PositiveInt
+
+from unweave import spec as specs
+from unweave.data import Data, Shapes2D, World
+from unweave.latents import Gaussian, Latent
+from unweave.likelihoods import Bernoulli, Likelihood, Normal
+from unweave.models import VAE
+from unweave.networks import MLP, Conv, Kim2018, Network, Shape
+from unweave.objectives import BetaVAE, Nets, Objective, networks
+from unweave.optimisers import Adam
+from unweave.spec import spec
+
+
+@spec
+class Run:
+    """Data, latent space, network, likelihood, objective, optimiser, batch, steps and seed.
+
+    `network` and `likelihood` may be left open; `resolve` chooses them from the data.
+
+    >>> Run(seed=3) == Run(seed=3), Run(seed=3).digest == Run(seed=4).digest
+    (True, False)
+    """
+
+    data: Data = Shapes2D()
+    latent: Latent = Gaussian(10)
+    network: Network | None = None
+    likelihood: Likelihood | None = None
+    objective: Objective = BetaVAE()
+    optimiser: Adam = Adam()
+    batch_size: PositiveInt = 64
+    steps: PositiveInt = 30_000  # a first look; [Kim2018] app. A: 300,000 on 2D Shapes
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+
+    @property
+    def digest(self) -> str:
+        """The name of the run: twelve hexadecimal digits of its content."""
+        return specs.digest(self)
+
+    @property
+    def weights(self) -> dict[str, Any]:
+        """The weights of the objective: numbers or schedules by name."""
+        names = specs.lane_fields(type(self.objective))
+        return {name: getattr(self.objective, name) for name in names}
+
+    @property
+    def lane_key(self) -> str:
+        """Equal for runs that differ only in seed and weights, which can train together."""
+        content = specs.to_json(self)
+        for name in self.weights:
+            del content["objective"][name]
+        del content["seed"]
+        return repr(content)
+
+    def resolve(self, world: World) -> Run:
+        """The run with what was left open chosen to fit the data, and checked against it."""
+        run = dataclasses.replace(
+            self,
+            network=self.network or default_network(world.shape),
+            likelihood=self.likelihood or (Bernoulli() if world.bounded else Normal()),
+        )
+        assert run.likelihood is not None
+        if run.likelihood.bounded and not world.bounded:
+            raise ValueError(
+                "a bernoulli likelihood needs values in [0, 1], and the data has others; scale the "
+                "data, or use likelihood=gaussian"
+            )
+        if run.batch_size > world.size:
+            raise ValueError(
+                f"batch_size={run.batch_size} is more than the {world.size} observations there "
+                f"are; use batch_size={world.size} or less"
+            )
+        run.build(world.shape)
+        return run
+
+    def build(self, shape: Shape) -> Nets:
+        """The networks of all players, for observations of a shape."""
+        assert self.network is not None
+        assert self.likelihood is not None
+        model = VAE(self.latent, self.network, self.likelihood, shape)
+        return networks(self.latent, model, self.objective)
+
+
+def default_network(shape: Shape) -> Network:
+    """The paper's network for 64x64 images, convolutions for other images, else an MLP.
+
+    >>> default_network((3, 32, 32))
+    Conv(base=32, hidden=256)
+    """
+    if len(shape) == 3 and shape[1:] == (64, 64):
+        return Kim2018(hidden=128 if shape[0] == 1 else 256)
+    if len(shape) == 3 and min(shape[1:]) >= 16 and max(shape[1:]) <= 256:
+        return Conv()
+    return MLP(hidden=(256, 256))

@@ -1,0 +1,243 @@
+"""Specs: frozen, validated values that are Python objects, JSON and command line alike.
+
+A spec is a pydantic dataclass. Its fields are the configuration; no second class mirrors it. Specs
+that can stand in the same place carry a `kind` and form a union, and the union is the registry:
+
+>>> from unweave.latents import Gaussian
+>>> Gaussian(10)
+Gaussian(size=10)
+>>> to_json(Gaussian(10))["size"]
+10
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+T = TypeVar("T")
+
+CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+@dataclass_transform(frozen_default=True)
+def spec(cls: type[T]) -> type[T]:
+    """Make a class a spec: a frozen dataclass whose fields pydantic validates."""
+    return dataclass(frozen=True, config=CONFIG)(cls)
+
+
+def tag(name: str) -> Any:  # noqa: ANN401  (stands where a Literal field has its default)
+    """The `kind` of a spec that is a member of a union."""
+    return dataclasses.field(default=name, kw_only=True, repr=False)
+
+
+class Lane:
+    """Marks a field whose values may differ between runs that train together as lanes."""
+
+
+def members(union: Any) -> dict[str, type]:  # noqa: ANN401  (a type form)
+    """The registry that a union is: each member by its `kind`.
+
+    >>> from unweave.objectives import Objective
+    >>> sorted(members(Objective))[:2]
+    ['beta-tcvae', 'beta-vae']
+    """
+    found: dict[str, type] = {}
+    for candidate in _flatten(union):
+        kind = get_type_hints(candidate).get("kind") if isinstance(candidate, type) else None
+        if get_origin(kind) is Literal:
+            found[get_args(kind)[0]] = candidate
+    return found
+
+
+def lane_fields(cls: type) -> list[str]:
+    """Names of the fields of a spec that are marked as `Lane`."""
+    hints = get_type_hints(cls, include_extras=True)
+    return [name for name, hint in hints.items() if _is_lane(hint)]
+
+
+def to_json(value: object) -> Any:  # noqa: ANN401  (JSON)
+    """The JSON form of a spec: plain dicts, lists, strings and numbers."""
+    return TypeAdapter(type(value)).dump_python(value, mode="json")
+
+
+def digest(value: object) -> str:
+    """Twelve hexadecimal digits that name a spec by its content."""
+    text = json.dumps(to_json(value), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def from_json(cls: type[T], content: object) -> T:
+    """Validate the JSON form of a spec, with an error that says what to do."""
+    try:
+        return TypeAdapter(cls).validate_python(content)
+    except ValidationError as error:
+        raise ValueError(explain(error, cls)) from None
+
+
+def override(cls: type[T], assignments: Iterable[str], base: Mapping[str, Any] | None = None) -> T:
+    """A spec from `path=value` assignments, as on the command line.
+
+    A value that names a member of the union at that path chooses that member, with its defaults;
+    any other value is read as JSON, else as text.
+
+    >>> from unweave.run import Run
+    >>> run = override(Run, ["objective=factor-vae", "objective.gamma=35", "seed=3"])
+    >>> run.objective.gamma, run.seed
+    (35.0, 3)
+    """
+    content: dict[str, Any] = dict(base or to_json(cls()))
+    parsed = [_parse(assignment) for assignment in assignments]
+    for path, value in sorted(parsed, key=lambda item: len(item[0])):
+        _assign(content, cls, path, value)
+    return from_json(cls, content)
+
+
+def explain(error: ValidationError, cls: type) -> str:
+    """One line for each thing wrong with a spec: where, what was expected, what came."""
+    return "; ".join(_explain_one(problem, cls) for problem in error.errors())
+
+
+def nearest(name: object, valid: Iterable[str]) -> str:
+    """A hint that names the valid choices, the nearest first if there is a near one."""
+    choices = sorted(valid)
+    close = difflib.get_close_matches(str(name), choices, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}Valid here: {', '.join(choices)}."
+
+
+def _flatten(union: Any) -> list[Any]:  # noqa: ANN401
+    """All members of a possibly nested, possibly annotated union."""
+    if get_origin(union) is Annotated:
+        return _flatten(get_args(union)[0])
+    if isinstance(union, type):
+        return [union]
+    return [leaf for arg in get_args(union) for leaf in _flatten(arg)]
+
+
+def _is_lane(hint: Any) -> bool:  # noqa: ANN401
+    return get_origin(hint) is Annotated and any(isinstance(m, Lane) for m in get_args(hint)[1:])
+
+
+def _parse(assignment: str) -> tuple[list[str], Any]:
+    path, sign, text = assignment.partition("=")
+    if not sign or not path:
+        raise ValueError(
+            f"expected an assignment such as objective=beta-vae or seed=3, got {assignment!r}"
+        )
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError:
+        value = text
+    return path.split("."), value
+
+
+def _fields(cls: type) -> dict[str, Any]:
+    """Field names of a spec with their annotations."""
+    hints = get_type_hints(cls, include_extras=True)
+    if dataclasses.is_dataclass(cls):
+        return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
+    return {name: hints[name] for name in getattr(cls, "model_fields", {})}
+
+
+def _child(cls: type, name: str) -> Any:  # noqa: ANN401
+    """Annotation of the field `name` of a spec, free-form names of a product included."""
+    fields = _fields(cls)
+    if name in fields:
+        return fields[name]
+    extra = get_type_hints(cls, include_extras=True).get("__pydantic_extra__")
+    return get_args(extra)[1] if extra else None
+
+
+def _owner(annotation: Any, content: Any) -> type | None:  # noqa: ANN401
+    """The spec class that a piece of content at an annotation belongs to."""
+    union = members(annotation)
+    if isinstance(content, dict) and content.get("kind") in union:
+        return union[content["kind"]]
+    classes = [c for c in _flatten(annotation) if isinstance(c, type) and _fields_of_spec(c)]
+    return classes[0] if len(classes) == 1 else None
+
+
+def _fields_of_spec(cls: type) -> bool:
+    return dataclasses.is_dataclass(cls) or hasattr(cls, "model_fields")
+
+
+def _assign(content: dict[str, Any], cls: type, path: list[str], value: Any) -> None:  # noqa: ANN401
+    """Set the value at a dotted path, filling in the defaults of what is passed on the way."""
+    name, *rest = path
+    annotation = _child(cls, name)
+    if annotation is None:
+        raise ValueError(f"{name!r} is not a field of {cls.__name__}: {nearest(name, _fields(cls))}")
+    if not rest:
+        if isinstance(value, str) and value in members(annotation):
+            value = {"kind": value}
+        content[name] = value
+        return
+    inner = content.get(name, _default(cls, name))
+    owner = _owner(annotation, inner)
+    if owner is None:
+        raise ValueError(f"{name!r} of {cls.__name__} has no parts, so {'.'.join(path)!r} has no place")
+    if not isinstance(inner, dict):
+        inner = {}
+    content[name] = inner = dict(inner)
+    _assign(inner, owner, rest, value)
+
+
+def _default(cls: type, name: str) -> Any:  # noqa: ANN401
+    """The JSON form of a field's default, {} where it has none."""
+    if dataclasses.is_dataclass(cls):
+        for field in dataclasses.fields(cls):
+            if field.name == name and field.default is not dataclasses.MISSING:
+                return to_json(field.default)
+    return {}
+
+
+def _explain_one(problem: Any, cls: type) -> str:  # noqa: ANN401
+    where, owner = _locate(problem["loc"], cls)
+    kind, given = problem["type"], problem["input"]
+    if kind == "union_tag_invalid":
+        valid = re.findall(r"'([^']+)'", problem["ctx"]["expected_tags"])
+        return f"{where}: {problem['ctx']['tag']!r} is not known: {nearest(problem['ctx']['tag'], valid)}"
+    if kind in ("unexpected_keyword_argument", "extra_forbidden") and owner is not None:
+        name = problem["loc"][-1]
+        return f"{where}: not a field of {owner.__name__}: {nearest(name, _fields(owner))}"
+    message = problem["msg"].removeprefix("Value error, ")
+    if kind in ("value_error", "assertion_error"):
+        return f"{where}: {message}" if where else str(message)
+    return f"{where}: {message[0].lower()}{message[1:]}, got {given!r}"
+
+
+def _locate(loc: tuple[int | str, ...], cls: type) -> tuple[str, type | None]:
+    """The dotted path of an error, union tags left out, and the spec that holds its last name."""
+    names: list[str] = []
+    owner: type | None = cls
+    annotation: Any = None
+    for step in loc:
+        if annotation is not None and step in members(annotation):
+            owner = members(annotation)[str(step)]
+            annotation = None
+            continue
+        if annotation is not None:
+            owner = _owner(annotation, None)
+        if isinstance(step, str) and step in ("number", "list", "tuple"):
+            continue
+        names.append(str(step))
+        annotation = _child(owner, str(step)) if owner is not None else None
+    return ".".join(names), owner

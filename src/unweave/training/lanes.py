@@ -1,0 +1,231 @@
+"""Lanes: runs of one structure that train as one program on stacked parameters (L, ...)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from unweave.data import World
+from unweave.networks import initialise
+from unweave.noise import Noise
+from unweave.objectives import MODEL, Batch, total
+from unweave.run import Run
+from unweave.schedules import at
+from unweave.training.sampler import Sampler
+
+Tensors = dict[str, Tensor]
+Played = tuple[Tensor, Tensors, Tensors]  # loss, mean value of every term, memo
+
+
+class Lanes:
+    """The state of L runs that differ only in seed and weights, and the step that moves them.
+
+    The state is explicit: `step`, `parameters` and `moments`, each tensor stacked (L, ...). All
+    else is a function of it, so saving it is a checkpoint and nothing is lost by stopping.
+    """
+
+    def __init__(self, runs: list[Run], world: World, device: torch.device) -> None:
+        run = runs[0]
+        self.runs, self.world, self.device = runs, world, device
+        self.nets = run.build(world.shape).to(device)
+        self.optimisers = {MODEL: run.optimiser} | {
+            name: critic.optimiser for name, critic in run.objective.critics.items()
+        }
+        self.turns = [turn.player for turn in run.objective.turns]
+        self.step = 0
+        initial = [initialise(self.nets, Noise(r.seed, 0, "initial", device)) for r in runs]
+        self.parameters = {name: _stacked([v[name] for v in initial]) for name in initial[0]}
+        self.moments: dict[str, Tensors] = {}
+        for player, optimiser in self.optimisers.items():
+            for moment in optimiser.moments:
+                zeros = {n: torch.zeros_like(self.parameters[n]) for n in self._own(player)}
+                self.moments.setdefault(moment, {}).update(zeros)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """What follows from the runs: seeds, batches, and how lanes are mapped."""
+        self.seeds = torch.tensor([run.seed for run in self.runs], device=self.device)
+        self.sampler = Sampler(self.seeds, self.world.size, self.runs[0].batch_size)
+        self.vectorised = len(self.runs) > 1 and _vectorises(self.nets, self.device)
+
+    def advance(self) -> Tensors:
+        """One step of the game for all lanes; returns the mean of every term, (L,) each."""
+        values: Tensors = {}
+        memo: Tensors = {}
+        for index, player in enumerate(self.turns):
+            played, memo = self._turn(index, player, memo)
+            values |= played
+        self.step += 1
+        return values
+
+    def _turn(self, index: int, player: str, memo: Tensors) -> tuple[Tensors, Tensors]:
+        names = self._own(player)
+        leaves = self._leaves(names)
+        x = self.world.images(self.sampler.indices(self.step, index))
+        shared = (self._others(player), self._weights(), {"x": x, "seed": self.seeds}, memo)
+        play = self._player(index)
+        if self.vectorised:
+            results = [vmap(play)(leaves[0], *shared)]
+        else:
+            lanes = range(len(self.runs))
+            results = [play(leaves[n], *({k: v[n] for k, v in d.items()} for d in shared)) for n in lanes]
+        gradients = [
+            gradient
+            for own, (loss, _, _) in zip(leaves, results, strict=True)
+            for gradient in torch.autograd.grad(loss.sum(), list(own.values()))
+        ]
+        self._update(index, player, names, leaves, gradients)
+        return self._gather([r[1] for r in results]), self._gather([r[2] for r in results])
+
+    def _gather(self, lanes: list[Tensors]) -> Tensors:
+        """Results of all lanes, (L, ...) each, cut off from differentiation."""
+        if self.vectorised:
+            return {name: value.detach() for name, value in lanes[0].items()}
+        return {name: torch.stack([lane[name].detach() for lane in lanes]) for name in lanes[0]}
+
+    def _player(self, index: int) -> Callable[..., Played]:
+        """The loss of one turn as a function of one lane's parameters, weights and batch."""
+        objective, size, step = self.runs[0].objective, self.world.size, self.step
+
+        def play(
+            own: Tensors, others: Tensors, weights: Tensors, batch: Tensors, memo: Tensors
+        ) -> Played:
+            turn = _bind(objective, weights).turns[index]
+            noise = Noise(batch["seed"], step, f"turn{index}", self.device)
+            terms, left = functional_call(
+                self.nets, {**own, **others}, (turn.loss, Batch(batch["x"], size), noise, memo)
+            )
+            means = {name: term.value.mean() for name, term in terms.items()}
+            return total(terms), means, dict(left)
+
+        return play
+
+    def _own(self, player: str) -> list[str]:
+        return [name for name in self.parameters if self.nets.player_of(name) == player]
+
+    def _others(self, player: str) -> Tensors:
+        """Parameters of the other players; they take no part in differentiation, so no gradient
+        can reach a player who is not moving."""
+        own = set(self._own(player))
+        return {name: value for name, value in self.parameters.items() if name not in own}
+
+    def _leaves(self, names: list[str]) -> list[Tensors]:
+        """The player's parameters as leaves of differentiation: stacked, or one dict a lane."""
+        if self.vectorised:
+            return [{name: self.parameters[name].detach().requires_grad_() for name in names}]
+        return [
+            {name: self.parameters[name][lane].detach().requires_grad_() for name in names}
+            for lane in range(len(self.runs))
+        ]
+
+    def _update(
+        self,
+        index: int,
+        player: str,
+        names: list[str],
+        leaves: list[Tensors],
+        gradients: list[Tensor],
+    ) -> None:
+        parameters = [leaf.detach() for own in leaves for leaf in own.values()]
+        # Every turn of a player is one step of its optimiser.
+        count = float(self.step * self.turns.count(player) + self.turns[:index].count(player))
+        counts = list(torch.full((len(parameters),), count, device=self.device).unbind())
+        moments = {
+            moment: self._slices(self.moments[moment], names)
+            for moment in self.optimisers[player].moments
+        }
+        matched = [_like(g, p) for g, p in zip(gradients, parameters, strict=True)]
+        self.optimisers[player].update(parameters, matched, moments, counts)
+
+    def _slices(self, tensors: Tensors, names: list[str]) -> list[Tensor]:
+        if self.vectorised:
+            return [tensors[name] for name in names]
+        return [tensors[name][lane] for lane in range(len(self.runs)) for name in names]
+
+    def _weights(self) -> Tensors:
+        """The value of every weight of the objective at this step, (L,) each."""
+        return {
+            name: torch.tensor(
+                [at(run.weights[name], self.step) for run in self.runs], device=self.device
+            )
+            for name in self.runs[0].weights
+        }
+
+    def state(self, lane: int) -> Tensors:
+        """All tensors of one lane: parameters, and moments under their own names."""
+        tensors = {f"parameters/{name}": value[lane] for name, value in self.parameters.items()}
+        for moment, values in self.moments.items():
+            tensors |= {f"{moment}/{name}": value[lane] for name, value in values.items()}
+        return tensors
+
+    def restore(self, states: list[Tensors], step: int) -> None:
+        """Set the state from one dict a lane, as `state` gave them."""
+        for lane, tensors in enumerate(states):
+            expected = self.state(lane)
+            wrong = expected.keys() ^ tensors.keys()
+            if wrong:
+                raise ValueError(
+                    f"expected a checkpoint of run {self.runs[lane].digest}, got one in which "
+                    f"{sorted(wrong)[0]!r} is missing or unknown; delete the run's folder"
+                )
+            for name, value in expected.items():
+                value.copy_(tensors[name])
+        self.step = step
+
+    def keep(self, lanes: list[int]) -> None:
+        """Go on with these lanes only."""
+        self.runs = [self.runs[lane] for lane in lanes]
+        index = torch.tensor(lanes, device=self.device)
+        for tensors in (self.parameters, *self.moments.values()):
+            for name, value in tensors.items():
+                kept = _laid_out(value.shape[1:], len(lanes), value)
+                tensors[name] = kept.copy_(value[index])
+        self._prepare()
+
+    def finite(self) -> list[bool]:
+        """Whether every parameter of each lane is finite."""
+        good = torch.ones(len(self.runs), dtype=torch.bool, device=self.device)
+        for value in self.parameters.values():
+            good &= value.flatten(1).isfinite().all(1)
+        return [bool(g) for g in good.tolist()]
+
+
+def _vectorises(nets: nn.Module, device: torch.device) -> bool:
+    """Whether stacked lanes run faster than one after the other.
+
+    On the CPU a grouped convolution is slower than the same convolutions one by one.
+    """
+    convolutions = (nn.Conv2d, nn.ConvTranspose2d)
+    return device.type != "cpu" or not any(isinstance(m, convolutions) for m in nets.modules())
+
+
+def _bind(objective: Any, weights: Mapping[str, Tensor]) -> Any:  # noqa: ANN401
+    """The objective with the numbers of this step and lane in place of its weights."""
+    bound = copy.copy(objective)
+    for name, value in weights.items():
+        object.__setattr__(bound, name, value)
+    return bound
+
+
+def _laid_out(shape: torch.Size, lanes: int, like: Tensor) -> Tensor:
+    """An empty (L, *shape) whose convolution kernels have their input channels innermost."""
+    if len(shape) != 4:
+        return like.new_empty((lanes, *shape))
+    first, second, *kernel = shape
+    return like.new_empty((lanes, first, *kernel, second)).permute(0, 1, 4, 2, 3)
+
+
+def _stacked(values: list[Tensor]) -> Tensor:
+    return _laid_out(values[0].shape, len(values), values[0]).copy_(torch.stack(values))
+
+
+def _like(gradient: Tensor, parameter: Tensor) -> Tensor:
+    """The gradient in the parameter's memory layout, which fused optimisers take for granted."""
+    if gradient.stride() == parameter.stride():
+        return gradient
+    return torch.empty_like(parameter).copy_(gradient)

@@ -1,0 +1,277 @@
+"""The loop: players x lanes, with checkpoints, a log, and lanes that may break alone."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from unweave.data import World
+from unweave.run import Run
+from unweave.store import Folder, Store, read_tensors, write_json, write_tensors
+from unweave.training.lanes import Lanes, Tensors
+
+Row = dict[str, Any]
+
+
+class Progress(Protocol):
+    """What the loop tells the outside while it works."""
+
+    def begin(self, runs: Sequence[Run], step: int) -> None:
+        """A group of runs starts, or goes on at a step."""
+
+    def advance(self, step: int, rows: Sequence[Row]) -> None:
+        """A stretch of steps is done; one row of the log a lane."""
+
+    def broke(self, run: Run, failure: Row) -> None:
+        """A lane stopped because a term is not finite."""
+
+    def end(self) -> None:
+        """The group is done."""
+
+
+class Silent:
+    """Progress that nobody reads."""
+
+    def begin(self, runs: Sequence[Run], step: int) -> None:
+        """Say nothing."""
+
+    def advance(self, step: int, rows: Sequence[Row]) -> None:
+        """Say nothing."""
+
+    def broke(self, run: Run, failure: Row) -> None:
+        """Say nothing."""
+
+    def end(self) -> None:
+        """Say nothing."""
+
+
+def pick_device(name: str) -> torch.device:
+    """The device of a name; "auto" is the first CUDA device, else the CPU.
+
+    >>> pick_device("cpu")
+    device(type='cpu')
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"device {name!r} cannot be used ({reason}); use auto or cpu") from None
+    return device
+
+
+def log_interval(steps: int) -> int:
+    """Steps between two rows of the log: about 200 rows a run, at most 1000 steps each.
+
+    >>> log_interval(100), log_interval(300_000)
+    (1, 1000)
+    """
+    return max(1, min(1000, steps // 200))
+
+
+@dataclass
+class Record:
+    """Sums of the terms since the last row of the log, and the first step at which one broke."""
+
+    sums: Tensors = field(default_factory=dict)
+    broken: Tensors = field(default_factory=dict)
+    count: int = 0
+
+    def add(self, step: int, values: Tensors) -> None:
+        """Take in the terms of one step, (L,) each; stays on the device."""
+        for name, value in values.items():
+            if name not in self.sums:
+                self.sums[name] = torch.zeros_like(value, dtype=torch.float64)
+                self.broken[name] = torch.full_like(value, -1, dtype=torch.int64)
+            self.sums[name] += value
+            first = self.broken[name]
+            first[(first < 0) & ~value.isfinite()] = step
+        self.count += 1
+
+    def rows(self, step: int) -> list[Row]:
+        """The mean of every term in each lane."""
+        means = {name: (value / self.count).tolist() for name, value in self.sums.items()}
+        lanes = range(len(next(iter(means.values()))))
+        return [{"step": step, **{name: m[lane] for name, m in means.items()}} for lane in lanes]
+
+    def failures(self) -> dict[int, Row]:
+        """For every broken lane, the step and the term that broke first."""
+        found: dict[int, Row] = {}
+        for name, first in self.broken.items():
+            for lane, step in enumerate(first.tolist()):
+                if step >= 0 and (lane not in found or step < found[lane]["step"]):
+                    found[lane] = {"step": step, "term": name}
+        return found
+
+
+class Group:
+    """Runs that train together, with the folders they are kept in (none: only in memory)."""
+
+    def __init__(
+        self, lanes: Lanes, folders: list[Folder | None], progress: Progress, seconds: float
+    ) -> None:
+        self.lanes, self.folders, self.progress, self.seconds = lanes, folders, progress, seconds
+        self.logs: list[list[Row]] = [[] for _ in folders]
+        self.weights: dict[str, Tensors] = {}
+        self.done: dict[str, list[Row]] = {}
+        self.failures: dict[str, Row] = {}
+
+    def train(self) -> None:
+        """Resume from the newest checkpoint that all lanes have, train to the end, and save."""
+        lanes = self.lanes
+        self._resume()
+        steps, interval = lanes.runs[0].steps, log_interval(lanes.runs[0].steps)
+        self.progress.begin(lanes.runs, lanes.step)
+        saved = time.monotonic()
+        record = Record()
+        while lanes.runs and lanes.step < steps:
+            record.add(lanes.step, lanes.advance())
+            if lanes.step % interval == 0 or lanes.step == steps:
+                self._report(record)
+                record = Record()
+                if lanes.runs and time.monotonic() - saved >= self.seconds:
+                    self._save()
+                    saved = time.monotonic()
+        if lanes.runs:
+            self._finish()
+        self.progress.end()
+
+    def _resume(self) -> None:
+        kept = [set(folder.states) if folder else set() for folder in self.folders]
+        common = set.intersection(*kept)
+        if not common:
+            return
+        step = max(common)
+        states = [read_tensors(folder.states[step])[0] for folder in self.folders if folder]
+        self.lanes.restore(states, step)
+        self.logs = [folder.read_log(until=step) for folder in self.folders if folder]
+
+    def _report(self, record: Record) -> None:
+        """Write the log's rows, and part with the lanes that broke."""
+        rows = record.rows(self.lanes.step)
+        for log, row in zip(self.logs, rows, strict=True):
+            log.append(row)
+        self._drop(record.failures())
+        self.progress.advance(self.lanes.step, rows)
+
+    def _drop(self, failures: dict[int, Row]) -> None:
+        if not failures:
+            return
+        for lane, failure in failures.items():
+            run, folder = self.lanes.runs[lane], self.folders[lane]
+            checkpoint = max(folder.states, default=None) if folder else None
+            failure["checkpoint"] = checkpoint
+            self.logs[lane] = [row for row in self.logs[lane] if row["step"] <= failure["step"]]
+            self.failures[run.digest] = failure
+            if folder:
+                folder.write_log(self.logs[lane])
+                write_json(folder.path / "failed.json", failure)
+            self.progress.broke(run, failure)
+        kept = [lane for lane in range(len(self.folders)) if lane not in failures]
+        self.folders = [self.folders[lane] for lane in kept]
+        self.logs = [self.logs[lane] for lane in kept]
+        self.lanes.keep(kept)
+
+    def _save(self) -> None:
+        """A checkpoint of every lane; older ones go only when all lanes have the new one."""
+        lanes = self.lanes
+        broken = [lane for lane, good in enumerate(lanes.finite()) if not good]
+        self._drop({lane: {"step": lanes.step - 1, "term": "gradient"} for lane in broken})
+        for lane, folder in enumerate(self.folders):
+            if folder:
+                folder.write_log(self.logs[lane])
+                path = folder.path / f"state-{lanes.step}.safetensors"
+                write_tensors(path, lanes.state(lane), {"step": lanes.step})
+        for folder in self.folders:
+            if folder:
+                folder.drop_states(before=lanes.step)
+
+    def _finish(self) -> None:
+        """Save the last state of all lanes first, so that a lane is never finished alone."""
+        self._save()
+        lanes = self.lanes
+        for lane, (run, folder) in enumerate(zip(lanes.runs, self.folders, strict=True)):
+            weights = {n: value[lane].clone() for n, value in lanes.parameters.items()}
+            self.weights[run.digest], self.done[run.digest] = weights, self.logs[lane]
+            if folder:
+                write_tensors(folder.weights, weights, {"step": lanes.step})
+                folder.drop_states(before=lanes.step + 1)
+
+
+@dataclass
+class Outcome:
+    """What came of a run: its weights and log, or its failure."""
+
+    run: Run
+    weights: Tensors | None
+    log: list[Row]
+    failure: Row | None
+
+
+def train(
+    runs: Sequence[Run],
+    world: World,
+    store: Store | None = None,
+    progress: Progress | None = None,
+    checkpoint_seconds: float = 30.0,
+) -> list[Outcome]:
+    """Train runs over one world, those that can together in lanes; resume what is under way.
+
+    With a store, runs that are finished or have failed are not trained again.
+    """
+    outcomes: dict[str, Outcome] = {}
+    with contextlib.ExitStack() as locks:
+        for group in _groups(runs, world, store, locks, outcomes):
+            folders = [store.folder(run) if store else None for run in group]
+            lanes = Lanes(group, world, world.device)
+            job = Group(lanes, folders, progress or Silent(), checkpoint_seconds)
+            job.train()
+            for run in group:
+                failure = job.failures.get(run.digest)
+                weights, log = job.weights.get(run.digest), job.done.get(run.digest, [])
+                outcomes[run.digest] = Outcome(run, weights, log, failure)
+    return [outcomes[run.digest] for run in runs]
+
+
+def _groups(
+    runs: Sequence[Run],
+    world: World,
+    store: Store | None,
+    locks: contextlib.ExitStack,
+    outcomes: dict[str, Outcome],
+) -> Iterator[list[Run]]:
+    """The runs still to train, those with the same structure together."""
+    open_runs: dict[str, dict[str, Run]] = {}
+    for run in runs:
+        if store:
+            folder = store.folder(run)
+            folder.create(run)
+            if run.digest not in outcomes and folder.status in ("finished", "failed"):
+                outcomes[run.digest] = recall(folder, run)
+                continue
+            locks.enter_context(folder.lock())
+        open_runs.setdefault(run.lane_key, {})[run.digest] = run
+    for group in open_runs.values():
+        yield list(group.values())
+
+
+def recall(folder: Folder, run: Run) -> Outcome:
+    """What came of a run, from its folder: the newest weights there are."""
+    if folder.weights.exists():
+        weights, _ = read_tensors(folder.weights)
+        return Outcome(run, weights, folder.read_log(), None)
+    if not folder.states:
+        return Outcome(run, None, folder.read_log(), folder.failure)
+    tensors, facts = read_tensors(folder.states[max(folder.states)])
+    prefix = "parameters/"
+    weights = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+    return Outcome(run, weights, folder.read_log(until=facts["step"]), folder.failure)
+
+
