@@ -2,14 +2,17 @@
 
 from unweave.aggregate.decompose import Decomposition, decompose, decompose_exactly
 from unweave.aggregate.estimators import Estimator, estimate, exact, stratified, weighted
+from unweave.aggregate.summary import Summary, summarise
 
 __all__ = [
     "Decomposition",
     "Estimator",
+    "Summary",
     "decompose",
     "decompose_exactly",
     "estimate",
     "exact",
     "stratified",
+    "summarise",
     "weighted",
 ]

@@ -68,7 +68,9 @@ class Lattice:
 
     def __post_init__(self) -> None:
         if not self.members:
-            raise ValueError("expected a lattice of at least one factor, got none: name its factors")
+            raise ValueError(
+                "expected a lattice of at least one factor, got none: name its factors"
+            )
         repeated = sorted({name for name in self.names if self.names.count(name) > 1})
         if repeated:
             raise ValueError(

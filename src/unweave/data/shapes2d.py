@@ -164,8 +164,9 @@ class Sprites:
         flat = checked(index, self.size, "indices of the lattice").to(self.device).reshape(-1)
         canvas = torch.zeros(flat.shape[0], self.side**2, device=self.device)
         chunk = CHUNK_PIXELS.get(self.device.type, CHUNK_PIXELS["cuda"]) // self._width**2
-        for part, target in zip(flat.split(chunk), canvas.split(chunk), strict=True):
-            self._draw(self.lattice.factors(part), target)
+        for start in range(0, flat.shape[0], chunk):
+            part = slice(start, start + chunk)
+            self._draw(self.lattice.factors(flat[part]), canvas[part])
         return canvas.view(*index.shape, *self.shape)
 
     @property
@@ -235,7 +236,9 @@ def rotations(world: Shapes2D) -> tuple[Tensor, Tensor]:
     angle = 2 * math.pi * (np.arange(world.orientations) % turns) / turns
     scale = spaced(SMALLEST, 1, world.scales, 1)[:, None]
     size = 2.0**COEFFICIENT_BITS / (scale * world.side * q)
-    return _integers(np.cos(angle) * size, torch.int64), _integers(np.sin(angle) * size, torch.int64)
+    return _integers(np.cos(angle) * size, torch.int64), _integers(
+        np.sin(angle) * size, torch.int64
+    )
 
 
 def tables(world: Shapes2D) -> tuple[Tensor, Tensor]:
@@ -275,7 +278,8 @@ def heart(u: Floats) -> Bounds:
     s = 2 * math.pi * np.arange(HEART_SIDES) / HEART_SIDES
     x = a * np.sin(s) ** 3
     y = o - k * (13 * np.cos(s) - 5 * np.cos(2 * s) - 2 * np.cos(3 * s) - np.cos(4 * s))
-    return tuple(_chain(u, x[side], y[side]) for side in (np.cos(s) > 0, np.cos(s) < 0))
+    above = np.cos(s) > 0
+    return _chain(u, x[above], y[above]), _chain(u, x[~above], y[~above])
 
 
 OUTLINES: dict[str, Callable[[Floats], Bounds]] = {

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Protocol, final
+from pathlib import Path
+from typing import Annotated, Protocol, final
 
 import torch
+from pydantic import BeforeValidator
 from torch import Tensor
 
 from unweave.data.lattice import Lattice, checked
+
+# A path is text in a spec, so that the spec read back from JSON equals the one written.
+Place = Annotated[str, BeforeValidator(lambda path: str(path) if isinstance(path, Path) else path)]
 
 
 class World(Protocol):
@@ -88,9 +93,7 @@ class Stored:
 
     def to(self, device: torch.device) -> Stored:
         """The same world on another device."""
-        return dataclasses.replace(
-            self, data=self.data.to(device), codes=self.codes.to(device)
-        )
+        return dataclasses.replace(self, data=self.data.to(device), codes=self.codes.to(device))
 
     def images(self, index: Tensor) -> Tensor:
         """Observations (..., *shape) by their numbers (...)."""

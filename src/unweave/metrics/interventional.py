@@ -42,7 +42,7 @@ class Groups(NamedTuple):
 class _Code(NamedTuple):
     """A column of the codes."""
 
-    index: int
+    j: int
     values: Floats  # (N,)
     discrete: bool
     overall: float  # its spread over the whole table
@@ -216,7 +216,7 @@ def _alive(
     # A constant code has no ratio of variances, whatever its KL.
     varied = [code for code in every if code.overall > 0]
     if kl is not None:
-        return [code for code in varied if kl[code.index] >= kl_threshold], f"kl < {kl_threshold}"
+        return [code for code in varied if kl[code.j] >= kl_threshold], f"kl < {kl_threshold}"
     wide = [code for code in varied if code.discrete or math.sqrt(code.overall) >= std_threshold]
     return wide, f"standard deviation < {std_threshold}"
 
@@ -245,7 +245,7 @@ def _tally(
     tally = np.zeros(shape, dtype=np.int64)
     if not alive:
         return tally
-    indices = np.array([code.index for code in alive])
+    indices = np.array([code.j for code in alive])
     step = max(1, _CHUNK // batch)  # free of D: more codes must not change the rows drawn
     for done in range(0, votes, step):
         chosen, rows = fixed_factor_rows(groups, min(step, votes - done), batch, rng)
@@ -272,7 +272,7 @@ def _share(right: np.integer, votes: np.integer) -> float:
 def _details(
     inputs: Inputs, groups: Mapping[int, Groups], alive: list[_Code], rule: str
 ) -> dict[str, Detail]:
-    active = {code.index for code in alive}
+    active = {code.j for code in alive}
     details: dict[str, Detail] = {
         "rows": inputs.rows,
         "combinations missing": _combinations_missing(inputs, list(groups)),

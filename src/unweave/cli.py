@@ -1,0 +1,296 @@
+"""The command line: train, evaluate, report, runs, cite."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.console import Console
+from rich.table import Table as RichTable
+
+import unweave
+from unweave import spec
+from unweave.bibliography import citations
+from unweave.demo import demo_run
+from unweave.fitted import Fitted, as_data, load
+from unweave.metrics import evaluate as evaluate_table
+from unweave.metrics.score import Score
+from unweave.overrides import runs_from
+from unweave.progress import failure_text, progress_on
+from unweave.report import write_report
+from unweave.run import Run
+from unweave.store import Folder, Store, write_json
+from unweave.training import Outcome, pick_device, train
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    help="Learn, measure and explore decomposed representations.",
+    epilog="Start with [bold]unweave demo[/bold]. Each command has examples in its --help.",
+)
+
+StoreOption = Annotated[Path, typer.Option(help="Folder that holds the runs.")]
+DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
+RunArgument = Annotated[
+    list[str], typer.Argument(help="Runs: digests, beginnings of digests, or folders.")
+]
+
+_out = Console()
+_err = Console(stderr=True)
+
+
+@app.command(name="train")
+def train_command(
+    assignments: Annotated[
+        list[str] | None, typer.Argument(help="field=value; see the examples.")
+    ] = None,
+    store: StoreOption = Path("runs"),
+    device: DeviceOption = "auto",
+    file: Annotated[
+        Path | None, typer.Option("--from", help="Start from a run.json or a TOML file.")
+    ] = None,
+    checkpoint_seconds: Annotated[
+        float, typer.Option(min=0, help="Seconds between checkpoints.")
+    ] = 30.0,
+    threads: Annotated[
+        int, typer.Option(min=0, help="CPU threads; 0 takes as many as this process may use.")
+    ] = 0,
+) -> None:
+    """Train runs; interrupted, the same command goes on where it was.
+
+    Examples:
+
+      unweave train objective=factor-vae objective.gamma=35 latent.size=10 data=shapes2d seed=3
+
+      unweave train data=photos/ steps=20000
+
+      unweave train seed=0..9 objective.beta=1,4     (20 runs, together in lanes)
+
+      unweave train latent=product latent.style=gaussian latent.style.size=8 latent.place=gaussian
+    """
+    torch.set_num_threads(threads or usable_cores())
+    runs = runs_from(assignments or [], _read_base(file) if file else None)
+    outcomes = train_all(runs, Store(store), device, checkpoint_seconds)
+    show_outcomes(outcomes, Store(store))
+    if any(outcome.failure for outcome in outcomes):
+        raise typer.Exit(1)
+
+
+@app.command(name="evaluate")
+def evaluate_command(
+    names: RunArgument,
+    store: StoreOption = Path("runs"),
+    device: DeviceOption = "auto",
+    rows: Annotated[int, typer.Option(min=2, help="Observations to encode.")] = 10_000,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Encode the data once and measure the codes against the true factors.
+
+    Example:
+
+      unweave evaluate 3f2a
+    """
+    scores = {}
+    for name in names:
+        model = load(Store(store).find(name).path, device=device)
+        scores[model.run.digest] = evaluate_run(model, rows)
+    if as_json:
+        found = {run: {k: s.to_json() for k, s in each.items()} for run, each in scores.items()}
+        sys.stdout.write(json.dumps(found, indent=2) + "\n")
+    else:
+        show_scores(scores)
+
+
+@app.command(name="report")
+def report_command(
+    names: RunArgument,
+    store: StoreOption = Path("runs"),
+    device: DeviceOption = "auto",
+    rows: Annotated[int, typer.Option(min=2, help="Observations to encode.")] = 10_000,
+) -> None:
+    """Write a self-contained page about a run: report.html in its folder.
+
+    Example:
+
+      unweave report 3f2a
+    """
+    for name in names:
+        folder = Store(store).find(name)
+        model = load(folder.path, device=device)
+        path = write_report(model, folder.path / "report.html", rows=rows)
+        _out.print(str(path), soft_wrap=True, highlight=False)
+
+
+@app.command(name="runs")
+def runs_command(store: StoreOption = Path("runs")) -> None:
+    """List the runs of a store.
+
+    Example:
+
+      unweave runs --store runs
+    """
+    folders = Store(store).folders()
+    if not folders:
+        _out.print(f"{store} holds no runs yet; `unweave train` makes one")
+        return
+    table = RichTable("run", "status", "steps", "data", "objective", "seed", "last log")
+    for folder in folders:
+        table.add_row(*_run_row(folder))
+    _out.print(table)
+
+
+@app.command(name="cite")
+def cite_command(name: Annotated[str, typer.Argument(help="A run.")], store: StoreOption = Path("runs")) -> None:
+    """Print the BibTeX entries of all that a run uses.
+
+    Example:
+
+      unweave cite 3f2a > paper.bib
+    """
+    for entry in citations(Store(store).find(name).read_run()).values():
+        sys.stdout.write(entry + "\n\n")
+
+
+@app.command(name="demo")
+def demo_command(
+    store: StoreOption = Path("demo"), seed: Annotated[int, typer.Option(min=0)] = 0
+) -> None:
+    """Learn a small world of moving shapes in minutes, measure it, and write its report."""
+    torch.set_num_threads(usable_cores())
+    kept = Store(store)
+    outcomes = train_all([demo_run(seed)], kept, "cpu", 30.0)
+    folder = kept.folder(outcomes[0].run)
+    model = load(folder.path, device="cpu")
+    show_scores({model.run.digest: evaluate_run(model, 10_000)})
+    path = write_report(model, folder.path / "report.html", rows=10_000)
+    _out.print(f"report: {path}", soft_wrap=True, highlight=False)
+
+
+@app.callback(invoke_without_command=True)
+def root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    """Learn, measure and explore decomposed representations."""
+    if version:
+        _out.print(unweave.__version__)
+        raise typer.Exit
+
+
+def usable_cores() -> int:
+    """The cores this process may run on, which can be fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else (os.cpu_count() or 1)
+
+
+def train_all(runs: list[Run], store: Store, device: str, seconds: float) -> list[Outcome]:
+    """Train runs, those over the same data on one loading of it."""
+    outcomes: list[Outcome] = []
+    by_data: dict[str, list[Run]] = {}
+    for run in runs:
+        by_data.setdefault(spec.digest(run.data), []).append(run)
+    for group in by_data.values():
+        _, world = as_data(group[0].data, pick_device(device))
+        for note in world.notes:
+            _err.print(note, highlight=False)
+        resolved = [run.resolve(world) for run in group]
+        outcomes += train(resolved, world, store, progress_on(_err), seconds)
+    return outcomes
+
+
+def evaluate_run(model: Fitted, rows: int) -> dict[str, Score]:
+    """Scores of a run, kept in its folder with the table they were computed from."""
+    table = model.table(rows)
+    scores = evaluate_table(table)
+    assert model.folder is not None
+    table.save(model.folder / "table.npz")
+    write_json(model.folder / "scores.json", {k: s.to_json() for k, s in scores.items()})
+    return scores
+
+
+def show_outcomes(outcomes: list[Outcome], store: Store) -> None:
+    """A table of what came of training, and what to do next."""
+    table = RichTable("run", "objective", "seed", "distortion", "rate", "folder")
+    for outcome in outcomes:
+        run, folder = outcome.run, store.folder(outcome.run)
+        if outcome.failure:
+            _err.print(failure_text(run, outcome.failure), style="red", soft_wrap=True)
+            continue
+        last = outcome.log[-1]
+        table.add_row(
+            run.digest,
+            _objective(run),
+            str(run.seed),
+            f"{last['distortion']:.2f}",
+            f"{last['rate']:.2f}",
+            str(folder.path),
+        )
+    _out.print(table)
+    digests = " ".join(outcome.run.digest for outcome in outcomes[:3] if not outcome.failure)
+    if digests:
+        _out.print(f"next: unweave evaluate {digests} --store {store.root}", highlight=False)
+        _out.print(f"      unweave report {digests} --store {store.root}", highlight=False)
+
+
+def show_scores(scores: dict[str, dict[str, Score]]) -> None:
+    """A table of scores, a row a metric and a column a run."""
+    table = RichTable("metric", *scores)
+    for key in dict.fromkeys(key for each in scores.values() for key in each):
+        table.add_row(key, *(f"{float(each[key]):.3f}" if key in each else "" for each in scores.values()))
+    _out.print(table)
+
+
+def _objective(run: Run) -> str:
+    weights = ", ".join(f"{name} {value}" for name, value in run.weights.items())
+    return f"{run.objective.kind}({weights})"
+
+
+def _run_row(folder: Folder) -> list[str]:
+    run = folder.read_run()
+    log = folder.read_log()
+    last = log[-1] if log else {"step": 0}
+    terms = "  ".join(f"{k} {v:.2f}" for k, v in last.items() if k in ("distortion", "rate"))
+    steps = f"{last['step']}/{run.steps}"
+    return [
+        folder.path.name, folder.status, steps, run.data.kind, _objective(run), str(run.seed), terms
+    ]
+
+
+def _read_base(path: Path) -> dict[str, Any]:
+    try:
+        content = tomllib.loads(path.read_text()) if path.suffix == ".toml" else json.loads(path.read_text())
+    except (json.JSONDecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not valid {'TOML' if path.suffix == '.toml' else 'JSON'}: {error}") from None
+    return spec.to_json(spec.from_json(Run, content))
+
+
+def main() -> None:
+    """Run the command line: errors are one line on stderr and exit code 2."""
+    # typer exports only this child of its usage errors.
+    usage_error: type[Exception] = typer.BadParameter.__bases__[0]
+    try:
+        code = app(standalone_mode=False)
+    except usage_error as error:
+        _fail(f"{error}; see `unweave --help`")
+    except OSError as error:
+        _fail(_os_error(error))
+    except (ValueError, FloatingPointError) as error:
+        _fail(str(error))
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _os_error(error: OSError) -> str:
+    where = f" {error.filename}" if error.filename else ""
+    return (
+        f"cannot read or write{where}: {error.strerror}. Nothing already kept was changed; free "
+        f"space, or choose another place with --store, and run the same command again"
+    )
+
+
+def _fail(message: str) -> None:
+    text = " ".join(message.split())
+    _err.print(f"error: {text}", style="red", soft_wrap=True, highlight=False, markup=False)
+    sys.exit(2)

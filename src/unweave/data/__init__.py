@@ -1,0 +1,31 @@
+"""Data: a lattice of factors with a renderer, or files and arrays by the same door.
+
+A data spec says what the data are; `load(device)` gives the `World` to draw batches from. The
+union `Data` is the registry: a new data set is one spec and one name in it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from unweave.data.arrays import Arrays, InMemory, from_array
+from unweave.data.folder import Folder
+from unweave.data.lattice import Factor, Lattice
+from unweave.data.shapes2d import Shapes2D
+from unweave.data.world import World
+
+Data = Annotated[Shapes2D | Arrays | Folder | InMemory, Field(discriminator="kind")]
+
+__all__ = [
+    "Arrays",
+    "Data",
+    "Factor",
+    "Folder",
+    "InMemory",
+    "Lattice",
+    "Shapes2D",
+    "World",
+    "from_array",
+]
