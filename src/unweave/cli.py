@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import torch
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as RichTable
 
@@ -140,14 +141,17 @@ def runs_command(store: StoreOption = Path("runs")) -> None:
     if not folders:
         _out.print(f"{store} holds no runs yet; `unweave train` makes one")
         return
-    table = RichTable("run", "status", "steps", "data", "objective", "seed", "last log")
+    columns = ("run", "status", "steps", "data", "objective", "seed", "distortion", "rate")
+    table = _table(*columns)
     for folder in folders:
         table.add_row(*_run_row(folder))
     _out.print(table)
 
 
 @app.command(name="cite")
-def cite_command(name: Annotated[str, typer.Argument(help="A run.")], store: StoreOption = Path("runs")) -> None:
+def cite_command(
+    name: Annotated[str, typer.Argument(help="A run.")], store: StoreOption = Path("runs")
+) -> None:
     """Print the BibTeX entries of all that a run uses.
 
     Example:
@@ -174,7 +178,9 @@ def demo_command(
 
 
 @app.callback(invoke_without_command=True)
-def root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
     """Learn, measure and explore decomposed representations."""
     if version:
         _out.print(unweave.__version__)
@@ -213,21 +219,15 @@ def evaluate_run(model: Fitted, rows: int) -> dict[str, Score]:
 
 def show_outcomes(outcomes: list[Outcome], store: Store) -> None:
     """A table of what came of training, and what to do next."""
-    table = RichTable("run", "objective", "seed", "distortion", "rate", "folder")
+    table = _table("folder", "objective", "seed", "distortion", "rate")
     for outcome in outcomes:
         run, folder = outcome.run, store.folder(outcome.run)
         if outcome.failure:
             _err.print(failure_text(run, outcome.failure), style="red", soft_wrap=True)
             continue
         last = outcome.log[-1]
-        table.add_row(
-            run.digest,
-            _objective(run),
-            str(run.seed),
-            f"{last['distortion']:.2f}",
-            f"{last['rate']:.2f}",
-            str(folder.path),
-        )
+        terms = [f"{last[name]:.2f}" for name in ("distortion", "rate")]
+        table.add_row(str(folder.path), _objective(run), str(run.seed), *terms)
     _out.print(table)
     digests = " ".join(outcome.run.digest for outcome in outcomes[:3] if not outcome.failure)
     if digests:
@@ -237,9 +237,11 @@ def show_outcomes(outcomes: list[Outcome], store: Store) -> None:
 
 def show_scores(scores: dict[str, dict[str, Score]]) -> None:
     """A table of scores, a row a metric and a column a run."""
-    table = RichTable("metric", *scores)
+    table = _table("metric", *scores)
     for key in dict.fromkeys(key for each in scores.values() for key in each):
-        table.add_row(key, *(f"{float(each[key]):.3f}" if key in each else "" for each in scores.values()))
+        table.add_row(
+            key, *(f"{float(each[key]):.3f}" if key in each else "" for each in scores.values())
+        )
     _out.print(table)
 
 
@@ -252,19 +254,34 @@ def _run_row(folder: Folder) -> list[str]:
     run = folder.read_run()
     log = folder.read_log()
     last = log[-1] if log else {"step": 0}
-    terms = "  ".join(f"{k} {v:.2f}" for k, v in last.items() if k in ("distortion", "rate"))
+    terms = [f"{last[name]:.2f}" if name in last else "" for name in ("distortion", "rate")]
     steps = f"{last['step']}/{run.steps}"
-    return [
-        folder.path.name, folder.status, steps, run.data.kind, _objective(run), str(run.seed), terms
-    ]
+    about = [run.data.kind, _objective(run), str(run.seed)]
+    return [folder.path.name, folder.status, steps, *about, *terms]
+
+
+def _table(first: str, *columns: str) -> RichTable:
+    """A plain table whose first column, a name to copy, is never cut."""
+    table = RichTable(box=SIMPLE_HEAD)
+    table.add_column(first, no_wrap=True)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
 
 
 def _read_base(path: Path) -> dict[str, Any]:
     try:
-        content = tomllib.loads(path.read_text()) if path.suffix == ".toml" else json.loads(path.read_text())
+        content = (
+            tomllib.loads(path.read_text())
+            if path.suffix == ".toml"
+            else json.loads(path.read_text())
+        )
     except (json.JSONDecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not valid {'TOML' if path.suffix == '.toml' else 'JSON'}: {error}") from None
-    return spec.to_json(spec.from_json(Run, content))
+        raise ValueError(
+            f"{path} is not valid {'TOML' if path.suffix == '.toml' else 'JSON'}: {error}"
+        ) from None
+    base: dict[str, Any] = spec.to_json(spec.from_json(Run, content))
+    return base
 
 
 def main() -> None:

@@ -63,7 +63,9 @@ class Fitted:
 
     def posterior(self, x: ArrayLike | Tensor) -> tuple[Array, Array]:
         """Means and standard deviations of q(z|x), (N, D) each."""
-        both = self._map(lambda nets, part: _moments(nets.model.encode(part)), self._observations(x))
+        both = self._map(
+            lambda nets, part: _moments(nets.model.encode(part)), self._observations(x)
+        )
         return both[..., 0], both[..., 1]
 
     def decode(self, z: ArrayLike | Tensor) -> Array:
@@ -137,7 +139,8 @@ class Fitted:
         code = self.encode(x)
         if len(code) != 1:
             raise ValueError(f"expected one observation to start from, got {len(code)}; use x[:1]")
-        return code[0]
+        first: Array = code[0]
+        return first
 
     def _observations(self, x: ArrayLike | Tensor) -> Iterator[Tensor]:
         _, world = from_array(x, device=self._device)
@@ -173,11 +176,11 @@ def _describe(nets: Nets, x: Tensor) -> Tensor:
     return torch.stack([q.mean, q.spread, rates], -1)
 
 
-def _numpy(tensor: Tensor) -> Any:  # noqa: ANN401
+def _numpy(tensor: Tensor) -> NDArray[Any]:
     return tensor.detach().cpu().numpy()
 
 
-def as_data(data: Any, device: torch.device) -> tuple[Data, World]:  # noqa: ANN401
+def as_data(data: Any, device: torch.device) -> tuple[Data, World]:
     """A data spec and the data loaded, from a spec, a path, or an array of observations."""
     if isinstance(data, (str, Path)):
         data = from_path(data)
@@ -205,7 +208,7 @@ def fit(data: Any, *, seed: Sequence[int], **fields: Any) -> list[Fitted]: ...
 
 
 def fit(
-    data: Any,  # noqa: ANN401  (a spec, a path, an array or a tensor)
+    data: Any,
     *,
     seed: int | Sequence[int] = 0,
     device: str = "auto",
@@ -246,7 +249,7 @@ def fit(
 def load(
     path: str | Path,
     *,
-    data: Any = None,  # noqa: ANN401
+    data: Any = None,
     device: str = "auto",
 ) -> Fitted:
     """A run from its folder, at its newest weights.

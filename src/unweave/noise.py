@@ -61,7 +61,12 @@ def _(seed: Tensor, step: Tensor, stream: int, blocks: int) -> Tensor:
 
 @_random_words.register_vmap
 def _(
-    info: object, in_dims: tuple[int | None, ...], seed: Tensor, step: Tensor, stream: int, blocks: int
+    info: object,
+    in_dims: tuple[int | None, ...],
+    seed: Tensor,
+    step: Tensor,
+    stream: int,
+    blocks: int,
 ) -> tuple[Tensor, int]:
     seed = seed if in_dims[0] is None else seed.movedim(in_dims[0], 0)
     step = step if in_dims[1] is None else step.movedim(in_dims[1], 0)

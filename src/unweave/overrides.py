@@ -24,11 +24,8 @@ def runs_from(assignments: Sequence[str], base: dict[str, Any] | None = None) ->
     [(0, 1.0), (0, 4.0), (1, 1.0), (1, 4.0)]
     """
     choices = [_choices(assignment) for assignment in assignments]
-    return [spec.override(Run, sum(combination, []), base) for combination in _product(choices)]
-
-
-def _product(choices: list[list[list[str]]]) -> list[tuple[list[str], ...]]:
-    return list(itertools.product(*choices))
+    combinations = [itertools.chain(*each) for each in itertools.product(*choices)]
+    return [spec.override(Run, combination, base) for combination in combinations]
 
 
 def _choices(assignment: str) -> list[list[str]]:

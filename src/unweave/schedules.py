@@ -54,7 +54,7 @@ class Cyclic:
         return self.low + (self.high - self.low) * min(1.0, phase / self.rise)
 
 
-def _form(value: Any) -> str | None:  # noqa: ANN401
+def _form(value: Any) -> str | None:
     if isinstance(value, dict):
         return str(value.get("kind"))
     return str(getattr(value, "kind", "number"))

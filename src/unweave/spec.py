@@ -23,6 +23,7 @@ from typing import (
     Any,
     Literal,
     TypeVar,
+    cast,
     dataclass_transform,
     get_args,
     get_origin,
@@ -40,10 +41,10 @@ CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False)
 @dataclass_transform(frozen_default=True)
 def spec(cls: type[T]) -> type[T]:
     """Make a class a spec: a frozen dataclass whose fields pydantic validates."""
-    return dataclass(frozen=True, config=CONFIG)(cls)
+    return cast(type[T], dataclass(frozen=True, config=CONFIG)(cls))
 
 
-def tag(name: str) -> Any:  # noqa: ANN401  (stands where a Literal field has its default)
+def tag(name: str) -> Any:
     """The `kind` of a spec that is a member of a union."""
     return dataclasses.field(default=name, kw_only=True, repr=False)
 
@@ -52,7 +53,7 @@ class Lane:
     """Marks a field whose values may differ between runs that train together as lanes."""
 
 
-def members(union: Any) -> dict[str, type]:  # noqa: ANN401  (a type form)
+def members(union: Any) -> dict[str, type]:
     """The registry that a union is: each member by its `kind`.
 
     >>> from unweave.objectives import Objective
@@ -73,7 +74,7 @@ def lane_fields(cls: type) -> list[str]:
     return [name for name, hint in hints.items() if _is_lane(hint)]
 
 
-def to_json(value: object) -> Any:  # noqa: ANN401  (JSON)
+def to_json(value: object) -> Any:
     """The JSON form of a spec: plain dicts, lists, strings and numbers."""
     return TypeAdapter(type(value)).dump_python(value, mode="json")
 
@@ -123,7 +124,7 @@ def nearest(name: object, valid: Iterable[str]) -> str:
     return f"{hint}Valid here: {', '.join(choices)}."
 
 
-def _flatten(union: Any) -> list[Any]:  # noqa: ANN401
+def _flatten(union: Any) -> list[Any]:
     """All members of a possibly nested, possibly annotated union."""
     if get_origin(union) is Annotated:
         return _flatten(get_args(union)[0])
@@ -132,7 +133,7 @@ def _flatten(union: Any) -> list[Any]:  # noqa: ANN401
     return [leaf for arg in get_args(union) for leaf in _flatten(arg)]
 
 
-def _is_lane(hint: Any) -> bool:  # noqa: ANN401
+def _is_lane(hint: Any) -> bool:
     return get_origin(hint) is Annotated and any(isinstance(m, Lane) for m in get_args(hint)[1:])
 
 
@@ -150,14 +151,14 @@ def _parse(assignment: str) -> tuple[list[str], Any]:
 
 
 def _fields(cls: type) -> dict[str, Any]:
-    """Field names of a spec with their annotations."""
+    """Field names of a spec with their annotations; the tag is not one a user sets."""
     hints = get_type_hints(cls, include_extras=True)
     if dataclasses.is_dataclass(cls):
-        return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
-    return {name: hints[name] for name in getattr(cls, "model_fields", {})}
+        return {f.name: hints[f.name] for f in dataclasses.fields(cls) if f.name != "kind"}
+    return {}
 
 
-def _child(cls: type, name: str) -> Any:  # noqa: ANN401
+def _child(cls: type, name: str) -> Any:
     """Annotation of the field `name` of a spec, free-form names of a product included."""
     fields = _fields(cls)
     if name in fields:
@@ -166,41 +167,50 @@ def _child(cls: type, name: str) -> Any:  # noqa: ANN401
     return get_args(extra)[1] if extra else None
 
 
-def _owner(annotation: Any, content: Any) -> type | None:  # noqa: ANN401
+def _owner(annotation: Any, content: Any) -> type | None:
     """The spec class that a piece of content at an annotation belongs to."""
     union = members(annotation)
     if isinstance(content, dict) and content.get("kind") in union:
         return union[content["kind"]]
-    classes = [c for c in _flatten(annotation) if isinstance(c, type) and _fields_of_spec(c)]
+    classes: list[type] = [
+        c for c in _flatten(annotation) if isinstance(c, type) and dataclasses.is_dataclass(c)
+    ]
     return classes[0] if len(classes) == 1 else None
 
 
-def _fields_of_spec(cls: type) -> bool:
-    return dataclasses.is_dataclass(cls) or hasattr(cls, "model_fields")
-
-
-def _assign(content: dict[str, Any], cls: type, path: list[str], value: Any) -> None:  # noqa: ANN401
+def _assign(content: dict[str, Any], cls: type, path: list[str], value: Any) -> None:
     """Set the value at a dotted path, filling in the defaults of what is passed on the way."""
     name, *rest = path
     annotation = _child(cls, name)
     if annotation is None:
-        raise ValueError(f"{name!r} is not a field of {cls.__name__}: {nearest(name, _fields(cls))}")
+        raise ValueError(
+            f"{name!r} is not a field of {cls.__name__}: {nearest(name, _fields(cls))}"
+        )
     if not rest:
-        if isinstance(value, str) and value in members(annotation):
-            value = {"kind": value}
-        content[name] = value
+        content[name] = _chosen(name, annotation, value)
         return
     inner = content.get(name, _default(cls, name))
     owner = _owner(annotation, inner)
     if owner is None:
-        raise ValueError(f"{name!r} of {cls.__name__} has no parts, so {'.'.join(path)!r} has no place")
+        hint = f"choose one first: {name}={' or '.join(members(annotation)) or 'VALUE'}"
+        raise ValueError(f"{'.'.join(path)!r} has no place, as {name!r} is not set; {hint}")
     if not isinstance(inner, dict):
         inner = {}
     content[name] = inner = dict(inner)
     _assign(inner, owner, rest, value)
 
 
-def _default(cls: type, name: str) -> Any:  # noqa: ANN401
+def _chosen(name: str, annotation: Any, value: Any) -> Any:
+    """A value as it stands in the JSON form: the name of a union's member means that member."""
+    union = members(annotation)
+    if not union or not isinstance(value, str):
+        return value
+    if value in union:
+        return {"kind": value}
+    raise ValueError(f"{name}: {value!r} is not known: {nearest(value, union)}")
+
+
+def _default(cls: type, name: str) -> Any:
     """The JSON form of a field's default, {} where it has none."""
     if dataclasses.is_dataclass(cls):
         for field in dataclasses.fields(cls):
@@ -209,12 +219,13 @@ def _default(cls: type, name: str) -> Any:  # noqa: ANN401
     return {}
 
 
-def _explain_one(problem: Any, cls: type) -> str:  # noqa: ANN401
+def _explain_one(problem: Any, cls: type) -> str:
     where, owner = _locate(problem["loc"], cls)
     kind, given = problem["type"], problem["input"]
     if kind == "union_tag_invalid":
         valid = re.findall(r"'([^']+)'", problem["ctx"]["expected_tags"])
-        return f"{where}: {problem['ctx']['tag']!r} is not known: {nearest(problem['ctx']['tag'], valid)}"
+        name = problem["ctx"]["tag"]
+        return f"{where}: {name!r} is not known: {nearest(name, valid)}"
     if kind in ("unexpected_keyword_argument", "extra_forbidden") and owner is not None:
         name = problem["loc"][-1]
         return f"{where}: not a field of {owner.__name__}: {nearest(name, _fields(owner))}"

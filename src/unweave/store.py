@@ -1,11 +1,11 @@
 """The store: a folder a run, written atomically, never half there, and no pickle anywhere.
 
-    runs/<digest>/run.json             the run
-                  log.jsonl            one line per stretch of steps: the mean of every term
-                  state-<step>.safetensors   checkpoint of a run under way
-                  weights.safetensors  the trained weights; their presence means "finished"
-                  failed.json          where and why a run stopped
-                  table.npz scores.json report.html
+runs/<digest>/run.json             the run
+              log.jsonl            one line per stretch of steps: the mean of every term
+              state-<step>.safetensors   checkpoint of a run under way
+              weights.safetensors  the trained weights; their presence means "finished"
+              failed.json          where and why a run stopped
+              table.npz scores.json report.html
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _checksum(tensors: Mapping[str, Tensor]) -> int:
         flat = tensors[name].reshape(-1).view(torch.uint8) if tensors[name].numel() else None
         value = zlib.crc32(name.encode(), value)
         if flat is not None:
-            value = zlib.crc32(flat.numpy(), value)
+            value = zlib.crc32(flat.numpy().data, value)
     return value
 
 
@@ -199,7 +199,7 @@ class Store:
         raise ValueError(f"{name!r} {problem} in {self.root}: {listing}; see `unweave runs`")
 
 
-def _read_json(path: Path) -> Any:  # noqa: ANN401  (JSON)
+def _read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text())
     except (json.JSONDecodeError, UnicodeDecodeError) as error:

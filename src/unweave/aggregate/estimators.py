@@ -46,9 +46,8 @@ def stratified(log_q: Tensor, dataset_size: int) -> Tensor:
             )
         return log_q[:, 0]
     other = math.log((dataset_size - 1) / (dataset_size * (batch - 1)))
-    own = -math.log(dataset_size)
-    diagonal = torch.eye(batch, dtype=torch.bool, device=log_q.device)
-    log_weight = torch.where(diagonal, own, other).to(log_q.dtype)
+    log_weight = torch.full((batch, batch), other, dtype=log_q.dtype, device=log_q.device)
+    log_weight.fill_diagonal_(-math.log(dataset_size))
     return torch.logsumexp(log_q + log_weight.reshape(batch, batch, *(1,) * (log_q.dim() - 2)), 1)
 
 

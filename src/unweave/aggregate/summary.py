@@ -27,9 +27,7 @@ class Summary(NamedTuple):
     information: list[float]  # I(x; z_v) of every variable
 
 
-def summarise(
-    q: Distribution, p: Distribution, noise: Noise, samples: int = 2_000
-) -> Summary:
+def summarise(q: Distribution, p: Distribution, noise: Noise, samples: int = 2_000) -> Summary:
     """Decompose the rate over the N observations of q, with exact q(z) at sampled points.
 
     Each sample is z ~ q(z|x_n) with n uniform; q(z) and q(z_v) there are means over all N. Costs

@@ -7,7 +7,7 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, BinaryIO, Literal, NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
@@ -151,20 +151,20 @@ class _Values(NamedTuple):
 
 
 def _read(path: Path, key: str | None, factors_key: str | None) -> _Content:
-    opened = _open(path)
-    if isinstance(opened, np.ndarray):
-        return _single(path, opened, key or factors_key)
-    with opened as file:
-        return _several(path, file, key, factors_key)
-
-
-def _open(path: Path) -> Array | NpzFile:
     if not path.is_file():
         raise ValueError(
             f"expected a .npz or .npy file at {path}, got nothing there: check the path"
         )
+    with path.open("rb") as handle:  # NumPy leaves the file open if it cannot read it
+        opened = _open(path, handle)
+        if isinstance(opened, np.ndarray):
+            return _single(path, opened, key or factors_key)
+        return _several(path, opened, key, factors_key)
+
+
+def _open(path: Path, handle: BinaryIO) -> Array | NpzFile:
     try:
-        opened: Array | NpzFile = np.load(path, allow_pickle=False)
+        opened: Array | NpzFile = np.load(handle, allow_pickle=False)
         return opened
     except UNREADABLE as error:
         raise ValueError(_unreadable(str(path), error)) from None

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal, final
 
 import numpy as np
@@ -22,22 +22,22 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from unweave.data.lattice import Factor, Lattice, checked
+from unweave.data.lattice import Factor, Lattice
 from unweave.spec import spec, tag
 
 Shape = Literal["square", "ellipse", "heart"]
 Floats = NDArray[np.float64]
 Bounds = tuple[Floats, Floats]
 
-# Fitted to 258 distinct frames of the original, see docs/data.md; all are reproduced exactly.
+# Fitted to 320 frames of the original, see docs/data.md; all of them are reproduced exactly.
 HALF_SIDE = 2457 / 256  # a multiple of the table step, so the table holds the edge exactly
 SEMI_AXES = (12.7659, 7.21235)
 HEART = (9.6, 0.6622, -1.44)  # half width, stretch along v, offset along v
-HEART_SIDES = 150  # the original draws a polygon: 2 pixels of 258 frames tell it from the curve
+HEART_SIDES = 150  # a polygon, as the original seems to be: the best smooth curve misses 6 frames
 
 FIELD = 64  # side of the world in units
 MARGIN = 16  # a sprite's centre keeps this distance from the border
-REACH = 13  # no shape of scale 1 extends further from its centre
+REACH = 14  # no shape of scale 1 extends further from its centre: a corner of the square is at 13.6
 SMALLEST = 0.5  # smallest scale
 
 COEFFICIENT_BITS = 40  # fractional bits of the rotation coefficients (int64)
@@ -45,7 +45,9 @@ PLANE_BITS = 20  # fractional bits of u and v (int32: |u| stays far below 2^11)
 TABLE_BITS = 12  # a table has 2^12 steps in a unit of u
 NEVER = 2**30  # beyond every v: the bound of an empty interval
 
-CHUNK_PIXELS = {"cpu": 2**18, "cuda": 2**24}  # pixels drawn at once: they should stay in cache
+# Pixels drawn at once. On a CPU the work stays in cache and below the size at which torch wakes its
+# threads: their barriers cost more than they save, and up to 20 times that on a busy machine.
+CHUNK_PIXELS = {"cpu": 2**15 - 1, "cuda": 2**24}
 
 
 @spec
@@ -123,10 +125,12 @@ class Sprites:
 
     side: int
     lattice: Lattice
-    cosine: Tensor  # (scales * orientations,) int64: cos(t) / scale / unit * 2^COEFFICIENT_BITS
-    sine: Tensor
-    lower: Tensor  # (shapes * steps,) int32: bounds of v * 2^PLANE_BITS by shape and step of u
-    upper: Tensor
+    # (scales * orientations,) int64: (cos t, sin t) / (scale * side * q) * 2^COEFFICIENT_BITS
+    cosine: Tensor = field(repr=False)
+    sine: Tensor = field(repr=False)
+    # (shapes * steps,) int32: the bounds of v * 2^PLANE_BITS by shape and step of u
+    lower: Tensor = field(repr=False)
+    upper: Tensor = field(repr=False)
     notes: tuple[str, ...] = ()
     bounded: bool = True
 
@@ -161,12 +165,12 @@ class Sprites:
 
     def images(self, index: Tensor) -> Tensor:
         """Images (..., 1, side, side) of zeros and ones by their numbers (...)."""
-        flat = checked(index, self.size, "indices of the lattice").to(self.device).reshape(-1)
-        canvas = torch.zeros(flat.shape[0], self.side**2, device=self.device)
+        factors = self.factors(index.reshape(-1))
+        canvas = torch.zeros(len(factors), self.side**2, device=self.device)
         chunk = CHUNK_PIXELS.get(self.device.type, CHUNK_PIXELS["cuda"]) // self._width**2
-        for start in range(0, flat.shape[0], chunk):
+        for start in range(0, len(factors), chunk):
             part = slice(start, start + chunk)
-            self._draw(self.lattice.factors(flat[part]), canvas[part])
+            self._draw(factors[part], canvas[part])
         return canvas.view(*index.shape, *self.shape)
 
     @property
@@ -185,7 +189,7 @@ class Sprites:
         canvas.scatter_(1, pixels.flatten(1), inside.flatten(1).to(canvas.dtype))
 
     def _window(self, position: Tensor) -> tuple[Tensor, Tensor]:
-        """First pixel (2, n) and offsets (2, n, width) of its pixels from the centre, in 1 / unit.
+        """First pixel (2, n) and offsets (2, n, width) of the pixels from the centre.
 
         Pixel j has its centre at 64 (j + 1/2) / side, the sprite at 16 + 32 x with x = p / q:
         over the common denominator side * q both are integers.
@@ -236,9 +240,8 @@ def rotations(world: Shapes2D) -> tuple[Tensor, Tensor]:
     angle = 2 * math.pi * (np.arange(world.orientations) % turns) / turns
     scale = spaced(SMALLEST, 1, world.scales, 1)[:, None]
     size = 2.0**COEFFICIENT_BITS / (scale * world.side * q)
-    return _integers(np.cos(angle) * size, torch.int64), _integers(
-        np.sin(angle) * size, torch.int64
-    )
+    cosine, sine = (_integers(curve(angle) * size, torch.int64) for curve in (np.cos, np.sin))
+    return cosine, sine
 
 
 def tables(world: Shapes2D) -> tuple[Tensor, Tensor]:

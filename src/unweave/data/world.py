@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Protocol, final
 
@@ -67,8 +67,8 @@ class Stored:
     images(i) = unit * data[i]
     """
 
-    data: Tensor  # (N, *shape): uint8, bool or float32
-    codes: Tensor  # (N, K) int64, K = 0 where the factors are unknown
+    data: Tensor = field(repr=False)  # (N, *shape): uint8, bool or float32
+    codes: Tensor = field(repr=False)  # (N, K) int64, K = 0 where the factors are unknown
     unit: float
     bounded: bool
     factor_names: tuple[str, ...]

@@ -108,7 +108,7 @@ class Product(BaseModel):
     def __hash__(self) -> int:
         return hash(tuple(self.blocks.items()))
 
-    def __eq__(self, other: Any) -> bool:  # noqa: ANN401
+    def __eq__(self, other: Any) -> bool:
         return isinstance(other, Product) and list(self.blocks.items()) == list(
             other.blocks.items()
         )

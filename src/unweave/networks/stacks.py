@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -81,8 +82,8 @@ def convolutional_decoder(
 
 
 def mlp(sizes: Sequence[int], activation: nn.Module) -> list[nn.Module]:
-    """Fully connected layers through `sizes`, the activation between them and not after the last."""
+    """Fully connected layers through `sizes` with the activation between them."""
     layers: list[nn.Module] = []
-    for narrow, wide in zip(sizes[:-1], sizes[1:], strict=True):
+    for narrow, wide in itertools.pairwise(sizes):
         layers += [nn.Linear(narrow, wide), activation]
     return layers[:-1]

@@ -67,5 +67,3 @@ class FactorVAE(Objective):
         joint = F.log_softmax(nets.critic(memo["z"].detach()), -1)[:, 0]
         factored = F.log_softmax(nets.critic(permuted.detach()), -1)[:, 1]
         return {"critic": Term(1.0, -0.5 * (joint + factored))}, {}
-
-

@@ -18,7 +18,7 @@ from unweave.latents import Latent
 from unweave.models import VAE, Pass
 from unweave.networks import Critic
 from unweave.noise import Noise
-from unweave.schedules import Cyclic, Linear
+from unweave.schedules import Weight
 
 MODEL = "model"
 
@@ -38,7 +38,7 @@ class Term(NamedTuple):
     A weight of 0 makes it a diagnostic.
     """
 
-    weight: float | Tensor | Linear | Cyclic
+    weight: Weight | Tensor
     value: Tensor
 
 
@@ -90,7 +90,13 @@ class Objective(ABC):
 
 def total(terms: Terms) -> Tensor:
     """The loss: the weighted sum of the terms' batch means."""
-    return torch.stack([weight * value.mean() for weight, value in terms.values()]).sum()
+    return torch.stack([_number(weight) * value.mean() for weight, value in terms.values()]).sum()
+
+
+def _number(weight: Weight | Tensor) -> float | Tensor:
+    if isinstance(weight, (float, int, Tensor)):
+        return weight
+    raise TypeError(f"a loss needs the weight's value at a step, got the schedule {weight}")
 
 
 def elbo(passed: Pass) -> Terms:

@@ -1,5 +1,5 @@
-"""Reports."""
-from pathlib import Path
-from unweave.fitted import Fitted
-def write_report(model: Fitted, path: Path, *, rows: int) -> Path:
-    return path
+"""Reports: one self-contained page about what a run has learned."""
+
+from unweave.report.page import render, write_report
+
+__all__ = ["render", "write_report"]

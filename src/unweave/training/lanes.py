@@ -73,7 +73,9 @@ class Lanes:
             results = [vmap(play)(leaves[0], *shared)]
         else:
             lanes = range(len(self.runs))
-            results = [play(leaves[n], *({k: v[n] for k, v in d.items()} for d in shared)) for n in lanes]
+            results = [
+                play(leaves[n], *({k: v[n] for k, v in d.items()} for d in shared)) for n in lanes
+            ]
         gradients = [
             gradient
             for own, (loss, _, _) in zip(leaves, results, strict=True)
@@ -109,8 +111,10 @@ class Lanes:
         return [name for name in self.parameters if self.nets.player_of(name) == player]
 
     def _others(self, player: str) -> Tensors:
-        """Parameters of the other players; they take no part in differentiation, so no gradient
-        can reach a player who is not moving."""
+        """Parameters of the other players.
+
+        They take no part in differentiation, so no gradient reaches a player who is not moving.
+        """
         own = set(self._own(player))
         return {name: value for name, value in self.parameters.items() if name not in own}
 
@@ -204,7 +208,7 @@ def _vectorises(nets: nn.Module, device: torch.device) -> bool:
     return device.type != "cpu" or not any(isinstance(m, convolutions) for m in nets.modules())
 
 
-def _bind(objective: Any, weights: Mapping[str, Tensor]) -> Any:  # noqa: ANN401
+def _bind(objective: Any, weights: Mapping[str, Tensor]) -> Any:
     """The objective with the numbers of this step and lane in place of its weights."""
     bound = copy.copy(objective)
     for name, value in weights.items():

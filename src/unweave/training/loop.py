@@ -232,12 +232,22 @@ def train(
             folders = [store.folder(run) if store else None for run in group]
             lanes = Lanes(group, world, world.device)
             job = Group(lanes, folders, progress or Silent(), checkpoint_seconds)
-            job.train()
+            with _deterministic():
+                job.train()
             for run in group:
                 failure = job.failures.get(run.digest)
                 weights, log = job.weights.get(run.digest), job.done.get(run.digest, [])
                 outcomes[run.digest] = Outcome(run, weights, log, failure)
     return [outcomes[run.digest] for run in runs]
+
+
+@contextlib.contextmanager
+def _deterministic() -> Iterator[None]:
+    """Convolutions on CUDA in full float32 by kernels that give the same bits every time."""
+    with torch.backends.cudnn.flags(
+        enabled=True, benchmark=False, deterministic=True, allow_tf32=False
+    ):
+        yield
 
 
 def _groups(
@@ -273,5 +283,3 @@ def recall(folder: Folder, run: Run) -> Outcome:
     prefix = "parameters/"
     weights = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
     return Outcome(run, weights, folder.read_log(until=facts["step"]), folder.failure)
-
-

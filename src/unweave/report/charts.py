@@ -1,0 +1,146 @@
+"""A few chart parts as inline SVG: frames with ticks, lines, areas, bars.
+
+Colours, widths and fonts are the page's: marks only carry class names, so that charts follow the
+style sheet from light to dark and to paper. Text is escaped by `Markup.format`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from unweave.report.text import short
+
+Span = tuple[float, float]
+
+
+class Panel(NamedTuple):
+    """A chart among others: what it shows, a remark such as the last value, and the drawing."""
+
+    title: Markup | str
+    remark: Markup | str
+    drawing: Markup
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A plot area of a width and height inside margins, with linear axes."""
+
+    x: Span
+    y: Span
+    width: float = 240
+    height: float = 110
+    left: float = 38
+    right: float = 10
+    top: float = 6
+    bottom: float = 20
+
+    def across(self, value: float) -> float:
+        """Pixels from the left of the plot area."""
+        return (value - self.x[0]) / (self.x[1] - self.x[0]) * self.width
+
+    def down(self, value: float) -> float:
+        """Pixels from the top of the plot area."""
+        return (self.y[1] - value) / (self.y[1] - self.y[0]) * self.height
+
+    def line(self, xs: Iterable[float], ys: Iterable[float], style: str) -> Markup:
+        """A line through points."""
+        return Markup('<path class="line {}" d="M{}"/>').format(style, self._points(xs, ys))
+
+    def area(
+        self, xs: Sequence[float], low: Sequence[float], high: Sequence[float], style: str
+    ) -> Markup:
+        """The area between two lines."""
+        there, back = self._points(xs, high), self._points(xs[::-1], low[::-1])
+        return Markup('<path class="area {}" d="M{}L{}Z"/>').format(style, there, back)
+
+    def dots(self, xs: Iterable[float], ys: Iterable[float], style: str) -> Markup:
+        """A dot at each point."""
+        dot = Markup('<circle class="dot {}" cx="{:.1f}" cy="{:.1f}" r="2.6"/>')
+        marks = (
+            dot.format(style, self.across(x), self.down(y)) for x, y in zip(xs, ys, strict=True)
+        )
+        return Markup("").join(marks)
+
+    def bars(self, edges: Sequence[float], heights: Sequence[float], style: str) -> Markup:
+        """A histogram as one outline."""
+        xs = [edge for edge in edges for _ in range(2)]
+        ys = [0.0, *(height for height in heights for _ in range(2)), 0.0]
+        return Markup('<path class="area {}" d="M{}Z"/>').format(style, self._points(xs, ys))
+
+    def level(self, y: float) -> Markup:
+        """A faint line across."""
+        at = self.down(y)
+        return Markup('<path class="grid" d="M0 {:.1f}H{:g}"/>').format(at, self.width)
+
+    def _points(self, xs: Iterable[float], ys: Iterable[float]) -> str:
+        pairs = zip(xs, ys, strict=True)
+        return "L".join(f"{self.across(x):.1f} {self.down(y):.1f}" for x, y in pairs)
+
+    def draw(
+        self,
+        marks: Iterable[Markup],
+        label: str,
+        x_ticks: dict[float, str],
+        y_ticks: dict[float, str],
+    ) -> Markup:
+        """The chart: gridlines, ticks and marks; `label` says what it shows to a screen reader."""
+        grid = Markup("").join(self.level(y) for y in y_ticks)
+        return Markup(
+            '<svg class="chart" viewBox="0 0 {:g} {:g}" role="img" aria-label="{}">'
+            '<svg x="{:g}" y="{:g}" width="{:g}" height="{:g}">{}{}</svg>{}{}</svg>'
+        ).format(
+            self.left + self.width + self.right,
+            self.top + self.height + self.bottom,
+            label,
+            *(self.left, self.top, self.width, self.height),
+            grid,
+            Markup("").join(marks),
+            self._x_ticks(x_ticks),
+            self._y_ticks(y_ticks),
+        )
+
+    def _x_ticks(self, ticks: dict[float, str]) -> Markup:
+        mark = Markup('<text class="tick" x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>')
+        marks = []
+        for value, text in ticks.items():
+            at = self.across(value)
+            # Text at the right end would stick out of the drawing.
+            anchor = "end" if at > self.width - 12 and self.right < 12 else "middle"
+            x = self.left + at + (self.right - 1 if anchor == "end" else 0)
+            marks.append(mark.format(x, self.top + self.height + 15, anchor, text))
+        return Markup("").join(marks)
+
+    def _y_ticks(self, ticks: dict[float, str]) -> Markup:
+        mark = Markup('<text class="tick" x="{:.1f}" y="{:.1f}" text-anchor="end">{}</text>')
+        return Markup("").join(
+            mark.format(self.left - 6, self.top + self.down(value) + 3.6, text)
+            for value, text in ticks.items()
+        )
+
+
+def ticks(span: Span, most: int = 5) -> dict[float, str]:
+    """As many round values inside a span as there can be up to `most`, with their text.
+
+    >>> ticks((0, 23_000), 3)
+    {0.0: '0', 10000.0: '10k', 20000.0: '20k'}
+    """
+    power = 10.0 ** math.floor(math.log10((span[1] - span[0]) / most))
+    steps = (n * power for n in (1, 2, 5, 10, 20))
+    found = next(values for step in steps if len(values := _multiples(span, step)) <= most)
+    return {value: short(value) for value in found}
+
+
+def _multiples(span: Span, step: float) -> list[float]:
+    first, last = math.ceil(span[0] / step - 1e-9), math.floor(span[1] / step + 1e-9)
+    return [n * step for n in range(first, last + 1)]
+
+
+def padded(low: float, high: float, share: float = 0.08) -> Span:
+    """A span with some air around it, and never an empty one."""
+    room = (high - low) * share or max(abs(high), 1.0) * 0.5
+    return low - room, high + room

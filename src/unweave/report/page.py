@@ -1,0 +1,139 @@
+"""The page: sections put together by a template, as one file that needs nothing else."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+import unweave
+from unweave import spec
+from unweave.bibliography import citations, cited, entries
+from unweave.fitted import Fitted
+from unweave.metrics import METRICS
+from unweave.report import facts, figures, observed, recipe
+from unweave.report.content import DEAD, Content, gather
+from unweave.report.pictures import is_image
+from unweave.report.text import number, symbol
+from unweave.store import write_atomically
+
+
+def write_report(model: Fitted, path: Path, *, rows: int = 10_000) -> Path:
+    """Write a page about a trained run, computed from `rows` observations of its data.
+
+    The file holds its pictures, charts and style: it opens from a disk and asks for nothing else.
+    The same model gives the same bytes.
+    """
+    write_atomically(path, render(model, rows=rows).encode())
+    return path
+
+
+def render(model: Fitted, *, rows: int = 10_000) -> str:
+    """The page about a trained run as HTML."""
+    content = gather(model, rows)
+    environment = Environment(
+        loader=PackageLoader("unweave.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals.update(symbol=symbol, number=number, title_of=title_of)
+    context = _facts(content) | _drawings(content) | _observed(content)
+    return environment.get_template("page.html.j2").render(context)
+
+
+def _facts(content: Content) -> dict[str, Any]:
+    """Names, numbers and tables."""
+    model = content.model
+    tiles = facts.tiles(content)
+    return {
+        "content": content,
+        "dead_nats": f"{DEAD:g}",
+        "run": model.run,
+        "objective": type(model.run.objective).__name__,
+        "equation": facts.equation(content),
+        "weights": facts.weights(content),
+        "latent": recipe.latent_name(model.run.latent),
+        "data": recipe.data_name(model.run),
+        "tiles": tiles,
+        "tile_columns": facts.tile_columns(len(tiles)),
+        "bound": facts.bound(content),
+        "parts": recipe.parts(model.run, model.world),
+        "command": recipe.command(model.run, model.world),
+        "in_memory": recipe.in_memory(model.run),
+        "run_json": json.dumps(spec.to_json(model.run), indent=2, ensure_ascii=False),
+        "references": _references(content),
+        "versions": _versions(),
+        "scores": facts.score_rows(content),
+        "factors": [factor for _, factor in content.factors],
+        "constant": facts.constant_factors(content),
+        "heat": facts.heat(content),
+        "best": [told.best[0][0].column for told in content.told],
+    }
+
+
+def _drawings(content: Content) -> dict[str, Any]:
+    """Charts that every kind of data has."""
+    return {
+        "curves": figures.curves(content),
+        "scheduled": bool(figures.scheduled(content)),
+        "histograms": figures.histograms(content),
+        "responses": figures.responses(content),
+    }
+
+
+def _observed(content: Content) -> dict[str, Any]:
+    """What shows observations: pictures, or lines where they are vectors."""
+    drawn, starts = observed.samples(content), content.starts()
+    walk = {"values": observed.values().tolist(), "reach": observed.REACH}
+    if is_image(content.model.world.shape):
+        span = observed.span_of(content)
+        return walk | {
+            "pictured": True,
+            "span": span,
+            "pairs": observed.reconstruction_pairs(content, span),
+            "traversals": [observed.traversal(content, start, span) for start in starts],
+            "samples": observed.sample_sheet(drawn, span),
+        }
+    flat = content.some_rows(8, "searched")
+    return walk | {
+        "pictured": False,
+        "where": starts[0].where,
+        "profiles": figures.profiles(content.observations(flat), content.reconstructions(flat)),
+        "walks": figures.walks(content, observed.decoded_walks(content, starts[0].row)),
+        "overlay": figures.overlay(drawn),
+    }
+
+
+def _references(content: Content) -> dict[str, str]:
+    """BibTeX entries of the run and of the metrics it was measured with."""
+    known = entries()
+    documents = [METRICS[key].compute.__doc__ or "" for key in content.scores]
+    keys = [key for document in documents for key in cited(document)]
+    return citations(content.model.run) | {key: known[key] for key in keys}
+
+
+def title_of(entry: str) -> str:
+    """The title in a BibTeX entry.
+
+    >>> title_of("@misc{K, title = {Auto-Encoding Variational {B}ayes},}")
+    'Auto-Encoding Variational Bayes'
+    """
+    found = re.search(r"\btitle\s*=\s*\{(.*)\}", entry)
+    return (
+        found[1].partition("},")[0].translate({ord(brace): None for brace in "{}"}) if found else ""
+    )
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "unweave": unweave.__version__,
+        "torch": torch.__version__,
+        "Python": platform.python_version(),
+    }

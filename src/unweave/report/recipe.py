@@ -1,0 +1,180 @@
+"""The recipe of a run: its fields as a table, and the command line that makes it again."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shlex
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel
+
+from unweave.data import Arrays, Folder, InMemory, World
+from unweave.latents import Latent, Product
+from unweave.run import Run
+
+# What the command line takes as plain text; anything else is written as JSON.
+_PLAIN = re.compile(r"[A-Za-z_/][\w./-]*")
+_WORDS = ("true", "false", "null", "NaN", "Infinity")
+_WIDTH = 88
+_SAVED = "images.npz"  # stands in a command for an array that was only ever in memory
+
+
+class Field(NamedTuple):
+    """One number or name of a spec, and whether it is other than the default."""
+
+    name: str
+    value: str
+    changed: bool
+
+
+class Part(NamedTuple):
+    """A part of a run, such as its objective: the choice made, and the fields of it."""
+
+    name: str
+    choice: str
+    fields: list[Field]
+
+
+def parts(run: Run, world: World) -> list[Part]:
+    """The parts of a run; the last one holds its plain numbers."""
+    usual = defaults(run, world)
+    specs = {name: value for name, value in _fields(run).items() if _is_spec(value)}
+    found = [
+        Part(name, type(value).__name__, _flat(value, usual[name])) for name, value in specs.items()
+    ]
+    numbers = [
+        Field(name.replace("_", " "), _shown(value), value != usual[name])
+        for name, value in _fields(run).items()
+        if name not in specs
+    ]
+    return [*found, Part("training", "", numbers)]
+
+
+def command(run: Run, world: World) -> list[str]:
+    """The arguments of `unweave train` that give this run, in lines of what belongs together.
+
+    >>> import torch
+    >>> world = Run().data.load(torch.device("cpu"))
+    >>> command(Run(seed=3).resolve(world), world)
+    ['seed=3']
+    """
+    usual = defaults(run, world)
+    groups = [
+        _data(value) if name == "data" else _differences(name, value, usual[name])
+        for name, value in _fields(run).items()
+    ]
+    return [line for group in groups for line in _lines([shlex.quote(each) for each in group])]
+
+
+def _lines(arguments: list[str]) -> list[str]:
+    """Arguments side by side as long as a line holds them."""
+    lines: list[str] = []
+    for argument in arguments:
+        if lines and len(lines[-1]) + len(argument) < _WIDTH:
+            lines[-1] += f" {argument}"
+        else:
+            lines.append(argument)
+    return lines
+
+
+def defaults(run: Run, world: World) -> dict[str, Any]:
+    """The fields of a run of which nothing but the data was chosen."""
+    # The default batch may be larger than the data; then no run can be resolved with it.
+    small = Run(data=run.data, batch_size=1).resolve(world)
+    return _fields(small) | {"data": Run().data, "batch_size": Run().batch_size}
+
+
+def _data(value: object) -> list[str]:
+    if isinstance(value, InMemory):
+        return [f"data={_SAVED}"]
+    return _differences("data", value, Run().data)
+
+
+def _differences(path: str, value: Any, default: object) -> list[str]:
+    """Assignments that turn the default into the value."""
+    if value == default:
+        return []
+    if not _is_spec(value):
+        return [f"{path}={_written(value)}"]
+    chosen = [] if type(value) is type(default) else [f"{path}={value.kind}"]
+    usual = _fields(default) if not chosen else _defaults(type(value))
+    for name, field in _fields(value).items():
+        chosen += _differences(f"{path}.{name}", field, usual.get(name, dataclasses.MISSING))
+    return chosen
+
+
+def _flat(value: object, default: object, prefix: str = "") -> list[Field]:
+    """All fields of a spec, those of nested specs under dotted names."""
+    usual = _fields(default) if type(value) is type(default) else _defaults(type(value))
+    rows: list[Field] = []
+    for name, field in _fields(value).items():
+        known = usual.get(name, dataclasses.MISSING)
+        if _is_spec(field):
+            if type(field) is not type(known):
+                rows.append(Field(prefix + name, field.kind, True))
+            rows += _flat(field, known, f"{prefix}{name}.")
+        else:
+            rows.append(Field(prefix + name, _shown(field), field != known))
+    return rows
+
+
+def _is_spec(value: object) -> bool:
+    return dataclasses.is_dataclass(value) or isinstance(value, BaseModel)
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """The fields of a spec without its kind."""
+    if isinstance(value, BaseModel):
+        return dict(value.__pydantic_extra__ or {})
+    names = [field.name for field in dataclasses.fields(value) if field.name != "kind"]
+    return {name: getattr(value, name) for name in names}
+
+
+def _defaults(cls: type) -> dict[str, Any]:
+    if not dataclasses.is_dataclass(cls):
+        return {}
+    return {field.name: field.default for field in dataclasses.fields(cls)}
+
+
+def _written(value: object) -> str:
+    """A value as the command line reads it: plain text where that cannot be misread, else JSON."""
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and value not in _WORDS:
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "not given"}[value]
+    if isinstance(value, (tuple, list)):
+        return ", ".join(_shown(item) for item in value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def in_memory(run: Run) -> bool:
+    """Whether the data were an array in Python, which no command line can name."""
+    return isinstance(run.data, InMemory)
+
+
+def data_name(run: Run) -> str:
+    """The data in a word or two."""
+    if isinstance(run.data, (Arrays, Folder)):
+        return run.data.path.rstrip("/").rsplit("/", 1)[-1]
+    return "an array in memory" if in_memory(run) else type(run.data).__name__
+
+
+def latent_name(latent: Latent) -> str:
+    """The latent space in a few words: its variables, and its blocks if it has several.
+
+    >>> from unweave.latents import Gaussian
+    >>> latent_name(Product(style=Gaussian(8), place=Gaussian(2)))
+    '10 latent variables (style 8, place 2)'
+    """
+    blocks = latent.blocks if isinstance(latent, Product) else {}
+    parts = ", ".join(f"{name} {block.size}" for name, block in blocks.items())
+    count = f"{latent.size} latent variable{'s' if latent.size != 1 else ''}"
+    return f"{count} ({parts})" if parts else count

@@ -1,0 +1,78 @@
+"""Names, numbers and plain-text mathematics as people read them."""
+
+from __future__ import annotations
+
+import re
+
+from markupsafe import Markup
+
+GREEK = {"alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "lambda": "λ", "eta": "η"}
+_ACRONYMS = ("vae", "mig", "dci", "sap", "udr", "mi", "tc", "kl", "irs")
+_SIGNS = {rf"\b{name}\b": letter for name, letter in GREEK.items()} | {
+    r"\|\|": "‖",
+    r"\bsum_": "Σ_",
+    r"\bprod_": "∏_",
+    r"(?<![\w-])-(?=\w)": "−",
+    r" - ": " − ",
+}
+# A letter on its own that names a quantity, with its index if it has one.
+_LETTERS = re.compile(r"(?<![\w\[])([b-zDEΣ∏])(?:_(\w))?(?!\w)")
+
+
+def symbol(name: str) -> Markup:
+    """A latent variable as z with its name as the index."""
+    return Markup("<var>z<sub>{}</sub></var>").format(name)
+
+
+def words(name: str) -> str:
+    """The name of a term, a weight or a metric as people write it.
+
+    >>> words("dimension_kl"), words("beta"), words("factor_vae_score")
+    ('dimension KL', 'β', 'factor VAE score')
+    """
+    parts = [part.upper() if part in _ACRONYMS else part for part in name.split("_")]
+    return GREEK.get(name, " ".join(parts))
+
+
+def number(value: float, digits: int = 2) -> str:
+    """A number with a true minus sign, and none before a zero; thousands go without decimals.
+
+    >>> number(-24.687), number(-0.001), number(1436.27)
+    ('−24.69', '0.00', '1,436')
+    """
+    text = f"{value:,.{0 if abs(value) >= 1000 else digits}f}"
+    return text.removeprefix("-") if not text.strip("-0.") else text.replace("-", "−")
+
+
+def short(value: float) -> str:
+    """A number in few characters, for ticks.
+
+    >>> short(-0.5), short(30_000), short(2_500_000)
+    ('−0.5', '30k', '2.5M')
+    """
+    for size, unit in ((1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.4g}{unit}".replace("-", "−")
+    return f"{value:.4g}".replace("-", "−")
+
+
+def typeset(text: str) -> Markup:
+    """Plain-text mathematics with Greek letters, signs, indices and italic variables.
+
+    >>> typeset("beta KL(q(z_j) || p(z_j))")
+    Markup('β KL(<var>q</var>(<var>z<sub>j</sub></var>) ‖ <var>p</var>(<var>z<sub>j</sub></var>))')
+    """
+    for plain, sign in _SIGNS.items():
+        text = re.sub(plain, sign, text)
+    pieces = _LETTERS.split(text)
+    between, letters, indices = pieces[::3], [*pieces[1::3], ""], [*pieces[2::3], None]
+    return Markup("").join(
+        Markup("{}{}").format(gap, _variable(letter, index))
+        for gap, letter, index in zip(between, letters, indices, strict=True)
+    )
+
+
+def _variable(letter: str, index: str | None) -> Markup:
+    sub = Markup("<sub>{}</sub>").format(index) if index else ""
+    upright = not letter or letter in "Σ∏"
+    return Markup("{}{}" if upright else "<var>{}{}</var>").format(letter, sub)

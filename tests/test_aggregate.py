@@ -1,0 +1,145 @@
+"""Estimators of q(z) against brute force and against the whole data set."""
+
+import math
+
+import pytest
+import torch
+from worlds import LATENTS
+
+import unweave as uw
+from unweave.aggregate import decompose, decompose_exactly, exact, stratified, summarise, weighted
+from unweave.latents import DiagonalGaussian
+from unweave.noise import Noise
+
+
+def encodings(count, size=2, scale=0.5, seed=0):
+    noise = Noise(seed)
+    loc = noise.normal((count, size), "loc", torch.float64)
+    return DiagonalGaussian(loc, torch.full_like(loc, math.log(scale)))
+
+
+def rows(q, index):
+    return DiagonalGaussian(q.loc[index], q.log_scale[index])
+
+
+@pytest.mark.parametrize("trailing", [(), (3,)])
+def test_estimators_agree_with_loops(trailing):
+    torch.manual_seed(0)
+    batch, size = 5, 40
+    log_q = torch.randn(batch, batch, *trailing, dtype=torch.float64)
+    for estimator in (weighted, stratified):
+        got = estimator(log_q, size)
+        for i in range(batch):
+            density = torch.zeros(trailing, dtype=torch.float64)
+            for j in range(batch):
+                if estimator is weighted:
+                    weight = 1 / (size * batch)
+                elif i == j:
+                    weight = 1 / size
+                else:
+                    weight = (size - 1) / (size * (batch - 1))
+                density += weight * log_q[i, j].exp()
+            torch.testing.assert_close(got[i], density.log())
+
+
+def test_exact_is_the_mean_density():
+    log_q = torch.randn(4, 9, 2, dtype=torch.float64)
+    torch.testing.assert_close(exact(log_q), log_q.exp().mean(1).log())
+
+
+@pytest.mark.parametrize("batch", [2, 7, 30])
+def test_the_stratified_weights_of_every_row_sum_to_one(batch):
+    """The peers' matrix fills a column instead of the diagonal, and one row sums to more."""
+    constant = torch.zeros(batch, batch, dtype=torch.float64)
+    assert stratified(constant, 1000).abs().max() < 1e-12
+
+
+def test_a_whole_data_set_as_the_batch_is_exact():
+    q = encodings(12)
+    z = q.rsample(Noise(1))
+    log_q = q.log_prob(z[:, None])
+    torch.testing.assert_close(stratified(log_q, 12), exact(log_q))
+
+
+def test_the_stratified_density_is_unbiased():
+    """Mean of the estimated density over many batches within 1 % of the exact q(z)."""
+    q = encodings(50)
+    own = 3
+    z = q.rsample(Noise(2))[own]
+    truth = exact(q.log_prob(z[None, None])).exp().item()
+    others = torch.tensor([n for n in range(50) if n != own])
+    batches = others[Noise(0).permutation(49, "batches", rows=40_000)[:, :7]]
+    members = torch.cat([torch.full((40_000, 1), own), batches], 1)
+    log_q = q.log_prob(z)[members]  # (batches, 8): the row of the estimator that belongs to z
+    square = log_q[:, None].expand(-1, 8, -1)
+    estimates = torch.func.vmap(lambda table: stratified(table, 50)[0].exp())(square)
+    assert estimates.mean().item() == pytest.approx(truth, rel=0.01)
+    assert estimates.std() / math.sqrt(40_000) / truth < 0.003  # so the 1 % means something
+
+
+def test_the_peers_stratified_weights_would_fail():
+    """Same set-up with the weights of the common bug: the density is far off."""
+    batch, size = 8, 50
+    weights = torch.full((batch, batch), 1 / (batch - 1), dtype=torch.float64)
+    weights.view(-1)[::batch] = 1 / size
+    weights.view(-1)[1::batch] = (size - batch + 1) / (size * (batch - 1))
+    q = encodings(size)
+    z = q.rsample(Noise(2))
+    ratios = []
+    for step in range(500):
+        index = Noise(1, step).permutation(size, "batch")[:batch]
+        log_q = rows(q, index).log_prob(z[index][:, None])
+        truth = exact(q.log_prob(z[index][:, None])).exp()
+        ratios.append(((weights * log_q.exp()).sum(1) / truth).mean())
+    assert torch.stack(ratios).mean() > 1.3
+
+
+@pytest.mark.parametrize("estimator", ["weighted", "stratified"])
+@pytest.mark.parametrize("latent", LATENTS)
+def test_the_parts_sum_to_the_rate_on_every_sample(latent, estimator):
+    raw = Noise(0).normal((9, latent.outputs), "raw", torch.float64)
+    q, p = latent.posterior(raw), latent.prior().double()()
+    z = q.rsample(Noise(1))
+    parts = decompose(q, p, z, 100, estimator)
+    torch.testing.assert_close(sum(parts), q.log_prob(z) - p.log_prob(z))
+
+
+def test_the_exact_decomposition_sums_to_the_rate_and_is_not_negative():
+    latent = uw.Gaussian(3)
+    raw = Noise(3).normal((200, 6), "raw", torch.float64)
+    q, p = latent.posterior(raw), latent.prior().double()()
+    z = q.rsample(Noise(4))
+    parts = decompose_exactly(q, p, z, q.log_prob(z))
+    torch.testing.assert_close(sum(parts), q.log_prob(z) - p.log_prob(z))
+    assert all(part.mean() > -0.05 for part in parts)
+
+
+def test_summary_agrees_with_the_linear_gaussian_world():
+    """Encodings N(x, s^2 I) of x ~ N(0, S): q(z) is N(0, S + s^2 I), and all is closed form."""
+    torch.manual_seed(0)
+    covariance = torch.tensor([[1.0, 0.8], [0.8, 1.0]], dtype=torch.float64)
+    x = torch.randn(20_000, 2, dtype=torch.float64) @ torch.linalg.cholesky(covariance).T
+    s = 0.5
+    q = DiagonalGaussian(x, torch.full_like(x, math.log(s)))
+    zero = torch.zeros(2, dtype=torch.float64)
+    summary = summarise(q, DiagonalGaussian(zero, zero), Noise(0), samples=4000)
+    total = covariance + s**2 * torch.eye(2, dtype=torch.float64)
+    information = 0.5 * torch.logdet(total) - 2 * math.log(s)
+    correlation = 0.5 * (total.diagonal().log().sum() - torch.logdet(total))
+    variance = 1 + s**2
+    kl = 2 * 0.5 * (variance - 1 - math.log(variance))
+    assert summary.mutual_information == pytest.approx(information.item(), abs=0.05)
+    assert summary.total_correlation == pytest.approx(correlation.item(), abs=0.03)
+    assert summary.dimension_kl == pytest.approx(kl, abs=0.03)
+    each = 0.5 * math.log(variance / s**2)
+    assert summary.information == pytest.approx([each, each], abs=0.04)
+
+
+def test_bad_input_is_refused():
+    with pytest.raises(ValueError, match=r"\(B, B, ...\)"):
+        weighted(torch.zeros(3, 4), 10)
+    with pytest.raises(ValueError, match="at least as large"):
+        stratified(torch.zeros(4, 4), 3)
+    with pytest.raises(ValueError, match="at least two"):
+        stratified(torch.zeros(1, 1), 3)
+    assert stratified(torch.zeros(1, 1), 1).item() == 0

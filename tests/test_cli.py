@@ -1,0 +1,149 @@
+"""The command line as a user types it: results, and one-line errors with exit code 2."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from unweave import cli
+from unweave.store import Store
+
+TINY = ["data=shapes2d", "data.side=16", "data.positions=4", "data.orientations=1", "network=mlp",
+        "latent.size=3", "batch_size=8", "steps=20"]  # fmt: skip
+
+
+@pytest.fixture
+def unweave(monkeypatch, capsys):
+    """Runs the command line in this process: (exit code, stdout, stderr)."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["unweave", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        captured = capsys.readouterr()
+        return stopped.value.code, captured.out, captured.err
+
+    monkeypatch.setattr(cli._out, "_width", 200)
+    return run
+
+
+def test_train_evaluate_report_runs_cite(unweave, tmp_path):
+    store = tmp_path / "runs"
+    code, out, _ = unweave("train", *TINY, "seed=0,1", "--store", store)
+    assert code == 0
+    folders = Store(store).folders()
+    assert len(folders) == 2
+    assert all(str(folder.path) in out.replace("\n", "") for folder in folders)
+    name = folders[0].path.name
+    code, out, _ = unweave("evaluate", name, "--store", store, "--json", "--rows", 200)
+    assert code == 0
+    scores = json.loads(out)[name]
+    assert 0 <= scores["factor_vae_score/kim2018"]["value"] <= 1
+    assert (folders[0].path / "table.npz").exists()
+    code, out, _ = unweave("report", name, "--store", store, "--rows", 200)
+    assert code == 0
+    assert (folders[0].path / "report.html").stat().st_size > 10_000
+    code, out, _ = unweave("runs", "--store", store)
+    assert code == 0
+    assert out.count("finished") == 2
+    code, out, _ = unweave("cite", name, "--store", store)
+    assert code == 0
+    assert "@inproceedings{Higgins2017" in out
+    assert "@misc{Matthey2017" in out
+
+
+def test_a_folder_of_images_and_a_file_of_arrays(unweave, tmp_path):
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    rng = np.random.default_rng(0)
+    for number in range(10):
+        Image.fromarray(rng.integers(0, 255, (20, 24, 3), np.uint8)).save(pictures / f"{number}.png")
+    np.save(tmp_path / "x.npy", rng.normal(size=(50, 7)))
+    for data in (pictures, tmp_path / "x.npy"):
+        code, _, err = unweave("train", f"data={data}", "batch_size=8", "steps=3",
+                               "--store", tmp_path / "runs")  # fmt: skip
+        assert code == 0, err
+    for folder in Store(tmp_path / "runs").folders():
+        assert unweave("report", folder.path)[0] == 0
+
+
+def test_help_has_examples(unweave):
+    assert unweave("--help")[0] == 0
+    for command in ("train", "evaluate", "report", "runs", "cite"):
+        code, out, _ = unweave(command, "--help")
+        assert code == 0
+        assert f"unweave {command}" in out
+
+
+def make(path, content):
+    np.save(path, content, allow_pickle=True)
+    return path
+
+
+BAD = {
+    "unknown option": (["train", "--colour"], "No such option: --colour"),
+    "unknown command": (["trian"], "trian"),
+    "misspelt objective": (["train", "objective=factorvae"], "did you mean 'factor-vae'"),
+    "unknown field": (["train", "objective.bta=2"], "did you mean 'beta'"),
+    "negative beta": (["train", "objective.beta=-1"], "greater than or equal to 0, got -1"),
+    "zero-size latent": (["train", "latent.size=0"], "greater than 0, got 0"),
+    "unknown run": (["evaluate", "nothing"], "there are none yet"),
+    "unknown device": (["train", "--device", "tpu9"], "cannot be used"),
+    "missing data": (["train", "data=/no/such/place"], "neither a data set nor a file"),
+    "unfit network": (["train", "data=shapes2d", "data.side=32", "network=kim2018"], "network=conv"),
+    "large batch": (["train", *TINY, "batch_size=100000"], "use batch_size="),
+    "missing base": (["train", "--from", "/no/such.json"], "/no/such.json"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_line(unweave, case, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arguments, message = BAD[case]
+    code, out, err = unweave(*arguments)
+    check_error(code, out, err, message)
+    assert not list(tmp_path.iterdir())
+
+
+def check_error(code, out, err, message):
+    assert code == 2
+    assert out == ""
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert message in err
+
+
+def broken_data(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "a.png").write_bytes(b"no picture")
+    yield tmp_path / "empty", "empty"
+    yield tmp_path / "broken", "a.png"
+    yield make(tmp_path / "nan.npy", np.full((9, 4), np.nan)), "NaN"
+    yield make(tmp_path / "rank.npy", np.zeros((2, 2, 2, 2, 2, 2))), "(2, 2, 2, 2, 2, 2)"
+    yield make(tmp_path / "objects.npy", np.array([{}, []], dtype=object)), "object"
+    yield make(tmp_path / "none.npy", np.zeros((0, 8, 8))), "empty"
+    (tmp_path / "text.npz").write_text("no arrays")
+    yield tmp_path / "text.npz", "text.npz"
+
+
+def test_bad_data_is_one_line(unweave, tmp_path):
+    for path, message in broken_data(tmp_path):
+        code, out, err = unweave("train", f"data={path}", "--store", tmp_path / "runs")
+        check_error(code, out, err, message)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_bernoulli_likelihood_refuses_values_out_of_range(unweave, tmp_path):
+    path = make(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(50, 7)))
+    result = unweave("train", f"data={path}", "likelihood=bernoulli", "--store", tmp_path / "runs")
+    check_error(*result, "likelihood=gaussian")
+
+
+def test_lanes_that_break_end_with_code_1_and_are_told(unweave, tmp_path):
+    code, _, err = unweave("train", *TINY, "objective.beta=1e38,1", "--store", tmp_path)
+    assert code == 1
+    assert "is not finite" in err
+    assert {f.status for f in Store(tmp_path).folders()} == {"failed", "finished"}

@@ -1,0 +1,203 @@
+"""Lanes: together as alone, resumed as uninterrupted, and one that breaks breaks alone."""
+
+import pytest
+import torch
+from worlds import CPU, CRITIC, LATENTS, OBJECTIVES, SMALL, small_run
+
+import unweave as uw
+from unweave.optimisers import Adam
+from unweave.store import Store
+from unweave.training import Lanes, train
+from unweave.training.sampler import Sampler
+
+NETWORKS = [uw.MLP((16,)), uw.Conv(base=4, hidden=8)]
+
+
+def lanes_of(runs):
+    return Lanes(runs, SMALL.load(CPU), CPU)
+
+
+def advance(lanes, steps):
+    for _ in range(steps):
+        values = lanes.advance()
+    return values
+
+
+def weights_of(objective, factor):
+    """The objective with its weights multiplied, so that lanes differ in them."""
+    run = small_run(objective=objective)
+    return type(objective)(
+        **{k: v for k, v in vars(objective).items() if k in ("critic", "estimator")},
+        **{name: value * factor for name, value in run.weights.items()},
+    )
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda n: n.kind)
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda o: o.kind)
+def test_a_lane_is_the_run_alone(objective, network):
+    """Over 50 steps, in seeds and in weights, to float tolerance."""
+    runs = [
+        small_run(objective=weights_of(objective, factor), network=network, seed=seed)
+        for seed, factor in [(0, 1.0), (1, 1.0), (1, 0.5)]
+    ]
+    together = lanes_of(runs)
+    values = advance(together, 50)
+    for lane, run in enumerate(runs):
+        alone = lanes_of([run])
+        expected = advance(alone, 50)
+        for name, value in expected.items():
+            torch.testing.assert_close(values[name][lane], value[0], rtol=1e-3, atol=1e-3)
+        for name, value in alone.parameters.items():
+            torch.testing.assert_close(together.parameters[name][lane], value[0], rtol=1e-3, atol=2e-5)
+
+
+@pytest.mark.parametrize("latent", LATENTS)
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda o: o.kind)
+def test_resumed_is_uninterrupted_bit_for_bit(objective, latent):
+    runs = [small_run(objective=objective, latent=latent, seed=seed) for seed in (0, 1)]
+    whole = lanes_of(runs)
+    advance(whole, 7)
+    saved = [{n: t.clone() for n, t in whole.state(lane).items()} for lane in range(2)]
+    advance(whole, 6)
+    resumed = lanes_of(runs)
+    resumed.restore(saved, 7)
+    advance(resumed, 6)
+    for lane in range(2):
+        for name, value in whole.state(lane).items():
+            assert torch.equal(value, resumed.state(lane)[name]), name
+
+
+def test_only_the_player_who_moves_changes():
+    lanes = lanes_of([small_run(objective=uw.FactorVAE(gamma=5.0, critic=CRITIC))])
+    before = {n: v.clone() for n, v in lanes.parameters.items()}
+    lanes._turn(0, "model", {})
+    for name, value in lanes.parameters.items():
+        assert torch.equal(before[name], value) == (lanes.nets.player_of(name) == "critic"), name
+
+
+def test_the_critic_moves_on_codes_of_before_and_after_the_models_move():
+    """Algorithm 2: z of the first batch is drawn before the model moves, z' after it."""
+    seen = []
+    lanes = lanes_of([small_run(objective=uw.FactorVAE(gamma=5.0, critic=CRITIC))])
+    hook = lanes.nets.critics["critic"].register_forward_pre_hook(
+        lambda module, args: seen.append(args[0].detach().clone())
+    )
+    before = {n: v[0].clone() for n, v in lanes.parameters.items()}
+    lanes.advance()
+    hook.remove()
+    of_model, joint, permuted = seen
+    assert torch.equal(of_model, joint)
+    after = {n: v[0] for n, v in lanes.parameters.items()}
+    x = lanes.world.images(lanes.sampler.indices(0, 1))[0]
+    noise = uw.Noise(lanes.seeds[0], 0, "turn1")
+
+    def codes(parameters):
+        def sample(nets):
+            return nets.model.encode(x).rsample(noise.fold("posterior"))
+
+        return torch.func.functional_call(lanes.nets, parameters, (sample,)).sort(0).values
+
+    torch.testing.assert_close(permuted.sort(0).values, codes(after))
+    assert (permuted.sort(0).values - codes(before)).abs().max() > 1e-5
+
+
+def test_a_schedule_is_followed_step_by_step():
+    """A lane with a schedule equals one whose weight is set by hand at every step."""
+    scheduled = lanes_of([small_run(objective=uw.BetaVAE(beta=uw.Linear(0.0, 4.0, steps=8)))])
+    advance(scheduled, 8)
+    by_hand = lanes_of([small_run(objective=uw.BetaVAE(beta=0.0))])
+    for step in range(8):
+        by_hand.runs = [small_run(objective=uw.BetaVAE(beta=0.5 * step))]
+        by_hand.advance()
+    for name, value in scheduled.parameters.items():
+        assert torch.equal(value, by_hand.parameters[name])
+
+
+@pytest.mark.parametrize("amsgrad", [False, True])
+def test_our_adam_is_torchs(amsgrad):
+    """Also for kernels laid out with their channels innermost, which fused code misreads."""
+    run = small_run(network=NETWORKS[1], optimiser=Adam(lr=1e-2, amsgrad=amsgrad))
+    lanes = lanes_of([run])
+    parameters = {n: v[0].clone().requires_grad_() for n, v in lanes.parameters.items()}
+    optimiser = torch.optim.Adam(parameters.values(), lr=1e-2, amsgrad=amsgrad, foreach=False)
+    for step in range(5):
+        x = lanes.world.images(lanes.sampler.indices(step, 0))[0]
+        loss, _, _ = lanes._player(0)(
+            parameters, {}, {n: w[0] for n, w in lanes._weights().items()},
+            {"x": x, "seed": lanes.seeds[0]}, {},
+        )  # fmt: skip
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        lanes.advance()
+    for name, value in parameters.items():
+        torch.testing.assert_close(lanes.parameters[name][0], value.detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_every_epoch_sees_everything_once():
+    sampler = Sampler(torch.tensor([0, 1]), 100, 10)
+    for epoch in range(3):
+        seen = torch.cat([sampler.indices(10 * epoch + i, 0) for i in range(10)], 1)
+        assert torch.equal(seen.sort(1).values, torch.arange(100).expand(2, 100))
+    assert not torch.equal(sampler.indices(0, 0), sampler.indices(10, 0))
+    assert not torch.equal(sampler.indices(0, 0), sampler.indices(0, 1))
+    alone = Sampler(torch.tensor([1]), 100, 10)
+    assert torch.equal(alone.indices(5, 1), sampler.indices(5, 1)[1:])
+
+
+def test_a_lane_that_breaks_stops_alone(tmp_path):
+    """One lane gets an enormous weight; the other ends as if it had been alone."""
+    good = small_run(objective=uw.BetaVAE(beta=1.0), steps=60)
+    bad = small_run(objective=uw.BetaVAE(beta=1e38), steps=60, optimiser=good.optimiser)
+    store = Store(tmp_path)
+    first, second = train([bad, good], SMALL.load(CPU), store, checkpoint_seconds=0)
+    assert second.failure is None
+    assert first.failure is not None
+    assert first.failure["term"] in ("rate", "distortion", "gradient")
+    assert 0 <= first.failure["step"] < 60
+    assert store.folder(bad).status == "failed"
+    assert store.folder(good).status == "finished"
+    kept = first.failure["checkpoint"]
+    assert kept is None or kept <= first.failure["step"]
+    (alone,) = train([good], SMALL.load(CPU))
+    for name, value in alone.weights.items():
+        torch.testing.assert_close(second.weights[name], value, rtol=1e-3, atol=2e-5)
+    again = train([bad], SMALL.load(CPU), store)
+    assert again[0].failure == first.failure
+
+
+def test_a_broken_lanes_last_good_checkpoint_is_kept(tmp_path):
+    run = small_run(objective=uw.BetaVAE(beta=uw.Linear(0.0, 1e38, steps=400)), steps=400)
+    store = Store(tmp_path)
+    (outcome,) = train([run], SMALL.load(CPU), store, checkpoint_seconds=0)
+    assert outcome.failure is not None
+    states = store.folder(run).states
+    assert list(states) == [outcome.failure["checkpoint"]]
+    from unweave.store import read_tensors
+
+    assert all(t.isfinite().all() for t in read_tensors(next(iter(states.values())))[0].values())
+
+
+def test_runs_share_lanes_only_if_they_differ_in_seed_and_weights():
+    base = small_run()
+    assert base.lane_key == small_run(seed=5).lane_key
+    assert base.lane_key == small_run(objective=uw.BetaVAE(beta=9.0)).lane_key
+    assert base.lane_key == small_run(objective=uw.BetaVAE(beta=uw.Linear())).lane_key
+    for other in ({"latent": uw.Gaussian(4)}, {"batch_size": 8}, {"steps": 9},
+                  {"objective": uw.VAE()}, {"optimiser": Adam(lr=1e-5)}):  # fmt: skip
+        assert base.lane_key != small_run(**other).lane_key
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda n: n.kind)
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda o: o.kind)
+def test_cuda_resumes_bit_for_bit_and_agrees_with_the_cpu(objective, network, tmp_path):
+    cuda = torch.device("cuda")
+    runs = [small_run(objective=objective, network=network, seed=seed) for seed in (0, 1)]
+    whole = train(runs, SMALL.load(cuda))
+    again = train(runs, SMALL.load(cuda))
+    here = train(runs, SMALL.load(CPU))
+    for one, two, cpu in zip(whole, again, here, strict=True):
+        for name, value in one.weights.items():
+            assert torch.equal(value, two.weights[name])
+            torch.testing.assert_close(value.cpu(), cpu.weights[name], rtol=1e-2, atol=1e-3)

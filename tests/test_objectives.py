@@ -1,0 +1,189 @@
+"""Objectives: laws over all members of the union, and the papers' algorithms in detail."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from worlds import CPU, CRITIC, LATENTS, OBJECTIVES, SMALL, nets_and_batch, play_turns, small_run
+
+import unweave as uw
+from unweave.aggregate import exact
+from unweave.noise import Noise
+from unweave.objectives import Objective, total
+from unweave.objectives.factor import permute_variables
+from unweave.spec import members
+
+NEUTRAL = {
+    "vae": {},
+    "beta-vae": {"beta": 1.0},
+    "factor-vae": {"gamma": 0.0, "critic": CRITIC},
+    "beta-tcvae": {"alpha": 1.0, "beta": 1.0, "gamma": 1.0},
+}
+CASES = [(objective, latent) for objective in OBJECTIVES for latent in LATENTS]
+
+
+def test_every_objective_is_tried_here():
+    assert {objective.kind for objective in OBJECTIVES} == set(members(Objective)) == set(NEUTRAL)
+
+
+@pytest.mark.parametrize("kind", NEUTRAL)
+@pytest.mark.parametrize("latent", LATENTS)
+def test_at_its_neutral_weights_every_objective_is_the_elbo(kind, latent):
+    objective = members(Objective)[kind](**NEUTRAL[kind])
+    nets, batch = nets_and_batch(small_run(objective=objective, latent=latent))
+    noise = Noise(3, 1)
+    loss = total(play_turns(objective, nets, batch, noise)["model"])
+    passed = nets.model(batch.x, noise)
+    rate = passed.sampled_rate if kind == "beta-tcvae" else passed.rates.sum(-1)
+    torch.testing.assert_close(loss, (passed.distortion + rate).mean())
+
+
+@pytest.mark.parametrize(("objective", "latent"), CASES)
+def test_distortion_and_rate_are_reported_unweighted(objective, latent):
+    nets, batch = nets_and_batch(small_run(objective=objective, latent=latent))
+    terms = play_turns(objective, nets, batch, Noise(3, 1))["model"]
+    passed = nets.model(batch.x, Noise(3, 1))
+    torch.testing.assert_close(terms["distortion"].value, passed.distortion)
+    torch.testing.assert_close(terms["rate"].value, passed.rates.sum(-1))
+
+
+@pytest.mark.parametrize(("objective", "latent"), CASES)
+def test_every_player_gets_a_finite_gradient_for_all_its_parameters(objective, latent):
+    nets, batch = nets_and_batch(small_run(objective=objective, latent=latent))
+    for player, terms in play_turns(objective, nets, batch, Noise(0)).items():
+        own = [p for n, p in nets.named_parameters() if nets.player_of(n) == player]
+        gradients = torch.autograd.grad(total(terms), own, retain_graph=True)
+        assert all(g.isfinite().all() and g.abs().sum() > 0 for g in gradients)
+
+
+@pytest.mark.parametrize(("objective", "latent"), CASES)
+def test_the_gradient_agrees_with_finite_differences(objective, latent):
+    nets, batch = nets_and_batch(small_run(objective=objective, latent=latent))
+    names = [n for n, _ in nets.model.named_parameters() if "encoder" in n or "decoder" in n]
+    parameters = dict(nets.model.named_parameters())
+
+    def loss():
+        return total(play_turns(objective, nets, batch, Noise(7))["model"])
+
+    gradients = torch.autograd.grad(loss(), [parameters[n] for n in names])
+    torch.manual_seed(1)
+    for name, gradient in zip(names, gradients, strict=True):
+        with torch.no_grad():
+            direction = torch.randn_like(gradient)
+            direction /= direction.norm()
+            epsilon = 1e-5
+            parameters[name] += epsilon * direction
+            above = loss()
+            parameters[name] -= 2 * epsilon * direction
+            below = loss()
+            parameters[name] += epsilon * direction
+        slope = (gradient * direction).sum()
+        torch.testing.assert_close((above - below) / (2 * epsilon), slope, rtol=1e-4, atol=1e-6)
+
+
+def test_the_critic_gives_the_encoder_exactly_no_gradient():
+    objective = uw.FactorVAE(gamma=5.0, critic=CRITIC)
+    nets, batch = nets_and_batch(small_run(objective=objective))
+    _, memo = objective.play_model(nets, batch, Noise(0), {})
+    nets.zero_grad()
+    terms, _ = objective.play_critic(nets, batch, Noise(0), memo)
+    total(terms).backward()
+    for name, parameter in nets.named_parameters():
+        reached = parameter.grad is not None and parameter.grad.abs().sum() > 0
+        assert reached == (nets.player_of(name) == "critic"), name
+
+
+def test_the_total_correlation_term_is_the_critics_log_ratio():
+    """log D / (1 - D) with the first logit for q(z): positive where the critic says joint."""
+    objective = uw.FactorVAE(gamma=5.0, critic=CRITIC)
+    nets, batch = nets_and_batch(small_run(objective=objective))
+    terms, memo = objective.play_model(nets, batch, Noise(0), {})
+    probability = torch.softmax(nets.critic(memo["z"]), -1)[:, 0]
+    expected = torch.log(probability / (1 - probability))
+    torch.testing.assert_close(terms["total_correlation"].value, expected)
+
+
+def test_the_critics_loss_is_that_of_algorithm_2():
+    objective = uw.FactorVAE(gamma=5.0, critic=CRITIC)
+    nets, first = nets_and_batch(small_run(objective=objective))
+    _, second = nets_and_batch(small_run(objective=objective), seed=1)
+    _, memo = objective.play_model(nets, first, Noise(0), {})
+    terms, _ = objective.play_critic(nets, second, Noise(0, 0, "second"), memo)
+    noise = Noise(0, 0, "second")
+    z = nets.model.encode(second.x).rsample(noise.fold("posterior"))
+    permuted = permute_variables(z, nets.model.latent, noise)
+    d = torch.softmax(nets.critic(memo["z"]), -1)[:, 0]
+    d_permuted = torch.softmax(nets.critic(permuted), -1)[:, 0]
+    size = len(first.x)
+    expected = -(torch.log(d).sum() + torch.log(1 - d_permuted).sum()) / (2 * size)
+    torch.testing.assert_close(total(terms), expected)
+
+
+def test_a_trained_critic_estimates_the_total_correlation():
+    """On correlated normal codes the log-ratio converges to the TC, which is closed form."""
+    torch.manual_seed(0)
+    rho = 0.8
+    critic = uw.Critic(width=32, depth=2).network(2)
+    optimiser = torch.optim.Adam(critic.parameters(), 1e-3)
+
+    def codes(count):
+        a, b = torch.randn(2, count)
+        return torch.stack([a, rho * a + math.sqrt(1 - rho**2) * b], -1)
+
+    for step in range(500):
+        joint, other = codes(2048), codes(2048)
+        factored = permute_variables(other, uw.Gaussian(2), Noise(0, step))
+        loss = -F.log_softmax(critic(joint), -1)[:, 0] - F.log_softmax(critic(factored), -1)[:, 1]
+        optimiser.zero_grad()
+        loss.mean().backward()
+        optimiser.step()
+    with torch.no_grad():
+        logits = critic(codes(50_000))
+        estimate = (logits[:, 0] - logits[:, 1]).mean().item()
+    assert estimate == pytest.approx(-0.5 * math.log(1 - rho**2), abs=0.06)
+
+
+@pytest.mark.parametrize("latent", LATENTS)
+def test_permutation_keeps_marginals_and_breaks_dependence(latent):
+    z = torch.randn(4000, 1).expand(-1, latent.size).clone()
+    permuted = permute_variables(z, latent, Noise(5))
+    assert torch.equal(permuted.sort(0).values, z.sort(0).values)
+    off = torch.corrcoef(permuted.T)[~torch.eye(latent.size, dtype=torch.bool)]
+    assert off.abs().max() < 0.08
+    assert (permuted != z).float().mean() > 0.99  # across the batch, not within a sample
+
+
+def test_the_papers_critic():
+    critic = uw.FactorVAE().critic
+    layers = [layer for layer in critic.network(10) if isinstance(layer, torch.nn.Linear)]
+    assert [layer.out_features for layer in layers] == [1000] * 6 + [2]
+    assert critic.optimiser.betas == (0.5, 0.9)
+
+
+def test_beta_tcvae_with_the_whole_data_set_as_batch_is_exact():
+    """B = N: the stratified parts are those of the exact aggregate posterior."""
+    objective = uw.BetaTCVAE()
+    run = small_run(objective=objective)
+    world = SMALL.load(CPU)
+    nets, batch = nets_and_batch(run, size=world.size)
+    terms = play_turns(objective, nets, batch, Noise(0))["model"]
+    passed = nets.model(batch.x, Noise(0))
+    log_joint = exact(passed.q.log_prob(passed.z[:, None]))
+    log_each = exact(passed.q.log_marginals(passed.z[:, None])).sum(-1)
+    torch.testing.assert_close(terms["total_correlation"].value, log_joint - log_each)
+    own = passed.q.log_prob(passed.z)
+    torch.testing.assert_close(terms["mutual_information"].value, own - log_joint)
+
+
+def test_a_schedule_has_no_value_without_a_step():
+    objective = uw.BetaVAE(beta=uw.Linear(0.0, 4.0, steps=10))
+    nets, batch = nets_and_batch(small_run(objective=objective))
+    with pytest.raises(TypeError, match="value at a step"):
+        total(play_turns(objective, nets, batch, Noise(0))["model"])
+
+
+@pytest.mark.parametrize("bad", [{"beta": -1.0}, {"beta": math.nan}, {"beta": "high"}, {"beta": []}])
+def test_impossible_weights_are_refused(bad):
+    with pytest.raises(ValueError, match="beta"):
+        uw.BetaVAE(**bad)

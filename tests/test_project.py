@@ -1,0 +1,95 @@
+"""The project's own rules: imports go one way, and what is public says where it comes from."""
+
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+
+import unweave
+from unweave.bibliography import citations, cited, entries
+from unweave.data import Data
+from unweave.latents import Latent
+from unweave.likelihoods import Likelihood
+from unweave.metrics import METRICS
+from unweave.networks import Network
+from unweave.objectives import Objective
+from unweave.run import Run
+from unweave.spec import members
+
+SOURCE = Path(unweave.__file__).parent
+# From the bottom up: a module may import from those before it and from its own package.
+ORDER = [
+    "spec", "noise", "schedules", "optimisers", "latents", "likelihoods", "networks", "models",
+    "aggregate", "objectives", "data", "run", "store", "training", "progress", "metrics", "fitted",
+    "bibliography", "report", "overrides", "demo", "cli",
+]  # fmt: skip
+FILES = sorted(SOURCE.rglob("*.py"))
+OWN_DATA = {"arrays", "folder", "memory"}  # the user's: there is nothing to cite
+
+
+def package(path):
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "unweave":
+            parts = node.module.split(".")
+            yield from [parts[1]] if len(parts) > 1 else [alias.name for alias in node.names]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_imports_go_one_way(path):
+    if path == SOURCE / "__init__.py":
+        return
+    here = ORDER.index(package(path))
+    for name in imported(path):
+        assert name == package(path) or ORDER.index(name) < here, f"{path} imports {name}"
+
+
+def test_the_order_lists_every_module():
+    assert {package(path) for path in FILES} == {*ORDER, "__init__"}
+
+
+MEMBERS = [
+    cls
+    for union in (Objective, Latent, Data, Likelihood, Network)
+    for kind, cls in members(union).items()
+    if kind not in OWN_DATA
+]
+
+
+@pytest.mark.parametrize("cls", MEMBERS, ids=lambda c: c.__name__)
+def test_every_member_cites_a_known_reference(cls):
+    keys = cited(cls.__doc__)
+    assert keys
+    assert set(keys) <= set(entries())
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS.keys())
+def test_every_metric_cites_a_known_reference(metric):
+    keys = cited(inspect.getdoc(metric.compute))
+    assert keys
+    assert set(keys) <= set(entries())
+
+
+def test_every_citation_anywhere_is_known():
+    for path in FILES:
+        assert set(cited(path.read_text())) <= set(entries()), path
+
+
+def test_every_reference_is_cited():
+    text = "".join(path.read_text() for path in FILES)
+    assert set(entries()) == set(cited(text))
+
+
+def test_a_runs_citations_cover_its_parts():
+    assert {"Kim2018", "Higgins2017", "Matthey2017", "Kingma2014", "Kingma2015"} <= set(
+        citations(Run())
+    )
+
+
+def test_public_names_are_documented():
+    for name in unweave.__all__:
+        assert getattr(unweave, name).__doc__, name

@@ -1,0 +1,377 @@
+"""The report: one page that needs nothing else, for every kind of data and latent space."""
+
+import base64
+import io
+import os
+import re
+import shlex
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import unweave as uw
+from unweave.overrides import runs_from
+from unweave.report import (
+    charts,
+    content,
+    figures,
+    observed,
+    pictures,
+    recipe,
+    render,
+    write_report,
+)
+from unweave.report.text import number, typeset
+
+SECTIONS = [
+    "top",
+    "traversals",
+    "reconstructions",
+    "variables",
+    "posterior",
+    "factors",
+    "scores",
+    "samples",
+    "curves",
+    "configuration",
+    "references",
+]
+VOID = {"meta", "link", "img", "br", "path", "circle"}
+NASTY = '</pre></style><script>alert("x")</script><img src=x onerror=alert(1)>&'
+
+
+class Page(HTMLParser):
+    """The elements of a page, and whether each is closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.source, self.elements, self.open, self.text = text, [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] not in ("style", "script"):
+            self.text.append(data)
+
+    def attributes(self, name: str) -> list[str]:
+        return [found[name] for _, found in self.elements if name in found]
+
+    @property
+    def words(self) -> str:
+        return " ".join("".join(self.text).split())
+
+
+def quick(data, **fields):
+    """A model that has learned something in a second."""
+    torch.manual_seed(0)
+    usual = {
+        "network": uw.MLP(hidden=(64,)),
+        "objective": uw.BetaVAE(beta=1.0),
+        "optimiser": uw.Adam(lr=5e-3),
+        "steps": 150,
+        "batch_size": 16,
+        "latent": uw.Gaussian(3),
+    }
+    return uw.fit(data, device="cpu", progress=False, **(usual | fields))
+
+
+def discs(count: int, side: int = 12) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    centre, colour = rng.uniform(3, side - 3, (count, 2, 1, 1)), rng.uniform(0.3, 1, (count, 3))
+    rows, columns = np.mgrid[:side, :side]
+    inside = (rows - centre[:, 0]) ** 2 + (columns - centre[:, 1]) ** 2 < 6
+    return (inside[..., None] * colour[:, None, None] * 255).astype(np.uint8)
+
+
+WAVES = np.sin(np.linspace(0, 6, 30) + np.random.default_rng(0).uniform(0, 6, (80, 1)))
+
+
+@pytest.fixture(scope="module")
+def lattice():
+    data = uw.Shapes2D(side=16, shapes=("square", "heart"), scales=2, orientations=1, positions=6)
+    return quick(data, objective=uw.FactorVAE(uw.Linear(0.0, 2.0, steps=50), uw.Critic(16, 2)))
+
+
+@pytest.fixture(scope="module")
+def tree():
+    latent = uw.Product(style=uw.Gaussian(2), place=uw.Product(x=uw.Gaussian(1)))
+    return quick(discs(60), latent=latent)
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    return quick(WAVES, likelihood=uw.likelihoods.Normal(0.2))
+
+
+@pytest.fixture(scope="module", params=["lattice", "tree", "vectors"])
+def model(request):
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(scope="module")
+def page(model):
+    return Page(render(model))
+
+
+def test_every_section_is_there(page):
+    assert [name for name in page.attributes("id") if name in SECTIONS] == SECTIONS
+    assert {f"#{name}" for name in SECTIONS} == set(page.attributes("href")) - {"data:,"}
+
+
+def test_the_page_asks_for_nothing(page):
+    assert all(link.startswith(("data:", "#")) for link in page.attributes("href"))
+    assert all(source.startswith("data:image/png;base64,") for source in page.attributes("src"))
+    text = re.sub(r'<pre id="bibtex">.*?</pre>', "", page.source, flags=re.DOTALL)
+    assert not re.search(r"url\(|@import|https?://|fetch\(|XMLHttp", text)
+    policy = (
+        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+    )
+    assert policy in page.attributes("content")
+
+
+def test_a_stored_run_gives_the_same_page(tmp_path):
+    data = uw.Shapes2D(side=16, shapes=("square",), scales=2, orientations=1, positions=5)
+    fitted = quick(data, steps=20, store=tmp_path)
+    assert render(uw.load(fitted.folder, device="cpu")) == render(fitted)
+
+
+def test_identifiers_are_unique(page):
+    names = page.attributes("id")
+    assert len(set(names)) == len(names)
+
+
+def test_the_same_model_gives_the_same_bytes(model, page, tmp_path):
+    path = tmp_path / "report.html"
+    assert write_report(model, path) == path
+    assert path.read_bytes() == page.source.encode()
+    assert path.stat().st_size < 3_000_000
+
+
+def test_a_file_that_cannot_be_written_leaves_the_old_one(lattice, tmp_path, monkeypatch):
+    path = tmp_path / "report.html"
+    path.write_text("old")
+
+    def fail(*_):
+        raise OSError("no space")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="no space"):
+        write_report(lattice, path)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_traversals_are_sorted_by_kl(lattice):
+    shown = [float(kl) for kl in Page(render(lattice)).attributes("data-kl")]
+    expected = sorted((kl for kl in lattice.table().kl if kl >= content.DEAD), reverse=True)
+    first = shown[: len(expected)]  # the second example repeats them
+    assert first == pytest.approx(expected, abs=1e-5)
+    assert shown == first * (len(shown) // len(first))
+
+
+def test_names_of_a_tree(tree):
+    text = render(tree)
+    assert all(f"<sub>{name}</sub>" in text for name in ("style.0", "style.1", "place.x.0"))
+
+
+def test_unused_variables_are_one_line(lattice, monkeypatch):
+    monkeypatch.setattr(content, "DEAD", 1e9)
+    page = Page(render(lattice))
+    assert page.attributes("data-kl") == []
+    assert "nothing to traverse" in page.words
+    assert re.search(r"unused z\d, z\d, z\d: KL below", page.words)
+
+
+def test_unused_variables_of_vectors(vectors, monkeypatch):
+    monkeypatch.setattr(content, "DEAD", 1e9)
+    assert "nothing to traverse" in Page(render(vectors)).words
+
+
+def test_a_wide_latent_space_is_cut(lattice, monkeypatch):
+    monkeypatch.setattr(content, "MOST", 1)
+    page = Page(render(lattice))
+    assert len(set(page.attributes("data-kl"))) == 1
+    assert "more active variables" in page.words
+
+
+def test_scores_and_what_was_left_out(lattice):
+    words = Page(render(lattice)).words
+    for key in content.gather(lattice, 200).scores:
+        assert key.split("/")[1] in words
+    assert "colour, orientation take a single value and are left out" in words
+
+
+@pytest.mark.parametrize("name", ["tree", "vectors"])
+def test_data_without_factors(name, request):
+    words = Page(render(request.getfixturevalue(name))).words
+    assert "The factors behind these data are not known" in words
+    assert "Scores compare codes with true factors, which are not known" in words
+
+
+def test_factors_that_do_not_vary(tmp_path):
+    np.savez(tmp_path / "d.npz", images=discs(20), factors=np.zeros((20, 1), int))
+    fitted = quick(uw.Arrays(str(tmp_path / "d.npz"), factors_key="factors"), steps=5)
+    words = Page(render(fitted)).words
+    assert "No factor takes two values" in words
+    assert "left out mig/chen2018: no factor of the table takes two values" in words
+
+
+def test_hostile_text_is_only_text(tmp_path):
+    path = tmp_path / "<b>&data.npz"
+    x, y = np.divmod(np.arange(64), 8)
+    images = np.zeros((64, 8, 8), np.uint8)
+    images[np.arange(64), x, y] = 255
+    np.savez(path, images=images, factors=np.stack([x, y], 1), factor_names=[NASTY, "y"])
+    data = uw.Arrays(str(path), factors_key="factors")
+    latent = uw.Product(**{"<i>s": uw.Gaussian(2)})
+    text = render(quick(data, latent=latent, steps=30))
+    page = Page(text)
+    assert [tag for tag, _ in page.elements].count("script") == 1
+    assert not page.attributes("onerror")
+    assert not {"b>", "i>s"} & {tag for tag, _ in page.elements}
+    assert NASTY in "".join(page.text)
+    assert "<b>&data.npz" in "".join(page.text)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        uw.Run(),
+        uw.Run(objective=uw.VAE(), seed=7, batch_size=1),
+        uw.Run(objective=uw.FactorVAE(uw.Linear(0.0, 9.0, steps=5), uw.Critic(width=64))),
+        uw.Run(objective=uw.BetaVAE(uw.Cyclic(period=7)), optimiser=uw.Adam(betas=(0.5, 0.9))),
+        uw.Run(data=uw.Shapes2D(side=32, shapes=("heart",)), network=uw.MLP((3, 4), "tanh")),
+        uw.Run(latent=uw.Product(a=uw.Gaussian(3), b=uw.Product(c=uw.Gaussian(10)))),
+        uw.Run(likelihood=uw.likelihoods.Normal(0.1), steps=12),
+    ],
+)
+def test_the_command_makes_the_run_again(run):
+    world = run.data.load(torch.device("cpu"))
+    run = run.resolve(world)
+    arguments = shlex.split(" ".join(recipe.command(run, world)))
+    assert [again.resolve(world) for again in runs_from(arguments)] == [run]
+
+
+def test_the_command_for_a_file_with_an_odd_name(tmp_path):
+    path = tmp_path / "a,b $HOME '1..2'.npz"
+    np.savez(path, images=np.zeros((9, 8, 8), np.uint8), factors=np.arange(9))
+    data = uw.Arrays(str(path), factors_key="factors")
+    world = data.load(torch.device("cpu"))
+    run = uw.Run(data=data, batch_size=3).resolve(world)
+    arguments = shlex.split(" ".join(recipe.command(run, world)))
+    assert [again.resolve(world) for again in runs_from(arguments)] == [run]
+
+
+def test_the_page_shows_the_command_and_marks_what_was_changed(lattice):
+    page = Page(render(lattice))
+    for line in recipe.command(lattice.run, lattice.world):
+        assert " ".join(line.split()) in page.words
+    changed = {
+        f.name
+        for part in recipe.parts(lattice.run, lattice.world)
+        for f in part.fields
+        if f.changed
+    }
+    assert {"side", "size", "gamma", "gamma.stop", "critic.width", "steps"} <= changed
+    assert "seed" not in changed
+
+
+def decoded(sheet: pictures.Sheet) -> np.ndarray:
+    data = base64.b64decode(sheet.uri.partition(",")[2])
+    return np.asarray(Image.open(io.BytesIO(data)))
+
+
+@pytest.mark.parametrize(("channels", "bands"), [(1, 2), (3, 4), (4, 4)])
+def test_a_sheet_shows_its_pictures(channels, bands):
+    rng = np.random.default_rng(0)
+    images = rng.random((3, channels, 40, 50)).astype(np.float32)
+    sheet = pictures.sheet([images, 1 - images], (0.0, 1.0))
+    canvas = decoded(sheet)
+    assert canvas.shape == (sheet.height, sheet.width, bands)
+    left = round(sheet.centre(2) * sheet.width - sheet.cell / 2)
+    shown = canvas[:40, left : left + 50, :channels]
+    assert np.abs(shown - 255 * images[2].transpose(1, 2, 0)).max() <= 0.5 + 1e-4
+
+
+@pytest.mark.parametrize(
+    ("shape", "cell", "coarse"),
+    [((1, 8, 8), 32, True), ((1, 64, 64), 64, False), ((3, 256, 128), 32, False)],
+)
+def test_pictures_of_any_size(shape, cell, coarse):
+    sheet = pictures.sheet([np.ones((2, *shape), np.float32)], (0.0, 1.0))
+    assert (sheet.cell, sheet.coarse) == (cell, coarse)
+    assert decoded(sheet)[:, : sheet.cell].min() == 255
+
+
+def test_unbounded_pictures_are_stretched():
+    images = np.linspace(-3, 5, 101, dtype=np.float32).reshape(1, 1, 1, 101)
+    low, high = pictures.display_span(images, bounded=False)
+    assert -3 <= low < high <= 5
+    assert pictures.display_span(images, bounded=True) == (0.0, 1.0)
+    low, high = pictures.display_span(0 * images, bounded=False)
+    assert high > low
+
+
+def test_walks_change_one_variable(lattice):
+    found = content.gather(lattice, 200)
+    start = found.starts()[0].row
+    walks = observed.decoded_walks(found, start)
+    code = np.repeat(found.table.codes[[start]], observed.STEPS, 0)
+    code[:, found.shown[0].column] = observed.values()
+    np.testing.assert_allclose(walks[0], lattice.decode(code), atol=1e-6)
+
+
+def test_the_start_is_in_the_middle_of_the_lattice(lattice):
+    found = content.gather(lattice, 200)
+    factors = dict(
+        zip(found.table.factor_names, found.table.factors[found.starts()[0].row], strict=True)
+    )
+    assert {factors["x"], factors["y"]} <= {2, 3}
+
+
+def test_variables_and_factors_agree_with_the_table(lattice):
+    found = content.gather(lattice, 200)
+    assert found.rate == pytest.approx(found.table.kl.sum())
+    assert [told.factor.name for told in found.told] == ["shape", "scale", "x", "y"]
+    for k, told in enumerate(found.told):
+        shares = [share for _, share in told.best]
+        assert shares == sorted(found.matrix[:, k].tolist(), reverse=True)[:2]
+    assert all(variable.mismatch >= 0 for variable in found.variables)
+
+
+def test_a_panel_for_every_term_and_every_scheduled_weight(lattice):
+    titles = [panel.title for panel in figures.curves(content.gather(lattice, 200))]
+    assert titles == ["distortion", "rate", "total correlation", "critic", "γ"]
+
+
+@pytest.mark.parametrize("span", [(0, 1), (-3.4, 5.4), (1e-6, 2e-6), (0, 3e5), (-1e3, 7)])
+def test_ticks_are_few_round_and_inside(span):
+    values = list(charts.ticks(span))
+    assert 2 <= len(values) <= 5
+    assert span[0] - 1e-9 <= min(values) <= max(values) <= span[1] + 1e-9
+    assert len(set(charts.ticks(span).values())) == len(values)
+
+
+def test_a_constant_curve_has_a_frame():
+    low, high = charts.padded(3.0, 3.0)
+    assert low < 3 < high
+
+
+def test_numbers_and_formulas():
+    assert [number(x) for x in (0.0, -0.004, -1.5, 1234.5)] == ["0.00", "0.00", "−1.50", "1,234"]
+    assert typeset("<b2> & x") == "&lt;b2&gt; &amp; <var>x</var>"

@@ -1,0 +1,118 @@
+"""Specs: Python, JSON and the command line are one value; errors say what to do."""
+
+import pytest
+
+import unweave as uw
+from unweave import spec
+from unweave.data import Data
+from unweave.latents import Latent
+from unweave.likelihoods import Likelihood
+from unweave.networks import Network
+from unweave.objectives import Objective
+from unweave.overrides import runs_from
+from unweave.run import Run
+from unweave.schedules import at
+
+UNIONS = {"data": Data, "latent": Latent, "network": Network, "likelihood": Likelihood,
+          "objective": Objective}  # fmt: skip
+NEEDS = {"arrays": ["data.path=x.npz"], "folder": ["data.path=x"],
+         "product": ["latent.a=gaussian"],
+         "memory": [f"data.digest={'ab' * 32}", "data.shape=[4,3]", 'data.dtype="uint8"']}  # fmt: skip
+CHOICES = [(field, kind) for field, union in UNIONS.items() for kind in spec.members(union)]
+
+
+@pytest.mark.parametrize(("field", "kind"), CHOICES)
+def test_every_member_of_every_union_can_be_chosen_and_survives_json(field, kind):
+    run = spec.override(Run, [f"{field}={kind}", *NEEDS.get(kind, [])])
+    assert getattr(run, field).kind == kind
+    again = spec.from_json(Run, spec.to_json(run))
+    assert again == run
+    assert again.digest == run.digest
+
+
+def test_the_command_line_of_the_readme():
+    words = "objective=factor-vae objective.gamma=35 latent.size=10 data=shapes2d seed=3".split()
+    expected = Run(objective=uw.FactorVAE(gamma=35.0), latent=uw.Gaussian(10), seed=3)
+    assert spec.override(Run, words) == expected
+    assert spec.override(Run, reversed(words)) == expected
+
+
+def test_nested_parts_can_be_set():
+    run = spec.override(Run, ["objective=factor-vae", "objective.critic.width=7",
+                              "objective.critic.optimiser.betas=[0.1,0.2]"])  # fmt: skip
+    assert run.objective.critic.width == 7
+    assert run.objective.critic.depth == 6
+    assert run.objective.critic.optimiser.betas == (0.1, 0.2)
+
+
+def test_trees_can_be_built():
+    words = ["latent=product", "latent.style=gaussian", "latent.style.size=8",
+             "latent.place=product", "latent.place.x=gaussian", "latent.place.x.size=1"]  # fmt: skip
+    expected = uw.Product(style=uw.Gaussian(8), place=uw.Product(x=uw.Gaussian(1)))
+    assert spec.override(Run, words).latent == expected
+
+
+def test_a_schedule_can_be_chosen():
+    run = spec.override(Run, ["objective.beta=linear", "objective.beta.stop=6"])
+    assert run.objective.beta == uw.Linear(0.0, 6.0)
+    assert at(run.objective.beta, 5_000) == 3.0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["objective=factorvae"], "did you mean 'factor-vae'"),
+        (["objectiv=vae"], "did you mean 'objective'"),
+        (["objective.bta=1"], "did you mean 'beta'"),
+        (["objective=vae", "objective.beta=1"], "not a field of VAE"),
+        (["objective.beta=-1"], "objective.beta: input should be greater than or equal to 0, got -1"),
+        (["objective.beta=NaN"], "objective.beta: input should be a finite number"),
+        (["objective.beta=high"], "'high' is not known"),
+        (["latent.size=0"], "latent.size: input should be greater than 0, got 0"),
+        (["latent.size=ten"], "latent.size: input should be a valid integer"),
+        (["latent=product"], "at least one named block"),
+        (["latent=product", "latent.a=gaussian", "latent.a.sise=3"], "did you mean 'size'"),
+        (["network.hidden=3"], "choose one first: network=kim2018"),
+        (["seed"], "expected an assignment"),
+        (["seed=-1"], "seed: input should be greater than or equal to 0"),
+        (["steps.x=1"], "has no place"),
+        (["optimiser.betas=[0.9]"], "optimiser.betas"),
+    ],
+)
+def test_errors_name_the_place_and_the_remedy(words, message):
+    with pytest.raises(ValueError, match=".") as caught:
+        spec.override(Run, words)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_lists_and_ranges_are_several_runs(tmp_path):
+    assert [run.seed for run in runs_from(["seed=2..4"])] == [2, 3, 4]
+    assert [run.objective.kind for run in runs_from(["objective=vae,beta-vae"])] == ["vae", "beta-vae"]
+    assert len(runs_from(["seed=0,1,5", "objective.beta=1,2.5"])) == 6
+    assert runs_from(["optimiser.betas=[0.5,0.9]"])[0].optimiser.betas == (0.5, 0.9)
+
+
+def test_data_can_be_a_path(tmp_path):
+    (tmp_path / "x.npy").write_bytes(b"")
+    (run,) = runs_from([f"data={tmp_path / 'x.npy'}"])
+    assert run.data == uw.Arrays(str(tmp_path / "x.npy"))
+    (run,) = runs_from([f"data={tmp_path}"])
+    assert run.data == uw.Folder(str(tmp_path))
+    with pytest.raises(ValueError, match="did you mean 'shapes2d'"):
+        runs_from(["data=shape2d"])
+
+
+def test_specs_are_values():
+    assert hash(Run(seed=1)) == hash(Run(seed=1))
+    assert Run(objective=uw.BetaVAE(beta=4)).digest == Run(objective=uw.BetaVAE(beta=4.0)).digest
+    with pytest.raises(AttributeError):
+        Run().seed = 3
+
+
+@pytest.mark.parametrize("schedule", [uw.Linear(1.0, 3.0, steps=10), uw.Cyclic(1.0, 3.0, period=10)])
+def test_schedules_stay_between_their_ends(schedule):
+    values = [at(schedule, step) for step in range(35)]
+    assert min(values) == 1.0
+    assert max(values) == 3.0
+    assert values[0] == 1.0

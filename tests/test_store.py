@@ -1,0 +1,214 @@
+"""The store: atomic, checked, resumable under SIGKILL, and clear when a disk or file is bad."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from worlds import CPU, CRITIC, SMALL, small_run
+
+import unweave as uw
+from unweave import store as stores
+from unweave.spec import to_json
+from unweave.store import Folder, Store, read_tensors, write_atomically, write_tensors
+from unweave.training import train
+
+UNWEAVE = [sys.executable, "-c", "from unweave.cli import main; main()"]
+
+
+def test_tensors_survive(tmp_path):
+    tensors = {
+        "a": torch.randn(3, 4), "b": torch.tensor(7), "empty": torch.zeros(0, 2),
+        "laid out": torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last),
+    }  # fmt: skip
+    write_tensors(tmp_path / "t.safetensors", tensors, {"step": 5})
+    again, facts = read_tensors(tmp_path / "t.safetensors")
+    assert facts["step"] == 5
+    assert again.keys() == tensors.keys()
+    assert all(torch.equal(again[name], tensors[name]) for name in tensors)
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    write_atomically(path, b"old")
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(stores.os, "replace", fail)
+    with pytest.raises(OSError, match="No space"):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "text"])
+def test_a_damaged_file_is_recognised(tmp_path, damage):
+    path = tmp_path / "t.safetensors"
+    write_tensors(path, {"a": torch.randn(100)}, {"step": 5})
+    content = bytearray(path.read_bytes())
+    if damage == "truncated":
+        content = content[:-40]
+    elif damage == "flipped":
+        content[-10] ^= 1
+    else:
+        content = b"" if damage == "empty" else b"not tensors at all, only text"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"cannot be read .* damaged. Delete it"):
+        read_tensors(path)
+
+
+def test_two_processes_cannot_train_one_run(tmp_path):
+    run = small_run()
+    store = Store(tmp_path)
+    store.folder(run).create(run)
+    with (
+        store.folder(run).lock(),
+        pytest.raises(ValueError, match="trained by another process"),
+    ):
+        train([run], SMALL.load(CPU), store)
+
+
+def test_runs_are_found_by_the_beginning_of_their_name(tmp_path):
+    store, run = Store(tmp_path), small_run()
+    with pytest.raises(ValueError, match="there are none yet"):
+        store.find("abc")
+    store.folder(run).create(run)
+    assert store.find(run.digest[:4]).read_run() == run
+    assert store.find(str(tmp_path / run.digest)).read_run() == run
+    with pytest.raises(ValueError, match=f"is not a run in .* there are {run.digest}"):
+        store.find("zzz")
+    with pytest.raises(ValueError, match="no run.json"):
+        Folder(tmp_path).read_run()
+
+
+def test_a_finished_run_is_not_trained_again(tmp_path):
+    run, store = small_run(steps=5), Store(tmp_path)
+    (first,) = train([run], SMALL.load(CPU), store)
+    written = store.folder(run).weights.stat().st_mtime_ns
+    (second,) = train([run], SMALL.load(CPU), store)
+    assert store.folder(run).weights.stat().st_mtime_ns == written
+    assert second.log == first.log
+    assert all(torch.equal(second.weights[n], first.weights[n]) for n in first.weights)
+    assert sorted(p.name for p in store.folder(run).path.iterdir()) == [
+        "lock", "log.jsonl", "run.json", "weights.safetensors"
+    ]  # fmt: skip
+
+
+def kill_runs():
+    fields = dict(objective=uw.FactorVAE(gamma=5.0, critic=CRITIC), steps=3000)
+    return [small_run(seed=seed, **fields) for seed in (0, 1)]
+
+
+def kill_command(tmp_path, store):
+    base = tmp_path / "base.json"
+    base.write_text(json.dumps(to_json(kill_runs()[0])))
+    return [*UNWEAVE, "train", "seed=0,1", "--from", str(base), "--store", str(store),
+            "--checkpoint-seconds", "0.05", "--threads", "1", "--device", "cpu"]  # fmt: skip
+
+
+def test_killed_ten_times_a_run_ends_bit_for_bit_as_uninterrupted(tmp_path):
+    """Two lanes of a FactorVAE: critic, optimisers and log included."""
+    whole, killed = Store(tmp_path / "whole"), Store(tmp_path / "killed")
+    subprocess.run(kill_command(tmp_path, whole.root), check=True, capture_output=True)
+    draw = random.Random(0)
+    steps = [0]
+    kills = 0
+    while kills < 10:
+        process = subprocess.Popen(
+            kill_command(tmp_path, killed.root), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        _wait_for_progress(process, killed, steps[-1])
+        time.sleep(draw.uniform(0, 0.25))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL, "finished before it could be killed"
+        kills += 1
+        steps.append(_last_step(killed))
+    assert sorted(steps) == steps
+    assert len(set(steps)) >= 6, f"the kills came at too few different places: {steps}"
+    subprocess.run(kill_command(tmp_path, killed.root), check=True, capture_output=True)
+    for run in kill_runs():
+        one, two = whole.folder(run), killed.folder(run)
+        assert one.weights.read_bytes() == two.weights.read_bytes()
+        assert one.read_log() == two.read_log()
+        assert not two.states
+
+
+def _last_step(store):
+    return min((max(f.states, default=0) for f in store.folders()), default=0)
+
+
+def _wait_for_progress(process, store, step):
+    """Until there is a newer checkpoint, so that the kills come all along the run."""
+    deadline = time.monotonic() + 60
+    while _last_step(store) <= step and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def limited(*arguments, file_size=None):
+    """Run the command line, with a limit on the size of any file it writes."""
+
+    def limit():
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
+
+    return subprocess.run(
+        [*UNWEAVE, *arguments], capture_output=True, text=True,
+        preexec_fn=limit if file_size else None, env={**os.environ, "COLUMNS": "200"},
+    )  # fmt: skip
+
+
+SHORT = ["train", "data=shapes2d", "data.side=16", "data.positions=4", "data.orientations=1",
+         "network=mlp", "batch_size=8", "steps=20", "--device", "cpu"]  # fmt: skip
+
+
+def one_line_error(process, *words):
+    assert process.returncode == 2, process.stderr
+    assert "Traceback" not in process.stderr
+    assert process.stdout == ""
+    last = process.stderr.strip().splitlines()[-1]
+    assert last.startswith("error: ")
+    for word in words:
+        assert word in last, last
+
+
+def test_a_full_disk_loses_nothing(tmp_path):
+    """A file-size limit makes the operating system refuse to write the checkpoint."""
+    store = tmp_path / "runs"
+    one_line_error(limited(*SHORT, "--store", str(store), file_size=20_000), "cannot read or write",
+                   "run the same command again")  # fmt: skip
+    (folder,) = Store(store).folders()
+    assert folder.status == "not started"
+    assert not list(folder.path.glob(".*"))
+    assert limited(*SHORT, "--store", str(store)).returncode == 0
+    assert folder.status == "finished"
+
+
+def test_a_store_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    one_line_error(limited(*SHORT, "--store", str(tmp_path / "file" / "runs")), "--store")
+    one_line_error(limited(*SHORT, "--store", "/proc/unweave"), "--store")
+
+
+def test_a_damaged_checkpoint_is_one_line_and_nothing_is_lost(tmp_path):
+    run = small_run(steps=2000)
+    store = Store(tmp_path / "runs")
+    folder = store.folder(run)
+    folder.create(run)
+    state = folder.path / "state-100.safetensors"
+    state.write_bytes(b"half a checkpoint")
+    base = tmp_path / "base.json"
+    base.write_text(json.dumps(to_json(run)))
+    command = ["train", "--from", str(base), "--store", str(store.root)]
+    one_line_error(limited(*command), "state-100.safetensors", "Delete it")
+    assert state.read_bytes() == b"half a checkpoint"
+    state.unlink()
+    assert limited(*command).returncode == 0
