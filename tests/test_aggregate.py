@@ -4,12 +4,12 @@ import math
 
 import pytest
 import torch
-from worlds import LATENTS
 
 import unweave as uw
 from unweave.aggregate import decompose, decompose_exactly, exact, stratified, summarise, weighted
 from unweave.latents import DiagonalGaussian
 from unweave.noise import Noise
+from worlds import LATENTS
 
 
 def encodings(count, size=2, scale=0.5, seed=0):

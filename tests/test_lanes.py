@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from worlds import CPU, CRITIC, LATENTS, OBJECTIVES, SMALL, small_run
 
 import unweave as uw
 from unweave.optimisers import Adam
-from unweave.store import Store
+from unweave.store import Store, read_tensors
 from unweave.training import Lanes, train
 from unweave.training.sampler import Sampler
+from worlds import CPU, CRITIC, LATENTS, OBJECTIVES, SMALL, small_run
 
 NETWORKS = [uw.MLP((16,)), uw.Conv(base=4, hidden=8)]
 
@@ -48,7 +48,9 @@ def test_a_lane_is_the_run_alone(objective, network):
         for name, value in expected.items():
             torch.testing.assert_close(values[name][lane], value[0], rtol=1e-3, atol=1e-3)
         for name, value in alone.parameters.items():
-            torch.testing.assert_close(together.parameters[name][lane], value[0], rtol=1e-3, atol=2e-5)
+            torch.testing.assert_close(
+                together.parameters[name][lane], value[0], rtol=1e-3, atol=2e-5
+            )
 
 
 @pytest.mark.parametrize("latent", LATENTS)
@@ -148,7 +150,7 @@ def test_every_epoch_sees_everything_once():
 def test_a_lane_that_breaks_stops_alone(tmp_path):
     """One lane gets an enormous weight; the other ends as if it had been alone."""
     good = small_run(objective=uw.BetaVAE(beta=1.0), steps=60)
-    bad = small_run(objective=uw.BetaVAE(beta=1e38), steps=60, optimiser=good.optimiser)
+    bad = small_run(objective=uw.BetaVAE(beta=1e39), steps=60)
     store = Store(tmp_path)
     first, second = train([bad, good], SMALL.load(CPU), store, checkpoint_seconds=0)
     assert second.failure is None
@@ -167,14 +169,12 @@ def test_a_lane_that_breaks_stops_alone(tmp_path):
 
 
 def test_a_broken_lanes_last_good_checkpoint_is_kept(tmp_path):
-    run = small_run(objective=uw.BetaVAE(beta=uw.Linear(0.0, 1e38, steps=400)), steps=400)
+    run = small_run(objective=uw.BetaVAE(beta=uw.Linear(0.0, 6.8e38, steps=400)), steps=400)
     store = Store(tmp_path)
     (outcome,) = train([run], SMALL.load(CPU), store, checkpoint_seconds=0)
     assert outcome.failure is not None
     states = store.folder(run).states
     assert list(states) == [outcome.failure["checkpoint"]]
-    from unweave.store import read_tensors
-
     assert all(t.isfinite().all() for t in read_tensors(next(iter(states.values())))[0].values())
 
 

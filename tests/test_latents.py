@@ -5,12 +5,12 @@ import pytest
 import torch
 from scipy import integrate, stats
 from torch.distributions import Normal, kl_divergence
-from worlds import LATENTS
 
 import unweave as uw
 from unweave.latents import DiagonalGaussian, Latent, owner
 from unweave.noise import Noise
 from unweave.spec import from_json, members, to_json
+from worlds import LATENTS
 
 
 def posterior(latent, batch=5, seed=0, dtype=torch.float64):

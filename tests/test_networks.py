@@ -95,14 +95,19 @@ def test_initial_weights_are_those_of_torch_in_distribution():
 
 def test_initial_weights_depend_on_the_seed_and_the_name_only():
     small, large = nn.Sequential(nn.Linear(3, 4)), nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 5))
-    assert torch.equal(initialise(small, Noise(1))["0.weight"], initialise(large, Noise(1))["0.weight"])
+    assert torch.equal(
+        initialise(small, Noise(1))["0.weight"], initialise(large, Noise(1))["0.weight"]
+    )
     assert not torch.equal(
         initialise(small, Noise(1))["0.weight"], initialise(small, Noise(2))["0.weight"]
     )
 
 
 def test_likelihoods_agree_with_torch():
-    raw, x = torch.randn(5, 1, 4, 4, dtype=torch.float64), torch.rand(5, 1, 4, 4, dtype=torch.float64)
+    raw, x = (
+        torch.randn(5, 1, 4, 4, dtype=torch.float64),
+        torch.rand(5, 1, 4, 4, dtype=torch.float64),
+    )
     binary = (x > 0.5).double()
     expected = torch.distributions.Bernoulli(logits=raw).log_prob(binary).sum((1, 2, 3))
     torch.testing.assert_close(Bernoulli()(raw).log_prob(binary), expected)

@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from worlds import CPU, CRITIC, LATENTS, OBJECTIVES, SMALL, nets_and_batch, play_turns, small_run
 
 import unweave as uw
 from unweave.aggregate import exact
@@ -13,6 +12,7 @@ from unweave.noise import Noise
 from unweave.objectives import Objective, total
 from unweave.objectives.factor import permute_variables
 from unweave.spec import members
+from worlds import CPU, CRITIC, LATENTS, OBJECTIVES, SMALL, nets_and_batch, play_turns, small_run
 
 NEUTRAL = {
     "vae": {},
@@ -183,7 +183,9 @@ def test_a_schedule_has_no_value_without_a_step():
         total(play_turns(objective, nets, batch, Noise(0))["model"])
 
 
-@pytest.mark.parametrize("bad", [{"beta": -1.0}, {"beta": math.nan}, {"beta": "high"}, {"beta": []}])
+@pytest.mark.parametrize(
+    "bad", [{"beta": -1.0}, {"beta": math.nan}, {"beta": "high"}, {"beta": []}]
+)
 def test_impossible_weights_are_refused(bad):
     with pytest.raises(ValueError, match="beta"):
         uw.BetaVAE(**bad)

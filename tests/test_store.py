@@ -10,13 +10,13 @@ import time
 
 import pytest
 import torch
-from worlds import CPU, CRITIC, SMALL, small_run
 
 import unweave as uw
 from unweave import store as stores
 from unweave.spec import to_json
 from unweave.store import Folder, Store, read_tensors, write_atomically, write_tensors
 from unweave.training import train
+from worlds import CPU, CRITIC, SMALL, small_run
 
 UNWEAVE = [sys.executable, "-c", "from unweave.cli import main; main()"]
 
@@ -83,7 +83,7 @@ def test_runs_are_found_by_the_beginning_of_their_name(tmp_path):
     assert store.find(str(tmp_path / run.digest)).read_run() == run
     with pytest.raises(ValueError, match=f"is not a run in .* there are {run.digest}"):
         store.find("zzz")
-    with pytest.raises(ValueError, match="no run.json"):
+    with pytest.raises(ValueError, match=r"no run\.json"):
         Folder(tmp_path).read_run()
 
 

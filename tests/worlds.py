@@ -47,5 +47,3 @@ def play_turns(objective, nets, batch, noise):
     for turn in objective.turns:
         played[turn.player], memo = turn.loss(nets, batch, noise, memo)
     return played
-
-

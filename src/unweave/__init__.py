@@ -13,6 +13,7 @@ from unweave.networks import MLP, Conv, Critic, Kim2018, Mathieu2019
 from unweave.noise import Noise
 from unweave.objectives import VAE, BetaTCVAE, BetaVAE, FactorVAE
 from unweave.optimisers import Adam
+from unweave.report import write_report
 from unweave.run import Run
 from unweave.schedules import Cyclic, Linear
 
@@ -45,4 +46,5 @@ __all__ = [
     "likelihoods",
     "load",
     "metrics",
+    "write_report",
 ]

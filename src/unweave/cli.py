@@ -172,8 +172,9 @@ def demo_command(
     outcomes = train_all([demo_run(seed)], kept, "cpu", 30.0)
     folder = kept.folder(outcomes[0].run)
     model = load(folder.path, device="cpu")
-    show_scores({model.run.digest: evaluate_run(model, 10_000)})
-    path = write_report(model, folder.path / "report.html", rows=10_000)
+    scores = evaluate_run(model, 10_000)
+    show_scores({model.run.digest: scores})
+    path = write_report(model, folder.path / "report.html", rows=10_000, scores=scores)
     _out.print(f"report: {path}", soft_wrap=True, highlight=False)
 
 
@@ -200,9 +201,9 @@ def train_all(runs: list[Run], store: Store, device: str, seconds: float) -> lis
         by_data.setdefault(spec.digest(run.data), []).append(run)
     for group in by_data.values():
         _, world = as_data(group[0].data, pick_device(device))
+        resolved = [run.resolve(world) for run in group]
         for note in world.notes:
             _err.print(note, highlight=False)
-        resolved = [run.resolve(world) for run in group]
         outcomes += train(resolved, world, store, progress_on(_err), seconds)
     return outcomes
 

@@ -14,7 +14,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, cast, overload
 
 import numpy as np
 import torch
@@ -83,12 +83,7 @@ class Fitted:
     def sample(self, count: int, seed: int = 0) -> Array:
         """Expected observations E[x|z] at draws z of the prior, (count, *shape)."""
         noise = Noise(seed, 0, "sample", self._device)
-
-        def draw(nets: Nets, _: Tensor) -> Tensor:
-            prior: Distribution = nets.model.prior()
-            return prior.rsample(noise, (count,))
-
-        return self.decode(self._map(draw, [torch.zeros(1)]))
+        return self.decode(self.prior().rsample(noise, (count,)).cpu())
 
     def traverse(
         self,
@@ -120,17 +115,35 @@ class Fitted:
         parts = [self.world.images(part).cpu() for part in chosen.split(_CHUNK)]
         return _numpy(torch.cat(parts))
 
+    @torch.no_grad()
+    def prior(self) -> Distribution:
+        """p(z), over z of shape (D,)."""
+
+        def prior(nets: Nets) -> Distribution:
+            return cast(Distribution, nets.model.prior())
+
+        found: Distribution = functional_call(self._nets, self._weights, (prior,))
+        return found
+
+    def posteriors(self, index: Tensor) -> Distribution:
+        """q(z|x) of observations of the data, batch shape (N,)."""
+        batches = (self.world.images(part) for part in index.split(_CHUNK))
+        raw = self._map(lambda nets, part: cast(Tensor, nets.model.encoder(part)), batches)
+        return self.run.latent.posterior(torch.as_tensor(raw, device=self._device))
+
     def table(self, rows: int = 10_000, seed: int = 0) -> Table:
         """The data (or `rows` of it), encoded once, with its factors: what metrics read."""
         index = self.rows(rows, seed)
-        batches = (self.world.images(part) for part in index.split(_CHUNK))
-        measured = self._map(_describe, batches)
-        codes, scales, rates = measured[..., 0], measured[..., 1], measured[..., 2]
+        return self.tabulate(index, self.posteriors(index))
+
+    def tabulate(self, index: Tensor, q: Distribution) -> Table:
+        """The table of observations of the data whose posteriors are q."""
+        rates = self.run.latent.rate(q, self.prior(), q.mean)
         return Table(
-            codes,
+            _numpy(q.mean),
             _numpy(self.world.factors(index)),
-            scales=scales,
-            kl=rates.mean(0, dtype=np.float64),
+            scales=_numpy(q.spread),
+            kl=_numpy(rates.double().mean(0)),
             factor_names=self.world.factor_names,
             factor_sizes=self.world.factor_sizes,
         )
@@ -166,14 +179,6 @@ class Fitted:
 
 def _moments(q: Distribution) -> Tensor:
     return torch.stack([q.mean, q.spread], -1)
-
-
-def _describe(nets: Nets, x: Tensor) -> Tensor:
-    """Mean, standard deviation and rate of every variable, (B, V, 3)."""
-    model = nets.model
-    q = model.encode(x)
-    rates = model.latent.rate(q, model.prior(), q.mean)
-    return torch.stack([q.mean, q.spread, rates], -1)
 
 
 def _numpy(tensor: Tensor) -> NDArray[Any]:

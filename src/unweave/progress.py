@@ -71,7 +71,7 @@ class Bars:
 
     def broke(self, run: Run, failure: dict[str, Any]) -> None:
         """Say which lane broke and where."""
-        self.bar.console.print(failure_text(run, failure), style="red")
+        self.bar.console.print(break_text(run, failure), style="red")
 
     def end(self) -> None:
         """Leave the bar as it is."""
@@ -103,7 +103,7 @@ class Lines:
 
     def broke(self, run: Run, failure: dict[str, Any]) -> None:
         """Say which lane broke and where."""
-        self._say(failure_text(run, failure))
+        self._say(break_text(run, failure))
 
     def end(self) -> None:
         """Nothing more to say."""
@@ -112,13 +112,18 @@ class Lines:
         self.console.print(text, highlight=False, soft_wrap=True)
 
 
+def break_text(run: Run, failure: dict[str, Any]) -> str:
+    """What broke and where."""
+    term = failure["term"].replace("_", " ")
+    return f"run {run.digest} (seed {run.seed}) stopped at step {failure['step']}: its {term} broke"
+
+
 def failure_text(run: Run, failure: dict[str, Any]) -> str:
     """What broke, where, and what to do."""
     kept = failure["checkpoint"]
     last = "no checkpoint had been written" if kept is None else f"checkpoint {kept} is kept"
     return (
-        f"run {run.digest} (seed {run.seed}) stopped at step {failure['step']}: its "
-        f"{failure['term'].replace('_', ' ')} is not finite; {last}. Try a lower optimiser.lr or "
+        f"{break_text(run, failure)}, it is not finite; {last}. Try a lower optimiser.lr or "
         f"smaller weights"
     )
 

@@ -7,13 +7,12 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from unweave.aggregate import Summary, summarise
 from unweave.data import Factor
 from unweave.fitted import Fitted
-from unweave.latents import DiagonalGaussian, Distribution
+from unweave.latents import Distribution
 from unweave.metrics import Score, Table, evaluate, left_out, mutual_information_matrix
 from unweave.noise import Noise
 
@@ -60,6 +59,8 @@ class Content:
     """All that a report says, of the rows of the data that it read."""
 
     model: Fitted
+    posterior: Distribution  # q(z|x) of every row
+    prior: Distribution  # p(z)
     index: NDArray[np.int64]  # (N,) numbers of the observations read
     table: Table
     summary: Summary
@@ -116,19 +117,10 @@ class Content:
             found.append(Told(factor, column, best))
         return found
 
-    @cached_property
-    def posterior(self) -> DiagonalGaussian:
-        """q(z|x) of every row, (N, D)."""
-        return _posterior(self.table)
-
-    @cached_property
-    def prior(self) -> Distribution:
-        """p(z)."""
-        return _prior(self.model)
-
     def samples(self) -> Array:
         """One sample of q(z|x) for every row, (N, D): samples of q(z)."""
-        drawn: Array = self.posterior.rsample(Noise(0, 0, "report")).numpy()
+        device = self.posterior.mean.device
+        drawn: Array = self.posterior.rsample(Noise(0, 0, "report", device)).cpu().numpy()
         return drawn
 
     def starts(self) -> list[Start]:
@@ -170,9 +162,14 @@ class Content:
         return self.model.decode(self.table.codes[rows])
 
 
-def gather(model: Fitted, rows: int) -> Content:
-    """Encode `rows` observations of the data, and measure them in every way that a report shows."""
-    index, table = model.rows(rows), model.table(rows)
+def gather(model: Fitted, rows: int, scores: dict[str, Score] | None = None) -> Content:
+    """Encode `rows` observations of the data, and measure them in every way that a report shows.
+
+    Scores of the same rows that are there already need not be computed again.
+    """
+    index = model.rows(rows)
+    posterior, prior = model.posteriors(index), model.prior()
+    table = model.tabulate(index, posterior)
     factors = _factors(model, table)
     matrix = np.zeros((table.codes.shape[1], 0))
     if factors:
@@ -180,10 +177,12 @@ def gather(model: Fitted, rows: int) -> Content:
         matrix = mutual_information_matrix(table.codes, columns, discrete=table.discrete)
     return Content(
         model=model,
+        posterior=posterior,
+        prior=prior,
         index=index.cpu().numpy(),
         table=table,
-        summary=summarise(_posterior(table), _prior(model), Noise(0, 0, "report")),
-        scores=evaluate(table),
+        summary=summarise(posterior, prior, Noise(0, 0, "report", index.device)),
+        scores=evaluate(table) if scores is None else scores,
         left_out=left_out(table),
         matrix=matrix,
         factors=factors,
@@ -197,16 +196,3 @@ def _factors(model: Fitted, table: Table) -> list[tuple[int, Factor]]:
         lattice.members if lattice else tuple(map(Factor, table.factor_names, table.factor_sizes))
     )
     return [(k, f) for k, f in enumerate(members) if len(np.unique(table.factors[:, k])) > 1]
-
-
-def _posterior(table: Table) -> DiagonalGaussian:
-    # Means and scales say all there is of q(z|x) as long as every block is Gaussian.
-    assert table.scales is not None
-    scales = torch.as_tensor(table.scales, dtype=torch.float32)
-    return DiagonalGaussian(torch.as_tensor(table.codes, dtype=torch.float32), torch.log(scales))
-
-
-def _prior(model: Fitted) -> Distribution:
-    # A prior without parameters is the same in every model; none of the blocks has another.
-    prior: Distribution = model.run.latent.prior()()
-    return prior

@@ -79,8 +79,8 @@ def histograms(content: Content) -> list[Panel]:
     reach = min(8.0, max(3.0, math.ceil(far)))
     edges = np.linspace(-reach, reach, _BINS + 1)
     grid = np.linspace(-reach, reach, 121, dtype=np.float32)
-    wide = torch.as_tensor(grid)[:, None].expand(-1, samples.shape[1])
-    prior = content.prior.log_marginals(wide).exp().numpy()
+    wide = torch.as_tensor(grid, device=content.prior.mean.device)[:, None]
+    prior = content.prior.log_marginals(wide.expand(-1, samples.shape[1])).exp().cpu().numpy()
     return [
         _histogram(v, samples[:, v.column], edges, grid, prior[:, v.column]) for v in content.shown
     ]

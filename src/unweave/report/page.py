@@ -15,7 +15,7 @@ import unweave
 from unweave import spec
 from unweave.bibliography import citations, cited, entries
 from unweave.fitted import Fitted
-from unweave.metrics import METRICS
+from unweave.metrics import METRICS, Score
 from unweave.report import facts, figures, observed, recipe
 from unweave.report.content import DEAD, Content, gather
 from unweave.report.pictures import is_image
@@ -23,19 +23,22 @@ from unweave.report.text import number, symbol
 from unweave.store import write_atomically
 
 
-def write_report(model: Fitted, path: Path, *, rows: int = 10_000) -> Path:
+def write_report(
+    model: Fitted, path: Path, *, rows: int = 10_000, scores: dict[str, Score] | None = None
+) -> Path:
     """Write a page about a trained run, computed from `rows` observations of its data.
 
+    Scores of the same rows that are there already need not be computed again.
     The file holds its pictures, charts and style: it opens from a disk and asks for nothing else.
     The same model gives the same bytes.
     """
-    write_atomically(path, render(model, rows=rows).encode())
+    write_atomically(path, render(model, rows=rows, scores=scores).encode())
     return path
 
 
-def render(model: Fitted, *, rows: int = 10_000) -> str:
+def render(model: Fitted, *, rows: int = 10_000, scores: dict[str, Score] | None = None) -> str:
     """The page about a trained run as HTML."""
-    content = gather(model, rows)
+    content = gather(model, rows, scores)
     environment = Environment(
         loader=PackageLoader("unweave.report", "."),
         autoescape=True,

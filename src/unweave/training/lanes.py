@@ -184,6 +184,8 @@ class Lanes:
     def keep(self, lanes: list[int]) -> None:
         """Go on with these lanes only."""
         self.runs = [self.runs[lane] for lane in lanes]
+        if not self.runs:
+            return
         index = torch.tensor(lanes, device=self.device)
         for tensors in (self.parameters, *self.moments.values()):
             for name, value in tensors.items():
@@ -192,10 +194,11 @@ class Lanes:
         self._prepare()
 
     def finite(self) -> list[bool]:
-        """Whether every parameter of each lane is finite."""
+        """Whether the whole state of each lane is finite."""
         good = torch.ones(len(self.runs), dtype=torch.bool, device=self.device)
-        for value in self.parameters.values():
-            good &= value.flatten(1).isfinite().all(1)
+        for tensors in (self.parameters, *self.moments.values()):
+            for value in tensors.values():
+                good &= value.flatten(1).isfinite().all(1)
         return [bool(g) for g in good.tolist()]
 
 

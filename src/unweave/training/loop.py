@@ -111,6 +111,16 @@ class Record:
         return found
 
 
+@dataclass
+class Outcome:
+    """What came of a run: its weights and log, or its failure."""
+
+    run: Run
+    weights: Tensors | None
+    log: list[Row]
+    failure: Row | None
+
+
 class Group:
     """Runs that train together, with the folders they are kept in (none: only in memory)."""
 
@@ -119,9 +129,7 @@ class Group:
     ) -> None:
         self.lanes, self.folders, self.progress, self.seconds = lanes, folders, progress, seconds
         self.logs: list[list[Row]] = [[] for _ in folders]
-        self.weights: dict[str, Tensors] = {}
-        self.done: dict[str, list[Row]] = {}
-        self.failures: dict[str, Row] = {}
+        self.outcomes: dict[str, Outcome] = {}
 
     def train(self) -> None:
         """Resume from the newest checkpoint that all lanes have, train to the end, and save."""
@@ -169,7 +177,7 @@ class Group:
             checkpoint = max(folder.states, default=None) if folder else None
             failure["checkpoint"] = checkpoint
             self.logs[lane] = [row for row in self.logs[lane] if row["step"] <= failure["step"]]
-            self.failures[run.digest] = failure
+            self.outcomes[run.digest] = Outcome(run, None, self.logs[lane], failure)
             if folder:
                 folder.write_log(self.logs[lane])
                 write_json(folder.path / "failed.json", failure)
@@ -199,20 +207,10 @@ class Group:
         lanes = self.lanes
         for lane, (run, folder) in enumerate(zip(lanes.runs, self.folders, strict=True)):
             weights = {n: value[lane].clone() for n, value in lanes.parameters.items()}
-            self.weights[run.digest], self.done[run.digest] = weights, self.logs[lane]
+            self.outcomes[run.digest] = Outcome(run, weights, self.logs[lane], None)
             if folder:
                 write_tensors(folder.weights, weights, {"step": lanes.step})
                 folder.drop_states(before=lanes.step + 1)
-
-
-@dataclass
-class Outcome:
-    """What came of a run: its weights and log, or its failure."""
-
-    run: Run
-    weights: Tensors | None
-    log: list[Row]
-    failure: Row | None
 
 
 def train(
@@ -234,10 +232,7 @@ def train(
             job = Group(lanes, folders, progress or Silent(), checkpoint_seconds)
             with _deterministic():
                 job.train()
-            for run in group:
-                failure = job.failures.get(run.digest)
-                weights, log = job.weights.get(run.digest), job.done.get(run.digest, [])
-                outcomes[run.digest] = Outcome(run, weights, log, failure)
+            outcomes |= job.outcomes
     return [outcomes[run.digest] for run in runs]
 
 

@@ -1,0 +1,30 @@
+# make test   everything that must hold: lint, types, tests, doctests
+# make demo   learn a small world in minutes, measure it, and write its report
+# make bench  training throughput against a plain PyTorch loop, in one run
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: test demo bench clean
+
+test: $(VENV)/ready
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/mypy --strict src
+	$(BIN)/python -m pytest
+
+demo: $(VENV)/ready
+	$(BIN)/unweave demo
+
+bench: $(VENV)/ready
+	$(BIN)/python benchmarks/throughput.py
+
+$(VENV)/ready: pyproject.toml constraints.txt
+	$(PYTHON) -c "import sys; sys.exit(0 if sys.version_info >= (3, 11) else 'unweave needs Python 3.11 or newer; call make PYTHON=python3.12, say')"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache
