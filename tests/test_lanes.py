@@ -168,14 +168,25 @@ def test_a_lane_that_breaks_stops_alone(tmp_path):
     assert again[0].failure == first.failure
 
 
-def test_a_broken_lanes_last_good_checkpoint_is_kept(tmp_path):
-    run = small_run(objective=uw.BetaVAE(beta=uw.Linear(0.0, 6.8e38, steps=400)), steps=400)
-    store = Store(tmp_path)
-    (outcome,) = train([run], SMALL.load(CPU), store, checkpoint_seconds=0)
-    assert outcome.failure is not None
-    states = store.folder(run).states
-    assert list(states) == [outcome.failure["checkpoint"]]
-    assert all(t.isfinite().all() for t in read_tensors(next(iter(states.values())))[0].values())
+def test_a_broken_lanes_last_good_checkpoint_is_kept(tmp_path, monkeypatch):
+    """A weight turns into NaN at step 20 of 60: the term is named, and checkpoint 20 stays."""
+    runs, store = [small_run(steps=60, seed=seed) for seed in (0, 1)], Store(tmp_path)
+    healthy = Lanes.advance
+
+    def poisoned(lanes):
+        if lanes.step == 20:
+            lanes.parameters["model.decoder.0.weight"][0, 0, 0] = torch.nan
+        return healthy(lanes)
+
+    monkeypatch.setattr(Lanes, "advance", poisoned)
+    broken, other = train(runs, SMALL.load(CPU), store, checkpoint_seconds=0)
+    assert broken.failure == {"step": 20, "term": "distortion", "checkpoint": 20}
+    assert [row["step"] for row in broken.log] == list(range(1, 21))
+    assert other.failure is None
+    states = store.folder(runs[0]).states
+    assert list(states) == [20]
+    assert all(tensor.isfinite().all() for tensor in read_tensors(states[20])[0].values())
+    assert len(store.folder(runs[1]).read_log()) == 60
 
 
 def test_runs_share_lanes_only_if_they_differ_in_seed_and_weights():
