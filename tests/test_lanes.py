@@ -109,7 +109,7 @@ def test_a_schedule_is_followed_step_by_step():
     advance(scheduled, 8)
     by_hand = lanes_of([small_run(objective=uw.BetaVAE(beta=0.0))])
     for step in range(8):
-        by_hand.runs = [small_run(objective=uw.BetaVAE(beta=0.5 * step))]
+        by_hand.weights = {"beta": [0.5 * step]}
         by_hand.advance()
     for name, value in scheduled.parameters.items():
         assert torch.equal(value, by_hand.parameters[name])

@@ -48,7 +48,8 @@ class Lanes:
         self._prepare()
 
     def _prepare(self) -> None:
-        """What follows from the runs: seeds, batches, and how lanes are mapped."""
+        """What follows from the runs: weights, seeds, batches, and how lanes are mapped."""
+        self.weights = {n: [run.weights[n] for run in self.runs] for n in self.runs[0].weights}
         self.seeds = torch.tensor([run.seed for run in self.runs], device=self.device)
         self.sampler = Sampler(self.seeds, self.world.size, self.runs[0].batch_size)
         self.vectorised = len(self.runs) > 1 and _vectorises(self.nets, self.device)
@@ -68,27 +69,30 @@ class Lanes:
         leaves = self._leaves(names)
         x = self.world.images(self.sampler.indices(self.step, index))
         shared = (self._others(player), self._weights(), {"x": x, "seed": self.seeds}, memo)
-        play = self._player(index)
-        if self.vectorised:
-            results = [vmap(play)(leaves[0], *shared)]
-        else:
-            lanes = range(len(self.runs))
-            results = [
-                play(leaves[n], *({k: v[n] for k, v in d.items()} for d in shared)) for n in lanes
-            ]
-        gradients = [
-            gradient
-            for own, (loss, _, _) in zip(leaves, results, strict=True)
-            for gradient in torch.autograd.grad(loss.sum(), list(own.values()))
-        ]
+        play = vmap(self._player(index)) if self.vectorised else self._player(index)
+        gradients: list[Tensor] = []
+        results: list[tuple[Tensors, Tensors]] = []
+        for own, inputs in zip(leaves, self._inputs(shared), strict=True):
+            loss, values, left = play(own, *inputs)
+            gradients += torch.autograd.grad(loss.sum(), list(own.values()))
+            results.append((_detached(values), _detached(left)))
         self._update(index, player, names, leaves, gradients)
-        return self._gather([r[1] for r in results]), self._gather([r[2] for r in results])
+        return self._gather([r[0] for r in results]), self._gather([r[1] for r in results])
+
+    def _inputs(self, shared: tuple[Tensors, ...]) -> list[tuple[Tensors, ...]]:
+        """What goes into the loss beside the leaves: for all lanes at once, or lane by lane."""
+        if self.vectorised:
+            return [shared]
+        return [
+            tuple({name: value[lane] for name, value in tensors.items()} for tensors in shared)
+            for lane in range(len(self.runs))
+        ]
 
     def _gather(self, lanes: list[Tensors]) -> Tensors:
-        """Results of all lanes, (L, ...) each, cut off from differentiation."""
+        """Results of all lanes, (L, ...) each."""
         if self.vectorised:
-            return {name: value.detach() for name, value in lanes[0].items()}
-        return {name: torch.stack([lane[name].detach() for lane in lanes]) for name in lanes[0]}
+            return lanes[0]
+        return {name: torch.stack([lane[name] for lane in lanes]) for name in lanes[0]}
 
     def _player(self, index: int) -> Callable[..., Played]:
         """The loss of one turn as a function of one lane's parameters, weights and batch."""
@@ -154,10 +158,8 @@ class Lanes:
     def _weights(self) -> Tensors:
         """The value of every weight of the objective at this step, (L,) each."""
         return {
-            name: torch.tensor(
-                [at(run.weights[name], self.step) for run in self.runs], device=self.device
-            )
-            for name in self.runs[0].weights
+            name: torch.tensor([at(weight, self.step) for weight in lanes], device=self.device)
+            for name, lanes in self.weights.items()
         }
 
     def state(self, lane: int) -> Tensors:
@@ -200,6 +202,10 @@ class Lanes:
             for value in tensors.values():
                 good &= value.flatten(1).isfinite().all(1)
         return [bool(g) for g in good.tolist()]
+
+
+def _detached(tensors: Tensors) -> Tensors:
+    return {name: value.detach() for name, value in tensors.items()}
 
 
 def _vectorises(nets: nn.Module, device: torch.device) -> bool:
