@@ -5,7 +5,7 @@
 Both sides train the beta-VAE of Kim & Mnih (table 1, batch 64, 10 latents) on the same kind of
 images with the same threads. The plain side is what one writes first: a module, `torch.optim.Adam`
 and a shuffling `DataLoader` over images stored as bytes, with the better of 0 and 2 workers. Ours
-is the loop behind `unweave train`. Rounds alternate, so that a busy machine slows both sides; the
+is the step behind `unweave train`. Rounds alternate, so that a busy machine slows both sides; the
 ratio printed is the median over rounds.
 """
 

@@ -19,7 +19,7 @@ def lanes_of(runs):
 
 def advance(lanes, steps):
     for _ in range(steps):
-        values = lanes.advance()
+        values, _ = lanes.advance()
     return values
 
 
@@ -32,15 +32,17 @@ def weights_of(objective, factor):
     )
 
 
+@pytest.mark.parametrize("vectorised", [False, True])
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda n: n.kind)
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda o: o.kind)
-def test_a_lane_is_the_run_alone(objective, network):
-    """Over 50 steps, in seeds and in weights, to float tolerance."""
+def test_a_lane_is_the_run_alone(objective, network, vectorised):
+    """Over 50 steps, in seeds and in weights, to float tolerance, however lanes are mapped."""
     runs = [
         small_run(objective=weights_of(objective, factor), network=network, seed=seed)
         for seed, factor in [(0, 1.0), (1, 1.0), (1, 0.5)]
     ]
     together = lanes_of(runs)
+    together.vectorised = vectorised
     values = advance(together, 50)
     for lane, run in enumerate(runs):
         alone = lanes_of([run])
@@ -155,12 +157,9 @@ def test_a_lane_that_breaks_stops_alone(tmp_path):
     first, second = train([bad, good], SMALL.load(CPU), store, checkpoint_seconds=0)
     assert second.failure is None
     assert first.failure is not None
-    assert first.failure["term"] in ("rate", "distortion", "gradient")
-    assert 0 <= first.failure["step"] < 60
+    assert first.failure == {"step": 0, "term": "rate", "checkpoint": None}
     assert store.folder(bad).status == "failed"
     assert store.folder(good).status == "finished"
-    kept = first.failure["checkpoint"]
-    assert kept is None or kept <= first.failure["step"]
     (alone,) = train([good], SMALL.load(CPU))
     for name, value in alone.weights.items():
         torch.testing.assert_close(second.weights[name], value, rtol=1e-3, atol=2e-5)
@@ -189,6 +188,50 @@ def test_a_broken_lanes_last_good_checkpoint_is_kept(tmp_path, monkeypatch):
     assert len(store.folder(runs[1]).read_log()) == 60
 
 
+def interrupt(monkeypatch, at_step):
+    healthy = Lanes.advance
+
+    def interrupted(lanes):
+        if lanes.step == at_step:
+            raise KeyboardInterrupt
+        return healthy(lanes)
+
+    monkeypatch.setattr(Lanes, "advance", interrupted)
+
+
+@pytest.mark.parametrize("at_step", [25, 45])
+def test_lanes_resume_as_uninterrupted_after_one_of_them_broke(tmp_path, monkeypatch, at_step):
+    """Killed before or after lane 0 breaks at step 30, the others end with the same bits."""
+    runs = [small_run(steps=60, seed=seed) for seed in range(3)]
+    healthy = Lanes.advance
+
+    def poisoned(lanes):
+        if lanes.step == 30 and len(lanes.runs) == 3:
+            lanes.parameters["model.decoder.0.weight"][0, 0, 0] = torch.nan
+        return healthy(lanes)
+
+    monkeypatch.setattr(Lanes, "advance", poisoned)
+    whole = train(runs, SMALL.load(CPU), Store(tmp_path / "whole"), checkpoint_seconds=0)
+    with monkeypatch.context() as patch:
+        interrupt(patch, at_step)
+        with pytest.raises(KeyboardInterrupt):
+            train(runs, SMALL.load(CPU), Store(tmp_path / "cut"), checkpoint_seconds=0)
+    resumed = train(runs, SMALL.load(CPU), Store(tmp_path / "cut"), checkpoint_seconds=0)
+    for one, two in zip(whole, resumed, strict=True):
+        assert (one.failure is None) == (two.failure is None)
+        for name, value in (one.weights or {}).items():
+            assert torch.equal(value, two.weights[name])
+
+
+def test_the_same_run_given_twice_is_one_run(tmp_path):
+    run = small_run(steps=5)
+    one, two = train([run, run], SMALL.load(CPU), Store(tmp_path))
+    assert one is two
+    written = Store(tmp_path).folder(run).weights.stat().st_mtime_ns
+    train([run, run], SMALL.load(CPU), Store(tmp_path))
+    assert Store(tmp_path).folder(run).weights.stat().st_mtime_ns == written
+
+
 def test_runs_share_lanes_only_if_they_differ_in_seed_and_weights():
     base = small_run()
     assert base.lane_key == small_run(seed=5).lane_key
@@ -202,13 +245,19 @@ def test_runs_share_lanes_only_if_they_differ_in_seed_and_weights():
 @pytest.mark.gpu
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda n: n.kind)
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda o: o.kind)
-def test_cuda_resumes_bit_for_bit_and_agrees_with_the_cpu(objective, network, tmp_path):
+def test_cuda_resumes_bit_for_bit_and_agrees_with_the_cpu(
+    objective, network, tmp_path, monkeypatch
+):
     cuda = torch.device("cuda")
     runs = [small_run(objective=objective, network=network, seed=seed) for seed in (0, 1)]
     whole = train(runs, SMALL.load(cuda))
-    again = train(runs, SMALL.load(cuda))
+    interrupt(monkeypatch, at_step=30)
+    with pytest.raises(KeyboardInterrupt):
+        train(runs, SMALL.load(cuda), Store(tmp_path), checkpoint_seconds=0)
+    monkeypatch.undo()
+    resumed = train(runs, SMALL.load(cuda), Store(tmp_path))
     here = train(runs, SMALL.load(CPU))
-    for one, two, cpu in zip(whole, again, here, strict=True):
+    for one, two, cpu in zip(whole, resumed, here, strict=True):
         for name, value in one.weights.items():
             assert torch.equal(value, two.weights[name])
             torch.testing.assert_close(value.cpu(), cpu.weights[name], rtol=1e-2, atol=1e-3)

@@ -137,5 +137,7 @@ def test_a_product_refuses_what_it_cannot_be():
         uw.Product()
     with pytest.raises(ValueError, match="cannot name a block"):
         uw.Product(**{"a.b": uw.Gaussian(1)})
+    with pytest.raises(ValueError, match="cannot name a block"):
+        uw.Product(**{"items": uw.Gaussian(1)})
     with pytest.raises(ValueError, match="greater than 0"):
         uw.Gaussian(0)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import unweave as uw
-from unweave.likelihoods import Bernoulli, Likelihood, Normal
+from unweave.likelihoods import Bernoulli, Gaussian, Likelihood
 from unweave.networks import Network, initialise
 from unweave.noise import Noise
 from unweave.spec import members
@@ -112,12 +112,12 @@ def test_likelihoods_agree_with_torch():
     expected = torch.distributions.Bernoulli(logits=raw).log_prob(binary).sum((1, 2, 3))
     torch.testing.assert_close(Bernoulli()(raw).log_prob(binary), expected)
     expected = torch.distributions.Normal(raw, 0.3).log_prob(x).sum((1, 2, 3))
-    torch.testing.assert_close(Normal(scale=0.3)(raw).log_prob(x), expected)
+    torch.testing.assert_close(Gaussian(scale=0.3)(raw).log_prob(x), expected)
     assert set(members(Likelihood)) == {"bernoulli", "gaussian"}
 
 
 def test_likelihoods_sample_around_their_mean():
     raw = torch.randn(1, 50, dtype=torch.float64).expand(20_000, 50)
-    for likelihood in (Bernoulli(), Normal(scale=0.5)):
+    for likelihood in (Bernoulli(), Gaussian(scale=0.5)):
         p = likelihood(raw)
         assert (p.sample(Noise(0)).mean(0) - p.mean[0]).abs().max() < 0.02

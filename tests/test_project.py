@@ -20,9 +20,9 @@ from unweave.spec import members
 SOURCE = Path(unweave.__file__).parent
 # From the bottom up: a module may import from those before it and from its own package.
 ORDER = [
-    "spec", "noise", "schedules", "optimisers", "latents", "likelihoods", "networks", "models",
-    "aggregate", "objectives", "data", "run", "store", "training", "progress", "metrics", "fitted",
-    "bibliography", "report", "overrides", "demo", "cli",
+    "files", "spec", "noise", "schedules", "optimisers", "latents", "likelihoods", "networks",
+    "models", "aggregate", "objectives", "data", "run", "store", "training", "progress", "metrics",
+    "fitted", "bibliography", "report", "overrides", "demo", "cli",
 ]  # fmt: skip
 FILES = sorted(SOURCE.rglob("*.py"))
 OWN_DATA = {"arrays", "folder", "memory"}  # the user's: there is nothing to cite
@@ -34,6 +34,9 @@ def package(path):
 
 def imported(path):
     for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name.split(".") for alias in node.names]
+            yield from [parts[1] for parts in names if parts[0] == "unweave" and len(parts) > 1]
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "unweave":
             parts = node.module.split(".")
             yield from [parts[1]] if len(parts) > 1 else [alias.name for alias in node.names]

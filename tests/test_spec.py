@@ -130,3 +130,24 @@ def test_schedules_stay_between_their_ends(schedule):
     assert min(values) == 1.0
     assert max(values) == 3.0
     assert values[0] == 1.0
+
+
+def test_different_runs_have_different_digests():
+    a, b = uw.Gaussian(2), uw.Gaussian(3)
+    runs = [Run(), Run(seed=1), Run(latent=uw.Product(a=a, b=b)), Run(latent=uw.Product(b=b, a=a))]
+    assert len({run.digest for run in runs}) == len(runs)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: uw.BetaVAE(bta=2), "bta: not a field of BetaVAE: did you mean 'beta'"),
+        (lambda: uw.Gaussian(0), "size: input should be greater than 0, got 0"),
+        (lambda: Run(objectiv=uw.VAE()), "did you mean 'objective'"),
+    ],
+)
+def test_errors_in_python_are_one_line_too(make, message):
+    with pytest.raises(ValueError, match=r".+") as caught:
+        make()
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)

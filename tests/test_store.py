@@ -1,8 +1,10 @@
 """The store: atomic, checked, resumable under SIGKILL, and clear when a disk or file is bad."""
 
+import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,9 +14,10 @@ import pytest
 import torch
 
 import unweave as uw
-from unweave import store as stores
+from unweave import files
+from unweave.files import write_atomically
 from unweave.spec import to_json
-from unweave.store import Folder, Store, read_tensors, write_atomically, write_tensors
+from unweave.store import RunFolder, Store, read_tensors, write_tensors
 from unweave.training import train
 from worlds import CPU, CRITIC, SMALL, small_run
 
@@ -40,7 +43,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch)
     def fail(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(stores.os, "replace", fail)
+    monkeypatch.setattr(files.os, "replace", fail)
     with pytest.raises(OSError, match="No space"):
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
@@ -84,7 +87,7 @@ def test_runs_are_found_by_the_beginning_of_their_name(tmp_path):
     with pytest.raises(ValueError, match=f"is not a run in .* there are {run.digest}"):
         store.find("zzz")
     with pytest.raises(ValueError, match=r"no run\.json"):
-        Folder(tmp_path).read_run()
+        RunFolder(tmp_path).read_run()
 
 
 def test_a_finished_run_is_not_trained_again(tmp_path):
@@ -101,7 +104,7 @@ def test_a_finished_run_is_not_trained_again(tmp_path):
 
 
 def kill_runs():
-    fields = dict(objective=uw.FactorVAE(gamma=5.0, critic=CRITIC), steps=3000)
+    fields = dict(objective=uw.FactorVAE(gamma=5.0, critic=CRITIC), steps=600)
     return [small_run(seed=seed, **fields) for seed in (0, 1)]
 
 
@@ -113,43 +116,63 @@ def kill_command(tmp_path, store):
 
 
 def test_killed_ten_times_a_run_ends_bit_for_bit_as_uninterrupted(tmp_path):
-    """Two lanes of a FactorVAE: critic, optimisers and log included."""
+    """Two lanes of a FactorVAE, SIGKILL at ten moments anywhere in the life of the process."""
     whole, killed = Store(tmp_path / "whole"), Store(tmp_path / "killed")
+    begun = time.monotonic()
     subprocess.run(kill_command(tmp_path, whole.root), check=True, capture_output=True)
+    duration = time.monotonic() - begun
     draw = random.Random(0)
-    steps = [0]
-    kills = 0
+    kills, reached = 0, set()
     while kills < 10:
         process = subprocess.Popen(
             kill_command(tmp_path, killed.root), stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
-        _wait_for_progress(process, killed, steps[-1])
-        time.sleep(draw.uniform(0, 0.25))
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        assert process.returncode == -signal.SIGKILL, "finished before it could be killed"
-        kills += 1
-        steps.append(_last_step(killed))
-    assert sorted(steps) == steps
-    assert len(set(steps)) >= 6, f"the kills came at too few different places: {steps}"
+        try:
+            process.communicate(timeout=draw.uniform(0.1, 0.9) * duration)
+            compare(whole, killed)  # it got to its end first: check, and start anew
+            shutil.rmtree(killed.root)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            kills += 1
+            reached |= {step for folder in killed.folders() for step in folder.states}
+    assert len(reached) >= 3, f"the kills came at too few different places: {reached}"
     subprocess.run(kill_command(tmp_path, killed.root), check=True, capture_output=True)
+    compare(whole, killed)
+
+
+def compare(whole, killed):
+    """The same weights and log, and nothing left over."""
     for run in kill_runs():
         one, two = whole.folder(run), killed.folder(run)
         assert one.weights.read_bytes() == two.weights.read_bytes()
         assert one.read_log() == two.read_log()
-        assert not two.states
+        names = sorted(path.name for path in two.path.iterdir())
+        assert names == ["lock", "log.jsonl", "run.json", "weights.safetensors"]
 
 
-def _last_step(store):
-    return min((max(f.states, default=0) for f in store.folders()), default=0)
+@pytest.mark.parametrize("writes", range(1, 9))
+def test_stopped_between_any_two_writes_the_lanes_end_the_same(tmp_path, monkeypatch, writes):
+    """The last checkpoint and the weights of two lanes are eight files; stop after each."""
+    runs = [small_run(steps=40, seed=seed) for seed in (0, 1)]
+    whole = train(runs, SMALL.load(CPU), Store(tmp_path / "whole"))
+    real, done = os.replace, []
 
+    def stop(source, target):
+        if "run.json" not in str(target):
+            done.append(target)
+        if len(done) > writes:
+            raise KeyboardInterrupt
+        real(source, target)
 
-def _wait_for_progress(process, store, step):
-    """Until there is a newer checkpoint, so that the kills come all along the run."""
-    deadline = time.monotonic() + 60
-    while _last_step(store) <= step and process.poll() is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    with monkeypatch.context() as patch:
+        patch.setattr(files.os, "replace", stop)
+        with contextlib.suppress(KeyboardInterrupt):
+            train(runs, SMALL.load(CPU), Store(tmp_path / "cut"), checkpoint_seconds=1000)
+    resumed = train(runs, SMALL.load(CPU), Store(tmp_path / "cut"))
+    for one, two in zip(whole, resumed, strict=True):
+        assert one.log == two.log
+        assert all(torch.equal(one.weights[name], two.weights[name]) for name in one.weights)
 
 
 def limited(*arguments, file_size=None):
@@ -212,3 +235,26 @@ def test_a_damaged_checkpoint_is_one_line_and_nothing_is_lost(tmp_path):
     assert state.read_bytes() == b"half a checkpoint"
     state.unlink()
     assert limited(*command).returncode == 0
+
+
+def test_a_damaged_log_or_run_is_named(tmp_path):
+    run = small_run(steps=5)
+    store = Store(tmp_path)
+    train([run], SMALL.load(CPU), store)
+    folder = store.folder(run)
+    (folder.path / "log.jsonl").write_text("{no json")
+    with pytest.raises(ValueError, match=r"log\.jsonl cannot be read"):
+        folder.read_log()
+    listing = limited("runs", "--store", str(tmp_path))
+    assert listing.returncode == 0
+    assert "damaged" in listing.stdout
+    assert "log.jsonl cannot be read" in listing.stderr
+
+
+def test_files_are_readable_as_the_umask_says(tmp_path):
+    old = os.umask(0o022)
+    try:
+        write_atomically(tmp_path / "file", b"x")
+    finally:
+        os.umask(old)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644

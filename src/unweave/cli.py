@@ -21,12 +21,13 @@ from unweave.bibliography import citations
 from unweave.demo import demo_run
 from unweave.fitted import Fitted, as_data, load
 from unweave.metrics import evaluate as evaluate_table
+from unweave.metrics import left_out
 from unweave.metrics.score import Score
 from unweave.overrides import runs_from
 from unweave.progress import failure_text, progress_on
 from unweave.report import write_report
 from unweave.run import Run
-from unweave.store import Folder, Store, write_json
+from unweave.store import RunFolder, Store, write_json
 from unweave.training import Outcome, pick_device, train
 
 app = typer.Typer(
@@ -37,7 +38,7 @@ app = typer.Typer(
     epilog="Start with [bold]unweave demo[/bold]. Each command has examples in its --help.",
 )
 
-StoreOption = Annotated[Path, typer.Option(help="Folder that holds the runs.")]
+StoreOption = Annotated[Path, typer.Option(help="RunFolder that holds the runs.")]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
 RunArgument = Annotated[
     list[str], typer.Argument(help="Runs: digests, beginnings of digests, or folders.")
@@ -144,7 +145,11 @@ def runs_command(store: StoreOption = Path("runs")) -> None:
     columns = ("run", "status", "steps", "data", "objective", "seed", "distortion", "rate")
     table = _table(*columns)
     for folder in folders:
-        table.add_row(*_run_row(folder))
+        try:
+            table.add_row(*_run_row(folder))
+        except ValueError as error:
+            table.add_row(folder.path.name, "damaged")
+            _err.print(str(error), style="red", soft_wrap=True, highlight=False)
     _out.print(table)
 
 
@@ -166,7 +171,12 @@ def cite_command(
 def demo_command(
     store: StoreOption = Path("demo"), seed: Annotated[int, typer.Option(min=0)] = 0
 ) -> None:
-    """Learn a small world of moving shapes in minutes, measure it, and write its report."""
+    """Learn a small world in minutes, measure it, and write its report.
+
+    Example:
+
+      unweave demo --seed 1
+    """
     torch.set_num_threads(usable_cores())
     kept = Store(store)
     outcomes = train_all([demo_run(seed)], kept, "cpu", 30.0)
@@ -211,8 +221,12 @@ def train_all(runs: list[Run], store: Store, device: str, seconds: float) -> lis
 def evaluate_run(model: Fitted, rows: int) -> dict[str, Score]:
     """Scores of a run, kept in its folder with the table they were computed from."""
     table = model.table(rows)
-    scores = evaluate_table(table)
+    scores, reasons = evaluate_table(table), sorted(set(left_out(table).values()))
     assert model.folder is not None
+    if not scores:
+        raise ValueError(f"no metric can be computed for {model.folder}: {'; '.join(reasons)}")
+    for reason in reasons:
+        _err.print(f"some metrics are left out: {reason}", highlight=False)
     table.save(model.folder / "table.npz")
     write_json(model.folder / "scores.json", {k: s.to_json() for k, s in scores.items()})
     return scores
@@ -251,7 +265,7 @@ def _objective(run: Run) -> str:
     return f"{run.objective.kind}({weights})"
 
 
-def _run_row(folder: Folder) -> list[str]:
+def _run_row(folder: RunFolder) -> list[str]:
     run = folder.read_run()
     log = folder.read_log()
     last = log[-1] if log else {"step": 0}

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast, overload
+from typing import Any, TypedDict, Unpack, cast, overload
 
 import numpy as np
 import torch
@@ -23,13 +23,17 @@ from rich.console import Console
 from torch import Tensor
 from torch.func import functional_call
 
-from unweave.data import Arrays, Data, Folder, InMemory, Shapes2D, World, from_array
-from unweave.latents import Distribution
+from unweave.data import Arrays, Data, Folder, InMemory, World, as_numpy, from_array, read_like
+from unweave.latents import Distribution, Latent
+from unweave.likelihoods import Likelihood
 from unweave.metrics import Table
+from unweave.networks import Network
 from unweave.noise import Noise
-from unweave.objectives import Nets
+from unweave.objectives import Nets, Objective
+from unweave.optimisers import Adam
 from unweave.progress import failure_text, progress_on
 from unweave.run import Run
+from unweave.spec import members
 from unweave.store import Store
 from unweave.training import Outcome, Silent, pick_device, recall, train
 
@@ -70,7 +74,7 @@ class Fitted:
 
     def decode(self, z: ArrayLike | Tensor) -> Array:
         """Expected observations E[x|z], (N, *shape)."""
-        codes = torch.as_tensor(np.asarray(z), dtype=torch.float32)
+        codes = torch.as_tensor(as_numpy(z), dtype=torch.float32)
         size = self.run.latent.size
         if codes.dim() != 2 or codes.shape[1] != size:
             raise ValueError(f"expected codes of shape (N, {size}), got {tuple(codes.shape)}")
@@ -95,7 +99,7 @@ class Fitted:
         They start from the code of one observation x, else from the prior's mean.
         """
         grid, size = np.asarray(values, np.float32), self.run.latent.size
-        start = np.zeros(size, np.float32) if x is None else self._one(x)
+        start = _numpy(self.prior().mean) if x is None else self._one(x)
         codes = np.tile(start, (size, len(grid), 1))
         for column in range(size):
             codes[column, :, column] = grid
@@ -156,14 +160,7 @@ class Fitted:
         return first
 
     def _observations(self, x: ArrayLike | Tensor) -> Iterator[Tensor]:
-        _, world = from_array(x, device=self._device)
-        if world.shape != self.world.shape:
-            raise ValueError(
-                f"expected observations of shape {self.world.shape}, as in training, got "
-                f"{world.shape}"
-            )
-        index = torch.arange(world.size, device=self._device)
-        return (world.images(part) for part in index.split(_CHUNK))
+        return iter(read_like(self.world, x).split(_CHUNK))
 
     @torch.no_grad()
     def _map(
@@ -189,8 +186,9 @@ def as_data(data: Any, device: torch.device) -> tuple[Data, World]:
     """A data spec and the data loaded, from a spec, a path, or an array of observations."""
     if isinstance(data, (str, Path)):
         data = from_path(data)
-    if isinstance(data, (Shapes2D, Arrays, Folder)):
-        return data, data.load(device)
+    if isinstance(data, tuple(members(Data).values())):
+        spec = cast(Data, data)
+        return spec, spec.load(device)
     return from_array(data, device=device)
 
 
@@ -204,51 +202,87 @@ def from_path(path: str | Path) -> Arrays | Folder:
     raise ValueError(f"{path} is neither a folder of images nor an .npz or .npy file")
 
 
-@overload
-def fit(data: Any, *, seed: int = ..., **fields: Any) -> Fitted: ...
+class Fields(TypedDict, total=False):
+    """What `fit` takes beside the data and the seed."""
+
+    latent: Latent
+    objective: Objective
+    network: Network
+    likelihood: Likelihood
+    optimiser: Adam
+    batch_size: int
+    steps: int
 
 
 @overload
-def fit(data: Any, *, seed: Sequence[int], **fields: Any) -> list[Fitted]: ...
+def fit(
+    data: Any,
+    *,
+    seed: int = ...,
+    device: str = ...,
+    store: str | Path | None = ...,
+    progress: bool = ...,
+    **fields: Unpack[Fields],
+) -> Fitted: ...
+
+
+@overload
+def fit(
+    data: Any,
+    *,
+    seed: Iterable[int],
+    device: str = ...,
+    store: str | Path | None = ...,
+    progress: bool = ...,
+    **fields: Unpack[Fields],
+) -> list[Fitted]: ...
 
 
 def fit(
     data: Any,
     *,
-    seed: int | Sequence[int] = 0,
+    seed: int | Iterable[int] = 0,
     device: str = "auto",
     store: str | Path | None = None,
     progress: bool = True,
-    **fields: Any,
+    **fields: Unpack[Fields],
 ) -> Fitted | list[Fitted]:
     """Learn a representation of data; several seeds train together and give a list.
 
     Args:
         data: observations as an array or tensor, the path of a file or folder, or a data spec.
-        seed: the seed, or several.
+        seed: the seed, or several. Of several, those that broke are left out, with a warning.
         device: "auto" (CUDA if there is one), "cpu", "cuda", ...
         store: a folder to keep the runs in; a run found there is resumed or loaded.
-        progress: show how far training is.
-        fields: the other fields of `Run`: latent, objective, network, likelihood, optimiser,
-            batch_size, steps.
+        progress: show how far training is, and what was decided about the data.
+        fields: latent, objective, network, likelihood, optimiser, batch_size, steps, as in `Run`.
     """
     spec, world = as_data(data, pick_device(device))
-    seeds = [seed] if isinstance(seed, int) else list(seed)
-    runs = [Run(data=spec, seed=s, **fields).resolve(world) for s in seeds]
-    shown = progress_on(Console(file=sys.stderr)) if progress else Silent()
-    kept = Store(Path(store)) if store is not None else None
-    outcomes = train(runs, world, kept, shown)
+    if isinstance(seed, (int, np.integer)):
+        runs = [Run(data=spec, seed=int(seed), **fields).resolve(world)]
+        (only,) = _fit(runs, world, store, progress)
+        if only.failure:
+            raise FloatingPointError(failure_text(only.run, only.failure))
+        return _fitted(only, world, store)
+    runs = [Run(data=spec, seed=int(each), **fields).resolve(world) for each in seed]
+    outcomes = _fit(runs, world, store, progress)
     for outcome in outcomes:
-        if outcome.failure and isinstance(seed, int):
-            raise FloatingPointError(failure_text(outcome.run, outcome.failure))
         if outcome.failure:
             warnings.warn(failure_text(outcome.run, outcome.failure), stacklevel=2)
-    fitted = [
-        Fitted(outcome, world, kept.folder(outcome.run).path if kept else None)
-        for outcome in outcomes
-        if not outcome.failure
-    ]
-    return fitted[0] if isinstance(seed, int) else fitted
+    return [_fitted(outcome, world, store) for outcome in outcomes if not outcome.failure]
+
+
+def _fit(runs: list[Run], world: World, store: str | Path | None, progress: bool) -> list[Outcome]:
+    console = Console(file=sys.stderr)
+    for note in world.notes if progress else ():
+        console.print(note, highlight=False)
+    shown = progress_on(console) if progress else Silent()
+    return train(runs, world, None if store is None else Store(Path(store)), shown)
+
+
+def _fitted(outcome: Outcome, world: World, store: str | Path | None) -> Fitted:
+    folder = None if store is None else Store(Path(store)).folder(outcome.run).path
+    return Fitted(outcome, world, folder)
 
 
 def load(
@@ -261,7 +295,7 @@ def load(
 
     A run that was trained on an array in memory needs that array again, as `data`.
     """
-    folder = Store(Path(path).parent).find(str(path))
+    folder = Store(Path(path).parent).find(Path(path).name)
     run = folder.read_run()
     if isinstance(run.data, InMemory) and data is None:
         raise ValueError(

@@ -96,7 +96,7 @@ class Bernoulli:
 
 
 @spec
-class Normal:
+class Gaussian:
     """log p(x|z) = sum log N(x; decoder(z), scale^2), for real values.  [Kingma2014] app. C.2."""
 
     scale: PositiveFloat = 1.0
@@ -112,4 +112,4 @@ class Normal:
         return GaussianObservation(raw, self.scale)
 
 
-Likelihood = Annotated[Bernoulli | Normal, Field(discriminator="kind")]
+Likelihood = Annotated[Bernoulli | Gaussian, Field(discriminator="kind")]

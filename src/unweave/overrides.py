@@ -47,7 +47,7 @@ def _data(text: str) -> list[str]:
     if text in known:
         return [f"data={text}"]
     if Path(text).exists():
-        found = from_path(Path(text).resolve())
+        found = from_path(text)
         return [f"data={found.kind}", f"data.path={found.path}"]
     raise ValueError(
         f"data: {text!r} is neither a data set nor a file or folder that exists: "

@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import Field, PositiveInt
 
+from unweave import likelihoods
 from unweave import spec as specs
 from unweave.data import Data, Shapes2D, World
 from unweave.latents import Gaussian, Latent
-from unweave.likelihoods import Bernoulli, Likelihood, Normal
+from unweave.likelihoods import Likelihood
 from unweave.models import VAE
 from unweave.networks import MLP, Conv, Kim2018, Network, Shape
 from unweave.objectives import BetaVAE, Nets, Objective, networks
@@ -63,7 +64,7 @@ class Run:
         run = dataclasses.replace(
             self,
             network=self.network or default_network(world.shape),
-            likelihood=self.likelihood or (Bernoulli() if world.bounded else Normal()),
+            likelihood=self.likelihood or _likelihood(world),
         )
         assert run.likelihood is not None
         if run.likelihood.bounded and not world.bounded:
@@ -85,6 +86,10 @@ class Run:
         assert self.likelihood is not None
         model = VAE(self.latent, self.network, self.likelihood, shape)
         return networks(self.latent, model, self.objective)
+
+
+def _likelihood(world: World) -> Likelihood:
+    return likelihoods.Bernoulli() if world.bounded else likelihoods.Gaussian()
 
 
 def default_network(shape: Shape) -> Network:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import hashlib
 import json
 import re
@@ -40,8 +41,22 @@ CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 @dataclass_transform(frozen_default=True)
 def spec(cls: type[T]) -> type[T]:
-    """Make a class a spec: a frozen dataclass whose fields pydantic validates."""
-    return cast(type[T], dataclass(frozen=True, config=CONFIG)(cls))
+    """Make a class a spec: a frozen dataclass whose fields pydantic validates.
+
+    What cannot be is a ValueError of one line that says what to do.
+    """
+    made = cast(type[T], dataclass(frozen=True, config=CONFIG)(cls))
+    validate = made.__init__
+
+    @functools.wraps(validate)
+    def init(self: T, *args: Any, **fields: Any) -> None:
+        try:
+            validate(self, *args, **fields)
+        except ValidationError as error:
+            raise ValueError(explain(error, made)) from None
+
+    setattr(made, "__init__", init)  # noqa: B010  (mypy does not allow the assignment)
+    return made
 
 
 def tag(name: str) -> Any:
@@ -81,7 +96,8 @@ def to_json(value: object) -> Any:
 
 def digest(value: object) -> str:
     """Twelve hexadecimal digits that name a spec by its content."""
-    text = json.dumps(to_json(value), sort_keys=True, separators=(",", ":"))
+    # In the order of the fields, which is fixed; that of a product's blocks has a meaning.
+    text = json.dumps(to_json(value), separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

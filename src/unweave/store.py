@@ -11,9 +11,7 @@ runs/<digest>/run.json             the run
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -28,25 +26,12 @@ from safetensors.torch import save
 from torch import Tensor
 
 from unweave import spec
+from unweave.files import UNFINISHED, write_atomically
 from unweave.run import Run
 
 Status = Literal["finished", "failed", "under way", "not started"]
 
 _STATE = re.compile(r"state-(\d+)\.safetensors")
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all, also after a crash."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def write_json(path: Path, content: object) -> None:
@@ -67,9 +52,10 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         with safe_open(path, framework="pt") as file:
             facts = json.loads((file.metadata() or {})["unweave"])
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+            expected = facts["crc32"]
     except (SafetensorError, KeyError, json.JSONDecodeError) as error:
         raise ValueError(_damaged(path, str(error))) from None
-    if _checksum(tensors) != facts["crc32"]:
+    if _checksum(tensors) != expected:
         raise ValueError(_damaged(path, "its checksum does not match"))
     return tensors, facts
 
@@ -92,7 +78,7 @@ def _damaged(path: Path, reason: str) -> str:
 
 
 @dataclass(frozen=True)
-class Folder:
+class RunFolder:
     """The folder of one run."""
 
     path: Path
@@ -137,7 +123,10 @@ class Folder:
         path = self.path / "log.jsonl"
         if not path.exists():
             return []
-        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        try:
+            rows = [json.loads(line) for line in path.read_text().splitlines()]
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(_damaged(path, str(error))) from None
         return [row for row in rows if until is None or row["step"] <= until]
 
     def write_log(self, rows: list[dict[str, Any]]) -> None:
@@ -162,6 +151,8 @@ class Folder:
         """Keep other processes from training the same run at the same time."""
         try:
             with FileLock(self.path / "lock", timeout=0):
+                for litter in self.path.glob(f"{UNFINISHED}*"):  # of a process that was killed
+                    litter.unlink()
                 yield
         except Timeout:
             raise ValueError(
@@ -175,21 +166,21 @@ class Store:
 
     root: Path
 
-    def folder(self, run: Run) -> Folder:
+    def folder(self, run: Run) -> RunFolder:
         """The folder of a run."""
-        return Folder(self.root / run.digest)
+        return RunFolder(self.root / run.digest)
 
-    def folders(self) -> list[Folder]:
+    def folders(self) -> list[RunFolder]:
         """The folders that hold a run, the newest last."""
         if not self.root.is_dir():
             return []
         found = [entry.parent for entry in self.root.glob("*/run.json")]
-        return [Folder(path) for path in sorted(found, key=lambda p: p.stat().st_mtime)]
+        return [RunFolder(path) for path in sorted(found, key=lambda p: p.stat().st_mtime)]
 
-    def find(self, name: str) -> Folder:
+    def find(self, name: str) -> RunFolder:
         """The run with this path, digest or beginning of a digest."""
         if (Path(name) / "run.json").exists():
-            return Folder(Path(name))
+            return RunFolder(Path(name))
         hits = [f for f in self.folders() if f.path.name.startswith(name)]
         if len(hits) == 1:
             return hits[0]

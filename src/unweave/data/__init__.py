@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from unweave.data.arrays import Arrays, InMemory, from_array
+from unweave.data.arrays import Arrays, InMemory, as_numpy, from_array, read_like
 from unweave.data.folder import Folder
 from unweave.data.lattice import Factor, Lattice
 from unweave.data.shapes2d import Shapes2D
@@ -27,5 +27,7 @@ __all__ = [
     "Lattice",
     "Shapes2D",
     "World",
+    "as_numpy",
     "from_array",
+    "read_like",
 ]

@@ -99,8 +99,8 @@ def from_array(
     >>> spec.shape, world.shape
     ((5, 8, 8), (1, 8, 8))
     """
-    images = _as_numpy(images)
-    factors = None if factors is None else _as_numpy(factors)
+    images = as_numpy(images)
+    factors = None if factors is None else as_numpy(factors)
     world = store(images, factors, names).to(torch.device(device))
     digest = _digest(images, factors, world.factor_names)
     made = InMemory(digest, images.shape, str(images.dtype))
@@ -129,7 +129,35 @@ def store(
         factor_sizes=sizes,
         lattice=_lattice(codes, names, sizes),
         notes=(*notes, *layout, *values.notes),
+        integer_unit=values.integer_unit,
     )
+
+
+def read_like(world: World, observations: ArrayLike | Tensor) -> Tensor:
+    """Observations (N, *shape) as float32 on the world's device, read as the world's own were.
+
+    Integers are multiplied by the world's unit, so what they mean does not depend on which others
+    come with them; floats are taken as they are. Images may have their channels last, or none.
+    """
+    array = as_numpy(observations)
+    if array.shape[1:] == world.shape[1:] and world.shape[0] == 1 and len(world.shape) == 3:
+        array = array[:, None]
+    elif array.shape[1:] == (*world.shape[1:], world.shape[0]) != world.shape:
+        array = np.moveaxis(array, -1, 1)
+    if array.ndim == 0 or array.shape[1:] != world.shape or not len(array):
+        raise ValueError(
+            f"expected observations of shape (N, {', '.join(map(str, world.shape))}), as in the "
+            f"data, got {array.shape}"
+        )
+    unit = world.integer_unit if array.dtype.kind in "iu" else 1.0
+    values = torch.from_numpy(np.array(array, dtype=np.float32, order="C")).to(world.device) * unit
+    if not values.isfinite().all():
+        raise ValueError("expected finite observations, got NaN or infinity: remove or replace it")
+    if world.bounded and not 0 <= values.min() <= values.max() <= 1:
+        raise ValueError(
+            f"expected values in [0, 1] as in the data, got {values.min():g} to {values.max():g}"
+        )
+    return values
 
 
 class _Content(NamedTuple):
@@ -148,6 +176,7 @@ class _Values(NamedTuple):
     unit: float
     bounded: bool
     notes: list[str]
+    integer_unit: float = 1.0  # what an integer 1 stood for as it came
 
 
 def _read(path: Path, key: str | None, factors_key: str | None) -> _Content:
@@ -304,9 +333,10 @@ def _integers(images: Array) -> _Values:
         return _Values(_tensor(images, np.uint8), 1.0, True, notes)
     if low >= 0 and high <= 255 and images.dtype != np.uint16:
         notes = [] if images.dtype == np.uint8 else [f"{images.dtype} read as bytes 0..255"]
-        return _Values(_tensor(images, np.uint8), 1 / 255, True, notes)
+        return _Values(_tensor(images, np.uint8), 1 / 255, True, notes, 1 / 255)
     if images.dtype == np.uint16:
-        return _Values(_tensor(images / 65535, np.float32), 1.0, True, ["uint16 divided by 65535"])
+        notes = ["uint16 divided by 65535"]
+        return _Values(_tensor(images / 65535, np.float32), 1.0, True, notes, 1 / 65535)
     raise ValueError(
         f"expected integers in 0..255 or of type uint16, got {images.dtype} from {low} to {high}: "
         "convert them to floats in the range you want"
@@ -357,7 +387,8 @@ def _lattice(codes: Tensor, names: tuple[str, ...], sizes: tuple[int, ...]) -> L
     return lattice if bool((lattice.index(codes) == torch.arange(len(codes))).all()) else None
 
 
-def _as_numpy(array: ArrayLike | Tensor) -> Array:
+def as_numpy(array: ArrayLike | Tensor) -> Array:
+    """An array of anything that is one, tensors on any device included."""
     if isinstance(array, Tensor):
         return array.detach().cpu().numpy()
     try:

@@ -229,4 +229,5 @@ def _world(data: torch.Tensor, notes: tuple[str, ...]) -> Stored:
         factor_sizes=(),
         lattice=None,
         notes=notes,
+        integer_unit=1 / 255,
     )

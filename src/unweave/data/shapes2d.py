@@ -133,6 +133,7 @@ class Sprites:
     upper: Tensor = field(repr=False)
     notes: tuple[str, ...] = ()
     bounded: bool = True
+    integer_unit: float = 1.0
 
     @property
     def size(self) -> int:

@@ -13,8 +13,14 @@ from torch import Tensor
 
 from unweave.data.lattice import Lattice, checked
 
-# A path is text in a spec, so that the spec read back from JSON equals the one written.
-Place = Annotated[str, BeforeValidator(lambda path: str(path) if isinstance(path, Path) else path)]
+# A path is text in a spec, so that the spec read back from JSON equals the one written, and
+# absolute, so that it means the same from everywhere.
+Place = Annotated[
+    str,
+    BeforeValidator(
+        lambda path: str(Path(path).absolute()) if isinstance(path, (str, Path)) else path
+    ),
+]
 
 
 class World(Protocol):
@@ -52,6 +58,10 @@ class World(Protocol):
     def lattice(self) -> Lattice | None:
         """The lattice that the observations enumerate in order, if they do."""
 
+    @property
+    def integer_unit(self) -> float:
+        """What an integer 1 in an array of such observations stands for, 1/255 for bytes."""
+
     def images(self, index: Tensor) -> Tensor:
         """Observations (..., *shape), float32 on the device, by their numbers (...)."""
 
@@ -75,6 +85,7 @@ class Stored:
     factor_sizes: tuple[int, ...]
     lattice: Lattice | None
     notes: tuple[str, ...]
+    integer_unit: float
 
     @property
     def size(self) -> int:

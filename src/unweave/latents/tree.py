@@ -47,7 +47,9 @@ class Product(BaseModel):
                 "latent=product latent.style=gaussian on the command line"
             )
         for name in self.blocks:
-            if "." in name or hasattr(nn.ModuleDict, name) or hasattr(BaseModel, name):
+            if not name.isidentifier():
+                raise ValueError(f"{name!r} cannot name a block: use letters, digits and _")
+            if hasattr(nn.ModuleDict, name) or hasattr(BaseModel, name):
                 raise ValueError(f"{name!r} cannot name a block: it means something already")
         return self
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import io
 import os
-import uuid
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unweave.files import write_atomically
 from unweave.metrics.inputs import (
     Bools,
     Floats,
@@ -88,16 +89,9 @@ class Table:
         }
         arrays["factor_names"] = np.array(self.factor_names, dtype=np.str_)
         arrays["factor_sizes"] = np.array(self.factor_sizes, dtype=np.int64)
-        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-        try:
-            with temporary.open("xb") as file:
-                np.savez(file, **arrays)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        content = io.BytesIO()
+        np.savez(content, **arrays)
+        write_atomically(path, content.getvalue())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Table:

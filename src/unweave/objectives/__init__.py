@@ -8,7 +8,18 @@ from unweave.objectives import game
 from unweave.objectives.beta import VAE, BetaVAE
 from unweave.objectives.decomposed import BetaTCVAE
 from unweave.objectives.factor import FactorVAE
-from unweave.objectives.game import MODEL, Batch, Memo, Nets, Term, Terms, Turn, networks, total
+from unweave.objectives.game import (
+    MODEL,
+    Batch,
+    Memo,
+    Nets,
+    Term,
+    Terms,
+    Turn,
+    networks,
+    share,
+    total,
+)
 
 Objective = Annotated[VAE | BetaVAE | FactorVAE | BetaTCVAE, Field(discriminator="kind")]
 
@@ -27,5 +38,6 @@ __all__ = [
     "Turn",
     "game",
     "networks",
+    "share",
     "total",
 ]

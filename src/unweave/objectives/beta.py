@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Literal
 
 from unweave.noise import Noise
-from unweave.objectives.game import MODEL, Batch, Memo, Nets, Objective, Term, Terms, Turn, elbo
+from unweave.objectives.game import MODEL, Batch, Game, Memo, Nets, Term, Terms, Turn, elbo
 from unweave.schedules import Weight
 from unweave.spec import spec, tag
 
 
 @spec
-class VAE(Objective):
+class VAE(Game):
     """E_q[-log p(x|z)] + KL(q(z|x) || p(z)): the negative evidence lower bound.
 
     [Kingma2014] eq. 3.
@@ -30,7 +30,7 @@ class VAE(Objective):
 
 
 @spec
-class BetaVAE(Objective):
+class BetaVAE(Game):
     """E_q[-log p(x|z)] + beta KL(q(z|x) || p(z)).  [Higgins2017] eq. 4."""
 
     beta: Weight = 4.0  # [Kim2018] sec. 6: the best beta on 2D Shapes

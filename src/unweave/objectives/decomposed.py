@@ -6,13 +6,13 @@ from typing import Literal
 
 from unweave.aggregate import Estimator, decompose
 from unweave.noise import Noise
-from unweave.objectives.game import MODEL, Batch, Memo, Nets, Objective, Term, Terms, Turn, elbo
+from unweave.objectives.game import MODEL, Batch, Game, Memo, Nets, Term, Terms, Turn, elbo
 from unweave.schedules import Weight
 from unweave.spec import spec, tag
 
 
 @spec
-class BetaTCVAE(Objective):
+class BetaTCVAE(Game):
     """E_q[-log p(x|z)] + alpha I(x; z) + beta TC(z) + gamma sum_v KL(q(z_v) || p(z_v)).
 
     [Chen2018] eq. 4, with q(z) estimated from the batch. The three parts sum to the rate on the

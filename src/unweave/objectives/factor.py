@@ -10,7 +10,7 @@ from torch import Tensor
 from unweave.latents import Latent, owner
 from unweave.networks import Critic
 from unweave.noise import Noise
-from unweave.objectives.game import MODEL, Batch, Memo, Nets, Objective, Term, Terms, Turn, elbo
+from unweave.objectives.game import MODEL, Batch, Game, Memo, Nets, Term, Terms, Turn, elbo
 from unweave.schedules import Weight
 from unweave.spec import spec, tag
 
@@ -28,7 +28,7 @@ def permute_variables(z: Tensor, latent: Latent, noise: Noise) -> Tensor:
 
 
 @spec
-class FactorVAE(Objective):
+class FactorVAE(Game):
     """-ELBO + gamma TC(z), with TC(z) = E_q[log D(z) / (1 - D(z))] from a critic D.
 
     [Kim2018] eq. 2, 3 and alg. 2: the model moves on one batch; then the critic moves, telling the

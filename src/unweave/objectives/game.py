@@ -74,7 +74,7 @@ class Turn(NamedTuple):
     loss: Callable[[Nets, Batch, Noise, Memo], tuple[Terms, Memo]]
 
 
-class Objective(ABC):
+class Game(ABC):
     """What an objective offers to the training loop."""
 
     @property
@@ -90,13 +90,14 @@ class Objective(ABC):
 
 def total(terms: Terms) -> Tensor:
     """The loss: the weighted sum of the terms' batch means."""
-    return torch.stack([_number(weight) * value.mean() for weight, value in terms.values()]).sum()
+    return torch.stack([share(term) for term in terms.values()]).sum()
 
 
-def _number(weight: Weight | Tensor) -> float | Tensor:
-    if isinstance(weight, (float, int, Tensor)):
-        return weight
-    raise TypeError(f"a loss needs the weight's value at a step, got the schedule {weight}")
+def share(term: Term) -> Tensor:
+    """What a term adds to the loss: its weight times its batch mean."""
+    if isinstance(term.weight, (float, int, Tensor)):
+        return term.weight * term.value.mean()
+    raise TypeError(f"a loss needs a weight's value at a step, got the schedule {term.weight}")
 
 
 def elbo(passed: Pass) -> Terms:
@@ -107,7 +108,7 @@ def elbo(passed: Pass) -> Terms:
     }
 
 
-def networks(latent: Latent, model: VAE, objective: Objective) -> Nets:
+def networks(latent: Latent, model: VAE, objective: Game) -> Nets:
     """The networks of every player of an objective."""
     critics = {name: critic.network(latent.size) for name, critic in objective.critics.items()}
     return Nets(model, critics)

@@ -14,17 +14,21 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 import unweave
 from unweave import spec
 from unweave.bibliography import citations, cited, entries
+from unweave.files import write_atomically
 from unweave.fitted import Fitted
 from unweave.metrics import METRICS, Score
 from unweave.report import facts, figures, observed, recipe
 from unweave.report.content import DEAD, Content, gather
 from unweave.report.pictures import is_image
 from unweave.report.text import number, symbol
-from unweave.store import write_atomically
 
 
 def write_report(
-    model: Fitted, path: Path, *, rows: int = 10_000, scores: dict[str, Score] | None = None
+    model: Fitted,
+    path: str | Path,
+    *,
+    rows: int = 10_000,
+    scores: dict[str, Score] | None = None,
 ) -> Path:
     """Write a page about a trained run, computed from `rows` observations of its data.
 
@@ -32,8 +36,9 @@ def write_report(
     The file holds its pictures, charts and style: it opens from a disk and asks for nothing else.
     The same model gives the same bytes.
     """
-    write_atomically(path, render(model, rows=rows, scores=scores).encode())
-    return path
+    place = Path(path)
+    write_atomically(place, render(model, rows=rows, scores=scores).encode())
+    return place
 
 
 def render(model: Fitted, *, rows: int = 10_000, scores: dict[str, Score] | None = None) -> str:

@@ -13,13 +13,13 @@ from torch.func import functional_call, vmap
 from unweave.data import World
 from unweave.networks import initialise
 from unweave.noise import Noise
-from unweave.objectives import MODEL, Batch, total
+from unweave.objectives import MODEL, Batch, share, total
 from unweave.run import Run
 from unweave.schedules import at
 from unweave.training.sampler import Sampler
 
 Tensors = dict[str, Tensor]
-Played = tuple[Tensor, Tensors, Tensors]  # loss, mean value of every term, memo
+Played = tuple[Tensor, Tensors, Tensors, Tensors]  # loss, terms, terms weighted, memo
 
 
 class Lanes:
@@ -54,30 +54,35 @@ class Lanes:
         self.sampler = Sampler(self.seeds, self.world.size, self.runs[0].batch_size)
         self.vectorised = len(self.runs) > 1 and _vectorises(self.nets, self.device)
 
-    def advance(self) -> Tensors:
-        """One step of the game for all lanes; returns the mean of every term, (L,) each."""
+    def advance(self) -> tuple[Tensors, Tensors]:
+        """One step of the game for all lanes.
+
+        Returns the mean of every term, and its share of the loss (weighted), (L,) each.
+        """
         values: Tensors = {}
+        weighted: Tensors = {}
         memo: Tensors = {}
         for index, player in enumerate(self.turns):
-            played, memo = self._turn(index, player, memo)
-            values |= played
+            means, shares, memo = self._turn(index, player, memo)
+            values |= means
+            weighted |= shares
         self.step += 1
-        return values
+        return values, weighted
 
-    def _turn(self, index: int, player: str, memo: Tensors) -> tuple[Tensors, Tensors]:
+    def _turn(self, index: int, player: str, memo: Tensors) -> tuple[Tensors, ...]:
         names = self._own(player)
         leaves = self._leaves(names)
         x = self.world.images(self.sampler.indices(self.step, index))
         shared = (self._others(player), self._weights(), {"x": x, "seed": self.seeds}, memo)
         play = vmap(self._player(index)) if self.vectorised else self._player(index)
         gradients: list[Tensor] = []
-        results: list[tuple[Tensors, Tensors]] = []
+        results: list[list[Tensors]] = []
         for own, inputs in zip(leaves, self._inputs(shared), strict=True):
-            loss, values, left = play(own, *inputs)
+            loss, *told = play(own, *inputs)
             gradients += torch.autograd.grad(loss.sum(), list(own.values()))
-            results.append((_detached(values), _detached(left)))
+            results.append([_detached(tensors) for tensors in told])
         self._update(index, player, names, leaves, gradients)
-        return self._gather([r[0] for r in results]), self._gather([r[1] for r in results])
+        return tuple(self._gather(list(lanes)) for lanes in zip(*results, strict=True))
 
     def _inputs(self, shared: tuple[Tensors, ...]) -> list[tuple[Tensors, ...]]:
         """What goes into the loss beside the leaves: for all lanes at once, or lane by lane."""
@@ -107,7 +112,8 @@ class Lanes:
                 self.nets, {**own, **others}, (turn.loss, Batch(batch["x"], size), noise, memo)
             )
             means = {name: term.value.mean() for name, term in terms.items()}
-            return total(terms), means, dict(left)
+            shares = {name: share(term) for name, term in terms.items()}
+            return total(terms), means, shares, dict(left)
 
         return play
 

@@ -12,7 +12,7 @@ import torch
 
 from unweave.data import World
 from unweave.run import Run
-from unweave.store import Folder, Store, read_tensors, write_json, write_tensors
+from unweave.store import RunFolder, Store, read_tensors, write_json, write_tensors
 from unweave.training.lanes import Lanes, Tensors
 
 Row = dict[str, Any]
@@ -68,12 +68,12 @@ def pick_device(name: str) -> torch.device:
 
 
 def log_interval(steps: int) -> int:
-    """Steps between two rows of the log: about 200 rows a run, at most 1000 steps each.
+    """Steps between two rows of the log: about 200 rows a run, at most 200 steps each.
 
     >>> log_interval(100), log_interval(300_000)
-    (1, 1000)
+    (1, 200)
     """
-    return max(1, min(1000, steps // 200))
+    return max(1, min(200, steps // 200))
 
 
 @dataclass
@@ -84,15 +84,15 @@ class Record:
     broken: Tensors = field(default_factory=dict)
     count: int = 0
 
-    def add(self, step: int, values: Tensors) -> None:
-        """Take in the terms of one step, (L,) each; stays on the device."""
+    def add(self, step: int, values: Tensors, weighted: Tensors) -> None:
+        """Take in the terms of one step and their share of the loss, (L,); stays on the device."""
         for name, value in values.items():
             if name not in self.sums:
                 self.sums[name] = torch.zeros_like(value, dtype=torch.float64)
                 self.broken[name] = torch.full_like(value, -1, dtype=torch.int64)
             self.sums[name] += value
             first = self.broken[name]
-            first[(first < 0) & ~value.isfinite()] = step
+            first[(first < 0) & ~weighted[name].isfinite()] = step
         self.count += 1
 
     def rows(self, step: int) -> list[Row]:
@@ -125,7 +125,7 @@ class Group:
     """Runs that train together, with the folders they are kept in (none: only in memory)."""
 
     def __init__(
-        self, lanes: Lanes, folders: list[Folder | None], progress: Progress, seconds: float
+        self, lanes: Lanes, folders: list[RunFolder | None], progress: Progress, seconds: float
     ) -> None:
         self.lanes, self.folders, self.progress, self.seconds = lanes, folders, progress, seconds
         self.logs: list[list[Row]] = [[] for _ in folders]
@@ -133,23 +133,28 @@ class Group:
 
     def train(self) -> None:
         """Resume from the newest checkpoint that all lanes have, train to the end, and save."""
-        lanes = self.lanes
         self._resume()
+        self.progress.begin(self.lanes.runs, self.lanes.step)
+        try:
+            self._advance()
+            self._finish()
+        finally:
+            self.progress.end()
+
+    def _advance(self) -> None:
+        """Train to the last step, with a checkpoint every so many seconds."""
+        lanes = self.lanes
         steps, interval = lanes.runs[0].steps, log_interval(lanes.runs[0].steps)
-        self.progress.begin(lanes.runs, lanes.step)
         saved = time.monotonic()
         record = Record()
         while lanes.runs and lanes.step < steps:
-            record.add(lanes.step, lanes.advance())
+            record.add(lanes.step, *lanes.advance())
             if lanes.step % interval == 0 or lanes.step == steps:
                 self._report(record)
                 record = Record()
                 if lanes.runs and time.monotonic() - saved >= self.seconds:
                     self._save()
                     saved = time.monotonic()
-        if lanes.runs:
-            self._finish()
-        self.progress.end()
 
     def _resume(self) -> None:
         kept = [set(folder.states) if folder else set() for folder in self.folders]
@@ -172,24 +177,35 @@ class Group:
     def _drop(self, failures: dict[int, Row]) -> None:
         if not failures:
             return
-        for lane, failure in failures.items():
-            run, folder = self.lanes.runs[lane], self.folders[lane]
-            checkpoint = max(folder.states, default=None) if folder else None
-            failure["checkpoint"] = checkpoint
-            self.logs[lane] = [row for row in self.logs[lane] if row["step"] <= failure["step"]]
-            self.outcomes[run.digest] = Outcome(run, None, self.logs[lane], failure)
-            if folder:
-                folder.write_log(self.logs[lane])
-                write_json(folder.path / "failed.json", failure)
-            self.progress.broke(run, failure)
+        broken = [
+            (self.lanes.runs[lane], self.folders[lane], self.logs[lane], failure)
+            for lane, failure in failures.items()
+        ]
         kept = [lane for lane in range(len(self.folders)) if lane not in failures]
         self.folders = [self.folders[lane] for lane in kept]
         self.logs = [self.logs[lane] for lane in kept]
         self.lanes.keep(kept)
+        # The others' checkpoint comes first: resumed from before the break, they would do those
+        # steps in a smaller group, and that need not give the same bits.
+        self._save()
+        for run, folder, log, failure in broken:
+            self._bury(run, folder, log, failure)
+
+    def _bury(self, run: Run, folder: RunFolder | None, log: list[Row], failure: Row) -> None:
+        """Put down where a run broke; its last good checkpoint stays."""
+        failure["checkpoint"] = max(folder.states, default=None) if folder else None
+        rows = [row for row in log if row["step"] <= failure["step"]]
+        self.outcomes[run.digest] = Outcome(run, None, rows, failure)
+        if folder:
+            folder.write_log(rows)
+            write_json(folder.path / "failed.json", failure)
+        self.progress.broke(run, failure)
 
     def _save(self) -> None:
         """A checkpoint of every lane; older ones go only when all lanes have the new one."""
         lanes = self.lanes
+        if not lanes.runs:
+            return
         broken = [lane for lane, good in enumerate(lanes.finite()) if not good]
         self._drop({lane: {"step": lanes.step - 1, "term": "gradient"} for lane in broken})
         for lane, folder in enumerate(self.folders):
@@ -254,20 +270,20 @@ def _groups(
 ) -> Iterator[list[Run]]:
     """The runs still to train, those with the same structure together."""
     open_runs: dict[str, dict[str, Run]] = {}
-    for run in runs:
+    for run in {run.digest: run for run in runs}.values():
         if store:
             folder = store.folder(run)
             folder.create(run)
-            if run.digest not in outcomes and folder.status in ("finished", "failed"):
+            locks.enter_context(folder.lock())
+            if folder.status in ("finished", "failed"):
                 outcomes[run.digest] = recall(folder, run)
                 continue
-            locks.enter_context(folder.lock())
         open_runs.setdefault(run.lane_key, {})[run.digest] = run
     for group in open_runs.values():
         yield list(group.values())
 
 
-def recall(folder: Folder, run: Run) -> Outcome:
+def recall(folder: RunFolder, run: Run) -> Outcome:
     """What came of a run, from its folder: the newest weights there are."""
     if folder.weights.exists():
         weights, _ = read_tensors(folder.weights)
