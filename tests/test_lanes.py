@@ -126,7 +126,7 @@ def test_our_adam_is_torchs(amsgrad):
     optimiser = torch.optim.Adam(parameters.values(), lr=1e-2, amsgrad=amsgrad, foreach=False)
     for step in range(5):
         x = lanes.world.images(lanes.sampler.indices(step, 0))[0]
-        loss, _, _ = lanes._player(0)(
+        loss, *_ = lanes._player(0)(
             parameters, {}, {n: w[0] for n, w in lanes._weights().items()},
             {"x": x, "seed": lanes.seeds[0]}, {},
         )  # fmt: skip

@@ -222,7 +222,7 @@ def test_a_store_that_cannot_be_written_is_one_line(tmp_path):
 
 
 def test_a_damaged_checkpoint_is_one_line_and_nothing_is_lost(tmp_path):
-    run = small_run(steps=2000)
+    run = small_run(steps=200)
     store = Store(tmp_path / "runs")
     folder = store.folder(run)
     folder.create(run)

@@ -265,6 +265,8 @@ def _locate(loc: tuple[int | str, ...], cls: type) -> tuple[str, type | None]:
             owner = _owner(annotation, None)
         if isinstance(step, str) and step in ("number", "list", "tuple"):
             continue
+        if isinstance(step, int) and not names:  # a positional argument
+            step = list(_fields(cls))[step]
         names.append(str(step))
         annotation = _child(owner, str(step)) if owner is not None else None
     return ".".join(names), owner
