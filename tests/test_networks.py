@@ -9,13 +9,14 @@ from torch import nn
 import unweave as uw
 from unweave.likelihoods import Bernoulli, Gaussian, Likelihood
 from unweave.networks import Network, initialise
+from unweave.networks.layers import UpConv2d
 from unweave.noise import Noise
 from unweave.spec import members
 
 
 def layers(module):
     """Kind and width of every layer with weights."""
-    names = {nn.Linear: "fc", nn.Conv2d: "conv", nn.ConvTranspose2d: "upconv"}
+    names = {nn.Linear: "fc", nn.Conv2d: "conv", UpConv2d: "upconv"}
     return [
         (names[type(m)], m.out_features if isinstance(m, nn.Linear) else m.out_channels)
         for m in module.modules()
@@ -75,6 +76,41 @@ def test_mlp_takes_anything(shape):
 def test_an_unfit_network_says_which_fits(network, shape, fix):
     with pytest.raises(ValueError, match=f"use network={fix}"):
         network.encoder(shape, 4)
+
+
+@pytest.mark.parametrize(("wide", "odd"), [(1, (0, 0)), (1, (1, 0)), (3, (0, 0))])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_our_transposed_convolution_is_torchs(wide, odd, layout):
+    """Values and gradients, alone and mapped over lanes."""
+    torch.manual_seed(0)
+    ours = UpConv2d(5, wide, odd).double().to(memory_format=layout)
+    theirs = nn.ConvTranspose2d(5, wide, 4, 2, 1, output_padding=odd).double()
+    theirs.load_state_dict(ours.state_dict())
+    x = torch.randn(3, 5, 4, 6, dtype=torch.float64, requires_grad=True)
+    g = torch.randn_like(theirs(x))
+    for module in (ours, theirs):
+        assert module(x).shape == (3, wide, 8 + odd[0], 12 + odd[1])
+    for one, two in zip(
+        torch.autograd.grad(ours(x), (x, *ours.parameters()), g),
+        torch.autograd.grad(theirs(x), (x, *theirs.parameters()), g),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, two)
+
+    def gradients(module, weights, x):
+        def loss(weights):
+            return torch.func.functional_call(module, weights, (x,)).square().sum()
+
+        return torch.func.grad(loss)(weights)
+
+    lanes = {n: torch.stack([p.detach(), 2 * p.detach()]) for n, p in ours.named_parameters()}
+    stacked = torch.stack([x.detach(), x.detach() + 1])
+    mapped = [
+        torch.func.vmap(lambda w, x, m=module: gradients(m, w, x))(lanes, stacked)
+        for module in (ours, theirs)
+    ]
+    for name in lanes:
+        torch.testing.assert_close(mapped[0][name], mapped[1][name])
 
 
 def test_every_network_is_tried_here():

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
-KERNEL, STRIDE, PADDING = 4, 2, 1
+from unweave.networks.layers import KERNEL, PADDING, STRIDE, UpConv2d
 
 Shape = tuple[int, ...]
 
@@ -30,7 +30,7 @@ def convolutions(shape: Shape, widths: Sequence[int]) -> tuple[list[nn.Module], 
     channels, height, width = shape
     layers: list[nn.Module] = []
     for wide in widths:
-        layers += [nn.Conv2d(channels, wide, KERNEL, STRIDE, PADDING), nn.ReLU()]
+        layers += [nn.Conv2d(channels, wide, KERNEL, STRIDE, PADDING), nn.ReLU(inplace=True)]
         channels, height, width = wide, height // 2, width // 2
     return layers, (channels, height, width)
 
@@ -46,10 +46,7 @@ def upconvolutions(shape: Shape, start: int, widths: Sequence[int]) -> list[nn.M
     channels = start
     for stage, wide in enumerate([*widths, shape[0]]):
         odd = (heights[stage + 1] - 2 * heights[stage], breadths[stage + 1] - 2 * breadths[stage])
-        layers += [
-            nn.ConvTranspose2d(channels, wide, KERNEL, STRIDE, PADDING, output_padding=odd),
-            nn.ReLU(),
-        ]
+        layers += [UpConv2d(channels, wide, odd), nn.ReLU(inplace=True)]
         channels = wide
     return layers[:-1]
 
@@ -61,7 +58,7 @@ def convolutional_encoder(
     layers, end = convolutions(shape, widths)
     layers += [nn.Flatten(), nn.Linear(math.prod(end), hidden)]
     if activate_hidden:
-        layers.append(nn.ReLU())
+        layers.append(nn.ReLU(inplace=True))
     return nn.Sequential(*layers, nn.Linear(hidden, outputs))
 
 
@@ -73,9 +70,9 @@ def convolutional_decoder(
     seed = (start, halvings(shape[1], stages)[-1], halvings(shape[2], stages)[-1])
     return nn.Sequential(
         nn.Linear(size, hidden),
-        nn.ReLU(),
+        nn.ReLU(inplace=True),
         nn.Linear(hidden, math.prod(seed)),
-        nn.ReLU(),
+        nn.ReLU(inplace=True),
         nn.Unflatten(1, seed),
         *upconvolutions(shape, start, widths),
     )
