@@ -99,7 +99,7 @@ BAD = {
         "network=conv",
     ),
     "large batch": (["train", *TINY, "batch_size=100000"], "use batch_size="),
-    "missing base": (["train", "--from", "/no/such.json"], "/no/such.json"),
+    "missing base": (["train", "--from", "/no/such.json"], "there is no file /no/such.json"),
 }
 
 

@@ -115,7 +115,7 @@ def tree():
 
 @pytest.fixture(scope="module")
 def vectors():
-    return quick(WAVES, likelihood=uw.likelihoods.Normal(0.2))
+    return quick(WAVES, likelihood=uw.likelihoods.Gaussian(0.2))
 
 
 @pytest.fixture(scope="module", params=["lattice", "tree", "vectors"])
@@ -238,7 +238,7 @@ def test_hostile_text_is_only_text(tmp_path):
     images[np.arange(64), x, y] = 255
     np.savez(path, images=images, factors=np.stack([x, y], 1), factor_names=[NASTY, "y"])
     data = uw.Arrays(str(path), factors_key="factors")
-    latent = uw.Product(**{"<i>s": uw.Gaussian(2)})
+    latent = uw.Product(style=uw.Gaussian(2))
     text = render(quick(data, latent=latent, steps=30))
     page = Page(text)
     assert [tag for tag, _ in page.elements].count("script") == 1
@@ -257,7 +257,7 @@ def test_hostile_text_is_only_text(tmp_path):
         uw.Run(objective=uw.BetaVAE(uw.Cyclic(period=7)), optimiser=uw.Adam(betas=(0.5, 0.9))),
         uw.Run(data=uw.Shapes2D(side=32, shapes=("heart",)), network=uw.MLP((3, 4), "tanh")),
         uw.Run(latent=uw.Product(a=uw.Gaussian(3), b=uw.Product(c=uw.Gaussian(10)))),
-        uw.Run(likelihood=uw.likelihoods.Normal(0.1), steps=12),
+        uw.Run(likelihood=uw.likelihoods.Gaussian(0.1), steps=12),
     ],
 )
 def test_the_command_makes_the_run_again(run):

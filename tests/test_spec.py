@@ -82,6 +82,7 @@ def test_a_schedule_can_be_chosen():
         (["latent=product"], "at least one named block"),
         (["latent=product", "latent.a=gaussian", "latent.a.sise=3"], "did you mean 'size'"),
         (["network.hidden=3"], "choose one first: network=kim2018"),
+        (["latent=10"], "use Gaussian(...) or latent=gaussian"),
         (["seed"], "expected an assignment"),
         (["seed=-1"], "seed: input should be greater than or equal to 0"),
         (["steps.x=1"], "has no place"),
@@ -103,6 +104,11 @@ def test_lists_and_ranges_are_several_runs(tmp_path):
     ]
     assert len(runs_from(["seed=0,1,5", "objective.beta=1,2.5"])) == 6
     assert runs_from(["optimiser.betas=[0.5,0.9]"])[0].optimiser.betas == (0.5, 0.9)
+
+
+def test_an_empty_range_is_refused():
+    with pytest.raises(ValueError, match="smaller number first"):
+        runs_from(["seed=3..0"])
 
 
 def test_data_can_be_a_path(tmp_path):

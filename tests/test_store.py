@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 import torch
 
@@ -99,7 +100,7 @@ def test_a_finished_run_is_not_trained_again(tmp_path):
     assert second.log == first.log
     assert all(torch.equal(second.weights[n], first.weights[n]) for n in first.weights)
     assert sorted(p.name for p in store.folder(run).path.iterdir()) == [
-        "lock", "log.jsonl", "run.json", "weights.safetensors"
+        "data.json", "lock", "log.jsonl", "run.json", "weights.safetensors"
     ]  # fmt: skip
 
 
@@ -148,7 +149,7 @@ def compare(whole, killed):
         assert one.weights.read_bytes() == two.weights.read_bytes()
         assert one.read_log() == two.read_log()
         names = sorted(path.name for path in two.path.iterdir())
-        assert names == ["lock", "log.jsonl", "run.json", "weights.safetensors"]
+        assert names == ["data.json", "lock", "log.jsonl", "run.json", "weights.safetensors"]
 
 
 @pytest.mark.parametrize("writes", range(1, 9))
@@ -159,7 +160,7 @@ def test_stopped_between_any_two_writes_the_lanes_end_the_same(tmp_path, monkeyp
     real, done = os.replace, []
 
     def stop(source, target):
-        if "run.json" not in str(target):
+        if target.name not in ("run.json", "data.json"):
             done.append(target)
         if len(done) > writes:
             raise KeyboardInterrupt
@@ -258,3 +259,22 @@ def test_files_are_readable_as_the_umask_says(tmp_path):
     finally:
         os.umask(old)
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644
+
+
+def test_data_that_changed_are_noticed(tmp_path):
+    path = tmp_path / "x.npy"
+    np.save(path, np.zeros((20, 4)))
+    command = [
+        "train",
+        f"data={path}",
+        "steps=3",
+        "batch_size=4",
+        "--store",
+        str(tmp_path / "runs"),
+    ]
+    assert limited(*command).returncode == 0
+    np.save(path, np.ones((20, 4)))
+    one_line_error(limited(*command), "the data have changed", "delete that folder")
+    (folder,) = Store(tmp_path / "runs").folders()
+    with pytest.raises(ValueError, match="the data have changed"):
+        uw.load(folder.path)

@@ -38,11 +38,13 @@ app = typer.Typer(
     epilog="Start with [bold]unweave demo[/bold]. Each command has examples in its --help.",
 )
 
-StoreOption = Annotated[Path, typer.Option(help="RunFolder that holds the runs.")]
+StoreOption = Annotated[Path, typer.Option(help="Folder that holds the runs.")]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
 RunArgument = Annotated[
     list[str], typer.Argument(help="Runs: digests, beginnings of digests, or folders.")
 ]
+
+_INTERRUPTED = 130  # what typer makes of Ctrl-C
 
 _out = Console()
 _err = Console(stderr=True)
@@ -224,7 +226,10 @@ def evaluate_run(model: Fitted, rows: int) -> dict[str, Score]:
     scores, reasons = evaluate_table(table), sorted(set(left_out(table).values()))
     assert model.folder is not None
     if not scores:
-        raise ValueError(f"no metric can be computed for {model.folder}: {'; '.join(reasons)}")
+        raise ValueError(
+            f"no metric can be computed for {model.folder} ({'; '.join(reasons)}): metrics compare "
+            f"codes with true factors; `unweave report` works without them"
+        )
     for reason in reasons:
         _err.print(f"some metrics are left out: {reason}", highlight=False)
     table.save(model.folder / "table.npz")
@@ -244,10 +249,10 @@ def show_outcomes(outcomes: list[Outcome], store: Store) -> None:
         terms = [f"{last[name]:.2f}" for name in ("distortion", "rate")]
         table.add_row(str(folder.path), _objective(run), str(run.seed), *terms)
     _out.print(table)
-    digests = " ".join(outcome.run.digest for outcome in outcomes[:3] if not outcome.failure)
-    if digests:
-        _out.print(f"next: unweave evaluate {digests} --store {store.root}", highlight=False)
-        _out.print(f"      unweave report {digests} --store {store.root}", highlight=False)
+    good = [outcome.run.digest for outcome in outcomes if not outcome.failure]
+    if good:
+        more = f"  (and so on, {len(good)} runs)" if len(good) > 1 else ""
+        _out.print(f"next: unweave report {good[0]} --store {store.root}{more}", highlight=False)
 
 
 def show_scores(scores: dict[str, dict[str, Score]]) -> None:
@@ -277,14 +282,16 @@ def _run_row(folder: RunFolder) -> list[str]:
 
 def _table(first: str, *columns: str) -> RichTable:
     """A plain table whose first column, a name to copy, is never cut."""
-    table = RichTable(box=SIMPLE_HEAD)
+    table = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column(first, no_wrap=True)
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column != "objective")
     return table
 
 
 def _read_base(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise ValueError(f"--from: there is no file {path}; give a run.json or a .toml file")
     try:
         content = (
             tomllib.loads(path.read_text())
@@ -305,8 +312,10 @@ def main() -> None:
     usage_error: type[Exception] = typer.BadParameter.__bases__[0]
     try:
         code = app(standalone_mode=False)
+        if code == _INTERRUPTED:
+            _err.print("stopped; the same command goes on from the last checkpoint")
     except usage_error as error:
-        _fail(f"{error}; see `unweave --help`")
+        _fail(f"{str(error).rstrip('?.')}; see `unweave --help`; fields are set as steps=50")
     except OSError as error:
         _fail(_os_error(error))
     except (ValueError, FloatingPointError) as error:

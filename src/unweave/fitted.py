@@ -307,4 +307,5 @@ def load(
     spec, world = as_data(run.data if data is None else data, pick_device(device))
     if spec != run.data:
         raise ValueError(f"{path} was trained on other data: expected {run.data}, got {spec}")
+    folder.check_data(world.fingerprint)
     return Fitted(outcome, world, folder.path)

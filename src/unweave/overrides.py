@@ -34,6 +34,8 @@ def _choices(assignment: str) -> list[list[str]]:
     if path == "data" and sign:
         return [_data(text)]
     span = _RANGE.fullmatch(text)
+    if span and int(span[1]) > int(span[2]):
+        raise ValueError(f"{path}: {text} is empty; write the smaller number first")
     if span:
         return [[f"{path}={n}"] for n in range(int(span[1]), int(span[2]) + 1)]
     if _LIST.fullmatch(text):

@@ -245,10 +245,20 @@ def _explain_one(problem: Any, cls: type) -> str:
     if kind in ("unexpected_keyword_argument", "extra_forbidden") and owner is not None:
         name = problem["loc"][-1]
         return f"{where}: not a field of {owner.__name__}: {nearest(name, _fields(owner))}"
+    if kind in ("dataclass_type", "model_attributes_type", "model_type"):
+        return f"{where}: {given!r} is not one of its kinds: {_forms(problem, cls)}"
     message = problem["msg"].removeprefix("Value error, ")
     if kind in ("value_error", "assertion_error"):
         return f"{where}: {message}" if where else str(message)
     return f"{where}: {message[0].lower()}{message[1:]}, got {given!r}"
+
+
+def _forms(problem: Any, cls: type) -> str:
+    """How a part can be given, in Python and on the command line."""
+    name = str(problem["loc"][0])
+    kinds = members(_child(cls, name))
+    choices = ", ".join(f"{c.__name__}(...) or {name}={kind}" for kind, c in kinds.items())
+    return f"use {choices}; then {name}.part=value" if choices else "see its documentation"
 
 
 def _locate(loc: tuple[int | str, ...], cls: type) -> tuple[str, type | None]:

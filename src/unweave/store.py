@@ -1,6 +1,7 @@
 """The store: a folder a run, written atomically, never half there, and no pickle anywhere.
 
 runs/<digest>/run.json             the run
+              data.json            fingerprint of the data it was begun on
               log.jsonl            one line per stretch of steps: the mean of every term
               state-<step>.safetensors   checkpoint of a run under way
               weights.safetensors  the trained weights; their presence means "finished"
@@ -139,6 +140,17 @@ class RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         if not (self.path / "run.json").exists():
             write_json(self.path / "run.json", spec.to_json(run))
+
+    def check_data(self, fingerprint: str) -> None:
+        """Refuse data other than those that the run began with."""
+        path = self.path / "data.json"
+        if not path.exists():
+            write_json(path, {"fingerprint": fingerprint})
+        elif _read_json(path)["fingerprint"] != fingerprint:
+            raise ValueError(
+                f"the data have changed since {self.path} was begun; bring them back, or delete "
+                f"that folder to train on the new ones"
+            )
 
     def drop_states(self, before: int) -> None:
         """Delete the checkpoints of earlier steps."""

@@ -134,6 +134,7 @@ class Sprites:
     notes: tuple[str, ...] = ()
     bounded: bool = True
     integer_unit: float = 1.0
+    fingerprint: str = ""  # the spec says it all
 
     @property
     def size(self) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import zlib
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Protocol, final
 
@@ -59,6 +61,10 @@ class World(Protocol):
         """The lattice that the observations enumerate in order, if they do."""
 
     @property
+    def fingerprint(self) -> str:
+        """Changes when the observations do; "" where the spec alone says what they are."""
+
+    @property
     def integer_unit(self) -> float:
         """What an integer 1 in an array of such observations stands for, 1/255 for bytes."""
 
@@ -101,6 +107,13 @@ class Stored:
     def device(self) -> torch.device:
         """Where the observations are."""
         return self.data.device
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A checksum of all observations and factors."""
+        parts = (self.data.reshape(-1), self.codes.reshape(-1))
+        sums = [zlib.crc32(part.cpu().numpy().data) for part in parts]
+        return f"{sums[0]:08x}{sums[1]:08x}"
 
     def to(self, device: torch.device) -> Stored:
         """The same world on another device."""

@@ -37,6 +37,7 @@ def write_report(
     The same model gives the same bytes.
     """
     place = Path(path)
+    place.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(place, render(model, rows=rows, scores=scores).encode())
     return place
 

@@ -61,9 +61,9 @@ def pick_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"device {name!r} cannot be used ({reason}); use auto or cpu") from None
+    except (RuntimeError, AssertionError):
+        found = "auto, cpu or cuda" if torch.cuda.is_available() else "auto or cpu"
+        raise ValueError(f"device {name!r} cannot be used here; use {found}") from None
     return device
 
 
@@ -274,6 +274,7 @@ def _groups(
         if store:
             folder = store.folder(run)
             folder.create(run)
+            folder.check_data(world.fingerprint)
             locks.enter_context(folder.lock())
             if folder.status in ("finished", "failed"):
                 outcomes[run.digest] = recall(folder, run)
