@@ -19,7 +19,7 @@ import unweave
 from unweave import spec
 from unweave.bibliography import citations
 from unweave.demo import demo_run
-from unweave.fitted import Fitted, as_data, load
+from unweave.fitted import Fitted, load
 from unweave.metrics import evaluate as evaluate_table
 from unweave.metrics import left_out
 from unweave.metrics.score import Score
@@ -40,6 +40,7 @@ app = typer.Typer(
 
 StoreOption = Annotated[Path, typer.Option(help="Folder that holds the runs.")]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
+RowsOption = Annotated[int, typer.Option(min=2, help="Observations to encode.")]
 RunArgument = Annotated[
     list[str], typer.Argument(help="Runs: digests, beginnings of digests, or folders.")
 ]
@@ -92,7 +93,7 @@ def evaluate_command(
     names: RunArgument,
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
-    rows: Annotated[int, typer.Option(min=2, help="Observations to encode.")] = 10_000,
+    rows: RowsOption = 10_000,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Encode the data once and measure the codes against the true factors.
@@ -117,7 +118,7 @@ def report_command(
     names: RunArgument,
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
-    rows: Annotated[int, typer.Option(min=2, help="Observations to encode.")] = 10_000,
+    rows: RowsOption = 10_000,
 ) -> None:
     """Write a self-contained page about a run: report.html in its folder.
 
@@ -212,7 +213,7 @@ def train_all(runs: list[Run], store: Store, device: str, seconds: float) -> lis
     for run in runs:
         by_data.setdefault(spec.digest(run.data), []).append(run)
     for group in by_data.values():
-        _, world = as_data(group[0].data, pick_device(device))
+        world = group[0].data.load(pick_device(device))
         resolved = [run.resolve(world) for run in group]
         for note in world.notes:
             _err.print(note, highlight=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Annotated, Any
 
+import torch
 from pydantic import Field, PositiveInt
 
 from unweave import likelihoods
@@ -77,7 +78,8 @@ class Run:
                 f"batch_size={run.batch_size} is more than the {world.size} observations there "
                 f"are; use batch_size={world.size} or less"
             )
-        run.build(world.shape)
+        with torch.device("meta"):  # shapes alone, nothing allocated
+            run.build(world.shape)
         return run
 
     def build(self, shape: Shape) -> Nets:

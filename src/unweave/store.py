@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,10 +124,7 @@ class RunFolder:
         path = self.path / "log.jsonl"
         if not path.exists():
             return []
-        try:
-            rows = [json.loads(line) for line in path.read_text().splitlines()]
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(_damaged(path, str(error))) from None
+        rows = _read(path, lambda text: [json.loads(line) for line in text.splitlines()])
         return [row for row in rows if until is None or row["step"] <= until]
 
     def write_log(self, rows: list[dict[str, Any]]) -> None:
@@ -203,7 +200,11 @@ class Store:
 
 
 def _read_json(path: Path) -> Any:
+    return _read(path, json.loads)
+
+
+def _read(path: Path, parse: Callable[[str], Any]) -> Any:
     try:
-        return json.loads(path.read_text())
+        return parse(path.read_text())
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(_damaged(path, str(error))) from None

@@ -17,7 +17,7 @@ from unweave.objectives.game import (
     Terms,
     Turn,
     networks,
-    share,
+    reckon,
     total,
 )
 
@@ -38,6 +38,6 @@ __all__ = [
     "Turn",
     "game",
     "networks",
-    "share",
+    "reckon",
     "total",
 ]

@@ -90,14 +90,20 @@ class Game(ABC):
 
 def total(terms: Terms) -> Tensor:
     """The loss: the weighted sum of the terms' batch means."""
-    return torch.stack([share(term) for term in terms.values()]).sum()
+    return reckon(terms)[0]
 
 
-def share(term: Term) -> Tensor:
-    """What a term adds to the loss: its weight times its batch mean."""
-    if isinstance(term.weight, (float, int, Tensor)):
-        return term.weight * term.value.mean()
-    raise TypeError(f"a loss needs a weight's value at a step, got the schedule {term.weight}")
+def reckon(terms: Terms) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
+    """The loss, the batch mean of every term, and what each term adds to the loss."""
+    means = {name: term.value.mean() for name, term in terms.items()}
+    shares = {name: _number(term.weight) * means[name] for name, term in terms.items()}
+    return torch.stack(list(shares.values())).sum(), means, shares
+
+
+def _number(weight: Weight | Tensor) -> float | Tensor:
+    if isinstance(weight, (float, int, Tensor)):
+        return weight
+    raise TypeError(f"a loss needs a weight's value at a step, got the schedule {weight}")
 
 
 def elbo(passed: Pass) -> Terms:

@@ -13,7 +13,7 @@ from torch.func import functional_call, vmap
 from unweave.data import World
 from unweave.networks import initialise
 from unweave.noise import Noise
-from unweave.objectives import MODEL, Batch, share, total
+from unweave.objectives import MODEL, Batch, reckon
 from unweave.run import Run
 from unweave.schedules import at
 from unweave.training.sampler import Sampler
@@ -40,10 +40,14 @@ class Lanes:
         self.step = 0
         initial = [initialise(self.nets, Noise(r.seed, 0, "initial", device)) for r in runs]
         self.parameters = {name: _stacked([v[name] for v in initial]) for name in initial[0]}
+        self.names = {
+            player: [name for name in self.parameters if self.nets.player_of(name) == player]
+            for player in self.optimisers
+        }
         self.moments: dict[str, Tensors] = {}
         for player, optimiser in self.optimisers.items():
             for moment in optimiser.moments:
-                zeros = {n: torch.zeros_like(self.parameters[n]) for n in self._own(player)}
+                zeros = {n: torch.zeros_like(self.parameters[n]) for n in self.names[player]}
                 self.moments.setdefault(moment, {}).update(zeros)
         self._prepare()
 
@@ -70,7 +74,7 @@ class Lanes:
         return values, weighted
 
     def _turn(self, index: int, player: str, memo: Tensors) -> tuple[Tensors, ...]:
-        names = self._own(player)
+        names = self.names[player]
         leaves = self._leaves(names)
         x = self.world.images(self.sampler.indices(self.step, index))
         shared = (self._others(player), self._weights(), {"x": x, "seed": self.seeds}, memo)
@@ -111,22 +115,17 @@ class Lanes:
             terms, left = functional_call(
                 self.nets, {**own, **others}, (turn.loss, Batch(batch["x"], size), noise, memo)
             )
-            means = {name: term.value.mean() for name, term in terms.items()}
-            shares = {name: share(term) for name, term in terms.items()}
-            return total(terms), means, shares, dict(left)
+            return *reckon(terms), dict(left)
 
         return play
-
-    def _own(self, player: str) -> list[str]:
-        return [name for name in self.parameters if self.nets.player_of(name) == player]
 
     def _others(self, player: str) -> Tensors:
         """Parameters of the other players.
 
         They take no part in differentiation, so no gradient reaches a player who is not moving.
         """
-        own = set(self._own(player))
-        return {name: value for name, value in self.parameters.items() if name not in own}
+        others = [names for owner, names in self.names.items() if owner != player]
+        return {name: self.parameters[name] for names in others for name in names}
 
     def _leaves(self, names: list[str]) -> list[Tensors]:
         """The player's parameters as leaves of differentiation: stacked, or one dict a lane."""

@@ -269,7 +269,7 @@ def _groups(
     outcomes: dict[str, Outcome],
 ) -> Iterator[list[Run]]:
     """The runs still to train, those with the same structure together."""
-    open_runs: dict[str, dict[str, Run]] = {}
+    open_runs: dict[str, list[Run]] = {}
     for run in {run.digest: run for run in runs}.values():
         if store:
             folder = store.folder(run)
@@ -279,9 +279,8 @@ def _groups(
             if folder.status in ("finished", "failed"):
                 outcomes[run.digest] = recall(folder, run)
                 continue
-        open_runs.setdefault(run.lane_key, {})[run.digest] = run
-    for group in open_runs.values():
-        yield list(group.values())
+        open_runs.setdefault(run.lane_key, []).append(run)
+    yield from open_runs.values()
 
 
 def recall(folder: RunFolder, run: Run) -> Outcome:
