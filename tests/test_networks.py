@@ -9,14 +9,14 @@ from torch import nn
 import unweave as uw
 from unweave.likelihoods import Bernoulli, Gaussian, Likelihood
 from unweave.networks import Network, initialise
-from unweave.networks.layers import UpConv2d
+from unweave.networks.layers import DownConv2d, UpConv2d
 from unweave.noise import Noise
 from unweave.spec import members
 
 
 def layers(module):
     """Kind and width of every layer with weights."""
-    names = {nn.Linear: "fc", nn.Conv2d: "conv", UpConv2d: "upconv"}
+    names = {nn.Linear: "fc", DownConv2d: "conv", UpConv2d: "upconv"}
     return [
         (names[type(m)], m.out_features if isinstance(m, nn.Linear) else m.out_channels)
         for m in module.modules()
@@ -25,10 +25,13 @@ def layers(module):
 
 
 def activations(module):
-    """Whether each layer with weights is followed by a ReLU."""
+    """Whether each layer with weights has a ReLU, its own or the one that follows."""
     steps = [m for m in module if not isinstance(m, (nn.Flatten, nn.Unflatten))]
-    weighted = [i for i, m in enumerate(steps) if not isinstance(m, nn.ReLU)]
-    return [i + 1 < len(steps) and isinstance(steps[i + 1], nn.ReLU) for i in weighted]
+    return [
+        getattr(layer, "activate", False) or isinstance(after, nn.ReLU)
+        for layer, after in zip(steps, [*steps[1:], None], strict=True)
+        if not isinstance(layer, nn.ReLU)
+    ]
 
 
 CONVOLUTIONS = [("conv", 32), ("conv", 32), ("conv", 64), ("conv", 64)]
@@ -78,23 +81,43 @@ def test_an_unfit_network_says_which_fits(network, shape, fix):
         network.encoder(shape, 4)
 
 
-@pytest.mark.parametrize(("wide", "odd"), [(1, (0, 0)), (1, (1, 0)), (3, (0, 0))])
+def down(narrow, wide, activate):
+    return DownConv2d(narrow, wide, activate=activate), nn.Conv2d(narrow, wide, 4, 2, 1)
+
+
+def up(narrow, wide, activate, odd=(0, 0)):
+    theirs = nn.ConvTranspose2d(narrow, wide, 4, 2, 1, output_padding=odd)
+    return UpConv2d(narrow, wide, odd, activate=activate), theirs
+
+
+def odd_up(narrow, wide, activate):
+    return up(narrow, wide, activate, (1, 0))
+
+
+@pytest.mark.parametrize("pair", [down, up, odd_up])
+@pytest.mark.parametrize(("narrow", "wide"), [(1, 3), (5, 1), (5, 3)])
+@pytest.mark.parametrize("activate", [False, True])
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
-def test_our_transposed_convolution_is_torchs(wide, odd, layout):
-    """Values and gradients, alone and mapped over lanes."""
+def test_our_convolutions_are_torchs(pair, narrow, wide, activate, layout):
+    """Values, first and second derivatives, alone and mapped over lanes."""
     torch.manual_seed(0)
-    ours = UpConv2d(5, wide, odd).double().to(memory_format=layout)
-    theirs = nn.ConvTranspose2d(5, wide, 4, 2, 1, output_padding=odd).double()
+    ours, theirs = pair(narrow, wide, activate)
+    ours = ours.double().to(memory_format=layout)
+    theirs = theirs.double()
     theirs.load_state_dict(ours.state_dict())
-    x = torch.randn(3, 5, 4, 6, dtype=torch.float64, requires_grad=True)
-    g = torch.randn_like(theirs(x))
-    for module in (ours, theirs):
-        assert module(x).shape == (3, wide, 8 + odd[0], 12 + odd[1])
-    for one, two in zip(
-        torch.autograd.grad(ours(x), (x, *ours.parameters()), g),
-        torch.autograd.grad(theirs(x), (x, *theirs.parameters()), g),
-        strict=True,
-    ):
+    theirs = nn.Sequential(theirs, nn.ReLU()) if activate else theirs
+    x = torch.randn(3, narrow, 5, 6, dtype=torch.float64)
+
+    def values(module, x):
+        """Output, gradients of the parameters alone and with x, and gradients of a penalty."""
+        parameters = tuple(module.parameters())
+        y = module(x)
+        alone = torch.autograd.grad(y.square().sum(), parameters)
+        x = x.clone().requires_grad_()
+        slopes = torch.autograd.grad(module(x).square().sum(), (x, *parameters), create_graph=True)
+        return [y, *alone, *slopes, *torch.autograd.grad(slopes[0].square().sum(), parameters[0])]
+
+    for one, two in zip(values(ours, x), values(theirs, x), strict=True):
         torch.testing.assert_close(one, two)
 
     def gradients(module, weights, x):
@@ -103,14 +126,14 @@ def test_our_transposed_convolution_is_torchs(wide, odd, layout):
 
         return torch.func.grad(loss)(weights)
 
-    lanes = {n: torch.stack([p.detach(), 2 * p.detach()]) for n, p in ours.named_parameters()}
-    stacked = torch.stack([x.detach(), x.detach() + 1])
-    mapped = [
-        torch.func.vmap(lambda w, x, m=module: gradients(m, w, x))(lanes, stacked)
-        for module in (ours, theirs)
-    ]
-    for name in lanes:
-        torch.testing.assert_close(mapped[0][name], mapped[1][name])
+    def lanes(module):
+        stacked = {n: torch.stack([p.detach(), -p.detach()]) for n, p in module.named_parameters()}
+        both = torch.stack([x, x + 1])
+        mapped = torch.func.vmap(lambda w, x: gradients(module, w, x))(stacked, both)
+        return list(mapped.values())
+
+    for one, two in zip(lanes(ours), lanes(theirs), strict=True):
+        torch.testing.assert_close(one, two)
 
 
 def test_every_network_is_tried_here():

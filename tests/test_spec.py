@@ -150,6 +150,8 @@ def test_different_runs_have_different_digests():
         (lambda: uw.BetaVAE(bta=2), "bta: not a field of BetaVAE: did you mean 'beta'"),
         (lambda: uw.Gaussian(0), "size: input should be greater than 0, got 0"),
         (lambda: Run(objectiv=uw.VAE()), "did you mean 'objective'"),
+        (lambda: uw.Product(), "at least one named block"),
+        (lambda: uw.Product(a={"kind": "gausian"}), "did you mean 'gaussian'"),
     ],
 )
 def test_errors_in_python_are_one_line_too(make, message):

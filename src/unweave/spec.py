@@ -45,18 +45,22 @@ def spec(cls: type[T]) -> type[T]:
 
     What cannot be is a ValueError of one line that says what to do.
     """
-    made = cast(type[T], dataclass(frozen=True, config=CONFIG)(cls))
-    validate = made.__init__
+    return explained(cast(type[T], dataclass(frozen=True, config=CONFIG)(cls)))
+
+
+def explained(cls: type[T]) -> type[T]:
+    """Let a class that pydantic validates say what is wrong as `explain` does."""
+    validate = cls.__init__
 
     @functools.wraps(validate)
     def init(self: T, *args: Any, **fields: Any) -> None:
         try:
             validate(self, *args, **fields)
         except ValidationError as error:
-            raise ValueError(explain(error, made)) from None
+            raise ValueError(explain(error, cls)) from None
 
-    setattr(made, "__init__", init)  # noqa: B010  (mypy does not allow the assignment)
-    return made
+    setattr(cls, "__init__", init)  # noqa: B010  (mypy does not allow the assignment)
+    return cls
 
 
 def tag(name: str) -> Any:

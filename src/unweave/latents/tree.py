@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from unweave.latents.distributions import Distribution, Joint
 from unweave.latents.gaussian import Gaussian
+from unweave.spec import explained
 
 
 class JointPrior(nn.Module):
@@ -25,6 +26,7 @@ class JointPrior(nn.Module):
         return Joint({name: part() for name, part in self.parts.items()}, self.sizes)
 
 
+@explained
 class Product(BaseModel):
     """Named blocks, independent under the prior: p(z) = prod_g p_g(z_g).  [Esmaeili2019] fig. 4.
 

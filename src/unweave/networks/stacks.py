@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from unweave.networks.layers import KERNEL, PADDING, STRIDE, UpConv2d
+from unweave.networks.layers import DownConv2d, UpConv2d
 
 Shape = tuple[int, ...]
 
@@ -30,7 +30,7 @@ def convolutions(shape: Shape, widths: Sequence[int]) -> tuple[list[nn.Module], 
     channels, height, width = shape
     layers: list[nn.Module] = []
     for wide in widths:
-        layers += [nn.Conv2d(channels, wide, KERNEL, STRIDE, PADDING), nn.ReLU(inplace=True)]
+        layers.append(DownConv2d(channels, wide, activate=True))
         channels, height, width = wide, height // 2, width // 2
     return layers, (channels, height, width)
 
@@ -46,9 +46,9 @@ def upconvolutions(shape: Shape, start: int, widths: Sequence[int]) -> list[nn.M
     channels = start
     for stage, wide in enumerate([*widths, shape[0]]):
         odd = (heights[stage + 1] - 2 * heights[stage], breadths[stage + 1] - 2 * breadths[stage])
-        layers += [UpConv2d(channels, wide, odd), nn.ReLU(inplace=True)]
+        layers.append(UpConv2d(channels, wide, odd, activate=stage < len(widths)))
         channels = wide
-    return layers[:-1]
+    return layers
 
 
 def convolutional_encoder(
