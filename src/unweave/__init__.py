@@ -8,7 +8,18 @@
 from unweave import aggregate, likelihoods, metrics
 from unweave.data import Arrays, Folder, Lattice, Shapes2D
 from unweave.fitted import Fitted, fit, load
-from unweave.latents import Gaussian, Product
+from unweave.latents import (
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    GaussianMixture,
+    Laplace,
+    Product,
+    Sparse,
+    StudentT,
+    Uniform,
+    VampPrior,
+)
 from unweave.networks import MLP, Conv, Critic, Kim2018, Mathieu2019
 from unweave.noise import Noise
 from unweave.objectives import VAE, BetaTCVAE, BetaVAE, FactorVAE
@@ -24,8 +35,10 @@ __all__ = [
     "VAE",
     "Adam",
     "Arrays",
+    "Bernoulli",
     "BetaTCVAE",
     "BetaVAE",
+    "Categorical",
     "Conv",
     "Critic",
     "Cyclic",
@@ -33,7 +46,9 @@ __all__ = [
     "Fitted",
     "Folder",
     "Gaussian",
+    "GaussianMixture",
     "Kim2018",
+    "Laplace",
     "Lattice",
     "Linear",
     "Mathieu2019",
@@ -41,6 +56,10 @@ __all__ = [
     "Product",
     "Run",
     "Shapes2D",
+    "Sparse",
+    "StudentT",
+    "Uniform",
+    "VampPrior",
     "aggregate",
     "fit",
     "likelihoods",

@@ -124,7 +124,7 @@ class Fitted:
         """p(z), over z of shape (D,)."""
 
         def prior(nets: Nets) -> Distribution:
-            return cast(Distribution, nets.model.prior())
+            return nets.model.p()
 
         found: Distribution = functional_call(self._nets, self._weights, (prior,))
         return found
@@ -132,7 +132,7 @@ class Fitted:
     def posteriors(self, index: Tensor) -> Distribution:
         """q(z|x) of observations of the data, batch shape (N,)."""
         batches = (self.world.images(part) for part in index.split(_CHUNK))
-        raw = self._map(lambda nets, part: cast(Tensor, nets.model.encoder(part)), batches)
+        raw = self._map(lambda nets, part: nets.model.raw(part), batches)
         return self.run.latent.posterior(torch.as_tensor(raw, device=self._device))
 
     def table(self, rows: int = 10_000, seed: int = 0) -> Table:

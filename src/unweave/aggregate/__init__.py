@@ -1,6 +1,11 @@
 """The aggregate posterior q(z): estimators, and what they say about a representation."""
 
-from unweave.aggregate.decompose import Decomposition, decompose, decompose_exactly
+from unweave.aggregate.decompose import (
+    Decomposition,
+    decompose,
+    decompose_exactly,
+    decomposed,
+)
 from unweave.aggregate.estimators import Estimator, estimate, exact, stratified, weighted
 from unweave.aggregate.summary import Summary, summarise
 
@@ -10,6 +15,7 @@ __all__ = [
     "Summary",
     "decompose",
     "decompose_exactly",
+    "decomposed",
     "estimate",
     "exact",
     "stratified",

@@ -1,50 +1,98 @@
-"""The rate taken apart: how much is information, how much dependence, how much mismatch."""
+"""The rate taken apart over a latent tree: information, dependence at every node, and mismatch."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from unweave.aggregate.estimators import Estimator, estimate, exact
-from unweave.latents import Distribution
+from unweave.latents import Distribution, Latent, Node
 
 
 class Decomposition(NamedTuple):
-    """Three parts of log q(z|x) - log p(z) on samples z, each (B,).  [Chen2018] eq. 2.
+    """log q(z|x) - log p(z) on samples z in parts whose means are divergences, (S,) each.
 
-    Their means estimate I(x; z), TC(z) and sum_v KL(q(z_v) || p(z_v)); on every sample they sum to
-    log q(z|x) - log p(z), whatever the estimator of q(z).
+    mutual_information   log q(z|x) / q(z), of mean I(x; z)
+    correlations         log q(z_n) / prod_c q(z_c) for every node n with children c, of mean TC
+    prior_correlations   log p(z_n) / prod_c p(z_c), 0 where the prior is independent there
+    leaf_kls             log q(z_v) / p(z_v) of every variable, of mean KL(q(z_v) || p(z_v))
+
+    mutual_information + correlations - prior_correlations + leaf_kls is log q(z|x) - log p(z) on
+    every sample, whatever the estimator of q(z).  [Esmaeili2019] fig. 2, 4.
     """
 
     mutual_information: Tensor
-    total_correlation: Tensor
-    dimension_kl: Tensor
+    correlations: dict[str, Tensor]
+    prior_correlations: dict[str, Tensor]
+    leaf_kls: dict[str, Tensor]
+
+    def excess(self, node: str) -> Tensor:
+        """The dependence at a node beyond that of the prior: minus terms A and i of the paper."""
+        return self.correlations[node] - self.prior_correlations[node]
+
+    @property
+    def total_correlation(self) -> Tensor:
+        """log q(z) / prod_v q(z_v): the correlations of all nodes together, (S,)."""
+        return _sum(self.correlations, self.mutual_information)
+
+    @property
+    def dimension_kl(self) -> Tensor:
+        """log prod_v q(z_v) - log p(z): what is left of log q(z) - log p(z), (S,)."""
+        return _sum(self.leaf_kls, self.mutual_information) - _sum(
+            self.prior_correlations, self.mutual_information
+        )
 
 
 def decompose(
-    q: Distribution, p: Distribution, z: Tensor, dataset_size: int, estimator: Estimator
+    latent: Latent,
+    q: Distribution,
+    p: Distribution,
+    z: Tensor,
+    dataset_size: int,
+    estimator: Estimator = "stratified",
 ) -> Decomposition:
     """Decompose the rate with q(z) estimated from the batch; z_i is a sample of q's i-th row.
 
-    z, q: batch (B, D).  q(z) and q(z_v) are estimated from log q(z_i|x_j) over the batch.
+    q: batch (B,), z: (B, D). q at every node is estimated from log q(z_i|x_j) over the batch.
     """
-    log_joint = estimate(q.log_prob(z[:, None]), dataset_size, estimator)
-    log_each = estimate(q.log_marginals(z[:, None]), dataset_size, estimator).sum(-1)
-    return _parts(q.log_prob(z), log_joint, log_each, p.log_prob(z))
+    log_q = estimate(latent.log_nodes(q, z[:, None]), dataset_size, estimator)
+    return decomposed(latent.nodes, q.log_prob(z), log_q, latent.log_nodes(p, z))
 
 
 def decompose_exactly(
-    q: Distribution, p: Distribution, z: Tensor, log_own: Tensor
+    latent: Latent, q: Distribution, p: Distribution, z: Tensor, log_own: Tensor
 ) -> Decomposition:
     """Decompose the rate with q holding every one of the N observations.
 
     z: (S, D) samples of q(z); log_own: (S,) = log q(z|x) of each at the observation it came from.
     """
-    log_joint = exact(q.log_prob(z[:, None]))
-    log_each = exact(q.log_marginals(z[:, None])).sum(-1)
-    return _parts(log_own, log_joint, log_each, p.log_prob(z))
+    log_q = exact(latent.log_nodes(q, z[:, None]))
+    return decomposed(latent.nodes, log_own, log_q, latent.log_nodes(p, z))
 
 
-def _parts(log_own: Tensor, log_joint: Tensor, log_each: Tensor, log_p: Tensor) -> Decomposition:
-    return Decomposition(log_own - log_joint, log_joint - log_each, log_each - log_p)
+def decomposed(
+    nodes: Sequence[Node], log_own: Tensor, log_q: Tensor, log_p: Tensor
+) -> Decomposition:
+    """The parts from log-densities: log q(z|x) (S,), and log q, log p at every node (S, nodes)."""
+    below: dict[int, list[int]] = {}
+    for index, node in enumerate(nodes):
+        if node.parent is not None:
+            below.setdefault(node.parent, []).append(index)
+    names = [node.name for node in nodes]
+    return Decomposition(
+        log_own - log_q[..., 0],
+        {names[n]: log_q[..., n] - log_q[..., c].sum(-1) for n, c in below.items()},
+        {names[n]: log_p[..., n] - log_p[..., c].sum(-1) for n, c in below.items()},
+        {
+            node.name: log_q[..., index] - log_p[..., index]
+            for index, node in enumerate(nodes)
+            if node.leaf
+        },
+    )
+
+
+def _sum(parts: dict[str, Tensor], like: Tensor) -> Tensor:
+    return torch.stack([torch.zeros_like(like), *parts.values()]).sum(0)

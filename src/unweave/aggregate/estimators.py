@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-Estimator = Literal["weighted", "stratified"]
+Estimator = Literal["weighted", "stratified", "exact"]
 
 
 def exact(log_q: Tensor) -> Tensor:
@@ -52,7 +52,15 @@ def stratified(log_q: Tensor, dataset_size: int) -> Tensor:
 
 
 def estimate(log_q: Tensor, dataset_size: int, estimator: Estimator) -> Tensor:
-    """log q(z_i) by the named estimator."""
+    """log q(z_i) by the named estimator; "exact" needs the whole data set as the batch."""
+    if estimator == "exact":
+        _check(log_q, dataset_size)
+        if log_q.shape[1] != dataset_size:
+            raise ValueError(
+                f"the exact q(z) needs all {dataset_size} observations in a batch, got "
+                f"{log_q.shape[1]}; use batch_size={dataset_size}, or estimator=stratified"
+            )
+        return exact(log_q)
     return {"weighted": weighted, "stratified": stratified}[estimator](log_q, dataset_size)
 
 

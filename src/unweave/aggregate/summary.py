@@ -7,9 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from unweave.aggregate.decompose import decompose_exactly
+from unweave.aggregate.decompose import decomposed
 from unweave.aggregate.estimators import exact
-from unweave.latents import Distribution
+from unweave.latents import Distribution, Latent
 from unweave.noise import Noise
 
 _NUMBERS_AT_ONCE = 8_000_000  # about 100 MB of intermediate values
@@ -23,28 +23,37 @@ class Summary(NamedTuple):
 
     mutual_information: float  # I(x; z)
     total_correlation: float  # KL(q(z) || prod_v q(z_v))
-    dimension_kl: float  # sum_v KL(q(z_v) || p(z_v))
+    dimension_kl: float  # sum_v KL(q(z_v) || p(z_v)), less the dependence under the prior
+    correlations: dict[str, float]  # the total correlation by node of the tree
     information: list[float]  # I(x; z_v) of every variable
 
 
-def summarise(q: Distribution, p: Distribution, noise: Noise, samples: int = 2_000) -> Summary:
+def summarise(
+    latent: Latent, q: Distribution, p: Distribution, noise: Noise, samples: int = 2_000
+) -> Summary:
     """Decompose the rate over the N observations of q, with exact q(z) at sampled points.
 
     Each sample is z ~ q(z|x_n) with n uniform; q(z) and q(z_v) there are means over all N. Costs
     samples * N densities of every variable; memory is bounded.  [Kim2018] sec. 2, app. C.
     """
     everyone = q.rsample(noise.fold("summary"))  # (N, D)
-    count = len(everyone)
-    chosen = noise.integers(count, (samples,), "summary")
-    own = q.log_prob(everyone)[chosen]
-    own_each = q.log_marginals(everyone)[chosen]
-    totals: list[Tensor] = []
+    chosen = noise.integers(len(everyone), (samples,), "summary")
+    own = latent.log_nodes(q, everyone)[chosen]
     size = max(1, _NUMBERS_AT_ONCE // everyone.numel())
-    for part, log_own, log_own_each in zip(
-        everyone[chosen].split(size), own.split(size), own_each.split(size), strict=True
-    ):
-        parts = decompose_exactly(q, p, part, log_own)
-        information = log_own_each - exact(q.log_marginals(part[:, None]))
-        totals.append(torch.cat([torch.stack(parts, -1), information], -1))
-    mutual, correlation, kl, *information = torch.cat(totals).double().mean(0).tolist()
-    return Summary(mutual, correlation, kl, information)
+    log_q = torch.cat(
+        [exact(latent.log_nodes(q, part[:, None])) for part in everyone[chosen].split(size)]
+    )
+    parts = decomposed(latent.nodes, own[:, 0], log_q, latent.log_nodes(p, everyone[chosen]))
+    leaves = [index for index, node in enumerate(latent.nodes) if node.leaf]
+    information = (own - log_q)[:, leaves]
+    return Summary(
+        _mean(parts.mutual_information),
+        _mean(parts.total_correlation),
+        _mean(parts.dimension_kl),
+        {name: _mean(value) for name, value in parts.correlations.items()},
+        information.double().mean(0).tolist(),
+    )
+
+
+def _mean(values: Tensor) -> float:
+    return values.double().mean().item()

@@ -10,17 +10,45 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from unweave.latents.distributions import DiagonalGaussian, Distribution, Joint
+from unweave.latents.block import Annealed, Node
+from unweave.latents.discrete import Bernoulli, Categorical
+from unweave.latents.distributions import (
+    Bits,
+    DiagonalGaussian,
+    Distribution,
+    FullGaussian,
+    Joint,
+    OneHot,
+    Posterior,
+    Squashed,
+)
 from unweave.latents.gaussian import Gaussian
+from unweave.latents.independent import Laplace, Sparse, StudentT, Uniform
+from unweave.latents.mixture import GaussianMixture, VampPrior
 from unweave.latents.tree import Latent, Product
 
 __all__ = [
+    "Annealed",
+    "Bernoulli",
+    "Bits",
+    "Categorical",
     "DiagonalGaussian",
     "Distribution",
+    "FullGaussian",
     "Gaussian",
+    "GaussianMixture",
     "Joint",
+    "Laplace",
     "Latent",
+    "Node",
+    "OneHot",
+    "Posterior",
     "Product",
+    "Sparse",
+    "Squashed",
+    "StudentT",
+    "Uniform",
+    "VampPrior",
     "owner",
 ]
 

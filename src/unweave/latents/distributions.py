@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from unweave.noise import Noise
@@ -43,6 +44,14 @@ class Distribution(Protocol):
 
     def log_marginals(self, z: Tensor) -> Tensor:
         """Log-density of every variable on its own, (..., V)."""
+        ...
+
+
+class Posterior(Distribution, Protocol):
+    """A distribution whose entropy is known."""
+
+    def entropy(self) -> Tensor:
+        """-E[log q(z)], (...)."""
         ...
 
 
@@ -77,6 +86,10 @@ class DiagonalGaussian:
         standard = (z - self.loc) * torch.exp(-self.log_scale)
         return -0.5 * standard.square() - self.log_scale - HALF_LOG_2PI
 
+    def entropy(self) -> Tensor:
+        """Sum of log scale + (1 + log 2 pi) / 2, (...)."""
+        return (self.log_scale + (0.5 + HALF_LOG_2PI)).sum(-1)
+
     def kl(self, other: DiagonalGaussian) -> Tensor:
         """KL(self || other) of every column, (..., D).
 
@@ -85,6 +98,226 @@ class DiagonalGaussian:
         ratio = 2 * (self.log_scale - other.log_scale)
         shift = (self.loc - other.loc) * torch.exp(-other.log_scale)
         return 0.5 * (torch.exp(ratio) + shift.square() - 1 - ratio)
+
+
+@dataclass(frozen=True)
+class FullGaussian:
+    """N(z; loc, L L^T), with loc (..., D) and the lower triangular factor L (..., D, D)."""
+
+    loc: Tensor
+    factor: Tensor
+
+    @property
+    def mean(self) -> Tensor:
+        """Expectation, (..., D)."""
+        return self.loc
+
+    @property
+    def spread(self) -> Tensor:
+        """Standard deviation of every column, (..., D)."""
+        return self.factor.square().sum(-1).sqrt()
+
+    @property
+    def marginals(self) -> DiagonalGaussian:
+        """The columns on their own."""
+        return DiagonalGaussian(self.loc, 0.5 * self.factor.square().sum(-1).log())
+
+    def rsample(self, noise: Noise, shape: Sequence[int] = ()) -> Tensor:
+        """Mean + L eps with eps ~ N(0, I)."""
+        eps = noise.normal((*shape, *self.loc.shape), "gaussian", self.loc.dtype)
+        return self.loc + (self.factor @ eps.unsqueeze(-1)).squeeze(-1)
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        """Joint log-density, (...)."""
+        standard = _solve(self.factor, z - self.loc)
+        return -0.5 * standard.square().sum(-1) - self._log_det - z.shape[-1] * HALF_LOG_2PI
+
+    def log_marginals(self, z: Tensor) -> Tensor:
+        """Log-density of every column on its own, (..., D)."""
+        return self.marginals.log_marginals(z)
+
+    def entropy(self) -> Tensor:
+        """log det L + D (1 + log 2 pi) / 2, (...)."""
+        return self._log_det + self.loc.shape[-1] * (0.5 + HALF_LOG_2PI)
+
+    def kl(self, other: FullGaussian) -> Tensor:
+        """KL(self || other), (...).
+
+        log det L_p - log det L_q + (|L_p^-1 L_q|^2 + |L_p^-1 (m_q - m_p)|^2 - D) / 2.
+        """
+        spread = _solve(other.factor, self.factor.mT).square().sum((-1, -2))
+        shift = _solve(other.factor, self.loc - other.loc).square().sum(-1)
+        size = self.loc.shape[-1]
+        return other._log_det - self._log_det + 0.5 * (spread + shift - size)
+
+    @property
+    def _log_det(self) -> Tensor:
+        return self.factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+
+def _solve(factor: Tensor, rows: Tensor) -> Tensor:
+    """L^-1 r for the last axis of r; L is (..., D, D), r is (..., D) or, row-wise, (..., K, D)."""
+    if rows.dim() >= factor.dim() and rows.shape[-2:] == factor.shape[-2:]:
+        solved: Tensor = torch.linalg.solve_triangular(factor, rows.mT, upper=False)
+        return solved.mT
+    column: Tensor = torch.linalg.solve_triangular(factor, rows.unsqueeze(-1), upper=False)
+    return column.squeeze(-1)
+
+
+@dataclass(frozen=True)
+class Squashed:
+    """z = low + (high - low) Phi(u) with u ~ N(loc, exp(log_scale)^2): on an interval.
+
+    Phi, the distribution function of N(0, 1), takes N(0, I) to the uniform distribution, so a KL
+    between two of these, or to the uniform distribution, is that of their u.
+    """
+
+    base: DiagonalGaussian
+    low: float
+    high: float
+
+    @property
+    def mean(self) -> Tensor:
+        """Expectation, low + (high - low) Phi(m / sqrt(1 + s^2)), (..., D)."""
+        u = self.base.loc / torch.sqrt(1 + self.base.spread.square())
+        return self._place(u)
+
+    @property
+    def spread(self) -> Tensor:
+        """Standard deviation to first order in that of u, at most that of a uniform, (..., D)."""
+        width = self.high - self.low
+        wide = torch.sqrt(1 + self.base.spread.square())
+        u = self.base.loc / wide
+        slope = torch.exp(-0.5 * u.square() - HALF_LOG_2PI) / wide
+        return (width * slope * self.base.spread).clamp(max=width / math.sqrt(12))
+
+    def rsample(self, noise: Noise, shape: Sequence[int] = ()) -> Tensor:
+        """A sample of u, squashed."""
+        return self._place(self.base.rsample(noise, shape))
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        """Joint log-density, (...)."""
+        return self.log_marginals(z).sum(-1)
+
+    def log_marginals(self, z: Tensor) -> Tensor:
+        """log N(u; loc, scale) - log N(u; 0, 1) - log(high - low), (..., D)."""
+        u = unsquash(z, self.low, self.high)
+        standard = -0.5 * u.square() - HALF_LOG_2PI
+        return self.base.log_marginals(u) - standard - math.log(self.high - self.low)
+
+    def entropy(self) -> Tensor:
+        """H(u) + E[log N(u; 0, 1)] + D log(high - low), (...)."""
+        second = self.base.loc.square() + self.base.spread.square()
+        log_slope = -0.5 * second - HALF_LOG_2PI + math.log(self.high - self.low)
+        return self.base.entropy() + log_slope.sum(-1)
+
+    def _place(self, u: Tensor) -> Tensor:
+        share: Tensor = torch.special.ndtr(u)
+        return self.low + (self.high - self.low) * share
+
+
+def unsquash(z: Tensor, low: float, high: float) -> Tensor:
+    """The u with z = low + (high - low) Phi(u); ends of the interval are taken just inside."""
+    eps = torch.finfo(z.dtype).eps
+    u: Tensor = torch.special.ndtri(((z - low) / (high - low)).clamp(eps, 1 - eps))
+    return u
+
+
+@dataclass(frozen=True)
+class OneHot:
+    """One of K classes as a one-hot vector, relaxed to the simplex when sampled.
+
+    The distribution is the categorical one: log p(z) = <z, log pi> is the log-mass of the class at
+    the corners and linear between them, for posterior, prior and aggregate alike. Samples are
+    softmax((log pi + gumbel) / temperature) [Jang2017] eq. 2; `hard` rounds them to the nearest
+    corner and keeps the gradient.
+    """
+
+    log_probs: Tensor
+    temperature: float
+    hard: bool = False
+
+    @property
+    def mean(self) -> Tensor:
+        """Probabilities of the classes, (..., K)."""
+        return self.log_probs.exp()
+
+    @property
+    def spread(self) -> Tensor:
+        """Standard deviation of each indicator, (..., K)."""
+        p = self.mean
+        return torch.sqrt(p * (1 - p))
+
+    def rsample(self, noise: Noise, shape: Sequence[int] = ()) -> Tensor:
+        """A relaxed or rounded one-hot vector, (*shape, ..., K)."""
+        full = (*shape, *self.log_probs.shape)
+        gumbel = -torch.log(-torch.log(noise.uniform(full, "gumbel", self.log_probs.dtype)))
+        soft = torch.softmax((self.log_probs + gumbel) / self.temperature, -1)
+        if not self.hard:
+            return soft
+        corner = F.one_hot(soft.argmax(-1), soft.shape[-1]).to(soft.dtype)
+        return soft + (corner - soft).detach()
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        """<z, log pi>, (...)."""
+        return (z * self.log_probs).sum(-1)
+
+    def log_marginals(self, z: Tensor) -> Tensor:
+        """The same: the classes are one variable, (..., 1)."""
+        return self.log_prob(z).unsqueeze(-1)
+
+    def entropy(self) -> Tensor:
+        """-sum pi log pi, (...)."""
+        return -(self.mean * self.log_probs).sum(-1)
+
+    def kl(self, other: OneHot) -> Tensor:
+        """sum pi log(pi / pi'), (...)."""
+        return (self.mean * (self.log_probs - other.log_probs)).sum(-1)
+
+
+@dataclass(frozen=True)
+class Bits:
+    """Independent zeros and ones with the given logits (..., D), relaxed when sampled.
+
+    log p(z) = sum z log p + (1 - z) log(1 - p), the log-mass at the corners. Samples are
+    sigmoid((logit + logistic) / temperature)  [Maddison2017] app. B; `hard` rounds them.
+    """
+
+    logits: Tensor
+    temperature: float
+    hard: bool = False
+
+    @property
+    def mean(self) -> Tensor:
+        """Probability of a one, (..., D)."""
+        return torch.sigmoid(self.logits)
+
+    @property
+    def spread(self) -> Tensor:
+        """Standard deviation, (..., D)."""
+        return torch.sqrt(self.mean * torch.sigmoid(-self.logits))
+
+    def rsample(self, noise: Noise, shape: Sequence[int] = ()) -> Tensor:
+        """Relaxed or rounded zeros and ones, (*shape, ..., D)."""
+        u = noise.uniform((*shape, *self.logits.shape), "logistic", self.logits.dtype)
+        soft = torch.sigmoid((self.logits + torch.logit(u)) / self.temperature)
+        return soft + (soft.round() - soft).detach() if self.hard else soft
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        """Joint log-mass, (...)."""
+        return self.log_marginals(z).sum(-1)
+
+    def log_marginals(self, z: Tensor) -> Tensor:
+        """z log p + (1 - z) log(1 - p), (..., D)."""
+        return z * F.logsigmoid(self.logits) + (1 - z) * F.logsigmoid(-self.logits)
+
+    def entropy(self) -> Tensor:
+        """Sum of the entropies of the bits, (...)."""
+        return -self.log_marginals(self.mean).sum(-1)
+
+    def kl(self, other: Bits) -> Tensor:
+        """KL of every bit, (..., D)."""
+        return self.log_marginals(self.mean) - other.log_marginals(self.mean)
 
 
 @dataclass(frozen=True)
@@ -111,11 +344,16 @@ class Joint:
 
     def log_prob(self, z: Tensor) -> Tensor:
         """Sum of the parts' joint log-densities, (...)."""
-        return torch.stack([p.log_prob(part) for p, part in self._pairs(z)]).sum(0)
+        return torch.stack([p.log_prob(part) for p, part in self.split(z)]).sum(0)
 
     def log_marginals(self, z: Tensor) -> Tensor:
         """The parts' marginals side by side, (..., V)."""
-        return torch.cat([p.log_marginals(part) for p, part in self._pairs(z)], -1)
+        return torch.cat([p.log_marginals(part) for p, part in self.split(z)], -1)
 
-    def _pairs(self, z: Tensor) -> list[tuple[Distribution, Tensor]]:
+    def entropy(self) -> Tensor:
+        """Sum of the parts' entropies, (...)."""
+        return torch.stack([p.entropy() for p in self.parts.values()]).sum(0)  # type: ignore[attr-defined]
+
+    def split(self, z: Tensor) -> list[tuple[Distribution, Tensor]]:
+        """Every part with its columns of z."""
         return list(zip(self.parts.values(), z.split(self.sizes, -1), strict=True))

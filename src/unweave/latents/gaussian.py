@@ -1,70 +1,161 @@
-"""The Gaussian block: the standard normal prior with a diagonal Gaussian posterior."""
+"""The Gaussian block: isotropic, anisotropic by the data or learned, or with a full covariance."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from typing import Literal
 
 import torch
-from pydantic import PositiveInt
+from pydantic import PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 
-from unweave.latents.distributions import DiagonalGaussian, Distribution
+from unweave.latents.block import (
+    Continuous,
+    Encode,
+    Encoding,
+    Fixed,
+    FixedPrior,
+    Spectrum,
+    positive,
+    triangle,
+)
+from unweave.latents.distributions import (
+    HALF_LOG_2PI,
+    DiagonalGaussian,
+    Distribution,
+    FullGaussian,
+)
 from unweave.spec import spec, tag
 
-# A posterior narrower or wider than this is numerically a point or flat; exp stays in float32.
-LOG_VARIANCE_BOUNDS = (-30.0, 20.0)
 
+class LearnedVariances(nn.Module):
+    """N(0, diag(v)) with v = T softmax(w): the variances are learned, their sum T is kept."""
 
-class FixedGaussian(nn.Module):
-    """The distribution N(0, I) as a prior without parameters."""
-
-    def __init__(self, size: int) -> None:
+    def __init__(self, variances: Tensor) -> None:
         super().__init__()
-        self.register_buffer("zero", torch.zeros(size), persistent=False)
-        self.zero: Tensor
+        self.log_variances = nn.Parameter(variances.log())
+        self.total = variances.sum().item()
 
-    def forward(self) -> DiagonalGaussian:
-        """The prior as a distribution over z of shape (D,)."""
-        return DiagonalGaussian(self.zero, self.zero)
+    def forward(self, encode: Encode) -> DiagonalGaussian:
+        """p(z) over z of shape (D,)."""
+        log_shares = torch.log_softmax(self.log_variances, -1)
+        return DiagonalGaussian(
+            torch.zeros_like(log_shares), 0.5 * (log_shares + math.log(self.total))
+        )
+
+
+class LearnedCovariance(nn.Module):
+    """N(0, L L^T) with L learned and the trace of the covariance kept."""
+
+    def __init__(self, variances: Tensor) -> None:
+        super().__init__()
+        size = len(variances)
+        self.log_diagonal = nn.Parameter(0.5 * variances.log())
+        self.below = nn.Parameter(torch.zeros(size * (size - 1) // 2))
+        self.total = variances.sum().item()
+
+    def forward(self, encode: Encode) -> FullGaussian:
+        """p(z) over z of shape (D,)."""
+        factor = triangle(self.log_diagonal.exp(), self.below)
+        scale = torch.sqrt(self.total / factor.square().sum())
+        return FullGaussian(torch.zeros_like(self.log_diagonal), scale * factor)
 
 
 @spec
-class Gaussian:
-    """`size` independent standard normal variables: p(z) = N(0, I).  [Kingma2014] sec. 3.
+class Gaussian(Continuous, Fixed):
+    """p(z) = N(z; 0, diag(variances)), by default N(0, I).  [Kingma2014] sec. 3.
 
-    The posterior is N(mean(x), diag(exp(log_variance(x)))); the encoder puts out the means and
-    then the log-variances.
+    `variances="pca"` takes those of the data's principal components, scaled to a mean of 1:
+    v_i = D s_i^2 / sum s^2, largest first.  [Mathieu2019] app. B. `learn="variances"` learns them
+    under the same normalisation, `learn="covariance"` a full covariance [Esmaeili2019] sec. 5.
     """
 
     size: PositiveInt = 10
+    variances: Literal["pca"] | tuple[PositiveFloat, ...] | None = None
+    learn: Literal["nothing", "variances", "covariance"] = "nothing"
+    encoding: Encoding = "diagonal"
+    sampled: bool = False
     kind: Literal["gaussian"] = tag("gaussian")
 
-    @property
-    def outputs(self) -> int:
-        """Numbers that the encoder puts out for this block."""
-        return 2 * self.size
+    @model_validator(mode="after")
+    def _check(self) -> Gaussian:
+        if isinstance(self.variances, tuple) and len(self.variances) != self.size:
+            raise ValueError(
+                f"expected one variance for each of the {self.size} columns, got "
+                f"{len(self.variances)}"
+            )
+        return self
 
-    @property
-    def variables(self) -> tuple[int, ...]:
-        """Columns of each variable."""
-        return (1,) * self.size
+    def density(self, zero: Tensor) -> DiagonalGaussian:
+        """p(z) as it is at the start."""
+        return DiagonalGaussian(zero, 0.5 * self._variances(zero).log())
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """A name for every variable."""
-        return tuple(str(i) for i in range(self.size))
-
-    def posterior(self, raw: Tensor) -> DiagonalGaussian:
-        """q(z|x) from the encoder's output (..., 2 D)."""
-        loc, log_variance = raw.chunk(2, -1)
-        return DiagonalGaussian(loc, 0.5 * log_variance.clamp(*LOG_VARIANCE_BOUNDS))
-
-    def prior(self) -> nn.Module:
+    def prior(self, shape: tuple[int, ...]) -> nn.Module:
         """A module that returns p(z)."""
-        return FixedGaussian(self.size)
+        if self.learn == "nothing":
+            return FixedPrior(self)
+        variances = self._variances(torch.zeros(self.size))
+        return (LearnedVariances if self.learn == "variances" else LearnedCovariance)(variances)
 
-    def rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
-        """KL(q(z_j|x) || p(z_j)) of every variable in closed form, (..., D)."""
-        assert isinstance(q, DiagonalGaussian)
-        assert isinstance(p, DiagonalGaussian)
-        return q.kl(p)
+    def resolve(self, spectrum: Spectrum) -> Gaussian:
+        """The block with its variances taken from the data where they are to be."""
+        if self.variances != "pca":
+            return self
+        values = spectrum(self.size)
+        if min(values) <= 0:
+            rank = sum(value > 0 for value in values)
+            raise ValueError(
+                f"the data vary in {rank} directions, too few for {self.size} principal "
+                f"components; use latent.size={rank} or less"
+            )
+        mean = sum(values) / len(values)
+        return dataclasses.replace(self, variances=tuple(value / mean for value in values))
+
+    def kl(self, mean: Tensor, scale: Tensor) -> Tensor:
+        """KL(N(mean, scale^2) || p(z_j)) of every column, (..., D).  [Kingma2014] app. B."""
+        return DiagonalGaussian(mean, torch.log(scale)).kl(self.density(mean.new_zeros(self.size)))
+
+    def entropy(self) -> float:
+        """Sum of (1 + log 2 pi v_j) / 2."""
+        return sum(0.5 + HALF_LOG_2PI + 0.5 * math.log(v) for v in self._numbers)
+
+    def log_normaliser(self, beta: float) -> float:
+        """log F_beta = sum of (1 - beta) log(2 pi v_j) / 2 - log(beta) / 2."""
+        half = 0.5 * math.log(positive(beta))
+        return sum((1 - beta) * (HALF_LOG_2PI + 0.5 * math.log(v)) - half for v in self._numbers)
+
+    def annealed(self, beta: float) -> Gaussian:
+        """p(z)^beta / F_beta = N(0, diag(variances) / beta)."""
+        return dataclasses.replace(self, variances=tuple(v / positive(beta) for v in self._numbers))
+
+    def _rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
+        if isinstance(q, DiagonalGaussian) and isinstance(p, DiagonalGaussian):
+            return q.kl(p).sum(-1)
+        return _full(q).kl(_full(p))
+
+    def _rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
+        return _columns(q).kl(_columns(p))
+
+    @property
+    def _numbers(self) -> tuple[float, ...]:
+        if self.variances == "pca":
+            raise ValueError(
+                "the variances are to come from the data, which is not known yet; give them, "
+                "Gaussian(size, variances=(...)), or use the latent of a resolved run"
+            )
+        return self.variances or (1.0,) * self.size
+
+    def _variances(self, like: Tensor) -> Tensor:
+        return torch.tensor(self._numbers, dtype=like.dtype, device=like.device)
+
+
+def _full(d: Distribution) -> FullGaussian:
+    return d if isinstance(d, FullGaussian) else FullGaussian(d.mean, torch.diag_embed(d.spread))
+
+
+def _columns(d: Distribution) -> DiagonalGaussian:
+    if isinstance(d, FullGaussian):
+        return d.marginals
+    assert isinstance(d, DiagonalGaussian)
+    return d

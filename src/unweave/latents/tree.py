@@ -8,33 +8,41 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 
+from unweave.latents.block import Block, Encode, Node, Spectrum
+from unweave.latents.discrete import Bernoulli, Categorical
 from unweave.latents.distributions import Distribution, Joint
 from unweave.latents.gaussian import Gaussian
+from unweave.latents.independent import Laplace, Sparse, StudentT, Uniform
+from unweave.latents.mixture import GaussianMixture, VampPrior
 from unweave.spec import explained
 
 
 class JointPrior(nn.Module):
     """The product of the priors of named blocks."""
 
-    def __init__(self, blocks: dict[str, Latent]) -> None:
+    def __init__(self, blocks: dict[str, Latent], shape: tuple[int, ...]) -> None:
         super().__init__()
-        self.parts = nn.ModuleDict({name: block.prior() for name, block in blocks.items()})
+        self.parts = nn.ModuleDict({name: block.prior(shape) for name, block in blocks.items()})
         self.sizes = tuple(block.size for block in blocks.values())
+        self.outputs = tuple(block.outputs for block in blocks.values())
 
-    def forward(self) -> Joint:
+    def forward(self, encode: Encode) -> Joint:
         """The prior as a distribution over z of shape (D,)."""
-        return Joint({name: part() for name, part in self.parts.items()}, self.sizes)
+        parts = {}
+        for number, (name, part) in enumerate(self.parts.items()):
+            parts[name] = part(lambda x, n=number: encode(x).split(self.outputs, -1)[n])
+        return Joint(parts, self.sizes)
 
 
 @explained
-class Product(BaseModel):
+class Product(BaseModel, Block):
     """Named blocks, independent under the prior: p(z) = prod_g p_g(z_g).  [Esmaeili2019] fig. 4.
 
     The names are the keyword arguments; their order is the order of the columns of z.
 
     >>> tree = Product(style=Gaussian(3), place=Product(x=Gaussian(1), y=Gaussian(1)))
     >>> tree.size, tree.names
-    (5, ('style.0', 'style.1', 'style.2', 'place.x.0', 'place.y.0'))
+    (5, ('style.0', 'style.1', 'style.2', 'place.x', 'place.y'))
     """
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
@@ -77,8 +85,24 @@ class Product(BaseModel):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """A name for every variable: the path of its block and its number there."""
-        return tuple(f"{name}.{leaf}" for name, b in self.blocks.items() for leaf in b.names)
+        """A name for every variable: the path of its block, and its number if there are more."""
+        return tuple(node.name for node in self.nodes if node.leaf)
+
+    @property
+    def discrete(self) -> tuple[bool, ...]:
+        """Whether each variable takes one of finitely many values."""
+        return tuple(flag for block in self.blocks.values() for flag in block.discrete)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The tree from the root down, each node before its children."""
+        found = [Node("", None, False)]
+        for name, block in self.blocks.items():
+            start = len(found)
+            for node in block.nodes:
+                parent = 0 if node.parent is None else start + node.parent
+                found.append(Node(f"{name}.{node.name}".rstrip("."), parent, node.leaf))
+        return tuple(found)
 
     def posterior(self, raw: Tensor) -> Joint:
         """q(z|x) = prod_g q_g(z_g|x) from the encoder's output."""
@@ -89,21 +113,45 @@ class Product(BaseModel):
         }
         return Joint(parts, self._sizes)
 
-    def prior(self) -> nn.Module:
+    def prior(self, shape: tuple[int, ...]) -> nn.Module:
         """A module that returns p(z)."""
-        return JointPrior(self.blocks)
+        return JointPrior(self.blocks, shape)
 
     def rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
-        """KL(q || p) of every variable, the blocks' side by side, (..., V)."""
+        """KL(q || p), the sum of the blocks', (...)."""
+        return torch.stack([block.rate(*parts) for block, parts in self._parts(q, p, z)]).sum(0)
+
+    def rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
+        """KL(q || p) of every variable on its own, the blocks' side by side, (..., V)."""
+        return torch.cat([block.rates(*parts) for block, parts in self._parts(q, p, z)], -1)
+
+    def log_nodes(self, d: Distribution, z: Tensor) -> Tensor:
+        """Log-density of every node of the tree under a distribution over z, (..., nodes)."""
+        assert isinstance(d, Joint)
+        blocks = zip(self.blocks.values(), d.split(z), strict=True)
+        below = torch.cat([block.log_nodes(part, columns) for block, (part, columns) in blocks], -1)
+        return torch.cat([d.log_prob(z).unsqueeze(-1), below], -1)
+
+    def codes(self, q: Distribution) -> Tensor:
+        """A number for every variable, (..., V)."""
+        assert isinstance(q, Joint)
+        blocks = zip(self.blocks.values(), q.parts.values(), strict=True)
+        return torch.cat([block.codes(part) for block, part in blocks], -1)
+
+    def resolve(self, spectrum: Spectrum) -> Product:
+        """The tree with what its blocks take from the data filled in."""
+        return Product(**{name: block.resolve(spectrum) for name, block in self.blocks.items()})
+
+    def _parts(
+        self, q: Distribution, p: Distribution, z: Tensor
+    ) -> list[tuple[Block, tuple[Distribution, Distribution, Tensor]]]:
         assert isinstance(q, Joint)
         assert isinstance(p, Joint)
-        rates = [
-            block.rate(q.parts[name], p.parts[name], part)
-            for (name, block), part in zip(
-                self.blocks.items(), z.split(self._sizes, -1), strict=True
-            )
+        columns = z.split(self._sizes, -1)
+        return [
+            (block, (q.parts[name], p.parts[name], part))
+            for (name, block), part in zip(self.blocks.items(), columns, strict=True)
         ]
-        return torch.cat(rates, -1)
 
     @property
     def _sizes(self) -> tuple[int, ...]:
@@ -118,5 +166,17 @@ class Product(BaseModel):
         )
 
 
-Latent = Annotated[Gaussian | Product, Field(discriminator="kind")]
+Latent = Annotated[
+    Gaussian
+    | StudentT
+    | Sparse
+    | Laplace
+    | Uniform
+    | GaussianMixture
+    | VampPrior
+    | Categorical
+    | Bernoulli
+    | Product,
+    Field(discriminator="kind"),
+]
 Product.model_rebuild()

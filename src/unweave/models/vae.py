@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from torch import Tensor, nn
 
-from unweave.latents import Distribution, Latent
+from unweave.latents import Distribution, Latent, Posterior
 from unweave.likelihoods import Likelihood, Observation
 from unweave.networks import Network, Shape
 from unweave.noise import Noise
@@ -16,7 +16,7 @@ class Pass(NamedTuple):
     """All that an objective reads of one forward pass over a batch of B observations."""
 
     x: Tensor  # (B, *shape)
-    q: Distribution  # q(z|x), batch shape (B,)
+    q: Posterior  # q(z|x), batch shape (B,)
     z: Tensor  # a sample of q, (B, D)
     p: Distribution  # p(z), batch shape ()
     px: Observation  # p(x|z)
@@ -28,8 +28,8 @@ class Pass(NamedTuple):
         return -self.px.log_prob(self.x)
 
     @property
-    def rates(self) -> Tensor:
-        """KL(q(z_v|x) || p(z_v)) of every observation and variable, (B, V)."""
+    def rate(self) -> Tensor:
+        """KL(q(z|x) || p(z)) of every observation, (B,)."""
         return self.latent.rate(self.q, self.p, self.z)
 
     @property
@@ -48,11 +48,19 @@ class VAE(nn.Module):
         self.latent, self.likelihood = latent, likelihood
         self.encoder = network.encoder(shape, latent.outputs)
         self.decoder = network.decoder(latent.size, shape)
-        self.prior = latent.prior()
+        self.prior = latent.prior(shape)
 
-    def encode(self, x: Tensor) -> Distribution:
+    def raw(self, x: Tensor) -> Tensor:
+        """The encoder's output for a batch (B, *shape), from which `latent` makes q(z|x)."""
+        return cast(Tensor, self.encoder(x))
+
+    def encode(self, x: Tensor) -> Posterior:
         """q(z|x) for a batch (B, *shape)."""
-        return self.latent.posterior(self.encoder(x))
+        return self.latent.posterior(self.raw(x))
+
+    def p(self) -> Distribution:
+        """The prior over codes."""
+        return cast(Distribution, self.prior(self.raw))
 
     def decode(self, z: Tensor) -> Observation:
         """p(x|z) for codes (B, D)."""
@@ -62,4 +70,4 @@ class VAE(nn.Module):
         """Encode, sample and decode a batch."""
         q = self.encode(x)
         z = q.rsample(noise.fold("posterior"))
-        return Pass(x, q, z, self.prior(), self.decode(z), self.latent)
+        return Pass(x, q, z, self.p(), self.decode(z), self.latent)

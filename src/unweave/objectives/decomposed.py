@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from typing import Literal
 
-from unweave.aggregate import Estimator, decompose
+import torch
+from torch import Tensor
+
+from unweave.aggregate import Decomposition, Estimator, decompose, estimate
+from unweave.latents import Latent
+from unweave.models import Pass
 from unweave.noise import Noise
-from unweave.objectives.game import MODEL, Batch, Game, Memo, Nets, Term, Terms, Turn, elbo
+from unweave.objectives.game import Batch, OnePlayer, Term, Terms, elbo
+from unweave.objectives.support import several_variables
 from unweave.schedules import Weight
-from unweave.spec import spec, tag
+from unweave.spec import nearest, spec, tag
+
+
+def taken_apart(passed: Pass, batch: Batch, estimator: Estimator) -> Decomposition:
+    """The parts of the rate of a pass, with q(z) estimated from the batch."""
+    return decompose(passed.latent, passed.q, passed.p, passed.z, batch.dataset_size, estimator)
 
 
 @spec
-class BetaTCVAE(Game):
+class BetaTCVAE(OnePlayer):
     """E_q[-log p(x|z)] + alpha I(x; z) + beta TC(z) + gamma sum_v KL(q(z_v) || p(z_v)).
 
     [Chen2018] eq. 4, with q(z) estimated from the batch. The three parts sum to the rate on the
@@ -25,20 +36,103 @@ class BetaTCVAE(Game):
     estimator: Estimator = "stratified"
     kind: Literal["beta-tcvae"] = tag("beta-tcvae")
 
-    @property
-    def turns(self) -> tuple[Turn, ...]:
-        """The model moves."""
-        return (Turn(MODEL, self.model),)
-
-    def model(self, nets: Nets, batch: Batch, noise: Noise, memo: Memo) -> tuple[Terms, Memo]:
-        """The model's loss."""
-        passed = nets.model(batch.x, noise)
-        parts = decompose(passed.q, passed.p, passed.z, batch.dataset_size, self.estimator)
-        terms = elbo(passed)
-        return {
-            "distortion": terms["distortion"],
+    def terms(self, passed: Pass, batch: Batch, noise: Noise) -> Terms:
+        """Distortion and the parts of the rate."""
+        parts = taken_apart(passed, batch, self.estimator)
+        return elbo(passed, rate=0.0) | {
             "mutual_information": Term(self.alpha, parts.mutual_information),
             "total_correlation": Term(self.beta, parts.total_correlation),
             "dimension_kl": Term(self.gamma, parts.dimension_kl),
-            "rate": Term(0.0, terms["rate"].value.detach()),
-        }, {}
+        }
+
+    def refuses(self, latent: Latent) -> str | None:
+        """Why a latent space cannot be trained in this way, if it cannot."""
+        return several_variables(latent)
+
+
+@spec
+class HFVAE(OnePlayer):
+    """E_q[-log p(x|z)] + alpha I(x; z) + beta A + gamma sum_g i_g + sum_v KL(q(z_v) || p(z_v)).
+
+    [Esmaeili2019] eq. 9 and fig. 4: A is the total correlation between the groups at the top of
+    the latent tree, i_g that inside every group further down, each beyond what the prior has:
+    E[log q(z_n) / prod_c q(z_c) - log p(z_n) / prod_c p(z_c)] at a node n with children c.
+    """
+
+    alpha: Weight = 1.0
+    beta: Weight = 4.0  # [Esmaeili2019] table 2: beta 4, gamma 3 on dSprites
+    gamma: Weight = 3.0
+    estimator: Estimator = "stratified"
+    kind: Literal["hfvae"] = tag("hfvae")
+
+    def terms(self, passed: Pass, batch: Batch, noise: Noise) -> Terms:
+        """Distortion and the parts of the rate, level by level."""
+        parts = taken_apart(passed, batch, self.estimator)
+        inner = [name for name in parts.correlations if name]
+        within = [parts.excess(name) for name in inner] or [torch.zeros_like(passed.distortion)]
+        return elbo(passed, rate=0.0) | {
+            "mutual_information": Term(self.alpha, parts.mutual_information),
+            "between_groups": Term(self.beta, parts.excess("")),
+            "within_groups": Term(self.gamma, torch.stack(within).sum(0)),
+            "leaf_kl": Term(1.0, torch.stack(list(parts.leaf_kls.values())).sum(0)),
+        }
+
+    def refuses(self, latent: Latent) -> str | None:
+        """Why a latent space cannot be trained in this way, if it cannot."""
+        return several_variables(latent)
+
+
+@spec
+class InformationDropout(OnePlayer):
+    """E_q[-log p(x|z)] + beta KL(q(z|x) || q(z)) + gamma TC(z).
+
+    [Kim2018] eq. 8 (gamma = 0) and eq. 9. The first divergence is I(x; z); the prior plays no part,
+    and the rate is only reported.
+    """
+
+    beta: Weight = 1.0
+    gamma: Weight = 0.0
+    estimator: Estimator = "stratified"
+    kind: Literal["information-dropout"] = tag("information-dropout")
+
+    def terms(self, passed: Pass, batch: Batch, noise: Noise) -> Terms:
+        """Distortion, information and dependence."""
+        parts = taken_apart(passed, batch, self.estimator)
+        return elbo(passed, rate=0.0) | {
+            "mutual_information": Term(self.beta, parts.mutual_information),
+            "total_correlation": Term(self.gamma, parts.total_correlation),
+        }
+
+
+@spec
+class AnchorVAE(OnePlayer):
+    """-ELBO - weight I(x; z_a): the information of the anchor variables is not paid for.
+
+    [Esmaeili2019] table 1, after [Gao2019]. `anchor` is the path of a block or variable of the
+    latent tree; without one it is the whole code.
+    """
+
+    anchor: str = ""
+    weight: Weight = 0.5
+    estimator: Estimator = "stratified"
+    kind: Literal["anchor-vae"] = tag("anchor-vae")
+
+    def terms(self, passed: Pass, batch: Batch, noise: Noise) -> Terms:
+        """Distortion, rate and the anchors' information."""
+        return elbo(passed) | {
+            "anchor_information": Term(-self.weight, self._information(passed, batch))  # type: ignore[operator]
+        }
+
+    def refuses(self, latent: Latent) -> str | None:
+        """Why a latent space cannot be trained in this way, if it cannot."""
+        names = [node.name for node in latent.nodes]
+        if self.anchor in names:
+            return None
+        return f"{self.anchor!r} is not in the latent tree: {nearest(self.anchor, names[1:])}"
+
+    def _information(self, passed: Pass, batch: Batch) -> Tensor:
+        """log q(z_a|x) / q(z_a) on the sample, (B,)."""
+        latent, q, z = passed.latent, passed.q, passed.z
+        column = [node.name for node in latent.nodes].index(self.anchor)
+        table = latent.log_nodes(q, z[:, None])[..., column]
+        return table.diagonal() - estimate(table, batch.dataset_size, self.estimator)

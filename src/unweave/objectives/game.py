@@ -87,6 +87,27 @@ class Game(ABC):
         """The players beside the model."""
         return {}
 
+    def refuses(self, latent: Latent) -> str | None:
+        """Why a latent space cannot be trained in this way, if it cannot."""
+        return None
+
+
+class OnePlayer(Game):
+    """An objective in which only the model moves."""
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """The model moves."""
+        return (Turn(MODEL, self.play),)
+
+    def play(self, nets: Nets, batch: Batch, noise: Noise, memo: Memo) -> tuple[Terms, Memo]:
+        """The model's loss."""
+        return self.terms(nets.model(batch.x, noise), batch, noise), {}
+
+    @abstractmethod
+    def terms(self, passed: Pass, batch: Batch, noise: Noise) -> Terms:
+        """The loss of one forward pass."""
+
 
 def total(terms: Terms) -> Tensor:
     """The loss: the weighted sum of the terms' batch means."""
@@ -106,11 +127,16 @@ def _number(weight: Weight | Tensor) -> float | Tensor:
     raise TypeError(f"a loss needs a weight's value at a step, got the schedule {weight}")
 
 
-def elbo(passed: Pass) -> Terms:
-    """Distortion and rate, whose sum is the negative evidence lower bound.  [Kingma2014] eq. 7."""
+def elbo(passed: Pass, rate: Weight | Tensor = 1.0) -> Terms:
+    """Distortion and rate, whose sum is the negative evidence lower bound.  [Kingma2014] eq. 7.
+
+    A rate of weight 0 is only reported.
+    """
+    value = passed.rate
+    idle = isinstance(rate, float) and rate == 0
     return {
         "distortion": Term(1.0, passed.distortion),
-        "rate": Term(1.0, passed.rates.sum(-1)),
+        "rate": Term(rate, value.detach() if idle else value),
     }
 
 

@@ -1,0 +1,252 @@
+"""What a latent block is: columns, variables, a posterior, a prior and the rate between them."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from unweave.latents.densities import Factorised
+from unweave.latents.distributions import (
+    HALF_LOG_2PI,
+    DiagonalGaussian,
+    Distribution,
+    FullGaussian,
+    Posterior,
+)
+
+# A posterior narrower or wider than this is numerically a point or flat; exp stays in float32.
+LOG_VARIANCE_BOUNDS = (-30.0, 20.0)
+
+Encode = Callable[[Tensor], Tensor]  # observations to the encoder's raw output for a block
+Spectrum = Callable[[int], Sequence[float]]  # the k largest principal variances of the data
+Encoding = Literal["diagonal", "full"]
+Self = TypeVar("Self", bound="Block")
+
+
+class Node(NamedTuple):
+    """A node of a latent tree: a group of variables, or one variable (a leaf)."""
+
+    name: str  # "" for the root
+    parent: int | None
+    leaf: bool
+
+
+class Prior(Protocol):
+    """A module that returns p(z)."""
+
+    def __call__(self, encode: Encode) -> Distribution:
+        """p(z) over z of shape (D,); `encode` is for priors made of encodings."""
+        ...
+
+
+class Block(ABC):
+    """A part of a latent space: `size` columns of z that form one or more variables."""
+
+    @property
+    @abstractmethod
+    def outputs(self) -> int:
+        """Numbers that the encoder puts out for this block."""
+
+    @property
+    @abstractmethod
+    def variables(self) -> tuple[int, ...]:
+        """Columns of each variable."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A name for every variable."""
+        return tuple(str(i) for i in range(len(self.variables)))
+
+    @property
+    def discrete(self) -> tuple[bool, ...]:
+        """Whether each variable takes one of finitely many values."""
+        return (False,) * len(self.variables)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The tree from the root down, each node before its children."""
+        if len(self.variables) == 1:
+            return (Node("", None, True),)
+        return (Node("", None, False), *(Node(name, 0, True) for name in self.names))
+
+    @abstractmethod
+    def posterior(self, raw: Tensor) -> Posterior:
+        """q(z|x) from the encoder's output (..., outputs)."""
+
+    @abstractmethod
+    def prior(self, shape: tuple[int, ...]) -> nn.Module:
+        """A module that returns p(z), for a model of observations of a shape."""
+
+    @abstractmethod
+    def rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
+        """KL(q(z|x) || p(z)), or its estimate on the sample z of q where there is no formula."""
+
+    @abstractmethod
+    def rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
+        """KL(q(z_v|x) || p(z_v)) of every variable on its own, (..., V)."""
+
+    def log_nodes(self, d: Distribution, z: Tensor) -> Tensor:
+        """Log-density of every node of the tree under a distribution over z, (..., nodes)."""
+        marginals = d.log_marginals(z)
+        if len(self.variables) == 1:
+            return marginals
+        return torch.cat([d.log_prob(z).unsqueeze(-1), marginals], -1)
+
+    def codes(self, q: Distribution) -> Tensor:
+        """A number for every variable: the posterior's mean, or the likeliest value, (..., V)."""
+        return q.mean
+
+    def resolve(self: Self, spectrum: Spectrum) -> Self:
+        """The block with what it takes from the data filled in."""
+        return self
+
+
+class FixedPrior(nn.Module):
+    """A prior without parameters."""
+
+    def __init__(self, block: Fixed) -> None:
+        super().__init__()
+        self.block = block
+        self.register_buffer("zero", torch.zeros(block.size), persistent=False)
+        self.zero: Tensor
+
+    def forward(self, encode: Encode) -> Distribution:
+        """p(z) over z of shape (D,)."""
+        return self.block.density(self.zero)
+
+
+class Fixed(Block):
+    """A block whose prior is known beforehand, and which can be used on plain tensors."""
+
+    size: int
+
+    @abstractmethod
+    def density(self, zero: Tensor) -> Distribution:
+        """p(z), with the size, type and device of zeros (D,)."""
+
+    @abstractmethod
+    def entropy(self) -> float:
+        """-E[log p(z)] over all columns, in nats."""
+
+    @abstractmethod
+    def log_normaliser(self, beta: float) -> float:
+        """log F_beta = log of the integral of p(z)^beta.  [Mathieu2019] theorem 1."""
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        """log p(z) of points (..., D), (...)."""
+        return self.density(z.new_zeros(self.size)).log_prob(_points(z, self.size))
+
+    def prior(self, shape: tuple[int, ...]) -> nn.Module:
+        """A module that returns p(z)."""
+        return FixedPrior(self)
+
+
+class Continuous(Block):
+    """Real columns, each a variable, with a Gaussian posterior.
+
+    The encoder puts out the means, then the log-variances; with `encoding="full"` the logarithms
+    of the squared diagonal of a triangular factor, then what is below it.
+    """
+
+    size: int
+    encoding: Encoding
+    sampled: bool
+
+    @property
+    def outputs(self) -> int:
+        """Numbers that the encoder puts out for this block."""
+        below = self.size * (self.size - 1) // 2
+        return 2 * self.size + (below if self.encoding == "full" else 0)
+
+    @property
+    def variables(self) -> tuple[int, ...]:
+        """Columns of each variable."""
+        return (1,) * self.size
+
+    def posterior(self, raw: Tensor) -> DiagonalGaussian | FullGaussian:
+        """N(z; mean, S) from the encoder's output."""
+        loc, log_variance = raw[..., : self.size], raw[..., self.size : 2 * self.size]
+        log_scale = 0.5 * log_variance.clamp(*LOG_VARIANCE_BOUNDS)
+        if self.encoding == "diagonal":
+            return DiagonalGaussian(loc, log_scale)
+        return FullGaussian(loc, triangle(log_scale.exp(), raw[..., 2 * self.size :]))
+
+    def rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
+        """KL(q(z|x) || p(z)), (...); on the sample with `sampled`, or where there is no formula."""
+        if self.sampled:
+            return q.log_prob(z) - p.log_prob(z)
+        return self._rate(q, p, z)
+
+    def rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
+        """KL(q(z_j|x) || p(z_j)) of every column on its own, (..., D)."""
+        if self.sampled:
+            return q.log_marginals(z) - p.log_marginals(z)
+        return self._rates(q, p, z)
+
+    def _rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
+        return q.log_prob(z) - p.log_prob(z)
+
+    def _rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
+        return q.log_marginals(z) - p.log_marginals(z)
+
+
+class Independent(Continuous, Fixed):
+    """Independent columns whose rate is the posterior's entropy and one integral a column."""
+
+    @abstractmethod
+    def density(self, zero: Tensor) -> Factorised:
+        """p(z), with the size, type and device of zeros (D,)."""
+
+    def kl(self, mean: Tensor, scale: Tensor) -> Tensor:
+        """KL(N(mean, scale^2) || p(z_j)) of every column, (..., D)."""
+        mean, scale = torch.broadcast_tensors(_points(mean, self.size), scale)
+        return _from_entropy(mean, scale, self.density(mean.new_zeros(self.size)))
+
+    def _rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
+        return -q.entropy() - p.cross(q.mean, q.spread).sum(-1)  # type: ignore[attr-defined, no-any-return]
+
+    def _rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
+        return _from_entropy(q.mean, q.spread, p)  # type: ignore[arg-type]
+
+
+class Annealed(NamedTuple):
+    """The annealed prior f_beta(z) = p(z)^beta / F_beta.  [Mathieu2019] theorem 1."""
+
+    block: Fixed
+    beta: float
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        """beta log p(z) - log F_beta of points (..., D), (...)."""
+        return self.beta * self.block.log_prob(z) - self.block.log_normaliser(self.beta)
+
+
+def positive(beta: float) -> float:
+    """A power to which a density can be raised."""
+    if not beta > 0 or math.isinf(beta):
+        raise ValueError(f"expected a power beta above 0, got {beta}: p(z)^beta has no integral")
+    return beta
+
+
+def triangle(diagonal: Tensor, below: Tensor) -> Tensor:
+    """The lower triangular matrix (..., D, D) of a diagonal (..., D) and what is below it."""
+    size = diagonal.shape[-1]
+    index = torch.full((size, size), size + below.shape[-1], device=diagonal.device)
+    rows, columns = torch.tril_indices(size, size, -1, device=diagonal.device)
+    index[rows, columns] = torch.arange(size, size + below.shape[-1], device=diagonal.device)
+    index.diagonal().copy_(torch.arange(size, device=diagonal.device))
+    return torch.cat([diagonal, below, torch.zeros_like(diagonal[..., :1])], -1)[..., index]
+
+
+def _from_entropy(mean: Tensor, scale: Tensor, p: Factorised) -> Tensor:
+    return -(torch.log(scale) + 0.5 + HALF_LOG_2PI) - p.cross(mean, scale)
+
+
+def _points(z: Tensor, size: int) -> Tensor:
+    if z.dim() == 0 or z.shape[-1] not in (1, size):
+        raise ValueError(f"expected points of shape (..., {size}), got {tuple(z.shape)}")
+    return z

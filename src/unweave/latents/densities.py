@@ -1,0 +1,270 @@
+"""Densities of priors that are not normal: independent columns, and mixtures.
+
+A density with independent columns knows `cross(mean, scale)`, the expectation of its logarithm
+under a normal distribution, which is what a rate needs beside the entropy of the posterior.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from unweave.latents.distributions import (
+    HALF_LOG_2PI,
+    DiagonalGaussian,
+    Distribution,
+    FullGaussian,
+)
+from unweave.latents.quadrature import expectation
+from unweave.noise import Noise
+
+
+class Factorised(Distribution, Protocol):
+    """A distribution with independent columns that a Gaussian posterior can be held against."""
+
+    def cross(self, mean: Tensor, scale: Tensor) -> Tensor:
+        """E[log p(z_j)] for z_j ~ N(mean, scale^2), for every column, (..., D)."""
+        ...
+
+
+@dataclass(frozen=True)
+class StudentDensity:
+    """Independent Student-t columns: t = z / scale has df degrees of freedom."""
+
+    zero: Tensor  # (D,), gives size, type and device
+    df: float
+    scale: float
+
+    @property
+    def mean(self) -> Tensor:
+        """The centre, 0; where df <= 1 there is no expectation, and it is the median, (D,)."""
+        return self.zero
+
+    @property
+    def spread(self) -> Tensor:
+        """Standard deviation; where df <= 2 it is infinite, (D,)."""
+        variance = self.df / (self.df - 2) if self.df > 2 else math.inf
+        return self.zero + self.scale * math.sqrt(variance)
+
+    def rsample(self, noise: Noise, shape: Sequence[int] = ()) -> Tensor:
+        """scale sqrt(df (u^(-2/df) - 1)) cos(2 pi v) for uniform u, v.  [Bailey1994]."""
+        full = (*shape, *self.zero.shape)
+        u = noise.uniform(full, "radius", self.zero.dtype)
+        v = noise.uniform(full, "angle", self.zero.dtype)
+        radius = torch.sqrt(self.df * torch.expm1(-2 / self.df * torch.log(u)))
+        # Below half a degree of freedom the farthest draws leave the range of float32.
+        radius = radius.clamp(max=torch.finfo(u.dtype).max / 1e3)
+        return self.scale * radius * torch.cos(2 * math.pi * v)
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        """Joint log-density, (...)."""
+        return self.log_marginals(z).sum(-1)
+
+    def log_marginals(self, z: Tensor) -> Tensor:
+        """Log-density of every column, (..., D)."""
+        return self._constant - 0.5 * (self.df + 1) * self._log_tail(z)
+
+    def cross(self, mean: Tensor, scale: Tensor) -> Tensor:
+        """E[log p(z_j)] under N(mean, scale^2), (..., D)."""
+        tail = expectation(self._log_tail, mean, scale, (-math.inf, 0.0, math.inf))
+        return self._constant - 0.5 * (self.df + 1) * tail
+
+    def _log_tail(self, z: Tensor) -> Tensor:
+        """log(1 + t^2 / df), without overflow."""
+        ratio = z.abs() / (self.scale * math.sqrt(self.df))
+        return torch.where(
+            ratio > 1e4, 2 * torch.log(ratio.clamp(min=1e4)), torch.log1p(ratio.clamp(max=1e4) ** 2)
+        )
+
+    @property
+    def _constant(self) -> float:
+        return (
+            math.lgamma((self.df + 1) / 2)
+            - math.lgamma(self.df / 2)
+            - 0.5 * math.log(math.pi * self.df)
+            - math.log(self.scale)
+        )
+
+
+@dataclass(frozen=True)
+class LaplaceDensity:
+    """Independent Laplace columns: log p = -|z| / scale - log(2 scale)."""
+
+    zero: Tensor
+    scale: float
+
+    @property
+    def mean(self) -> Tensor:
+        """Zero, (D,)."""
+        return self.zero
+
+    @property
+    def spread(self) -> Tensor:
+        """Standard deviation, sqrt(2) scale, (D,)."""
+        return self.zero + math.sqrt(2) * self.scale
+
+    def rsample(self, noise: Noise, shape: Sequence[int] = ()) -> Tensor:
+        """By the inverse of the distribution function."""
+        u = noise.uniform((*shape, *self.zero.shape), "laplace", self.zero.dtype) - 0.5
+        return -self.scale * torch.sign(u) * torch.log1p(-2 * u.abs())
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        """Joint log-density, (...)."""
+        return self.log_marginals(z).sum(-1)
+
+    def log_marginals(self, z: Tensor) -> Tensor:
+        """Log-density of every column, (..., D)."""
+        return -z.abs() / self.scale - math.log(2 * self.scale)
+
+    def cross(self, mean: Tensor, scale: Tensor) -> Tensor:
+        """-E|z| / b - log 2 b, with E|z| that of a folded normal, (..., D)."""
+        ratio = mean / scale
+        folded = scale * math.sqrt(2 / math.pi) * torch.exp(-0.5 * ratio.square())
+        folded = folded + mean * torch.erf(ratio / math.sqrt(2))
+        return -folded / self.scale - math.log(2 * self.scale)
+
+
+@dataclass(frozen=True)
+class SparseDensity:
+    """Independent columns: weight N(z; 0, spike^2) + (1 - weight) N(z; 0, 1), 0 < weight < 1."""
+
+    zero: Tensor
+    weight: float
+    spike: float
+
+    @property
+    def mean(self) -> Tensor:
+        """Zero, (D,)."""
+        return self.zero
+
+    @property
+    def spread(self) -> Tensor:
+        """Standard deviation, (D,)."""
+        return self.zero + math.sqrt(self.weight * self.spike**2 + 1 - self.weight)
+
+    def rsample(self, noise: Noise, shape: Sequence[int] = ()) -> Tensor:
+        """A normal draw from one of the two."""
+        full = (*shape, *self.zero.shape)
+        on = noise.uniform(full, "on", self.zero.dtype) > self.weight
+        eps = noise.normal(full, "normal", self.zero.dtype)
+        return torch.where(on, eps, self.spike * eps)
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        """Joint log-density, (...)."""
+        return self.log_marginals(z).sum(-1)
+
+    def log_marginals(self, z: Tensor) -> Tensor:
+        """Log-density of every column, (..., D)."""
+        return self._log_slab(z.square()) + self._log_excess(z)
+
+    def cross(self, mean: Tensor, scale: Tensor) -> Tensor:
+        """E[log p(z_j)]: closed form for the wide part, quadrature where the spike is seen."""
+        start, stop = self._reach
+        edges = (-stop, -start, start, stop)
+        excess = expectation(self._log_excess, mean, scale, edges)
+        return self._log_slab(mean.square() + scale.square()) + excess
+
+    def _log_slab(self, square: Tensor) -> Tensor:
+        return math.log1p(-self.weight) - HALF_LOG_2PI - 0.5 * square
+
+    def _log_excess(self, z: Tensor) -> Tensor:
+        """log(1 + spike part / wide part) = softplus(height - steepness z^2)."""
+        return F.softplus(self._height - self._steepness * z.square())
+
+    @property
+    def _height(self) -> float:
+        return math.log(self.weight) - math.log1p(-self.weight) - math.log(self.spike)
+
+    @property
+    def _steepness(self) -> float:
+        return 0.5 * (self.spike**-2 - 1)
+
+    @property
+    def _reach(self) -> tuple[float, float]:
+        """Where the two parts are equal, and where the spike is e^-40 of the wide part."""
+        crossing = math.sqrt(max(self._height, 0.0) / self._steepness)
+        return crossing, math.sqrt(max(self._height + 40.0, 40.0) / self._steepness)
+
+
+@dataclass(frozen=True)
+class UniformDensity:
+    """Independent uniform columns on (low, high)."""
+
+    zero: Tensor
+    low: float
+    high: float
+
+    @property
+    def mean(self) -> Tensor:
+        """The middle, (D,)."""
+        return self.zero + 0.5 * (self.low + self.high)
+
+    @property
+    def spread(self) -> Tensor:
+        """Standard deviation, (high - low) / sqrt 12, (D,)."""
+        return self.zero + (self.high - self.low) / math.sqrt(12)
+
+    def rsample(self, noise: Noise, shape: Sequence[int] = ()) -> Tensor:
+        """Uniform draws."""
+        u = noise.uniform((*shape, *self.zero.shape), "uniform", self.zero.dtype)
+        return self.low + (self.high - self.low) * u
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        """Joint log-density, (...)."""
+        return self.log_marginals(z).sum(-1)
+
+    def log_marginals(self, z: Tensor) -> Tensor:
+        """-log(high - low) inside, minus infinity outside, (..., D)."""
+        inside = (z >= self.low) & (z <= self.high)
+        return torch.where(inside, z.new_tensor(-math.log(self.high - self.low)), -math.inf)
+
+    def cross(self, mean: Tensor, scale: Tensor) -> Tensor:
+        """Minus infinity: a normal distribution has mass outside, (..., D)."""
+        return torch.full_like(mean + scale, -math.inf)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """sum_c pi_c N(z; loc_c, .) with components of batch shape (K,) and log pi of shape (K,)."""
+
+    components: DiagonalGaussian | FullGaussian
+    log_weights: Tensor
+
+    @property
+    def mean(self) -> Tensor:
+        """Expectation, (D,)."""
+        return (self._weights * self.components.mean).sum(-2)
+
+    @property
+    def spread(self) -> Tensor:
+        """Standard deviation, (D,)."""
+        second = self.components.mean.square() + self.components.spread.square()
+        variance = (self._weights * second).sum(-2) - self.mean.square()
+        return variance.clamp(min=0).sqrt()
+
+    def rsample(self, noise: Noise, shape: Sequence[int] = ()) -> Tensor:
+        """A draw of every component, of which one is kept."""
+        everyone = self.components.rsample(noise, shape)  # (*shape, K, D)
+        u = noise.uniform((*shape, 1), "component", everyone.dtype)
+        chosen = (u > self._weights[..., 0].cumsum(-1)[:-1]).sum(-1, keepdim=True)
+        index = torch.arange(everyone.shape[-2], device=everyone.device)
+        return torch.where((index == chosen).unsqueeze(-1), everyone, 0).sum(-2)
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        """log sum_c pi_c N(z; c), (...)."""
+        return torch.logsumexp(self.log_weights + self.components.log_prob(z.unsqueeze(-2)), -1)
+
+    def log_marginals(self, z: Tensor) -> Tensor:
+        """log sum_c pi_c N(z_j; c), (..., D)."""
+        each = self.components.log_marginals(z.unsqueeze(-2))
+        return torch.logsumexp(self.log_weights.unsqueeze(-1) + each, -2)
+
+    @property
+    def _weights(self) -> Tensor:
+        return self.log_weights.exp().unsqueeze(-1)

@@ -1,0 +1,175 @@
+"""Discrete blocks: a categorical variable, and bits.
+
+Their probabilities are masses, everywhere: in rates, in the aggregate posterior and in the prior.
+Only the sample that the decoder sees is relaxed, so that a gradient passes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Annotated, Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field, PositiveFloat, PositiveInt
+from torch import Tensor, nn
+
+from unweave.latents.block import Encode, Fixed, FixedPrior, positive
+from unweave.latents.distributions import Bits, Distribution, OneHot
+from unweave.spec import spec, tag
+
+
+class LearnedClasses(nn.Module):
+    """A categorical prior with learned probabilities."""
+
+    def __init__(self, block: Categorical) -> None:
+        super().__init__()
+        self.block = block
+        self.logits = nn.Parameter(torch.zeros(block.size))
+
+    def forward(self, encode: Encode) -> OneHot:
+        """p(z) over z of shape (K,)."""
+        return self.block.posterior(self.logits)
+
+
+@spec
+class Categorical(Fixed):
+    """One of `size` classes, equally likely under the prior.  [Esmaeili2019] sec. 6.
+
+    The encoder puts out logits; the sample is a Concrete one-hot vector [Maddison2017] eq. 10 at
+    the given temperature, rounded with `hard` (straight through). Rate and aggregate use the
+    masses of the classes, never the Concrete density. All classes are one variable. With `learn`
+    the prior's probabilities are learned.
+    """
+
+    size: Annotated[int, Field(ge=2)] = 10
+    temperature: PositiveFloat = 0.66
+    hard: bool = False
+    learn: bool = False
+    kind: Literal["categorical"] = tag("categorical")
+
+    @property
+    def outputs(self) -> int:
+        """Numbers that the encoder puts out for this block."""
+        return self.size
+
+    @property
+    def variables(self) -> tuple[int, ...]:
+        """All columns are one variable."""
+        return (self.size,)
+
+    @property
+    def discrete(self) -> tuple[bool, ...]:
+        """Whether each variable takes one of finitely many values."""
+        return (True,)
+
+    def posterior(self, raw: Tensor) -> OneHot:
+        """q(z|x) from the encoder's logits."""
+        return OneHot(F.log_softmax(raw, -1), self.temperature, self.hard)
+
+    def density(self, zero: Tensor) -> OneHot:
+        """p(z), with the size, type and device of zeros (K,)."""
+        return self.posterior(zero)
+
+    def prior(self, shape: tuple[int, ...]) -> nn.Module:
+        """A module that returns p(z)."""
+        return LearnedClasses(self) if self.learn else FixedPrior(self)
+
+    def rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
+        """sum_k q_k log(q_k / p_k), (...)."""
+        assert isinstance(q, OneHot)
+        assert isinstance(p, OneHot)
+        return q.kl(p)
+
+    def rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
+        """The same, (..., 1)."""
+        return self.rate(q, p, z).unsqueeze(-1)
+
+    def codes(self, q: Distribution) -> Tensor:
+        """The likeliest class, (..., 1)."""
+        return q.mean.argmax(-1, keepdim=True).to(q.mean.dtype)
+
+    def entropy(self) -> float:
+        """log of the number of classes."""
+        return math.log(self.size)
+
+    def log_normaliser(self, beta: float) -> float:
+        """log F_beta = log sum_k p_k^beta = (1 - beta) log size."""
+        return (1 - positive(beta)) * math.log(self.size)
+
+    def annealed(self, beta: float) -> Categorical:
+        """p(z)^beta / F_beta: the same."""
+        positive(beta)
+        return self
+
+
+@spec
+class Bernoulli(Fixed):
+    """`size` independent bits, each a one with the given probability under the prior.
+
+    [Esmaeili2019] sec. 6. The encoder puts out logits; samples are relaxed as those of
+    `Categorical`, and rate and aggregate use masses.
+    """
+
+    size: PositiveInt = 2
+    probability: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    temperature: PositiveFloat = 0.66
+    hard: bool = False
+    kind: Literal["bernoulli"] = tag("bernoulli")
+
+    @property
+    def outputs(self) -> int:
+        """Numbers that the encoder puts out for this block."""
+        return self.size
+
+    @property
+    def variables(self) -> tuple[int, ...]:
+        """Columns of each variable."""
+        return (1,) * self.size
+
+    @property
+    def discrete(self) -> tuple[bool, ...]:
+        """Whether each variable takes one of finitely many values."""
+        return (True,) * self.size
+
+    def posterior(self, raw: Tensor) -> Bits:
+        """q(z|x) from the encoder's logits."""
+        return Bits(raw, self.temperature, self.hard)
+
+    def density(self, zero: Tensor) -> Bits:
+        """p(z), with the size, type and device of zeros (D,)."""
+        return self.posterior(zero + self._logit)
+
+    def rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
+        """KL(q(z|x) || p(z)), (...)."""
+        return self.rates(q, p, z).sum(-1)
+
+    def rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
+        """KL of every bit, (..., D)."""
+        assert isinstance(q, Bits)
+        assert isinstance(p, Bits)
+        return q.kl(p)
+
+    def codes(self, q: Distribution) -> Tensor:
+        """The likelier value of every bit, (..., D)."""
+        return (q.mean > 0.5).to(q.mean.dtype)
+
+    def entropy(self) -> float:
+        """Sum of the entropies of the bits."""
+        p = self.probability
+        return -self.size * (p * math.log(p) + (1 - p) * math.log1p(-p))
+
+    def log_normaliser(self, beta: float) -> float:
+        """log F_beta = D log(p^beta + (1 - p)^beta)."""
+        p = self.probability
+        return self.size * math.log(p ** positive(beta) + (1 - p) ** beta)
+
+    def annealed(self, beta: float) -> Bernoulli:
+        """p(z)^beta / F_beta: the logits times beta."""
+        logit = positive(beta) * self._logit
+        return dataclasses.replace(self, probability=1 / (1 + math.exp(-logit)))
+
+    @property
+    def _logit(self) -> float:
+        return math.log(self.probability) - math.log1p(-self.probability)

@@ -1,0 +1,215 @@
+"""Blocks of independent columns that are not normal: Student-t, sparse, Laplace, uniform."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from torch import Tensor
+
+from unweave.latents.block import Annealed, Encoding, Fixed, Independent, positive
+from unweave.latents.densities import (
+    Factorised,
+    LaplaceDensity,
+    SparseDensity,
+    StudentDensity,
+    UniformDensity,
+)
+from unweave.latents.distributions import HALF_LOG_2PI, DiagonalGaussian, Distribution, Squashed
+from unweave.latents.quadrature import integral
+from unweave.spec import spec, tag
+
+
+class _Normal(DiagonalGaussian):
+    """A normal density that knows its expectation under another."""
+
+    def cross(self, mean: Tensor, scale: Tensor) -> Tensor:
+        """E[log p(z_j)] for z_j ~ N(mean, scale^2), (..., D)."""
+        second = (mean - self.loc).square() + scale.square()
+        return -0.5 * second * torch.exp(-2 * self.log_scale) - self.log_scale - HALF_LOG_2PI
+
+
+@spec
+class StudentT(Independent):
+    """p(z) = prod_j t(z_j / scale; df) / scale: heavy tails, not invariant to rotation.
+
+    [Mathieu2019] sec. 6, fig. 5. The posterior stays Gaussian; the rate is by quadrature where the
+    paper samples it (`sampled=True`).
+    """
+
+    size: PositiveInt = 10
+    df: PositiveFloat = 5.0
+    scale: PositiveFloat = 1.0
+    encoding: Encoding = "diagonal"
+    sampled: bool = False
+    kind: Literal["student-t"] = tag("student-t")
+
+    def density(self, zero: Tensor) -> StudentDensity:
+        """p(z), with the size, type and device of zeros (D,)."""
+        return StudentDensity(zero, self.df, self.scale)
+
+    def entropy(self) -> float:
+        """D [(df + 1) / 2 (psi((df + 1) / 2) - psi(df / 2)) - log c], c = p(0)."""
+        psi = torch.special.digamma(
+            torch.tensor([(self.df + 1) / 2, self.df / 2], dtype=torch.float64)
+        )
+        slope: float = (self.df + 1) / 2 * (psi[0] - psi[1]).item()
+        return self.size * (slope - self._log_peak)
+
+    def log_normaliser(self, beta: float) -> float:
+        """log F_beta = D [beta log c - log c'], c' the peak of the annealed prior."""
+        return self.size * (beta * self._log_peak - self.annealed(beta)._log_peak)
+
+    def annealed(self, beta: float) -> StudentT:
+        """p(z)^beta / F_beta: df' = beta (df + 1) - 1 and scale' = scale sqrt(df / df')."""
+        df = positive(beta) * (self.df + 1) - 1
+        if df <= 0:
+            raise ValueError(
+                f"expected beta above 1 / (df + 1) = {1 / (self.df + 1):.3g}, got {beta}: the "
+                "tails of p(z)^beta have no integral"
+            )
+        return dataclasses.replace(self, df=df, scale=self.scale * math.sqrt(self.df / df))
+
+    @property
+    def _log_peak(self) -> float:
+        return float(self.density(torch.zeros(1, dtype=torch.float64)).log_prob(torch.zeros(1)))
+
+
+@spec
+class Sparse(Independent):
+    """p(z) = prod_j weight N(z_j; 0, scale^2) + (1 - weight) N(z_j; 0, 1).
+
+    [Mathieu2019] app. B: most columns of a code are off, within a spike whose standard deviation is
+    `scale`; `weight` is the share of columns that are off.
+    """
+
+    size: PositiveInt = 50
+    weight: Annotated[float, Field(ge=0, le=1)] = 0.8
+    scale: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    encoding: Encoding = "diagonal"
+    sampled: bool = False
+    kind: Literal["sparse"] = tag("sparse")
+
+    def density(self, zero: Tensor) -> Factorised:
+        """p(z), with the size, type and device of zeros (D,)."""
+        if self.weight in (0, 1):
+            return _Normal(zero, zero + (math.log(self.scale) if self.weight else 0.0))
+        return SparseDensity(zero, self.weight, self.scale)
+
+    def entropy(self) -> float:
+        """-E[log p]: the mean of the cross terms with the spike and with the wide part."""
+        p = self.density(torch.zeros(1, dtype=torch.float64))
+        zero = torch.zeros(2, dtype=torch.float64)
+        both = torch.tensor([self.scale, 1.0], dtype=torch.float64)
+        shares = torch.tensor([self.weight, 1 - self.weight], dtype=torch.float64)
+        return -self.size * float(shares @ p.cross(zero, both))
+
+    def log_normaliser(self, beta: float) -> float:
+        """log F_beta = D log of the integral of p(z_j)^beta, by quadrature."""
+        p = self.density(torch.zeros(1, dtype=torch.float64))
+        reach = 9 / math.sqrt(min(positive(beta), 1.0))
+        cuts = [c * self.scale for c in (1, 2, 3, 5, 8, 12, 20)]
+        edges = [0.0, *[c for c in cuts if c < reach], reach * 0.25, reach * 0.5, reach]
+        half = integral(lambda z: torch.exp(beta * p.log_prob(z)), [edges])
+        return self.size * math.log(2 * half.item())
+
+    def annealed(self, beta: float) -> Annealed:
+        """p(z)^beta / F_beta."""
+        return Annealed(self, positive(beta))
+
+
+@spec
+class Laplace(Independent):
+    """p(z) = prod_j exp(-|z_j| / scale) / (2 scale)."""
+
+    size: PositiveInt = 10
+    scale: PositiveFloat = 1.0
+    encoding: Encoding = "diagonal"
+    sampled: bool = False
+    kind: Literal["laplace"] = tag("laplace")
+
+    def density(self, zero: Tensor) -> LaplaceDensity:
+        """p(z), with the size, type and device of zeros (D,)."""
+        return LaplaceDensity(zero, self.scale)
+
+    def entropy(self) -> float:
+        """D (1 + log 2 scale)."""
+        return self.size * (1 + math.log(2 * self.scale))
+
+    def log_normaliser(self, beta: float) -> float:
+        """log F_beta = D ((1 - beta) log 2 scale - log beta)."""
+        return self.size * ((1 - beta) * math.log(2 * self.scale) - math.log(positive(beta)))
+
+    def annealed(self, beta: float) -> Laplace:
+        """p(z)^beta / F_beta = Laplace(scale / beta)."""
+        return dataclasses.replace(self, scale=self.scale / positive(beta))
+
+
+@spec
+class Uniform(Fixed):
+    """p(z) uniform on (low, high) in every column.  [Kim2018] app. H: the codes of an InfoGAN.
+
+    The posterior is z = low + (high - low) Phi(u) with u ~ N(mean(x), diag(exp(log_variance(x)))),
+    which can be any distribution from a point to the uniform one; its rate is that of u.
+    """
+
+    size: PositiveInt = 4
+    low: float = -1.0
+    high: float = 1.0
+    kind: Literal["uniform"] = tag("uniform")
+
+    @model_validator(mode="after")
+    def _check(self) -> Uniform:
+        if not self.low < self.high:
+            raise ValueError(f"expected low < high, got low={self.low} and high={self.high}")
+        return self
+
+    @property
+    def outputs(self) -> int:
+        """Numbers that the encoder puts out for this block."""
+        return 2 * self.size
+
+    @property
+    def variables(self) -> tuple[int, ...]:
+        """Columns of each variable."""
+        return (1,) * self.size
+
+    def posterior(self, raw: Tensor) -> Squashed:
+        """q(z|x) from the encoder's output: means and log-variances of u."""
+        loc, log_variance = raw.chunk(2, -1)
+        base = DiagonalGaussian(loc, 0.5 * log_variance.clamp(-30.0, 20.0))
+        return Squashed(base, self.low, self.high)
+
+    def density(self, zero: Tensor) -> UniformDensity:
+        """p(z), with the size, type and device of zeros (D,)."""
+        return UniformDensity(zero, self.low, self.high)
+
+    def rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
+        """KL(q(z|x) || p(z)) = KL(q(u|x) || N(0, I)), (...)."""
+        return self.rates(q, p, z).sum(-1)
+
+    def rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
+        """The same for every column, (..., D)."""
+        assert isinstance(q, Squashed)
+        zero = torch.zeros_like(q.base.loc)
+        return q.base.kl(DiagonalGaussian(zero, zero))
+
+    def kl(self, mean: Tensor, scale: Tensor) -> Tensor:
+        """Infinite: a normal distribution has mass where p(z) has none, (..., D)."""
+        return torch.full_like(mean + scale, math.inf)
+
+    def entropy(self) -> float:
+        """D log(high - low)."""
+        return self.size * math.log(self.high - self.low)
+
+    def log_normaliser(self, beta: float) -> float:
+        """log F_beta = D (1 - beta) log(high - low)."""
+        return (1 - positive(beta)) * self.entropy()
+
+    def annealed(self, beta: float) -> Uniform:
+        """p(z)^beta / F_beta: the same."""
+        positive(beta)
+        return self

@@ -1,0 +1,60 @@
+"""The importance-weighted bound as an objective."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor
+
+from unweave.latents import Latent
+from unweave.models import VAE
+from unweave.noise import Noise
+from unweave.objectives.game import MODEL, Batch, Game, Memo, Nets, Term, Terms, Turn
+from unweave.objectives.support import continuous_only
+from unweave.spec import spec, tag
+
+
+def importance_bound(model: VAE, x: Tensor, noise: Noise, particles: int) -> tuple[Tensor, ...]:
+    """log 1/K sum_k p(x, z_k) / q(z_k|x), and distortion and rate of the particles, (B,) each.
+
+    A lower bound of log p(x) that tightens as K grows.  [Burda2016] eq. 8.
+    """
+    q, p = model.encode(x), model.p()
+    z = q.rsample(noise.fold("posterior"), (particles,))  # (K, B, D)
+    everyone = x.unsqueeze(0).expand(particles, *x.shape).flatten(0, 1)
+    distortion = -model.decode(z.flatten(0, 1)).log_prob(everyone).unflatten(0, z.shape[:2])
+    rate = q.log_prob(z) - p.log_prob(z)
+    bound = torch.logsumexp(-distortion - rate, 0) - math.log(particles)
+    return bound, distortion.mean(0), rate.mean(0)
+
+
+@spec
+class IWAE(Game):
+    """-log 1/K sum_k p(x, z_k) / q(z_k|x) with z_k ~ q(z|x).  [Burda2016] eq. 8.
+
+    With one particle it is the negative ELBO on the sample.
+    """
+
+    particles: PositiveInt = 50
+    kind: Literal["iwae"] = tag("iwae")
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """The model moves."""
+        return (Turn(MODEL, self.play),)
+
+    def play(self, nets: Nets, batch: Batch, noise: Noise, memo: Memo) -> tuple[Terms, Memo]:
+        """The bound; distortion and rate are means over the particles, only reported."""
+        bound, distortion, rate = importance_bound(nets.model, batch.x, noise, self.particles)
+        return {
+            "distortion": Term(0.0, distortion.detach()),
+            "rate": Term(0.0, rate.detach()),
+            "bound": Term(1.0, -bound),
+        }, {}
+
+    def refuses(self, latent: Latent) -> str | None:
+        """Why a latent space cannot be trained in this way, if it cannot."""
+        return continuous_only(latent, "importance weights need densities at the samples")
