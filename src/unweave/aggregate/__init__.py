@@ -1,24 +1,41 @@
-"""The aggregate posterior q(z): estimators, and what they say about a representation."""
+"""The aggregate posterior q(z): estimators, divergences, and what they say."""
 
-from unweave.aggregate.decompose import (
-    Decomposition,
-    decompose,
-    decompose_exactly,
-    decomposed,
-)
+from unweave.aggregate.correlation import batch_total_correlation, total_correlation
+from unweave.aggregate.decompose import Decomposition, decompose, decompose_exactly, decomposed
 from unweave.aggregate.estimators import Estimator, estimate, exact, stratified, weighted
+from unweave.aggregate.inclusive import inclusive_kl
+from unweave.aggregate.kernels import Group, Kernel, mmd
+from unweave.aggregate.moments import (
+    CovariancePenalty,
+    covariance,
+    covariance_penalty,
+    moment_matching,
+)
 from unweave.aggregate.summary import Summary, summarise
+from unweave.aggregate.wasserstein import directions, sliced_wasserstein
 
 __all__ = [
+    "CovariancePenalty",
     "Decomposition",
     "Estimator",
+    "Group",
+    "Kernel",
     "Summary",
+    "batch_total_correlation",
+    "covariance",
+    "covariance_penalty",
     "decompose",
     "decompose_exactly",
     "decomposed",
+    "directions",
     "estimate",
     "exact",
+    "inclusive_kl",
+    "mmd",
+    "moment_matching",
+    "sliced_wasserstein",
     "stratified",
     "summarise",
+    "total_correlation",
     "weighted",
 ]

@@ -1,0 +1,39 @@
+"""Total correlation from log-densities."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from unweave.aggregate.estimators import exact
+
+
+def total_correlation(log_joint: Tensor, log_marginals: Tensor) -> Tensor:
+    """log q(z_s) - sum_v log q(z_sv), whose mean over z_s ~ q is TC(z).  [Kim2018] sec. 3.
+
+    log_joint: (S,) = log q(z_s); log_marginals: (S, V) = log q(z_sv). Returns (S,).
+    """
+    if log_joint.dim() != 1 or log_marginals.dim() != 2 or len(log_joint) != len(log_marginals):
+        raise ValueError(
+            f"expected log_joint (S,) and log_marginals (S, V) of the same samples, got "
+            f"{tuple(log_joint.shape)} and {tuple(log_marginals.shape)}"
+        )
+    return log_joint - log_marginals.sum(-1)
+
+
+def batch_total_correlation(log_q: Tensor) -> Tensor:
+    """TC with q(z) replaced by the mixture of a batch, at samples of all of q(z).
+
+    1/H sum_h [log 1/B sum_i prod_v q(z_hv|x_i) - sum_v log 1/B sum_i q(z_hv|x_i)], [Kim2018]
+    app. D, eq. 6; log_q: (H, B, V) = log q(z_hv|x_i) of posteriors with independent variables.
+
+    Of use to show why it is not used: a sample from elsewhere in the data set lies in the tails of
+    every q(z|x_i) of the batch at once, the more so the narrower they are and the more variables
+    there are, while each marginal is still covered. The estimate then falls far below zero, which
+    no total correlation can. Samples of the batch's own mixture keep its mean at or above zero.
+    """
+    if log_q.dim() != 3 or not log_q.numel():
+        raise ValueError(
+            f"expected log_q[h, i, v] = log q(z_hv|x_i) of shape (H, B, V), got "
+            f"{tuple(log_q.shape)}"
+        )
+    return total_correlation(exact(log_q.sum(-1)), exact(log_q)).mean()

@@ -1,0 +1,21 @@
+"""KL from the prior to the aggregate posterior, which punishes holes in q(z)."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from unweave.aggregate.estimators import exact
+
+
+def inclusive_kl(log_p: Tensor, log_q: Tensor) -> Tensor:
+    """KL(p || q) ~ 1/S sum_s [log p(z_s) - log 1/N sum_n q(z_s|x_n)].  [Mathieu2019] app. B.
+
+    log_p: (S,) = log p(z_s) with z_s ~ p; log_q: (S, N) = log q(z_s|x_n). The paper prints sums
+    for both means: its value is S (KL - log N), with S times the gradient.
+    """
+    if log_p.dim() != 1 or log_q.dim() != 2 or len(log_p) != len(log_q) or not log_q.numel():
+        raise ValueError(
+            f"expected log_p (S,) and log_q[s, n] = log q(z_s|x_n) of shape (S, N), got "
+            f"{tuple(log_p.shape)} and {tuple(log_q.shape)}; both belong to the same samples of p"
+        )
+    return (log_p - exact(log_q)).mean()

@@ -1,0 +1,33 @@
+"""Sliced Wasserstein distance: optimal transport along lines, where it is a sort."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from unweave.aggregate.checks import check_points
+from unweave.noise import Noise
+
+
+def directions(noise: Noise, count: int, size: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Uniformly distributed unit vectors (count, size)."""
+    return normalize(noise.normal((count, size), "directions", dtype), dim=-1)
+
+
+def sliced_wasserstein(x: Tensor, y: Tensor, directions: Tensor) -> Tensor:
+    """1/K sum_k W_2^2(x . u_k, y . u_k) over unit vectors u (K, D).  [Kolouri2018] alg. 1.
+
+    x, y: (B, D), equally many points; on a line the best match is that of the sorted values, so
+    W_2^2 = 1/B sum_b (sort(x . u)_b - sort(y . u)_b)^2.
+    """
+    check_points(x, y)
+    if x.shape != y.shape:
+        raise ValueError(f"expected equally many points of both, got {len(x)} and {len(y)}")
+    if directions.dim() != 2 or directions.shape[1] != x.shape[1] or not len(directions):
+        raise ValueError(
+            f"expected directions (K, {x.shape[1]}) for points {tuple(x.shape)}, got "
+            f"{tuple(directions.shape)}; see unweave.aggregate.directions"
+        )
+    along_x, along_y = (torch.sort(points @ directions.mT, 0).values for points in (x, y))
+    return (along_x - along_y).square().mean()
