@@ -10,17 +10,60 @@ CPU = torch.device("cpu")
 SMALL = uw.Shapes2D(side=16, shapes=("square", "ellipse"), scales=2, orientations=1, positions=8)
 CRITIC = uw.Critic(width=16, depth=2, optimiser=uw.Adam(lr=1e-3, betas=(0.5, 0.9)))
 
-# One member of every objective, with weights away from the neutral ones.
+D = uw.divergences
+DIVERGENCES = [
+    D.ExclusiveKL(),
+    D.InclusiveKL(),
+    D.MMD(),
+    D.MMD(kernel="imq-dimensionwise", blockwise=True),
+    D.Moments(),
+    D.SlicedWasserstein(count=10),
+    D.DensityRatio(critic=CRITIC),
+    D.Adversary(critic=CRITIC),
+]
+
+# One member of every objective at least, with weights away from the neutral ones.
 OBJECTIVES = [
     uw.VAE(),
     uw.BetaVAE(beta=3.0),
+    uw.CapacityVAE(gamma=10.0, capacity=uw.Linear(0.0, 5.0, steps=30)),
+    uw.EntropyVAE(beta=2.0),
     uw.FactorVAE(gamma=5.0, critic=CRITIC),
+    uw.FactorVAE(gamma=5.0, critic=CRITIC, against="prior"),
     uw.BetaTCVAE(alpha=0.5, beta=4.0, gamma=2.0),
     uw.BetaTCVAE(beta=4.0, estimator="weighted"),
+    uw.HFVAE(alpha=0.5, beta=4.0, gamma=3.0),
+    uw.InformationDropout(beta=0.5, gamma=2.0),
+    uw.AnchorVAE(weight=0.5),
+    uw.DIPVAE(off_diagonal=2.0, diagonal=3.0),
+    uw.DIPVAE(off_diagonal=2.0, diagonal=3.0, of="codes"),
+    *(uw.AlphaBetaVAE(alpha=2.0, beta=0.5, divergence=d) for d in DIVERGENCES),
+    uw.InfoVAE(alpha=0.2, scale=3.0),
+    uw.WAE(weight=5.0),
+    uw.AAE(gamma=2.0, divergence=D.DensityRatio(critic=CRITIC)),
+    uw.IWAE(particles=3),
 ]
 LATENTS = [
     uw.Gaussian(3),
+    uw.Gaussian(3, variances=(2.0, 0.7, 0.3)),
+    uw.Gaussian(3, learn="variances"),
+    uw.Gaussian(3, learn="covariance", encoding="full"),
+    uw.StudentT(3, df=5),
+    uw.StudentT(2, df=3, encoding="full"),
+    uw.Sparse(3, weight=0.8, scale=0.05),
+    uw.Laplace(3, scale=0.7),
+    uw.Uniform(3),
+    uw.GaussianMixture(),
+    uw.GaussianMixture(centres=((0.0, 1.0, 0.0), (1.0, 0.0, -1.0)), scales=0.5, learn=True),
+    uw.VampPrior(3, components=4),
+    uw.Categorical(4),
+    uw.Categorical(3, hard=True, learn=True),
+    uw.Bernoulli(3, probability=0.3),
     uw.Product(style=uw.Gaussian(2), place=uw.Product(x=uw.Gaussian(1), y=uw.Gaussian(1))),
+    uw.Product(
+        style=uw.Gaussian(2, learn="covariance", encoding="full"),
+        what=uw.Product(shape=uw.Categorical(3), flags=uw.Bernoulli(2), size=uw.StudentT(2, df=4)),
+    ),
 ]
 
 

@@ -22,7 +22,24 @@ from unweave.latents import (
 )
 from unweave.networks import MLP, Conv, Critic, Kim2018, Mathieu2019
 from unweave.noise import Noise
-from unweave.objectives import VAE, BetaTCVAE, BetaVAE, FactorVAE
+from unweave.objectives import (
+    AAE,
+    DIPVAE,
+    HFVAE,
+    IWAE,
+    VAE,
+    WAE,
+    AlphaBetaVAE,
+    AnchorVAE,
+    BetaTCVAE,
+    BetaVAE,
+    CapacityVAE,
+    EntropyVAE,
+    FactorVAE,
+    InformationDropout,
+    InfoVAE,
+    divergences,
+)
 from unweave.optimisers import Adam
 from unweave.report import write_report
 from unweave.run import Run
@@ -31,22 +48,33 @@ from unweave.schedules import Cyclic, Linear
 __version__ = "0.1.0"
 
 __all__ = [
+    "AAE",
+    "DIPVAE",
+    "HFVAE",
+    "IWAE",
     "MLP",
     "VAE",
+    "WAE",
     "Adam",
+    "AlphaBetaVAE",
+    "AnchorVAE",
     "Arrays",
     "Bernoulli",
     "BetaTCVAE",
     "BetaVAE",
+    "CapacityVAE",
     "Categorical",
     "Conv",
     "Critic",
     "Cyclic",
+    "EntropyVAE",
     "FactorVAE",
     "Fitted",
     "Folder",
     "Gaussian",
     "GaussianMixture",
+    "InfoVAE",
+    "InformationDropout",
     "Kim2018",
     "Laplace",
     "Lattice",
@@ -61,6 +89,7 @@ __all__ = [
     "Uniform",
     "VampPrior",
     "aggregate",
+    "divergences",
     "fit",
     "likelihoods",
     "load",

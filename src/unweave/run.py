@@ -78,6 +78,8 @@ class Run:
                 f"batch_size={run.batch_size} is more than the {world.size} observations there "
                 f"are; use batch_size={world.size} or less"
             )
+        if reason := run.objective.refuses(run.latent):
+            raise ValueError(f"objective {run.objective.kind} cannot be used here: {reason}")
         with torch.device("meta"):  # shapes alone, nothing allocated
             run.build(world.shape)
         return run

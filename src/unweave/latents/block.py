@@ -68,6 +68,11 @@ class Block(ABC):
         return (False,) * len(self.variables)
 
     @property
+    def learned(self) -> bool:
+        """Whether the prior has parameters."""
+        return False
+
+    @property
     def nodes(self) -> tuple[Node, ...]:
         """The tree from the root down, each node before its children."""
         if len(self.variables) == 1:

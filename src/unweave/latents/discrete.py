@@ -64,6 +64,11 @@ class Categorical(Fixed):
         """Whether each variable takes one of finitely many values."""
         return (True,)
 
+    @property
+    def learned(self) -> bool:
+        """Whether the prior has parameters."""
+        return self.learn
+
     def posterior(self, raw: Tensor) -> OneHot:
         """q(z|x) from the encoder's logits."""
         return OneHot(F.log_softmax(raw, -1), self.temperature, self.hard)

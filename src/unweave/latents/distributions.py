@@ -145,7 +145,8 @@ class FullGaussian:
 
         log det L_p - log det L_q + (|L_p^-1 L_q|^2 + |L_p^-1 (m_q - m_p)|^2 - D) / 2.
         """
-        spread = _solve(other.factor, self.factor.mT).square().sum((-1, -2))
+        ratio: Tensor = torch.linalg.solve_triangular(other.factor, self.factor, upper=False)
+        spread = ratio.square().sum((-1, -2))
         shift = _solve(other.factor, self.loc - other.loc).square().sum(-1)
         size = self.loc.shape[-1]
         return other._log_det - self._log_det + 0.5 * (spread + shift - size)
@@ -155,12 +156,9 @@ class FullGaussian:
         return self.factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
 
-def _solve(factor: Tensor, rows: Tensor) -> Tensor:
-    """L^-1 r for the last axis of r; L is (..., D, D), r is (..., D) or, row-wise, (..., K, D)."""
-    if rows.dim() >= factor.dim() and rows.shape[-2:] == factor.shape[-2:]:
-        solved: Tensor = torch.linalg.solve_triangular(factor, rows.mT, upper=False)
-        return solved.mT
-    column: Tensor = torch.linalg.solve_triangular(factor, rows.unsqueeze(-1), upper=False)
+def _solve(factor: Tensor, z: Tensor) -> Tensor:
+    """L^-1 z of points (..., D)."""
+    column: Tensor = torch.linalg.solve_triangular(factor, z.unsqueeze(-1), upper=False)
     return column.squeeze(-1)
 
 

@@ -32,10 +32,10 @@ from unweave.spec import spec, tag
 class LearnedVariances(nn.Module):
     """N(0, diag(v)) with v = T softmax(w): the variances are learned, their sum T is kept."""
 
-    def __init__(self, variances: Tensor) -> None:
+    def __init__(self, variances: tuple[float, ...]) -> None:
         super().__init__()
-        self.log_variances = nn.Parameter(variances.log())
-        self.total = variances.sum().item()
+        self.log_variances = nn.Parameter(torch.tensor(variances).log())
+        self.total = sum(variances)
 
     def forward(self, encode: Encode) -> DiagonalGaussian:
         """p(z) over z of shape (D,)."""
@@ -48,12 +48,12 @@ class LearnedVariances(nn.Module):
 class LearnedCovariance(nn.Module):
     """N(0, L L^T) with L learned and the trace of the covariance kept."""
 
-    def __init__(self, variances: Tensor) -> None:
+    def __init__(self, variances: tuple[float, ...]) -> None:
         super().__init__()
         size = len(variances)
-        self.log_diagonal = nn.Parameter(0.5 * variances.log())
+        self.log_diagonal = nn.Parameter(0.5 * torch.tensor(variances).log())
         self.below = nn.Parameter(torch.zeros(size * (size - 1) // 2))
-        self.total = variances.sum().item()
+        self.total = sum(variances)
 
     def forward(self, encode: Encode) -> FullGaussian:
         """p(z) over z of shape (D,)."""
@@ -87,16 +87,22 @@ class Gaussian(Continuous, Fixed):
             )
         return self
 
+    @property
+    def learned(self) -> bool:
+        """Whether the prior has parameters."""
+        return self.learn != "nothing"
+
     def density(self, zero: Tensor) -> DiagonalGaussian:
         """p(z) as it is at the start."""
-        return DiagonalGaussian(zero, 0.5 * self._variances(zero).log())
+        variances = torch.tensor(self._numbers, dtype=zero.dtype, device=zero.device)
+        return DiagonalGaussian(zero, 0.5 * variances.log())
 
     def prior(self, shape: tuple[int, ...]) -> nn.Module:
         """A module that returns p(z)."""
         if self.learn == "nothing":
             return FixedPrior(self)
-        variances = self._variances(torch.zeros(self.size))
-        return (LearnedVariances if self.learn == "variances" else LearnedCovariance)(variances)
+        learned = LearnedVariances if self.learn == "variances" else LearnedCovariance
+        return learned(self._numbers)
 
     def resolve(self, spectrum: Spectrum) -> Gaussian:
         """The block with its variances taken from the data where they are to be."""
@@ -145,9 +151,6 @@ class Gaussian(Continuous, Fixed):
                 "Gaussian(size, variances=(...)), or use the latent of a resolved run"
             )
         return self.variances or (1.0,) * self.size
-
-    def _variances(self, like: Tensor) -> Tensor:
-        return torch.tensor(self._numbers, dtype=like.dtype, device=like.device)
 
 
 def _full(d: Distribution) -> FullGaussian:

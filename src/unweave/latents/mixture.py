@@ -97,6 +97,11 @@ class GaussianMixture(Continuous, Fixed):
         """Always: there is no formula for the rate."""
         return True
 
+    @property
+    def learned(self) -> bool:
+        """Whether the prior has parameters."""
+        return self.learn
+
     def density(self, zero: Tensor) -> Mixture:
         """p(z), with the type and device of zeros (D,)."""
         loc = torch.tensor(self.centres, dtype=zero.dtype, device=zero.device)
@@ -211,6 +216,11 @@ class VampPrior(Continuous):
     @property
     def sampled(self) -> bool:  # type: ignore[override]
         """Always: there is no formula for the rate."""
+        return True
+
+    @property
+    def learned(self) -> bool:
+        """Whether the prior has parameters."""
         return True
 
     def prior(self, shape: tuple[int, ...]) -> nn.Module:

@@ -4,9 +4,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from unweave.objectives import game
-from unweave.objectives.beta import VAE, BetaVAE
-from unweave.objectives.decomposed import BetaTCVAE
+from unweave.objectives import divergences, game
+from unweave.objectives.beta import VAE, BetaVAE, CapacityVAE, EntropyVAE
+from unweave.objectives.decomposed import HFVAE, AnchorVAE, BetaTCVAE, InformationDropout
+from unweave.objectives.divergences import AnyDivergence
 from unweave.objectives.factor import FactorVAE
 from unweave.objectives.game import (
     MODEL,
@@ -20,23 +21,57 @@ from unweave.objectives.game import (
     reckon,
     total,
 )
+from unweave.objectives.importance import IWAE, importance_bound
+from unweave.objectives.matching import AAE, WAE, AlphaBetaVAE, InfoVAE
+from unweave.objectives.moments import DIPVAE
 
-Objective = Annotated[VAE | BetaVAE | FactorVAE | BetaTCVAE, Field(discriminator="kind")]
+Objective = Annotated[
+    VAE
+    | BetaVAE
+    | CapacityVAE
+    | EntropyVAE
+    | AlphaBetaVAE
+    | FactorVAE
+    | BetaTCVAE
+    | HFVAE
+    | InformationDropout
+    | AnchorVAE
+    | DIPVAE
+    | InfoVAE
+    | WAE
+    | AAE
+    | IWAE,
+    Field(discriminator="kind"),
+]
 
 __all__ = [
+    "AAE",
+    "DIPVAE",
+    "HFVAE",
+    "IWAE",
     "MODEL",
     "VAE",
+    "WAE",
+    "AlphaBetaVAE",
+    "AnchorVAE",
+    "AnyDivergence",
     "Batch",
     "BetaTCVAE",
     "BetaVAE",
+    "CapacityVAE",
+    "EntropyVAE",
     "FactorVAE",
+    "InfoVAE",
+    "InformationDropout",
     "Memo",
     "Nets",
     "Objective",
     "Term",
     "Terms",
     "Turn",
+    "divergences",
     "game",
+    "importance_bound",
     "networks",
     "reckon",
     "total",

@@ -12,7 +12,7 @@ from unweave.latents import Latent
 from unweave.models import Pass
 from unweave.noise import Noise
 from unweave.objectives.game import Batch, OnePlayer, Term, Terms, elbo
-from unweave.objectives.support import several_variables
+from unweave.objectives.support import fixed_prior_only, several_variables
 from unweave.schedules import Weight
 from unweave.spec import nearest, spec, tag
 
@@ -102,6 +102,10 @@ class InformationDropout(OnePlayer):
             "mutual_information": Term(self.beta, parts.mutual_information),
             "total_correlation": Term(self.gamma, parts.total_correlation),
         }
+
+    def refuses(self, latent: Latent) -> str | None:
+        """Why a latent space cannot be trained in this way, if it cannot."""
+        return fixed_prior_only(latent, "nothing here would teach a prior")
 
 
 @spec

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from unweave.latents import Latent, owner
 from unweave.networks import Critic
 from unweave.noise import Noise
+from unweave.objectives.divergences import CRITIC, play_critic, told_apart
 from unweave.objectives.game import MODEL, Batch, Game, Memo, Nets, Term, Terms, Turn, elbo
+from unweave.objectives.support import several_variables
 from unweave.schedules import Weight
 from unweave.spec import spec, tag
-
-CRITIC = "critic"
 
 
 def permute_variables(z: Tensor, latent: Latent, noise: Noise) -> Tensor:
@@ -35,17 +34,19 @@ class FactorVAE(Game):
     codes of that batch (drawn before the model moved) from permuted codes of a second batch
     (encoded after it). The first logit stands for q(z), the second for prod_j q(z_j). The rate is
     in closed form where the paper's algorithm has its estimate on the sample: same mean, less
-    noise.
+    noise. With against="prior" the critic tells q(z) from p(z) instead: [Kim2018] eq. 12.
     """
 
     gamma: Weight = 35.0  # [Kim2018] fig. 6: the best gamma on 2D Shapes
+    against: Literal["marginals", "prior"] = "marginals"
     critic: Critic = Critic()
     kind: Literal["factor-vae"] = tag("factor-vae")
 
     @property
     def turns(self) -> tuple[Turn, ...]:
         """The model moves, then the critic."""
-        return (Turn(MODEL, self.play_model), Turn(CRITIC, self.play_critic))
+        critic = self.play_critic if self.against == "marginals" else play_critic
+        return (Turn(MODEL, self.play_model), Turn(CRITIC, critic))
 
     @property
     def critics(self) -> dict[str, Critic]:
@@ -56,14 +57,16 @@ class FactorVAE(Game):
         """The model's loss; the codes are kept for the critic."""
         passed = nets.model(batch.x, noise)
         logits = nets.critic(passed.z)
-        terms = elbo(passed)
-        terms["total_correlation"] = Term(self.gamma, logits[:, 0] - logits[:, 1])
-        return terms, {"z": passed.z}
+        name = "total_correlation" if self.against == "marginals" else "divergence"
+        return elbo(passed) | {name: Term(self.gamma, logits[:, 0] - logits[:, 1])}, {"z": passed.z}
 
     def play_critic(self, nets: Nets, batch: Batch, noise: Noise, memo: Memo) -> tuple[Terms, Memo]:
         """The critic's cross-entropy, (-log D(z) - log(1 - D(permuted z'))) / 2."""
         second = nets.model.encode(batch.x).rsample(noise.fold("posterior"))
         permuted = permute_variables(second, nets.model.latent, noise)
-        joint = F.log_softmax(nets.critic(memo["z"].detach()), -1)[:, 0]
-        factored = F.log_softmax(nets.critic(permuted.detach()), -1)[:, 1]
-        return {"critic": Term(1.0, -0.5 * (joint + factored))}, {}
+        value = told_apart(nets, memo["z"].detach(), permuted.detach())
+        return {"critic": Term(1.0, value)}, {}
+
+    def refuses(self, latent: Latent) -> str | None:
+        """Why a latent space cannot be trained in this way, if it cannot."""
+        return several_variables(latent) if self.against == "marginals" else None

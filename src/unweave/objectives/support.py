@@ -34,6 +34,11 @@ def continuous_only(latent: Latent, why: str) -> str | None:
     return _first(latent, lambda block: any(block.discrete), why)
 
 
+def fixed_prior_only(latent: Latent, why: str) -> str | None:
+    """A refusal of blocks whose prior is learned."""
+    return _first(latent, lambda block: block.learned, why)
+
+
 def several_variables(latent: Latent) -> str | None:
     """A refusal of latent spaces of a single variable."""
     if len(latent.variables) > 1:

@@ -1,0 +1,210 @@
+"""Divergences between the aggregate posterior q(z) and the prior p(z), as values.
+
+The union of them is the registry. One that needs a critic brings the critic's move along.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Annotated, Literal
+
+import torch.nn.functional as F
+from pydantic import Field, PositiveFloat, PositiveInt
+from torch import Tensor
+
+from unweave.aggregate import (
+    Estimator,
+    Kernel,
+    directions,
+    estimate,
+    inclusive_kl,
+    mmd,
+    moment_matching,
+    sliced_wasserstein,
+)
+from unweave.latents import Latent
+from unweave.models import Pass
+from unweave.networks import Critic
+from unweave.noise import Noise
+from unweave.objectives.game import Batch, Memo, Nets, Term, Terms, Turn
+from unweave.objectives.support import leaves
+from unweave.spec import spec, tag
+
+CRITIC = "critic"
+
+
+class Divergence(ABC):
+    """How far q(z) is from p(z), estimated on a batch."""
+
+    @abstractmethod
+    def value(self, nets: Nets, passed: Pass, batch: Batch, noise: Noise) -> Tensor:
+        """The estimate, of mean or value D(q(z), p(z)): (B,) or ()."""
+
+    @property
+    def critics(self) -> dict[str, Critic]:
+        """The players it brings along."""
+        return {}
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """Their moves, after the model's."""
+        return ()
+
+
+@spec
+class ExclusiveKL(Divergence):
+    """KL(q(z) || p(z)) = E_q[log q(z) - log p(z)], with q(z) estimated from the batch.
+
+    The estimator "exact" needs the whole data set in a batch; for the bias of the others see
+    [Mathieu2019] app. C.
+    """
+
+    estimator: Estimator = "stratified"
+    kind: Literal["exclusive-kl"] = tag("exclusive-kl")
+
+    def value(self, nets: Nets, passed: Pass, batch: Batch, noise: Noise) -> Tensor:
+        """log q(z) - log p(z) on the samples, (B,)."""
+        table = passed.q.log_prob(passed.z[:, None])
+        return estimate(table, batch.dataset_size, self.estimator) - passed.p.log_prob(passed.z)
+
+
+@spec
+class InclusiveKL(Divergence):
+    """KL(p(z) || q(z)) = E_p[log p(z) - log q(z)], q(z) the mean of the batch's encodings.
+
+    [Mathieu2019] app. B.
+    """
+
+    kind: Literal["inclusive-kl"] = tag("inclusive-kl")
+
+    def value(self, nets: Nets, passed: Pass, batch: Batch, noise: Noise) -> Tensor:
+        """The mean over as many draws of p(z) as there are observations, ()."""
+        z = passed.p.rsample(noise.fold("prior"), (len(passed.z),))
+        return inclusive_kl(passed.p.log_prob(z), passed.q.log_prob(z[:, None]))
+
+
+@spec
+class MMD(Divergence):
+    """The squared maximum mean discrepancy of samples of q(z) and p(z).
+
+    U-statistic [Gretton2012] lemma 6; kernels of [Tolstikhin2018] sec. 4 ("imq"), of the released
+    code of [Mathieu2019] ("imq-dimensionwise") and as printed there, app. B ("imq-unsquared").
+    With `blockwise` it is the sum over the blocks of the latent tree.
+    """
+
+    kernel: Kernel = "imq"
+    scales: tuple[PositiveFloat, ...] | None = None
+    blockwise: bool = False
+    kind: Literal["mmd"] = tag("mmd")
+
+    def value(self, nets: Nets, passed: Pass, batch: Batch, noise: Noise) -> Tensor:
+        """The statistic, ()."""
+        y = passed.p.rsample(noise.fold("prior"), (len(passed.z),))
+        groups = _blocks(passed.latent) if self.blockwise else None
+        return mmd(passed.z, y, self.kernel, self.scales, groups=groups)
+
+
+@spec
+class Moments(Divergence):
+    """|E_q[z] - E_p[z]|^2 + |Cov_q[z] - Cov_p[z]|^2 of samples: mean and covariance matched."""
+
+    kind: Literal["moments"] = tag("moments")
+
+    def value(self, nets: Nets, passed: Pass, batch: Batch, noise: Noise) -> Tensor:
+        """The squared differences, ()."""
+        return moment_matching(passed.z, passed.p.rsample(noise.fold("prior"), (len(passed.z),)))
+
+
+@spec
+class SlicedWasserstein(Divergence):
+    """The mean over random directions of W_2^2 between projected samples.  [Kolouri2018] alg. 1."""
+
+    count: PositiveInt = 50
+    kind: Literal["sliced-wasserstein"] = tag("sliced-wasserstein")
+
+    def value(self, nets: Nets, passed: Pass, batch: Batch, noise: Noise) -> Tensor:
+        """The mean over `count` directions, ()."""
+        y = passed.p.rsample(noise.fold("prior"), (len(passed.z),))
+        along = directions(noise, self.count, passed.z.shape[-1], passed.z.dtype)
+        return sliced_wasserstein(passed.z, y, along)
+
+
+@spec
+class DensityRatio(Divergence):
+    """KL(q(z) || p(z)) = E_q[log D(z) / (1 - D(z))], D a critic that tells q(z) from p(z).
+
+    [Kim2018] eq. 7. The first logit stands for q(z), the second for p(z).
+    """
+
+    critic: Critic = Critic()
+    kind: Literal["density-ratio"] = tag("density-ratio")
+
+    @property
+    def critics(self) -> dict[str, Critic]:
+        """The critic that tells q(z) from p(z)."""
+        return {CRITIC: self.critic}
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """The critic moves, on the codes that the model left and as many draws of the prior."""
+        return (Turn(CRITIC, play_critic),)
+
+    def value(self, nets: Nets, passed: Pass, batch: Batch, noise: Noise) -> Tensor:
+        """log D(z) / (1 - D(z)) on the samples, (B,)."""
+        logits = nets.critic(passed.z)
+        return logits[:, 0] - logits[:, 1]
+
+
+@spec
+class Adversary(Divergence):
+    """E_q[-log(1 - D(z))], D a critic that tells q(z) from p(z): WAE-GAN.  [Tolstikhin2018] alg. 1.
+
+    Small where the critic takes codes for draws of the prior; not itself a divergence.
+    """
+
+    critic: Critic = Critic()
+    kind: Literal["adversary"] = tag("adversary")
+
+    @property
+    def critics(self) -> dict[str, Critic]:
+        """The critic that tells q(z) from p(z)."""
+        return {CRITIC: self.critic}
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """The critic moves, on the codes that the model left and as many draws of the prior."""
+        return (Turn(CRITIC, play_critic),)
+
+    def value(self, nets: Nets, passed: Pass, batch: Batch, noise: Noise) -> Tensor:
+        """-log(1 - D(z)) on the samples, (B,)."""
+        return -F.log_softmax(nets.critic(passed.z), -1)[:, 1]
+
+
+def play_critic(nets: Nets, batch: Batch, noise: Noise, memo: Memo) -> tuple[Terms, Memo]:
+    """The critic's cross-entropy on codes of q(z) and draws of p(z)."""
+    z = memo["z"].detach()
+    drawn = nets.model.p().rsample(noise.fold("prior"), (len(z),)).detach()
+    return {"critic": Term(1.0, told_apart(nets, z, drawn))}, {}
+
+
+def told_apart(nets: Nets, first: Tensor, second: Tensor) -> Tensor:
+    """(-log D(first) - log(1 - D(second))) / 2 of a critic, (B,)."""
+    ours = F.log_softmax(nets.critic(first), -1)[:, 0]
+    theirs = F.log_softmax(nets.critic(second), -1)[:, 1]
+    return -0.5 * (ours + theirs)
+
+
+def _blocks(latent: Latent) -> list[slice]:
+    """The columns of every block of a latent tree."""
+    slices, start = [], 0
+    for block in leaves(latent).values():
+        width = sum(block.variables)
+        slices.append(slice(start, start + width))
+        start += width
+    return slices
+
+
+AnyDivergence = Annotated[
+    ExclusiveKL | InclusiveKL | MMD | Moments | SlicedWasserstein | DensityRatio | Adversary,
+    Field(discriminator="kind"),
+]

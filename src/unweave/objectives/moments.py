@@ -1,0 +1,44 @@
+"""DIP-VAE: the covariance of the codes is held to the identity."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from unweave.aggregate import covariance_penalty
+from unweave.latents import Latent
+from unweave.models import Pass
+from unweave.noise import Noise
+from unweave.objectives.game import Batch, OnePlayer, Term, Terms, elbo
+from unweave.objectives.support import continuous_only, leaves
+from unweave.schedules import Weight
+from unweave.spec import spec, tag
+
+
+@spec
+class DIPVAE(OnePlayer):
+    """-ELBO + off_diagonal sum_{i != j} Cov_ij^2 + diagonal sum_i (Cov_ii - 1)^2.
+
+    Cov is that of the means of q(z|x) over the batch (`of="means"`, DIP-VAE-I, [Kim2018] eq. 10) or
+    that of q(z) (`of="codes"`, DIP-VAE-II, eq. 11).  [Kumar2018] eqs. 6, 7.
+    """
+
+    off_diagonal: Weight = 10.0
+    diagonal: Weight = 100.0
+    of: Literal["means", "codes"] = "means"
+    kind: Literal["dip-vae"] = tag("dip-vae")
+
+    def terms(self, passed: Pass, batch: Batch, noise: Noise) -> Terms:
+        """Distortion, rate and the two penalties."""
+        variance = passed.q.spread.square() if self.of == "codes" else None
+        penalty = covariance_penalty(passed.q.mean, variance)
+        return elbo(passed) | {
+            "off_diagonal": Term(self.off_diagonal, penalty.off_diagonal),
+            "diagonal": Term(self.diagonal, penalty.diagonal),
+        }
+
+    def refuses(self, latent: Latent) -> str | None:
+        """Why a latent space cannot be trained in this way, if it cannot."""
+        full = [path for path, b in leaves(latent).items() if getattr(b, "encoding", "") == "full"]
+        if self.of == "codes" and full:
+            return f"DIP-VAE-II is about diagonal encodings, and {full[0] or 'the latent'} is full"
+        return continuous_only(latent, "a covariance of the identity is for continuous variables")
