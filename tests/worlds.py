@@ -3,6 +3,7 @@
 import torch
 
 import unweave as uw
+from unweave import likelihoods
 from unweave.objectives import Batch
 from unweave.run import Run
 
@@ -21,6 +22,16 @@ OBJECTIVES = [
 LATENTS = [
     uw.Gaussian(3),
     uw.Product(style=uw.Gaussian(2), place=uw.Product(x=uw.Gaussian(1), y=uw.Gaussian(1))),
+]
+
+# One member of every likelihood, and every way of learning a scale.
+LIKELIHOODS = [
+    likelihoods.Bernoulli(),
+    likelihoods.ContinuousBernoulli(),
+    likelihoods.Gaussian(scale=0.7),
+    likelihoods.Gaussian(scale=0.7, learn="shared"),
+    likelihoods.Gaussian(scale=0.7, learn="each"),
+    likelihoods.Laplace(scale=0.3),
 ]
 
 

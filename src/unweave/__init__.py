@@ -9,7 +9,16 @@ from unweave import aggregate, likelihoods, metrics
 from unweave.data import Arrays, Folder, Lattice, Shapes2D
 from unweave.fitted import Fitted, fit, load
 from unweave.latents import Gaussian, Product
-from unweave.networks import MLP, Conv, Critic, Kim2018, Mathieu2019
+from unweave.networks import (
+    DCGAN,
+    MLP,
+    Conv,
+    Critic,
+    Esmaeili2019,
+    Kim2018,
+    Kim2018GAN,
+    Mathieu2019,
+)
 from unweave.noise import Noise
 from unweave.objectives import VAE, BetaTCVAE, BetaVAE, FactorVAE
 from unweave.optimisers import Adam
@@ -20,6 +29,7 @@ from unweave.schedules import Cyclic, Linear
 __version__ = "0.1.0"
 
 __all__ = [
+    "DCGAN",
     "MLP",
     "VAE",
     "Adam",
@@ -29,11 +39,13 @@ __all__ = [
     "Conv",
     "Critic",
     "Cyclic",
+    "Esmaeili2019",
     "FactorVAE",
     "Fitted",
     "Folder",
     "Gaussian",
     "Kim2018",
+    "Kim2018GAN",
     "Lattice",
     "Linear",
     "Mathieu2019",
