@@ -82,6 +82,21 @@ def test_an_observation_means_the_same_whatever_comes_with_it(images):
     assert np.allclose(model.encode(np.moveaxis(images, -1, 1)), model.encode(images))
 
 
+def test_a_code_does_not_depend_on_the_rest_of_the_batch(tmp_path):
+    """Also with batch normalisation, whose statistics are stored with the weights."""
+    fields = FIELDS | {"network": uw.DCGAN(base=4)}
+    normalised = uw.fit(SMALL, steps=30, store=tmp_path, **fields)
+    x = normalised.observations(range(20))
+    codes, pictures = normalised.encode(x), normalised.reconstruct(x)
+    assert codes.std(0).max() > 1e-3
+    np.testing.assert_allclose(normalised.encode(x[3:4]), codes[3:4], atol=1e-6)
+    np.testing.assert_allclose(normalised.reconstruct(x[3:4]), pictures[3:4], atol=1e-5)
+    assert np.array_equal(normalised.encode(x), codes)
+    again = uw.load(normalised.folder)
+    assert np.array_equal(again.encode(x), codes)
+    assert np.array_equal(again.reconstruct(x), pictures)
+
+
 def test_what_does_not_fit_is_refused(model):
     with pytest.raises(ValueError, match=r"expected observations of shape \(N, 1, 16, 16\)"):
         model.encode(np.zeros((2, 8, 8)))

@@ -6,11 +6,12 @@ import torch
 import unweave as uw
 from unweave.optimisers import Adam
 from unweave.store import Store, read_tensors
-from unweave.training import Lanes, train
+from unweave.training import Lanes, recall, train
 from unweave.training.sampler import Sampler
-from worlds import CPU, CRITIC, LATENTS, OBJECTIVES, SMALL, small_run
+from worlds import CPU, CRITIC, LATENTS, LIKELIHOODS, OBJECTIVES, SMALL, small_run
 
-NETWORKS = [uw.MLP((16,)), uw.Conv(base=4, hidden=8)]
+NETWORKS = [uw.MLP((16,)), uw.Conv(base=4, hidden=8), uw.DCGAN(base=4)]
+NORMALISED = NETWORKS[2]
 
 
 def lanes_of(runs):
@@ -49,16 +50,22 @@ def test_a_lane_is_the_run_alone(objective, network, vectorised):
         expected = advance(alone, 50)
         for name, value in expected.items():
             torch.testing.assert_close(values[name][lane], value[0], rtol=1e-3, atol=1e-3)
-        for name, value in alone.parameters.items():
-            torch.testing.assert_close(
-                together.parameters[name][lane], value[0], rtol=1e-3, atol=2e-5
-            )
+        for kind in ("parameters", "buffers"):
+            for name, value in getattr(alone, kind).items():
+                found = getattr(together, kind)[name][lane]
+                torch.testing.assert_close(found, value[0], rtol=1e-3, atol=2e-5)
 
 
-@pytest.mark.parametrize("latent", LATENTS)
-@pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda o: o.kind)
-def test_resumed_is_uninterrupted_bit_for_bit(objective, latent):
-    runs = [small_run(objective=objective, latent=latent, seed=seed) for seed in (0, 1)]
+PARTS = [
+    *({"objective": objective, "latent": latent} for objective in OBJECTIVES for latent in LATENTS),
+    *({"likelihood": likelihood} for likelihood in LIKELIHOODS),
+    *({"objective": objective, "network": NORMALISED} for objective in OBJECTIVES),
+]
+
+
+@pytest.mark.parametrize("parts", PARTS, ids=lambda p: "-".join(str(v.kind) for v in p.values()))
+def test_resumed_is_uninterrupted_bit_for_bit(parts):
+    runs = [small_run(**parts, seed=seed) for seed in (0, 1)]
     whole = lanes_of(runs)
     advance(whole, 7)
     saved = [{n: t.clone() for n, t in whole.state(lane).items()} for lane in range(2)]
@@ -77,6 +84,52 @@ def test_only_the_player_who_moves_changes():
     lanes._turn(0, "model", {})
     for name, value in lanes.parameters.items():
         assert torch.equal(before[name], value) == (lanes.nets.player_of(name) == "critic"), name
+
+
+def test_running_statistics_are_those_of_the_player_who_moves():
+    """The model's follow its own batch as torch's would, and stand still in the critic's turn."""
+    objective = uw.FactorVAE(gamma=5.0, critic=CRITIC)
+    lanes = lanes_of([small_run(objective=objective, network=NORMALISED, seed=s) for s in (0, 1)])
+    name = "model.encoder.1.running_mean"
+    kernel = lanes.parameters["model.encoder.0.weight"].clone()
+    x = lanes.world.images(lanes.sampler.indices(0, 0))
+    _, _, memo = lanes._turn(0, "model", {})
+    for lane in range(2):
+        convolved = torch.nn.functional.conv2d(x[lane], kernel[lane], stride=2, padding=1)
+        mean = 0.1 * convolved.mean((0, 2, 3))
+        torch.testing.assert_close(lanes.buffers[name][lane], mean, rtol=1e-4, atol=1e-6)
+    before = {n: v.clone() for n, v in lanes.buffers.items()}
+    lanes._turn(1, "critic", memo)
+    assert all(torch.equal(before[n], v) for n, v in lanes.buffers.items())
+
+
+def test_constants_of_a_network_are_not_state():
+    assert not lanes_of([small_run()]).buffers
+    kinds = {n.rsplit(".", 1)[1] for n in lanes_of([small_run(network=NORMALISED)]).buffers}
+    assert kinds == {"running_mean", "running_var"}
+
+
+def test_lanes_that_stay_keep_their_statistics():
+    lanes = lanes_of([small_run(network=NORMALISED, seed=seed) for seed in range(3)])
+    lanes.advance()
+    before = [{n: t.clone() for n, t in lanes.state(lane).items()} for lane in (0, 2)]
+    lanes.buffers["model.encoder.1.running_var"][1, 0] = torch.inf
+    assert lanes.finite() == [True, False, True]
+    lanes.keep([0, 2])
+    for lane, expected in enumerate(before):
+        assert lanes.state(lane).keys() == expected.keys()
+        assert all(torch.equal(t, expected[n]) for n, t in lanes.state(lane).items())
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=str)
+def test_every_likelihood_trains(likelihood, tmp_path):
+    """The distortion falls, a shared scale is learned with the model, and all of it is kept."""
+    runs = [small_run(likelihood=likelihood, steps=60, seed=seed) for seed in (0, 1)]
+    for outcome in train(runs, SMALL.load(CPU), Store(tmp_path), checkpoint_seconds=0):
+        assert outcome.log[-1]["distortion"] < outcome.log[0]["distortion"]
+        assert all(v != 0 for n, v in outcome.weights.items() if n.startswith("model.head."))
+        kept = recall(Store(tmp_path).folder(outcome.run), outcome.run)
+        assert all(torch.equal(v, kept.weights[n]) for n, v in outcome.weights.items())
 
 
 def test_the_critic_moves_on_codes_of_before_and_after_the_models_move():
@@ -221,6 +274,22 @@ def test_lanes_resume_as_uninterrupted_after_one_of_them_broke(tmp_path, monkeyp
         assert (one.failure is None) == (two.failure is None)
         for name, value in (one.weights or {}).items():
             assert torch.equal(value, two.weights[name])
+
+
+def test_normalised_lanes_resume_from_their_folders(tmp_path, monkeypatch):
+    """With their running statistics, which a run that is under way can be looked at with."""
+    runs = [small_run(network=NORMALISED, steps=30, seed=seed) for seed in (0, 1)]
+    whole, store = train(runs, SMALL.load(CPU)), Store(tmp_path)
+    with monkeypatch.context() as patch:
+        interrupt(patch, 20)
+        with pytest.raises(KeyboardInterrupt):
+            train(runs, SMALL.load(CPU), store, checkpoint_seconds=0)
+    under_way = recall(store.folder(runs[0]), runs[0])
+    assert under_way.weights.keys() == whole[0].weights.keys()
+    assert "model.encoder.1.running_var" in under_way.weights
+    resumed = train(runs, SMALL.load(CPU), store)
+    for one, two in zip(whole, resumed, strict=True):
+        assert all(torch.equal(value, two.weights[name]) for name, value in one.weights.items())
 
 
 def test_the_same_run_given_twice_is_one_run(tmp_path):

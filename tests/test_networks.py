@@ -7,51 +7,233 @@ import torch
 from torch import nn
 
 import unweave as uw
-from unweave.likelihoods import Bernoulli, Gaussian, Likelihood
 from unweave.networks import Network, initialise
-from unweave.networks.layers import DownConv2d, UpConv2d
+from unweave.networks.layers import BatchNorm, DownConv2d, UpConv2d
 from unweave.noise import Noise
 from unweave.spec import members
 
 
-def layers(module):
-    """Kind and width of every layer with weights."""
-    names = {nn.Linear: "fc", DownConv2d: "conv", UpConv2d: "upconv"}
-    return [
-        (names[type(m)], m.out_features if isinstance(m, nn.Linear) else m.out_channels)
-        for m in module.modules()
-        if type(m) in names
-    ]
+def table(module):
+    """Every layer with weights as papers print it: kind, width, normalisation, activation."""
+    rows = []
+    for part in [module] if isinstance(module, nn.Linear) else module:
+        match part:
+            case nn.Linear():
+                rows.append(f"fc {part.out_features}")
+            case nn.Conv2d() | nn.ConvTranspose2d():
+                assert part.kernel_size == (4, 4)
+                kind = "conv" if isinstance(part, nn.Conv2d) else "upconv"
+                rows.append(f"{kind} {part.out_channels}/{part.stride[0]}")
+                rows[-1] += " relu" * getattr(part, "activate", False)
+            case BatchNorm():
+                assert rows[-1].split()[1].split("/")[0] == str(len(part.weight))
+                rows[-1] += " batch"
+            case nn.LayerNorm():
+                rows[-1] += " layer"
+            case nn.ReLU():
+                rows[-1] += " relu"
+            case nn.Tanh():
+                rows[-1] += " tanh"
+            case nn.LeakyReLU():
+                rows[-1] += f" lrelu({part.negative_slope})"
+            case _:
+                assert isinstance(part, (nn.Flatten, nn.Unflatten, nn.ZeroPad2d))
+    return rows
 
 
-def activations(module):
-    """Whether each layer with weights has a ReLU, its own or the one that follows."""
-    steps = [m for m in module if not isinstance(m, (nn.Flatten, nn.Unflatten))]
-    return [
-        getattr(layer, "activate", False) or isinstance(after, nn.ReLU)
-        for layer, after in zip(steps, [*steps[1:], None], strict=True)
-        if not isinstance(layer, nn.ReLU)
-    ]
+CONVOLUTIONS = ["conv 32/2 relu", "conv 32/2 relu", "conv 64/2 relu", "conv 64/2 relu"]
+NORMALISED = [row.replace("relu", "batch relu") for row in CONVOLUTIONS]
+LEAKY = "batch lrelu(0.2)"
+TABLES = {  # network, channels of 64x64 images, variables: encoder, decoder
+    "kim2018 table 1": (
+        uw.Kim2018(), 1, 10,
+        [*CONVOLUTIONS, "fc 128", "fc 20"],
+        ["fc 128 relu", "fc 1024 relu",
+         "upconv 64/2 relu", "upconv 32/2 relu", "upconv 32/2 relu", "upconv 1/2"],
+    ),
+    "kim2018 table 2": (
+        uw.Kim2018(hidden=256), 3, 6,
+        [*CONVOLUTIONS, "fc 256", "fc 12"],
+        ["fc 256 relu", "fc 1024 relu",
+         "upconv 64/2 relu", "upconv 32/2 relu", "upconv 32/2 relu", "upconv 3/2"],
+    ),
+    "mathieu2019 table 1a": (
+        uw.Mathieu2019(), 1, 10,
+        [*CONVOLUTIONS, "fc 128", "fc 20"],
+        ["fc 128 relu", "fc 1024 relu",
+         "upconv 64/2 relu", "upconv 64/2 relu", "upconv 32/2 relu", "upconv 1/2"],
+    ),
+    "mathieu2019 table 1c": (
+        uw.DCGAN(), 3, 50,
+        [f"conv 32/2 {LEAKY}", f"conv 64/2 {LEAKY}", f"conv 128/2 {LEAKY}", f"conv 256/2 {LEAKY}",
+         "conv 100/1"],
+        ["upconv 256/1 batch relu", "upconv 128/2 batch relu", "upconv 64/2 batch relu",
+         "upconv 32/2 batch relu", "upconv 3/2"],
+    ),
+    "radford2016, first layer": (
+        uw.DCGAN(first_norm=False), 3, 50,
+        ["conv 32/2 lrelu(0.2)", f"conv 64/2 {LEAKY}", f"conv 128/2 {LEAKY}",
+         f"conv 256/2 {LEAKY}", "conv 100/1"],
+        ["upconv 256/1 batch relu", "upconv 128/2 batch relu", "upconv 64/2 batch relu",
+         "upconv 32/2 batch relu", "upconv 3/2"],
+    ),
+    "esmaeili2019 table 3": (
+        uw.Esmaeili2019(table=3), 1, 10,
+        ["fc 400 relu", "fc 400 relu", "fc 20"],
+        ["fc 200 relu", "fc 400 relu", "fc 4096"],
+    ),
+    "esmaeili2019 table 4": (
+        uw.Esmaeili2019(table=4), 1, 10,
+        ["fc 1200 relu", "fc 1200 relu", "fc 800 relu", "fc 20"],
+        ["fc 400 tanh", "fc 1200 tanh", "fc 1200 tanh", "fc 4096"],
+    ),
+    "esmaeili2019 table 5": (
+        uw.Esmaeili2019(), 3, 20,
+        [*NORMALISED, "fc 512 relu", "fc 40"],
+        ["fc 256 relu", "fc 1024 tanh", "upconv 64/2 batch relu", "upconv 32/2 batch relu",
+         "upconv 32/2 batch relu", "upconv 3/2"],
+    ),
+    "mathieu2019 table 1b": (
+        uw.MLP(), 1, 2, ["fc 100 relu", "fc 4"], ["fc 100 relu", "fc 4096"],
+    ),
+    "sikka2019 appendix C": (
+        uw.MLP((256, 200, 200), "tanh"), 1, 2,
+        ["fc 256 tanh", "fc 200 tanh", "fc 200 tanh", "fc 4"],
+        ["fc 200 tanh", "fc 200 tanh", "fc 256 tanh", "fc 4096"],
+    ),
+    "conv": (
+        uw.Conv(), 1, 10,
+        [*CONVOLUTIONS, "fc 256 relu", "fc 20"],
+        ["fc 256 relu", "fc 1024 relu",
+         "upconv 64/2 relu", "upconv 32/2 relu", "upconv 32/2 relu", "upconv 1/2"],
+    ),
+}  # fmt: skip
 
 
-CONVOLUTIONS = [("conv", 32), ("conv", 32), ("conv", 64), ("conv", 64)]
+@pytest.mark.parametrize("name", TABLES)
+def test_the_papers_tables(name):
+    network, channels, size, down, up = TABLES[name]
+    shape = (channels, 64, 64)
+    encoder, decoder = network.encoder(shape, 2 * size), network.decoder(size, shape)
+    assert table(encoder) == down
+    assert table(decoder) == up
+    assert encoder(torch.zeros(2, *shape)).shape == (2, 2 * size)
+    assert decoder(torch.zeros(2, size)).shape == (2, *shape)
 
 
-@pytest.mark.parametrize(
-    ("network", "hidden", "up"),
-    [
-        (uw.Kim2018(), 128, [64, 32, 32, 1]),
-        (uw.Kim2018(hidden=256), 256, [64, 32, 32, 1]),
-        (uw.Mathieu2019(), 128, [64, 64, 32, 1]),
-    ],
-)
-def test_the_papers_tables(network, hidden, up):
-    encoder = network.encoder((1, 64, 64), 20)
-    assert layers(encoder) == [*CONVOLUTIONS, ("fc", hidden), ("fc", 20)]
-    assert activations(encoder) == [True, True, True, True, False, False]
-    decoder = network.decoder(10, (1, 64, 64))
-    assert layers(decoder) == [("fc", hidden), ("fc", 1024), *(("upconv", w) for w in up)]
-    assert activations(decoder) == [True, True, True, True, True, False]
+def test_every_network_is_tried_here():
+    assert {network.kind for network, *_ in TABLES.values()} == set(members(Network))
+
+
+GANS = {
+    4: (
+        (1, 28, 28), 74,
+        ["conv 64/2 lrelu(0.1)", "conv 128/2 batch lrelu(0.1)", "fc 1024 batch lrelu(0.1)"],
+        ["fc 1024 batch relu", "fc 6272 batch relu", "upconv 64/2 batch relu", "upconv 1/2"],
+    ),
+    5: (
+        (1, 64, 64), 12,
+        ["conv 32/2 lrelu(0.1)", "conv 32/2 batch lrelu(0.1)", "conv 64/2 batch lrelu(0.1)",
+         "conv 64/2 batch lrelu(0.1)", "fc 128 batch lrelu(0.1)"],
+        ["fc 128 batch relu", "fc 1024 batch relu", "upconv 64/2 batch lrelu(0.1)",
+         "upconv 32/2 batch lrelu(0.1)", "upconv 32/2 batch lrelu(0.1)", "upconv 1/2"],
+    ),
+    6: (
+        (1, 64, 64), 136,
+        ["conv 64/2 lrelu(0.1)", "conv 128/2 batch lrelu(0.1)", "conv 256/2 batch lrelu(0.1)",
+         "conv 256/1 batch lrelu(0.1)", "conv 256/1 batch lrelu(0.1)", "fc 1024 batch lrelu(0.1)"],
+        ["fc 1024 batch relu", "fc 16384 batch relu", "upconv 256/1 batch lrelu(0.1)",
+         "upconv 256/1 batch lrelu(0.1)", "upconv 128/2 batch lrelu(0.1)",
+         "upconv 64/2 batch lrelu(0.1)", "upconv 1/2"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("norm", ["batch", "layer"])
+@pytest.mark.parametrize("number", GANS)
+def test_the_papers_tables_of_adversaries(number, norm):
+    shape, size, down, up = GANS[number]
+    gan = uw.Kim2018GAN(table=number, norm=norm)
+    if norm == "layer":
+        down = [row.replace(" batch", " layer" if row.startswith("fc") else "") for row in down]
+    trunk, generator = gan.trunk(shape), gan.generator(size, shape)
+    assert table(trunk) == down
+    assert table(generator) == up
+    assert table(gan.discriminator()) == ["fc 1"]
+    assert table(gan.recogniser(14)) == ["fc 128 batch lrelu(0.1)", "fc 14"]
+    images = generator(torch.randn(2, size))
+    assert images.shape == (2, *shape)
+    assert gan.discriminator()(trunk(images)).shape == (2, 1)
+    assert gan.recogniser(14)(trunk(images)).shape == (2, 14)
+
+
+@pytest.mark.parametrize("norm", ["batch", "layer"])
+@pytest.mark.parametrize("number", GANS)
+def test_a_gradient_penalty_can_be_learned_from(number, norm):
+    """Its gradient by double differentiation agrees with a small step that crosses no kink."""
+    torch.manual_seed(0)
+    gan = uw.Kim2018GAN(table=number, norm=norm)
+    critic = nn.Sequential(gan.trunk((1, 16, 16)), gan.discriminator()).double()
+    x = torch.rand(3, 1, 16, 16, dtype=torch.float64, requires_grad=True)
+
+    def penalty():
+        (slope,) = torch.autograd.grad(critic(x).sum(), x, create_graph=True)
+        return (slope.flatten(1).norm(dim=1) - 1).square().mean()
+
+    parameters = list(critic.parameters())
+    gradients = torch.autograd.grad(penalty(), parameters, allow_unused=True)
+    moves = [1e-9 * torch.randn_like(p) for p in parameters]
+    expected = sum((g * m).sum() for g, m in zip(gradients, moves, strict=True) if g is not None)
+    before = penalty().detach()
+    with torch.no_grad():
+        for p, move in zip(parameters, moves, strict=True):
+            p += move
+    assert (penalty().detach() - before).item() == pytest.approx(expected.item(), rel=1e-2)
+
+
+@pytest.mark.parametrize("norm", ["batch", "layer"])
+def test_gradient_penalties_of_lanes_are_those_of_each_alone(norm):
+    """The inner derivative by `torch.func.grad`, which works under `vmap`."""
+    torch.manual_seed(0)
+    gan = uw.Kim2018GAN(table=5, norm=norm)
+    critic = nn.Sequential(gan.trunk((1, 16, 16)), gan.discriminator()).double()
+    weights = {n: torch.stack([p, 0.9 * p]).detach() for n, p in critic.named_parameters()}
+    weights = {n: w.requires_grad_() for n, w in weights.items()}
+    running = {n: torch.stack([b, b]) for n, b in critic.named_buffers()}
+    x = torch.rand(2, 6, 1, 16, 16, dtype=torch.float64)
+
+    def penalty(weights, running, x):
+        def value(x):
+            return torch.func.functional_call(critic, {**weights, **running}, (x,)).sum()
+
+        return (torch.func.grad(value)(x).flatten(1).norm(dim=1) - 1).square().mean()
+
+    def lane(tensors, index):
+        return {n: t[index].clone() for n, t in tensors.items()}
+
+    alone = [penalty(lane(weights, i), lane(running, i), x[i]) for i in (0, 1)]
+    together = torch.vmap(penalty)(weights, running, x)
+    torch.testing.assert_close(together, torch.stack(alone))
+    leaves = list(weights.values())
+    expected = torch.autograd.grad(sum(alone), leaves, allow_unused=True)
+    found = torch.autograd.grad(together.sum(), leaves, allow_unused=True)
+    for one, two in zip(found, expected, strict=True):
+        if one is not None:
+            torch.testing.assert_close(one, two, rtol=1e-6, atol=1e-8)
+
+
+def test_an_adversary_says_which_images_it_takes():
+    with pytest.raises(ValueError, match="multiples of 16, got observations of shape"):
+        uw.Kim2018GAN(table=5).trunk((1, 28, 28))
+    with pytest.raises(ValueError, match="use table=4"):
+        uw.Kim2018GAN(table=6).generator(3, (7,))
+
+
+@pytest.mark.parametrize("side", [16, 32, 128])
+def test_dcgan_takes_other_squares(side):
+    network = uw.DCGAN(base=2)
+    assert network.encoder((3, side, side), 6)(torch.zeros(2, 3, side, side)).shape == (2, 6)
+    assert network.decoder(3, (1, side, side))(torch.zeros(2, 3)).shape == (2, 1, side, side)
 
 
 @pytest.mark.parametrize("channels", [1, 3, 5])
@@ -68,13 +250,15 @@ def test_mlp_takes_anything(shape):
     network = uw.MLP(hidden=(9, 5), activation="tanh")
     assert network.encoder(shape, 6)(torch.zeros(2, *shape)).shape == (2, 6)
     assert network.decoder(3, shape)(torch.zeros(2, 3)).shape == (2, *shape)
-    assert layers(network.decoder(3, shape))[:2] == [("fc", 5), ("fc", 9)]
+    assert table(network.decoder(3, shape))[:2] == ["fc 5 tanh", "fc 9 tanh"]
 
 
 @pytest.mark.parametrize(
     ("network", "shape", "fix"),
     [(uw.Kim2018(), (1, 32, 32), "conv"), (uw.Mathieu2019(), (7,), "mlp"),
-     (uw.Conv(), (1, 8, 8), "mlp"), (uw.Conv(), (1, 300, 300), "mlp")],
+     (uw.Conv(), (1, 8, 8), "mlp"), (uw.Conv(), (1, 300, 300), "mlp"),
+     (uw.DCGAN(), (1, 64, 32), "conv"), (uw.DCGAN(), (7,), "mlp"),
+     (uw.Esmaeili2019(), (3, 32, 32), "conv")],
 )  # fmt: skip
 def test_an_unfit_network_says_which_fits(network, shape, fix):
     with pytest.raises(ValueError, match=f"use network={fix}"):
@@ -83,6 +267,16 @@ def test_an_unfit_network_says_which_fits(network, shape, fix):
 
 def down(narrow, wide, activate):
     return DownConv2d(narrow, wide, activate=activate), nn.Conv2d(narrow, wide, 4, 2, 1)
+
+
+def bare_down(narrow, wide, activate):
+    theirs = nn.Conv2d(narrow, wide, 4, 2, 1, bias=False)
+    return DownConv2d(narrow, wide, bias=False, activate=activate), theirs
+
+
+def bare_up(narrow, wide, activate):
+    theirs = nn.ConvTranspose2d(narrow, wide, 4, 2, 1, bias=False)
+    return UpConv2d(narrow, wide, bias=False, activate=activate), theirs
 
 
 def up(narrow, wide, activate, odd=(0, 0)):
@@ -94,7 +288,7 @@ def odd_up(narrow, wide, activate):
     return up(narrow, wide, activate, (1, 0))
 
 
-@pytest.mark.parametrize("pair", [down, up, odd_up])
+@pytest.mark.parametrize("pair", [down, bare_down, up, bare_up, odd_up])
 @pytest.mark.parametrize(("narrow", "wide"), [(1, 3), (5, 1), (5, 3)])
 @pytest.mark.parametrize("activate", [False, True])
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
@@ -136,8 +330,46 @@ def test_our_convolutions_are_torchs(pair, narrow, wide, activate, layout):
         torch.testing.assert_close(one, two)
 
 
-def test_every_network_is_tried_here():
-    assert set(members(Network)) == {"kim2018", "mathieu2019", "conv", "mlp"}
+@pytest.mark.parametrize("shape", [(6, 5), (6, 5, 3, 2)])
+def test_batch_normalisation_is_torchs(shape):
+    """Values, gradients and running statistics, alone and mapped over lanes; then evaluation."""
+    torch.manual_seed(0)
+    theirs = [(nn.BatchNorm1d if len(shape) == 2 else nn.BatchNorm2d)(5).double() for _ in "ab"]
+    ours = BatchNorm(5).double()
+    weights = {"weight": torch.rand(2, 5), "bias": torch.rand(2, 5)}
+    weights = {name: value.double().requires_grad_() for name, value in weights.items()}
+    for lane, module in enumerate(theirs):
+        module.load_state_dict({n: v[lane].detach() for n, v in weights.items()}, strict=False)
+    running = {n: torch.stack([b, b]) for n, b in ours.named_buffers()}
+
+    def normalise(weights, running, x):
+        return torch.func.functional_call(ours, {**weights, **running}, (x,))
+
+    for _ in range(3):
+        x = 2 * torch.randn(2, *shape, dtype=torch.float64) + 1
+        expected = torch.stack([module(part) for module, part in zip(theirs, x, strict=True)])
+        y = torch.vmap(normalise)(weights, running, x)
+        torch.testing.assert_close(y, expected)
+        alone = normalise(
+            {n: v[1] for n, v in weights.items()},
+            {n: v[1].clone() for n, v in running.items()}, x[1],
+        )  # fmt: skip
+        torch.testing.assert_close(alone, expected[1])
+    expected.pow(3).sum().backward()
+    y.pow(3).sum().backward()
+    for name, value in weights.items():
+        wanted = torch.stack([getattr(module, name).grad for module in theirs])
+        torch.testing.assert_close(value.grad, wanted)
+    for name, value in running.items():
+        wanted = torch.stack([getattr(module, name) for module in theirs])
+        torch.testing.assert_close(value, wanted)
+    ours.eval()
+    before = {n: v.clone() for n, v in running.items()}
+    y = torch.vmap(normalise)(weights, running, x)
+    torch.testing.assert_close(
+        y, torch.stack([m.eval()(part) for m, part in zip(theirs, x, strict=True)])
+    )
+    assert all(torch.equal(before[n], v) for n, v in running.items())
 
 
 def test_initial_weights_are_those_of_torch_in_distribution():
@@ -162,21 +394,22 @@ def test_initial_weights_depend_on_the_seed_and_the_name_only():
     )
 
 
-def test_likelihoods_agree_with_torch():
-    raw, x = (
-        torch.randn(5, 1, 4, 4, dtype=torch.float64),
-        torch.rand(5, 1, 4, 4, dtype=torch.float64),
-    )
-    binary = (x > 0.5).double()
-    expected = torch.distributions.Bernoulli(logits=raw).log_prob(binary).sum((1, 2, 3))
-    torch.testing.assert_close(Bernoulli()(raw).log_prob(binary), expected)
-    expected = torch.distributions.Normal(raw, 0.3).log_prob(x).sum((1, 2, 3))
-    torch.testing.assert_close(Gaussian(scale=0.3)(raw).log_prob(x), expected)
-    assert set(members(Likelihood)) == {"bernoulli", "gaussian"}
+def test_dcgan_starts_from_narrow_normals():
+    module = nn.Sequential(uw.DCGAN().encoder((3, 64, 64), 100), nn.Linear(100, 5))
+    values = initialise(module, Noise(3))
+    kernels = torch.cat([v.flatten() for v in values.values() if v.dim() == 4])
+    assert kernels.mean().abs() < 1e-4
+    assert kernels.std().item() == pytest.approx(0.02, rel=0.01)
+    norms = [(path, m) for path, m in module.named_modules() if isinstance(m, BatchNorm)]
+    scales = torch.cat([values[f"{path}.weight"] for path, _ in norms])
+    assert scales.mean().item() == pytest.approx(1.0, abs=0.005)
+    assert scales.std().item() == pytest.approx(0.02, rel=0.1)
+    assert not any(values[f"{path}.bias"].any() for path, _ in norms)
+    assert values["1.weight"].abs().max() > 0.09  # outside of it, as everywhere
 
 
-def test_likelihoods_sample_around_their_mean():
-    raw = torch.randn(1, 50, dtype=torch.float64).expand(20_000, 50)
-    for likelihood in (Bernoulli(), Gaussian(scale=0.5)):
-        p = likelihood(raw)
-        assert (p.sample(Noise(0)).mean(0) - p.mean[0]).abs().max() < 0.02
+def test_normalisations_start_neutral():
+    gan = uw.Kim2018GAN(norm="layer")
+    values = initialise(nn.Sequential(gan.trunk((1, 64, 64)), gan.recogniser(3)), Noise(0))
+    assert all((values[name] == 1).all() for name in ("0.10.weight", "1.1.weight"))
+    assert not any(values[name].any() for name in ("0.10.bias", "1.1.bias"))

@@ -3,6 +3,7 @@
 import torch
 
 import unweave as uw
+from unweave import likelihoods
 from unweave.objectives import Batch
 from unweave.run import Run
 
@@ -64,6 +65,16 @@ LATENTS = [
         style=uw.Gaussian(2, learn="covariance", encoding="full"),
         what=uw.Product(shape=uw.Categorical(3), flags=uw.Bernoulli(2), size=uw.StudentT(2, df=4)),
     ),
+]
+
+# One member of every likelihood, and every way of learning a scale.
+LIKELIHOODS = [
+    likelihoods.Bernoulli(),
+    likelihoods.ContinuousBernoulli(),
+    likelihoods.Gaussian(scale=0.7),
+    likelihoods.Gaussian(scale=0.7, learn="shared"),
+    likelihoods.Gaussian(scale=0.7, learn="each"),
+    likelihoods.Laplace(scale=0.3),
 ]
 
 

@@ -20,7 +20,16 @@ from unweave.latents import (
     Uniform,
     VampPrior,
 )
-from unweave.networks import MLP, Conv, Critic, Kim2018, Mathieu2019
+from unweave.networks import (
+    DCGAN,
+    MLP,
+    Conv,
+    Critic,
+    Esmaeili2019,
+    Kim2018,
+    Kim2018GAN,
+    Mathieu2019,
+)
 from unweave.noise import Noise
 from unweave.objectives import (
     AAE,
@@ -52,6 +61,7 @@ __all__ = [
     "DIPVAE",
     "HFVAE",
     "IWAE",
+    "DCGAN",
     "MLP",
     "VAE",
     "WAE",
@@ -68,6 +78,7 @@ __all__ = [
     "Critic",
     "Cyclic",
     "EntropyVAE",
+    "Esmaeili2019",
     "FactorVAE",
     "Fitted",
     "Folder",
@@ -77,6 +88,7 @@ __all__ = [
     "InformationDropout",
     "Kim2018",
     "Laplace",
+    "Kim2018GAN",
     "Lattice",
     "Linear",
     "Mathieu2019",

@@ -52,7 +52,7 @@ class Fitted:
         assert outcome.weights is not None
         self.run, self.log, self.world, self.folder = outcome.run, outcome.log, world, folder
         self._device = world.device
-        self._nets = outcome.run.build(world.shape).to(self._device)
+        self._nets = outcome.run.build(world.shape).to(self._device).eval()
         self._weights = {n: value.to(self._device) for n, value in outcome.weights.items()}
 
     def __repr__(self) -> str:

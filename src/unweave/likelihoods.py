@@ -1,22 +1,29 @@
 """Likelihoods p(x|z): what the decoder's output says about an observation.
 
-A likelihood is a spec that turns the decoder's raw output (B, C, ...) into a distribution over x.
+A likelihood is a spec that turns the decoder's raw output (B, C, ...) into a distribution over
+x. It says how much the decoder has to put out, and may have a head with parameters of its own.
 Log-densities are in nats, summed over all values of an observation, normaliser included.
 """
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, Literal, Protocol
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field, PositiveFloat
-from torch import Tensor
+from torch import Tensor, nn
 
 from unweave.latents.distributions import HALF_LOG_2PI
 from unweave.noise import Noise
 from unweave.spec import spec, tag
+
+_FLOOR = 1e-3  # of a learned scale, as a share of where it starts
+_SOFTPLUS_ONE = math.log(math.e - 1)  # where softplus is 1
+_NEAR_ZERO = 0.25  # below it sinh(h) / h and coth(h) - 1 / h lose digits; series hold 12 of them
 
 
 class Observation(Protocol):
@@ -59,11 +66,66 @@ class BernoulliObservation:
 
 
 @dataclass(frozen=True)
+class ContinuousBernoulliObservation:
+    """Independent values in [0, 1] with density exp(x l) / int_0^1 exp(t l) dt, l the logits.
+
+    With h = l / 2 the integral is exp(h) sinh(h) / h.
+    """
+
+    logits: Tensor
+
+    @property
+    def mean(self) -> Tensor:
+        """Expected values 1/2 + (coth h - 1 / h) / 2, (B, *shape)."""
+        return 0.5 + 0.5 * _langevin(0.5 * self.logits)
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Sum of (x - 1/2) l - log(sinh(h) / h), (B,)."""
+        nats = (x - 0.5) * self.logits - _log_sinhc(0.5 * self.logits)
+        return nats.flatten(1).sum(1)
+
+    def sample(self, noise: Noise) -> Tensor:
+        """Values in [0, 1] where the distribution function is uniform, (B, *shape)."""
+        uniform = noise.uniform(self.logits.shape, "continuous-bernoulli", self.logits.dtype)
+        slope = -self.logits.abs()
+        flat = slope == 0
+        slope = slope.where(~flat, -1.0)
+        falling = torch.log1p(uniform * torch.expm1(slope)) / slope
+        return torch.where(self.logits > 0, 1 - falling, falling).where(~flat, uniform)
+
+
+def _log_sinhc(h: Tensor) -> Tensor:
+    """log(sinh(h) / h), which is 0 at 0 and about |h| far from it."""
+    near = h.abs() < _NEAR_ZERO
+    far = h.abs().where(~near, 1.0)
+    square = h.where(near, 0.0).square()
+    series = square * (
+        1 / 6 + square * (-1 / 180 + square * (1 / 2835 + square * (-1 / 37800 + square / 467775)))
+    )
+    return torch.where(near, series, far + torch.log1p(-torch.exp(-2 * far)) - torch.log(2 * far))
+
+
+def _langevin(h: Tensor) -> Tensor:
+    """coth(h) - 1 / h, the derivative of log(sinh(h) / h)."""
+    near = h.abs() < _NEAR_ZERO
+    far = h.where(~near, 1.0)
+    small = h.where(near, 0.0)
+    square = small.square()
+    series = small * (
+        1 / 3 + square * (-1 / 45 + square * (2 / 945 + square * (-1 / 4725 + 2 * square / 93555)))
+    )
+    return torch.where(near, series, 1 / torch.tanh(far) - 1 / far)
+
+
+@dataclass(frozen=True)
 class GaussianObservation:
-    """Independent normal values around `mean` (B, *shape) with one standard deviation."""
+    """Independent normal values around `mean` (B, *shape).
+
+    The standard deviation is one number or one for every value.
+    """
 
     mean: Tensor
-    scale: float
+    scale: float | Tensor
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Sum of log N(x; mean, scale^2), (B,)."""
@@ -76,8 +138,60 @@ class GaussianObservation:
         return self.mean + self.scale * noise.normal(self.mean.shape, "normal", self.mean.dtype)
 
 
+@dataclass(frozen=True)
+class LaplaceObservation:
+    """Independent values around `mean` (B, *shape) with density exp(-|x - mean| / b) / 2 b."""
+
+    mean: Tensor
+    scale: float
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Sum of -|x - mean| / scale - log(2 scale), (B,)."""
+        nats = (x - self.mean).abs() / self.scale + math.log(2 * self.scale)
+        return -nats.flatten(1).sum(1)
+
+    def sample(self, noise: Noise) -> Tensor:
+        """Values where the distribution function is uniform, (B, *shape)."""
+        centred = noise.uniform(self.mean.shape, "laplace", self.mean.dtype) - 0.5
+        spread = centred.sign() * torch.log1p(-2 * centred.abs())
+        return self.mean - self.scale * spread
+
+
+class SharedScale(nn.Module):
+    """One learned number that says the scale of all values, put beside the decoder's output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.zeros(()))
+
+    def forward(self, raw: Tensor) -> Tensor:
+        """From (B, C, ...) to (B, 2 C, ...), the second half all the same number."""
+        return torch.cat([raw, self.scale.expand_as(raw)], 1)
+
+
+class Emission(ABC):
+    """What a likelihood offers to a model: p(x|z) from the decoder's output."""
+
+    @property
+    @abstractmethod
+    def bounded(self) -> bool:
+        """Whether observations must lie in [0, 1]."""
+
+    @abstractmethod
+    def __call__(self, raw: Tensor) -> Observation:
+        """p(x|z) from what the head puts out."""
+
+    def raw_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """What the decoder puts out for observations of a shape: a number a value."""
+        return shape
+
+    def head(self) -> nn.Module:
+        """What stands between the decoder's output and the likelihood: nothing."""
+        return nn.Identity()
+
+
 @spec
-class Bernoulli:
+class Bernoulli(Emission):
     """log p(x|z) = sum x log p + (1 - x) log(1 - p), for values in [0, 1].  [Kim2018] app. A.
 
     On grey values it is the cross-entropy the papers train with, not a normalised density.
@@ -96,10 +210,36 @@ class Bernoulli:
 
 
 @spec
-class Gaussian:
-    """log p(x|z) = sum log N(x; decoder(z), scale^2), for real values.  [Kingma2014] app. C.2."""
+class ContinuousBernoulli(Emission):
+    """log p(x|z) = sum x log p + (1 - x) log(1 - p) + log C(p), a density on [0, 1].
+
+    C(p) = 2 artanh(1 - 2 p) / (1 - 2 p), which is 2 at p = 1/2.  [LoaizaGanem2019] sec. 3
+    """
+
+    kind: Literal["continuous-bernoulli"] = tag("continuous-bernoulli")
+
+    @property
+    def bounded(self) -> bool:
+        """Whether observations must lie in [0, 1]."""
+        return True
+
+    def __call__(self, raw: Tensor) -> ContinuousBernoulliObservation:
+        """p(x|z) with the decoder's output as logits, log p / (1 - p)."""
+        return ContinuousBernoulliObservation(raw)
+
+
+@spec
+class Gaussian(Emission):
+    """log p(x|z) = sum log N(x; decoder(z), scale^2), for real values.  [Kingma2014] app. C.2.
+
+    The scale is given (`learn="nothing"`), one learned number (`"shared"`), or put out by the
+    decoder for every value (`"each"`, as in [Mathieu2019] table 1b). A learned scale is a softplus,
+    as in the code of that paper; it starts from `scale` and, unlike there, stays above a thousandth
+    of it, so that densities are bounded.
+    """
 
     scale: PositiveFloat = 1.0
+    learn: Literal["nothing", "shared", "each"] = "nothing"
     kind: Literal["gaussian"] = tag("gaussian")
 
     @property
@@ -108,8 +248,43 @@ class Gaussian:
         return False
 
     def __call__(self, raw: Tensor) -> GaussianObservation:
+        """p(x|z) with the mean, and a learned scale after it, in the channels of `raw`."""
+        if self.learn == "nothing":
+            return GaussianObservation(raw, self.scale)
+        mean, free = raw.chunk(2, 1)
+        share = _FLOOR + (1 - _FLOOR) * F.softplus(free + _SOFTPLUS_ONE)
+        return GaussianObservation(mean, self.scale * share)
+
+    def raw_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """What the decoder puts out for observations of a shape: means, and scales if "each"."""
+        return (2 * shape[0], *shape[1:]) if self.learn == "each" else shape
+
+    def head(self) -> nn.Module:
+        """The shared scale if there is one."""
+        return SharedScale() if self.learn == "shared" else nn.Identity()
+
+
+@spec
+class Laplace(Emission):
+    """log p(x|z) = sum -|x - decoder(z)| / scale - log(2 scale), for real values.
+
+    Its gradient does not grow with the error. [Mathieu2019] app. B leaves the likelihood of its
+    images open; the released experiments use this one with scale 0.1.
+    """
+
+    scale: PositiveFloat = 1.0
+    kind: Literal["laplace"] = tag("laplace")
+
+    @property
+    def bounded(self) -> bool:
+        """Whether observations must lie in [0, 1]."""
+        return False
+
+    def __call__(self, raw: Tensor) -> LaplaceObservation:
         """p(x|z) with the decoder's output as the mean."""
-        return GaussianObservation(raw, self.scale)
+        return LaplaceObservation(raw, self.scale)
 
 
-Likelihood = Annotated[Bernoulli | Gaussian, Field(discriminator="kind")]
+Likelihood = Annotated[
+    Bernoulli | ContinuousBernoulli | Gaussian | Laplace, Field(discriminator="kind")
+]

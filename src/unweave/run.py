@@ -70,8 +70,8 @@ class Run:
         assert run.likelihood is not None
         if run.likelihood.bounded and not world.bounded:
             raise ValueError(
-                "a bernoulli likelihood needs values in [0, 1], and the data has others; scale the "
-                "data, or use likelihood=gaussian"
+                f"a {run.likelihood.kind} likelihood needs values in [0, 1], and the data has "
+                "others; scale the data, or use likelihood=gaussian"
             )
         if run.batch_size > world.size:
             raise ValueError(

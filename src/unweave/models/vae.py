@@ -47,7 +47,8 @@ class VAE(nn.Module):
         super().__init__()
         self.latent, self.likelihood = latent, likelihood
         self.encoder = network.encoder(shape, latent.outputs)
-        self.decoder = network.decoder(latent.size, shape)
+        self.decoder = network.decoder(latent.size, likelihood.raw_shape(shape))
+        self.head = likelihood.head()
         self.prior = latent.prior(shape)
 
     def raw(self, x: Tensor) -> Tensor:
@@ -64,7 +65,7 @@ class VAE(nn.Module):
 
     def decode(self, z: Tensor) -> Observation:
         """p(x|z) for codes (B, D)."""
-        return self.likelihood(self.decoder(z))
+        return self.likelihood(self.head(self.decoder(z)))
 
     def forward(self, x: Tensor, noise: Noise) -> Pass:
         """Encode, sample and decode a batch."""

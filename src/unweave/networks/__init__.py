@@ -1,7 +1,29 @@
-"""Networks: specs that build encoders, decoders and critics."""
+"""Networks: specs that build encoders, decoders, critics and the parts of a GAN."""
 
-from unweave.networks.architectures import MLP, Conv, Critic, Kim2018, Mathieu2019, Network
+from unweave.networks.adversarial import Kim2018GAN
+from unweave.networks.architectures import (
+    DCGAN,
+    MLP,
+    Conv,
+    Critic,
+    Esmaeili2019,
+    Kim2018,
+    Mathieu2019,
+    Network,
+)
 from unweave.networks.initialise import initialise
 from unweave.networks.stacks import Shape
 
-__all__ = ["MLP", "Conv", "Critic", "Kim2018", "Mathieu2019", "Network", "Shape", "initialise"]
+__all__ = [
+    "DCGAN",
+    "MLP",
+    "Conv",
+    "Critic",
+    "Esmaeili2019",
+    "Kim2018",
+    "Kim2018GAN",
+    "Mathieu2019",
+    "Network",
+    "Shape",
+    "initialise",
+]

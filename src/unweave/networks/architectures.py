@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveInt
 from torch import nn
 
-from unweave.networks.stacks import Shape, convolutional_decoder, convolutional_encoder, mlp
+from unweave.networks.initialise import NormalStack
+from unweave.networks.layers import BatchNorm
+from unweave.networks.stacks import (
+    Shape,
+    block,
+    convolutional_decoder,
+    convolutional_encoder,
+    convolutions,
+    mlp,
+    upconvolutions,
+)
 from unweave.optimisers import Adam
 from unweave.spec import spec, tag
 
@@ -55,6 +67,7 @@ class Mathieu2019:
     """Encoder and decoder for 64x64 images.  [Mathieu2019] table 1a.
 
     As [Kim2018] table 1, with 64 instead of 32 channels in the second transposed convolution.
+    Table 1b is `MLP`, table 1c `DCGAN`.
     """
 
     hidden: PositiveInt = 128
@@ -70,6 +83,78 @@ class Mathieu2019:
     def decoder(self, size: int, shape: Shape) -> nn.Module:
         """From codes (B, size) to (B, C, 64, 64)."""
         return convolutional_decoder(size, self.hidden, 64, (64, 64, 32), shape)
+
+
+@spec
+class DCGAN:
+    """Convolutions with batch normalisation for 64x64 images.  [Mathieu2019] table 1c.
+
+    Normalisation before leaky ReLU (encoder) and ReLU (decoder), no fully connected layer, weights
+    that start from N(0, 0.02^2): the networks of [Radford2016]. Widths double from `base` at every
+    halving down to 4x4; images of side 16, 32 and 128 have fewer or more halvings. The table
+    normalises the first convolution too; `first_norm=False` leaves that out, as [Radford2016] does.
+    """
+
+    base: PositiveInt = 32
+    first_norm: bool = True
+    kind: Literal["dcgan"] = tag("dcgan")
+
+    def encoder(self, shape: Shape, outputs: int) -> nn.Module:
+        """From images (B, C, S, S) to (B, outputs)."""
+        widths = self._widths(shape)
+        norms = [self.first_norm, *[True] * (len(widths) - 1)]
+        layers, _ = convolutions(shape, widths, slope=0.2, norms=norms)
+        return NormalStack(*layers, nn.Conv2d(widths[-1], outputs, 4), nn.Flatten())
+
+    def decoder(self, size: int, shape: Shape) -> nn.Module:
+        """From codes (B, size) to (B, C, S, S)."""
+        start, *widths = self._widths(shape)[::-1]
+        first = block(
+            partial(nn.ConvTranspose2d, size, start, 4), BatchNorm(start), nn.ReLU(inplace=True)
+        )
+        layers = upconvolutions(shape, start, widths, norm=True)
+        return NormalStack(nn.Unflatten(1, (size, 1, 1)), *first, *layers)
+
+    def _widths(self, shape: Shape) -> list[int]:
+        if len(shape) != 3 or shape[1] != shape[2] or shape[1] not in (16, 32, 64, 128):
+            raise ValueError(
+                "network dcgan takes square images of side 16, 32, 64 or 128, got observations of "
+                f"shape {shape}; use network={'conv' if len(shape) == 3 else 'mlp'}"
+            )
+        return [self.base << stage for stage in range(int(math.log2(shape[1] / 4)))]
+
+
+@spec
+class Esmaeili2019:
+    """Encoders and decoders of [Esmaeili2019] tables 3 (MNIST), 4 (dSprites) and 5 (CelebA).
+
+    Tables 3 and 4 are fully connected, table 5 has convolutions with batch normalisation on 64x64
+    images. The paper reads the logits of discrete variables off the layer before the last hidden
+    one; a network here knows one vector of outputs, so they are read off the last, like the rest.
+    That layer, printed "2 x" its width, is one of twice the width. The ReLU that table 5 prints
+    after means and log-variances is left out, since it would keep them from being negative.
+    """
+
+    table: Literal[3, 4, 5] = 5
+    kind: Literal["esmaeili2019"] = tag("esmaeili2019")
+
+    def encoder(self, shape: Shape, outputs: int) -> nn.Module:
+        """From observations (B, *shape) to (B, outputs)."""
+        if self.table == 5:
+            _require_image(shape, "esmaeili2019 of table 5", (64, 64))
+            return convolutional_encoder(
+                shape, (32, 32, 64, 64), 2 * 256, outputs, activate_hidden=True, norm=True
+            )
+        widths = (400, 2 * 200) if self.table == 3 else (1200, 1200, 2 * 400)
+        return _flat_encoder(shape, widths, outputs, nn.ReLU())
+
+    def decoder(self, size: int, shape: Shape) -> nn.Module:
+        """From codes (B, size) to (B, *shape)."""
+        if self.table == 5:
+            return convolutional_decoder(size, 256, 64, (64, 32, 32), shape, tanh=True, norm=True)
+        if self.table == 3:
+            return _flat_decoder(size, (200, 400), shape, nn.ReLU())
+        return _flat_decoder(size, (400, 1200, 1200), shape, nn.Tanh())
 
 
 @spec
@@ -104,9 +189,10 @@ class Conv:
 
 @spec
 class MLP:
-    """Fully connected layers, for vectors and for small images.
+    """Fully connected layers, for vectors and for small images; the decoder mirrors the encoder.
 
-    Defaults as in [Mathieu2019] table 1b: one hidden layer of 100 units with ReLU.
+    Defaults as in [Mathieu2019] table 1b: one hidden layer of 100 units with ReLU. [Sikka2019]
+    app. C is hidden=(256, 200, 200), activation="tanh".
     """
 
     hidden: tuple[PositiveInt, ...] = (100,)
@@ -115,17 +201,29 @@ class MLP:
 
     def encoder(self, shape: Shape, outputs: int) -> nn.Module:
         """From observations (B, *shape) to (B, outputs)."""
-        sizes = (math.prod(shape), *self.hidden, outputs)
-        return nn.Sequential(nn.Flatten(), *mlp(sizes, _ACTIVATIONS[self.activation]()))
+        return _flat_encoder(shape, self.hidden, outputs, _ACTIVATIONS[self.activation]())
 
     def decoder(self, size: int, shape: Shape) -> nn.Module:
         """From codes (B, size) to (B, *shape)."""
-        sizes = (size, *self.hidden[::-1], math.prod(shape))
-        layers = mlp(sizes, _ACTIVATIONS[self.activation]())
-        return nn.Sequential(*layers, nn.Unflatten(1, shape))
+        return _flat_decoder(size, self.hidden[::-1], shape, _ACTIVATIONS[self.activation]())
 
 
-Network = Annotated[Kim2018 | Mathieu2019 | Conv | MLP, Field(discriminator="kind")]
+def _flat_encoder(
+    shape: Shape, widths: Sequence[int], outputs: int, activation: nn.Module
+) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), *mlp((math.prod(shape), *widths, outputs), activation))
+
+
+def _flat_decoder(
+    size: int, widths: Sequence[int], shape: Shape, activation: nn.Module
+) -> nn.Module:
+    layers = mlp((size, *widths, math.prod(shape)), activation)
+    return nn.Sequential(*layers, nn.Unflatten(1, shape))
+
+
+Network = Annotated[
+    Kim2018 | Mathieu2019 | DCGAN | Esmaeili2019 | Conv | MLP, Field(discriminator="kind")
+]
 
 
 @spec

@@ -6,19 +6,50 @@ import math
 
 from torch import Tensor, nn
 
+from unweave.networks.layers import BatchNorm
 from unweave.noise import Noise
+
+_LAYERS = (nn.Linear, nn.Conv2d, nn.ConvTranspose2d)
+_SPREAD = 0.02
+
+
+class NormalStack(nn.Sequential):
+    """Layers in a row whose weights start normal, with standard deviation 0.02.
+
+    Those of layers start around 0, those of batch normalisations around 1, and biases at 0.
+    [Radford2016] sec. 4; it does not mention normalisations, and this is how its code has them.
+    """
 
 
 def initialise(module: nn.Module, noise: Noise) -> dict[str, Tensor]:
     """Initial parameters by name; layers are uniform within 1 / sqrt(fan in), others as built.
 
     The bound is that of `torch.nn` for linear and convolutional layers; the fan of a transposed
-    convolution is, as there, that of its second axis.
+    convolution is, as there, that of its second axis. What is in a `NormalStack` starts as it says.
     """
     values = {name: p.detach().to(noise.device) for name, p in module.named_parameters()}
+    stacks = [part for part in module.modules() if isinstance(part, NormalStack)]
+    normal = {layer for stack in stacks for layer in stack.modules()}
     for path, layer in module.named_modules():
-        if isinstance(layer, (nn.Linear, nn.Conv2d, nn.ConvTranspose2d)):
-            bound = 1 / math.sqrt(layer.weight[0].numel())
-            for name, p in layer.named_parameters(prefix=path, recurse=False):
-                values[name] = bound * (2 * noise.uniform(p.shape, name, p.dtype) - 1)
+        if layer in normal and isinstance(layer, (*_LAYERS, BatchNorm)):
+            values |= _normal(layer, path, noise)
+        elif isinstance(layer, _LAYERS):
+            values |= _uniform(layer, path, noise)
+    return values
+
+
+def _uniform(
+    layer: nn.Linear | nn.Conv2d | nn.ConvTranspose2d, path: str, noise: Noise
+) -> dict[str, Tensor]:
+    bound = 1 / math.sqrt(layer.weight[0].numel())
+    own = layer.named_parameters(prefix=path, recurse=False)
+    return {name: bound * (2 * noise.uniform(p.shape, name, p.dtype) - 1) for name, p in own}
+
+
+def _normal(layer: nn.Module, path: str, noise: Noise) -> dict[str, Tensor]:
+    centre = 1.0 if isinstance(layer, BatchNorm) else 0.0
+    values = {}
+    for name, p in layer.named_parameters(prefix=path, recurse=False):
+        drawn = centre + _SPREAD * noise.normal(p.shape, name, p.dtype)
+        values[name] = drawn.zero_() if name.endswith("bias") else drawn
     return values

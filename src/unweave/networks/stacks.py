@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from torch import nn
 
-from unweave.networks.layers import DownConv2d, UpConv2d
+from unweave.networks.layers import BatchNorm, DownConv2d, UpConv2d
 
 Shape = tuple[int, ...]
 
@@ -25,37 +26,80 @@ def halvings(side: int, stages: int) -> list[int]:
     return sides
 
 
-def convolutions(shape: Shape, widths: Sequence[int]) -> tuple[list[nn.Module], Shape]:
-    """4x4 convolutions of stride 2, each with a ReLU, and the shape they end in."""
+def block(
+    layer: Callable[..., nn.Module], norm: nn.Module | None, activation: nn.Module
+) -> list[nn.Module]:
+    """A layer, its normalisation if it has one, and its activation, in this order.
+
+    Batch normalisation takes the mean away, so a layer before it has no bias.
+    """
+    if norm is None:
+        return [layer(), activation]
+    return [layer(bias=not isinstance(norm, BatchNorm)), norm, activation]
+
+
+def rectifier(slope: float) -> nn.Module:
+    """A leaky ReLU; with slope 0 the ReLU."""
+    return nn.LeakyReLU(slope, inplace=True) if slope else nn.ReLU(inplace=True)
+
+
+def _rectified(
+    convolution: Callable[..., nn.Module], wide: int, slope: float, norm: bool
+) -> list[nn.Module]:
+    """One of our convolutions with what follows it; a ReLU that follows directly is its own."""
+    if not norm and not slope:
+        return [convolution(activate=True)]
+    return block(convolution, BatchNorm(wide) if norm else None, rectifier(slope))
+
+
+def convolutions(
+    shape: Shape, widths: Sequence[int], *, slope: float = 0.0, norms: Sequence[bool] = ()
+) -> tuple[list[nn.Module], Shape]:
+    """4x4 convolutions of stride 2, each with a ReLU, and the shape they end in.
+
+    `slope` makes the ReLUs leaky; `norms` says which convolutions are batch-normalised (none).
+    """
     channels, height, width = shape
     layers: list[nn.Module] = []
-    for wide in widths:
-        layers.append(DownConv2d(channels, wide, activate=True))
+    for wide, norm in zip(widths, norms or [False] * len(widths), strict=True):
+        layers += _rectified(partial(DownConv2d, channels, wide), wide, slope, norm)
         channels, height, width = wide, height // 2, width // 2
     return layers, (channels, height, width)
 
 
-def upconvolutions(shape: Shape, start: int, widths: Sequence[int]) -> list[nn.Module]:
+def upconvolutions(
+    shape: Shape, start: int, widths: Sequence[int], *, slope: float = 0.0, norm: bool = False
+) -> list[nn.Module]:
     """4x4 transposed convolutions of stride 2 that end in `shape`, ReLU between them.
 
-    Sides that were odd on the way down get back the row they lost by output padding.
+    Sides that were odd on the way down get back the row they lost by output padding. `slope` makes
+    the ReLUs leaky, `norm` puts batch normalisation before them.
     """
     heights = halvings(shape[1], len(widths) + 1)[::-1]
     breadths = halvings(shape[2], len(widths) + 1)[::-1]
+    odds = [
+        (heights[stage + 1] - 2 * heights[stage], breadths[stage + 1] - 2 * breadths[stage])
+        for stage in range(len(widths) + 1)
+    ]
     layers: list[nn.Module] = []
     channels = start
-    for stage, wide in enumerate([*widths, shape[0]]):
-        odd = (heights[stage + 1] - 2 * heights[stage], breadths[stage + 1] - 2 * breadths[stage])
-        layers.append(UpConv2d(channels, wide, odd, activate=stage < len(widths)))
+    for wide, odd in zip(widths, odds[:-1], strict=True):
+        layers += _rectified(partial(UpConv2d, channels, wide, odd), wide, slope, norm)
         channels = wide
-    return layers
+    return [*layers, UpConv2d(channels, shape[0], odds[-1])]
 
 
 def convolutional_encoder(
-    shape: Shape, widths: Sequence[int], hidden: int, outputs: int, *, activate_hidden: bool
+    shape: Shape,
+    widths: Sequence[int],
+    hidden: int,
+    outputs: int,
+    *,
+    activate_hidden: bool,
+    norm: bool = False,
 ) -> nn.Sequential:
     """Convolutions, one fully connected hidden layer, and the posterior's numbers (B, outputs)."""
-    layers, end = convolutions(shape, widths)
+    layers, end = convolutions(shape, widths, norms=[norm] * len(widths))
     layers += [nn.Flatten(), nn.Linear(math.prod(end), hidden)]
     if activate_hidden:
         layers.append(nn.ReLU(inplace=True))
@@ -63,18 +107,28 @@ def convolutional_encoder(
 
 
 def convolutional_decoder(
-    size: int, hidden: int, start: int, widths: Sequence[int], shape: Shape
+    size: int,
+    hidden: int,
+    start: int,
+    widths: Sequence[int],
+    shape: Shape,
+    *,
+    tanh: bool = False,
+    norm: bool = False,
 ) -> nn.Sequential:
-    """Two fully connected layers, then transposed convolutions from `start` channels to `shape`."""
+    """Two fully connected layers, then transposed convolutions from `start` channels to `shape`.
+
+    `tanh` puts a tanh for the ReLU of the second fully connected layer.
+    """
     stages = len(widths) + 1
     seed = (start, halvings(shape[1], stages)[-1], halvings(shape[2], stages)[-1])
     return nn.Sequential(
         nn.Linear(size, hidden),
         nn.ReLU(inplace=True),
         nn.Linear(hidden, math.prod(seed)),
-        nn.ReLU(inplace=True),
+        nn.Tanh() if tanh else nn.ReLU(inplace=True),
         nn.Unflatten(1, seed),
-        *upconvolutions(shape, start, widths),
+        *upconvolutions(shape, start, widths, norm=norm),
     )
 
 

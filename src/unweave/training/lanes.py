@@ -25,8 +25,9 @@ Played = tuple[Tensor, Tensors, Tensors, Tensors]  # loss, terms, terms weighted
 class Lanes:
     """The state of L runs that differ only in seed and weights, and the step that moves them.
 
-    The state is explicit: `step`, `parameters` and `moments`, each tensor stacked (L, ...). All
-    else is a function of it, so saving it is a checkpoint and nothing is lost by stopping.
+    The state is explicit: `step`, `parameters`, `buffers` (running statistics of normalisations)
+    and `moments`, each tensor stacked (L, ...). All else is a function of it, so saving it is a
+    checkpoint and nothing is lost by stopping.
     """
 
     def __init__(self, runs: list[Run], world: World, device: torch.device) -> None:
@@ -40,6 +41,11 @@ class Lanes:
         self.step = 0
         initial = [initialise(self.nets, Noise(r.seed, 0, "initial", device)) for r in runs]
         self.parameters = {name: _stacked([v[name] for v in initial]) for name in initial[0]}
+        self.buffers = {
+            name: _stacked([value] * len(runs))
+            for name, value in self.nets.state_dict().items()
+            if name not in self.parameters
+        }
         self.names = {
             player: [name for name in self.parameters if self.nets.player_of(name) == player]
             for player in self.optimisers
@@ -120,12 +126,17 @@ class Lanes:
         return play
 
     def _others(self, player: str) -> Tensors:
-        """Parameters of the other players.
+        """Parameters of the other players, and the buffers of all.
 
         They take no part in differentiation, so no gradient reaches a player who is not moving.
+        Buffers are written to in place: the player's own, and copies of the others'.
         """
         others = [names for owner, names in self.names.items() if owner != player]
-        return {name: self.parameters[name] for names in others for name in names}
+        held = {name: self.parameters[name] for names in others for name in names}
+        return held | {
+            name: value if self.nets.player_of(name) == player else value.clone()
+            for name, value in self.buffers.items()
+        }
 
     def _leaves(self, names: list[str]) -> list[Tensors]:
         """The player's parameters as leaves of differentiation: stacked, or one dict a lane."""
@@ -168,11 +179,17 @@ class Lanes:
         }
 
     def state(self, lane: int) -> Tensors:
-        """All tensors of one lane: parameters, and moments under their own names."""
-        tensors = {f"parameters/{name}": value[lane] for name, value in self.parameters.items()}
-        for moment, values in self.moments.items():
-            tensors |= {f"{moment}/{name}": value[lane] for name, value in values.items()}
-        return tensors
+        """All tensors of one lane, as "parameters/name", "buffers/name" and "moment/name"."""
+        return {
+            f"{kind}/{name}": value[lane]
+            for kind, tensors in self._tensors.items()
+            for name, value in tensors.items()
+        }
+
+    @property
+    def _tensors(self) -> dict[str, Tensors]:
+        """All tensors of the state by kind and name."""
+        return {"parameters": self.parameters, "buffers": self.buffers, **self.moments}
 
     def restore(self, states: list[Tensors], step: int) -> None:
         """Set the state from one dict a lane, as `state` gave them."""
@@ -194,7 +211,7 @@ class Lanes:
         if not self.runs:
             return
         index = torch.tensor(lanes, device=self.device)
-        for tensors in (self.parameters, *self.moments.values()):
+        for tensors in self._tensors.values():
             for name, value in tensors.items():
                 kept = _laid_out(value.shape[1:], len(lanes), value)
                 tensors[name] = kept.copy_(value[index])
@@ -203,10 +220,17 @@ class Lanes:
     def finite(self) -> list[bool]:
         """Whether the whole state of each lane is finite."""
         good = torch.ones(len(self.runs), dtype=torch.bool, device=self.device)
-        for tensors in (self.parameters, *self.moments.values()):
+        for tensors in self._tensors.values():
             for value in tensors.values():
-                good &= value.flatten(1).isfinite().all(1)
+                good &= value.reshape(len(value), -1).isfinite().all(1)
         return [bool(g) for g in good.tolist()]
+
+
+def trained(state: Tensors) -> Tensors:
+    """What a trained run consists of, parameters and buffers by name, out of a lane's state."""
+    kinds = {"parameters", "buffers"}
+    split = {name: name.split("/", 1) for name in state}
+    return {name: state[key] for key, (kind, name) in split.items() if kind in kinds}
 
 
 def _detached(tensors: Tensors) -> Tensors:

@@ -13,7 +13,7 @@ import torch
 from unweave.data import World
 from unweave.run import Run
 from unweave.store import RunFolder, Store, read_tensors, write_json, write_tensors
-from unweave.training.lanes import Lanes, Tensors
+from unweave.training.lanes import Lanes, Tensors, trained
 
 Row = dict[str, Any]
 
@@ -222,7 +222,11 @@ class Group:
         self._save()
         lanes = self.lanes
         for lane, (run, folder) in enumerate(zip(lanes.runs, self.folders, strict=True)):
-            weights = {n: value[lane].clone() for n, value in lanes.parameters.items()}
+            # Laid out as they will be read back, so that both give the same bits.
+            weights = {
+                name: value.clone(memory_format=torch.contiguous_format)
+                for name, value in trained(lanes.state(lane)).items()
+            }
             self.outcomes[run.digest] = Outcome(run, weights, self.logs[lane], None)
             if folder:
                 write_tensors(folder.weights, weights, {"step": lanes.step})
@@ -291,6 +295,4 @@ def recall(folder: RunFolder, run: Run) -> Outcome:
     if not folder.states:
         return Outcome(run, None, folder.read_log(), folder.failure)
     tensors, facts = read_tensors(folder.states[max(folder.states)])
-    prefix = "parameters/"
-    weights = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
-    return Outcome(run, weights, folder.read_log(until=facts["step"]), folder.failure)
+    return Outcome(run, trained(tensors), folder.read_log(until=facts["step"]), folder.failure)

@@ -1,0 +1,148 @@
+"""Likelihoods: densities that integrate to 1, agree with torch's, and stay finite."""
+
+import math
+
+import pytest
+import torch
+
+from unweave.likelihoods import (
+    Bernoulli,
+    ContinuousBernoulli,
+    Gaussian,
+    Laplace,
+    Likelihood,
+    SharedScale,
+)
+from unweave.models import VAE
+from unweave.networks import MLP
+from unweave.noise import Noise
+from unweave.spec import members
+from worlds import LIKELIHOODS, small_run
+
+EXTREMES = [-50.0, -5.0, -1e-3, 0.0, 1e-6, 0.4999, 0.5001, 3.0, 50.0]
+each = pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=str)
+
+
+def observed(likelihood, raw):
+    """p(x|z) for outputs (B, *shape) of a decoder; those for scales are the same numbers."""
+    channels = likelihood.raw_shape((1,))[0]
+    return likelihood(likelihood.head()(torch.cat([raw] * channels, 1)))
+
+
+def test_every_likelihood_is_tried_here():
+    assert {likelihood.kind for likelihood in LIKELIHOODS} == set(members(Likelihood))
+
+
+@each
+@pytest.mark.parametrize("raw", [-30.0, -2.0, -0.1, 0.0, 1e-4, 0.7, 4.0])
+def test_densities_integrate_to_one(likelihood, raw):
+    """By the midpoint rule in float64, or by a sum where observations are 0 or 1."""
+    if isinstance(likelihood, Bernoulli):
+        x, width = torch.tensor([0.0, 1.0]).double(), 1.0
+    else:
+        low, high = (0.0, 1.0) if likelihood.bounded else (raw - 40, raw + 40)
+        width = (high - low) / 400_000
+        x = low + width * (torch.arange(400_000, dtype=torch.float64) + 0.5)
+    p = observed(likelihood, torch.full((len(x), 1), raw, dtype=torch.float64))
+    density = p.log_prob(x[:, None]).exp()
+    assert (density.sum() * width).item() == pytest.approx(1, abs=1e-7)
+    assert ((density * x).sum() * width).item() == pytest.approx(p.mean[0].item(), abs=1e-6)
+
+
+def test_they_agree_with_torch():
+    torch.manual_seed(0)
+    raw, x = torch.randn(5, 2, 4, 4, dtype=torch.float64), torch.rand(5, 2, 4, 4).double()
+    binary, scale = (x > 0.5).double(), 0.1 + torch.rand_like(x)
+
+    def agree(p, theirs, x):
+        torch.testing.assert_close(p.log_prob(x), theirs.log_prob(x).sum((1, 2, 3)))
+        torch.testing.assert_close(p.mean, theirs.mean)
+
+    agree(Bernoulli()(raw), torch.distributions.Bernoulli(logits=raw), binary)
+    theirs = torch.distributions.ContinuousBernoulli(logits=4 * raw)
+    agree(ContinuousBernoulli()(4 * raw), theirs, x)
+    agree(Gaussian(scale=0.3)(raw), torch.distributions.Normal(raw, 0.3), x)
+    agree(Laplace(scale=0.3)(raw), torch.distributions.Laplace(raw, 0.3), x)
+    free = torch.log(torch.expm1((scale / 0.3 - 1e-3) / 0.999)) - math.log(math.e - 1)
+    learned = Gaussian(scale=0.3, learn="each")(torch.cat([raw, free], 1))
+    agree(learned, torch.distributions.Normal(raw, scale), x)
+
+
+@each
+def test_samples_have_the_moments_of_the_density(likelihood):
+    raw = torch.linspace(-6, 6, 50, dtype=torch.float64).expand(20_000, 50)
+    p = observed(likelihood, raw)
+    draws = p.sample(Noise(0))
+    spread = draws.std(0)
+    assert ((draws.mean(0) - p.mean[0]).abs() / spread.clamp_min(1e-3)).max() < 4 / math.sqrt(2e4)
+    if isinstance(likelihood, Laplace):
+        torch.testing.assert_close(spread, torch.full_like(spread, 0.3 * 2**0.5), rtol=0.05, atol=0)
+    if isinstance(likelihood, ContinuousBernoulli):
+        theirs = torch.distributions.ContinuousBernoulli(logits=raw[0]).stddev
+        torch.testing.assert_close(spread, theirs, rtol=0.05, atol=0)
+    if isinstance(likelihood, Gaussian):
+        scale = (torch.ones_like(draws) * p.scale)[0]
+        torch.testing.assert_close(spread, scale, rtol=0.05, atol=0)
+    if likelihood.bounded:
+        assert draws.min() >= 0
+        assert draws.max() <= 1
+
+
+@each
+def test_gradients_are_those_of_differences(likelihood):
+    torch.manual_seed(0)
+    raw = torch.tensor([EXTREMES[1:-1]], dtype=torch.float64).T.requires_grad_()
+    x = torch.rand(len(raw), 1, dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda r: observed(likelihood, r).log_prob(x), raw)
+    assert torch.autograd.gradcheck(lambda r: observed(likelihood, r).mean, raw)
+
+
+@each
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_extremes_stay_finite_in_single_precision(likelihood, value):
+    """Also for images that are all black or all white."""
+    raw = torch.tensor(EXTREMES)[:, None].expand(-1, 16).clone().requires_grad_()
+    p = observed(likelihood, raw)
+    nats = p.log_prob(torch.full_like(raw, value))
+    gradients = torch.autograd.grad(nats.sum(), raw)[0]
+    for found in (nats, gradients, p.mean, p.sample(Noise(0))):
+        assert found.isfinite().all()
+
+
+def test_the_continuous_bernoulli_is_smooth_through_a_half_in_single_precision():
+    raw = torch.linspace(-1, 1, 2001)[:, None].requires_grad_()
+    exact = raw.detach().double().requires_grad_()
+    for x in (0.0, 0.3, 1.0):
+        nats, truth = (observed(ContinuousBernoulli(), r).log_prob(r * 0 + x) for r in (raw, exact))
+        torch.testing.assert_close(nats.double(), truth, rtol=0, atol=3e-7)
+        slope, true_slope = (
+            torch.autograd.grad(n.sum(), r)[0] for n, r in ((nats, raw), (truth, exact))
+        )
+        torch.testing.assert_close(slope.double(), true_slope, rtol=0, atol=2e-6)
+
+
+def test_a_learned_scale_starts_where_told_and_has_a_floor():
+    raw = torch.zeros(3, 2, 4, 4)
+    for learn in ("shared", "each"):
+        p = observed(Gaussian(scale=0.2, learn=learn), raw)
+        torch.testing.assert_close(p.scale, torch.full_like(raw, 0.2))
+    floor = Gaussian(scale=0.2, learn="each")(torch.full((1, 2), -1e4))
+    assert floor.scale.item() == pytest.approx(0.0002)
+
+
+def test_the_model_makes_room_for_what_is_learned():
+    latent = small_run().latent
+
+    def model(learn, shape):
+        return VAE(latent, MLP((5,)), Gaussian(learn=learn), shape)
+
+    for shape in [(4,), (3, 6, 6)]:
+        twice = (2 * shape[0], *shape[1:])
+        z = torch.zeros(2, latent.size)
+        assert model("each", shape).decoder(z).shape == (2, *twice)
+        assert model("each", shape).decode(z).mean.shape == (2, *shape)
+        shared = model("shared", shape)
+        assert isinstance(shared.head, SharedScale)
+        shared.decode(z).log_prob(torch.ones(2, *shape)).sum().backward()
+        assert shared.head.scale.grad.item() != 0
+        assert not list(model("nothing", shape).head.parameters())
