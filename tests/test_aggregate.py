@@ -9,7 +9,7 @@ import unweave as uw
 from unweave.aggregate import decompose, decompose_exactly, exact, stratified, summarise, weighted
 from unweave.latents import DiagonalGaussian
 from unweave.noise import Noise
-from worlds import LATENTS
+from worlds import LATENTS, prior
 
 
 def encodings(count, size=2, scale=0.5, seed=0):
@@ -98,20 +98,25 @@ def test_the_peers_stratified_weights_would_fail():
 @pytest.mark.parametrize("latent", LATENTS)
 def test_the_parts_sum_to_the_rate_on_every_sample(latent, estimator):
     raw = Noise(0).normal((9, latent.outputs), "raw", torch.float64)
-    q, p = latent.posterior(raw), latent.prior().double()()
+    q, p = latent.posterior(raw), prior(latent)
     z = q.rsample(Noise(1))
-    parts = decompose(q, p, z, 100, estimator)
-    torch.testing.assert_close(sum(parts), q.log_prob(z) - p.log_prob(z))
+    parts = decompose(latent, q, p, z, 100, estimator)
+    rate = q.log_prob(z) - p.log_prob(z)
+    whole = parts.mutual_information + parts.total_correlation + parts.dimension_kl
+    torch.testing.assert_close(whole, rate)
+    by_node = [*parts.leaf_kls.values(), *(parts.excess(name) for name in parts.correlations)]
+    torch.testing.assert_close(parts.mutual_information + sum(by_node), rate)
 
 
 def test_the_exact_decomposition_sums_to_the_rate_and_is_not_negative():
     latent = uw.Gaussian(3)
     raw = Noise(3).normal((200, 6), "raw", torch.float64)
-    q, p = latent.posterior(raw), latent.prior().double()()
+    q, p = latent.posterior(raw), prior(latent)
     z = q.rsample(Noise(4))
-    parts = decompose_exactly(q, p, z, q.log_prob(z))
-    torch.testing.assert_close(sum(parts), q.log_prob(z) - p.log_prob(z))
-    assert all(part.mean() > -0.05 for part in parts)
+    parts = decompose_exactly(latent, q, p, z, q.log_prob(z))
+    three = (parts.mutual_information, parts.total_correlation, parts.dimension_kl)
+    torch.testing.assert_close(sum(three), q.log_prob(z) - p.log_prob(z))
+    assert all(part.mean() > -0.05 for part in three)
 
 
 def test_summary_agrees_with_the_linear_gaussian_world():
@@ -122,7 +127,7 @@ def test_summary_agrees_with_the_linear_gaussian_world():
     s = 0.5
     q = DiagonalGaussian(x, torch.full_like(x, math.log(s)))
     zero = torch.zeros(2, dtype=torch.float64)
-    summary = summarise(q, DiagonalGaussian(zero, zero), Noise(0), samples=4000)
+    summary = summarise(uw.Gaussian(2), q, DiagonalGaussian(zero, zero), Noise(0), samples=4000)
     total = covariance + s**2 * torch.eye(2, dtype=torch.float64)
     information = 0.5 * torch.logdet(total) - 2 * math.log(s)
     correlation = 0.5 * (total.diagonal().log().sum() - torch.logdet(total))

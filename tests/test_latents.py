@@ -16,9 +16,8 @@ from unweave.latents.quadrature import integral
 from unweave.noise import Noise
 from unweave.objectives.support import leaves
 from unweave.spec import from_json, members, to_json
-from worlds import LATENTS
+from worlds import LATENTS, SHAPE, prior
 
-SHAPE = (4,)
 BLOCKS = [latent for latent in LATENTS if not isinstance(latent, uw.Product)]
 FIXED = [block for block in BLOCKS if isinstance(block, Fixed)]
 f64 = torch.float64
@@ -26,16 +25,6 @@ f64 = torch.float64
 
 def posterior(latent, batch=5, seed=0, dtype=f64):
     return latent.posterior(Noise(seed).normal((batch, latent.outputs), "raw", dtype))
-
-
-def prior(latent, dtype=f64):
-    """p(z) with pseudo-inputs and an encoder for the priors that need one."""
-    module = latent.prior(SHAPE).to(dtype)
-    weight = Noise(1).normal((latent.outputs, *SHAPE), "weight", dtype)
-    for name, parameter in module.named_parameters():
-        if name.endswith("inputs"):
-            parameter.data = Noise(2).uniform(parameter.shape, name, dtype)
-    return module(lambda x: x @ weight.T)
 
 
 def test_every_block_is_tried_here():

@@ -4,6 +4,7 @@ import torch
 
 import unweave as uw
 from unweave import likelihoods
+from unweave.noise import Noise
 from unweave.objectives import Batch
 from unweave.run import Run
 
@@ -27,7 +28,7 @@ DIVERGENCES = [
 OBJECTIVES = [
     uw.VAE(),
     uw.BetaVAE(beta=3.0),
-    uw.CapacityVAE(gamma=10.0, capacity=uw.Linear(0.0, 5.0, steps=30)),
+    uw.CapacityVAE(gamma=10.0, capacity=5.0),
     uw.EntropyVAE(beta=2.0),
     uw.FactorVAE(gamma=5.0, critic=CRITIC),
     uw.FactorVAE(gamma=5.0, critic=CRITIC, against="prior"),
@@ -76,6 +77,21 @@ LIKELIHOODS = [
     likelihoods.Gaussian(scale=0.7, learn="each"),
     likelihoods.Laplace(scale=0.3),
 ]
+
+
+# What is supported; the rest is refused, with a reason.
+PAIRS = [(o, latent) for o in OBJECTIVES for latent in LATENTS if o.refuses(latent) is None]
+SHAPE = (4,)
+
+
+def prior(latent, dtype=torch.float64):
+    """p(z) with pseudo-inputs and an encoder for the priors that need one."""
+    module = latent.prior(SHAPE).to(dtype)
+    weight = Noise(1).normal((latent.outputs, *SHAPE), "weight", dtype)
+    for name, parameter in module.named_parameters():
+        if name.endswith("inputs"):
+            parameter.data = Noise(2).uniform(parameter.shape, name, dtype)
+    return module(lambda x: x @ weight.T)
 
 
 def small_run(**fields):

@@ -58,10 +58,10 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AAE",
+    "DCGAN",
     "DIPVAE",
     "HFVAE",
     "IWAE",
-    "DCGAN",
     "MLP",
     "VAE",
     "WAE",
@@ -87,8 +87,8 @@ __all__ = [
     "InfoVAE",
     "InformationDropout",
     "Kim2018",
-    "Laplace",
     "Kim2018GAN",
+    "Laplace",
     "Lattice",
     "Linear",
     "Mathieu2019",

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import math
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
 from unweave.networks.layers import BatchNorm
 from unweave.noise import Noise
 
-_LAYERS = (nn.Linear, nn.Conv2d, nn.ConvTranspose2d)
 _SPREAD = 0.02
+
+
+@runtime_checkable
+class Drawn(Protocol):
+    """A module that draws its initial parameters itself."""
+
+    def initial(self, noise: Noise, path: str) -> dict[str, Tensor]:
+        """Initial parameters by name, under a path."""
+
+
+_LAYERS = (nn.Linear, nn.Conv2d, nn.ConvTranspose2d)
 
 
 class NormalStack(nn.Sequential):
@@ -25,7 +36,8 @@ def initialise(module: nn.Module, noise: Noise) -> dict[str, Tensor]:
     """Initial parameters by name; layers are uniform within 1 / sqrt(fan in), others as built.
 
     The bound is that of `torch.nn` for linear and convolutional layers; the fan of a transposed
-    convolution is, as there, that of its second axis. What is in a `NormalStack` starts as it says.
+    convolution is, as there, that of its second axis. What is in a `NormalStack`, or
+    is `Drawn`, starts as it says.
     """
     values = {name: p.detach().to(noise.device) for name, p in module.named_parameters()}
     stacks = [part for part in module.modules() if isinstance(part, NormalStack)]
@@ -35,6 +47,8 @@ def initialise(module: nn.Module, noise: Noise) -> dict[str, Tensor]:
             values |= _normal(layer, path, noise)
         elif isinstance(layer, _LAYERS):
             values |= _uniform(layer, path, noise)
+        elif isinstance(layer, Drawn):
+            values |= layer.initial(noise, path)
     return values
 
 

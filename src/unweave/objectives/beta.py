@@ -8,7 +8,7 @@ from unweave.latents import Latent
 from unweave.latents.distributions import HALF_LOG_2PI
 from unweave.models import Pass
 from unweave.noise import Noise
-from unweave.objectives.game import Batch, OnePlayer, Term, Terms, elbo
+from unweave.objectives.game import Batch, OnePlayer, Term, Terms, elbo, number
 from unweave.objectives.support import gaussian_only
 from unweave.schedules import Linear, Weight
 from unweave.spec import spec, tag
@@ -54,7 +54,7 @@ class CapacityVAE(OnePlayer):
     def terms(self, passed: Pass, batch: Batch, noise: Noise) -> Terms:
         """Distortion, and how far the rate is from the capacity."""
         rate = passed.rate
-        away = (rate.mean() - self.capacity).abs()  # type: ignore[operator]
+        away = (rate.mean() - number(self.capacity)).abs()
         return {
             "distortion": Term(1.0, passed.distortion),
             "rate": Term(0.0, rate.detach()),
@@ -76,7 +76,7 @@ class EntropyVAE(OnePlayer):
         """Distortion, rate, and the entropy of the encodings."""
         size = passed.z.shape[-1]
         half_log_det = passed.q.entropy() - size * (0.5 + HALF_LOG_2PI)
-        weight = 1.0 - self.beta  # type: ignore[operator]
+        weight = 1.0 - number(self.beta)
         return elbo(passed) | {"half_log_det": Term(weight, half_log_det)}
 
     def refuses(self, latent: Latent) -> str | None:

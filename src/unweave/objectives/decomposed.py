@@ -11,7 +11,7 @@ from unweave.aggregate import Decomposition, Estimator, decompose, estimate
 from unweave.latents import Latent
 from unweave.models import Pass
 from unweave.noise import Noise
-from unweave.objectives.game import Batch, OnePlayer, Term, Terms, elbo
+from unweave.objectives.game import Batch, OnePlayer, Term, Terms, elbo, number
 from unweave.objectives.support import fixed_prior_only, several_variables
 from unweave.schedules import Weight
 from unweave.spec import nearest, spec, tag
@@ -124,7 +124,7 @@ class AnchorVAE(OnePlayer):
     def terms(self, passed: Pass, batch: Batch, noise: Noise) -> Terms:
         """Distortion, rate and the anchors' information."""
         return elbo(passed) | {
-            "anchor_information": Term(-self.weight, self._information(passed, batch))  # type: ignore[operator]
+            "anchor_information": Term(-number(self.weight), self._information(passed, batch))
         }
 
     def refuses(self, latent: Latent) -> str | None:

@@ -117,11 +117,12 @@ def total(terms: Terms) -> Tensor:
 def reckon(terms: Terms) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
     """The loss, the batch mean of every term, and what each term adds to the loss."""
     means = {name: term.value.mean() for name, term in terms.items()}
-    shares = {name: _number(term.weight) * means[name] for name, term in terms.items()}
+    shares = {name: number(term.weight) * means[name] for name, term in terms.items()}
     return torch.stack(list(shares.values())).sum(), means, shares
 
 
-def _number(weight: Weight | Tensor) -> float | Tensor:
+def number(weight: Weight | Tensor) -> float | Tensor:
+    """A weight inside a loss, where schedules have their value at the step."""
     if isinstance(weight, (float, int, Tensor)):
         return weight
     raise TypeError(f"a loss needs a weight's value at a step, got the schedule {weight}")

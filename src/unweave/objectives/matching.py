@@ -11,7 +11,7 @@ from unweave.latents import Latent
 from unweave.networks import Critic
 from unweave.noise import Noise
 from unweave.objectives.divergences import MMD, AnyDivergence, DensityRatio, InclusiveKL
-from unweave.objectives.game import MODEL, Batch, Game, Memo, Nets, Term, Terms, Turn, elbo
+from unweave.objectives.game import MODEL, Batch, Game, Memo, Nets, Term, Terms, Turn, elbo, number
 from unweave.objectives.support import fixed_prior_only
 from unweave.schedules import Weight
 from unweave.spec import spec, tag
@@ -67,7 +67,7 @@ class AlphaBetaVAE(Matching):
     @property
     def weights(self) -> tuple[float | Tensor, float | Tensor]:
         """Beta and alpha."""
-        return self.beta, self.alpha  # type: ignore[return-value]
+        return number(self.beta), number(self.alpha)
 
 
 @spec
@@ -85,7 +85,8 @@ class InfoVAE(Matching):
     @property
     def weights(self) -> tuple[float | Tensor, float | Tensor]:
         """1 - alpha and alpha + scale - 1."""
-        return 1.0 - self.alpha, self.alpha + self.scale - 1.0  # type: ignore[operator]
+        alpha = number(self.alpha)
+        return 1.0 - alpha, alpha + number(self.scale) - 1.0
 
 
 @spec
@@ -104,7 +105,7 @@ class WAE(Matching):
     @property
     def weights(self) -> tuple[float | Tensor, float | Tensor]:
         """Nothing for the rate."""
-        return 0.0, self.weight  # type: ignore[return-value]
+        return 0.0, number(self.weight)
 
 
 @spec
@@ -122,4 +123,4 @@ class AAE(Matching):
     @property
     def weights(self) -> tuple[float | Tensor, float | Tensor]:
         """Nothing for the rate."""
-        return 0.0, self.gamma  # type: ignore[return-value]
+        return 0.0, number(self.gamma)
