@@ -17,6 +17,8 @@ from unweave.latents.distributions import (
     Distribution,
     FullGaussian,
     Posterior,
+    log_sum,
+    log_tables,
 )
 
 # A posterior narrower or wider than this is numerically a point or flat; exp stays in float32.
@@ -101,6 +103,15 @@ class Block(ABC):
         if len(self.variables) == 1:
             return marginals
         return torch.cat([d.log_prob(z).unsqueeze(-1), marginals], -1)
+
+    def log_sums(self, d: Distribution, z: Tensor) -> tuple[Tensor, Tensor]:
+        """For points z (S, D) and a batch d of N: log q(z_s|x_n), (S, N), and below it the sums.
+
+        Those are log sum_n q(z_s|x_n) at every node below the block's own, (S, nodes - 1).
+        """
+        joint, each = log_tables(d, z)
+        below = log_sum(each)
+        return joint, below if len(self.variables) > 1 else below[:, :0]
 
     def codes(self, q: Distribution) -> Tensor:
         """A number for every variable: the posterior's mean, or the likeliest value, (..., V)."""
