@@ -15,7 +15,7 @@ from unweave.latents import Gaussian, Latent
 from unweave.likelihoods import Likelihood
 from unweave.models import VAE
 from unweave.networks import MLP, Conv, Kim2018, Network, Shape
-from unweave.objectives import BetaVAE, Nets, Objective, networks
+from unweave.objectives import BetaVAE, Label, Nets, Objective, networks
 from unweave.optimisers import Adam
 from unweave.spec import spec
 
@@ -35,6 +35,7 @@ class Run:
     network: Network | None = None
     likelihood: Likelihood | None = None
     objective: Objective = BetaVAE()
+    labels: tuple[Label, ...] = ()
     optimiser: Adam = Adam()
     batch_size: PositiveInt = 64
     steps: PositiveInt = 30_000  # a first look; [Kim2018] app. A: 300,000 on 2D Shapes
@@ -80,6 +81,8 @@ class Run:
             )
         if reason := run.objective.refuses(run.latent):
             raise ValueError(f"objective {run.objective.kind} cannot be used here: {reason}")
+        for label in run.labels:
+            label.check(run.latent, dict(zip(world.factor_names, world.factor_sizes, strict=True)))
         with torch.device("meta"):  # shapes alone, nothing allocated
             run.build(world.shape)
         return run

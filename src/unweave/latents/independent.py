@@ -183,6 +183,11 @@ class Uniform(Fixed):
         base = DiagonalGaussian(loc, 0.5 * log_variance.clamp(-30.0, 20.0))
         return Squashed(base, self.low, self.high)
 
+    def target(self, value: Tensor, classes: int) -> Tensor:
+        """The middle of one of as many parts of the interval as there are classes, (..., 1)."""
+        self._check_label(classes)
+        return self.low + (self.high - self.low) * (value.unsqueeze(-1) + 0.5) / classes
+
     def density(self, zero: Tensor) -> UniformDensity:
         """p(z), with the size, type and device of zeros (D,)."""
         return UniformDensity(zero, self.low, self.high)

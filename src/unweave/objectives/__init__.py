@@ -22,6 +22,7 @@ from unweave.objectives.game import (
     total,
 )
 from unweave.objectives.importance import IWAE, importance_bound
+from unweave.objectives.labels import Label, Teacher, with_labels
 from unweave.objectives.matching import AAE, WAE, AlphaBetaVAE, InfoVAE
 from unweave.objectives.moments import DIPVAE
 
@@ -63,9 +64,11 @@ __all__ = [
     "FactorVAE",
     "InfoVAE",
     "InformationDropout",
+    "Label",
     "Memo",
     "Nets",
     "Objective",
+    "Teacher",
     "Term",
     "Terms",
     "Turn",
@@ -75,4 +78,5 @@ __all__ = [
     "networks",
     "reckon",
     "total",
+    "with_labels",
 ]

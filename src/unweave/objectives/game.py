@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple, TypeVar, cast
 
 import torch
@@ -30,6 +31,7 @@ class Batch(NamedTuple):
 
     x: Tensor
     dataset_size: int
+    targets: Mapping[str, Tensor] = MappingProxyType({})  # what labels say, see labels.py
 
 
 class Term(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from unweave.latents import Latent, Product
+from unweave.latents import Distribution, Joint, Latent, Product
 from unweave.latents.block import Block, Continuous
 
 
@@ -22,6 +22,14 @@ def leaves(latent: Latent) -> dict[str, Block]:
         for name, child in latent.blocks.items()
         for path, block in leaves(child).items()
     }
+
+
+def part(d: Distribution, path: str) -> Distribution:
+    """The distribution of the block at a path of the latent tree."""
+    for name in path.split(".") if path else ():
+        assert isinstance(d, Joint)
+        d = d.parts[name]
+    return d
 
 
 def gaussian_only(latent: Latent, why: str) -> str | None:
