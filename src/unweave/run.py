@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Annotated, Any
 
 import torch
@@ -10,7 +11,7 @@ from pydantic import Field, PositiveInt
 
 from unweave import likelihoods
 from unweave import spec as specs
-from unweave.data import Data, Shapes2D, World
+from unweave.data import Data, Shapes2D, World, principal_variances
 from unweave.latents import Gaussian, Latent
 from unweave.likelihoods import Likelihood
 from unweave.models import VAE
@@ -65,6 +66,7 @@ class Run:
         """The run with what was left open chosen to fit the data, and checked against it."""
         run = dataclasses.replace(
             self,
+            latent=self.latent.resolve(partial(principal_variances, world)),
             network=self.network or default_network(world.shape),
             likelihood=self.likelihood or _likelihood(world),
         )
