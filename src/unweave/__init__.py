@@ -47,6 +47,7 @@ from unweave.objectives import (
     FactorVAE,
     InformationDropout,
     InfoVAE,
+    Label,
     divergences,
 )
 from unweave.optimisers import Adam
@@ -88,6 +89,7 @@ __all__ = [
     "InformationDropout",
     "Kim2018",
     "Kim2018GAN",
+    "Label",
     "Laplace",
     "Lattice",
     "Linear",
