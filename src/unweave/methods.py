@@ -111,5 +111,9 @@ def _table(head: list[str], rows: list[list[str]]) -> str:
     return "".join(f"| {' | '.join(_cell(c) for c in line)} |\n" for line in lines)
 
 
+def _code(text: str) -> str:
+    return text if "`" in text else f"`{text}`"
+
+
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
