@@ -89,6 +89,11 @@ class Game(ABC):
         """The players beside the model."""
         return {}
 
+    @property
+    def whole(self) -> bool:
+        """Whether it needs the whole data set in every batch."""
+        return getattr(self, "estimator", "") == "exact"
+
     def refuses(self, latent: Latent) -> str | None:
         """Why a latent space cannot be trained in this way, if it cannot."""
         return None
