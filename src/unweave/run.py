@@ -85,8 +85,8 @@ class Run:
             raise ValueError(f"objective {run.objective.kind} cannot be used here: {reason}")
         if run.objective.whole and run.batch_size != world.size:
             raise ValueError(
-                f"the exact q(z) needs all observations in a batch, got batch_size={run.batch_size} "
-                f"of {world.size}; use batch_size={world.size}, or another estimator"
+                f"the exact q(z) needs all {world.size} observations in a batch, got batch_size="
+                f"{run.batch_size}; use batch_size={world.size}, or another estimator"
             )
         for label in run.labels:
             label.check(run.latent, dict(zip(world.factor_names, world.factor_sizes, strict=True)))

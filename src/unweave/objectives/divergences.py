@@ -93,9 +93,7 @@ class InclusiveKL(Divergence):
 
     def refuses(self, latent: Latent) -> str | None:
         """Why it makes no sense on a latent space, if it does not."""
-        return finite_variance_only(
-            latent, "KL(p || q) is infinite where the prior has no variance"
-        )
+        return finite_variance_only(latent, "KL(p || q) is infinite if the prior has no variance")
 
 
 @spec
