@@ -75,7 +75,8 @@ class StudentT(Independent):
 
     @property
     def _log_peak(self) -> float:
-        return float(self.density(torch.zeros(1, dtype=torch.float64)).log_prob(torch.zeros(1)))
+        zero = torch.zeros(1, dtype=torch.float64)
+        return float(self.density(zero).log_prob(zero))
 
 
 @spec
