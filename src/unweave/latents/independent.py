@@ -51,6 +51,11 @@ class StudentT(Independent):
         """p(z), with the size, type and device of zeros (D,)."""
         return StudentDensity(zero, self.df, self.scale)
 
+    def reach(self, p: Distribution) -> tuple[Tensor, Tensor]:
+        """Where traversals begin and end; 2 scales from the middle where df <= 2, (D,)."""
+        half = 2 * p.spread.where(p.spread.isfinite(), self.scale)
+        return p.mean - half, p.mean + half
+
     def entropy(self) -> float:
         """D [(df + 1) / 2 (psi((df + 1) / 2) - psi(df / 2)) - log c], c = p(0)."""
         psi = torch.special.digamma(
@@ -99,6 +104,10 @@ class Sparse(Independent):
             return _Normal(zero, zero + (math.log(self.scale) if self.weight else 0.0))
         return SparseDensity(zero, self.weight, self.scale)
 
+    def reach(self, p: Distribution) -> tuple[Tensor, Tensor]:
+        """Where traversals begin and end: 2 standard deviations of the wide part, (D,)."""
+        return p.mean - 2, p.mean + 2
+
     def entropy(self) -> float:
         """-E[log p]: the mean of the cross terms with the spike and with the wide part."""
         p = self.density(torch.zeros(1, dtype=torch.float64))
@@ -123,7 +132,10 @@ class Sparse(Independent):
 
 @spec
 class Laplace(Independent):
-    """p(z) = prod_j exp(-|z_j| / scale) / (2 scale)."""
+    """p(z) = prod_j exp(-|z_j| / scale) / (2 scale).
+
+    Minus its logarithm is the L1 penalty of sparse coding [Olshausen1996].
+    """
 
     size: PositiveInt = 10
     scale: PositiveFloat = 1.0
@@ -186,6 +198,10 @@ class Uniform(Fixed):
     def density(self, zero: Tensor) -> UniformDensity:
         """p(z), with the size, type and device of zeros (D,)."""
         return UniformDensity(zero, self.low, self.high)
+
+    def reach(self, p: Distribution) -> tuple[Tensor, Tensor]:
+        """Where traversals begin and end: the ends of the interval, (D,)."""
+        return torch.full_like(p.mean, self.low), torch.full_like(p.mean, self.high)
 
     def rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
         """KL(q(z|x) || p(z)) = KL(q(u|x) || N(0, I)), (...)."""
