@@ -330,9 +330,12 @@ def test_our_convolutions_are_torchs(pair, narrow, wide, activate, layout):
         torch.testing.assert_close(one, two)
 
 
+@pytest.mark.parametrize("composed", [False, True])
 @pytest.mark.parametrize("shape", [(6, 5), (6, 5, 3, 2)])
-def test_batch_normalisation_is_torchs(shape):
+def test_batch_normalisation_is_torchs(shape, composed, monkeypatch):
     """Values, gradients and running statistics, alone and mapped over lanes; then evaluation."""
+    if composed:  # as on CUDA
+        monkeypatch.setattr(BatchNorm, "forward", BatchNorm.composed)
     torch.manual_seed(0)
     theirs = [(nn.BatchNorm1d if len(shape) == 2 else nn.BatchNorm2d)(5).double() for _ in "ab"]
     ours = BatchNorm(5).double()

@@ -118,10 +118,27 @@ class BatchNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The values of x normalised, in its shape."""
+        if x.device.type != "cpu":
+            return self.composed(x)
         statistics = self.running_mean, self.running_var
         return F.batch_norm(
             x, *statistics, self.weight, self.bias, self.training, self.MOMENTUM, self.EPSILON
         )
+
+    def composed(self, x: Tensor) -> Tensor:
+        """The same from elementary operations: torch's own has no batching rule on CUDA."""
+        places = [0, *range(2, x.dim())]
+        mean, variance = self.running_mean, self.running_var
+        if self.training:
+            mean, variance = x.mean(places), x.var(places, correction=0)
+            count = x.numel() // x.shape[1]
+            with torch.no_grad():
+                self.running_mean.lerp_(mean.detach(), self.MOMENTUM)
+                unbiased = variance.detach() * (count / (count - 1))
+                self.running_var.lerp_(unbiased, self.MOMENTUM)
+        scale = self.weight * torch.rsqrt(variance + self.EPSILON)
+        shape = (-1, *(1,) * (x.dim() - 2))
+        return (x - mean.reshape(shape)) * scale.reshape(shape) + self.bias.reshape(shape)
 
     def extra_repr(self) -> str:
         """The number of channels."""
