@@ -132,10 +132,9 @@ class BatchNorm(nn.Module):
         if self.training:
             mean, variance = x.mean(places), x.var(places, correction=0)
             count = x.numel() // x.shape[1]
-            with torch.no_grad():
-                self.running_mean.lerp_(mean.detach(), self.MOMENTUM)
-                unbiased = variance.detach() * (count / (count - 1))
-                self.running_var.lerp_(unbiased, self.MOMENTUM)
+            unbiased = variance.detach() * (count / (count - 1))
+            self.running_mean.mul_(1 - self.MOMENTUM).add_(self.MOMENTUM * mean.detach())
+            self.running_var.mul_(1 - self.MOMENTUM).add_(self.MOMENTUM * unbiased)
         scale = self.weight * torch.rsqrt(variance + self.EPSILON)
         shape = (-1, *(1,) * (x.dim() - 2))
         return (x - mean.reshape(shape)) * scale.reshape(shape) + self.bias.reshape(shape)
