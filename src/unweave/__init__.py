@@ -45,8 +45,10 @@ from unweave.objectives import (
     CapacityVAE,
     EntropyVAE,
     FactorVAE,
+    InfoGAN,
     InformationDropout,
     InfoVAE,
+    InfoWGANGP,
     divergences,
 )
 from unweave.optimisers import Adam
@@ -84,7 +86,9 @@ __all__ = [
     "Folder",
     "Gaussian",
     "GaussianMixture",
+    "InfoGAN",
     "InfoVAE",
+    "InfoWGANGP",
     "InformationDropout",
     "Kim2018",
     "Kim2018GAN",

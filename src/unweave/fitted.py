@@ -142,7 +142,7 @@ class Fitted:
 
     def tabulate(self, index: Tensor, q: Distribution) -> Table:
         """The table of observations of the data whose posteriors are q."""
-        rates = self.run.latent.rate(q, self.prior(), q.mean)
+        rates = self.run.latent.rates(q, self.prior(), q.mean)
         return Table(
             _numpy(q.mean),
             _numpy(self.world.factors(index)),

@@ -106,6 +106,11 @@ class Block(ABC):
         """A number for every variable: the posterior's mean, or the likeliest value, (..., V)."""
         return q.mean
 
+    @property
+    def rounded(self: Self) -> Self:
+        """The block with samples of its discrete variables rounded to their values."""
+        return self
+
     def resolve(self: Self, spectrum: Spectrum) -> Self:
         """The block with what it takes from the data filled in."""
         return self
