@@ -6,8 +6,17 @@ import pytest
 import torch
 
 import unweave as uw
-from unweave.aggregate import decompose, decompose_exactly, exact, stratified, summarise, weighted
-from unweave.latents import DiagonalGaussian
+from unweave.aggregate import (
+    decompose,
+    decompose_exactly,
+    exact,
+    log_aggregate,
+    stratified,
+    summarise,
+    summary,
+    weighted,
+)
+from unweave.latents import DiagonalGaussian, rows
 from unweave.noise import Noise
 from worlds import LATENTS, prior
 
@@ -16,10 +25,6 @@ def encodings(count, size=2, scale=0.5, seed=0):
     noise = Noise(seed)
     loc = noise.normal((count, size), "loc", torch.float64)
     return DiagonalGaussian(loc, torch.full_like(loc, math.log(scale)))
-
-
-def rows(q, index):
-    return DiagonalGaussian(q.loc[index], q.log_scale[index])
 
 
 @pytest.mark.parametrize("trailing", [(), (3,)])
@@ -127,17 +132,30 @@ def test_summary_agrees_with_the_linear_gaussian_world():
     s = 0.5
     q = DiagonalGaussian(x, torch.full_like(x, math.log(s)))
     zero = torch.zeros(2, dtype=torch.float64)
-    summary = summarise(uw.Gaussian(2), q, DiagonalGaussian(zero, zero), Noise(0), samples=4000)
+    found = summarise(uw.Gaussian(2), q, DiagonalGaussian(zero, zero), Noise(0), samples=4000)
     total = covariance + s**2 * torch.eye(2, dtype=torch.float64)
     information = 0.5 * torch.logdet(total) - 2 * math.log(s)
     correlation = 0.5 * (total.diagonal().log().sum() - torch.logdet(total))
     variance = 1 + s**2
     kl = 2 * 0.5 * (variance - 1 - math.log(variance))
-    assert summary.mutual_information == pytest.approx(information.item(), abs=0.05)
-    assert summary.total_correlation == pytest.approx(correlation.item(), abs=0.03)
-    assert summary.dimension_kl == pytest.approx(kl, abs=0.03)
+    assert found.mutual_information == pytest.approx(information.item(), abs=0.05)
+    assert found.total_correlation == pytest.approx(correlation.item(), abs=0.03)
+    assert found.dimension_kl == pytest.approx(kl, abs=0.03)
     each = 0.5 * math.log(variance / s**2)
-    assert summary.information == pytest.approx([each, each], abs=0.04)
+    assert found.information == pytest.approx([each, each], abs=0.04)
+
+
+@pytest.mark.parametrize("latent", LATENTS)
+def test_the_aggregate_in_blocks_is_that_of_the_whole_table(latent, monkeypatch):
+    monkeypatch.setitem(summary._AT_ONCE, "cpu", 7 * 5 * len(latent.nodes))
+    monkeypatch.setitem(summary._SAMPLES, "cpu", 5)
+    raw = Noise(0).normal((23, latent.outputs), "raw", torch.float64)
+    q = latent.posterior(raw)
+    z = rows(q, torch.arange(12)).rsample(Noise(1))
+    shares = []
+    got = log_aggregate(latent, q, z, shares.append)
+    torch.testing.assert_close(got, exact(latent.log_nodes(q, z[:, None])))
+    assert shares == [5 / 12, 10 / 12, 1]
 
 
 def test_bad_input_is_refused():

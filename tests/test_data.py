@@ -10,7 +10,18 @@ import pytest
 import torch
 from PIL import Image
 
-from unweave.data import Arrays, Data, Factor, Folder, InMemory, Lattice, Shapes2D, from_array
+import unweave as uw
+from unweave.data import (
+    Arrays,
+    Data,
+    Factor,
+    Folder,
+    InMemory,
+    Lattice,
+    Shapes2D,
+    from_array,
+    principal_variances,
+)
 from unweave.data.world import Stored
 from unweave.noise import Noise
 from unweave.spec import digest, from_json, members, to_json
@@ -526,3 +537,29 @@ class TestFolder:
     def test_impossible_wishes_are_refused(self, fields):
         with pytest.raises(ValueError, match=next(iter(fields))):
             Folder("a", **fields)
+
+
+@pytest.mark.parametrize("shape", [(300, 20), (15, 40), (50, 3, 4, 5)])
+def test_principal_variances_are_those_of_the_covariance(shape):
+    """Largest first and centred: a release of the field takes components 20 to 11, uncentred."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=shape).astype(np.float32)
+    x = x * np.linspace(1, 3, shape[-1], dtype=np.float32) + 5
+    _, world = from_array(x, device=torch.device("cpu"))
+    flat = world.images(torch.arange(len(x))).flatten(1).double().numpy()
+    expected = np.linalg.eigvalsh(np.cov(flat.T, bias=True))[::-1][:10]
+    assert principal_variances(world, 10) == pytest.approx(expected, rel=1e-4)
+
+
+def test_directions_without_variance_are_zero():
+    x = np.zeros((30, 6), np.float32)
+    x[:, 0], x[:, 3] = np.arange(30), np.arange(30) % 2
+    _, world = from_array(x, device=torch.device("cpu"))
+    found = principal_variances(world, 8)
+    assert len(found) == 8
+    assert sum(value > 0 for value in found) == 2
+    with pytest.raises(ValueError, match=r"use latent\.size=2 or less"):
+        uw.Run(latent=uw.Gaussian(3, variances="pca"), batch_size=4).resolve(world)
+    run = uw.Run(latent=uw.Gaussian(2, variances="pca"), batch_size=4).resolve(world)
+    assert sum(run.latent.variances) == pytest.approx(2, rel=1e-5)
+    assert run.resolve(world) == run  # resolved once, it stays

@@ -11,18 +11,20 @@ from unweave.bibliography import citations, cited, entries
 from unweave.data import Data
 from unweave.latents import Latent
 from unweave.likelihoods import Likelihood
+from unweave.methods import methods, page
 from unweave.metrics import METRICS
 from unweave.networks import Network
-from unweave.objectives import Objective
+from unweave.objectives import AnyDivergence, Objective
 from unweave.run import Run
 from unweave.spec import members
 
 SOURCE = Path(unweave.__file__).parent
+ROOT = Path(__file__).parent.parent
 # From the bottom up: a module may import from those before it and from its own package.
 ORDER = [
     "files", "spec", "noise", "schedules", "optimisers", "latents", "likelihoods", "networks",
     "models", "aggregate", "objectives", "data", "run", "store", "training", "progress", "metrics",
-    "fitted", "bibliography", "report", "overrides", "demo", "cli",
+    "fitted", "bibliography", "report", "overrides", "methods", "demo", "cli",
 ]  # fmt: skip
 FILES = sorted(SOURCE.rglob("*.py"))
 OWN_DATA = {"arrays", "folder", "memory"}  # the user's: there is nothing to cite
@@ -91,6 +93,18 @@ def test_a_runs_citations_cover_its_parts():
     assert {"Kim2018", "Higgins2017", "Matthey2017", "Kingma2014", "Kingma2015"} <= set(
         citations(Run())
     )
+
+
+def test_the_page_of_methods_is_that_of_the_code():
+    """`unweave methods > docs/methods.md` writes it anew."""
+    assert (ROOT / "docs/methods.md").read_text() == page()
+
+
+def test_every_method_has_a_source():
+    for union in (Objective, AnyDivergence, Latent):
+        for method in methods(union):
+            assert method.text, method.kind
+    assert {m.kind for m in methods(AnyDivergence) if not m.sources} <= {"moments"}
 
 
 def test_public_names_are_documented():

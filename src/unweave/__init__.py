@@ -49,6 +49,7 @@ from unweave.objectives import (
     InformationDropout,
     InfoVAE,
     InfoWGANGP,
+    Label,
     divergences,
 )
 from unweave.optimisers import Adam
@@ -92,6 +93,7 @@ __all__ = [
     "InformationDropout",
     "Kim2018",
     "Kim2018GAN",
+    "Label",
     "Laplace",
     "Lattice",
     "Linear",

@@ -20,6 +20,7 @@ from unweave import spec
 from unweave.bibliography import citations
 from unweave.demo import demo_run
 from unweave.fitted import Fitted, load
+from unweave.methods import page
 from unweave.metrics import evaluate as evaluate_table
 from unweave.metrics import left_out
 from unweave.metrics.score import Score
@@ -168,6 +169,17 @@ def cite_command(
     """
     for entry in citations(Store(store).find(name).read_run()).values():
         sys.stdout.write(entry + "\n\n")
+
+
+@app.command(name="methods")
+def methods_command() -> None:
+    """List objectives, divergences and latent blocks, their sources, and what goes with what.
+
+    Example:
+
+      unweave methods > methods.md
+    """
+    sys.stdout.write(page())
 
 
 @app.command(name="demo")

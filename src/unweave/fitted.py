@@ -142,7 +142,9 @@ class Fitted:
 
     def tabulate(self, index: Tensor, q: Distribution) -> Table:
         """The table of observations of the data whose posteriors are q."""
-        rates = self.run.latent.rates(q, self.prior(), q.mean)
+        # On samples: where a rate has no formula, its value at the mean is not an estimate of it.
+        z = q.rsample(Noise(0, 0, "rates", self._device))
+        rates = self.run.latent.rates(q, self.prior(), z)
         return Table(
             _numpy(q.mean),
             _numpy(self.world.factors(index)),

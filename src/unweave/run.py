@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Annotated, Any
 
 import torch
@@ -10,11 +11,11 @@ from pydantic import Field, PositiveInt
 
 from unweave import likelihoods
 from unweave import spec as specs
-from unweave.data import Data, Shapes2D, World
+from unweave.data import Data, Shapes2D, World, principal_variances
 from unweave.latents import Gaussian, Latent
 from unweave.likelihoods import Likelihood
 from unweave.networks import MLP, Conv, Kim2018, Network, Shape
-from unweave.objectives import BetaVAE, Nets, Objective
+from unweave.objectives import BetaVAE, Label, Nets, Objective
 from unweave.optimisers import Adam
 from unweave.spec import spec
 
@@ -37,6 +38,7 @@ class Run:
     network: Network | None = None
     likelihood: Likelihood | None = None
     objective: Objective = BetaVAE()
+    labels: tuple[Label, ...] = ()
     optimiser: Adam = Adam()
     batch_size: PositiveInt = 64
     steps: PositiveInt = 30_000  # a first look; [Kim2018] app. A: 300,000 on 2D Shapes
@@ -66,6 +68,7 @@ class Run:
         """The run with what was left open chosen to fit the data, and checked against it."""
         run = dataclasses.replace(
             self,
+            latent=self.latent.resolve(partial(principal_variances, world)),
             network=self._network(world.shape),
             likelihood=self.likelihood or _likelihood(world),
         )
@@ -82,6 +85,13 @@ class Run:
             )
         if reason := run.objective.refuses(run.latent):
             raise ValueError(f"objective {run.objective.kind} cannot be used here: {reason}")
+        if run.objective.whole and run.batch_size != world.size:
+            raise ValueError(
+                f"the exact q(z) needs all {world.size} observations in a batch, got batch_size="
+                f"{run.batch_size}; use batch_size={world.size}, or another estimator"
+            )
+        for label in run.labels:
+            label.check(run.latent, dict(zip(world.factor_names, world.factor_sizes, strict=True)))
         with torch.device("meta"):  # shapes alone, nothing allocated
             run.build(world.shape)
         return run

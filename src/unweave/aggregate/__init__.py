@@ -11,7 +11,7 @@ from unweave.aggregate.moments import (
     covariance_penalty,
     moment_matching,
 )
-from unweave.aggregate.summary import Summary, summarise
+from unweave.aggregate.summary import Summary, log_aggregate, summarise
 from unweave.aggregate.wasserstein import directions, sliced_wasserstein
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "estimate",
     "exact",
     "inclusive_kl",
+    "log_aggregate",
     "mmd",
     "moment_matching",
     "sliced_wasserstein",

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from unweave.aggregate.decompose import decomposed
-from unweave.aggregate.estimators import exact
-from unweave.latents import Distribution, Latent
+from unweave.latents import Distribution, Latent, rows
+from unweave.latents.distributions import log_sum
 from unweave.noise import Noise
 
-_NUMBERS_AT_ONCE = 8_000_000  # about 100 MB of intermediate values
+# Log-densities at once: on a CPU as many as its caches hold, on a GPU enough to fill it.
+_AT_ONCE = {"cpu": 2**18, "cuda": 2**26}
+_SAMPLES = {"cpu": 16, "cuda": 512}
+
+Progress = Callable[[float], None]  # told the share that is done
 
 
 class Summary(NamedTuple):
@@ -28,22 +33,51 @@ class Summary(NamedTuple):
     information: list[float]  # I(x; z_v) of every variable
 
 
+def log_aggregate(
+    latent: Latent, q: Distribution, z: Tensor, progress: Progress | None = None
+) -> Tensor:
+    """log 1/N sum_n q(z_s|x_n) at every node of the tree, (S, nodes), q holding all N observations.
+
+    The sum is exact and taken in blocks, so memory does not grow with S or N; costs S * N densities
+    of every node.
+    """
+    device = z.device.type
+    at_once = _AT_ONCE.get(device, _AT_ONCE["cuda"])
+    samples = min(len(z), _SAMPLES.get(device, _SAMPLES["cuda"]))
+    count, nodes = len(q.mean), len(latent.nodes)
+    step = max(1, at_once // (samples * nodes))
+    done: list[Tensor] = []
+    for part in z.split(samples):
+        total = part.new_full((len(part), nodes), -torch.inf)
+        for start in range(0, count, step):
+            joint, below = latent.log_sums(rows(q, slice(start, start + step)), part)
+            sums = torch.cat([log_sum(joint).unsqueeze(-1), below], -1)
+            total = torch.logaddexp(total, sums)
+        done.append(total)
+        if progress:
+            progress(sum(map(len, done)) / len(z))
+    return torch.cat(done) - torch.log(torch.tensor(float(count), dtype=z.dtype))
+
+
 def summarise(
-    latent: Latent, q: Distribution, p: Distribution, noise: Noise, samples: int = 2_000
+    latent: Latent,
+    q: Distribution,
+    p: Distribution,
+    noise: Noise,
+    samples: int = 2_000,
+    progress: Progress | None = None,
 ) -> Summary:
     """Decompose the rate over the N observations of q, with exact q(z) at sampled points.
 
-    Each sample is z ~ q(z|x_n) with n uniform; q(z) and q(z_v) there are means over all N. Costs
-    samples * N densities of every variable; memory is bounded.  [Kim2018] sec. 2, app. C.
+    Each sample is z ~ q(z|x_n) with n uniform; q(z) and q(z_v) there are means over all N.
+    [Kim2018] sec. 2, app. C.
     """
-    everyone = q.rsample(noise.fold("summary"))  # (N, D)
-    chosen = noise.integers(len(everyone), (samples,), "summary")
-    own = latent.log_nodes(q, everyone)[chosen]
-    size = max(1, _NUMBERS_AT_ONCE // everyone.numel())
-    log_q = torch.cat(
-        [exact(latent.log_nodes(q, part[:, None])) for part in everyone[chosen].split(size)]
-    )
-    parts = decomposed(latent.nodes, own[:, 0], log_q, latent.log_nodes(p, everyone[chosen]))
+    chosen = noise.integers(len(q.mean), (samples,), "summary")
+    source = rows(q, chosen)
+    z = source.rsample(noise.fold("summary"))
+    own = latent.log_nodes(source, z)
+    log_q = log_aggregate(latent, q, z, progress)
+    parts = decomposed(latent.nodes, own[:, 0], log_q, latent.log_nodes(p, z))
     leaves = [index for index, node in enumerate(latent.nodes) if node.leaf]
     information = (own - log_q)[:, leaves]
     return Summary(

@@ -14,6 +14,7 @@ from unweave.data.arrays import Arrays, InMemory, as_numpy, from_array, read_lik
 from unweave.data.folder import Folder
 from unweave.data.lattice import Factor, Lattice
 from unweave.data.shapes2d import Shapes2D
+from unweave.data.spectrum import principal_variances
 from unweave.data.world import World
 
 Data = Annotated[Shapes2D | Arrays | Folder | InMemory, Field(discriminator="kind")]
@@ -29,5 +30,6 @@ __all__ = [
     "World",
     "as_numpy",
     "from_array",
+    "principal_variances",
     "read_like",
 ]

@@ -21,6 +21,7 @@ from unweave.latents.distributions import (
     OneHot,
     Posterior,
     Squashed,
+    rows,
 )
 from unweave.latents.gaussian import Gaussian
 from unweave.latents.independent import Laplace, Sparse, StudentT, Uniform
@@ -50,6 +51,7 @@ __all__ = [
     "Uniform",
     "VampPrior",
     "owner",
+    "rows",
 ]
 
 

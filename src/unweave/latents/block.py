@@ -17,6 +17,8 @@ from unweave.latents.distributions import (
     Distribution,
     FullGaussian,
     Posterior,
+    log_sum,
+    log_tables,
 )
 
 # A posterior narrower or wider than this is numerically a point or flat; exp stays in float32.
@@ -101,6 +103,33 @@ class Block(ABC):
         if len(self.variables) == 1:
             return marginals
         return torch.cat([d.log_prob(z).unsqueeze(-1), marginals], -1)
+
+    def log_sums(self, d: Distribution, z: Tensor) -> tuple[Tensor, Tensor]:
+        """For points z (S, D) and a batch d of N: log q(z_s|x_n), (S, N), and below it the sums.
+
+        Those are log sum_n q(z_s|x_n) at every node below the block's own, (S, nodes - 1).
+        """
+        joint, each = log_tables(d, z)
+        below = log_sum(each)
+        return joint, below if len(self.variables) > 1 else below[:, :0]
+
+    def target(self, value: Tensor, classes: int) -> Tensor:
+        """The code (..., size) that stands for a class 0..classes-1 of a labelled factor (...).
+
+        Here the classes are evenly spaced, with mean 0 and variance 1. Raises a ValueError where no
+        code can.
+        """
+        self._check_label(classes)
+        centred = value.unsqueeze(-1) - (classes - 1) / 2
+        return centred / math.sqrt((classes**2 - 1) / 12)
+
+    def _check_label(self, classes: int) -> None:
+        if sum(self.variables) != 1 or classes < 2:
+            raise ValueError(
+                f"a label needs a block of one variable and a factor of two classes at least, got "
+                f"{len(self.variables)} variables and {classes} classes; use a block of size 1, or "
+                f"categorical of size {classes}"
+            )
 
     def codes(self, q: Distribution) -> Tensor:
         """A number for every variable: the posterior's mean, or the likeliest value, (..., V)."""

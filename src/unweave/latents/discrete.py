@@ -96,6 +96,14 @@ class Categorical(Fixed):
         """The same, (..., 1)."""
         return self.rate(q, p, z).unsqueeze(-1)
 
+    def target(self, value: Tensor, classes: int) -> Tensor:
+        """The one-hot vector of a class, (..., size)."""
+        if classes != self.size:
+            raise ValueError(
+                f"a label with {classes} classes needs a categorical of that size, got {self.size}"
+            )
+        return F.one_hot(value.long(), classes)
+
     def codes(self, q: Distribution) -> Tensor:
         """The likeliest class, (..., 1)."""
         return q.mean.argmax(-1, keepdim=True).to(q.mean.dtype)
@@ -165,6 +173,14 @@ class Bernoulli(Fixed):
         assert isinstance(q, Bits)
         assert isinstance(p, Bits)
         return q.kl(p)
+
+    def target(self, value: Tensor, classes: int) -> Tensor:
+        """The bit itself, (..., 1)."""
+        if classes != 2 or self.size != 1:
+            raise ValueError(
+                f"a bit can stand for a label with 2 classes, got {classes} for {self.size} bits"
+            )
+        return value.unsqueeze(-1)
 
     def codes(self, q: Distribution) -> Tensor:
         """The likelier value of every bit, (..., D)."""

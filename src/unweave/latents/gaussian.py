@@ -116,7 +116,8 @@ class Gaussian(Continuous, Fixed):
                 f"components; use latent.size={rank} or less"
             )
         mean = sum(values) / len(values)
-        return dataclasses.replace(self, variances=tuple(value / mean for value in values))
+        shares = tuple(float(f"{value / mean:.6g}") for value in values)
+        return dataclasses.replace(self, variances=shares)
 
     def kl(self, mean: Tensor, scale: Tensor) -> Tensor:
         """KL(N(mean, scale^2) || p(z_j)) of every column, (..., D).  [Kingma2014] app. B."""

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from unweave.latents.block import Block, Encode, Node, Spectrum
 from unweave.latents.discrete import Bernoulli, Categorical
-from unweave.latents.distributions import Distribution, Joint
+from unweave.latents.distributions import Distribution, Joint, log_sum
 from unweave.latents.gaussian import Gaussian
 from unweave.latents.independent import Laplace, Sparse, StudentT, Uniform
 from unweave.latents.mixture import GaussianMixture, VampPrior
@@ -136,6 +136,14 @@ class Product(BaseModel, Block):
         blocks = zip(self.blocks.values(), d.split(z), strict=True)
         below = torch.cat([block.log_nodes(part, columns) for block, (part, columns) in blocks], -1)
         return torch.cat([d.log_prob(z).unsqueeze(-1), below], -1)
+
+    def log_sums(self, d: Distribution, z: Tensor) -> tuple[Tensor, Tensor]:
+        """log q(z_s|x_n), (S, N), and log sum_n q(z_s|x_n) at every node below, (S, nodes - 1)."""
+        assert isinstance(d, Joint)
+        blocks = zip(self.blocks.values(), d.split(z), strict=True)
+        parts = [block.log_sums(part, columns) for block, (part, columns) in blocks]
+        own = [torch.cat([log_sum(joint).unsqueeze(-1), below], -1) for joint, below in parts]
+        return torch.stack([joint for joint, _ in parts]).sum(0), torch.cat(own, -1)
 
     def codes(self, q: Distribution) -> Tensor:
         """A number for every variable, (..., V)."""

@@ -22,6 +22,7 @@ from unweave.objectives.game import (
     total,
 )
 from unweave.objectives.importance import IWAE, importance_bound
+from unweave.objectives.labels import Label, Teacher, with_labels
 from unweave.objectives.matching import AAE, WAE, AlphaBetaVAE, InfoVAE
 from unweave.objectives.moments import DIPVAE
 
@@ -67,9 +68,11 @@ __all__ = [
     "InfoVAE",
     "InfoWGANGP",
     "InformationDropout",
+    "Label",
     "Memo",
     "Nets",
     "Objective",
+    "Teacher",
     "Term",
     "Terms",
     "Turn",
@@ -79,4 +82,5 @@ __all__ = [
     "importance_bound",
     "reckon",
     "total",
+    "with_labels",
 ]

@@ -127,14 +127,14 @@ class Adversarial(Game):
 class InfoGAN(Adversarial):
     """E[log D(x)] + E[log(1 - D(G(c, e)))] - information E[log Q(c|G(c, e))].
 
-    [Chen2016] eq. 6, [Kim2018] eq. 13 to 15, where eq. 15 is read as the original GAN's, which the
-    text says it is. D makes it large, G and Q small; but for its second term G has -E[log D(G)],
+    [Chen2016] eq. 6, [Kim2018] eq. 13, 14, 15; eq. 15 is read as the original GAN's, which the text
+    says it is. D makes it large, G and Q small; but for its second term G has -E[log D(G)],
     which has the same fixed point and a gradient where D wins: [Goodfellow2014] sec. 3.
 
     -E[log Q(c|G)], the term "information", is in nats, and H(c) less it bounds I(c; G(c, e)) from
     below. Q is the posterior of the latent space: masses for classes and bits; for `Uniform` codes
-    a density on their interval, where [Chen2016] has a normal one, which leaks out of it and can
-    never equal p(c), so that the bound stays below 0 where nothing is known.
+    a density on their interval, where [Chen2016] sec. 6 has a normal one, which leaks out of it and
+    can never equal p(c), so that the bound stays below 0 where nothing is known.
 
     A run's `optimiser` is the generator's and Q's: use Adam(lr=1e-3, betas=(0.5, 0.999)), [Kim2018]
     app. H, from which the other defaults are; `noise` is 62 there for MNIST. `likelihood` gives the
@@ -167,13 +167,13 @@ class InfoGAN(Adversarial):
 class InfoWGANGP(Adversarial):
     """E[D(x)] - E[D(G(c, e))] - penalty E[(|grad D(x')| - 1)^2] - information E[log Q(c|G(c, e))].
 
-    [Kim2018] eq. 13, 14 and 16: V is the Wasserstein distance of [Gulrajani2017] eq. 3, and x' lies
+    [Kim2018] eq. 13, 14, 16: V is the Wasserstein distance of [Gulrajani2017] eq. 3, and x' lies
     at random between a real and a generated image. The penalty is the critic's alone and is to be
     small; eq. 16 prints it with a plus, the sign it has in a loss, in what D is to make large.
 
-    [Gulrajani2017] moves the critic five times a step, `critic_steps=5`; [Kim2018] does not say so.
-    The gradient is that of each image alone, which batch normalisation would not let be: the trunk
-    has the layer normalisation of [Kim2018] app. H. All else as for `InfoGAN`.
+    [Gulrajani2017] alg. 1 moves the critic five times a step, `critic_steps=5`; [Kim2018] app. H
+    does not say so. The gradient is that of each image alone, which batch normalisation would not
+    let be: the trunk has layer normalisation, as there. All else as for `InfoGAN`.
     """
 
     information: Weight = 1.0

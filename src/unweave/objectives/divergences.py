@@ -27,7 +27,7 @@ from unweave.models import Pass
 from unweave.networks import Critic
 from unweave.noise import Noise
 from unweave.objectives.game import Batch, Memo, Nets, Term, Terms, Turn
-from unweave.objectives.support import leaves
+from unweave.objectives.support import finite_variance_only, leaves
 from unweave.spec import spec, tag
 
 CRITIC = "critic"
@@ -49,6 +49,15 @@ class Divergence(ABC):
     def turns(self) -> tuple[Turn, ...]:
         """Their moves, after the model's."""
         return ()
+
+    @property
+    def whole(self) -> bool:
+        """Whether it needs the whole data set in every batch."""
+        return getattr(self, "estimator", "") == "exact"
+
+    def refuses(self, latent: Latent) -> str | None:
+        """Why it makes no sense on a latent space, if it does not."""
+        return None
 
 
 @spec
@@ -82,6 +91,10 @@ class InclusiveKL(Divergence):
         z = passed.p.rsample(noise.fold("prior"), (len(passed.z),))
         return inclusive_kl(passed.p.log_prob(z), passed.q.log_prob(z[:, None]))
 
+    def refuses(self, latent: Latent) -> str | None:
+        """Why it makes no sense on a latent space, if it does not."""
+        return finite_variance_only(latent, "KL(p || q) is infinite if the prior has no variance")
+
 
 @spec
 class MMD(Divergence):
@@ -114,6 +127,10 @@ class Moments(Divergence):
         """The squared differences, ()."""
         return moment_matching(passed.z, passed.p.rsample(noise.fold("prior"), (len(passed.z),)))
 
+    def refuses(self, latent: Latent) -> str | None:
+        """Why it makes no sense on a latent space, if it does not."""
+        return finite_variance_only(latent, "second moments need a prior that has a variance")
+
 
 @spec
 class SlicedWasserstein(Divergence):
@@ -127,6 +144,10 @@ class SlicedWasserstein(Divergence):
         y = passed.p.rsample(noise.fold("prior"), (len(passed.z),))
         along = directions(noise, self.count, passed.z.shape[-1], passed.z.dtype)
         return sliced_wasserstein(passed.z, y, along)
+
+    def refuses(self, latent: Latent) -> str | None:
+        """Why it makes no sense on a latent space, if it does not."""
+        return finite_variance_only(latent, "W_2 needs a prior that has a variance")
 
 
 @spec

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import ClassVar, NamedTuple, TypeVar, cast
 
 import torch
@@ -32,6 +33,7 @@ class Batch(NamedTuple):
 
     x: Tensor
     dataset_size: int
+    targets: Mapping[str, Tensor] = MappingProxyType({})  # what labels say, see labels.py
 
 
 class Term(NamedTuple):
@@ -107,6 +109,11 @@ class Game(ABC):
         assert network is not None
         critics = {name: critic.network(latent.size) for name, critic in self.critics.items()}
         return Nets(VAE(latent, network, likelihood, shape), critics)
+
+    @property
+    def whole(self) -> bool:
+        """Whether it needs the whole data set in every batch."""
+        return getattr(self, "estimator", "") == "exact"
 
     def refuses(self, latent: Latent) -> str | None:
         """Why a latent space cannot be trained in this way, if it cannot."""

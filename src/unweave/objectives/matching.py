@@ -49,7 +49,12 @@ class Matching(Game):
         """Why a latent space cannot be trained in this way, if it cannot."""
         if self.critics and not self.rated:
             return fixed_prior_only(latent, "a critic does not teach a prior")
-        return None
+        return self.divergence.refuses(latent)
+
+    @property
+    def whole(self) -> bool:
+        """Whether it needs the whole data set in every batch."""
+        return self.divergence.whole
 
 
 @spec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from unweave.latents import Latent, Product
+from unweave.latents import Distribution, Joint, Latent, Product, StudentT
 from unweave.latents.block import Block, Continuous
 
 
@@ -24,6 +24,14 @@ def leaves(latent: Latent) -> dict[str, Block]:
     }
 
 
+def part(d: Distribution, path: str) -> Distribution:
+    """The distribution of the block at a path of the latent tree."""
+    for name in path.split(".") if path else ():
+        assert isinstance(d, Joint)
+        d = d.parts[name]
+    return d
+
+
 def gaussian_only(latent: Latent, why: str) -> str | None:
     """A refusal of blocks whose posterior is not Gaussian."""
     return _first(latent, lambda block: not isinstance(block, Continuous), why)
@@ -37,6 +45,11 @@ def continuous_only(latent: Latent, why: str) -> str | None:
 def fixed_prior_only(latent: Latent, why: str) -> str | None:
     """A refusal of blocks whose prior is learned."""
     return _first(latent, lambda block: block.learned, why)
+
+
+def finite_variance_only(latent: Latent, why: str) -> str | None:
+    """A refusal of blocks whose prior has no variance."""
+    return _first(latent, lambda block: isinstance(block, StudentT) and block.df <= 2, why)
 
 
 def several_variables(latent: Latent) -> str | None:

@@ -13,7 +13,7 @@ from torch.func import functional_call, vmap
 from unweave.data import World
 from unweave.networks import initialise
 from unweave.noise import Noise
-from unweave.objectives import MODEL, Batch, reckon
+from unweave.objectives import MODEL, Batch, Teacher, reckon, with_labels
 from unweave.run import Run
 from unweave.schedules import at
 from unweave.training.sampler import Sampler
@@ -36,6 +36,7 @@ class Lanes:
         self.nets = run.build(world.shape).to(device)
         self.optimisers = {MODEL: run.optimiser, **run.objective.optimisers}
         self.turns = [turn.player for turn in run.objective.turns]
+        self.teacher = Teacher(run.labels, run.latent, world)
         self.step = 0
         initial = [initialise(self.nets, Noise(r.seed, 0, "initial", device)) for r in runs]
         self.parameters = {name: _stacked([v[name] for v in initial]) for name in initial[0]}
@@ -80,8 +81,7 @@ class Lanes:
     def _turn(self, index: int, player: str, memo: Tensors) -> tuple[Tensors, ...]:
         names = self.names[player]
         leaves = self._leaves(names)
-        x = self.world.images(self.sampler.indices(self.step, index))
-        shared = (self._others(player), self._weights(), {"x": x, "seed": self.seeds}, memo)
+        shared = (self._others(player), self._weights(), self._batch(index), memo)
         play = vmap(self._player(index)) if self.vectorised else self._player(index)
         gradients: list[Tensor] = []
         results: list[list[Tensors]] = []
@@ -91,6 +91,12 @@ class Lanes:
             results.append([_detached(tensors) for tensors in told])
         self._update(index, player, names, leaves, gradients)
         return tuple(self._gather(list(lanes)) for lanes in zip(*results, strict=True))
+
+    def _batch(self, turn: int) -> Tensors:
+        """What every lane sees in a turn: observations, what labels say of them, and its seed."""
+        index = self.sampler.indices(self.step, turn)
+        told = self.teacher.targets(index)
+        return {"x": self.world.images(index), "seed": self.seeds, **told}
 
     def _inputs(self, shared: tuple[Tensors, ...]) -> list[tuple[Tensors, ...]]:
         """What goes into the loss beside the leaves: for all lanes at once, or lane by lane."""
@@ -109,15 +115,18 @@ class Lanes:
 
     def _player(self, index: int) -> Callable[..., Played]:
         """The loss of one turn as a function of one lane's parameters, weights and batch."""
-        objective, size, step = self.runs[0].objective, self.world.size, self.step
+        objective, labels = self.runs[0].objective, self.runs[0].labels
+        size, step = self.world.size, self.step
 
         def play(
             own: Tensors, others: Tensors, weights: Tensors, batch: Tensors, memo: Tensors
         ) -> Played:
-            turn = _bind(objective, weights).turns[index]
+            turn = with_labels(_bind(objective, weights).turns[index], labels)
             noise = Noise(batch["seed"], step, f"turn{index}", self.device)
             terms, left = functional_call(
-                self.nets, {**own, **others}, (turn.loss, Batch(batch["x"], size), noise, memo)
+                self.nets,
+                {**own, **others},
+                (turn.loss, Batch(batch["x"], size, batch), noise, memo),
             )
             return *reckon(terms), dict(left)
 

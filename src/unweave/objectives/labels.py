@@ -1,0 +1,112 @@
+"""Semi-supervision: a block of the latent space told what it is to mean on some observations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Protocol
+
+import torch
+from pydantic import Field, NonNegativeFloat
+from torch import Tensor
+
+from unweave.latents import Latent
+from unweave.noise import Noise
+from unweave.objectives.game import MODEL, Batch, Memo, Nets, Term, Terms, Turn
+from unweave.objectives.support import leaves, part
+from unweave.spec import nearest, spec
+
+
+class World(Protocol):
+    """What is read of loaded data."""
+
+    @property
+    def size(self) -> int:
+        """Number of observations."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where they are."""
+
+    @property
+    def factor_names(self) -> tuple[str, ...]:
+        """Names of the factors."""
+
+    @property
+    def factor_sizes(self) -> tuple[int, ...]:
+        """Number of classes of each factor."""
+
+    def factors(self, index: Tensor) -> Tensor:
+        """Classes of the factors (..., K) by the numbers (...)."""
+
+
+@spec
+class Label:
+    """-weight log q(z_block = factor | x) on the share of observations whose factor is known.
+
+    The supervised term of [Esmaeili2019] sec. 6, after [Siddharth2017] eq. 4, for any objective:
+    the mean over the batch, in which observations without the label count as 0. Which ones have it
+    is the same for every run.
+    """
+
+    factor: str
+    block: str = ""
+    share: Annotated[float, Field(gt=0, le=1)] = 0.1
+    weight: NonNegativeFloat = 1.0
+
+    def check(self, latent: Latent, factors: Mapping[str, int]) -> None:
+        """Raise a ValueError where the block or factor is not there, or they do not fit."""
+        if self.factor not in factors:
+            raise ValueError(
+                f"{self.factor!r} is not a factor of the data: {nearest(self.factor, factors)}"
+            )
+        blocks = leaves(latent)
+        if self.block not in blocks:
+            raise ValueError(
+                f"{self.block!r} is not a block of the latent tree: {nearest(self.block, blocks)}"
+            )
+        blocks[self.block].target(torch.zeros(1), factors[self.factor])
+
+
+class Teacher:
+    """What the labels of a run say about observations of its data."""
+
+    def __init__(self, labels: Sequence[Label], latent: Latent, world: World) -> None:
+        self.labels, self.world, self.blocks = labels, world, leaves(latent)
+        noise = Noise(0, 0, "labels", world.device)
+        self.known = [noise.uniform((world.size,), label.factor) < label.share for label in labels]
+
+    def targets(self, index: Tensor) -> dict[str, Tensor]:
+        """Code and presence of every label for observations (...): (..., width) and (...)."""
+        if not self.labels:
+            return {}
+        factors, found = self.world.factors(index), {}
+        for number, label in enumerate(self.labels):
+            column = self.world.factor_names.index(label.factor)
+            classes = self.world.factor_sizes[column]
+            target = self.blocks[label.block].target(factors[..., column], classes)
+            found[f"target{number}"] = target.to(torch.float32)
+            found[f"known{number}"] = self.known[number][index]
+        return found
+
+
+def with_labels(turn: Turn, labels: Sequence[Label]) -> Turn:
+    """The turn with the labels' terms added, if it is the model's."""
+    if not labels or turn.player != MODEL:
+        return turn
+
+    def loss(nets: Nets, batch: Batch, noise: Noise, memo: Memo) -> tuple[Terms, Memo]:
+        terms, left = turn.loss(nets, batch, noise, memo)
+        return terms | label_terms(nets, batch, labels), left
+
+    return Turn(turn.player, loss)
+
+
+def label_terms(nets: Nets, batch: Batch, labels: Sequence[Label]) -> Terms:
+    """One term a label, from an encoding of the batch."""
+    q = nets.model.encode(batch.x)
+    terms: Terms = {}
+    for number, label in enumerate(labels):
+        target, known = batch.targets[f"target{number}"], batch.targets[f"known{number}"]
+        nats = -part(q, label.block).log_prob(target.to(batch.x.dtype))
+        terms[f"label_{label.factor}"] = Term(label.weight, nats * known)
+    return terms

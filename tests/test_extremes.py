@@ -1,0 +1,102 @@
+"""Settings at the edge of what is allowed: training stays finite, or is refused with a reason."""
+
+import numpy as np
+import pytest
+import torch
+
+import unweave as uw
+from unweave.data import from_array
+from unweave.training import Lanes
+from worlds import CPU, DIVERGENCES, OBJECTIVES, SMALL, small_run
+
+
+def finite_after(run, world=None, steps=25):
+    """Whether all terms, weights and moments stay finite over some steps at a high rate."""
+    world = world or SMALL.load(CPU)
+    lanes = Lanes([run.resolve(world)], world, CPU)
+    for _ in range(steps):
+        values, shares = lanes.advance()
+        assert all(v.isfinite().all() for v in (*values.values(), *shares.values()))
+    return all(lanes.finite())
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.kind)
+def test_no_weight_on_the_rate_and_much_on_the_divergence(divergence):
+    objective = uw.AlphaBetaVAE(alpha=50.0, beta=0.0, divergence=divergence)
+    assert finite_after(small_run(objective=objective, optimiser=uw.Adam(lr=1e-2)))
+
+
+@pytest.mark.parametrize(
+    "latent",
+    [
+        uw.Sparse(3, weight=0.0),
+        uw.Sparse(3, weight=1.0),
+        uw.Sparse(3, weight=1e-12, scale=1e-3),
+        uw.StudentT(3, df=0.3),
+        uw.StudentT(3, df=1e4),
+        uw.Laplace(3, scale=1e-3),
+        uw.Categorical(5, temperature=0.05),
+        uw.Categorical(5, temperature=5.0),
+        uw.Categorical(5, temperature=0.05, hard=True),
+        uw.Bernoulli(4, temperature=0.05, probability=1e-4),
+        uw.Bernoulli(4, temperature=5.0),
+        uw.GaussianMixture(scales=1e-3),
+        uw.GaussianMixture(weights=(0.0, 1.0, 1.0, 0.0)),
+        uw.Gaussian(3, variances=(1e3, 1.0, 1e-3)),
+        uw.Uniform(3, low=0.0, high=1e-3),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    "objective",
+    [
+        uw.BetaVAE(beta=4.0), uw.HFVAE(), uw.AlphaBetaVAE(alpha=5.0, beta=0.0),
+        uw.AlphaBetaVAE(alpha=5.0, divergence=uw.divergences.ExclusiveKL()),
+        uw.WAE(divergence=uw.divergences.MMD(kernel="imq-unsquared")),
+    ],
+    ids=lambda o: o.kind,
+)  # fmt: skip
+def test_priors_at_their_edges(latent, objective):
+    run = small_run(latent=uw.Product(edge=latent, plain=uw.Gaussian(1)), objective=objective)
+    if run.objective.refuses(run.latent) is None:
+        assert finite_after(run)
+        return
+    with pytest.raises(ValueError, match="no variance"):
+        run.resolve(SMALL.load(CPU))
+
+
+@pytest.mark.parametrize("value", [0, 255])
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda o: o.kind)
+def test_images_all_of_one_value(value, objective):
+    images = np.full((32, 16, 16), value, np.uint8)
+    spec, world = from_array(images, device=CPU)
+    run = small_run(objective=objective, data=spec, optimiser=uw.Adam(lr=1e-2))
+    assert finite_after(run, world, steps=10)
+
+
+def test_principal_components_of_constant_images_are_refused():
+    _, world = from_array(np.zeros((32, 16, 16), np.uint8), device=CPU)
+    with pytest.raises(ValueError, match="vary in 0 directions"):
+        small_run(latent=uw.Gaussian(2, variances="pca")).resolve(world)
+
+
+@pytest.mark.parametrize("estimator", ["weighted", "stratified"])
+def test_encodings_far_narrower_than_their_distances(estimator):
+    """Densities that underflow everywhere but at their own point leave finite logarithms."""
+    q = uw.latents.DiagonalGaussian(
+        torch.arange(8.0)[:, None] * 100, torch.full((8, 1), -15.0, requires_grad=True)
+    )
+    z = q.rsample(uw.Noise(0))
+    log_q = uw.aggregate.estimate(q.log_prob(z[:, None]), 1000, estimator)
+    assert log_q.isfinite().all()
+    (gradient,) = torch.autograd.grad(log_q.sum(), q.log_scale)
+    assert gradient.isfinite().all()
+
+
+def test_the_exact_aggregate_needs_the_whole_data_set():
+    divergence = uw.divergences.ExclusiveKL(estimator="exact")
+    world = SMALL.load(CPU)
+    run = small_run(objective=uw.AlphaBetaVAE(divergence=divergence), batch_size=world.size)
+    assert finite_after(run, steps=3)
+    with pytest.raises(ValueError, match=f"batch_size={world.size}"):
+        small_run(objective=uw.AlphaBetaVAE(divergence=divergence)).resolve(world)

@@ -1,0 +1,131 @@
+"""Labels: a block told what it is to mean, on a share of the observations, under any objective."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import unweave as uw
+from unweave.fitted import Fitted
+from unweave.noise import Noise
+from unweave.objectives import Batch, Label, Teacher, total, with_labels
+from unweave.objectives.support import part
+from unweave.training import Lanes, train
+from worlds import CPU, OBJECTIVES, SMALL, nets_and_batch, small_run
+
+TREE = uw.Product(
+    style=uw.Gaussian(2), what=uw.Product(shape=uw.Categorical(2), big=uw.Bernoulli(1)),
+    across=uw.Gaussian(1), down=uw.Uniform(1),
+)  # fmt: skip
+LABELS = (
+    Label("shape", block="what.shape", share=0.5),
+    Label("scale", block="what.big", share=0.5),
+    Label("x", block="across", share=0.3),
+    Label("y", block="down", share=0.3, weight=2.0),
+)
+
+
+def test_the_terms_are_the_log_masses_and_densities_of_what_is_known():
+    run = small_run(latent=TREE, labels=LABELS)
+    nets, _ = nets_and_batch(run)
+    world = SMALL.load(CPU)
+    index = torch.arange(40)
+    targets = Teacher(LABELS, TREE, world).targets(index)
+    batch = Batch(world.images(index).double(), world.size, targets)
+    turn = with_labels(run.objective.turns[0], LABELS)
+    terms, _ = turn.loss(nets, batch, Noise(0), {})
+    plain, _ = run.objective.turns[0].loss(nets, batch, Noise(0), {})
+    assert terms.keys() - plain.keys() == {f"label_{label.factor}" for label in LABELS}
+    raw, factors = nets.model.raw(batch.x), world.factors(index)
+    names = world.factor_names
+    shape = factors[:, names.index("shape")]
+    known = targets["known0"]
+    expected = F.cross_entropy(raw[:, 4:6], shape, reduction="none") * known
+    torch.testing.assert_close(terms["label_shape"].value, expected)
+    bit = F.binary_cross_entropy_with_logits(
+        raw[:, 6], factors[:, names.index("scale")].double(), reduction="none"
+    )
+    torch.testing.assert_close(terms["label_scale"].value, bit * targets["known1"])
+    x = factors[:, names.index("x")].double()
+    standard = (x - 3.5) / torch.arange(8.0).std(correction=0)
+    q = part(nets.model.encode(batch.x), "across")
+    nats = -torch.distributions.Normal(q.mean[:, 0], q.spread[:, 0]).log_prob(standard)
+    torch.testing.assert_close(
+        terms["label_x"].value, nats * targets["known2"], rtol=1e-5, atol=1e-5
+    )
+    assert terms["label_y"].weight == 2.0
+
+
+def test_the_share_of_known_labels_is_as_asked_and_the_same_for_every_run():
+    world = SMALL.load(CPU)
+    one, two = (Teacher((Label("x", share=0.3),), uw.Gaussian(1), world) for _ in range(2))
+    assert torch.equal(one.known[0], two.known[0])
+    assert one.known[0].float().mean().item() == pytest.approx(0.3, abs=0.06)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda o: o.kind)
+def test_labels_join_every_objective_in_lanes(objective):
+    latent = uw.Product(style=uw.Gaussian(2), across=uw.Gaussian(1))
+    labels = (Label("x", block="across", share=0.5),)
+    world = SMALL.load(CPU)
+    runs = [
+        small_run(objective=objective, latent=latent, labels=labels, seed=seed).resolve(world)
+        for seed in (0, 1)
+    ]
+    together, alone = Lanes(runs, world, CPU), Lanes(runs[1:], world, CPU)
+    for _ in range(5):
+        values, _ = together.advance()
+        expected, _ = alone.advance()
+    assert "label_x" in values
+    for name, value in expected.items():
+        torch.testing.assert_close(values[name][1], value[0], rtol=1e-3, atol=1e-3)
+
+
+def test_labels_teach_a_block_its_meaning():
+    """Half of the labels, and the category tells the scale on the other half too."""
+    latent = uw.Product(style=uw.Gaussian(3), size=uw.Categorical(2))
+    labels = (Label("scale", block="size", share=0.5, weight=50.0),)
+    world = SMALL.load(CPU)
+    run = small_run(
+        latent=latent, labels=labels, steps=600, batch_size=64, network=uw.MLP((128,)),
+        optimiser=uw.Adam(lr=3e-3),
+    )  # fmt: skip
+    model = Fitted(train([run.resolve(world)], world)[0], world)
+    unlabelled = torch.arange(world.size)[~Teacher(labels, latent, world).known[0]]
+    classes = latent.codes(model.posteriors(unlabelled))[:, -1]
+    right = classes == world.factors(unlabelled)[:, world.factor_names.index("scale")]
+    assert right.float().mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("label", "message"),
+    [
+        (Label("shpe"), "did you mean 'shape'"),
+        (Label("shape", block="what.shap"), "did you mean 'what.shape'"),
+        (Label("x", block="what.shape"), "categorical of that size"),
+        (Label("x", block="what.big"), "2 classes"),
+        (Label("x", block="style"), "a block of one variable"),
+        (Label("orientation", block="across"), "two classes at least"),
+    ],
+)
+def test_labels_that_do_not_fit_say_so(label, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        small_run(latent=TREE, labels=(label,)).resolve(SMALL.load(CPU))
+    assert "\n" not in str(caught.value)
+
+
+def test_labels_survive_the_command_line():
+    from unweave.spec import override
+
+    text = 'labels=[{"factor": "shape", "block": "what.shape", "share": 0.2}]'
+    assert override(uw.Run, [text]).labels == (Label("shape", block="what.shape", share=0.2),)
+
+
+def test_the_loss_with_no_label_known_is_that_without():
+    run = small_run(latent=TREE, labels=LABELS)
+    nets, batch = nets_and_batch(run)
+    targets = Teacher(LABELS, TREE, SMALL.load(CPU)).targets(torch.arange(len(batch.x)))
+    nothing = {k: v & False if k.startswith("known") else v for k, v in targets.items()}
+    turn = with_labels(run.objective.turns[0], LABELS)
+    with_none, _ = turn.loss(nets, batch._replace(targets=nothing), Noise(0), {})
+    without, _ = run.objective.turns[0].loss(nets, batch, Noise(0), {})
+    torch.testing.assert_close(total(with_none), total(without))
