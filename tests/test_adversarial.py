@@ -436,10 +436,15 @@ def test_a_trained_model_is_used_like_any_other(objective, latent, tmp_path):
     assert set(model.log[-1]) >= {"step", "critic", "adversarial", "information"}
     again = uw.load(model.folder, device="cpu")
     assert np.array_equal(again.encode(x), mean)
-    if len(latent.variables) == latent.size:
-        table = model.table(200)
-        assert (table.kl > 0).all()
-        assert metrics.evaluate(table)
+    table = model.table(200)
+    assert table.codes.shape[1] == len(latent.variables)
+    assert (table.kl > 0).all()
+    assert metrics.evaluate(table)
+    with pytest.raises(ValueError, match="no log p"):
+        model.log_likelihood(x)
+    page = uw.write_report(model, tmp_path / "report.html", rows=100).read_text()
+    assert f"objective={objective.kind}" in page
+    assert "network=" not in page
 
 
 def test_the_command_line_shows_a_run_without_distortion(tmp_path, capsys):

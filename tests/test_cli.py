@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import unweave as uw
 from unweave import cli
 from unweave.store import Store
+from worlds import LATENTS, SMALL
 
 TINY = ["data=shapes2d", "data.side=16", "data.positions=4", "data.orientations=1", "network=mlp",
         "latent.size=3", "batch_size=8", "steps=20"]  # fmt: skip
@@ -52,6 +54,21 @@ def test_train_evaluate_report_runs_cite(unweave, tmp_path):
     assert code == 0
     assert "@inproceedings{Higgins2017" in out
     assert "@misc{Matthey2017" in out
+
+
+@pytest.mark.parametrize("latent", LATENTS)
+def test_evaluate_and_report_of_every_latent_space(unweave, latent, tmp_path):
+    folder = uw.fit(SMALL, latent=latent, network=uw.MLP((16,)), batch_size=16, steps=5,
+                    store=tmp_path, progress=False).folder  # fmt: skip
+    code, out, err = unweave("evaluate", folder, "--json", "--rows", 100)
+    assert code == 0, err
+    scores = json.loads(out)[folder.name]
+    assert ("mig/chen2018" in scores) == all(latent.normal)
+    assert ("q(z|x) is not normal" in err) != all(latent.normal)
+    code, _, err = unweave("report", folder, "--rows", 100)
+    assert code == 0, err
+    text = (folder / "report.html").read_text()
+    assert all(f"<sub>{name}</sub>" in text for name in latent.names)
 
 
 def test_a_folder_of_images_and_a_file_of_arrays(unweave, tmp_path):

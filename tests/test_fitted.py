@@ -6,9 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch.distributions import MultivariateNormal
 
 import unweave as uw
-from worlds import SMALL
+from unweave.metrics import left_out
+from unweave.training import Outcome
+from worlds import LATENTS, SMALL
 
 FIELDS = dict(network=uw.MLP((16,)), latent=uw.Gaussian(3), batch_size=16, progress=False)
 ROOT = Path(__file__).parent.parent
@@ -46,9 +49,11 @@ def test_a_walk_moves_one_column_and_starts_where_it_should(model):
         for place, value in enumerate([-1.0, 0.5]):
             moved = code.copy()
             moved[column] = value
-            assert np.allclose(walks[column, place], model.decode(moved[None])[0], atol=1e-6)
+            assert np.allclose(walks[column][place], model.decode(moved[None])[0], atol=1e-6)
     middle = model.traverse(values=[0.0])
     assert np.allclose(middle, model.decode(np.zeros((1, 3)))[None], atol=1e-6)
+    assert [walk.shape for walk in model.traverse(x, steps=5)] == [(5, 1, 16, 16)] * 3
+    assert np.allclose(model.traverse(x, steps=3)[2], model.traverse(x, values=[-2, 0, 2])[2])
     with pytest.raises(ValueError, match="one observation"):
         model.traverse(model.observations([1, 2]))
 
@@ -63,6 +68,102 @@ def test_a_table_is_what_the_encoder_says(model):
     kl = 0.5 * (mean**2 + scale**2 - 1 - 2 * np.log(scale)).mean(0)
     assert np.allclose(table.kl, kl, atol=1e-5)
     assert np.array_equal(table.factors, SMALL.lattice.factors(index).numpy())
+
+
+@pytest.mark.parametrize("latent", LATENTS)
+def test_codes_walks_and_table_of_every_latent_space(latent):
+    model = uw.fit(SMALL, steps=3, **(FIELDS | {"latent": latent}))
+    x, count = model.observations([3, 4]), len(latent.variables)
+    codes = model.codes(x)
+    assert codes.shape == (2, count)
+    assert model.encode(x).shape == (2, latent.size)
+    assert model.reconstruct(x).shape == x.shape
+    walks = model.traverse(x[:1], steps=4)
+    expected = [len(walk) for walk in latent.walks(model.prior(), 4)]
+    assert [walk.shape for walk in walks] == [(n, *x.shape[1:]) for n in expected]
+    given = model.traverse(values=[0.1, 0.2, 0.3])
+    for walk, own, discrete in zip(given, expected, latent.discrete, strict=True):
+        assert len(walk) == (own if discrete else 3)
+    table = model.table(100)
+    assert table.codes.shape == table.scales.shape == (100, count)
+    assert tuple(table.discrete) == latent.discrete
+    index = model.rows(100)
+    assert np.allclose(table.codes, model.codes(model.observations(index)), atol=1e-5)
+    assert table.codes[:, table.discrete].astype(int).tolist() == (
+        table.codes[:, table.discrete].tolist()
+    )
+    for column, width in enumerate(latent.variables):
+        if width > 1:
+            assert table.codes[:, column].max() < width
+            assert (table.scales[:, column] == 1).all()
+    scores = uw.metrics.evaluate(table)
+    assert ("mig/chen2018" in scores) == all(latent.normal)
+    assert ("mig/chen2018" in left_out(table)) != all(latent.normal)
+    if any(latent.discrete):
+        with pytest.raises(ValueError, match=r"log p\(x\) cannot be estimated.*is (Cat|Ber)"):
+            model.log_likelihood(x)
+    else:
+        found = model.log_likelihood(x, particles=20)
+        assert found.shape == (2,)
+        assert np.isfinite(found).all()
+        assert np.array_equal(found, model.log_likelihood(x, particles=20))
+
+
+def test_an_estimated_rate_is_that_of_samples_not_of_the_mean():
+    """log q - log p at the mean of q is no estimate of the rate: here it is 0.43 nats more."""
+    latent = uw.Gaussian(3, sampled=True)
+    model = uw.fit(SMALL, steps=1, **(FIELDS | {"latent": latent}))
+    index = model.rows()
+    q = latent.posterior(torch.tensor([0.5, 0.5, 0.5, -2.0, -2.0, -2.0]).expand(len(index), -1))
+    exact = uw.Gaussian(3).rates(q, model.prior(), q.mean)[0]
+    assert np.allclose(model.tabulate(index, q).kl, exact, atol=0.12)
+
+
+def linear_gaussian(spread):
+    """x = W z + b + 0.5 eps with W^T W diagonal, so that a diagonal posterior is exact.
+
+    `spread` widens q(z|x) by a factor.
+    """
+    x = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
+    model = uw.fit(
+        x, steps=1, latent=uw.Gaussian(2), network=uw.MLP(hidden=()), batch_size=8,
+        likelihood=uw.likelihoods.Gaussian(0.5), progress=False,
+    )  # fmt: skip
+    w = torch.tensor([[1.0, 0.5], [1.0, -0.5], [0.3, 0.6], [0.3, -0.6]])
+    b = torch.tensor([0.1, -0.2, 0.3, 0.0])
+    variances = 1 / (1 + (w.T @ w).diagonal() / 0.25)
+    gain = variances[:, None] * w.T / 0.25
+    log_variances = torch.log(variances * spread**2)
+    encoder = torch.cat([gain, torch.zeros(2, 4)]), torch.cat([-gain @ b, log_variances])
+    names = [name for name in model._weights if name.startswith("model.")]
+    assert [name.split(".")[1] for name in names] == ["encoder"] * 2 + ["decoder"] * 2
+    values = dict(zip(names, (*encoder, w, b), strict=True))
+    assert {n: v.shape for n, v in values.items()} == {n: model._weights[n].shape for n in names}
+    exact = uw.fitted.Fitted(Outcome(model.run, model._weights | values, [], None), model.world)
+    marginal = MultivariateNormal(b, w @ w.T + 0.25 * torch.eye(4))
+    return exact, x, marginal.log_prob(torch.as_tensor(x)).numpy()
+
+
+def test_log_likelihood_with_the_true_posterior_is_exact():
+    model, x, expected = linear_gaussian(spread=1.0)
+    for particles in (1, 7):
+        assert np.allclose(model.log_likelihood(x, particles), expected, atol=1e-4)
+
+
+def test_more_particles_tighten_the_bound(monkeypatch):
+    model, x, expected = linear_gaussian(spread=2.0)
+    means = [model.log_likelihood(x, particles).mean() for particles in (1, 5, 50)]
+    assert means == sorted(means)
+    assert means[0] < expected.mean() - 0.5
+    whole = model.log_likelihood(x, 2000, seed=1)
+    assert np.allclose(whole, expected, atol=0.15)
+    assert abs(whole.mean() - expected.mean()) < 0.02
+    monkeypatch.setattr(uw.fitted, "_NUMBERS", 4 * 300)  # chunks of 300 and a rest of 200
+    parts = model.log_likelihood(x, 2000, seed=1)
+    assert np.allclose(parts, expected, atol=0.15)
+    assert abs(parts.mean() - expected.mean()) < 0.02
+    with pytest.raises(ValueError, match="at least 1 particle"):
+        model.log_likelihood(x, 0)
 
 
 def test_tensors_go_in_as_well(model):

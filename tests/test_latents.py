@@ -65,6 +65,33 @@ class TestLaws:
         for index, node in enumerate(latent.nodes):
             assert node.parent is None or node.parent < index
 
+    def test_columns_of_variables_are_side_by_side(self, latent):
+        places = [list(range(latent.size))[columns] for columns in latent.columns]
+        assert [len(place) for place in places] == list(latent.variables)
+        assert list(itertools.chain(*places)) == list(range(latent.size))
+
+    def test_walks_cover_the_reach_within_the_support(self, latent):
+        p = prior(latent)
+        walks, (low, high) = latent.walks(p, 7), latent.reach(p)
+        assert [walk.shape[1] for walk in walks] == list(latent.variables)
+        for number, (walk, columns) in enumerate(zip(walks, latent.columns, strict=True)):
+            z = p.mean.repeat(len(walk), 1)
+            z[:, columns] = walk
+            assert p.log_marginals(z)[:, number].isfinite().all()
+            if latent.discrete[number]:
+                continue
+            assert len(walk) == 7
+            assert (walk.diff(dim=0) > 0).all()
+            torch.testing.assert_close(walk[[0, -1], 0], torch.cat([low[columns], high[columns]]))
+
+    def test_normal_posteriors_are_normal(self, latent):
+        q = posterior(latent)
+        z = q.rsample(Noise(1))
+        for number, columns in enumerate(latent.columns):
+            if latent.normal[number]:
+                expected = Normal(q.mean[:, columns], q.spread[:, columns]).log_prob(z[:, columns])
+                torch.testing.assert_close(q.log_marginals(z)[:, [number]], expected)
+
     def test_samples_have_the_moments_they_say(self, latent):
         for d in (prior(latent), posterior(latent, batch=2)):
             z = d.rsample(Noise(2), (40_000,))
@@ -508,3 +535,27 @@ def test_full_gaussian_rows_and_points_are_told_apart():
     z = torch.tensor([[1.0, 2.0], [3.0, -1.0]], dtype=f64)
     expected = MultivariateNormal(q.loc, scale_tril=q.factor).log_prob(z)
     torch.testing.assert_close(q.log_prob(z), expected)
+
+
+@pytest.mark.parametrize(
+    ("block", "ends"),
+    [
+        (uw.Gaussian(2, variances=(4.0, 0.25)), [(-4, 4), (-1, 1)]),
+        (uw.StudentT(1, df=4, scale=0.5), [(-math.sqrt(2), math.sqrt(2))]),
+        (uw.StudentT(1, df=2, scale=0.5), [(-1, 1)]),
+        (uw.StudentT(1, df=0.5), [(-2, 2)]),
+        (uw.Sparse(1, weight=0.9), [(-2, 2)]),
+        (uw.Uniform(2, low=3, high=5), [(3, 5), (3, 5)]),
+        (uw.GaussianMixture(centres=((0.0,), (2.0,)), scales=0.75), [(1 - 2.5, 1 + 2.5)]),
+        (uw.Bernoulli(2, probability=0.3), [(0, 1), (0, 1)]),
+    ],
+)
+def test_where_walks_begin_and_end(block, ends):
+    walks = block.walks(prior(block), 5)
+    for walk, expected in zip(walks, ends, strict=True):
+        np.testing.assert_allclose(walk[[0, -1], 0], expected, atol=1e-12)
+
+
+def test_a_categorical_variable_walks_through_its_classes():
+    (walk,) = uw.Categorical(4).walks(prior(uw.Categorical(4)), 9)
+    assert torch.equal(walk, torch.eye(4, dtype=f64))

@@ -702,3 +702,21 @@ def test_metrics_asked_for_must_be_possible():
         evaluate(bare, ["mig/chen2018"])
     with pytest.raises(ValueError, match=r"metrics among factor_vae_score/kim2018.* got 'MIG'"):
         evaluate(bare, ["MIG"])
+
+
+def test_gaussian_mixtures_are_only_made_of_normal_posteriors():
+    codes, factors = np.random.default_rng(0).normal(size=(20, 3)), np.arange(20)[:, None] % 4
+    whole = dict(codes=codes, factors=factors, scales=np.ones((20, 3)))
+    assert left_out(Table(**whole)) == {}
+    for column in ("discrete", "normal"):
+        mask = np.array([False, True, column == "discrete"])
+        kept = mask if column == "normal" else ~mask
+        table = Table(**whole, **{column: mask})
+        others = ", ".join(f"code {j}" for j in np.flatnonzero(~kept))
+        assert left_out(table) == {"mig/chen2018": f"q(z|x) is not normal in {others}"}
+    both = Table(
+        **whole, discrete=np.array([True, False, False]), normal=np.array([False, True, True])
+    )
+    assert left_out(both) == {"mig/chen2018": "q(z|x) is not normal in code 0"}
+    with pytest.raises(ValueError, match="expected normal as 3 booleans"):
+        Table(**whole, normal=np.ones(3))

@@ -1,6 +1,7 @@
 """The report: one page that needs nothing else, for every kind of data and latent space."""
 
 import base64
+import dataclasses
 import io
 import os
 import re
@@ -17,6 +18,7 @@ from unweave.overrides import runs_from
 from unweave.report import (
     charts,
     content,
+    facts,
     figures,
     observed,
     pictures,
@@ -25,6 +27,7 @@ from unweave.report import (
     write_report,
 )
 from unweave.report.text import number, typeset
+from worlds import LATENTS
 
 SECTIONS = [
     "top",
@@ -104,7 +107,9 @@ WAVES = np.sin(np.linspace(0, 6, 30) + np.random.default_rng(0).uniform(0, 6, (8
 @pytest.fixture(scope="module")
 def lattice():
     data = uw.Shapes2D(side=16, shapes=("square", "heart"), scales=2, orientations=1, positions=6)
-    return quick(data, objective=uw.FactorVAE(uw.Linear(0.0, 2.0, steps=50), uw.Critic(16, 2)))
+    return quick(
+        data, objective=uw.FactorVAE(uw.Linear(0.0, 2.0, steps=50), critic=uw.Critic(16, 2))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +123,17 @@ def vectors():
     return quick(WAVES, likelihood=uw.likelihoods.Gaussian(0.2))
 
 
-@pytest.fixture(scope="module", params=["lattice", "tree", "vectors"])
+@pytest.fixture(scope="module")
+def mixed():
+    """Where the shape is all there is to know, beside a size."""
+    data = uw.Shapes2D(side=16, shapes=("square", "heart"), scales=2, orientations=1, positions=2)
+    latent = uw.Product(
+        style=uw.Gaussian(2), what=uw.Product(shape=uw.Categorical(3), flags=uw.Bernoulli(2))
+    )
+    return quick(data, latent=latent, objective=uw.BetaVAE(beta=0.2), batch_size=8)
+
+
+@pytest.fixture(scope="module", params=["lattice", "tree", "vectors", "mixed"])
 def model(request):
     return request.getfixturevalue(request.param)
 
@@ -186,7 +201,7 @@ def test_traversals_are_sorted_by_kl(lattice):
 
 def test_names_of_a_tree(tree):
     text = render(tree)
-    assert all(f"<sub>{name}</sub>" in text for name in ("style.0", "style.1", "place.x.0"))
+    assert all(f"<sub>{name}</sub>" in text for name in ("style.0", "style.1", "place.x"))
 
 
 def test_unused_variables_are_one_line(lattice, monkeypatch):
@@ -253,11 +268,12 @@ def test_hostile_text_is_only_text(tmp_path):
     [
         uw.Run(),
         uw.Run(objective=uw.VAE(), seed=7, batch_size=1),
-        uw.Run(objective=uw.FactorVAE(uw.Linear(0.0, 9.0, steps=5), uw.Critic(width=64))),
+        uw.Run(objective=uw.FactorVAE(uw.Linear(0.0, 9.0, steps=5), critic=uw.Critic(width=64))),
         uw.Run(objective=uw.BetaVAE(uw.Cyclic(period=7)), optimiser=uw.Adam(betas=(0.5, 0.9))),
         uw.Run(data=uw.Shapes2D(side=32, shapes=("heart",)), network=uw.MLP((3, 4), "tanh")),
         uw.Run(latent=uw.Product(a=uw.Gaussian(3), b=uw.Product(c=uw.Gaussian(10)))),
         uw.Run(likelihood=uw.likelihoods.Gaussian(0.1), steps=12),
+        *(uw.Run(latent=latent) for latent in LATENTS),
     ],
 )
 def test_the_command_makes_the_run_again(run):
@@ -330,10 +346,84 @@ def test_unbounded_pictures_are_stretched():
 def test_walks_change_one_variable(lattice):
     found = content.gather(lattice, 200)
     start = found.starts()[0].row
-    walks = observed.decoded_walks(found, start)
-    code = np.repeat(found.table.codes[[start]], observed.STEPS, 0)
-    code[:, found.shown[0].column] = observed.values()
-    np.testing.assert_allclose(walks[0], lattice.decode(code), atol=1e-6)
+    code = np.repeat(found.means[[start]], content.STEPS, 0)
+    code[:, found.shown[0].number] = np.linspace(-2, 2, content.STEPS)
+    walk = found.walk(start, found.shown[0])
+    np.testing.assert_allclose(walk, lattice.decode(code), atol=1e-6)
+    shown = observed.traversal(found, found.starts()[0], (0.0, 1.0)).walks[0]
+    assert (shown.values[0], shown.values[5], shown.values[-1]) == ("−2.0", "0.0", "2.0")
+    assert shown.width == 1
+
+
+def test_discrete_variables_walk_through_their_classes(mixed):
+    found = content.gather(mixed, 200)
+    start = found.starts()[0]
+    shown = observed.traversal(found, start, (0.0, 1.0)).walks
+    walks = {walk.variable.name: walk for walk in shown}
+    shape, flag = walks["what.shape"], walks["what.flags.0"]
+    assert (shape.values, flag.values) == (["0", "1", "2"], ["0", "1"])
+    assert (shape.strip.columns, flag.strip.columns) == (3, 2)
+    assert 3 / 11 - 0.01 < shape.width < 3 / 11 + 0.01
+    likeliest = int(found.table.codes[start.row, shape.variable.number])
+    assert shape.place == pytest.approx(shape.strip.centre(likeliest))
+    code = np.repeat(found.means[[start.row]], 3, 0)
+    code[:, 2:5] = np.eye(3)
+    np.testing.assert_allclose(found.walk(start.row, shape.variable), mixed.decode(code), atol=1e-6)
+
+
+def test_what_is_known_of_discrete_variables(mixed):
+    """KL(q(c|x) || p(c)) = I(x; c) + KL(q(c) || p(c)), to the last digit."""
+    found = content.gather(mixed, 200)
+    for variable in found.variables:
+        if variable.discrete:
+            q, p = found.masses(variable)
+            assert q.sum() == pytest.approx(1, abs=1e-6)
+            assert p.sum() == pytest.approx(1, abs=1e-6)
+            mismatch = (q * np.log(np.maximum(q, 1e-30) / p)).sum()
+            assert variable.kl - variable.information == pytest.approx(mismatch, abs=1e-5)
+
+
+def test_reconstructions_are_of_the_means_of_all_columns(mixed):
+    found = content.gather(mixed, 200)
+    x = found.observations([0, 5])
+    np.testing.assert_allclose(found.reconstructions([0, 5]), mixed.reconstruct(x), atol=1e-5)
+
+
+def test_dependence_is_told_by_group(mixed, lattice):
+    found = content.gather(mixed, 200)
+    told = dict(facts.correlations(found))
+    assert list(told) == ["between groups", "within style", "within what", "within what.flags"]
+    assert sum(told.values()) == pytest.approx(found.summary.total_correlation, abs=1e-6)
+    assert all(name in Page(render(mixed)).words for name in told)
+    assert facts.correlations(content.gather(lattice, 200)) == []
+
+
+def test_priors_that_are_dependent_are_told():
+    mixture = quick(discs(40), latent=uw.GaussianMixture(), steps=5)
+    assert facts.dependent_prior(content.gather(mixture, 40))
+    independent = quick(discs(40), latent=uw.Uniform(2), steps=5)
+    assert not facts.dependent_prior(content.gather(independent, 40))
+
+
+def test_marginals_hold_samples_and_prior(mixed):
+    found = content.gather(mixed, 200)
+    panels = figures.marginals(found)
+    assert len(panels) == len(found.shown)
+    for variable, panel in zip(found.shown, panels, strict=True):
+        assert panel.drawing.count('class="line ink"') == (
+            len(found.masses(variable)[0]) if variable.discrete else 1
+        )
+
+
+def test_a_factor_that_a_discrete_variable_tells_has_dots_for_classes(mixed):
+    found = content.gather(mixed, 200)
+    number = mixed.run.latent.names.index("what.shape")
+    matrix = np.where(np.arange(len(found.matrix)) == number, 0.9, 0.1)[:, None]
+    changed = dataclasses.replace(found, matrix=np.repeat(matrix, len(found.factors), 1))
+    for panel, told in zip(figures.responses(changed), changed.told, strict=True):
+        values = len(np.unique(found.table.factors[:, told.column]))
+        assert panel.drawing.count("<circle") == 3 * values
+        assert "what.shape" in panel.remark
 
 
 def test_the_start_is_in_the_middle_of_the_lattice(lattice):

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,7 +30,8 @@ from unweave.likelihoods import Likelihood
 from unweave.metrics import Table
 from unweave.networks import Network
 from unweave.noise import Noise
-from unweave.objectives import Nets, Objective
+from unweave.objectives import Nets, Objective, importance_bound
+from unweave.objectives.support import continuous_only
 from unweave.optimisers import Adam
 from unweave.progress import failure_text, progress_on
 from unweave.run import Run
@@ -40,12 +42,15 @@ from unweave.training import Outcome, Silent, pick_device, recall, train
 Array = NDArray[np.float32]
 
 _CHUNK = 256  # observations a pass through the networks outside of training
+_NUMBERS = 4_000_000  # decoded at once when there are many codes to an observation
+_TINY = float(np.finfo(np.float32).tiny)  # a standard deviation that underflowed
 
 
 class Fitted:
     """A trained run: encode, decode, sample, traverse, and a table for the metrics.
 
-    Observations and codes go in as arrays or tensors and come out as float32 arrays.
+    Observations and codes go in as arrays or tensors and come out as float32 arrays. z has D
+    columns, which form V variables; the K columns of a categorical variable are one.
     """
 
     def __init__(self, outcome: Outcome, world: World, folder: Path | None = None) -> None:
@@ -62,8 +67,15 @@ class Fitted:
         return f"Fitted({self.run.objective.kind}, seed {self.run.seed}, {step} steps: {terms})"
 
     def encode(self, x: ArrayLike | Tensor) -> Array:
-        """Means of q(z|x), (N, D)."""
+        """Means of q(z|x), (N, D): what `decode` takes."""
         return self._map(lambda nets, part: nets.model.encode(part).mean, self._observations(x))
+
+    def codes(self, x: ArrayLike | Tensor) -> Array:
+        """A number for every variable, (N, V): the mean of q(z_v|x), or the likeliest class."""
+        latent = self.run.latent
+        return self._map(
+            lambda nets, part: latent.codes(nets.model.encode(part)), self._observations(x)
+        )
 
     def posterior(self, x: ArrayLike | Tensor) -> tuple[Array, Array]:
         """Means and standard deviations of q(z|x), (N, D) each."""
@@ -92,19 +104,61 @@ class Fitted:
     def traverse(
         self,
         x: ArrayLike | Tensor | None = None,
-        values: ArrayLike = (-2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0),
-    ) -> Array:
-        """Decoded walks along every column of z, (D, len(values), *shape).
+        values: ArrayLike | None = None,
+        steps: int = 9,
+    ) -> list[Array]:
+        """Decoded walks along every variable, (n_v, *shape) each, in the order of `latent.names`.
 
-        They start from the code of one observation x, else from the prior's mean.
+        They start from the code of one observation x, else from the prior's mean. A continuous
+        variable takes `values`, by default `steps` of them over its range under the prior (two
+        standard deviations about the mean; all of an interval); a discrete one takes all of its
+        own, one picture a class.
         """
-        grid, size = np.asarray(values, np.float32), self.run.latent.size
         start = _numpy(self.prior().mean) if x is None else self._one(x)
-        codes = np.tile(start, (size, len(grid), 1))
-        for column in range(size):
-            codes[column, :, column] = grid
-        images = self.decode(codes.reshape(-1, size))
-        return images.reshape(size, len(grid), *images.shape[1:])
+        walks = self.walks(steps)
+        if values is not None:
+            given = np.asarray(values, np.float32)[:, None]
+            discrete = zip(walks, self.run.latent.discrete, strict=True)
+            walks = [walk if flag else given for walk, flag in discrete]
+        return [self.walk(start, variable, walk) for variable, walk in enumerate(walks)]
+
+    def walks(self, steps: int = 9) -> list[Array]:
+        """The values that every variable takes in a traversal, (n_v, its columns) each."""
+        return [_numpy(walk) for walk in self.run.latent.walks(self.prior(), steps)]
+
+    def walk(self, start: Array, variable: int, values: Array) -> Array:
+        """Expected observations as one variable takes values (n, its columns), (n, *shape).
+
+        The other columns stay at the start (D,).
+        """
+        codes = np.tile(start, (len(values), 1))
+        codes[:, self.run.latent.columns[variable]] = values
+        return self.decode(codes)
+
+    def log_likelihood(
+        self, x: ArrayLike | Tensor, particles: int = 5000, seed: int = 0
+    ) -> NDArray[np.float64]:
+        """Importance-weighted lower bounds of log p(x) in nats, (N,).  [Burda2016] eq. 8.
+
+        log 1/K sum_k p(x, z_k) / q(z_k|x) with z_k ~ q(z|x), which tightens as the number K of
+        particles grows. Only for continuous latent spaces. Memory is bounded whatever K is.
+        """
+        if not self.run.objective.autoencodes:
+            raise ValueError(
+                f"a model of objective {self.run.objective.kind} gives no log p(x): its generator "
+                "draws images and says nothing of their density"
+            )
+        if reason := continuous_only(self.run.latent, "it needs densities at the samples"):
+            raise ValueError(f"log p(x) cannot be estimated by importance sampling: {reason}")
+        if particles < 1:
+            raise ValueError(f"expected at least 1 particle, got {particles}")
+        observations = (one for part in self._observations(x) for one in part.split(1))
+        return np.array(
+            [
+                self._log_likelihood(one, particles, Noise(seed, row, "likelihood", self._device))
+                for row, one in enumerate(observations)
+            ]
+        )
 
     def rows(self, count: int = 10_000, seed: int = 0) -> Tensor:
         """Indices of observations of the data to evaluate on: all, or `count` without repeats."""
@@ -142,17 +196,29 @@ class Fitted:
 
     def tabulate(self, index: Tensor, q: Distribution) -> Table:
         """The table of observations of the data whose posteriors are q."""
+        latent = self.run.latent
         # On samples: where a rate has no formula, its value at the mean is not an estimate of it.
-        z = q.rsample(Noise(0, 0, "rates", self._device))
-        rates = self.run.latent.rates(q, self.prior(), z)
+        z = q.rsample(Noise(0, 0, "table", self._device))
+        rates = latent.rates(q, self.prior(), z)
         return Table(
-            _numpy(q.mean),
+            _numpy(latent.codes(q)),
             _numpy(self.world.factors(index)),
-            scales=_numpy(q.spread),
+            scales=self._scales(q),
             kl=_numpy(rates.double().mean(0)),
+            discrete=np.array(latent.discrete),
+            normal=np.array(latent.normal),
             factor_names=self.world.factor_names,
             factor_sizes=self.world.factor_sizes,
         )
+
+    def _scales(self, q: Distribution) -> Array:
+        """Standard deviations of variables of one column, (N, V), and 1 for others."""
+        latent, spread = self.run.latent, _numpy(q.spread)
+        scales = np.ones((len(spread), len(latent.variables)), np.float32)
+        for variable, columns in enumerate(latent.columns):
+            if latent.variables[variable] == 1:
+                scales[:, [variable]] = np.maximum(spread[:, columns], _TINY)
+        return scales
 
     def _one(self, x: ArrayLike | Tensor) -> Array:
         code = self.encode(x)
@@ -160,6 +226,20 @@ class Fitted:
             raise ValueError(f"expected one observation to start from, got {len(code)}; use x[:1]")
         first: Array = code[0]
         return first
+
+    def _log_likelihood(self, x: Tensor, particles: int, noise: Noise) -> float:
+        """The bound for one observation (1, *shape), some particles at a time."""
+        most = max(1, _NUMBERS // x.numel())
+        starts = range(0, particles, most)
+        counts = [min(most, particles - first) for first in starts]
+
+        def bounds(nets: Nets, one: Tensor) -> Tensor:
+            draws = zip(map(str, starts), counts, strict=True)
+            found = [importance_bound(nets.model, one, noise.fold(s), n)[0] for s, n in draws]
+            return torch.stack(found)
+
+        sums = self._map(bounds, [x])[:, 0] + np.log(counts)
+        return float(np.logaddexp.reduce(sums)) - math.log(particles)
 
     def _observations(self, x: ArrayLike | Tensor) -> Iterator[Tensor]:
         return iter(read_like(self.world, x).split(_CHUNK))

@@ -7,6 +7,7 @@ that differ only in weights train together.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, NonNegativeFloat, PositiveInt, Tag
@@ -14,12 +15,26 @@ from pydantic import Discriminator, Field, NonNegativeFloat, PositiveInt, Tag
 from unweave.spec import Lane, spec, tag
 
 
+class Schedule(ABC):
+    """A weight that changes during training; as text it says how."""
+
+    @abstractmethod
+    def __call__(self, step: int) -> float:
+        """The weight at a step."""
+
+    @abstractmethod
+    def __str__(self) -> str:
+        """How the weight changes, in a few words."""
+
+
 @spec
-class Linear:
+class Linear(Schedule):
     """From `start` to `stop` in a straight line over `steps` steps, then constant.
 
     >>> Linear(0.0, 4.0, steps=100)(25)
     1.0
+    >>> str(Linear(0.0, 4.0, steps=10_000))
+    'from 0 to 4 over 10,000 steps'
     """
 
     start: NonNegativeFloat = 0.0
@@ -31,9 +46,12 @@ class Linear:
         """The weight at a step."""
         return self.start + (self.stop - self.start) * min(1.0, step / self.steps)
 
+    def __str__(self) -> str:
+        return f"from {self.start:g} to {self.stop:g} over {self.steps:,} steps"
+
 
 @spec
-class Cyclic:
+class Cyclic(Schedule):
     """Sawtooth with period `period`: rises from `low` to `high` over `rise` of it, then rests.
 
     The cyclical annealing of [Fu2019].
@@ -53,6 +71,9 @@ class Cyclic:
         phase = math.fmod(step, self.period) / self.period
         return self.low + (self.high - self.low) * min(1.0, phase / self.rise)
 
+    def __str__(self) -> str:
+        return f"between {self.low:g} and {self.high:g} every {self.period:,} steps"
+
 
 def _form(value: Any) -> str | None:
     if isinstance(value, dict):
@@ -69,10 +90,10 @@ Weight = Annotated[
 ]
 
 
-def at(weight: float | Linear | Cyclic, step: int) -> float:
+def at(weight: float | Schedule, step: int) -> float:
     """The value of a weight at a step.
 
     >>> at(4.0, 100), at(Linear(0.0, 1.0, steps=10), 5)
     (4.0, 0.5)
     """
-    return weight if isinstance(weight, (int, float)) else weight(step)
+    return weight(step) if isinstance(weight, Schedule) else weight

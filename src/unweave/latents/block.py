@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ from unweave.latents.distributions import (
 
 # A posterior narrower or wider than this is numerically a point or flat; exp stays in float32.
 LOG_VARIANCE_BOUNDS = (-30.0, 20.0)
+_NARROWEST = 1e-3  # standard deviation for which traversals are made: a walk is never a point
 
 Encode = Callable[[Tensor], Tensor]  # observations to the encoder's raw output for a block
 Spectrum = Callable[[int], Sequence[float]]  # the k largest principal variances of the data
@@ -68,6 +70,17 @@ class Block(ABC):
     def discrete(self) -> tuple[bool, ...]:
         """Whether each variable takes one of finitely many values."""
         return (False,) * len(self.variables)
+
+    @property
+    def normal(self) -> tuple[bool, ...]:
+        """Whether q(z_v|x) of each variable is a normal distribution."""
+        return (False,) * len(self.variables)
+
+    @property
+    def columns(self) -> tuple[slice, ...]:
+        """Where in z the columns of each variable are."""
+        stops = itertools.accumulate(self.variables)
+        return tuple(slice(stop - n, stop) for n, stop in zip(self.variables, stops, strict=True))
 
     @property
     def learned(self) -> bool:
@@ -140,6 +153,22 @@ class Block(ABC):
         """The block with samples of its discrete variables rounded to their values."""
         return self
 
+    def reach(self, p: Distribution) -> tuple[Tensor, Tensor]:
+        """Where traversals begin and end: 2 standard deviations about the prior's mean, (D,)."""
+        half = 2 * p.spread.clamp(min=_NARROWEST)
+        return p.mean - half, p.mean + half
+
+    def walks(self, p: Distribution, steps: int) -> tuple[Tensor, ...]:
+        """The values of every variable in a traversal, (n, its columns) each.
+
+        A continuous variable takes `steps` values over its reach under the prior p, a discrete one
+        each of its values.
+        """
+        low, high = self.reach(p)
+        share = torch.linspace(0, 1, steps, dtype=low.dtype, device=low.device).unsqueeze(-1)
+        values = low + (high - low) * share
+        return tuple(values[:, columns] for columns in self.columns)
+
     def resolve(self: Self, spectrum: Spectrum) -> Self:
         """The block with what it takes from the data filled in."""
         return self
@@ -206,6 +235,11 @@ class Continuous(Block):
     def variables(self) -> tuple[int, ...]:
         """Columns of each variable."""
         return (1,) * self.size
+
+    @property
+    def normal(self) -> tuple[bool, ...]:
+        """Whether q(z_v|x) of each variable is a normal distribution."""
+        return (True,) * self.size
 
     def posterior(self, raw: Tensor) -> DiagonalGaussian | FullGaussian:
         """N(z; mean, S) from the encoder's output."""

@@ -108,6 +108,10 @@ class Categorical(Fixed):
         """The likeliest class, (..., 1)."""
         return q.mean.argmax(-1, keepdim=True).to(q.mean.dtype)
 
+    def walks(self, p: Distribution, steps: int) -> tuple[Tensor, ...]:
+        """The corner of every class, (K, K)."""
+        return (torch.eye(self.size, dtype=p.mean.dtype, device=p.mean.device),)
+
     def entropy(self) -> float:
         """log of the number of classes."""
         return math.log(self.size)
@@ -185,6 +189,10 @@ class Bernoulli(Fixed):
     def codes(self, q: Distribution) -> Tensor:
         """The likelier value of every bit, (..., D)."""
         return (q.mean > 0.5).to(q.mean.dtype)
+
+    def walks(self, p: Distribution, steps: int) -> tuple[Tensor, ...]:
+        """Zero and one for every bit, (2, 1) each."""
+        return (p.mean.new_tensor([[0.0], [1.0]]),) * self.size
 
     def entropy(self) -> float:
         """Sum of the entropies of the bits."""

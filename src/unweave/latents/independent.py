@@ -51,6 +51,11 @@ class StudentT(Independent):
         """p(z), with the size, type and device of zeros (D,)."""
         return StudentDensity(zero, self.df, self.scale)
 
+    def reach(self, p: Distribution) -> tuple[Tensor, Tensor]:
+        """Where traversals begin and end; 2 scales from the middle where df <= 2, (D,)."""
+        half = 2 * p.spread.where(p.spread.isfinite(), self.scale)
+        return p.mean - half, p.mean + half
+
     def entropy(self) -> float:
         """D [(df + 1) / 2 (psi((df + 1) / 2) - psi(df / 2)) - log c], c = p(0)."""
         psi = torch.special.digamma(
@@ -99,6 +104,10 @@ class Sparse(Independent):
         if self.weight in (0, 1):
             return _Normal(zero, zero + (math.log(self.scale) if self.weight else 0.0))
         return SparseDensity(zero, self.weight, self.scale)
+
+    def reach(self, p: Distribution) -> tuple[Tensor, Tensor]:
+        """Where traversals begin and end: 2 standard deviations of the wide part, (D,)."""
+        return p.mean - 2, p.mean + 2
 
     def entropy(self) -> float:
         """-E[log p]: the mean of the cross terms with the spike and with the wide part."""
@@ -195,6 +204,10 @@ class Uniform(Fixed):
     def density(self, zero: Tensor) -> UniformDensity:
         """p(z), with the size, type and device of zeros (D,)."""
         return UniformDensity(zero, self.low, self.high)
+
+    def reach(self, p: Distribution) -> tuple[Tensor, Tensor]:
+        """Where traversals begin and end: the ends of the interval, (D,)."""
+        return torch.full_like(p.mean, self.low), torch.full_like(p.mean, self.high)
 
     def rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
         """KL(q(z|x) || p(z)) = KL(q(u|x) || N(0, I)), (...)."""

@@ -94,6 +94,11 @@ class Product(BaseModel, Block):
         return tuple(flag for block in self.blocks.values() for flag in block.discrete)
 
     @property
+    def normal(self) -> tuple[bool, ...]:
+        """Whether q(z_v|x) of each variable is a normal distribution."""
+        return tuple(flag for block in self.blocks.values() for flag in block.normal)
+
+    @property
     def nodes(self) -> tuple[Node, ...]:
         """The tree from the root down, each node before its children."""
         found = [Node("", None, False)]
@@ -150,6 +155,19 @@ class Product(BaseModel, Block):
         assert isinstance(q, Joint)
         blocks = zip(self.blocks.values(), q.parts.values(), strict=True)
         return torch.cat([block.codes(part) for block, part in blocks], -1)
+
+    def reach(self, p: Distribution) -> tuple[Tensor, Tensor]:
+        """Where traversals begin and end, the blocks' side by side, (D,) each."""
+        assert isinstance(p, Joint)
+        blocks = zip(self.blocks.values(), p.parts.values(), strict=True)
+        low, high = zip(*(block.reach(part) for block, part in blocks), strict=True)
+        return torch.cat(low), torch.cat(high)
+
+    def walks(self, p: Distribution, steps: int) -> tuple[Tensor, ...]:
+        """The values of every variable in a traversal, (n, its columns) each."""
+        assert isinstance(p, Joint)
+        blocks = zip(self.blocks.values(), p.parts.values(), strict=True)
+        return tuple(walk for block, part in blocks for walk in block.walks(part, steps))
 
     def resolve(self, spectrum: Spectrum) -> Product:
         """The tree with what its blocks take from the data filled in."""

@@ -58,7 +58,7 @@ def read(
     """
     z = as_codes(codes).astype(np.float64)
     v = as_factors(factors, rows=len(z))
-    mask = as_discrete(discrete, z.shape[1])
+    mask = as_mask("discrete", discrete, z.shape[1])
     names = as_names(factor_names, v.shape[1])
     for j in np.flatnonzero(mask):
         z[:, j] = np.unique(z[:, j], return_inverse=True)[1]
@@ -141,14 +141,14 @@ def as_kl(kl: ArrayLike, dims: int) -> Floats:
     return values
 
 
-def as_discrete(discrete: ArrayLike | None, dims: int) -> Bools:
-    """Mask (D,) of the codes that are categories; all are continuous if it is not given."""
-    if discrete is None:
+def as_mask(what: str, given: ArrayLike | None, dims: int) -> Bools:
+    """Mask (D,) of codes, such as those that are categories; none if it is not given."""
+    if given is None:
         return np.zeros(dims, dtype=np.bool_)
-    mask = np.asarray(discrete)
+    mask = np.asarray(given)
     if mask.shape != (dims,) or mask.dtype != np.bool_:
         raise ValueError(
-            f"expected discrete as {dims} booleans, one for each code, got {mask.dtype} of shape "
+            f"expected {what} as {dims} booleans, one for each code, got {mask.dtype} of shape "
             f"{mask.shape}"
         )
     return mask

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unweave.metrics.information import mig
-from unweave.metrics.inputs import Seed
+from unweave.metrics.inputs import Seed, as_mask
 from unweave.metrics.interventional import factor_vae_score
 from unweave.metrics.score import Score
 from unweave.metrics.table import Table
@@ -39,6 +39,16 @@ def repeated_value(table: Table) -> str | None:
 def posterior_scales(table: Table) -> str | None:
     """The standard deviations of q(z|x)."""
     return None if table.scales is not None else "the table has no posterior scales"
+
+
+def normal_posteriors(table: Table) -> str | None:
+    """Codes with q(z_j|x) = N(code, scale^2)."""
+    discrete = as_mask("discrete", table.discrete, table.codes.shape[1])
+    normal = ~discrete if table.normal is None else table.normal
+    others = np.flatnonzero(~normal | discrete)
+    if not len(others):
+        return None
+    return f"q(z|x) is not normal in {', '.join(f'code {j}' for j in others)}"
 
 
 @dataclass(frozen=True)
@@ -77,7 +87,7 @@ METRICS: dict[str, Metric] = {
             "factor_vae_score", "locatello2019", factor_vae_score, (varied_factor, repeated_value)
         ),
         Metric("mig", "locatello2019", mig),
-        Metric("mig", "chen2018", mig, (varied_factor, posterior_scales)),
+        Metric("mig", "chen2018", mig, (varied_factor, posterior_scales, normal_posteriors)),
     )
 }
 

@@ -17,9 +17,9 @@ from unweave.metrics.inputs import (
     Floats,
     Ints,
     as_codes,
-    as_discrete,
     as_factors,
     as_kl,
+    as_mask,
     as_names,
     as_scales,
 )
@@ -37,6 +37,8 @@ class Table:
         scales: (N, D) standard deviations of q(z|x); any positive number for a discrete code.
         kl: (D,) mean over the data of KL(q(z_j|x) || p(z_j)), in nats.
         discrete: (D,) mask of the codes that are categories.
+        normal: (D,) mask of the codes with q(z_j|x) = N(code, scale^2); if not given, all that are
+            not categories.
         factor_names: K different names.
         factor_sizes: how many values each factor can take, which may be more than the table has.
 
@@ -49,6 +51,7 @@ class Table:
     scales: NDArray[np.floating[Any]] | None = None
     kl: Floats | None = None
     discrete: Bools | None = None
+    normal: Bools | None = None
     factor_names: tuple[str, ...] = ()
     factor_sizes: tuple[int, ...] = ()
 
@@ -63,8 +66,9 @@ class Table:
             self._set("scales", as_scales(self.scales, codes.shape))
         if self.kl is not None:
             self._set("kl", as_kl(self.kl, codes.shape[1]))
-        if self.discrete is not None:
-            self._set("discrete", as_discrete(self.discrete, codes.shape[1]))
+        for name in ("discrete", "normal"):
+            if getattr(self, name) is not None:
+                self._set(name, as_mask(name, getattr(self, name), codes.shape[1]))
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -72,7 +76,8 @@ class Table:
     def __repr__(self) -> str:
         pairs = zip(self.factor_names, self.factor_sizes, strict=True)
         sizes = ", ".join(f"{name} {size}" for name, size in pairs)
-        extras = [name for name in ("scales", "kl", "discrete") if getattr(self, name) is not None]
+        optional = ("scales", "kl", "discrete", "normal")
+        extras = [name for name in optional if getattr(self, name) is not None]
         return (
             f"Table({len(self)} rows, {self.codes.shape[1]} codes, {self.factors.shape[1]} factors"
             + (f": {sizes}" if sizes else "")

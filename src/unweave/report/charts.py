@@ -58,11 +58,19 @@ class Frame:
         there, back = self._points(xs, high), self._points(xs[::-1], low[::-1])
         return Markup('<path class="area {}" d="M{}L{}Z"/>').format(style, there, back)
 
-    def dots(self, xs: Iterable[float], ys: Iterable[float], style: str) -> Markup:
-        """A dot at each point."""
-        dot = Markup('<circle class="dot {}" cx="{:.1f}" cy="{:.1f}" r="2.6"/>')
+    def dots(
+        self,
+        xs: Sequence[float],
+        ys: Sequence[float],
+        style: str,
+        radii: Sequence[float] | None = None,
+    ) -> Markup:
+        """A dot at each point, of a radius in pixels; without radii all are small."""
+        dot = Markup('<circle class="dot {}" cx="{:.1f}" cy="{:.1f}" r="{:.1f}"/>')
+        sizes = [2.6] * len(xs) if radii is None else radii
         marks = (
-            dot.format(style, self.across(x), self.down(y)) for x, y in zip(xs, ys, strict=True)
+            dot.format(style, self.across(x), self.down(y), size)
+            for x, y, size in zip(xs, ys, sizes, strict=True)
         )
         return Markup("").join(marks)
 

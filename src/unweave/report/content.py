@@ -19,14 +19,17 @@ from unweave.noise import Noise
 Array = NDArray[np.floating[Any]]
 
 DEAD = 0.01  # nats of KL(q(z_j|x) || p(z_j)) below which a variable carries nothing
+STEPS = 11  # values of a continuous variable in a traversal
 MOST = 24  # variables drawn; the rest of a very wide latent space is only named
 
 
 class Variable(NamedTuple):
     """One latent variable, and the factor it tells most about where factors are known."""
 
-    column: int
+    number: int  # among the variables: its column of the table's codes
     name: str
+    columns: slice  # of z
+    discrete: bool
     kl: float  # mean of KL(q(z_j|x) || p(z_j)), in nats
     information: float  # I(x; z_j), in nats
     factor: str | None = None
@@ -46,6 +49,11 @@ class Told(NamedTuple):
     column: int  # of the table's factors
     best: list[tuple[Variable, float]]
 
+    @property
+    def by_class(self) -> bool:
+        """Whether the variable that tells most is discrete."""
+        return self.best[0][0].discrete
+
 
 class Start(NamedTuple):
     """A row of the table to traverse from, and where it lies."""
@@ -63,28 +71,46 @@ class Content:
     prior: Distribution  # p(z)
     index: NDArray[np.int64]  # (N,) numbers of the observations read
     table: Table
+    samples: Array  # (N, D): one of q(z|x) for every row, so samples of q(z)
+    walks: list[Array]  # values of every variable in a traversal, (n, its columns)
+    rate: float  # mean of KL(q(z|x) || p(z)) over the rows, in nats
     summary: Summary
     scores: dict[str, Score]
     left_out: dict[str, str]
-    matrix: Array  # (D, K): I(z_j; v_k) / H(v_k), columns of `factors`
+    matrix: Array  # (V, K): I(z_j; v_k) / H(v_k), columns of `factors`
     factors: list[tuple[int, Factor]]  # those that take two values, with their column
 
     @cached_property
     def variables(self) -> list[Variable]:
         """Every variable, the one with the largest KL first."""
-        found = [self._variable(column) for column in range(self.table.codes.shape[1])]
+        found = [self._variable(number) for number in range(self.table.codes.shape[1])]
         return sorted(found, key=lambda variable: -variable.kl)
 
-    def _variable(self, column: int) -> Variable:
+    def _variable(self, number: int) -> Variable:
         assert self.table.kl is not None
-        name = self.model.run.latent.names[column]
-        known = (float(self.table.kl[column]), self.summary.information[column])
-        if not self.factors:
-            return Variable(column, name, *known)
-        best = int(self.matrix[column].argmax())
-        return Variable(
-            column, name, *known, self.factors[best][1].name, float(self.matrix[column, best])
+        latent = self.model.run.latent
+        plain = Variable(
+            number,
+            latent.names[number],
+            latent.columns[number],
+            latent.discrete[number],
+            float(self.table.kl[number]),
+            self._information(number),
         )
+        if not self.factors:
+            return plain
+        best = int(self.matrix[number].argmax())
+        share = float(self.matrix[number, best])
+        return plain._replace(factor=self.factors[best][1].name, share=share)
+
+    def _information(self, number: int) -> float:
+        """I(x; z_v), from samples; that of a discrete variable is known."""
+        latent = self.model.run.latent
+        if not latent.discrete[number]:
+            return self.summary.information[number]
+        each = _classes(self.means[:, latent.columns[number]].astype(np.float64))
+        ratio = np.divide(each, each.mean(0), out=np.ones_like(each), where=each > 0)
+        return float((each * np.log(ratio)).sum(1).mean())
 
     @property
     def active(self) -> list[Variable]:
@@ -101,27 +127,27 @@ class Content:
         """The variables that equal the prior whatever the observation."""
         return [variable for variable in self.variables if variable.kl < DEAD]
 
-    @property
-    def rate(self) -> float:
-        """Mean of KL(q(z|x) || p(z)) over the rows, in nats."""
-        return sum(variable.kl for variable in self.variables)
+    @cached_property
+    def means(self) -> Array:
+        """Means of q(z|x) of every row, (N, D): what the decoder takes."""
+        found: Array = self.posterior.mean.cpu().numpy()
+        return found
+
+    def masses(self, variable: Variable) -> tuple[Array, Array]:
+        """q(c) and p(c) of the classes of a discrete variable, (classes,) each."""
+        q, p = self.means.mean(0, dtype=np.float64), self.prior.mean.double().cpu().numpy()
+        return _classes(q[variable.columns]), _classes(p[variable.columns])
 
     @property
     def told(self) -> list[Told]:
         """For each factor the two variables that tell most about it."""
-        by_column = {variable.column: variable for variable in self.variables}
+        by_number = {variable.number: variable for variable in self.variables}
         found = []
         for k, (column, factor) in enumerate(self.factors):
             order = np.argsort(-self.matrix[:, k], kind="stable")[:2].tolist()
-            best = [(by_column[j], float(self.matrix[j, k])) for j in order]
+            best = [(by_number[j], float(self.matrix[j, k])) for j in order]
             found.append(Told(factor, column, best))
         return found
-
-    def samples(self) -> Array:
-        """One sample of q(z|x) for every row, (N, D): samples of q(z)."""
-        device = self.posterior.mean.device
-        drawn: Array = self.posterior.rsample(Noise(0, 0, "report", device)).cpu().numpy()
-        return drawn
 
     def starts(self) -> list[Start]:
         """Rows to traverse from: one in the middle, and one as far from the prior's mean as most.
@@ -129,8 +155,7 @@ class Content:
         The middle is that of the factors' ranges where factors are known: a code near the prior's
         mean can lie between all that the model has seen.
         """
-        columns = [variable.column for variable in self.active]
-        distance = np.square(self.table.codes[:, columns], dtype=np.float64).sum(1)
+        distance = self._distance()
         ordered = [(column, f) for column, f in self.factors if f.kind == "ordinal"]
         off_centre = sum((self._off_centre(*each) for each in ordered), np.zeros(len(distance)))
         middle = np.lexsort([distance, off_centre])[0]
@@ -141,6 +166,14 @@ class Content:
             int(middle): first,
         }
         return [Start(row, where) for row, where in reversed(found.items())]
+
+    def _distance(self) -> Array:
+        """How far every code is from the prior's mean, (N,), in the active continuous columns."""
+        low, high = (end.cpu().numpy() for end in self.model.run.latent.reach(self.prior))
+        off = (self.means - self.prior.mean.cpu().numpy()) / (high - low)
+        active = [v.columns for v in self.active if not v.discrete]
+        squares = [np.square(off[:, columns], dtype=np.float64).sum(1) for columns in active]
+        return sum(squares, np.zeros(len(off)))
 
     def _off_centre(self, column: int, factor: Factor) -> Array:
         """How far the class of every row is from the middle class, 0 to 1."""
@@ -159,7 +192,11 @@ class Content:
 
     def reconstructions(self, rows: list[int]) -> Array:
         """Their reconstructions, (n, *shape)."""
-        return self.model.decode(self.table.codes[rows])
+        return self.model.decode(self.means[rows])
+
+    def walk(self, row: int, variable: Variable) -> Array:
+        """Decoded steps along a variable from the code of a row, (n, *shape)."""
+        return self.model.walk(self.means[row], variable.number, self.walks[variable.number])
 
 
 def gather(model: Fitted, rows: int, scores: dict[str, Score] | None = None) -> Content:
@@ -167,8 +204,10 @@ def gather(model: Fitted, rows: int, scores: dict[str, Score] | None = None) -> 
 
     Scores of the same rows that are there already need not be computed again.
     """
-    index = model.rows(rows)
+    index, latent = model.rows(rows), model.run.latent
+    noise = Noise(0, 0, "report", index.device)
     posterior, prior = model.posteriors(index), model.prior()
+    samples = posterior.rsample(noise)
     table = model.tabulate(index, posterior)
     factors = _factors(model, table)
     matrix = np.zeros((table.codes.shape[1], 0))
@@ -181,7 +220,10 @@ def gather(model: Fitted, rows: int, scores: dict[str, Score] | None = None) -> 
         prior=prior,
         index=index.cpu().numpy(),
         table=table,
-        summary=summarise(model.run.latent, posterior, prior, Noise(0, 0, "report", index.device)),
+        samples=samples.cpu().numpy(),
+        walks=model.walks(STEPS),
+        rate=latent.rate(posterior, prior, samples).double().mean().item(),
+        summary=summarise(latent, posterior, prior, noise),
         scores=evaluate(table) if scores is None else scores,
         left_out=left_out(table),
         matrix=matrix,
@@ -196,3 +238,8 @@ def _factors(model: Fitted, table: Table) -> list[tuple[int, Factor]]:
         lattice.members if lattice else tuple(map(Factor, table.factor_names, table.factor_sizes))
     )
     return [(k, f) for k, f in enumerate(members) if len(np.unique(table.factors[:, k])) > 1]
+
+
+def _classes(mean: Array) -> Array:
+    """Masses of the classes (..., classes) from the mean of the columns: one-hot, or one bit."""
+    return mean if mean.shape[-1] > 1 else np.concatenate([1 - mean, mean], -1)

@@ -6,14 +6,16 @@ import inspect
 import math
 from typing import NamedTuple
 
+import torch
 from markupsafe import Markup
 
 from unweave.metrics import Score
 from unweave.report.content import DEAD, Content, Variable
 from unweave.report.text import number, typeset, words
-from unweave.schedules import Cyclic, Linear
+from unweave.schedules import Schedule
 
 _SATURATED = 0.9  # share of log N from which the information is all there can be
+_EQUAL = 1e-3  # nats within which two log-densities are the same
 _LONGEST = 12  # items of a list that are spelt out
 
 
@@ -44,15 +46,10 @@ def equation(content: Content) -> Markup:
 def weights(content: Content) -> str:
     """The weights of the objective in a line."""
     found = content.model.run.weights.items()
-    return ", ".join(f"{words(name)} {_weight(value)}" for name, value in found)
-
-
-def _weight(weight: float | Linear | Cyclic) -> str:
-    if isinstance(weight, Linear):
-        return f"from {weight.start:g} to {weight.stop:g} over {weight.steps:,} steps"
-    if isinstance(weight, Cyclic):
-        return f"between {weight.low:g} and {weight.high:g} every {weight.period:,} steps"
-    return f"= {weight:g}"
+    return ", ".join(
+        f"{words(name)} {weight if isinstance(weight, Schedule) else f'= {weight:g}'}"
+        for name, weight in found
+    )
 
 
 def tiles(content: Content) -> list[Tile]:
@@ -119,6 +116,24 @@ def bound(content: Content) -> Markup:
     return typeset(" ".join(sentences))
 
 
+def correlations(content: Content) -> list[tuple[str, float]]:
+    """The total correlation by group of a tree; none where all variables are one group.
+
+    A group's is that between its parts, which are variables or groups themselves.
+    """
+    found = content.summary.correlations
+    if len(found) < 2:
+        return []
+    return [(f"within {name}" if name else "between groups", nats) for name, nats in found.items()]
+
+
+def dependent_prior(content: Content) -> bool:
+    """Whether variables depend on each other under the prior."""
+    z = torch.as_tensor(content.samples, device=content.prior.mean.device)
+    gap = content.prior.log_prob(z) - content.prior.log_marginals(z).sum(-1)
+    return bool(gap.abs().mean() > _EQUAL)
+
+
 def score_rows(content: Content) -> list[ScoreRow]:
     """A row a metric and protocol."""
     names = [factor.name for _, factor in content.factors]
@@ -159,4 +174,4 @@ def constant_factors(content: Content) -> list[str]:
 
 def heat(content: Content) -> list[tuple[Variable, list[float]]]:
     """The rows of the map of codes against factors."""
-    return [(variable, content.matrix[variable.column].tolist()) for variable in content.shown]
+    return [(variable, content.matrix[variable.number].tolist()) for variable in content.shown]

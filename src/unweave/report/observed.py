@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
-from unweave.report.content import Array, Content, Start, Variable
+from unweave.report.content import STEPS, Array, Content, Start, Variable
 from unweave.report.pictures import Sheet, Span, display_span, sheet
+from unweave.report.text import number
 
-REACH = 2.0  # traversals go from -2 to 2, as in [Kim2018] fig. 6
-STEPS = 11
 _COLUMNS = 12  # pictures side by side
 _SEARCHED = 512  # rows among which the worst reconstructions are looked for
 
@@ -19,7 +19,9 @@ class Walk(NamedTuple):
     """Decoded steps along one variable, and where the start has its own value (0 to 1)."""
 
     variable: Variable
+    values: list[str]
     strip: Sheet
+    width: float  # as a part of that of a whole row
     place: float | None
 
 
@@ -53,43 +55,47 @@ def reconstruction_pairs(content: Content, span: Span) -> list[Pair]:
     return [Pair("at random", some), Pair(title, sheet([x[worst], y[worst]], span))]
 
 
-def values() -> Array:
-    """The values that a variable takes in a traversal."""
-    return np.linspace(-REACH, REACH, STEPS, dtype=np.float32)
-
-
-def decoded_walks(content: Content, row: int) -> Array:
-    """Decoded walks from the code of a row along every variable shown, (V, STEPS, *shape)."""
-    if not content.shown:
-        return np.zeros((0, STEPS, *content.model.world.shape))
-    codes = np.tile(content.table.codes[row], (len(content.shown), STEPS, 1))
-    for v, variable in enumerate(content.shown):
-        codes[v, :, variable.column] = values()
-    decoded = content.model.decode(codes.reshape(-1, codes.shape[-1]))
-    return decoded.reshape(len(content.shown), STEPS, *decoded.shape[1:])
-
-
 def traversal(content: Content, start: Start, span: Span) -> Traversal:
     """Walks along every variable shown from one observation, as in [Kim2018] fig. 6."""
     row = start.row
     others = [other for other in content.some_rows(STEPS, "originals") if other != row]
     middle = min(STEPS // 2, len(others))
     rows = [*others[:middle], row, *others[middle : STEPS - 1]]
-    code = content.table.codes[row]
-    walks = [
-        _walk(variable, sheet([steps], span), float(code[variable.column]))
-        for variable, steps in zip(content.shown, decoded_walks(content, row), strict=True)
-    ]
     originals = sheet([content.observations(rows)], span)
+    walks = [_walk(content, row, variable, span) for variable in content.shown]
     return Traversal(
         start.where, originals, sheet([content.reconstructions(rows)], span), middle, walks
     )
 
 
-def _walk(variable: Variable, strip: Sheet, value: float) -> Walk:
-    column = (value + REACH) / (2 * REACH) * (STEPS - 1)
-    inside = -0.5 <= column <= STEPS - 0.5
-    return Walk(variable, strip, strip.centre(column) if inside else None)
+def _walk(content: Content, row: int, variable: Variable, span: Span) -> Walk:
+    values = content.walks[variable.number]
+    strip = sheet([content.walk(row, variable)], span)
+    whole = STEPS * (strip.cell + strip.gap) - strip.gap
+    column = _column(content, row, variable)
+    inside = -0.5 <= column <= len(values) - 0.5
+    place = strip.centre(column) if inside else None
+    return Walk(variable, _labels(variable, values), strip, min(1.0, strip.width / whole), place)
+
+
+def _column(content: Content, row: int, variable: Variable) -> float:
+    """Where in its walk a variable has the value of a row, in columns: classes by their number."""
+    if variable.discrete:
+        return float(content.table.codes[row, variable.number])
+    low, high = content.walks[variable.number][[0, -1], 0]
+    return float((content.means[row, variable.columns][0] - low) / (high - low) * (STEPS - 1))
+
+
+def _labels(variable: Variable, values: Array) -> list[str]:
+    """The values of a walk as text: the numbers of classes, or as many digits as tell them apart.
+
+    The least step of a walk is one value of eleven, so one digit of it is enough.
+    """
+    if variable.discrete:
+        return [str(c) for c in range(len(values))]
+    step = float(values[1, 0] - values[0, 0])
+    digits = max(0, -math.floor(math.log10(step)))
+    return [number(float(value), digits) for value in values[:, 0]]
 
 
 def samples(content: Content) -> Array:

@@ -73,6 +73,8 @@ def _facts(content: Content) -> dict[str, Any]:
         "tiles": tiles,
         "tile_columns": facts.tile_columns(len(tiles)),
         "bound": facts.bound(content),
+        "correlations": facts.correlations(content),
+        "dependent_prior": facts.dependent_prior(content),
         "parts": recipe.parts(model.run, model.world),
         "command": recipe.command(model.run, model.world),
         "in_memory": recipe.in_memory(model.run),
@@ -83,7 +85,7 @@ def _facts(content: Content) -> dict[str, Any]:
         "factors": [factor for _, factor in content.factors],
         "constant": facts.constant_factors(content),
         "heat": facts.heat(content),
-        "best": [told.best[0][0].column for told in content.told],
+        "best": [told.best[0][0].number for told in content.told],
     }
 
 
@@ -92,7 +94,7 @@ def _drawings(content: Content) -> dict[str, Any]:
     return {
         "curves": figures.curves(content),
         "scheduled": bool(figures.scheduled(content)),
-        "histograms": figures.histograms(content),
+        "marginals": figures.marginals(content),
         "responses": figures.responses(content),
     }
 
@@ -100,10 +102,9 @@ def _drawings(content: Content) -> dict[str, Any]:
 def _observed(content: Content) -> dict[str, Any]:
     """What shows observations: pictures, or lines where they are vectors."""
     drawn, starts = observed.samples(content), content.starts()
-    walk = {"values": observed.values().tolist(), "reach": observed.REACH}
     if is_image(content.model.world.shape):
         span = observed.span_of(content)
-        return walk | {
+        return {
             "pictured": True,
             "span": span,
             "pairs": observed.reconstruction_pairs(content, span),
@@ -111,11 +112,11 @@ def _observed(content: Content) -> dict[str, Any]:
             "samples": observed.sample_sheet(drawn, span),
         }
     flat = content.some_rows(8, "searched")
-    return walk | {
+    return {
         "pictured": False,
         "where": starts[0].where,
         "profiles": figures.profiles(content.observations(flat), content.reconstructions(flat)),
-        "walks": figures.walks(content, observed.decoded_walks(content, starts[0].row)),
+        "walks": figures.walks(content, starts[0].row),
         "overlay": figures.overlay(drawn),
     }
 

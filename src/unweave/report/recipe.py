@@ -83,7 +83,12 @@ def defaults(run: Run, world: World) -> dict[str, Any]:
     """The fields of a run of which nothing but the data was chosen."""
     # The default batch may be larger than the data; then no run can be resolved with it.
     small = Run(data=run.data, batch_size=1).resolve(world)
-    return _fields(small) | {"data": Run().data, "batch_size": Run().batch_size}
+    network = small.network if run.objective.autoencodes else None
+    return _fields(small) | {
+        "data": Run().data,
+        "network": network,
+        "batch_size": Run().batch_size,
+    }
 
 
 def _data(value: object) -> list[str]:
@@ -168,13 +173,20 @@ def data_name(run: Run) -> str:
 
 
 def latent_name(latent: Latent) -> str:
-    """The latent space in a few words: its variables, and its blocks if it has several.
+    """The latent space in a few words: its variables, and the blocks they are in.
 
-    >>> from unweave.latents import Gaussian
-    >>> latent_name(Product(style=Gaussian(8), place=Gaussian(2)))
-    '10 latent variables (style 8, place 2)'
+    >>> from unweave.latents import Categorical, Gaussian
+    >>> latent_name(Product(style=Gaussian(8), what=Product(shape=Categorical(3))))
+    '9 latent variables (style Gaussian 8, what (shape Categorical 3))'
+    >>> latent_name(Gaussian(10))
+    '10 latent variables (Gaussian)'
     """
-    blocks = latent.blocks if isinstance(latent, Product) else {}
-    parts = ", ".join(f"{name} {block.size}" for name, block in blocks.items())
-    count = f"{latent.size} latent variable{'s' if latent.size != 1 else ''}"
-    return f"{count} ({parts})" if parts else count
+    count = len(latent.variables)
+    blocks = _blocks(latent) if isinstance(latent, Product) else f"({type(latent).__name__})"
+    return f"{count} latent variable{'s' if count != 1 else ''} {blocks}"
+
+
+def _blocks(latent: Latent) -> str:
+    if not isinstance(latent, Product):
+        return f"{type(latent).__name__} {latent.size}"
+    return f"({', '.join(f'{name} {_blocks(part)}' for name, part in latent.blocks.items())})"
