@@ -158,6 +158,22 @@ def test_the_aggregate_in_blocks_is_that_of_the_whole_table(latent, monkeypatch)
     assert shares == [5 / 12, 10 / 12, 1]
 
 
+def test_the_summary_of_discrete_codes_is_that_of_their_masses():
+    """Two independent categories: I(x; z) and TC by sums over the classes, at any temperature."""
+    latent = uw.Product(a=uw.Categorical(3, temperature=2.0), b=uw.Categorical(2, temperature=2.0))
+    q = latent.posterior(2 * Noise(0).normal((40, 5), "raw", torch.float64))
+    a, b = (part.mean for part in q.parts.values())
+    joint = torch.einsum("ni,nj->nij", a, b)
+    aggregate = joint.mean(0)
+    information = (joint * (joint / aggregate).log()).sum((1, 2)).mean().item()
+    independent = a.mean(0)[:, None] * b.mean(0)
+    correlation = (aggregate * (aggregate / independent).log()).sum().item()
+    found = summarise(latent, q, prior(latent), Noise(1), samples=40_000)
+    assert found.mutual_information == pytest.approx(information, abs=0.02)
+    assert found.total_correlation == pytest.approx(correlation, abs=0.01)
+    assert found.correlations == {"": pytest.approx(correlation, abs=0.01)}
+
+
 def test_bad_input_is_refused():
     with pytest.raises(ValueError, match=r"\(B, B, ...\)"):
         weighted(torch.zeros(3, 4), 10)

@@ -61,7 +61,9 @@ def test_a_lane_is_the_run_alone(objective, network, vectorised):
         for kind in ("parameters", "buffers"):
             for name, value in getattr(alone, kind).items():
                 found = getattr(together, kind)[name][lane]
-                torch.testing.assert_close(found, value[0], rtol=1e-3, atol=2e-5)
+                # Normalisation divides rounding errors by small deviations.
+                atol = 1e-3 if network is NORMALISED else 2e-5
+                torch.testing.assert_close(found, value[0], rtol=1e-3, atol=atol)
 
 
 @pytest.mark.parametrize(("objective", "latent"), PAIRS)

@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from unweave.data import Arrays, Data, Folder, InMemory, World, as_numpy, from_array, read_like
-from unweave.latents import Distribution, Latent
+from unweave.latents import Distribution, Latent, unrelaxed
 from unweave.likelihoods import Likelihood
 from unweave.metrics import Table
 from unweave.networks import Network
@@ -99,7 +99,7 @@ class Fitted:
     def sample(self, count: int, seed: int = 0) -> Array:
         """Expected observations E[x|z] at draws z of the prior, (count, *shape)."""
         noise = Noise(seed, 0, "sample", self._device)
-        return self.decode(self.prior().rsample(noise, (count,)).cpu())
+        return self.decode(unrelaxed(self.prior()).rsample(noise, (count,)).cpu())
 
     def traverse(
         self,

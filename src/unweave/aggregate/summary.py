@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from unweave.aggregate.decompose import decomposed
-from unweave.latents import Distribution, Latent, rows
+from unweave.latents import Distribution, Latent, rows, unrelaxed
 from unweave.latents.distributions import log_sum
 from unweave.noise import Noise
 
@@ -74,7 +74,7 @@ def summarise(
     """
     chosen = noise.integers(len(q.mean), (samples,), "summary")
     source = rows(q, chosen)
-    z = source.rsample(noise.fold("summary"))
+    z = unrelaxed(source).rsample(noise.fold("summary"))
     own = latent.log_nodes(source, z)
     log_q = log_aggregate(latent, q, z, progress)
     parts = decomposed(latent.nodes, own[:, 0], log_q, latent.log_nodes(p, z))

@@ -22,6 +22,7 @@ from unweave.latents.distributions import (
     Posterior,
     Squashed,
     rows,
+    unrelaxed,
 )
 from unweave.latents.gaussian import Gaussian
 from unweave.latents.independent import Laplace, Sparse, StudentT, Uniform
@@ -52,6 +53,7 @@ __all__ = [
     "VampPrior",
     "owner",
     "rows",
+    "unrelaxed",
 ]
 
 

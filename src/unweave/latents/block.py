@@ -148,11 +148,6 @@ class Block(ABC):
         """A number for every variable: the posterior's mean, or the likeliest value, (..., V)."""
         return q.mean
 
-    @property
-    def rounded(self: Self) -> Self:
-        """The block with samples of its discrete variables rounded to their values."""
-        return self
-
     def reach(self, p: Distribution) -> tuple[Tensor, Tensor]:
         """Where traversals begin and end: 2 standard deviations about the prior's mean, (D,)."""
         half = 2 * p.spread.clamp(min=_NARROWEST)

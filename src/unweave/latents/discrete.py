@@ -69,11 +69,6 @@ class Categorical(Fixed):
         """Whether the prior has parameters."""
         return self.learn
 
-    @property
-    def rounded(self) -> Categorical:
-        """The block with its samples rounded."""
-        return dataclasses.replace(self, hard=True)
-
     def posterior(self, raw: Tensor) -> OneHot:
         """q(z|x) from the encoder's logits."""
         return OneHot(F.log_softmax(raw, -1), self.temperature, self.hard)
@@ -154,11 +149,6 @@ class Bernoulli(Fixed):
     def discrete(self) -> tuple[bool, ...]:
         """Whether each variable takes one of finitely many values."""
         return (True,) * self.size
-
-    @property
-    def rounded(self) -> Bernoulli:
-        """The block with its samples rounded."""
-        return dataclasses.replace(self, hard=True)
 
     def posterior(self, raw: Tensor) -> Bits:
         """q(z|x) from the encoder's logits."""

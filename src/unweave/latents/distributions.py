@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -381,6 +381,13 @@ def log_sum(x: Tensor) -> Tensor:
     top = x.amax(-1, keepdim=True).clamp(min=torch.finfo(x.dtype).min)
     total = (x - top).clamp(min=-80.0).exp().sum(-1).log() + top.squeeze(-1)
     return torch.where(torch.isneginf(x.amax(-1)), -torch.inf, total)
+
+
+def unrelaxed(d: Distribution) -> Distribution:
+    """The distribution with samples of its discrete variables at the corners, as they truly are."""
+    if isinstance(d, Joint):
+        return Joint({name: unrelaxed(part) for name, part in d.parts.items()}, d.sizes)
+    return replace(d, hard=True) if isinstance(d, (OneHot, Bits)) else d
 
 
 T = TypeVar("T")

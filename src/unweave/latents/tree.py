@@ -109,11 +109,6 @@ class Product(BaseModel, Block):
                 found.append(Node(f"{name}.{node.name}".rstrip("."), parent, node.leaf))
         return tuple(found)
 
-    @property
-    def rounded(self) -> Product:
-        """The tree with samples of discrete variables rounded to their values."""
-        return Product(**{name: block.rounded for name, block in self.blocks.items()})
-
     def posterior(self, raw: Tensor) -> Joint:
         """q(z|x) = prod_g q_g(z_g|x) from the encoder's output."""
         pieces = raw.split([block.outputs for block in self.blocks.values()], -1)

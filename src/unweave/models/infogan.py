@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from unweave.latents import Latent, Posterior
+from unweave.latents import Latent, Posterior, unrelaxed
 from unweave.likelihoods import Likelihood, Observation
 from unweave.models.model import Model
 from unweave.networks import Kim2018GAN, Shape
@@ -62,12 +62,12 @@ class InfoGAN(Model):
         noise: int,
     ) -> None:
         super().__init__()
-        self.latent, self.likelihood, self.noise = latent.rounded, likelihood, noise
+        self.latent, self.likelihood, self.noise = latent, likelihood, noise
         self.generator = network.generator(latent.size + noise, likelihood.raw_shape(shape))
         self.head = likelihood.head()
         self.recogniser = network.recogniser(latent.outputs)
         self.critic = Discriminator(network, shape)
-        self.prior = self.latent.prior(shape)
+        self.prior = latent.prior(shape)
 
     def raw(self, x: Tensor) -> Tensor:
         """The recogniser's output for images (B, *shape), from which `latent` makes Q(c|x)."""
@@ -88,6 +88,6 @@ class InfoGAN(Model):
 
     def forward(self, count: int, noise: Noise) -> Drawn:
         """Draw codes and noise, and generate their images."""
-        c = self.p().rsample(noise.fold("codes"), (count,))
+        c = unrelaxed(self.p()).rsample(noise.fold("codes"), (count,))
         e = noise.normal((count, self.noise), "noise", c.dtype)
         return Drawn(c, self.generate(c, e).mean)
