@@ -24,7 +24,8 @@ DIVERGENCES = [
     D.Adversary(critic=CRITIC),
 ]
 
-# One member of every objective at least, with weights away from the neutral ones.
+# One member of every objective at least, with weights away from the neutral ones: those of
+# autoencoders, and those that have networks of their own.
 OBJECTIVES = [
     uw.VAE(),
     uw.BetaVAE(beta=3.0),
@@ -44,6 +45,10 @@ OBJECTIVES = [
     uw.WAE(weight=5.0),
     uw.AAE(gamma=2.0, divergence=D.DensityRatio(critic=CRITIC)),
     uw.IWAE(particles=3),
+]
+ADVERSARIAL = [
+    uw.InfoGAN(information=0.7, noise=2),
+    uw.InfoWGANGP(information=0.5, penalty=5.0, critic_steps=2, noise=2),
 ]
 LATENTS = [
     uw.Gaussian(3),

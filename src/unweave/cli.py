@@ -258,9 +258,8 @@ def show_outcomes(outcomes: list[Outcome], store: Store) -> None:
         if outcome.failure:
             _err.print(failure_text(run, outcome.failure), style="red", soft_wrap=True)
             continue
-        last = outcome.log[-1]
-        terms = [f"{last[name]:.2f}" for name in ("distortion", "rate")]
-        table.add_row(str(folder.path), _objective(run), str(run.seed), *terms)
+        about = [str(folder.path), _objective(run), str(run.seed)]
+        table.add_row(*about, *_terms(outcome.log[-1]))
     _out.print(table)
     good = [outcome.run.digest for outcome in outcomes if not outcome.failure]
     if good:
@@ -287,10 +286,14 @@ def _run_row(folder: RunFolder) -> list[str]:
     run = folder.read_run()
     log = folder.read_log()
     last = log[-1] if log else {"step": 0}
-    terms = [f"{last[name]:.2f}" if name in last else "" for name in ("distortion", "rate")]
     steps = f"{last['step']}/{run.steps}"
     about = [run.data.kind, _objective(run), str(run.seed)]
-    return [folder.path.name, folder.status, steps, *about, *terms]
+    return [folder.path.name, folder.status, steps, *about, *_terms(last)]
+
+
+def _terms(row: dict[str, Any]) -> list[str]:
+    """Distortion and rate of a row of the log, of an objective that has them."""
+    return [f"{row[name]:.2f}" if name in row else "" for name in ("distortion", "rate")]
 
 
 def _table(first: str, *columns: str) -> RichTable:

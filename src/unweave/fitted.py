@@ -143,6 +143,11 @@ class Fitted:
         log 1/K sum_k p(x, z_k) / q(z_k|x) with z_k ~ q(z|x), which tightens as the number K of
         particles grows. Only for continuous latent spaces. Memory is bounded whatever K is.
         """
+        if not self.run.objective.autoencodes:
+            raise ValueError(
+                f"a model of objective {self.run.objective.kind} gives no log p(x): its generator "
+                "draws images and says nothing of their density"
+            )
         if reason := continuous_only(self.run.latent, "it needs densities at the samples"):
             raise ValueError(f"log p(x) cannot be estimated by importance sampling: {reason}")
         if particles < 1:

@@ -14,9 +14,8 @@ from unweave import spec as specs
 from unweave.data import Data, Shapes2D, World, principal_variances
 from unweave.latents import Gaussian, Latent
 from unweave.likelihoods import Likelihood
-from unweave.models import VAE
 from unweave.networks import MLP, Conv, Kim2018, Network, Shape
-from unweave.objectives import BetaVAE, Label, Nets, Objective, networks
+from unweave.objectives import BetaVAE, Label, Nets, Objective
 from unweave.optimisers import Adam
 from unweave.spec import spec
 
@@ -25,7 +24,10 @@ from unweave.spec import spec
 class Run:
     """Data, latent space, network, likelihood, objective, optimiser, batch, steps and seed.
 
-    `network` and `likelihood` may be left open; `resolve` chooses them from the data.
+    `network` and `likelihood` may be left open; `resolve` chooses them from the data. `network` is
+    that of an autoencoder; it stays open for an objective that has networks of its own, such as
+    `InfoGAN`. `optimiser` is the model's, and its default is for VAEs: the generator of an InfoGAN
+    wants Adam(lr=1e-3, betas=(0.5, 0.999)). The other players' are the objective's.
 
     >>> Run(seed=3) == Run(seed=3), Run(seed=3).digest == Run(seed=4).digest
     (True, False)
@@ -67,7 +69,7 @@ class Run:
         run = dataclasses.replace(
             self,
             latent=self.latent.resolve(partial(principal_variances, world)),
-            network=self.network or default_network(world.shape),
+            network=self._network(world.shape),
             likelihood=self.likelihood or _likelihood(world),
         )
         assert run.likelihood is not None
@@ -96,10 +98,19 @@ class Run:
 
     def build(self, shape: Shape) -> Nets:
         """The networks of all players, for observations of a shape."""
-        assert self.network is not None
         assert self.likelihood is not None
-        model = VAE(self.latent, self.network, self.likelihood, shape)
-        return networks(self.latent, model, self.objective)
+        return self.objective.build(self.latent, self.network, self.likelihood, shape)
+
+    def _network(self, shape: Shape) -> Network | None:
+        """The autoencoder's network, if the objective trains an autoencoder."""
+        if self.objective.autoencodes:
+            return self.network or default_network(shape)
+        if self.network is not None:
+            raise ValueError(
+                f"objective {self.objective.kind} has networks of its own, objective.network: "
+                f"expected no network, got network={self.network.kind}; leave it out"
+            )
+        return None
 
 
 def _likelihood(world: World) -> Likelihood:

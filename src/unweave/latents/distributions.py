@@ -254,7 +254,7 @@ class OneHot:
         if not self.hard:
             return soft
         corner = F.one_hot(soft.argmax(-1), soft.shape[-1]).to(soft.dtype)
-        return soft + (corner - soft).detach()
+        return corner + (soft - soft.detach())
 
     def log_prob(self, z: Tensor) -> Tensor:
         """<z, log pi>, (...)."""
@@ -299,7 +299,7 @@ class Bits:
         """Relaxed or rounded zeros and ones, (*shape, ..., D)."""
         u = noise.uniform((*shape, *self.logits.shape), "logistic", self.logits.dtype)
         soft = torch.sigmoid((self.logits + torch.logit(u)) / self.temperature)
-        return soft + (soft.round() - soft).detach() if self.hard else soft
+        return soft.detach().round() + (soft - soft.detach()) if self.hard else soft
 
     def log_prob(self, z: Tensor) -> Tensor:
         """Joint log-mass, (...)."""

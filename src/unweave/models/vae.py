@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple, cast
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from unweave.latents import Distribution, Latent, Posterior
 from unweave.likelihoods import Likelihood, Observation
+from unweave.models.model import Model
 from unweave.networks import Network, Shape
 from unweave.noise import Noise
 
@@ -38,7 +39,7 @@ class Pass(NamedTuple):
         return self.q.log_prob(self.z) - self.p.log_prob(self.z)
 
 
-class VAE(nn.Module):
+class VAE(Model):
     """p(z), q(z|x) and p(x|z) with networks inside.  [Kingma2014] sec. 3."""
 
     def __init__(
@@ -54,14 +55,6 @@ class VAE(nn.Module):
     def raw(self, x: Tensor) -> Tensor:
         """The encoder's output for a batch (B, *shape), from which `latent` makes q(z|x)."""
         return cast(Tensor, self.encoder(x))
-
-    def encode(self, x: Tensor) -> Posterior:
-        """q(z|x) for a batch (B, *shape)."""
-        return self.latent.posterior(self.raw(x))
-
-    def p(self) -> Distribution:
-        """The prior over codes."""
-        return cast(Distribution, self.prior(self.raw))
 
     def decode(self, z: Tensor) -> Observation:
         """p(x|z) for codes (B, D)."""

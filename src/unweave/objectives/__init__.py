@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from unweave.objectives import divergences, game
+from unweave.objectives.adversarial import InfoGAN, InfoWGANGP, gradient_penalty
 from unweave.objectives.beta import VAE, BetaVAE, CapacityVAE, EntropyVAE
 from unweave.objectives.decomposed import HFVAE, AnchorVAE, BetaTCVAE, InformationDropout
 from unweave.objectives.divergences import AnyDivergence
@@ -17,7 +18,6 @@ from unweave.objectives.game import (
     Term,
     Terms,
     Turn,
-    networks,
     reckon,
     total,
 )
@@ -41,7 +41,9 @@ Objective = Annotated[
     | InfoVAE
     | WAE
     | AAE
-    | IWAE,
+    | IWAE
+    | InfoGAN
+    | InfoWGANGP,
     Field(discriminator="kind"),
 ]
 
@@ -62,7 +64,9 @@ __all__ = [
     "CapacityVAE",
     "EntropyVAE",
     "FactorVAE",
+    "InfoGAN",
     "InfoVAE",
+    "InfoWGANGP",
     "InformationDropout",
     "Label",
     "Memo",
@@ -74,8 +78,8 @@ __all__ = [
     "Turn",
     "divergences",
     "game",
+    "gradient_penalty",
     "importance_bound",
-    "networks",
     "reckon",
     "total",
     "with_labels",

@@ -10,15 +10,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar, cast
+from typing import ClassVar, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from unweave.latents import Latent
-from unweave.models import VAE, Pass
-from unweave.networks import Critic
+from unweave.likelihoods import Likelihood
+from unweave.models import VAE, Model, Pass
+from unweave.networks import Critic, Network, Shape
 from unweave.noise import Noise
+from unweave.optimisers import Adam
 from unweave.schedules import Weight
 
 MODEL = "model"
@@ -51,7 +53,7 @@ Memo = Mapping[str, Tensor]  # what earlier turns of the same step leave for lat
 class Nets(nn.Module):
     """The networks of all players; objectives see them with the parameters of one lane."""
 
-    def __init__(self, model: VAE, critics: Mapping[str, nn.Module]) -> None:
+    def __init__(self, model: Model, critics: Mapping[str, nn.Module]) -> None:
         super().__init__()
         self.model = model
         self.critics = nn.ModuleDict(critics)
@@ -65,8 +67,12 @@ class Nets(nn.Module):
         return play(self, *arguments)
 
     def player_of(self, parameter: str) -> str:
-        """The player who owns a parameter, by its name."""
-        return MODEL if parameter.startswith("model.") else parameter.split(".")[1]
+        """The player who owns a parameter, by its name: whose network it is in.
+
+        Critics of codes stand beside the model; a part of the model may be a player too.
+        """
+        place, part = parameter.split(".")[:2]
+        return part if place == "critics" or part in self.model.players else MODEL
 
 
 class Turn(NamedTuple):
@@ -79,6 +85,8 @@ class Turn(NamedTuple):
 class Game(ABC):
     """What an objective offers to the training loop."""
 
+    autoencodes: ClassVar[bool] = True  # else the objective has networks of its own
+
     @property
     @abstractmethod
     def turns(self) -> tuple[Turn, ...]:
@@ -86,8 +94,21 @@ class Game(ABC):
 
     @property
     def critics(self) -> dict[str, Critic]:
-        """The players beside the model."""
+        """The critics of codes beside the model, by player."""
         return {}
+
+    @property
+    def optimisers(self) -> dict[str, Adam]:
+        """The optimiser of every player but the model, whose optimiser is the run's."""
+        return {name: critic.optimiser for name, critic in self.critics.items()}
+
+    def build(
+        self, latent: Latent, network: Network | None, likelihood: Likelihood, shape: Shape
+    ) -> Nets:
+        """The networks of all players: a VAE of the run's network, and critics of its codes."""
+        assert network is not None
+        critics = {name: critic.network(latent.size) for name, critic in self.critics.items()}
+        return Nets(VAE(latent, network, likelihood, shape), critics)
 
     @property
     def whole(self) -> bool:
@@ -146,9 +167,3 @@ def elbo(passed: Pass, rate: Weight | Tensor = 1.0) -> Terms:
         "distortion": Term(1.0, passed.distortion),
         "rate": Term(rate, value.detach() if idle else value),
     }
-
-
-def networks(latent: Latent, model: VAE, objective: Game) -> Nets:
-    """The networks of every player of an objective."""
-    critics = {name: critic.network(latent.size) for name, critic in objective.critics.items()}
-    return Nets(model, critics)

@@ -10,14 +10,14 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from unweave.latents import Latent
-from unweave.models import VAE
+from unweave.models import Model
 from unweave.noise import Noise
 from unweave.objectives.game import MODEL, Batch, Game, Memo, Nets, Term, Terms, Turn
 from unweave.objectives.support import continuous_only
 from unweave.spec import spec, tag
 
 
-def importance_bound(model: VAE, x: Tensor, noise: Noise, particles: int) -> tuple[Tensor, ...]:
+def importance_bound(model: Model, x: Tensor, noise: Noise, particles: int) -> tuple[Tensor, ...]:
     """log 1/K sum_k p(x, z_k) / q(z_k|x), and distortion and rate of the particles, (B,) each.
 
     A lower bound of log p(x) that tightens as K grows.  [Burda2016] eq. 8.

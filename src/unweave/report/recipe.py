@@ -83,7 +83,12 @@ def defaults(run: Run, world: World) -> dict[str, Any]:
     """The fields of a run of which nothing but the data was chosen."""
     # The default batch may be larger than the data; then no run can be resolved with it.
     small = Run(data=run.data, batch_size=1).resolve(world)
-    return _fields(small) | {"data": Run().data, "batch_size": Run().batch_size}
+    network = small.network if run.objective.autoencodes else None
+    return _fields(small) | {
+        "data": Run().data,
+        "network": network,
+        "batch_size": Run().batch_size,
+    }
 
 
 def _data(value: object) -> list[str]:

@@ -34,9 +34,7 @@ class Lanes:
         run = runs[0]
         self.runs, self.world, self.device = runs, world, device
         self.nets = run.build(world.shape).to(device)
-        self.optimisers = {MODEL: run.optimiser} | {
-            name: critic.optimiser for name, critic in run.objective.critics.items()
-        }
+        self.optimisers = {MODEL: run.optimiser, **run.objective.optimisers}
         self.turns = [turn.player for turn in run.objective.turns]
         self.teacher = Teacher(run.labels, run.latent, world)
         self.step = 0

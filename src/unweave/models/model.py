@@ -1,0 +1,35 @@
+"""What every model offers, whatever trains it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, cast
+
+from torch import Tensor, nn
+
+from unweave.latents import Distribution, Latent, Posterior
+from unweave.likelihoods import Observation
+
+
+class Model(nn.Module, ABC):
+    """Codes of observations, observations of codes, and a prior over codes."""
+
+    latent: Latent
+    prior: nn.Module
+    players: ClassVar[tuple[str, ...]] = ()  # parts of it that are players of their own
+
+    @abstractmethod
+    def raw(self, x: Tensor) -> Tensor:
+        """The encoder's output for a batch (B, *shape), from which `latent` makes q(z|x)."""
+
+    @abstractmethod
+    def decode(self, z: Tensor) -> Observation:
+        """p(x|z) for codes (B, D)."""
+
+    def encode(self, x: Tensor) -> Posterior:
+        """q(z|x) for a batch (B, *shape)."""
+        return self.latent.posterior(self.raw(x))
+
+    def p(self) -> Distribution:
+        """The prior over codes."""
+        return cast(Distribution, self.prior(self.raw))
