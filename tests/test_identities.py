@@ -21,9 +21,9 @@ from unweave.aggregate import (
 )
 from unweave.latents import DiagonalGaussian, FullGaussian, OneHot
 from unweave.latents.distributions import HALF_LOG_2PI
-from unweave.models import VAE, Pass
+from unweave.models import Pass
 from unweave.noise import Noise
-from unweave.objectives import Batch, networks, total
+from unweave.objectives import Batch, total
 from worlds import CRITIC, D, play_turns
 
 f64 = torch.float64
@@ -36,8 +36,8 @@ NOISE = Noise(3, 1)
 def nets_of(latent, objective=None):
     """Random networks of a small model; the same for latents of the same sizes."""
     torch.manual_seed(0)
-    model = VAE(latent, uw.MLP((8,), "tanh"), uw.likelihoods.Gaussian(scale=0.5), SHAPE)
-    nets = networks(latent, model, objective or uw.VAE()).double()
+    parts = (uw.MLP((8,), "tanh"), uw.likelihoods.Gaussian(scale=0.5), SHAPE)
+    nets = (objective or uw.VAE()).build(latent, *parts).double()
     correlate(nets.model.prior)
     return nets
 

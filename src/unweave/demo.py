@@ -15,7 +15,7 @@ from unweave.schedules import Linear
 def demo_run(seed: int) -> Run:
     """An ellipse in six sizes at 32 x 32 places, drawn on 32 x 32 pixels, and a small network.
 
-    Beta falls from above the point where every latent dies to 2. The latents come alive one
+    Beta falls from above the point where every latent dies to 4. The latents come alive one
     after the other, the most useful first, while the encodings still overlap widely; so the map
     from images to codes does not fold, which it does in most seeds when beta starts low.
     """
@@ -24,7 +24,7 @@ def demo_run(seed: int) -> Run:
         latent=Gaussian(6),
         network=Conv(base=16, hidden=128),
         likelihood=Bernoulli(),
-        objective=BetaVAE(beta=Linear(50.0, 2.0, steps=5_000)),
+        objective=BetaVAE(beta=Linear(50.0, 4.0, steps=5_000)),
         optimiser=Adam(lr=1e-3),
         steps=7_000,
         seed=seed,
