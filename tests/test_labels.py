@@ -34,25 +34,26 @@ def test_the_terms_are_the_log_masses_and_densities_of_what_is_known():
     turn = with_labels(run.objective.turns[0], LABELS)
     terms, _ = turn.loss(nets, batch, Noise(0), {})
     plain, _ = run.objective.turns[0].loss(nets, batch, Noise(0), {})
-    assert terms.keys() - plain.keys() == {f"label_{label.factor}" for label in LABELS}
+    names = {"label_shape_what_shape", "label_scale_what_big", "label_x_across", "label_y_down"}
+    assert terms.keys() - plain.keys() == names
     raw, factors = nets.model.raw(batch.x), world.factors(index)
     names = world.factor_names
     shape = factors[:, names.index("shape")]
     known = targets["known0"]
     expected = F.cross_entropy(raw[:, 4:6], shape, reduction="none") * known
-    torch.testing.assert_close(terms["label_shape"].value, expected)
+    torch.testing.assert_close(terms["label_shape_what_shape"].value, expected)
     bit = F.binary_cross_entropy_with_logits(
         raw[:, 6], factors[:, names.index("scale")].double(), reduction="none"
     )
-    torch.testing.assert_close(terms["label_scale"].value, bit * targets["known1"])
+    torch.testing.assert_close(terms["label_scale_what_big"].value, bit * targets["known1"])
     x = factors[:, names.index("x")].double()
     standard = (x - 3.5) / torch.arange(8.0).std(correction=0)
     q = part(nets.model.encode(batch.x), "across")
     nats = -torch.distributions.Normal(q.mean[:, 0], q.spread[:, 0]).log_prob(standard)
     torch.testing.assert_close(
-        terms["label_x"].value, nats * targets["known2"], rtol=1e-5, atol=1e-5
+        terms["label_x_across"].value, nats * targets["known2"], rtol=1e-5, atol=1e-5
     )
-    assert terms["label_y"].weight == 2.0
+    assert terms["label_y_down"].weight == 2.0
 
 
 def test_the_share_of_known_labels_is_as_asked_and_the_same_for_every_run():
@@ -75,7 +76,7 @@ def test_labels_join_every_objective_in_lanes(objective):
     for _ in range(5):
         values, _ = together.advance()
         expected, _ = alone.advance()
-    assert "label_x" in values
+    assert "label_x_across" in values
     for name, value in expected.items():
         torch.testing.assert_close(values[name][1], value[0], rtol=1e-3, atol=1e-3)
 

@@ -442,7 +442,7 @@ def test_the_posterior_of_a_uniform_block_is_on_its_interval():
     assert (drawn >= -2).all()
     assert (drawn <= 3).all()
     torch.testing.assert_close(drawn.mean(0), q.mean, rtol=0.02, atol=0.02)
-    flat = block.posterior(torch.zeros(1, 4, dtype=f64))
+    flat = block.posterior(torch.tensor([[0.0, 0.0, 50.0, 50.0]], dtype=f64))
     assert block.rate(flat, prior(block), flat.mean).item() == pytest.approx(0, abs=1e-12)
     assert block.kl(torch.zeros(2), torch.ones(2)).isinf().all()
 
@@ -559,3 +559,26 @@ def test_where_walks_begin_and_end(block, ends):
 def test_a_categorical_variable_walks_through_its_classes():
     (walk,) = uw.Categorical(4).walks(prior(uw.Categorical(4)), 9)
     assert torch.equal(walk, torch.eye(4, dtype=f64))
+
+
+@pytest.mark.parametrize("block", [uw.StudentT(1, df=5), uw.Sparse(1)])
+@pytest.mark.parametrize("scale", [1e-3, 1e-5, 3e-7])
+def test_rates_of_narrow_posteriors_keep_their_digits_in_float32(block, scale):
+    """Nodes placed at rounded values of z would lose the weights of the rule."""
+    mean = torch.tensor([0.04, 3.0])[:, None]
+    wide = block.kl(mean.double(), torch.full_like(mean, scale).double())
+    torch.testing.assert_close(
+        block.kl(mean, torch.full_like(mean, scale)).double(), wide, rtol=1e-5, atol=1e-4
+    )
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.1, 0.7), (-3.3, 1.7), (0.0, 1e-3), (5.0, 5.1)])
+def test_a_uniform_block_stays_inside_and_its_sampled_rate_is_the_rate(low, high):
+    """In float32, with an encoder that puts out whatever it likes."""
+    block = uw.Uniform(1, low=low, high=high)
+    raw = torch.tensor([[0.0, 0.0], [3.0, -2.0], [40.0, -30.0], [-40.0, 20.0], [1e4, -1e4]])
+    q, p = block.posterior(raw), prior(block, torch.float32)
+    z = q.rsample(Noise(0), (20_000,))
+    sampled = q.log_prob(z) - p.log_prob(z)
+    assert sampled.isfinite().all()
+    torch.testing.assert_close(sampled.mean(0), block.rate(q, p, z[0]), rtol=0.02, atol=0.05)

@@ -86,6 +86,12 @@ LIKELIHOODS = [
 
 # What is supported; the rest is refused, with a reason.
 PAIRS = [(o, latent) for o in OBJECTIVES for latent in LATENTS if o.refuses(latent) is None]
+# Every objective and every latent space at least three times: for laws that cost more.
+CROSS = [
+    (o, latent)
+    for o, latent in PAIRS
+    if latent in (LATENTS[0], LATENTS[-1]) or o in (OBJECTIVES[1], OBJECTIVES[4], OBJECTIVES[8])
+]
 SHAPE = (4,)
 
 

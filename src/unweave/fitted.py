@@ -30,7 +30,7 @@ from unweave.likelihoods import Likelihood
 from unweave.metrics import Table
 from unweave.networks import Network
 from unweave.noise import Noise
-from unweave.objectives import Nets, Objective, importance_bound
+from unweave.objectives import Label, Nets, Objective, importance_bound
 from unweave.objectives.support import continuous_only
 from unweave.optimisers import Adam
 from unweave.progress import failure_text, progress_on
@@ -292,6 +292,7 @@ class Fields(TypedDict, total=False):
     network: Network
     likelihood: Likelihood
     optimiser: Adam
+    labels: tuple[Label, ...]
     batch_size: int
     steps: int
 

@@ -85,9 +85,7 @@ def page() -> str:
 def _listing(found: list[Method]) -> str:
     weighted = any(method.weights for method in found)
     head = ["kind", "what it is", "weights", "source"]
-    rows = [
-        [m.kind, m.text if "`" in m.text else f"`{m.text}`", m.weights, m.sources] for m in found
-    ]
+    rows = [[m.kind, _code(m.text), m.weights, m.sources] for m in found]
     keep = [0, 1, 2, 3] if weighted else [0, 1, 3]
     return _table([head[k] for k in keep], [[row[k] for k in keep] for row in rows])
 

@@ -315,6 +315,6 @@ def _from_entropy(mean: Tensor, scale: Tensor, p: Factorised) -> Tensor:
 
 
 def _points(z: Tensor, size: int) -> Tensor:
-    if z.dim() == 0 or z.shape[-1] not in (1, size):
+    if z.dim() == 0 or z.shape[-1] != size:
         raise ValueError(f"expected points of shape (..., {size}), got {tuple(z.shape)}")
     return z

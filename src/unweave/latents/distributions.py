@@ -211,7 +211,7 @@ class Squashed:
 
     def _place(self, u: Tensor) -> Tensor:
         share: Tensor = torch.special.ndtr(u)
-        return self.low + (self.high - self.low) * share
+        return (self.low + (self.high - self.low) * share).clamp(self.low, self.high)
 
 
 def unsquash(z: Tensor, low: float, high: float) -> Tensor:

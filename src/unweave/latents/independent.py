@@ -7,6 +7,7 @@ import math
 from typing import Annotated, Literal
 
 import torch
+import torch.nn.functional as F
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
@@ -165,8 +166,8 @@ class Laplace(Independent):
 class Uniform(Fixed):
     """p(z) uniform on (low, high) in every column.  [Kim2018] app. H: the codes of an InfoGAN.
 
-    The posterior is z = low + (high - low) Phi(u) with u ~ N(mean(x), diag(exp(log_variance(x)))),
-    which can be any distribution from a point to the uniform one; its rate is that of u.
+    The posterior is z = low + (high - low) Phi(u) with u ~ N(mean(x), diag(scale(x)^2)), from a
+    narrow distribution to the uniform one; its rate is that of u.
     """
 
     size: PositiveInt = 4
@@ -191,10 +192,16 @@ class Uniform(Fixed):
         return (1,) * self.size
 
     def posterior(self, raw: Tensor) -> Squashed:
-        """q(z|x) from the encoder's output: means and log-variances of u."""
+        """q(z|x) from the encoder's output: means and log-variances of u, both bounded.
+
+        Means are within 3 (where Phi is 0.999) and scales from 0.03 to 1, so that z keeps the
+        digits that its density needs in float32.
+        """
         loc, log_variance = raw.chunk(2, -1)
-        base = DiagonalGaussian(loc, 0.5 * log_variance.clamp(-30.0, 20.0))
-        return Squashed(base, self.low, self.high)
+        bounded = -F.softplus(-log_variance).clamp(max=7.0)
+        return Squashed(
+            DiagonalGaussian(3 * torch.tanh(loc / 3), 0.5 * bounded), self.low, self.high
+        )
 
     def target(self, value: Tensor, classes: int) -> Tensor:
         """The middle of one of as many parts of the interval as there are classes, (..., 1)."""

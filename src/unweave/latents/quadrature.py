@@ -31,15 +31,20 @@ def expectation(
     (infinity is allowed): put them where f bends sharply, as f must be smooth inside a panel.
     """
     mean, scale = torch.broadcast_tensors(mean, scale)
-    low, high = mean - REACH * scale, mean + REACH * scale
-    cuts = [torch.minimum(torch.maximum(torch.full_like(low, e), low), high) for e in edges]
+    # In u = (z - mean) / scale, where no digit is lost however narrow the distribution is.
+    cuts = [
+        ((e - mean) / scale).clamp(-REACH, REACH)
+        if math.isfinite(e)
+        else torch.full_like(mean, math.copysign(REACH, e))
+        for e in edges
+    ]
     x, w = (t.to(mean) for t in legendre(NODES))
     total = torch.zeros_like(mean)
     for left, right in itertools.pairwise(cuts):
         half = (0.5 * (right - left)).unsqueeze(-1)
-        z = 0.5 * (right + left).unsqueeze(-1) + half * x
-        u = (z - mean.unsqueeze(-1)) / scale.unsqueeze(-1)
-        density = torch.exp(-0.5 * u.square()) / (scale.unsqueeze(-1) * math.sqrt(2 * math.pi))
+        u = 0.5 * (right + left).unsqueeze(-1) + half * x
+        density = torch.exp(-0.5 * u.square()) / math.sqrt(2 * math.pi)
+        z = mean.unsqueeze(-1) + scale.unsqueeze(-1) * u
         total = total + (half * w * density * f(z)).sum(-1)
     return total
 

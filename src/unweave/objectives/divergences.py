@@ -22,7 +22,7 @@ from unweave.aggregate import (
     moment_matching,
     sliced_wasserstein,
 )
-from unweave.latents import Latent
+from unweave.latents import Distribution, Latent, unrelaxed
 from unweave.models import Pass
 from unweave.networks import Critic
 from unweave.noise import Noise
@@ -88,7 +88,7 @@ class InclusiveKL(Divergence):
 
     def value(self, nets: Nets, passed: Pass, batch: Batch, noise: Noise) -> Tensor:
         """The mean over as many draws of p(z) as there are observations, ()."""
-        z = passed.p.rsample(noise.fold("prior"), (len(passed.z),))
+        z = drawn(passed.p, len(passed.z), noise)
         return inclusive_kl(passed.p.log_prob(z), passed.q.log_prob(z[:, None]))
 
     def refuses(self, latent: Latent) -> str | None:
@@ -112,7 +112,7 @@ class MMD(Divergence):
 
     def value(self, nets: Nets, passed: Pass, batch: Batch, noise: Noise) -> Tensor:
         """The statistic, ()."""
-        y = passed.p.rsample(noise.fold("prior"), (len(passed.z),))
+        y = drawn(passed.p, len(passed.z), noise)
         groups = _blocks(passed.latent) if self.blockwise else None
         return mmd(passed.z, y, self.kernel, self.scales, groups=groups)
 
@@ -125,7 +125,7 @@ class Moments(Divergence):
 
     def value(self, nets: Nets, passed: Pass, batch: Batch, noise: Noise) -> Tensor:
         """The squared differences, ()."""
-        return moment_matching(passed.z, passed.p.rsample(noise.fold("prior"), (len(passed.z),)))
+        return moment_matching(passed.z, drawn(passed.p, len(passed.z), noise))
 
     def refuses(self, latent: Latent) -> str | None:
         """Why it makes no sense on a latent space, if it does not."""
@@ -141,7 +141,7 @@ class SlicedWasserstein(Divergence):
 
     def value(self, nets: Nets, passed: Pass, batch: Batch, noise: Noise) -> Tensor:
         """The mean over `count` directions, ()."""
-        y = passed.p.rsample(noise.fold("prior"), (len(passed.z),))
+        y = drawn(passed.p, len(passed.z), noise)
         along = directions(noise, self.count, passed.z.shape[-1], passed.z.dtype)
         return sliced_wasserstein(passed.z, y, along)
 
@@ -204,8 +204,13 @@ class Adversary(Divergence):
 def play_critic(nets: Nets, batch: Batch, noise: Noise, memo: Memo) -> tuple[Terms, Memo]:
     """The critic's cross-entropy on codes of q(z) and draws of p(z)."""
     z = memo["z"].detach()
-    drawn = nets.model.p().rsample(noise.fold("prior"), (len(z),)).detach()
-    return {"critic": Term(1.0, told_apart(nets, z, drawn))}, {}
+    theirs = drawn(nets.model.p(), len(z), noise).detach()
+    return {"critic": Term(1.0, told_apart(nets, z, theirs))}, {}
+
+
+def drawn(p: Distribution, count: int, noise: Noise) -> Tensor:
+    """Draws of the prior, classes and bits at the corners, (count, D)."""
+    return unrelaxed(p).rsample(noise.fold("prior"), (count,))
 
 
 def told_apart(nets: Nets, first: Tensor, second: Tensor) -> Tensor:

@@ -108,5 +108,6 @@ def label_terms(nets: Nets, batch: Batch, labels: Sequence[Label]) -> Terms:
     for number, label in enumerate(labels):
         target, known = batch.targets[f"target{number}"], batch.targets[f"known{number}"]
         nats = -part(q, label.block).log_prob(target.to(batch.x.dtype))
-        terms[f"label_{label.factor}"] = Term(label.weight, nats * known)
+        name = "_".join(["label", label.factor, *label.block.split(".")]).rstrip("_")
+        terms[name] = Term(label.weight, nats * known)
     return terms
