@@ -246,7 +246,8 @@ def test_information_is_the_cross_entropy_of_the_codes(objective):
     classes = F.cross_entropy(raw[:, :3], c[:, :3].argmax(1), reduction="none")
     standard = torch.distributions.Normal(0.0, 1.0)
     u = standard.icdf((c[:, 3:] + 1) / 2)
-    own = torch.distributions.Normal(raw[:, 3:5], (0.5 * raw[:, 5:]).exp())
+    scale = torch.exp(-0.5 * F.softplus(-raw[:, 5:]))
+    own = torch.distributions.Normal(3 * torch.tanh(raw[:, 3:5] / 3), scale)
     density = own.log_prob(u) - standard.log_prob(u) - math.log(2)
     torch.testing.assert_close(terms["information"].value, classes - density.sum(1))
 
@@ -285,8 +286,10 @@ def test_a_q_that_knows_nothing_has_the_entropy_of_uniform_codes():
     """Which a normal Q, [Chen2016], has not: it is at best (1 + log(2 pi / 3)) / 2 > log 2."""
     latent = uw.Uniform(4)
     c = latent.density(torch.zeros(4)).rsample(Noise(0), (100,))
-    q = latent.posterior(torch.zeros(100, latent.outputs))
-    torch.testing.assert_close(-q.log_prob(c), torch.full((100,), latent.entropy()))
+    wide = torch.cat([torch.zeros(100, 4), torch.full((100, 4), 50.0)], -1)
+    torch.testing.assert_close(
+        -latent.posterior(wide).log_prob(c), torch.full((100,), latent.entropy())
+    )
     assert (1 + math.log(2 * math.pi / 3)) / 2 > math.log(2)
 
 
