@@ -7,13 +7,13 @@ import torch
 
 import unweave as uw
 from unweave.aggregate import (
+    blocks,
     decompose,
     decompose_exactly,
     exact,
     log_aggregate,
     stratified,
     summarise,
-    summary,
     weighted,
 )
 from unweave.latents import DiagonalGaussian, rows
@@ -147,8 +147,8 @@ def test_summary_agrees_with_the_linear_gaussian_world():
 
 @pytest.mark.parametrize("latent", LATENTS)
 def test_the_aggregate_in_blocks_is_that_of_the_whole_table(latent, monkeypatch):
-    monkeypatch.setitem(summary._AT_ONCE, "cpu", 7 * 5 * len(latent.nodes))
-    monkeypatch.setitem(summary._SAMPLES, "cpu", 5)
+    monkeypatch.setitem(blocks._AT_ONCE, "cpu", 7 * 5 * len(latent.nodes))
+    monkeypatch.setitem(blocks._SAMPLES, "cpu", 5)
     raw = Noise(0).normal((23, latent.outputs), "raw", torch.float64)
     q = latent.posterior(raw)
     z = rows(q, torch.arange(12)).rsample(Noise(1))

@@ -338,7 +338,8 @@ def fit(
         device: "auto" (CUDA if there is one), "cpu", "cuda", ...
         store: a folder to keep the runs in; a run found there is resumed or loaded.
         progress: show how far training is, and what was decided about the data.
-        fields: latent, objective, network, likelihood, optimiser, batch_size, steps, as in `Run`.
+        fields: latent, objective, network, likelihood, optimiser, labels, batch_size, steps, as in
+            `Run`.
     """
     spec, world = as_data(data, pick_device(device))
     if isinstance(seed, (int, np.integer)):

@@ -47,11 +47,11 @@ def methods(union: Any) -> list[Method]:
 
 
 def _method(kind: str, cls: type) -> Method:
-    whole = " ".join((inspect.getdoc(cls) or "").split())
-    first = " ".join((inspect.getdoc(cls) or "").split("\n\n")[0].split())
+    text = inspect.getdoc(cls) or ""
+    whole, first = (" ".join(part.split()) for part in (text, text.split("\n\n")[0]))
     sources = dict.fromkeys(match.rstrip(". ") for match in _SOURCE.findall(whole))
-    text = re.sub(r"\.?\s+(?=:|$)", "", _SOURCE.sub("", first)).rstrip(". ")
-    return Method(kind, text, "; ".join(sources), ", ".join(lane_fields(cls)))
+    told = re.sub(r"\.?\s+(?=:|$)", "", _SOURCE.sub("", first)).rstrip(". ")
+    return Method(kind, told, "; ".join(sources), ", ".join(lane_fields(cls)))
 
 
 def spaces() -> dict[str, Latent]:

@@ -1,5 +1,6 @@
 """The aggregate posterior q(z): estimators, divergences, and what they say."""
 
+from unweave.aggregate.blocks import log_aggregate
 from unweave.aggregate.correlation import batch_total_correlation, total_correlation
 from unweave.aggregate.decompose import Decomposition, decompose, decompose_exactly, decomposed
 from unweave.aggregate.estimators import Estimator, estimate, exact, stratified, weighted
@@ -11,7 +12,7 @@ from unweave.aggregate.moments import (
     covariance_penalty,
     moment_matching,
 )
-from unweave.aggregate.summary import Summary, log_aggregate, summarise
+from unweave.aggregate.summary import Summary, summarise
 from unweave.aggregate.wasserstein import directions, sliced_wasserstein
 
 __all__ = [

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from unweave.aggregate.estimators import Estimator, estimate, exact
+from unweave.aggregate.blocks import log_aggregate
+from unweave.aggregate.estimators import Estimator, estimate
 from unweave.latents import Distribution, Latent, Node
 
 
@@ -69,7 +70,7 @@ def decompose_exactly(
 
     z: (S, D) samples of q(z); log_own: (S,) = log q(z|x) of each at the observation it came from.
     """
-    log_q = exact(latent.log_nodes(q, z[:, None]))
+    log_q = log_aggregate(latent, q, z)
     return decomposed(latent.nodes, log_own, log_q, latent.log_nodes(p, z))
 
 

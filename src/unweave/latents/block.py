@@ -6,7 +6,7 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple, Protocol, TypeVar
+from typing import Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +29,6 @@ _NARROWEST = 1e-3  # standard deviation for which traversals are made: a walk is
 Encode = Callable[[Tensor], Tensor]  # observations to the encoder's raw output for a block
 Spectrum = Callable[[int], Sequence[float]]  # the k largest principal variances of the data
 Encoding = Literal["diagonal", "full"]
-Self = TypeVar("Self", bound="Block")
 
 
 class Node(NamedTuple):
@@ -38,14 +37,6 @@ class Node(NamedTuple):
     name: str  # "" for the root
     parent: int | None
     leaf: bool
-
-
-class Prior(Protocol):
-    """A module that returns p(z)."""
-
-    def __call__(self, encode: Encode) -> Distribution:
-        """p(z) over z of shape (D,); `encode` is for priors made of encodings."""
-        ...
 
 
 class Block(ABC):
@@ -79,8 +70,7 @@ class Block(ABC):
     @property
     def columns(self) -> tuple[slice, ...]:
         """Where in z the columns of each variable are."""
-        stops = itertools.accumulate(self.variables)
-        return tuple(slice(stop - n, stop) for n, stop in zip(self.variables, stops, strict=True))
+        return side_by_side(self.variables)
 
     @property
     def learned(self) -> bool:
@@ -164,7 +154,7 @@ class Block(ABC):
         values = low + (high - low) * share
         return tuple(values[:, columns] for columns in self.columns)
 
-    def resolve(self: Self, spectrum: Spectrum) -> Self:
+    def resolve(self, spectrum: Spectrum) -> Self:
         """The block with what it takes from the data filled in."""
         return self
 
@@ -218,7 +208,6 @@ class Continuous(Block):
 
     size: int
     encoding: Encoding
-    sampled: bool
 
     @property
     def outputs(self) -> int:
@@ -245,25 +234,40 @@ class Continuous(Block):
         return FullGaussian(loc, triangle(log_scale.exp(), raw[..., 2 * self.size :]))
 
     def rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
-        """KL(q(z|x) || p(z)), (...); on the sample with `sampled`, or where there is no formula."""
-        if self.sampled:
-            return q.log_prob(z) - p.log_prob(z)
-        return self._rate(q, p, z)
-
-    def rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
-        """KL(q(z_j|x) || p(z_j)) of every column on its own, (..., D)."""
-        if self.sampled:
-            return q.log_marginals(z) - p.log_marginals(z)
-        return self._rates(q, p, z)
-
-    def _rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
+        """KL(q(z|x) || p(z)) on the sample: log q(z|x) - log p(z), (...)."""
         return q.log_prob(z) - p.log_prob(z)
 
-    def _rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
+    def rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
+        """KL(q(z_j|x) || p(z_j)) of every column on its own, on the sample, (..., D)."""
         return q.log_marginals(z) - p.log_marginals(z)
 
 
-class Independent(Continuous, Fixed):
+class Formula(Continuous, Fixed):
+    """Real columns whose rate has a formula; with `sampled` it is taken on the sample all the same.
+
+    The sample is the papers' way.
+    """
+
+    sampled: bool
+
+    def rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
+        """KL(q(z|x) || p(z)), (...)."""
+        return super().rate(q, p, z) if self.sampled else self.joint_rate(q, p)
+
+    def rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
+        """KL(q(z_j|x) || p(z_j)) of every column on its own, (..., D)."""
+        return super().rates(q, p, z) if self.sampled else self.column_rates(q, p)
+
+    @abstractmethod
+    def joint_rate(self, q: Distribution, p: Distribution) -> Tensor:
+        """KL(q(z|x) || p(z)) by the formula, (...)."""
+
+    @abstractmethod
+    def column_rates(self, q: Distribution, p: Distribution) -> Tensor:
+        """KL(q(z_j|x) || p(z_j)) of every column by the formula, (..., D)."""
+
+
+class Independent(Formula):
     """Independent columns whose rate is the posterior's entropy and one integral a column."""
 
     @abstractmethod
@@ -275,10 +279,12 @@ class Independent(Continuous, Fixed):
         mean, scale = torch.broadcast_tensors(_points(mean, self.size), scale)
         return _from_entropy(mean, scale, self.density(mean.new_zeros(self.size)))
 
-    def _rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
+    def joint_rate(self, q: Distribution, p: Distribution) -> Tensor:
+        """-H(q(z|x)) - sum_j E_q[log p(z_j)], (...)."""
         return -q.entropy() - p.cross(q.mean, q.spread).sum(-1)  # type: ignore[attr-defined, no-any-return]
 
-    def _rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
+    def column_rates(self, q: Distribution, p: Distribution) -> Tensor:
+        """-H(q(z_j|x)) - E_q[log p(z_j)], (..., D)."""
         return _from_entropy(q.mean, q.spread, p)  # type: ignore[arg-type]
 
 
@@ -291,6 +297,16 @@ class Annealed(NamedTuple):
     def log_prob(self, z: Tensor) -> Tensor:
         """beta log p(z) - log F_beta of points (..., D), (...)."""
         return self.beta * self.block.log_prob(z) - self.block.log_normaliser(self.beta)
+
+
+def side_by_side(widths: Sequence[int]) -> tuple[slice, ...]:
+    """Where parts of the given widths are that stand side by side.
+
+    >>> side_by_side((2, 1))
+    (slice(0, 2, None), slice(2, 3, None))
+    """
+    stops = itertools.accumulate(widths)
+    return tuple(slice(stop - n, stop) for n, stop in zip(widths, stops, strict=True))
 
 
 def positive(beta: float) -> float:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from unweave.latents.distributions import (
     HALF_LOG_2PI,
+    Columns,
     DiagonalGaussian,
     Distribution,
     FullGaussian,
@@ -34,17 +35,23 @@ class Factorised(Distribution, Protocol):
 
 
 @dataclass(frozen=True)
-class StudentDensity:
-    """Independent Student-t columns: t = z / scale has df degrees of freedom."""
+class Centred(Columns):
+    """Independent columns around 0."""
 
     zero: Tensor  # (D,), gives size, type and device
-    df: float
-    scale: float
 
     @property
     def mean(self) -> Tensor:
-        """The centre, 0; where df <= 1 there is no expectation, and it is the median, (D,)."""
+        """The centre, 0: the expectation, or the median where there is none, (D,)."""
         return self.zero
+
+
+@dataclass(frozen=True)
+class StudentDensity(Centred):
+    """Independent Student-t columns: t = z / scale has df degrees of freedom."""
+
+    df: float
+    scale: float
 
     @property
     def spread(self) -> Tensor:
@@ -61,10 +68,6 @@ class StudentDensity:
         # Below half a degree of freedom the farthest draws leave the range of float32.
         radius = radius.clamp(max=torch.finfo(u.dtype).max / 1e3)
         return self.scale * radius * torch.cos(2 * math.pi * v)
-
-    def log_prob(self, z: Tensor) -> Tensor:
-        """Joint log-density, (...)."""
-        return self.log_marginals(z).sum(-1)
 
     def log_marginals(self, z: Tensor) -> Tensor:
         """Log-density of every column, (..., D)."""
@@ -93,16 +96,10 @@ class StudentDensity:
 
 
 @dataclass(frozen=True)
-class LaplaceDensity:
+class LaplaceDensity(Centred):
     """Independent Laplace columns: log p = -|z| / scale - log(2 scale)."""
 
-    zero: Tensor
     scale: float
-
-    @property
-    def mean(self) -> Tensor:
-        """Zero, (D,)."""
-        return self.zero
 
     @property
     def spread(self) -> Tensor:
@@ -113,10 +110,6 @@ class LaplaceDensity:
         """By the inverse of the distribution function."""
         u = noise.uniform((*shape, *self.zero.shape), "laplace", self.zero.dtype) - 0.5
         return -self.scale * torch.sign(u) * torch.log1p(-2 * u.abs())
-
-    def log_prob(self, z: Tensor) -> Tensor:
-        """Joint log-density, (...)."""
-        return self.log_marginals(z).sum(-1)
 
     def log_marginals(self, z: Tensor) -> Tensor:
         """Log-density of every column, (..., D)."""
@@ -131,17 +124,11 @@ class LaplaceDensity:
 
 
 @dataclass(frozen=True)
-class SparseDensity:
+class SparseDensity(Centred):
     """Independent columns: weight N(z; 0, spike^2) + (1 - weight) N(z; 0, 1), 0 < weight < 1."""
 
-    zero: Tensor
     weight: float
     spike: float
-
-    @property
-    def mean(self) -> Tensor:
-        """Zero, (D,)."""
-        return self.zero
 
     @property
     def spread(self) -> Tensor:
@@ -154,10 +141,6 @@ class SparseDensity:
         on = noise.uniform(full, "on", self.zero.dtype) > self.weight
         eps = noise.normal(full, "normal", self.zero.dtype)
         return torch.where(on, eps, self.spike * eps)
-
-    def log_prob(self, z: Tensor) -> Tensor:
-        """Joint log-density, (...)."""
-        return self.log_marginals(z).sum(-1)
 
     def log_marginals(self, z: Tensor) -> Tensor:
         """Log-density of every column, (..., D)."""
@@ -193,7 +176,7 @@ class SparseDensity:
 
 
 @dataclass(frozen=True)
-class UniformDensity:
+class UniformDensity(Columns):
     """Independent uniform columns on (low, high)."""
 
     zero: Tensor
@@ -214,10 +197,6 @@ class UniformDensity:
         """Uniform draws."""
         u = noise.uniform((*shape, *self.zero.shape), "uniform", self.zero.dtype)
         return self.low + (self.high - self.low) * u
-
-    def log_prob(self, z: Tensor) -> Tensor:
-        """Joint log-density, (...)."""
-        return self.log_marginals(z).sum(-1)
 
     def log_marginals(self, z: Tensor) -> Tensor:
         """-log(high - low) inside, minus infinity outside, (..., D)."""

@@ -8,6 +8,7 @@ batch (B, D) of each is the matrix log q(z_i | x_j) of shape (B, B).
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, TypeVar
@@ -55,8 +56,20 @@ class Posterior(Distribution, Protocol):
         ...
 
 
+class Columns(ABC):
+    """Independent variables of one column each: the joint is the product of the marginals."""
+
+    @abstractmethod
+    def log_marginals(self, z: Tensor) -> Tensor:
+        """Log-density of every column, (..., D)."""
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        """Joint log-density, (...)."""
+        return self.log_marginals(z).sum(-1)
+
+
 @dataclass(frozen=True)
-class DiagonalGaussian:
+class DiagonalGaussian(Columns):
     """N(z; mean, diag(exp(log_scale))^2), with mean and log_scale of shape (..., D)."""
 
     loc: Tensor
@@ -77,10 +90,6 @@ class DiagonalGaussian:
         eps = noise.normal((*shape, *self.loc.shape), "gaussian", self.loc.dtype)
         return self.loc + self.spread * eps
 
-    def log_prob(self, z: Tensor) -> Tensor:
-        """Joint log-density, (...)."""
-        return self.log_marginals(z).sum(-1)
-
     def log_marginals(self, z: Tensor) -> Tensor:
         """Log-density of every column, (..., D)."""
         standard = (z - self.loc) * torch.exp(-self.log_scale)
@@ -89,6 +98,11 @@ class DiagonalGaussian:
     def entropy(self) -> Tensor:
         """Sum of log scale + (1 + log 2 pi) / 2, (...)."""
         return (self.log_scale + (0.5 + HALF_LOG_2PI)).sum(-1)
+
+    def cross(self, mean: Tensor, scale: Tensor) -> Tensor:
+        """E[log p(z_j)] for z_j ~ N(mean, scale^2), for every column, (..., D)."""
+        second = (mean - self.loc).square() + scale.square()
+        return -0.5 * second * torch.exp(-2 * self.log_scale) - self.log_scale - HALF_LOG_2PI
 
     def kl(self, other: DiagonalGaussian) -> Tensor:
         """KL(self || other) of every column, (..., D).
@@ -163,7 +177,7 @@ def _solve(factor: Tensor, z: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Squashed:
+class Squashed(Columns):
     """z = low + (high - low) Phi(u) with u ~ N(loc, exp(log_scale)^2): on an interval.
 
     Phi, the distribution function of N(0, 1), takes N(0, I) to the uniform distribution, so a KL
@@ -192,10 +206,6 @@ class Squashed:
     def rsample(self, noise: Noise, shape: Sequence[int] = ()) -> Tensor:
         """A sample of u, squashed."""
         return self._place(self.base.rsample(noise, shape))
-
-    def log_prob(self, z: Tensor) -> Tensor:
-        """Joint log-density, (...)."""
-        return self.log_marginals(z).sum(-1)
 
     def log_marginals(self, z: Tensor) -> Tensor:
         """log N(u; loc, scale) - log N(u; 0, 1) - log(high - low), (..., D)."""
@@ -274,7 +284,7 @@ class OneHot:
 
 
 @dataclass(frozen=True)
-class Bits:
+class Bits(Columns):
     """Independent zeros and ones with the given logits (..., D), relaxed when sampled.
 
     log p(z) = sum z log p + (1 - z) log(1 - p), the log-mass at the corners. Samples are
@@ -300,10 +310,6 @@ class Bits:
         u = noise.uniform((*shape, *self.logits.shape), "logistic", self.logits.dtype)
         soft = torch.sigmoid((self.logits + torch.logit(u)) / self.temperature)
         return soft.detach().round() + (soft - soft.detach()) if self.hard else soft
-
-    def log_prob(self, z: Tensor) -> Tensor:
-        """Joint log-mass, (...)."""
-        return self.log_marginals(z).sum(-1)
 
     def log_marginals(self, z: Tensor) -> Tensor:
         """z log p + (1 - z) log(1 - p), (..., D)."""

@@ -11,11 +11,10 @@ from pydantic import PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 
 from unweave.latents.block import (
-    Continuous,
     Encode,
     Encoding,
-    Fixed,
     FixedPrior,
+    Formula,
     Spectrum,
     positive,
     triangle,
@@ -63,7 +62,7 @@ class LearnedCovariance(nn.Module):
 
 
 @spec
-class Gaussian(Continuous, Fixed):
+class Gaussian(Formula):
     """p(z) = N(z; 0, diag(variances)), by default N(0, I).  [Kingma2014] sec. 3.
 
     `variances="pca"` takes those of the data's principal components, scaled to a mean of 1:
@@ -136,12 +135,14 @@ class Gaussian(Continuous, Fixed):
         """p(z)^beta / F_beta = N(0, diag(variances) / beta)."""
         return dataclasses.replace(self, variances=tuple(v / positive(beta) for v in self._numbers))
 
-    def _rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
+    def joint_rate(self, q: Distribution, p: Distribution) -> Tensor:
+        """KL(q(z|x) || p(z)) in closed form, (...)."""
         if isinstance(q, DiagonalGaussian) and isinstance(p, DiagonalGaussian):
             return q.kl(p).sum(-1)
         return _full(q).kl(_full(p))
 
-    def _rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
+    def column_rates(self, q: Distribution, p: Distribution) -> Tensor:
+        """KL(q(z_j|x) || p(z_j)) of every column in closed form, (..., D)."""
         return _columns(q).kl(_columns(p))
 
     @property

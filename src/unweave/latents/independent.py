@@ -19,18 +19,9 @@ from unweave.latents.densities import (
     StudentDensity,
     UniformDensity,
 )
-from unweave.latents.distributions import HALF_LOG_2PI, DiagonalGaussian, Distribution, Squashed
+from unweave.latents.distributions import DiagonalGaussian, Distribution, Squashed
 from unweave.latents.quadrature import integral
 from unweave.spec import spec, tag
-
-
-class _Normal(DiagonalGaussian):
-    """A normal density that knows its expectation under another."""
-
-    def cross(self, mean: Tensor, scale: Tensor) -> Tensor:
-        """E[log p(z_j)] for z_j ~ N(mean, scale^2), (..., D)."""
-        second = (mean - self.loc).square() + scale.square()
-        return -0.5 * second * torch.exp(-2 * self.log_scale) - self.log_scale - HALF_LOG_2PI
 
 
 @spec
@@ -103,7 +94,7 @@ class Sparse(Independent):
     def density(self, zero: Tensor) -> Factorised:
         """p(z), with the size, type and device of zeros (D,)."""
         if self.weight in (0, 1):
-            return _Normal(zero, zero + (math.log(self.scale) if self.weight else 0.0))
+            return DiagonalGaussian(zero, zero + (math.log(self.scale) if self.weight else 0.0))
         return SparseDensity(zero, self.weight, self.scale)
 
     def reach(self, p: Distribution) -> tuple[Tensor, Tensor]:

@@ -93,11 +93,6 @@ class GaussianMixture(Continuous, Fixed):
         return len(self.centres[0])
 
     @property
-    def sampled(self) -> bool:  # type: ignore[override]
-        """Always: there is no formula for the rate."""
-        return True
-
-    @property
     def learned(self) -> bool:
         """Whether the prior has parameters."""
         return self.learn
@@ -212,11 +207,6 @@ class VampPrior(Continuous):
     components: PositiveInt = 50
     encoding: Encoding = "diagonal"
     kind: Literal["vamp"] = tag("vamp")
-
-    @property
-    def sampled(self) -> bool:  # type: ignore[override]
-        """Always: there is no formula for the rate."""
-        return True
 
     @property
     def learned(self) -> bool:

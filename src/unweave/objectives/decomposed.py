@@ -110,7 +110,7 @@ class InformationDropout(OnePlayer):
 
 @spec
 class AnchorVAE(OnePlayer):
-    """-ELBO - weight I(x; z_a): the information of the anchor variables is not paid for.
+    """-ELBO - weight I(x; z_a): less is paid for the information of the anchor variables.
 
     [Esmaeili2019] table 1, after [Gao2019]. `anchor` is the path of a block or variable of the
     latent tree; without one it is the whole code.

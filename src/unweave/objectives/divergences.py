@@ -23,6 +23,7 @@ from unweave.aggregate import (
     sliced_wasserstein,
 )
 from unweave.latents import Distribution, Latent, unrelaxed
+from unweave.latents.block import side_by_side
 from unweave.models import Pass
 from unweave.networks import Critic
 from unweave.noise import Noise
@@ -49,11 +50,6 @@ class Divergence(ABC):
     def turns(self) -> tuple[Turn, ...]:
         """Their moves, after the model's."""
         return ()
-
-    @property
-    def whole(self) -> bool:
-        """Whether it needs the whole data set in every batch."""
-        return getattr(self, "estimator", "") == "exact"
 
     def refuses(self, latent: Latent) -> str | None:
         """Why it makes no sense on a latent space, if it does not."""
@@ -150,8 +146,24 @@ class SlicedWasserstein(Divergence):
         return finite_variance_only(latent, "W_2 needs a prior that has a variance")
 
 
+class Criticised(Divergence):
+    """A divergence by a critic that tells q(z) from p(z)."""
+
+    critic: Critic
+
+    @property
+    def critics(self) -> dict[str, Critic]:
+        """The critic that tells q(z) from p(z)."""
+        return {CRITIC: self.critic}
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """The critic moves, on the codes that the model left and as many draws of the prior."""
+        return (Turn(CRITIC, play_critic),)
+
+
 @spec
-class DensityRatio(Divergence):
+class DensityRatio(Criticised):
     """KL(q(z) || p(z)) = E_q[log D(z) / (1 - D(z))], D a critic that tells q(z) from p(z).
 
     [Kim2018] eq. 7. The first logit stands for q(z), the second for p(z).
@@ -160,24 +172,13 @@ class DensityRatio(Divergence):
     critic: Critic = Critic()
     kind: Literal["density-ratio"] = tag("density-ratio")
 
-    @property
-    def critics(self) -> dict[str, Critic]:
-        """The critic that tells q(z) from p(z)."""
-        return {CRITIC: self.critic}
-
-    @property
-    def turns(self) -> tuple[Turn, ...]:
-        """The critic moves, on the codes that the model left and as many draws of the prior."""
-        return (Turn(CRITIC, play_critic),)
-
     def value(self, nets: Nets, passed: Pass, batch: Batch, noise: Noise) -> Tensor:
         """log D(z) / (1 - D(z)) on the samples, (B,)."""
-        logits = nets.critic(passed.z)
-        return logits[:, 0] - logits[:, 1]
+        return log_ratio(nets, passed.z)
 
 
 @spec
-class Adversary(Divergence):
+class Adversary(Criticised):
     """E_q[-log(1 - D(z))], D a critic that tells q(z) from p(z): WAE-GAN.  [Tolstikhin2018] alg. 1.
 
     Small where the critic takes codes for draws of the prior; not itself a divergence.
@@ -185,16 +186,6 @@ class Adversary(Divergence):
 
     critic: Critic = Critic()
     kind: Literal["adversary"] = tag("adversary")
-
-    @property
-    def critics(self) -> dict[str, Critic]:
-        """The critic that tells q(z) from p(z)."""
-        return {CRITIC: self.critic}
-
-    @property
-    def turns(self) -> tuple[Turn, ...]:
-        """The critic moves, on the codes that the model left and as many draws of the prior."""
-        return (Turn(CRITIC, play_critic),)
 
     def value(self, nets: Nets, passed: Pass, batch: Batch, noise: Noise) -> Tensor:
         """-log(1 - D(z)) on the samples, (B,)."""
@@ -213,6 +204,12 @@ def drawn(p: Distribution, count: int, noise: Noise) -> Tensor:
     return unrelaxed(p).rsample(noise.fold("prior"), (count,))
 
 
+def log_ratio(nets: Nets, z: Tensor) -> Tensor:
+    """log D(z) / (1 - D(z)) of a critic, the first logit less the second, (B,)."""
+    logits = nets.critic(z)
+    return logits[:, 0] - logits[:, 1]
+
+
 def told_apart(nets: Nets, first: Tensor, second: Tensor) -> Tensor:
     """(-log D(first) - log(1 - D(second))) / 2 of a critic, (B,)."""
     ours = F.log_softmax(nets.critic(first), -1)[:, 0]
@@ -220,14 +217,9 @@ def told_apart(nets: Nets, first: Tensor, second: Tensor) -> Tensor:
     return -0.5 * (ours + theirs)
 
 
-def _blocks(latent: Latent) -> list[slice]:
+def _blocks(latent: Latent) -> tuple[slice, ...]:
     """The columns of every block of a latent tree."""
-    slices, start = [], 0
-    for block in leaves(latent).values():
-        width = sum(block.variables)
-        slices.append(slice(start, start + width))
-        start += width
-    return slices
+    return side_by_side([sum(block.variables) for block in leaves(latent).values()])
 
 
 AnyDivergence = Annotated[

@@ -9,7 +9,7 @@ from torch import Tensor
 from unweave.latents import Latent, owner
 from unweave.networks import Critic
 from unweave.noise import Noise
-from unweave.objectives.divergences import CRITIC, play_critic, told_apart
+from unweave.objectives.divergences import CRITIC, log_ratio, play_critic, told_apart
 from unweave.objectives.game import MODEL, Batch, Game, Memo, Nets, Term, Terms, Turn, elbo
 from unweave.objectives.support import several_variables
 from unweave.schedules import Weight
@@ -56,9 +56,8 @@ class FactorVAE(Game):
     def play_model(self, nets: Nets, batch: Batch, noise: Noise, memo: Memo) -> tuple[Terms, Memo]:
         """The model's loss; the codes are kept for the critic."""
         passed = nets.model(batch.x, noise)
-        logits = nets.critic(passed.z)
         name = "total_correlation" if self.against == "marginals" else "divergence"
-        return elbo(passed) | {name: Term(self.gamma, logits[:, 0] - logits[:, 1])}, {"z": passed.z}
+        return elbo(passed) | {name: Term(self.gamma, log_ratio(nets, passed.z))}, {"z": passed.z}
 
     def play_critic(self, nets: Nets, batch: Batch, noise: Noise, memo: Memo) -> tuple[Terms, Memo]:
         """The critic's cross-entropy, (-log D(z) - log(1 - D(permuted z'))) / 2."""

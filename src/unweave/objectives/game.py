@@ -20,6 +20,7 @@ from unweave.likelihoods import Likelihood
 from unweave.models import VAE, Model, Pass
 from unweave.networks import Critic, Network, Shape
 from unweave.noise import Noise
+from unweave.objectives.support import exactly
 from unweave.optimisers import Adam
 from unweave.schedules import Weight
 
@@ -113,7 +114,7 @@ class Game(ABC):
     @property
     def whole(self) -> bool:
         """Whether it needs the whole data set in every batch."""
-        return getattr(self, "estimator", "") == "exact"
+        return exactly(self)
 
     def refuses(self, latent: Latent) -> str | None:
         """Why a latent space cannot be trained in this way, if it cannot."""

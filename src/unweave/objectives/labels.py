@@ -3,40 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Protocol
+from typing import Annotated
 
 import torch
 from pydantic import Field, NonNegativeFloat
 from torch import Tensor
 
+from unweave.data import World
 from unweave.latents import Latent
 from unweave.noise import Noise
 from unweave.objectives.game import MODEL, Batch, Memo, Nets, Term, Terms, Turn
 from unweave.objectives.support import leaves, part
 from unweave.spec import nearest, spec
-
-
-class World(Protocol):
-    """What is read of loaded data."""
-
-    @property
-    def size(self) -> int:
-        """Number of observations."""
-
-    @property
-    def device(self) -> torch.device:
-        """Where they are."""
-
-    @property
-    def factor_names(self) -> tuple[str, ...]:
-        """Names of the factors."""
-
-    @property
-    def factor_sizes(self) -> tuple[int, ...]:
-        """Number of classes of each factor."""
-
-    def factors(self, index: Tensor) -> Tensor:
-        """Classes of the factors (..., K) by the numbers (...)."""
 
 
 @spec

@@ -12,7 +12,7 @@ from unweave.networks import Critic
 from unweave.noise import Noise
 from unweave.objectives.divergences import MMD, AnyDivergence, DensityRatio, InclusiveKL
 from unweave.objectives.game import MODEL, Batch, Game, Memo, Nets, Term, Terms, Turn, elbo, number
-from unweave.objectives.support import fixed_prior_only
+from unweave.objectives.support import exactly, fixed_prior_only
 from unweave.schedules import Weight
 from unweave.spec import spec, tag
 
@@ -54,7 +54,7 @@ class Matching(Game):
     @property
     def whole(self) -> bool:
         """Whether it needs the whole data set in every batch."""
-        return self.divergence.whole
+        return exactly(self.divergence)
 
 
 @spec

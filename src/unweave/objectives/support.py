@@ -32,6 +32,11 @@ def part(d: Distribution, path: str) -> Distribution:
     return d
 
 
+def exactly(method: object) -> bool:
+    """Whether a method estimates q(z) exactly, which takes the whole data set in a batch."""
+    return getattr(method, "estimator", "") == "exact"
+
+
 def gaussian_only(latent: Latent, why: str) -> str | None:
     """A refusal of blocks whose posterior is not Gaussian."""
     return _first(latent, lambda block: not isinstance(block, Continuous), why)
