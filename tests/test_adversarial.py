@@ -25,6 +25,7 @@ from worlds import ADVERSARIAL, CPU, LATENTS, SMALL, nets_and_batch, play_turns,
 GAN, WGAN = ADVERSARIAL
 MIXED = uw.Product(what=uw.Categorical(3), place=uw.Uniform(2))
 CODES = [MIXED, uw.Gaussian(3), uw.Bernoulli(3, probability=0.3)]
+SPACES = [latent for latent in LATENTS if GAN.refuses(latent) is None]
 each = pytest.mark.parametrize("objective", ADVERSARIAL, ids=lambda o: o.kind)
 
 
@@ -67,8 +68,11 @@ def names(nets, player):
 # ---- in lanes
 
 
-@pytest.mark.parametrize("vectorised", [True, False])
-@pytest.mark.parametrize("latent", CODES, ids=lambda latent: latent.kind)
+@pytest.mark.parametrize(
+    ("latent", "vectorised"),
+    [*((latent, True) for latent in CODES), *((latent, False) for latent in [MIXED, *SPACES])],
+    ids=lambda v: getattr(v, "kind", v),
+)
 @each
 def test_training_is_finite_and_resumes_bit_for_bit(objective, latent, vectorised):
     runs = [gan_run(objective, latent=latent, seed=seed) for seed in (0, 1)]

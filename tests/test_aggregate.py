@@ -10,6 +10,7 @@ from unweave.aggregate import (
     blocks,
     decompose,
     decompose_exactly,
+    estimate,
     exact,
     log_aggregate,
     stratified,
@@ -18,7 +19,7 @@ from unweave.aggregate import (
 )
 from unweave.latents import DiagonalGaussian, rows
 from unweave.noise import Noise
-from worlds import LATENTS, prior
+from worlds import LATENTS, nets_and_batch, prior, small_run
 
 
 def encodings(count, size=2, scale=0.5, seed=0):
@@ -106,6 +107,7 @@ def test_the_parts_sum_to_the_rate_on_every_sample(latent, estimator):
     q, p = latent.posterior(raw), prior(latent)
     z = q.rsample(Noise(1))
     parts = decompose(latent, q, p, z, 100, estimator)
+    z = latent.corners(z)
     rate = q.log_prob(z) - p.log_prob(z)
     whole = parts.mutual_information + parts.total_correlation + parts.dimension_kl
     torch.testing.assert_close(whole, rate)
@@ -182,3 +184,90 @@ def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="at least two"):
         stratified(torch.zeros(1, 1), 3)
     assert stratified(torch.zeros(1, 1), 1).item() == 0
+
+
+def enumerated(latent, q, p, corners):
+    """MI, TC, leaf KLs and the rate by sums over all corners (M, D) and observations."""
+    each = q.log_prob(corners[:, None])  # (M, N)
+    log_q = exact(each)
+    joint = log_q.exp()
+    marginals = exact(q.log_marginals(corners[:, None]))  # (M, V)
+    information = (each.exp() * (each - log_q[:, None])).sum(0).mean()
+    correlation = (joint * (log_q - marginals.sum(-1))).sum()
+    leaves = (joint[:, None] * (marginals - p.log_marginals(corners))).sum(0)
+    return information, correlation, leaves
+
+
+def test_the_parts_of_discrete_variables_are_those_of_their_masses():
+    """By sums over all codes; a relaxed sample in a log-mass would make divergences negative."""
+    latent = uw.Product(what=uw.Categorical(3), flags=uw.Bernoulli(2, probability=0.3))
+    noise = Noise(0)
+    q = latent.posterior(3 * noise.normal((7, latent.outputs), "raw", torch.float64))
+    p = prior(latent)
+    rows_ = torch.eye(3, dtype=torch.float64)
+    bits = torch.tensor([[a, b] for a in (0, 1) for b in (0, 1)], dtype=torch.float64)
+    corners = torch.cat([rows_.repeat_interleave(4, 0), bits.repeat(3, 1)], -1)
+    information, correlation, leaves = enumerated(latent, q, p, corners)
+    index = noise.integers(7, (30_000,), "rows")
+    source = rows(q, index)
+    relaxed = source.rsample(noise)
+    z = latent.corners(relaxed)
+    assert not torch.equal(z, relaxed)
+    parts = decompose_exactly(latent, q, p, z, source.log_prob(z))
+    assert parts.mutual_information.mean().item() == pytest.approx(information.item(), abs=0.03)
+    assert parts.total_correlation.mean().item() == pytest.approx(correlation.item(), abs=0.03)
+    found = torch.stack(list(parts.leaf_kls.values())).mean(1)
+    torch.testing.assert_close(found, leaves, rtol=0, atol=0.03)
+    rate = latent.rate(q, p, q.mean).mean()
+    torch.testing.assert_close(information + correlation + leaves.sum(), rate)
+    batch = rows(source, slice(64))
+    for one, two in zip(
+        decompose(latent, batch, p, relaxed[:64], 7_000)[1:],
+        decompose(latent, batch, p, z[:64], 7_000)[1:],
+        strict=True,
+    ):
+        assert all(torch.equal(one[name], two[name]) for name in one)
+    wrong = decompose_exactly(latent, q, p, relaxed, source.log_prob(relaxed))
+    assert (wrong.total_correlation.mean() - correlation).abs() > 0.05
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [uw.BetaTCVAE(), uw.HFVAE(),
+     uw.AlphaBetaVAE(divergence=uw.divergences.ExclusiveKL())],
+)  # fmt: skip
+def test_objectives_read_discrete_variables_at_their_corners(objective):
+    latent = uw.Product(what=uw.Categorical(3), flags=uw.Bernoulli(2, probability=0.3))
+    nets, batch = nets_and_batch(small_run(objective=objective, latent=latent))
+    relaxed = nets.model(batch.x, Noise(0))
+    hard = relaxed._replace(z=latent.corners(relaxed.z))
+    assert not torch.equal(hard.z, relaxed.z)
+    if isinstance(objective, uw.AlphaBetaVAE):
+        one, two = (objective.divergence.value(nets, r, batch, Noise(0)) for r in (relaxed, hard))
+        assert torch.equal(one, two)
+        return
+    one, two = (objective.terms(passed, batch, Noise(0)) for passed in (relaxed, hard))
+    for name in one.keys() - {"distortion"}:
+        assert torch.equal(one[name].value, two[name].value)
+
+
+def test_log_densities_may_be_arrays_and_bad_ones_are_refused():
+    assert torch.equal(stratified(torch.zeros(3, 3, dtype=torch.int64), 50), torch.zeros(3))
+    table = [[0.0, -1.0], [-2.0, 0.5]]
+    torch.testing.assert_close(weighted(table, 9), weighted(torch.tensor(table), 9))
+    for estimator, shape in ((exact, (3,)), (exact, (3, 0))):
+        with pytest.raises(ValueError, match="expected log_q"):
+            estimator(torch.zeros(shape))
+    for estimator, shape in ((weighted, (0, 0)), (stratified, (2, 3))):
+        with pytest.raises(ValueError, match="expected log_q"):
+            estimator(torch.zeros(shape), 9)
+    with pytest.raises(ValueError, match="did you mean 'weighted'"):
+        estimate(torch.zeros(2, 2), 9, "weigted")
+
+
+def test_an_exact_decomposition_tells_how_far_it_is():
+    latent, q = uw.Gaussian(2), encodings(50)
+    z, told = q.rsample(Noise(1)), []
+    decompose_exactly(latent, q, prior(latent), z, q.log_prob(z), told.append)
+    assert told == sorted(told)
+    assert told[-1] == 1

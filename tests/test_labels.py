@@ -1,5 +1,7 @@
 """Labels: a block told what it is to mean, on a share of the observations, under any objective."""
 
+import dataclasses
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -10,7 +12,7 @@ from unweave.noise import Noise
 from unweave.objectives import Batch, Label, Teacher, total, with_labels
 from unweave.objectives.support import part
 from unweave.training import Lanes, train
-from worlds import CPU, OBJECTIVES, SMALL, nets_and_batch, small_run
+from worlds import ADVERSARIAL, CPU, OBJECTIVES, SMALL, nets_and_batch, small_run
 
 TREE = uw.Product(
     style=uw.Gaussian(2), what=uw.Product(shape=uw.Categorical(2), big=uw.Bernoulli(1)),
@@ -31,7 +33,7 @@ def test_the_terms_are_the_log_masses_and_densities_of_what_is_known():
     index = torch.arange(40)
     targets = Teacher(LABELS, TREE, world).targets(index)
     batch = Batch(world.images(index).double(), world.size, targets)
-    turn = with_labels(run.objective.turns[0], LABELS)
+    turn = with_labels(run.objective.turns[0], LABELS, run.weights)
     terms, _ = turn.loss(nets, batch, Noise(0), {})
     plain, _ = run.objective.turns[0].loss(nets, batch, Noise(0), {})
     names = {"label_shape_what_shape", "label_scale_what_big", "label_x_across", "label_y_down"}
@@ -63,20 +65,26 @@ def test_the_share_of_known_labels_is_as_asked_and_the_same_for_every_run():
     assert one.known[0].float().mean().item() == pytest.approx(0.3, abs=0.06)
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda o: o.kind)
+@pytest.mark.parametrize("objective", [*OBJECTIVES, *ADVERSARIAL], ids=lambda o: o.kind)
 def test_labels_join_every_objective_in_lanes(objective):
+    """With weights that differ between the lanes, one of them a schedule."""
     latent = uw.Product(style=uw.Gaussian(2), across=uw.Gaussian(1))
-    labels = (Label("x", block="across", share=0.5),)
+    network = uw.MLP((16,)) if objective.autoencodes else None
     world = SMALL.load(CPU)
     runs = [
-        small_run(objective=objective, latent=latent, labels=labels, seed=seed).resolve(world)
-        for seed in (0, 1)
-    ]
+        small_run(
+            objective=objective, latent=latent, network=network, seed=seed,
+            labels=(Label("x", block="across", share=0.5, weight=weight),),
+        ).resolve(world)
+        for seed, weight in ((0, 1.0), (1, uw.Linear(0.0, 20.0, steps=4)))
+    ]  # fmt: skip
+    assert runs[0].lane_key == runs[1].lane_key
     together, alone = Lanes(runs, world, CPU), Lanes(runs[1:], world, CPU)
-    for _ in range(5):
-        values, _ = together.advance()
+    for step in range(5):
+        values, weighted = together.advance()
         expected, _ = alone.advance()
-    assert "label_x_across" in values
+        share = weighted["label_x_across"] / values["label_x_across"]
+        torch.testing.assert_close(share, torch.tensor([1.0, 5.0 * step]), rtol=1e-5, atol=1e-6)
     for name, value in expected.items():
         torch.testing.assert_close(values[name][1], value[0], rtol=1e-3, atol=1e-3)
 
@@ -95,6 +103,24 @@ def test_labels_teach_a_block_its_meaning():
     classes = latent.codes(model.posteriors(unlabelled))[:, -1]
     right = classes == world.factors(unlabelled)[:, world.factor_names.index("scale")]
     assert right.float().mean() > 0.9
+
+
+def test_the_batch_is_encoded_once():
+    """Labels read the encoding there is, so that batch normalisation sees the batch once."""
+    latent = uw.Product(style=uw.Gaussian(2), across=uw.Gaussian(1))
+    world = SMALL.load(CPU)
+    plain = small_run(latent=latent, network=uw.DCGAN(base=4)).resolve(world)
+    told = dataclasses.replace(plain, labels=(Label("x", block="across", weight=0.0),))
+    one, two = Lanes([plain], world, CPU), Lanes([told], world, CPU)
+    one.advance()
+    two.advance()
+    assert one.buffers
+    assert all(torch.equal(value, two.buffers[name]) for name, value in one.buffers.items())
+
+
+def test_two_labels_of_one_name_are_refused():
+    with pytest.raises(ValueError, match="one label for a factor and block"):
+        small_run(latent=TREE, labels=(LABELS[2], LABELS[2])).resolve(SMALL.load(CPU))
 
 
 @pytest.mark.parametrize(
@@ -126,7 +152,7 @@ def test_the_loss_with_no_label_known_is_that_without():
     nets, batch = nets_and_batch(run)
     targets = Teacher(LABELS, TREE, SMALL.load(CPU)).targets(torch.arange(len(batch.x)))
     nothing = {k: v & False if k.startswith("known") else v for k, v in targets.items()}
-    turn = with_labels(run.objective.turns[0], LABELS)
+    turn = with_labels(run.objective.turns[0], LABELS, run.weights)
     with_none, _ = turn.loss(nets, batch._replace(targets=nothing), Noise(0), {})
     without, _ = run.objective.turns[0].loss(nets, batch, Noise(0), {})
     torch.testing.assert_close(total(with_none), total(without))

@@ -4,23 +4,23 @@ Where each is tested:
 
   weights of the stratified estimator fill a column        test_aggregate (weights, peers)
   DIP-VAE centred over latents, variances in every entry    test_divergences (penalty, variances)
-  a mixture's density counted once a column                 test_latents (counts its prior once)
+  a mixture's density counted once a column                 test_latents_rates (its prior once)
   beta and TC weights counted twice                         here: double counting
   means over pixels, beta that is not the paper's           here: reductions
   sums of exponentials without a shift                      here: narrow encodings
   cross-entropy on grey values is no likelihood             here: grey; test_likelihoods
-  log-variances without bounds                              test_latents (extreme outputs)
+  log-variances without bounds                              test_latents_laws (extreme outputs)
   a rate not read on the sample that was decoded            here: same sample, table
   the critic's loss reaches the encoder                     here: leak; test_objectives (gradient)
   wrong N or B in the estimators                            here: sizes; test_aggregate
   means of means over batches of unequal size               here: table
-  metrics: dead codes, missing classes, leakage             test_metrics (laws)
+  metrics: dead codes, missing classes, leakage             test_metrics_laws
   one batch for both of the critic's sides, or its halves   here: second batch; test_lanes
   permutation within a sample                               here: permutation; test_objectives
   the model's optimiser moves the critic                    here: owner; test_lanes (player)
   labels and sign of the density ratio                      here: sign; test_objectives (log ratio)
   a critic of five hidden layers                            test_objectives (the papers' critic)
-  densities of relaxed samples against masses               here: masses; test_latents (masses)
+  densities of relaxed samples against masses               here: masses; test_latents_blocks
   the columns of a one-hot vector as variables              here: one variable
   joint, groups and variables mixed up                      here: three levels
   eq. 13 up to a constant                                   here: constant
@@ -325,7 +325,8 @@ def test_the_first_label_is_that_of_the_joint(swapped):
         return logits.flip(-1) if swapped else logits
 
     z = Noise(0).normal((20_000, 2), "z", f64) @ torch.linalg.cholesky(c).T
-    passed = SimpleNamespace(z=z, rate=0 * z[:, 0], distortion=0 * z[:, 0])
+    zero = 0 * z[:, 0]
+    passed = SimpleNamespace(corners=z, raw=z, rate=zero, distortion=zero)
     nets = SimpleNamespace(model=lambda x, noise: passed, critic=critic)
     terms, _ = FACTOR.play_model(nets, Batch(z, len(z)), Noise(0), {})
     expected = -0.5 * math.log(1 - rho**2)

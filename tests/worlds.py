@@ -32,7 +32,6 @@ OBJECTIVES = [
     uw.CapacityVAE(gamma=10.0, capacity=5.0),
     uw.EntropyVAE(beta=2.0),
     uw.FactorVAE(gamma=5.0, critic=CRITIC),
-    uw.FactorVAE(gamma=5.0, critic=CRITIC, against="prior"),
     uw.BetaTCVAE(alpha=0.5, beta=4.0, gamma=2.0),
     uw.BetaTCVAE(beta=4.0, estimator="weighted"),
     uw.HFVAE(alpha=0.5, beta=4.0, gamma=3.0),
@@ -42,7 +41,9 @@ OBJECTIVES = [
     uw.DIPVAE(off_diagonal=2.0, diagonal=3.0, of="codes"),
     *(uw.AlphaBetaVAE(alpha=2.0, beta=0.5, divergence=d) for d in DIVERGENCES),
     uw.InfoVAE(alpha=0.2, scale=3.0),
+    uw.InfoVAE(alpha=0.2, scale=3.0, divergence=D.DensityRatio(critic=CRITIC)),
     uw.WAE(weight=5.0),
+    uw.WAE(weight=5.0, divergence=D.Adversary(critic=CRITIC)),
     uw.AAE(gamma=2.0, divergence=D.DensityRatio(critic=CRITIC)),
     uw.IWAE(particles=3),
 ]

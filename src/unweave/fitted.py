@@ -31,7 +31,6 @@ from unweave.metrics import Table
 from unweave.networks import Network
 from unweave.noise import Noise
 from unweave.objectives import Label, Nets, Objective, importance_bound
-from unweave.objectives.support import continuous_only
 from unweave.optimisers import Adam
 from unweave.progress import failure_text, progress_on
 from unweave.run import Run
@@ -141,15 +140,14 @@ class Fitted:
         """Importance-weighted lower bounds of log p(x) in nats, (N,).  [Burda2016] eq. 8.
 
         log 1/K sum_k p(x, z_k) / q(z_k|x) with z_k ~ q(z|x), which tightens as the number K of
-        particles grows. Only for continuous latent spaces. Memory is bounded whatever K is.
+        particles grows. Classes and bits are drawn as they are, not relaxed. Memory is bounded
+        whatever K is.
         """
         if not self.run.objective.autoencodes:
             raise ValueError(
                 f"a model of objective {self.run.objective.kind} gives no log p(x): its generator "
                 "draws images and says nothing of their density"
             )
-        if reason := continuous_only(self.run.latent, "it needs densities at the samples"):
-            raise ValueError(f"log p(x) cannot be estimated by importance sampling: {reason}")
         if particles < 1:
             raise ValueError(f"expected at least 1 particle, got {particles}")
         observations = (one for part in self._observations(x) for one in part.split(1))

@@ -7,23 +7,25 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 from unweave.latents import Gaussian, Latent, Product
-from unweave.objectives import AlphaBetaVAE, AnyDivergence, Objective
+from unweave.objectives import AnyDivergence, Objective
+from unweave.objectives.game import Game
 from unweave.spec import lane_fields, members
 
-_SOURCE = re.compile(
-    r"\[\w+\d{4}\](?: (?:eq|eqs|sec|alg|app|fig|table|lemma|theorem)\.? [A-Z]?\d*[.\d]*(?:, \d+)*)?"
-)
+_KIND = r"(?:eqs?|secs?|algs?|apps?|figs?|tables?|lemma|theorem)\.?"
+_PLACE = rf"{_KIND} [A-Z]?\d*[.\d]*(?:(?:, | and )\d+)*"
+_SOURCE = re.compile(rf"\[\w+\d{{4}}\](?: {_PLACE}(?:(?:,| and) {_PLACE})*)?")
 _INTRODUCTION = """# Methods
 
 This page is made by `unweave methods` from the code.
 
-A number in a table refuses a combination, for the reason under the table; everything else is
-trained, in lanes and resumed, by a test. Each block stands for two of its kind side by side: of
-one variable alone there is no total correlation, and the objectives that need one say so.
-"learned" is a prior with parameters (variances, covariance, centres, probabilities,
+A number in a table refuses a combination, for the reason under the table; every other cell is
+trained by a test, and a cross of settings and latent spaces that has every objective and every kind
+of block is, in lanes, compared with the run alone and resumed. Each block stands for two of its
+kind side by side: of one variable alone there is no total correlation, and the objectives that need
+one say so. "learned" is a prior with parameters (variances, covariance, centres, probabilities,
 pseudo-inputs), "full" an encoding with a full covariance.
 """
 
@@ -64,13 +66,21 @@ def spaces() -> dict[str, Latent]:
 
 def refusals() -> dict[str, dict[str, str | None]]:
     """Why an objective or divergence refuses a kind of block, by both names; None: it does not."""
-    everyone = {kind: cls() for kind, cls in members(Objective).items()}
-    for kind, cls in members(AnyDivergence).items():
-        everyone[f"alpha-beta-vae, {kind}"] = AlphaBetaVAE(divergence=cls())
     return {
         name: {space: objective.refuses(latent) for space, latent in spaces().items()}
-        for name, objective in everyone.items()
+        for name, objective in games().items()
     }
+
+
+def games() -> dict[str, Game]:
+    """Every objective with its defaults; those that take any divergence, with each."""
+    found: dict[str, Game] = {}
+    for kind, cls in members(Objective).items():
+        taken = members(get_type_hints(cls).get("divergence", Game))
+        found |= {f"{kind}, {name}": cls(divergence=made()) for name, made in taken.items()}
+        if not taken:
+            found[kind] = cls()
+    return found
 
 
 def page() -> str:

@@ -51,16 +51,19 @@ class Run:
 
     @property
     def weights(self) -> dict[str, Any]:
-        """The weights of the objective: numbers or schedules by name."""
+        """The weights of the objective and the labels: numbers or schedules by name."""
         names = specs.lane_fields(type(self.objective))
-        return {name: getattr(self.objective, name) for name in names}
+        found = {name: getattr(self.objective, name) for name in names}
+        return found | {label.name: label.weight for label in self.labels}
 
     @property
     def lane_key(self) -> str:
         """Equal for runs that differ only in seed and weights, which can train together."""
         content = specs.to_json(self)
-        for name in self.weights:
+        for name in specs.lane_fields(type(self.objective)):
             del content["objective"][name]
+        for label in content["labels"]:
+            del label["weight"]
         del content["seed"]
         return repr(content)
 
@@ -90,6 +93,9 @@ class Run:
                 f"the exact q(z) needs all {world.size} observations in a batch, got batch_size="
                 f"{run.batch_size}; use batch_size={world.size}, or another estimator"
             )
+        names = [label.name for label in run.labels]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f"expected one label for a factor and block, got two named {twice}")
         for label in run.labels:
             label.check(run.latent, dict(zip(world.factor_names, world.factor_sizes, strict=True)))
         with torch.device("meta"):  # shapes alone, nothing allocated

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
+from unweave.tensors import Numbers, floating
 
-def check_points(x: Tensor, y: Tensor) -> None:
-    """Refuse anything but two non-empty sets of points of one size, (B, D) and (M, D)."""
+
+def checked_points(x: Numbers, y: Numbers) -> tuple[Tensor, Tensor]:
+    """Two non-empty sets of points of one size and type, (B, D) and (M, D), or a ValueError."""
+    x, y = floating(x), floating(y)
     matrices = x.dim() == y.dim() == 2
     if not matrices or x.shape[1] != y.shape[1] or not (x.numel() and y.numel()):
         raise ValueError(
             f"expected points (B, D) and (M, D) with a common D and at least one of each, got "
             f"{tuple(x.shape)} and {tuple(y.shape)}; flatten samples to one row a point"
         )
+    common = torch.promote_types(x.dtype, y.dtype)
+    return x.to(common), y.to(common)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from torch import Tensor
 
 from unweave.aggregate.estimators import exact
+from unweave.tensors import Numbers, floating
 
 
-def total_correlation(log_joint: Tensor, log_marginals: Tensor) -> Tensor:
+def total_correlation(log_joint: Numbers, log_marginals: Numbers) -> Tensor:
     """log q(z_s) - sum_v log q(z_sv), whose mean over z_s ~ q is TC(z).  [Kim2018] sec. 3.
 
     log_joint: (S,) = log q(z_s); log_marginals: (S, V) = log q(z_sv). Returns (S,).
     """
+    log_joint, log_marginals = floating(log_joint), floating(log_marginals)
     if log_joint.dim() != 1 or log_marginals.dim() != 2 or len(log_joint) != len(log_marginals):
         raise ValueError(
             f"expected log_joint (S,) and log_marginals (S, V) of the same samples, got "
@@ -20,7 +22,7 @@ def total_correlation(log_joint: Tensor, log_marginals: Tensor) -> Tensor:
     return log_joint - log_marginals.sum(-1)
 
 
-def batch_total_correlation(log_q: Tensor) -> Tensor:
+def batch_total_correlation(log_q: Numbers) -> Tensor:
     """TC with q(z) replaced by the mixture of a batch, at samples of all of q(z).
 
     1/H sum_h [log 1/B sum_i prod_v q(z_hv|x_i) - sum_v log 1/B sum_i q(z_hv|x_i)], [Kim2018]
@@ -31,6 +33,7 @@ def batch_total_correlation(log_q: Tensor) -> Tensor:
     there are, while each marginal is still covered. The estimate then falls far below zero, which
     no total correlation can. Samples of the batch's own mixture keep its mean at or above zero.
     """
+    log_q = floating(log_q)
     if log_q.dim() != 3 or not log_q.numel():
         raise ValueError(
             f"expected log_q[h, i, v] = log q(z_hv|x_i) of shape (H, B, V), got "

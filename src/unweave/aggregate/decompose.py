@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from unweave.aggregate.blocks import log_aggregate
+from unweave.aggregate.blocks import Progress, log_aggregate
 from unweave.aggregate.estimators import Estimator, estimate
 from unweave.latents import Distribution, Latent, Node
 
@@ -58,19 +58,27 @@ def decompose(
     """Decompose the rate with q(z) estimated from the batch; z_i is a sample of q's i-th row.
 
     q: batch (B,), z: (B, D). q at every node is estimated from log q(z_i|x_j) over the batch.
+    Relaxed samples of discrete variables are taken at their corners, where masses are.
     """
+    z = latent.corners(z)
     log_q = estimate(latent.log_nodes(q, z[:, None]), dataset_size, estimator)
     return decomposed(latent.nodes, q.log_prob(z), log_q, latent.log_nodes(p, z))
 
 
 def decompose_exactly(
-    latent: Latent, q: Distribution, p: Distribution, z: Tensor, log_own: Tensor
+    latent: Latent,
+    q: Distribution,
+    p: Distribution,
+    z: Tensor,
+    log_own: Tensor,
+    progress: Progress | None = None,
 ) -> Decomposition:
     """Decompose the rate with q holding every one of the N observations.
 
-    z: (S, D) samples of q(z); log_own: (S,) = log q(z|x) of each at the observation it came from.
+    z: (S, D) samples of q(z), discrete variables at their corners; log_own: (S,) = log q(z|x) of
+    each at the observation it came from. In bounded memory; `progress` is told the share done.
     """
-    log_q = log_aggregate(latent, q, z)
+    log_q = log_aggregate(latent, q, z, progress)
     return decomposed(latent.nodes, log_own, log_q, latent.log_nodes(p, z))
 
 

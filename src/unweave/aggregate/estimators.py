@@ -12,31 +12,40 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from unweave.spec import nearest
+from unweave.tensors import Numbers, floating
+
 Estimator = Literal["weighted", "stratified", "exact"]
 
 
-def exact(log_q: Tensor) -> Tensor:
+def exact(log_q: Numbers) -> Tensor:
     """log 1/N sum_j q(z_i|x_j) over the whole data set: (S, N, ...) to (S, ...)."""
+    log_q = floating(log_q)
+    if log_q.dim() < 2 or not log_q.shape[1]:
+        raise ValueError(
+            f"expected log_q[i, j, ...] = log q(z_i|x_j) of shape (S, N, ...), got "
+            f"{tuple(log_q.shape)}"
+        )
     return torch.logsumexp(log_q, 1) - math.log(log_q.shape[1])
 
 
-def weighted(log_q: Tensor, dataset_size: int) -> Tensor:
+def weighted(log_q: Numbers, dataset_size: int) -> Tensor:
     """log 1/(N B) sum_j q(z_i|x_j): (B, B, ...) to (B, ...).  [Chen2018] eq. 3.
 
     The weights sum to 1/N, not 1: the estimate lies too low by up to log N (by design a bound),
     the same constant for the joint and for every marginal.
     """
-    _check(log_q, dataset_size)
+    log_q = _checked(log_q, dataset_size)
     return torch.logsumexp(log_q, 1) - math.log(dataset_size * log_q.shape[1])
 
 
-def stratified(log_q: Tensor, dataset_size: int) -> Tensor:
+def stratified(log_q: Numbers, dataset_size: int) -> Tensor:
     """log [ q(z_i|x_i)/N + (N-1)/(N (B-1)) sum_{j != i} q(z_i|x_j) ].  [Esmaeili2019] eq. 13.
 
     (B, B, ...) to (B, ...). The density is unbiased when the other members of the batch are
     drawn from the rest of the data set; its logarithm is biased downwards (Jensen).
     """
-    _check(log_q, dataset_size)
+    log_q = _checked(log_q, dataset_size)
     batch = log_q.shape[1]
     if batch == 1:
         if dataset_size > 1:
@@ -51,21 +60,25 @@ def stratified(log_q: Tensor, dataset_size: int) -> Tensor:
     return torch.logsumexp(log_q + log_weight.reshape(batch, batch, *(1,) * (log_q.dim() - 2)), 1)
 
 
-def estimate(log_q: Tensor, dataset_size: int, estimator: Estimator) -> Tensor:
+def estimate(log_q: Numbers, dataset_size: int, estimator: Estimator) -> Tensor:
     """log q(z_i) by the named estimator; "exact" needs the whole data set as the batch."""
+    log_q = _checked(log_q, dataset_size)
     if estimator == "exact":
-        _check(log_q, dataset_size)
         if log_q.shape[1] != dataset_size:
             raise ValueError(
                 f"the exact q(z) needs all {dataset_size} observations in a batch, got "
                 f"{log_q.shape[1]}; use batch_size={dataset_size}, or estimator=stratified"
             )
         return exact(log_q)
-    return {"weighted": weighted, "stratified": stratified}[estimator](log_q, dataset_size)
+    named = {"weighted": weighted, "stratified": stratified}
+    if estimator not in named:
+        raise ValueError(f"{estimator!r} is not known: {nearest(estimator, [*named, 'exact'])}")
+    return named[estimator](log_q, dataset_size)
 
 
-def _check(log_q: Tensor, dataset_size: int) -> None:
-    if log_q.dim() < 2 or log_q.shape[0] != log_q.shape[1]:
+def _checked(log_q: Numbers, dataset_size: int) -> Tensor:
+    log_q = floating(log_q)
+    if log_q.dim() < 2 or log_q.shape[0] != log_q.shape[1] or not log_q.numel():
         raise ValueError(
             f"expected log_q[i, j, ...] = log q(z_i|x_j) of shape (B, B, ...), got "
             f"{tuple(log_q.shape)}"
@@ -75,3 +88,4 @@ def _check(log_q: Tensor, dataset_size: int) -> None:
             f"expected a data set at least as large as the batch, got {dataset_size} < "
             f"{log_q.shape[1]}"
         )
+    return log_q

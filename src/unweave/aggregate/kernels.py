@@ -9,8 +9,9 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from unweave.aggregate.checks import check_points
+from unweave.aggregate.checks import checked_points
 from unweave.spec import nearest
+from unweave.tensors import Numbers
 
 Kernel = Literal["imq", "imq-dimensionwise", "imq-unsquared", "rbf"]
 Group = Sequence[int] | slice
@@ -45,10 +46,10 @@ _KERNELS: dict[str, _Family] = {
 
 
 def mmd(
-    x: Tensor,
-    y: Tensor,
+    x: Numbers,
+    y: Numbers,
     kernel: Kernel = "imq",
-    scales: Sequence[float] | None = None,
+    scales: Sequence[float] | float | None = None,
     unbiased: bool = True,
     groups: Sequence[Group] | None = None,
 ) -> Tensor:
@@ -68,7 +69,7 @@ def mmd(
     With groups of columns the result is the sum of the discrepancies of the groups, where D is the
     width of each.
     """
-    check_points(x, y)
+    x, y = checked_points(x, y)
     if kernel not in _KERNELS:
         raise ValueError(f"expected a kernel, got {kernel!r}; {nearest(kernel, _KERNELS)}")
     family = _KERNELS[kernel]
@@ -112,7 +113,8 @@ def _mean_of_others(table: Tensor) -> Tensor:
     return (table.sum((-2, -1)) - own) / (count * (count - 1))
 
 
-def _positive(scales: Sequence[float]) -> tuple[float, ...]:
+def _positive(given: Sequence[float] | float) -> tuple[float, ...]:
+    scales = torch.as_tensor(given, dtype=torch.float64).flatten().tolist()
     if not scales or not all(0 < scale < math.inf for scale in scales):
         raise ValueError(
             f"expected one or more positive scales, got {scales}; leave out for the default"

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from unweave.aggregate.checks import check_points
+from unweave.aggregate.checks import checked_points
+from unweave.tensors import Numbers
 
 
 class CovariancePenalty(NamedTuple):
@@ -17,9 +18,9 @@ class CovariancePenalty(NamedTuple):
     diagonal: Tensor  # sum_i (Cov_ii - 1)^2
 
 
-def covariance(z: Tensor) -> Tensor:
+def covariance(z: Numbers) -> Tensor:
     """1/B sum_b (z_b - mean) (z_b - mean)^T over the batch: (B, D) to (D, D)."""
-    check_points(z, z)
+    z, _ = checked_points(z, z)
     centred = z - z.mean(0)
     return centred.mT @ centred / len(z)
 
@@ -43,8 +44,8 @@ def covariance_penalty(mean: Tensor, variance: Tensor | None = None) -> Covarian
     return CovariancePenalty(off_diagonal.square().sum(), (diagonal - 1).square().sum())
 
 
-def moment_matching(x: Tensor, y: Tensor) -> Tensor:
+def moment_matching(x: Numbers, y: Numbers) -> Tensor:
     """|E x - E y|^2 + |Cov x - Cov y|_F^2 of samples x (B, D) of q(z) and y (M, D) of p(z)."""
-    check_points(x, y)
+    x, y = checked_points(x, y)
     means = (x.mean(0) - y.mean(0)).square().sum()
     return means + (covariance(x) - covariance(y)).square().sum()

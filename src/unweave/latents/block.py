@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, Self
 
 import torch
@@ -21,6 +23,7 @@ from unweave.latents.distributions import (
     log_sum,
     log_tables,
 )
+from unweave.tensors import Numbers, floating
 
 # A posterior narrower or wider than this is numerically a point or flat; exp stays in float32.
 LOG_VARIANCE_BOUNDS = (-30.0, 20.0)
@@ -116,6 +119,14 @@ class Block(ABC):
         below = log_sum(each)
         return joint, below if len(self.variables) > 1 else below[:, :0]
 
+    def corners(self, z: Tensor) -> Tensor:
+        """Samples (..., D) as q(z|x) and p(z) know them: relaxed variables at their corners.
+
+        The corner nearest to a relaxed sample is a sample of the masses; its gradient is that of
+        the relaxed one (straight through).
+        """
+        return z
+
     def target(self, value: Tensor, classes: int) -> Tensor:
         """The code (..., size) that stands for a class 0..classes-1 of a labelled factor (...).
 
@@ -173,14 +184,21 @@ class FixedPrior(nn.Module):
         return self.block.density(self.zero)
 
 
-class Fixed(Block):
-    """A block whose prior is known beforehand, and which can be used on plain tensors."""
+class Plain(ABC):
+    """A prior that is known beforehand, for use on plain tensors."""
 
-    size: int
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Columns of z."""
 
     @abstractmethod
-    def density(self, zero: Tensor) -> Distribution:
-        """p(z), with the size, type and device of zeros (D,)."""
+    def log_prob(self, z: Numbers) -> Tensor:
+        """log p(z) of points (..., D), (...)."""
+
+    @abstractmethod
+    def kl(self, mean: Numbers, scale: Numbers) -> Tensor:
+        """KL(N(mean, diag(scale^2)) || p(z)): of every column, (..., D), where p(z) factorises."""
 
     @abstractmethod
     def entropy(self) -> float:
@@ -190,9 +208,22 @@ class Fixed(Block):
     def log_normaliser(self, beta: float) -> float:
         """log F_beta = log of the integral of p(z)^beta.  [Mathieu2019] theorem 1."""
 
-    def log_prob(self, z: Tensor) -> Tensor:
+    @abstractmethod
+    def annealed(self, beta: float) -> Plain | Annealed:
+        """The annealed prior f_beta(z) = p(z)^beta / F_beta.  [Mathieu2019] theorem 1."""
+
+
+class Fixed(Block, Plain):
+    """A block whose prior is known beforehand."""
+
+    @abstractmethod
+    def density(self, zero: Tensor) -> Distribution:
+        """p(z), with the size, type and device of zeros (D,)."""
+
+    def log_prob(self, z: Numbers) -> Tensor:
         """log p(z) of points (..., D), (...)."""
-        return self.density(z.new_zeros(self.size)).log_prob(_points(z, self.size))
+        z = points(z, self.size)
+        return self.density(z.new_zeros(self.size)).log_prob(z)
 
     def prior(self, shape: tuple[int, ...]) -> nn.Module:
         """A module that returns p(z)."""
@@ -274,10 +305,11 @@ class Independent(Formula):
     def density(self, zero: Tensor) -> Factorised:
         """p(z), with the size, type and device of zeros (D,)."""
 
-    def kl(self, mean: Tensor, scale: Tensor) -> Tensor:
+    def kl(self, mean: Numbers, scale: Numbers) -> Tensor:
         """KL(N(mean, scale^2) || p(z_j)) of every column, (..., D)."""
-        mean, scale = torch.broadcast_tensors(_points(mean, self.size), scale)
-        return _from_entropy(mean, scale, self.density(mean.new_zeros(self.size)))
+        q = normal(mean, scale, self.size)
+        p = self.density(q.mean.new_zeros(self.size))
+        return _from_entropy(q.mean, q.scale, p).to(q.dtype)
 
     def joint_rate(self, q: Distribution, p: Distribution) -> Tensor:
         """-H(q(z|x)) - sum_j E_q[log p(z_j)], (...)."""
@@ -288,15 +320,53 @@ class Independent(Formula):
         return _from_entropy(q.mean, q.spread, p)  # type: ignore[arg-type]
 
 
-class Annealed(NamedTuple):
+@dataclass(frozen=True)
+class Annealed(Plain):
     """The annealed prior f_beta(z) = p(z)^beta / F_beta.  [Mathieu2019] theorem 1."""
 
-    block: Fixed
+    block: Plain
     beta: float
 
-    def log_prob(self, z: Tensor) -> Tensor:
+    @property
+    def size(self) -> int:
+        """Columns of z."""
+        return self.block.size
+
+    def log_prob(self, z: Numbers) -> Tensor:
         """beta log p(z) - log F_beta of points (..., D), (...)."""
-        return self.beta * self.block.log_prob(z) - self.block.log_normaliser(self.beta)
+        return self.beta * self.block.log_prob(z) - self._log_f
+
+    def kl(self, mean: Numbers, scale: Numbers) -> Tensor:
+        """KL(q || f_beta) = beta KL(q || p) + (beta - 1) H(q) + log F_beta, as the block's."""
+        q = normal(mean, scale, self.size)
+        plain, entropy = self.block.kl(q.mean, q.scale), q.entropy()
+        if plain.dim() == entropy.dim():  # of every column, all of which are alike
+            found = self.beta * plain + (self.beta - 1) * entropy + self._log_f / self.size
+        else:
+            found = self.beta * plain + (self.beta - 1) * entropy.sum(-1) + self._log_f
+        return found.to(q.dtype)
+
+    def entropy(self) -> float:
+        """log F_beta - beta d/dbeta log F_beta, the derivative from differences."""
+        step = 1e-3 * self.beta
+        ahead, behind = (
+            [self.block.log_normaliser(self.beta + sign * k * step) for k in (1, 2)]
+            for sign in (1, -1)
+        )
+        slope = (8 * (ahead[0] - behind[0]) - (ahead[1] - behind[1])) / (12 * step)
+        return self._log_f - self.beta * slope
+
+    def log_normaliser(self, beta: float) -> float:
+        """log of the integral of f^beta: log F of the product of the powers, less beta log F."""
+        return self.block.log_normaliser(self.beta * positive(beta)) - beta * self._log_f
+
+    def annealed(self, beta: float) -> Annealed:
+        """f^beta / its integral: the powers multiply."""
+        return Annealed(self.block, self.beta * positive(beta))
+
+    @functools.cached_property
+    def _log_f(self) -> float:
+        return self.block.log_normaliser(self.beta)
 
 
 def side_by_side(widths: Sequence[int]) -> tuple[slice, ...]:
@@ -330,7 +400,34 @@ def _from_entropy(mean: Tensor, scale: Tensor, p: Factorised) -> Tensor:
     return -(torch.log(scale) + 0.5 + HALF_LOG_2PI) - p.cross(mean, scale)
 
 
-def _points(z: Tensor, size: int) -> Tensor:
+class Normals(NamedTuple):
+    """Normal distributions over points: mean and scale (..., D), and the type asked for.
+
+    The numbers are in float64, where a small divergence keeps its digits.
+    """
+
+    mean: Tensor
+    scale: Tensor
+    dtype: torch.dtype
+
+    def entropy(self) -> Tensor:
+        """Of every column, (..., D)."""
+        return self.scale.log() + (0.5 + HALF_LOG_2PI)
+
+
+def normal(mean: Numbers, scale: Numbers, size: int) -> Normals:
+    """Normal distributions of a mean (..., size) and a scale that broadcasts, or a ValueError."""
+    if isinstance(scale, float | int) and scale < 0:
+        raise ValueError(f"expected a scale of 0 or more, got {scale:g}")
+    m, s = points(mean, size), floating(scale)
+    dtype = torch.promote_types(m.dtype, s.dtype) if s.dim() else m.dtype
+    m, s = torch.broadcast_tensors(m.double(), s.to(m.device).double())
+    return Normals(m, s, dtype)
+
+
+def points(z: Numbers, size: int) -> Tensor:
+    """Points (..., size), or a ValueError."""
+    z = floating(z)
     if z.dim() == 0 or z.shape[-1] != size:
         raise ValueError(f"expected points of shape (..., {size}), got {tuple(z.shape)}")
     return z

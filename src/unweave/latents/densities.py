@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -46,6 +46,28 @@ class Centred(Columns):
         return self.zero
 
 
+class HalfStep(NamedTuple):
+    """log Gamma(x + 1/2) - log Gamma(x), and its derivative by x."""
+
+    value: float
+    slope: float
+
+
+def half_step(x: float) -> HalfStep:
+    """The step of log Gamma by a half, by its series where the difference would lose digits.
+
+    >>> round(half_step(1.0).value, 12), half_step(1e15).value - 0.5 * math.log(1e15)
+    (-0.120782237635, 0.0)
+    """
+    if x < 1e3:
+        psi = torch.special.digamma(torch.tensor([x + 0.5, x], dtype=torch.float64))
+        return HalfStep(math.lgamma(x + 0.5) - math.lgamma(x), (psi[0] - psi[1]).item())
+    return HalfStep(
+        0.5 * math.log(x) - 1 / (8 * x) + 1 / (192 * x**3),
+        1 / (2 * x) + 1 / (8 * x**2) - 1 / (64 * x**4),
+    )
+
+
 @dataclass(frozen=True)
 class StudentDensity(Centred):
     """Independent Student-t columns: t = z / scale has df degrees of freedom."""
@@ -75,7 +97,10 @@ class StudentDensity(Centred):
 
     def cross(self, mean: Tensor, scale: Tensor) -> Tensor:
         """E[log p(z_j)] under N(mean, scale^2), (..., D)."""
-        tail = expectation(self._log_tail, mean, scale, (-math.inf, 0.0, math.inf))
+        # From where it bends to where it is a logarithm, over three decades.
+        near, far = (c * self.scale * math.sqrt(self.df) for c in (3, 30))
+        edges = (-math.inf, -far, -near, 0.0, near, far, math.inf)
+        tail = expectation(self._log_tail, mean, scale, edges)
         return self._constant - 0.5 * (self.df + 1) * tail
 
     def _log_tail(self, z: Tensor) -> Tensor:
@@ -87,12 +112,8 @@ class StudentDensity(Centred):
 
     @property
     def _constant(self) -> float:
-        return (
-            math.lgamma((self.df + 1) / 2)
-            - math.lgamma(self.df / 2)
-            - 0.5 * math.log(math.pi * self.df)
-            - math.log(self.scale)
-        )
+        ratio = half_step(self.df / 2).value
+        return ratio - 0.5 * math.log(math.pi * self.df) - math.log(self.scale)
 
 
 @dataclass(frozen=True)
@@ -117,7 +138,7 @@ class LaplaceDensity(Centred):
 
     def cross(self, mean: Tensor, scale: Tensor) -> Tensor:
         """-E|z| / b - log 2 b, with E|z| that of a folded normal, (..., D)."""
-        ratio = mean / scale
+        ratio = mean / scale.clamp(min=torch.finfo(scale.dtype).tiny)
         folded = scale * math.sqrt(2 / math.pi) * torch.exp(-0.5 * ratio.square())
         folded = folded + mean * torch.erf(ratio / math.sqrt(2))
         return -folded / self.scale - math.log(2 * self.scale)

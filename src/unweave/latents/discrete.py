@@ -6,7 +6,6 @@ Only the sample that the decoder sees is relaxed, so that a gradient passes.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Annotated, Literal
 
@@ -15,9 +14,21 @@ import torch.nn.functional as F
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
-from unweave.latents.block import Encode, Fixed, FixedPrior, positive
-from unweave.latents.distributions import Bits, Distribution, OneHot
+from unweave.latents.block import Annealed, Encode, Fixed, FixedPrior, positive
+from unweave.latents.distributions import Bits, Distribution, OneHot, bit_corner, one_hot_corner
 from unweave.spec import spec, tag
+from unweave.tensors import Numbers
+
+
+class Discrete(Fixed):
+    """Variables that take one of finitely many values."""
+
+    def kl(self, mean: Numbers, scale: Numbers) -> Tensor:
+        """Refused: a normal distribution has no mass at the values."""
+        raise ValueError(
+            "a normal distribution cannot be held against a discrete prior; use masses: "
+            "block.posterior(logits).kl(block.density(zeros))"
+        )
 
 
 class LearnedClasses(nn.Module):
@@ -34,7 +45,7 @@ class LearnedClasses(nn.Module):
 
 
 @spec
-class Categorical(Fixed):
+class Categorical(Discrete):
     """One of `size` classes, equally likely under the prior.  [Esmaeili2019] sec. 6.
 
     The encoder puts out logits; the sample is a Concrete one-hot vector [Maddison2017] eq. 10 at
@@ -91,6 +102,10 @@ class Categorical(Fixed):
         """The same, (..., 1)."""
         return self.rate(q, p, z).unsqueeze(-1)
 
+    def corners(self, z: Tensor) -> Tensor:
+        """The nearest one-hot vectors, (..., size)."""
+        return one_hot_corner(z)
+
     def target(self, value: Tensor, classes: int) -> Tensor:
         """The one-hot vector of a class, (..., size)."""
         if classes != self.size:
@@ -122,7 +137,7 @@ class Categorical(Fixed):
 
 
 @spec
-class Bernoulli(Fixed):
+class Bernoulli(Discrete):
     """`size` independent bits, each a one with the given probability under the prior.
 
     [Esmaeili2019] sec. 6. The encoder puts out logits; samples are relaxed as those of
@@ -168,6 +183,10 @@ class Bernoulli(Fixed):
         assert isinstance(p, Bits)
         return q.kl(p)
 
+    def corners(self, z: Tensor) -> Tensor:
+        """The nearest zeros and ones, (..., D)."""
+        return bit_corner(z)
+
     def target(self, value: Tensor, classes: int) -> Tensor:
         """The bit itself, (..., 1)."""
         if classes != 2 or self.size != 1:
@@ -191,13 +210,12 @@ class Bernoulli(Fixed):
 
     def log_normaliser(self, beta: float) -> float:
         """log F_beta = D log(p^beta + (1 - p)^beta)."""
-        p = self.probability
-        return self.size * math.log(p ** positive(beta) + (1 - p) ** beta)
+        least, most = sorted((math.log(self.probability), math.log1p(-self.probability)))
+        return self.size * (positive(beta) * most + math.log1p(math.exp(beta * (least - most))))
 
-    def annealed(self, beta: float) -> Bernoulli:
+    def annealed(self, beta: float) -> Annealed:
         """p(z)^beta / F_beta: the logits times beta."""
-        logit = positive(beta) * self._logit
-        return dataclasses.replace(self, probability=1 / (1 + math.exp(-logit)))
+        return Annealed(self, positive(beta))
 
     @property
     def _logit(self) -> float:

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from unweave.latents.quadrature import expectation
 from unweave.noise import Noise
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
@@ -196,12 +197,16 @@ class Squashed(Columns):
 
     @property
     def spread(self) -> Tensor:
-        """Standard deviation to first order in that of u, at most that of a uniform, (..., D)."""
-        width = self.high - self.low
-        wide = torch.sqrt(1 + self.base.spread.square())
-        u = self.base.loc / wide
-        slope = torch.exp(-0.5 * u.square() - HALF_LOG_2PI) / wide
-        return (width * slope * self.base.spread).clamp(max=width / math.sqrt(12))
+        """Standard deviation, (high - low) sqrt(E[(Phi(u) - E[Phi(u)])^2]), (..., D)."""
+        share = torch.special.ndtr(self.base.loc / torch.sqrt(1 + self.base.spread.square()))
+
+        def deviation(u: Tensor) -> Tensor:
+            distance: Tensor = torch.special.ndtr(u) - share.unsqueeze(-1)
+            return distance.square()
+
+        variance = expectation(deviation, self.base.loc, self.base.spread, (-math.inf, math.inf))
+        spread: Tensor = (self.high - self.low) * variance.sqrt()
+        return spread
 
     def rsample(self, noise: Noise, shape: Sequence[int] = ()) -> Tensor:
         """A sample of u, squashed."""
@@ -261,10 +266,7 @@ class OneHot:
         full = (*shape, *self.log_probs.shape)
         gumbel = -torch.log(-torch.log(noise.uniform(full, "gumbel", self.log_probs.dtype)))
         soft = torch.softmax((self.log_probs + gumbel) / self.temperature, -1)
-        if not self.hard:
-            return soft
-        corner = F.one_hot(soft.argmax(-1), soft.shape[-1]).to(soft.dtype)
-        return corner + (soft - soft.detach())
+        return one_hot_corner(soft) if self.hard else soft
 
     def log_prob(self, z: Tensor) -> Tensor:
         """<z, log pi>, (...)."""
@@ -309,7 +311,7 @@ class Bits(Columns):
         """Relaxed or rounded zeros and ones, (*shape, ..., D)."""
         u = noise.uniform((*shape, *self.logits.shape), "logistic", self.logits.dtype)
         soft = torch.sigmoid((self.logits + torch.logit(u)) / self.temperature)
-        return soft.detach().round() + (soft - soft.detach()) if self.hard else soft
+        return bit_corner(soft) if self.hard else soft
 
     def log_marginals(self, z: Tensor) -> Tensor:
         """z log p + (1 - z) log(1 - p), (..., D)."""
@@ -361,6 +363,20 @@ class Joint:
     def split(self, z: Tensor) -> list[tuple[Distribution, Tensor]]:
         """Every part with its columns of z."""
         return list(zip(self.parts.values(), z.split(self.sizes, -1), strict=True))
+
+
+def one_hot_corner(soft: Tensor) -> Tensor:
+    """The nearest one-hot vector, with the gradient of the relaxed one (straight through)."""
+    return _through(soft, F.one_hot(soft.argmax(-1), soft.shape[-1]).to(soft.dtype))
+
+
+def bit_corner(soft: Tensor) -> Tensor:
+    """The nearest zeros and ones, with the gradient of the relaxed ones (straight through)."""
+    return _through(soft, (soft > 0.5).to(soft.dtype))
+
+
+def _through(soft: Tensor, corner: Tensor) -> Tensor:
+    return corner + (soft - soft.detach())
 
 
 def log_tables(d: Distribution, z: Tensor) -> tuple[Tensor, Tensor]:

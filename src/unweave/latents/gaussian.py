@@ -16,6 +16,7 @@ from unweave.latents.block import (
     FixedPrior,
     Formula,
     Spectrum,
+    normal,
     positive,
     triangle,
 )
@@ -26,6 +27,7 @@ from unweave.latents.distributions import (
     FullGaussian,
 )
 from unweave.spec import spec, tag
+from unweave.tensors import Numbers
 
 
 class LearnedVariances(nn.Module):
@@ -118,9 +120,11 @@ class Gaussian(Formula):
         shares = tuple(float(f"{value / mean:.6g}") for value in values)
         return dataclasses.replace(self, variances=shares)
 
-    def kl(self, mean: Tensor, scale: Tensor) -> Tensor:
+    def kl(self, mean: Numbers, scale: Numbers) -> Tensor:
         """KL(N(mean, scale^2) || p(z_j)) of every column, (..., D).  [Kingma2014] app. B."""
-        return DiagonalGaussian(mean, torch.log(scale)).kl(self.density(mean.new_zeros(self.size)))
+        q = normal(mean, scale, self.size)
+        p = self.density(q.mean.new_zeros(self.size))
+        return DiagonalGaussian(q.mean, q.scale.log()).kl(p).to(q.dtype)
 
     def entropy(self) -> float:
         """Sum of (1 + log 2 pi v_j) / 2."""

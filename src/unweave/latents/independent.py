@@ -11,17 +11,19 @@ import torch.nn.functional as F
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
-from unweave.latents.block import Annealed, Encoding, Fixed, Independent, positive
+from unweave.latents.block import Annealed, Encoding, Fixed, Independent, normal, positive
 from unweave.latents.densities import (
     Factorised,
     LaplaceDensity,
     SparseDensity,
     StudentDensity,
     UniformDensity,
+    half_step,
 )
 from unweave.latents.distributions import DiagonalGaussian, Distribution, Squashed
-from unweave.latents.quadrature import integral
+from unweave.latents.quadrature import Peaks, cells
 from unweave.spec import spec, tag
+from unweave.tensors import Numbers
 
 
 @spec
@@ -50,10 +52,7 @@ class StudentT(Independent):
 
     def entropy(self) -> float:
         """D [(df + 1) / 2 (psi((df + 1) / 2) - psi(df / 2)) - log c], c = p(0)."""
-        psi = torch.special.digamma(
-            torch.tensor([(self.df + 1) / 2, self.df / 2], dtype=torch.float64)
-        )
-        slope: float = (self.df + 1) / 2 * (psi[0] - psi[1]).item()
+        slope = (self.df + 1) / 2 * half_step(self.df / 2).slope
         return self.size * (slope - self._log_peak)
 
     def log_normaliser(self, beta: float) -> float:
@@ -112,11 +111,11 @@ class Sparse(Independent):
     def log_normaliser(self, beta: float) -> float:
         """log F_beta = D log of the integral of p(z_j)^beta, by quadrature."""
         p = self.density(torch.zeros(1, dtype=torch.float64))
-        reach = 9 / math.sqrt(min(positive(beta), 1.0))
-        cuts = [c * self.scale for c in (1, 2, 3, 5, 8, 12, 20)]
-        edges = [0.0, *[c for c in cuts if c < reach], reach * 0.25, reach * 0.5, reach]
-        half = integral(lambda z: torch.exp(beta * p.log_prob(z)), [edges])
-        return self.size * math.log(2 * half.item())
+        root = math.sqrt(positive(beta))
+        scales = torch.tensor([[self.scale], [1.0]], dtype=torch.float64)
+        around = Peaks(torch.zeros_like(scales), scales / min(root, 1.0), scales / max(root, 1.0))
+        found = cells(lambda z: beta * p.log_prob(z), around)
+        return self.size * found.log_integral
 
     def annealed(self, beta: float) -> Annealed:
         """p(z)^beta / F_beta."""
@@ -217,9 +216,10 @@ class Uniform(Fixed):
         zero = torch.zeros_like(q.base.loc)
         return q.base.kl(DiagonalGaussian(zero, zero))
 
-    def kl(self, mean: Tensor, scale: Tensor) -> Tensor:
+    def kl(self, mean: Numbers, scale: Numbers) -> Tensor:
         """Infinite: a normal distribution has mass where p(z) has none, (..., D)."""
-        return torch.full_like(mean + scale, math.inf)
+        q = normal(mean, scale, self.size)
+        return torch.full_like(q.mean, math.inf, dtype=q.dtype)
 
     def entropy(self) -> float:
         """D log(high - low)."""

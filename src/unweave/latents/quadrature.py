@@ -6,13 +6,16 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 REACH = 8.0  # standard deviations on either side of the mean; 1e-15 of the mass lies beyond
-NODES = 48  # a panel; over the whole reach their spacing is half a standard deviation
+NODES = 32  # a panel; over the whole reach their spacing is half a standard deviation
+_NEGLIGIBLE = 60.0  # nats below the largest value, where exp is nothing
 
 
 @functools.cache
@@ -32,8 +35,9 @@ def expectation(
     """
     mean, scale = torch.broadcast_tensors(mean, scale)
     # In u = (z - mean) / scale, where no digit is lost however narrow the distribution is.
+    width = scale.clamp(min=torch.finfo(scale.dtype).tiny)  # a point is the limit of narrow ones
     cuts = [
-        ((e - mean) / scale).clamp(-REACH, REACH)
+        ((e - mean) / width).clamp(-REACH, REACH)
         if math.isfinite(e)
         else torch.full_like(mean, math.copysign(REACH, e))
         for e in edges
@@ -49,20 +53,71 @@ def expectation(
     return total
 
 
-def integral(f: Callable[[Tensor], Tensor], edges: Sequence[Sequence[float]]) -> Tensor:
-    """The integral of f over a box, in panels cut at the edges of each of its dimensions.
+class Cells(NamedTuple):
+    """Where exp(f) is, for integrals over it: points (M, D), log-weights (M,) and f there (M,)."""
 
-    f takes points (M, D) in float64 and gives (M,).
+    points: Tensor
+    log_weights: Tensor
+    values: Tensor
+
+    @property
+    def log_integral(self) -> float:
+        """log of the integral of exp(f)."""
+        return float(torch.logsumexp(self.log_weights + self.values, 0))
+
+
+class Peaks(NamedTuple):
+    """Where a function exp(f) has its features, (M, D) each.
+
+    Beyond 12 `reaches` of all centres exp(f) is nothing; within those of a centre it has no feature
+    narrower than a normal distribution of scale `narrow`.
     """
-    rules = [_composite(axis) for axis in edges]
-    points = torch.cartesian_prod(*[z for z, _ in rules]).reshape(-1, len(rules))
-    weights = torch.cartesian_prod(*[w for _, w in rules]).reshape(-1, len(rules)).prod(-1)
-    return (weights * f(points)).sum()
+
+    centres: Tensor
+    reaches: Tensor
+    narrow: Tensor
+
+    def width(self, low: Tensor, high: Tensor) -> Tensor:
+        """How wide cells (N, D) between two corners may be: 3 of the narrowest that reaches in."""
+        gap = torch.maximum(low[:, None] - self.centres, self.centres - high[:, None])
+        near = (gap < 12 * self.reaches).all(-1)  # (N, M)
+        finest = self.narrow.amin(-1).expand(near.shape)
+        return 3 * torch.where(near, finest, math.inf).amin(-1)
 
 
-def _composite(edges: Sequence[float]) -> tuple[Tensor, Tensor]:
-    """Nodes and weights on all panels between sorted, finite edges."""
+def cells(f: Callable[[Tensor], Tensor], peaks: Peaks) -> Cells:
+    """A rule for integrals of what has exp(f) as a factor, however sharp that is.
+
+    f takes points (M, D) in float64 and gives (M,). Cells are halved until they are no wider than
+    the peaks say, but for those in which exp(f) is nothing.
+    """
+    size = peaks.centres.shape[1]
     x, w = legendre(NODES // 2)
-    cuts = torch.tensor(sorted(set(edges)), dtype=torch.float64)
-    half, middle = 0.5 * cuts.diff(), 0.5 * (cuts[1:] + cuts[:-1])
-    return (middle[:, None] + half[:, None] * x).flatten(), (half[:, None] * w).flatten()
+    rule = torch.cartesian_prod(*[x] * size).reshape(-1, size)  # in (-1, 1)^D
+    log_rule = torch.cartesian_prod(*[w.log()] * size).reshape(-1, size).sum(-1)
+    low = (peaks.centres - 12 * peaks.reaches).amin(0, keepdim=True)
+    high = (peaks.centres + 12 * peaks.reaches).amax(0, keepdim=True)
+    done: list[Cells] = []
+    top = -math.inf
+    while len(low):
+        half, middle = 0.5 * (high - low), 0.5 * (high + low)
+        points = middle[:, None] + half[:, None] * rule
+        values = f(points.flatten(0, 1)).unflatten(0, points.shape[:2])
+        top = max(top, values.max().item())
+        allowed = peaks.width(low, high)
+        fine = 2 * half.amax(-1) <= allowed
+        log_weights = log_rule + half.log().sum(-1, keepdim=True)
+        done.append(Cells(*(t[fine].flatten(0, 1) for t in (points, log_weights, values))))
+        # A peak may be between nodes: half a gap away exp(f) has fallen by no more than this.
+        missed = 0.5 * (half * x.diff().max() / 2 * (3 / allowed[:, None])).square().sum(-1)
+        split = (values.amax(-1) + missed > top - _NEGLIGIBLE) & ~fine
+        low, high = _halved(low[split], high[split])
+    return Cells(*(torch.cat(parts) for parts in zip(*done, strict=True)))
+
+
+def _halved(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """Cells (M, D) as twice as many, cut across their longest side."""
+    longest = F.one_hot((high - low).argmax(-1), low.shape[-1]).bool()
+    middle = 0.5 * (low + high)
+    upper, lower = torch.where(longest, middle, low), torch.where(longest, middle, high)
+    return torch.cat([low, upper]), torch.cat([lower, high])

@@ -8,13 +8,24 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 
-from unweave.latents.block import Block, Encode, Node, Spectrum
+from unweave.latents.block import (
+    Annealed,
+    Block,
+    Encode,
+    Node,
+    Plain,
+    Spectrum,
+    normal,
+    points,
+    positive,
+)
 from unweave.latents.discrete import Bernoulli, Categorical
 from unweave.latents.distributions import Distribution, Joint, log_sum
 from unweave.latents.gaussian import Gaussian
 from unweave.latents.independent import Laplace, Sparse, StudentT, Uniform
 from unweave.latents.mixture import GaussianMixture, VampPrior
 from unweave.spec import explained
+from unweave.tensors import Numbers
 
 
 class JointPrior(nn.Module):
@@ -35,7 +46,7 @@ class JointPrior(nn.Module):
 
 
 @explained
-class Product(BaseModel, Block):
+class Product(BaseModel, Block, Plain):
     """Named blocks, independent under the prior: p(z) = prod_g p_g(z_g).  [Esmaeili2019] fig. 4.
 
     The names are the keyword arguments; their order is the order of the columns of z.
@@ -122,6 +133,36 @@ class Product(BaseModel, Block):
         """A module that returns p(z)."""
         return JointPrior(self.blocks, shape)
 
+    def log_prob(self, z: Numbers) -> Tensor:
+        """log p(z) of points (..., D), the sum of the blocks', (...)."""
+        parts = zip(self._fixed, points(z, self.size).split(self._sizes, -1), strict=True)
+        return torch.stack([block.log_prob(part) for block, part in parts]).sum(0)
+
+    def kl(self, mean: Numbers, scale: Numbers) -> Tensor:
+        """KL(N(mean, diag(scale^2)) || p(z)) of every column, (..., D).
+
+        Of the tree as a whole, (...), where the columns of a block are not independent.
+        """
+        q = normal(mean, scale, self.size)
+        columns = q.mean.split(self._sizes, -1), q.scale.split(self._sizes, -1)
+        values = [b.kl(m, s) for b, m, s in zip(self._fixed, *columns, strict=True)]
+        if all(value.dim() == q.mean.dim() for value in values):
+            return torch.cat(values, -1).to(q.dtype)
+        joint = [v.sum(-1) if v.dim() == q.mean.dim() else v for v in values]
+        return torch.stack(joint).sum(0).to(q.dtype)
+
+    def entropy(self) -> float:
+        """-E[log p(z)], the sum of the blocks'."""
+        return sum(block.entropy() for block in self._fixed)
+
+    def log_normaliser(self, beta: float) -> float:
+        """log F_beta, the sum of the blocks'."""
+        return sum(block.log_normaliser(beta) for block in self._fixed)
+
+    def annealed(self, beta: float) -> Annealed:
+        """p(z)^beta / F_beta."""
+        return Annealed(self, positive(beta))
+
     def rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
         """KL(q || p), the sum of the blocks', (...)."""
         return torch.stack([block.rate(*parts) for block, parts in self._parts(q, p, z)]).sum(0)
@@ -144,6 +185,11 @@ class Product(BaseModel, Block):
         parts = [block.log_sums(part, columns) for block, (part, columns) in blocks]
         own = [torch.cat([log_sum(joint).unsqueeze(-1), below], -1) for joint, below in parts]
         return torch.stack([joint for joint, _ in parts]).sum(0), torch.cat(own, -1)
+
+    def corners(self, z: Tensor) -> Tensor:
+        """Samples with the discrete variables of every block at their corners, (..., D)."""
+        columns = zip(self.blocks.values(), z.split(self._sizes, -1), strict=True)
+        return torch.cat([block.corners(part) for block, part in columns], -1)
 
     def codes(self, q: Distribution) -> Tensor:
         """A number for every variable, (..., V)."""
@@ -178,6 +224,19 @@ class Product(BaseModel, Block):
             (block, (q.parts[name], p.parts[name], part))
             for (name, block), part in zip(self.blocks.items(), columns, strict=True)
         ]
+
+    @property
+    def _fixed(self) -> list[Plain]:
+        """The blocks, all of which have a prior that is known beforehand."""
+        found: list[Plain] = []
+        for name, block in self.blocks.items():
+            if not isinstance(block, Plain):
+                raise ValueError(
+                    f"the prior of {name} is made of encodings, so it needs an encoder: use "
+                    "prior() of a fitted model"
+                )
+            found.append(block)
+        return found
 
     @property
     def _sizes(self) -> tuple[int, ...]:

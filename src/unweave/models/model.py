@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from unweave.latents import Distribution, Latent, Posterior
 from unweave.likelihoods import Observation
+from unweave.networks import statistics_held
 
 
 class Model(nn.Module, ABC):
@@ -32,4 +33,9 @@ class Model(nn.Module, ABC):
 
     def p(self) -> Distribution:
         """The prior over codes."""
-        return cast(Distribution, self.prior(self.raw))
+        return cast(Distribution, self.prior(self._raw_at_rest))
+
+    def _raw_at_rest(self, x: Tensor) -> Tensor:
+        """The encoder's output for what is not data: by the running statistics, which stay."""
+        with statistics_held(self):
+            return self.raw(x)

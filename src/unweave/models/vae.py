@@ -17,8 +17,9 @@ class Pass(NamedTuple):
     """All that an objective reads of one forward pass over a batch of B observations."""
 
     x: Tensor  # (B, *shape)
+    raw: Tensor  # the encoder's output, of which q is made, (B, outputs)
     q: Posterior  # q(z|x), batch shape (B,)
-    z: Tensor  # a sample of q, (B, D)
+    z: Tensor  # a sample of q as the decoder sees it, discrete variables relaxed, (B, D)
     p: Distribution  # p(z), batch shape ()
     px: Observation  # p(x|z)
     latent: Latent
@@ -34,9 +35,9 @@ class Pass(NamedTuple):
         return self.latent.rate(self.q, self.p, self.z)
 
     @property
-    def sampled_rate(self) -> Tensor:
-        """log q(z|x) - log p(z) on the sample, whose mean is the rate, (B,)."""
-        return self.q.log_prob(self.z) - self.p.log_prob(self.z)
+    def corners(self) -> Tensor:
+        """The sample as q(z) and p(z) know it, discrete variables at their corners, (B, D)."""
+        return self.latent.corners(self.z)
 
 
 class VAE(Model):
@@ -62,6 +63,7 @@ class VAE(Model):
 
     def forward(self, x: Tensor, noise: Noise) -> Pass:
         """Encode, sample and decode a batch."""
-        q = self.encode(x)
+        raw = self.raw(x)
+        q = self.latent.posterior(raw)
         z = q.rsample(noise.fold("posterior"))
-        return Pass(x, q, z, self.p(), self.decode(z), self.latent)
+        return Pass(x, raw, q, z, self.p(), self.decode(z), self.latent)

@@ -12,6 +12,7 @@ from unweave.networks.architectures import (
     Network,
 )
 from unweave.networks.initialise import initialise
+from unweave.networks.layers import statistics_held
 from unweave.networks.stacks import Shape
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "Network",
     "Shape",
     "initialise",
+    "statistics_held",
 ]

@@ -8,6 +8,8 @@ which leave torch's vector units empty, are matrix products. Elsewhere they are 
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -142,6 +144,19 @@ class BatchNorm(nn.Module):
     def extra_repr(self) -> str:
         """The number of channels."""
         return str(len(self.weight))
+
+
+@contextlib.contextmanager
+def statistics_held(networks: nn.Module) -> Iterator[None]:
+    """Inside, batch normalisation is by the running statistics, and they do not move."""
+    moving = [m for m in networks.modules() if isinstance(m, BatchNorm) and m.training]
+    for module in moving:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in moving:
+            module.training = True
 
 
 class DownConv2d(nn.Conv2d):

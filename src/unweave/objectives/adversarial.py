@@ -208,6 +208,11 @@ class InfoWGANGP(Adversarial):
         value = gradient_penalty(critic, between(real, fake, noise))
         return {"penalty": Term(self.penalty, value)}
 
+    @property
+    def unitless(self) -> tuple[str, ...]:
+        """The terms whose values are not in nats."""
+        return ("critic", "adversarial", "penalty")
+
 
 def _gan(nets: Nets) -> models.InfoGAN:
     assert isinstance(nets.model, models.InfoGAN)

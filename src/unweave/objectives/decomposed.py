@@ -26,8 +26,9 @@ def taken_apart(passed: Pass, batch: Batch, estimator: Estimator) -> Decompositi
 class BetaTCVAE(OnePlayer):
     """E_q[-log p(x|z)] + alpha I(x; z) + beta TC(z) + gamma sum_v KL(q(z_v) || p(z_v)).
 
-    [Chen2018] eq. 4, with q(z) estimated from the batch. The three parts sum to the rate on the
-    sample; the rate in closed form is reported beside them.
+    [Chen2018] eq. 4, with q(z) estimated from the batch. The three parts on a sample sum to the
+    rate on it, whatever the estimator, so the loss is the rate itself, by its formula, and what the
+    weights are beyond 1 of the parts: the same mean, less noise, and at weights 1 the ELBO.
     """
 
     alpha: Weight = 1.0
@@ -39,10 +40,10 @@ class BetaTCVAE(OnePlayer):
     def terms(self, passed: Pass, batch: Batch, noise: Noise) -> Terms:
         """Distortion and the parts of the rate."""
         parts = taken_apart(passed, batch, self.estimator)
-        return elbo(passed, rate=0.0) | {
-            "mutual_information": Term(self.alpha, parts.mutual_information),
-            "total_correlation": Term(self.beta, parts.total_correlation),
-            "dimension_kl": Term(self.gamma, parts.dimension_kl),
+        return elbo(passed) | {
+            "mutual_information": Term(number(self.alpha) - 1.0, parts.mutual_information),
+            "total_correlation": Term(number(self.beta) - 1.0, parts.total_correlation),
+            "dimension_kl": Term(number(self.gamma) - 1.0, parts.dimension_kl),
         }
 
     def refuses(self, latent: Latent) -> str | None:
@@ -56,7 +57,8 @@ class HFVAE(OnePlayer):
 
     [Esmaeili2019] eq. 9 and fig. 4: A is the total correlation between the groups at the top of
     the latent tree, i_g that inside every group further down, each beyond what the prior has:
-    E[log q(z_n) / prod_c q(z_c) - log p(z_n) / prod_c p(z_c)] at a node n with children c.
+    E[log q(z_n) / prod_c q(z_c) - log p(z_n) / prod_c p(z_c)] at a node n with children c. As in
+    `BetaTCVAE` the loss is the rate and what the weights are beyond 1 of these parts.
     """
 
     alpha: Weight = 1.0
@@ -70,11 +72,12 @@ class HFVAE(OnePlayer):
         parts = taken_apart(passed, batch, self.estimator)
         inner = [name for name in parts.correlations if name]
         within = [parts.excess(name) for name in inner] or [torch.zeros_like(passed.distortion)]
-        return elbo(passed, rate=0.0) | {
-            "mutual_information": Term(self.alpha, parts.mutual_information),
-            "between_groups": Term(self.beta, parts.excess("")),
-            "within_groups": Term(self.gamma, torch.stack(within).sum(0)),
-            "leaf_kl": Term(1.0, torch.stack(list(parts.leaf_kls.values())).sum(0)),
+        leaves = torch.stack(list(parts.leaf_kls.values())).sum(0)
+        return elbo(passed) | {
+            "mutual_information": Term(number(self.alpha) - 1.0, parts.mutual_information),
+            "between_groups": Term(number(self.beta) - 1.0, parts.excess("")),
+            "within_groups": Term(number(self.gamma) - 1.0, torch.stack(within).sum(0)),
+            "leaf_kl": Term(0.0, leaves.detach()),
         }
 
     def refuses(self, latent: Latent) -> str | None:
@@ -86,8 +89,8 @@ class HFVAE(OnePlayer):
 class InformationDropout(OnePlayer):
     """E_q[-log p(x|z)] + beta KL(q(z|x) || q(z)) + gamma TC(z).
 
-    [Kim2018] eq. 8 (gamma = 0) and eq. 9. The first divergence is I(x; z); the prior plays no part,
-    and the rate is only reported.
+    [Kim2018] eqs. 8 and 9, the former with gamma = 0. The first divergence is I(x; z); the prior
+    plays no part, and the rate is only reported.
     """
 
     beta: Weight = 1.0
@@ -132,11 +135,15 @@ class AnchorVAE(OnePlayer):
         names = [node.name for node in latent.nodes]
         if self.anchor in names:
             return None
+        if len(names) == 1:
+            return (
+                f"{self.anchor!r} is not in the latent tree, which is a single variable; leave it"
+            )
         return f"{self.anchor!r} is not in the latent tree: {nearest(self.anchor, names[1:])}"
 
     def _information(self, passed: Pass, batch: Batch) -> Tensor:
         """log q(z_a|x) / q(z_a) on the sample, (B,)."""
-        latent, q, z = passed.latent, passed.q, passed.z
+        latent, q, z = passed.latent, passed.q, passed.corners
         column = [node.name for node in latent.nodes].index(self.anchor)
         table = latent.log_nodes(q, z[:, None])[..., column]
         return table.diagonal() - estimate(table, batch.dataset_size, self.estimator)

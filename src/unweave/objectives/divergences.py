@@ -6,7 +6,7 @@ The union of them is the registry. One that needs a critic brings the critic's m
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch.nn.functional as F
 from pydantic import Field, PositiveFloat, PositiveInt
@@ -35,7 +35,9 @@ CRITIC = "critic"
 
 
 class Divergence(ABC):
-    """How far q(z) is from p(z), estimated on a batch."""
+    """How far q(z) is from p(z), estimated on a batch, from samples at their corners."""
+
+    nats: ClassVar[bool] = True  # whether its value is in nats
 
     @abstractmethod
     def value(self, nets: Nets, passed: Pass, batch: Batch, noise: Noise) -> Tensor:
@@ -69,8 +71,9 @@ class ExclusiveKL(Divergence):
 
     def value(self, nets: Nets, passed: Pass, batch: Batch, noise: Noise) -> Tensor:
         """log q(z) - log p(z) on the samples, (B,)."""
-        table = passed.q.log_prob(passed.z[:, None])
-        return estimate(table, batch.dataset_size, self.estimator) - passed.p.log_prob(passed.z)
+        z = passed.corners
+        table = passed.q.log_prob(z[:, None])
+        return estimate(table, batch.dataset_size, self.estimator) - passed.p.log_prob(z)
 
 
 @spec
@@ -105,23 +108,28 @@ class MMD(Divergence):
     scales: tuple[PositiveFloat, ...] | None = None
     blockwise: bool = False
     kind: Literal["mmd"] = tag("mmd")
+    nats: ClassVar[bool] = False
 
     def value(self, nets: Nets, passed: Pass, batch: Batch, noise: Noise) -> Tensor:
         """The statistic, ()."""
         y = drawn(passed.p, len(passed.z), noise)
         groups = _blocks(passed.latent) if self.blockwise else None
-        return mmd(passed.z, y, self.kernel, self.scales, groups=groups)
+        return mmd(passed.corners, y, self.kernel, self.scales, groups=groups)
 
 
 @spec
 class Moments(Divergence):
-    """|E_q[z] - E_p[z]|^2 + |Cov_q[z] - Cov_p[z]|^2 of samples: mean and covariance matched."""
+    """|E_q[z] - E_p[z]|^2 + |Cov_q[z] - Cov_p[z]|^2 of samples: mean and covariance matched.
+
+    [Kumar2018] sec. 3 matches the covariance.
+    """
 
     kind: Literal["moments"] = tag("moments")
+    nats: ClassVar[bool] = False
 
     def value(self, nets: Nets, passed: Pass, batch: Batch, noise: Noise) -> Tensor:
         """The squared differences, ()."""
-        return moment_matching(passed.z, drawn(passed.p, len(passed.z), noise))
+        return moment_matching(passed.corners, drawn(passed.p, len(passed.z), noise))
 
     def refuses(self, latent: Latent) -> str | None:
         """Why it makes no sense on a latent space, if it does not."""
@@ -134,12 +142,13 @@ class SlicedWasserstein(Divergence):
 
     count: PositiveInt = 50
     kind: Literal["sliced-wasserstein"] = tag("sliced-wasserstein")
+    nats: ClassVar[bool] = False
 
     def value(self, nets: Nets, passed: Pass, batch: Batch, noise: Noise) -> Tensor:
         """The mean over `count` directions, ()."""
         y = drawn(passed.p, len(passed.z), noise)
         along = directions(noise, self.count, passed.z.shape[-1], passed.z.dtype)
-        return sliced_wasserstein(passed.z, y, along)
+        return sliced_wasserstein(passed.corners, y, along)
 
     def refuses(self, latent: Latent) -> str | None:
         """Why it makes no sense on a latent space, if it does not."""
@@ -166,7 +175,7 @@ class Criticised(Divergence):
 class DensityRatio(Criticised):
     """KL(q(z) || p(z)) = E_q[log D(z) / (1 - D(z))], D a critic that tells q(z) from p(z).
 
-    [Kim2018] eq. 7. The first logit stands for q(z), the second for p(z).
+    [Kim2018] eqs. 7, 12. The first logit stands for q(z), the second for p(z).
     """
 
     critic: Critic = Critic()
@@ -174,7 +183,7 @@ class DensityRatio(Criticised):
 
     def value(self, nets: Nets, passed: Pass, batch: Batch, noise: Noise) -> Tensor:
         """log D(z) / (1 - D(z)) on the samples, (B,)."""
-        return log_ratio(nets, passed.z)
+        return log_ratio(nets, passed.corners)
 
 
 @spec
@@ -189,7 +198,7 @@ class Adversary(Criticised):
 
     def value(self, nets: Nets, passed: Pass, batch: Batch, noise: Noise) -> Tensor:
         """-log(1 - D(z)) on the samples, (B,)."""
-        return -F.log_softmax(nets.critic(passed.z), -1)[:, 1]
+        return -F.log_softmax(nets.critic(passed.corners), -1)[:, 1]
 
 
 def play_critic(nets: Nets, batch: Batch, noise: Noise, memo: Memo) -> tuple[Terms, Memo]:

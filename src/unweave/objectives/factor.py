@@ -6,11 +6,11 @@ from typing import Literal
 
 from torch import Tensor
 
-from unweave.latents import Latent, owner
+from unweave.latents import Latent, owner, unrelaxed
 from unweave.networks import Critic
 from unweave.noise import Noise
-from unweave.objectives.divergences import CRITIC, log_ratio, play_critic, told_apart
-from unweave.objectives.game import MODEL, Batch, Game, Memo, Nets, Term, Terms, Turn, elbo
+from unweave.objectives.divergences import CRITIC, log_ratio, told_apart
+from unweave.objectives.game import MODEL, Batch, Game, Memo, Nets, Term, Terms, Turn, elbo, left
 from unweave.objectives.support import several_variables
 from unweave.schedules import Weight
 from unweave.spec import spec, tag
@@ -34,19 +34,17 @@ class FactorVAE(Game):
     codes of that batch (drawn before the model moved) from permuted codes of a second batch
     (encoded after it). The first logit stands for q(z), the second for prod_j q(z_j). The rate is
     in closed form where the paper's algorithm has its estimate on the sample: same mean, less
-    noise. With against="prior" the critic tells q(z) from p(z) instead: [Kim2018] eq. 12.
+    noise. The variant of [Kim2018] eq. 12, whose critic tells q(z) from p(z), is an `AlphaBetaVAE`.
     """
 
     gamma: Weight = 35.0  # [Kim2018] fig. 6: the best gamma on 2D Shapes
-    against: Literal["marginals", "prior"] = "marginals"
     critic: Critic = Critic()
     kind: Literal["factor-vae"] = tag("factor-vae")
 
     @property
     def turns(self) -> tuple[Turn, ...]:
         """The model moves, then the critic."""
-        critic = self.play_critic if self.against == "marginals" else play_critic
-        return (Turn(MODEL, self.play_model), Turn(CRITIC, critic))
+        return (Turn(MODEL, self.play_model), Turn(CRITIC, self.play_critic))
 
     @property
     def critics(self) -> dict[str, Critic]:
@@ -56,16 +54,16 @@ class FactorVAE(Game):
     def play_model(self, nets: Nets, batch: Batch, noise: Noise, memo: Memo) -> tuple[Terms, Memo]:
         """The model's loss; the codes are kept for the critic."""
         passed = nets.model(batch.x, noise)
-        name = "total_correlation" if self.against == "marginals" else "divergence"
-        return elbo(passed) | {name: Term(self.gamma, log_ratio(nets, passed.z))}, {"z": passed.z}
+        correlation = Term(self.gamma, log_ratio(nets, passed.corners))
+        return elbo(passed) | {"total_correlation": correlation}, left(passed)
 
     def play_critic(self, nets: Nets, batch: Batch, noise: Noise, memo: Memo) -> tuple[Terms, Memo]:
         """The critic's cross-entropy, (-log D(z) - log(1 - D(permuted z'))) / 2."""
-        second = nets.model.encode(batch.x).rsample(noise.fold("posterior"))
+        second = unrelaxed(nets.model.encode(batch.x)).rsample(noise.fold("posterior"))
         permuted = permute_variables(second, nets.model.latent, noise)
         value = told_apart(nets, memo["z"].detach(), permuted.detach())
         return {"critic": Term(1.0, value)}, {}
 
     def refuses(self, latent: Latent) -> str | None:
         """Why a latent space cannot be trained in this way, if it cannot."""
-        return several_variables(latent) if self.against == "marginals" else None
+        return several_variables(latent)

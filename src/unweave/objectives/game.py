@@ -38,9 +38,10 @@ class Batch(NamedTuple):
 
 
 class Term(NamedTuple):
-    """A weighted part of a loss; the value is in nats, (B,) an example or () for the batch.
+    """A weighted part of a loss; the value is (B,), one for each example, or () for the batch.
 
-    A weight of 0 makes it a diagnostic.
+    It is in nats unless the objective has it among the `unitless`. A weight of 0 makes it a
+    diagnostic.
     """
 
     weight: Weight | Tensor
@@ -116,6 +117,11 @@ class Game(ABC):
         """Whether it needs the whole data set in every batch."""
         return exactly(self)
 
+    @property
+    def unitless(self) -> tuple[str, ...]:
+        """The terms whose values are not in nats."""
+        return ()
+
     def refuses(self, latent: Latent) -> str | None:
         """Why a latent space cannot be trained in this way, if it cannot."""
         return None
@@ -131,7 +137,8 @@ class OnePlayer(Game):
 
     def play(self, nets: Nets, batch: Batch, noise: Noise, memo: Memo) -> tuple[Terms, Memo]:
         """The model's loss."""
-        return self.terms(nets.model(batch.x, noise), batch, noise), {}
+        passed = nets.model(batch.x, noise)
+        return self.terms(passed, batch, noise), left(passed)
 
     @abstractmethod
     def terms(self, passed: Pass, batch: Batch, noise: Noise) -> Terms:
@@ -155,6 +162,11 @@ def number(weight: Weight | Tensor) -> float | Tensor:
     if isinstance(weight, (float, int, Tensor)):
         return weight
     raise TypeError(f"a loss needs a weight's value at a step, got the schedule {weight}")
+
+
+def left(passed: Pass) -> Memo:
+    """What a pass leaves for later turns and for labels: the encoder's output, and the codes."""
+    return {"raw": passed.raw, "z": passed.corners}
 
 
 def elbo(passed: Pass, rate: Weight | Tensor = 1.0) -> Terms:

@@ -9,21 +9,28 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor
 
-from unweave.latents import Latent
+from unweave.latents import Distribution
 from unweave.models import Model
 from unweave.noise import Noise
 from unweave.objectives.game import MODEL, Batch, Game, Memo, Nets, Term, Terms, Turn
-from unweave.objectives.support import continuous_only
 from unweave.spec import spec, tag
 
 
 def importance_bound(model: Model, x: Tensor, noise: Noise, particles: int) -> tuple[Tensor, ...]:
     """log 1/K sum_k p(x, z_k) / q(z_k|x), and distortion and rate of the particles, (B,) each.
 
-    A lower bound of log p(x) that tightens as K grows.  [Burda2016] eq. 8.
+    A lower bound of log p(x) that tightens as K grows.  [Burda2016] eq. 8. Discrete variables are
+    at their corners, where the weights are their masses and which the decoder sees as well.
     """
-    q, p = model.encode(x), model.p()
-    z = q.rsample(noise.fold("posterior"), (particles,))  # (K, B, D)
+    return particle_bound(model, model.encode(x), x, noise, particles)
+
+
+def particle_bound(
+    model: Model, q: Distribution, x: Tensor, noise: Noise, particles: int
+) -> tuple[Tensor, ...]:
+    """The same with q(z|x) given."""
+    p = model.p()
+    z = model.latent.corners(q.rsample(noise.fold("posterior"), (particles,)))  # (K, B, D)
     everyone = x.unsqueeze(0).expand(particles, *x.shape).flatten(0, 1)
     distortion = -model.decode(z.flatten(0, 1)).log_prob(everyone).unflatten(0, z.shape[:2])
     rate = q.log_prob(z) - p.log_prob(z)
@@ -35,7 +42,8 @@ def importance_bound(model: Model, x: Tensor, noise: Noise, particles: int) -> t
 class IWAE(Game):
     """-log 1/K sum_k p(x, z_k) / q(z_k|x) with z_k ~ q(z|x).  [Burda2016] eq. 8.
 
-    With one particle it is the negative ELBO on the sample.
+    With one particle it is the negative ELBO on the sample. The decoder sees classes and bits
+    rounded, straight through, whatever the block says: importance weights are of true samples.
     """
 
     particles: PositiveInt = 50
@@ -48,13 +56,11 @@ class IWAE(Game):
 
     def play(self, nets: Nets, batch: Batch, noise: Noise, memo: Memo) -> tuple[Terms, Memo]:
         """The bound; distortion and rate are means over the particles, only reported."""
-        bound, distortion, rate = importance_bound(nets.model, batch.x, noise, self.particles)
+        raw = nets.model.raw(batch.x)
+        q = nets.model.latent.posterior(raw)
+        bound, distortion, rate = particle_bound(nets.model, q, batch.x, noise, self.particles)
         return {
             "distortion": Term(0.0, distortion.detach()),
             "rate": Term(0.0, rate.detach()),
             "bound": Term(1.0, -bound),
-        }, {}
-
-    def refuses(self, latent: Latent) -> str | None:
-        """Why a latent space cannot be trained in this way, if it cannot."""
-        return continuous_only(latent, "importance weights need densities at the samples")
+        }, {"raw": raw}

@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import torch
-from pydantic import Field, NonNegativeFloat
+from pydantic import Field
 from torch import Tensor
 
 from unweave.data import World
-from unweave.latents import Latent
+from unweave.latents import Distribution, Latent
 from unweave.noise import Noise
 from unweave.objectives.game import MODEL, Batch, Memo, Nets, Term, Terms, Turn
 from unweave.objectives.support import leaves, part
+from unweave.schedules import Weight
 from unweave.spec import nearest, spec
 
 
@@ -29,7 +30,12 @@ class Label:
     factor: str
     block: str = ""
     share: Annotated[float, Field(gt=0, le=1)] = 0.1
-    weight: NonNegativeFloat = 1.0
+    weight: Weight = 1.0
+
+    @property
+    def name(self) -> str:
+        """The name of its term and weight: label, factor, and the path of the block."""
+        return "_".join(["label", self.factor, *self.block.split(".")]).rstrip("_")
 
     def check(self, latent: Latent, factors: Mapping[str, int]) -> None:
         """Raise a ValueError where the block or factor is not there, or they do not fit."""
@@ -67,25 +73,25 @@ class Teacher:
         return found
 
 
-def with_labels(turn: Turn, labels: Sequence[Label]) -> Turn:
-    """The turn with the labels' terms added, if it is the model's."""
+def with_labels(turn: Turn, labels: Sequence[Label], weights: Mapping[str, Tensor]) -> Turn:
+    """The turn with the labels' terms added, if it is the model's; their weights are by name."""
     if not labels or turn.player != MODEL:
         return turn
 
     def loss(nets: Nets, batch: Batch, noise: Noise, memo: Memo) -> tuple[Terms, Memo]:
         terms, left = turn.loss(nets, batch, noise, memo)
-        return terms | label_terms(nets, batch, labels), left
+        # An autoencoder has encoded the batch already.
+        raw = left["raw"] if "raw" in left else nets.model.raw(batch.x)
+        told = label_nats(nets.model.latent.posterior(raw), batch, labels)
+        return terms | {name: Term(weights[name], nats) for name, nats in told.items()}, left
 
     return Turn(turn.player, loss)
 
 
-def label_terms(nets: Nets, batch: Batch, labels: Sequence[Label]) -> Terms:
-    """One term a label, from an encoding of the batch."""
-    q = nets.model.encode(batch.x)
-    terms: Terms = {}
+def label_nats(q: Distribution, batch: Batch, labels: Sequence[Label]) -> dict[str, Tensor]:
+    """-log q(z_block = factor|x) where it is known, 0 elsewhere, by the name of the label, (B,)."""
+    found = {}
     for number, label in enumerate(labels):
         target, known = batch.targets[f"target{number}"], batch.targets[f"known{number}"]
-        nats = -part(q, label.block).log_prob(target.to(batch.x.dtype))
-        name = "_".join(["label", label.factor, *label.block.split(".")]).rstrip("_")
-        terms[name] = Term(label.weight, nats * known)
-    return terms
+        found[label.name] = -part(q, label.block).log_prob(target.to(batch.x.dtype)) * known
+    return found

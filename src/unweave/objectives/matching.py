@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar, Literal
+from typing import Literal
 
+from pydantic import model_validator
 from torch import Tensor
 
 from unweave.latents import Latent
 from unweave.networks import Critic
 from unweave.noise import Noise
 from unweave.objectives.divergences import MMD, AnyDivergence, DensityRatio, InclusiveKL
-from unweave.objectives.game import MODEL, Batch, Game, Memo, Nets, Term, Terms, Turn, elbo, number
+from unweave.objectives.game import (
+    MODEL,
+    Batch,
+    Game,
+    Memo,
+    Nets,
+    Term,
+    Terms,
+    Turn,
+    elbo,
+    left,
+    number,
+)
 from unweave.objectives.support import exactly, fixed_prior_only
 from unweave.schedules import Weight
 from unweave.spec import spec, tag
@@ -21,7 +34,11 @@ class Matching(Game):
     """Distortion, rate and a divergence, each with a weight."""
 
     divergence: AnyDivergence
-    rated: ClassVar[bool] = True  # whether the rate is part of the loss
+
+    @property
+    @abstractmethod
+    def rated(self) -> bool:
+        """Whether the rate is part of the loss."""
 
     @property
     @abstractmethod
@@ -43,13 +60,19 @@ class Matching(Game):
         passed = nets.model(batch.x, noise)
         rate, divergence = self.weights
         value = self.divergence.value(nets, passed, batch, noise)
-        return elbo(passed, rate) | {"divergence": Term(divergence, value)}, {"z": passed.z}
+        return elbo(passed, rate) | {"divergence": Term(divergence, value)}, left(passed)
 
     def refuses(self, latent: Latent) -> str | None:
         """Why a latent space cannot be trained in this way, if it cannot."""
         if self.critics and not self.rated:
-            return fixed_prior_only(latent, "a critic does not teach a prior")
+            untaught = fixed_prior_only(latent, "a critic does not teach a prior")
+            return untaught or self.divergence.refuses(latent)
         return self.divergence.refuses(latent)
+
+    @property
+    def unitless(self) -> tuple[str, ...]:
+        """The terms whose values are not in nats."""
+        return () if self.divergence.nats else ("divergence",)
 
     @property
     def whole(self) -> bool:
@@ -61,13 +84,20 @@ class Matching(Game):
 class AlphaBetaVAE(Matching):
     """E_q[-log p(x|z)] + beta KL(q(z|x) || p(z)) + alpha D(q(z), p(z)).  [Mathieu2019] eq. 7.
 
-    Overlap of the encodings by beta, match of the aggregate by alpha.
+    Overlap of the encodings by beta, match of the aggregate by alpha. With divergence=density-ratio
+    and beta = 1 it is the variant of FactorVAE whose critic tells q(z) from p(z), with alpha for
+    its gamma: [Kim2018] eq. 12.
     """
 
     alpha: Weight = 1.0
     beta: Weight = 1.0
     divergence: AnyDivergence = InclusiveKL()
     kind: Literal["alpha-beta-vae"] = tag("alpha-beta-vae")
+
+    @property
+    def rated(self) -> bool:
+        """Unless beta is 0."""
+        return self.beta != 0
 
     @property
     def weights(self) -> tuple[float | Tensor, float | Tensor]:
@@ -84,8 +114,23 @@ class InfoVAE(Matching):
 
     alpha: Weight = 0.0
     scale: Weight = 500.0  # [Zhao2019] app. D
-    divergence: AnyDivergence = MMD(kernel="rbf")
+    divergence: AnyDivergence = MMD(kernel="rbf", scales=(100.0,))  # D^2 for D = 10, one kernel
     kind: Literal["info-vae"] = tag("info-vae")
+
+    @model_validator(mode="after")
+    def _check(self) -> InfoVAE:
+        alpha, scale = self.alpha, self.scale
+        if isinstance(alpha, float) and isinstance(scale, float) and alpha + scale < 1:
+            raise ValueError(
+                f"expected alpha + scale of 1 or more, got {alpha:g} + {scale:g}: less would "
+                "reward a mismatch of q(z) and p(z)"
+            )
+        return self
+
+    @property
+    def rated(self) -> bool:
+        """Unless alpha is 1."""
+        return self.alpha != 1
 
     @property
     def weights(self) -> tuple[float | Tensor, float | Tensor]:
@@ -105,7 +150,11 @@ class WAE(Matching):
     weight: Weight = 10.0  # [Tolstikhin2018] sec. 4: 10 on MNIST, 100 on CelebA
     divergence: AnyDivergence = MMD()
     kind: Literal["wae"] = tag("wae")
-    rated: ClassVar[bool] = False
+
+    @property
+    def rated(self) -> bool:
+        """No: the rate is only reported."""
+        return False
 
     @property
     def weights(self) -> tuple[float | Tensor, float | Tensor]:
@@ -123,7 +172,11 @@ class AAE(Matching):
     gamma: Weight = 1.0
     divergence: DensityRatio = DensityRatio()
     kind: Literal["aae"] = tag("aae")
-    rated: ClassVar[bool] = False
+
+    @property
+    def rated(self) -> bool:
+        """No: the rate is only reported."""
+        return False
 
     @property
     def weights(self) -> tuple[float | Tensor, float | Tensor]:

@@ -9,7 +9,13 @@ from unweave.latents import Latent
 from unweave.models import Pass
 from unweave.noise import Noise
 from unweave.objectives.game import Batch, OnePlayer, Term, Terms, elbo
-from unweave.objectives.support import continuous_only, leaves
+from unweave.objectives.support import (
+    continuous_only,
+    factorised_only,
+    finite_variance_only,
+    fixed_prior_only,
+    leaves,
+)
 from unweave.schedules import Weight
 from unweave.spec import spec, tag
 
@@ -18,8 +24,9 @@ from unweave.spec import spec, tag
 class DIPVAE(OnePlayer):
     """-ELBO + off_diagonal sum_{i != j} Cov_ij^2 + diagonal sum_i (Cov_ii - 1)^2.
 
-    Cov is that of the means of q(z|x) over the batch (`of="means"`, DIP-VAE-I, [Kim2018] eq. 10) or
-    that of q(z) (`of="codes"`, DIP-VAE-II, eq. 11).  [Kumar2018] eqs. 6, 7.
+    [Kumar2018] eqs. 6, 7, [Kim2018] eqs. 10, 11. Cov is that of the means of q(z|x) over the batch
+    (`of="means"`, DIP-VAE-I) or that of q(z) (`of="codes"`, DIP-VAE-II), with columns in units of
+    their standard deviation under the prior, which is 1 in the papers.
     """
 
     off_diagonal: Weight = 10.0
@@ -29,16 +36,27 @@ class DIPVAE(OnePlayer):
 
     def terms(self, passed: Pass, batch: Batch, noise: Noise) -> Terms:
         """Distortion, rate and the two penalties."""
-        variance = passed.q.spread.square() if self.of == "codes" else None
-        penalty = covariance_penalty(passed.q.mean, variance)
+        unit = passed.p.spread
+        variance = (passed.q.spread / unit).square() if self.of == "codes" else None
+        penalty = covariance_penalty(passed.q.mean / unit, variance)
         return elbo(passed) | {
             "off_diagonal": Term(self.off_diagonal, penalty.off_diagonal),
             "diagonal": Term(self.diagonal, penalty.diagonal),
         }
+
+    @property
+    def unitless(self) -> tuple[str, ...]:
+        """The terms whose values are not in nats."""
+        return ("off_diagonal", "diagonal")
 
     def refuses(self, latent: Latent) -> str | None:
         """Why a latent space cannot be trained in this way, if it cannot."""
         full = [path for path, b in leaves(latent).items() if getattr(b, "encoding", "") == "full"]
         if self.of == "codes" and full:
             return f"DIP-VAE-II is about diagonal encodings, and {full[0] or 'the latent'} is full"
-        return continuous_only(latent, "a covariance of the identity is for continuous variables")
+        return (
+            continuous_only(latent, "a covariance of the identity is for continuous variables")
+            or fixed_prior_only(latent, "the covariance of a prior that moves is no aim")
+            or finite_variance_only(latent, "a covariance needs a prior that has one")
+            or factorised_only(latent, "columns are held to be uncorrelated, as under the prior")
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from unweave.latents import Distribution, Joint, Latent, Product, StudentT
+from unweave.latents import Distribution, GaussianMixture, Joint, Latent, Product, StudentT
 from unweave.latents.block import Block, Continuous
 
 
@@ -55,6 +55,11 @@ def fixed_prior_only(latent: Latent, why: str) -> str | None:
 def finite_variance_only(latent: Latent, why: str) -> str | None:
     """A refusal of blocks whose prior has no variance."""
     return _first(latent, lambda block: isinstance(block, StudentT) and block.df <= 2, why)
+
+
+def factorised_only(latent: Latent, why: str) -> str | None:
+    """A refusal of blocks whose columns depend on each other under the prior."""
+    return _first(latent, lambda block: isinstance(block, GaussianMixture), why)
 
 
 def several_variables(latent: Latent) -> str | None:

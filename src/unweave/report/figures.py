@@ -31,7 +31,7 @@ def curves(content: Content) -> list[Panel]:
     """Every term of the log over the steps, unweighted, and then the weights that change."""
     log, run = content.model.log, content.model.run
     names = [name for name in (log[0] if log else {}) if name != "step"]
-    panels = [_curve(name, log) for name in names]
+    panels = [_curve(name, log, "" if name in run.objective.unitless else "nats") for name in names]
     return panels + [_weight(n, weight, run.steps) for n, weight in scheduled(content).items()]
 
 
@@ -41,12 +41,12 @@ def scheduled(content: Content) -> dict[str, Schedule]:
     return {name: w for name, w in weights.items() if isinstance(w, Schedule)}
 
 
-def _curve(name: str, log: Sequence[dict[str, Any]]) -> Panel:
+def _curve(name: str, log: Sequence[dict[str, Any]], unit: str) -> Panel:
     rows = [row for row in log if name in row]
     steps, values = [row["step"] for row in rows], [row[name] for row in rows]
     frame = Frame((0, steps[-1] * 1.02), _settled_span(values))
     marks = [frame.line(steps, values, "a"), frame.dots(steps[-1:], values[-1:], "a")]
-    remark = Markup("{} <small>nats</small>").format(number(values[-1]))
+    remark = Markup("{} <small>{}</small>").format(number(values[-1]), unit)
     return Panel(words(name), remark, _draw_over_steps(frame, marks, name))
 
 

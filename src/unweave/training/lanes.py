@@ -16,6 +16,7 @@ from unweave.noise import Noise
 from unweave.objectives import MODEL, Batch, Teacher, reckon, with_labels
 from unweave.run import Run
 from unweave.schedules import at
+from unweave.spec import lane_fields
 from unweave.training.sampler import Sampler
 
 Tensors = dict[str, Tensor]
@@ -121,7 +122,7 @@ class Lanes:
         def play(
             own: Tensors, others: Tensors, weights: Tensors, batch: Tensors, memo: Tensors
         ) -> Played:
-            turn = with_labels(_bind(objective, weights).turns[index], labels)
+            turn = with_labels(_bind(objective, weights).turns[index], labels, weights)
             noise = Noise(batch["seed"], step, f"turn{index}", self.device)
             terms, left = functional_call(
                 self.nets,
@@ -179,7 +180,7 @@ class Lanes:
         return [tensors[name][lane] for lane in range(len(self.runs)) for name in names]
 
     def _weights(self) -> Tensors:
-        """The value of every weight of the objective at this step, (L,) each."""
+        """The value of every weight of objective and labels at this step, (L,) each."""
         return {
             name: torch.tensor([at(weight, self.step) for weight in lanes], device=self.device)
             for name, lanes in self.weights.items()
@@ -256,8 +257,8 @@ def _vectorises(nets: nn.Module, device: torch.device) -> bool:
 def _bind(objective: Any, weights: Mapping[str, Tensor]) -> Any:
     """The objective with the numbers of this step and lane in place of its weights."""
     bound = copy.copy(objective)
-    for name, value in weights.items():
-        object.__setattr__(bound, name, value)
+    for name in lane_fields(type(objective)):
+        object.__setattr__(bound, name, weights[name])
     return bound
 
 

@@ -1,0 +1,11 @@
+"""Six small grey images of bytes, and all the images of a world."""
+
+import numpy as np
+import torch
+
+BYTES = np.random.default_rng(0).integers(0, 256, (6, 5, 7), dtype=np.uint8)
+BYTES[0, 0, 0], BYTES[0, 0, 1] = 0, 255
+
+
+def everything(world):
+    return world.images(torch.arange(world.size))

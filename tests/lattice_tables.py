@@ -1,0 +1,55 @@
+"""Tables of codes over a lattice of factors: one code a factor, rotated, blurred."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from unweave.metrics import Table
+
+SIZES = (4, 5, 6)
+
+
+def lattice(sizes=SIZES, repeats=1):
+    """All combinations of factor values, each `repeats` times: (N, K)."""
+    return np.tile(np.argwhere(np.ones(sizes)), (repeats, 1))
+
+
+def standardised(values):
+    return (values - values.mean(0)) / values.std(0)
+
+
+def table(codes, factors=None, **columns):
+    """A table over the lattice whose posteriors are narrow enough to tell the values apart."""
+    factors = lattice(repeats=4) if factors is None else factors
+    columns = {"scales": np.full(np.shape(codes), 0.05)} | columns
+    return Table(
+        codes, factors, factor_names=("shape", "scale", "x")[: factors.shape[1]], **columns
+    )
+
+
+def identity():
+    """One code for each factor."""
+    return table(standardised(lattice(repeats=4)))
+
+
+def rotated():
+    """The identity with its first two codes turned by 45 degrees."""
+    turn = np.eye(3)
+    turn[:2, :2] = np.array([[1, -1], [1, 1]]) / math.sqrt(2)
+    return replace(identity(), codes=identity().codes @ turn)
+
+
+def blurred():
+    """The rotation with noise, which leaves no exact ties: a score in between."""
+    rng = np.random.default_rng(7)
+    codes = rotated().codes
+    return replace(rotated(), codes=codes + 0.3 * rng.standard_normal(codes.shape))
+
+
+def with_columns(base, codes, scales):
+    return replace(
+        base,
+        codes=np.column_stack([base.codes, codes]),
+        scales=np.column_stack([base.scales, scales]),
+    )

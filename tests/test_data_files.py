@@ -1,0 +1,252 @@
+"""Data in files: arrays and folders of pictures, as they are read, or refused by name."""
+
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from byte_images import BYTES, everything
+from unweave.data import Arrays, Data, Folder, InMemory, Shapes2D
+from unweave.data.world import Stored
+from unweave.spec import from_json, members, to_json
+from worlds import CPU
+
+
+def test_the_union_names_its_members():
+    assert members(Data) == {
+        "shapes2d": Shapes2D,
+        "arrays": Arrays,
+        "folder": Folder,
+        "memory": InMemory,
+    }
+
+
+class TestArrays:
+    def test_npy(self, tmp_path):
+        np.save(tmp_path / "a.npy", BYTES)
+        spec = Arrays(tmp_path / "a.npy")
+        assert spec == Arrays(str(tmp_path / "a.npy")) == from_json(Arrays, to_json(spec))
+        world = spec.load(CPU)
+        assert isinstance(world, Stored)
+        np.testing.assert_allclose(everything(world)[:, 0], BYTES / 255, rtol=1e-6)
+
+    def test_npz_with_factors_and_names(self, tmp_path):
+        factors = np.stack(np.unravel_index(np.arange(6), (2, 3)), -1)
+        path = tmp_path / "a.npz"
+        np.savez(path, pictures=BYTES, classes=factors, factor_names=["up", "down"])
+        world = Arrays(path, "pictures", "classes").load(CPU)
+        assert world.factor_names == ("up", "down")
+        assert world.factors(torch.arange(6)).tolist() == factors.tolist()
+        assert world.lattice is not None
+        without = Arrays(path, key="pictures").load(CPU)
+        assert without.factor_names == ()
+        assert "classes" in without.notes[0]
+
+    @pytest.mark.parametrize("key", ["imgs", "images", "x", "data"])
+    def test_usual_keys_are_found(self, tmp_path, key):
+        np.savez(tmp_path / "a.npz", **{key: BYTES, "another": np.zeros(3)})
+        assert Arrays(tmp_path / "a.npz").load(CPU).shape == (1, 5, 7)
+
+    def test_a_lone_array_needs_no_key(self, tmp_path):
+        np.savez_compressed(tmp_path / "a.npz", whatever=BYTES)
+        assert Arrays(tmp_path / "a.npz").load(CPU).notes == ()
+
+    def test_a_pickle_beside_the_array_is_left_alone(self, tmp_path):
+        # As in the file of dSprites, whose metadata is pickled.
+        np.savez(tmp_path / "a.npz", imgs=BYTES, metadata=np.array({"a": 1}, dtype=object))
+        assert Arrays(tmp_path / "a.npz").load(CPU).size == 6
+        with pytest.raises(ValueError, match="pickled"):
+            Arrays(tmp_path / "a.npz", key="metadata").load(CPU)
+
+    def test_bad_files_are_refused(self, tmp_path):
+        def refused(message, *args, content=None, name="a.npz"):
+            path = tmp_path / name
+            if content is not None:
+                content(path)
+            with pytest.raises(ValueError, match=message):
+                Arrays(path, *args).load(CPU)
+
+        refused("check the path", name="none.npz")
+        refused("choose it with key", content=lambda p: np.savez(p, a=BYTES, b=BYTES))
+        refused("did you mean 'a'", "aa")
+        refused("no array 'c'", "a", "c")
+        refused("choose it with key", content=lambda p: np.savez(p))
+        refused("pickled", content=lambda p: p.write_bytes(b"nonsense"))
+        refused("save it again", content=lambda p: p.write_bytes(b""))
+        refused("save it again", content=lambda p: p.write_bytes(b"PK\x03\x04nonsense"))
+        refused("pickled", content=lambda p: np.save(p, np.array([None])), name="o.npy")
+        refused("save it again", content=lambda p: p.write_bytes(b"\x93NUMPY\x01"), name="b.npy")
+        refused("without keys", "a", content=lambda p: np.save(p, BYTES), name="c.npy")
+        refused("c.npy: expected observations", content=lambda p: np.save(p, [1.0]), name="c.npy")
+
+    def test_a_damaged_member_is_refused(self, tmp_path):
+        with zipfile.ZipFile(tmp_path / "a.npz", "w") as file:
+            file.writestr("imgs.npy", b"\x93NUMPY\x01\x00")
+        with pytest.raises(ValueError, match=r"'imgs' of .* save it again"):
+            Arrays(tmp_path / "a.npz").load(CPU)
+
+
+COLOUR = np.random.default_rng(1).integers(0, 256, (5, 7, 3), dtype=np.uint8)
+
+
+def save(folder, name, pixels, mode=None, **options):
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    image = pixels if isinstance(pixels, Image.Image) else Image.fromarray(pixels)
+    (image.convert(mode) if mode else image).save(path, **options)
+
+
+class TestFolder:
+    def test_grey_pictures_of_one_size_are_kept(self, tmp_path):
+        for i, pixels in enumerate(BYTES):
+            save(tmp_path, f"{'ab'[i % 2]}/{i}.png", pixels)
+        (tmp_path / "readme.txt").write_text("no picture")
+        (tmp_path / ".hidden.png").write_text("no picture")
+        world = Folder(tmp_path).load(CPU)
+        assert world.shape == (1, 5, 7)
+        assert world.notes == ()
+        assert world.bounded
+        assert world.lattice is None
+        order = [0, 2, 4, 1, 3, 5]  # a/0, a/2, a/4, b/1, ...
+        np.testing.assert_allclose(everything(world)[:, 0], BYTES[order] / 255, rtol=1e-6)
+
+    def test_the_spec_survives_json(self):
+        for spec in (Folder("a/b"), Folder("a", 32), Folder("a", (8, 9), 3)):
+            assert from_json(Folder, to_json(spec)) == spec
+
+    @pytest.mark.parametrize("extension", ["bmp", "gif", "jpg", "png", "ppm", "tif", "webp"])
+    def test_common_formats(self, tmp_path, extension):
+        save(tmp_path, f"a.{extension.upper()}", COLOUR)
+        world = Folder(tmp_path).load(CPU)
+        assert world.shape == (3, 5, 7)
+
+    def test_colours_come_channel_first(self, tmp_path):
+        save(tmp_path, "a.png", COLOUR)
+        images = everything(Folder(tmp_path).load(CPU))
+        np.testing.assert_allclose(images[0], np.moveaxis(COLOUR, -1, 0) / 255, rtol=1e-6)
+
+    def test_mixed_sizes_become_64_by_64_and_say_so(self, tmp_path):
+        save(tmp_path, "a.png", np.full((100, 200), 80, np.uint8))
+        save(tmp_path, "b.png", np.full((30, 20), 80, np.uint8))
+        world = Folder(tmp_path).load(CPU)
+        assert world.shape == (1, 64, 64)
+        assert "2 sizes" in world.notes[0]
+        torch.testing.assert_close(everything(world), torch.full((2, 1, 64, 64), 80 / 255))
+
+    def test_pictures_are_cut_in_the_centre_and_averaged(self, tmp_path):
+        pixels = np.zeros((8, 24), np.uint8)
+        pixels[:, 8:16] = np.indices((8, 8)).sum(0) % 2 * 200  # a board in the central square
+        pixels[:, :8] = 255
+        save(tmp_path, "a.png", pixels)
+        world = Folder(tmp_path, size=2).load(CPU)
+        assert world.notes == ()
+        torch.testing.assert_close(
+            everything(world), torch.full((1, 1, 2, 2), 100 / 255), atol=0.1, rtol=0
+        )
+        assert Folder(tmp_path, size=(4, 6)).load(CPU).shape == (1, 4, 6)
+
+    def test_mixed_modes_become_colour_and_say_so(self, tmp_path):
+        save(tmp_path, "a.png", COLOUR)
+        save(tmp_path, "b.png", BYTES[0])
+        save(tmp_path, "c.png", COLOUR, "P")
+        save(tmp_path, "d.jpg", COLOUR, "CMYK")
+        world = Folder(tmp_path).load(CPU)
+        assert world.shape == (3, 5, 7)
+        assert "1 grey pictures among 4" in world.notes[0]
+        assert torch.equal(everything(world)[1, 0], everything(world)[1, 2])
+
+    def test_channels_can_be_asked_for(self, tmp_path):
+        save(tmp_path, "a.png", COLOUR)
+        for channels in (1, 3, 4):
+            assert Folder(tmp_path, channels=channels).load(CPU).shape == (channels, 5, 7)
+
+    def test_transparency_is_laid_on_white_or_kept(self, tmp_path):
+        pixels = np.zeros((4, 4, 4), np.uint8)
+        pixels[:2, :, 3] = 255  # black above, nothing below
+        save(tmp_path, "a.png", pixels)
+        world = Folder(tmp_path).load(CPU)
+        assert world.shape == (3, 4, 4)
+        assert "transparency" in world.notes[0]
+        assert everything(world)[0, :, :2].max() == 0
+        assert everything(world)[0, :, 2:].min() == 1
+        kept = Folder(tmp_path, channels=4).load(CPU)
+        assert kept.notes == ()
+        assert everything(kept)[0, 3].unique().tolist() == [0, 1]
+
+    def test_transparent_grey_stays_grey(self, tmp_path):
+        save(tmp_path, "a.png", Image.new("LA", (4, 4), (0, 0)))
+        world = Folder(tmp_path).load(CPU)
+        assert world.shape == (1, 4, 4)
+        assert everything(world).min() == 1
+
+    def test_a_palette_with_transparency_is_laid_on_white(self, tmp_path):
+        image = Image.new("P", (4, 4), 0)
+        image.putpalette([0, 0, 0, 255, 0, 0])
+        save(tmp_path, "a.png", image, transparency=0)
+        assert everything(Folder(tmp_path).load(CPU)).min() == 1
+
+    def test_binary_pictures_are_binary(self, tmp_path):
+        save(tmp_path, "a.png", BYTES[0] > 100)
+        images = everything(Folder(tmp_path).load(CPU))
+        np.testing.assert_array_equal(images[0, 0], BYTES[0] > 100)
+
+    @pytest.mark.parametrize("extension", ["png", "tif", "pgm"])
+    def test_sixteen_bits_become_eight_and_say_so(self, tmp_path, extension):
+        save(tmp_path, f"a.{extension}", BYTES[0].astype(np.uint16) * 257)
+        world = Folder(tmp_path).load(CPU)
+        assert world.shape == (1, 5, 7)
+        assert "16 bits" in world.notes[0]
+        np.testing.assert_allclose(everything(world)[0, 0], BYTES[0] / 255, atol=1e-6)
+
+    def test_a_camera_held_sideways_is_heeded(self, tmp_path):
+        exif = Image.Exif()
+        exif[0x0112] = 6
+        save(tmp_path, "a.png", COLOUR, exif=exif)
+        world = Folder(tmp_path).load(CPU)
+        assert world.shape == (3, 7, 5)
+        expected = np.rot90(COLOUR, -1)
+        np.testing.assert_allclose(
+            everything(world)[0], np.moveaxis(expected, -1, 0) / 255, rtol=1e-6
+        )
+
+    def test_bad_folders_are_refused(self, tmp_path):
+        with pytest.raises(ValueError, match="check the path"):
+            Folder(tmp_path / "none").load(CPU)
+        with pytest.raises(ValueError, match="known extensions"):
+            Folder(tmp_path).load(CPU)
+
+    @pytest.mark.parametrize("content", [b"", b"nonsense"])
+    def test_a_picture_that_does_not_open_is_named(self, tmp_path, content):
+        save(tmp_path, "a.png", COLOUR)
+        (tmp_path / "bad.jpg").write_bytes(content)
+        with pytest.raises(ValueError, match=r"bad\.jpg.*Repair or remove"):
+            Folder(tmp_path).load(CPU)
+
+    def test_a_picture_cut_short_is_named(self, tmp_path):
+        save(tmp_path, "bad.png", np.random.default_rng(0).integers(0, 256, (64, 64), np.uint8))
+        whole = (tmp_path / "bad.png").read_bytes()
+        (tmp_path / "bad.png").write_bytes(whole[: len(whole) // 2])
+        with pytest.raises(ValueError, match=r"bad\.png.*Repair or remove"):
+            Folder(tmp_path).load(CPU)
+
+    @pytest.mark.parametrize("limit", [60, 20])  # Pillow warns above it, refuses above twice it
+    def test_a_decompression_bomb_is_named(self, tmp_path, monkeypatch, limit):
+        save(tmp_path, "bomb.png", np.zeros((10, 10), np.uint8))
+        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
+        with pytest.raises(ValueError, match=r"bomb\.png.*Scale it down"):
+            Folder(tmp_path).load(CPU)
+
+    def test_floating_point_and_deeper_pictures_are_sent_to_arrays(self, tmp_path):
+        save(tmp_path, "a.tif", np.zeros((4, 4), np.float32))
+        with pytest.raises(ValueError, match=r"a\.tif with floating-point.*Arrays"):
+            Folder(tmp_path).load(CPU)
+        save(tmp_path, "a.tif", np.full((4, 4), 70_000, np.int32))
+        with pytest.raises(ValueError, match=r"a\.tif with values from 70000.*Arrays"):
+            Folder(tmp_path).load(CPU)
+
+    @pytest.mark.parametrize("fields", [{"size": 0}, {"size": (3, 0)}, {"channels": 2}], ids=str)
+    def test_impossible_wishes_are_refused(self, fields):
+        with pytest.raises(ValueError, match=next(iter(fields))):
+            Folder("a", **fields)

@@ -1,0 +1,203 @@
+"""Arrays in memory as data: axes, types and factors as they are understood, or refused."""
+
+import gc
+
+import numpy as np
+import pytest
+import torch
+
+from byte_images import BYTES, everything
+from unweave.data import Factor, InMemory, Lattice, from_array
+from unweave.spec import digest, from_json, to_json
+from worlds import CPU
+
+
+def load(images, **extra):
+    return from_array(images, **extra)[1]
+
+
+@pytest.mark.parametrize(
+    ("given", "shape"),
+    [
+        ((6, 5, 7), (1, 5, 7)),
+        ((6, 5, 7, 1), (1, 5, 7)),
+        ((6, 5, 7, 3), (3, 5, 7)),
+        ((6, 5, 7, 4), (4, 5, 7)),
+        ((6, 1, 5, 7), (1, 5, 7)),
+        ((6, 3, 5, 7), (3, 5, 7)),
+        ((6, 1, 4, 4), (1, 4, 4)),  # two readings: the square picture wins
+        ((6, 4, 4, 1), (1, 4, 4)),
+        ((6, 3, 3, 3), (3, 3, 3)),  # two equally square readings: channels last
+        ((6, 9), (9,)),
+        ((6, 1), (1,)),
+    ],
+    ids=str,
+)
+def test_axes_are_understood(given, shape):
+    images = np.arange(np.prod(given), dtype=np.float32).reshape(given)
+    world = load(images)
+    assert world.size == 6
+    assert world.shape == shape
+    last = len(given) == 4 and shape == (given[3], *given[1:3])
+    expected = np.moveaxis(images, -1, 1) if last else images
+    np.testing.assert_array_equal(everything(world), expected.reshape(6, *shape))
+    two_ways = len(given) == 4 and given[1] in (1, 3, 4) and given[3] in (1, 3, 4)
+    assert any("two ways" in note for note in world.notes) == two_ways
+
+
+def test_bytes_stay_bytes_and_become_floats_in_the_unit_interval():
+    world = load(BYTES)
+    assert world.data.dtype == torch.uint8
+    images = everything(world)
+    assert images.dtype == torch.float32
+    assert world.bounded
+    assert images.min() == 0
+    assert images.max() == 1
+    np.testing.assert_allclose(images[:, 0], BYTES / 255, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("images", "expected", "bounded"),
+    [
+        (BYTES > 100, BYTES > 100, True),
+        ((BYTES > 100).astype(np.uint8), BYTES > 100, True),
+        ((BYTES > 100).astype(np.int64), BYTES > 100, True),
+        (BYTES.astype(np.int64), BYTES / 255, True),
+        (BYTES.astype(np.uint16) * 257, BYTES / 255, True),
+        (BYTES.astype(">u2") * 257, BYTES / 255, True),
+        (BYTES / 255, BYTES / 255, True),
+        ((BYTES / 255).astype(np.float16), (BYTES / 255).astype(np.float16), True),
+        (BYTES.astype(">f8"), BYTES, False),
+        (BYTES / 255 - 0.5, BYTES / 255 - 0.5, False),
+    ],
+    ids=["bool", "0-1 bytes", "0-1 int", "int", "uint16", ">u2", "float", "half", ">f8", "signed"],
+)
+def test_types_are_understood(images, expected, bounded):
+    world = load(images)
+    assert world.bounded is bounded
+    assert all("Bernoulli" in note for note in world.notes) or bounded
+    np.testing.assert_allclose(everything(world)[:, 0], expected, atol=1e-6)
+
+
+def nan_image():
+    images = np.zeros((4, 5, 5))
+    images[2, 1, 1] = np.nan
+    return images
+
+
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        (np.zeros(5), "reshape"),
+        (np.zeros((2, 3, 4, 5, 6)), "reshape"),
+        (np.zeros((2, 5, 6, 7)), "move the channels"),
+        (np.zeros((0, 5, 5)), "at least one observation"),
+        (np.zeros((3, 0)), "at least one observation"),
+        (nan_image(), "observation 2"),
+        (np.full((2, 4, 4), np.inf), "infinity"),
+        (np.full((2, 4, 4), 1e300), "infinity"),
+        (np.full((2, 4, 4), None), "object"),
+        (np.full((2, 4, 4), 1j), "complex"),
+        (np.full((2, 4), "a"), "astype"),
+        (np.full((2, 4), -1), "from -1 to -1"),
+        (np.full((2, 4), 256), "floats"),
+        ([[1.0, 2.0], [3.0]], "regular array"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_bad_observations_are_refused(images, message):
+    with pytest.raises(ValueError, match=message):
+        load(images)
+
+
+def test_factors_are_recoded_column_by_column():
+    factors = np.array([[5, 0], [9, 0], [5, 1], [7, 0], [5, 0], [9, 1]])
+    world = load(BYTES, factors=factors)
+    assert world.factor_names == ("factor0", "factor1")
+    assert world.factor_sizes == (3, 2)
+    assert world.factors(torch.arange(6))[:, 0].tolist() == [0, 2, 0, 1, 0, 2]
+    assert world.factors(torch.tensor([[0, 1], [2, 3]])).shape == (2, 2, 2)
+    assert world.lattice is None
+
+
+def test_a_full_enumeration_in_order_is_a_lattice():
+    factors = np.stack(np.unravel_index(np.arange(6), (2, 3)), -1)
+    world = load(BYTES, factors=factors + 10, names=("big", "small"))
+    assert world.lattice == Lattice((Factor("big", 2), Factor("small", 3)))
+    assert load(BYTES, factors=factors[::-1]).lattice is None
+
+
+def test_one_column_of_labels_is_one_factor_and_none_is_none():
+    assert load(BYTES, factors=np.array([0, 1, 0, 1, 0, 2])).factor_sizes == (3,)
+    world = load(BYTES)
+    assert world.factor_names == world.factor_sizes == ()
+    assert world.factors(torch.arange(4)).shape == (4, 0)
+
+
+@pytest.mark.parametrize(
+    ("factors", "names", "message"),
+    [
+        (np.zeros((5, 2), int), None, "one row for each"),
+        (np.zeros((6, 2, 2), int), None, "one row for each"),
+        (np.zeros((6, 0), int), None, "one row for each"),
+        (np.zeros((6, 2)), None, "return_inverse"),
+        (np.zeros((6, 2), int), ("a",), "2 distinct factor names"),
+        (np.zeros((6, 2), int), ("a", "a"), "2 distinct factor names"),
+    ],
+)
+def test_bad_factors_are_refused(factors, names, message):
+    with pytest.raises(ValueError, match=message):
+        load(BYTES, factors=factors, names=names)
+
+
+def test_indices_are_checked_and_take_any_shape():
+    world = load(BYTES)
+    assert world.images(torch.tensor(2)).shape == (1, 5, 7)
+    assert world.images(torch.zeros(2, 3, dtype=torch.int64)).shape == (2, 3, 1, 5, 7)
+    assert world.images(torch.zeros(0, dtype=torch.int64)).shape == (0, 1, 5, 7)
+    for call in (world.images, world.factors):
+        with pytest.raises(ValueError, match="between 0 and 5"):
+            call(torch.tensor([6]))
+
+
+class TestInMemory:
+    def test_the_spec_identifies_the_content(self):
+        spec, world = from_array(BYTES)
+        assert (spec.shape, spec.dtype) == ((6, 5, 7), "uint8")
+        assert spec == from_array(BYTES.copy())[0]
+        assert from_json(InMemory, to_json(spec)) == spec
+        assert torch.equal(everything(spec.load(CPU)), everything(world))
+        different = [
+            from_array(BYTES.astype(np.int64))[0],
+            from_array(BYTES.reshape(6, 7, 5))[0],
+            from_array(BYTES, np.arange(6))[0],
+            from_array(BYTES, np.arange(6), ["name"])[0],
+        ]
+        assert len({spec, *different}) == 5
+        assert len({digest(each) for each in (spec, *different)}) == 5
+
+    def test_the_array_is_held_while_the_spec_is(self):
+        images = np.random.default_rng(8).random((3, 4))
+        spec, _ = from_array(images)
+        content = to_json(spec)
+        from_array(images)  # a second, short-lived binding of the same content
+        gc.collect()
+        assert from_json(InMemory, content).load(CPU).size == 3
+        del spec
+        gc.collect()
+        with pytest.raises(ValueError, match="call from_array"):
+            from_json(InMemory, content).load(CPU)
+
+    def test_what_happens_to_the_array_later_changes_nothing(self):
+        images = np.zeros((3, 4), np.float32)
+        spec, world = from_array(images)
+        images += 1
+        assert everything(world).max() == everything(spec.load(CPU)).max() == 0
+
+    def test_tensors_and_lists_are_arrays(self):
+        assert torch.equal(everything(load(torch.tensor(BYTES))), everything(load(BYTES)))
+        assert load([[0.0, 1.0], [0.5, 0.5]], device="cpu").shape == (2,)
+
+    def test_a_digest_has_to_be_one(self):
+        with pytest.raises(ValueError, match="digest"):
+            InMemory(digest="abc", shape=(1, 2), dtype="uint8")

@@ -1,0 +1,111 @@
+"""What metrics are given: codes that are categories, factors left out, and what is refused."""
+
+import numpy as np
+import pytest
+
+from lattice_tables import blurred, identity
+from unweave.metrics import factor_vae_score, mig
+
+functions = pytest.mark.parametrize("function", [factor_vae_score, mig])
+
+
+@pytest.mark.parametrize("function", [factor_vae_score, mig])
+def test_discrete_codes_are_categories(function):
+    base = identity()
+    label = np.array([40.0, 7.0, -3.0, 12.0, 5.0])[base.factors[:, 1]]
+    shuffled = np.array([0.01, 0.02, 0.0, 0.03, 0.04])[base.factors[:, 1]]
+    for column in (label, shuffled):
+        codes = np.column_stack([base.codes[:, 0], column, base.codes[:, 2]])
+        score = function(codes, base.factors, discrete=[False, True, False])
+        assert float(score) == pytest.approx(1.0, abs=1e-9)
+
+
+def test_leave_out():
+    base = blurred()
+    names = base.factor_names
+    everything = mig(base.codes, base.factors, factor_names=names)
+    rest = mig(base.codes, base.factors, factor_names=names, leave_out=["shape"])
+    assert float(rest) == pytest.approx((everything.parts["scale"] + everything.parts["x"]) / 2)
+    assert rest.details["factors left out"] == ["shape"]
+    votes = factor_vae_score(base.codes, base.factors, leave_out=[0])
+    assert votes.matrix[:, 0].sum() == 0
+    assert votes.details["chance"] == 0.5
+
+
+# Bad input.
+
+
+@functions
+@pytest.mark.parametrize(
+    ("codes", "factors", "message"),
+    [
+        (np.array([[0.0, np.nan], [1.0, 0.0]]), [[0], [1]], r"finite codes.*columns \[1\]"),
+        (np.array([[0.0, np.inf], [1.0, 0.0]]), [[0], [1]], "finite codes"),
+        (np.zeros((3, 2)), [[0], [1]], "as many rows"),
+        (np.zeros((1, 2)), [[0]], "N >= 2 rows"),
+        (np.zeros(4), [[0]] * 4, r"shape \(N, D\)"),
+        (np.zeros((4, 0)), [[0]] * 4, r"shape \(N, D\)"),
+        (np.array([["a"], ["b"]]), [[0], [1]], "real numbers"),
+        (np.zeros((2, 2)), [0, 1], r"shape \(N, K\)"),
+        (np.zeros((2, 2)), np.zeros((2, 0), int), "K >= 1"),
+        (np.zeros((2, 2)), [[0.5], [1.0]], "integers"),
+        (np.zeros((2, 2)), [[1], [1]], "at least two values"),
+    ],
+)
+def test_bad_arrays(function, codes, factors, message):
+    with pytest.raises(ValueError, match=message):
+        function(codes, factors)
+
+
+@functions
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"protocol": "kim2019"}, "protocol to be one of .* got 'kim2019'"),
+        ({"discrete": [True]}, "discrete as 3 booleans"),
+        ({"factor_names": ["a"]}, "3 different factor names"),
+        ({"factor_names": ["a", "a", "b"]}, "3 different factor names"),
+        ({"leave_out": ["size"]}, "leave_out to name factors"),
+        ({"leave_out": [0, 1, 2]}, "not left out"),
+    ],
+)
+def test_bad_options(function, options, message):
+    base = identity()
+    with pytest.raises(ValueError, match=message):
+        function(base.codes, base.factors, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kl": [1.0]}, r"kl of shape \(3,\)"),
+        ({"kl": [1.0, np.nan, 1.0]}, "finite kl"),
+        ({"batch": 1}, "at least 2 rows"),
+        ({"votes": 0}, "at least 1 vote"),
+    ],
+)
+def test_bad_options_of_factor_vae_score(options, message):
+    with pytest.raises(ValueError, match=message):
+        factor_vae_score(identity().codes, identity().factors, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"protocol": "chen2018"}, "expected scales .* locatello2019"),
+        ({"protocol": "chen2018", "scales": np.ones((2, 3))}, "scales of the shape"),
+        ({"protocol": "chen2018", "scales": np.zeros((480, 3))}, "positive scales"),
+        ({"protocol": "chen2018", "scales": np.ones((480, 3)), "samples": 0}, "1 sample"),
+        ({"samples": 1}, "at least 2 rows"),
+        ({"bins": 1}, "at least 2 bins"),
+    ],
+)
+def test_bad_options_of_mig(options, message):
+    with pytest.raises(ValueError, match=message):
+        mig(identity().codes, identity().factors, **options)
+
+
+def test_values_that_never_repeat_cannot_be_fixed():
+    with pytest.raises(ValueError, match="at least two rows"):
+        factor_vae_score(np.eye(4), np.arange(4)[:, None])
+    assert float(mig(np.arange(4.0)[:, None], np.arange(4)[:, None])) == 1.0
