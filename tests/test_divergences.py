@@ -454,3 +454,13 @@ def test_the_batch_estimate_worsens_with_narrowness_and_dimension():
 def test_bad_input_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call(torch.zeros(4, 3))
+
+
+def test_arrays_of_any_type_and_our_directions_go_together():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(40, 2)), rng.normal(size=(40, 2))
+    along = directions(Noise(0), 10, 2)
+    found = sliced_wasserstein(x, y, along)
+    again = sliced_wasserstein(torch.tensor(x), torch.tensor(y), along.double())
+    torch.testing.assert_close(found, again)
+    assert sliced_wasserstein(x, y, np.eye(2)) > 0

@@ -265,3 +265,8 @@ def test_links_in_the_documents_lead_somewhere():
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page}: {target}"
+
+
+def test_the_page_on_aggregates_runs_as_it_is_printed():
+    code = re.findall(r"```python\n(.*?)```", (ROOT / "docs/aggregate.md").read_text(), re.S)
+    exec(code[0], {})

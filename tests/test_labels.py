@@ -2,11 +2,13 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
 import unweave as uw
+from unweave.data import from_array
 from unweave.fitted import Fitted
 from unweave.noise import Noise
 from unweave.objectives import Batch, Label, Teacher, total, with_labels
@@ -42,18 +44,18 @@ def test_the_terms_are_the_log_masses_and_densities_of_what_is_known():
     names = world.factor_names
     shape = factors[:, names.index("shape")]
     known = targets["known0"]
-    expected = F.cross_entropy(raw[:, 4:6], shape, reduction="none") * known
+    expected = F.cross_entropy(raw[:, 4:6], shape, reduction="none") * known / 0.5
     torch.testing.assert_close(terms["label_shape_what_shape"].value, expected)
     bit = F.binary_cross_entropy_with_logits(
         raw[:, 6], factors[:, names.index("scale")].double(), reduction="none"
     )
-    torch.testing.assert_close(terms["label_scale_what_big"].value, bit * targets["known1"])
+    torch.testing.assert_close(terms["label_scale_what_big"].value, bit * targets["known1"] / 0.5)
     x = factors[:, names.index("x")].double()
     standard = (x - 3.5) / torch.arange(8.0).std(correction=0)
     q = part(nets.model.encode(batch.x), "across")
     nats = -torch.distributions.Normal(q.mean[:, 0], q.spread[:, 0]).log_prob(standard)
     torch.testing.assert_close(
-        terms["label_x_across"].value, nats * targets["known2"], rtol=1e-5, atol=1e-5
+        terms["label_x_across"].value, nats * targets["known2"] / 0.3, rtol=1e-5, atol=1e-5
     )
     assert terms["label_y_down"].weight == 2.0
 
@@ -144,7 +146,37 @@ def test_labels_survive_the_command_line():
     from unweave.spec import override
 
     text = 'labels=[{"factor": "shape", "block": "what.shape", "share": 0.2}]'
-    assert override(uw.Run, [text]).labels == (Label("shape", block="what.shape", share=0.2),)
+    expected = Label("shape", block="what.shape", share=0.2)
+    assert override(uw.Run, [text]).labels == (expected,)
+    fields = ["labels.0.factor=shape", "labels.0.block=what.shape", "labels.0.share=0.2"]
+    assert override(uw.Run, fields).labels == (expected,)
+    more = ["labels.1.factor=x", "labels.1.weight=linear", "labels.1.weight.stop=5"]
+    second = override(uw.Run, [*fields, *more]).labels[1]
+    assert second == Label("x", weight=uw.Linear(stop=5.0))
+    for wrong in ("labels.factor=shape", "labels.1.factor=shape", "labels.0=shape"):
+        with pytest.raises(ValueError, match=r"labels is a list: .* labels\.0\.factor=VALUE"):
+            override(uw.Run, [wrong])
+    with pytest.raises(ValueError, match="labels: expected a list"):
+        override(uw.Run, ["labels=shape"])
+
+
+def test_a_label_needs_factors():
+    spec, world = from_array(np.zeros((20, 4), np.float32))
+    with pytest.raises(ValueError, match="needs data with factors"):
+        small_run(data=spec, latent=uw.Gaussian(1), labels=(Label("x"),)).resolve(world)
+
+
+def test_a_labelled_run_has_a_report(tmp_path):
+    latent = uw.Product(style=uw.Gaussian(2), shape=uw.Categorical(2))
+    labels = (Label("shape", block="shape", weight=uw.Linear(0.0, 5.0, steps=10)),)
+    model = uw.fit(
+        SMALL, latent=latent, labels=labels, network=uw.MLP((16,)), steps=5, batch_size=16,
+        progress=False,
+    )  # fmt: skip
+    uw.write_report(model, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert "factor shape block shape" in page
+    assert "labels=" in page
 
 
 def test_the_loss_with_no_label_known_is_that_without():

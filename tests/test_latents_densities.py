@@ -184,6 +184,14 @@ def test_means_of_another_width_are_refused(block):
         block.kl(torch.zeros(2, block.size + 1), 1.0)
 
 
+def test_masses_are_held_against_masses_of_as_many_classes():
+    block = uw.Categorical(3)
+    q = block.posterior(torch.tensor([1.0, 0.0, 0.0]))
+    assert q.kl(block.density(torch.zeros(3))).item() == pytest.approx(0.1233, abs=1e-4)
+    with pytest.raises(ValueError, match="expected points"):
+        block.density(torch.zeros(1))
+
+
 def test_full_gaussian_rows_and_points_are_told_apart():
     """A batch of D points of width D is not taken for a matrix."""
     q = FullGaussian(torch.zeros(2, dtype=f64), torch.tensor([[1.0, 0.0], [0.5, 2.0]], dtype=f64))
@@ -220,8 +228,11 @@ def test_points_may_be_lists_arrays_or_integers(block):
     expected = block.kl(torch.tensor(numbers, dtype=torch.float32), 0.5)
     for mean in (numbers, np.array(numbers), torch.tensor(numbers)):
         torch.testing.assert_close(block.kl(mean, 0.5), expected)
-    with pytest.raises(ValueError, match="scale of 0 or more"):
-        block.kl(numbers, -1.0)
+    for scale in (-1.0, [-1.0] * block.size):
+        with pytest.raises(ValueError, match="scale of 0 or more"):
+            block.kl(numbers, scale)
+    with pytest.raises(ValueError, match="one scale or"):
+        block.kl(numbers, torch.ones(block.size + 1))
 
 
 @pytest.mark.parametrize(

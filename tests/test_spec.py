@@ -159,3 +159,29 @@ def test_errors_in_python_are_one_line_too(make, message):
         make()
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: uw.GaussianMixture([[0.0], [3.0]], scales=[1.0, -1.0]),
+            r"^scales\.1: .*greater than 0",
+        ),
+        (lambda: uw.Gaussian(2, variances=(1.0, -1.0)), r"^variances\.1: .*greater than 0"),
+        (lambda: uw.Product(uw.Gaussian(2)), r"Product takes names"),
+        (lambda: uw.Run(objective="beta-vae"), r"use BetaVAE\(\.\.\.\)"),
+        (lambda: spec.override(Run, ["objective.beta=four"]), r"cyclic, linear or a number"),
+    ],
+)
+def test_messages_name_fields_and_not_the_insides_of_the_library(make, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        make()
+    assert "function-before" not in str(caught.value)
+    assert "constrained" not in str(caught.value)
+
+
+def test_a_schedule_that_outlasts_the_run_is_said_so():
+    run = Run(objective=uw.BetaVAE(beta=uw.Linear(steps=1000)), steps=100)
+    assert run.notes == ("note: beta goes from 0 to 1 over 1,000 steps, and the run has 100",)
+    assert Run(steps=100).notes == ()

@@ -27,6 +27,7 @@ from unweave.metrics.score import Score
 from unweave.overrides import runs_from
 from unweave.progress import failure_text, progress_on
 from unweave.report import write_report
+from unweave.report.recipe import blocks_of
 from unweave.run import Run
 from unweave.store import RunFolder, Store, write_json
 from unweave.training import Outcome, pick_device, train
@@ -146,7 +147,7 @@ def runs_command(store: StoreOption = Path("runs")) -> None:
     if not folders:
         _out.print(f"{store} holds no runs yet; `unweave train` makes one")
         return
-    columns = ("run", "status", "steps", "data", "objective", "seed", "distortion", "rate")
+    columns = ("run", "status", "steps", "what", "seed", "distortion", "rate")
     table = _table(*columns)
     for folder in folders:
         try:
@@ -227,7 +228,7 @@ def train_all(runs: list[Run], store: Store, device: str, seconds: float) -> lis
     for group in by_data.values():
         world = group[0].data.load(pick_device(device))
         resolved = [run.resolve(world) for run in group]
-        for note in world.notes:
+        for note in (*world.notes, *dict.fromkeys(n for run in resolved for n in run.notes)):
             _err.print(note, highlight=False)
         outcomes += train(resolved, world, store, progress_on(_err), seconds)
     return outcomes
@@ -260,7 +261,8 @@ def show_outcomes(outcomes: list[Outcome], store: Store) -> None:
             continue
         about = [str(folder.path), _objective(run), str(run.seed)]
         table.add_row(*about, *_terms(outcome.log[-1]))
-    _out.print(table)
+    if table.row_count:
+        _out.print(table)
     good = [outcome.run.digest for outcome in outcomes if not outcome.failure]
     if good:
         more = f"  (and so on, {len(good)} runs)" if len(good) > 1 else ""
@@ -278,8 +280,14 @@ def show_scores(scores: dict[str, dict[str, Score]]) -> None:
 
 
 def _objective(run: Run) -> str:
-    weights = ", ".join(f"{name} {value}" for name, value in run.weights.items())
-    return f"{run.objective.kind}({weights})"
+    weights = ", ".join(f"{name} {_short(value)}" for name, value in run.weights.items())
+    divergence = getattr(run.objective, "divergence", None)
+    kind = run.objective.kind + (f" with {divergence.kind}" if divergence else "")
+    return f"{kind}, {weights}" if weights else kind
+
+
+def _short(weight: object) -> str:
+    return f"{weight:g}" if isinstance(weight, float) else str(weight)
 
 
 def _run_row(folder: RunFolder) -> list[str]:
@@ -287,8 +295,8 @@ def _run_row(folder: RunFolder) -> list[str]:
     log = folder.read_log()
     last = log[-1] if log else {"step": 0}
     steps = f"{last['step']}/{run.steps}"
-    about = [run.data.kind, _objective(run), str(run.seed)]
-    return [folder.path.name, folder.status, steps, *about, *_terms(last)]
+    what = f"{_objective(run)}; {blocks_of(run.latent)}; {run.data.kind}"
+    return [folder.path.name, folder.status, steps, what, str(run.seed), *_terms(last)]
 
 
 def _terms(row: dict[str, Any]) -> list[str]:
@@ -301,7 +309,7 @@ def _table(first: str, *columns: str) -> RichTable:
     table = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column(first, no_wrap=True)
     for column in columns:
-        table.add_column(column, overflow="fold", no_wrap=column != "objective")
+        table.add_column(column, no_wrap=column not in ("objective", "what"))
     return table
 
 
@@ -331,7 +339,8 @@ def main() -> None:
         if code == _INTERRUPTED:
             _err.print("stopped; the same command goes on from the last checkpoint")
     except usage_error as error:
-        _fail(f"{str(error).rstrip('?.')}; see `unweave --help`; fields are set as steps=50")
+        fields = "; fields are set as steps=50" if "train" in sys.argv[1:2] else ""
+        _fail(f"{str(error).rstrip('?.')}; see `unweave --help`{fields}")
     except OSError as error:
         _fail(_os_error(error))
     except (ValueError, FloatingPointError) as error:

@@ -384,6 +384,8 @@ def load(
             f"{path} was trained on an array in memory; give it again: load(path, data=images)"
         )
     outcome = recall(folder, run)
+    if outcome.failure and outcome.weights is None:
+        raise ValueError(f"{path} has no weights: {failure_text(run, outcome.failure)}")
     if outcome.weights is None:
         raise ValueError(f"{path} has no weights yet: train it first, with `unweave train`")
     spec, world = as_data(run.data if data is None else data, pick_device(device))

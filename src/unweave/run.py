@@ -17,6 +17,7 @@ from unweave.likelihoods import Likelihood
 from unweave.networks import MLP, Conv, Kim2018, Network, Shape
 from unweave.objectives import BetaVAE, Label, Nets, Objective
 from unweave.optimisers import Adam
+from unweave.schedules import Linear
 from unweave.spec import spec
 
 
@@ -55,6 +56,15 @@ class Run:
         names = specs.lane_fields(type(self.objective))
         found = {name: getattr(self.objective, name) for name in names}
         return found | {label.name: label.weight for label in self.labels}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user may not have meant: schedules that go on after the last step."""
+        return tuple(
+            f"note: {name} goes {weight}, and the run has {self.steps:,}"
+            for name, weight in self.weights.items()
+            if isinstance(weight, Linear) and weight.steps > self.steps
+        )
 
     @property
     def lane_key(self) -> str:

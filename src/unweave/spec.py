@@ -36,6 +36,8 @@ from pydantic.dataclasses import dataclass
 
 T = TypeVar("T")
 
+_NAME = re.compile(r"[a-zA-Z_]\w*|\d+").fullmatch
+
 CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
@@ -54,6 +56,10 @@ def explained(cls: type[T]) -> type[T]:
 
     @functools.wraps(validate)
     def init(self: T, *args: Any, **fields: Any) -> None:
+        if args and not dataclasses.is_dataclass(cls):
+            raise ValueError(
+                f"{cls.__name__} takes names: {cls.__name__}(style=...), got {args[0]!r}"
+            )
         try:
             validate(self, *args, **fields)
         except ValidationError as error:
@@ -133,7 +139,17 @@ def override(cls: type[T], assignments: Iterable[str], base: Mapping[str, Any] |
 
 def explain(error: ValidationError, cls: type) -> str:
     """One line for each thing wrong with a spec: where, what was expected, what came."""
-    return "; ".join(_explain_one(problem, cls) for problem in error.errors())
+    deepest: dict[str, Any] = {}
+    for problem in error.errors():  # of the forms that a value may have, the one that came closest
+        where = _locate(problem["loc"], cls)[0].partition(".")[0]
+        if where not in deepest or _closeness(problem) > _closeness(deepest[where]):
+            deepest[where] = problem
+    return "; ".join(_explain_one(problem, cls) for problem in deepest.values())
+
+
+def _closeness(problem: Any) -> tuple[bool, int]:
+    """How near a value came to a form: whether it has its type, and how deep it was followed."""
+    return not problem["type"].endswith("_type"), len(problem["loc"])
 
 
 def nearest(name: object, valid: Iterable[str]) -> str:
@@ -209,6 +225,9 @@ def _assign(content: dict[str, Any], cls: type, path: list[str], value: Any) -> 
     if not rest:
         content[name] = _chosen(name, annotation, value)
         return
+    if member := _member(annotation):
+        content[name] = _assigned(name, list(content.get(name) or ()), member, rest, value)
+        return
     inner = content.get(name, _default(cls, name))
     owner = _owner(annotation, inner)
     if owner is None:
@@ -220,6 +239,28 @@ def _assign(content: dict[str, Any], cls: type, path: list[str], value: Any) -> 
     _assign(inner, owner, rest, value)
 
 
+def _member(annotation: Any) -> type | None:
+    """The spec that a field holds any number of, if it does."""
+    if get_origin(annotation) is not tuple:
+        return None
+    kind = get_args(annotation)[0]
+    return kind if dataclasses.is_dataclass(kind) and isinstance(kind, type) else None
+
+
+def _assigned(name: str, items: list[Any], member: type, path: list[str], value: Any) -> list[Any]:
+    """A list of specs with one field of one of them set, or one more."""
+    number, *rest = path
+    if not number.isdigit() or int(number) > len(items) or not rest:
+        raise ValueError(
+            f"{name} is a list: set the fields of its members by number, from 0, as in "
+            f"{name}.{len(items)}.{next(iter(_fields(member)))}=VALUE"
+        )
+    index = int(number)
+    inner = dict(items[index]) if index < len(items) else {}
+    _assign(inner, member, rest, value)
+    return [*items[:index], inner, *items[index + 1 :]]
+
+
 def _chosen(name: str, annotation: Any, value: Any) -> Any:
     """A value as it stands in the JSON form: the name of a union's member means that member."""
     union = members(annotation)
@@ -227,7 +268,8 @@ def _chosen(name: str, annotation: Any, value: Any) -> Any:
         return value
     if value in union:
         return {"kind": value}
-    raise ValueError(f"{name}: {value!r} is not known: {nearest(value, union)}")
+    number = " or a number" if float in _flatten(annotation) else ""
+    raise ValueError(f"{name}: {value!r} is not known: {nearest(value, union)[:-1]}{number}.")
 
 
 def _default(cls: type, name: str) -> Any:
@@ -249,6 +291,8 @@ def _explain_one(problem: Any, cls: type) -> str:
     if kind in ("unexpected_keyword_argument", "extra_forbidden") and owner is not None:
         name = problem["loc"][-1]
         return f"{where}: not a field of {owner.__name__}: {nearest(name, _fields(owner))}"
+    if kind == "tuple_type":
+        return f"{where}: expected a list, in JSON as [...], got {given!r}"
     if kind in ("dataclass_type", "model_attributes_type", "model_type"):
         return f"{where}: {given!r} is not one of its kinds: {_forms(problem, cls)}"
     message = problem["msg"].removeprefix("Value error, ")
@@ -261,6 +305,9 @@ def _forms(problem: Any, cls: type) -> str:
     """How a part can be given, in Python and on the command line."""
     name = str(problem["loc"][0])
     kinds = members(_child(cls, name))
+    if problem["input"] in kinds:
+        kind = problem["input"]
+        return f"use {kinds[kind].__name__}(...), or {name}={kind} on the command line"
     choices = ", ".join(f"{c.__name__}(...) or {name}={kind}" for kind, c in kinds.items())
     return f"use {choices}; then {name}.part=value" if choices else "see its documentation"
 
@@ -277,7 +324,7 @@ def _locate(loc: tuple[int | str, ...], cls: type) -> tuple[str, type | None]:
             continue
         if annotation is not None:
             owner = _owner(annotation, None)
-        if isinstance(step, str) and step in ("number", "list", "tuple"):
+        if isinstance(step, str) and (step in ("number", "list", "tuple") or not _NAME(step)):
             continue
         if isinstance(step, int) and not names:  # a positional argument
             step = list(_fields(cls))[step]

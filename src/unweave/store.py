@@ -193,7 +193,7 @@ class Store:
         hits = [f for f in self.folders() if f.path.name.startswith(name)]
         if len(hits) == 1:
             return hits[0]
-        known = [f.path.name for f in self.folders()]
+        known = [f.path.name for f in hits or self.folders()]
         problem = "is the beginning of several runs" if hits else "is not a run"
         listing = f"there are {', '.join(known[-8:])}" if known else "there are none yet"
         raise ValueError(f"{name!r} {problem} in {self.root}: {listing}; see `unweave runs`")

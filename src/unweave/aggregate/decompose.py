@@ -11,6 +11,7 @@ from torch import Tensor
 from unweave.aggregate.blocks import Progress, log_aggregate
 from unweave.aggregate.estimators import Estimator, estimate
 from unweave.latents import Distribution, Latent, Node
+from unweave.tensors import Numbers, floating
 
 
 class Decomposition(NamedTuple):
@@ -51,7 +52,7 @@ def decompose(
     latent: Latent,
     q: Distribution,
     p: Distribution,
-    z: Tensor,
+    z: Numbers,
     dataset_size: int,
     estimator: Estimator = "stratified",
 ) -> Decomposition:
@@ -60,7 +61,7 @@ def decompose(
     q: batch (B,), z: (B, D). q at every node is estimated from log q(z_i|x_j) over the batch.
     Relaxed samples of discrete variables are taken at their corners, where masses are.
     """
-    z = latent.corners(z)
+    z = latent.corners(floating(z))
     log_q = estimate(latent.log_nodes(q, z[:, None]), dataset_size, estimator)
     return decomposed(latent.nodes, q.log_prob(z), log_q, latent.log_nodes(p, z))
 

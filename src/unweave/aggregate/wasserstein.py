@@ -8,7 +8,7 @@ from torch.nn.functional import normalize
 
 from unweave.aggregate.checks import checked_points
 from unweave.noise import Noise
-from unweave.tensors import Numbers
+from unweave.tensors import Numbers, floating
 
 
 def directions(noise: Noise, count: int, size: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -16,13 +16,14 @@ def directions(noise: Noise, count: int, size: int, dtype: torch.dtype = torch.f
     return normalize(noise.normal((count, size), "directions", dtype), dim=-1)
 
 
-def sliced_wasserstein(x: Numbers, y: Numbers, directions: Tensor) -> Tensor:
+def sliced_wasserstein(x: Numbers, y: Numbers, directions: Numbers) -> Tensor:
     """1/K sum_k W_2^2(x . u_k, y . u_k) over unit vectors u (K, D).  [Kolouri2018] alg. 1.
 
     x, y: (B, D), equally many points; on a line the best match is that of the sorted values, so
     W_2^2 = 1/B sum_b (sort(x . u)_b - sort(y . u)_b)^2.
     """
     x, y = checked_points(x, y)
+    directions = floating(directions).to(x)
     if x.shape != y.shape:
         raise ValueError(f"expected equally many points of both, got {len(x)} and {len(y)}")
     if directions.dim() != 2 or directions.shape[1] != x.shape[1] or not len(directions):

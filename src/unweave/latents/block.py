@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import math
@@ -417,9 +418,12 @@ class Normals(NamedTuple):
 
 def normal(mean: Numbers, scale: Numbers, size: int) -> Normals:
     """Normal distributions of a mean (..., size) and a scale that broadcasts, or a ValueError."""
-    if isinstance(scale, float | int) and scale < 0:
-        raise ValueError(f"expected a scale of 0 or more, got {scale:g}")
     m, s = points(mean, size), floating(scale)
+    if s.dim() and s.shape[-1] not in (1, size):
+        raise ValueError(f"expected one scale or {size}, as the mean has, got {tuple(s.shape)}")
+    with contextlib.suppress(RuntimeError):  # under vmap no value can be looked at
+        if (s < 0).any():
+            raise ValueError(f"expected a scale of 0 or more, got {s.min().item():g}")
     dtype = torch.promote_types(m.dtype, s.dtype) if s.dim() else m.dtype
     m, s = torch.broadcast_tensors(m.double(), s.to(m.device).double())
     return Normals(m, s, dtype)

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
-from unweave.latents.block import Annealed, Encode, Fixed, FixedPrior, positive
+from unweave.latents.block import Annealed, Encode, Fixed, FixedPrior, points, positive
 from unweave.latents.distributions import Bits, Distribution, OneHot, bit_corner, one_hot_corner
 from unweave.spec import spec, tag
 from unweave.tensors import Numbers
@@ -26,8 +26,8 @@ class Discrete(Fixed):
     def kl(self, mean: Numbers, scale: Numbers) -> Tensor:
         """Refused: a normal distribution has no mass at the values."""
         raise ValueError(
-            "a normal distribution cannot be held against a discrete prior; use masses: "
-            "block.posterior(logits).kl(block.density(zeros))"
+            "a normal distribution cannot be held against a discrete prior; use masses: block."
+            f"posterior(logits).kl(block.density(torch.zeros({self.size})))"
         )
 
 
@@ -86,7 +86,7 @@ class Categorical(Discrete):
 
     def density(self, zero: Tensor) -> OneHot:
         """p(z), with the size, type and device of zeros (K,)."""
-        return self.posterior(zero)
+        return self.posterior(points(zero, self.size))
 
     def prior(self, shape: tuple[int, ...]) -> nn.Module:
         """A module that returns p(z)."""

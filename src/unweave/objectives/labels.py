@@ -20,11 +20,11 @@ from unweave.spec import nearest, spec
 
 @spec
 class Label:
-    """-weight log q(z_block = factor | x) on the share of observations whose factor is known.
+    """-weight log q(z_block = factor | x), the mean over observations whose factor is known.
 
-    The supervised term of [Esmaeili2019] sec. 6, after [Siddharth2017] eq. 4, for any objective:
-    the mean over the batch, in which observations without the label count as 0. Which ones have it
-    is the same for every run.
+    The supervised term of [Esmaeili2019] sec. 6, after [Siddharth2017] eq. 4, for any objective: in
+    a batch the sum over those that have the label, by the number that is expected to. Which ones
+    have it is the same for every run.
     """
 
     factor: str
@@ -39,6 +39,11 @@ class Label:
 
     def check(self, latent: Latent, factors: Mapping[str, int]) -> None:
         """Raise a ValueError where the block or factor is not there, or they do not fit."""
+        if not factors:
+            raise ValueError(
+                "a label needs data with factors: an .npz file with them, or "
+                "unweave.data.from_array(images, factors=...)[0] for arrays"
+            )
         if self.factor not in factors:
             raise ValueError(
                 f"{self.factor!r} is not a factor of the data: {nearest(self.factor, factors)}"
@@ -89,9 +94,10 @@ def with_labels(turn: Turn, labels: Sequence[Label], weights: Mapping[str, Tenso
 
 
 def label_nats(q: Distribution, batch: Batch, labels: Sequence[Label]) -> dict[str, Tensor]:
-    """-log q(z_block = factor|x) where it is known, 0 elsewhere, by the name of the label, (B,)."""
+    """-log q(z_block = factor|x) / share where it is known, else 0, by the label's name, (B,)."""
     found = {}
     for number, label in enumerate(labels):
         target, known = batch.targets[f"target{number}"], batch.targets[f"known{number}"]
-        found[label.name] = -part(q, label.block).log_prob(target.to(batch.x.dtype)) * known
+        nats = -part(q, label.block).log_prob(target.to(batch.x.dtype))
+        found[label.name] = nats * known / label.share
     return found

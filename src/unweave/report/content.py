@@ -140,12 +140,15 @@ class Content:
 
     @property
     def told(self) -> list[Told]:
-        """For each factor the two variables that tell most about it."""
-        by_number = {variable.number: variable for variable in self.variables}
+        """For each factor the two variables in use that tell most about it.
+
+        The mean code of an unused variable follows the factors too, far below its noise.
+        """
+        used = self.active or self.variables
         found = []
         for k, (column, factor) in enumerate(self.factors):
-            order = np.argsort(-self.matrix[:, k], kind="stable")[:2].tolist()
-            best = [(by_number[j], float(self.matrix[j, k])) for j in order]
+            shares = [(variable, float(self.matrix[variable.number, k])) for variable in used]
+            best = sorted(shares, key=lambda pair: -pair[1])[:2]
             found.append(Told(factor, column, best))
         return found
 

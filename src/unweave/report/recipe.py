@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from unweave.data import Arrays, Folder, InMemory, World
 from unweave.latents import Latent, Product
 from unweave.run import Run
+from unweave.spec import to_json
 
 # What the command line takes as plain text; anything else is written as JSON.
 _PLAIN = re.compile(r"[A-Za-z_/][\w./-]*")
@@ -147,14 +148,23 @@ def _written(value: object) -> str:
     """A value as the command line reads it: plain text where that cannot be misread, else JSON."""
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value not in _WORDS:
         return value
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(_plain(value), ensure_ascii=False)
+
+
+def _plain(value: object) -> object:
+    """A value as JSON has it, with the specs in it."""
+    if isinstance(value, (tuple, list)):
+        return [_plain(item) for item in value]
+    return to_json(value) if _is_spec(value) else value
 
 
 def _shown(value: object) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "not given"}[value]
     if isinstance(value, (tuple, list)):
-        return ", ".join(_shown(item) for item in value)
+        return ", ".join(_shown(item) for item in value) or "none"
+    if _is_spec(value):
+        return " ".join(f"{name} {_shown(part)}" for name, part in _fields(value).items() if part)
     if isinstance(value, int):
         return f"{value:,}"
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -182,11 +192,12 @@ def latent_name(latent: Latent) -> str:
     '10 latent variables (Gaussian)'
     """
     count = len(latent.variables)
-    blocks = _blocks(latent) if isinstance(latent, Product) else f"({type(latent).__name__})"
+    blocks = blocks_of(latent) if isinstance(latent, Product) else f"({type(latent).__name__})"
     return f"{count} latent variable{'s' if count != 1 else ''} {blocks}"
 
 
-def _blocks(latent: Latent) -> str:
+def blocks_of(latent: Latent) -> str:
+    """The blocks of a latent space in a few words."""
     if not isinstance(latent, Product):
         return f"{type(latent).__name__} {latent.size}"
-    return f"({', '.join(f'{name} {_blocks(part)}' for name, part in latent.blocks.items())})"
+    return f"({', '.join(f'{name} {blocks_of(part)}' for name, part in latent.blocks.items())})"
