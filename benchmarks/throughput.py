@@ -21,54 +21,24 @@ from functools import partial
 from multiprocessing.connection import Connection
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.data import DataLoader, TensorDataset
 
 import unweave as uw
+from unweave import bench
+from unweave.bench import BATCH
 from unweave.cli import usable_cores
 from unweave.training import Lanes
 
-BATCH = 64
 STORED = 20_000  # images in the plain loop's data set: enough that none is in cache
-
-
-class PlainVAE(nn.Module):
-    """The network of Kim & Mnih table 1, written down plainly."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.encoder = nn.Sequential(
-            nn.Conv2d(1, 32, 4, 2, 1), nn.ReLU(),
-            nn.Conv2d(32, 32, 4, 2, 1), nn.ReLU(),
-            nn.Conv2d(32, 64, 4, 2, 1), nn.ReLU(),
-            nn.Conv2d(64, 64, 4, 2, 1), nn.ReLU(),
-            nn.Flatten(), nn.Linear(1024, 128), nn.Linear(128, 20),
-        )  # fmt: skip
-        self.decoder = nn.Sequential(
-            nn.Linear(10, 128), nn.ReLU(), nn.Linear(128, 1024), nn.ReLU(),
-            nn.Unflatten(1, (64, 4, 4)),
-            nn.ConvTranspose2d(64, 64, 4, 2, 1), nn.ReLU(),
-            nn.ConvTranspose2d(64, 32, 4, 2, 1), nn.ReLU(),
-            nn.ConvTranspose2d(32, 32, 4, 2, 1), nn.ReLU(),
-            nn.ConvTranspose2d(32, 1, 4, 2, 1),
-        )  # fmt: skip
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The loss of a batch."""
-        mean, log_variance = self.encoder(x).chunk(2, -1)
-        z = mean + torch.exp(0.5 * log_variance) * torch.randn_like(mean)
-        nats = F.binary_cross_entropy_with_logits(self.decoder(z), x, reduction="sum") / len(x)
-        kl = 0.5 * (mean**2 + log_variance.exp() - 1 - log_variance).sum(-1).mean()
-        return nats + 4.0 * kl
 
 
 def endless(loader: DataLoader[tuple[Tensor, ...]]) -> Iterator[Tensor]:
     """Batches without end."""
     while True:
         for (x,) in loader:
-            yield x
+            yield x.float()
 
 
 def plain_step(workers: int) -> Callable[[], object]:
@@ -78,16 +48,7 @@ def plain_step(workers: int) -> Callable[[], object]:
     loader = DataLoader(
         TensorDataset(images), BATCH, shuffle=True, drop_last=True, num_workers=workers
     )
-    batches, model = endless(loader), PlainVAE()
-    optimiser = torch.optim.Adam(model.parameters(), 1e-4)
-
-    def step() -> None:
-        loss = model(next(batches).float())
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-
-    return step
+    return bench.plain_step(torch.device("cpu"), endless(loader))
 
 
 def our_step() -> Callable[[], object]:

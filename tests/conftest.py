@@ -1,7 +1,12 @@
 """Settings of the tests."""
 
+import os
+
 import pytest
 import torch
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # before any kernel is defined
 
 torch.set_num_threads(1)  # the networks here are tiny, and other threads only get in the way
 

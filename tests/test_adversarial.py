@@ -20,7 +20,7 @@ from unweave.run import Run
 from unweave.spec import from_json, to_json
 from unweave.store import Store
 from unweave.training import Lanes, train
-from worlds import ADVERSARIAL, CPU, LATENTS, SMALL, nets_and_batch, play_turns, small_run
+from worlds import ADVERSARIAL, CPU, LATENTS, SMALL, batch_of, nets_and_batch, play_turns, small_run
 
 GAN, WGAN = ADVERSARIAL
 MIXED = uw.Product(what=uw.Categorical(3), place=uw.Uniform(2))
@@ -137,7 +137,7 @@ def test_every_move_of_the_critic_has_its_own_batch_and_draws():
     hook = critic.register_forward_pre_hook(lambda _, args: seen.append(args[0].detach().clone()))
     lanes.advance()
     hook.remove()
-    real = [lanes.world.images(lanes.sampler.indices(0, turn))[0] for turn in (0, 1)]
+    real = [lanes.world.images(batch_of(lanes, 0, turn))[0] for turn in (0, 1)]
     first, between_first, second, between_second = seen
     assert torch.equal(first, real[0])
     assert torch.equal(second, real[1])

@@ -55,6 +55,7 @@ from worlds import (
     LIKELIHOODS,
     OBJECTIVES,
     SMALL,
+    batch_of,
     nets_and_batch,
     play_turns,
     prior,
@@ -293,7 +294,7 @@ def test_the_critic_sees_two_batches_of_full_size():
     )
     lanes.advance()
     hook.remove()
-    first, second = (lanes.sampler.indices(0, turn)[0] for turn in (0, 1))
+    first, second = (batch_of(lanes, 0, turn)[0] for turn in (0, 1))
     assert len(set(first.tolist()) & set(second.tolist())) < 8 < len(first) == len(second) == 16
     _, joint, permuted = seen
     joint, permuted = joint.reshape(16, 3), permuted.reshape(16, 3)

@@ -129,3 +129,9 @@ def play_turns(objective, nets, batch, noise):
     for turn in objective.turns:
         played[turn.player], memo = turn.loss(nets, batch, noise, memo)
     return played
+
+
+def batch_of(lanes, step, turn):
+    """Numbers (L, B) of what every lane sees in a turn of a step."""
+    lanes.sampler.turn_to(step)
+    return lanes.sampler.indices(torch.tensor(step), turn)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -16,7 +17,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 import unweave
-from unweave import spec
+from unweave import bench, spec
 from unweave.bibliography import citations
 from unweave.demo import demo_run
 from unweave.fitted import Fitted, load
@@ -30,7 +31,8 @@ from unweave.report import write_report
 from unweave.report.recipe import blocks_of
 from unweave.run import Run
 from unweave.store import RunFolder, Store, write_json
-from unweave.training import Outcome, pick_device, train
+from unweave.training import Outcome, Precision, pick_device, train
+from unweave.training.precision import checked
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -69,6 +71,9 @@ def train_command(
     threads: Annotated[
         int, typer.Option(min=0, help="CPU threads; 0 takes as many as this process may use.")
     ] = 0,
+    precision: Annotated[
+        str, typer.Option(help="Of products on a GPU: fp32, tf32 or bf16, the faster the later.")
+    ] = "fp32",
 ) -> None:
     """Train runs; interrupted, the same command goes on where it was.
 
@@ -84,7 +89,7 @@ def train_command(
     """
     torch.set_num_threads(threads or usable_cores())
     runs = runs_from(assignments or [], _read_base(file) if file else None)
-    outcomes = train_all(runs, Store(store), device, checkpoint_seconds)
+    outcomes = train_all(runs, Store(store), device, checkpoint_seconds, checked(precision))
     show_outcomes(outcomes, Store(store))
     if any(outcome.failure for outcome in outcomes):
         raise typer.Exit(1)
@@ -158,6 +163,48 @@ def runs_command(store: StoreOption = Path("runs")) -> None:
     _out.print(table)
 
 
+@app.command(name="bench")
+def bench_command(
+    device: DeviceOption = "auto",
+    precision: Annotated[str, typer.Option(help="fp32, tf32 or bf16.")] = "fp32",
+    lanes: Annotated[str, typer.Option(help="Numbers of lanes, as 1,16,64.")] = "",
+    quick: Annotated[bool, typer.Option(help="The main objectives only.")] = False,
+    seconds: Annotated[float, typer.Option(min=0.05, help="For each line.")] = 1.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Time training on this machine, beside a plain PyTorch loop and against its limits.
+
+    Example:
+
+      unweave bench --quick --lanes 1,16,64 --precision bf16
+    """
+    place = pick_device(device)
+    torch.set_num_threads(usable_cores())
+    counts = _counts(lanes) if lanes else ([1, 16, 64] if place.type == "cuda" else [1, 2])
+    found = bench.figures(place, checked(precision), counts, quick, seconds)
+    if as_json:
+        _out.print_json(data=[figure._asdict() for figure in found])
+        return
+    table = _table("what", "lanes", "us a step of one", "images/s", "ratio", "arithmetic", "memory")
+    for figure in found:
+        share = [f"{s:.1%}" if s else "" for s in (figure.arithmetic, figure.memory)]
+        ratio = f"{figure.ratio:.1f}" if figure.ratio else ""
+        numbers = [f"{figure.microseconds:,.0f}", f"{figure.images:,.0f}", ratio, *share]
+        table.add_row(figure.name, str(figure.lanes), *numbers)
+    _out.print(table)
+    _out.print(
+        "ratio: to the plain loop of the same objective; arithmetic, memory: shares of what a "
+        "large product and a large copy reach here",
+        highlight=False,
+    )
+
+
+def _counts(text: str) -> list[int]:
+    if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", text):
+        raise ValueError(f"expected numbers of lanes such as 1,16,64, got {text!r}")
+    return [int(count) for count in text.split(",")]
+
+
 @app.command(name="cite")
 def cite_command(
     name: Annotated[str, typer.Argument(help="A run.")], store: StoreOption = Path("runs")
@@ -219,7 +266,9 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else (os.cpu_count() or 1)
 
 
-def train_all(runs: list[Run], store: Store, device: str, seconds: float) -> list[Outcome]:
+def train_all(
+    runs: list[Run], store: Store, device: str, seconds: float, precision: Precision = "fp32"
+) -> list[Outcome]:
     """Train runs, those over the same data on one loading of it."""
     outcomes: list[Outcome] = []
     by_data: dict[str, list[Run]] = {}
@@ -230,7 +279,7 @@ def train_all(runs: list[Run], store: Store, device: str, seconds: float) -> lis
         resolved = [run.resolve(world) for run in group]
         for note in (*world.notes, *dict.fromkeys(n for run in resolved for n in run.notes)):
             _err.print(note, highlight=False)
-        outcomes += train(resolved, world, store, progress_on(_err), seconds)
+        outcomes += train(resolved, world, store, progress_on(_err), seconds, precision)
     return outcomes
 
 

@@ -36,7 +36,7 @@ from unweave.progress import failure_text, progress_on
 from unweave.run import Run
 from unweave.spec import members
 from unweave.store import Store
-from unweave.training import Outcome, Silent, pick_device, recall, train
+from unweave.training import Outcome, Precision, Silent, pick_device, recall, train
 
 Array = NDArray[np.float32]
 
@@ -303,6 +303,7 @@ def fit(
     device: str = ...,
     store: str | Path | None = ...,
     progress: bool = ...,
+    precision: Precision = ...,
     **fields: Unpack[Fields],
 ) -> Fitted: ...
 
@@ -315,6 +316,7 @@ def fit(
     device: str = ...,
     store: str | Path | None = ...,
     progress: bool = ...,
+    precision: Precision = ...,
     **fields: Unpack[Fields],
 ) -> list[Fitted]: ...
 
@@ -326,6 +328,7 @@ def fit(
     device: str = "auto",
     store: str | Path | None = None,
     progress: bool = True,
+    precision: Precision = "fp32",
     **fields: Unpack[Fields],
 ) -> Fitted | list[Fitted]:
     """Learn a representation of data; several seeds train together and give a list.
@@ -336,30 +339,38 @@ def fit(
         device: "auto" (CUDA if there is one), "cpu", "cuda", ...
         store: a folder to keep the runs in; a run found there is resumed or loaded.
         progress: show how far training is, and what was decided about the data.
+        precision: of products on a GPU, "fp32", "tf32" or "bf16".
         fields: latent, objective, network, likelihood, optimiser, labels, batch_size, steps, as in
             `Run`.
     """
     spec, world = as_data(data, pick_device(device))
     if isinstance(seed, (int, np.integer)):
         runs = [Run(data=spec, seed=int(seed), **fields).resolve(world)]
-        (only,) = _fit(runs, world, store, progress)
+        (only,) = _fit(runs, world, store, progress, precision)
         if only.failure:
             raise FloatingPointError(failure_text(only.run, only.failure))
         return _fitted(only, world, store)
     runs = [Run(data=spec, seed=int(each), **fields).resolve(world) for each in seed]
-    outcomes = _fit(runs, world, store, progress)
+    outcomes = _fit(runs, world, store, progress, precision)
     for outcome in outcomes:
         if outcome.failure:
             warnings.warn(failure_text(outcome.run, outcome.failure), stacklevel=2)
     return [_fitted(outcome, world, store) for outcome in outcomes if not outcome.failure]
 
 
-def _fit(runs: list[Run], world: World, store: str | Path | None, progress: bool) -> list[Outcome]:
+def _fit(
+    runs: list[Run],
+    world: World,
+    store: str | Path | None,
+    progress: bool,
+    precision: Precision,
+) -> list[Outcome]:
     console = Console(file=sys.stderr)
     for note in world.notes if progress else ():
         console.print(note, highlight=False)
     shown = progress_on(console) if progress else Silent()
-    return train(runs, world, None if store is None else Store(Path(store)), shown)
+    kept = None if store is None else Store(Path(store))
+    return train(runs, world, kept, shown, precision=precision)
 
 
 def _fitted(outcome: Outcome, world: World, store: str | Path | None) -> Fitted:

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from pydantic import Field, PositiveFloat
 from torch import Tensor, nn
 
+from unweave import kernels
 from unweave.latents.distributions import HALF_LOG_2PI
 from unweave.noise import Noise
 from unweave.spec import spec, tag
@@ -56,6 +57,10 @@ class BernoulliObservation:
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Sum of x log p + (1 - x) log(1 - p), (B,)."""
+        if kernels.take(self.logits) and self.logits.shape == x.shape:
+            from unweave.kernels.nats import bernoulli_nats
+
+            return bernoulli_nats(self.logits, x)
         nats = F.binary_cross_entropy_with_logits(self.logits, x, reduction="none")
         return -nats.flatten(1).sum(1)
 
@@ -129,7 +134,7 @@ class GaussianObservation:
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Sum of log N(x; mean, scale^2), (B,)."""
-        log_scale = torch.log(torch.as_tensor(self.scale, dtype=x.dtype, device=x.device))
+        log_scale = self.scale.log() if isinstance(self.scale, Tensor) else math.log(self.scale)
         nats = 0.5 * ((x - self.mean) / self.scale).square() + log_scale + HALF_LOG_2PI
         return -nats.flatten(1).sum(1)
 

@@ -19,6 +19,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from unweave import kernels
+
 _MASK = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)  # [Salmon2011] Philox4x32
 _WEYL = (0x9E3779B9, 0xBB67AE85)
@@ -45,13 +47,22 @@ def philox(counter: Sequence[Tensor], key: Sequence[Tensor]) -> tuple[Tensor, ..
     return c0, c1, c2, c3
 
 
-@torch.library.custom_op("unweave::random_words", mutates_args=())
-def _random_words(seed: Tensor, step: Tensor, stream: int, blocks: int) -> Tensor:
-    """Words (*S, 4, blocks) for seeds and steps of a common shape S: one call for all lanes."""
+def philox_words(seed: Tensor, step: Tensor, stream: int, blocks: int) -> Tensor:
+    """The words of blocks 0, 1, ... of a stream, (*S, 4, blocks)."""
     index = torch.arange(blocks, device=seed.device)
     seed, step = seed.unsqueeze(-1), step.unsqueeze(-1)
     counter = (index, step & _MASK, (step >> 32) & _MASK, torch.full_like(index, stream))
     return torch.stack(philox(counter, (seed & _MASK, (seed >> 32) & _MASK)), -2)
+
+
+@torch.library.custom_op("unweave::random_words", mutates_args=())
+def _random_words(seed: Tensor, step: Tensor, stream: int, blocks: int) -> Tensor:
+    """Words (*S, 4, blocks) for seeds and steps of a common shape S: one call for all lanes."""
+    if seed.device.type == "cuda" and kernels.available():
+        from unweave.kernels.random import random_words
+
+        return random_words(seed, step, stream, blocks)
+    return philox_words(seed, step, stream, blocks)
 
 
 @_random_words.register_fake
@@ -68,10 +79,51 @@ def _(
     stream: int,
     blocks: int,
 ) -> tuple[Tensor, int]:
+    return _random_words(*_stacked(in_dims, seed, step), stream, blocks), 0
+
+
+@torch.library.custom_op("unweave::random_normal", mutates_args=())
+def _random_normal(seed: Tensor, step: Tensor, stream: int, count: int) -> Tensor:
+    """Normal numbers (*S, count) for seeds and steps of a common shape S, in float32."""
+    if seed.device.type == "cuda" and kernels.available():
+        from unweave.kernels.random import random_normal
+
+        return random_normal(seed, step, stream, count)
+    half = -(-count // 2)
+    words = _random_words(seed, step, stream, -(-half // 2)).flatten(-2)[..., : 2 * half]
+    return box_muller(words, torch.float32)[..., :count].contiguous()
+
+
+@_random_normal.register_fake
+def _(seed: Tensor, step: Tensor, stream: int, count: int) -> Tensor:
+    return seed.new_empty((*seed.shape, count), dtype=torch.float32)
+
+
+@_random_normal.register_vmap
+def _(
+    info: object,
+    in_dims: tuple[int | None, ...],
+    seed: Tensor,
+    step: Tensor,
+    stream: int,
+    count: int,
+) -> tuple[Tensor, int]:
+    return _random_normal(*_stacked(in_dims, seed, step), stream, count), 0
+
+
+def _stacked(in_dims: tuple[int | None, ...], seed: Tensor, step: Tensor) -> tuple[Tensor, ...]:
+    """Seeds and steps with the dimension that is mapped over in front."""
     seed = seed if in_dims[0] is None else seed.movedim(in_dims[0], 0)
     step = step if in_dims[1] is None else step.movedim(in_dims[1], 0)
-    seed, step = torch.broadcast_tensors(seed, step)
-    return _random_words(seed, step, stream, blocks), 0
+    return tuple(torch.broadcast_tensors(seed, step))
+
+
+def box_muller(words: Tensor, dtype: torch.dtype) -> Tensor:
+    """sqrt(-2 log u) (cos, sin)(2 pi v) of pairs of words (..., 2 n), the n u first."""
+    u, v = words.to(dtype).chunk(2, -1)
+    angle = v * (2 * math.pi * 2.0**-32)
+    radius = torch.sqrt(-2 * torch.log((u + 0.5) * 2.0**-32))
+    return torch.cat([radius * torch.cos(angle), radius * torch.sin(angle)], -1)
 
 
 class Noise(NamedTuple):
@@ -93,12 +145,15 @@ class Noise(NamedTuple):
 
     def words(self, count: int, stream: str) -> Tensor:
         """`count` independent uniform integers in [0, 2^32), as int64."""
+        words: Tensor = _random_words(*self._origin(stream), -(-count // 4))
+        return words.flatten(-2)[..., :count]
+
+    def _origin(self, stream: str) -> tuple[Tensor, Tensor, int]:
+        """Seeds, steps and the number of a stream."""
         seed = torch.as_tensor(self.seed, dtype=torch.int64, device=self.device)
         step = torch.as_tensor(self.step, dtype=torch.int64, device=self.device)
-        number = zlib.crc32(f"{self.path}/{stream}".encode())
-        blocks = -(-count // 4)
-        words: Tensor = _random_words(*torch.broadcast_tensors(seed, step), number, blocks)
-        return words.flatten(-2)[..., :count]
+        seed, step = torch.broadcast_tensors(seed, step)
+        return seed, step, zlib.crc32(f"{self.path}/{stream}".encode())
 
     def uniform(
         self, shape: Sequence[int], stream: str, dtype: torch.dtype = torch.float32
@@ -113,12 +168,9 @@ class Noise(NamedTuple):
     ) -> Tensor:
         """Standard normal, by Box and Muller: sqrt(-2 log u) (cos, sin)(2 pi v)."""
         count = math.prod(shape)
-        half = -(-count // 2)
-        words = self.words(2 * half, stream)
-        u = (words[..., :half].to(dtype) + 0.5) * 2.0**-32
-        angle = words[..., half:].to(dtype) * (2 * math.pi * 2.0**-32)
-        radius = torch.sqrt(-2 * torch.log(u))
-        both = torch.cat([radius * torch.cos(angle), radius * torch.sin(angle)], -1)
+        if dtype == torch.float32:
+            return _shaped(_random_normal(*self._origin(stream), count), shape)
+        both = box_muller(self.words(count + count % 2, stream), dtype)
         return _shaped(both[..., :count], shape)
 
     def integers(self, high: int, shape: Sequence[int], stream: str) -> Tensor:

@@ -85,7 +85,9 @@ def mmd(
     if not groups:
         raise ValueError("expected one or more groups of columns, got none; leave out for all")
     parts = [_columns(group, x.shape[1]) for group in groups]
-    return torch.stack([_discrepancy(x[:, g], y[:, g], family, unbiased) for g in parts]).sum()
+    return torch.stack(
+        [_discrepancy(_taken(x, g), _taken(y, g), family, unbiased) for g in parts]
+    ).sum()
 
 
 def _discrepancy(x: Tensor, y: Tensor, family: _Family, unbiased: bool) -> Tensor:
@@ -120,6 +122,13 @@ def _positive(given: Sequence[float] | float) -> tuple[float, ...]:
             f"expected one or more positive scales, got {scales}; leave out for the default"
         )
     return tuple(scales)
+
+
+def _taken(x: Tensor, columns: list[int]) -> Tensor:
+    """Some columns; by a slice where they are neighbours, so that no list goes to the device."""
+    if columns == list(range(columns[0], columns[-1] + 1)):
+        return x[:, columns[0] : columns[-1] + 1]
+    return torch.stack([x[:, column] for column in columns], 1)
 
 
 def _columns(group: Group, size: int) -> list[int]:

@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
+from unweave import kernels
 from unweave.data.lattice import Factor, Lattice
+from unweave.kernels.frame import Frame
 from unweave.spec import spec, tag
 
 Shape = Literal["square", "ellipse", "heart"]
@@ -167,16 +169,25 @@ class Sprites:
 
     def images(self, index: Tensor) -> Tensor:
         """Images (..., 1, side, side) of zeros and ones by their numbers (...)."""
+        if self.device.type == "cuda" and kernels.available():
+            return self._drawn(index.reshape(-1)).view(*index.shape, *self.shape)
         factors = self.factors(index.reshape(-1))
         canvas = torch.zeros(len(factors), self.side**2, device=self.device)
-        chunk = CHUNK_PIXELS.get(self.device.type, CHUNK_PIXELS["cuda"]) // self._width**2
+        chunk = CHUNK_PIXELS.get(self.device.type, CHUNK_PIXELS["cuda"]) // self.width**2
         for start in range(0, len(factors), chunk):
             part = slice(start, start + chunk)
             self._draw(factors[part], canvas[part])
         return canvas.view(*index.shape, *self.shape)
 
+    def _drawn(self, index: Tensor) -> Tensor:
+        """The same by a kernel, (n, side * side)."""
+        from unweave.kernels.sprites import draw
+
+        tables = (self.cosine, self.sine, self.lower, self.upper)
+        return draw(index.to(self.device), frame(self), *tables)
+
     @property
-    def _width(self) -> int:
+    def width(self) -> int:
         """Pixels along a window that holds any sprite wherever its centre falls in a pixel."""
         return 2 * REACH * self.side // FIELD + 1
 
@@ -186,7 +197,7 @@ class Sprites:
         first, offset = self._window(torch.stack(position))
         turn = scale * self.lattice.sizes[3] + orientation
         inside = self._inside(shape, self.cosine[turn], self.sine[turn], offset)
-        columns, rows = first.unsqueeze(-1) + torch.arange(self._width, device=self.device)
+        columns, rows = first.unsqueeze(-1) + torch.arange(self.width, device=self.device)
         pixels = (rows * self.side).unsqueeze(-1) + columns.unsqueeze(-2)
         canvas.scatter_(1, pixels.flatten(1), inside.flatten(1).to(canvas.dtype))
 
@@ -200,7 +211,7 @@ class Sprites:
         centre = self.side * (MARGIN * q + (FIELD - 2 * MARGIN) * position) + middle * self.side
         near = centre - REACH * self.side * q
         first = -((FIELD // 2 * q - near) // (FIELD * q))
-        pixels = first.unsqueeze(-1) + torch.arange(self._width, device=self.device)
+        pixels = first.unsqueeze(-1) + torch.arange(self.width, device=self.device)
         return first, FIELD // 2 * q * (2 * pixels + 1) - centre.unsqueeze(-1)
 
     def _inside(self, shape: Tensor, cosine: Tensor, sine: Tensor, offset: Tensor) -> Tensor:
@@ -220,6 +231,27 @@ class Sprites:
         lower = self.lower.index_select(0, step).view_as(v)
         upper = self.upper.index_select(0, step).view_as(v)
         return (v >= lower).logical_and_(v <= upper)
+
+
+def frame(world: Sprites) -> Frame:
+    """The integers of a world."""
+    sizes, side = world.lattice.sizes, world.side
+    q, middle = steps_between(sizes[4])
+    return Frame(
+        side=side,
+        width=world.width,
+        positions=sizes[4],
+        orientations=sizes[3],
+        scales=sizes[2],
+        half=FIELD // 2 * q,
+        field=FIELD * q,
+        reach=REACH * side * q,
+        spacing=side * (FIELD - 2 * MARGIN),
+        origin=side * (MARGIN * q + middle),
+        steps=world.lower.shape[0] // sizes[1],
+        coarse=COEFFICIENT_BITS - PLANE_BITS,
+        fine=PLANE_BITS - TABLE_BITS,
+    )
 
 
 def spaced(first: float, last: float, count: int, single: float) -> Floats:

@@ -7,6 +7,8 @@ prior and the rate KL(q(z|x) || p(z)). `Product` puts blocks side by side.
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch import Tensor
 
@@ -57,6 +59,7 @@ __all__ = [
 ]
 
 
+@functools.cache
 def owner(latent: Latent, device: torch.device | None = None) -> Tensor:
     """The variable that every column of z belongs to, (D,).
 

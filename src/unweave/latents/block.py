@@ -179,10 +179,13 @@ class FixedPrior(nn.Module):
         self.block = block
         self.register_buffer("zero", torch.zeros(block.size), persistent=False)
         self.zero: Tensor
+        self._made: tuple[Tensor, Distribution] | None = None
 
     def forward(self, encode: Encode) -> Distribution:
-        """p(z) over z of shape (D,)."""
-        return self.block.density(self.zero)
+        """p(z) over z of shape (D,), made once for a device and type."""
+        if self._made is None or self._made[0] is not self.zero:
+            self._made = (self.zero, self.block.density(self.zero))
+        return self._made[1]
 
 
 class Plain(ABC):

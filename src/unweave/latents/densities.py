@@ -222,7 +222,8 @@ class UniformDensity(Columns):
     def log_marginals(self, z: Tensor) -> Tensor:
         """-log(high - low) inside, minus infinity outside, (..., D)."""
         inside = (z >= self.low) & (z <= self.high)
-        return torch.where(inside, z.new_tensor(-math.log(self.high - self.low)), -math.inf)
+        level = torch.full_like(z, -math.log(self.high - self.low))
+        return torch.where(inside, level, -math.inf)
 
     def cross(self, mean: Tensor, scale: Tensor) -> Tensor:
         """Minus infinity: a normal distribution has mass outside, (..., D)."""

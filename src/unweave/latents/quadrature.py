@@ -19,10 +19,12 @@ _NEGLIGIBLE = 60.0  # nats below the largest value, where exp is nothing
 
 
 @functools.cache
-def legendre(nodes: int) -> tuple[Tensor, Tensor]:
-    """Nodes and weights of the Gauss-Legendre rule on (-1, 1), (nodes,) each, in float64."""
+def legendre(
+    nodes: int, dtype: torch.dtype = torch.float64, device: torch.device | None = None
+) -> tuple[Tensor, Tensor]:
+    """Nodes and weights of the Gauss-Legendre rule on (-1, 1), (nodes,) each."""
     x, w = np.polynomial.legendre.leggauss(nodes)
-    return torch.from_numpy(x), torch.from_numpy(w)
+    return tuple(torch.from_numpy(t).to(device, dtype) for t in (x, w))  # type: ignore[return-value]
 
 
 def expectation(
@@ -42,7 +44,7 @@ def expectation(
         else torch.full_like(mean, math.copysign(REACH, e))
         for e in edges
     ]
-    x, w = (t.to(mean) for t in legendre(NODES))
+    x, w = legendre(NODES, mean.dtype, mean.device)
     total = torch.zeros_like(mean)
     for left, right in itertools.pairwise(cuts):
         half = (0.5 * (right - left)).unsqueeze(-1)

@@ -1,7 +1,7 @@
 """Models: encode, decode, forward. What to do with them is the objectives' business."""
 
 from unweave.models.infogan import Discriminator, Drawn, InfoGAN
-from unweave.models.model import Model
+from unweave.models.model import Model, full
 from unweave.models.vae import VAE, Pass
 
-__all__ = ["VAE", "Discriminator", "Drawn", "InfoGAN", "Model", "Pass"]
+__all__ = ["VAE", "Discriminator", "Drawn", "InfoGAN", "Model", "Pass", "full"]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from unweave.latents import Latent, Posterior, unrelaxed
 from unweave.likelihoods import Likelihood, Observation
-from unweave.models.model import Model
+from unweave.models.model import Model, full
 from unweave.networks import Kim2018GAN, Shape
 from unweave.noise import Noise
 
@@ -31,7 +31,7 @@ class Discriminator(nn.Module):
 
     def judge(self, features: Tensor) -> Tensor:
         """The logit, or a critic's value, of features (B, F) of the trunk, (B,)."""
-        return cast(Tensor, self.last(features)).squeeze(-1)
+        return full(cast(Tensor, self.last(features))).squeeze(-1)
 
     def forward(self, x: Tensor) -> Tensor:
         """The logit, or a critic's value, of images (B, *shape), (B,)."""
@@ -71,7 +71,7 @@ class InfoGAN(Model):
 
     def raw(self, x: Tensor) -> Tensor:
         """The recogniser's output for images (B, *shape), from which `latent` makes Q(c|x)."""
-        return cast(Tensor, self.recogniser(self.critic.trunk(x)))
+        return full(cast(Tensor, self.recogniser(self.critic.trunk(x))))
 
     def decode(self, z: Tensor) -> Observation:
         """p(x|c, e = 0) for codes (B, D): with the noise at its mean, one picture a code."""
@@ -79,12 +79,12 @@ class InfoGAN(Model):
 
     def generate(self, c: Tensor, e: Tensor) -> Observation:
         """p(x|c, e) for codes (B, D) and noise (B, E)."""
-        return self.likelihood(self.head(self.generator(torch.cat([c, e], -1))))
+        return self.likelihood(self.head(full(self.generator(torch.cat([c, e], -1)))))
 
     def judge(self, x: Tensor) -> tuple[Tensor, Posterior]:
         """D(x), (B,), and Q(c|x) in one pass through the trunk."""
         features = self.critic.trunk(x)
-        return self.critic.judge(features), self.latent.posterior(self.recogniser(features))
+        return self.critic.judge(features), self.latent.posterior(full(self.recogniser(features)))
 
     def forward(self, count: int, noise: Noise) -> Drawn:
         """Draw codes and noise, and generate their images."""

@@ -5,11 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar, cast
 
+import torch
 from torch import Tensor, nn
 
 from unweave.latents import Distribution, Latent, Posterior
 from unweave.likelihoods import Observation
 from unweave.networks import statistics_held
+
+
+def full(x: Tensor) -> Tensor:
+    """What a network puts out, in float32 where its layers are in half precision."""
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
 class Model(nn.Module, ABC):

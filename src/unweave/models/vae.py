@@ -8,7 +8,7 @@ from torch import Tensor
 
 from unweave.latents import Distribution, Latent, Posterior
 from unweave.likelihoods import Likelihood, Observation
-from unweave.models.model import Model
+from unweave.models.model import Model, full
 from unweave.networks import Network, Shape
 from unweave.noise import Noise
 
@@ -55,11 +55,11 @@ class VAE(Model):
 
     def raw(self, x: Tensor) -> Tensor:
         """The encoder's output for a batch (B, *shape), from which `latent` makes q(z|x)."""
-        return cast(Tensor, self.encoder(x))
+        return full(cast(Tensor, self.encoder(x)))
 
     def decode(self, z: Tensor) -> Observation:
         """p(x|z) for codes (B, D)."""
-        return self.likelihood(self.head(self.decoder(z)))
+        return self.likelihood(self.head(full(self.decoder(z))))
 
     def forward(self, x: Tensor, noise: Noise) -> Pass:
         """Encode, sample and decode a batch."""

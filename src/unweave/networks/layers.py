@@ -3,7 +3,8 @@
 Both convolutions have kernel 4, stride 2 and padding 1, and a ReLU of their own if asked. On the
 CPU the convolution, its bias and the ReLU are one function with its own backward pass: the ReLU
 works in place, the gradient of the bias is one sum, and the layers that read or write one channel,
-which leave torch's vector units empty, are matrix products. Elsewhere they are torch's.
+which leave torch's vector units empty, are matrix products. On a GPU they are our kernels, which
+take the convolutions of all lanes at once; where those cannot run, torch's.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from unweave import kernels
 
 KERNEL, STRIDE, PADDING = 4, 2, 1
 
@@ -99,6 +102,14 @@ def _convolve(layer: nn.Conv2d | nn.ConvTranspose2d, x: Tensor, activate: bool) 
     return y
 
 
+def _stacked(layer: DownConv2d | UpConv2d, x: Tensor) -> Tensor:
+    """The convolution by our kernels."""
+    from unweave.kernels.layers import convolve  # Triton is not everywhere
+
+    transposed = isinstance(layer, UpConv2d)
+    return convolve(x, layer.weight, layer.bias, transposed, layer.activate)
+
+
 class BatchNorm(nn.Module):
     """y = weight (x - m) / sqrt(v + eps) + bias for every channel of x, (B, C) or (B, C, H, W).
 
@@ -172,6 +183,8 @@ class DownConv2d(nn.Conv2d):
         """From (B, C, H, W) to (B, wide, H / 2, W / 2)."""
         if x.device.type == "cpu":
             return _convolve(self, x, self.activate)
+        if kernels.take(x) and x.shape[-1] % 2 == x.shape[-2] % 2 == 0:
+            return _stacked(self, x)
         y = super().forward(x)
         return y.relu_() if self.activate else y
 
@@ -198,5 +211,7 @@ class UpConv2d(nn.ConvTranspose2d):
         """From (B, C, H, W) to (B, wide, 2 H + odd, 2 W + odd)."""
         if x.device.type == "cpu" and output_size is None:
             return _convolve(self, x, self.activate)
+        if kernels.take(x) and output_size is None and not any(self.output_padding):
+            return _stacked(self, x)
         y = super().forward(x, output_size)
         return y.relu_() if self.activate else y

@@ -39,8 +39,11 @@ def block(
 
 
 def rectifier(slope: float) -> nn.Module:
-    """A leaky ReLU; with slope 0 the ReLU."""
-    return nn.LeakyReLU(slope, inplace=True) if slope else nn.ReLU(inplace=True)
+    """A leaky ReLU; with slope 0 the ReLU, in place.
+
+    What our kernels give may not be changed in place, and no ReLU of its own follows a convolution.
+    """
+    return nn.LeakyReLU(slope) if slope else nn.ReLU(inplace=True)
 
 
 def _rectified(

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from unweave.latents import Latent
 from unweave.likelihoods import Likelihood
-from unweave.models import VAE, Model, Pass
+from unweave.models import VAE, Model, Pass, full
 from unweave.networks import Critic, Network, Shape
 from unweave.noise import Noise
 from unweave.objectives.support import exactly
@@ -62,7 +62,7 @@ class Nets(nn.Module):
 
     def critic(self, z: Tensor, name: str = "critic") -> Tensor:
         """The logits of a critic on codes z."""
-        return cast(Tensor, self.critics[name](z))
+        return full(cast(Tensor, self.critics[name](z)))
 
     def forward(self, play: Callable[..., T], *arguments: object) -> T:
         """Run a function of these networks: the door for `torch.func.functional_call`."""

@@ -10,10 +10,12 @@ from unweave.training.loop import (
     recall,
     train,
 )
+from unweave.training.precision import Precision
 
 __all__ = [
     "Lanes",
     "Outcome",
+    "Precision",
     "Progress",
     "Silent",
     "log_interval",

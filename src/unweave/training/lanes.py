@@ -17,7 +17,11 @@ from unweave.objectives import MODEL, Batch, Teacher, reckon, with_labels
 from unweave.run import Run
 from unweave.schedules import at
 from unweave.spec import lane_fields
+from unweave.training.precision import Precision, half_precision
 from unweave.training.sampler import Sampler
+
+_AHEAD = 200  # steps whose weights are worked out at once
+_MANY = 2**22  # parameters of all lanes that fill a GPU
 
 Tensors = dict[str, Tensor]
 Played = tuple[Tensor, Tensors, Tensors, Tensors]  # loss, terms, terms weighted, memo
@@ -29,16 +33,26 @@ class Lanes:
     The state is explicit: `step`, `parameters`, `buffers` (running statistics of normalisations)
     and `moments`, each tensor stacked (L, ...). All else is a function of it, so saving it is a
     checkpoint and nothing is lost by stopping.
+
+    A step reads the number of the step, its weights and its batches from tensors on the device and
+    writes to the state in place, so that a step recorded once can be replayed (see `engine.py`).
+    `prepare` puts there what the host works out for many steps at a time.
     """
 
-    def __init__(self, runs: list[Run], world: World, device: torch.device) -> None:
+    def __init__(
+        self,
+        runs: list[Run],
+        world: World,
+        device: torch.device,
+        precision: Precision = "fp32",
+    ) -> None:
         run = runs[0]
-        self.runs, self.world, self.device = runs, world, device
+        self.runs, self.world, self.device, self.precision = runs, world, device, precision
         self.nets = run.build(world.shape).to(device)
         self.optimisers = {MODEL: run.optimiser, **run.objective.optimisers}
         self.turns = [turn.player for turn in run.objective.turns]
         self.teacher = Teacher(run.labels, run.latent, world)
-        self.step = 0
+        self.step, self.clock = 0, torch.zeros((), dtype=torch.int64, device=device)
         initial = [initialise(self.nets, Noise(r.seed, 0, "initial", device)) for r in runs]
         self.parameters = {name: _stacked([v[name] for v in initial]) for name in initial[0]}
         self.buffers = {
@@ -50,6 +64,7 @@ class Lanes:
             player: [name for name in self.parameters if self.nets.player_of(name) == player]
             for player in self.optimisers
         }
+        self.linear = _linear(self.nets) if _halves(device, precision) else []
         self.moments: dict[str, Tensors] = {}
         for player, optimiser in self.optimisers.items():
             for moment in optimiser.moments:
@@ -60,15 +75,39 @@ class Lanes:
     def _prepare(self) -> None:
         """What follows from the runs: weights, seeds, batches, and how lanes are mapped."""
         self.weights = {n: [run.weights[n] for run in self.runs] for n in self.runs[0].weights}
+        self.levels = torch.empty((_AHEAD, len(self.weights), len(self.runs)), device=self.device)
+        self._ahead = range(0)  # the steps whose weights are in `levels`
         self.seeds = torch.tensor([run.seed for run in self.runs], device=self.device)
-        self.sampler = Sampler(self.seeds, self.world.size, self.runs[0].batch_size)
+        size, batch = self.world.size, self.runs[0].batch_size
+        self.sampler = Sampler(self.seeds, size, batch, len(self.turns))
         self.vectorised = len(self.runs) > 1 and _vectorises(self.nets, self.device)
+        self.prepare()
+
+    def prepare(self) -> int:
+        """Make ready for the next step, and say how many can be taken before doing so again."""
+        self.sampler.turn_to(self.step)
+        if self.step not in self._ahead:
+            start = self.step - self.step % _AHEAD
+            self._ahead = range(start, start + _AHEAD)
+            rows = [
+                [[at(weight, s) for weight in lanes] for lanes in self.weights.values()]
+                for s in self._ahead
+            ]
+            self.levels.copy_(torch.tensor(rows).reshape(self.levels.shape))
+        return min(self._ahead.stop - self.step, self.sampler.left(self.step))
 
     def advance(self) -> tuple[Tensors, Tensors]:
         """One step of the game for all lanes.
 
         Returns the mean of every term, and its share of the loss (weighted), (L,) each.
         """
+        self.prepare()
+        moved = self.move()
+        self.step += 1
+        return moved
+
+    def move(self) -> tuple[Tensors, Tensors]:
+        """What a step does on the device, where the host need not look; the count is `step`'s."""
         values: Tensors = {}
         weighted: Tensors = {}
         memo: Tensors = {}
@@ -76,26 +115,28 @@ class Lanes:
             means, shares, memo = self._turn(index, player, memo)
             values |= means
             weighted |= shares
-        self.step += 1
+        self.clock += 1
         return values, weighted
 
     def _turn(self, index: int, player: str, memo: Tensors) -> tuple[Tensors, ...]:
         names = self.names[player]
-        leaves = self._leaves(names)
-        shared = (self._others(player), self._weights(), self._batch(index), memo)
+        current = self._current()
+        leaves = self._leaves(names, current)
+        shared = (self._others(player, current), self._weights(), self._batch(index), memo)
         play = vmap(self._player(index)) if self.vectorised else self._player(index)
         gradients: list[Tensor] = []
         results: list[list[Tensors]] = []
         for own, inputs in zip(leaves, self._inputs(shared), strict=True):
-            loss, *told = play(own, *inputs)
+            with half_precision(self.device, self.precision):
+                loss, *told = play(own, *inputs)
             gradients += torch.autograd.grad(loss.sum(), list(own.values()))
             results.append([_detached(tensors) for tensors in told])
-        self._update(index, player, names, leaves, gradients)
+        self._update(index, player, names, gradients)
         return tuple(self._gather(list(lanes)) for lanes in zip(*results, strict=True))
 
     def _batch(self, turn: int) -> Tensors:
         """What every lane sees in a turn: observations, what labels say of them, and its seed."""
-        index = self.sampler.indices(self.step, turn)
+        index = self.sampler.indices(self.clock, turn)
         told = self.teacher.targets(index)
         return {"x": self.world.images(index), "seed": self.seeds, **told}
 
@@ -117,7 +158,7 @@ class Lanes:
     def _player(self, index: int) -> Callable[..., Played]:
         """The loss of one turn as a function of one lane's parameters, weights and batch."""
         objective, labels = self.runs[0].objective, self.runs[0].labels
-        size, step = self.world.size, self.step
+        size, step = self.world.size, self.clock
 
         def play(
             own: Tensors, others: Tensors, weights: Tensors, batch: Tensors, memo: Tensors
@@ -133,25 +174,33 @@ class Lanes:
 
         return play
 
-    def _others(self, player: str) -> Tensors:
+    def _current(self) -> Tensors:
+        """The parameters as layers take them: those of linear ones in half precision, if any."""
+        if not self.linear:
+            return self.parameters
+        halves = [torch.empty_like(self.parameters[n], dtype=torch.bfloat16) for n in self.linear]
+        torch._foreach_copy_(halves, [self.parameters[name] for name in self.linear])
+        return self.parameters | dict(zip(self.linear, halves, strict=True))
+
+    def _others(self, player: str, current: Tensors) -> Tensors:
         """Parameters of the other players, and the buffers of all.
 
         They take no part in differentiation, so no gradient reaches a player who is not moving.
         Buffers are written to in place: the player's own, and copies of the others'.
         """
         others = [names for owner, names in self.names.items() if owner != player]
-        held = {name: self.parameters[name] for names in others for name in names}
+        held = {name: current[name] for names in others for name in names}
         return held | {
             name: value if self.nets.player_of(name) == player else value.clone()
             for name, value in self.buffers.items()
         }
 
-    def _leaves(self, names: list[str]) -> list[Tensors]:
+    def _leaves(self, names: list[str], current: Tensors) -> list[Tensors]:
         """The player's parameters as leaves of differentiation: stacked, or one dict a lane."""
         if self.vectorised:
-            return [{name: self.parameters[name].detach().requires_grad_() for name in names}]
+            return [{name: current[name].detach().requires_grad_() for name in names}]
         return [
-            {name: self.parameters[name][lane].detach().requires_grad_() for name in names}
+            {name: current[name][lane].detach().requires_grad_() for name in names}
             for lane in range(len(self.runs))
         ]
 
@@ -160,18 +209,20 @@ class Lanes:
         index: int,
         player: str,
         names: list[str],
-        leaves: list[Tensors],
         gradients: list[Tensor],
     ) -> None:
-        parameters = [leaf.detach() for own in leaves for leaf in own.values()]
-        # Every turn of a player is one step of its optimiser.
-        count = float(self.step * self.turns.count(player) + self.turns[:index].count(player))
-        counts = list(torch.full((len(parameters),), count, device=self.device).unbind())
+        parameters = self._slices(self.parameters, names)
         moments = {
             moment: self._slices(self.moments[moment], names)
             for moment in self.optimisers[player].moments
         }
-        matched = [_like(g, p) for g, p in zip(gradients, parameters, strict=True)]
+        matched = _matched(gradients, parameters)
+        if self.device.type == "cuda" and sum(p.numel() for p in parameters) < _MANY:
+            parameters, matched = _pieces(parameters), _pieces(matched)
+            moments = {moment: _pieces(tensors) for moment, tensors in moments.items()}
+        # Every turn of a player is one step of its optimiser.
+        count = self.clock * self.turns.count(player) + self.turns[:index].count(player)
+        counts = list(count.float().expand(len(parameters)).clone().unbind())
         self.optimisers[player].update(parameters, matched, moments, counts)
 
     def _slices(self, tensors: Tensors, names: list[str]) -> list[Tensor]:
@@ -181,10 +232,8 @@ class Lanes:
 
     def _weights(self) -> Tensors:
         """The value of every weight of objective and labels at this step, (L,) each."""
-        return {
-            name: torch.tensor([at(weight, self.step) for weight in lanes], device=self.device)
-            for name, lanes in self.weights.items()
-        }
+        now = self.levels.index_select(0, (self.clock % _AHEAD).reshape(1))[0]
+        return dict(zip(self.weights, now, strict=True))
 
     def state(self, lane: int) -> Tensors:
         """All tensors of one lane, as "parameters/name", "buffers/name" and "moment/name"."""
@@ -212,6 +261,7 @@ class Lanes:
             for name, value in expected.items():
                 value.copy_(tensors[name])
         self.step = step
+        self.clock.fill_(step)
 
     def keep(self, lanes: list[int]) -> None:
         """Go on with these lanes only."""
@@ -274,8 +324,33 @@ def _stacked(values: list[Tensor]) -> Tensor:
     return _laid_out(values[0].shape, len(values), values[0]).copy_(torch.stack(values))
 
 
-def _like(gradient: Tensor, parameter: Tensor) -> Tensor:
-    """The gradient in the parameter's memory layout, which fused optimisers take for granted."""
-    if gradient.stride() == parameter.stride():
-        return gradient
-    return torch.empty_like(parameter).copy_(gradient)
+def _matched(gradients: list[Tensor], parameters: list[Tensor]) -> list[Tensor]:
+    """Gradients in the type and layout of the parameters, as fused optimisers take for granted."""
+    pairs = list(zip(gradients, parameters, strict=True))
+    other = [i for i, (g, p) in enumerate(pairs) if g.stride() != p.stride() or g.dtype != p.dtype]
+    matched = list(gradients)
+    if other:
+        found = [torch.empty_like(parameters[i]) for i in other]
+        torch._foreach_copy_(found, [gradients[i] for i in other])
+        for i, gradient in zip(other, found, strict=True):
+            matched[i] = gradient
+    return matched
+
+
+def _pieces(tensors: list[Tensor]) -> list[Tensor]:
+    """Tensors as flat pieces, in the order of memory, for fused optimisers.
+
+    These give 65,536 numbers of a tensor to a block of threads: a single run has too few of them to
+    fill a GPU.
+    """
+    return [part for t in tensors for part in t.as_strided((t.numel(),), (1,)).split(2**12)]
+
+
+def _halves(device: torch.device, precision: Precision) -> bool:
+    return device.type == "cuda" and precision == "bf16"
+
+
+def _linear(nets: nn.Module) -> list[str]:
+    """The names of the parameters of linear layers."""
+    found = [(name, m) for name, m in nets.named_modules() if isinstance(m, nn.Linear)]
+    return [f"{name}.{part}" for name, m in found for part, _ in m.named_parameters()]

@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
 from unweave.data import World
 from unweave.run import Run
 from unweave.store import RunFolder, Store, read_tensors, write_json, write_tensors
+from unweave.training.engine import Engine, Row
 from unweave.training.lanes import Lanes, Tensors, trained
-
-Row = dict[str, Any]
+from unweave.training.precision import Precision, products
 
 
 class Progress(Protocol):
@@ -77,41 +77,6 @@ def log_interval(steps: int) -> int:
 
 
 @dataclass
-class Record:
-    """Sums of the terms since the last row of the log, and the first step at which one broke."""
-
-    sums: Tensors = field(default_factory=dict)
-    broken: Tensors = field(default_factory=dict)
-    count: int = 0
-
-    def add(self, step: int, values: Tensors, weighted: Tensors) -> None:
-        """Take in the terms of one step and their share of the loss, (L,); stays on the device."""
-        for name, value in values.items():
-            if name not in self.sums:
-                self.sums[name] = torch.zeros_like(value, dtype=torch.float64)
-                self.broken[name] = torch.full_like(value, -1, dtype=torch.int64)
-            self.sums[name] += value
-            first = self.broken[name]
-            first[(first < 0) & ~weighted[name].isfinite()] = step
-        self.count += 1
-
-    def rows(self, step: int) -> list[Row]:
-        """The mean of every term in each lane."""
-        means = {name: (value / self.count).tolist() for name, value in self.sums.items()}
-        lanes = range(len(next(iter(means.values()))))
-        return [{"step": step, **{name: m[lane] for name, m in means.items()}} for lane in lanes]
-
-    def failures(self) -> dict[int, Row]:
-        """For every broken lane, the step and the term that broke first."""
-        found: dict[int, Row] = {}
-        for name, first in self.broken.items():
-            for lane, step in enumerate(first.tolist()):
-                if step >= 0 and (lane not in found or step < found[lane]["step"]):
-                    found[lane] = {"step": step, "term": name}
-        return found
-
-
-@dataclass
 class Outcome:
     """What came of a run: its weights and log, or its failure."""
 
@@ -128,6 +93,7 @@ class Group:
         self, lanes: Lanes, folders: list[RunFolder | None], progress: Progress, seconds: float
     ) -> None:
         self.lanes, self.folders, self.progress, self.seconds = lanes, folders, progress, seconds
+        self.engine = Engine(lanes)
         self.logs: list[list[Row]] = [[] for _ in folders]
         self.outcomes: dict[str, Outcome] = {}
 
@@ -146,15 +112,12 @@ class Group:
         lanes = self.lanes
         steps, interval = lanes.runs[0].steps, log_interval(lanes.runs[0].steps)
         saved = time.monotonic()
-        record = Record()
         while lanes.runs and lanes.step < steps:
-            record.add(lanes.step, *lanes.advance())
-            if lanes.step % interval == 0 or lanes.step == steps:
-                self._report(record)
-                record = Record()
-                if lanes.runs and time.monotonic() - saved >= self.seconds:
-                    self._save()
-                    saved = time.monotonic()
+            self.engine.run(min(steps - lanes.step, interval - lanes.step % interval))
+            self._report()
+            if lanes.runs and time.monotonic() - saved >= self.seconds:
+                self._save()
+                saved = time.monotonic()
 
     def _resume(self) -> None:
         kept = [set(folder.states) if folder else set() for folder in self.folders]
@@ -166,12 +129,15 @@ class Group:
         self.lanes.restore(states, step)
         self.logs = [folder.read_log(until=step) for folder in self.folders if folder]
 
-    def _report(self, record: Record) -> None:
+    def _report(self) -> None:
         """Write the log's rows, and part with the lanes that broke."""
+        record = self.engine.record
         rows = record.rows(self.lanes.step)
+        failures = record.failures()
+        record.clear()
         for log, row in zip(self.logs, rows, strict=True):
             log.append(row)
-        self._drop(record.failures())
+        self._drop(failures)
         self.progress.advance(self.lanes.step, rows)
 
     def _drop(self, failures: dict[int, Row]) -> None:
@@ -185,6 +151,7 @@ class Group:
         self.folders = [self.folders[lane] for lane in kept]
         self.logs = [self.logs[lane] for lane in kept]
         self.lanes.keep(kept)
+        self.engine = Engine(self.lanes)
         # The others' checkpoint comes first: resumed from before the break, they would do those
         # steps in a smaller group, and that need not give the same bits.
         self._save()
@@ -239,30 +206,48 @@ def train(
     store: Store | None = None,
     progress: Progress | None = None,
     checkpoint_seconds: float = 30.0,
+    precision: Precision = "fp32",
 ) -> list[Outcome]:
     """Train runs over one world, those that can together in lanes; resume what is under way.
 
-    With a store, runs that are finished or have failed are not trained again.
+    With a store, runs that are finished or have failed are not trained again. Where the memory of a
+    GPU does not hold the lanes of a group, its halves are trained one after the other.
     """
     outcomes: dict[str, Outcome] = {}
     with contextlib.ExitStack() as locks:
-        for group in _groups(runs, world, store, locks, outcomes):
+        waiting = list(_groups(runs, world, store, locks, outcomes))
+        while waiting:
+            group = waiting.pop(0)
             folders = [store.folder(run) if store else None for run in group]
-            lanes = Lanes(group, world, world.device)
-            job = Group(lanes, folders, progress or Silent(), checkpoint_seconds)
-            with _deterministic():
-                job.train()
-            outcomes |= job.outcomes
+            told = progress or Silent()
+            found = _together(group, folders, world, told, checkpoint_seconds, precision)
+            if found is None:
+                half = len(group) // 2
+                waiting = [group[:half], group[half:], *waiting]
+            else:
+                outcomes |= found
     return [outcomes[run.digest] for run in runs]
 
 
-@contextlib.contextmanager
-def _deterministic() -> Iterator[None]:
-    """Convolutions on CUDA in full float32 by kernels that give the same bits every time."""
-    with torch.backends.cudnn.flags(
-        enabled=True, benchmark=False, deterministic=True, allow_tf32=False
-    ):
-        yield
+def _together(
+    group: list[Run],
+    folders: list[RunFolder | None],
+    world: World,
+    progress: Progress,
+    seconds: float,
+    precision: Precision,
+) -> dict[str, Outcome] | None:
+    """What comes of runs as lanes; None where the memory of the device does not hold them."""
+    try:
+        with products(precision):
+            job = Group(Lanes(group, world, world.device, precision), folders, progress, seconds)
+            job.train()
+        return job.outcomes
+    except torch.OutOfMemoryError:
+        if len(group) == 1:
+            raise
+    torch.cuda.empty_cache()
+    return None
 
 
 def _groups(

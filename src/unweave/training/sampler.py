@@ -1,4 +1,4 @@
-"""Which observations a step sees: a pure function of (seed, step)."""
+"""Which observations a step sees: a pure function of (seed, step), read on the device."""
 
 from __future__ import annotations
 
@@ -17,26 +17,34 @@ class Sampler:
     What an epoch has left over (fewer than a batch) waits for the next one.
     """
 
-    def __init__(self, seeds: Tensor, dataset_size: int, batch_size: int) -> None:
+    def __init__(self, seeds: Tensor, dataset_size: int, batch_size: int, turns: int = 1) -> None:
         self.seeds, self.size, self.batch = seeds, dataset_size, batch_size
         self.per_epoch = dataset_size // batch_size
-        self._orders: dict[int, tuple[int, Tensor]] = {}
+        # int32 halves the memory of what is 737,280 numbers a lane for 2D Shapes.
+        shape = (turns, len(seeds), dataset_size)
+        self.orders = torch.empty(shape, dtype=torch.int32, device=seeds.device)
+        self._epoch: int | None = None
 
-    def indices(self, step: int, turn: int) -> Tensor:
-        """Indices (L, B) of the observations that every lane sees in a turn of a step."""
-        epoch, position = divmod(step, self.per_epoch)
-        start = position * self.batch
-        return self._order(epoch, turn)[:, start : start + self.batch].long()
+    def left(self, step: int) -> int:
+        """How many steps can be read from here on, this one included, until an epoch ends."""
+        return self.per_epoch - step % self.per_epoch
 
-    def _order(self, epoch: int, turn: int) -> Tensor:
-        """The permutations (L, N) of an epoch, kept until the next one begins."""
-        known = self._orders.get(turn)
-        if known is None or known[0] != epoch:
-            lanes = max(1, _KEYS_AT_ONCE // self.size)
-            orders = [
-                Noise(seeds, epoch, f"turn{turn}", seeds.device).permutation(self.size, "epoch")
-                for seeds in self.seeds.split(lanes)
-            ]
-            # int32 halves the memory of what is 737,280 numbers a lane for 2D Shapes.
-            known = self._orders[turn] = (epoch, torch.cat(orders).to(torch.int32))
-        return known[1]
+    def turn_to(self, step: int) -> None:
+        """Make the permutations of a step's epoch those that are read."""
+        if self._epoch == (epoch := step // self.per_epoch):
+            return
+        lanes = max(1, _KEYS_AT_ONCE // self.size)
+        for turn, order in enumerate(self.orders):
+            for seeds, part in zip(self.seeds.split(lanes), order.split(lanes), strict=True):
+                noise = Noise(seeds, epoch, f"turn{turn}", seeds.device)
+                part.copy_(noise.permutation(self.size, "epoch"))
+        self._epoch = epoch
+
+    def indices(self, clock: Tensor, turn: int) -> Tensor:
+        """Indices (L, B) of the observations that every lane sees in a turn of the step ().
+
+        The step is of the epoch that was last turned to.
+        """
+        start = clock % self.per_epoch * self.batch
+        place = start + torch.arange(self.batch, device=clock.device)
+        return self.orders[turn].index_select(1, place).long()

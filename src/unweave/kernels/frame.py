@@ -1,0 +1,23 @@
+"""What a kernel needs to know of a world of sprites."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Frame(NamedTuple):
+    """The integers by which a kernel draws the sprites of a world: see `unweave.data.shapes2d`."""
+
+    side: int
+    width: int  # of the window around a sprite, in pixels
+    positions: int
+    orientations: int
+    scales: int
+    half: int  # half a pixel, over the common denominator
+    field: int  # a pixel
+    reach: int  # from a sprite's centre to the edge of its window
+    spacing: int  # between two positions
+    origin: int  # the first position
+    steps: int  # of a shape's table
+    coarse: int  # bits from products to the plane
+    fine: int  # bits from the plane to steps of a table

@@ -1,0 +1,58 @@
+"""The sprites of `unweave.data.shapes2d` in one kernel, bit for bit."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from unweave.kernels.frame import Frame
+
+
+@triton.jit
+def _draw_kernel(
+    index, cosine, sine, lower, upper, canvas, steps, half, field, reach, spacing, origin,
+    SIDE: tl.constexpr, WIDTH: tl.constexpr, POSITIONS: tl.constexpr, TURNS: tl.constexpr,
+    SCALES: tl.constexpr, COARSE: tl.constexpr, FINE: tl.constexpr, SIZE: tl.constexpr,
+):  # fmt: skip
+    picture = tl.program_id(1).to(tl.int64)
+    number = tl.load(index + picture)
+    py = number % POSITIONS
+    px = number // POSITIONS % POSITIONS
+    orientation = number // (POSITIONS * POSITIONS) % TURNS
+    scale = number // (POSITIONS * POSITIONS * TURNS) % SCALES
+    shape = number // (POSITIONS * POSITIONS * TURNS * SCALES)
+    c = tl.load(cosine + scale * TURNS + orientation)
+    s = tl.load(sine + scale * TURNS + orientation)
+    pixel = (tl.program_id(0) * SIZE + tl.arange(0, SIZE)).to(tl.int64)
+    row, column = pixel // SIDE, pixel % SIDE
+    centre_x, centre_y = origin + spacing * px, origin + spacing * py
+    first_x = (centre_x - reach - half + field - 1) // field
+    first_y = (centre_y - reach - half + field - 1) // field
+    inside = (column >= first_x) & (column < first_x + WIDTH)
+    inside &= (row >= first_y) & (row < first_y + WIDTH)
+    dx, dy = half * (2 * column + 1) - centre_x, half * (2 * row + 1) - centre_y
+    start = ((shape * steps + steps // 2) << FINE).to(tl.int32)
+    u = ((c * dx) >> COARSE).to(tl.int32) + start - ((s * dy) >> COARSE).to(tl.int32)
+    v = ((s * dx) >> COARSE).to(tl.int32) + ((c * dy) >> COARSE).to(tl.int32)
+    step = u >> FINE
+    low = tl.load(lower + step, mask=inside, other=1)
+    high = tl.load(upper + step, mask=inside, other=0)
+    on = inside & (v >= low) & (v <= high)
+    tl.store(canvas + picture * SIDE * SIDE + pixel, on.to(tl.float32), mask=row < SIDE)
+
+
+def draw(
+    index: Tensor, frame: Frame, cosine: Tensor, sine: Tensor, lower: Tensor, upper: Tensor
+) -> Tensor:
+    """Pictures (n, side * side) of zeros and ones by their numbers (n,)."""
+    canvas = torch.empty((len(index), frame.side**2), device=index.device)
+    size = 1024
+    grid = (triton.cdiv(frame.side**2, size), len(index))
+    _draw_kernel[grid](
+        index.contiguous(), cosine, sine, lower, upper, canvas, frame.steps, frame.half,
+        frame.field, frame.reach, frame.spacing, frame.origin, frame.side, frame.width,
+        frame.positions, frame.orientations, frame.scales, frame.coarse, frame.fine, size,
+    )  # fmt: skip
+    return canvas

@@ -1,0 +1,45 @@
+"""The benchmark of a machine: what it counts, and that every line of it is measured."""
+
+import pytest
+import torch
+
+from unweave import bench, cli
+from worlds import CPU
+
+
+def test_the_work_of_a_step_is_that_of_the_network():
+    """6.1 GFLOP, three times the forward products less the gradient of the images."""
+    forward = 2 * 64 * (1024 * 16 * 32 + 256 * 512 * 32 + 64 * 512 * 64 + 16 * 1024 * 64)
+    dense = 2 * 64 * (1024 * 128 + 128 * 20 + 10 * 128 + 128 * 1024)
+    images = 2 * 64 * 1024 * 16 * 32
+    found = bench.work("fp32")
+    assert found.operations == pytest.approx(3 * (2 * forward + dense) - images, rel=0.01)
+    assert bench.work("bf16").bytes < found.bytes
+
+
+def test_every_case_is_measured(monkeypatch):
+    monkeypatch.setattr(bench, "timed", lambda step, device, seconds: (step(), 100.0)[1])
+    monkeypatch.setattr(bench, "_STORED", 200)
+    found = list(bench.figures(CPU, "fp32", [1], seconds=0.0))
+    names = {figure.name for figure in found}
+    assert {"plain loop, beta-vae", "beta-vae", "factor-vae", "128x128 images"} <= names
+    for figure in found:
+        plain = figure.name.startswith("plain")
+        assert figure.microseconds == pytest.approx(100.0 if plain else 100.0 / figure.lanes)
+        if figure.name in bench.OBJECTIVES:
+            assert figure.ratio == pytest.approx(figure.lanes)
+        assert (figure.arithmetic is None) == (figure.name != "beta-vae")
+
+
+def test_a_step_is_timed():
+    steps = []
+    found = bench.timed(lambda: steps.append(torch.zeros(1)), CPU, 0.02)
+    assert 0 < found < 1e5
+    assert len(steps) > 6
+
+
+def test_numbers_of_lanes_are_checked():
+    assert cli._counts("1,16") == [1, 16]
+    for text in ("0", "1,,2", "many"):
+        with pytest.raises(ValueError, match="numbers of lanes"):
+            cli._counts(text)

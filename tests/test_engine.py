@@ -1,0 +1,138 @@
+"""The engine: many steps between two looks, what it records, and memory that does not suffice."""
+
+import dataclasses
+
+import pytest
+import torch
+
+import unweave as uw
+from unweave.store import Store
+from unweave.training import Lanes, loop, train
+from unweave.training.engine import Engine
+from unweave.training.precision import checked, half_precision, products
+from worlds import CPU, CRITIC, SMALL, small_run
+
+RUNS = [
+    small_run(
+        objective=uw.FactorVAE(gamma=uw.Linear(0.0, 5.0, steps=300), critic=CRITIC), seed=seed,
+        batch_size=48,
+    )
+    for seed in (0, 1)
+]  # fmt: skip
+
+
+def lanes_of(runs):
+    return Lanes(runs, SMALL.load(CPU), CPU)
+
+
+def test_steps_at_once_are_steps_one_by_one():
+    """Over epochs of 5 steps, and past the 200 steps whose weights are worked out at once."""
+    at_once, one_by_one = Engine(lanes_of(RUNS)), lanes_of(RUNS)
+    sums = {}
+    at_once.run(203)
+    for _ in range(203):
+        for name, value in one_by_one.advance()[0].items():
+            sums[name] = sums.get(name, 0) + value.double()
+    assert at_once.lanes.step == one_by_one.step == int(at_once.lanes.clock) == 203
+    for name, value in one_by_one.parameters.items():
+        assert torch.equal(at_once.lanes.parameters[name], value)
+    rows = at_once.record.rows(203)
+    for name, total in sums.items():
+        for lane, row in enumerate(rows):
+            assert row[name] == pytest.approx(total[lane].item() / 203, rel=1e-6)
+
+
+def test_the_record_names_the_first_step_and_term_that_broke():
+    engine = Engine(lanes_of(RUNS))
+    engine.run(4)
+    assert engine.record.failures() == {}
+    engine.lanes.parameters["model.decoder.0.weight"][1, 0, 0] = torch.nan
+    engine.run(3)
+    assert engine.record.failures() == {1: {"step": 4, "term": "distortion"}}
+    engine.record.clear()
+    assert engine.record.failures() == {}
+
+
+def test_weights_are_ready_for_any_step_that_is_restored():
+    whole, late = lanes_of(RUNS), lanes_of(RUNS)
+    Engine(whole).run(205)
+    late.restore([{n: t.clone() for n, t in whole.state(k).items()} for k in (0, 1)], 205)
+    Engine(whole).run(3)
+    Engine(late).run(3)
+    for name, value in whole.parameters.items():
+        assert torch.equal(late.parameters[name], value)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_where_memory_does_not_hold_all_lanes_their_halves_are_trained(monkeypatch, tmp_path, kept):
+    """And each run ends as it would have, for lanes do not see each other."""
+    runs = [small_run(seed=seed, steps=20) for seed in range(5)]
+    whole = train(runs, SMALL.load(CPU))
+    tried, healthy = [], loop.Lanes
+
+    def small(group, *rest):
+        tried.append(len(group))
+        if len(group) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return healthy(group, *rest)
+
+    monkeypatch.setattr(loop, "Lanes", small)
+    halves = train(runs, SMALL.load(CPU), Store(tmp_path) if kept else None)
+    assert tried == [5, 2, 3, 1, 2]
+    for one, two in zip(whole, halves, strict=True):
+        assert one.run == two.run
+        for name, value in one.weights.items():
+            torch.testing.assert_close(two.weights[name], value, rtol=1e-3, atol=1e-5)
+
+
+def test_a_single_run_that_does_not_fit_says_so(monkeypatch):
+    def none(group, *rest):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(loop, "Lanes", none)
+    with pytest.raises(torch.OutOfMemoryError):
+        train([small_run()], SMALL.load(CPU))
+
+
+def test_precisions():
+    assert [checked(name) for name in ("fp32", "tf32", "bf16")] == ["fp32", "tf32", "bf16"]
+    with pytest.raises(ValueError, match="did you mean 'bf16'"):
+        checked("bf1")
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    for name, fast in (("fp32", False), ("tf32", True), ("bf16", True)):
+        with products(name):
+            assert torch.backends.cuda.matmul.allow_tf32 == fast
+            assert torch.backends.cudnn.allow_tf32 == fast
+    assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == before
+    with half_precision(CPU, "bf16"):
+        assert not torch.is_autocast_enabled("cpu")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+def test_lower_precision_stays_near(precision):
+    """After 200 steps distortion and rate are those of float32 to a tenth, or half a nat."""
+    cuda = torch.device("cuda")
+    runs = [
+        dataclasses.replace(small_run(network=uw.Conv(base=32, hidden=64), seed=seed), steps=200)
+        for seed in range(3)
+    ]
+    plain = train(runs, SMALL.load(cuda))
+    fast = train(runs, SMALL.load(cuda), precision=precision)
+    for one, two in zip(plain, fast, strict=True):
+        for name in ("distortion", "rate"):
+            assert two.log[-1][name] == pytest.approx(one.log[-1][name], rel=0.1, abs=0.5)
+
+
+@pytest.mark.gpu
+def test_replayed_steps_are_steps_from_python():
+    """To float tolerance over 200 steps: a recorded step does what Python did."""
+    cuda = torch.device("cuda")
+    world = SMALL.load(cuda)
+    replayed, plain = Lanes(RUNS, world, cuda), Lanes(RUNS, world, cuda)
+    with products("fp32"):
+        Engine(replayed).run(200)
+        for _ in range(200):
+            plain.advance()
+    for name, value in plain.parameters.items():
+        torch.testing.assert_close(replayed.parameters[name], value, rtol=1e-4, atol=1e-6)

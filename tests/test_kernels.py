@@ -1,0 +1,215 @@
+"""Triton kernels against torch: by the interpreter on a CPU, compiled where there is a GPU."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import unweave as uw
+from unweave import noise
+from unweave.data import shapes2d
+from unweave.kernels.convolution import Tile, added, down, meet, settle, up
+from unweave.kernels.layers import convolve
+from unweave.kernels.nats import bernoulli_nats
+from unweave.kernels.random import random_normal, random_words
+from unweave.kernels.sprites import draw
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+# Lanes, batch, height and width of the small image, channels of the small and the big one.
+SHAPES = [
+    (2, 3, 4, 4, 32, 16),
+    (1, 2, 8, 8, 16, 1),
+    (3, 2, 2, 2, 64, 32),
+    (2, 5, 4, 2, 24, 3),
+    (1, 2, 4, 4, 5, 20),
+    (2, 1, 1, 3, 1, 2),
+]
+
+
+@pytest.fixture(autouse=True)
+def exact_products():
+    """Products of float32 in full, as the reference has them."""
+    with torch.backends.cudnn.flags(allow_tf32=False, deterministic=True):
+        yield
+
+
+def numbers(lanes, batch, h, w, a, c):
+    def draw(*shape):
+        return torch.randn(*shape, device=DEVICE)
+
+    return (
+        draw(lanes, batch, h, w, a),
+        draw(lanes, batch, 2 * h, 2 * w, c),
+        draw(lanes, a, 4, 4, c),
+        draw(lanes, a),
+        draw(lanes, c),
+    )
+
+
+def lanewise(function, *stacked):
+    """A function of images with channels first, lane by lane, on stacked ones with them last."""
+    return torch.stack([function(*lane).permute(0, 2, 3, 1) for lane in zip(*stacked, strict=True)])
+
+
+def first(x):
+    return x.movedim(-1, 2)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("activate", [False, True])
+def test_convolutions_are_torchs(shape, activate):
+    s, t, w, by_small, by_big = numbers(*shape)
+    ending = F.relu if activate else lambda x: x
+    expected = lanewise(
+        lambda x, k, b: ending(F.conv2d(x, k, b, 2, 1)), first(t), first(w), by_small
+    )
+    torch.testing.assert_close(down(t, w, by_small, activate), expected, rtol=1e-4, atol=1e-4)
+    expected = lanewise(
+        lambda x, k, b: ending(F.conv_transpose2d(x, k, b, 2, 1)), first(s), first(w), by_big
+    )
+    torch.testing.assert_close(up(s, w, by_big, activate), expected, rtol=1e-4, atol=1e-4)
+    without = lanewise(lambda x, k: F.conv2d(x, k, None, 2, 1), first(t), first(w))
+    torch.testing.assert_close(down(t, w, None, False), without, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_three_are_derivatives_of_one_form(shape):
+    """<down(T, W), S> = <up(S, W), T> = <meet(S, T), W>."""
+    s, t, w, _, _ = numbers(*shape)
+    form = (down(t, w, None, False) * s).sum()
+    torch.testing.assert_close((up(s, w, None, False) * t).sum(), form, rtol=1e-3, atol=1e-2)
+    torch.testing.assert_close((meet(s, t) * w).sum(), form, rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize("tile", [Tile(16, 16, 16), Tile(32, 16, 32, 2, 2), Tile(64, 32, 16)])
+def test_the_size_of_a_tile_changes_nothing(tile):
+    s, t, w, by_small, by_big = numbers(*SHAPES[0])
+    for one, two in (
+        (down(t, w, by_small, True, tile), down(t, w, by_small, True)),
+        (up(s, w, by_big, True, tile), up(s, w, by_big, True)),
+        (meet(s, t, tile), meet(s, t)),
+    ):
+        torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.gpu  # the interpreter has no bfloat16
+def test_in_half_precision_sums_are_in_float32():
+    s, t, w, by_small, _ = numbers(*SHAPES[0])
+    half = down(t.bfloat16(), w, by_small, True)
+    assert half.dtype == torch.bfloat16
+    full = down(t.bfloat16().float(), w.bfloat16().float(), by_small, True)
+    torch.testing.assert_close(half.float(), full, rtol=1e-2, atol=1e-2)
+    weights = meet(s.bfloat16(), t.bfloat16())
+    assert weights.dtype == torch.float32
+    full = meet(s.bfloat16().float(), t.bfloat16().float())
+    torch.testing.assert_close(weights, full, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("activated", [False, True])
+@pytest.mark.parametrize("shape", [(2, 3, 5, 4, 7), (1, 40, 8, 8, 1), (3, 2, 1, 1, 64)])
+def test_a_gradient_is_settled(shape, activated):
+    g, out = torch.randn(shape, device=DEVICE), torch.randn(shape, device=DEVICE).relu()
+    settled, sums = settle(g, out if activated else None)
+    expected = g * (out > 0) if activated else g
+    assert torch.equal(settled, expected)
+    torch.testing.assert_close(sums, expected.sum((1, 2, 3)), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 64, 200])
+def test_parts_are_added(count):
+    parts = torch.randn(count, 3, 50, device=DEVICE)
+    torch.testing.assert_close(added(parts), parts.sum(0), rtol=1e-5, atol=1e-5)
+
+
+def layers(ours):
+    """An autoencoder of two convolutions, by our kernels or by torch."""
+
+    def forward(x, w, b, v, c):
+        if ours:
+            return convolve(convolve(x, w, b, False, True), v, c, True, False)
+        return F.conv_transpose2d(F.conv2d(x, w, b, 2, 1).relu(), v, c, 2, 1)
+
+    return forward
+
+
+def parameters(lanes=2, channels=3, wide=8):
+    def draw(*shape):
+        return torch.randn(*shape, device=DEVICE, requires_grad=True)
+
+    image = draw(lanes, 3, channels, 8, 8)
+    return image, [
+        draw(lanes, wide, channels, 4, 4), draw(lanes, wide), draw(lanes, wide, channels, 4, 4),
+        draw(lanes, channels),
+    ]  # fmt: skip
+
+
+def test_layers_map_over_lanes_and_have_torchs_gradients():
+    x, weights = parameters()
+    found = []
+    for ours in (True, False):
+        y = torch.func.vmap(layers(ours))(x, *weights)
+        gradients = torch.autograd.grad((y**2).sum(), [x, *weights])
+        alone = layers(ours)(x[1], *(w[1] for w in weights))
+        torch.testing.assert_close(y[1], alone, rtol=1e-4, atol=1e-4)
+        found.append([y, *gradients])
+    for one, two in zip(*found, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-3 * two.abs().max().item())
+
+
+def test_layers_can_be_differentiated_twice():
+    """As a gradient penalty needs."""
+    x, weights = parameters()
+    found = []
+    for ours in (True, False):
+        forward = layers(ours)
+
+        def penalty(x, *weights, forward=forward):
+            slopes = torch.func.grad(lambda x: (forward(x, *weights) ** 3).sum())(x)
+            return (slopes**2).sum()
+
+        value = torch.func.vmap(penalty)(x, *weights)
+        found.append([value, *torch.autograd.grad(value.sum(), weights)])
+    for one, two in zip(*found, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-3 * two.abs().max().item())
+
+
+def test_bernoulli_nats_are_torchs():
+    logits = (4 * torch.randn(2, 3, 1, 40, 40, device=DEVICE)).requires_grad_()
+    x = torch.rand(2, 3, 1, 40, 40, device=DEVICE)
+    nats = torch.func.vmap(bernoulli_nats)(logits, x)
+    expected = -F.binary_cross_entropy_with_logits(logits, x, reduction="none").flatten(2).sum(2)
+    torch.testing.assert_close(nats, expected, rtol=1e-5, atol=1e-3)
+    weights = torch.randn(2, 3, device=DEVICE)
+    one, two = (torch.autograd.grad((v * weights).sum(), logits)[0] for v in (nats, expected))
+    torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
+    (slope,) = torch.autograd.grad(bernoulli_nats(logits[0], x[0]).sum(), logits, create_graph=True)
+    assert torch.autograd.grad(slope.square().sum(), logits)[0].abs().sum() > 0
+
+
+@pytest.mark.parametrize("stream", [5, 0xDEADBEEF])
+def test_random_numbers_are_those_of_noise(stream):
+    seed = torch.tensor([3, 2**40 + 5], device=DEVICE)
+    step = torch.tensor([7, 2**33 + 1], device=DEVICE)
+    words = noise.philox_words(seed, step, stream, 301)
+    assert torch.equal(random_words(seed, step, stream, 301), words)
+    for size in (1, 2, 7, 600):
+        half = -(-size // 2)
+        flat = noise.philox_words(seed, step, stream, -(-half // 2)).flatten(-2)[..., : 2 * half]
+        expected = noise.box_muller(flat, torch.float32)[..., :size]
+        torch.testing.assert_close(random_normal(seed, step, stream, size), expected)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        uw.Shapes2D(),
+        uw.Shapes2D(side=16, scales=2, orientations=1, positions=8, shapes=("heart",)),
+        uw.Shapes2D(side=50, positions=1),
+    ],
+)
+def test_sprites_are_those_of_the_world(spec):
+    world = spec.load(torch.device("cpu"))
+    index = torch.randint(0, world.size, (30,))
+    there = spec.load(torch.device(DEVICE))
+    tables = (there.cosine, there.sine, there.lower, there.upper)
+    drawn = draw(index.to(DEVICE), shapes2d.frame(there), *tables)
+    assert torch.equal(drawn.cpu().view(30, *world.shape), world.images(index))
