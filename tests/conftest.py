@@ -8,10 +8,9 @@ import torch
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before any kernel is defined
 
-torch.set_num_threads(1)  # the networks here are tiny, and other threads only get in the way
-
 
 @pytest.fixture(autouse=True)
-def seeded():
-    """What a test draws does not depend on the tests before it."""
+def as_if_alone():
+    """What a test draws, and on how many threads, does not depend on the tests before it."""
     torch.manual_seed(0)
+    torch.set_num_threads(1)  # the networks here are tiny, and other threads only get in the way
