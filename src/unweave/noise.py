@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -70,18 +70,6 @@ def _(seed: Tensor, step: Tensor, stream: int, blocks: int) -> Tensor:
     return seed.new_empty((*seed.shape, 4, blocks))
 
 
-@_random_words.register_vmap
-def _(
-    info: object,
-    in_dims: tuple[int | None, ...],
-    seed: Tensor,
-    step: Tensor,
-    stream: int,
-    blocks: int,
-) -> tuple[Tensor, int]:
-    return _random_words(*_stacked(in_dims, seed, step), stream, blocks), 0
-
-
 @torch.library.custom_op("unweave::random_normal", mutates_args=())
 def _random_normal(seed: Tensor, step: Tensor, stream: int, count: int) -> Tensor:
     """Normal numbers (*S, count) for seeds and steps of a common shape S, in float32."""
@@ -99,23 +87,26 @@ def _(seed: Tensor, step: Tensor, stream: int, count: int) -> Tensor:
     return seed.new_empty((*seed.shape, count), dtype=torch.float32)
 
 
-@_random_normal.register_vmap
-def _(
-    info: object,
-    in_dims: tuple[int | None, ...],
-    seed: Tensor,
-    step: Tensor,
-    stream: int,
-    count: int,
-) -> tuple[Tensor, int]:
-    return _random_normal(*_stacked(in_dims, seed, step), stream, count), 0
+def _map(operator: Any) -> None:
+    """Map an operator over seeds and steps: what is mapped comes first in their common shape."""
+
+    def rule(
+        info: object,
+        in_dims: tuple[int | None, ...],
+        seed: Tensor,
+        step: Tensor,
+        stream: int,
+        count: int,
+    ) -> tuple[Tensor, int]:
+        seed = seed if in_dims[0] is None else seed.movedim(in_dims[0], 0)
+        step = step if in_dims[1] is None else step.movedim(in_dims[1], 0)
+        return operator(*torch.broadcast_tensors(seed, step), stream, count), 0
+
+    operator.register_vmap(rule)
 
 
-def _stacked(in_dims: tuple[int | None, ...], seed: Tensor, step: Tensor) -> tuple[Tensor, ...]:
-    """Seeds and steps with the dimension that is mapped over in front."""
-    seed = seed if in_dims[0] is None else seed.movedim(in_dims[0], 0)
-    step = step if in_dims[1] is None else step.movedim(in_dims[1], 0)
-    return tuple(torch.broadcast_tensors(seed, step))
+_map(_random_words)
+_map(_random_normal)
 
 
 def box_muller(words: Tensor, dtype: torch.dtype) -> Tensor:

@@ -93,10 +93,11 @@ def members(union: Any) -> dict[str, type]:
     return found
 
 
-def lane_fields(cls: type) -> list[str]:
+@functools.cache
+def lane_fields(cls: type) -> tuple[str, ...]:
     """Names of the fields of a spec that are marked as `Lane`."""
     hints = get_type_hints(cls, include_extras=True)
-    return [name for name, hint in hints.items() if _is_lane(hint)]
+    return tuple(name for name, hint in hints.items() if _is_lane(hint))
 
 
 def to_json(value: object) -> Any:

@@ -1,12 +1,25 @@
-"""What public functions take for numbers: tensors, arrays or lists."""
+"""Numbers as public functions take them, and columns of tensors."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
 Numbers = Tensor | ArrayLike
+
+
+def columns(x: Tensor, indices: Sequence[int]) -> Tensor:
+    """Some of the last axis; by a slice where they are neighbours, so no list goes to the device.
+
+    >>> columns(torch.arange(5), [1, 2]), columns(torch.arange(5), [4, 0])
+    (tensor([1, 2]), tensor([4, 0]))
+    """
+    if list(indices) == list(range(indices[0], indices[-1] + 1)):
+        return x[..., indices[0] : indices[-1] + 1]
+    return torch.stack([x[..., index] for index in indices], -1)
 
 
 def floating(x: Numbers) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 from unweave.aggregate.blocks import Progress, log_aggregate
 from unweave.aggregate.estimators import Estimator, estimate
 from unweave.latents import Distribution, Latent, Node
-from unweave.tensors import Numbers, floating
+from unweave.tensors import Numbers, columns, floating
 
 
 class Decomposition(NamedTuple):
@@ -94,21 +94,14 @@ def decomposed(
     names = [node.name for node in nodes]
     return Decomposition(
         log_own - log_q[..., 0],
-        {names[n]: log_q[..., n] - _total(log_q, c) for n, c in below.items()},
-        {names[n]: log_p[..., n] - _total(log_p, c) for n, c in below.items()},
+        {names[n]: log_q[..., n] - columns(log_q, c).sum(-1) for n, c in below.items()},
+        {names[n]: log_p[..., n] - columns(log_p, c).sum(-1) for n, c in below.items()},
         {
             node.name: log_q[..., index] - log_p[..., index]
             for index, node in enumerate(nodes)
             if node.leaf
         },
     )
-
-
-def _total(x: Tensor, columns: list[int]) -> Tensor:
-    """The sum of some of the last axis; by a slice where they are neighbours, as leaves are."""
-    if columns == list(range(columns[0], columns[-1] + 1)):
-        return x[..., columns[0] : columns[-1] + 1].sum(-1)
-    return torch.stack([x[..., column] for column in columns]).sum(0)
 
 
 def _sum(parts: dict[str, Tensor], like: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from unweave.aggregate.checks import checked_points
 from unweave.spec import nearest
-from unweave.tensors import Numbers
+from unweave.tensors import Numbers, columns
 
 Kernel = Literal["imq", "imq-dimensionwise", "imq-unsquared", "rbf"]
 Group = Sequence[int] | slice
@@ -86,7 +86,7 @@ def mmd(
         raise ValueError("expected one or more groups of columns, got none; leave out for all")
     parts = [_columns(group, x.shape[1]) for group in groups]
     return torch.stack(
-        [_discrepancy(_taken(x, g), _taken(y, g), family, unbiased) for g in parts]
+        [_discrepancy(columns(x, g), columns(y, g), family, unbiased) for g in parts]
     ).sum()
 
 
@@ -124,18 +124,11 @@ def _positive(given: Sequence[float] | float) -> tuple[float, ...]:
     return tuple(scales)
 
 
-def _taken(x: Tensor, columns: list[int]) -> Tensor:
-    """Some columns; by a slice where they are neighbours, so that no list goes to the device."""
-    if columns == list(range(columns[0], columns[-1] + 1)):
-        return x[:, columns[0] : columns[-1] + 1]
-    return torch.stack([x[:, column] for column in columns], 1)
-
-
 def _columns(group: Group, size: int) -> list[int]:
-    columns = list(range(size)[group]) if isinstance(group, slice) else list(group)
-    if not columns or not all(0 <= column < size for column in columns):
+    named = list(range(size)[group]) if isinstance(group, slice) else list(group)
+    if not named or not all(0 <= column < size for column in named):
         raise ValueError(
             f"expected every group to name one or more of the {size} columns, from 0 to "
             f"{size - 1}, got {group}"
         )
-    return columns
+    return named

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from unweave.kernels import convolution
+from unweave.kernels import convolution, mapping
 
 
 def _inner(x: Tensor) -> Tensor:
@@ -34,20 +34,10 @@ def _rows(x: Tensor | None) -> Tensor | None:
 
 def _mapped(function: type[Function], info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
     """Map over a dimension by taking it as lanes, or as more of them."""
-    count = info.batch_size
-    moved = [
-        _first(arg, dim, count) if isinstance(arg, Tensor) else arg
-        for arg, dim in zip(args, in_dims, strict=True)
-    ]
-    if moved[0].dim() == 5:
-        return function.apply(*moved), 0  # type: ignore[no-untyped-call]
-    folded = [arg.flatten(0, 1) if isinstance(arg, Tensor) else arg for arg in moved]
-    out: Tensor = function.apply(*folded)  # type: ignore[no-untyped-call]
-    return out.unflatten(0, (count, -1)), 0
-
-
-def _first(x: Tensor, dim: int | None, count: int) -> Tensor:
-    return x.expand(count, *x.shape) if dim is None else x.movedim(dim, 0)
+    stacked = mapping.moved(info, in_dims, args)
+    if stacked[0].dim() == 5:
+        return function.apply(*stacked), 0  # type: ignore[no-untyped-call]
+    return mapping.folded(function, info, stacked)
 
 
 def _settled(g: Tensor, out: Tensor, activate: bool, of_bias: bool) -> tuple[Tensor, Tensor | None]:

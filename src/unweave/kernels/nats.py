@@ -10,6 +10,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd import Function
 
+from unweave.kernels import mapping
+
 
 @triton.jit
 def _sum_kernel(logits, x, nats, size, SIZE: tl.constexpr):
@@ -64,14 +66,8 @@ class BernoulliNats(Function):
         return slopes, None
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], logits: Tensor, x: Tensor) -> Any:
-        count = info.batch_size
-        pair = [
-            (t.expand(count, *t.shape) if dim is None else t.movedim(dim, 0)).flatten(0, 1)
-            for t, dim in zip((logits, x), in_dims, strict=True)
-        ]
-        nats: Tensor = BernoulliNats.apply(*pair)  # type: ignore[no-untyped-call]
-        return nats.unflatten(0, (count, -1)), 0
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
+        return mapping.folded(BernoulliNats, info, mapping.moved(info, in_dims, args))
 
 
 def bernoulli_nats(logits: Tensor, x: Tensor) -> Tensor:

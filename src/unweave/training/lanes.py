@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +13,7 @@ from unweave.data import World
 from unweave.networks import initialise
 from unweave.noise import Noise
 from unweave.objectives import MODEL, Batch, Teacher, reckon, with_labels
+from unweave.objectives.game import Game
 from unweave.run import Run
 from unweave.schedules import at
 from unweave.spec import lane_fields
@@ -70,9 +70,9 @@ class Lanes:
             for moment in optimiser.moments:
                 zeros = {n: torch.zeros_like(self.parameters[n]) for n in self.names[player]}
                 self.moments.setdefault(moment, {}).update(zeros)
-        self._prepare()
+        self._arrange()
 
-    def _prepare(self) -> None:
+    def _arrange(self) -> None:
         """What follows from the runs: weights, seeds, batches, and how lanes are mapped."""
         self.weights = {n: [run.weights[n] for run in self.runs] for n in self.runs[0].weights}
         self.levels = torch.empty((_AHEAD, len(self.weights), len(self.runs)), device=self.device)
@@ -273,7 +273,7 @@ class Lanes:
             for name, value in tensors.items():
                 kept = _laid_out(value.shape[1:], len(lanes), value)
                 tensors[name] = kept.copy_(value[index])
-        self._prepare()
+        self._arrange()
 
     def finite(self) -> list[bool]:
         """Whether the whole state of each lane is finite."""
@@ -304,7 +304,7 @@ def _vectorises(nets: nn.Module, device: torch.device) -> bool:
     return device.type != "cpu" or not any(isinstance(m, convolutions) for m in nets.modules())
 
 
-def _bind(objective: Any, weights: Mapping[str, Tensor]) -> Any:
+def _bind(objective: Game, weights: Mapping[str, Tensor]) -> Game:
     """The objective with the numbers of this step and lane in place of its weights."""
     bound = copy.copy(objective)
     for name in lane_fields(type(objective)):
