@@ -20,7 +20,17 @@ from unweave.run import Run
 from unweave.spec import from_json, to_json
 from unweave.store import Store
 from unweave.training import Lanes, train
-from worlds import ADVERSARIAL, CPU, LATENTS, SMALL, batch_of, nets_and_batch, play_turns, small_run
+from worlds import (
+    ADVERSARIAL,
+    CPU,
+    LATENTS,
+    SMALL,
+    batch_of,
+    nets_and_batch,
+    play_turns,
+    small_run,
+    turned,
+)
 
 GAN, WGAN = ADVERSARIAL
 MIXED = uw.Product(what=uw.Categorical(3), place=uw.Uniform(2))
@@ -113,7 +123,7 @@ def test_in_a_turn_only_its_player_changes_statistics_included(objective, vector
     lanes = lanes_of([gan_run(objective, seed=s) for s in (0, 1)], vectorised=vectorised)
     for index, player in enumerate(lanes.turns):
         before = {n: v.clone() for n, v in {**lanes.parameters, **lanes.buffers}.items()}
-        lanes._turn(index, player, {})
+        turned(lanes, index, {})
         for name, value in {**lanes.parameters, **lanes.buffers}.items():
             own = lanes.nets.player_of(name) == player
             if own and objective is WGAN and name.endswith("last.bias"):

@@ -33,7 +33,7 @@ def test_steps_at_once_are_steps_one_by_one():
     for _ in range(203):
         for name, value in one_by_one.advance()[0].items():
             sums[name] = sums.get(name, 0) + value.double()
-    assert at_once.lanes.step == one_by_one.step == int(at_once.lanes.clock) == 203
+    assert at_once.lanes.step == one_by_one.step == int(at_once.lanes.clock[0]) == 203
     for name, value in one_by_one.parameters.items():
         assert torch.equal(at_once.lanes.parameters[name], value)
     rows = at_once.record.rows(203)

@@ -7,11 +7,13 @@ import torch.nn.functional as F
 import unweave as uw
 from unweave import noise
 from unweave.data import shapes2d
-from unweave.kernels.convolution import Tile, added, down, meet, settle, up
+from unweave.kernels.adam import adam
+from unweave.kernels.convolution import Tile, down, meet, up
 from unweave.kernels.layers import convolve
 from unweave.kernels.nats import bernoulli_nats
 from unweave.kernels.random import random_normal, random_words
 from unweave.kernels.sprites import draw
+from unweave.kernels.sums import added, settle
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 # Lanes, batch, height and width of the small image, channels of the small and the big one.
@@ -62,30 +64,32 @@ def test_convolutions_are_torchs(shape, activate):
     expected = lanewise(
         lambda x, k, b: ending(F.conv2d(x, k, b, 2, 1)), first(t), first(w), by_small
     )
-    torch.testing.assert_close(down(t, w, by_small, activate), expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(down(t, w, by_small, activate)[0], expected, rtol=1e-4, atol=1e-4)
     expected = lanewise(
         lambda x, k, b: ending(F.conv_transpose2d(x, k, b, 2, 1)), first(s), first(w), by_big
     )
-    torch.testing.assert_close(up(s, w, by_big, activate), expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(up(s, w, by_big, activate)[0], expected, rtol=1e-4, atol=1e-4)
     without = lanewise(lambda x, k: F.conv2d(x, k, None, 2, 1), first(t), first(w))
-    torch.testing.assert_close(down(t, w, None, False), without, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(down(t, w)[0], without, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_three_are_derivatives_of_one_form(shape):
     """<down(T, W), S> = <up(S, W), T> = <meet(S, T), W>."""
     s, t, w, _, _ = numbers(*shape)
-    form = (down(t, w, None, False) * s).sum()
-    torch.testing.assert_close((up(s, w, None, False) * t).sum(), form, rtol=1e-3, atol=1e-2)
+    form = (down(t, w)[0] * s).sum()
+    torch.testing.assert_close((up(s, w)[0] * t).sum(), form, rtol=1e-3, atol=1e-2)
     torch.testing.assert_close((meet(s, t) * w).sum(), form, rtol=1e-3, atol=1e-2)
 
 
-@pytest.mark.parametrize("tile", [Tile(16, 16, 16), Tile(32, 16, 32, 2, 2), Tile(64, 32, 16)])
+@pytest.mark.parametrize(
+    "tile", [Tile(16, 16, 16), Tile(32, 16, 32, 2, 2), Tile(64, 32, 64), Tile(16, 64, 16)]
+)
 def test_the_size_of_a_tile_changes_nothing(tile):
     s, t, w, by_small, by_big = numbers(*SHAPES[0])
     for one, two in (
-        (down(t, w, by_small, True, tile), down(t, w, by_small, True)),
-        (up(s, w, by_big, True, tile), up(s, w, by_big, True)),
+        (down(t, w, by_small, True, tile=tile)[0], down(t, w, by_small, True)[0]),
+        (up(s, w, by_big, True, tile=tile)[0], up(s, w, by_big, True)[0]),
         (meet(s, t, tile), meet(s, t)),
     ):
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-4)
@@ -94,9 +98,9 @@ def test_the_size_of_a_tile_changes_nothing(tile):
 @pytest.mark.gpu  # the interpreter has no bfloat16
 def test_in_half_precision_sums_are_in_float32():
     s, t, w, by_small, _ = numbers(*SHAPES[0])
-    half = down(t.bfloat16(), w, by_small, True)
+    half, _ = down(t.bfloat16(), w, by_small, True)
     assert half.dtype == torch.bfloat16
-    full = down(t.bfloat16().float(), w.bfloat16().float(), by_small, True)
+    full, _ = down(t.bfloat16().float(), w.bfloat16().float(), by_small, True)
     torch.testing.assert_close(half.float(), full, rtol=1e-2, atol=1e-2)
     weights = meet(s.bfloat16(), t.bfloat16())
     assert weights.dtype == torch.float32
@@ -104,12 +108,22 @@ def test_in_half_precision_sums_are_in_float32():
     torch.testing.assert_close(weights, full, rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.parametrize("activated", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_masked_convolutions_are_the_gradients_of_a_relu(shape):
+    s, t, w, _, _ = numbers(*shape)
+    for convolved, x, out in ((down, t, s), (up, s, t)):
+        mask = out.relu()
+        found, sums = convolved(x, w, mask=mask)
+        expected = convolved(x, w)[0] * (mask > 0)
+        assert torch.equal(found, expected)
+        torch.testing.assert_close(sums, expected.sum((1, 2, 3)), rtol=1e-4, atol=1e-3)
+
+
 @pytest.mark.parametrize("shape", [(2, 3, 5, 4, 7), (1, 40, 8, 8, 1), (3, 2, 1, 1, 64)])
-def test_a_gradient_is_settled(shape, activated):
+def test_a_gradient_is_settled(shape):
     g, out = torch.randn(shape, device=DEVICE), torch.randn(shape, device=DEVICE).relu()
-    settled, sums = settle(g, out if activated else None)
-    expected = g * (out > 0) if activated else g
+    settled, sums = settle(g, out)
+    expected = g * (out > 0)
     assert torch.equal(settled, expected)
     torch.testing.assert_close(sums, expected.sum((1, 2, 3)), rtol=1e-4, atol=1e-4)
 
@@ -125,7 +139,8 @@ def layers(ours):
 
     def forward(x, w, b, v, c):
         if ours:
-            return convolve(convolve(x, w, b, False, True), v, c, True, False)
+            y = convolve(x, w, b, False, True, settled=True)
+            return convolve(y, v, c, True, False, below=b)
         return F.conv_transpose2d(F.conv2d(x, w, b, 2, 1).relu(), v, c, 2, 1)
 
     return forward
@@ -183,6 +198,41 @@ def test_bernoulli_nats_are_torchs():
     torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
     (slope,) = torch.autograd.grad(bernoulli_nats(logits[0], x[0]).sum(), logits, create_graph=True)
     assert torch.autograd.grad(slope.square().sum(), logits)[0].abs().sum() > 0
+
+
+@pytest.mark.parametrize("amsgrad", [False, True])
+@pytest.mark.parametrize("betas", [(0.9, 0.999), (0.0, 0.5)])
+def test_adam_is_torchs(amsgrad, betas):
+    """Over three steps of two turns each, in flat memory; more tensors than a launch takes."""
+    sizes = [3, 1024, 1500, 1, 2, 4, 5, 6, 7, 8, 2100]
+    reference = [torch.randn(size, device=DEVICE, requires_grad=True) for size in sizes]
+    starts = [0]
+    for size in sizes:
+        starts.append(starts[-1] + -(-size // 1024) * 1024)
+    flat = torch.zeros(starts.pop(), device=DEVICE)
+    views = [flat[start : start + size] for start, size in zip(starts, sizes, strict=True)]
+    for view, parameter in zip(views, reference, strict=True):
+        view.copy_(parameter.detach())
+    kinds = ["first", "second", "largest"][: 3 if amsgrad else 2]
+    moments = {name: torch.zeros_like(flat) for name in kinds}
+    half = torch.zeros_like(flat, dtype=torch.float16)
+    optimiser = torch.optim.Adam(reference, 0.01, betas, 1e-8, amsgrad=amsgrad)
+    for step in range(6):
+        gradients = [torch.randn(size, device=DEVICE) for size in sizes]
+        gradients[1] = gradients[1].half()
+        for parameter, gradient in zip(reference, gradients, strict=True):
+            parameter.grad = gradient.float()
+        optimiser.step()
+        clock = torch.tensor([step // 2], device=DEVICE)
+        rule = (0.01, betas, 1e-8)
+        adam(flat, half, moments, gradients, starts, clock, 2, step % 2, *rule)
+    for view, parameter in zip(views, reference, strict=True):
+        torch.testing.assert_close(view, parameter.detach(), rtol=1e-5, atol=1e-6)
+    assert torch.equal(half, flat.half())
+    between = torch.ones_like(flat, dtype=torch.bool)
+    for start, size in zip(starts, sizes, strict=True):
+        between[start : start + size] = False
+    assert (flat[between] == 0).all()
 
 
 @pytest.mark.parametrize("stream", [5, 0xDEADBEEF])

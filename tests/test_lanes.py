@@ -26,6 +26,7 @@ from worlds import (
     D,
     batch_of,
     small_run,
+    turned,
 )
 
 NETWORKS = [uw.MLP((16,)), uw.Conv(base=4, hidden=8), uw.DCGAN(base=4)]
@@ -194,7 +195,7 @@ def test_resumed_is_uninterrupted_bit_for_bit(parts):
 def test_only_the_player_who_moves_changes():
     lanes = lanes_of([small_run(objective=uw.FactorVAE(gamma=5.0, critic=CRITIC))])
     before = {n: v.clone() for n, v in lanes.parameters.items()}
-    lanes._turn(0, "model", {})
+    turned(lanes, 0, {})
     for name, value in lanes.parameters.items():
         assert torch.equal(before[name], value) == (lanes.nets.player_of(name) == "critic"), name
 
@@ -206,13 +207,13 @@ def test_running_statistics_are_those_of_the_player_who_moves():
     name = "model.encoder.1.running_mean"
     kernel = lanes.parameters["model.encoder.0.weight"].clone()
     x = lanes.world.images(batch_of(lanes, 0, 0))
-    _, _, memo = lanes._turn(0, "model", {})
+    _, _, memo = turned(lanes, 0, {})
     for lane in range(2):
         convolved = torch.nn.functional.conv2d(x[lane], kernel[lane], stride=2, padding=1)
         mean = 0.1 * convolved.mean((0, 2, 3))
         torch.testing.assert_close(lanes.buffers[name][lane], mean, rtol=1e-4, atol=1e-6)
     before = {n: v.clone() for n, v in lanes.buffers.items()}
-    lanes._turn(1, "critic", memo)
+    turned(lanes, 1, memo)
     assert all(torch.equal(before[n], v) for n, v in lanes.buffers.items())
 
 
@@ -308,7 +309,7 @@ def test_our_adam_is_torchs(amsgrad):
 def test_every_epoch_sees_everything_once():
     def indices(sampler, step, turn=0):
         sampler.turn_to(step)
-        return sampler.indices(torch.tensor(step), turn)
+        return sampler.indices(torch.tensor(step), sampler.orders)[turn]
 
     sampler = Sampler(torch.tensor([0, 1]), 100, 10, turns=2)
     for epoch in range(3):

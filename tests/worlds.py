@@ -134,4 +134,10 @@ def play_turns(objective, nets, batch, noise):
 def batch_of(lanes, step, turn):
     """Numbers (L, B) of what every lane sees in a turn of a step."""
     lanes.sampler.turn_to(step)
-    return lanes.sampler.indices(torch.tensor(step), turn)
+    return lanes.sampler.indices(torch.tensor(step), lanes.sampler.orders)[turn]
+
+
+def turned(lanes, turn, memo):
+    """A turn of the next step alone: means of the terms, their shares, and the memo."""
+    weights, seen = lanes._now(lanes.clock, lanes.levels, lanes.sampler.orders)
+    return lanes._turn(turn, weights, seen[turn], memo)

@@ -8,20 +8,42 @@ import importlib.util
 import torch
 from torch import Tensor
 
-__all__ = ["available", "take"]
+__all__ = ["available", "reason", "take"]
 
 _OLDEST = (8, 0)  # compute capability: tensor cores that take bfloat16 and TF32
 
 
 @functools.cache
+def reason() -> str | None:
+    """Why the kernels cannot run on the GPU of this machine, if it has one and they cannot."""
+    if not torch.cuda.is_available():
+        return None
+    if torch.version.hip:
+        return "they are made for NVIDIA's GPUs"
+    capability = torch.cuda.get_device_capability()
+    if capability < _OLDEST:
+        found, least = (".".join(map(str, each)) for each in (capability, _OLDEST))
+        return f"this GPU has compute capability {found}, and they need {least}"
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed"
+    try:
+        _try()
+    except Exception as error:  # whatever keeps Triton from building one keeps it from all
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        return f"Triton cannot build them here: {first}"
+    return None
+
+
+def _try() -> None:
+    """Build and run the smallest of the kernels."""
+    from unweave.kernels.sums import added
+
+    added(torch.ones(2, 1, device="cuda"))
+
+
 def available() -> bool:
-    """Whether the kernels can run: an NVIDIA GPU of 2020 or newer, and Triton."""
-    if not torch.cuda.is_available() or torch.version.hip:
-        return False
-    return (
-        torch.cuda.get_device_capability() >= _OLDEST
-        and importlib.util.find_spec("triton") is not None
-    )
+    """Whether the kernels can run: an NVIDIA GPU of 2020 or newer, and Triton with a compiler."""
+    return torch.cuda.is_available() and reason() is None
 
 
 def take(x: Tensor) -> bool:

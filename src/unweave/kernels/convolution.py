@@ -13,6 +13,7 @@ both. The derivatives of each are the other two. Patches are never written to me
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import torch
@@ -20,7 +21,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_ENOUGH = 256  # programs that fill a GPU: what gives fewer is cut into smaller ones
+from unweave.kernels.sums import ENOUGH, added, settle
+
 _PARTS = 256  # of a sum over pixels, at the most
 
 
@@ -30,207 +32,198 @@ _PARTS = 256  # of a sum over pixels, at the most
 
 
 @triton.jit
+def _patch(
+    t, b, y, x, valid, start, H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, K: tl.constexpr
+):
+    # Numbers start .. start + K of the 16 C that pixels (b, y, x) of S see of T. Those of one tap,
+    # and of the four taps of a row, lie side by side: places are then worked out once a row.
+    corner = (b * 2 * H + 2 * y - 1) * 2 * W + 2 * x - 1
+    if C % K == 0:
+        tap = start // C
+        row, column = 2 * y + tap // 4 - 1, 2 * x + tap % 4 - 1
+        inside = (row >= 0) & (row < 2 * H) & (column >= 0) & (column < 2 * W) & valid
+        place = (corner + tap // 4 * 2 * W + tap % 4) * C + start % C
+        at = place[:, None] + tl.arange(0, K)[None, :]
+        return tl.load(t + at, mask=inside[:, None], other=0.0)
+    if (4 * C) % K == 0 and K % C == 0:
+        i, first = start // (4 * C), start % (4 * C)
+        row = 2 * y + i - 1
+        column = 2 * x[:, None] - 1 + first // C + (tl.arange(0, K) // C)[None, :]
+        inside = ((row >= 0) & (row < 2 * H) & valid)[:, None] & (column >= 0) & (column < 2 * W)
+        place = (corner + i * 2 * W) * C + first
+        at = place[:, None] + tl.arange(0, K)[None, :]
+        return tl.load(t + at, mask=inside, other=0.0)
+    k = start + tl.arange(0, K)
+    tap = k // C
+    row = 2 * y[:, None] + (tap // 4)[None, :] - 1
+    column = 2 * x[:, None] + (tap % 4)[None, :] - 1
+    inside = (row >= 0) & (row < 2 * H) & (column >= 0) & (column < 2 * W)
+    inside &= valid[:, None] & (k < 16 * C)[None, :]
+    offset = (tap // 4 * 2 * W + tap % 4) * C + k % C
+    return tl.load(t + corner[:, None] * C + offset[None, :], mask=inside, other=0.0)
+
+
+@triton.jit
+def _finish(
+    total, bias, channel, out, at, within, mask, sums, part, lane, lanes, CHANNELS: tl.constexpr,
+    BIASED: tl.constexpr, ACTIVATE: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    # What is done to a tile of results before it is written: bias and ReLU on the way forward; on
+    # the way back the gradient of the ReLU with result `mask`, and the sum for the bias before it.
+    known = channel < CHANNELS
+    if BIASED:
+        total += tl.load(bias + lane * CHANNELS + channel, mask=known, other=0.0).to(tl.float32)[
+            None, :
+        ]
+    if ACTIVATE:
+        total = tl.maximum(total, 0.0)
+    if MASKED:
+        total = tl.where(tl.load(mask + at, mask=within, other=0.0) > 0, total, 0.0)
+        column = tl.sum(tl.where(within, total, 0.0), 0)
+        tl.store(sums + (part * lanes + lane) * CHANNELS + channel, column, mask=known)
+    tl.store(out + at, total.to(out.dtype.element_ty), mask=within)
+
+
+@triton.jit
 def _down_kernel(
-    t, w, bias, s, pixels, h, width, A: tl.constexpr, C: tl.constexpr, BIASED: tl.constexpr,
-    ACTIVATE: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
-    PRECISION: tl.constexpr,
+    t, w, bias, s, mask, sums, pixels, H: tl.constexpr, W: tl.constexpr, A: tl.constexpr,
+    C: tl.constexpr, BIASED: tl.constexpr, ACTIVATE: tl.constexpr, MASKED: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     lane = tl.program_id(2).to(tl.int64)
     m = tl.program_id(0) * M + tl.arange(0, M)
     a = tl.program_id(1) * N + tl.arange(0, N)
-    b, y, x = m // (h * width), m // width % h, m % width
+    b, y, x = m // (H * W), m // W % H, m % W
     t += lane * pixels * 4 * C
     w += lane * A * 16 * C
     total = tl.zeros((M, N), tl.float32)
-    corner = (b * 2 * h + 2 * y - 1) * 2 * width + 2 * x - 1
     for start in range(0, 16 * C, K):
+        left = _patch(t, b, y, x, m < pixels, start, H, W, C, K)
         k = start + tl.arange(0, K)
-        if C % K == 0:
-            tap = start // C
-            row, column = 2 * y + tap // 4 - 1, 2 * x + tap % 4 - 1
-            inside = (row >= 0) & (row < 2 * h) & (column >= 0) & (column < 2 * width)
-            inside &= m < pixels
-            place = (corner + tap // 4 * 2 * width + tap % 4) * C + start % C
-            at = place[:, None] + tl.arange(0, K)[None, :]
-            left = tl.load(t + at, mask=inside[:, None], other=0.0)
-            known = (a < A)[None, :]
-        else:
-            tap = k // C
-            row = 2 * y[:, None] + (tap // 4)[None, :] - 1
-            column = 2 * x[:, None] + (tap % 4)[None, :] - 1
-            inside = (row >= 0) & (row < 2 * h) & (column >= 0) & (column < 2 * width)
-            inside &= (m < pixels)[:, None] & (k < 16 * C)[None, :]
-            offset = (tap // 4 * 2 * width + tap % 4) * C + k % C
-            left = tl.load(t + corner[:, None] * C + offset[None, :], mask=inside, other=0.0)
-            known = (a < A)[None, :] & (k < 16 * C)[:, None]
+        known = (a < A)[None, :]
+        if (16 * C) % K != 0:
+            known &= (k < 16 * C)[:, None]
         right = tl.load(w + a[None, :] * 16 * C + k[:, None], mask=known, other=0.0)
         total = tl.dot(left, right.to(left.dtype), total, input_precision=PRECISION)
-    if BIASED:
-        total += tl.load(bias + lane * A + a, mask=a < A, other=0.0).to(tl.float32)[None, :]
-    if ACTIVATE:
-        total = tl.maximum(total, 0.0)
-    place = lane * pixels * A + m[:, None] * A + a[None, :]
+    at = lane * pixels * A + m[:, None] * A + a[None, :]
     within = (m < pixels)[:, None] & (a < A)[None, :]
-    tl.store(s + place, total.to(s.dtype.element_ty), mask=within)
+    _finish(
+        total, bias, a, s, at, within, mask, sums, tl.program_id(0), lane, tl.num_programs(2), A,
+        BIASED, ACTIVATE, MASKED,
+    )  # fmt: skip
 
 
 @triton.jit
 def _up_kernel(
-    s, w, bias, t, pixels, h, width, A: tl.constexpr, C: tl.constexpr, BIASED: tl.constexpr,
-    ACTIVATE: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
-    PRECISION: tl.constexpr,
+    s, w, bias, t, mask, sums, pixels, H: tl.constexpr, W: tl.constexpr, A: tl.constexpr,
+    C: tl.constexpr, BIASED: tl.constexpr, ACTIVATE: tl.constexpr, MASKED: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     lane = tl.program_id(2).to(tl.int64)
     parity = tl.program_id(1) % 4  # pixels (2y + r, 2x + q) of the big image see four taps
     r, q = parity // 2, parity % 2
     m = tl.program_id(0) * M + tl.arange(0, M)
     c = tl.program_id(1) // 4 * N + tl.arange(0, N)
-    b, y, x = m // (h * width), m // width % h, m % width
+    b, y, x = m // (H * W), m // W % H, m % W
     s += lane * pixels * A
     w += lane * A * 16 * C
     total = tl.zeros((M, N), tl.float32)
     for start in range(0, 4 * A, K):
         k = start + tl.arange(0, K)
+        known = (c < C)[None, :]
         if A % K == 0:
-            i, j, a = start // (2 * A), start // A % 2, start % A + tl.arange(0, K)
+            i, j, a = start // (2 * A), 1 - start // A % 2, start % A + tl.arange(0, K)
             row, column = y + r - i, x + q - j
-            inside = (row >= 0) & (row < h) & (column >= 0) & (column < width) & (m < pixels)
-            place = (m + (r - i) * width + q - j) * A
+            inside = (row >= 0) & (row < H) & (column >= 0) & (column < W) & (m < pixels)
+            place = (m + (r - i) * W + q - j) * A
             left = tl.load(s + place[:, None] + a[None, :], mask=inside[:, None], other=0.0)
             tap = (1 - r + 2 * i) * 4 + 1 - q + 2 * j
-            known = (c < C)[None, :]
+        elif K == 2 * A:  # both neighbours of a row, which lie side by side
+            i, j, a = start // (2 * A), 1 - tl.arange(0, K) // A, tl.arange(0, K) % A
+            row, column = y + r - i, x[:, None] + (q - j)[None, :]
+            inside = ((row >= 0) & (row < H) & (m < pixels))[:, None]
+            inside = inside & (column >= 0) & (column < W)
+            place = (m + (r - i) * W + q - 1) * A
+            at = place[:, None] + tl.arange(0, K)[None, :]
+            left = tl.load(s + at, mask=inside, other=0.0)
+            tap = (1 - r + 2 * i) * 4 + 1 - q + 2 * j
         else:
-            i, j, a = k // (2 * A), k // A % 2, k % A
+            i, j, a = k // (2 * A), 1 - k // A % 2, k % A
             row, column = y[:, None] + (r - i)[None, :], x[:, None] + (q - j)[None, :]
-            inside = (row >= 0) & (row < h) & (column >= 0) & (column < width)
+            inside = (row >= 0) & (row < H) & (column >= 0) & (column < W)
             inside &= (m < pixels)[:, None] & (k < 4 * A)[None, :]
-            offset = ((r - i) * width + q - j) * A + a
+            offset = ((r - i) * W + q - j) * A + a
             left = tl.load(s + m[:, None] * A + offset[None, :], mask=inside, other=0.0)
             tap = (1 - r + 2 * i) * 4 + 1 - q + 2 * j
-            known = (c < C)[None, :] & (k < 4 * A)[:, None]
+            known &= (k < 4 * A)[:, None]
         at = (a * 16 + tap)[:, None] * C + c[None, :]
         right = tl.load(w + at, mask=known, other=0.0)
         total = tl.dot(left, right.to(left.dtype), total, input_precision=PRECISION)
-    if BIASED:
-        total += tl.load(bias + lane * C + c, mask=c < C, other=0.0).to(tl.float32)[None, :]
-    if ACTIVATE:
-        total = tl.maximum(total, 0.0)
-    place = ((b * 2 * h + 2 * y + r) * 2 * width + 2 * x + q)[:, None] * C + c[None, :]
+    place = ((b * 2 * H + 2 * y + r) * 2 * W + 2 * x + q)[:, None] * C + c[None, :]
     within = (m < pixels)[:, None] & (c < C)[None, :]
-    tl.store(t + lane * pixels * 4 * C + place, total.to(t.dtype.element_ty), mask=within)
+    part = tl.program_id(0) * 4 + parity
+    _finish(
+        total, bias, c, t, lane * pixels * 4 * C + place, within, mask, sums, part, lane,
+        tl.num_programs(2), C, BIASED, ACTIVATE, MASKED,
+    )  # fmt: skip
 
 
 @triton.jit
-def _one_kernel(
-    s, w, bias, t, pixels, h, width, A: tl.constexpr, BIASED: tl.constexpr,
-    ACTIVATE: tl.constexpr, M: tl.constexpr, K: tl.constexpr,
+def _planes_kernel(
+    s, w, planes, pixels, A: tl.constexpr, C: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
+    K: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    # `up` to one channel, for which a matrix product has no columns: a sum over channels for each
-    # of the four pixels of the big image around a small one.
+    # What every small pixel adds to the 16 C numbers that it reaches.
     lane = tl.program_id(1).to(tl.int64)
     m = tl.program_id(0) * M + tl.arange(0, M)
-    a = tl.arange(0, K)
-    b, y, x = m // (h * width), m // width % h, m % width
-    s += lane * pixels * A
-    w += lane * A * 16
-    zero = tl.zeros((M, K), tl.float32)
-    t00, t01, t10, t11 = zero, zero, zero, zero
-    for down in tl.static_range(-1, 2):
-        for right in tl.static_range(-1, 2):
-            row, column = y + down, x + right
-            inside = (row >= 0) & (row < h) & (column >= 0) & (column < width) & (m < pixels)
-            place = (m + down * width + right) * A
-            known = inside[:, None] & (a < A)[None, :]
-            left = tl.load(s + place[:, None] + a[None, :], mask=known, other=0.0).to(tl.float32)
-            # A pixel (2y + r, 2x + q) sees the neighbours with r - down and q - right 0 or 1.
-            if down <= 0:
-                if right <= 0:
-                    t00 += left * _tap(w, a, A, 1 - 2 * down, 1 - 2 * right)
-                if right >= 0:
-                    t01 += left * _tap(w, a, A, 1 - 2 * down, 2 - 2 * right)
-            if down >= 0:
-                if right <= 0:
-                    t10 += left * _tap(w, a, A, 2 - 2 * down, 1 - 2 * right)
-                if right >= 0:
-                    t11 += left * _tap(w, a, A, 2 - 2 * down, 2 - 2 * right)
-    shift = tl.load(bias + lane).to(tl.float32) if BIASED else 0.0
-    t += lane * pixels * 4
-    at = (b * 2 * h + 2 * y) * 2 * width + 2 * x
-    _put(t + at, t00, shift, m < pixels, ACTIVATE)
-    _put(t + at + 1, t01, shift, m < pixels, ACTIVATE)
-    _put(t + at + 2 * width, t10, shift, m < pixels, ACTIVATE)
-    _put(t + at + 2 * width + 1, t11, shift, m < pixels, ACTIVATE)
+    n, a = tl.arange(0, N), tl.arange(0, K)
+    known = (m < pixels)[:, None] & (a < A)[None, :]
+    at = lane * pixels * A + m[:, None] * A + a[None, :]
+    left = tl.load(s + at, mask=known, other=0.0)
+    at = lane * A * 16 * C + a[:, None] * 16 * C + n[None, :]
+    right = tl.load(w + at, mask=(a < A)[:, None] & (n < 16 * C)[None, :], other=0.0)
+    total = tl.dot(left, right.to(left.dtype), input_precision=PRECISION)
+    at = lane * pixels * 16 * C + m[:, None] * 16 * C + n[None, :]
+    tl.store(planes + at, total, mask=(m < pixels)[:, None] & (n < 16 * C)[None, :])
 
 
 @triton.jit
-def _tap(w, a, A: tl.constexpr, i, j):
-    return tl.load(w + a * 16 + i * 4 + j, mask=a < A, other=0.0).to(tl.float32)[None, :]
-
-
-@triton.jit
-def _put(place, parts, shift, within, ACTIVATE: tl.constexpr):
-    total = tl.sum(parts, 1) + shift
-    if ACTIVATE:
-        total = tl.maximum(total, 0.0)
-    tl.store(place, total.to(place.dtype.element_ty), mask=within)
-
-
-@triton.jit
-def _fan_kernel(
-    s, w, bias, t, pixels, h, width, A: tl.constexpr, C: tl.constexpr, BIASED: tl.constexpr,
-    ACTIVATE: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
-    PRECISION: tl.constexpr,
+def _gather_kernel(
+    planes, bias, t, pixels, H: tl.constexpr, W: tl.constexpr, C: tl.constexpr,
+    BIASED: tl.constexpr, ACTIVATE: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
-    # `up` to few channels: the four pixels of the big image around a small one are columns, which
-    # see its nine neighbours, so that no tile is nearly empty.
-    lane = tl.program_id(2).to(tl.int64)
-    m = tl.program_id(0) * M + tl.arange(0, M)
-    n = tl.arange(0, N)
-    r, q, c = n // (2 * C), n // C % 2, n % C
-    b, y, x = m // (h * width), m // width % h, m % width
-    s += lane * pixels * A
-    w += lane * A * 16 * C
-    total = tl.zeros((M, N), tl.float32)
-    for start in range(0, 9 * A, K):
-        k = start + tl.arange(0, K)
-        if A % K == 0:
-            down, right, a = start // (3 * A) - 1, start // A % 3 - 1, start % A + tl.arange(0, K)
-            row, column = y + down, x + right
-            inside = (row >= 0) & (row < h) & (column >= 0) & (column < width) & (m < pixels)
-            place = (m + down * width + right) * A
-            left = tl.load(s + place[:, None] + a[None, :], mask=inside[:, None], other=0.0)
-            i, j = r - down, q - right
-            tap = (1 - r + 2 * i) * 4 + 1 - q + 2 * j
-            at = a[:, None] * 16 * C + (tap * C + c)[None, :]
-            known = ((i >= 0) & (i < 2) & (j >= 0) & (j < 2) & (n < 4 * C))[None, :]
-        else:
-            down, right, a = k // (3 * A) - 1, k // A % 3 - 1, k % A
-            row, column = y[:, None] + down[None, :], x[:, None] + right[None, :]
-            inside = (row >= 0) & (row < h) & (column >= 0) & (column < width)
-            inside &= (m < pixels)[:, None] & (k < 9 * A)[None, :]
-            offset = (down * width + right) * A + a
-            left = tl.load(s + m[:, None] * A + offset[None, :], mask=inside, other=0.0)
-            i, j = r[None, :] - down[:, None], q[None, :] - right[:, None]
-            tap = (1 - r[None, :] + 2 * i) * 4 + 1 - q[None, :] + 2 * j
-            at = a[:, None] * 16 * C + tap * C + c[None, :]
-            known = (i >= 0) & (i < 2) & (j >= 0) & (j < 2) & (n < 4 * C)[None, :]
-            known &= (k < 9 * A)[:, None]
-        weights = tl.load(w + at, mask=known, other=0.0)
-        total = tl.dot(left, weights.to(left.dtype), total, input_precision=PRECISION)
+    # The four contributions that meet in a number of the big image.
+    lane = tl.program_id(1).to(tl.int64)
+    at = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    within = at < pixels * 4 * C
+    c, column, row, b = (
+        at % C,
+        at // C % (2 * W),
+        at // (C * 2 * W) % (2 * H),
+        at // (C * 4 * W * H),
+    )
+    total = tl.zeros((SIZE,), tl.float32)
     if BIASED:
-        total += tl.load(bias + lane * C + c, mask=n < 4 * C, other=0.0).to(tl.float32)[None, :]
+        total += tl.load(bias + lane * C + c, mask=within, other=0.0).to(tl.float32)
+    planes += lane * pixels * 16 * C
+    for i in tl.static_range(2):
+        for j in tl.static_range(2):
+            # Row 2y + r is reached by row y + r - i of the small image through row 1 - r + 2i of W.
+            y, x = row // 2 + row % 2 - i, column // 2 + column % 2 - j
+            tap = (1 - row % 2 + 2 * i) * 4 + 1 - column % 2 + 2 * j
+            inside = within & (y >= 0) & (y < H) & (x >= 0) & (x < W)
+            place = (((b * H + y) * W + x) * 16 + tap) * C + c
+            total += tl.load(planes + place, mask=inside, other=0.0)
     if ACTIVATE:
         total = tl.maximum(total, 0.0)
-    row = ((b * 2 * h + 2 * y)[:, None] + r[None, :]) * 2 * width
-    place = (row + (2 * x)[:, None] + q[None, :]) * C + c[None, :]
-    within = (m < pixels)[:, None] & (n < 4 * C)[None, :]
-    tl.store(t + lane * pixels * 4 * C + place, total.to(t.dtype.element_ty), mask=within)
+    tl.store(t + lane * pixels * 4 * C + at, total.to(t.dtype.element_ty), mask=within)
 
 
 @triton.jit
 def _meet_kernel(
-    s, t, w, pixels, h, width, share, A: tl.constexpr, C: tl.constexpr, PARTS: tl.constexpr,
-    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, PRECISION: tl.constexpr,
+    s, t, w, pixels, share, H: tl.constexpr, W: tl.constexpr, A: tl.constexpr, C: tl.constexpr,
+    PARTS: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     lane = (tl.program_id(2) // PARTS).to(tl.int64)
     part = tl.program_id(2) % PARTS
@@ -242,97 +235,15 @@ def _meet_kernel(
     for start in range(part * share, (part + 1) * share, K):
         m = start + tl.arange(0, K)
         valid = m < pixels
-        b, y, x = m // (h * width), m // width % h, m % width
+        b, y, x = m // (H * W), m // W % H, m % W
         left = tl.load(
             s + m[None, :] * A + a[:, None], mask=valid[None, :] & (a < A)[:, None], other=0.0
         )
-        corner = (b * 2 * h + 2 * y - 1) * 2 * width + 2 * x - 1
-        if C % N == 0:
-            first = tl.program_id(1) * N
-            tap = first // C
-            row, column = 2 * y + tap // 4 - 1, 2 * x + tap % 4 - 1
-            inside = (row >= 0) & (row < 2 * h) & (column >= 0) & (column < 2 * width) & valid
-            place = (corner + tap // 4 * 2 * width + tap % 4) * C + first % C
-            at = place[:, None] + tl.arange(0, N)[None, :]
-            right = tl.load(t + at, mask=inside[:, None], other=0.0)
-        else:
-            tap = n // C
-            row = 2 * y[:, None] + (tap // 4)[None, :] - 1
-            column = 2 * x[:, None] + (tap % 4)[None, :] - 1
-            inside = (row >= 0) & (row < 2 * h) & (column >= 0) & (column < 2 * width)
-            inside &= valid[:, None] & (n < 16 * C)[None, :]
-            offset = (tap // 4 * 2 * width + tap % 4) * C + n % C
-            right = tl.load(t + corner[:, None] * C + offset[None, :], mask=inside, other=0.0)
+        right = _patch(t, b, y, x, valid, tl.program_id(1) * N, H, W, C, N)
         total = tl.dot(left, right, total, input_precision=PRECISION)
     lanes = tl.num_programs(2) // PARTS
     at = ((part * lanes + lane) * A + a[:, None]) * 16 * C + n[None, :]
     tl.store(w + at, total, mask=(a < A)[:, None] & (n < 16 * C)[None, :])
-
-
-@triton.jit
-def _settle_kernel(
-    g, out, settled, sums, rows, share, C: tl.constexpr, ACTIVATED: tl.constexpr,
-    M: tl.constexpr, N: tl.constexpr,
-):  # fmt: skip
-    part, lane = tl.program_id(0), tl.program_id(1).to(tl.int64)
-    c = tl.arange(0, N)
-    g += lane * rows * C
-    out += lane * rows * C
-    settled += lane * rows * C
-    total = tl.zeros((M, N), tl.float32)
-    for start in range(part * share, (part + 1) * share, M):
-        m = start + tl.arange(0, M)
-        at = m[:, None] * C + c[None, :]
-        within = (m < rows)[:, None] & (c < C)[None, :]
-        value = tl.load(g + at, mask=within, other=0.0)
-        if ACTIVATED:
-            value = tl.where(tl.load(out + at, mask=within, other=0.0) > 0, value, 0.0)
-            tl.store(settled + at, value, mask=within)
-        total += value.to(tl.float32)
-    lanes = tl.num_programs(1)
-    tl.store(sums + (part * lanes + lane) * C + c, tl.sum(total, 0), mask=c < C)
-
-
-@triton.jit
-def _add_kernel(parts, total, size, COUNT: tl.constexpr, M: tl.constexpr, N: tl.constexpr):
-    at = tl.program_id(0) * N + tl.arange(0, N)
-    part = tl.arange(0, M)
-    within = (part < COUNT)[:, None] & (at < size)[None, :]
-    values = tl.load(parts + part[:, None] * size + at[None, :], mask=within, other=0.0)
-    tl.store(total + at, tl.sum(values, 0), mask=at < size)
-
-
-def added(parts: Tensor) -> Tensor:
-    """The sum over the first axis, always in the same order."""
-    count, size = len(parts), parts[0].numel()
-    if count == 1:
-        return parts[0]
-    total = parts.new_empty(parts.shape[1:])
-    m = triton.next_power_of_2(count)
-    n = max(16, 1024 // m)
-    _add_kernel[(triton.cdiv(size, n),)](parts, total, size, count, m, n)
-    return total
-
-
-def settle(g: Tensor, out: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The gradient before a ReLU with result `out`, (L, ..., C), and its sum over all but L and C.
-
-    Without `out` there was no ReLU. The sum is in float32, (L, C).
-    """
-    g = g.contiguous()
-    lanes, channels = g.shape[0], g.shape[-1]
-    rows = g[0].numel() // channels
-    settled = g if out is None else torch.empty_like(g)
-    n = triton.next_power_of_2(channels)
-    m = max(16, 2048 // n)
-    parts = max(1, min(64, 4 * _ENOUGH // lanes, rows // m))
-    share = triton.cdiv(triton.cdiv(rows, parts), m) * m
-    sums = g.new_empty((parts, lanes, channels), dtype=torch.float32)
-    _settle_kernel[(parts, lanes)](
-        g, g if out is None else out.contiguous(), settled, sums, rows, share, channels,
-        out is not None, m, n,
-    )  # fmt: skip
-    return settled, added(sums)
 
 
 class Tile(NamedTuple):
@@ -346,62 +257,85 @@ class Tile(NamedTuple):
 
 
 def down(
-    t: Tensor, w: Tensor, bias: Tensor | None, activate: bool, tile: Tile | None = None
-) -> Tensor:
+    t: Tensor,
+    w: Tensor,
+    bias: Tensor | None = None,
+    activate: bool = False,
+    mask: Tensor | None = None,
+    tile: Tile | None = None,
+) -> tuple[Tensor, Tensor | None]:
     """S[b, y, x, a] = sum W[a, i, j, c] T[b, 2y + i - 1, 2x + j - 1, c] (+ bias, ReLU).
 
-    t: (L, B, 2h, 2w, C), w: (L, A, 4, 4, C), bias: (L, A); gives (L, B, h, w, A).
+    t: (L, B, 2h, 2w, C), w: (L, A, 4, 4, C), bias: (L, A); gives (L, B, h, w, A). With a `mask` in
+    the shape of S, S is 0 where the mask is not above 0, and its sums over pixels come with it,
+    (L, A) in float32.
     """
     lanes, batch, height, width, channels = t.shape
     out = w.shape[1]
     h, v = height // 2, width // 2
     s = t.new_empty((lanes, batch, h, v, out))
     pixels = batch * h * v
-    many = lanes * pixels >= 2**18
-    deep = (16 if many else 32) if channels <= 32 else 64
-    deep = min(deep, _power(channels)) if channels >= 16 else _power(16 * channels)
-    size = tile or _fit(Tile(128, min(64, _power(out)), deep), pixels, out, lanes)
-    grid = (triton.cdiv(pixels, size.m), triton.cdiv(out, size.n), lanes)
-    _down_kernel[grid](
-        t.contiguous(), w.contiguous(), bias, s, pixels, h, v, out, channels, bias is not None,
-        activate, size.m, size.n, size.k, precision(t), num_warps=size.warps,
-        num_stages=size.stages,
+    size = tile or _within(_down_tile(pixels, out, channels, lanes), t)
+    rows = triton.cdiv(pixels, size.m)
+    sums = _parts(s, rows, mask)
+    _down_kernel[rows, triton.cdiv(out, size.n), lanes](
+        t.contiguous(), w.contiguous(), bias, s, _whole(mask), sums, pixels, h, v, out, channels,
+        bias is not None, activate, mask is not None, size.m, size.n, size.k, precision(t),
+        num_warps=size.warps, num_stages=size.stages,
     )  # fmt: skip
-    return s
+    return s, None if sums is None else added(sums)
 
 
 def up(
-    s: Tensor, w: Tensor, bias: Tensor | None, activate: bool, tile: Tile | None = None
-) -> Tensor:
+    s: Tensor,
+    w: Tensor,
+    bias: Tensor | None = None,
+    activate: bool = False,
+    mask: Tensor | None = None,
+    tile: Tile | None = None,
+) -> tuple[Tensor, Tensor | None]:
     """T[b, 2y + i - 1, 2x + j - 1, c] = sum W[a, i, j, c] S[b, y, x, a] (+ bias, ReLU).
 
-    s: (L, B, h, w, A), w: (L, A, 4, 4, C), bias: (L, C); gives (L, B, 2h, 2w, C).
+    s: (L, B, h, w, A), w: (L, A, 4, 4, C), bias: (L, C); gives (L, B, 2h, 2w, C). With a `mask` in
+    the shape of T, T is 0 where the mask is not above 0, and its sums over pixels come with it,
+    (L, C) in float32.
+    """
+    lanes, batch, h, v, channels = s.shape
+    out = w.shape[-1]
+    if out <= 4 and channels <= 128:
+        t = _up_to_few(s.contiguous(), w.contiguous(), bias, activate)
+        return (t, None) if mask is None else settle(t, mask)
+    t = s.new_empty((lanes, batch, 2 * h, 2 * v, out))
+    pixels = batch * h * v
+    size = tile or _within(_up_tile(pixels, out, channels, lanes), s)
+    rows = triton.cdiv(pixels, size.m)
+    sums = _parts(t, 4 * rows, mask)
+    _up_kernel[rows, 4 * triton.cdiv(out, size.n), lanes](
+        s.contiguous(), w.contiguous(), bias, t, _whole(mask), sums, pixels, h, v, channels, out,
+        bias is not None, activate, mask is not None, size.m, size.n, size.k, precision(s),
+        num_warps=size.warps, num_stages=size.stages,
+    )  # fmt: skip
+    return t, None if sums is None else added(sums)
+
+
+def _up_to_few(s: Tensor, w: Tensor, bias: Tensor | None, activate: bool) -> Tensor:
+    """`up` to few channels, for which the matrix products above have too few columns.
+
+    One product gives what every pixel adds to each number it reaches, and a second kernel adds
+    what meets: it reads S once instead of four times.
     """
     lanes, batch, h, v, channels = s.shape
     out = w.shape[-1]
     t = s.new_empty((lanes, batch, 2 * h, 2 * v, out))
     pixels = batch * h * v
-    if out == 1 and channels <= 128:
-        m = 64 if lanes * pixels >= 2**16 else 32
-        _one_kernel[(triton.cdiv(pixels, m), lanes)](
-            s.contiguous(), w.contiguous(), bias, t, pixels, h, v, channels, bias is not None,
-            activate, m, triton.next_power_of_2(channels),
-        )  # fmt: skip
-        return t
-    few = 4 * out <= 16
-    deep = min(32, _power(channels)) if channels >= 16 else _power(4 * channels)
-    columns = 16 if few else min(64, _power(out))
-    start = Tile(256, columns, deep, stages=2)
-    if min(out, channels) >= 64:
-        start = Tile(128, 64, 64, stages=2)
-    size = tile or _fit(start, pixels, out if few else 4 * out, lanes)
-    grid = (triton.cdiv(pixels, size.m), 1 if few else 4 * triton.cdiv(out, size.n), lanes)
-    kernel = _fan_kernel if few else _up_kernel
-    kernel[grid](
-        s.contiguous(), w.contiguous(), bias, t, pixels, h, v, channels, out, bias is not None,
-        activate, size.m, size.n, size.k, precision(s), num_warps=size.warps,
-        num_stages=size.stages,
+    planes = s.new_empty((lanes, pixels, 16 * out), dtype=torch.float32)
+    _planes_kernel[triton.cdiv(pixels, 128), lanes](
+        s, w, planes, pixels, channels, out, 128, _power(16 * out), _power(channels), precision(s),
+        num_warps=4,
     )  # fmt: skip
+    _gather_kernel[triton.cdiv(4 * pixels * out, 512), lanes](
+        planes, bias, t, pixels, h, v, out, bias is not None, activate, 512, num_warps=4
+    )
     return t
 
 
@@ -414,47 +348,101 @@ def meet(s: Tensor, t: Tensor, tile: Tile | None = None) -> Tensor:
     lanes, batch, h, v, a = s.shape
     c = t.shape[-1]
     pixels = batch * h * v
-    size = tile or _square(min(64, _power(a)), min(64, _power(c if c >= 16 else 16 * c)))
-    tiles = triton.cdiv(a, size.m) * triton.cdiv(16 * c, size.n) * lanes
-    parts = max(1, min(_PARTS, 4 * _ENOUGH // tiles, pixels // (4 * size.k)))
+    size = tile or _within(_meet_tile(a, c), s)
+    grid = triton.cdiv(a, size.m), triton.cdiv(16 * c, size.n)
+    parts = max(1, min(_PARTS, 4 * ENOUGH // (grid[0] * grid[1] * lanes), pixels // (4 * size.k)))
     share = triton.cdiv(triton.cdiv(pixels, parts), size.k) * size.k
     w = s.new_empty((parts, lanes, a, 4, 4, c), dtype=torch.float32)
-    grid = (triton.cdiv(a, size.m), triton.cdiv(16 * c, size.n), lanes * parts)
-    _meet_kernel[grid](
-        s.contiguous(), t.contiguous(), w, pixels, h, v, share, a, c, parts, size.m, size.n,
+    _meet_kernel[*grid, lanes * parts](
+        s.contiguous(), t.contiguous(), w, pixels, share, h, v, a, c, parts, size.m, size.n,
         size.k, precision(s), num_warps=size.warps, num_stages=size.stages,
     )  # fmt: skip
     return added(w)
 
 
+def _parts(image: Tensor, count: int, mask: Tensor | None) -> Tensor | None:
+    """Room for the sums over pixels of each of so many parts of a masked image."""
+    if mask is None:
+        return None
+    return image.new_empty((count, len(image), image.shape[-1]), dtype=torch.float32)
+
+
+def _whole(x: Tensor | None) -> Tensor | None:
+    return None if x is None else x.contiguous()
+
+
 def precision(x: Tensor) -> str:
-    """How products of float32 are to be taken: on tensor cores where torch may do so as well."""
-    allowed = torch.backends.cudnn.allow_tf32
-    return "tf32" if allowed and x.dtype == torch.float32 else "ieee"
+    """How products of float32 are taken on tensor cores, which round them to TF32.
+
+    Once where torch may do so as well; else as three products of the leading and the following
+    digits, which together are as exact as float32.
+    """
+    if x.dtype != torch.float32:
+        return "ieee"
+    return "tf32" if torch.backends.cudnn.allow_tf32 else "tf32x3"
 
 
-# Tiles as they were fastest on an H200 for the layers of Kim & Mnih's network, 64 lanes.
+# Tiles as they were fastest on an H200 for the layers of Kim & Mnih's network: large ones where
+# there are many, and where there are few smaller ones that reach deep, to wait for memory less
+# often.
 
 
-def _fit(tile: Tile, rows: int, columns: int, lanes: int) -> Tile:
-    """The tile, or a smaller one where there would be too few of them to fill a GPU."""
-    while tile.m * tile.n > 256:
-        count = triton.cdiv(rows, tile.m) * triton.cdiv(columns, tile.n) * lanes
-        if count >= _ENOUGH:
-            break
-        if tile.m >= tile.n and tile.m > 16:
-            tile = tile._replace(m=tile.m // 2)
+def _down_tile(rows: int, out: int, channels: int, lanes: int) -> Tile:
+    n, all_taps = min(64, _power(out)), _power(16 * channels)
+    row = 4 * channels if channels >= 16 and channels & (channels - 1) == 0 else all_taps
+    many = Tile(128, n, min(64, row), 8 if n == 32 else 4)
+    return _chosen(many, Tile(64, n, min(128, row)), rows, out, lanes)
+
+
+def _up_tile(rows: int, out: int, channels: int, lanes: int) -> Tile:
+    n, deep = min(64, _power(out)), min(128, _power(2 * channels))
+    many = Tile(128, n, deep, stages=2)
+    return _chosen(many, Tile(128, min(32, n), deep), rows, 4 * out, lanes)
+
+
+def _meet_tile(a: int, c: int) -> Tile:
+    wide = _power(16 * c)
+    if a <= 32:
+        return Tile(_power(a), min(128, wide), 32) if c > 1 else Tile(_power(a), 16, 64, 2)
+    return Tile(64, min(64, wide), 64)
+
+
+def _chosen(many: Tile, few: Tile, rows: int, columns: int, lanes: int) -> Tile:
+    """The tile for a result of so many rows and columns in every lane."""
+
+    def count(tile: Tile) -> int:
+        return triton.cdiv(rows, tile.m) * triton.cdiv(columns, tile.n) * lanes
+
+    if count(many) >= 2 * ENOUGH:
+        return many
+    while count(few) < ENOUGH // 2 and few.m * few.n > 256:
+        taller = few.m >= few.n
+        few = few._replace(m=few.m // 2) if taller else few._replace(n=few.n // 2)
+    return few
+
+
+def _within(tile: Tile, x: Tensor) -> Tile:
+    """The tile, or a smaller one where numbers are wide or the memory of a processor is small."""
+    if x.element_size() > 2:
+        tile = tile._replace(m=min(tile.m, 4096 // tile.n), k=min(tile.k, 32))
+    while (tile.m + tile.n) * tile.k * tile.stages * x.element_size() > _memory(x.device):
+        if tile.stages > 2:
+            tile = tile._replace(stages=tile.stages - 1)
+        elif tile.k > 16:
+            tile = tile._replace(k=tile.k // 2)
         else:
-            tile = tile._replace(n=tile.n // 2)
-    few = lanes * rows < 2**18 and tile.k * (tile.m + tile.n) <= 2**12
-    return tile._replace(
-        warps=4 if tile.m * tile.n >= 2048 else 2, stages=5 if few else tile.stages
-    )
+            break
+    return tile
 
 
-def _square(m: int, n: int) -> Tile:
-    """The tile of a sum over pixels, of a given size."""
-    return Tile(m, n, 32 if m * n <= 1024 else 64, 2 if m * n <= 2048 else 4)
+@functools.cache
+def _memory(device: torch.device) -> int:
+    """Bytes that a program can share, less what results may take."""
+    if device.type != "cuda":
+        return 2**17
+    properties = torch.cuda.get_device_properties(device)
+    shared: int = getattr(properties, "shared_memory_per_block_optin", 2**16)
+    return shared - 2**14
 
 
 def _power(n: int) -> int:

@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 from torch.autograd import Function
+from torch.library import custom_op
 
 from unweave.kernels import mapping
 
@@ -38,15 +39,42 @@ def _slope_kernel(logits, x, g, slopes, size, SIZE: tl.constexpr):
     tl.store(slopes + row * size + at, slope.to(slopes.dtype.element_ty), mask=inside)
 
 
+@custom_op("unweave::bernoulli_nats", mutates_args=())
+def _nats(logits: Tensor, x: Tensor) -> Tensor:
+    """(B,) for images (B, *shape)."""
+    nats = logits.new_empty(len(logits), dtype=torch.float32)
+    _sum_kernel[(len(logits),)](
+        logits.contiguous(), x.contiguous(), nats, logits[0].numel(), 1024
+    )  # fmt: skip
+    return nats
+
+
+@custom_op("unweave::bernoulli_slopes", mutates_args=())
+def _slopes(logits: Tensor, x: Tensor, g: Tensor) -> Tensor:
+    """g times the derivative of the nats by the logits, in their shape."""
+    logits, size = logits.contiguous(), logits[0].numel()
+    slopes = torch.empty_like(logits)
+    grid = (triton.cdiv(size, 1024), len(logits))
+    _slope_kernel[grid](logits, x.contiguous(), g.contiguous(), slopes, size, 1024)
+    return slopes
+
+
+@_nats.register_fake
+def _(logits: Tensor, x: Tensor) -> Tensor:
+    return logits.new_empty(len(logits), dtype=torch.float32)
+
+
+@_slopes.register_fake
+def _(logits: Tensor, x: Tensor, g: Tensor) -> Tensor:
+    return logits.new_empty(logits.shape)
+
+
 class BernoulliNats(Function):
     """sum x log p + (1 - x) log(1 - p) over all but the first axis, p the sigmoid of logits."""
 
     @staticmethod
     def forward(logits: Tensor, x: Tensor) -> Tensor:
-        logits, x = logits.contiguous(), x.contiguous()
-        nats = logits.new_empty(len(logits), dtype=torch.float32)
-        _sum_kernel[(len(logits),)](logits, x, nats, logits[0].numel(), 1024)
-        return nats
+        return _nats(logits, x)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -59,11 +87,7 @@ class BernoulliNats(Function):
         if torch.is_grad_enabled() or ctx.needs_input_grad[1]:
             wide = g.reshape(-1, *(1,) * (logits.dim() - 1))
             return wide * (x - logits.sigmoid()), wide * logits
-        logits, x = logits.contiguous(), x.contiguous()
-        slopes, size = torch.empty_like(logits), logits[0].numel()
-        grid = (triton.cdiv(size, 1024), len(logits))
-        _slope_kernel[grid](logits, x, g.contiguous(), slopes, size, 1024)
-        return slopes, None
+        return _slopes(logits, x, g), None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:

@@ -10,7 +10,8 @@ take the convolutions of all lanes at once; where those cannot run, torch's.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -102,14 +103,6 @@ def _convolve(layer: nn.Conv2d | nn.ConvTranspose2d, x: Tensor, activate: bool) 
     return y
 
 
-def _stacked(layer: DownConv2d | UpConv2d, x: Tensor) -> Tensor:
-    """The convolution by our kernels."""
-    from unweave.kernels.layers import convolve  # Triton is not everywhere
-
-    transposed = isinstance(layer, UpConv2d)
-    return convolve(x, layer.weight, layer.bias, transposed, layer.activate)
-
-
 class BatchNorm(nn.Module):
     """y = weight (x - m) / sqrt(v + eps) + bias for every channel of x, (B, C) or (B, C, H, W).
 
@@ -183,7 +176,7 @@ class DownConv2d(nn.Conv2d):
         """From (B, C, H, W) to (B, wide, H / 2, W / 2)."""
         if x.device.type == "cpu":
             return _convolve(self, x, self.activate)
-        if kernels.take(x) and x.shape[-1] % 2 == x.shape[-2] % 2 == 0:
+        if _stacks(self, x, x.shape[-2:]):
             return _stacked(self, x)
         y = super().forward(x)
         return y.relu_() if self.activate else y
@@ -211,7 +204,45 @@ class UpConv2d(nn.ConvTranspose2d):
         """From (B, C, H, W) to (B, wide, 2 H + odd, 2 W + odd)."""
         if x.device.type == "cpu" and output_size is None:
             return _convolve(self, x, self.activate)
-        if kernels.take(x) and output_size is None and not any(self.output_padding):
+        if output_size is None and _stacks(self, x, x.shape[-2:]):
             return _stacked(self, x)
         y = super().forward(x, output_size)
         return y.relu_() if self.activate else y
+
+
+_Ours = DownConv2d | UpConv2d
+
+
+def _stacks(layer: nn.Module, x: Tensor, sides: Sequence[int]) -> bool:
+    """Whether a layer is a convolution that our kernels take, on images like x with these sides."""
+    if isinstance(layer, UpConv2d):
+        return kernels.take(x) and not any(layer.output_padding)
+    even = all(side % 2 == 0 for side in sides)
+    return isinstance(layer, DownConv2d) and even and kernels.take(x)
+
+
+def _stacked(layer: _Ours, x: Tensor, below: Tensor | None = None, settled: bool = False) -> Tensor:
+    """The convolution by our kernels; for `below` and `settled` see `unweave.kernels.layers`."""
+    from unweave.kernels.layers import convolve  # Triton is not everywhere
+
+    transposed = isinstance(layer, UpConv2d)
+    return convolve(x, layer.weight, layer.bias, transposed, layer.activate, below, settled)
+
+
+class Chain(nn.Sequential):
+    """Layers in a row; of our convolutions, each settles the gradient of the one before it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What the last layer gives."""
+        below: Tensor | None = None
+        layers: list[nn.Module | None] = [*self, None]
+        for layer, following in itertools.pairwise(layers):
+            assert layer is not None
+            if not isinstance(layer, _Ours) or not _stacks(layer, x, x.shape[-2:]):
+                x, below = layer(x), None
+                continue
+            sides = [2 * n if isinstance(layer, UpConv2d) else n // 2 for n in x.shape[-2:]]
+            settled = layer.activate and following is not None and _stacks(following, x, sides)
+            x = _stacked(layer, x, below, settled)
+            below = layer.bias if settled else None
+        return x

@@ -9,7 +9,7 @@ from functools import partial
 
 from torch import nn
 
-from unweave.networks.layers import BatchNorm, DownConv2d, UpConv2d
+from unweave.networks.layers import BatchNorm, Chain, DownConv2d, UpConv2d
 
 Shape = tuple[int, ...]
 
@@ -100,13 +100,13 @@ def convolutional_encoder(
     *,
     activate_hidden: bool,
     norm: bool = False,
-) -> nn.Sequential:
+) -> Chain:
     """Convolutions, one fully connected hidden layer, and the posterior's numbers (B, outputs)."""
     layers, end = convolutions(shape, widths, norms=[norm] * len(widths))
     layers += [nn.Flatten(), nn.Linear(math.prod(end), hidden)]
     if activate_hidden:
         layers.append(nn.ReLU(inplace=True))
-    return nn.Sequential(*layers, nn.Linear(hidden, outputs))
+    return Chain(*layers, nn.Linear(hidden, outputs))
 
 
 def convolutional_decoder(
@@ -118,14 +118,14 @@ def convolutional_decoder(
     *,
     tanh: bool = False,
     norm: bool = False,
-) -> nn.Sequential:
+) -> Chain:
     """Two fully connected layers, then transposed convolutions from `start` channels to `shape`.
 
     `tanh` puts a tanh for the ReLU of the second fully connected layer.
     """
     stages = len(widths) + 1
     seed = (start, halvings(shape[1], stages)[-1], halvings(shape[2], stages)[-1])
-    return nn.Sequential(
+    return Chain(
         nn.Linear(size, hidden),
         nn.ReLU(inplace=True),
         nn.Linear(hidden, math.prod(seed)),

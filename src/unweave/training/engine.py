@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from unweave.training.compiled import fused
 from unweave.training.lanes import Lanes
 
 Row = dict[str, Any]
@@ -23,6 +26,7 @@ class Record:
         self.lanes, self.count = lanes, 0
         self.names: list[str] = []  # of the terms
         self.sums = self.broken = torch.empty(0)  # (terms, L)
+        self._take = fused(self._taken, lanes.compiles)
 
     def add(self) -> None:
         """Take a step, and take in its terms and their shares of the loss, (L,)."""
@@ -32,10 +36,20 @@ class Record:
             shape = (len(self.names), len(self.lanes.runs))
             self.sums = torch.zeros(shape, dtype=torch.float64, device=self.lanes.device)
             self.broken = torch.full(shape, -1, device=self.lanes.device)
-        self.sums += torch.stack([values[name] for name in self.names])
+        self._take(self.sums, self.broken, self.lanes.clock, values, weighted)
+
+    def _taken(
+        self,
+        sums: Tensor,
+        broken: Tensor,
+        clock: Tensor,
+        values: Mapping[str, Tensor],
+        weighted: Mapping[str, Tensor],
+    ) -> None:
+        """Add the values to the sums, and put down the step where a share is not finite."""
+        sums += torch.stack([values[name] for name in self.names])
         shares = torch.stack([weighted[name] for name in self.names])
-        step = self.lanes.clock - 1
-        self.broken.copy_(torch.where((self.broken < 0) & ~shares.isfinite(), step, self.broken))
+        broken.copy_(torch.where((broken < 0) & ~shares.isfinite(), clock - 1, broken))
 
     def rows(self, step: int) -> list[Row]:
         """The mean of every term in each lane."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from unweave import kernels
 from unweave.data import World
 from unweave.networks import initialise
 from unweave.noise import Noise
@@ -17,11 +19,12 @@ from unweave.objectives.game import Game
 from unweave.run import Run
 from unweave.schedules import at
 from unweave.spec import lane_fields
+from unweave.training.compiled import fused
 from unweave.training.precision import Precision, half_precision
 from unweave.training.sampler import Sampler
+from unweave.training.slab import Slab, alike
 
 _AHEAD = 200  # steps whose weights are worked out at once
-_MANY = 2**22  # parameters of all lanes that fill a GPU
 
 Tensors = dict[str, Tensor]
 Played = tuple[Tensor, Tensors, Tensors, Tensors]  # loss, terms, terms weighted, memo
@@ -45,42 +48,71 @@ class Lanes:
         world: World,
         device: torch.device,
         precision: Precision = "fp32",
+        compiles: bool = False,
     ) -> None:
         run = runs[0]
         self.runs, self.world, self.device, self.precision = runs, world, device, precision
+        self.compiles = compiles
         self.nets = run.build(world.shape).to(device)
         self.optimisers = {MODEL: run.optimiser, **run.objective.optimisers}
         self.turns = [turn.player for turn in run.objective.turns]
         self.teacher = Teacher(run.labels, run.latent, world)
-        self.step, self.clock = 0, torch.zeros((), dtype=torch.int64, device=device)
+        self.step = 0
         initial = [initialise(self.nets, Noise(r.seed, 0, "initial", device)) for r in runs]
-        self.parameters = {name: _stacked([v[name] for v in initial]) for name in initial[0]}
+        self._hold({name: torch.stack([v[name] for v in initial]) for name in initial[0]})
         self.buffers = {
-            name: _stacked([value] * len(runs))
+            name: torch.stack([value] * len(runs))
             for name, value in self.nets.state_dict().items()
             if name not in self.parameters
         }
+        self._refresh()
+        self._arrange()
+
+    def _hold(self, parameters: Tensors) -> None:
+        """Give parameters memory, and their moments and copies in half precision beside them."""
         self.names = {
-            player: [name for name in self.parameters if self.nets.player_of(name) == player]
+            player: [name for name in parameters if self.nets.player_of(name) == player]
             for player in self.optimisers
         }
-        self.linear = _linear(self.nets) if _halves(device, precision) else []
+        half = self.device.type == "cuda" and self.precision == "bf16"
+        self.slabs = {
+            player: Slab({name: parameters[name] for name in names}, self.optimisers[player], half)
+            for player, names in self.names.items()
+        }
+        self.parameters: Tensors = {}
         self.moments: dict[str, Tensors] = {}
-        for player, optimiser in self.optimisers.items():
-            for moment in optimiser.moments:
-                zeros = {n: torch.zeros_like(self.parameters[n]) for n in self.names[player]}
-                self.moments.setdefault(moment, {}).update(zeros)
-        self._arrange()
+        self.halves: Tensors = {}  # what layers take for a parameter
+        linear = _linear(self.nets)
+        for slab in self.slabs.values():
+            self.parameters |= slab.views(slab.flat)
+            for moment, flat in slab.moments.items():
+                self.moments.setdefault(moment, {}).update(slab.views(flat))
+            if slab.half is not None:
+                views = slab.views(slab.half)
+                self.halves |= {name: view for name, view in views.items() if name in linear}
+        # In the order of the networks.
+        self.parameters = {name: self.parameters[name] for name in parameters}
+
+    def _refresh(self) -> None:
+        """Bring copies of the parameters up to date with them."""
+        for slab in self.slabs.values():
+            slab.refresh()
 
     def _arrange(self) -> None:
         """What follows from the runs: weights, seeds, batches, and how lanes are mapped."""
         self.weights = {n: [run.weights[n] for run in self.runs] for n in self.runs[0].weights}
         self.levels = torch.empty((_AHEAD, len(self.weights), len(self.runs)), device=self.device)
         self._ahead = range(0)  # the steps whose weights are in `levels`
+        self.clock = torch.full((len(self.runs),), self.step, device=self.device)
         self.seeds = torch.tensor([run.seed for run in self.runs], device=self.device)
         size, batch = self.world.size, self.runs[0].batch_size
         self.sampler = Sampler(self.seeds, size, batch, len(self.turns))
         self.vectorised = len(self.runs) > 1 and _vectorises(self.nets, self.device)
+        self._read = fused(self._now, self.compiles)
+        self._plays = [
+            fused(partial(self._differentiate, turn), self.compiles)
+            for turn in range(len(self.turns))
+        ]
         self.prepare()
 
     def prepare(self) -> int:
@@ -108,37 +140,71 @@ class Lanes:
 
     def move(self) -> tuple[Tensors, Tensors]:
         """What a step does on the device, where the host need not look; the count is `step`'s."""
+        weights, indices = self._read(self.clock, self.levels, self.sampler.orders)
         values: Tensors = {}
         weighted: Tensors = {}
         memo: Tensors = {}
-        for index, player in enumerate(self.turns):
-            means, shares, memo = self._turn(index, player, memo)
+        for turn, seen in enumerate(indices):
+            means, shares, memo = self._turn(turn, weights, seen, memo)
             values |= means
             weighted |= shares
         self.clock += 1
         return values, weighted
 
-    def _turn(self, index: int, player: str, memo: Tensors) -> tuple[Tensors, ...]:
-        names = self.names[player]
-        current = self._current()
-        leaves = self._leaves(names, current)
-        shared = (self._others(player, current), self._weights(), self._batch(index), memo)
-        play = vmap(self._player(index)) if self.vectorised else self._player(index)
+    def _turn(
+        self, turn: int, weights: Tensors, seen: Tensor, memo: Tensors
+    ) -> tuple[Tensors, Tensors, Tensors]:
+        """One player moves, on the observations with numbers `seen` (L, B)."""
+        batch = self._batch(seen)
+        current = self.parameters | self.halves
+        gradients, *told = self._plays[turn](current, self.buffers, weights, batch, memo)
+        self._update(turn, gradients)
+        means, shares, left = told
+        return means, shares, left
+
+    def _now(self, clock: Tensor, levels: Tensor, orders: Tensor) -> tuple[Tensors, Tensor]:
+        """The value of every weight at this step, (L,) each, and what the turns see (T, L, B)."""
+        now = levels.index_select(0, clock[:1] % _AHEAD)[0]
+        weights = dict(zip(self.weights, now, strict=True))
+        return weights, self.sampler.indices(clock[0], orders)
+
+    def _differentiate(
+        self,
+        turn: int,
+        current: Tensors,
+        buffers: Tensors,
+        weights: Tensors,
+        batch: Tensors,
+        memo: Tensors,
+    ) -> tuple[list[Tensor], Tensors, Tensors, Tensors]:
+        """A turn without its update: gradients, means of the terms, their shares, and the memo.
+
+        `current` are parameters as layers take them. Buffers are written to in place: the player's
+        own, and copies of the others'.
+        """
+        player = self.turns[turn]
+        leaves = self._leaves(self.names[player], current)
+        shared = (self._others(player, current, buffers), weights, batch, memo)
+        play = vmap(self._player(turn)) if self.vectorised else self._player(turn)
         gradients: list[Tensor] = []
         results: list[list[Tensors]] = []
         for own, inputs in zip(leaves, self._inputs(shared), strict=True):
             with half_precision(self.device, self.precision):
                 loss, *told = play(own, *inputs)
-            gradients += torch.autograd.grad(loss.sum(), list(own.values()))
+            found = torch.autograd.grad(loss.sum(), list(own.values()))
+            gradients += map(alike, found, own.values())
             results.append([_detached(tensors) for tensors in told])
-        self._update(index, player, names, gradients)
-        return tuple(self._gather(list(lanes)) for lanes in zip(*results, strict=True))
+        means, shares, left = (self._gather(list(lanes)) for lanes in zip(*results, strict=True))
+        return gradients, means, shares, left
 
-    def _batch(self, turn: int) -> Tensors:
-        """What every lane sees in a turn: observations, what labels say of them, and its seed."""
-        index = self.sampler.indices(self.clock, turn)
+    def _batch(self, index: Tensor) -> Tensors:
+        """What every lane sees in a turn: observations (L, B, ...), what labels say of them, seeds.
+
+        index: (L, B).
+        """
         told = self.teacher.targets(index)
-        return {"x": self.world.images(index), "seed": self.seeds, **told}
+        own = {"seed": self.seeds, "step": self.clock}
+        return {"x": self.world.images(index), **own, **told}
 
     def _inputs(self, shared: tuple[Tensors, ...]) -> list[tuple[Tensors, ...]]:
         """What goes into the loss beside the leaves: for all lanes at once, or lane by lane."""
@@ -158,13 +224,13 @@ class Lanes:
     def _player(self, index: int) -> Callable[..., Played]:
         """The loss of one turn as a function of one lane's parameters, weights and batch."""
         objective, labels = self.runs[0].objective, self.runs[0].labels
-        size, step = self.world.size, self.clock
+        size = self.world.size
 
         def play(
             own: Tensors, others: Tensors, weights: Tensors, batch: Tensors, memo: Tensors
         ) -> Played:
             turn = with_labels(_bind(objective, weights).turns[index], labels, weights)
-            noise = Noise(batch["seed"], step, f"turn{index}", self.device)
+            noise = Noise(batch["seed"], batch["step"], f"turn{index}", self.device)
             terms, left = functional_call(
                 self.nets,
                 {**own, **others},
@@ -174,25 +240,16 @@ class Lanes:
 
         return play
 
-    def _current(self) -> Tensors:
-        """The parameters as layers take them: those of linear ones in half precision, if any."""
-        if not self.linear:
-            return self.parameters
-        halves = [torch.empty_like(self.parameters[n], dtype=torch.bfloat16) for n in self.linear]
-        torch._foreach_copy_(halves, [self.parameters[name] for name in self.linear])
-        return self.parameters | dict(zip(self.linear, halves, strict=True))
-
-    def _others(self, player: str, current: Tensors) -> Tensors:
+    def _others(self, player: str, current: Tensors, buffers: Tensors) -> Tensors:
         """Parameters of the other players, and the buffers of all.
 
         They take no part in differentiation, so no gradient reaches a player who is not moving.
-        Buffers are written to in place: the player's own, and copies of the others'.
         """
         others = [names for owner, names in self.names.items() if owner != player]
         held = {name: current[name] for names in others for name in names}
         return held | {
             name: value if self.nets.player_of(name) == player else value.clone()
-            for name, value in self.buffers.items()
+            for name, value in buffers.items()
         }
 
     def _leaves(self, names: list[str], current: Tensors) -> list[Tensors]:
@@ -204,36 +261,30 @@ class Lanes:
             for lane in range(len(self.runs))
         ]
 
-    def _update(
-        self,
-        index: int,
-        player: str,
-        names: list[str],
-        gradients: list[Tensor],
-    ) -> None:
-        parameters = self._slices(self.parameters, names)
+    def _update(self, turn: int, gradients: list[Tensor]) -> None:
+        """A step of the optimiser of the player whose turn it is, for all lanes."""
+        player = self.turns[turn]
+        slab = self.slabs[player]
+        # Every turn of a player is one step of its optimiser.
+        turns, before = self.turns.count(player), self.turns[:turn].count(player)
+        if kernels.take(slab.flat):
+            slab.sweep(gradients, self.clock, turns, before)
+            return
+        parameters = self._slices(self.parameters, self.names[player])
         moments = {
-            moment: self._slices(self.moments[moment], names)
+            moment: self._slices(self.moments[moment], self.names[player])
             for moment in self.optimisers[player].moments
         }
-        matched = _matched(gradients, parameters)
-        if self.device.type == "cuda" and sum(p.numel() for p in parameters) < _MANY:
-            parameters, matched = _pieces(parameters), _pieces(matched)
-            moments = {moment: _pieces(tensors) for moment, tensors in moments.items()}
-        # Every turn of a player is one step of its optimiser.
-        count = self.clock * self.turns.count(player) + self.turns[:index].count(player)
+        count = self.clock[0] * turns + before
         counts = list(count.float().expand(len(parameters)).clone().unbind())
+        matched = [g.to(p.dtype) for g, p in zip(gradients, parameters, strict=True)]
         self.optimisers[player].update(parameters, matched, moments, counts)
+        slab.refresh()
 
     def _slices(self, tensors: Tensors, names: list[str]) -> list[Tensor]:
         if self.vectorised:
             return [tensors[name] for name in names]
         return [tensors[name][lane] for lane in range(len(self.runs)) for name in names]
-
-    def _weights(self) -> Tensors:
-        """The value of every weight of objective and labels at this step, (L,) each."""
-        now = self.levels.index_select(0, (self.clock % _AHEAD).reshape(1))[0]
-        return dict(zip(self.weights, now, strict=True))
 
     def state(self, lane: int) -> Tensors:
         """All tensors of one lane, as "parameters/name", "buffers/name" and "moment/name"."""
@@ -260,6 +311,7 @@ class Lanes:
                 )
             for name, value in expected.items():
                 value.copy_(tensors[name])
+        self._refresh()
         self.step = step
         self.clock.fill_(step)
 
@@ -269,10 +321,16 @@ class Lanes:
         if not self.runs:
             return
         index = torch.tensor(lanes, device=self.device)
-        for tensors in self._tensors.values():
+        kept = {
+            kind: {name: value[index] for name, value in tensors.items()}
+            for kind, tensors in self._tensors.items()
+        }
+        self._hold(kept["parameters"])
+        self.buffers = kept["buffers"]
+        for moment, tensors in self.moments.items():
             for name, value in tensors.items():
-                kept = _laid_out(value.shape[1:], len(lanes), value)
-                tensors[name] = kept.copy_(value[index])
+                value.copy_(kept[moment][name])
+        self._refresh()
         self._arrange()
 
     def finite(self) -> list[bool]:
@@ -310,44 +368,6 @@ def _bind(objective: Game, weights: Mapping[str, Tensor]) -> Game:
     for name in lane_fields(type(objective)):
         object.__setattr__(bound, name, weights[name])
     return bound
-
-
-def _laid_out(shape: torch.Size, lanes: int, like: Tensor) -> Tensor:
-    """An empty (L, *shape) whose convolution kernels have their input channels innermost."""
-    if len(shape) != 4:
-        return like.new_empty((lanes, *shape))
-    first, second, *kernel = shape
-    return like.new_empty((lanes, first, *kernel, second)).permute(0, 1, 4, 2, 3)
-
-
-def _stacked(values: list[Tensor]) -> Tensor:
-    return _laid_out(values[0].shape, len(values), values[0]).copy_(torch.stack(values))
-
-
-def _matched(gradients: list[Tensor], parameters: list[Tensor]) -> list[Tensor]:
-    """Gradients in the type and layout of the parameters, as fused optimisers take for granted."""
-    pairs = list(zip(gradients, parameters, strict=True))
-    other = [i for i, (g, p) in enumerate(pairs) if g.stride() != p.stride() or g.dtype != p.dtype]
-    matched = list(gradients)
-    if other:
-        found = [torch.empty_like(parameters[i]) for i in other]
-        torch._foreach_copy_(found, [gradients[i] for i in other])
-        for i, gradient in zip(other, found, strict=True):
-            matched[i] = gradient
-    return matched
-
-
-def _pieces(tensors: list[Tensor]) -> list[Tensor]:
-    """Tensors as flat pieces, in the order of memory, for fused optimisers.
-
-    These give 65,536 numbers of a tensor to a block of threads: a single run has too few of them to
-    fill a GPU.
-    """
-    return [part for t in tensors for part in t.as_strided((t.numel(),), (1,)).split(2**12)]
-
-
-def _halves(device: torch.device, precision: Precision) -> bool:
-    return device.type == "cuda" and precision == "bf16"
 
 
 def _linear(nets: nn.Module) -> list[str]:

@@ -17,6 +17,8 @@ from unweave.training.engine import Engine, Row
 from unweave.training.lanes import Lanes, Tensors, trained
 from unweave.training.precision import Precision, products
 
+_WORTH_COMPILING = 10_000  # steps, in which the seconds that it takes are won back
+
 
 class Progress(Protocol):
     """What the loop tells the outside while it works."""
@@ -240,7 +242,8 @@ def _together(
     """What comes of runs as lanes; None where the memory of the device does not hold them."""
     try:
         with products(precision):
-            job = Group(Lanes(group, world, world.device, precision), folders, progress, seconds)
+            lanes = Lanes(group, world, world.device, precision, group[0].steps >= _WORTH_COMPILING)
+            job = Group(lanes, folders, progress, seconds)
             job.train()
         return job.outcomes
     except torch.OutOfMemoryError:

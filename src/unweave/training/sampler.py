@@ -40,11 +40,11 @@ class Sampler:
                 part.copy_(noise.permutation(self.size, "epoch"))
         self._epoch = epoch
 
-    def indices(self, clock: Tensor, turn: int) -> Tensor:
-        """Indices (L, B) of the observations that every lane sees in a turn of the step ().
+    def indices(self, clock: Tensor, orders: Tensor) -> Tensor:
+        """Numbers (T, L, B) of the observations that every lane sees in the turns of the step ().
 
-        The step is of the epoch that was last turned to.
+        The step is of the epoch that was last turned to; `orders` are the sampler's own.
         """
         start = clock % self.per_epoch * self.batch
         place = start + torch.arange(self.batch, device=clock.device)
-        return self.orders[turn].index_select(1, place).long()
+        return orders.index_select(2, place).long()
