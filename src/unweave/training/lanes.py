@@ -54,9 +54,9 @@ class Lanes:
         self.teacher = Teacher(run.labels, run.latent, world)
         self.step, self.clock = 0, torch.zeros((), dtype=torch.int64, device=device)
         initial = [initialise(self.nets, Noise(r.seed, 0, "initial", device)) for r in runs]
-        self.parameters = {name: _stacked([v[name] for v in initial]) for name in initial[0]}
+        self.parameters = {name: stacked([v[name] for v in initial]) for name in initial[0]}
         self.buffers = {
-            name: _stacked([value] * len(runs))
+            name: stacked([value] * len(runs))
             for name, value in self.nets.state_dict().items()
             if name not in self.parameters
         }
@@ -80,7 +80,7 @@ class Lanes:
         self.seeds = torch.tensor([run.seed for run in self.runs], device=self.device)
         size, batch = self.world.size, self.runs[0].batch_size
         self.sampler = Sampler(self.seeds, size, batch, len(self.turns))
-        self.vectorised = len(self.runs) > 1 and _vectorises(self.nets, self.device)
+        self.vectorised = len(self.runs) > 1 and vectorises(self.nets, self.device)
         self.prepare()
 
     def prepare(self) -> int:
@@ -295,7 +295,7 @@ def _detached(tensors: Tensors) -> Tensors:
     return {name: value.detach() for name, value in tensors.items()}
 
 
-def _vectorises(nets: nn.Module, device: torch.device) -> bool:
+def vectorises(nets: nn.Module, device: torch.device) -> bool:
     """Whether stacked lanes run faster than one after the other.
 
     On the CPU a grouped convolution is slower than the same convolutions one by one.
@@ -320,7 +320,8 @@ def _laid_out(shape: torch.Size, lanes: int, like: Tensor) -> Tensor:
     return like.new_empty((lanes, first, *kernel, second)).permute(0, 1, 4, 2, 3)
 
 
-def _stacked(values: list[Tensor]) -> Tensor:
+def stacked(values: list[Tensor]) -> Tensor:
+    """One tensor of every lane as one, (L, ...)."""
     return _laid_out(values[0].shape, len(values), values[0]).copy_(torch.stack(values))
 
 
