@@ -18,12 +18,12 @@ from unweave.training.lanes import Tensors, stacked, vectorises
 # Observations of a lane that go through the networks at once, and numbers of them over all lanes:
 # on a CPU as many as its caches bear, on a GPU enough to fill it.
 _MOST = {"cpu": 2**8, "cuda": 2**12}
-_AT_ONCE = {"cpu": 2**24, "cuda": 2**26}
+_AT_ONCE = {"cpu": 2**25, "cuda": 2**26}
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Trained:
     """L trained networks of one structure, on the device of their weights.
 
@@ -81,12 +81,13 @@ class Trained:
         """
         outputs = self.nets.model.latent.outputs
         raw = torch.empty(len(self), len(index), outputs, device=self.device)
-        parts = index.split(size := self.chunk(world.shape))
-        for number, part in enumerate(parts):
-            codes = self.together(_encoded, world.images(part))
-            raw[:, number * size : number * size + len(part)] = codes
+        size = self.chunk(world.shape)
+        for start in range(0, len(index), size):
+            part = slice(start, start + size)
+            codes = self.together(_encoded, world.images(index[part]))
+            raw[:, part] = codes
             if progress:
-                progress(len(part) * len(self))
+                progress(codes.shape[1] * len(self))
         return raw
 
 

@@ -39,7 +39,7 @@ def mig(
     `chen2018` takes I = H(z_j) - H(z_j|v_k) of samples z_j ~ q(z_j|x_n) under the mixtures q(z_j)
     of all rows and q(z_j|v_k) of the rows with that value, and clamps it at 0. It evaluates
     samples x N x D x (1 + sum_k 1/n_k) Gaussian densities, the sum over all factors but the one of
-    fewest values, in constant memory: about 2 s on one core for 10,000 rows and samples, 10 codes
+    fewest values, in constant memory: about 3 s on one core for 10,000 rows and samples, 10 codes
     and the factors of dSprites.
 
     The official code of [Chen2018] leaves the shape of dSprites out (`leave_out=["shape"]`) and
