@@ -244,8 +244,9 @@ def test_what_is_measured_stays_if_it_is_stopped(evaluate, tmp_path, monkeypatch
 
     monkeypatch.setattr(cli, "evaluate_table", stopped_at_the_third)
     monkeypatch.setattr(cli, "usable_cores", lambda: 1)
-    code, out, _ = evaluate(*folders, "--rows", 100)
+    code, out, err = evaluate(*folders, "--rows", 100)
     assert code == 130
+    assert "what is done is kept" in err
     assert out == ""
     assert all(written(folder) for folder in folders[:2])
     assert not (folders[2] / "scores.json").exists()

@@ -408,7 +408,9 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
         if code == _INTERRUPTED:
-            _err.print("stopped; the same command goes on from the last checkpoint")
+            training = sys.argv[1] in ("train", "demo")
+            more = "the same command goes on from the last checkpoint"
+            _err.print(f"stopped; {more if training else 'what is done is kept'}")
     except usage_error as error:
         fields = "; fields are set as steps=50" if "train" in sys.argv[1:2] else ""
         _fail(f"{str(error).rstrip('?.')}; see `unweave --help`{fields}")

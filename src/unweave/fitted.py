@@ -190,7 +190,7 @@ class Fitted:
         Mutual information, total correlation, at every group of a tree too, and what the variables
         differ from the prior. Costs `samples` x N densities of every variable.
         """
-        index = self.rows(rows or self.world.size, seed)
+        index = self.rows(self.world.size if rows is None else rows, seed)
         return self.summarise(self.posteriors(index), samples, seed)
 
     def tabulate(self, index: Tensor, q: Distribution) -> Table:

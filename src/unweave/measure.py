@@ -96,4 +96,4 @@ def _groups(models: Sequence[Fitted], rows: int | None) -> Iterator[list[int]]:
 
 def _rows(model: Fitted, rows: int | None) -> int:
     """How many observations are encoded."""
-    return min(model.world.size, rows or model.world.size)
+    return model.world.size if rows is None else min(rows, model.world.size)

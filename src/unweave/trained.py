@@ -31,7 +31,7 @@ class Trained:
     on those that come with it.
     """
 
-    nets: Nets  # without weights of their own
+    nets: Nets  # the structure; the weights they were built with are not used
     weights: Tensors  # parameters and buffers, (L, ...)
 
     def __len__(self) -> int:
