@@ -341,12 +341,11 @@ def show_outcomes(outcomes: list[Outcome], store: Store) -> None:
 
 
 def show_scores(scores: dict[str, dict[str, Score]]) -> None:
-    """A table of scores, a row a metric and a column a run."""
-    table = _table("metric", *scores)
-    for key in dict.fromkeys(key for each in scores.values() for key in each):
-        table.add_row(
-            key, *(f"{float(each[key]):.3f}" if key in each else "" for each in scores.values())
-        )
+    """A table of scores, a row a run and a column a metric."""
+    keys = list(dict.fromkeys(key for each in scores.values() for key in each))
+    table = _table("run", *(key.replace("/", "\n") for key in keys))
+    for run, each in scores.items():
+        table.add_row(run, *(f"{float(each[key]):.3f}" if key in each else "" for key in keys))
     _out.print(table)
 
 
