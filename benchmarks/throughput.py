@@ -28,7 +28,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import unweave as uw
 from unweave import bench
 from unweave.bench import BATCH
-from unweave.cli import usable_cores
+from unweave.parallel import usable_cores
 from unweave.training import Lanes
 
 STORED = 20_000  # images in the plain loop's data set: enough that none is in cache

@@ -132,11 +132,12 @@ def linear_gaussian(spread):
     gain = variances[:, None] * w.T / 0.25
     log_variances = torch.log(variances * spread**2)
     encoder = torch.cat([gain, torch.zeros(2, 4)]), torch.cat([-gain @ b, log_variances])
-    names = [name for name in model._weights if name.startswith("model.")]
+    weights = {name: value[0] for name, value in model.trained.weights.items()}
+    names = [name for name in weights if name.startswith("model.")]
     assert [name.split(".")[1] for name in names] == ["encoder"] * 2 + ["decoder"] * 2
     values = dict(zip(names, (*encoder, w, b), strict=True))
-    assert {n: v.shape for n, v in values.items()} == {n: model._weights[n].shape for n in names}
-    exact = uw.fitted.Fitted(Outcome(model.run, model._weights | values, [], None), model.world)
+    assert {n: v.shape for n, v in values.items()} == {n: weights[n].shape for n in names}
+    exact = uw.fitted.Fitted(Outcome(model.run, weights | values, [], None), model.world)
     marginal = MultivariateNormal(b, w @ w.T + 0.25 * torch.eye(4))
     return exact, x, marginal.log_prob(torch.as_tensor(x)).numpy()
 

@@ -170,6 +170,15 @@ def test_layers_map_over_lanes_and_have_torchs_gradients():
         torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-3 * two.abs().max().item())
 
 
+def test_lanes_may_see_the_same_image():
+    x, weights = parameters()
+    shared = x[0].detach()
+    with torch.no_grad():
+        y = torch.func.vmap(lambda *lane: layers(True)(shared, *lane))(*weights)
+    expected = torch.func.vmap(layers(False), (None, 0, 0, 0, 0))(shared, *weights)
+    torch.testing.assert_close(y, expected, rtol=1e-4, atol=1e-4)
+
+
 def test_layers_can_be_differentiated_twice():
     """As a gradient penalty needs."""
     x, weights = parameters()

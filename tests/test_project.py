@@ -22,10 +22,10 @@ SOURCE = Path(unweave.__file__).parent
 ROOT = Path(__file__).parent.parent
 # From the bottom up: a module may import from those before it and from its own package.
 ORDER = [
-    "files", "spec", "tensors", "kernels", "noise", "data", "schedules", "optimisers", "latents",
-    "likelihoods", "networks", "models", "aggregate", "objectives", "run", "store", "training",
-    "progress", "metrics", "fitted", "bibliography", "report", "overrides", "methods", "bench",
-    "demo", "cli",
+    "files", "parallel", "spec", "tensors", "kernels", "noise", "data", "schedules", "optimisers",
+    "latents", "likelihoods", "networks", "models", "aggregate", "objectives", "run", "store",
+    "training", "progress", "metrics", "trained", "fitted", "measure", "bibliography", "report",
+    "overrides", "methods", "bench", "demo", "cli",
 ]  # fmt: skip
 FILES = sorted(SOURCE.rglob("*.py"))
 OWN_DATA = {"arrays", "folder", "memory"}  # the user's: there is nothing to cite

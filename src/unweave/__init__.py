@@ -20,6 +20,7 @@ from unweave.latents import (
     Uniform,
     VampPrior,
 )
+from unweave.measure import evaluate, summaries, tables
 from unweave.networks import (
     DCGAN,
     MLP,
@@ -108,9 +109,12 @@ __all__ = [
     "VampPrior",
     "aggregate",
     "divergences",
+    "evaluate",
     "fit",
     "likelihoods",
     "load",
     "metrics",
+    "summaries",
+    "tables",
     "write_report",
 ]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,12 +21,14 @@ from unweave import bench, spec
 from unweave.bibliography import citations
 from unweave.demo import demo_run
 from unweave.fitted import Fitted, load
+from unweave.measure import encode
 from unweave.methods import page
+from unweave.metrics import Table, left_out
 from unweave.metrics import evaluate as evaluate_table
-from unweave.metrics import left_out
 from unweave.metrics.score import Score
 from unweave.overrides import runs_from
-from unweave.progress import failure_text, progress_on
+from unweave.parallel import in_threads, usable_cores
+from unweave.progress import Counts, failure_text, progress_on
 from unweave.report import write_report
 from unweave.report.recipe import blocks_of
 from unweave.run import Run
@@ -105,14 +107,15 @@ def evaluate_command(
 ) -> None:
     """Encode the data once and measure the codes against the true factors.
 
-    Example:
+    Runs that differ only in seed and weights are encoded together.
+
+    Examples:
 
       unweave evaluate 3f2a
+
+      unweave evaluate runs/*     (all of them)
     """
-    scores = {}
-    for name in names:
-        model = load(Store(store).find(name).path, device=device)
-        scores[model.run.digest] = evaluate_run(model, rows)
+    scores = evaluate_all(load(found_in(store, names), device=device), rows)
     if as_json:
         found = {run: {k: s.to_json() for k, s in each.items()} for run, each in scores.items()}
         sys.stdout.write(json.dumps(found, indent=2) + "\n")
@@ -133,10 +136,9 @@ def report_command(
 
       unweave report 3f2a
     """
-    for name in names:
-        folder = Store(store).find(name)
-        model = load(folder.path, device=device)
-        path = write_report(model, folder.path / "report.html", rows=rows)
+    for model in load(found_in(store, names), device=device):
+        assert model.folder is not None
+        path = write_report(model, model.folder / "report.html", rows=rows)
         _out.print(str(path), soft_wrap=True, highlight=False)
 
 
@@ -245,9 +247,11 @@ def demo_command(
     outcomes = train_all([demo_run(seed)], kept, "cpu", 30.0)
     folder = kept.folder(outcomes[0].run)
     model = load(folder.path, device="cpu")
-    scores = evaluate_run(model, 10_000)
-    show_scores({model.run.digest: scores})
-    path = write_report(model, folder.path / "report.html", rows=10_000, scores=scores)
+    scores = evaluate_all([model], 10_000)
+    show_scores(scores)
+    path = write_report(
+        model, folder.path / "report.html", rows=10_000, scores=scores[model.run.digest]
+    )
     _out.print(f"report: {path}", soft_wrap=True, highlight=False)
 
 
@@ -261,9 +265,9 @@ def root(
         raise typer.Exit
 
 
-def usable_cores() -> int:
-    """The cores this process may run on, which can be fewer than the machine has."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else (os.cpu_count() or 1)
+def found_in(store: Path, names: list[str]) -> list[Path]:
+    """The folders of runs by their names, each once."""
+    return list(dict.fromkeys(Store(store).find(name).path for name in names))
 
 
 def train_all(
@@ -283,9 +287,29 @@ def train_all(
     return outcomes
 
 
-def evaluate_run(model: Fitted, rows: int) -> dict[str, Score]:
-    """Scores of a run, kept in its folder with the table they were computed from."""
-    table = model.table(rows)
+def evaluate_all(models: list[Fitted], rows: int) -> dict[str, dict[str, Score]]:
+    """Scores of runs by digest, kept in their folders with the tables they were computed from.
+
+    A run is measured and kept while others are encoded, so what is done stays if this is stopped.
+    """
+    totals = {"encoded": sum(min(rows, m.world.size) for m in models), "measured": len(models)}
+    found: dict[str, dict[str, Score]] = {model.run.digest: {} for model in models}
+    missing: set[str] = set()
+    with Counts(_err, totals) as counts:
+        encoded = encode(models, rows, progress=partial(counts.add, "encoded"))
+        made = ((e.model, e.model.tabulate(e.rows, e.q)) for e in encoded)
+        for digest, scores, reasons in in_threads(evaluate_run, made, usable_cores()):
+            found[digest] = scores
+            for reason in sorted(set(reasons) - missing):
+                _err.print(f"some metrics are left out: {reason}", highlight=False)
+            missing.update(reasons)
+            counts.add("measured")
+    return found
+
+
+def evaluate_run(measured: tuple[Fitted, Table]) -> tuple[str, dict[str, Score], list[str]]:
+    """Digest, scores, and why others are left out, of a run and its table, kept in its folder."""
+    model, table = measured
     scores, reasons = evaluate_table(table), sorted(set(left_out(table).values()))
     assert model.folder is not None
     if not scores:
@@ -293,11 +317,9 @@ def evaluate_run(model: Fitted, rows: int) -> dict[str, Score]:
             f"no metric can be computed for {model.folder} ({'; '.join(reasons)}): metrics compare "
             f"codes with true factors; `unweave report` works without them"
         )
-    for reason in reasons:
-        _err.print(f"some metrics are left out: {reason}", highlight=False)
     table.save(model.folder / "table.npz")
     write_json(model.folder / "scores.json", {k: s.to_json() for k, s in scores.items()})
-    return scores
+    return model.run.digest, scores, reasons
 
 
 def show_outcomes(outcomes: list[Outcome], store: Store) -> None:
@@ -319,12 +341,11 @@ def show_outcomes(outcomes: list[Outcome], store: Store) -> None:
 
 
 def show_scores(scores: dict[str, dict[str, Score]]) -> None:
-    """A table of scores, a row a metric and a column a run."""
-    table = _table("metric", *scores)
-    for key in dict.fromkeys(key for each in scores.values() for key in each):
-        table.add_row(
-            key, *(f"{float(each[key]):.3f}" if key in each else "" for each in scores.values())
-        )
+    """A table of scores, a row a run and a column a metric."""
+    keys = list(dict.fromkeys(key for each in scores.values() for key in each))
+    table = _table("run", *(key.replace("/", "\n") for key in keys))
+    for run, each in scores.items():
+        table.add_row(run, *(f"{float(each[key]):.3f}" if key in each else "" for key in keys))
     _out.print(table)
 
 
@@ -386,7 +407,9 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
         if code == _INTERRUPTED:
-            _err.print("stopped; the same command goes on from the last checkpoint")
+            training = sys.argv[1] in ("train", "demo")
+            more = "the same command goes on from the last checkpoint"
+            _err.print(f"stopped; {more if training else 'what is done is kept'}")
     except usage_error as error:
         fields = "; fields are set as steps=50" if "train" in sys.argv[1:2] else ""
         _fail(f"{str(error).rstrip('?.')}; see `unweave --help`{fields}")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast, overload
 
@@ -22,8 +22,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from rich.console import Console
 from torch import Tensor
-from torch.func import functional_call
 
+from unweave.aggregate import Summary, summarise
 from unweave.data import Arrays, Data, Folder, InMemory, World, as_numpy, from_array, read_like
 from unweave.latents import Distribution, Latent, unrelaxed
 from unweave.likelihoods import Likelihood
@@ -34,13 +34,13 @@ from unweave.objectives import Label, Nets, Objective, importance_bound
 from unweave.optimisers import Adam
 from unweave.progress import failure_text, progress_on
 from unweave.run import Run
-from unweave.spec import members
+from unweave.spec import digest, members
 from unweave.store import Store
+from unweave.trained import one
 from unweave.training import Outcome, Precision, Silent, pick_device, recall, train
 
 Array = NDArray[np.float32]
 
-_CHUNK = 256  # observations a pass through the networks outside of training
 _NUMBERS = 4_000_000  # decoded at once when there are many codes to an observation
 _TINY = float(np.finfo(np.float32).tiny)  # a standard deviation that underflowed
 
@@ -56,8 +56,7 @@ class Fitted:
         assert outcome.weights is not None
         self.run, self.log, self.world, self.folder = outcome.run, outcome.log, world, folder
         self._device = world.device
-        self._nets = outcome.run.build(world.shape).to(self._device).eval()
-        self._weights = {n: value.to(self._device) for n, value in outcome.weights.items()}
+        self.trained = one(outcome.run.build(world.shape), outcome.weights, world.device)
 
     def __repr__(self) -> str:
         last = self.log[-1] if self.log else {}
@@ -89,7 +88,7 @@ class Fitted:
         size = self.run.latent.size
         if codes.dim() != 2 or codes.shape[1] != size:
             raise ValueError(f"expected codes of shape (N, {size}), got {tuple(codes.shape)}")
-        return self._map(lambda nets, part: nets.model.decode(part).mean, codes.split(_CHUNK))
+        return self._map(lambda nets, part: nets.model.decode(part).mean, self._split(codes))
 
     def reconstruct(self, x: ArrayLike | Tensor) -> Array:
         """Expected observations at the means of their codes, (N, *shape)."""
@@ -168,29 +167,31 @@ class Fitted:
     def observations(self, index: ArrayLike | Tensor) -> Array:
         """Observations of the data, (N, *shape)."""
         chosen = torch.as_tensor(index, device=self._device)
-        parts = [self.world.images(part).cpu() for part in chosen.split(_CHUNK)]
+        parts = [self.world.images(part).cpu() for part in self._split(chosen)]
         return _numpy(torch.cat(parts))
 
-    @torch.no_grad()
     def prior(self) -> Distribution:
         """p(z), over z of shape (D,)."""
-
-        def prior(nets: Nets) -> Distribution:
-            return nets.model.p()
-
-        found: Distribution = functional_call(self._nets, self._weights, (prior,))
-        return found
+        prior: Distribution = self.trained.alone(0, lambda nets: nets.model.p())
+        return prior
 
     def posteriors(self, index: Tensor) -> Distribution:
         """q(z|x) of observations of the data, batch shape (N,)."""
-        batches = (self.world.images(part) for part in index.split(_CHUNK))
-        raw = self._map(lambda nets, part: nets.model.raw(part), batches)
-        return self.run.latent.posterior(torch.as_tensor(raw, device=self._device))
+        return self.run.latent.posterior(self.trained.raw(self.world, index)[0])
 
     def table(self, rows: int = 10_000, seed: int = 0) -> Table:
         """The data (or `rows` of it), encoded once, with its factors: what metrics read."""
         index = self.rows(rows, seed)
         return self.tabulate(index, self.posteriors(index))
+
+    def summary(self, samples: int = 10_000, rows: int | None = None, seed: int = 0) -> Summary:
+        """The rate taken apart, with the exact q(z) of the data (or of `rows` of it), in nats.
+
+        Mutual information, total correlation, at every group of a tree too, and what the variables
+        differ from the prior. Costs `samples` x N densities of every variable.
+        """
+        index = self.rows(self.world.size if rows is None else rows, seed)
+        return self.summarise(self.posteriors(index), samples, seed)
 
     def tabulate(self, index: Tensor, q: Distribution) -> Table:
         """The table of observations of the data whose posteriors are q."""
@@ -208,6 +209,11 @@ class Fitted:
             factor_names=self.world.factor_names,
             factor_sizes=self.world.factor_sizes,
         )
+
+    def summarise(self, q: Distribution, samples: int = 10_000, seed: int = 0) -> Summary:
+        """The rate taken apart over observations whose posteriors are q."""
+        noise = Noise(seed, 0, "summary", self._device)
+        return summarise(self.run.latent, q, self.prior(), noise, samples)
 
     def _scales(self, q: Distribution) -> Array:
         """Standard deviations of variables of one column, (N, V), and 1 for others."""
@@ -239,18 +245,17 @@ class Fitted:
         sums = self._map(bounds, [x])[:, 0] + np.log(counts)
         return float(np.logaddexp.reduce(sums)) - math.log(particles)
 
-    def _observations(self, x: ArrayLike | Tensor) -> Iterator[Tensor]:
-        return iter(read_like(self.world, x).split(_CHUNK))
+    def _observations(self, x: ArrayLike | Tensor) -> Sequence[Tensor]:
+        return self._split(read_like(self.world, x))
 
-    @torch.no_grad()
-    def _map(
-        self, function: Callable[[Nets, Tensor], Tensor], parts: Iterator[Tensor] | Sequence[Tensor]
-    ) -> Array:
+    def _split(self, rows: Tensor) -> Sequence[Tensor]:
+        """Rows that each belong to an observation, as many at once as the networks take."""
+        parts: Sequence[Tensor] = rows.split(self.trained.chunk(self.world.shape))
+        return parts
+
+    def _map(self, function: Callable[[Nets, Tensor], Tensor], parts: Iterable[Tensor]) -> Array:
         """Apply a function of the trained networks to every part, and put the results together."""
-        results = [
-            functional_call(self._nets, self._weights, (function, part.to(self._device))).cpu()
-            for part in parts
-        ]
+        results = [self.trained.alone(0, function, part.to(self._device)).cpu() for part in parts]
         return _numpy(torch.cat(results))
 
 
@@ -378,16 +383,34 @@ def _fitted(outcome: Outcome, world: World, store: str | Path | None) -> Fitted:
     return Fitted(outcome, world, folder)
 
 
-def load(
-    path: str | Path,
-    *,
-    data: Any = None,
-    device: str = "auto",
-) -> Fitted:
-    """A run from its folder, at its newest weights.
+@overload
+def load(  # type: ignore[overload-overlap]  # a text is one path, not one path a letter
+    path: str | Path, *, data: Any = ..., device: str = ...
+) -> Fitted: ...
 
-    A run that was trained on an array in memory needs that array again, as `data`.
+
+@overload
+def load(path: Iterable[str | Path], *, data: Any = ..., device: str = ...) -> list[Fitted]: ...
+
+
+def load(
+    path: str | Path | Iterable[str | Path], *, data: Any = None, device: str = "auto"
+) -> Fitted | list[Fitted]:
+    """A run from its folder, at its newest weights; several folders give a list.
+
+    Runs over the same data are on one loading of it. A run that was trained on an array in memory
+    needs that array again, as `data`.
     """
+    worlds: dict[str, tuple[Data, World]] = {}
+    if isinstance(path, (str, Path)):
+        return _load(path, data, device, worlds)
+    return [_load(each, data, device, worlds) for each in path]
+
+
+def _load(
+    path: str | Path, data: Any, device: str, worlds: dict[str, tuple[Data, World]]
+) -> Fitted:
+    """A run on its world, which is loaded if it is not among the `worlds` by now."""
     folder = Store(Path(path).parent).find(Path(path).name)
     run = folder.read_run()
     if isinstance(run.data, InMemory) and data is None:
@@ -399,7 +422,10 @@ def load(
         raise ValueError(f"{path} has no weights: {failure_text(run, outcome.failure)}")
     if outcome.weights is None:
         raise ValueError(f"{path} has no weights yet: train it first, with `unweave train`")
-    spec, world = as_data(run.data if data is None else data, pick_device(device))
+    key = digest(run.data)
+    if key not in worlds:
+        worlds[key] = as_data(run.data if data is None else data, pick_device(device))
+    spec, world = worlds[key]
     if spec != run.data:
         raise ValueError(f"{path} was trained on other data: expected {run.data}, got {spec}")
     folder.check_data(world.fingerprint)

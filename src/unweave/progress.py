@@ -1,10 +1,10 @@
-"""Progress of training: a bar on a terminal, plain lines in a pipe."""
+"""Progress of training and measuring: a bar on a terminal, plain lines in a pipe."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -110,6 +110,40 @@ class Lines:
 
     def _say(self, text: str) -> None:
         self.console.print(text, highlight=False, soft_wrap=True)
+
+
+class Counts:
+    """How many of so many are done, of several things at once."""
+
+    def __init__(self, console: Console, totals: Mapping[str, int]) -> None:
+        self.console, self.totals, self.done = console, totals, dict.fromkeys(totals, 0)
+        self.last = time.monotonic()
+        self.bars = RichProgress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self.tasks = {name: self.bars.add_task(name, total=n) for name, n in totals.items()}
+
+    def __enter__(self) -> Self:
+        self.bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bars.stop()
+
+    def add(self, name: str, count: int = 1) -> None:
+        """So many more of one thing: move its bar, or say so at most every few seconds."""
+        self.done[name] += count
+        self.bars.advance(self.tasks[name], count)
+        if not self.bars.disable or time.monotonic() - self.last < _SECONDS_BETWEEN_LINES:
+            return
+        self.last = time.monotonic()
+        counts = [f"{name} {self.done[name]:,} of {n:,}" for name, n in self.totals.items()]
+        self.console.print(", ".join(counts), highlight=False, soft_wrap=True)
 
 
 def break_text(run: Run, failure: dict[str, Any]) -> str:

@@ -38,8 +38,9 @@ def mig(
     and takes the mutual information of the counts, from 10,000 rows.  [Locatello2019]
     `chen2018` takes I = H(z_j) - H(z_j|v_k) of samples z_j ~ q(z_j|x_n) under the mixtures q(z_j)
     of all rows and q(z_j|v_k) of the rows with that value, and clamps it at 0. It evaluates
-    samples x N x D x (1 + sum_k 1/n_k) Gaussian densities, in constant memory: about 6 s on one
-    core for 10,000 rows and samples, 10 codes and the factors of dSprites.
+    samples x N x D x (1 + sum_k 1/n_k) Gaussian densities, the sum over all factors but the one of
+    fewest values, in constant memory: about 3 s on one core for 10,000 rows and samples, 10 codes
+    and the factors of dSprites.
 
     The official code of [Chen2018] leaves the shape of dSprites out (`leave_out=["shape"]`) and
     divides by log n_k, which is H(v_k) where all values are equally frequent. It reads all data:
@@ -141,7 +142,7 @@ def top_gap(matrix: Floats) -> Floats:
 
 def mixture_density(z: Floats, mean: Floats, scale: Floats) -> Floats:
     """q(z) = 1/M sum_m N(z; mean_m, scale_m^2) at each z (S,) of the mixture of M Gaussians."""
-    rate = 1 / (np.sqrt(2) * scale)
+    rate = -1 / (2 * scale**2)
     weight = 1 / (np.sqrt(2 * np.pi) * scale * len(mean))
     density = np.empty(len(z))
     step = max(1, _CHUNK // len(mean))
@@ -149,10 +150,11 @@ def mixture_density(z: Floats, mean: Floats, scale: Floats) -> Floats:
     for at in range(0, len(z), step):
         part = z[at : at + step, None]
         exponent = np.subtract(part, mean, out=buffer[: len(part)])
-        exponent *= rate
         exponent *= exponent
-        np.negative(exponent, out=exponent)
-        density[at : at + step] = np.exp(exponent, out=exponent) @ weight
+        exponent *= rate
+        # Not by BLAS, whose own threads stand in each other's way where tables are measured in
+        # several.
+        np.einsum("sm,m->s", np.exp(exponent, out=exponent), weight, out=density[at : at + step])
     return density
 
 
@@ -196,15 +198,23 @@ def _mixture_information(z: Floats, rows: Ints, mean: Floats, scale: Floats, v: 
     """I(z; v_k) = E[log q(z|v_k) - log q(z)] for each factor, (K,), from draws z (S,) of `rows`.
 
     The logarithms are finite: each draw lies within a few scales of its own row, which is in both
-    mixtures. A group's densities are evaluated again, which costs less than picking them out of
-    the densities of all rows.
+    mixtures. The groups of one factor together give q(z) = sum_v p(v) q(z|v); those of the others
+    are evaluated again, at their own draws, which costs less than picking them out. A factor of a
+    single value tells nothing.
     """
-    log_q = np.log(mixture_density(z, mean, scale))
     shared = np.zeros(v.shape[1])
-    for k, factor in enumerate(v.T):
-        for value in range(int(factor.max()) + 1):
-            draws = factor[rows] == value
-            group = factor == value
+    first, *others = sorted(np.flatnonzero(v.any(0)), key=lambda k: int(v[:, k].max()))
+    groups = [v[:, first] == value for value in range(int(v[:, first].max()) + 1)]
+    parts = [group.mean() * mixture_density(z, mean[group], scale[group]) for group in groups]
+    log_q = np.log(np.sum(parts, axis=0))
+    for group, part in zip(groups, parts, strict=True):
+        draws = group[rows]
+        log_given = np.log(part[draws] / group.mean())
+        shared[first] += (log_given - log_q[draws]).sum() / len(z)
+    for k in others:
+        for value in range(int(v[:, k].max()) + 1):
+            group = v[:, k] == value
+            draws = group[rows]
             log_given = np.log(mixture_density(z[draws], mean[group], scale[group]))
             shared[k] += (log_given - log_q[draws]).sum() / len(z)
     return shared

@@ -107,7 +107,7 @@ class Lanes:
         self.seeds = torch.tensor([run.seed for run in self.runs], device=self.device)
         size, batch = self.world.size, self.runs[0].batch_size
         self.sampler = Sampler(self.seeds, size, batch, len(self.turns))
-        self.vectorised = len(self.runs) > 1 and _vectorises(self.nets, self.device)
+        self.vectorised = len(self.runs) > 1 and vectorises(self.nets, self.device)
         self._read = fused(self._now, self.compiles)
         self._plays = [
             fused(partial(self._differentiate, turn), self.compiles)
@@ -353,7 +353,7 @@ def _detached(tensors: Tensors) -> Tensors:
     return {name: value.detach() for name, value in tensors.items()}
 
 
-def _vectorises(nets: nn.Module, device: torch.device) -> bool:
+def vectorises(nets: nn.Module, device: torch.device) -> bool:
     """Whether stacked lanes run faster than one after the other.
 
     On the CPU a grouped convolution is slower than the same convolutions one by one.

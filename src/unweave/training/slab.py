@@ -71,3 +71,9 @@ def alike(gradient: Tensor, parameter: Tensor) -> Tensor:
     if gradient.stride() == parameter.stride():
         return gradient
     return torch.empty_like(parameter, dtype=gradient.dtype).copy_(gradient)
+
+
+def stacked(values: list[Tensor]) -> Tensor:
+    """One tensor of every lane as one (L, ...), laid out as in a slab."""
+    together = torch.stack(values)
+    return _view(torch.empty_like(together).flatten(), 0, together.shape).copy_(together)
