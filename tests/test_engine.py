@@ -7,7 +7,7 @@ import torch
 
 import unweave as uw
 from unweave.store import Store
-from unweave.training import Lanes, loop, train
+from unweave.training import Lanes, compiled, loop, train
 from unweave.training.engine import Engine
 from unweave.training.precision import checked, half_precision, products
 from worlds import CPU, CRITIC, SMALL, small_run
@@ -136,3 +136,78 @@ def test_replayed_steps_are_steps_from_python():
             plain.advance()
     for name, value in plain.parameters.items():
         torch.testing.assert_close(replayed.parameters[name], value, rtol=1e-4, atol=1e-6)
+
+
+MIXED = uw.Product(place=uw.Gaussian(3), what=uw.Categorical(4))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"objective": uw.BetaVAE()},
+        {"objective": uw.FactorVAE(critic=CRITIC), "network": uw.DCGAN(base=4)},
+        {"objective": uw.HFVAE(), "latent": MIXED},
+        {"objective": uw.AlphaBetaVAE(), "network": uw.MLP(hidden=(32,))},
+    ],
+    ids=["convolutions", "normalised", "mixed", "mmd"],
+)
+def test_compiled_steps_are_steps(fields, precision):
+    """In lanes and alone; and compiled twice they give the same bits."""
+    cuda = torch.device("cuda")
+    world = SMALL.load(cuda)
+    runs = [small_run(**fields, seed=seed) for seed in range(3)]
+    for some in (runs, runs[:1]):
+        with products(precision):
+            plain = Lanes(some, world, cuda, precision)
+            fused = [Lanes(some, world, cuda, precision, True) for _ in range(2)]
+            for lanes in (plain, *fused):
+                Engine(lanes).run(20)
+        one, two = fused
+        for name, value in plain.parameters.items():
+            assert torch.equal(one.parameters[name], two.parameters[name])
+            near = 2e-5 if precision == "fp32" else 4e-3  # steps of Adam are 1e-4 each
+            torch.testing.assert_close(one.parameters[name], value, rtol=1e-3, atol=near)
+
+
+def test_a_function_that_cannot_be_compiled_runs_as_it_is(monkeypatch):
+    def broken(*_):
+        raise RuntimeError("no compiler\nsecond line")
+
+    monkeypatch.setattr(compiled, "_compiled", broken)
+    double = compiled.Compiled(lambda tensors, by: {"y": tensors["x"] * by})
+    with pytest.warns(UserWarning, match="steps are not compiled, which is slower: no compiler$"):
+        found = double({"x": torch.ones(2)}, torch.tensor(3.0))
+    assert found["y"].tolist() == [3.0, 3.0]
+
+    def full(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(compiled, "_compiled", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        compiled.Compiled(lambda x: x)(torch.ones(2))
+
+
+def test_a_compiled_function_maps_differentiates_and_writes_in_place():
+    """What lanes do in a turn, through the compiler for the CPU."""
+
+    def turn(parameters, buffers, x):
+        def loss(w, x):
+            return (x @ w).relu().square().sum()
+
+        leaf = parameters["w"].detach().requires_grad_()
+        losses = torch.func.vmap(loss)(leaf, x)
+        buffers["mean"].mul_(0.9).add_(0.1 * x.mean(1))
+        return torch.autograd.grad(losses.sum(), leaf)[0], {"loss": losses.detach()}
+
+    def given():
+        torch.manual_seed(0)
+        return {"w": torch.randn(2, 4, 3)}, {"mean": torch.zeros(2, 4)}, torch.randn(2, 5, 4)
+
+    plain, program, found = given(), given(), compiled.Compiled(turn)
+    for _ in range(2):
+        expected, (gradient, told) = turn(*plain), found(*program)
+        torch.testing.assert_close(gradient, expected[0])
+        torch.testing.assert_close(told["loss"], expected[1]["loss"])
+        torch.testing.assert_close(program[1]["mean"], plain[1]["mean"])

@@ -1,11 +1,13 @@
 """Triton kernels against torch: by the interpreter on a CPU, compiled where there is a GPU."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 import unweave as uw
-from unweave import noise
+from unweave import kernels, noise
 from unweave.data import shapes2d
 from unweave.kernels.adam import adam
 from unweave.kernels.convolution import Tile, down, meet, up
@@ -14,6 +16,9 @@ from unweave.kernels.nats import bernoulli_nats
 from unweave.kernels.random import random_normal, random_words
 from unweave.kernels.sprites import draw
 from unweave.kernels.sums import added, settle
+from unweave.networks.layers import Chain, DownConv2d, UpConv2d
+from unweave.training import compiled, notes
+from worlds import SMALL, small_run
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 # Lanes, batch, height and width of the small image, channels of the small and the big one.
@@ -272,3 +277,73 @@ def test_sprites_are_those_of_the_world(spec):
     tables = (there.cosine, there.sine, there.lower, there.upper)
     drawn = draw(index.to(DEVICE), shapes2d.frame(there), *tables)
     assert torch.equal(drawn.cpu().view(30, *world.shape), world.images(index))
+
+
+class Reason:
+    """`kernels.reason` on a machine that is not this one."""
+
+    def __init__(self, monkeypatch):
+        self.monkeypatch = monkeypatch
+        self.set(torch.cuda, "is_available", lambda: True)
+        self.set(torch.cuda, "get_device_capability", lambda: (9, 0))
+        self.set(torch.version, "hip", None)
+        self.set(kernels, "_try", lambda: None)
+
+    def set(self, *what):
+        self.monkeypatch.setattr(*what)
+
+    def __call__(self):
+        return kernels.reason.__wrapped__()
+
+
+def test_why_kernels_cannot_run_is_one_line(monkeypatch):
+    reason = Reason(monkeypatch)
+    assert reason() is None
+
+    def broken():
+        raise RuntimeError("Failed to find C compiler.\nPlease specify one")
+
+    for what, expected in (
+        ((kernels, "_try", broken), "Triton cannot build them here: Failed to find C compiler."),
+        ((kernels.importlib.util, "find_spec", lambda name: None), "Triton is not installed"),
+        ((torch.cuda, "get_device_capability", lambda: (7, 5)), "this GPU has compute capability "
+         "7.5, and they need 8.0"),
+        ((torch.version, "hip", "6.0"), "they are made for NVIDIA's GPUs"),
+    ):  # fmt: skip
+        reason.set(*what)
+        assert reason() == expected
+    reason.set(torch.cuda, "is_available", lambda: False)
+    assert reason() is None
+
+
+def test_before_training_a_note_says_so(monkeypatch):
+    world, run = SMALL.load(torch.device("cpu")), small_run(steps=20_000)
+    assert notes([run], world) == [*world.notes, *run.notes]
+    monkeypatch.setattr(kernels, "reason", lambda: "Triton is not installed")
+    there = SimpleNamespace(notes=world.notes, device=torch.device("cuda"))
+    assert notes([run, run], there)[-1] == (
+        "on this GPU torch's own layers train, not our faster ones: Triton is not installed"
+    )
+    monkeypatch.setattr(kernels, "reason", lambda: None)
+    monkeypatch.setattr(compiled, "available", lambda: False)
+    assert notes([run], there)[-1].startswith("steps are not compiled")
+    assert notes([small_run(steps=20)], there) == [*world.notes, *run.notes]
+
+
+def test_a_chain_settles_what_its_convolutions_leave(monkeypatch):
+    """Gradients of a row of layers by our kernels are torch's, sides that turn odd included."""
+    for sides, layers_of in (
+        ((16, 8), lambda: [DownConv2d(3, 8, activate=True), DownConv2d(8, 16, activate=True),
+                           DownConv2d(16, 8), UpConv2d(8, 16, activate=True), UpConv2d(16, 3)]),
+        ((12, 20), lambda: [DownConv2d(3, 8, activate=True), DownConv2d(8, 16, activate=True),
+                            DownConv2d(16, 8, activate=True)]),
+    ):  # fmt: skip
+        chain = Chain(*layers_of()).to(DEVICE)
+        x = torch.randn(2, 3, *sides, device=DEVICE, requires_grad=True)
+        found = []
+        for ours in (True, False):
+            monkeypatch.setattr(kernels, "take", lambda x, ours=ours: ours)
+            y = chain(x)
+            found.append([y, *torch.autograd.grad((y**2).sum(), [x, *chain.parameters()])])
+        for one, two in zip(*found, strict=True):
+            torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-3 * two.abs().max().item())

@@ -104,33 +104,48 @@ def test_a_finished_run_is_not_trained_again(tmp_path):
     ]  # fmt: skip
 
 
-def kill_runs():
-    fields = dict(objective=uw.FactorVAE(gamma=5.0, critic=CRITIC), steps=600)
+def kill_runs(steps):
+    fields = dict(objective=uw.FactorVAE(gamma=5.0, critic=CRITIC), steps=steps)
     return [small_run(seed=seed, **fields) for seed in (0, 1)]
 
 
-def kill_command(tmp_path, store):
+def kill_command(tmp_path, store, runs, *options):
     base = tmp_path / "base.json"
-    base.write_text(json.dumps(to_json(kill_runs()[0])))
+    base.write_text(json.dumps(to_json(runs[0])))
     return [*UNWEAVE, "train", "seed=0,1", "--from", str(base), "--store", str(store),
-            "--checkpoint-seconds", "0.05", "--threads", "1", "--device", "cpu"]  # fmt: skip
+            "--checkpoint-seconds", "0.05", "--threads", "1", *options]  # fmt: skip
 
 
-def test_killed_ten_times_a_run_ends_bit_for_bit_as_uninterrupted(tmp_path):
-    """Two lanes of a FactorVAE, SIGKILL at ten moments anywhere in the life of the process."""
+ON_A_GPU = ("--device", "cuda", "--precision", "bf16")
+
+
+@pytest.mark.parametrize(
+    ("times", "steps", "options"),
+    [
+        (10, 600, ("--device", "cpu")),
+        # Long enough to be compiled; a process takes many times longer to begin than to train.
+        pytest.param(5, 30_000, ON_A_GPU, marks=pytest.mark.gpu),
+    ],
+    ids=["cpu", "gpu"],
+)
+def test_killed_many_times_a_run_ends_bit_for_bit_as_uninterrupted(tmp_path, times, steps, options):
+    """Two lanes of a FactorVAE, SIGKILL at moments anywhere in the life of the process."""
+    runs = kill_runs(steps)
     whole, killed = Store(tmp_path / "whole"), Store(tmp_path / "killed")
-    begun = time.monotonic()
-    subprocess.run(kill_command(tmp_path, whole.root), check=True, capture_output=True)
-    duration = time.monotonic() - begun
+    command = kill_command(tmp_path, whole.root, runs, *options)
+    for _ in range(1 + ("cuda" in options)):  # once more, with all kernels built
+        shutil.rmtree(whole.root, ignore_errors=True)
+        begun = time.monotonic()
+        subprocess.run(command, check=True, capture_output=True)
+        duration = time.monotonic() - begun
+    command = kill_command(tmp_path, killed.root, runs, *options)
     draw = random.Random(0)
     kills, reached = 0, set()
-    while kills < 10:
-        process = subprocess.Popen(
-            kill_command(tmp_path, killed.root), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
+    while kills < times:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
             process.communicate(timeout=draw.uniform(0.1, 0.9) * duration)
-            compare(whole, killed)  # it got to its end first: check, and start anew
+            compare(whole, killed, runs)  # it got to its end first: check, and start anew
             shutil.rmtree(killed.root)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
@@ -138,13 +153,13 @@ def test_killed_ten_times_a_run_ends_bit_for_bit_as_uninterrupted(tmp_path):
             kills += 1
             reached |= {step for folder in killed.folders() for step in folder.states}
     assert len(reached) >= 3, f"the kills came at too few different places: {reached}"
-    subprocess.run(kill_command(tmp_path, killed.root), check=True, capture_output=True)
-    compare(whole, killed)
+    subprocess.run(command, check=True, capture_output=True)
+    compare(whole, killed, runs)
 
 
-def compare(whole, killed):
+def compare(whole, killed, runs):
     """The same weights and log, and nothing left over."""
-    for run in kill_runs():
+    for run in runs:
         one, two = whole.folder(run), killed.folder(run)
         assert one.weights.read_bytes() == two.weights.read_bytes()
         assert one.read_log() == two.read_log()

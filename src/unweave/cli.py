@@ -33,7 +33,7 @@ from unweave.report import write_report
 from unweave.report.recipe import blocks_of
 from unweave.run import Run
 from unweave.store import RunFolder, Store, write_json
-from unweave.training import Outcome, Precision, pick_device, train
+from unweave.training import Outcome, Precision, notes, pick_device, train
 from unweave.training.precision import checked
 
 app = typer.Typer(
@@ -281,7 +281,7 @@ def train_all(
     for group in by_data.values():
         world = group[0].data.load(pick_device(device))
         resolved = [run.resolve(world) for run in group]
-        for note in (*world.notes, *dict.fromkeys(n for run in resolved for n in run.notes)):
+        for note in notes(resolved, world):
             _err.print(note, highlight=False)
         outcomes += train(resolved, world, store, progress_on(_err), seconds, precision)
     return outcomes

@@ -37,7 +37,7 @@ from unweave.run import Run
 from unweave.spec import digest, members
 from unweave.store import Store
 from unweave.trained import one
-from unweave.training import Outcome, Precision, Silent, pick_device, recall, train
+from unweave.training import Outcome, Precision, Silent, notes, pick_device, recall, train
 
 Array = NDArray[np.float32]
 
@@ -371,7 +371,7 @@ def _fit(
     precision: Precision,
 ) -> list[Outcome]:
     console = Console(file=sys.stderr)
-    for note in world.notes if progress else ():
+    for note in notes(runs, world) if progress else ():
         console.print(note, highlight=False)
     shown = progress_on(console) if progress else Silent()
     kept = None if store is None else Store(Path(store))

@@ -10,9 +10,11 @@ from typing import Protocol
 
 import torch
 
+from unweave import kernels
 from unweave.data import World
 from unweave.run import Run
 from unweave.store import RunFolder, Store, read_tensors, write_json, write_tensors
+from unweave.training import compiled
 from unweave.training.engine import Engine, Row
 from unweave.training.lanes import Lanes, Tensors, trained
 from unweave.training.precision import Precision, products
@@ -67,6 +69,22 @@ def pick_device(name: str) -> torch.device:
         found = "auto, cpu or cuda" if torch.cuda.is_available() else "auto or cpu"
         raise ValueError(f"device {name!r} cannot be used here; use {found}") from None
     return device
+
+
+def notes(runs: Sequence[Run], world: World) -> list[str]:
+    """What to know before training: of the data, of the runs, and of the device."""
+    found = [*world.notes, *(note for run in runs for note in run.notes)]
+    if world.device.type == "cuda":
+        if why := kernels.reason():
+            found.append(f"on this GPU torch's own layers train, not our faster ones: {why}")
+        elif _compiles(runs) and not compiled.available():
+            found.append(f"steps are not compiled, which is slower: torch {torch.__version__}")
+    return list(dict.fromkeys(found))
+
+
+def _compiles(runs: Sequence[Run]) -> bool:
+    """Whether runs are long enough for compiling their steps."""
+    return any(run.steps >= _WORTH_COMPILING for run in runs)
 
 
 def log_interval(steps: int) -> int:
@@ -242,7 +260,7 @@ def _together(
     """What comes of runs as lanes; None where the memory of the device does not hold them."""
     try:
         with products(precision):
-            lanes = Lanes(group, world, world.device, precision, group[0].steps >= _WORTH_COMPILING)
+            lanes = Lanes(group, world, world.device, precision, _compiles(group))
             job = Group(lanes, folders, progress, seconds)
             job.train()
         return job.outcomes
