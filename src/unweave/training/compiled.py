@@ -43,9 +43,10 @@ class Compiled:
         inputs, spec = pytree.tree_flatten(trees)
         if self._program is None:
             self._program = self._made(inputs, spec)
-        assert self._shape is not None
         with torch.no_grad():
-            return pytree.tree_unflatten(list(self._program(*inputs)), self._shape)
+            results = list(self._program(*inputs))
+        assert self._shape is not None
+        return pytree.tree_unflatten(results, self._shape)
 
     def _made(self, inputs: list[Tensor], spec: pytree.TreeSpec) -> Callable[..., Sequence[Tensor]]:
         """The program, or where none can be made the function itself, with a warning."""
