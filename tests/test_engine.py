@@ -142,33 +142,35 @@ MIXED = uw.Product(place=uw.Gaussian(3), what=uw.Categorical(4))
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize(
-    "fields",
+    ("precision", "fields"),
     [
-        {"objective": uw.BetaVAE()},
-        {"objective": uw.FactorVAE(critic=CRITIC), "network": uw.DCGAN(base=4)},
-        {"objective": uw.HFVAE(), "latent": MIXED},
-        {"objective": uw.AlphaBetaVAE(), "network": uw.MLP(hidden=(32,))},
+        ("fp32", {"objective": uw.BetaVAE()}),
+        ("bf16", {"objective": uw.BetaVAE()}),
+        ("fp32", {"objective": uw.FactorVAE(critic=CRITIC), "network": uw.DCGAN(base=4)}),
+        ("bf16", {"objective": uw.HFVAE(), "latent": MIXED}),
+        ("fp32", {"objective": uw.AlphaBetaVAE(), "network": uw.MLP(hidden=(32,))}),
     ],
-    ids=["convolutions", "normalised", "mixed", "mmd"],
+    ids=["convolutions", "half", "normalised", "mixed", "mmd"],
 )
-def test_compiled_steps_are_steps(fields, precision):
-    """In lanes and alone; and compiled twice they give the same bits."""
+@pytest.mark.parametrize("count", [1, 3])
+def test_compiled_steps_are_steps(precision, fields, count):
+    """And compiled twice they give the same bits.
+
+    Weights whose gradient is noise move by their learning rate either way, so terms are compared.
+    """
     cuda = torch.device("cuda")
     world = SMALL.load(cuda)
-    runs = [small_run(**fields, seed=seed) for seed in range(3)]
-    for some in (runs, runs[:1]):
-        with products(precision):
-            plain = Lanes(some, world, cuda, precision)
-            fused = [Lanes(some, world, cuda, precision, True) for _ in range(2)]
-            for lanes in (plain, *fused):
-                Engine(lanes).run(20)
-        one, two = fused
-        for name, value in plain.parameters.items():
-            assert torch.equal(one.parameters[name], two.parameters[name])
-            near = 2e-5 if precision == "fp32" else 4e-3  # steps of Adam are 1e-4 each
-            torch.testing.assert_close(one.parameters[name], value, rtol=1e-3, atol=near)
+    runs = [small_run(**fields, seed=seed) for seed in range(count)]
+    with products(precision):
+        plain, one, two = (Engine(Lanes(runs, world, cuda, precision, c)) for c in (0, 1, 1))
+        for engine in (plain, one, two):
+            engine.run(20)
+    for name, value in one.lanes.parameters.items():
+        assert torch.equal(two.lanes.parameters[name], value), name
+    near = {"fp32": 1e-4, "bf16": 1e-2}[precision]
+    for found, expected in zip(one.record.rows(20), plain.record.rows(20), strict=True):
+        assert found == pytest.approx(expected, rel=near, abs=near)
 
 
 def test_a_function_that_cannot_be_compiled_runs_as_it_is(monkeypatch):

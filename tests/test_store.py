@@ -124,7 +124,7 @@ ON_A_GPU = ("--device", "cuda", "--precision", "bf16")
     [
         (10, 600, ("--device", "cpu")),
         # Long enough to be compiled; a process takes many times longer to begin than to train.
-        pytest.param(5, 30_000, ON_A_GPU, marks=pytest.mark.gpu),
+        pytest.param(4, 20_000, ON_A_GPU, marks=pytest.mark.gpu),
     ],
     ids=["cpu", "gpu"],
 )
