@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
+from torch.utils.flop_counter import FlopCounterMode
 
 from unweave.data import World
 from unweave.networks import initialise
@@ -80,8 +81,49 @@ class Lanes:
         self.seeds = torch.tensor([run.seed for run in self.runs], device=self.device)
         size, batch = self.world.size, self.runs[0].batch_size
         self.sampler = Sampler(self.seeds, size, batch, len(self.turns))
-        self.vectorised = len(self.runs) > 1 and _vectorises(self.nets, self.device)
-        self.prepare()
+        self.vectorised = len(self.runs) > 1 and self.mappable
+
+    @property
+    def mappable(self) -> bool:
+        """Whether stacked lanes can run faster than one after the other.
+
+        On the CPU a grouped convolution is slower than the same convolutions one by one.
+        """
+        convolutions = (nn.Conv2d, nn.ConvTranspose2d)
+        convolved = any(isinstance(module, convolutions) for module in self.nets.modules())
+        return self.device.type != "cpu" or not convolved
+
+    def part(self, start: int, stop: int) -> Lanes:
+        """Some of the lanes on the same state, with all else their own: to run beside the others.
+
+        Modules are copied, since a call puts the parameters of a lane into them.
+        """
+        part, held = copy.copy(self), slice(start, stop)
+        tensors = [*self.nets.parameters(), *self.nets.buffers()]
+        part.nets = copy.deepcopy(self.nets, {id(tensor): tensor for tensor in tensors})
+        part.runs, part.clock = self.runs[held], self.clock.clone()
+        part.parameters = {name: value[held] for name, value in self.parameters.items()}
+        part.buffers = {name: value[held] for name, value in self.buffers.items()}
+        part.moments = {
+            moment: {name: value[held] for name, value in tensors.items()}
+            for moment, tensors in self.moments.items()
+        }
+        part._arrange()
+        return part
+
+    def operations(self) -> int:
+        """Operations of matrix products and convolutions in a step of one lane, by trying one.
+
+        Any batch and any weights will do, and the state is a copy.
+        """
+        alone = self.part(0, 1)
+        for tensors in alone._tensors.values():
+            tensors.update({name: value.clone() for name, value in tensors.items()})
+        alone.sampler.orders.zero_()
+        alone.levels.zero_()
+        with FlopCounterMode(display=False) as counter:
+            alone.move()
+        return int(counter.get_total_flops())
 
     def prepare(self) -> int:
         """Make ready for the next step, and say how many can be taken before doing so again."""
@@ -260,6 +302,10 @@ class Lanes:
                 )
             for name, value in expected.items():
                 value.copy_(tensors[name])
+        self.seek(step)
+
+    def seek(self, step: int) -> None:
+        """Go on at a step."""
         self.step = step
         self.clock.fill_(step)
 
@@ -293,15 +339,6 @@ def trained(state: Tensors) -> Tensors:
 
 def _detached(tensors: Tensors) -> Tensors:
     return {name: value.detach() for name, value in tensors.items()}
-
-
-def _vectorises(nets: nn.Module, device: torch.device) -> bool:
-    """Whether stacked lanes run faster than one after the other.
-
-    On the CPU a grouped convolution is slower than the same convolutions one by one.
-    """
-    convolutions = (nn.Conv2d, nn.ConvTranspose2d)
-    return device.type != "cpu" or not any(isinstance(m, convolutions) for m in nets.modules())
 
 
 def _bind(objective: Game, weights: Mapping[str, Tensor]) -> Game:
