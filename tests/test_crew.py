@@ -187,12 +187,10 @@ def faults(blocks):
 
 
 def test_memory_is_kept_inside_and_given_back_after():
-    """Blocks of 64 MB are 16,384 pages each: handed out once, or every time."""
+    """Blocks of 64 MB are 16,384 pages each: taken again, until they are the system's again."""
     with memory_kept(CPU):
         faults(5)
         kept = faults(5)
     after = faults(5)
     if hasattr(ctypes.CDLL(None), "mallopt"):
         assert kept < 1_000 < after
-    with memory_kept(torch.device("cuda")):
-        assert faults(5) > 1_000
