@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 from unweave.data import World
 from unweave.networks import initialise
@@ -121,9 +123,9 @@ class Lanes:
             tensors.update({name: value.clone() for name, value in tensors.items()})
         alone.sampler.orders.zero_()
         alone.levels.zero_()
-        with FlopCounterMode(display=False) as counter:
+        with _Operations() as counted:
             alone.move()
-        return int(counter.get_total_flops())
+        return counted.count
 
     def prepare(self) -> int:
         """Make ready for the next step, and say how many can be taken before doing so again."""
@@ -328,6 +330,25 @@ class Lanes:
             for value in tensors.values():
                 good &= value.reshape(len(value), -1).isfinite().all(1)
         return [bool(g) for g in good.tolist()]
+
+
+class _Operations(TorchDispatchMode):
+    """Counts the operations of matrix products and convolutions.
+
+    torch's own counter watches modules too, which a gradient inside a loss does not bear.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.count = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if formula := flop_registry.get(func._overloadpacket):
+            self.count += formula(*args, **(kwargs or {}), out_val=out)
+        return out
 
 
 def trained(state: Tensors) -> Tensors:
