@@ -123,7 +123,8 @@ class Lanes:
             tensors.update({name: value.clone() for name, value in tensors.items()})
         alone.sampler.orders.zero_()
         alone.levels.zero_()
-        with _Operations() as counted:
+        counted = _Operations()
+        with counted:
             alone.move()
         return counted.count
 
