@@ -19,7 +19,7 @@ def memory_kept(device: torch.device) -> Iterator[None]:
     """Inside, what a step on the CPU frees stays with the process, for the next step to take.
 
     Otherwise glibc hands large blocks back to the system, which clears every page of them anew: a
-    step with convolutions took a sixth longer. Other systems are left as they are.
+    step of a beta-VAE on one core took 93 ms so, and 80 kept. Other systems are left as they are.
     """
     library = ctypes.CDLL(None) if sys.platform == "linux" and device.type == "cpu" else None
     if library is None or not hasattr(library, "mallopt"):
