@@ -121,6 +121,7 @@ def test_a_lane_is_the_run_alone(objective, vectorised):
 @each
 def test_in_a_turn_only_its_player_changes_statistics_included(objective, vectorised):
     lanes = lanes_of([gan_run(objective, seed=s) for s in (0, 1)], vectorised=vectorised)
+    lanes.prepare()
     for index, player in enumerate(lanes.turns):
         before = {n: v.clone() for n, v in {**lanes.parameters, **lanes.buffers}.items()}
         turned(lanes, index, {})

@@ -194,6 +194,7 @@ def test_resumed_is_uninterrupted_bit_for_bit(parts):
 
 def test_only_the_player_who_moves_changes():
     lanes = lanes_of([small_run(objective=uw.FactorVAE(gamma=5.0, critic=CRITIC))])
+    lanes.prepare()
     before = {n: v.clone() for n, v in lanes.parameters.items()}
     turned(lanes, 0, {})
     for name, value in lanes.parameters.items():
@@ -204,6 +205,7 @@ def test_running_statistics_are_those_of_the_player_who_moves():
     """The model's follow its own batch as torch's would, and stand still in the critic's turn."""
     objective = uw.FactorVAE(gamma=5.0, critic=CRITIC)
     lanes = lanes_of([small_run(objective=objective, network=NORMALISED, seed=s) for s in (0, 1)])
+    lanes.prepare()
     name = "model.encoder.1.running_mean"
     kernel = lanes.parameters["model.encoder.0.weight"].clone()
     x = lanes.world.images(batch_of(lanes, 0, 0))
@@ -293,6 +295,7 @@ def test_our_adam_is_torchs(amsgrad):
     parameters = {n: v[0].clone().requires_grad_() for n, v in lanes.parameters.items()}
     optimiser = torch.optim.Adam(parameters.values(), lr=1e-2, amsgrad=amsgrad, foreach=False)
     for step in range(5):
+        lanes.prepare()
         x = lanes.world.images(batch_of(lanes, step, 0))[0]
         loss, *_ = lanes._player(0)(
             parameters, {}, {n: w[0] for n, w in lanes._weights().items()},

@@ -18,11 +18,13 @@ from unweave.networks import MLP, Conv, Critic, Network
 from unweave.objectives import BetaTCVAE, BetaVAE, FactorVAE, Objective
 from unweave.run import Run
 from unweave.training import Lanes, Precision
-from unweave.training.engine import Engine
+from unweave.training.crew import Crew
+from unweave.training.memory import memory_kept
 from unweave.training.precision import products
 
 BATCH = 64
 _STORED = 20_000  # images of the plain loop
+_STRETCH = 2  # steps that lanes take before they wait for each other
 OBJECTIVES: dict[str, Objective] = {
     "beta-vae": BetaVAE(),
     "beta-tcvae": BetaTCVAE(),
@@ -166,9 +168,9 @@ def measure(case: Case, device: torch.device, precision: Precision, seconds: flo
     """Microseconds for a step of all lanes of a case."""
     world = case.run.data.load(device)
     runs = [dataclasses.replace(case.run, seed=seed).resolve(world) for seed in range(case.lanes)]
-    with products(precision):
-        engine = Engine(Lanes(runs, world, device, precision))
-        return timed(lambda: engine.run(1), device, seconds)
+    with products(precision), memory_kept(device):
+        crew = Crew(Lanes(runs, world, device, precision))
+        return timed(lambda: crew.run(_STRETCH), device, seconds) / _STRETCH
 
 
 def timed(step: Callable[[], object], device: torch.device, seconds: float) -> float:

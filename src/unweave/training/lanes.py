@@ -5,10 +5,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 from unweave import kernels
 from unweave.data import World
@@ -107,13 +110,50 @@ class Lanes:
         self.seeds = torch.tensor([run.seed for run in self.runs], device=self.device)
         size, batch = self.world.size, self.runs[0].batch_size
         self.sampler = Sampler(self.seeds, size, batch, len(self.turns))
-        self.vectorised = len(self.runs) > 1 and vectorises(self.nets, self.device)
+        self.vectorised = len(self.runs) > 1 and self.mappable
         self._read = fused(self._now, self.compiles)
         self._plays = [
             fused(partial(self._differentiate, turn), self.compiles)
             for turn in range(len(self.turns))
         ]
-        self.prepare()
+
+    @property
+    def mappable(self) -> bool:
+        """Whether stacked lanes can run faster than one after the other."""
+        return vectorises(self.nets, self.device)
+
+    def part(self, start: int, stop: int) -> Lanes:
+        """Some of the lanes on the same state, with all else their own: to run beside the others.
+
+        Modules are copied, since a call puts the parameters of a lane into them.
+        """
+        part, held = copy.copy(self), slice(start, stop)
+        tensors = [*self.nets.parameters(), *self.nets.buffers()]
+        part.nets = copy.deepcopy(self.nets, {id(tensor): tensor for tensor in tensors})
+        part.runs = self.runs[held]
+        part.parameters = {name: value[held] for name, value in self.parameters.items()}
+        part.buffers = {name: value[held] for name, value in self.buffers.items()}
+        part.moments = {
+            moment: {name: value[held] for name, value in tensors.items()}
+            for moment, tensors in self.moments.items()
+        }
+        part._arrange()
+        return part
+
+    def operations(self) -> int:
+        """Operations of matrix products and convolutions in a step of one lane, by trying one.
+
+        Any batch and any weights will do, and the state is a copy.
+        """
+        alone = self.part(0, 1)
+        for tensors in alone._tensors.values():
+            tensors.update({name: value.clone() for name, value in tensors.items()})
+        alone.sampler.orders.zero_()
+        alone.levels.zero_()
+        counted = _Operations()
+        with counted:
+            alone.move()
+        return counted.count
 
     def prepare(self) -> int:
         """Make ready for the next step, and say how many can be taken before doing so again."""
@@ -312,6 +352,10 @@ class Lanes:
             for name, value in expected.items():
                 value.copy_(tensors[name])
         self._refresh()
+        self.seek(step)
+
+    def seek(self, step: int) -> None:
+        """Go on at a step."""
         self.step = step
         self.clock.fill_(step)
 
@@ -340,6 +384,25 @@ class Lanes:
             for value in tensors.values():
                 good &= value.reshape(len(value), -1).isfinite().all(1)
         return [bool(g) for g in good.tolist()]
+
+
+class _Operations(TorchDispatchMode):
+    """Counts the operations of matrix products and convolutions.
+
+    torch's own counter watches modules too, which a gradient inside a loss does not bear.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.count = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if formula := flop_registry.get(func._overloadpacket):
+            self.count += formula(*args, **(kwargs or {}), out_val=out)
+        return out
 
 
 def trained(state: Tensors) -> Tensors:

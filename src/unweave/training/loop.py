@@ -15,8 +15,10 @@ from unweave.data import World
 from unweave.run import Run
 from unweave.store import RunFolder, Store, read_tensors, write_json, write_tensors
 from unweave.training import compiled
-from unweave.training.engine import Engine, Row
+from unweave.training.crew import Crew
+from unweave.training.engine import Row
 from unweave.training.lanes import Lanes, Tensors, trained
+from unweave.training.memory import memory_kept
 from unweave.training.precision import Precision, products
 
 _WORTH_COMPILING = 10_000  # steps, in which the seconds that it takes are won back
@@ -113,7 +115,7 @@ class Group:
         self, lanes: Lanes, folders: list[RunFolder | None], progress: Progress, seconds: float
     ) -> None:
         self.lanes, self.folders, self.progress, self.seconds = lanes, folders, progress, seconds
-        self.engine = Engine(lanes)
+        self.crew = Crew(lanes)
         self.logs: list[list[Row]] = [[] for _ in folders]
         self.outcomes: dict[str, Outcome] = {}
 
@@ -133,7 +135,7 @@ class Group:
         steps, interval = lanes.runs[0].steps, log_interval(lanes.runs[0].steps)
         saved = time.monotonic()
         while lanes.runs and lanes.step < steps:
-            self.engine.run(min(steps - lanes.step, interval - lanes.step % interval))
+            self.crew.run(min(steps - lanes.step, interval - lanes.step % interval))
             self._report()
             if lanes.runs and time.monotonic() - saved >= self.seconds:
                 self._save()
@@ -151,10 +153,8 @@ class Group:
 
     def _report(self) -> None:
         """Write the log's rows, and part with the lanes that broke."""
-        record = self.engine.record
-        rows = record.rows(self.lanes.step)
-        failures = record.failures()
-        record.clear()
+        rows, failures = self.crew.rows(), self.crew.failures()
+        self.crew.clear()
         for log, row in zip(self.logs, rows, strict=True):
             log.append(row)
         self._drop(failures)
@@ -171,7 +171,8 @@ class Group:
         self.folders = [self.folders[lane] for lane in kept]
         self.logs = [self.logs[lane] for lane in kept]
         self.lanes.keep(kept)
-        self.engine = Engine(self.lanes)
+        if kept:
+            self.crew = Crew(self.lanes)
         # The others' checkpoint comes first: resumed from before the break, they would do those
         # steps in a smaller group, and that need not give the same bits.
         self._save()
@@ -259,7 +260,7 @@ def _together(
 ) -> dict[str, Outcome] | None:
     """What comes of runs as lanes; None where the memory of the device does not hold them."""
     try:
-        with products(precision):
+        with products(precision), memory_kept(world.device):
             lanes = Lanes(group, world, world.device, precision, _compiles(group))
             job = Group(lanes, folders, progress, seconds)
             job.train()

@@ -1,0 +1,110 @@
+"""Lanes on the CPU against the same runs one after another, in one run.
+
+    python benchmarks/lanes.py [--lanes 1,2,4,8,16] [--rounds 9] [--seconds 0.5] [--only mlp]
+
+Both sides take the steps behind `unweave train`, in one process and with the same threads: so many
+lanes together, and a run alone, whose step is what each of them would take one after another. Short
+rounds alternate, in an order that changes, so that a busy machine slows both alike. Printed are
+milliseconds for a step of one lane, medians over rounds, and how much faster lanes are: the ratio
+of one round, its median and quartiles over rounds. One lane is the run alone against itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+
+import numpy as np
+import torch
+
+import unweave as uw
+from unweave.bench import OBJECTIVES
+from unweave.cli import usable_cores
+from unweave.data import Data, World, from_array
+from unweave.networks import Network
+from unweave.training import Lanes
+from unweave.training.crew import Crew
+from unweave.training.memory import memory_kept
+
+CPU = torch.device("cpu")
+
+
+class Side:
+    """A crew that is timed."""
+
+    def __init__(self, run: uw.Run, world: World, lanes: int) -> None:
+        runs = [uw.Run(**{**vars(run), "seed": seed}) for seed in range(lanes)]
+        self.lanes, self.crew = lanes, Crew(Lanes(runs, world, CPU))
+        self.times: list[float] = []  # milliseconds for a step of one lane
+
+    def warm_up(self, seconds: float) -> None:
+        """Some steps that do not count, and how many take so many seconds."""
+        self.crew.run(3)
+        self.steps = max(2, round(seconds / (self._seconds(2) / 2)))
+
+    def measure(self) -> None:
+        """One round."""
+        time.sleep(0.02)  # until the other side's threads have gone to sleep
+        self.times.append(1000 * self._seconds(self.steps) / self.steps / self.lanes)
+
+    def _seconds(self, steps: int) -> float:
+        start = time.perf_counter()
+        self.crew.run(steps)
+        return time.perf_counter() - start
+
+
+def networks() -> dict[str, tuple[Data, World, Network]]:
+    """Networks with the data they are trained on, from the smallest to the largest."""
+    digits, small = from_array(np.random.default_rng(0).random((2_000, 8, 8), np.float32))
+    shapes = uw.Shapes2D()
+    world = shapes.load(CPU)
+    return {
+        "linear, 8x8": (digits, small, uw.MLP(hidden=())),
+        "mlp 64, 8x8": (digits, small, uw.MLP(hidden=(64,))),
+        "mlp 256 256, 64x64": (shapes, world, uw.MLP(hidden=(256, 256))),
+        "kim2018, 64x64": (shapes, world, uw.Kim2018()),
+    }
+
+
+def compare(run: uw.Run, world: World, lanes: int, rounds: int, seconds: float) -> str:
+    """The row of one case."""
+    alone, together = (Side(run, world, count) for count in (1, lanes))
+    for side in (alone, together):
+        side.warm_up(seconds)
+    for turn in range(rounds):
+        for side in (alone, together) if turn % 2 else (together, alone):
+            side.measure()
+    ratios = [one / other for one, other in zip(alone.times, together.times, strict=True)]
+    low, half, high = statistics.quantiles(ratios, n=4)
+    plan = together.crew.plan
+    dealt = f"{plan.parts:2d} x {plan.workers} x {plan.threads}"
+    times = [statistics.median(side.times) for side in (alone, together)]
+    return f"{times[0]:9.2f} {times[1]:9.2f}   {half:5.2f} ({low:.2f} to {high:.2f})   {dealt}"
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--lanes", default="1,2,4,8,16")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=0.5)
+    parser.add_argument("--only", default="", help="cases with this in their name")
+    options = parser.parse_args()
+    torch.set_num_threads(usable_cores())
+    print(f"{torch.get_num_threads()} threads, torch {torch.__version__}")
+    print("network             objective   lanes  ms alone  in lanes   faster by"
+          "                parts x workers x threads")  # fmt: skip
+    with memory_kept(CPU):
+        for name, (data, world, network) in networks().items():
+            for kind, objective in OBJECTIVES.items():
+                if options.only not in (case := f"{name:19s} {kind:11s}"):
+                    continue
+                run = uw.Run(data=data, network=network, objective=objective).resolve(world)
+                for lanes in map(int, options.lanes.split(",")):
+                    row = compare(run, world, lanes, options.rounds, options.seconds)
+                    print(f"{case} {lanes:4d} {row}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""The crew: however lanes are dealt over threads, each is the run alone, and nothing hangs."""
+
+import ctypes
+import resource
+import threading
+
+import pytest
+import torch
+
+import unweave as uw
+from unweave.store import Store
+from unweave.training import Lanes, crew, train
+from unweave.training.crew import Crew, Plan, planned
+from unweave.training.engine import Engine
+from unweave.training.memory import memory_kept
+from worlds import CPU, CRITIC, SMALL, small_run
+
+FACTOR = uw.FactorVAE(gamma=5.0, critic=CRITIC)
+NORMALISED = uw.DCGAN(base=4)
+
+# All together, unequal shares, a share each with fewer workers than lanes, and as many.
+PLANS = [Plan(1, 1, 1), Plan(2, 2, 1), Plan(3, 1, 1), Plan(3, 2, 1), Plan(3, 3, 1), Plan(3, 3, 2)]
+
+
+def runs_of(**parts):
+    return [small_run(seed=seed, **parts) for seed in range(3)]
+
+
+def lanes_of(runs):
+    return Lanes(runs, SMALL.load(CPU), CPU)
+
+
+def copied(lanes):
+    return [{n: t.clone() for n, t in lanes.state(k).items()} for k in range(len(lanes.runs))]
+
+
+@pytest.fixture
+def dealt(monkeypatch):
+    """Every crew has as many workers as lanes."""
+    monkeypatch.setattr(crew, "_plan", lambda lanes: Plan(len(lanes.runs), len(lanes.runs), 1))
+
+
+@pytest.mark.parametrize("network", [uw.MLP((16,)), uw.Conv(base=4, hidden=8), NORMALISED])
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_however_lanes_are_dealt_each_is_the_run_alone(plan, network):
+    """State and log; of two players, one of whom leaves the other a memo."""
+    runs = runs_of(objective=FACTOR, network=network)
+    together = Crew(lanes_of(runs), plan)
+    together.run(5)
+    together.run(4)
+    assert together.lanes.step == int(together.lanes.clock) == 9
+    rows = together.rows()
+    assert together.failures() == {}
+    # Normalisation divides rounding errors by small deviations.
+    tolerance = 1e-3 if network is NORMALISED else 2e-5
+    for lane, run in enumerate(runs):
+        alone = Crew(lanes_of([run]), Plan(1, 1, 1))
+        alone.run(9)
+        assert rows[lane] == pytest.approx(alone.rows()[0], rel=1e-3, abs=1e-3)
+        for name, value in alone.lanes.state(0).items():
+            found = together.lanes.state(lane)[name]
+            torch.testing.assert_close(found, value, rtol=1e-3, atol=tolerance)
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_however_lanes_are_dealt_they_resume_bit_for_bit(plan):
+    runs = runs_of(objective=FACTOR, network=NORMALISED)
+    whole, resumed = (Crew(lanes_of(runs), plan) for _ in range(2))
+    whole.run(4)
+    resumed.lanes.restore(copied(whole.lanes), 4)
+    whole.run(7)
+    for _ in range(7):
+        resumed.run(1)
+    for one, two in zip(copied(whole.lanes), copied(resumed.lanes), strict=True):
+        assert all(torch.equal(value, two[name]) for name, value in one.items())
+
+
+def test_on_threads_a_run_of_the_store_resumes_bit_for_bit(dealt, tmp_path, monkeypatch):
+    runs = runs_of(steps=40, objective=FACTOR)
+    whole = train(runs, SMALL.load(CPU))
+    healthy = Engine.step
+
+    def interrupted(engine):
+        if engine.lanes.step == 25:
+            raise KeyboardInterrupt
+        return healthy(engine)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "step", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train(runs, SMALL.load(CPU), Store(tmp_path), checkpoint_seconds=0)
+    for one, two in zip(whole, train(runs, SMALL.load(CPU), Store(tmp_path)), strict=True):
+        assert one.log == two.log
+        assert all(torch.equal(value, two.weights[name]) for name, value in one.weights.items())
+
+
+def test_on_threads_a_lane_that_breaks_breaks_alone(dealt):
+    weights = [1.0, 1e39, 2.0]
+    runs = [small_run(objective=uw.BetaVAE(beta=beta), steps=20) for beta in weights]
+    outcomes = train(runs, SMALL.load(CPU))
+    assert [outcome.failure is None for outcome in outcomes] == [True, False, True]
+    assert outcomes[1].failure == {"step": 0, "term": "rate", "checkpoint": None}
+    for run, outcome in zip(runs[::2], outcomes[::2], strict=True):
+        (alone,) = train([run], SMALL.load(CPU))
+        for name, value in alone.weights.items():
+            torch.testing.assert_close(outcome.weights[name], value, rtol=1e-3, atol=2e-5)
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), MemoryError("full"), KeyboardInterrupt()])
+def test_what_a_worker_raises_is_raised_here_and_stops_the_others(error, monkeypatch):
+    healthy, taken = Engine.step, []
+
+    def fails(engine):
+        taken.append(engine.lanes.step)
+        if engine.lanes.runs[0].seed == 1 and engine.lanes.step == 2:
+            raise error
+        return healthy(engine)
+
+    monkeypatch.setattr(Engine, "step", fails)
+    before = set(threading.enumerate())
+    with pytest.raises(type(error)):
+        Crew(lanes_of(runs_of()), Plan(3, 3, 1)).run(10_000)
+    assert len(taken) < 1_000
+    assert set(threading.enumerate()) == before
+    assert torch.get_num_threads() == 1
+
+
+@pytest.mark.parametrize("plan", [Plan(1, 1, 1), Plan(3, 1, 2), Plan(3, 2, 1)], ids=str)
+def test_threads_are_as_planned_inside_and_as_before_outside(plan, monkeypatch):
+    healthy, seen = Engine.step, set()
+
+    def looked_at(engine):
+        seen.add(torch.get_num_threads())
+        return healthy(engine)
+
+    monkeypatch.setattr(Engine, "step", looked_at)
+    torch.set_num_threads(3)
+    Crew(lanes_of(runs_of()), plan).run(2)
+    assert seen == {plan.threads}
+    assert torch.get_num_threads() == 3
+    with crew.ThreadPoolExecutor(1) as pool:
+        assert pool.submit(torch.get_num_threads).result() == 3
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3, 16, 64])
+@pytest.mark.parametrize("count", [1, 2, 3, 16, 100])
+@pytest.mark.parametrize("mapped", [True, False])
+def test_a_plan_takes_no_more_than_there_is(cores, count, mapped):
+    for work in (0, 10**6, 10**8, 10**9, 10**11):
+        plan = planned(count, work, mapped, cores)
+        assert 1 <= plan.workers <= plan.parts <= count
+        assert 1 <= plan.workers * plan.threads <= cores
+        assert plan.parts in (plan.workers, count)
+    assert planned(count, 10**11, mapped, cores).workers == min(count, cores)
+
+
+def test_the_plan_follows_from_the_network():
+    """A small MLP is mapped, a large one and convolutions are a lane each; threads as torch has."""
+    torch.set_num_threads(2)
+    small = lanes_of(runs_of())
+    large = lanes_of(runs_of(network=uw.MLP((1000, 1000)), batch_size=64))
+    convolved = lanes_of(runs_of(network=uw.Conv(base=4, hidden=8)))
+    batch, inputs, hidden, codes = 16, 256, 16, 3
+    layers = (inputs * hidden, hidden * 2 * codes, codes * hidden, hidden * inputs)
+    work = 2 * batch * (3 * sum(layers) - layers[0])  # no gradient of the images
+    assert small.operations() == work
+    assert Crew(small).plan == Plan(1, 1, 1)
+    assert Crew(large).plan == Plan(3, 2, 1)
+    assert Crew(convolved).plan == Plan(3, 1, 1)
+
+
+def test_counting_operations_changes_nothing():
+    lanes = lanes_of(runs_of(objective=FACTOR, network=NORMALISED))
+    before = copied(lanes)
+    lanes.operations()
+    assert lanes.step == int(lanes.clock) == 0
+    for one, two in zip(before, copied(lanes), strict=True):
+        assert all(torch.equal(value, two[name]) for name, value in one.items())
+
+
+def faults(blocks):
+    """Pages that the system had to hand out while blocks were made and dropped."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(blocks):
+        torch.ones(2**24)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+
+def test_memory_is_kept_inside_and_given_back_after():
+    """Blocks of 64 MB are 16,384 pages each: taken again, until they are the system's again."""
+    with memory_kept(CPU):
+        faults(5)
+        kept = faults(5)
+    after = faults(5)
+    if hasattr(ctypes.CDLL(None), "mallopt"):
+        assert kept < 1_000 < after
