@@ -46,7 +46,7 @@ def trained_models(
     world = uw.Shapes2D().load(device)
     runs = [Run(seed=seed).resolve(world) for seed in range(count)]
     with products(precision):
-        lanes = Lanes(runs, world, device, precision)
+        lanes = Lanes(runs, world, device, precision, compiles=True)
         engine = Engine(lanes)
         step = timed(lambda: engine.run(1), device, 2.0) / 1e6 / count
     states = [{n: v.clone() for n, v in trained(lanes.state(k)).items()} for k in range(count)]

@@ -120,15 +120,17 @@ ON_A_GPU = ("--device", "cuda", "--precision", "bf16")
 
 
 @pytest.mark.parametrize(
-    ("times", "steps", "options"),
+    ("times", "steps", "first", "options"),
     [
-        (10, 600, ("--device", "cpu")),
-        # Long enough to be compiled; a process takes many times longer to begin than to train.
-        pytest.param(4, 20_000, ON_A_GPU, marks=pytest.mark.gpu),
+        (10, 600, 0.1, ("--device", "cpu")),
+        # Long enough to be compiled; half of the time is up before the first step.
+        pytest.param(4, 60_000, 0.5, ON_A_GPU, marks=pytest.mark.gpu),
     ],
     ids=["cpu", "gpu"],
 )
-def test_killed_many_times_a_run_ends_bit_for_bit_as_uninterrupted(tmp_path, times, steps, options):
+def test_killed_many_times_a_run_ends_bit_for_bit_as_uninterrupted(
+    tmp_path, times, steps, first, options
+):
     """Two lanes of a FactorVAE, SIGKILL at moments anywhere in the life of the process."""
     runs = kill_runs(steps)
     whole, killed = Store(tmp_path / "whole"), Store(tmp_path / "killed")
@@ -144,7 +146,7 @@ def test_killed_many_times_a_run_ends_bit_for_bit_as_uninterrupted(tmp_path, tim
     while kills < times:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
-            process.communicate(timeout=draw.uniform(0.1, 0.9) * duration)
+            process.communicate(timeout=draw.uniform(first, 0.9) * duration)
             compare(whole, killed, runs)  # it got to its end first: check, and start anew
             shutil.rmtree(killed.root)
         except subprocess.TimeoutExpired:

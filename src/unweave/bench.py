@@ -169,7 +169,7 @@ def measure(case: Case, device: torch.device, precision: Precision, seconds: flo
     world = case.run.data.load(device)
     runs = [dataclasses.replace(case.run, seed=seed).resolve(world) for seed in range(case.lanes)]
     with products(precision), memory_kept(device):
-        crew = Crew(Lanes(runs, world, device, precision))
+        crew = Crew(Lanes(runs, world, device, precision, compiles=True))
         return timed(lambda: crew.run(_STRETCH), device, seconds) / _STRETCH
 
 

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from pydantic import NonNegativeFloat
 from torch import nn
 
-from unweave.networks.layers import BatchNorm
+from unweave.networks.layers import BatchNorm, Conv2d, ConvTranspose2d
 from unweave.networks.stacks import Shape, block, convolutions, rectifier, upconvolutions
 from unweave.spec import spec
 
@@ -63,7 +63,7 @@ class Kim2018GAN:
         layers, (channels, *sides) = convolutions(shape, table.down, slope=self.slope, norms=norms)
         for wide in table.level:
             norm = BatchNorm(wide) if batch else None
-            convolution = partial(nn.Conv2d, channels, wide, 4)
+            convolution = partial(Conv2d, channels, wide, 4)
             layers += [nn.ZeroPad2d((1, 2, 1, 2)), *block(convolution, norm, self._leaky)]
             channels = wide
         linear = partial(nn.Linear, channels * math.prod(sides), table.features)
@@ -92,7 +92,7 @@ class Kim2018GAN:
         layers.append(nn.Unflatten(1, seed))
         channels = table.start
         for wide in table.level_up:
-            convolution = partial(nn.ConvTranspose2d, channels, wide, 4, padding=1)
+            convolution = partial(ConvTranspose2d, channels, wide, 4, padding=1)
             convolved, *rest = block(convolution, BatchNorm(wide), rectifier(slope))
             layers += [convolved, nn.ZeroPad2d((0, -1, 0, -1)), *rest]
             channels = wide

@@ -11,7 +11,7 @@ from pydantic import Field, NonNegativeFloat, PositiveInt
 from torch import nn
 
 from unweave.networks.initialise import NormalStack
-from unweave.networks.layers import BatchNorm
+from unweave.networks.layers import BatchNorm, Conv2d, ConvTranspose2d
 from unweave.networks.stacks import (
     Shape,
     block,
@@ -104,13 +104,13 @@ class DCGAN:
         widths = self._widths(shape)
         norms = [self.first_norm, *[True] * (len(widths) - 1)]
         layers, _ = convolutions(shape, widths, slope=0.2, norms=norms)
-        return NormalStack(*layers, nn.Conv2d(widths[-1], outputs, 4), nn.Flatten())
+        return NormalStack(*layers, Conv2d(widths[-1], outputs, 4), nn.Flatten())
 
     def decoder(self, size: int, shape: Shape) -> nn.Module:
         """From codes (B, size) to (B, C, S, S)."""
         start, *widths = self._widths(shape)[::-1]
         first = block(
-            partial(nn.ConvTranspose2d, size, start, 4), BatchNorm(start), nn.ReLU(inplace=True)
+            partial(ConvTranspose2d, size, start, 4), BatchNorm(start), nn.ReLU(inplace=True)
         )
         layers = upconvolutions(shape, start, widths, norm=True)
         return NormalStack(nn.Unflatten(1, (size, 1, 1)), *first, *layers)

@@ -163,7 +163,35 @@ def statistics_held(networks: nn.Module) -> Iterator[None]:
             module.training = True
 
 
-class DownConv2d(nn.Conv2d):
+class Conv2d(nn.Conv2d):
+    """torch's convolution.
+
+    On a GPU its images and weights are laid out with channels first. With channels last the
+    gradients come in a layout that torch does not foresee when it compiles.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """From (B, C, H, W)."""
+        if x.device.type == "cpu":
+            return super().forward(x)
+        return self._conv_forward(x.contiguous(), self.weight.contiguous(), self.bias)
+
+
+class ConvTranspose2d(nn.ConvTranspose2d):
+    """torch's transposed convolution, laid out as `Conv2d`."""
+
+    def forward(self, x: Tensor, output_size: list[int] | None = None) -> Tensor:
+        """From (B, C, H, W)."""
+        if x.device.type == "cpu" or output_size is not None:
+            return super().forward(x, output_size)
+        assert not isinstance(self.padding, str)
+        return F.conv_transpose2d(
+            x.contiguous(), self.weight.contiguous(), self.bias, self.stride, self.padding,
+            self.output_padding, self.groups, self.dilation,
+        )  # fmt: skip
+
+
+class DownConv2d(Conv2d):
     """A convolution that halves both sides, with a ReLU if `activate`."""
 
     def __init__(
@@ -182,7 +210,7 @@ class DownConv2d(nn.Conv2d):
         return y.relu_() if self.activate else y
 
 
-class UpConv2d(nn.ConvTranspose2d):
+class UpConv2d(ConvTranspose2d):
     """A transposed convolution that doubles both sides, with a ReLU if `activate`.
 
     `odd` adds a last row or column, for sides that were odd on the way down.
