@@ -174,7 +174,10 @@ class Conv2d(nn.Conv2d):
         """From (B, C, H, W)."""
         if x.device.type == "cpu":
             return super().forward(x)
-        return self._conv_forward(x.contiguous(), self.weight.contiguous(), self.bias)
+        weight = self.weight.contiguous()
+        return F.conv2d(
+            x.contiguous(), weight, self.bias, self.stride, self.padding, self.dilation, self.groups
+        )
 
 
 class ConvTranspose2d(nn.ConvTranspose2d):
