@@ -24,7 +24,7 @@ from unweave.training.precision import products
 
 BATCH = 64
 _STORED = 20_000  # images of the plain loop
-_STRETCH = {"cpu": 2, "cuda": 100}  # steps that lanes take before they wait for each other
+_STRETCH = {"cpu": 2, "cuda": 25}  # steps that lanes take before they wait for each other
 OBJECTIVES: dict[str, Objective] = {
     "beta-vae": BetaVAE(),
     "beta-tcvae": BetaTCVAE(),

@@ -187,7 +187,7 @@ def bench_command(
     if as_json:
         _out.print_json(data=[figure._asdict() for figure in found])
         return
-    table = _table("what", "lanes", "us a step of one", "images/s", "ratio", "arithmetic", "memory")
+    table = _table("", "lanes", "us", "images/s", "ratio", "flops", "bytes")
     for figure in found:
         share = [f"{s:.1%}" if s else "" for s in (figure.arithmetic, figure.memory)]
         ratio = f"{figure.ratio:.1f}" if figure.ratio else ""
@@ -195,8 +195,8 @@ def bench_command(
         table.add_row(figure.name, str(figure.lanes), *numbers)
     _out.print(table)
     _out.print(
-        "ratio: to the plain loop of the same objective; arithmetic, memory: shares of what a "
-        "large product and a large copy reach here",
+        "us: for a step of one lane; ratio: to the plain loop of the same objective; flops, bytes: "
+        "shares of what a large product and a large copy reach here",
         highlight=False,
     )
 
