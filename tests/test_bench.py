@@ -1,9 +1,12 @@
 """The benchmark of a machine: what it counts, and that every line of it is measured."""
 
+from xml.etree import ElementTree
+
 import pytest
 import torch
 
 from unweave import bench, cli
+from unweave.report.speed import speed_chart
 from worlds import CPU
 
 
@@ -44,3 +47,15 @@ def test_numbers_of_lanes_are_checked():
     for text in ("0", "1,,2", "many"):
         with pytest.raises(ValueError, match="numbers of lanes"):
             cli._counts(text)
+
+
+def test_the_picture_has_a_bar_a_figure_as_long_as_the_logarithm():
+    times = {"plain loop, beta-vae": 4000.0, "beta-vae": 40.0, "a <b> & c": 400.0}
+    figures = [bench.Figure(name, 2, t, 1e6, 3.0, None, None) for name, t in times.items()]
+    drawing = ElementTree.fromstring(speed_chart(figures, "Speed & <more>"))
+    space = "{http://www.w3.org/2000/svg}"
+    widths = [float(bar.get("width")) for bar in drawing.iter(f"{space}rect")]
+    assert widths[0] - widths[2] == pytest.approx(widths[2] - widths[1], abs=0.2)
+    texts = [text.text for text in drawing.iter(f"{space}text")]
+    assert {"Speed & <more>", "plain loop, beta-vae", "a <b> & c, 2 lanes"} <= set(texts)
+    assert "40 us  (3.0 times)" in texts

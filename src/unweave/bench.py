@@ -249,6 +249,17 @@ def figures(
         )
 
 
+def machine(device: torch.device) -> str:
+    """What the figures were measured on.
+
+    >>> machine(torch.device("cpu")).split()[1]
+    'CPU'
+    """
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{torch.get_num_threads()} CPU threads"
+
+
 def _wait(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize()

@@ -20,6 +20,7 @@ import unweave
 from unweave import bench, spec
 from unweave.bibliography import citations
 from unweave.demo import demo_run
+from unweave.files import write_atomically
 from unweave.fitted import Fitted, load
 from unweave.measure import encode
 from unweave.methods import page
@@ -31,6 +32,7 @@ from unweave.parallel import in_threads, usable_cores
 from unweave.progress import Counts, failure_text, progress_on
 from unweave.report import write_report
 from unweave.report.recipe import blocks_of
+from unweave.report.speed import speed_chart
 from unweave.run import Run
 from unweave.store import RunFolder, Store, write_json
 from unweave.training import Outcome, Precision, notes, pick_device, train
@@ -172,6 +174,7 @@ def bench_command(
     lanes: Annotated[str, typer.Option(help="Numbers of lanes, as 1,16,64.")] = "",
     quick: Annotated[bool, typer.Option(help="The main objectives only.")] = False,
     seconds: Annotated[float, typer.Option(min=0.05, help="For each line.")] = 1.0,
+    svg: Annotated[Path | None, typer.Option(help="Draw the figures to this file as well.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Time training on this machine, beside a plain PyTorch loop and against its limits.
@@ -183,7 +186,10 @@ def bench_command(
     place = pick_device(device)
     torch.set_num_threads(usable_cores())
     counts = _counts(lanes) if lanes else ([1, 16, 64] if place.type == "cuda" else [1, 2])
-    found = bench.figures(place, checked(precision), counts, quick, seconds)
+    found = list(bench.figures(place, checked(precision), counts, quick, seconds))
+    if svg:
+        title = f"Time for a step of one model, {bench.machine(place)}, {precision}"
+        write_atomically(svg, speed_chart(found, title).encode())
     if as_json:
         _out.print_json(data=[figure._asdict() for figure in found])
         return
