@@ -297,10 +297,10 @@ def test_our_adam_is_torchs(amsgrad):
     for step in range(5):
         lanes.prepare()
         x = lanes.world.images(batch_of(lanes, step, 0))[0]
-        loss, *_ = lanes._player(0)(
-            parameters, {}, {n: w[0] for n, w in lanes._weights().items()},
-            {"x": x, "seed": lanes.seeds[0]}, {},
-        )  # fmt: skip
+        weights, _ = lanes._now(lanes.clock, lanes.levels, lanes.sampler.orders)
+        batch = {"x": x, "seed": lanes.seeds[0], "step": lanes.clock[0]}
+        own = {name: weight[0] for name, weight in weights.items()}
+        loss, *_ = lanes._player(0)(parameters, {}, own, batch, {})
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
