@@ -124,7 +124,7 @@ ON_A_GPU = ("--device", "cuda", "--precision", "bf16")
     [
         (10, 600, 0.1, ("--device", "cpu")),
         # Long enough to be compiled; half of the time is up before the first step.
-        pytest.param(4, 60_000, 0.5, ON_A_GPU, marks=pytest.mark.gpu),
+        pytest.param(3, 20_000, 0.6, ON_A_GPU, marks=pytest.mark.gpu),
     ],
     ids=["cpu", "gpu"],
 )
@@ -146,7 +146,7 @@ def test_killed_many_times_a_run_ends_bit_for_bit_as_uninterrupted(
     while kills < times:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
-            process.communicate(timeout=draw.uniform(first, 0.9) * duration)
+            process.communicate(timeout=draw.uniform(first, 0.95) * duration)
             compare(whole, killed, runs)  # it got to its end first: check, and start anew
             shutil.rmtree(killed.root)
         except subprocess.TimeoutExpired:
@@ -154,7 +154,9 @@ def test_killed_many_times_a_run_ends_bit_for_bit_as_uninterrupted(
             process.communicate()
             kills += 1
             reached |= {step for folder in killed.folders() for step in folder.states}
-    assert len(reached) >= 3, f"the kills came at too few different places: {reached}"
+    assert len(reached) >= min(3, times - 1), (
+        f"the kills came at too few different places: {reached}"
+    )
     subprocess.run(command, check=True, capture_output=True)
     compare(whole, killed, runs)
 

@@ -275,7 +275,7 @@ def down(
     h, v = height // 2, width // 2
     s = t.new_empty((lanes, batch, h, v, out))
     pixels = batch * h * v
-    size = tile or _within(_down_tile(pixels, out, channels, lanes), t)
+    size = tile or _within(_down_tile(pixels, out, channels, lanes, _wide(t)), t)
     rows = triton.cdiv(pixels, size.m)
     sums = _parts(s, rows, mask)
     _down_kernel[rows, triton.cdiv(out, size.n), lanes](
@@ -307,7 +307,7 @@ def up(
         return (t, None) if mask is None else settle(t, mask)
     t = s.new_empty((lanes, batch, 2 * h, 2 * v, out))
     pixels = batch * h * v
-    size = tile or _within(_up_tile(pixels, out, channels, lanes), s)
+    size = tile or _within(_up_tile(pixels, out, channels, lanes, _wide(s)), s)
     rows = triton.cdiv(pixels, size.m)
     sums = _parts(t, 4 * rows, mask)
     _up_kernel[rows, 4 * triton.cdiv(out, size.n), lanes](
@@ -348,7 +348,7 @@ def meet(s: Tensor, t: Tensor, tile: Tile | None = None) -> Tensor:
     lanes, batch, h, v, a = s.shape
     c = t.shape[-1]
     pixels = batch * h * v
-    size = tile or _within(_meet_tile(a, c), s)
+    size = tile or _within(_meet_tile(a, c, _wide(s)), s)
     grid = triton.cdiv(a, size.m), triton.cdiv(16 * c, size.n)
     parts = max(1, min(_PARTS, 4 * ENOUGH // (grid[0] * grid[1] * lanes), pixels // (4 * size.k)))
     share = triton.cdiv(triton.cdiv(pixels, parts), size.k) * size.k
@@ -384,27 +384,38 @@ def precision(x: Tensor) -> str:
 
 # Tiles as they were fastest on an H200 for the layers of Kim & Mnih's network: large ones where
 # there are many, and where there are few smaller ones that reach deep, to wait for memory less
-# often.
+# often. Numbers of four bytes ("wide") have tiles of their own.
 
 
-def _down_tile(rows: int, out: int, channels: int, lanes: int) -> Tile:
+def _down_tile(rows: int, out: int, channels: int, lanes: int, wide: bool) -> Tile:
     n, all_taps = min(64, _power(out)), _power(16 * channels)
     row = 4 * channels if channels >= 16 and channels & (channels - 1) == 0 else all_taps
-    many = Tile(128, n, min(64, row), 8 if n == 32 else 4)
-    return _chosen(many, Tile(64, n, min(128, row)), rows, out, lanes)
+    if wide:
+        many = few = Tile(min(128, 4096 // n), n, min(32, row))
+    else:
+        many = Tile(128, n, min(64, row), 8 if n == 32 else 4)
+        few = Tile(64, n, min(128, row))
+    return _chosen(many, few, rows, out, lanes)
 
 
-def _up_tile(rows: int, out: int, channels: int, lanes: int) -> Tile:
-    n, deep = min(64, _power(out)), min(128, _power(2 * channels))
-    many = Tile(128, n, deep, stages=2)
-    return _chosen(many, Tile(128, min(32, n), deep), rows, 4 * out, lanes)
+def _up_tile(rows: int, out: int, channels: int, lanes: int, wide: bool) -> Tile:
+    n, both = min(64, _power(out)), _power(2 * channels)
+    if wide:
+        deep = min(64 if channels <= 32 else 32, both)
+        many = few = Tile(min(128, 4096 // n), n, deep, 8 if n == 32 else 4)
+    else:
+        many = Tile(128, n, min(128, both), stages=2)
+        few = Tile(128, min(32, n), min(128, both))
+    return _chosen(many, few, rows, 4 * out, lanes)
 
 
-def _meet_tile(a: int, c: int) -> Tile:
-    wide = _power(16 * c)
-    if a <= 32:
-        return Tile(_power(a), min(128, wide), 32) if c > 1 else Tile(_power(a), 16, 64, 2)
-    return Tile(64, min(64, wide), 64)
+def _meet_tile(a: int, c: int, wide: bool) -> Tile:
+    n = _power(16 * c)
+    if c == 1:
+        return Tile(min(64, _power(a)), 16, 64, 2)
+    if a <= 32 or wide:
+        return Tile(min(32, _power(a)), min(128, n), 32)
+    return Tile(64, min(64, n), 64)
 
 
 def _chosen(many: Tile, few: Tile, rows: int, columns: int, lanes: int) -> Tile:
@@ -421,10 +432,12 @@ def _chosen(many: Tile, few: Tile, rows: int, columns: int, lanes: int) -> Tile:
     return few
 
 
+def _wide(x: Tensor) -> bool:
+    return x.element_size() > 2
+
+
 def _within(tile: Tile, x: Tensor) -> Tile:
-    """The tile, or a smaller one where numbers are wide or the memory of a processor is small."""
-    if x.element_size() > 2:
-        tile = tile._replace(m=min(tile.m, 4096 // tile.n), k=min(tile.k, 32))
+    """The tile, or one that reaches less far where the memory of a processor does not hold it."""
     while (tile.m + tile.n) * tile.k * tile.stages * x.element_size() > _memory(x.device):
         if tile.stages > 2:
             tile = tile._replace(stages=tile.stages - 1)
