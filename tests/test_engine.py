@@ -213,3 +213,10 @@ def test_a_compiled_function_maps_differentiates_and_writes_in_place():
         torch.testing.assert_close(gradient, expected[0])
         torch.testing.assert_close(told["loss"], expected[1]["loss"])
         torch.testing.assert_close(program[1]["mean"], plain[1]["mean"])
+
+
+def test_on_the_cpu_nothing_is_compiled(monkeypatch):
+    monkeypatch.setattr(compiled, "available", lambda: True)
+    lanes = Lanes(RUNS, SMALL.load(CPU), CPU, compiles=True)
+    assert not lanes.compiles
+    assert not any(isinstance(play, compiled.Compiled) for play in (lanes._read, *lanes._plays))

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from unweave import kernels
 from unweave.data import Shapes2D
 from unweave.latents import Gaussian
 from unweave.networks import MLP, Conv, Critic, Network
@@ -168,9 +169,9 @@ def measure(case: Case, device: torch.device, precision: Precision, seconds: flo
     """Microseconds for a step of all lanes of a case."""
     world = case.run.data.load(device)
     runs = [dataclasses.replace(case.run, seed=seed).resolve(world) for seed in range(case.lanes)]
-    with products(precision), memory_kept(device):
+    with kernels.on(device), products(precision), memory_kept(device):
         crew = Crew(Lanes(runs, world, device, precision, compiles=True))
-        stretch = _STRETCH[device.type]
+        stretch = _STRETCH.get(device.type, _STRETCH["cuda"])
         return timed(lambda: crew.run(stretch), device, seconds) / stretch
 
 

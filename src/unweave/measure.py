@@ -51,12 +51,22 @@ def encode(
     there are.
     """
     for numbers in _groups(models, rows):
-        first = models[numbers[0]]
-        index = first.rows(_rows(first, rows), seed)
-        trained = join([models[number].trained for number in numbers])
-        raw = trained.raw(first.world, index, progress)
-        for number, lane in zip(numbers, raw, strict=True):
-            yield Encoded(number, models[number], index, first.run.latent.posterior(lane))
+        yield from _together(models, numbers, rows, seed, progress)
+
+
+def _together(
+    models: Sequence[Fitted],
+    numbers: list[int],
+    rows: int | None,
+    seed: int,
+    progress: Callable[[int], object] | None,
+) -> Iterator[Encoded]:
+    """The models of a group, whose codes are gone before those of the next are made."""
+    first = models[numbers[0]]
+    index = first.rows(_rows(first, rows), seed)
+    raw = join([models[number].trained for number in numbers]).raw(first.world, index, progress)
+    for lane, number in enumerate(numbers):
+        yield Encoded(number, models[number], index, first.run.latent.posterior(raw[lane]))
 
 
 def tables(models: Sequence[Fitted], rows: int = 10_000, seed: int = 0) -> list[Table]:

@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, vmap
 
+from unweave import kernels
 from unweave.data import World
 from unweave.objectives import Nets
-from unweave.training.lanes import Tensors, vectorises
-from unweave.training.slab import stacked
+from unweave.training.lanes import vectorises
+from unweave.training.precision import products
+from unweave.training.slab import Tensors, stacked
 
 # Observations of a lane that go through the networks at once, and numbers of them over all lanes:
 # on a CPU as many as its caches bear, on a GPU enough to fill it.
@@ -29,7 +31,7 @@ class Trained:
     """L trained networks of one structure, on the device of their weights.
 
     Batch normalisation is by its running statistics: what comes of an observation does not depend
-    on those that come with it.
+    on those that come with it. Products are in float32, whatever they were in training.
     """
 
     nets: Nets  # the structure; the weights they were built with are not used
@@ -59,16 +61,17 @@ class Trained:
     def alone(self, lane: int, function: Callable[..., T], *arguments: object) -> T:
         """A function of the networks of one lane."""
         weights = {name: value[lane] for name, value in self.weights.items()}
-        result: T = functional_call(self.nets, weights, (function, *arguments))
+        with kernels.on(self.device), products("fp32"):
+            result: T = functional_call(self.nets, weights, (function, *arguments))
         return result
 
     @torch.no_grad()
     def together(self, function: Callable[[Nets, Tensor], Tensor], x: Tensor) -> Tensor:
         """A function of networks and numbers x for every lane, (L, ...); all see the same x."""
         if self.vectorised:
-            lanes: Tensor = vmap(lambda w: functional_call(self.nets, w, (function, x)))(
-                self.weights
-            )
+            mapped = vmap(lambda w: functional_call(self.nets, w, (function, x)))
+            with kernels.on(self.device), products("fp32"):
+                lanes: Tensor = mapped(self.weights)
             return lanes
         return torch.stack([self.alone(lane, function, x) for lane in range(len(self))])
 

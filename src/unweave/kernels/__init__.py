@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 
 import torch
 from torch import Tensor
 
-__all__ = ["available", "reason", "take"]
+__all__ = ["BLOCK", "available", "on", "reason", "take"]
+
+BLOCK = 1024  # numbers of flat memory of which every tensor has whole blocks of its own
 
 _OLDEST = (8, 0)  # compute capability: tensor cores that take bfloat16 and TF32
 
@@ -44,6 +47,11 @@ def _try() -> None:
 def available() -> bool:
     """Whether the kernels can run: an NVIDIA GPU of 2020 or newer, and Triton with a compiler."""
     return torch.cuda.is_available() and reason() is None
+
+
+def on(device: torch.device) -> contextlib.AbstractContextManager[object]:
+    """Inside, kernels and graphs are those of this GPU, which need not be the first one."""
+    return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
 
 
 def take(x: Tensor) -> bool:

@@ -8,7 +8,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_BLOCK = 1024  # numbers of one program, which are of one tensor
+from unweave.kernels import BLOCK
+
 _WIDTH = 8  # gradients that one launch takes
 
 
@@ -42,12 +43,12 @@ def _adam_kernel(
     beta1, beta2 = tl.exp(LOG1 + 0.0 * count), tl.exp(LOG2 + 0.0 * count)
     left1, left2 = 1.0 - tl.exp(count * LOG1), 1.0 - tl.exp(count * LOG2)
     first, second = tl.load(m + at), tl.load(v + at)
-    first = first + (1.0 - beta1).to(tl.float32) * (g - first)
+    first = beta1.to(tl.float32) * first + (1.0 - beta1).to(tl.float32) * g
     second = beta2.to(tl.float32) * second + (1.0 - beta2).to(tl.float32) * g * g
     tl.store(m + at, first)
     tl.store(v + at, second)
     if LARGEST:
-        second = tl.maximum(tl.load(largest + at), second)
+        second = tl.maximum(tl.load(largest + at), second, propagate_nan=tl.PropagateNan.ALL)
         tl.store(largest + at, second)
     scale = tl.sqrt(second) / tl.sqrt(left2).to(tl.float32) + eps
     moved = tl.load(p + at) - (lr / left1).to(tl.float32) * first / scale
@@ -80,12 +81,12 @@ def adam(
     for at in range(0, len(gradients), _WIDTH):
         part = slice(at, at + _WIDTH)
         fill = _WIDTH - len(gradients[part])
-        blocks = triton.cdiv(ends[part][-1] - starts[at], _BLOCK)
+        blocks = triton.cdiv(ends[part][-1] - starts[at], BLOCK)
         _adam_kernel[(blocks,)](
             parameters, half, moments["first"], moments["second"], largest, clock,
             *gradients[part], *[gradients[at]] * fill, *starts[part], *[0] * fill, *ends[part],
             *[0] * fill, turns, before, lr, eps, _log(betas[0]), _log(betas[1]), half is not None,
-            largest is not None, _BLOCK,
+            largest is not None, BLOCK,
         )  # fmt: skip
 
 

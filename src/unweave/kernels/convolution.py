@@ -76,9 +76,9 @@ def _finish(
             None, :
         ]
     if ACTIVATE:
-        total = tl.maximum(total, 0.0)
+        total = tl.maximum(total, 0.0, propagate_nan=tl.PropagateNan.ALL)
     if MASKED:
-        total = tl.where(tl.load(mask + at, mask=within, other=0.0) > 0, total, 0.0)
+        total = tl.where(tl.load(mask + at, mask=within, other=0.0) <= 0, 0.0, total)
         column = tl.sum(tl.where(within, total, 0.0), 0)
         tl.store(sums + (part * lanes + lane) * CHANNELS + channel, column, mask=known)
     tl.store(out + at, total.to(out.dtype.element_ty), mask=within)
@@ -215,7 +215,7 @@ def _gather_kernel(
             place = (((b * H + y) * W + x) * 16 + tap) * C + c
             total += tl.load(planes + place, mask=inside, other=0.0)
     if ACTIVATE:
-        total = tl.maximum(total, 0.0)
+        total = tl.maximum(total, 0.0, propagate_nan=tl.PropagateNan.ALL)
     tl.store(t + lane * pixels * 4 * C + at, total.to(t.dtype.element_ty), mask=within)
 
 
@@ -279,9 +279,9 @@ def down(
     rows = triton.cdiv(pixels, size.m)
     sums = _parts(s, rows, mask)
     _down_kernel[rows, triton.cdiv(out, size.n), lanes](
-        t.contiguous(), w.contiguous(), bias, s, _whole(mask), sums, pixels, h, v, out, channels,
-        bias is not None, activate, mask is not None, size.m, size.n, size.k, precision(t),
-        num_warps=size.warps, num_stages=size.stages,
+        _checked(t), w.contiguous(), bias, _checked(s), _whole(mask), sums, pixels, h, v, out,
+        channels, bias is not None, activate, mask is not None, size.m, size.n, size.k,
+        precision(t), num_warps=size.warps, num_stages=size.stages,
     )  # fmt: skip
     return s, None if sums is None else added(sums)
 
@@ -303,7 +303,7 @@ def up(
     lanes, batch, h, v, channels = s.shape
     out = w.shape[-1]
     if out <= 4 and channels <= 128:
-        t = _up_to_few(s.contiguous(), w.contiguous(), bias, activate)
+        t = _up_to_few(_checked(s), w.contiguous(), bias, activate)
         return (t, None) if mask is None else settle(t, mask)
     t = s.new_empty((lanes, batch, 2 * h, 2 * v, out))
     pixels = batch * h * v
@@ -311,9 +311,9 @@ def up(
     rows = triton.cdiv(pixels, size.m)
     sums = _parts(t, 4 * rows, mask)
     _up_kernel[rows, 4 * triton.cdiv(out, size.n), lanes](
-        s.contiguous(), w.contiguous(), bias, t, _whole(mask), sums, pixels, h, v, channels, out,
-        bias is not None, activate, mask is not None, size.m, size.n, size.k, precision(s),
-        num_warps=size.warps, num_stages=size.stages,
+        _checked(s), w.contiguous(), bias, _checked(t), _whole(mask), sums, pixels, h, v,
+        channels, out, bias is not None, activate, mask is not None, size.m, size.n, size.k,
+        precision(s), num_warps=size.warps, num_stages=size.stages,
     )  # fmt: skip
     return t, None if sums is None else added(sums)
 
@@ -354,7 +354,7 @@ def meet(s: Tensor, t: Tensor, tile: Tile | None = None) -> Tensor:
     share = triton.cdiv(triton.cdiv(pixels, parts), size.k) * size.k
     w = s.new_empty((parts, lanes, a, 4, 4, c), dtype=torch.float32)
     _meet_kernel[*grid, lanes * parts](
-        s.contiguous(), t.contiguous(), w, pixels, share, h, v, a, c, parts, size.m, size.n,
+        _checked(s), _checked(t), w, pixels, share, h, v, a, c, parts, size.m, size.n,
         size.k, precision(s), num_warps=size.warps, num_stages=size.stages,
     )  # fmt: skip
     return added(w)
@@ -365,6 +365,16 @@ def _parts(image: Tensor, count: int, mask: Tensor | None) -> Tensor | None:
     if mask is None:
         return None
     return image.new_empty((count, len(image), image.shape[-1]), dtype=torch.float32)
+
+
+def _checked(image: Tensor) -> Tensor:
+    """The image, laid out as its shape; a lane of it has places that 32 bits can count."""
+    if image[0].numel() >= 2**31:
+        raise ValueError(
+            f"expected images of fewer than 2^31 numbers in all, got {tuple(image.shape[1:])}: use "
+            "a smaller batch"
+        )
+    return image.contiguous()
 
 
 def _whole(x: Tensor | None) -> Tensor | None:

@@ -104,7 +104,7 @@ def _outer(x: Tensor, like: Tensor) -> Tensor:
 
 def _rows(x: Tensor | None) -> Tensor | None:
     """Numbers of channels with lanes, ([L,] C) to (L, C)."""
-    return None if x is None else x.reshape(-1, x.shape[-1])
+    return None if x is None else x.reshape(-1, x.shape[-1]).contiguous()
 
 
 def _mapped(function: type[Function], info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
@@ -142,7 +142,10 @@ class _Convolution(Function):
         """The gradient before the ReLU, if there was one, and that of the bias."""
         if not ctx.activate:
             return g, _over_pixels(g) if ctx.needs_input_grad[2] else None
-        return (g, None) if ctx.settled else _rectified(g, ctx.saved_tensors[2])
+        if ctx.settled:
+            return g, None
+        before, total = _rectified(g, ctx.saved_tensors[2])
+        return before, total if ctx.needs_input_grad[2] else None
 
     @staticmethod
     def through(
@@ -153,10 +156,12 @@ class _Convolution(Function):
         if not ctx.needs_input_grad[0]:
             return None, None
         if ctx.below and not torch.is_grad_enabled():
-            by_x, total = masked(_inner(g), _inner(w), _inner(x))
-            return _outer(by_x, g), total if g.dim() == 5 else total.squeeze(0)
-        by_x = back.apply(g, w, None, None, False, False)  # type: ignore[no-untyped-call]
-        return _rectified(by_x, x) if ctx.below else (by_x, None)
+            inner, total = masked(_inner(g), _inner(w), _inner(x))
+            by_x, by_below = _outer(inner, g), total if g.dim() == 5 else total.squeeze(0)
+        else:
+            by_x = back.apply(g, w, None, None, False, False)  # type: ignore[no-untyped-call]
+            by_x, by_below = _rectified(by_x, x) if ctx.below else (by_x, None)
+        return by_x, by_below if ctx.needs_input_grad[3] else None
 
 
 class Down(_Convolution):

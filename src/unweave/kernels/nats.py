@@ -30,8 +30,8 @@ def _sum_kernel(logits, x, nats, size, SIZE: tl.constexpr):
 
 @triton.jit
 def _slope_kernel(logits, x, g, slopes, size, SIZE: tl.constexpr):
-    row = tl.program_id(1).to(tl.int64)
-    at = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.program_id(1) * SIZE + tl.arange(0, SIZE)
     inside = at < size
     one = tl.load(logits + row * size + at, mask=inside, other=0.0).to(tl.float32)
     seen = tl.load(x + row * size + at, mask=inside, other=0.0).to(tl.float32)
@@ -54,7 +54,7 @@ def _slopes(logits: Tensor, x: Tensor, g: Tensor) -> Tensor:
     """g times the derivative of the nats by the logits, in their shape."""
     logits, size = logits.contiguous(), logits[0].numel()
     slopes = torch.empty_like(logits)
-    grid = (triton.cdiv(size, 1024), len(logits))
+    grid = (len(logits), triton.cdiv(size, 1024))
     _slope_kernel[grid](logits, x.contiguous(), g.contiguous(), slopes, size, 1024)
     return slopes
 

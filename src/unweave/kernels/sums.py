@@ -26,7 +26,7 @@ def _settle_kernel(
         at = m[:, None] * C + c[None, :]
         within = (m < rows)[:, None] & (c < C)[None, :]
         value = tl.load(g + at, mask=within, other=0.0)
-        value = tl.where(tl.load(out + at, mask=within, other=0.0) > 0, value, 0.0)
+        value = tl.where(tl.load(out + at, mask=within, other=0.0) <= 0, 0.0, value)
         tl.store(settled + at, value, mask=within)
         total += value.to(tl.float32)
     lanes = tl.num_programs(1)
@@ -34,12 +34,15 @@ def _settle_kernel(
 
 
 @triton.jit
-def _add_kernel(parts, total, size, COUNT: tl.constexpr, M: tl.constexpr, N: tl.constexpr):
-    at = tl.program_id(0) * N + tl.arange(0, N)
-    part = tl.arange(0, M)
-    within = (part < COUNT)[:, None] & (at < size)[None, :]
-    values = tl.load(parts + part[:, None] * size + at[None, :], mask=within, other=0.0)
-    tl.store(total + at, tl.sum(values, 0), mask=at < size)
+def _add_kernel(parts, total, size, count, M: tl.constexpr, N: tl.constexpr):
+    at = (tl.program_id(0) * N + tl.arange(0, N)).to(tl.int64)
+    result = tl.zeros((N,), tl.float32)
+    for start in range(0, count, M):
+        part = start + tl.arange(0, M)
+        within = (part < count)[:, None] & (at < size)[None, :]
+        values = tl.load(parts + part[:, None] * size + at[None, :], mask=within, other=0.0)
+        result += tl.sum(values, 0)
+    tl.store(total + at, result, mask=at < size)
 
 
 def added(parts: Tensor) -> Tensor:
@@ -48,7 +51,7 @@ def added(parts: Tensor) -> Tensor:
     if count == 1:
         return parts[0]
     total = parts.new_empty(parts.shape[1:])
-    m = triton.next_power_of_2(count)
+    m = min(256, triton.next_power_of_2(count))
     n = max(16, 1024 // m)
     _add_kernel[(triton.cdiv(size, n),)](parts, total, size, count, m, n)
     return total

@@ -170,14 +170,11 @@ class Conv2d(nn.Conv2d):
     gradients come in a layout that torch does not foresee when it compiles.
     """
 
-    def forward(self, x: Tensor) -> Tensor:
-        """From (B, C, H, W)."""
-        if x.device.type == "cpu":
-            return super().forward(x)
-        weight = self.weight.contiguous()
-        return F.conv2d(
-            x.contiguous(), weight, self.bias, self.stride, self.padding, self.dilation, self.groups
-        )
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if input.device.type != "cpu":
+            input, weight = input.contiguous(), weight.contiguous()
+        found: Tensor = super()._conv_forward(input, weight, bias)
+        return found
 
 
 class ConvTranspose2d(nn.ConvTranspose2d):
@@ -260,20 +257,28 @@ def _stacked(layer: _Ours, x: Tensor, below: Tensor | None = None, settled: bool
     return convolve(x, layer.weight, layer.bias, transposed, layer.activate, below, settled)
 
 
+def _settles(following: nn.Module | None, layer: _Ours, x: Tensor) -> bool:
+    """Whether what follows a layer with a ReLU and a bias can settle its gradient."""
+    if following is None or not layer.activate or layer.bias is None:
+        return False
+    sides = [2 * n if isinstance(layer, UpConv2d) else n // 2 for n in x.shape[-2:]]
+    return _stacks(following, x, sides)
+
+
 class Chain(nn.Sequential):
-    """Layers in a row; of our convolutions, each settles the gradient of the one before it."""
+    """Layers in a row; of our convolutions, each settles the gradient of the one before it.
+
+    Where it does, layers are not called as modules: hooks on them do not see it.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """What the last layer gives."""
         below: Tensor | None = None
-        layers: list[nn.Module | None] = [*self, None]
-        for layer, following in itertools.pairwise(layers):
-            assert layer is not None
+        layers = list(self)
+        for layer, following in itertools.zip_longest(layers, layers[1:]):
             if not isinstance(layer, _Ours) or not _stacks(layer, x, x.shape[-2:]):
                 x, below = layer(x), None
                 continue
-            sides = [2 * n if isinstance(layer, UpConv2d) else n // 2 for n in x.shape[-2:]]
-            settled = layer.activate and following is not None and _stacks(following, x, sides)
-            x = _stacked(layer, x, below, settled)
-            below = layer.bias if settled else None
+            settled = _settles(following, layer, x)
+            x, below = _stacked(layer, x, below, settled), layer.bias if settled else None
         return x

@@ -60,8 +60,8 @@ class Crew:
         self.plan = plan or _plan(lanes)
         count, parts = len(lanes.runs), self.plan.parts
         cuts = [part * count // parts for part in range(parts + 1)]
-        shares = [lanes.part(*ends) for ends in itertools.pairwise(cuts)]
-        self.engines = [Engine(share) for share in (shares if parts > 1 else [lanes])]
+        shares = [lanes.part(*ends) for ends in itertools.pairwise(cuts)] if parts > 1 else [lanes]
+        self.engines = [Engine(share) for share in shares]
 
     def run(self, steps: int) -> None:
         """Take steps of all lanes, and add their terms to the records."""

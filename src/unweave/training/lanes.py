@@ -25,11 +25,10 @@ from unweave.spec import lane_fields
 from unweave.training.compiled import fused
 from unweave.training.precision import Precision, half_precision
 from unweave.training.sampler import Sampler
-from unweave.training.slab import Slab, alike
+from unweave.training.slab import Slab, Tensors, alike
 
 _AHEAD = 200  # steps whose weights are worked out at once
 
-Tensors = dict[str, Tensor]
 Played = tuple[Tensor, Tensors, Tensors, Tensors]  # loss, terms, terms weighted, memo
 
 
@@ -55,7 +54,7 @@ class Lanes:
     ) -> None:
         run = runs[0]
         self.runs, self.world, self.device, self.precision = runs, world, device, precision
-        self.compiles = compiles
+        self.compiles = compiles and device.type == "cuda"
         self.nets = run.build(world.shape).to(device)
         self.optimisers = {MODEL: run.optimiser, **run.objective.optimisers}
         self.turns = [turn.player for turn in run.objective.turns]
@@ -307,10 +306,11 @@ class Lanes:
         slab = self.slabs[player]
         # Every turn of a player is one step of its optimiser.
         turns, before = self.turns.count(player), self.turns[:turn].count(player)
-        if kernels.take(slab.flat):
-            slab.sweep(gradients, self.clock, turns, before)
-            return
         parameters = self._slices(self.parameters, self.names[player])
+        if kernels.take(slab.flat):
+            # As laid out as a compiled turn was to give them.
+            slab.sweep(list(map(alike, gradients, parameters)), self.clock, turns, before)
+            return
         moments = {
             moment: self._slices(self.moments[moment], self.names[player])
             for moment in self.optimisers[player].moments

@@ -17,9 +17,10 @@ from unweave.store import RunFolder, Store, read_tensors, write_json, write_tens
 from unweave.training import compiled
 from unweave.training.crew import Crew
 from unweave.training.engine import Row
-from unweave.training.lanes import Lanes, Tensors, trained
+from unweave.training.lanes import Lanes, trained
 from unweave.training.memory import memory_kept
 from unweave.training.precision import Precision, products
+from unweave.training.slab import Tensors
 
 _WORTH_COMPILING = 10_000  # steps, in which the seconds that it takes are won back
 
@@ -260,7 +261,7 @@ def _together(
 ) -> dict[str, Outcome] | None:
     """What comes of runs as lanes; None where the memory of the device does not hold them."""
     try:
-        with products(precision), memory_kept(world.device):
+        with kernels.on(world.device), products(precision), memory_kept(world.device):
             lanes = Lanes(group, world, world.device, precision, _compiles(group))
             job = Group(lanes, folders, progress, seconds)
             job.train()

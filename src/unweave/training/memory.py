@@ -11,7 +11,7 @@ import torch
 
 _TRIM, _MAP = -1, -3  # glibc's M_TRIM_THRESHOLD and M_MMAP_THRESHOLD
 _KEPT = 2**30  # bytes
-_MOST = {_TRIM: 2**26, _MAP: 2**25}  # the largest that glibc sets by itself, as blocks are freed
+_MOST = {_MAP: 2**25, _TRIM: 2**26}  # the largest that glibc sets by itself, as blocks are freed
 
 
 @contextlib.contextmanager
@@ -25,8 +25,10 @@ def memory_kept(device: torch.device) -> Iterator[None]:
     if library is None or not hasattr(library, "mallopt"):
         yield
         return
-    for parameter in _MOST:
-        library.mallopt(parameter, _KEPT)
+    for parameter, most in _MOST.items():
+        # Setting one stops glibc from raising the other; versions before 2.35 refuse large ones.
+        if not library.mallopt(parameter, _KEPT):
+            library.mallopt(parameter, most)
     try:
         yield
     finally:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from unweave.kernels import BLOCK
 from unweave.optimisers import Adam
 
 Tensors = dict[str, Tensor]
-
-_BLOCK = 1024  # numbers of which every tensor has whole blocks of its own
 
 
 class Slab:
@@ -26,7 +25,7 @@ class Slab:
         end = 0
         for value in values.values():
             self.starts.append(end)
-            end += -(-value.numel() // _BLOCK) * _BLOCK
+            end += -(-value.numel() // BLOCK) * BLOCK
         device = next(iter(values.values())).device
         self.flat = torch.zeros(end, device=device)
         self.moments = {name: torch.zeros_like(self.flat) for name in optimiser.moments}
