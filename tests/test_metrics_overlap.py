@@ -162,8 +162,9 @@ def test_divergences_from_the_prior_in_closed_form():
     found = prior_match(mean, scale, samples=10_000, points=50)
     exclusive = sum(0.5 * (s**2 + m**2 - 1) - math.log(s) for m, s in ((1, 0.5), (-0.5, 2)))
     inclusive = sum((1 + m**2) / (2 * s**2) - 0.5 + math.log(s) for m, s in ((1, 0.5), (-0.5, 2)))
-    assert found["exclusive_kl/exact"].value == pytest.approx(exclusive, abs=0.03)
-    assert found["inclusive_kl/exact"].value == pytest.approx(inclusive, abs=0.1)
+    # The standard errors of the two are 0.025 and 0.04.
+    assert found["exclusive_kl/exact"].value == pytest.approx(exclusive, abs=0.08)
+    assert found["inclusive_kl/exact"].value == pytest.approx(inclusive, abs=0.13)
     moments = 1.25 + (0.25 - 1) ** 2 + (4 - 1) ** 2
     assert found["moments/samples"].value == pytest.approx(moments, rel=0.05)
     # Along u, W_2^2 = (m . u)^2 + (sqrt(u S u) - 1)^2, over all directions of the plane.

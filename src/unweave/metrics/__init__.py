@@ -17,6 +17,7 @@ A table goes through all of them at once:
 """
 
 from unweave.metrics.clusters import cluster_occupancy, clustering_accuracy, nmi
+from unweave.metrics.describe import MEASURES, Measure, describe
 from unweave.metrics.information import mig, mutual_information_matrix
 from unweave.metrics.interventional import factor_vae_score
 from unweave.metrics.match import prior_match
@@ -38,13 +39,16 @@ from unweave.metrics.unsupervised import (
 )
 
 __all__ = [
+    "MEASURES",
     "METRICS",
+    "Measure",
     "Metric",
     "Score",
     "Table",
     "active_units",
     "cluster_occupancy",
     "clustering_accuracy",
+    "describe",
     "evaluate",
     "exact_mutual_information",
     "exact_total_correlation",

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from unweave.aggregate import Summary, summarise
 from unweave.latents import DiagonalGaussian, Gaussian
-from unweave.metrics.inputs import Floats, Ints, Seed, as_codes, as_scales, as_seed, subset
+from unweave.metrics.inputs import Floats, Ints, Seed, as_codes, as_mask, as_scales, as_seed, subset
 from unweave.metrics.score import Score
 from unweave.noise import Noise
 
@@ -116,7 +116,9 @@ def correlation_score(summary: Summary, rows: int) -> Score:
     )
 
 
-def relative_scale(codes: ArrayLike, scales: ArrayLike) -> Score:
+def relative_scale(
+    codes: ArrayLike, scales: ArrayLike, *, discrete: ArrayLike | None = None
+) -> Score:
     """Posterior scale over aggregate scale: 1 where encodings all lie on one another, 0 apart.
 
     For each code  E_x[s_j(x)] / sqrt(Var_x[m_j(x)] + E_x[s_j(x)^2]), the mean standard deviation of
@@ -126,6 +128,7 @@ def relative_scale(codes: ArrayLike, scales: ArrayLike) -> Score:
     Args:
         codes: (N, D) posterior means.
         scales: (N, D) posterior standard deviations.
+        discrete: (D,) mask of codes that are categories, which have no scale and are left out.
 
     Returns:
         In (0, 1]. Parts: the ratio of each code.
@@ -134,13 +137,17 @@ def relative_scale(codes: ArrayLike, scales: ArrayLike) -> Score:
     Score(relative_scale/mathieu2019 = 0.9000; code 0 0.800, code 1 1.000)
     """
     mean, scale = _encodings(codes, scales)
+    columns = np.flatnonzero(~as_mask("discrete", discrete, mean.shape[1]))
+    if not len(columns):
+        raise ValueError("expected a code that is not a category, got none: these have no scale")
+    mean, scale = mean[:, columns], scale[:, columns]
     spread = np.sqrt((mean - mean[:1]).var(0) + np.square(scale).mean(0))
     ratios = np.minimum(scale.mean(0) / spread, 1.0)
     return Score(
         "relative_scale",
         "mathieu2019",
         float(ratios.mean()),
-        parts={f"code {j}": float(ratio) for j, ratio in enumerate(ratios)},
+        parts={f"code {j}": float(r) for j, r in zip(columns, ratios, strict=True)},
         details={"rows": len(mean)},
     )
 
