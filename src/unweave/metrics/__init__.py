@@ -27,6 +27,7 @@ from unweave.metrics.overlap import (
     overlapping_neighbours,
     relative_scale,
 )
+from unweave.metrics.ranking import udr
 from unweave.metrics.registry import METRICS, Metric, evaluate, left_out
 from unweave.metrics.score import Score
 from unweave.metrics.table import Table
@@ -64,4 +65,5 @@ __all__ = [
     "overlapping_neighbours",
     "prior_match",
     "relative_scale",
+    "udr",
 ]
