@@ -30,6 +30,7 @@ from unweave.metrics.overlap import (
 from unweave.metrics.ranking import udr
 from unweave.metrics.registry import METRICS, Metric, evaluate, left_out
 from unweave.metrics.score import Score
+from unweave.metrics.studies import Agreement, Sensitivity, agreement, sensitivity
 from unweave.metrics.table import Table
 from unweave.metrics.unsupervised import (
     active_units,
@@ -42,11 +43,14 @@ from unweave.metrics.unsupervised import (
 __all__ = [
     "MEASURES",
     "METRICS",
+    "Agreement",
     "Measure",
     "Metric",
     "Score",
+    "Sensitivity",
     "Table",
     "active_units",
+    "agreement",
     "cluster_occupancy",
     "clustering_accuracy",
     "describe",
@@ -65,5 +69,6 @@ __all__ = [
     "overlapping_neighbours",
     "prior_match",
     "relative_scale",
+    "sensitivity",
     "udr",
 ]
