@@ -108,7 +108,7 @@ def _drawing(width: float, height: float, label: str, marks: list[Markup]) -> Ma
 
 def _cell(x: float, y: float, value: float) -> Markup:
     style = "a" if value >= 0 else "b"
-    strong = " strong" if abs(value) > 0.6 else ""
+    strong = " strong" if abs(value) > 0.45 else ""
     return Markup(
         '<rect class="cell {}" x="{:g}" y="{:g}" width="{:g}" height="{:g}" rx="4" '
         'fill-opacity="{:.2f}"/>'
