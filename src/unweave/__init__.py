@@ -20,7 +20,7 @@ from unweave.latents import (
     Uniform,
     VampPrior,
 )
-from unweave.measure import evaluate, summaries, tables
+from unweave.measure import describe, evaluate, summaries, tables
 from unweave.networks import (
     DCGAN,
     MLP,
@@ -108,6 +108,7 @@ __all__ = [
     "Uniform",
     "VampPrior",
     "aggregate",
+    "describe",
     "divergences",
     "evaluate",
     "fit",

@@ -42,7 +42,7 @@ from unweave.training import Outcome, Precision, Silent, notes, pick_device, rec
 Array = NDArray[np.float32]
 
 _NUMBERS = 4_000_000  # decoded at once when there are many codes to an observation
-_TINY = float(np.finfo(np.float32).tiny)  # a standard deviation that underflowed
+TINY = float(np.finfo(np.float32).tiny)  # a standard deviation that underflowed
 
 
 class Fitted:
@@ -221,7 +221,7 @@ class Fitted:
         scales = np.ones((len(spread), len(latent.variables)), np.float32)
         for variable, columns in enumerate(latent.columns):
             if latent.variables[variable] == 1:
-                scales[:, [variable]] = np.maximum(spread[:, columns], _TINY)
+                scales[:, [variable]] = np.maximum(spread[:, columns], TINY)
         return scales
 
     def _one(self, x: ArrayLike | Tensor) -> Array:

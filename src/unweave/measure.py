@@ -8,20 +8,36 @@
 [(64, 10), (64, 10), (64, 10)]
 >>> [len(summary.information) for summary in summaries(models, samples=100)]
 [10, 10, 10]
+>>> found = describe(models[0], samples=100, observations=2, particles=10)
+>>> 0 <= found["overlapping_neighbours/bhattacharyya"].value <= 63
+True
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
+import numpy as np
 from torch import Tensor
 
 from unweave.aggregate import Summary
-from unweave.fitted import Fitted
-from unweave.latents import Distribution
+from unweave.fitted import TINY, Array, Fitted
+from unweave.latents import DiagonalGaussian, Distribution, Latent
+from unweave.latents.densities import Mixture
 from unweave.metrics import Score, Table
+from unweave.metrics import describe as describe_table
 from unweave.metrics import evaluate as evaluate_table
+from unweave.metrics.clusters import mixture_occupancy
+from unweave.metrics.match import match_scores
+from unweave.metrics.overlap import (
+    correlation_score,
+    information_score,
+    neighbours_score,
+    pairs_of,
+)
+from unweave.noise import Noise
+from unweave.objectives.support import leaves, part
 from unweave.parallel import in_threads, usable_cores
 from unweave.trained import join
 
@@ -90,6 +106,139 @@ def evaluate(models: Sequence[Fitted], rows: int = 10_000) -> list[dict[str, Sco
     """
     found = tables(models, rows)
     return list(in_threads(evaluate_table, found, usable_cores()))
+
+
+@overload
+def describe(
+    models: Fitted,
+    *,
+    rows: int | None = ...,
+    samples: int = ...,
+    observations: int = ...,
+    particles: int = ...,
+    seed: int = ...,
+) -> dict[str, Score]: ...
+
+
+@overload
+def describe(
+    models: Sequence[Fitted],
+    *,
+    rows: int | None = ...,
+    samples: int = ...,
+    observations: int = ...,
+    particles: int = ...,
+    seed: int = ...,
+) -> list[dict[str, Score]]: ...
+
+
+def describe(
+    models: Fitted | Sequence[Fitted],
+    *,
+    rows: int | None = 10_000,
+    samples: int = 2_000,
+    observations: int = 100,
+    particles: int = 1_000,
+    seed: int = 0,
+) -> dict[str, Score] | list[dict[str, Score]]:
+    """All that a model, or each of several, says without labels, by name and protocol.
+
+    The measures of its codes (`unweave.metrics.describe`); how far its encodings overlap: the
+    exact mutual information with its bounds, the relative scale and the overlapping neighbours;
+    the exact total correlation; every divergence between q(z) and the prior
+    (`unweave.metrics.prior_match`); the occupancy of each mixture prior; and the log-likelihood.
+
+    Neighbours, and bounds by pairs, need encodings that are Gaussian with independent columns. A
+    model that gives no log p(x) has no likelihood. Information and correlation are those of the
+    rows that are encoded: the mutual information of N rows is at most log N.
+
+    Args:
+        models: one, or several, which are encoded in lanes.
+        rows: observations of the data to encode; None: all.
+        samples: points at which the exact q(z) is evaluated, and rows whose neighbours are counted.
+        observations: those whose likelihood is estimated; 0: none.
+        particles: importance samples to each.
+        seed: of rows and samples.
+    """
+    if isinstance(models, Fitted):
+        return describe(
+            [models],
+            rows=rows,
+            samples=samples,
+            observations=observations,
+            particles=particles,
+            seed=seed,
+        )[0]
+    found = {}
+    for encoded in encode(models, rows, seed):
+        scores = _described(encoded, samples, seed)
+        if observations and encoded.model.run.objective.autoencodes:
+            scores |= _likelihood(encoded.model, observations, particles, seed)
+        found[encoded.number] = scores
+    return [found[number] for number in range(len(models))]
+
+
+def _described(encoded: Encoded, samples: int, seed: int) -> dict[str, Score]:
+    """The measures of a model's codes and of its q(z|x)."""
+    _, model, index, q = encoded
+    latent = model.run.latent
+    summary = model.summarise(q, samples, seed)
+    rate = summary.mutual_information + summary.total_correlation + summary.dimension_kl
+    normal = _independent_normals(latent, q)
+    pairs = pairs_of(*normal, samples, seed) if normal else None
+    own = [
+        information_score(summary, len(index), pairs, rate),
+        correlation_score(summary, len(index)),
+        *([neighbours_score(pairs)] if pairs else []),
+    ]
+    noise = Noise(seed, 0, "describe", model.world.device)
+    return (
+        describe_table(model.tabulate(index, q))
+        | {f"{score.name}/{score.protocol}": score for score in own}
+        | match_scores(latent, q, model.prior(), summary, noise, samples=samples)
+        | {
+            f"cluster_occupancy/mathieu2019 {path}".rstrip(): mixture_occupancy(p, z)
+            for path, (p, z) in _mixtures(latent, model.prior(), q.mean).items()
+        }
+    )
+
+
+def _likelihood(model: Fitted, observations: int, particles: int, seed: int) -> dict[str, Score]:
+    """The mean importance-weighted bound of log p(x) in nats, with its standard error."""
+    if observations < 2:
+        raise ValueError(
+            f"expected at least 2 observations for a mean with its error, got {observations}: "
+            "give 0 to leave the likelihood out"
+        )
+    index = model.rows(observations, seed)
+    bounds = model.log_likelihood(model.observations(index), particles, seed)
+    error = float(bounds.std(ddof=1)) / len(bounds) ** 0.5
+    score = Score(
+        "log_likelihood",
+        "burda2016",
+        float(bounds.mean()),
+        details={
+            "standard error": error,
+            "observations": len(bounds),
+            "particles": particles,
+        },
+    )
+    return {"log_likelihood/burda2016": score}
+
+
+def _independent_normals(latent: Latent, q: Distribution) -> tuple[Array, Array] | None:
+    """Means and scales (N, D) of encodings that are Gaussian with independent columns."""
+    if not all(isinstance(part(q, path), DiagonalGaussian) for path in leaves(latent)):
+        return None
+    return q.mean.cpu().numpy(), np.maximum(q.spread.cpu().numpy(), TINY)
+
+
+def _mixtures(latent: Latent, p: Distribution, z: Tensor) -> dict[str, tuple[Mixture, Tensor]]:
+    """The mixtures among the priors of the blocks, by path, each with its columns of codes."""
+    blocks = leaves(latent)
+    columns = z.split([sum(block.variables) for block in blocks.values()], -1)
+    parts = {path: (part(p, path), own) for path, own in zip(blocks, columns, strict=True)}
+    return {path: (d, own) for path, (d, own) in parts.items() if isinstance(d, Mixture)}
 
 
 def _groups(models: Sequence[Fitted], rows: int | None) -> Iterator[list[int]]:

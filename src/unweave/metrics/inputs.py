@@ -173,6 +173,11 @@ def subset(rows: int, size: int, rng: np.random.Generator) -> Ints:
     return np.arange(rows) if rows <= size else rng.choice(rows, size, replace=False)
 
 
+def as_seed(rng: Seed) -> int:
+    """The seed for counted noise that a seed or a generator stands for."""
+    return int(rng.integers(2**31)) if isinstance(rng, np.random.Generator) else int(rng)
+
+
 def check_choice(name: str, value: str, valid: Sequence[str]) -> None:
     """Raise unless a named choice, such as a protocol, is one of the valid ones."""
     if value not in valid:
