@@ -147,7 +147,7 @@ def test_tables_and_scores_of_a_list_are_those_of_its_members(models):
             assert score.to_json() == expected[key].to_json()
     assert len(tables[2]) == OTHER.load(torch.device("cpu")).size < 100
     with pytest.raises(ValueError, match="got 'fig'"):
-        evaluate_table(tables[0], "fig")
+        evaluate_table(tables[0], metrics="fig")
     assert uw.tables([]) == uw.evaluate([]) == uw.summaries([]) == []
 
 

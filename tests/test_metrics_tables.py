@@ -89,14 +89,14 @@ def test_evaluate_runs_what_the_table_does_for(caplog):
     assert "mig/chen2018" not in scores
     assert "mig/chen2018 is left out: the table has no posterior scales" in caplog.text
     assert left_out(bare) == {"mig/chen2018": "the table has no posterior scales"}
-    assert list(evaluate(bare, "mig")) == ["mig/locatello2019"]
+    assert list(evaluate(bare, metrics="mig")) == ["mig/locatello2019"]
     direct = mig(full.codes, full.factors, protocol="locatello2019")
     assert float(scores["mig/locatello2019"]) == float(direct)
 
 
 def test_evaluate_passes_the_columns_of_the_table():
     collapsed = replace(identity(), kl=np.zeros(3))
-    score = evaluate(collapsed, ["factor_vae_score/kim2018"])["factor_vae_score/kim2018"]
+    score = evaluate(collapsed, metrics=["factor_vae_score/kim2018"])["factor_vae_score/kim2018"]
     assert float(score) == 0.0
     assert set(score.parts) == {"shape", "scale", "x"}
 
@@ -123,9 +123,9 @@ def test_table_whose_values_never_repeat():
 def test_metrics_asked_for_must_be_possible():
     bare = Table(identity().codes, identity().factors)
     with pytest.raises(ValueError, match=r"does for mig/chen2018, but .* no posterior scales"):
-        evaluate(bare, ["mig/chen2018"])
+        evaluate(bare, metrics=["mig/chen2018"])
     with pytest.raises(ValueError, match=r"metrics among factor_vae_score/kim2018.* got 'MIG'"):
-        evaluate(bare, ["MIG"])
+        evaluate(bare, metrics=["MIG"])
 
 
 def test_gaussian_mixtures_are_only_made_of_normal_posteriors():

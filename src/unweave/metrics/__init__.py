@@ -8,28 +8,35 @@ Each metric is a function of arrays that names its protocol and returns a `Score
 >>> round(float(mig(codes, factors, protocol="locatello2019")), 3)
 1.0
 
-A table goes through all of them at once:
+All of them at once:
 
->>> sorted(evaluate(Table(codes, factors)))
+>>> sorted(evaluate(codes, factors))
 ['factor_vae_score/kim2018', 'factor_vae_score/locatello2019', 'mig/locatello2019']
 >>> left_out(Table(codes, factors))
 {'mig/chen2018': 'the table has no posterior scales'}
 """
 
+from unweave.metrics.frame import Frame, framed
 from unweave.metrics.information import mig, mutual_information_matrix
+from unweave.metrics.inputs import Periods, merge
 from unweave.metrics.interventional import factor_vae_score
 from unweave.metrics.registry import METRICS, Metric, evaluate, left_out
-from unweave.metrics.score import Score
+from unweave.metrics.score import Score, Scores
 from unweave.metrics.table import Table
 
 __all__ = [
     "METRICS",
+    "Frame",
     "Metric",
+    "Periods",
     "Score",
+    "Scores",
     "Table",
     "evaluate",
     "factor_vae_score",
+    "framed",
     "left_out",
+    "merge",
     "mig",
     "mutual_information_matrix",
 ]
