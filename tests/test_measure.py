@@ -236,11 +236,11 @@ def test_what_is_measured_stays_if_it_is_stopped(evaluate, tmp_path, monkeypatch
     folders = [model.folder for model in fitted(store=tmp_path, seeds=range(4))]
     measured = []
 
-    def stopped_at_the_third(table):
+    def stopped_at_the_third(table, **asked):
         measured.append(table)
         if len(measured) == 3:
             raise KeyboardInterrupt
-        return evaluate_table(table)
+        return evaluate_table(table, **asked)
 
     monkeypatch.setattr(cli, "evaluate_table", stopped_at_the_third)
     monkeypatch.setattr(cli, "usable_cores", lambda: 1)

@@ -25,7 +25,7 @@ ORDER = [
     "files", "parallel", "spec", "tensors", "kernels", "noise", "data", "schedules", "optimisers",
     "latents", "likelihoods", "networks", "models", "aggregate", "objectives", "run", "store",
     "training", "progress", "metrics", "trained", "fitted", "measure", "bibliography", "report",
-    "overrides", "methods", "bench", "demo", "cli",
+    "overrides", "methods", "bench", "demo", "scoring", "cli",
 ]  # fmt: skip
 FILES = sorted(SOURCE.rglob("*.py"))
 OWN_DATA = {"arrays", "folder", "memory"}  # the user's: there is nothing to cite

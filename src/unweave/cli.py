@@ -1,4 +1,4 @@
-"""The command line: train, evaluate, report, runs, cite."""
+"""The command line: train, evaluate, score, report, runs, cite."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import re
 import sys
 import tomllib
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,15 +18,14 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 import unweave
-from unweave import bench, spec
+from unweave import bench, scoring, spec
 from unweave.bibliography import citations
 from unweave.demo import demo_run
 from unweave.fitted import Fitted, load
 from unweave.measure import encode
 from unweave.methods import page
-from unweave.metrics import Table, left_out
+from unweave.metrics import Scores, Table, left_out
 from unweave.metrics import evaluate as evaluate_table
-from unweave.metrics.score import Score
 from unweave.overrides import runs_from
 from unweave.parallel import in_threads, usable_cores
 from unweave.progress import Counts, failure_text, progress_on
@@ -103,24 +103,65 @@ def evaluate_command(
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
     rows: RowsOption = 10_000,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    metrics: scoring.MetricsOption = "",
+    interval: scoring.IntervalOption = None,
+    resamples: scoring.ResamplesOption = 200,
+    null: scoring.NullOption = False,
+    rng: scoring.RngOption = 0,
+    as_json: scoring.JsonOption = False,
+    as_csv: scoring.CsvOption = False,
 ) -> None:
     """Encode the data once and measure the codes against the true factors.
 
-    Runs that differ only in seed and weights are encoded together.
+    Runs that differ only in seed and weights are encoded together. With one run the table has a
+    row for each metric, with many a row for each run.
 
     Examples:
 
       unweave evaluate 3f2a
 
       unweave evaluate runs/*     (all of them)
+
+      unweave evaluate 3f2a --metrics mig,info_mec --interval 0.95 --null
     """
-    scores = evaluate_all(load(found_in(store, names), device=device), rows)
-    if as_json:
-        found = {run: {k: s.to_json() for k, s in each.items()} for run, each in scores.items()}
-        sys.stdout.write(json.dumps(found, indent=2) + "\n")
-    else:
-        show_scores(scores)
+    form, asked = scoring.form_of(as_json, as_csv), scoring.named(metrics)
+    frame = scoring.frame_of(interval, resamples, null)
+    measure = partial(evaluate_table, metrics=asked, rng=rng, **frame)
+    show(evaluate_all(load(found_in(store, names), device=device), rows, measure), form)
+
+
+@app.command(name="score")
+def score_command(
+    path: Annotated[Path, typer.Argument(help="An .npz file of codes, factors, ...")],
+    metrics: scoring.MetricsOption = "",
+    interval: scoring.IntervalOption = None,
+    resamples: scoring.ResamplesOption = 200,
+    null: scoring.NullOption = False,
+    rng: scoring.RngOption = 0,
+    as_json: scoring.JsonOption = False,
+    as_csv: scoring.CsvOption = False,
+) -> None:
+    """Measure anybody's codes: an .npz file with codes (N, D) and factors (N, K).
+
+    Optional arrays: scales (N, D) of q(z|x), kl (D,), discrete (D,), factor_names (K,).
+
+    Examples:
+
+      unweave score codes.npz
+
+      unweave score codes.npz --metrics mig,info_mec --interval 0.95 --null --csv
+    """
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}; give an .npz file with codes and factors")
+    form, asked = scoring.form_of(as_json, as_csv), scoring.named(metrics)
+    table, frame = Table.load(path), scoring.frame_of(interval, resamples, null)
+    scores = evaluate_table(table, metrics=asked, rng=rng, **frame)
+    reasons = sorted(set(left_out(table).values())) if asked is None else []
+    if not scores:
+        raise ValueError(f"no metric can be computed for {path} ({'; '.join(reasons)})")
+    for reason in reasons:
+        _err.print(f"some metrics are left out: {reason}", highlight=False)
+    show({"": scores}, form)
 
 
 @app.command(name="report")
@@ -248,7 +289,7 @@ def demo_command(
     folder = kept.folder(outcomes[0].run)
     model = load(folder.path, device="cpu")
     scores = evaluate_all([model], 10_000)
-    show_scores(scores)
+    show(scores, "table")
     path = write_report(
         model, folder.path / "report.html", rows=10_000, scores=scores[model.run.digest]
     )
@@ -287,18 +328,21 @@ def train_all(
     return outcomes
 
 
-def evaluate_all(models: list[Fitted], rows: int) -> dict[str, dict[str, Score]]:
+def evaluate_all(
+    models: list[Fitted], rows: int, measure: Callable[[Table], Scores] | None = None
+) -> dict[str, Scores]:
     """Scores of runs by digest, kept in their folders with the tables they were computed from.
 
     A run is measured and kept while others are encoded, so what is done stays if this is stopped.
     """
     totals = {"encoded": sum(min(rows, m.world.size) for m in models), "measured": len(models)}
-    found: dict[str, dict[str, Score]] = {model.run.digest: {} for model in models}
+    found = {model.run.digest: Scores() for model in models}
+    work = partial(evaluate_run, measure=measure or evaluate_table)
     missing: set[str] = set()
     with Counts(_err, totals) as counts:
         encoded = encode(models, rows, progress=partial(counts.add, "encoded"))
         made = ((e.model, e.model.tabulate(e.rows, e.q)) for e in encoded)
-        for digest, scores, reasons in in_threads(evaluate_run, made, usable_cores()):
+        for digest, scores, reasons in in_threads(work, made, usable_cores()):
             found[digest] = scores
             for reason in sorted(set(reasons) - missing):
                 _err.print(f"some metrics are left out: {reason}", highlight=False)
@@ -307,10 +351,12 @@ def evaluate_all(models: list[Fitted], rows: int) -> dict[str, dict[str, Score]]
     return found
 
 
-def evaluate_run(measured: tuple[Fitted, Table]) -> tuple[str, dict[str, Score], list[str]]:
+def evaluate_run(
+    measured: tuple[Fitted, Table], measure: Callable[[Table], Scores]
+) -> tuple[str, Scores, list[str]]:
     """Digest, scores, and why others are left out, of a run and its table, kept in its folder."""
     model, table = measured
-    scores, reasons = evaluate_table(table), sorted(set(left_out(table).values()))
+    scores, reasons = measure(table), sorted(set(left_out(table).values()))
     assert model.folder is not None
     if not scores:
         raise ValueError(
@@ -318,7 +364,7 @@ def evaluate_run(measured: tuple[Fitted, Table]) -> tuple[str, dict[str, Score],
             f"codes with true factors; `unweave report` works without them"
         )
     table.save(model.folder / "table.npz")
-    write_json(model.folder / "scores.json", {k: s.to_json() for k, s in scores.items()})
+    write_json(model.folder / "scores.json", scores.to_json())
     return model.run.digest, scores, reasons
 
 
@@ -340,13 +386,12 @@ def show_outcomes(outcomes: list[Outcome], store: Store) -> None:
         _out.print(f"next: unweave report {good[0]} --store {store.root}{more}", highlight=False)
 
 
-def show_scores(scores: dict[str, dict[str, Score]]) -> None:
-    """A table of scores, a row a run and a column a metric."""
-    keys = list(dict.fromkeys(key for each in scores.values() for key in each))
-    table = _table("run", *(key.replace("/", "\n") for key in keys))
-    for run, each in scores.items():
-        table.add_row(run, *(f"{float(each[key]):.3f}" if key in each else "" for key in keys))
-    _out.print(table)
+def show(scores: dict[str, Scores], form: str) -> None:
+    """Print scores by run as a table, JSON or CSV."""
+    if form == "table":
+        _out.print(scoring.as_table(scores, _table))
+    else:
+        sys.stdout.write(scoring.as_text(scores, form))
 
 
 def _objective(run: Run) -> str:

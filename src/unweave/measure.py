@@ -13,14 +13,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, Unpack
 
 from torch import Tensor
 
 from unweave.aggregate import Summary
 from unweave.fitted import Fitted
 from unweave.latents import Distribution
-from unweave.metrics import Score, Table
+from unweave.metrics import Frame, Scores, Table
 from unweave.metrics import evaluate as evaluate_table
 from unweave.parallel import in_threads, usable_cores
 from unweave.trained import join
@@ -73,13 +74,20 @@ def summaries(
     return [found[number] for number in range(len(models))]
 
 
-def evaluate(models: Sequence[Fitted], rows: int = 10_000) -> list[dict[str, Score]]:
-    """All scores of every model that its table does for, by metric and protocol.
+def evaluate(
+    models: Sequence[Fitted],
+    rows: int = 10_000,
+    *,
+    metrics: str | Sequence[str] | None = None,
+    rng: int = 0,
+    **frame: Unpack[Frame],
+) -> list[Scores]:
+    """Scores of every model by metric and protocol, as `metrics.evaluate` gives them of its table.
 
     Tables are made in lanes, and measured in as many threads as there are cores.
     """
-    found = tables(models, rows)
-    return list(in_threads(evaluate_table, found, usable_cores()))
+    work = partial(evaluate_table, metrics=metrics, rng=rng, **frame)
+    return list(in_threads(work, tables(models, rows), usable_cores()))
 
 
 def _groups(models: Sequence[Fitted], rows: int | None) -> Iterator[list[int]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 import json
 import os
+import zipfile
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,14 +117,15 @@ class Table:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Table:
-        """Read the table that `save` wrote."""
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        """Read the table that `save` wrote, or any .npz with arrays of these names."""
+        with open(path, "rb") as file:
+            arrays = _arrays(file, path)
         known = {f.name for f in fields(cls)}
         if not {"codes", "factors"} <= set(arrays) <= known:
             raise ValueError(
                 f"expected codes and factors, and nothing but {', '.join(sorted(known))}, in "
-                f"{path}, got {', '.join(sorted(arrays))}: write the table by Table.save"
+                f"{path}, got {', '.join(sorted(arrays))}: write the table by Table.save or by "
+                "numpy.savez(path, codes=codes, factors=factors)"
             )
         names = tuple(str(name) for name in arrays.pop("factor_names", ()))
         sizes = tuple(int(size) for size in arrays.pop("factor_sizes", ()))
@@ -133,6 +135,23 @@ class Table:
     def _set(self, name: str, value: object) -> None:
         # The dataclass is frozen for its users; validation still has to store what it converted.
         object.__setattr__(self, name, value)
+
+
+def _arrays(file: BinaryIO, path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
+    """The arrays of an .npz file by name."""
+    try:
+        content = np.load(file, allow_pickle=False)
+    except (zipfile.BadZipFile, EOFError) as error:
+        raise ValueError(
+            f"expected an .npz file, got {path}, which is damaged or something else: {error}"
+        ) from None
+    if not isinstance(content, np.lib.npyio.NpzFile):
+        raise ValueError(
+            f"expected an .npz file, got {path}, a single array: write codes and factors by "
+            "numpy.savez(path, codes=codes, factors=factors)"
+        )
+    with content:
+        return {name: content[name] for name in content.files}
 
 
 def _sizes(
