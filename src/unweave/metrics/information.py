@@ -15,6 +15,7 @@ from unweave.metrics.score import Score
 
 MIGProtocol = Literal["locatello2019", "chen2018"]
 
+_ROUNDING = 1e-12  # nats that an independent pair can seem to share
 _CHUNK = 2**17  # densities evaluated at once: one megabyte, which stays in the cache
 
 
@@ -118,6 +119,30 @@ class Binned:
         return _per_entropy(self.shared, self.entropies)
 
 
+def read_binned(
+    codes: ArrayLike,
+    factors: ArrayLike,
+    *,
+    rng: Seed,
+    samples: int,
+    bins: int,
+    discrete: ArrayLike | None,
+    factor_names: Sequence[str] | None,
+    leave_out: Sequence[int | str],
+) -> tuple[Inputs, Binned]:
+    """The arguments of a metric of binned codes, checked, and `samples` rows of them binned."""
+    inputs = read(
+        codes,
+        factors,
+        discrete=discrete,
+        factor_names=factor_names,
+        leave_out=leave_out,
+        continuous=True,
+    )
+    rows = subset(inputs.rows, samples, np.random.default_rng(rng))
+    return inputs, bin_table(inputs, rows, bins)
+
+
 def bin_table(inputs: Inputs, rows: Ints, bins: int) -> Binned:
     """The given rows, with codes and continuous factors cut into bins of equal width."""
     codes = [
@@ -165,8 +190,8 @@ def mutual_information(a: Ints, b: Ints) -> float:
     p = counts.reshape(-1, width) / len(a)
     independent = p.sum(1, keepdims=True) * p.sum(0, keepdims=True)
     seen = p > 0
-    # Rounding can leave an independent pair a hair below 0.
-    return max(0.0, float((p[seen] * np.log(p[seen] / independent[seen])).sum()))
+    shared = float((p[seen] * np.log(p[seen] / independent[seen])).sum())
+    return shared if shared > _ROUNDING else 0.0
 
 
 def discretise(code: Floats, bins: int) -> Ints:

@@ -12,9 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from unweave.metrics.frame import Frame
+from unweave.metrics.gaps import dcimig, jemmig, mig_sup
+from unweave.metrics.infomec import info_mec
 from unweave.metrics.information import mig
 from unweave.metrics.inputs import Seed, as_codes, as_factors, as_mask, continuous_factors
 from unweave.metrics.interventional import factor_vae_score
+from unweave.metrics.mcc import mcc
+from unweave.metrics.modularity import modularity
 from unweave.metrics.score import Score, Scores
 from unweave.metrics.table import Table
 
@@ -37,6 +41,12 @@ def class_factors(table: Table) -> str | None:
     continuous = continuous_factors(table.factors)
     names = [name for name, numbers in zip(table.factor_names, continuous, strict=True) if numbers]
     return f"the factors {', '.join(names)} are continuous" if names else None
+
+
+def two_factors(table: Table) -> str | None:
+    """Two factors that take at least two values."""
+    varied = (table.factors != table.factors[0]).any(0).sum() if table.factors.size else 0
+    return None if varied > 1 else "fewer than two factors of the table take two values"
 
 
 def repeated_value(table: Table) -> str | None:
@@ -105,6 +115,14 @@ METRICS: dict[str, Metric] = {
             mig,
             (varied_factor, class_factors, posterior_scales, normal_posteriors),
         ),
+        Metric("mig_sup", "li2020", mig_sup),
+        Metric("jemmig", "do2020", jemmig),
+        Metric("dcimig", "sepliarskaia2019", dcimig),
+        Metric("modularity", "locatello2019", modularity, (varied_factor, two_factors)),
+        Metric("modularity", "ridgeway2018", modularity, (varied_factor, two_factors)),
+        Metric("info_mec", "hsu2023", info_mec, (varied_factor, two_factors)),
+        Metric("info_mec", "hsu2024", info_mec, (varied_factor, two_factors)),
+        Metric("mcc", "hyvarinen2016", mcc),
     )
 }
 
