@@ -116,7 +116,7 @@ def test_tables_without_factors(factors, reason):
 
 def test_table_whose_values_never_repeat():
     unique = Table(np.eye(4), np.arange(4)[:, None])
-    assert list(evaluate(unique)) == ["mig/locatello2019"]
+    assert "mig/locatello2019" in evaluate(unique)
     assert "two rows share" in left_out(unique)["factor_vae_score/kim2018"]
 
 
@@ -129,7 +129,7 @@ def test_metrics_asked_for_must_be_possible():
 
 
 def test_gaussian_mixtures_are_only_made_of_normal_posteriors():
-    codes, factors = np.random.default_rng(0).normal(size=(20, 3)), np.arange(20)[:, None] % 4
+    codes, factors = np.random.default_rng(0).normal(size=(20, 3)), np.arange(20)[:, None] % [4, 5]
     whole = dict(codes=codes, factors=factors, scales=np.ones((20, 3)))
     assert left_out(Table(**whole)) == {}
     for column in ("discrete", "normal"):

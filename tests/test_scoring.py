@@ -152,3 +152,14 @@ def test_help(unweave):
     code, out, _ = unweave("score", "--help")
     assert code == 0
     assert "unweave score codes.npz" in out
+
+
+def test_a_table_of_shapes_knows_which_pictures_are_the_same():
+    world = uw.Shapes2D(side=16, scales=1, positions=2, orientations=5)
+    model = uw.fit(world, latent=uw.Gaussian(3), network=uw.MLP((8,)), batch_size=8, steps=2,
+                   progress=False)  # fmt: skip
+    table = model.table(100)
+    assert table.periods == {"orientation": {"shape": [1, 2, 4]}}
+    column = table.factor_names.index("orientation")
+    assert table.factors[:, column].max() == 4
+    assert table.classes[:, column].max() == 3

@@ -6,7 +6,7 @@ import inspect
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Unpack
+from typing import Literal, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +23,7 @@ from unweave.metrics.score import Score, Scores
 from unweave.metrics.table import Table
 
 Need = Callable[[Table], str | None]
+Change = Literal["scale", "sign", "dead"]
 
 _log = logging.getLogger(__name__)
 _COLUMNS = ("scales", "kl", "discrete", "factor_names")
@@ -30,28 +31,28 @@ _COLUMNS = ("scales", "kl", "discrete", "factor_names")
 
 def varied_factor(table: Table) -> str | None:
     """A factor that takes at least two values."""
-    if table.factors.shape[1] == 0:
+    if table.classes.shape[1] == 0:
         return "the table has no factors"
-    varied = (table.factors != table.factors[0]).any()
+    varied = (table.classes != table.classes[0]).any()
     return None if varied else "no factor of the table takes two values"
 
 
 def class_factors(table: Table) -> str | None:
     """Factors that are classes, with values that repeat."""
-    continuous = continuous_factors(table.factors)
+    continuous = continuous_factors(table.classes)
     names = [name for name, numbers in zip(table.factor_names, continuous, strict=True) if numbers]
     return f"the factors {', '.join(names)} are continuous" if names else None
 
 
 def two_factors(table: Table) -> str | None:
     """Two factors that take at least two values."""
-    varied = (table.factors != table.factors[0]).any(0).sum() if table.factors.size else 0
+    varied = (table.classes != table.classes[0]).any(0).sum() if table.classes.size else 0
     return None if varied > 1 else "fewer than two factors of the table take two values"
 
 
 def repeated_value(table: Table) -> str | None:
     """A varied factor with a value that two rows share, so that it can be held fixed."""
-    counts = [len(np.unique(column)) for column in table.factors.T]
+    counts = [len(np.unique(column)) for column in table.classes.T]
     fixable = any(1 < count < len(table) for count in counts)
     return None if fixable else "no varied factor of the table has a value that two rows share"
 
@@ -76,12 +77,16 @@ class Metric:
     """A metric under one protocol, and what of a table it cannot do without.
 
     The optional columns of a table that the function has parameters for are passed to it.
+    `perfect` is the least that a code for each factor scores, and `minds` says which changes of the
+    codes change the score beyond what is random in it: "scale", "sign", "dead" (constant codes).
     """
 
     name: str
     protocol: str
     compute: Callable[..., Score]
     needs: tuple[Need, ...] = (varied_factor,)
+    perfect: float = 0.99
+    minds: tuple[Change, ...] = ()
 
     @property
     def key(self) -> str:
@@ -102,6 +107,7 @@ class Metric:
 
 
 _FIXED = (varied_factor, class_factors, repeated_value)  # what fixing a factor takes
+_MIXED = (varied_factor, two_factors)  # what mixing factors takes
 
 METRICS: dict[str, Metric] = {
     metric.key: metric
@@ -118,10 +124,11 @@ METRICS: dict[str, Metric] = {
         Metric("mig_sup", "li2020", mig_sup),
         Metric("jemmig", "do2020", jemmig),
         Metric("dcimig", "sepliarskaia2019", dcimig),
-        Metric("modularity", "locatello2019", modularity, (varied_factor, two_factors)),
-        Metric("modularity", "ridgeway2018", modularity, (varied_factor, two_factors)),
-        Metric("info_mec", "hsu2023", info_mec, (varied_factor, two_factors)),
-        Metric("info_mec", "hsu2024", info_mec, (varied_factor, two_factors)),
+        Metric("modularity", "locatello2019", modularity, _MIXED, minds=("dead",)),
+        Metric("modularity", "ridgeway2018", modularity, _MIXED),
+        # Equal numbers are parted at random, so that independent ones seem to share a little.
+        Metric("info_mec", "hsu2023", info_mec, _MIXED, perfect=0.9),
+        Metric("info_mec", "hsu2024", info_mec, _MIXED, perfect=0.9),
         Metric("mcc", "hyvarinen2016", mcc),
     )
 }

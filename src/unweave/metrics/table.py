@@ -7,6 +7,7 @@ import json
 import os
 import zipfile
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -76,10 +77,9 @@ class Table:
         for name in ("discrete", "normal"):
             if getattr(self, name) is not None:
                 self._set(name, as_mask(name, getattr(self, name), codes.shape[1]))
-        if self.periods:
-            merge(factors, self.periods, self.factor_names)
+        assert self.classes is not None  # checks the periods
 
-    @property
+    @cached_property
     def classes(self) -> NDArray[Any]:
         """The factors (N, K), with values equal that stand for the same observation."""
         return (
