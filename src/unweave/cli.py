@@ -26,6 +26,7 @@ from unweave.measure import encode
 from unweave.methods import page
 from unweave.metrics import Scores, Table, left_out
 from unweave.metrics import evaluate as evaluate_table
+from unweave.metrics.page import page as metrics_page
 from unweave.overrides import runs_from
 from unweave.parallel import in_threads, usable_cores
 from unweave.progress import Counts, failure_text, progress_on
@@ -271,6 +272,17 @@ def methods_command() -> None:
       unweave methods > methods.md
     """
     sys.stdout.write(page())
+
+
+@app.command(name="metrics")
+def metrics_command() -> None:
+    """List the metrics: protocols, what they read, their papers, how they differ from others.
+
+    Example:
+
+      unweave metrics > metrics.md
+    """
+    sys.stdout.write(metrics_page())
 
 
 @app.command(name="demo")

@@ -42,8 +42,8 @@ def mig_sup(
     Protocols: `li2020`. The paper takes the mutual information of [Chen2018]; we count bins, 20 of
     equal width over the range of a code, as [Locatello2019] does for MIG, from 10,000 rows. Which
     codes mean something it does not say; we take those whose standard deviation is at least 0.05,
-    and discrete codes that are not constant. The review of [Carbonneau2022] divides by H(z_j), not
-    by H(v_k), and averages over all codes.
+    and discrete codes that are not constant. The code of the review [Carbonneau2022] divides by
+    H(z_j), not by H(v_k).
 
     Where no code is left the score is 0. With a single factor the gap is all of the information.
 
