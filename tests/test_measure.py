@@ -13,7 +13,7 @@ import torch
 from rich.console import Console
 
 import unweave as uw
-from unweave import cli, measure, progress, trained
+from unweave import cli, measure, progress, scoring, trained
 from unweave.data.shapes2d import Sprites
 from unweave.data.world import Stored
 from unweave.metrics import evaluate as evaluate_table
@@ -243,7 +243,7 @@ def test_what_is_measured_stays_if_it_is_stopped(evaluate, tmp_path, monkeypatch
         return evaluate_table(table, **asked)
 
     monkeypatch.setattr(cli, "evaluate_table", stopped_at_the_third)
-    monkeypatch.setattr(cli, "usable_cores", lambda: 1)
+    monkeypatch.setattr(scoring, "usable_cores", lambda: 1)
     code, out, err = evaluate(*folders, "--rows", 100)
     assert code == 130
     assert "what is done is kept" in err

@@ -6,7 +6,6 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,19 +20,18 @@ import unweave
 from unweave import bench, scoring, spec
 from unweave.bibliography import citations
 from unweave.demo import demo_run
-from unweave.fitted import Fitted, load
-from unweave.measure import encode
+from unweave.fitted import load
 from unweave.methods import page
 from unweave.metrics import Scores, Table, left_out
 from unweave.metrics import evaluate as evaluate_table
 from unweave.metrics.page import page as metrics_page
 from unweave.overrides import runs_from
-from unweave.parallel import in_threads, usable_cores
-from unweave.progress import Counts, failure_text, progress_on
+from unweave.parallel import usable_cores
+from unweave.progress import failure_text, progress_on
 from unweave.report import write_report
 from unweave.report.recipe import blocks_of
 from unweave.run import Run
-from unweave.store import RunFolder, Store, write_json
+from unweave.store import RunFolder, Store
 from unweave.training import Outcome, Precision, notes, pick_device, train
 from unweave.training.precision import checked
 
@@ -128,7 +126,8 @@ def evaluate_command(
     form, asked = scoring.form_of(as_json, as_csv), scoring.named(metrics)
     frame = scoring.frame_of(interval, resamples, null)
     measure = partial(evaluate_table, metrics=asked, rng=rng, **frame)
-    show(evaluate_all(load(found_in(store, names), device=device), rows, measure), form)
+    models = load(found_in(store, names), device=device)
+    show(scoring.evaluate_all(models, rows, _err, measure), form)
 
 
 @app.command(name="score")
@@ -300,7 +299,7 @@ def demo_command(
     outcomes = train_all([demo_run(seed)], kept, "cpu", 30.0)
     folder = kept.folder(outcomes[0].run)
     model = load(folder.path, device="cpu")
-    scores = evaluate_all([model], 10_000)
+    scores = scoring.evaluate_all([model], 10_000, _err)
     show(scores, "table")
     path = write_report(
         model, folder.path / "report.html", rows=10_000, scores=scores[model.run.digest]
@@ -338,46 +337,6 @@ def train_all(
             _err.print(note, highlight=False)
         outcomes += train(resolved, world, store, progress_on(_err), seconds, precision)
     return outcomes
-
-
-def evaluate_all(
-    models: list[Fitted], rows: int, measure: Callable[[Table], Scores] | None = None
-) -> dict[str, Scores]:
-    """Scores of runs by digest, kept in their folders with the tables they were computed from.
-
-    A run is measured and kept while others are encoded, so what is done stays if this is stopped.
-    """
-    totals = {"encoded": sum(min(rows, m.world.size) for m in models), "measured": len(models)}
-    found = {model.run.digest: Scores() for model in models}
-    work = partial(evaluate_run, measure=measure or evaluate_table)
-    missing: set[str] = set()
-    with Counts(_err, totals) as counts:
-        encoded = encode(models, rows, progress=partial(counts.add, "encoded"))
-        made = ((e.model, e.model.tabulate(e.rows, e.q)) for e in encoded)
-        for digest, scores, reasons in in_threads(work, made, usable_cores()):
-            found[digest] = scores
-            for reason in sorted(set(reasons) - missing):
-                _err.print(f"some metrics are left out: {reason}", highlight=False)
-            missing.update(reasons)
-            counts.add("measured")
-    return found
-
-
-def evaluate_run(
-    measured: tuple[Fitted, Table], measure: Callable[[Table], Scores]
-) -> tuple[str, Scores, list[str]]:
-    """Digest, scores, and why others are left out, of a run and its table, kept in its folder."""
-    model, table = measured
-    scores, reasons = measure(table), sorted(set(left_out(table).values()))
-    assert model.folder is not None
-    if not scores:
-        raise ValueError(
-            f"no metric can be computed for {model.folder} ({'; '.join(reasons)}): metrics compare "
-            f"codes with true factors; `unweave report` works without them"
-        )
-    table.save(model.folder / "table.npz")
-    write_json(model.folder / "scores.json", scores.to_json())
-    return model.run.digest, scores, reasons
 
 
 def show_outcomes(outcomes: list[Outcome], store: Store) -> None:

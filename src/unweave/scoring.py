@@ -1,16 +1,23 @@
-"""Scores on the command line: what can be asked for, and how they are written."""
+"""Scores on the command line: what can be asked for, how runs are measured, how it is written."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated
 
 import typer
+from rich.console import Console
 from rich.table import Table as RichTable
 
-from unweave.metrics import METRICS, Frame, Scores
+from unweave.fitted import Fitted
+from unweave.measure import encode
+from unweave.metrics import METRICS, Frame, Scores, Table, evaluate, left_out
 from unweave.metrics.score import CSV_COLUMNS, csv_text
+from unweave.parallel import in_threads, usable_cores
+from unweave.progress import Counts
+from unweave.store import write_json
 
 MetricsOption = Annotated[
     str, typer.Option(help="Metrics with or without protocol, as mig,dci/locatello2019; else all.")
@@ -38,6 +45,49 @@ def named(metrics: str) -> list[str] | None:
 def frame_of(interval: float | None, resamples: int, null: bool) -> Frame:
     """The keywords of every metric that the options stand for."""
     return {"interval": interval, "resamples": resamples, "null": null}
+
+
+def evaluate_all(
+    models: list[Fitted],
+    rows: int,
+    console: Console,
+    measure: Callable[[Table], Scores] = evaluate,
+) -> dict[str, Scores]:
+    """Scores of runs by digest, kept in their folders with the tables they were computed from.
+
+    A run is measured and kept while others are encoded, so what is done stays if this is stopped.
+    """
+    totals = {"encoded": sum(min(rows, m.world.size) for m in models), "measured": len(models)}
+    found = {model.run.digest: Scores() for model in models}
+    work = partial(evaluate_run, measure=measure)
+    missing: set[str] = set()
+    with Counts(console, totals) as counts:
+        encoded = encode(models, rows, progress=partial(counts.add, "encoded"))
+        made = ((e.model, e.model.tabulate(e.rows, e.q)) for e in encoded)
+        for digest, scores, reasons in in_threads(work, made, usable_cores()):
+            found[digest] = scores
+            for reason in sorted(set(reasons) - missing):
+                console.print(f"some metrics are left out: {reason}", highlight=False)
+            missing.update(reasons)
+            counts.add("measured")
+    return found
+
+
+def evaluate_run(
+    measured: tuple[Fitted, Table], measure: Callable[[Table], Scores]
+) -> tuple[str, Scores, list[str]]:
+    """Digest, scores, and why others are left out, of a run and its table, kept in its folder."""
+    model, table = measured
+    scores, reasons = measure(table), sorted(set(left_out(table).values()))
+    assert model.folder is not None
+    if not scores:
+        raise ValueError(
+            f"no metric can be computed for {model.folder} ({'; '.join(reasons)}): metrics compare "
+            f"codes with true factors; `unweave report` works without them"
+        )
+    table.save(model.folder / "table.npz")
+    write_json(model.folder / "scores.json", scores.to_json())
+    return model.run.digest, scores, reasons
 
 
 def as_text(scores: Mapping[str, Scores], form: str) -> str:

@@ -30,8 +30,10 @@ A `Table` holds what else is known: `scales` (N, D) of q(z|x), `kl` (D,), which 
 and gives the interval that holds that share of the values, moved so that their mean is the value of
 all rows. Halves without repetition spread as bootstrap samples do, to first order [Politis1994],
 and hold no row twice, which nearest neighbours would take for information and held-out rows for
-prediction. With half the rows most metrics are biased, often by more than they spread; moving the
-mean takes that out. The interval is about the number that the protocol gives for so many rows.
+prediction: on 600 rows of partly entangled codes the bootstrap moves InfoM by 0.22, halves by
+0.004, where the interval is 0.08 wide. Fewer different rows bias many metrics, modularity by more
+than it spreads; moving the mean takes that out. The interval is about the number that the protocol
+gives for so many rows.
 
 **A null.** `null=True` gives the mean over 10 shuffles (`shuffles`) of the factors against the
 codes, with the detail "null spread": what the metric says where nothing is learned. Some say much:
@@ -47,8 +49,8 @@ declares its own.
 number. Metrics of counts cut it into bins as they do codes; metrics that hold a value fixed refuse.
 To make classes of real numbers, number them by `numpy.unique(column, return_inverse=True)[1]`.
 
-**Repeatability.** The same `rng` gives the same number on any machine and any number of threads,
-asked for intervals or not.
+**Repeatability.** The same `rng` gives the same number, up to rounding, on any machine and any
+number of threads, whether an interval is asked for or not.
 
 ## All of them
 """

@@ -77,7 +77,8 @@ class Table:
         for name in ("discrete", "normal"):
             if getattr(self, name) is not None:
                 self._set(name, as_mask(name, getattr(self, name), codes.shape[1]))
-        assert self.classes is not None  # checks the periods
+        if self.periods:
+            merge(factors, self.periods, self.factor_names)  # raises where they are wrong
 
     @cached_property
     def classes(self) -> NDArray[Any]:
