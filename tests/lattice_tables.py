@@ -47,6 +47,31 @@ def blurred():
     return replace(rotated(), codes=codes + 0.3 * rng.standard_normal(codes.shape))
 
 
+def duplicated():
+    """Two codes for the first factor, one of them turned round and noisy."""
+    base = identity()
+    rng = np.random.default_rng(8)
+    second = -2 * base.codes[:, 0] + 0.2 * rng.standard_normal(len(base))
+    return with_columns(base, second, np.full(len(base), 0.05))
+
+
+def missing():
+    """No code for the last factor, and noise in its place."""
+    base = identity()
+    codes = base.codes.copy()
+    codes[:, 2] = np.random.default_rng(9).standard_normal(len(base))
+    return replace(base, codes=codes)
+
+
+def noise():
+    """Codes that know nothing."""
+    rng = np.random.default_rng(10)
+    return table(rng.standard_normal((480, 4)))
+
+
+TABLES = (identity, rotated, blurred, duplicated, missing, noise)
+
+
 def with_columns(base, codes, scales):
     return replace(
         base,

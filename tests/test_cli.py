@@ -90,7 +90,17 @@ def test_a_folder_of_images_and_a_file_of_arrays(unweave, tmp_path):
 
 def test_help_has_examples(unweave):
     assert unweave("--help")[0] == 0
-    for command in ("train", "evaluate", "report", "runs", "cite", "demo"):
+    for command in (
+        "train",
+        "evaluate",
+        "score",
+        "report",
+        "runs",
+        "cite",
+        "methods",
+        "metrics",
+        "demo",
+    ):
         code, out, _ = unweave(command, "--help")
         assert code == 0
         assert f"unweave {command}" in out

@@ -13,7 +13,7 @@ import torch
 from rich.console import Console
 
 import unweave as uw
-from unweave import cli, measure, progress, trained
+from unweave import cli, measure, progress, scoring, trained
 from unweave.data.shapes2d import Sprites
 from unweave.data.world import Stored
 from unweave.metrics import evaluate as evaluate_table
@@ -147,7 +147,7 @@ def test_tables_and_scores_of_a_list_are_those_of_its_members(models):
             assert score.to_json() == expected[key].to_json()
     assert len(tables[2]) == OTHER.load(torch.device("cpu")).size < 100
     with pytest.raises(ValueError, match="got 'fig'"):
-        evaluate_table(tables[0], "fig")
+        evaluate_table(tables[0], metrics="fig")
     assert uw.tables([]) == uw.evaluate([]) == uw.summaries([]) == []
 
 
@@ -236,14 +236,14 @@ def test_what_is_measured_stays_if_it_is_stopped(evaluate, tmp_path, monkeypatch
     folders = [model.folder for model in fitted(store=tmp_path, seeds=range(4))]
     measured = []
 
-    def stopped_at_the_third(table):
+    def stopped_at_the_third(table, **asked):
         measured.append(table)
         if len(measured) == 3:
             raise KeyboardInterrupt
-        return evaluate_table(table)
+        return evaluate_table(table, **asked)
 
     monkeypatch.setattr(cli, "evaluate_table", stopped_at_the_third)
-    monkeypatch.setattr(cli, "usable_cores", lambda: 1)
+    monkeypatch.setattr(scoring, "usable_cores", lambda: 1)
     code, out, err = evaluate(*folders, "--rows", 100)
     assert code == 130
     assert "what is done is kept" in err

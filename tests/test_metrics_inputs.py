@@ -48,7 +48,8 @@ def test_leave_out():
         (np.array([["a"], ["b"]]), [[0], [1]], "real numbers"),
         (np.zeros((2, 2)), [0, 1], r"shape \(N, K\)"),
         (np.zeros((2, 2)), np.zeros((2, 0), int), "K >= 1"),
-        (np.zeros((2, 2)), [[0.5], [1.0]], "integers"),
+        (np.zeros((2, 2)), [["a"], ["b"]], "integers or real numbers"),
+        (np.zeros((2, 2)), [[0.5], [np.nan]], "finite factors"),
         (np.zeros((2, 2)), [[1], [1]], "at least two values"),
     ],
 )

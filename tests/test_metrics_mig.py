@@ -83,6 +83,13 @@ def test_single_valued_factor_has_a_column_of_zeros():
     np.testing.assert_allclose(mutual_information_matrix(factors * 1.0, factors), [[1, 0], [0, 0]])
 
 
+def test_one_code_tells_one_factor_and_constant_codes_none():
+    base = identity()
+    score = mig(base.codes[:, :1], base.factors)
+    assert list(score.parts.values()) == pytest.approx([1, 0, 0], abs=1e-9)
+    assert float(mig(np.full((480, 3), 0.1), base.factors)) == 0.0
+
+
 # Mixtures, against scipy.
 
 

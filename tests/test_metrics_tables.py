@@ -89,14 +89,14 @@ def test_evaluate_runs_what_the_table_does_for(caplog):
     assert "mig/chen2018" not in scores
     assert "mig/chen2018 is left out: the table has no posterior scales" in caplog.text
     assert left_out(bare) == {"mig/chen2018": "the table has no posterior scales"}
-    assert list(evaluate(bare, "mig")) == ["mig/locatello2019"]
+    assert list(evaluate(bare, metrics="mig")) == ["mig/locatello2019"]
     direct = mig(full.codes, full.factors, protocol="locatello2019")
     assert float(scores["mig/locatello2019"]) == float(direct)
 
 
 def test_evaluate_passes_the_columns_of_the_table():
     collapsed = replace(identity(), kl=np.zeros(3))
-    score = evaluate(collapsed, ["factor_vae_score/kim2018"])["factor_vae_score/kim2018"]
+    score = evaluate(collapsed, metrics=["factor_vae_score/kim2018"])["factor_vae_score/kim2018"]
     assert float(score) == 0.0
     assert set(score.parts) == {"shape", "scale", "x"}
 
@@ -116,20 +116,20 @@ def test_tables_without_factors(factors, reason):
 
 def test_table_whose_values_never_repeat():
     unique = Table(np.eye(4), np.arange(4)[:, None])
-    assert list(evaluate(unique)) == ["mig/locatello2019"]
+    assert "mig/locatello2019" in evaluate(unique)
     assert "two rows share" in left_out(unique)["factor_vae_score/kim2018"]
 
 
 def test_metrics_asked_for_must_be_possible():
     bare = Table(identity().codes, identity().factors)
     with pytest.raises(ValueError, match=r"does for mig/chen2018, but .* no posterior scales"):
-        evaluate(bare, ["mig/chen2018"])
+        evaluate(bare, metrics=["mig/chen2018"])
     with pytest.raises(ValueError, match=r"metrics among factor_vae_score/kim2018.* got 'MIG'"):
-        evaluate(bare, ["MIG"])
+        evaluate(bare, metrics=["MIG"])
 
 
 def test_gaussian_mixtures_are_only_made_of_normal_posteriors():
-    codes, factors = np.random.default_rng(0).normal(size=(20, 3)), np.arange(20)[:, None] % 4
+    codes, factors = np.random.default_rng(0).normal(size=(20, 3)), np.arange(20)[:, None] % [4, 5]
     whole = dict(codes=codes, factors=factors, scales=np.ones((20, 3)))
     assert left_out(Table(**whole)) == {}
     for column in ("discrete", "normal"):

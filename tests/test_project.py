@@ -13,6 +13,7 @@ from unweave.latents import Latent
 from unweave.likelihoods import Likelihood
 from unweave.methods import methods, page
 from unweave.metrics import METRICS
+from unweave.metrics.page import page as metrics_page
 from unweave.networks import Network
 from unweave.objectives import AnyDivergence, Objective
 from unweave.run import Run
@@ -25,7 +26,7 @@ ORDER = [
     "files", "parallel", "spec", "tensors", "kernels", "noise", "data", "schedules", "optimisers",
     "latents", "likelihoods", "networks", "models", "aggregate", "objectives", "run", "store",
     "training", "progress", "metrics", "trained", "fitted", "measure", "bibliography", "bench",
-    "report", "overrides", "methods", "demo", "cli",
+    "report", "overrides", "methods", "demo", "scoring", "cli",
 ]  # fmt: skip
 FILES = sorted(SOURCE.rglob("*.py"))
 OWN_DATA = {"arrays", "folder", "memory"}  # the user's: there is nothing to cite
@@ -99,6 +100,15 @@ def test_a_runs_citations_cover_its_parts():
 def test_the_page_of_methods_is_that_of_the_code():
     """`unweave methods > docs/methods.md` writes it anew."""
     assert (ROOT / "docs/methods.md").read_text() == page()
+
+
+def test_the_page_of_metrics_is_that_of_the_code():
+    """`unweave metrics > docs/metrics.md` writes it anew."""
+    text = metrics_page()
+    assert (ROOT / "docs/metrics.md").read_text() == text
+    for metric in METRICS.values():
+        assert f"\n## {metric.name}\n" in text
+        assert f"| {metric.protocol} |" in text
 
 
 def test_every_method_has_a_source():

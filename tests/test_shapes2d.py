@@ -10,6 +10,8 @@ import torch
 
 from unweave.data import Lattice, Shapes2D
 from unweave.data import shapes2d as module
+from unweave.data.lattice import Factor
+from unweave.metrics import merge
 from unweave.noise import Noise
 from unweave.spec import digest, from_json, to_json
 
@@ -317,3 +319,26 @@ def test_drawing_can_be_captured_in_a_cuda_graph():
         drawn = there.images(index)
     graph.replay()
     assert torch.equal(drawn, expected)
+
+
+@pytest.mark.parametrize("orientations", [5, 13, 40, 41])
+def test_pictures_that_are_declared_equal_are_equal_and_no_others(orientations):
+    world = Shapes2D(orientations=orientations, positions=2, scales=2).load(torch.device("cpu"))
+    index = torch.arange(world.size)
+    factors = world.factors(index).numpy()
+    same = merge(factors, world.lattice.periods, world.factor_names)
+    pictures = np.unique(world.images(index).flatten(1).numpy(), axis=0, return_inverse=True)[1]
+    classes = np.unique(same, axis=0, return_inverse=True)[1]
+    assert len(set(zip(pictures.tolist(), classes.tolist(), strict=True))) == len(set(classes))
+    assert len(set(classes)) < world.size
+    if orientations != 40:  # of which a square's, a quarter of a step apart, show no difference
+        assert len(set(pictures)) == len(set(classes))
+
+
+def test_periods_of_dsprites():
+    """Its 39 steps of a turn are no multiple of 2: a square at 10 steps is not that at 0."""
+    assert Shapes2D().lattice.periods == {"orientation": 39}
+    assert Shapes2D(orientations=41).lattice.periods == {"orientation": {"shape": [10, 20, 40]}}
+    assert Shapes2D(orientations=1).lattice.periods == {}
+    with pytest.raises(ValueError, match="'turn' is not a factor here"):
+        Lattice((Factor("a", 2),), {"turn": 2})

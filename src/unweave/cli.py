@@ -1,4 +1,4 @@
-"""The command line: train, evaluate, report, runs, cite."""
+"""The command line: train, evaluate, score, report, runs, cite."""
 
 from __future__ import annotations
 
@@ -17,24 +17,23 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 import unweave
-from unweave import bench, spec
+from unweave import bench, scoring, spec
 from unweave.bibliography import citations
 from unweave.demo import demo_run
 from unweave.files import write_atomically
-from unweave.fitted import Fitted, load
-from unweave.measure import encode
+from unweave.fitted import load
 from unweave.methods import page
-from unweave.metrics import Table, left_out
+from unweave.metrics import Scores, Table, left_out
 from unweave.metrics import evaluate as evaluate_table
-from unweave.metrics.score import Score
+from unweave.metrics.page import page as metrics_page
 from unweave.overrides import runs_from
-from unweave.parallel import in_threads, usable_cores
-from unweave.progress import Counts, failure_text, progress_on
+from unweave.parallel import usable_cores
+from unweave.progress import failure_text, progress_on
 from unweave.report import write_report
 from unweave.report.recipe import blocks_of
 from unweave.report.speed import speed_chart
 from unweave.run import Run
-from unweave.store import RunFolder, Store, write_json
+from unweave.store import RunFolder, Store
 from unweave.training import Outcome, Precision, notes, pick_device, train
 from unweave.training.precision import checked
 
@@ -105,24 +104,66 @@ def evaluate_command(
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
     rows: RowsOption = 10_000,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    metrics: scoring.MetricsOption = "",
+    interval: scoring.IntervalOption = None,
+    resamples: scoring.ResamplesOption = 200,
+    null: scoring.NullOption = False,
+    rng: scoring.RngOption = 0,
+    as_json: scoring.JsonOption = False,
+    as_csv: scoring.CsvOption = False,
 ) -> None:
     """Encode the data once and measure the codes against the true factors.
 
-    Runs that differ only in seed and weights are encoded together.
+    Runs that differ only in seed and weights are encoded together. With one run the table has a
+    row for each metric, with many a row for each run.
 
     Examples:
 
       unweave evaluate 3f2a
 
       unweave evaluate runs/*     (all of them)
+
+      unweave evaluate 3f2a --metrics mig,info_mec --interval 0.95 --null
     """
-    scores = evaluate_all(load(found_in(store, names), device=device), rows)
-    if as_json:
-        found = {run: {k: s.to_json() for k, s in each.items()} for run, each in scores.items()}
-        sys.stdout.write(json.dumps(found, indent=2) + "\n")
-    else:
-        show_scores(scores)
+    form, asked = scoring.form_of(as_json, as_csv), scoring.named(metrics)
+    frame = scoring.frame_of(interval, resamples, null)
+    measure = partial(evaluate_table, metrics=asked, rng=rng, **frame)
+    models = load(found_in(store, names), device=device)
+    show(scoring.evaluate_all(models, rows, _err, measure), form)
+
+
+@app.command(name="score")
+def score_command(
+    path: Annotated[Path, typer.Argument(help="An .npz file of codes, factors, ...")],
+    metrics: scoring.MetricsOption = "",
+    interval: scoring.IntervalOption = None,
+    resamples: scoring.ResamplesOption = 200,
+    null: scoring.NullOption = False,
+    rng: scoring.RngOption = 0,
+    as_json: scoring.JsonOption = False,
+    as_csv: scoring.CsvOption = False,
+) -> None:
+    """Measure anybody's codes: an .npz file with codes (N, D) and factors (N, K).
+
+    Optional arrays: scales (N, D) of q(z|x), kl (D,), discrete (D,), factor_names (K,).
+
+    Examples:
+
+      unweave score codes.npz
+
+      unweave score codes.npz --metrics mig,info_mec --interval 0.95 --null --csv
+    """
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}; give an .npz file with codes and factors")
+    form, asked = scoring.form_of(as_json, as_csv), scoring.named(metrics)
+    table, frame = Table.load(path), scoring.frame_of(interval, resamples, null)
+    scores = evaluate_table(table, metrics=asked, rng=rng, **frame)
+    reasons = sorted(set(left_out(table).values())) if asked is None else []
+    if not scores:
+        raise ValueError(f"no metric can be computed for {path} ({'; '.join(reasons)})")
+    for reason in reasons:
+        _err.print(f"some metrics are left out: {reason}", highlight=False)
+    show({"": scores}, form)
 
 
 @app.command(name="report")
@@ -238,6 +279,17 @@ def methods_command() -> None:
     sys.stdout.write(page())
 
 
+@app.command(name="metrics")
+def metrics_command() -> None:
+    """List the metrics: protocols, what they read, their papers, how they differ from others.
+
+    Example:
+
+      unweave metrics > metrics.md
+    """
+    sys.stdout.write(metrics_page())
+
+
 @app.command(name="demo")
 def demo_command(
     store: StoreOption = Path("demo"), seed: Annotated[int, typer.Option(min=0)] = 0
@@ -253,8 +305,8 @@ def demo_command(
     outcomes = train_all([demo_run(seed)], kept, "cpu", 30.0)
     folder = kept.folder(outcomes[0].run)
     model = load(folder.path, device="cpu")
-    scores = evaluate_all([model], 10_000)
-    show_scores(scores)
+    scores = scoring.evaluate_all([model], 10_000, _err)
+    show(scores, "table")
     path = write_report(
         model, folder.path / "report.html", rows=10_000, scores=scores[model.run.digest]
     )
@@ -293,41 +345,6 @@ def train_all(
     return outcomes
 
 
-def evaluate_all(models: list[Fitted], rows: int) -> dict[str, dict[str, Score]]:
-    """Scores of runs by digest, kept in their folders with the tables they were computed from.
-
-    A run is measured and kept while others are encoded, so what is done stays if this is stopped.
-    """
-    totals = {"encoded": sum(min(rows, m.world.size) for m in models), "measured": len(models)}
-    found: dict[str, dict[str, Score]] = {model.run.digest: {} for model in models}
-    missing: set[str] = set()
-    with Counts(_err, totals) as counts:
-        encoded = encode(models, rows, progress=partial(counts.add, "encoded"))
-        made = ((e.model, e.model.tabulate(e.rows, e.q)) for e in encoded)
-        for digest, scores, reasons in in_threads(evaluate_run, made, usable_cores()):
-            found[digest] = scores
-            for reason in sorted(set(reasons) - missing):
-                _err.print(f"some metrics are left out: {reason}", highlight=False)
-            missing.update(reasons)
-            counts.add("measured")
-    return found
-
-
-def evaluate_run(measured: tuple[Fitted, Table]) -> tuple[str, dict[str, Score], list[str]]:
-    """Digest, scores, and why others are left out, of a run and its table, kept in its folder."""
-    model, table = measured
-    scores, reasons = evaluate_table(table), sorted(set(left_out(table).values()))
-    assert model.folder is not None
-    if not scores:
-        raise ValueError(
-            f"no metric can be computed for {model.folder} ({'; '.join(reasons)}): metrics compare "
-            f"codes with true factors; `unweave report` works without them"
-        )
-    table.save(model.folder / "table.npz")
-    write_json(model.folder / "scores.json", {k: s.to_json() for k, s in scores.items()})
-    return model.run.digest, scores, reasons
-
-
 def show_outcomes(outcomes: list[Outcome], store: Store) -> None:
     """A table of what came of training, and what to do next."""
     table = _table("folder", "objective", "seed", "distortion", "rate")
@@ -346,13 +363,12 @@ def show_outcomes(outcomes: list[Outcome], store: Store) -> None:
         _out.print(f"next: unweave report {good[0]} --store {store.root}{more}", highlight=False)
 
 
-def show_scores(scores: dict[str, dict[str, Score]]) -> None:
-    """A table of scores, a row a run and a column a metric."""
-    keys = list(dict.fromkeys(key for each in scores.values() for key in each))
-    table = _table("run", *(key.replace("/", "\n") for key in keys))
-    for run, each in scores.items():
-        table.add_row(run, *(f"{float(each[key]):.3f}" if key in each else "" for key in keys))
-    _out.print(table)
+def show(scores: dict[str, Scores], form: str) -> None:
+    """Print scores by run as a table, JSON or CSV."""
+    if form == "table":
+        _out.print(scoring.as_table(scores, _table))
+    else:
+        sys.stdout.write(scoring.as_text(scores, form))
 
 
 def _objective(run: Run) -> str:

@@ -208,6 +208,7 @@ class Fitted:
             normal=np.array(latent.normal),
             factor_names=self.world.factor_names,
             factor_sizes=self.world.factor_sizes,
+            periods=self.world.lattice.periods if self.world.lattice else {},
         )
 
     def summarise(self, q: Distribution, samples: int = 10_000, seed: int = 0) -> Summary:

@@ -16,7 +16,8 @@ True
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, overload
+from functools import partial
+from typing import NamedTuple, Unpack, overload
 
 import numpy as np
 from torch import Tensor
@@ -25,7 +26,7 @@ from unweave.aggregate import Summary
 from unweave.fitted import TINY, Array, Fitted
 from unweave.latents import DiagonalGaussian, Distribution, Latent
 from unweave.latents.densities import Mixture
-from unweave.metrics import Score, Table
+from unweave.metrics import Frame, Score, Scores, Table
 from unweave.metrics import describe as describe_table
 from unweave.metrics import evaluate as evaluate_table
 from unweave.metrics.clusters import mixture_occupancy
@@ -99,13 +100,20 @@ def summaries(
     return [found[number] for number in range(len(models))]
 
 
-def evaluate(models: Sequence[Fitted], rows: int = 10_000) -> list[dict[str, Score]]:
-    """All scores of every model that its table does for, by metric and protocol.
+def evaluate(
+    models: Sequence[Fitted],
+    rows: int = 10_000,
+    *,
+    metrics: str | Sequence[str] | None = None,
+    rng: int = 0,
+    **frame: Unpack[Frame],
+) -> list[Scores]:
+    """Scores of every model by metric and protocol, as `metrics.evaluate` gives them of its table.
 
     Tables are made in lanes, and measured in as many threads as there are cores.
     """
-    found = tables(models, rows)
-    return list(in_threads(evaluate_table, found, usable_cores()))
+    work = partial(evaluate_table, metrics=metrics, rng=rng, **frame)
+    return list(in_threads(work, tables(models, rows), usable_cores()))
 
 
 @overload

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import torch
@@ -62,9 +62,14 @@ class Lattice:
     """All combinations of K factors, in mixed-radix order, the last factor fastest.
 
     index(f) = (...(f_1 n_2 + f_2) n_3 + ...) n_K + f_K,   0 <= f_k < n_k
+
+    `periods` says which factors repeat: classes that differ by a multiple of the period are the
+    same observation. A period can depend on the class of another factor: {"orientation": {"shape":
+    [10, 20, 40]}}.
     """
 
     members: tuple[Factor, ...]
+    periods: Mapping[str, int | Mapping[str, list[int]]] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if not self.members:
@@ -77,6 +82,9 @@ class Lattice:
                 f"expected factors with distinct names, got {', '.join(repeated)} more than once: "
                 "rename one"
             )
+        for name in self.periods:
+            if name not in self.names:
+                raise ValueError(f"{name!r} is not a factor here: {nearest(name, self.names)}")
         if self.size >= 2**62:
             raise ValueError(
                 f"expected fewer than 2^62 combinations, got {self.size}: use fewer factors"

@@ -37,6 +37,8 @@ SEMI_AXES = (12.7659, 7.21235)
 HEART = (9.6, 0.6622, -1.44)  # half width, stretch along v, offset along v
 HEART_SIDES = 150  # a polygon, as the original seems to be: the best smooth curve misses 6 frames
 
+SYMMETRY = {"square": 4, "ellipse": 2, "heart": 1}  # turns that look like none, in a whole one
+
 FIELD = 64  # side of the world in units
 MARGIN = 16  # a sprite's centre keeps this distance from the border
 REACH = 14  # no shape of scale 1 extends further from its centre: a corner of the square is at 13.6
@@ -57,8 +59,9 @@ class Shapes2D:
     """Binary images of one shape in five factors: the lattice and pictures of dSprites.
 
     Colour 1 (white); shape; scale linspace(0.5, 1); orientation linspace(0, 2 pi), both ends
-    included, so the last picture repeats the first; x and y linspace(0, 1). The last factor is
-    the fastest. The default is the original set: 737,280 images of 64 x 64.  [Matthey2017]
+    included, so the last picture repeats the first, as do those of a square or an ellipse that is
+    turned onto itself: metrics are told. x and y linspace(0, 1). The last factor is the fastest.
+    The default is the original set: 737,280 images of 64 x 64.  [Matthey2017]
 
     A single scale is 1, a single orientation 0 and a single position the middle. `side` draws the
     same world on a finer or coarser grid of pixels.
@@ -100,8 +103,17 @@ class Shapes2D:
                 Factor("orientation", self.orientations, "cyclic", angles),
                 Factor("x", self.positions, "ordinal", steps),
                 Factor("y", self.positions, "ordinal", steps),
-            )
+            ),
+            self._periods(),
         )
+
+    def _periods(self) -> dict[str, int | dict[str, list[int]]]:
+        """Steps of orientation after which each shape is the same picture again."""
+        turn = self.orientations - 1  # a whole turn: both its ends are there
+        if turn == 0:
+            return {}
+        each = [turn // math.gcd(SYMMETRY[shape], turn) for shape in self.shapes]
+        return {"orientation": each[0] if len(set(each)) == 1 else {"shape": each}}
 
     def load(self, device: torch.device) -> Sprites:
         """The world on a device: some tables, no images."""

@@ -8,19 +8,27 @@ Each metric is a function of arrays that names its protocol and returns a `Score
 >>> round(float(mig(codes, factors, protocol="locatello2019")), 3)
 1.0
 
-A table goes through all of them at once:
+All of them at once:
 
->>> sorted(evaluate(Table(codes, factors)))
-['factor_vae_score/kim2018', 'factor_vae_score/locatello2019', 'mig/locatello2019']
+>>> evaluate(codes, factors, metrics=["mig", "mcc"])
+metric             value
+mig/locatello2019  1.0000
+mcc/hyvarinen2016  1.0000
 >>> left_out(Table(codes, factors))
 {'mig/chen2018': 'the table has no posterior scales'}
 """
 
 from unweave.metrics.clusters import cluster_occupancy, clustering_accuracy, nmi
 from unweave.metrics.describe import MEASURES, Measure, describe
+from unweave.metrics.frame import Frame, framed
+from unweave.metrics.gaps import dcimig, jemmig, mig_sup
+from unweave.metrics.infomec import info_mec
 from unweave.metrics.information import mig, mutual_information_matrix
+from unweave.metrics.inputs import Periods, merge
 from unweave.metrics.interventional import factor_vae_score
 from unweave.metrics.match import prior_match
+from unweave.metrics.mcc import mcc
+from unweave.metrics.modularity import modularity
 from unweave.metrics.overlap import (
     exact_mutual_information,
     exact_total_correlation,
@@ -29,7 +37,7 @@ from unweave.metrics.overlap import (
 )
 from unweave.metrics.ranking import udr
 from unweave.metrics.registry import METRICS, Metric, evaluate, left_out
-from unweave.metrics.score import Score
+from unweave.metrics.score import Score, Scores
 from unweave.metrics.studies import Agreement, Sensitivity, agreement, sensitivity
 from unweave.metrics.table import Table
 from unweave.metrics.unsupervised import (
@@ -44,26 +52,37 @@ __all__ = [
     "MEASURES",
     "METRICS",
     "Agreement",
+    "Frame",
     "Measure",
     "Metric",
+    "Periods",
     "Score",
+    "Scores",
     "Sensitivity",
     "Table",
     "active_units",
     "agreement",
     "cluster_occupancy",
     "clustering_accuracy",
+    "dcimig",
     "describe",
     "evaluate",
     "exact_mutual_information",
     "exact_total_correlation",
     "factor_vae_score",
+    "framed",
     "gaussian_total_correlation",
     "gaussian_wasserstein_correlation",
     "hoyer",
+    "info_mec",
+    "jemmig",
     "left_out",
+    "mcc",
     "mean_pairwise_information",
+    "merge",
     "mig",
+    "mig_sup",
+    "modularity",
     "mutual_information_matrix",
     "nmi",
     "overlapping_neighbours",

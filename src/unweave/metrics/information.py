@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from dataclasses import dataclass
+from typing import Literal, Unpack, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from unweave.metrics.frame import Frame, framed
 from unweave.metrics.inputs import Floats, Inputs, Ints, Seed, as_scales, check_choice, read, subset
 from unweave.metrics.score import Score
 
 MIGProtocol = Literal["locatello2019", "chen2018"]
 
+_ROUNDING = 1e-12  # nats that an independent pair can seem to share
 _CHUNK = 2**17  # densities evaluated at once: one megabyte, which stays in the cache
 
 
+@framed
 def mig(
     codes: ArrayLike,
     factors: ArrayLike,
@@ -28,6 +32,7 @@ def mig(
     discrete: ArrayLike | None = None,
     factor_names: Sequence[str] | None = None,
     leave_out: Sequence[int | str] = (),
+    **frame: Unpack[Frame],
 ) -> Score:
     """Mutual information gap: how much more the best code knows of a factor than the next one.
 
@@ -47,15 +52,16 @@ def mig(
     from few rows with narrow posteriors, both protocols overestimate the information.
 
     A factor with a single value is left out. With a single code the gap is all of its information.
+    `locatello2019` cuts a continuous factor into bins as it does codes; `chen2018` needs classes.
 
     Args:
         codes: (N, D) posterior means.
-        factors: (N, K) integers.
+        factors: (N, K) integers, or real numbers for `locatello2019`.
         protocol: whose estimate of the mutual information.
         scales: (N, D) posterior standard deviations; `chen2018` needs them, the other ignores them.
         rng: seed or generator.
         samples: rows (`locatello2019`) or draws from q(z) (`chen2018`) to estimate from.
-        bins: bins to a code, for `locatello2019`.
+        bins: bins to a code and to a continuous factor, for `locatello2019`.
         discrete: (D,) mask of codes that are categories; these are not binned, and have no scale.
         factor_names: names for the parts of the score.
         leave_out: factors not to score, by name or number.
@@ -68,12 +74,20 @@ def mig(
     Score(mig/locatello2019 = 1.0000; x 1.000, y 1.000)
     """
     check_choice("protocol", protocol, get_args(MIGProtocol))
-    inputs = read(codes, factors, discrete=discrete, factor_names=factor_names, leave_out=leave_out)
+    inputs = read(
+        codes,
+        factors,
+        discrete=discrete,
+        factor_names=factor_names,
+        leave_out=leave_out,
+        continuous=protocol != "chen2018",
+    )
     generator = np.random.default_rng(rng)
     if protocol == "chen2018":
         matrix = _mixture_matrix(inputs, scales, samples, generator)
     else:
-        matrix = _binned_matrix(inputs, subset(inputs.rows, samples, generator), bins)
+        binned = bin_table(inputs, subset(inputs.rows, samples, generator), bins)
+        matrix = binned.normalised
     gap = top_gap(matrix)
     return Score(
         name="mig",
@@ -90,6 +104,63 @@ def mig(
     )
 
 
+@dataclass(frozen=True)
+class Binned:
+    """Codes and factors as labels, and the information of their counts, in nats."""
+
+    codes: Ints  # (n, D)
+    factors: Ints  # (n, K)
+    shared: Floats  # (D, K) I(z_j; v_k)
+    entropies: Floats  # (K,) H(v_k)
+
+    @property
+    def normalised(self) -> Floats:
+        """I(z_j; v_k) / H(v_k), (D, K)."""
+        return _per_entropy(self.shared, self.entropies)
+
+
+def read_binned(
+    codes: ArrayLike,
+    factors: ArrayLike,
+    *,
+    rng: Seed,
+    samples: int,
+    bins: int,
+    discrete: ArrayLike | None,
+    factor_names: Sequence[str] | None,
+    leave_out: Sequence[int | str],
+) -> tuple[Inputs, Binned]:
+    """The arguments of a metric of binned codes, checked, and `samples` rows of them binned."""
+    inputs = read(
+        codes,
+        factors,
+        discrete=discrete,
+        factor_names=factor_names,
+        leave_out=leave_out,
+        continuous=True,
+    )
+    rows = subset(inputs.rows, samples, np.random.default_rng(rng))
+    return inputs, bin_table(inputs, rows, bins)
+
+
+def bin_table(inputs: Inputs, rows: Ints, bins: int) -> Binned:
+    """The given rows, with codes and continuous factors cut into bins of equal width."""
+    codes = [
+        column.astype(np.int64) if discrete else discretise(column, bins)
+        for column, discrete in zip(inputs.codes[rows].T, inputs.discrete, strict=True)
+    ]
+    factors = [
+        discretise(inputs.values[rows, k], bins) if continuous else inputs.factors[rows, k]
+        for k, continuous in enumerate(inputs.continuous)
+    ]
+    return Binned(
+        np.stack(codes, 1),
+        np.stack(factors, 1),
+        np.array([[mutual_information(z, v) for v in factors] for z in codes]),
+        np.array([entropy(v) for v in factors]),
+    )
+
+
 def mutual_information_matrix(
     codes: ArrayLike, factors: ArrayLike, bins: int = 20, *, discrete: ArrayLike | None = None
 ) -> Floats:
@@ -101,8 +172,8 @@ def mutual_information_matrix(
     >>> mutual_information_matrix([[0.0], [0.1], [0.9], [1.0]], [[0, 0], [0, 1], [1, 0], [1, 1]], 2)
     array([[1., 0.]])
     """
-    inputs = read(codes, factors, discrete=discrete)
-    return _binned_matrix(inputs, np.arange(inputs.rows), bins)
+    inputs = read(codes, factors, discrete=discrete, continuous=True)
+    return bin_table(inputs, np.arange(inputs.rows), bins).normalised
 
 
 def entropy(labels: Ints) -> float:
@@ -119,8 +190,8 @@ def mutual_information(a: Ints, b: Ints) -> float:
     p = counts.reshape(-1, width) / len(a)
     independent = p.sum(1, keepdims=True) * p.sum(0, keepdims=True)
     seen = p > 0
-    # Rounding can leave an independent pair a hair below 0.
-    return max(0.0, float((p[seen] * np.log(p[seen] / independent[seen])).sum()))
+    shared = float((p[seen] * np.log(p[seen] / independent[seen])).sum())
+    return shared if shared > _ROUNDING else 0.0
 
 
 def discretise(code: Floats, bins: int) -> Ints:
@@ -158,17 +229,6 @@ def mixture_density(z: Floats, mean: Floats, scale: Floats) -> Floats:
     return density
 
 
-def _binned_matrix(inputs: Inputs, rows: Ints, bins: int) -> Floats:
-    """I(z_j; v_k) / H(v_k), (D, K), from the counts of binned codes at the given rows."""
-    values = inputs.factors[rows]
-    labels = [
-        column.astype(np.int64) if discrete else discretise(column, bins)
-        for column, discrete in zip(inputs.codes[rows].T, inputs.discrete, strict=True)
-    ]
-    shared = np.array([[mutual_information(label, v) for v in values.T] for label in labels])
-    return _per_entropy(shared, values)
-
-
 def _mixture_matrix(
     inputs: Inputs, scales: ArrayLike | None, samples: int, rng: np.random.Generator
 ) -> Floats:
@@ -191,7 +251,8 @@ def _mixture_matrix(
             z = mean[rows] + scale[rows, j] * noise
             shared[j] = _mixture_information(z, rows, mean, scale[:, j], inputs.factors)
     # I <= H(v_k) holds exactly; rows drawn unevenly can step over it, as noise can below 0.
-    return np.clip(_per_entropy(shared, inputs.factors), 0.0, 1.0)
+    entropies = np.array([entropy(v) for v in inputs.factors.T])
+    return np.clip(_per_entropy(shared, entropies), 0.0, 1.0)
 
 
 def _mixture_information(z: Floats, rows: Ints, mean: Floats, scale: Floats, v: Ints) -> Floats:
@@ -228,8 +289,7 @@ def _even_rows(rows: int, samples: int, rng: np.random.Generator) -> Ints:
     return np.concatenate([whole, rng.permutation(rows)[: samples % rows]])
 
 
-def _per_entropy(shared: Floats, factors: Ints) -> Floats:
+def _per_entropy(shared: Floats, entropies: Floats) -> Floats:
     """Divide column k of (D, K) by H(v_k); 0 where the factor has no entropy."""
-    h = np.array([entropy(v) for v in factors.T])
-    ratio: Floats = np.divide(shared, h, out=np.zeros_like(shared), where=h > 0)
-    return ratio
+    out = np.zeros_like(shared)
+    return np.divide(shared, entropies, out=out, where=entropies > 0)

@@ -5,7 +5,7 @@ The array functions raise `ValueError` that says what was expected, what came an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Seed = int | np.random.Generator
+Periods = Mapping[str, float | Mapping[str, Sequence[float]]]
 
 
 class Inputs(NamedTuple):
@@ -26,6 +27,8 @@ class Inputs(NamedTuple):
 
     codes: Floats  # (N, D)
     factors: Ints  # (N, K)
+    values: Floats  # (N, K) the factors as they came
+    continuous: Bools  # (K,) factors that are not numbers of classes
     sizes: Ints  # (K,) values that each factor takes
     discrete: Bools  # (D,)
     names: tuple[str, ...]  # (K,)
@@ -50,19 +53,22 @@ def read(
     discrete: ArrayLike | None = None,
     factor_names: Sequence[str] | None = None,
     leave_out: Sequence[int | str] = (),
+    continuous: bool = False,
 ) -> Inputs:
     """Check the arguments that metrics share.
 
     A factor with a single value has no entropy and cannot be held fixed against others, so it is
-    left out of every score, as are the factors that `leave_out` names or numbers.
+    left out of every score, as are the factors that `leave_out` names or numbers. A factor is
+    continuous if one of its values is not a whole number; unless a metric says that it takes
+    continuous factors, it is refused.
     """
     z = as_codes(codes).astype(np.float64)
-    v = as_factors(factors, rows=len(z))
+    values = as_factors(factors, rows=len(z))
     mask = as_mask("discrete", discrete, z.shape[1])
-    names = as_names(factor_names, v.shape[1])
+    names = as_names(factor_names, values.shape[1])
     for j in np.flatnonzero(mask):
         z[:, j] = np.unique(z[:, j], return_inverse=True)[1]
-    v = np.stack([np.unique(column, return_inverse=True)[1] for column in v.T], 1)
+    v = np.stack([np.unique(column, return_inverse=True)[1] for column in values.T], 1)
     sizes = v.max(0) + 1
     unwanted = {_factor_index(which, names) for which in leave_out}
     scored = [k for k in range(len(names)) if sizes[k] > 1 and k not in unwanted]
@@ -71,8 +77,73 @@ def read(
             "expected a factor that takes at least two values and is not left out, got none "
             f"among {', '.join(names)}: give rows that differ in a factor"
         )
+    numbers = continuous_factors(values)
+    if not continuous and numbers[scored].any():
+        refused = ", ".join(names[k] for k in scored if numbers[k])
+        raise ValueError(
+            f"expected factors that are classes, numbered by integers, got numbers in {refused}: "
+            "this definition needs values that repeat; number them, for instance by "
+            "numpy.unique(column, return_inverse=True)[1], or leave these factors out"
+        )
     left_out = tuple(name for k, name in enumerate(names) if k not in scored)
-    return Inputs(z, v, sizes, mask, names, np.array(scored), left_out)
+    return Inputs(
+        z, v, values.astype(np.float64), numbers, sizes, mask, names, np.array(scored), left_out
+    )
+
+
+def continuous_factors(factors: NDArray[Any]) -> Bools:
+    """Mask (K,) of the factors with a value that is not a whole number."""
+    if factors.dtype.kind != "f":
+        return np.zeros(factors.shape[1], dtype=np.bool_)
+    mask: Bools = (factors != np.rint(factors)).any(0)
+    return mask
+
+
+def merge(
+    factors: ArrayLike, periods: Periods, factor_names: Sequence[str] | None = None
+) -> NDArray[Any]:
+    """Factors (N, K) with values that stand for the same observation made equal.
+
+    A factor that repeats is taken modulo its period: with `periods={"orientation": 40}` the values
+    0 and 40 are one. Where the period depends on another factor, it is given for each value 0, 1,
+    ... of that factor: with `{"orientation": {"shape": [10, 20, 40]}}` shape 0 looks the same after
+    10 steps, shape 1 after 20. A factor without a name is called by its number, "factor 3".
+
+    >>> factors = np.array([[0, 3], [0, 13], [1, 13], [1, 40]])
+    >>> merge(factors, {"turn": {"shape": [10, 40]}}, ("shape", "turn"))[:, 1]
+    array([ 3,  3, 13,  0])
+    """
+    v = np.array(as_factors(factors, rows=len(np.asarray(factors))))
+    names = as_names(factor_names, v.shape[1])
+    given = v.copy()
+    for name, period in periods.items():
+        k = _factor_index(name, names, "periods")
+        if not isinstance(period, Mapping):
+            steps = np.full(len(v), period)
+        elif len(period) == 1:
+            ((other, each),) = period.items()
+            steps = _looked_up(given[:, _factor_index(other, names, "periods")], other, each)
+        else:
+            raise ValueError(f"expected one factor that the period of {name} depends on")
+        if not (np.isfinite(steps) & (steps > 0)).all():
+            raise ValueError(f"expected positive periods of {name}, got {period}")
+        if v.dtype.kind == "i" and (steps != np.rint(steps)).any():
+            raise ValueError(
+                f"expected whole periods of {name}, whose values are integers, got {period}: give "
+                "the number of steps after which it repeats"
+            )
+        v[:, k] = np.mod(given[:, k], steps.astype(v.dtype))
+    return v
+
+
+def _looked_up(values: NDArray[Any], name: str, each: Sequence[float]) -> NDArray[Any]:
+    """The entry of `each` for each value (N,) of a factor."""
+    if (values != np.rint(values)).any() or values.min() < 0 or values.max() >= len(each):
+        raise ValueError(
+            f"expected values of {name} from 0 to {len(each) - 1}, one for each period given, got "
+            f"{values.min()} to {values.max()}: give a period for each value"
+        )
+    return np.asarray(each)[values.astype(np.int64)]
 
 
 def as_codes(codes: ArrayLike) -> NDArray[np.floating[Any]]:
@@ -90,24 +161,28 @@ def as_codes(codes: ArrayLike) -> NDArray[np.floating[Any]]:
     return z
 
 
-def as_factors(factors: ArrayLike, *, rows: int, least: int = 1) -> Ints:
-    """Factors (N, K) as integers, one row for each row of the codes."""
+def as_factors(factors: ArrayLike, *, rows: int, least: int = 1) -> NDArray[Any]:
+    """Factors (N, K), one row for each row of the codes: int64 if all are whole, else float64."""
     v = np.asarray(factors)
     if v.ndim != 2 or v.shape[1] < least:
         raise ValueError(
             f"expected factors of shape (N, K) with K >= {least}, got {v.shape}: "
             "give one column for each factor"
         )
-    if v.dtype.kind not in "iub" and v.size:
+    if v.dtype.kind not in "fiub":
         raise ValueError(
-            f"expected factors that are integers, got {v.dtype}: number the values, for instance "
-            "by numpy.unique(column, return_inverse=True)[1]"
+            f"expected factors that are integers or real numbers, got {v.dtype}: number the "
+            "values, for instance by numpy.unique(column, return_inverse=True)[1]"
         )
     if len(v) != rows:
         raise ValueError(
             f"expected as many rows of factors as of codes, got {len(v)} and {rows}: "
             "row n of both must describe the same observation"
         )
+    if v.dtype.kind == "f":
+        _finite("factors", v, "leave such rows out")
+        if continuous_factors(v).any():
+            return v.astype(np.float64)
     return v.astype(np.int64)
 
 
@@ -184,21 +259,23 @@ def check_choice(name: str, value: str, valid: Sequence[str]) -> None:
         raise ValueError(f"expected {name} to be one of {', '.join(valid)}, got {value!r}")
 
 
-def _finite(what: str, values: NDArray[np.floating[Any]]) -> None:
+def _finite(
+    what: str, values: NDArray[np.floating[Any]], remedy: str = "check the encoder"
+) -> None:
     bad = ~np.isfinite(values)
     if bad.any():
         columns = np.flatnonzero(bad.reshape(-1, values.shape[-1]).any(0)).tolist()
         raise ValueError(
-            f"expected finite {what}, got NaN or infinity in columns {columns}: check the encoder"
+            f"expected finite {what}, got NaN or infinity in columns {columns}: {remedy}"
         )
 
 
-def _factor_index(which: int | str, names: tuple[str, ...]) -> int:
+def _factor_index(which: int | str, names: tuple[str, ...], argument: str = "leave_out") -> int:
     if which in names:
         return names.index(str(which))
     if isinstance(which, int) and 0 <= which < len(names):
         return which
     raise ValueError(
-        f"expected leave_out to name factors among {', '.join(names)} or to number them from 0, "
+        f"expected {argument} to name factors among {', '.join(names)} or to number them from 0, "
         f"got {which!r}"
     )

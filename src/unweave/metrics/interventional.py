@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, Unpack, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from unweave.metrics.frame import Frame, framed
 from unweave.metrics.inputs import (
     Floats,
     Inputs,
@@ -65,6 +66,7 @@ _PROTOCOLS: Mapping[str, _Votes] = {
 _CHUNK = 2**17  # rows chosen at once: a few megabytes, whatever N and D are
 
 
+@framed
 def factor_vae_score(
     codes: ArrayLike,
     factors: ArrayLike,
@@ -79,6 +81,7 @@ def factor_vae_score(
     votes: int | None = None,
     kl_threshold: float = 0.01,
     std_threshold: float = 0.05,
+    **frame: Unpack[Frame],
 ) -> Score:
     """How well the code that varies least tells which factor is fixed.
 

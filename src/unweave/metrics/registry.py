@@ -6,16 +6,24 @@ import inspect
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from unweave.metrics.frame import Frame
+from unweave.metrics.gaps import dcimig, jemmig, mig_sup
+from unweave.metrics.infomec import info_mec
 from unweave.metrics.information import mig
-from unweave.metrics.inputs import Seed, as_mask
+from unweave.metrics.inputs import Seed, as_codes, as_factors, as_mask, continuous_factors
 from unweave.metrics.interventional import factor_vae_score
-from unweave.metrics.score import Score
+from unweave.metrics.mcc import mcc
+from unweave.metrics.modularity import modularity
+from unweave.metrics.score import Score, Scores
 from unweave.metrics.table import Table
 
 Need = Callable[[Table], str | None]
+Change = Literal["scale", "sign", "dead"]
 
 _log = logging.getLogger(__name__)
 _COLUMNS = ("scales", "kl", "discrete", "factor_names")
@@ -23,15 +31,28 @@ _COLUMNS = ("scales", "kl", "discrete", "factor_names")
 
 def varied_factor(table: Table) -> str | None:
     """A factor that takes at least two values."""
-    if table.factors.shape[1] == 0:
+    if table.classes.shape[1] == 0:
         return "the table has no factors"
-    varied = (table.factors != table.factors[0]).any()
+    varied = (table.classes != table.classes[0]).any()
     return None if varied else "no factor of the table takes two values"
+
+
+def class_factors(table: Table) -> str | None:
+    """Factors that are classes, with values that repeat."""
+    continuous = continuous_factors(table.classes)
+    names = [name for name, numbers in zip(table.factor_names, continuous, strict=True) if numbers]
+    return f"the factors {', '.join(names)} are continuous" if names else None
+
+
+def two_factors(table: Table) -> str | None:
+    """Two factors that take at least two values."""
+    varied = (table.classes != table.classes[0]).any(0).sum() if table.classes.size else 0
+    return None if varied > 1 else "fewer than two factors of the table take two values"
 
 
 def repeated_value(table: Table) -> str | None:
     """A varied factor with a value that two rows share, so that it can be held fixed."""
-    counts = [len(np.unique(column)) for column in table.factors.T]
+    counts = [len(np.unique(column)) for column in table.classes.T]
     fixable = any(1 < count < len(table) for count in counts)
     return None if fixable else "no varied factor of the table has a value that two rows share"
 
@@ -56,12 +77,16 @@ class Metric:
     """A metric under one protocol, and what of a table it cannot do without.
 
     The optional columns of a table that the function has parameters for are passed to it.
+    `perfect` is the least that a code for each factor scores, and `minds` says which changes of the
+    codes change the score beyond what is random in it: "scale", "sign", "dead" (constant codes).
     """
 
     name: str
     protocol: str
     compute: Callable[..., Score]
     needs: tuple[Need, ...] = (varied_factor,)
+    perfect: float = 0.99
+    minds: tuple[Change, ...] = ()
 
     @property
     def key(self) -> str:
@@ -72,43 +97,89 @@ class Metric:
         """Why the table does not do for this metric; None if it does."""
         return next((reason for need in self.needs if (reason := need(table))), None)
 
-    def __call__(self, table: Table, *, rng: Seed = 0) -> Score:
+    def __call__(self, table: Table, *, rng: Seed = 0, **frame: Unpack[Frame]) -> Score:
         """The score of a table."""
         parameters = inspect.signature(self.compute).parameters
         columns = {name: getattr(table, name) for name in _COLUMNS if name in parameters}
-        return self.compute(table.codes, table.factors, protocol=self.protocol, rng=rng, **columns)
+        return self.compute(
+            table.codes, table.classes, protocol=self.protocol, rng=rng, **columns, **frame
+        )
 
+
+_FIXED = (varied_factor, class_factors, repeated_value)  # what fixing a factor takes
+_MIXED = (varied_factor, two_factors)  # what mixing factors takes
 
 METRICS: dict[str, Metric] = {
     metric.key: metric
     for metric in (
-        Metric("factor_vae_score", "kim2018", factor_vae_score, (varied_factor, repeated_value)),
-        Metric(
-            "factor_vae_score", "locatello2019", factor_vae_score, (varied_factor, repeated_value)
-        ),
+        Metric("factor_vae_score", "kim2018", factor_vae_score, _FIXED),
+        Metric("factor_vae_score", "locatello2019", factor_vae_score, _FIXED),
         Metric("mig", "locatello2019", mig),
-        Metric("mig", "chen2018", mig, (varied_factor, posterior_scales, normal_posteriors)),
+        Metric(
+            "mig",
+            "chen2018",
+            mig,
+            (varied_factor, class_factors, posterior_scales, normal_posteriors),
+        ),
+        Metric("mig_sup", "li2020", mig_sup),
+        Metric("jemmig", "do2020", jemmig),
+        Metric("dcimig", "sepliarskaia2019", dcimig),
+        Metric("modularity", "locatello2019", modularity, _MIXED, minds=("dead",)),
+        Metric("modularity", "ridgeway2018", modularity, _MIXED),
+        # Equal numbers are parted at random, so that independent ones seem to share a little.
+        Metric("info_mec", "hsu2023", info_mec, _MIXED, perfect=0.9),
+        Metric("info_mec", "hsu2024", info_mec, _MIXED, perfect=0.9),
+        Metric("mcc", "hyvarinen2016", mcc),
     )
 }
 
 
 def evaluate(
-    table: Table, metrics: str | Sequence[str] | None = None, *, rng: Seed = 0
-) -> dict[str, Score]:
-    """Scores of a table by metric and protocol, such as `mig/chen2018`.
+    codes: ArrayLike | Table,
+    factors: ArrayLike | None = None,
+    *,
+    metrics: str | Sequence[str] | None = None,
+    rng: Seed = 0,
+    **frame: Unpack[Frame],
+) -> Scores:
+    """Scores of codes by metric and protocol, such as `mig/chen2018`.
+
+    Codes (N, D) and factors (N, K) are all that most metrics read; a `Table` holds them with the
+    posterior scales, names and whatever else is known.
 
     Without `metrics` all that the table does for are run, and the rest is logged; `left_out` says
     which and why. With `metrics` each must be possible; a name without protocol means all of its
-    protocols that are.
+    protocols that are. The other keywords, as `interval=0.95`, are those of every metric.
+
+    >>> factors = np.argwhere(np.ones((4, 5)))
+    >>> evaluate(factors / [2.0, 3.0], factors, metrics="mig", null=True, interval=0.9)
+    metric             value   interval          null
+    mig/locatello2019  1.0000  0.9187 to 1.0000  0.0891
     """
-    scores = {}
+    table = _as_table(codes, factors)
+    scores = Scores()
     for key, metric in _select(table, metrics).items():
         reason = metric.lacks(table)
         if reason is None:
-            scores[key] = metric(table, rng=rng)
+            scores[key] = metric(table, rng=rng, **frame)
         else:
             _log.info("%s is left out: %s", key, reason)
     return scores
+
+
+def _as_table(codes: ArrayLike | Table, factors: ArrayLike | None) -> Table:
+    if isinstance(codes, Table) and factors is None:
+        return codes
+    if isinstance(codes, Table) or factors is None:
+        raise ValueError(
+            "expected codes with factors, or a table, which has both, got "
+            + ("codes alone" if factors is None else "a table and factors")
+        )
+    # A table numbers its classes from 0; metrics do not mind which numbers they are.
+    v = as_factors(factors, rows=len(as_codes(codes)), least=0)
+    whole = ~continuous_factors(v)
+    v[:, whole] -= v[:, whole].min(0, initial=0)
+    return Table(codes, v)  # type: ignore[arg-type]
 
 
 def left_out(table: Table) -> dict[str, str]:

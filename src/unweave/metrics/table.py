@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 import os
-from dataclasses import dataclass, fields
+import zipfile
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +18,15 @@ from unweave.files import write_atomically
 from unweave.metrics.inputs import (
     Bools,
     Floats,
-    Ints,
+    Periods,
     as_codes,
     as_factors,
     as_kl,
     as_mask,
     as_names,
     as_scales,
+    continuous_factors,
+    merge,
 )
 
 
@@ -33,27 +38,30 @@ class Table:
 
     Attributes:
         codes: (N, D) means of q(z|x); a discrete code is the number of its category.
-        factors: (N, K) integers, factor k in 0 .. factor_sizes[k] - 1.
+        factors: (N, K) integers, factor k in 0 .. factor_sizes[k] - 1, or real numbers.
         scales: (N, D) standard deviations of q(z|x); any positive number for a discrete code.
         kl: (D,) mean over the data of KL(q(z_j|x) || p(z_j)), in nats.
         discrete: (D,) mask of the codes that are categories.
         normal: (D,) mask of the codes with q(z_j|x) = N(code, scale^2); if not given, all that are
             not categories.
         factor_names: K different names.
-        factor_sizes: how many values each factor can take, which may be more than the table has.
+        factor_sizes: how many values each factor can take, which may be more than the table has; 0
+            for a factor of real numbers.
+        periods: the factors whose values repeat, as `merge` takes them.
 
     >>> Table([[0.1, 2.0], [0.3, 1.0]], [[0, 1], [1, 1]], factor_names=("shape", "scale"))
     Table(2 rows, 2 codes, 2 factors: shape 2, scale 2)
     """
 
     codes: NDArray[np.floating[Any]]
-    factors: Ints
+    factors: NDArray[Any]
     scales: NDArray[np.floating[Any]] | None = None
     kl: Floats | None = None
     discrete: Bools | None = None
     normal: Bools | None = None
     factor_names: tuple[str, ...] = ()
     factor_sizes: tuple[int, ...] = ()
+    periods: Periods = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         codes = as_codes(self.codes)
@@ -69,13 +77,22 @@ class Table:
         for name in ("discrete", "normal"):
             if getattr(self, name) is not None:
                 self._set(name, as_mask(name, getattr(self, name), codes.shape[1]))
+        if self.periods:
+            merge(factors, self.periods, self.factor_names)  # raises where they are wrong
+
+    @cached_property
+    def classes(self) -> NDArray[Any]:
+        """The factors (N, K), with values equal that stand for the same observation."""
+        return (
+            merge(self.factors, self.periods, self.factor_names) if self.periods else self.factors
+        )
 
     def __len__(self) -> int:
         return len(self.codes)
 
     def __repr__(self) -> str:
         pairs = zip(self.factor_names, self.factor_sizes, strict=True)
-        sizes = ", ".join(f"{name} {size}" for name, size in pairs)
+        sizes = ", ".join(f"{name} {size or 'continuous'}" for name, size in pairs)
         optional = ("scales", "kl", "discrete", "normal")
         extras = [name for name in optional if getattr(self, name) is not None]
         return (
@@ -94,38 +111,63 @@ class Table:
         }
         arrays["factor_names"] = np.array(self.factor_names, dtype=np.str_)
         arrays["factor_sizes"] = np.array(self.factor_sizes, dtype=np.int64)
+        arrays["periods"] = np.array(json.dumps(self.periods))
         content = io.BytesIO()
         np.savez(content, **arrays)
         write_atomically(path, content.getvalue())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Table:
-        """Read the table that `save` wrote."""
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        """Read the table that `save` wrote, or any .npz with arrays of these names."""
+        with open(path, "rb") as file:
+            arrays = _arrays(file, path)
         known = {f.name for f in fields(cls)}
         if not {"codes", "factors"} <= set(arrays) <= known:
             raise ValueError(
                 f"expected codes and factors, and nothing but {', '.join(sorted(known))}, in "
-                f"{path}, got {', '.join(sorted(arrays))}: write the table by Table.save"
+                f"{path}, got {', '.join(sorted(arrays))}: write the table by Table.save or by "
+                "numpy.savez(path, codes=codes, factors=factors)"
             )
         names = tuple(str(name) for name in arrays.pop("factor_names", ()))
         sizes = tuple(int(size) for size in arrays.pop("factor_sizes", ()))
-        return cls(**arrays, factor_names=names, factor_sizes=sizes)
+        periods = json.loads(str(arrays.pop("periods", "{}")))
+        return cls(**arrays, factor_names=names, factor_sizes=sizes, periods=periods)
 
     def _set(self, name: str, value: object) -> None:
         # The dataclass is frozen for its users; validation still has to store what it converted.
         object.__setattr__(self, name, value)
 
 
-def _sizes(given: tuple[int, ...], factors: Ints, names: tuple[str, ...]) -> tuple[int, ...]:
-    """The factor sizes, checked against the values; the largest value + 1 where not given."""
-    if factors.size and factors.min() < 0:
+def _arrays(file: BinaryIO, path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
+    """The arrays of an .npz file by name."""
+    try:
+        content = np.load(file, allow_pickle=False)
+    except (zipfile.BadZipFile, EOFError) as error:
         raise ValueError(
-            f"expected factors numbered from 0, got {factors.min()}: number the values, for "
-            "instance by numpy.unique(column, return_inverse=True)[1]"
+            f"expected an .npz file, got {path}, which is damaged or something else: {error}"
+        ) from None
+    if not isinstance(content, np.lib.npyio.NpzFile):
+        raise ValueError(
+            f"expected an .npz file, got {path}, a single array: write codes and factors by "
+            "numpy.savez(path, codes=codes, factors=factors)"
         )
-    seen = tuple(int(size) for size in factors.max(0) + 1) if factors.size else ()
+    with content:
+        return {name: content[name] for name in content.files}
+
+
+def _sizes(
+    given: tuple[int, ...], factors: NDArray[Any], names: tuple[str, ...]
+) -> tuple[int, ...]:
+    """The factor sizes, checked against the values; the largest value + 1 where not given."""
+    classes = ~continuous_factors(factors)
+    if factors.size and factors[:, classes].min(initial=0) < 0:
+        raise ValueError(
+            f"expected classes numbered from 0, got {factors[:, classes].min():g}: number the "
+            "values, for instance by numpy.unique(column, return_inverse=True)[1]"
+        )
+    seen = (
+        tuple(np.where(classes, factors.max(0) + 1, 0).astype(int).tolist()) if len(names) else ()
+    )
     sizes = tuple(int(size) for size in given) or seen
     if len(sizes) != len(seen):
         raise ValueError(

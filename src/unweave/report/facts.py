@@ -17,6 +17,7 @@ from unweave.schedules import Schedule
 _SATURATED = 0.9  # share of log N from which the information is all there can be
 _EQUAL = 1e-3  # nats within which two log-densities are the same
 _LONGEST = 12  # items of a list that are spelt out
+_TILES = ("factor_vae_score", "mig")  # metrics with a tile; all are in the table of scores
 
 
 class Tile(NamedTuple):
@@ -53,7 +54,7 @@ def weights(content: Content) -> str:
 
 
 def tiles(content: Content) -> list[Tile]:
-    """Distortion and rate, the rate taken apart, the variables in use, and every score."""
+    """Distortion and rate, the rate taken apart, the variables in use, and some scores."""
     summary, everything = content.summary, len(content.table) == content.model.world.size
     told = Markup("I(<var>x</var>; <var>z</var>)")
     correlation = "exact" if everything else "over the rows read"
@@ -69,7 +70,7 @@ def tiles(content: Content) -> list[Tile]:
             f"of {len(content.variables)}",
             f"KL ≥ {DEAD:g} nats",
         ),
-        *(_score_tile(score) for score in content.scores.values()),
+        *(_score_tile(score) for score in content.scores.values() if score.name in _TILES),
     ]
 
 

@@ -7,7 +7,8 @@ import re
 from markupsafe import Markup
 
 GREEK = {"alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "lambda": "λ", "eta": "η"}
-_ACRONYMS = ("vae", "mig", "dci", "sap", "udr", "mi", "tc", "kl", "irs")
+_ACRONYMS = ("vae", "mig", "jemmig", "dcimig", "mcc", "mec", "dci", "sap", "udr", "mi", "tc", "kl",
+             "irs")  # fmt: skip
 _SIGNS = {rf"\b{name}\b": letter for name, letter in GREEK.items()} | {
     r"\|\|": "‖",
     r"\bsum_": "Σ_",

@@ -1,0 +1,199 @@
+"""What every metric can be asked beside its number: an interval, a null, symmetries of factors.
+
+A metric is a function of codes, factors and an `rng` that ends in `**frame: Unpack[Frame]` and is
+decorated by `framed`; it never sees the keywords of `Frame`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import Any, ParamSpec, TypedDict
+
+import numpy as np
+
+from unweave.metrics.inputs import Floats, Periods, merge
+from unweave.metrics.score import Score
+from unweave.parallel import in_threads, usable_cores
+
+P = ParamSpec("P")
+
+_ROWS = ("codes", "factors", "scales")  # arguments with a row for each observation
+_ARGUMENTS = """\
+        periods: factors whose values repeat, such as {"orientation": 40}; see `merge`.
+        interval: a level such as 0.95, for an interval about the value; see `framed`.
+        resamples: random halves of the rows that the interval is made of.
+        null: whether to give the value on shuffled factors too.
+        shuffles: how many shuffles the null is the mean of."""
+
+
+class Frame(TypedDict, total=False):
+    """The keywords that all metrics share, with the defaults None, None, 200, False and 10."""
+
+    periods: Periods | None
+    interval: float | None
+    resamples: int
+    null: bool
+    shuffles: int
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The keywords of `Frame`, checked."""
+
+    periods: Periods | None = None
+    interval: float | None = None
+    resamples: int = 200
+    null: bool = False
+    shuffles: int = 10
+
+    def __post_init__(self) -> None:
+        if self.interval is not None and not 0 < self.interval < 1:
+            raise ValueError(
+                f"expected interval as a level between 0 and 1, got {self.interval}: give 0.95, say"
+            )
+        if self.resamples < 2 or self.shuffles < 2:
+            raise ValueError(
+                f"expected at least 2 resamples and 2 shuffles, got {self.resamples} and "
+                f"{self.shuffles}"
+            )
+
+
+def framed(function: Callable[P, Score]) -> Callable[P, Score]:
+    """A metric that takes the keywords of `Frame` as well.
+
+    `interval`: the metric is computed on random halves of the rows, and the interval holds the
+    given share of its values there, moved so that their mean is the value of all rows. Halves
+    without repetition spread about their mean as bootstrap samples of all rows do, to first order:
+    Var = s^2 / (N/2) (1 - 1/2) = s^2 / N  [Politis1994] sec. 2. A bootstrap sample holds rows
+    twice, which nearest neighbours take for information and held-out rows for prediction; and both
+    have the bias of fewer different rows, which moving the mean takes out. Where all values lie in
+    [0, 1], so does the interval.
+
+    `null`: the mean over shuffles of the rows of the factors against those of the codes, with its
+    standard deviation as the detail "null spread": what the metric gives where nothing is learned.
+
+    Halves and shuffles have generators of their own, derived from `rng`: the value is the same
+    whether they are asked for or not, and they are the same on any number of threads.
+    """
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def metric(*args: P.args, **kwargs: P.kwargs) -> Score:
+        bound = signature.bind(*args, **kwargs)
+        asked = _asked(function.__name__, bound.arguments.pop("frame", {}))
+        if asked.periods is not None:
+            names = bound.arguments.get("factor_names")
+            bound.arguments["factors"] = merge(bound.arguments["factors"], asked.periods, names)
+        score = function(*bound.args, **bound.kwargs)
+        if asked.interval is None and not asked.null:
+            return score
+        again = _Again(function, bound)
+        halves, shuffled = np.random.default_rng(bound.arguments.get("rng", 0)).spawn(2)
+        if asked.interval is not None:
+            score = _with_interval(score, again, asked.interval, halves.spawn(asked.resamples))
+        return _with_null(score, again, shuffled.spawn(asked.shuffles)) if asked.null else score
+
+    metric.__signature__ = _shown(signature)  # type: ignore[attr-defined]
+    metric.__doc__ = _documented(function.__doc__ or "")
+    return metric
+
+
+@dataclass(frozen=True)
+class _Again:
+    """The call of a metric, to be repeated on other rows."""
+
+    function: Callable[..., Score]
+    bound: inspect.BoundArguments
+
+    @property
+    def rows(self) -> int:
+        """N."""
+        return len(np.asarray(self.bound.arguments["codes"]))
+
+    def half(self, rng: np.random.Generator) -> float:
+        """The value on a random half of the rows."""
+        rows = rng.permutation(self.rows)[: self.rows // 2]
+        given = self.bound.arguments
+        present = [name for name in _ROWS if given.get(name) is not None]
+        return self._value(rng, {name: np.asarray(given[name])[rows] for name in present})
+
+    def shuffled(self, rng: np.random.Generator) -> float:
+        """The value on shuffled factors."""
+        factors = np.asarray(self.bound.arguments["factors"])
+        return self._value(rng, {"factors": factors[rng.permutation(len(factors))]})
+
+    def _value(self, rng: np.random.Generator, changed: dict[str, Any]) -> float:
+        call = dict(self.bound.arguments) | changed | {"rng": rng}
+        return float(self.function(**call))
+
+
+def _asked(name: str, keywords: dict[str, Any]) -> _Asked:
+    unknown = sorted(set(keywords) - set(Frame.__annotations__))
+    if unknown:
+        raise TypeError(f"{name}() got an unexpected keyword argument {unknown[0]!r}")
+    return _Asked(**keywords)
+
+
+def _with_interval(
+    score: Score, again: _Again, level: float, rngs: list[np.random.Generator]
+) -> Score:
+    if again.rows < 4:
+        raise ValueError(
+            f"expected at least 4 rows for an interval, got {again.rows}: its halves need two each"
+        )
+    with _explained("a random half of the rows", "give more rows, or ask for no interval"):
+        values = np.array(list(in_threads(again.half, rngs, usable_cores())))
+    details = score.details | {
+        "interval level": level,
+        "halves": len(values),
+        "mean of halves": float(values.mean()),
+    }
+    return replace(score, interval=centred(score.value, values, level), details=details)
+
+
+def _with_null(score: Score, again: _Again, rngs: list[np.random.Generator]) -> Score:
+    if "factors" not in again.bound.arguments:
+        raise ValueError(f"expected no null of {score.name}, which reads no factors to shuffle")
+    with _explained("a shuffle of the factors", "ask for no null"):
+        values = np.array(list(in_threads(again.shuffled, rngs, usable_cores())))
+    details = score.details | {"null spread": float(values.std(ddof=1)), "shuffles": len(values)}
+    return replace(score, null=float(values.mean()), details=details)
+
+
+@contextmanager
+def _explained(what: str, remedy: str) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{what} cannot be scored ({error}): {remedy}") from error
+
+
+def centred(value: float, values: Floats, level: float) -> tuple[float, float]:
+    """The middle share `level` of values, moved so that their mean is `value`.
+
+    >>> centred(0.5, np.linspace(0.4, 0.8, 201), 0.9)
+    (0.32, 0.68)
+    """
+    tail = (1 - level) / 2
+    low, high = np.quantile(values, (tail, 1 - tail)) - values.mean() + value
+    if min(value, values.min()) >= 0 and max(value, values.max()) <= 1:
+        low, high = max(low, 0.0), min(high, 1.0)
+    return round(float(low), 12), round(float(high), 12)
+
+
+def _shown(signature: inspect.Signature) -> inspect.Signature:
+    """The signature with the keywords of `Frame` in the place of `**frame`."""
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    shared = inspect.signature(_Asked).parameters.values()
+    return signature.replace(
+        parameters=own + [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in shared]
+    )
+
+
+def _documented(doc: str) -> str:
+    """The docstring with the keywords of `Frame` at the end of its arguments."""
+    return doc.replace("\n\n    Returns:", f"\n{_ARGUMENTS}\n\n    Returns:", 1)

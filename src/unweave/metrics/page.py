@@ -1,0 +1,95 @@
+"""All metrics as a page: their protocols, what they read, their papers and how they differ.
+
+Read from the registry and the docstrings. `docs/metrics.md` is `page()`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+from unweave.metrics.registry import METRICS, Metric, class_factors
+
+_INTRODUCTION = """# Metrics
+
+This page is made by `unweave metrics` from the code.
+
+Each metric is a function of arrays, `mig(codes, factors, protocol="locatello2019", rng=0)`, with
+codes (N, D) and factors (N, K), and gives a `Score`: `float(score)`, `score.parts`, `score.matrix`,
+`score.details`. The same name under two protocols means two numbers; a protocol is named after the
+paper whose numbers and rules it follows. `evaluate(codes, factors)` gives all of them as a table,
+`unweave score codes.npz` does so on the command line.
+
+A `Table` holds what else is known: `scales` (N, D) of q(z|x), `kl` (D,), which codes are
+`discrete`, names of the factors. `evaluate(table)` runs the metrics that it does for, and
+`left_out(table)` says why not the others.
+
+## What every metric takes
+
+**An interval.** `interval=0.95` computes the metric on 200 random halves of the rows (`resamples`)
+and gives the interval that holds that share of the values, moved so that their mean is the value of
+all rows. Halves without repetition spread as bootstrap samples do, to first order [Politis1994],
+and hold no row twice, which nearest neighbours would take for information and held-out rows for
+prediction: on 600 rows of partly entangled codes the bootstrap moves InfoM by 0.22, halves by
+0.004, where the interval is 0.08 wide. Fewer different rows bias many metrics, modularity by more
+than it spreads; moving the mean takes that out. The interval is about the number that the protocol
+gives for so many rows.
+
+**A null.** `null=True` gives the mean over 10 shuffles (`shuffles`) of the factors against the
+codes, with the detail "null spread": what the metric says where nothing is learned. Some say much:
+modularity of noise is far from 0.
+
+**Factors that repeat.** dSprites' orientations 0 and 2 pi are the same image, and a square is the
+same every quarter of a turn: no code can tell such values apart. `periods={"orientation": 39}`
+makes values one that are equal modulo 39, and `periods={"orientation": {"shape": [10, 20, 40]}}`
+gives the period for each value of another factor. `Table(..., periods=...)` keeps them; `shapes2d`
+declares its own.
+
+**Continuous factors.** A column of factors is continuous if one of its values is not a whole
+number. Metrics of counts cut it into bins as they do codes; metrics that hold a value fixed refuse.
+To make classes of real numbers, number them by `numpy.unique(column, return_inverse=True)[1]`.
+
+**Repeatability.** The same `rng` gives the same number, up to rounding, on any machine and any
+number of threads, whether an interval is asked for or not.
+
+## All of them
+"""
+
+_SOURCE = re.compile(r"\[[A-Z][A-Za-z]+\d{4}\]")
+
+
+def page() -> str:
+    """All of it as Markdown."""
+    lines = [["metric", "protocol", "continuous factors", "needs"], ["---"] * 4]
+    by_name: dict[str, Metric] = {}
+    for m in METRICS.values():
+        by_name.setdefault(m.name, m)
+        continuous = "no" if class_factors in m.needs else "yes"
+        lines.append([f"[{m.name}](#{m.name})", m.protocol, continuous, _needs(m)])
+    rows = [f"| {' | '.join(line)} |" for line in lines]
+    return "\n".join([_INTRODUCTION, *rows, "", *map(section, by_name.values())])
+
+
+def section(metric: Metric) -> str:
+    """What the docstring of a metric says, but for its arguments and example."""
+    text = inspect.getdoc(metric.compute) or ""
+    said, rest = text.split("\nArgs:\n")
+    _, returned = rest.split("\nReturns:\n")
+    returned = " ".join(returned.split(">>>")[0].split())
+    options = ", ".join(f"`{name}`" for name in _options(metric))
+    sources = " ".join(dict.fromkeys(_SOURCE.findall(said)))
+    return (
+        f"## {metric.name}\n\n{said.strip()}\n\n{returned} Options: {options}. Papers: {sources}.\n"
+    )
+
+
+def _options(metric: Metric) -> list[str]:
+    """The keywords of its own."""
+    shared = {"codes", "factors", "protocol", "rng", "discrete", "factor_names", "leave_out"}
+    shared |= {"periods", "interval", "resamples", "null", "shuffles"}
+    return [name for name in inspect.signature(metric.compute).parameters if name not in shared]
+
+
+def _needs(metric: Metric) -> str:
+    told = [(inspect.getdoc(need) or "").split("\n")[0].rstrip(".") for need in metric.needs]
+    return "; ".join(text[0].lower() + text[1:] for text in told).replace("|", "\\|")

@@ -1,0 +1,122 @@
+"""Scores on the command line: what can be asked for, how runs are measured, how it is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from unweave.fitted import Fitted
+from unweave.measure import encode
+from unweave.metrics import METRICS, Frame, Scores, Table, evaluate, left_out
+from unweave.metrics.score import CSV_COLUMNS, csv_text
+from unweave.parallel import in_threads, usable_cores
+from unweave.progress import Counts
+from unweave.store import write_json
+
+MetricsOption = Annotated[
+    str, typer.Option(help="Metrics with or without protocol, as mig,dci/locatello2019; else all.")
+]
+IntervalOption = Annotated[
+    float | None, typer.Option(help="Level of an interval about each value, such as 0.95.")
+]
+ResamplesOption = Annotated[int, typer.Option(help="Random halves that intervals are made of.")]
+NullOption = Annotated[bool, typer.Option("--null", help="Give values on shuffled factors too.")]
+RngOption = Annotated[int, typer.Option(min=0, help="Seed of whatever is random.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV, with the parts of each score.")]
+
+
+def named(metrics: str) -> list[str] | None:
+    """The metrics that a text names; None for all."""
+    names = [name.strip() for name in metrics.split(",") if name.strip()]
+    known = {*METRICS, *(metric.name for metric in METRICS.values())}
+    for name in names:
+        if name not in known:
+            raise ValueError(f"expected metrics among {', '.join(METRICS)}, got {name!r}")
+    return names or None
+
+
+def frame_of(interval: float | None, resamples: int, null: bool) -> Frame:
+    """The keywords of every metric that the options stand for."""
+    return {"interval": interval, "resamples": resamples, "null": null}
+
+
+def evaluate_all(
+    models: list[Fitted],
+    rows: int,
+    console: Console,
+    measure: Callable[[Table], Scores] = evaluate,
+) -> dict[str, Scores]:
+    """Scores of runs by digest, kept in their folders with the tables they were computed from.
+
+    A run is measured and kept while others are encoded, so what is done stays if this is stopped.
+    """
+    totals = {"encoded": sum(min(rows, m.world.size) for m in models), "measured": len(models)}
+    found = {model.run.digest: Scores() for model in models}
+    work = partial(evaluate_run, measure=measure)
+    missing: set[str] = set()
+    with Counts(console, totals) as counts:
+        encoded = encode(models, rows, progress=partial(counts.add, "encoded"))
+        made = ((e.model, e.model.tabulate(e.rows, e.q)) for e in encoded)
+        for digest, scores, reasons in in_threads(work, made, usable_cores()):
+            found[digest] = scores
+            for reason in sorted(set(reasons) - missing):
+                console.print(f"some metrics are left out: {reason}", highlight=False)
+            missing.update(reasons)
+            counts.add("measured")
+    return found
+
+
+def evaluate_run(
+    measured: tuple[Fitted, Table], measure: Callable[[Table], Scores]
+) -> tuple[str, Scores, list[str]]:
+    """Digest, scores, and why others are left out, of a run and its table, kept in its folder."""
+    model, table = measured
+    scores, reasons = measure(table), sorted(set(left_out(table).values()))
+    assert model.folder is not None
+    if not scores:
+        raise ValueError(
+            f"no metric can be computed for {model.folder} ({'; '.join(reasons)}): metrics compare "
+            f"codes with true factors; `unweave report` works without them"
+        )
+    table.save(model.folder / "table.npz")
+    write_json(model.folder / "scores.json", scores.to_json())
+    return model.run.digest, scores, reasons
+
+
+def as_text(scores: Mapping[str, Scores], form: str) -> str:
+    """Scores by run as "json" or "csv"; the name "" is of no run."""
+    alone = scores.get("")
+    if form == "json":
+        found = {run: each.to_json() for run, each in scores.items()}
+        return json.dumps(found if alone is None else alone.to_json(), indent=2) + "\n"
+    rows = [[run, *row] for run, each in scores.items() for row in each.csv_rows()]
+    return csv_text(("run", *CSV_COLUMNS), rows) if alone is None else alone.to_csv()
+
+
+def form_of(as_json: bool, as_csv: bool) -> str:
+    """What `as_text` is to write, or "table"."""
+    if as_json and as_csv:
+        raise ValueError("expected --json or --csv, got both: ask for one")
+    return "json" if as_json else "csv" if as_csv else "table"
+
+
+def as_table(scores: Mapping[str, Scores], blank: Callable[..., RichTable]) -> RichTable:
+    """A row for each metric of a single table of codes; a row for each of many runs."""
+    if len(scores) == 1:
+        (only,) = scores.values()
+        table = blank(*only.columns())
+        for score in only.values():
+            table.add_row(*only.row(score))
+        return table
+    keys = list(dict.fromkeys(key for each in scores.values() for key in each))
+    table = blank("run", *(key.replace("/", "\n") for key in keys))
+    for run, each in scores.items():
+        table.add_row(run, *(f"{float(each[key]):.3f}" if key in each else "" for key in keys))
+    return table

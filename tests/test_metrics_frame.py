@@ -1,0 +1,233 @@
+"""What every metric can be asked: intervals, nulls and repeating factors; tables of scores."""
+
+import csv
+import inspect
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+
+from lattice_tables import blurred, identity
+from unweave.metrics import METRICS, Score, Scores, Table, evaluate, factor_vae_score, merge, mig
+from unweave.metrics.frame import centred
+
+metrics = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+
+
+def draw(seed, rows=600):
+    """Random rows of a partly entangled world."""
+    rng = np.random.default_rng(seed)
+    v = rng.integers([4, 5, 6], size=(rows, 3))
+    turned = (v / [1.1, 1.4, 1.7]) @ np.array([[1, 0.5, 0], [-0.5, 1, 0], [0, 0, 1.0]])
+    return turned + 0.3 * rng.standard_normal((rows, 3)), v
+
+
+def test_interval_is_as_wide_as_other_rows_spread_and_holds_their_mean():
+    values = [float(mig(*draw(seed))) for seed in range(150)]
+    low, high = np.quantile(values, (0.05, 0.95))
+    scores = [mig(*draw(1000 + n), interval=0.9, resamples=100, rng=n) for n in range(20)]
+    widths = [score.interval[1] - score.interval[0] for score in scores]
+    assert np.mean(widths) == pytest.approx(high - low, rel=0.3)
+    held = [score.interval[0] <= np.mean(values) <= score.interval[1] for score in scores]
+    assert np.mean(held) >= 0.75
+    # The bias that moving the mean takes out is about as large as the interval.
+    assert np.mean(values) - scores[0].details["mean of halves"] > np.mean(widths) / 3
+
+
+def test_null_is_the_mean_of_shuffles():
+    codes, factors = draw(0)
+    score = mig(codes, factors, null=True, shuffles=40)
+    rng = np.random.default_rng(5)
+    expected = [float(mig(codes, factors[rng.permutation(600)])) for _ in range(40)]
+    assert score.details["null spread"] == pytest.approx(np.std(expected), rel=0.5)
+    assert score.null == pytest.approx(np.mean(expected), abs=4 * np.std(expected) / 40**0.5)
+    assert score.null < 0.03 < float(score)
+
+
+def test_interval_and_null_are_those_of_the_rng_alone(monkeypatch):
+    codes, factors = draw(1, rows=200)
+    asked = {"interval": 0.9, "resamples": 20, "null": True, "shuffles": 3}
+    first = factor_vae_score(codes, factors, rng=3, **asked)
+    monkeypatch.setattr("unweave.metrics.frame.usable_cores", lambda: 1)
+    for rng in (3, np.random.default_rng(3)):
+        assert factor_vae_score(codes, factors, rng=rng, **asked).to_json() == first.to_json()
+    plain = factor_vae_score(codes, factors, rng=3)
+    assert (float(plain), plain.interval, plain.null) == (float(first), None, None)
+    assert factor_vae_score(codes, factors, rng=3, null=True, shuffles=3).null == first.null
+    assert factor_vae_score(codes, factors, rng=4, **asked).null != first.null
+
+
+def test_scales_are_resampled_with_the_codes():
+    base = blurred()
+    score = mig(
+        base.codes, base.factors, scales=base.scales, protocol="chen2018", samples=500,
+        interval=0.9, resamples=4,
+    )  # fmt: skip
+    assert score.interval[0] < float(score) < score.interval[1]
+
+
+def test_centred():
+    values = np.array([0.1, 0.2, 0.3, 0.4, 0.5])
+    assert centred(0.3, values, 0.5) == (0.2, 0.4)
+    assert centred(0.95, values, 0.999)[1] == 1.0
+    assert centred(1.5, values, 0.5) == (1.4, 1.6)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"interval": 95}, "between 0 and 1, got 95"),
+        ({"interval": 0.9, "resamples": 1}, "at least 2 resamples"),
+        ({"null": True, "shuffles": 0}, "2 shuffles"),
+    ],
+)
+def test_bad_keywords(asked, message):
+    with pytest.raises(ValueError, match=message):
+        mig(*draw(0), **asked)
+
+
+def test_too_few_rows_for_halves():
+    with pytest.raises(ValueError, match="at least 4 rows for an interval"):
+        mig([[0.0], [1.0], [2.0]], [[0], [1], [2]], interval=0.9)
+    with pytest.raises(ValueError, match=r"random half .* cannot be scored .* give more rows"):
+        mig(np.arange(4.0)[:, None], [[0], [0], [0], [1]], interval=0.9)
+
+
+@metrics
+def test_every_metric_shows_the_shared_keywords(metric):
+    shared = {"periods", "interval", "resamples", "null", "shuffles"}
+    parameters = inspect.signature(metric.compute).parameters
+    assert shared <= set(parameters)
+    assert all(parameters[name].kind is inspect.Parameter.KEYWORD_ONLY for name in shared)
+    assert all(f"        {name}: " in metric.compute.__doc__ for name in shared)
+    with pytest.raises(TypeError, match=f"{metric.name}.. got an unexpected keyword .*'intervall'"):
+        metric.compute(*draw(0), intervall=0.9)
+
+
+# Factors that repeat.
+
+
+def test_merge():
+    factors = np.column_stack([np.repeat([0, 1, 2], 12), np.tile(np.arange(12), 3)])
+    np.testing.assert_array_equal(merge(factors, {"factor 1": 4})[:, 1], np.tile([0, 1, 2, 3], 9))
+    merged = merge(factors, {"turn": {"shape": [3, 6, 12]}}, ("shape", "turn"))
+    for before, after in zip(factors, merged, strict=True):
+        assert after[0] == before[0]
+        assert after[1] == before[1] % (3, 6, 12)[before[0]]
+    angles = np.linspace(0, 2 * np.pi, 5)[:, None]
+    np.testing.assert_allclose(
+        merge(angles, {"factor 0": 2 * np.pi})[:, 0], [0, np.pi / 2, np.pi, 3 * np.pi / 2, 0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("periods", "message"),
+    [
+        ({"turn": 0}, "positive periods of turn"),
+        ({"turn": 2.5}, "whole periods of turn"),
+        ({"spin": 3}, "periods to name factors among shape, turn"),
+        ({"turn": {"size": [1]}}, "periods to name factors among shape, turn"),
+        ({"turn": {"shape": [3]}}, "values of shape from 0 to 0, .* got 0 to 1"),
+        ({"turn": {}}, "one factor that the period of turn depends on"),
+    ],
+)
+def test_bad_periods(periods, message):
+    factors = np.array([[0, 1], [1, 2]])
+    with pytest.raises(ValueError, match=message):
+        merge(factors, periods, ("shape", "turn"))
+    with pytest.raises(ValueError, match=message):
+        Table(np.eye(2), factors, factor_names=("shape", "turn"), periods=periods)
+
+
+def test_a_code_of_what_can_be_seen_is_perfect_once_the_factor_is_declared_to_repeat():
+    """Of a square that turns by 12 steps, 3 of which look the same, a code can tell 3 steps."""
+    shape, turn = np.divmod(np.tile(np.arange(24), 20), 12)
+    factors = np.column_stack([shape, turn])
+    seen = np.where(shape == 0, turn % 3, turn)
+    codes = np.column_stack([shape, seen]) * 1.0
+    periods = {"turn": {"shape": [3, 12]}}
+    names = ("shape", "turn")
+    undeclared = mig(codes, factors, factor_names=names)
+    declared = mig(codes, factors, factor_names=names, periods=periods)
+    # Which steps there are depends on the shape, so the code of the turn tells of the shape too.
+    assert undeclared.matrix[1, 1] < 0.8
+    assert declared.matrix[1, 1] == pytest.approx(1.0)
+    table = Table(codes, factors, factor_names=names, periods=periods)
+    assert float(evaluate(table)["mig/locatello2019"]) == float(declared)
+    np.testing.assert_array_equal(table.classes[:, 1], seen)
+
+
+def test_periods_are_saved_with_the_table(tmp_path):
+    table = Table(np.eye(4), np.arange(4)[:, None], factor_names=("turn",), periods={"turn": 3})
+    table.save(tmp_path / "table.npz")
+    again = Table.load(tmp_path / "table.npz")
+    assert again.periods == {"turn": 3}
+    assert again.classes.tolist() == [[0], [1], [2], [0]]
+
+
+# Tables of scores.
+
+
+def some_scores():
+    base = identity()
+    return evaluate(base.codes, base.factors, metrics="mig", interval=0.9, resamples=5, null=True)
+
+
+def test_scores_print_as_a_table():
+    plain = evaluate(identity(), metrics="mig")
+    assert str(plain).splitlines() == [
+        "metric             value",
+        "mig/locatello2019  1.0000",
+        f"mig/chen2018       {float(plain['mig/chen2018']):.4f}",
+    ]
+    head, line = str(some_scores()).splitlines()
+    assert head.split() == ["metric", "value", "interval", "null"]
+    assert re.fullmatch(r"mig/locatello2019  1\.0000  0\.9\d+ to 1\.0000  0\.0\d+", line)
+    assert str(Scores()) == "metric  value"
+
+
+def test_scores_as_json_and_csv():
+    scores = some_scores()
+    again = Scores.from_json(json.loads(json.dumps(scores.to_json())))
+    assert again.to_json() == scores.to_json()
+    assert repr(again) == repr(scores)
+    rows = list(csv.DictReader(io.StringIO(scores.to_csv())))
+    assert [row["part"] for row in rows] == ["", "factor 0", "factor 1", "factor 2"]
+    score = scores["mig/locatello2019"]
+    assert float(rows[0]["value"]) == float(score)
+    assert (float(rows[0]["low"]), float(rows[0]["high"])) == score.interval
+    assert float(rows[0]["null"]) == score.null
+    old = {key: value for key, value in score.to_json().items() if key not in ("interval", "null")}
+    assert Score.from_json(old).interval is None
+
+
+def test_arrays_or_a_table():
+    base = identity()
+    shifted = evaluate(base.codes, base.factors - 7, metrics="mig")
+    assert float(shifted["mig/locatello2019"]) == pytest.approx(1.0)
+    with pytest.raises(ValueError, match="got codes alone"):
+        evaluate(base.codes)
+    with pytest.raises(ValueError, match="got a table and factors"):
+        evaluate(base, base.factors)
+    assert evaluate(base.codes, np.zeros((480, 0))) == {}
+
+
+# Continuous factors.
+
+
+def test_a_continuous_factor_is_cut_into_bins():
+    rng = np.random.default_rng(0)
+    v = np.column_stack([rng.uniform(size=500), rng.integers(4, size=500)])
+    z = np.column_stack([v[:, 0] + 0.1 * rng.standard_normal(500), v[:, 1]])
+    low, high = v[:, 0].min(), v[:, 0].max()
+    cut = np.minimum((v[:, 0] - low) / (high - low) * 20, 19).astype(int)
+    by_hand = mig(z, np.column_stack([cut, v[:, 1].astype(int)]))
+    assert float(mig(z, v)) == pytest.approx(float(by_hand), abs=1e-9)
+    table = Table(z, v, factor_names=("x", "shape"))
+    assert repr(table) == "Table(500 rows, 2 codes, 2 factors: x continuous, shape 4)"
+    assert "factor_vae_score/kim2018" not in evaluate(table)
+    with pytest.raises(ValueError, match=r"classes, numbered by integers, got numbers in factor 0"):
+        factor_vae_score(z, v)
+    assert float(factor_vae_score(z, v, leave_out=[0])) == 1.0
