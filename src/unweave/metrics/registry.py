@@ -12,6 +12,7 @@ import numpy as np
 from unweave.metrics.information import mig
 from unweave.metrics.inputs import Seed, as_mask
 from unweave.metrics.interventional import factor_vae_score
+from unweave.metrics.predictive import dci
 from unweave.metrics.score import Score
 from unweave.metrics.table import Table
 
@@ -82,6 +83,9 @@ class Metric:
 METRICS: dict[str, Metric] = {
     metric.key: metric
     for metric in (
+        Metric("dci", "locatello2019", dci),
+        Metric("dci", "esmaeili2019", dci),
+        Metric("dci", "eastwood2018", dci),
         Metric("factor_vae_score", "kim2018", factor_vae_score, (varied_factor, repeated_value)),
         Metric(
             "factor_vae_score", "locatello2019", factor_vae_score, (varied_factor, repeated_value)
