@@ -21,6 +21,7 @@ from unweave.metrics.interventional import factor_vae_score
 from unweave.metrics.predictive import dci
 from unweave.metrics.registry import METRICS, Metric, evaluate, left_out
 from unweave.metrics.score import Score
+from unweave.metrics.separated import sap
 from unweave.metrics.table import Table
 
 __all__ = [
@@ -34,4 +35,5 @@ __all__ = [
     "left_out",
     "mig",
     "mutual_information_matrix",
+    "sap",
 ]

@@ -14,6 +14,7 @@ from unweave.metrics.inputs import Seed, as_mask
 from unweave.metrics.interventional import factor_vae_score
 from unweave.metrics.predictive import dci
 from unweave.metrics.score import Score
+from unweave.metrics.separated import sap
 from unweave.metrics.table import Table
 
 Need = Callable[[Table], str | None]
@@ -92,6 +93,8 @@ METRICS: dict[str, Metric] = {
         ),
         Metric("mig", "locatello2019", mig),
         Metric("mig", "chen2018", mig, (varied_factor, posterior_scales, normal_posteriors)),
+        Metric("sap", "locatello2019", sap),
+        Metric("sap", "kumar2018", sap),
     )
 }
 
