@@ -10,14 +10,15 @@ Each metric is a function of arrays that names its protocol and returns a `Score
 
 A table goes through all of them at once:
 
->>> sorted(evaluate(Table(codes, factors), ["mig", "factor_vae_score"]))
-['factor_vae_score/kim2018', 'factor_vae_score/locatello2019', 'mig/locatello2019']
+>>> sorted(evaluate(Table(codes, factors), ["mig", "factor_vae_score/kim2018"]))
+['factor_vae_score/kim2018', 'mig/locatello2019']
 >>> left_out(Table(codes, factors))["mig/chen2018"]
 'the table has no posterior scales'
 """
 
 from unweave.metrics.information import mig, mutual_information_matrix
 from unweave.metrics.interventional import factor_vae_score
+from unweave.metrics.pairs import beta_vae_score
 from unweave.metrics.predictive import dci
 from unweave.metrics.registry import METRICS, Metric, evaluate, left_out
 from unweave.metrics.score import Score
@@ -29,6 +30,7 @@ __all__ = [
     "Metric",
     "Score",
     "Table",
+    "beta_vae_score",
     "dci",
     "evaluate",
     "factor_vae_score",

@@ -12,6 +12,7 @@ import numpy as np
 from unweave.metrics.information import mig
 from unweave.metrics.inputs import Seed, as_mask
 from unweave.metrics.interventional import factor_vae_score
+from unweave.metrics.pairs import beta_vae_score
 from unweave.metrics.predictive import dci
 from unweave.metrics.score import Score
 from unweave.metrics.separated import sap
@@ -84,12 +85,17 @@ class Metric:
 METRICS: dict[str, Metric] = {
     metric.key: metric
     for metric in (
+        Metric("beta_vae_score", "kim2018", beta_vae_score, (varied_factor, repeated_value)),
+        Metric("beta_vae_score", "locatello2019", beta_vae_score, (varied_factor, repeated_value)),
         Metric("dci", "locatello2019", dci),
         Metric("dci", "esmaeili2019", dci),
         Metric("dci", "eastwood2018", dci),
         Metric("factor_vae_score", "kim2018", factor_vae_score, (varied_factor, repeated_value)),
         Metric(
             "factor_vae_score", "locatello2019", factor_vae_score, (varied_factor, repeated_value)
+        ),
+        Metric(
+            "factor_vae_score", "mathieu2019", factor_vae_score, (varied_factor, repeated_value)
         ),
         Metric("mig", "locatello2019", mig),
         Metric("mig", "chen2018", mig, (varied_factor, posterior_scales, normal_posteriors)),
