@@ -21,6 +21,7 @@ from unweave.metrics.interventional import factor_vae_score
 from unweave.metrics.pairs import beta_vae_score
 from unweave.metrics.predictive import dci
 from unweave.metrics.registry import METRICS, Metric, evaluate, left_out
+from unweave.metrics.robustness import irs
 from unweave.metrics.score import Score
 from unweave.metrics.separated import sap
 from unweave.metrics.table import Table
@@ -34,6 +35,7 @@ __all__ = [
     "dci",
     "evaluate",
     "factor_vae_score",
+    "irs",
     "left_out",
     "mig",
     "mutual_information_matrix",

@@ -14,6 +14,7 @@ from unweave.metrics.inputs import Seed, as_mask
 from unweave.metrics.interventional import factor_vae_score
 from unweave.metrics.pairs import beta_vae_score
 from unweave.metrics.predictive import dci
+from unweave.metrics.robustness import irs
 from unweave.metrics.score import Score
 from unweave.metrics.separated import sap
 from unweave.metrics.table import Table
@@ -97,6 +98,8 @@ METRICS: dict[str, Metric] = {
         Metric(
             "factor_vae_score", "mathieu2019", factor_vae_score, (varied_factor, repeated_value)
         ),
+        Metric("irs", "suter2019", irs, (varied_factor, repeated_value)),
+        Metric("irs", "locatello2019", irs, (varied_factor, repeated_value)),
         Metric("mig", "locatello2019", mig),
         Metric("mig", "chen2018", mig, (varied_factor, posterior_scales, normal_posteriors)),
         Metric("sap", "locatello2019", sap),
