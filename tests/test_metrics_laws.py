@@ -12,19 +12,33 @@ from unweave.metrics import METRICS, Score
 metrics = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
 
 # Metrics whose parts are not those of the factors, with laws of their own in their tests.
-WHOLE = ("dci", "irs")
+WHOLE = ("dci", "irs", "downstream")
+# Metrics of what all codes tell together: a rotation of the codes tells as much.
+PROBES = ("explicitness", "downstream")
+# Their steps are those of other metrics, and take long.
+HEAVY = ("downstream/locatello2019", "factor_vae_score/mathieu2019")
+light = pytest.mark.parametrize(
+    "metric",
+    [metric for key, metric in METRICS.items() if key not in HEAVY],
+    ids=[key for key in METRICS if key not in HEAVY],
+)
+apart = pytest.mark.parametrize(
+    "metric",
+    [metric for metric in METRICS.values() if metric.name not in PROBES],
+    ids=[key for key, metric in METRICS.items() if metric.name not in PROBES],
+)
 # Linear classifiers do not tell apart values in the middle of a range, and penalise large slopes.
 LINEAR = ("sap/locatello2019",)
 # Linear classifiers of the factor that pairs share: told by exclusion, and with penalties.
 PAIRS = ("beta_vae_score/kim2018", "beta_vae_score/locatello2019")
 by_factor = pytest.mark.parametrize(
     "metric",
-    [metric for metric in METRICS.values() if metric.name not in WHOLE],
-    ids=[key for key, metric in METRICS.items() if metric.name not in WHOLE],
+    [metric for metric in METRICS.values() if metric.name not in WHOLE + PROBES],
+    ids=[key for key, metric in METRICS.items() if metric.name not in WHOLE + PROBES],
 )
 
 
-@metrics
+@apart
 def test_identity_scores_top(metric):
     if metric.key in LINEAR:
         pytest.skip("no table scores 1")
@@ -37,7 +51,7 @@ def test_identity_scores_top(metric):
         assert metric.name in WHOLE or set(score.parts) == {"shape", "scale", "x"}
 
 
-@metrics
+@apart
 def test_constant_codes_score_zero(metric):
     rows = len(identity())
     score = metric(table(np.full((rows, 3), 0.1), scales=np.ones((rows, 3))))
@@ -53,14 +67,14 @@ def test_noise_scores_low(metric):
     assert float(score) < (0.5 if "chance" in score.details else 0.1)
 
 
-@metrics
+@apart
 def test_rotation_scores_lower(metric):
     assert float(metric(rotated())) < float(metric(identity())) - (
         0.1 if metric.key in LINEAR else 0.2
     )
 
 
-@metrics
+@light
 @pytest.mark.parametrize("base", [identity, blurred])
 def test_order_sign_and_scale_of_codes_do_not_matter(metric, base):
     base = base()
@@ -84,11 +98,12 @@ def test_value_is_in_the_unit_interval_and_is_made_of_its_parts(metric, base):
     values = [float(score), *score.parts.values()]
     assert all(0 <= value <= 1 for value in values)
     assert min(score.parts.values()) <= float(score) <= max(score.parts.values())
-    assert score.matrix.shape == (3, 3)
-    assert np.isfinite(score.matrix).all()
+    if metric.name not in PROBES:
+        assert score.matrix.shape == (3, 3)
+        assert np.isfinite(score.matrix).all()
 
 
-@metrics
+@light
 @pytest.mark.parametrize("base", [identity, blurred])
 def test_dead_codes_do_not_matter(metric, base):
     base = base()
@@ -101,7 +116,7 @@ def test_dead_codes_do_not_matter(metric, base):
     assert float(metric(nearly)) == pytest.approx(float(metric(base)), abs=0.07)
 
 
-@metrics
+@light
 def test_same_rng_same_number_and_another_rng_a_near_one(metric):
     base = blurred()
     assert float(metric(base, rng=3)) == float(metric(base, rng=3))
@@ -118,8 +133,9 @@ def test_a_factor_with_one_value_is_left_out(metric):
     assert float(score) == float(metric(base))
     assert score.details["factors left out"] == ["d"]
     assert "d" not in score.parts
-    assert score.matrix.shape == (3, 4)
-    assert not score.matrix[:, 3].any()
+    if metric.name not in PROBES:
+        assert score.matrix.shape == (3, 4)
+        assert not score.matrix[:, 3].any()
 
 
 @by_factor

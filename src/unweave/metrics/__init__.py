@@ -20,6 +20,7 @@ from unweave.metrics.information import mig, mutual_information_matrix
 from unweave.metrics.interventional import factor_vae_score
 from unweave.metrics.pairs import beta_vae_score
 from unweave.metrics.predictive import dci
+from unweave.metrics.probes import downstream, explicitness
 from unweave.metrics.registry import METRICS, Metric, evaluate, left_out
 from unweave.metrics.robustness import irs
 from unweave.metrics.score import Score
@@ -33,7 +34,9 @@ __all__ = [
     "Table",
     "beta_vae_score",
     "dci",
+    "downstream",
     "evaluate",
+    "explicitness",
     "factor_vae_score",
     "irs",
     "left_out",

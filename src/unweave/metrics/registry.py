@@ -14,6 +14,7 @@ from unweave.metrics.inputs import Seed, as_mask
 from unweave.metrics.interventional import factor_vae_score
 from unweave.metrics.pairs import beta_vae_score
 from unweave.metrics.predictive import dci
+from unweave.metrics.probes import downstream, explicitness
 from unweave.metrics.robustness import irs
 from unweave.metrics.score import Score
 from unweave.metrics.separated import sap
@@ -91,6 +92,8 @@ METRICS: dict[str, Metric] = {
         Metric("dci", "locatello2019", dci),
         Metric("dci", "esmaeili2019", dci),
         Metric("dci", "eastwood2018", dci),
+        Metric("downstream", "locatello2019", downstream),
+        Metric("explicitness", "locatello2019", explicitness),
         Metric("factor_vae_score", "kim2018", factor_vae_score, (varied_factor, repeated_value)),
         Metric(
             "factor_vae_score", "locatello2019", factor_vae_score, (varied_factor, repeated_value)
