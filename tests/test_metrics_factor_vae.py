@@ -1,6 +1,7 @@
 """The FactorVAE score: its pieces against plain loops, its votes, and which codes are pruned."""
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -9,8 +10,8 @@ from lattice_tables import SIZES, blurred, identity, lattice, rotated, with_colu
 from unweave.metrics import factor_vae_score
 from unweave.metrics.inputs import read
 from unweave.metrics.interventional import (
-    _combinations_missing,
     _right,
+    combinations_missing,
     fixed_factor_rows,
     group_rows,
     spread,
@@ -57,10 +58,10 @@ def test_rows_of_a_vote_share_the_factor():
     np.testing.assert_allclose(drawn, 1 / 60, atol=0.006)
 
 
-def test_combinations_missing():
+def testcombinations_missing():
     factors = lattice((3, 4, 5))
-    assert _combinations_missing(read(np.ones((60, 1)), factors), [0, 1, 2]) == 0
-    assert _combinations_missing(read(np.ones((53, 1)), factors[7:]), [0, 1, 2]) == 7
+    assert combinations_missing(read(np.ones((60, 1)), factors), [0, 1, 2]) == 0
+    assert combinations_missing(read(np.ones((53, 1)), factors[7:]), [0, 1, 2]) == 7
 
 
 def factor_vae_by_drawing_factors(codes, sizes, batch, votes, rng):
@@ -139,3 +140,38 @@ def test_votes_in_chunks_are_votes(monkeypatch):
     assert float(factor_vae_score(base.codes, base.factors)) == pytest.approx(
         float(at_once), abs=0.05
     )
+
+
+def test_mathieu_has_its_numbers_and_prunes_nothing():
+    base = with_columns(identity(), identity().codes[:, [0]] * 0.01, np.ones(480))
+    score = factor_vae_score(base.codes, base.factors, protocol="mathieu2019", votes=600)
+    assert score.details["pruned"] == []
+    assert score.details["pruned by"] == "constant"
+    assert score.matrix.sum() == 600
+    assert float(score) == score.details["training accuracy"] == 1.0
+    dead = with_columns(identity(), np.full(480, 0.1), np.ones(480))
+    dead = factor_vae_score(dead.codes, dead.factors, protocol="mathieu2019", votes=600)
+    assert dead.details["pruned"] == [3]
+
+
+def test_codes_mapped_to_gaussian():
+    base = blurred()
+    u = 1 / (1 + np.exp(-base.codes * 9))  # of a narrow logistic prior; the ends are clamped
+    u[0] = 0.0
+    u[1] = 1.0
+    options = {"protocol": "mathieu2019", "votes": 500, "batch": 50}
+    by_function = factor_vae_score(
+        base.codes, base.factors, prior_cdf=lambda z: 1 / (1 + np.exp(-9 * z)), **options
+    )
+    again = factor_vae_score(
+        base.codes, base.factors, prior_cdf=1 / (1 + np.exp(-9 * base.codes)), **options
+    )
+    assert float(by_function) == float(again)
+    clamped = np.minimum(np.maximum(u, 2**-24), 1 - 2**-24)
+    quantiles = np.array([[NormalDist().inv_cdf(x) for x in row] for row in clamped])
+    mapped = factor_vae_score(base.codes, base.factors, prior_cdf=u, **options)
+    np.testing.assert_array_equal(
+        mapped.matrix, factor_vae_score(quantiles, base.factors, **options).matrix
+    )
+    with pytest.raises(ValueError, match="numbers in"):
+        factor_vae_score(base.codes, base.factors, prior_cdf=lambda z: z)

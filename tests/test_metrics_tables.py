@@ -116,7 +116,7 @@ def test_tables_without_factors(factors, reason):
 
 def test_table_whose_values_never_repeat():
     unique = Table(np.eye(4), np.arange(4)[:, None])
-    assert "mig/locatello2019" in evaluate(unique)
+    assert "mig/locatello2019" in evaluate(unique, metrics="mig")
     assert "two rows share" in left_out(unique)["factor_vae_score/kim2018"]
 
 
@@ -124,7 +124,7 @@ def test_metrics_asked_for_must_be_possible():
     bare = Table(identity().codes, identity().factors)
     with pytest.raises(ValueError, match=r"does for mig/chen2018, but .* no posterior scales"):
         evaluate(bare, metrics=["mig/chen2018"])
-    with pytest.raises(ValueError, match=r"metrics among factor_vae_score/kim2018.* got 'MIG'"):
+    with pytest.raises(ValueError, match=r"metrics among .*factor_vae_score/kim2018.* got 'MIG'"):
         evaluate(bare, metrics=["MIG"])
 
 

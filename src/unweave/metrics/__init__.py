@@ -35,9 +35,14 @@ from unweave.metrics.overlap import (
     overlapping_neighbours,
     relative_scale,
 )
+from unweave.metrics.pairs import beta_vae_score
+from unweave.metrics.predictive import dci
+from unweave.metrics.probes import downstream, explicitness
 from unweave.metrics.ranking import udr
 from unweave.metrics.registry import METRICS, Metric, evaluate, left_out
+from unweave.metrics.robustness import irs
 from unweave.metrics.score import Score, Scores
+from unweave.metrics.separated import sap
 from unweave.metrics.studies import Agreement, Sensitivity, agreement, sensitivity
 from unweave.metrics.table import Table
 from unweave.metrics.unsupervised import (
@@ -62,19 +67,24 @@ __all__ = [
     "Table",
     "active_units",
     "agreement",
+    "beta_vae_score",
     "cluster_occupancy",
     "clustering_accuracy",
+    "dci",
     "dcimig",
     "describe",
+    "downstream",
     "evaluate",
     "exact_mutual_information",
     "exact_total_correlation",
+    "explicitness",
     "factor_vae_score",
     "framed",
     "gaussian_total_correlation",
     "gaussian_wasserstein_correlation",
     "hoyer",
     "info_mec",
+    "irs",
     "jemmig",
     "left_out",
     "mcc",
@@ -88,6 +98,7 @@ __all__ = [
     "overlapping_neighbours",
     "prior_match",
     "relative_scale",
+    "sap",
     "sensitivity",
     "udr",
 ]

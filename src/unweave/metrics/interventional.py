@@ -8,12 +8,13 @@ as they occur together with the value.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Unpack, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtri
 
 from unweave.metrics.frame import Frame, framed
 from unweave.metrics.inputs import (
@@ -28,7 +29,7 @@ from unweave.metrics.inputs import (
 )
 from unweave.metrics.score import Detail, Score
 
-FactorVAEProtocol = Literal["kim2018", "locatello2019"]
+FactorVAEProtocol = Literal["kim2018", "locatello2019", "mathieu2019"]
 
 
 class Groups(NamedTuple):
@@ -57,12 +58,15 @@ class _Votes:
     train: int  # votes that make the classifier
     test: int  # separate votes that score it; 0: it is scored on those that made it
     points: int | None  # rows that give the overall spread; None: all
+    prunes: bool = True
 
 
 _PROTOCOLS: Mapping[str, _Votes] = {
     "kim2018": _Votes(batch=100, train=800, test=0, points=None),  # [Kim2018] app. B
     "locatello2019": _Votes(batch=64, train=10_000, test=5_000, points=10_000),
+    "mathieu2019": _Votes(batch=1000, train=20_000, test=0, points=None, prunes=False),
 }
+_EDGE = 2.0**-24  # closer to 0 or 1 than that, single precision says 0 or 1 itself
 _CHUNK = 2**17  # rows chosen at once: a few megabytes, whatever N and D are
 
 
@@ -81,6 +85,7 @@ def factor_vae_score(
     votes: int | None = None,
     kl_threshold: float = 0.01,
     std_threshold: float = 0.05,
+    prior_cdf: Callable[[Floats], ArrayLike] | ArrayLike | None = None,
     **frame: Unpack[Frame],
 ) -> Score:
     """How well the code that varies least tells which factor is fixed.
@@ -93,7 +98,10 @@ def factor_vae_score(
     Protocols: `kim2018` has L = 100 and 800 votes that both make and score the classifier, and
     prunes codes that have collapsed to the prior. `locatello2019` has L = 64, makes the classifier
     by 10,000 votes and scores it on 5,000 others, takes Var(z_j) from 10,000 rows and prunes by the
-    standard deviation of the means.  [Locatello2019]
+    standard deviation of the means.  [Locatello2019] `mathieu2019` has L = 1000 and 20,000 votes
+    that both make and score the classifier, prunes constant codes only, and can map codes to a
+    standard normal distribution through the distribution function u = F(z) of their prior.
+    [Mathieu2019] app. B, whose code gives the numbers
 
     The spread of a discrete code is Gini's variance ([Kim2018] eq. 4); it is pruned if constant.
     Where no code is left the score is 0 by definition. A factor is left out that takes one value
@@ -113,6 +121,8 @@ def factor_vae_score(
         votes: number of votes that make the classifier, if not that of the protocol.
         kl_threshold: nats below which a code counts as collapsed.
         std_threshold: standard deviation below which a code counts as collapsed.
+        prior_cdf: F, from codes (N, D) to numbers in [0, 1], or these numbers; codes that are not
+            categories become the normal quantiles of u, kept 2^-24 away from 0 and 1.
 
     Returns:
         Parts: accuracy on the votes of each factor. Matrix: V (D, K) of the classifier's votes.
@@ -125,12 +135,14 @@ def factor_vae_score(
     # std_threshold: [Locatello2019]; the same for kim2018 without kl is our choice.
     check_choice("protocol", protocol, get_args(FactorVAEProtocol))
     inputs = read(codes, factors, discrete=discrete, factor_names=factor_names, leave_out=leave_out)
+    if prior_cdf is not None:
+        inputs = inputs._replace(codes=_gaussian(inputs, prior_cdf))
     rules = _rules(_PROTOCOLS[protocol], batch, votes)
     divergence = None if kl is None or protocol != "kim2018" else as_kl(kl, inputs.dims)
     generator = np.random.default_rng(rng)
     every = _columns(inputs, subset(inputs.rows, rules.points or inputs.rows, generator))
-    alive, rule = _alive(every, divergence, kl_threshold, std_threshold)
-    groups = _fixable(inputs)
+    alive, rule = _alive(every, divergence, kl_threshold, std_threshold if rules.prunes else 0.0)
+    groups = fixable(inputs)
     shape = (inputs.dims, len(inputs.names))
     train = _tally(alive, groups, shape, rules.train, rules.batch, generator)
     test = _tally(alive, groups, shape, rules.test, rules.batch, generator) if rules.test else train
@@ -155,7 +167,9 @@ def spread(values: Floats, discrete: bool) -> Floats:
     """
     if not discrete:
         # From the first value on, so that equal values have a variance of 0 without rounding.
-        variance: Floats = (values - values[:, :1]).var(axis=1, ddof=1)
+        d = values - values[:, :1]
+        squares = np.einsum("vl,vl->v", d, d) - d.sum(1) ** 2 / d.shape[1]
+        variance: Floats = np.maximum(squares, 0) / (d.shape[1] - 1)
         return variance
     total, size = values.shape
     categories = int(values.max()) + 1
@@ -200,7 +214,19 @@ def _rules(rules: _Votes, batch: int | None, votes: int | None) -> _Votes:
             f"expected a batch of at least 2 rows and at least 1 vote, got {batch} and {votes}: "
             "leave them out to use the numbers of the protocol"
         )
-    return _Votes(batch, votes, rules.test, rules.points)
+    return replace(rules, batch=batch, train=votes)
+
+
+def _gaussian(inputs: Inputs, prior_cdf: Callable[[Floats], ArrayLike] | ArrayLike) -> Floats:
+    """The codes as normal quantiles of what their prior's distribution function says of them."""
+    u = np.asarray(prior_cdf(inputs.codes) if callable(prior_cdf) else prior_cdf, dtype=np.float64)
+    if u.shape != inputs.codes.shape or not ((u >= 0) & (u <= 1)).all():
+        raise ValueError(
+            f"expected prior_cdf to give numbers in [0, 1] of shape {inputs.codes.shape}, got "
+            f"shape {u.shape} from {u.min()} to {u.max()}: give the distribution function of each "
+            "code's prior at the codes"
+        )
+    return np.where(inputs.discrete, inputs.codes, ndtri(u.clip(_EDGE, 1 - _EDGE)))
 
 
 def _columns(inputs: Inputs, points: Ints) -> list[_Code]:
@@ -221,10 +247,10 @@ def _alive(
     if kl is not None:
         return [code for code in varied if kl[code.j] >= kl_threshold], f"kl < {kl_threshold}"
     wide = [code for code in varied if code.discrete or math.sqrt(code.overall) >= std_threshold]
-    return wide, f"standard deviation < {std_threshold}"
+    return wide, f"standard deviation < {std_threshold}" if std_threshold else "constant"
 
 
-def _fixable(inputs: Inputs) -> dict[int, Groups]:
+def fixable(inputs: Inputs) -> dict[int, Groups]:
     """The groups of each factor that can be held fixed while others vary."""
     groups = {int(k): group_rows(inputs.factors[:, k]) for k in inputs.scored}
     groups = {k: group for k, group in groups.items() if len(group.repeated)}
@@ -278,7 +304,7 @@ def _details(
     active = {code.j for code in alive}
     details: dict[str, Detail] = {
         "rows": inputs.rows,
-        "combinations missing": _combinations_missing(inputs, list(groups)),
+        "combinations missing": combinations_missing(inputs, list(groups)),
         "active": len(active),
         "pruned": [j for j in range(inputs.dims) if j not in active],
         "pruned by": rule,
@@ -290,7 +316,7 @@ def _details(
     return details
 
 
-def _combinations_missing(inputs: Inputs, factors: list[int]) -> int:
+def combinations_missing(inputs: Inputs, factors: list[int]) -> int:
     """Cells of the lattice of the values that occur which no row has; 0: a full lattice."""
     cell = np.zeros(inputs.rows, dtype=np.int64)
     for k in factors:

@@ -19,7 +19,12 @@ from unweave.metrics.inputs import Seed, as_codes, as_factors, as_mask, continuo
 from unweave.metrics.interventional import factor_vae_score
 from unweave.metrics.mcc import mcc
 from unweave.metrics.modularity import modularity
+from unweave.metrics.pairs import beta_vae_score
+from unweave.metrics.predictive import dci
+from unweave.metrics.probes import downstream, explicitness
+from unweave.metrics.robustness import irs
 from unweave.metrics.score import Score, Scores
+from unweave.metrics.separated import sap
 from unweave.metrics.table import Table
 
 Need = Callable[[Table], str | None]
@@ -107,6 +112,7 @@ class Metric:
 
 
 _FIXED = (varied_factor, class_factors, repeated_value)  # what fixing a factor takes
+_CLASSES = (varied_factor, class_factors)  # what classifying a factor takes
 _MIXED = (varied_factor, two_factors)  # what mixing factors takes
 
 METRICS: dict[str, Metric] = {
@@ -130,6 +136,19 @@ METRICS: dict[str, Metric] = {
         Metric("info_mec", "hsu2023", info_mec, _MIXED, perfect=0.9),
         Metric("info_mec", "hsu2024", info_mec, _MIXED, perfect=0.9),
         Metric("mcc", "hyvarinen2016", mcc),
+        Metric("beta_vae_score", "kim2018", beta_vae_score, _FIXED),
+        Metric("beta_vae_score", "locatello2019", beta_vae_score, _FIXED),
+        Metric("factor_vae_score", "mathieu2019", factor_vae_score, _FIXED),
+        Metric("irs", "suter2019", irs, _CLASSES, minds=("scale",)),
+        Metric("irs", "locatello2019", irs, _CLASSES, minds=("scale",)),
+        Metric("dci", "locatello2019", dci, _CLASSES),
+        Metric("dci", "esmaeili2019", dci, _CLASSES),
+        Metric("dci", "eastwood2018", dci, _CLASSES),
+        Metric("sap", "locatello2019", sap, _CLASSES, perfect=0.2, minds=("scale",)),
+        Metric("sap", "kumar2018", sap, _CLASSES),
+        Metric("explicitness", "locatello2019", explicitness, _CLASSES),
+        # Ten labels do not tell all values.
+        Metric("downstream", "locatello2019", downstream, _CLASSES, perfect=0.75),
     )
 }
 

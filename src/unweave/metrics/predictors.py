@@ -1,0 +1,60 @@
+"""What metrics that train a predictor share: rows to train and test on, and codes to read."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from unweave.metrics.inputs import Floats, Inputs, Ints
+
+TRAIN = 10_000  # [Locatello2019]
+TEST = 5_000
+
+
+class Split(NamedTuple):
+    """A table cut into rows to train on and others to test on, with the codes that vary."""
+
+    train: Floats  # (N, A) codes
+    test: Floats  # (M, A)
+    train_factors: Ints  # (N, K)
+    test_factors: Ints  # (M, K)
+    active: Ints  # (A,) the column of each code in the table
+
+
+def split(inputs: Inputs, train: int, test: int, rng: np.random.Generator) -> Split:
+    """Different rows to train and to test on; where there are too few, both get their share.
+
+    Codes that are constant on the rows to train on are left out, and the others put in an order
+    that does not depend on theirs in the table, so that no random choice among codes does.
+    """
+    if train < 1 or test < 1:
+        raise ValueError(f"expected at least 1 row to train and to test on, got {train} and {test}")
+    rows = inputs.rows
+    if rows < train + test:
+        train = min(max(round(rows * train / (train + test)), 1), rows - 1)
+        test = rows - train
+    chosen = rng.permutation(rows)[: train + test]
+    first, second = chosen[:train], chosen[train:]
+    codes = inputs.codes[first]
+    varied = np.flatnonzero((codes != codes[0]).any(0)).tolist()
+    # By the order of its values, which has nothing to do with the scale of a code.
+    active = np.array(sorted(varied, key=lambda j: _ranking(codes[:, j])), dtype=np.int64)
+    return Split(
+        codes[:, active],
+        inputs.codes[second][:, active],
+        inputs.factors[first],
+        inputs.factors[second],
+        active,
+    )
+
+
+def standardised(train: Floats | Ints, test: Floats | Ints) -> tuple[Floats, Floats]:
+    """Both with the mean taken away and divided by the deviation, as they are in `train`."""
+    mean, deviation = train.mean(0), train.std(0)
+    deviation = np.where(deviation > 0, deviation, 1.0)
+    return (train - mean) / deviation, (test - mean) / deviation
+
+
+def _ranking(code: Floats) -> bytes:
+    return np.argsort(code, kind="stable").tobytes()

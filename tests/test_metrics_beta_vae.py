@@ -1,0 +1,112 @@
+"""The beta-VAE score: the original definition by loops, and its known failure."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from lattice_tables import SIZES, blurred, identity, lattice, rotated
+from unweave.metrics import beta_vae_score, factor_vae_score
+from unweave.metrics.inputs import read
+from unweave.metrics.interventional import fixable
+from unweave.metrics.pairs import _adagrad, shared_factor_pairs
+
+PROTOCOLS = ["kim2018", "locatello2019"]
+
+
+def by_drawing_factors(codes, sizes, pairs, examples, rng):
+    """The original definition: draw factors, share one of them, encode, average differences."""
+    features, answers = [], []
+    for _ in range(examples):
+        k = rng.integers(len(sizes))
+        one = [rng.integers(size, size=pairs) for size in sizes]
+        two = [rng.integers(size, size=pairs) for size in sizes]
+        two[k] = one[k]
+        features.append(np.abs(codes[tuple(one)] - codes[tuple(two)]).mean(0))
+        answers.append(k)
+    cut = examples // 2
+    model = LogisticRegression(max_iter=1000).fit(features[:cut], answers[:cut])
+    return model.score(features[cut:], answers[cut:])
+
+
+@pytest.mark.parametrize("base", [rotated, blurred])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_on_a_full_lattice_it_is_the_original_definition(base, protocol):
+    codes = base().codes[: len(lattice())]
+    expected = by_drawing_factors(
+        codes.reshape(*SIZES, -1), SIZES, 8, 4000, np.random.default_rng(0)
+    )
+    score = beta_vae_score(codes, lattice(), protocol=protocol, pairs=8)
+    assert 0.5 < expected < 0.95
+    assert float(score) == pytest.approx(expected, abs=0.05)
+    assert score.details["combinations missing"] == 0
+    assert beta_vae_score(codes[7:], lattice()[7:]).details["combinations missing"] == 7
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_all_factors_but_one_can_score_1(protocol):
+    # [Kim2018] fig. 3: where neither code is still, it is the third factor that is fixed.
+    base = identity()
+    two = base.codes[:, :2]
+    assert float(beta_vae_score(two, base.factors, protocol=protocol)) > 0.99
+    assert float(factor_vae_score(two, base.factors)) < 0.75
+
+
+def test_pairs_share_the_factor():
+    factors = np.random.default_rng(0).integers(5, size=(60, 3))
+    factors[0, 0] = 9  # occurs once, so it is never shared
+    groups = fixable(read(np.ones((60, 1)), factors))
+    chosen, first, second = shared_factor_pairs(groups, 900, 11, np.random.default_rng(1))
+    assert set(chosen) == {0, 1, 2}
+    for k, one, two in zip(chosen, first, second, strict=True):
+        np.testing.assert_array_equal(factors[one, k], factors[two, k])
+    assert len(set(factors[first[chosen == 1], 1].ravel())) == 5
+    assert 0 not in first[chosen == 0]
+    drawn = np.bincount(second[chosen == 2].ravel(), minlength=60) / second[chosen == 2].size
+    np.testing.assert_allclose(drawn, 1 / 60, atol=0.008)
+
+
+def test_adagrad_by_loops():
+    rng = np.random.default_rng(0)
+    x, y = rng.random((40, 2)), np.eye(3)[rng.integers(3, size=40)]
+    w, h = np.zeros((3, 3)), np.full((3, 3), 0.1)
+    for step in range(7):
+        g = np.zeros((3, 3))
+        for n in range(step * 10 % 40, step * 10 % 40 + 10):
+            z = np.append(x[n], 1.0)
+            p = np.exp(w.T @ z) / np.exp(w.T @ z).sum()
+            g += np.outer(z, p - y[n]) / 10
+        h += g**2
+        w -= 0.01 * g / np.sqrt(h)
+    slope, offset = _adagrad(x, y, 7)
+    np.testing.assert_allclose(slope, w[:2], rtol=1e-12)
+    np.testing.assert_allclose(offset, w[2], rtol=1e-12)
+
+
+def test_higgins_is_the_same_as_kim():
+    base = blurred()
+    one = beta_vae_score(base.codes, base.factors, protocol="higgins2017", pairs=5)
+    other = beta_vae_score(base.codes, base.factors, protocol="kim2018", pairs=5)
+    assert float(one) == float(other)
+    np.testing.assert_array_equal(one.matrix, other.matrix)
+
+
+def test_categories_differ_or_not():
+    base = identity()
+    codes = base.factors[:, [0, 1, 2]] * 10.0
+    score = beta_vae_score(codes, base.factors, discrete=np.array([True] * 3), pairs=30)
+    assert float(score) > 0.99
+    assert score.matrix.max() <= 1.0
+    np.testing.assert_allclose(score.matrix.diagonal(), 0)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_beta_vae_score_of_odd_tables(protocol):
+    three = beta_vae_score([[0.1], [0.2], [0.5]], [[0], [1], [0]], protocol=protocol)
+    assert float(three) == 1.0  # one factor only
+    constant = beta_vae_score(np.full((30, 2), 0.1), lattice()[:30], protocol=protocol)
+    assert float(constant) == 0.0
+    assert "0 by definition" in constant.details["note"]
+    with pytest.raises(ValueError, match="at least two rows"):
+        beta_vae_score(np.eye(4), np.arange(4)[:, None], protocol=protocol)
+    with pytest.raises(ValueError, match="at least 1 pair"):
+        beta_vae_score(np.eye(4), [[0], [0], [1], [1]], protocol=protocol, pairs=0)

@@ -1,0 +1,181 @@
+"""DCI: its trees against scikit-learn's, its scores against loops, and what it makes of the odd."""
+
+import numpy as np
+import pytest
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestRegressor
+from sklearn.linear_model import Lasso
+
+from lattice_tables import blurred, identity, rotated
+from unweave.metrics import bins, dci
+from unweave.metrics.bins import bins_of
+from unweave.metrics.boosting import boost
+from unweave.metrics.inputs import read
+from unweave.metrics.predictive import concentration
+from unweave.metrics.predictors import split
+
+
+def entangled(rows, sizes, dims, rng):
+    """Codes that are noisy bent mixtures of the factors, one of them rounded and one duplicated."""
+    factors = np.stack([rng.integers(size, size=rows) for size in sizes], 1)
+    mix = rng.standard_normal((len(sizes), dims)) * (rng.random((len(sizes), dims)) < 0.5)
+    codes = np.tanh(factors / np.array(sizes) @ mix) + 0.1 * rng.standard_normal((rows, dims))
+    codes[:, 0] = codes[:, 0].round(1)
+    codes[:, 1] = codes[:, 2]
+    return codes, factors
+
+
+def peer(train, labels, **options):
+    return GradientBoostingClassifier(random_state=0, **options).fit(train, labels)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 6])
+def test_trees_are_those_of_scikit_learn_where_every_value_has_its_bin(classes):
+    rng = np.random.default_rng(classes)
+    z = rng.standard_normal((290, 4))
+    labels = (z[:, 0] * 2 + z[:, 1] ** 2 + 0.5 * rng.standard_normal(290)).argsort().argsort()
+    labels = labels * classes // 290 * 3 + 5
+    train, test = z[:200], z[200:]
+    ours = boost(train, labels[:200], test, np.random.default_rng(0), rounds=15)
+    theirs = peer(train, labels[:200], n_estimators=15)
+    # Small nodes can be split equally well by several codes; both choose among them at random.
+    np.testing.assert_allclose(ours.importances, theirs.feature_importances_, atol=0.01)
+    assert (ours.predicted == theirs.predict(z)).mean() > 0.97
+
+
+@pytest.mark.parametrize("k", [0, 1, 2])
+def test_trees_are_near_those_of_scikit_learn_where_bins_are_wide(k, monkeypatch):
+    monkeypatch.setattr(bins, "BINS", 30)
+    codes, factors = entangled(1500, (2, 4, 12), 6, np.random.default_rng(1))
+    train, labels, test = codes[:1000], factors[:1000, k], codes[1000:]
+    ours = boost(train, labels, test, np.random.default_rng(0), rounds=20)
+    theirs = peer(train, labels, n_estimators=20)
+    # The two equal codes share what is theirs at random, here and there.
+    together = [0, 1, 3, 4, 5]
+    near = theirs.feature_importances_
+    near[1], near[2] = near[1] + near[2], 0
+    own = ours.importances.copy()
+    own[1], own[2] = own[1] + own[2], 0
+    np.testing.assert_allclose(own[together], near[together], atol=0.01)
+    assert abs(ours.importances[1] - ours.importances[2]) <= 0.3 * own[1]
+    right = (ours.predicted[1000:] == factors[1000:, k]).mean()
+    assert right == pytest.approx(theirs.score(test, factors[1000:, k]), abs=0.02)
+    right = (ours.predicted[:1000] == labels).mean()
+    assert right == pytest.approx(theirs.score(train, labels), abs=0.01)
+
+
+def test_bins_hold_whole_values():
+    rng = np.random.default_rng(0)
+    codes = np.stack([np.maximum(rng.standard_normal(3000), 0), rng.integers(9, size=3000)], 1)
+    got = bins_of(codes)
+    for d, code in enumerate(codes.T):
+        numbers = got.bin[d]
+        assert (np.diff(code[np.argsort(code)]) >= 0).all()
+        low = [code[numbers == b].min() for b in range(numbers.max() + 1)]
+        high = [code[numbers == b].max() for b in range(numbers.max() + 1)]
+        assert all(a < b for a, b in zip(high, low[1:], strict=False))
+        sizes = np.bincount(numbers)
+        np.testing.assert_array_equal(np.cumsum(sizes), got.end[d, : len(sizes)])
+    assert (got.bin[1] == codes[:, 1]).all()
+    zeros = got.bin[0] == 0
+    assert set(codes[zeros, 0]) == {0.0}
+    assert not got.divisible[0, 0]
+    assert got.divisible[0, 1]
+    assert got.slots.shape[2] < 3000 / bins.BINS + 20
+
+
+def entropic(matrix):
+    """Disentanglement and completeness by loops."""
+    total, score = matrix.sum(), 0.0
+    for row in matrix:
+        if row.sum() > 0:
+            p = row / row.sum()
+            h = -sum(x * np.log(x) / np.log(len(p)) for x in p if x > 0)
+            score += row.sum() / total * (1 - h)
+    return score
+
+
+@pytest.mark.parametrize("base", [identity, rotated, blurred])
+@pytest.mark.parametrize("protocol", ["locatello2019", "esmaeili2019", "eastwood2018"])
+def test_dci_by_loops_over_scikit_learn(base, protocol):
+    table = base()
+    score = dci(table.codes, table.factors, protocol=protocol, rng=3)
+    rows = split(read(table.codes, table.factors), 10_000, 5_000, np.random.default_rng(3))
+    assert len(rows.train) == 320
+    assert len(rows.test) == 160
+    matrix, informed = np.zeros((3, 3)), []
+    for k in range(3):
+        y, truth = rows.train_factors[:, k], rows.test_factors[:, k]
+        z, other = rows.train, rows.test
+        if protocol == "locatello2019":
+            model = peer(z, y)
+            importance = model.feature_importances_
+            informed.append(model.score(other, truth))
+        else:
+            z, other = (z - z.mean(0)) / z.std(0), (other - z.mean(0)) / z.std(0)
+            y, truth = (y - y.mean()) / y.std(), (truth - y.mean()) / y.std()
+            lasso = protocol == "eastwood2018"
+            model = Lasso(alpha=0.02) if lasso else RandomForestRegressor(10, random_state=k)
+            model.fit(z, y)
+            importance = abs(model.coef_) if lasso else model.feature_importances_
+            error = np.sqrt(((model.predict(other) - truth) ** 2).mean())
+            informed.append(max(0, 1 - error / truth.std()))
+        matrix[rows.active, k] = importance
+    # Forests differ by their draws, of which there are only ten.
+    near = 0.06 if protocol == "esmaeili2019" else 0.02
+    np.testing.assert_allclose(score.matrix, matrix, atol=near)
+    assert score.parts["disentanglement"] == pytest.approx(entropic(matrix), abs=near)
+    assert score.parts["completeness"] == pytest.approx(entropic(matrix.T), abs=near)
+    assert score.parts["informativeness"] == pytest.approx(np.mean(informed), abs=0.02)
+    assert score.details["training informativeness"] >= score.parts["informativeness"] - 0.02
+
+
+def test_concentration_by_loops():
+    matrix = np.random.default_rng(0).random((5, 4)) ** 3
+    matrix[2] = 0
+    matrix[:, 1] = 0
+    assert concentration(matrix) == pytest.approx(entropic(matrix), abs=1e-12)
+    assert concentration(np.ones((3, 3))) == pytest.approx(0, abs=1e-12)
+    assert concentration(np.zeros((3, 3))) == 0.0
+    assert concentration(np.ones((3, 1))) == 1.0
+
+
+def test_dci_of_duplicated_missing_and_noise_codes():
+    base = identity()
+    doubled = dci(np.repeat(base.codes, 2, 1), base.factors)
+    assert doubled.parts["disentanglement"] > 0.99
+    # Two equal codes share a factor, at random: H_6 of halves is log 2 / log 6.
+    assert doubled.parts["completeness"] == pytest.approx(1 - np.log(2) / np.log(6), abs=0.03)
+    missing = dci(base.codes[:, :2], base.factors)
+    assert missing.parts["informativeness"] < 0.8
+    noise = dci(np.random.default_rng(0).standard_normal((480, 4)), base.factors)
+    assert noise.parts["disentanglement"] < 0.1
+    assert noise.parts["informativeness"] < 0.4
+    assert noise.details["training informativeness"] > 0.9
+
+
+@pytest.mark.parametrize("protocol", ["locatello2019", "esmaeili2019", "eastwood2018"])
+def test_dci_of_odd_tables(protocol):
+    three = dci([[0.1], [0.2], [0.5]], [[0], [1], [0]], protocol=protocol)
+    assert all(0 <= part <= 1 for part in three.parts.values())
+    constant = dci(np.ones((30, 2)), np.arange(30)[:, None] % 3, protocol=protocol)
+    assert constant.parts["disentanglement"] == constant.parts["completeness"] == 0.0
+    single = dci(np.arange(30)[:, None] % 3, np.arange(30)[:, None] % 3, protocol=protocol)
+    assert single.parts["disentanglement"] == single.parts["completeness"] == 1.0
+    # A value in one row only, so that it is missing from one side of the split.
+    rare = np.zeros((40, 1), int)
+    rare[0] = 1
+    score = dci(np.random.default_rng(0).standard_normal((40, 2)), rare, protocol=protocol)
+    assert np.isfinite([*score.parts.values(), *score.matrix.ravel()]).all()
+    with pytest.raises(ValueError, match="finite codes"):
+        dci(np.full((9, 2), np.nan), np.arange(9)[:, None], protocol=protocol)
+    with pytest.raises(ValueError, match="at least 1 row to train"):
+        dci(np.eye(9), np.arange(9)[:, None], protocol=protocol, train=0)
+
+
+def test_dci_does_not_depend_on_the_number_of_threads(monkeypatch):
+    base = blurred()
+    scores = []
+    for threads in (1, 3):
+        monkeypatch.setattr("unweave.metrics.predictive.usable_cores", lambda n=threads: n)
+        scores.append(dci(base.codes, base.factors).matrix)
+    np.testing.assert_array_equal(*scores)

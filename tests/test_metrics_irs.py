@@ -1,0 +1,71 @@
+"""IRS against loops from the formula, and what it makes of the odd."""
+
+import numpy as np
+import pytest
+
+from lattice_tables import blurred, identity, lattice, rotated
+from unweave.metrics import irs
+
+
+def by_loops(codes, factors, exact):
+    """R_jk and their mean weighted by the largest deviations."""
+    if exact:
+        cells = {}
+        for z, v in zip(codes, factors, strict=True):
+            cells.setdefault(tuple(v), []).append(z)
+        factors = np.array(list(cells))
+        count = np.array([len(rows) for rows in cells.values()])
+        codes = np.array([np.mean(rows, 0) for rows in cells.values()])
+    else:
+        count = np.ones(len(codes))
+    most = np.abs(codes - np.average(codes, axis=0, weights=count)).max(0)
+    r = np.zeros((codes.shape[1], factors.shape[1]))
+    for j in range(codes.shape[1]):
+        for k in range(factors.shape[1]):
+            strays, weights = [], []
+            for value in sorted(set(factors[:, k])):
+                rows = factors[:, k] == value
+                z = codes[rows, j]
+                away = np.abs(z - np.average(z, weights=count[rows]))
+                strays.append(away.max() if exact else np.percentile(away, 99))
+                weights.append(count[rows].sum() if exact else 1)
+            r[j, k] = 1 - np.average(strays, weights=weights) / most[j]
+    return r, np.average(r.max(1), weights=most)
+
+
+@pytest.mark.parametrize("protocol", ["suter2019", "locatello2019"])
+@pytest.mark.parametrize("kind", ["identity", "rotated", "blurred", "doubled", "noise", "partial"])
+def test_irs_by_loops(kind, protocol):
+    factors = lattice(repeats=4)
+    rng = np.random.default_rng(0)
+    codes = {
+        "identity": identity().codes,
+        "rotated": rotated().codes,
+        "blurred": blurred().codes,
+        "doubled": np.repeat(identity().codes, 2, 1) * [1, 2, 3, 4, 5, 6],
+        "noise": rng.standard_normal((480, 2)),
+        "partial": blurred().codes[:211],
+    }[kind]
+    matrix, value = by_loops(codes, factors[: len(codes)], protocol == "suter2019")
+    score = irs(codes, factors[: len(codes)], protocol=protocol)
+    np.testing.assert_allclose(score.matrix, np.maximum(matrix, 0), atol=1e-12)
+    assert float(score) == pytest.approx(value, abs=1e-12)
+
+
+def test_rows_are_chosen_where_there_are_many():
+    base = blurred()
+    few = irs(base.codes, base.factors, samples=200, rng=1)
+    assert few.details["samples"] == 200
+    assert float(few) != float(irs(base.codes, base.factors, samples=200, rng=2))
+    assert irs(base.codes[9:120], base.factors[9:120]).details["combinations missing"] == 9
+
+
+@pytest.mark.parametrize("protocol", ["suter2019", "locatello2019"])
+def test_irs_of_odd_tables(protocol):
+    constant = irs(np.full((30, 2), 0.1), lattice()[:30], protocol=protocol)
+    assert float(constant) == 0.0
+    assert constant.parts == {}
+    three = irs([[0.1], [0.2], [0.5]], [[0], [1], [0]], protocol=protocol)
+    assert 0 <= float(three) <= 1
+    one = irs(np.eye(9), np.arange(9)[:, None] % 3, protocol=protocol)
+    assert 0 <= float(one) <= 1
