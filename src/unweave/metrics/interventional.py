@@ -278,7 +278,7 @@ def _tally(
     step = max(1, _CHUNK // batch)  # free of D: more codes must not change the rows drawn
     for done in range(0, votes, step):
         chosen, rows = fixed_factor_rows(groups, min(step, votes - done), batch, rng)
-        local = [spread(code.values[rows], code.discrete) / code.overall for code in alive]
+        local = [spread(code.values.take(rows), code.discrete) / code.overall for code in alive]
         np.add.at(tally, (indices[np.argmin(local, axis=0)], chosen), 1)
     return tally
 

@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple, Unpack, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import Lasso
+from sklearn.tree import DecisionTreeRegressor
 
 from unweave.metrics.boosting import boost
 from unweave.metrics.frame import Frame, framed
@@ -158,23 +158,39 @@ def _boosted(rows: Split, k: int, rng: np.random.Generator) -> _Fit:
 
 
 def _forest(rows: Split, k: int, rng: np.random.Generator) -> _Fit:
-    forest = RandomForestRegressor(n_estimators=10, random_state=int(rng.integers(2**31)))
-    return _regressed(forest, "feature_importances_", rows, k)
+    """Ten trees on draws with replacement; importances of each have sum 1."""
+
+    def fit(z: Floats, v: Floats) -> list[Any]:
+        trees = []
+        for _ in range(10):
+            drawn = np.bincount(rng.integers(len(z), size=len(z)), minlength=len(z))
+            tree = DecisionTreeRegressor(random_state=int(rng.integers(2**31)))
+            trees.append(tree.fit(z, v, sample_weight=drawn))
+        return trees
+
+    return _regressed(fit, "feature_importances_", rows, k)
 
 
 def _lasso(rows: Split, k: int, rng: np.random.Generator) -> _Fit:
-    return _regressed(Lasso(alpha=0.02, max_iter=10_000), "coef_", rows, k)
+    lasso = Lasso(alpha=0.02, max_iter=10_000)
+    return _regressed(lambda z, v: [lasso.fit(z, v)], "coef_", rows, k)
 
 
-def _regressed(model: Any, importances: str, rows: Split, k: int) -> _Fit:
-    """The fit of a regressor to standardised codes and factor."""
-    v = standardised(rows.train_factors[:, k], rows.test_factors[:, k])
+def _regressed(
+    fit: Callable[[Floats, Floats], list[Any]], importances: str, rows: Split, k: int
+) -> _Fit:
+    """Regressors of the standardised factor from standardised codes, whose mean is the answer."""
     if not len(rows.active):
         return _Fit(np.zeros(0), 0.0, 0.0)
     z = standardised(rows.train, rows.test)
-    model.fit(z[0], v[0])
-    train, test = (_explained(model.predict(each), true) for each, true in zip(z, v, strict=True))
-    return _Fit(np.abs(getattr(model, importances)), train, test)
+    v = standardised(rows.train_factors[:, k], rows.test_factors[:, k])
+    models = fit(z[0], v[0])
+    train, test = (
+        _explained(np.mean([model.predict(each) for model in models], axis=0), true)
+        for each, true in zip(z, v, strict=True)
+    )
+    weights = np.abs(np.mean([getattr(model, importances) for model in models], axis=0))
+    return _Fit(weights, train, test)
 
 
 def _explained(predicted: Floats, true: Floats) -> float:
