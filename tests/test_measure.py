@@ -16,6 +16,7 @@ import unweave as uw
 from unweave import cli, measure, progress, scoring, trained
 from unweave.data.shapes2d import Sprites
 from unweave.data.world import Stored
+from unweave.metrics import Score, Scores
 from unweave.metrics import evaluate as evaluate_table
 from unweave.parallel import in_threads
 from worlds import CRITIC, LATENTS, SMALL
@@ -315,3 +316,22 @@ def test_where_a_call_fails_those_begun_end_and_no_other_begins():
         list(results)
     assert set(ended) == set(begun) - {1}
     assert len(begun) < 10
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_scores_of_many_runs_are_a_row_a_metric(count):
+    """Few runs have a column each; of more there are mean, spread, least and most."""
+
+    def scores(value):
+        return Scores({"mig/a": Score("mig", "a", value), "dci/b": Score("dci", "b", 0.5)})
+
+    found = {f"run{k}": scores(k / 10) for k in range(count)}
+    found["run0"].pop("dci/b")
+    table = scoring.as_table(found, cli._table)
+    cells = [list(column.cells) for column in table.columns]
+    assert cells[0] == ["mig/a", "dci/b"]
+    if count == 2:
+        assert cells[1:] == [["0.000", ""], ["0.100", "0.500"]]
+    else:
+        assert [row[0] for row in cells[1:]] == ["5", "0.200", "0.141", "0.000", "0.400"]
+        assert [row[1] for row in cells[1:]] == ["4", "0.500", "0.000", "0.500", "0.500"]

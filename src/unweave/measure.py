@@ -16,7 +16,6 @@ True
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import NamedTuple, Unpack, overload
 
 import numpy as np
@@ -110,10 +109,16 @@ def evaluate(
 ) -> list[Scores]:
     """Scores of every model by metric and protocol, as `metrics.evaluate` gives them of its table.
 
-    Tables are made in lanes, and measured in as many threads as there are cores.
+    Tables are made in lanes, and measured in as many threads as there are cores while others are
+    being encoded.
     """
-    work = partial(evaluate_table, metrics=metrics, rng=rng, **frame)
-    return list(in_threads(work, tables(models, rows), usable_cores()))
+
+    def measured(made: tuple[int, Table]) -> tuple[int, Scores]:
+        return made[0], evaluate_table(made[1], metrics=metrics, rng=rng, **frame)
+
+    made = ((e.number, e.model.tabulate(e.rows, e.q)) for e in encode(models, rows))
+    found = dict(in_threads(measured, made, usable_cores()))
+    return [found[number] for number in range(len(models))]
 
 
 @overload

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Annotated
@@ -19,8 +20,13 @@ from unweave.parallel import in_threads, usable_cores
 from unweave.progress import Counts
 from unweave.store import write_json
 
+_FEW = 4  # runs that have a column of their own on a terminal
+
 MetricsOption = Annotated[
-    str, typer.Option(help="Metrics with or without protocol, as mig,dci/locatello2019; else all.")
+    str,
+    typer.Option(
+        help="Metrics, as mig,dci/locatello2019; all: the slow ones too; else the quick ones."
+    ),
 ]
 IntervalOption = Annotated[
     float | None, typer.Option(help="Level of an interval about each value, such as 0.95.")
@@ -35,7 +41,7 @@ CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV, with the part
 def named(metrics: str) -> list[str] | None:
     """The metrics that a text names; None for all."""
     names = [name.strip() for name in metrics.split(",") if name.strip()]
-    known = {*METRICS, *(metric.name for metric in METRICS.values())}
+    known = {"all", *METRICS, *(metric.name for metric in METRICS.values())}
     for name in names:
         if name not in known:
             raise ValueError(f"expected metrics among {', '.join(METRICS)}, got {name!r}")
@@ -108,7 +114,7 @@ def form_of(as_json: bool, as_csv: bool) -> str:
 
 
 def as_table(scores: Mapping[str, Scores], blank: Callable[..., RichTable]) -> RichTable:
-    """A row for each metric of a single table of codes; a row for each of many runs."""
+    """A row for each metric: its columns for one run, a column a run for few, else their spread."""
     if len(scores) == 1:
         (only,) = scores.values()
         table = blank(*only.columns())
@@ -116,7 +122,14 @@ def as_table(scores: Mapping[str, Scores], blank: Callable[..., RichTable]) -> R
             table.add_row(*only.row(score))
         return table
     keys = list(dict.fromkeys(key for each in scores.values() for key in each))
-    table = blank("run", *(key.replace("/", "\n") for key in keys))
-    for run, each in scores.items():
-        table.add_row(run, *(f"{float(each[key]):.3f}" if key in each else "" for key in keys))
+    few = len(scores) <= _FEW
+    table = blank("metric", *(scores if few else ("runs", "mean", "spread", "least", "most")))
+    for key in keys:
+        values = {run: float(each[key]) for run, each in scores.items() if key in each}
+        if few:
+            table.add_row(key, *(f"{values[run]:.3f}" if run in values else "" for run in scores))
+        else:
+            found = list(values.values())
+            about = statistics.fmean(found), statistics.pstdev(found), min(found), max(found)
+            table.add_row(key, str(len(found)), *(f"{number:.3f}" for number in about))
     return table

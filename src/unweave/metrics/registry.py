@@ -84,6 +84,7 @@ class Metric:
     The optional columns of a table that the function has parameters for are passed to it.
     `perfect` is the least that a code for each factor scores, and `minds` says which changes of the
     codes change the score beyond what is random in it: "scale", "sign", "dead" (constant codes).
+    What is `slow`, seconds to minutes for 10,000 rows, is run only where it is asked for.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Metric:
     needs: tuple[Need, ...] = (varied_factor,)
     perfect: float = 0.99
     minds: tuple[Change, ...] = ()
+    slow: bool = False
 
     @property
     def key(self) -> str:
@@ -133,22 +135,22 @@ METRICS: dict[str, Metric] = {
         Metric("modularity", "locatello2019", modularity, _MIXED, minds=("dead",)),
         Metric("modularity", "ridgeway2018", modularity, _MIXED),
         # Equal numbers are parted at random, so that independent ones seem to share a little.
-        Metric("info_mec", "hsu2023", info_mec, _MIXED, perfect=0.9),
-        Metric("info_mec", "hsu2024", info_mec, _MIXED, perfect=0.9),
+        Metric("info_mec", "hsu2023", info_mec, _MIXED, perfect=0.9, slow=True),
+        Metric("info_mec", "hsu2024", info_mec, _MIXED, perfect=0.9, slow=True),
         Metric("mcc", "hyvarinen2016", mcc),
         Metric("beta_vae_score", "kim2018", beta_vae_score, _FIXED),
         Metric("beta_vae_score", "locatello2019", beta_vae_score, _FIXED),
         Metric("factor_vae_score", "mathieu2019", factor_vae_score, _FIXED),
         Metric("irs", "suter2019", irs, _CLASSES, minds=("scale",)),
         Metric("irs", "locatello2019", irs, _CLASSES, minds=("scale",)),
-        Metric("dci", "locatello2019", dci, _CLASSES),
+        Metric("dci", "locatello2019", dci, _CLASSES, slow=True),
         Metric("dci", "esmaeili2019", dci, _CLASSES),
         Metric("dci", "eastwood2018", dci, _CLASSES),
         Metric("sap", "locatello2019", sap, _CLASSES, perfect=0.2, minds=("scale",)),
         Metric("sap", "kumar2018", sap, _CLASSES),
-        Metric("explicitness", "locatello2019", explicitness, _CLASSES),
+        Metric("explicitness", "locatello2019", explicitness, _CLASSES, slow=True),
         # Ten labels do not tell all values.
-        Metric("downstream", "locatello2019", downstream, _CLASSES, perfect=0.75),
+        Metric("downstream", "locatello2019", downstream, _CLASSES, perfect=0.75, slow=True),
     )
 }
 
@@ -166,9 +168,10 @@ def evaluate(
     Codes (N, D) and factors (N, K) are all that most metrics read; a `Table` holds them with the
     posterior scales, names and whatever else is known.
 
-    Without `metrics` all that the table does for are run, and the rest is logged; `left_out` says
-    which and why. With `metrics` each must be possible; a name without protocol means all of its
-    protocols that are. The other keywords, as `interval=0.95`, are those of every metric.
+    Without `metrics` all that are quick and that the table does for are run, and with "all" the
+    slow ones too; the rest is logged, and `left_out` says which and why. Metrics that are named
+    must be possible; a name without protocol means all of its protocols that are. The other
+    keywords, as `interval=0.95`, are those of every metric.
 
     >>> factors = np.argwhere(np.ones((4, 5)))
     >>> evaluate(factors / [2.0, 3.0], factors, metrics="mig", null=True, interval=0.9)
@@ -210,6 +213,8 @@ def left_out(table: Table) -> dict[str, str]:
 def _select(table: Table, metrics: str | Sequence[str] | None) -> dict[str, Metric]:
     """The metrics asked for by key or by name; an error if one of them is not to be had."""
     if metrics is None:
+        return {key: metric for key, metric in METRICS.items() if not metric.slow}
+    if metrics == "all" or list(metrics) == ["all"]:
         return METRICS
     chosen: dict[str, Metric] = {}
     for asked in [metrics] if isinstance(metrics, str) else metrics:
