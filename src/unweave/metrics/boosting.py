@@ -195,19 +195,19 @@ def _best_splits(
 ) -> _Splits:
     """The split that explains most: the best between bins, unless one within a bin is better."""
     gain = _gain(node.n, node.s, node.rows, node.total)
-    best = gain.max(2)  # (T, D)
-    t, d, b = _promising(bins, node, residuals, best.max(1)[:, None, None])
+    between = gain.max(2)  # (T, D)
+    t, d, b = _promising(bins, node, residuals, between.max(1)[:, None, None])
     n, s = _within(bins, node, residuals, (t, d, b))
     finer = _gain(n, s, node.rows[t, 0], node.total[t, 0])  # (Q, W)
     finer[~bins.breaks[d, b]] = -1
-    finest = finer.max(1)
+    finest, best = finer.max(1), between.copy()
     np.maximum.at(best, (t, d), finest)
     most = best.max(1)
     code = np.where(best == most[:, None], rng.random(best.shape), -1.0).argmax(1)
     trees = np.arange(len(most))
     number = gain[trees, code].argmax(1)
     position, left = bins.end[code, number], node.s[trees, code, number]
-    better = np.flatnonzero((finest == most[t]) & (code[t] == d) & (gain[t, d].max(1) < most[t]))
+    better = np.flatnonzero((finest == most[t]) & (code[t] == d) & (between[t, d] < most[t]))
     slot = finer[better].argmax(1)
     position[t[better]] = bins.before(d[better], b[better]) + slot + 1
     left[t[better]] = s[better, slot]
@@ -247,8 +247,11 @@ def _promising(
     high[:, :, 1:] += node.s[:, :, :-1]
     left, right = np.ones_like(node.n), 1 / np.maximum(node.rows - node.n, 1)
     left[:, :, 1:] /= np.maximum(node.n[:, :, :-1], 1)
-    bound = high**2 * left + (node.total - high) ** 2 * right
-    np.maximum(bound, low**2 * left + (node.total - low) ** 2 * right, out=bound)
+    # s^2 l + (total - s)^2 r = s (s (l + r) - 2 total r) + total^2 r, at both ends
+    slope = (2 * node.total) * right
+    left += right
+    bound = np.maximum(high * (high * left - slope), low * (low * left - slope))
+    bound += node.total**2 * right
     least = (best * (1 + 1e-9) + node.total**2) / np.maximum(node.rows, 1)
     t, d, b = np.nonzero((bound > least) & (positive > 0) & bins.divisible)
     return t, d, b
