@@ -24,9 +24,7 @@ _FEW = 4  # runs that have a column of their own on a terminal
 
 MetricsOption = Annotated[
     str,
-    typer.Option(
-        help="Metrics, as mig,dci/locatello2019; all: the slow ones too; else the quick ones."
-    ),
+    typer.Option(help="As mig,dci/locatello2019; all: the slow ones too; else the quick ones."),
 ]
 IntervalOption = Annotated[
     float | None, typer.Option(help="Level of an interval about each value, such as 0.95.")

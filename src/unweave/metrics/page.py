@@ -17,8 +17,9 @@ This page is made by `unweave metrics` from the code.
 Each metric is a function of arrays, `mig(codes, factors, protocol="locatello2019", rng=0)`, with
 codes (N, D) and factors (N, K), and gives a `Score`: `float(score)`, `score.parts`, `score.matrix`,
 `score.details`. The same name under two protocols means two numbers; a protocol is named after the
-paper whose numbers and rules it follows. `evaluate(codes, factors)` gives all of them as a table,
-`unweave score codes.npz` does so on the command line.
+paper whose numbers and rules it follows. `evaluate(codes, factors)` gives all that are quick as a
+table, and with `metrics="all"` the slow ones too; `unweave score codes.npz` does so on the command
+line.
 
 A `Table` holds what else is known: `scales` (N, D) of q(z|x), `kl` (D,), which codes are
 `discrete`, names of the factors. `evaluate(table)` runs the metrics that it does for, and
