@@ -1,6 +1,7 @@
 """Settings of the tests."""
 
 import os
+import sys
 
 import pytest
 import torch
@@ -14,3 +15,20 @@ def as_if_alone():
     """What a test draws, and on how many threads, does not depend on the tests before it."""
     torch.manual_seed(0)
     torch.set_num_threads(1)  # the networks here are tiny, and other threads only get in the way
+
+
+@pytest.fixture
+def unweave(monkeypatch, capsys):
+    """Runs the command line in this process: (exit code, stdout, stderr)."""
+
+    from unweave import cli  # which defines kernels
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["unweave", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        captured = capsys.readouterr()
+        return stopped.value.code, captured.out, captured.err
+
+    monkeypatch.setattr(cli._out, "_width", 200)
+    return run

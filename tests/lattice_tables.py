@@ -78,3 +78,16 @@ def with_columns(base, codes, scales):
         codes=np.column_stack([base.codes, codes]),
         scales=np.column_stack([base.scales, scales]),
     )
+
+
+def kinds():
+    """Codes (480, D) of the lattice by what is right or wrong with them."""
+    base = identity()
+    return {
+        "identity": base.codes,
+        "rotated": rotated().codes,
+        "entangled": blurred().codes,
+        "duplicated": np.repeat(base.codes, 2, axis=1),
+        "missing": base.codes[:, :2],
+        "noise": np.random.default_rng(0).standard_normal((480, 4)),
+    }

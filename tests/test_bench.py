@@ -59,3 +59,16 @@ def test_the_picture_has_a_bar_a_figure_as_long_as_the_logarithm():
     texts = [text.text for text in drawing.iter(f"{space}text")]
     assert {"Speed & <more>", "plain loop, beta-vae", "a <b> & c, 2 lanes"} <= set(texts)
     assert "40 us  (3.0 times)" in texts
+
+
+def test_what_was_measured_is_shown_if_a_later_case_fails(unweave, monkeypatch):
+    def figures(*settings):
+        yield bench.Figure("beta-vae", 3, 81.5, 7.9e5, None, None, None)
+        raise ValueError("the second does not fit")
+
+    monkeypatch.setattr(bench, "figures", figures)
+    code, out, err = unweave("bench")
+    assert code == 2
+    assert "beta-vae" in out
+    assert "790,000" in out
+    assert "the second does not fit" in err

@@ -1,34 +1,17 @@
 """The command line as a user types it: results, and one-line errors with exit code 2."""
 
 import json
-import sys
 
 import numpy as np
 import pytest
 from PIL import Image
 
 import unweave as uw
-from unweave import cli
 from unweave.store import Store
 from worlds import LATENTS, SMALL
 
 TINY = ["data=shapes2d", "data.side=16", "data.positions=4", "data.orientations=1", "network=mlp",
         "latent.size=3", "batch_size=8", "steps=20"]  # fmt: skip
-
-
-@pytest.fixture
-def unweave(monkeypatch, capsys):
-    """Runs the command line in this process: (exit code, stdout, stderr)."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["unweave", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        captured = capsys.readouterr()
-        return stopped.value.code, captured.out, captured.err
-
-    monkeypatch.setattr(cli._out, "_width", 200)
-    return run
 
 
 def test_train_evaluate_report_runs_cite(unweave, tmp_path):

@@ -3,8 +3,8 @@
 import dataclasses
 import io
 import json
-import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -190,17 +190,9 @@ def test_runs_loaded_together_are_on_one_world(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def evaluate(monkeypatch, capsys):
+def evaluate(unweave):
     """Runs `unweave evaluate` in this process: (exit code, stdout, stderr)."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["unweave", "evaluate", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        captured = capsys.readouterr()
-        return stopped.value.code, captured.out, captured.err
-
-    return run
+    return partial(unweave, "evaluate")
 
 
 def written(folder):

@@ -6,23 +6,11 @@ from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from lattice_tables import blurred, identity, rotated
+from lattice_tables import blurred, identity, kinds
 from unweave.metrics import downstream, explicitness
 from unweave.metrics.inputs import read
 from unweave.metrics.predictors import split
 from unweave.metrics.probes import area_under_curve
-
-
-def tables():
-    base = identity()
-    return {
-        "identity": base.codes,
-        "rotated": rotated().codes,
-        "entangled": blurred().codes,
-        "duplicated": np.repeat(base.codes, 2, axis=1),
-        "missing": base.codes[:, :2],
-        "noise": np.random.default_rng(0).standard_normal((480, 4)),
-    }
 
 
 def parts_of(codes, train, test, rng):
@@ -31,9 +19,9 @@ def parts_of(codes, train, test, rng):
     return rows, (rows.train - mean) / deviation, (rows.test - mean) / deviation
 
 
-@pytest.mark.parametrize("kind", tables())
+@pytest.mark.parametrize("kind", kinds())
 def test_explicitness_by_scikit_learn(kind):
-    codes = tables()[kind]
+    codes = kinds()[kind]
     rows, train, test = parts_of(codes, 10_000, 5_000, 2)
     expected = []
     for k in range(3):
@@ -47,7 +35,7 @@ def test_explicitness_by_scikit_learn(kind):
 
 def test_explicitness_is_of_all_codes_together():
     score = {
-        kind: float(explicitness(codes, identity().factors)) for kind, codes in tables().items()
+        kind: float(explicitness(codes, identity().factors)) for kind, codes in kinds().items()
     }
     assert score["identity"] > 0.97
     assert score["rotated"] == pytest.approx(score["identity"], abs=0.01)
@@ -64,7 +52,7 @@ def test_area_by_pairs():
 
 @pytest.mark.parametrize("kind", ["identity", "entangled"])
 def test_downstream_by_scikit_learn(kind):
-    codes = tables()[kind]
+    codes = kinds()[kind]
     rows, _, _ = parts_of(codes, 100, 200, 4)
     expected = {}
     for n in (20, 100):

@@ -5,23 +5,10 @@ import pytest
 from sklearn.linear_model import LinearRegression
 from sklearn.svm import LinearSVC
 
-from lattice_tables import blurred, identity, rotated
+from lattice_tables import identity, kinds
 from unweave.metrics import sap
 from unweave.metrics.inputs import read
 from unweave.metrics.predictors import split
-
-
-def tables():
-    rng = np.random.default_rng(0)
-    base = identity()
-    return {
-        "identity": base.codes,
-        "rotated": rotated().codes,
-        "entangled": blurred().codes,
-        "duplicated": np.repeat(base.codes, 2, axis=1),
-        "missing": base.codes[:, :2],
-        "noise": rng.standard_normal((480, 4)),
-    }
 
 
 def by_loops(score_of, dims):
@@ -31,9 +18,9 @@ def by_loops(score_of, dims):
     return matrix, np.mean(gaps)
 
 
-@pytest.mark.parametrize("kind", tables())
+@pytest.mark.parametrize("kind", kinds())
 def test_regression_form_by_loops(kind):
-    codes, factors = tables()[kind], identity().factors
+    codes, factors = kinds()[kind], identity().factors
 
     def r2(j, k):
         return (
@@ -46,9 +33,9 @@ def test_regression_form_by_loops(kind):
     assert float(score) == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("kind", tables())
+@pytest.mark.parametrize("kind", kinds())
 def test_classifier_form_by_loops(kind):
-    codes, factors = tables()[kind], identity().factors
+    codes, factors = kinds()[kind], identity().factors
     rows = split(read(codes, factors), 10_000, 5_000, np.random.default_rng(5))
     back = np.argsort(rows.active)
     train, test = rows.train[:, back], rows.test[:, back]

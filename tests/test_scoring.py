@@ -3,30 +3,13 @@
 import csv
 import io
 import json
-import sys
 
 import numpy as np
 import pytest
 
 import unweave as uw
 from lattice_tables import identity
-from unweave import cli
 from unweave.metrics import Scores, Table, evaluate
-
-
-@pytest.fixture
-def unweave(monkeypatch, capsys):
-    """Runs the command line in this process: (exit code, stdout, stderr)."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["unweave", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        captured = capsys.readouterr()
-        return stopped.value.code, captured.out, captured.err
-
-    monkeypatch.setattr(cli._out, "_width", 200)
-    return run
 
 
 @pytest.fixture

@@ -310,6 +310,15 @@ def test_a_gpu_draws_the_same_pixels(side):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_draws_any_number_of_pictures_at_once():
+    there = Shapes2D(side=16).load(torch.device("cuda"))
+    index = torch.arange(70_000, device="cuda")  # 65,535 is the most along some axes of a grid
+    pictures = there.images(index)
+    assert torch.equal(pictures[-5000:], there.images(index[-5000:]))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_drawing_can_be_captured_in_a_cuda_graph():
     there = Shapes2D().load(torch.device("cuda"))
     index = torch.arange(0, there.size, 1000, device="cuda")

@@ -227,10 +227,20 @@ def bench_command(
     place = pick_device(device)
     torch.set_num_threads(usable_cores())
     counts = _counts(lanes) if lanes else ([1, 16, 64] if place.type == "cuda" else [1, 2])
-    found = list(bench.figures(place, checked(precision), counts, quick, seconds))
+    found: list[bench.Figure] = []
+    try:
+        for figure in bench.figures(place, checked(precision), counts, quick, seconds):
+            found.append(figure)
+            each = f"{figure.microseconds:,.0f} us"
+            _err.print(f"{figure.name}, {figure.lanes} lanes: {each}", highlight=False)
+    finally:  # stopped or failed, what was measured is shown
+        _show_figures(found, as_json)
     if svg:
         title = f"Time for a step of one model, {bench.machine(place)}, {precision}"
         write_atomically(svg, speed_chart(found, title).encode())
+
+
+def _show_figures(found: list[bench.Figure], as_json: bool) -> None:
     if as_json:
         _out.print_json(data=[figure._asdict() for figure in found])
         return

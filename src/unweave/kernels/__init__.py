@@ -9,7 +9,7 @@ import importlib.util
 import torch
 from torch import Tensor
 
-__all__ = ["BLOCK", "available", "on", "reason", "take"]
+__all__ = ["BLOCK", "available", "first_line", "on", "reason", "take"]
 
 BLOCK = 1024  # numbers of flat memory of which every tensor has whole blocks of its own
 
@@ -32,9 +32,13 @@ def reason() -> str | None:
     try:
         _try()
     except Exception as error:  # whatever keeps Triton from building one keeps it from all
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        return f"Triton cannot build them here: {first}"
+        return f"Triton cannot build them here: {first_line(error)}"
     return None
+
+
+def first_line(error: Exception) -> str:
+    """What an error says first, or its kind where it says nothing."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _try() -> None:

@@ -16,7 +16,7 @@ def _draw_kernel(
     SIDE: tl.constexpr, WIDTH: tl.constexpr, POSITIONS: tl.constexpr, TURNS: tl.constexpr,
     SCALES: tl.constexpr, COARSE: tl.constexpr, FINE: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
-    picture = tl.program_id(1).to(tl.int64)
+    picture = tl.program_id(0).to(tl.int64)
     number = tl.load(index + picture)
     py = number % POSITIONS
     px = number // POSITIONS % POSITIONS
@@ -25,7 +25,7 @@ def _draw_kernel(
     shape = number // (POSITIONS * POSITIONS * TURNS * SCALES)
     c = tl.load(cosine + scale * TURNS + orientation)
     s = tl.load(sine + scale * TURNS + orientation)
-    pixel = (tl.program_id(0) * SIZE + tl.arange(0, SIZE)).to(tl.int64)
+    pixel = (tl.program_id(1) * SIZE + tl.arange(0, SIZE)).to(tl.int64)
     row, column = pixel // SIDE, pixel % SIDE
     centre_x, centre_y = origin + spacing * px, origin + spacing * py
     first_x = (centre_x - reach - half + field - 1) // field
@@ -49,7 +49,7 @@ def draw(
     """Pictures (n, side * side) of zeros and ones by their numbers (n,)."""
     canvas = torch.empty((len(index), frame.side**2), device=index.device)
     size = 1024
-    grid = (triton.cdiv(frame.side**2, size), len(index))
+    grid = (len(index), triton.cdiv(frame.side**2, size))  # only the first may pass 65,535
     _draw_kernel[grid](
         index.contiguous(), cosine, sine, lower, upper, canvas, frame.steps, frame.half,
         frame.field, frame.reach, frame.spacing, frame.origin, frame.side, frame.width,

@@ -14,6 +14,7 @@ from unweave.metrics.frame import Frame, framed
 from unweave.metrics.information import discretise, entropy, mutual_information
 from unweave.metrics.inputs import Bools, Floats, Inputs, Ints, Seed, check_choice, read, subset
 from unweave.metrics.modularity import check_two_factors
+from unweave.metrics.predictors import standardised
 from unweave.metrics.score import Score
 
 InfoMECProtocol = Literal["hsu2023", "hsu2024"]
@@ -205,7 +206,7 @@ def logistic_entropy(x: Floats, labels: Ints, steps: int = 100) -> float:
 def _information(inputs: Inputs, rows: Ints, neighbours: int, noise: Floats) -> Floats:
     """n_jk = I(z_j; v_k) / H(v_k), (D, K); 0 of factors that are not scored."""
     # Equal numbers are parted by the same noise in every code, whatever its place.
-    z = _standardised(inputs.codes[rows]) + 1e-10 * noise[:, None]
+    z = standardised(inputs.codes[rows])[0] + 1e-10 * noise[:, None]
     matrix = np.zeros((inputs.dims, len(inputs.names)))
     for k in inputs.scored:
         v = discretise(inputs.values[rows, k], _BINS) if inputs.continuous[k] else None
@@ -223,7 +224,7 @@ def _information(inputs: Inputs, rows: Ints, neighbours: int, noise: Floats) -> 
 def _explicitness(inputs: Inputs, rows: Ints, k: int) -> float:
     """1 - H_logistic(v_k | z) / log n_k, or the variance explained of a continuous factor."""
     z = inputs.codes[rows]
-    columns = [_standardised(z[:, ~inputs.discrete])]
+    columns = [*standardised(z[:, ~inputs.discrete])]
     for j in np.flatnonzero(inputs.discrete):
         columns.append((z[:, j, None] == np.unique(z[:, j])).astype(np.float64))
     x = np.concatenate(columns, axis=1)
@@ -250,9 +251,3 @@ def _active(inputs: Inputs, protocol: InfoMECProtocol) -> Bools:
     largest = spread[~inputs.discrete].max(initial=0.0)
     alive: Bools = np.where(inputs.discrete, extent > 0, spread > largest / share)
     return alive
-
-
-def _standardised(values: Floats) -> Floats:
-    scale = values.std(0)
-    standardised: Floats = (values - values.mean(0)) / np.where(scale > 0, scale, 1.0)
-    return standardised

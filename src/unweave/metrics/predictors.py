@@ -49,11 +49,11 @@ def split(inputs: Inputs, train: int, test: int, rng: np.random.Generator) -> Sp
     )
 
 
-def standardised(train: Floats | Ints, test: Floats | Ints) -> tuple[Floats, Floats]:
-    """Both with the mean taken away and divided by the deviation, as they are in `train`."""
+def standardised(train: Floats | Ints, *others: Floats | Ints) -> tuple[Floats, ...]:
+    """All with the mean taken away and divided by the deviation, as they are in `train`."""
     mean, deviation = train.mean(0), train.std(0)
     deviation = np.where(deviation > 0, deviation, 1.0)
-    return (train - mean) / deviation, (test - mean) / deviation
+    return tuple((each - mean) / deviation for each in (train, *others))
 
 
 def _ranking(code: Floats) -> bytes:

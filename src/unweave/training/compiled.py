@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from unweave.kernels import first_line
+
 
 @functools.cache
 def available() -> bool:
@@ -61,8 +63,8 @@ class Compiled:
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # a part of torch that changes from version to version
-            first = (str(error).splitlines() or [type(error).__name__])[0]
-            warnings.warn(f"steps are not compiled, which is slower: {first}", stacklevel=2)
+            why = first_line(error)
+            warnings.warn(f"steps are not compiled, which is slower: {why}", stacklevel=2)
             return torch.enable_grad()(flat)
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 
 from unweave.training.engine import Engine, Row
-from unweave.training.lanes import Lanes
+from unweave.training.lanes import Lanes, vectorises
 
 # Operations that a core does in the time that Python takes for a step, of a lane alone and of lanes
 # that are mapped. Python works for one thread at a time.
@@ -101,7 +101,8 @@ def _plan(lanes: Lanes) -> Plan:
     cores = torch.get_num_threads()
     if lanes.device.type != "cpu":
         return Plan(1, 1, cores)
-    return planned(len(lanes.runs), lanes.operations(), lanes.mappable, cores)
+    mapped = vectorises(lanes.nets, lanes.device)
+    return planned(len(lanes.runs), lanes.operations(), mapped, cores)
 
 
 def _share_out(engines: list[Engine], steps: int, plan: Plan) -> None:

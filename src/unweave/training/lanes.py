@@ -109,17 +109,12 @@ class Lanes:
         self.seeds = torch.tensor([run.seed for run in self.runs], device=self.device)
         size, batch = self.world.size, self.runs[0].batch_size
         self.sampler = Sampler(self.seeds, size, batch, len(self.turns))
-        self.vectorised = len(self.runs) > 1 and self.mappable
+        self.vectorised = len(self.runs) > 1 and vectorises(self.nets, self.device)
         self._read = fused(self._now, self.compiles)
         self._plays = [
             fused(partial(self._differentiate, turn), self.compiles)
             for turn in range(len(self.turns))
         ]
-
-    @property
-    def mappable(self) -> bool:
-        """Whether stacked lanes can run faster than one after the other."""
-        return vectorises(self.nets, self.device)
 
     def part(self, start: int, stop: int) -> Lanes:
         """Some of the lanes on the same state, with all else their own: to run beside the others.
@@ -308,17 +303,17 @@ class Lanes:
         turns, before = self.turns.count(player), self.turns[:turn].count(player)
         parameters = self._slices(self.parameters, self.names[player])
         if kernels.take(slab.flat):
-            # As laid out as a compiled turn was to give them.
+            # Gradients are read as memory; a compiled turn may have laid them out in its own way.
             slab.sweep(list(map(alike, gradients, parameters)), self.clock, turns, before)
             return
         moments = {
             moment: self._slices(self.moments[moment], self.names[player])
-            for moment in self.optimisers[player].moments
+            for moment in slab.optimiser.moments
         }
         count = self.clock[0] * turns + before
         counts = list(count.float().expand(len(parameters)).clone().unbind())
         matched = [g.to(p.dtype) for g, p in zip(gradients, parameters, strict=True)]
-        self.optimisers[player].update(parameters, matched, moments, counts)
+        slab.optimiser.update(parameters, matched, moments, counts)
         slab.refresh()
 
     def _slices(self, tensors: Tensors, names: list[str]) -> list[Tensor]:
