@@ -1,5 +1,6 @@
 """The benchmark of a machine: what it counts, and that every line of it is measured."""
 
+import time
 from xml.etree import ElementTree
 
 import pytest
@@ -40,6 +41,19 @@ def test_a_step_is_timed():
     found = bench.timed(lambda: steps.append(torch.zeros(1)), CPU, 0.02)
     assert 0 < found < 1e5
     assert len(steps) > 6
+
+
+def test_slow_steps_on_a_cpu_do_not_outlast_the_time_given():
+    steps = []
+    found = bench.timed(lambda: (steps.append(0), time.sleep(0.06)), CPU, 0.05)
+    assert len(steps) == 2  # one to begin with, one that is timed
+    assert found == pytest.approx(6e4, rel=0.5)
+
+
+def test_a_picture_without_a_folder_is_refused_before_anything_is_timed(unweave):
+    code, out, err = unweave("bench", "--svg", "nowhere/speed.svg")
+    assert (code, out) == (2, "")
+    assert "there is no folder nowhere" in err
 
 
 def test_numbers_of_lanes_are_checked():

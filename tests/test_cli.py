@@ -37,6 +37,8 @@ def test_train_evaluate_report_runs_cite(unweave, tmp_path):
     assert code == 0
     assert "@inproceedings{Higgins2017" in out
     assert "@misc{Matthey2017" in out
+    assert "{Chen2018" in out  # of a metric it was measured with
+    assert "{Reddi2018" not in out  # of a setting it does not have
 
 
 @pytest.mark.parametrize("latent", LATENTS)
@@ -89,6 +91,13 @@ def test_help_has_examples(unweave):
         assert f"unweave {command}" in out
 
 
+def test_alone_it_shows_its_help(unweave):
+    code, out, err = unweave()
+    assert code == 2
+    assert "evaluate" in out
+    assert "error" not in err
+
+
 def make(path, content):
     np.save(path, content, allow_pickle=True)
     return path
@@ -97,6 +106,7 @@ def make(path, content):
 BAD = {
     "unknown option": (["train", "--colour"], "No such option: --colour"),
     "unknown command": (["trian"], "trian"),
+    "out of range": (["train", "--threads", "-1"], "for '--threads': Input should be greater"),
     "misspelt objective": (["train", "objective=factorvae"], "did you mean 'factor-vae'"),
     "unknown field": (["train", "objective.bta=2"], "did you mean 'beta'"),
     "negative beta": (["train", "objective.beta=-1"], "greater than or equal to 0, got -1"),

@@ -220,6 +220,12 @@ def test_what_does_not_fit_is_refused(model):
         model.encode(np.full((2, 16, 16), np.nan))
     with pytest.raises(ValueError, match=r"expected codes of shape \(N, 3\)"):
         model.decode(np.zeros((2, 4)))
+    with pytest.raises(ValueError, match="at least one step"):
+        model.traverse(steps=-1)
+    with pytest.raises(ValueError, match="expected a seed or several"):
+        uw.fit(SMALL, seed=[], steps=1, **FIELDS)
+    with pytest.raises(ValueError, match="precision 'fp16' is not known"):
+        uw.fit(SMALL, steps=1, precision="fp16", **FIELDS)
 
 
 def test_several_seeds_train_together():

@@ -87,6 +87,10 @@ def test_runs_are_found_by_the_beginning_of_their_name(tmp_path):
     assert store.find(str(tmp_path / run.digest)).read_run() == run
     with pytest.raises(ValueError, match=f"is not a run in .* there are {run.digest}"):
         store.find("zzz")
+    for seed in range(1, 10):
+        store.folder(small_run(seed=seed)).create(small_run(seed=seed))
+    with pytest.raises(ValueError, match="the newest of 10 are"):
+        store.find("zzz")
     with pytest.raises(ValueError, match=r"no run\.json"):
         RunFolder(tmp_path).read_run()
 

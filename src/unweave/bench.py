@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -176,17 +177,27 @@ def measure(case: Case, device: torch.device, precision: Precision, seconds: flo
 
 
 def timed(step: Callable[[], object], device: torch.device, seconds: float) -> float:
-    """Microseconds that a step takes, after some that are not counted."""
+    """Microseconds that a step takes, the median over short rounds, after some not counted.
+
+    On a CPU no more than a step goes on after twice the seconds; on a GPU all of the first steps
+    are taken, in which kernels are built and the step is recorded.
+    """
+    start = time.perf_counter()
     for _ in range(6):
         step()
+        if device.type == "cpu" and time.perf_counter() - start > seconds:
+            break
     _wait(device)
-    count, start = 0, time.perf_counter()
-    while time.perf_counter() - start < seconds:
-        for _ in range(5):
+    rounds: list[float] = []
+    end = time.perf_counter() + seconds
+    while not rounds or time.perf_counter() < end:
+        start, count = time.perf_counter(), 0
+        while count < 5 and (not count or device.type != "cpu" or time.perf_counter() < end):
             step()
+            count += 1
         _wait(device)
-        count += 5
-    return (time.perf_counter() - start) / count * 1e6
+        rounds.append((time.perf_counter() - start) / count)
+    return statistics.median(rounds) * 1e6
 
 
 def limits(device: torch.device, precision: Precision) -> Limits:

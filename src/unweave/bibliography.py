@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.resources import files
 
 from pydantic import BaseModel
+
+from unweave.metrics import METRICS
 
 _KEY = re.compile(r"\[([A-Z][A-Za-z]+\d{4})\]")
 _ENTRY = re.compile(r"@\w+\{(\w+),.*?\n\}", re.DOTALL)
@@ -31,12 +33,32 @@ def cited(text: str) -> list[str]:
 def citations(spec: object) -> dict[str, str]:
     """BibTeX entries for a spec and all that it is made of.
 
+    They are those that its docstring cites, and, of a part with settings that have sources of their
+    own, those it names as `also_cites`.
+
     >>> from unweave.objectives import FactorVAE
     >>> list(citations(FactorVAE()))
-    ['Kim2018', 'Kingma2015', 'Reddi2018']
+    ['Kim2018', 'Kingma2015']
     """
+    keys: list[str] = []
+    for part in _parts(spec):
+        keys += [*cited(type(part).__doc__ or ""), *getattr(part, "also_cites", ())]
+    return _known(keys)
+
+
+def metric_citations(names: Iterable[str]) -> dict[str, str]:
+    """BibTeX entries for metrics by their names.
+
+    >>> list(metric_citations(["mig/chen2018"]))
+    ['Chen2018', 'Locatello2019']
+    """
+    documents = [METRICS[name].compute.__doc__ or "" for name in names]
+    return _known(key for document in documents for key in cited(document))
+
+
+def _known(keys: Iterable[str]) -> dict[str, str]:
+    """Entries by key, each once."""
     known = entries()
-    keys = [key for part in _parts(spec) for key in cited(type(part).__doc__ or "")]
     return {key: known[key] for key in dict.fromkeys(keys)}
 
 

@@ -18,7 +18,7 @@ from rich.table import Table as RichTable
 
 import unweave
 from unweave import bench, scoring, spec
-from unweave.bibliography import citations
+from unweave.bibliography import citations, metric_citations
 from unweave.demo import demo_run
 from unweave.files import write_atomically
 from unweave.fitted import load
@@ -31,7 +31,7 @@ from unweave.parallel import usable_cores
 from unweave.progress import failure_text, progress_on
 from unweave.report import write_report
 from unweave.report.recipe import blocks_of
-from unweave.report.speed import speed_chart
+from unweave.report.speed import lanes_text, speed_chart
 from unweave.run import Run
 from unweave.store import RunFolder, Store
 from unweave.training import Outcome, Precision, notes, pick_device, train
@@ -227,12 +227,14 @@ def bench_command(
     place = pick_device(device)
     torch.set_num_threads(usable_cores())
     counts = _counts(lanes) if lanes else ([1, 16, 64] if place.type == "cuda" else [1, 2])
+    if svg and not svg.parent.is_dir():
+        raise ValueError(f"--svg: there is no folder {svg.parent}; make it first")
     found: list[bench.Figure] = []
     try:
         for figure in bench.figures(place, checked(precision), counts, quick, seconds):
             found.append(figure)
             each = f"{figure.microseconds:,.0f} us"
-            _err.print(f"{figure.name}, {figure.lanes} lanes: {each}", highlight=False)
+            _err.print(f"{figure.name}, {lanes_text(figure.lanes)}: {each}", highlight=False)
     finally:  # stopped or failed, what was measured is shown
         _show_figures(found, as_json)
     if svg:
@@ -268,13 +270,14 @@ def _counts(text: str) -> list[int]:
 def cite_command(
     name: Annotated[str, typer.Argument(help="A run.")], store: StoreOption = Path("runs")
 ) -> None:
-    """Print the BibTeX entries of all that a run uses.
+    """Print the BibTeX entries of all that a run uses, and of the metrics it was measured with.
 
     Example:
 
       unweave cite 3f2a > paper.bib
     """
-    for entry in citations(Store(store).find(name).read_run()).values():
+    folder = Store(store).find(name)
+    for entry in (citations(folder.read_run()) | metric_citations(folder.scored)).values():
         sys.stdout.write(entry + "\n\n")
 
 
@@ -443,8 +446,10 @@ def main() -> None:
             more = "the same command goes on from the last checkpoint"
             _err.print(f"stopped; {more if training else 'what is done is kept'}")
     except usage_error as error:
-        fields = "; fields are set as steps=50" if "train" in sys.argv[1:2] else ""
-        _fail(f"{str(error).rstrip('?.')}; see `unweave --help`{fields}")
+        if message := error.format_message():  # type: ignore[attr-defined]
+            fields = "; fields are set as steps=50" if "train" in sys.argv[1:2] else ""
+            _fail(f"{message.rstrip('?.')}; see `unweave --help`{fields}")
+        sys.exit(2)  # of a command alone, whose help was shown
     except OSError as error:
         _fail(_os_error(error))
     except (ValueError, FloatingPointError) as error:

@@ -112,6 +112,8 @@ class Fitted:
         standard deviations about the mean; all of an interval); a discrete one takes all of its
         own, one picture a class.
         """
+        if steps < 1:
+            raise ValueError(f"expected at least one step of a traversal, got {steps}")
         start = _numpy(self.prior().mean) if x is None else self._one(x)
         walks = self.walks(steps)
         if values is not None:
@@ -357,6 +359,8 @@ def fit(
             raise FloatingPointError(failure_text(only.run, only.failure))
         return _fitted(only, world, store)
     runs = [Run(data=spec, seed=int(each), **fields).resolve(world) for each in seed]
+    if not runs:
+        raise ValueError("expected a seed or several, as seed=range(10), got none")
     outcomes = _fit(runs, world, store, progress, precision)
     for outcome in outcomes:
         if outcome.failure:

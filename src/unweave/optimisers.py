@@ -15,7 +15,7 @@ Decay = Annotated[float, Field(ge=0, lt=1)]
 
 @spec
 class Adam:
-    """Adam, and AMSGrad with `amsgrad`.  [Kingma2015] alg. 1, [Reddi2018] alg. 2.
+    """Adam, and AMSGrad with `amsgrad`.  [Kingma2015] alg. 1.
 
     The defaults are those of [Kim2018] app. A for the model.
     """
@@ -25,6 +25,11 @@ class Adam:
     eps: PositiveFloat = 1e-8
     amsgrad: bool = False
     kind: Literal["adam"] = tag("adam")
+
+    @property
+    def also_cites(self) -> tuple[str, ...]:
+        """The source of what its settings ask for: AMSGrad is [Reddi2018] alg. 2."""
+        return ("Reddi2018",) if self.amsgrad else ()
 
     @property
     def moments(self) -> tuple[str, ...]:

@@ -96,6 +96,12 @@ class RunFolder:
         return _read_json(path) if path.exists() else None
 
     @property
+    def scored(self) -> tuple[str, ...]:
+        """Names of the metrics whose scores are kept."""
+        path = self.path / "scores.json"
+        return tuple(_read_json(path)) if path.exists() else ()
+
+    @property
     def states(self) -> dict[int, Path]:
         """Checkpoints by step, the oldest first."""
         found = ((_STATE.fullmatch(entry.name), entry) for entry in self.path.glob("state-*"))
@@ -195,7 +201,8 @@ class Store:
             return hits[0]
         known = [f.path.name for f in hits or self.folders()]
         problem = "is the beginning of several runs" if hits else "is not a run"
-        listing = f"there are {', '.join(known[-8:])}" if known else "there are none yet"
+        newest = f"the newest of {len(known)} are" if len(known) > 8 else "there are"
+        listing = f"{newest} {', '.join(known[-8:])}" if known else "there are none yet"
         raise ValueError(f"{name!r} {problem} in {self.root}: {listing}; see `unweave runs`")
 
 

@@ -133,8 +133,9 @@ class Lattice:
     def draw(self, noise: Noise, n: int, fixed: Mapping[str, int] | None = None) -> Tensor:
         """`n` combinations (n, K), uniform and independent, but for the factors in `fixed`.
 
-        Every factor has a stream of its own, so fixing one leaves the draws of the others as
-        they are: two such draws differ in that factor alone.
+        noise: `unweave.noise.Noise(seed)`; the same noise gives the same combinations. Every
+        factor has a stream of its own, so fixing one leaves the draws of the others as they are:
+        two such draws differ in that factor alone.
         """
         fixed = fixed or {}
         for name, value in fixed.items():

@@ -13,10 +13,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import unweave
 from unweave import spec
-from unweave.bibliography import citations, cited, entries
+from unweave.bibliography import citations, metric_citations
 from unweave.files import write_atomically
 from unweave.fitted import Fitted
-from unweave.metrics import METRICS, Score
+from unweave.metrics import Score
 from unweave.report import facts, figures, observed, recipe
 from unweave.report.content import DEAD, Content, gather
 from unweave.report.pictures import is_image
@@ -123,10 +123,7 @@ def _observed(content: Content) -> dict[str, Any]:
 
 def _references(content: Content) -> dict[str, str]:
     """BibTeX entries of the run and of the metrics it was measured with."""
-    known = entries()
-    documents = [METRICS[key].compute.__doc__ or "" for key in content.scores]
-    keys = [key for document in documents for key in cited(document)]
-    return citations(content.model.run) | {key: known[key] for key in keys}
+    return citations(content.model.run) | metric_citations(content.scores)
 
 
 def title_of(entry: str) -> str:

@@ -22,6 +22,15 @@ text { font: 12px system-ui, sans-serif; fill: #333; }
 """
 
 
+def lanes_text(count: int) -> str:
+    """So many lanes.
+
+    >>> lanes_text(1), lanes_text(64)
+    ('1 lane', '64 lanes')
+    """
+    return f"{count} {'lane' if count == 1 else 'lanes'}"
+
+
 def speed_chart(figures: Sequence[Figure], title: str) -> Markup:
     """An SVG of the time that a step of one lane takes, the plain loops beside ours."""
     low = math.floor(math.log10(min(figure.microseconds for figure in figures)))
@@ -52,7 +61,7 @@ def _tick(power: int, low: int, high: int, height: int) -> Markup:
 def _bar(row: int, figure: Figure, low: int, high: int) -> Markup:
     y, end = _TOP + _ROW * row, _across(figure.microseconds, low, high)
     plain = figure.name.startswith("plain")
-    lanes = "" if plain else f", {figure.lanes} {'lane' if figure.lanes == 1 else 'lanes'}"
+    lanes = "" if plain else f", {lanes_text(figure.lanes)}"
     times = f"  ({figure.ratio:.1f} times)" if figure.ratio and not plain else ""
     return Markup(
         '<text x="{}" y="{}" text-anchor="end">{}</text><rect class="{}" x="{}" y="{}" '

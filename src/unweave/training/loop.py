@@ -19,7 +19,7 @@ from unweave.training.crew import Crew
 from unweave.training.engine import Row
 from unweave.training.lanes import Lanes, trained
 from unweave.training.memory import memory_kept
-from unweave.training.precision import Precision, products
+from unweave.training.precision import Precision, checked, products
 from unweave.training.slab import Tensors
 
 _WORTH_COMPILING = 10_000  # steps, in which the seconds that it takes are won back
@@ -236,6 +236,7 @@ def train(
     GPU does not hold the lanes of a group, its halves are trained one after the other.
     """
     outcomes: dict[str, Outcome] = {}
+    checked(precision)
     with contextlib.ExitStack() as locks:
         waiting = list(_groups(runs, world, store, locks, outcomes))
         while waiting:
