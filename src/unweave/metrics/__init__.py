@@ -18,6 +18,7 @@ mcc/hyvarinen2016  1.0000
 {'mig/chen2018': 'the table has no posterior scales'}
 """
 
+from unweave.metrics.capacity import dci_es
 from unweave.metrics.clusters import cluster_occupancy, clustering_accuracy, nmi
 from unweave.metrics.describe import MEASURES, Measure, describe
 from unweave.metrics.frame import Frame, framed
@@ -71,6 +72,7 @@ __all__ = [
     "cluster_occupancy",
     "clustering_accuracy",
     "dci",
+    "dci_es",
     "dcimig",
     "describe",
     "downstream",

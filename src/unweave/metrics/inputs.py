@@ -70,7 +70,7 @@ def read(
         z[:, j] = np.unique(z[:, j], return_inverse=True)[1]
     v = np.stack([np.unique(column, return_inverse=True)[1] for column in values.T], 1)
     sizes = v.max(0) + 1
-    unwanted = {_factor_index(which, names) for which in leave_out}
+    unwanted = {factor_index(which, names) for which in leave_out}
     scored = [k for k in range(len(names)) if sizes[k] > 1 and k not in unwanted]
     if not scored:
         raise ValueError(
@@ -117,12 +117,12 @@ def merge(
     names = as_names(factor_names, v.shape[1])
     given = v.copy()
     for name, period in periods.items():
-        k = _factor_index(name, names, "periods")
+        k = factor_index(name, names, "periods")
         if not isinstance(period, Mapping):
             steps = np.full(len(v), period)
         elif len(period) == 1:
             ((other, each),) = period.items()
-            steps = _looked_up(given[:, _factor_index(other, names, "periods")], other, each)
+            steps = _looked_up(given[:, factor_index(other, names, "periods")], other, each)
         else:
             raise ValueError(f"expected one factor that the period of {name} depends on")
         if not (np.isfinite(steps) & (steps > 0)).all():
@@ -270,7 +270,8 @@ def _finite(
         )
 
 
-def _factor_index(which: int | str, names: tuple[str, ...], argument: str = "leave_out") -> int:
+def factor_index(which: int | str, names: tuple[str, ...], argument: str = "leave_out") -> int:
+    """The number of a factor that an argument names or numbers."""
     if which in names:
         return names.index(str(which))
     if isinstance(which, int) and 0 <= which < len(names):

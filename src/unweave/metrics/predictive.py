@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple, Unpack, get_args
+from typing import Literal, NamedTuple, Unpack, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.linear_model import Lasso
-from sklearn.tree import DecisionTreeRegressor
 
 from unweave.metrics.boosting import boost
+from unweave.metrics.forests import grow
 from unweave.metrics.frame import Frame, framed
-from unweave.metrics.inputs import Floats, Seed, check_choice, read
+from unweave.metrics.inputs import Floats, Ints, Seed, check_choice, read
 from unweave.metrics.predictors import TEST, TRAIN, Split, split, standardised
 from unweave.metrics.score import Score
 from unweave.parallel import in_threads, usable_cores
@@ -159,41 +158,45 @@ def _boosted(rows: Split, k: int, rng: np.random.Generator) -> _Fit:
 
 def _forest(rows: Split, k: int, rng: np.random.Generator) -> _Fit:
     """Ten trees on draws with replacement; importances of each have sum 1."""
-
-    def fit(z: Floats, v: Floats) -> list[Any]:
-        trees = []
-        for _ in range(10):
-            drawn = np.bincount(rng.integers(len(z), size=len(z)), minlength=len(z))
-            tree = DecisionTreeRegressor(random_state=int(rng.integers(2**31)))
-            trees.append(tree.fit(z, v, sample_weight=drawn))
-        return trees
-
-    return _regressed(fit, "feature_importances_", rows, k)
+    v, other = rows.train_factors[:, k], rows.test_factors[:, k]
+    z = np.concatenate([rows.train, rows.test])
+    told, importances = grow(rows.train, v, 0, z, rng, trees=10, depths=[len(v)])
+    number = told[0, :, 0]
+    return _Fit(
+        importances[0], _explained(number[: len(v)], v), _explained(number[len(v) :], other)
+    )
 
 
 def _lasso(rows: Split, k: int, rng: np.random.Generator) -> _Fit:
-    lasso = Lasso(alpha=0.02, max_iter=10_000)
-    return _regressed(lambda z, v: [lasso.fit(z, v)], "coef_", rows, k)
-
-
-def _regressed(
-    fit: Callable[[Floats, Floats], list[Any]], importances: str, rows: Split, k: int
-) -> _Fit:
-    """Regressors of the standardised factor from standardised codes, whose mean is the answer."""
-    if not len(rows.active):
-        return _Fit(np.zeros(0), 0.0, 0.0)
     z = standardised(rows.train, rows.test)
     v = standardised(rows.train_factors[:, k], rows.test_factors[:, k])
-    models = fit(z[0], v[0])
-    train, test = (
-        _explained(np.mean([model.predict(each) for model in models], axis=0), true)
-        for each, true in zip(z, v, strict=True)
-    )
-    weights = np.abs(np.mean([getattr(model, importances) for model in models], axis=0))
-    return _Fit(weights, train, test)
+    w = lasso(z[0].T @ z[0] / len(z[0]), v[0] @ z[0] / len(z[0]), 0.02)
+    train, test = (_explained(each @ w, true) for each, true in zip(z, v, strict=True))
+    return _Fit(np.abs(w), train, test)
 
 
-def _explained(predicted: Floats, true: Floats) -> float:
+def lasso(gram: Floats, product: Floats, penalty: float, sweeps: int = 10_000) -> Floats:
+    """The w (D,) that minimises E[(v - z w)^2] / 2 + penalty sum_j |w_j|, coordinate by coordinate.
+
+    From E[z z^T] (D, D) and E[z v] (D,) of centred numbers, until no w_j moves by 1e-9.
+
+    >>> lasso(np.eye(2), np.array([0.5, 0.01]), 0.02)
+    array([0.48, 0.  ])
+    """
+    w = np.zeros(len(gram))
+    for _ in range(sweeps):
+        most = 0.0
+        for j, row in enumerate(gram):
+            pull = product[j] - row @ w + row[j] * w[j]
+            new = np.sign(pull) * max(abs(pull) - penalty, 0.0) / row[j]
+            most = max(most, abs(new - w[j]))
+            w[j] = new
+        if most < 1e-9:
+            break
+    return w
+
+
+def _explained(predicted: Floats, true: Floats | Ints) -> float:
     """1 - RMSE / standard deviation, at least 0; of a constant, whether it is predicted exactly."""
     error, deviation = np.sqrt(np.mean((predicted - true) ** 2)), true.std()
     return float(max(0.0, 1 - error / deviation)) if deviation > 0 else float(error == 0)

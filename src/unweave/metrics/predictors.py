@@ -20,6 +20,8 @@ class Split(NamedTuple):
     train_factors: Ints  # (N, K)
     test_factors: Ints  # (M, K)
     active: Ints  # (A,) the column of each code in the table
+    train_rows: Ints  # (N,) the rows of the table
+    test_rows: Ints  # (M,)
 
 
 def split(inputs: Inputs, train: int, test: int, rng: np.random.Generator) -> Split:
@@ -46,6 +48,8 @@ def split(inputs: Inputs, train: int, test: int, rng: np.random.Generator) -> Sp
         inputs.factors[first],
         inputs.factors[second],
         active,
+        first,
+        second,
     )
 
 

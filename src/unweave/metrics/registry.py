@@ -11,6 +11,7 @@ from typing import Literal, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
+from unweave.metrics.capacity import dci_es
 from unweave.metrics.frame import Frame
 from unweave.metrics.gaps import dcimig, jemmig, mig_sup
 from unweave.metrics.infomec import info_mec
@@ -144,8 +145,9 @@ METRICS: dict[str, Metric] = {
         Metric("irs", "suter2019", irs, _CLASSES, minds=("scale",)),
         Metric("irs", "locatello2019", irs, _CLASSES, minds=("scale",)),
         Metric("dci", "locatello2019", dci, _CLASSES, slow=True),
-        Metric("dci", "esmaeili2019", dci, _CLASSES),
+        Metric("dci", "esmaeili2019", dci, _CLASSES, slow=True),
         Metric("dci", "eastwood2018", dci, _CLASSES),
+        Metric("dci_es", "eastwood2023", dci_es, slow=True),
         Metric("sap", "locatello2019", sap, _CLASSES, perfect=0.2, minds=("scale",)),
         Metric("sap", "kumar2018", sap, _CLASSES),
         Metric("explicitness", "locatello2019", explicitness, _CLASSES, slow=True),
