@@ -23,7 +23,7 @@ from unweave.metrics.inputs import (
 from unweave.metrics.predictive import concentration
 from unweave.metrics.predictors import TEST, TRAIN, Split, split
 from unweave.metrics.score import Score
-from unweave.parallel import in_threads, usable_cores
+from unweave.parallel import in_threads
 
 DCIESProtocol = Literal["eastwood2023"]
 DEPTHS = (1, 2, 3, 4, 8, 10, 12, 14, 16, 18, 20, 32)  # of the code of [Eastwood2023]
@@ -180,7 +180,7 @@ def _curves(
 
     # The largest first, so that no thread is left with it at the end.
     ordered = sorted(scored, key=lambda k: -int(inputs.sizes[k]))
-    found = dict(zip(ordered, in_threads(grown, ordered, usable_cores()), strict=True))
+    found = dict(zip(ordered, in_threads(grown, ordered), strict=True))
     return {k: found[k] for k in scored}
 
 

@@ -68,7 +68,7 @@ def read(
     names = as_names(factor_names, values.shape[1])
     for j in np.flatnonzero(mask):
         z[:, j] = np.unique(z[:, j], return_inverse=True)[1]
-    v = np.stack([np.unique(column, return_inverse=True)[1] for column in values.T], 1)
+    v = np.stack([_numbered(column) for column in values.T], 1)
     sizes = v.max(0) + 1
     unwanted = {factor_index(which, names) for which in leave_out}
     scored = [k for k in range(len(names)) if sizes[k] > 1 and k not in unwanted]
@@ -89,6 +89,16 @@ def read(
     return Inputs(
         z, v, values.astype(np.float64), numbers, sizes, mask, names, np.array(scored), left_out
     )
+
+
+def _numbered(column: NDArray[Any]) -> Ints:
+    """Numbers (N,) relabelled 0, 1, ... in their order."""
+    if column.dtype.kind != "i" or np.ptp(column) > 4 * len(column):
+        return np.unique(column, return_inverse=True)[1]
+    # By a table of the values there are, without sorting.
+    offset = column - column.min()
+    numbers: Ints = (np.cumsum(np.bincount(offset) > 0) - 1)[offset]
+    return numbers
 
 
 def continuous_factors(factors: NDArray[Any]) -> Bools:

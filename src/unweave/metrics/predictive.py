@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Literal, NamedTuple, Unpack, get_args
 
@@ -15,7 +15,7 @@ from unweave.metrics.frame import Frame, framed
 from unweave.metrics.inputs import Floats, Ints, Seed, check_choice, read
 from unweave.metrics.predictors import TEST, TRAIN, Split, split, standardised
 from unweave.metrics.score import Score
-from unweave.parallel import in_threads, usable_cores
+from unweave.parallel import in_threads
 
 DCIProtocol = Literal["locatello2019", "esmaeili2019", "eastwood2018"]
 
@@ -91,11 +91,15 @@ def dci(
     inputs = read(codes, factors, discrete=discrete, factor_names=factor_names, leave_out=leave_out)
     generator = np.random.default_rng(rng)
     rows = split(inputs, train, test, generator)
-    tasks = zip(inputs.scored.tolist(), generator.spawn(len(inputs.scored)), strict=True)
-    # The largest first, so that no thread is left with it at the end.
-    ordered = sorted(tasks, key=lambda task: -int(inputs.sizes[task[0]]))
-    fit = partial(_fit, _PREDICTORS[protocol], rows)
-    fits = dict(in_threads(fit, ordered, usable_cores()))
+    scored = inputs.scored.tolist()
+    if protocol == "eastwood2018":
+        fits = _lassos(rows, scored)
+    else:
+        tasks = zip(scored, generator.spawn(len(scored)), strict=True)
+        # The largest first, so that no thread is left with it at the end.
+        ordered = sorted(tasks, key=lambda task: -int(inputs.sizes[task[0]]))
+        fit = partial(_boosted if protocol == "locatello2019" else _forest, rows)
+        fits = dict(in_threads(fit, ordered))
     matrix = np.zeros((inputs.dims, len(inputs.names)))
     for k, each in fits.items():
         matrix[rows.active, k] = each.importances
@@ -142,56 +146,58 @@ def concentration(importances: Floats) -> float:
     return max(0.0, float(total @ (1 - entropy) / total.sum()))
 
 
-def _fit(
-    predictor: _Predictor, rows: Split, task: tuple[int, np.random.Generator]
-) -> tuple[int, _Fit]:
+def _boosted(rows: Split, task: tuple[int, np.random.Generator]) -> tuple[int, _Fit]:
     k, rng = task
-    return k, predictor(rows, k, rng)
-
-
-def _boosted(rows: Split, k: int, rng: np.random.Generator) -> _Fit:
     v = rows.train_factors[:, k]
     result = boost(rows.train, v, rows.test, rng)
     right = result.predicted == np.concatenate([v, rows.test_factors[:, k]])
-    return _Fit(result.importances, float(right[: len(v)].mean()), float(right[len(v) :].mean()))
+    train, test = float(right[: len(v)].mean()), float(right[len(v) :].mean())
+    return k, _Fit(result.importances, train, test)
 
 
-def _forest(rows: Split, k: int, rng: np.random.Generator) -> _Fit:
+def _forest(rows: Split, task: tuple[int, np.random.Generator]) -> tuple[int, _Fit]:
     """Ten trees on draws with replacement; importances of each have sum 1."""
+    k, rng = task
     v, other = rows.train_factors[:, k], rows.test_factors[:, k]
     z = np.concatenate([rows.train, rows.test])
     told, importances = grow(rows.train, v, 0, z, rng, trees=10, depths=[len(v)])
     number = told[0, :, 0]
-    return _Fit(
-        importances[0], _explained(number[: len(v)], v), _explained(number[len(v) :], other)
-    )
+    train, test = _explained(number[: len(v)], v), _explained(number[len(v) :], other)
+    return k, _Fit(importances[0], train, test)
 
 
-def _lasso(rows: Split, k: int, rng: np.random.Generator) -> _Fit:
-    z = standardised(rows.train, rows.test)
-    v = standardised(rows.train_factors[:, k], rows.test_factors[:, k])
-    w = lasso(z[0].T @ z[0] / len(z[0]), v[0] @ z[0] / len(z[0]), 0.02)
-    train, test = (_explained(each @ w, true) for each, true in zip(z, v, strict=True))
-    return _Fit(np.abs(w), train, test)
+def _lassos(rows: Split, scored: list[int]) -> dict[int, _Fit]:
+    """Regressors of standardised factors from standardised codes."""
+    z, other = standardised(rows.train, rows.test)
+    v, truth = standardised(rows.train_factors, rows.test_factors)
+    w = lasso(z.T @ z / len(z), z.T @ v / len(z), 0.02)
+    told, guessed = z @ w, other @ w
+    return {
+        k: _Fit(
+            np.abs(w[:, k]),
+            _explained(told[:, k], v[:, k]),
+            _explained(guessed[:, k], truth[:, k]),
+        )
+        for k in scored
+    }
 
 
 def lasso(gram: Floats, product: Floats, penalty: float, sweeps: int = 10_000) -> Floats:
-    """The w (D,) that minimises E[(v - z w)^2] / 2 + penalty sum_j |w_j|, coordinate by coordinate.
+    """For each v_k the w (D,) with the least E[(v_k - z w)^2] / 2 + penalty sum_j |w_j|: (D, K).
 
-    From E[z z^T] (D, D) and E[z v] (D,) of centred numbers, until no w_j moves by 1e-9.
+    From E[z z^T] (D, D) and E[z v] (D, K) of centred numbers, coordinate by coordinate, until no
+    w_j moves by 1e-9.
 
-    >>> lasso(np.eye(2), np.array([0.5, 0.01]), 0.02)
-    array([0.48, 0.  ])
+    >>> lasso(np.eye(2), np.array([[0.5], [0.01]]), 0.02).T
+    array([[0.48, 0.  ]])
     """
-    w = np.zeros(len(gram))
+    w = np.zeros(product.shape)
     for _ in range(sweeps):
-        most = 0.0
+        before = w.copy()
         for j, row in enumerate(gram):
             pull = product[j] - row @ w + row[j] * w[j]
-            new = np.sign(pull) * max(abs(pull) - penalty, 0.0) / row[j]
-            most = max(most, abs(new - w[j]))
-            w[j] = new
-        if most < 1e-9:
+            w[j] = (pull - pull.clip(-penalty, penalty)) / row[j]
+        if np.abs(w - before).max(initial=0.0) < 1e-9:
             break
     return w
 
@@ -200,11 +206,3 @@ def _explained(predicted: Floats, true: Floats | Ints) -> float:
     """1 - RMSE / standard deviation, at least 0; of a constant, whether it is predicted exactly."""
     error, deviation = np.sqrt(np.mean((predicted - true) ** 2)), true.std()
     return float(max(0.0, 1 - error / deviation)) if deviation > 0 else float(error == 0)
-
-
-_Predictor = Callable[[Split, int, np.random.Generator], _Fit]
-_PREDICTORS: Mapping[str, _Predictor] = {
-    "locatello2019": _boosted,
-    "esmaeili2019": _forest,
-    "eastwood2018": _lasso,
-}

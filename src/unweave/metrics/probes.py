@@ -16,7 +16,7 @@ from unweave.metrics.frame import Frame, framed
 from unweave.metrics.inputs import Bools, Floats, Ints, Seed, check_choice, read
 from unweave.metrics.predictors import TEST, TRAIN, Split, split, standardised
 from unweave.metrics.score import Score
-from unweave.parallel import in_threads, usable_cores
+from unweave.parallel import in_threads
 
 ExplicitnessProtocol = Literal["locatello2019"]
 DownstreamProtocol = Literal["locatello2019"]
@@ -74,7 +74,7 @@ def explicitness(
     areas = dict(
         zip(
             inputs.scored.tolist(),
-            in_threads(partial(_areas, rows), inputs.scored.tolist(), usable_cores()),
+            in_threads(partial(_areas, rows), inputs.scored.tolist()),
             strict=True,
         )
     )
@@ -155,7 +155,7 @@ def downstream(
             inputs.scored.tolist(), generator.spawn(len(inputs.scored)), strict=True
         )
     ]
-    accuracies = in_threads(partial(_probe, rows), tasks, usable_cores())
+    accuracies = in_threads(partial(_probe, rows), tasks)
     found: dict[str, list[float]] = {f"{name} {n}": [] for n in sizes for name in _PROBES}
     for (name, n, _, _), accuracy in zip(tasks, accuracies, strict=True):
         found[f"{name} {n}"].append(accuracy)

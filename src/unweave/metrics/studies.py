@@ -15,7 +15,7 @@ from scipy.stats import kendalltau, pearsonr, spearmanr
 
 from unweave.metrics.inputs import Floats, check_choice
 from unweave.metrics.score import Score
-from unweave.parallel import in_threads, usable_cores
+from unweave.parallel import in_threads
 
 Correlation = Literal["pearson", "spearman", "kendall"]
 
@@ -171,7 +171,7 @@ def sensitivity(
         cell, rng = task
         return metric(codes, factors, rng=rng, **cell)
 
-    scores = list(in_threads(measured, itertools.product(cells, rngs), usable_cores()))
+    scores = list(in_threads(measured, itertools.product(cells, rngs)))
     shape = *(len(values) for values in grid.values()), len(rngs)
     values = np.array([float(score) for score in scores]).reshape(shape)
     return Sensitivity(f"{scores[0].name}/{scores[0].protocol}", grid, tuple(rngs), values)
