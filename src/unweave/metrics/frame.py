@@ -128,6 +128,7 @@ class _Again:
 
     def _value(self, rng: np.random.Generator, changed: dict[str, Any]) -> float:
         call = dict(self.bound.arguments) | changed | {"rng": rng}
+        call.pop("estimates", None)  # which are of all rows
         return float(self.function(**call))
 
 
