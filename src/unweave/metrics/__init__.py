@@ -16,6 +16,9 @@ mig/locatello2019  1.0000
 mcc/hyvarinen2016  1.0000
 >>> left_out(Table(codes, factors))
 {'mig/chen2018': 'the table has no posterior scales'}
+
+What takes long to load, scipy.stats, scipy.optimize and scikit-learn, is imported by the functions
+that use it: most commands of the command line need none of it.
 """
 
 from unweave.metrics.capacity import dci_es

@@ -8,7 +8,6 @@ from typing import Literal, NamedTuple, Unpack, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize
 from scipy.special import digamma
 
 from unweave.metrics.frame import Frame, framed
@@ -218,6 +217,8 @@ def logistic_entropy(x: Floats, labels: Ints, steps: int = 100) -> float:
 
     Without penalty, classes weighted alike, from zeros by L-BFGS, as scikit-learn's.
     """
+    from scipy.optimize import minimize
+
     rows, classes = len(x), int(labels.max()) + 1
     weight = 1 / (classes * np.bincount(labels)[labels])  # sums to 1
     wide = np.ascontiguousarray(np.column_stack([x, np.ones(rows)]).T)  # (D + 1, N)

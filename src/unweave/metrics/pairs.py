@@ -8,7 +8,6 @@ from typing import Literal, Unpack, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.linear_model import LogisticRegression
 
 from unweave.metrics.frame import Frame, framed
 from unweave.metrics.inputs import Floats, Inputs, Ints, Seed, check_choice, read
@@ -174,6 +173,8 @@ def _classified(train: Floats, answers: Ints, test: Floats, steps: int) -> Ints:
     if len(factors) == 1:
         return np.full(len(test), factors[0])
     if not steps:
+        from sklearn.linear_model import LogisticRegression
+
         told: Ints = LogisticRegression(max_iter=1000).fit(train, answers).predict(test)
         return told
     w, b = _adagrad(train, np.eye(len(factors))[y], steps)

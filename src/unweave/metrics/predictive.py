@@ -13,7 +13,7 @@ from unweave.metrics.boosting import boost
 from unweave.metrics.forests import grow
 from unweave.metrics.frame import Frame, framed
 from unweave.metrics.inputs import Floats, Ints, Seed, check_choice, read
-from unweave.metrics.predictors import TEST, TRAIN, Split, split, standardised
+from unweave.metrics.predictors import TEST, TRAIN, Split, lasso, split, standardised
 from unweave.metrics.score import Score
 from unweave.parallel import in_threads
 
@@ -180,26 +180,6 @@ def _lassos(rows: Split, scored: list[int]) -> dict[int, _Fit]:
         )
         for k in scored
     }
-
-
-def lasso(gram: Floats, product: Floats, penalty: float, sweeps: int = 10_000) -> Floats:
-    """For each v_k the w (D,) with the least E[(v_k - z w)^2] / 2 + penalty sum_j |w_j|: (D, K).
-
-    From E[z z^T] (D, D) and E[z v] (D, K) of centred numbers, coordinate by coordinate, until no
-    w_j moves by 1e-9.
-
-    >>> lasso(np.eye(2), np.array([[0.5], [0.01]]), 0.02).T
-    array([[0.48, 0.  ]])
-    """
-    w = np.zeros(product.shape)
-    for _ in range(sweeps):
-        before = w.copy()
-        for j, row in enumerate(gram):
-            pull = product[j] - row @ w + row[j] * w[j]
-            w[j] = (pull - pull.clip(-penalty, penalty)) / row[j]
-        if np.abs(w - before).max(initial=0.0) < 1e-9:
-            break
-    return w
 
 
 def _explained(predicted: Floats, true: Floats | Ints) -> float:

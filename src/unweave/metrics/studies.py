@@ -11,19 +11,12 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import kendalltau, pearsonr, spearmanr
 
 from unweave.metrics.inputs import Floats, check_choice
 from unweave.metrics.score import Score
 from unweave.parallel import in_threads
 
 Correlation = Literal["pearson", "spearman", "kendall"]
-
-_TESTS: dict[str, Callable[[Floats, Floats], Any]] = {
-    "pearson": pearsonr,
-    "spearman": spearmanr,
-    "kendall": kendalltau,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,12 +75,19 @@ def agreement(scores: Sequence[Mapping[str, Score | float]]) -> Agreement:
         raise ValueError(
             f"expected the scores of at least three runs, got {len(scores)}: two are always in line"
         )
+    from scipy import stats
+
+    tests: dict[str, Callable[[Floats, Floats], Any]] = {
+        "pearson": stats.pearsonr,
+        "spearman": stats.spearmanr,
+        "kendall": stats.kendalltau,
+    }
     values, left_out = _comparable(scores)
     names = tuple(values)
     shape = len(names), len(names)
-    found = {name: (np.eye(*shape), np.zeros(shape)) for name in _TESTS}
+    found = {name: (np.eye(*shape), np.zeros(shape)) for name in tests}
     for (i, one), (j, two) in itertools.combinations(enumerate(values.values()), 2):
-        for name, test in _TESTS.items():
+        for name, test in tests.items():
             result = test(one, two)
             # Rounding can leave a perfect correlation a hair above 1.
             statistic = min(1.0, max(-1.0, float(result.statistic)))
