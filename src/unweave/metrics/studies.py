@@ -148,6 +148,13 @@ def sensitivity(
         settings: the values of each parameter of the metric that is varied.
         rngs: at least two seeds.
 
+    Both figures, of codes and factors:
+
+        sensitivity(beta_vae_score, codes, factors,
+                    {"pairs": (50, 100, 200), "steps": (1_000, 5_000, 10_000)})
+        sensitivity(factor_vae_score, codes, factors,
+                    {"batch": (50, 100, 200), "votes": (200, 400, 800)})
+
     >>> from unweave.metrics import factor_vae_score
     >>> factors = np.argwhere(np.ones((4, 5)))
     >>> grid = {"batch": (2, 50), "votes": (20, 100)}
