@@ -13,7 +13,7 @@ import torch
 from rich.console import Console
 
 import unweave as uw
-from unweave import cli, measure, progress, scoring, trained
+from unweave import cli, measure, parallel, progress, scoring, trained
 from unweave.data.shapes2d import Sprites
 from unweave.data.world import Stored
 from unweave.metrics import Score, Scores
@@ -236,7 +236,7 @@ def test_what_is_measured_stays_if_it_is_stopped(evaluate, tmp_path, monkeypatch
         return evaluate_table(table, **asked)
 
     monkeypatch.setattr(cli, "evaluate_table", stopped_at_the_third)
-    monkeypatch.setattr(scoring, "usable_cores", lambda: 1)
+    monkeypatch.setattr(parallel, "usable_cores", lambda: 1)
     code, out, err = evaluate(*folders, "--rows", 100)
     assert code == 130
     assert "what is done is kept" in err
@@ -289,6 +289,24 @@ def test_results_come_in_order_and_few_items_are_taken_ahead():
         done.append(result)
         assert len(taken) <= len(done) + 7
     assert done == [-number for number in range(50)]
+
+
+def test_threads_within_threads_are_no_more_than_cores(monkeypatch):
+    monkeypatch.setattr(parallel, "usable_cores", lambda: 4)
+
+    def inner(item):
+        return parallel.own_cores(), threading.get_ident()
+
+    def outer(item):
+        return threading.get_ident(), list(in_threads(inner, range(6)))
+
+    for here, found in in_threads(outer, range(8)):
+        assert {cores for cores, _ in found} == {4 // 4}
+        assert {thread for _, thread in found} == {here}
+    for here, found in in_threads(outer, range(8), threads=2):
+        assert {cores for cores, _ in found} == {1}
+        assert here not in {thread for _, thread in found}
+    assert parallel.own_cores() == 4
 
 
 def test_where_a_call_fails_those_begun_end_and_no_other_begins():

@@ -176,6 +176,6 @@ def test_dci_does_not_depend_on_the_number_of_threads(monkeypatch):
     base = blurred()
     scores = []
     for threads in (1, 3):
-        monkeypatch.setattr("unweave.metrics.predictive.usable_cores", lambda n=threads: n)
+        monkeypatch.setattr("unweave.parallel.usable_cores", lambda n=threads: n)
         scores.append(dci(base.codes, base.factors).matrix)
     np.testing.assert_array_equal(*scores)

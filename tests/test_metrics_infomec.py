@@ -11,7 +11,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import log_loss
 
 from lattice_tables import TABLES, blurred, identity, noise, with_columns
-from unweave.metrics import info_mec
+from unweave.metrics import evaluate, info_mec
 from unweave.metrics.infomec import logistic_entropy, neighbour_information
 
 tables = pytest.mark.parametrize("base", TABLES, ids=lambda made: made.__name__)
@@ -129,3 +129,36 @@ def test_it_needs_two_factors_and_a_neighbour():
         info_mec(identity().codes, identity().factors[:, :1])
     with pytest.raises(ValueError, match="at least 1 neighbour"):
         info_mec(identity().codes, identity().factors, neighbours=0)
+
+
+def test_pruning_at_another_threshold():
+    """Of one collapsed code in ten: over a twentieth of the range, and under an eighth of it."""
+    base = blurred()
+    weak = base.codes[:, :1] / np.ptp(base.codes[:, 0]) * np.ptp(base.codes, axis=0).max() / 10
+    codes = np.column_stack([base.codes, weak])
+    assert info_mec(codes, base.factors, samples=100).details["pruned"] == [3]
+    assert info_mec(codes, base.factors, samples=100, threshold=1 / 20).details["pruned"] == []
+    with pytest.raises(ValueError, match="expected threshold as a share"):
+        info_mec(codes, base.factors, threshold=1.5)
+
+
+def test_evaluate_estimates_once_for_both_prunings(monkeypatch):
+    fits = []
+
+    def counted(*args):
+        fits.append(args)
+        return logistic_entropy(*args)
+
+    monkeypatch.setattr("unweave.metrics.infomec.logistic_entropy", counted)
+    table = blurred()
+    scores = evaluate(table, metrics="info_mec", rng=3, interval=0.9, resamples=2)
+    assert len(fits) == 3 * (1 + 2 * 2)  # of three factors; halves are of other rows
+    for key, score in scores.items():
+        alone = info_mec(table.codes, table.factors, protocol=key.split("/")[1], rng=3)
+        assert float(score) == float(alone)
+        assert score.parts == alone.parts
+    merged = evaluate(table, metrics="info_mec", rng=3, periods={"x": 3})
+    alone = info_mec(
+        table.codes, table.factors, rng=3, periods={"x": 3}, factor_names=table.factor_names
+    )
+    assert float(merged["info_mec/hsu2023"]) == float(alone)

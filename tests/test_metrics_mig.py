@@ -109,6 +109,24 @@ def test_mixture_density(monkeypatch):
     np.testing.assert_allclose(mixture_density(z, mean, scale), expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("scale", ["equal", "unequal", "few narrow", "narrow"])
+def test_mixture_density_of_many_points(scale):
+    """Where it pays, most of the sum is taken on a grid."""
+    rng = np.random.default_rng(0)
+    mean = rng.standard_normal(1500)
+    scales = {
+        "equal": np.full(1500, 0.1),
+        "unequal": np.exp(rng.normal(-2, 0.7, 1500)),
+        "few narrow": np.where(rng.random(1500) < 0.1, 1e-4, 0.3),
+        "narrow": np.full(1500, 1e-5),
+    }[scale]
+    of = rng.integers(1500, size=2000)
+    z = mean[of] + scales[of] * rng.standard_normal(2000)
+    z[:3] = [-9.0, 9.0, mean[0] + 7 * scales[0]]  # far out, where only few are to be felt
+    expected = norm.pdf(z[:, None], mean, scales).mean(1)
+    np.testing.assert_allclose(mixture_density(z, mean, scales), expected, rtol=1e-6)
+
+
 def quadrature_entropy(mean, scale):
     def integrand(z):
         q = norm.pdf(z, mean, scale).mean()

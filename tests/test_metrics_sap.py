@@ -9,6 +9,7 @@ from lattice_tables import identity, kinds
 from unweave.metrics import sap
 from unweave.metrics.inputs import read
 from unweave.metrics.predictors import split
+from unweave.metrics.separated import machines
 
 
 def by_loops(score_of, dims):
@@ -49,6 +50,21 @@ def test_classifier_form_by_loops(kind):
     score = sap(codes, factors, rng=5)
     np.testing.assert_allclose(score.matrix, matrix, atol=0.01)
     assert float(score) == pytest.approx(expected, abs=0.01)
+
+
+@pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
+@pytest.mark.parametrize("classes", [2, 3, 7])
+def test_machines_are_those_of_scikit_learn(classes, scale):
+    rng = np.random.default_rng(classes)
+    labels = np.minimum(rng.integers(classes + 2, size=400), classes - 1)  # the last is frequent
+    x = scale * (labels + 0.7 * rng.standard_normal(400) - 2)
+    order = np.argsort(x)
+    w, b = machines(x[order], labels[order], classes)
+    peer = LinearSVC(C=0.01, class_weight="balanced", dual=False, tol=1e-12, max_iter=100_000)
+    peer.fit(x[:, None], labels)
+    last = slice(1, None) if classes == 2 else slice(None)
+    np.testing.assert_allclose(w[last], peer.coef_[:, 0], rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(b[last], peer.intercept_, rtol=1e-3, atol=1e-4)
 
 
 def test_two_values_are_told_perfectly():

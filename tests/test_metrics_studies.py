@@ -8,8 +8,15 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from lattice_tables import blurred
-from unweave.metrics import Score, agreement, factor_vae_score, mig, sensitivity
+from lattice_tables import blurred, lattice
+from unweave.metrics import (
+    Score,
+    agreement,
+    beta_vae_score,
+    factor_vae_score,
+    mig,
+    sensitivity,
+)
 from unweave.report import agreement_chart, save, sensitivity_chart
 
 RNG = np.random.default_rng(6)
@@ -94,6 +101,30 @@ def test_sensitivity_is_the_metric_at_every_cell():
     cell = found.values[0, 1]
     assert found.mean[0, 1] == pytest.approx(sum(cell) / 3)
     assert found.spread[0, 1] == pytest.approx(math.sqrt(sum((cell - cell.mean()) ** 2) / 2))
+
+
+def test_sensitivity_as_in_figures_16_and_17():
+    """Codes of two factors out of three, of which [Kim2018] fig. 3 tells what both metrics say.
+
+    With the third factor fixed the vote of `factor_vae_score` goes astray: the score is the share
+    of votes for the other two, of mean 2/3 and variance 2/9 to a vote. A linear classifier learns
+    to tell it by no code being still, so `beta_vae_score` comes to 1, if it is given the steps.
+    """
+    factors = lattice((4, 5, 6))
+    codes, seeds = factors[:, :2] * 1.0, range(60)
+    votes = np.array([50, 800])
+    grid = {"batch": (40, 100), "votes": votes}
+    ours = sensitivity(factor_vae_score, codes, factors, grid, rngs=seeds)
+    expected = np.sqrt(2 / 9 / votes)
+    assert (abs(ours.mean - 2 / 3) < 4 * expected / np.sqrt(60)).all()
+    np.testing.assert_allclose(ours.spread, np.tile(expected, (2, 1)), rtol=0.4)
+    grid = {"pairs": (1, 50), "steps": (5, 3000)}
+    theirs = sensitivity(beta_vae_score, codes, factors, grid, rngs=range(3))
+    assert theirs.mean[1, 1] > 0.99
+    assert theirs.mean[1, 0] < 0.95
+    assert theirs.mean[0, 1] < 0.8  # a single pair says little
+    with pytest.raises(ValueError, match="expected at least 1 step, of a protocol"):
+        beta_vae_score(codes, factors, protocol="locatello2019", steps=5)
 
 
 def test_sensitivity_of_a_metric_with_something_bound():

@@ -2,6 +2,8 @@
 
 import ast
 import inspect
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -116,6 +118,13 @@ def test_every_method_has_a_source():
         for method in methods(union):
             assert method.text, method.kind
     assert all(method.sources for method in methods(AnyDivergence))
+
+
+def test_the_command_line_loads_what_is_slow_to_load_only_where_it_is_used():
+    slow = ("sklearn", "scipy.stats", "scipy.optimize", "matplotlib", "triton")
+    code = f"import sys, unweave.cli; print(*(name for name in {slow} if name in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
 
 
 def test_public_names_are_documented():

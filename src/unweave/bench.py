@@ -11,7 +11,6 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from unweave import kernels
 from unweave.data import Shapes2D
@@ -219,6 +218,8 @@ def work(precision: Precision) -> Limits:
     and moments as Adam reads and writes them.
     """
     model, x = PlainVAE(), torch.zeros(BATCH, 1, 64, 64)
+    from torch.utils.flop_counter import FlopCounterMode  # loads Triton, for half a second
+
     sizes: list[int] = []
     for module in model.modules():
         if isinstance(module, (nn.Conv2d, nn.ConvTranspose2d, nn.Linear)):

@@ -38,7 +38,7 @@ from unweave.metrics.overlap import (
 )
 from unweave.noise import Noise
 from unweave.objectives.support import leaves, part
-from unweave.parallel import in_threads, usable_cores
+from unweave.parallel import in_threads, own_cores
 from unweave.trained import join
 
 _HELD = 2**30  # numbers of weights and codes on the device at once: 4 GB
@@ -109,15 +109,15 @@ def evaluate(
 ) -> list[Scores]:
     """Scores of every model by metric and protocol, as `metrics.evaluate` gives them of its table.
 
-    Tables are made in lanes, and measured in as many threads as there are cores while others are
-    being encoded.
+    Tables are made in lanes, and measured on all cores, several at once, while others are being
+    encoded.
     """
 
     def measured(made: tuple[int, Table]) -> tuple[int, Scores]:
         return made[0], evaluate_table(made[1], metrics=metrics, rng=rng, **frame)
 
     made = ((e.number, e.model.tabulate(e.rows, e.q)) for e in encode(models, rows))
-    found = dict(in_threads(measured, made, usable_cores()))
+    found = dict(in_threads(measured, made, min(own_cores(), len(models))))
     return [found[number] for number in range(len(models))]
 
 

@@ -16,7 +16,7 @@ from unweave.fitted import Fitted
 from unweave.measure import encode
 from unweave.metrics import METRICS, Frame, Scores, Table, evaluate, left_out
 from unweave.metrics.score import CSV_COLUMNS, csv_text
-from unweave.parallel import in_threads, usable_cores
+from unweave.parallel import in_threads, own_cores
 from unweave.progress import Counts
 from unweave.store import write_json
 
@@ -68,7 +68,7 @@ def evaluate_all(
     with Counts(console, totals) as counts:
         encoded = encode(models, rows, progress=partial(counts.add, "encoded"))
         made = ((e.model, e.model.tabulate(e.rows, e.q)) for e in encoded)
-        for digest, scores, reasons in in_threads(work, made, usable_cores()):
+        for digest, scores, reasons in in_threads(work, made, min(own_cores(), len(models))):
             found[digest] = scores
             for reason in sorted(set(reasons) - missing):
                 console.print(f"some metrics are left out: {reason}", highlight=False)

@@ -16,8 +16,12 @@ mig/locatello2019  1.0000
 mcc/hyvarinen2016  1.0000
 >>> left_out(Table(codes, factors))
 {'mig/chen2018': 'the table has no posterior scales'}
+
+What takes long to load, scipy.stats, scipy.optimize and scikit-learn, is imported by the functions
+that use it: most commands of the command line need none of it.
 """
 
+from unweave.metrics.capacity import dci_es
 from unweave.metrics.clusters import cluster_occupancy, clustering_accuracy, nmi
 from unweave.metrics.describe import MEASURES, Measure, describe
 from unweave.metrics.frame import Frame, framed
@@ -71,6 +75,7 @@ __all__ = [
     "cluster_occupancy",
     "clustering_accuracy",
     "dci",
+    "dci_es",
     "dcimig",
     "describe",
     "downstream",

@@ -8,7 +8,6 @@ from typing import Literal, get_args
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from unweave.latents import GaussianMixture
@@ -42,6 +41,8 @@ def clustering_accuracy(clusters: ArrayLike, labels: ArrayLike) -> Score:
     Score(clustering_accuracy/xie2016 = 0.7500; label 1 0.667, label 7 1.000)
     """
     table, names, values = _contingency(clusters, labels)
+    from scipy.optimize import linear_sum_assignment
+
     rows, columns = linear_sum_assignment(table, maximize=True)
     right = np.zeros(len(values), dtype=np.int64)
     right[columns] = table[rows, columns]

@@ -17,7 +17,7 @@ import numpy as np
 
 from unweave.metrics.inputs import Floats, Periods, merge
 from unweave.metrics.score import Score
-from unweave.parallel import in_threads, usable_cores
+from unweave.parallel import in_threads
 
 P = ParamSpec("P")
 
@@ -128,6 +128,7 @@ class _Again:
 
     def _value(self, rng: np.random.Generator, changed: dict[str, Any]) -> float:
         call = dict(self.bound.arguments) | changed | {"rng": rng}
+        call.pop("estimates", None)  # which are of all rows
         return float(self.function(**call))
 
 
@@ -146,7 +147,7 @@ def _with_interval(
             f"expected at least 4 rows for an interval, got {again.rows}: its halves need two each"
         )
     with _explained("a random half of the rows", "give more rows, or ask for no interval"):
-        values = np.array(list(in_threads(again.half, rngs, usable_cores())))
+        values = np.array(list(in_threads(again.half, rngs)))
     details = score.details | {
         "interval level": level,
         "halves": len(values),
@@ -159,7 +160,7 @@ def _with_null(score: Score, again: _Again, rngs: list[np.random.Generator]) -> 
     if "factors" not in again.bound.arguments:
         raise ValueError(f"expected no null of {score.name}, which reads no factors to shuffle")
     with _explained("a shuffle of the factors", "ask for no null"):
-        values = np.array(list(in_threads(again.shuffled, rngs, usable_cores())))
+        values = np.array(list(in_threads(again.shuffled, rngs)))
     details = score.details | {"null spread": float(values.std(ddof=1)), "shuffles": len(values)}
     return replace(score, null=float(values.mean()), details=details)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Unpack, get_args
+from functools import partial
+from typing import Literal, NamedTuple, Unpack, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize
 from scipy.special import digamma
 
 from unweave.metrics.frame import Frame, framed
@@ -16,10 +16,20 @@ from unweave.metrics.inputs import Bools, Floats, Inputs, Ints, Seed, check_choi
 from unweave.metrics.modularity import check_two_factors
 from unweave.metrics.predictors import standardised
 from unweave.metrics.score import Score
+from unweave.parallel import in_threads
 
 InfoMECProtocol = Literal["hsu2023", "hsu2024"]
 
 _BINS = 20  # to a continuous factor
+_SAMPLES, _NEIGHBOURS = 10_000, 10
+
+
+class Estimates(NamedTuple):
+    """What is estimated before codes are pruned."""
+
+    information: Floats  # (D, K) n_jk
+    explicitness: float  # InfoE
+    samples: int  # rows that both are of
 
 
 @framed
@@ -29,11 +39,13 @@ def info_mec(
     *,
     protocol: InfoMECProtocol = "hsu2023",
     rng: Seed = 0,
-    samples: int = 10_000,
-    neighbours: int = 10,
+    samples: int = _SAMPLES,
+    neighbours: int = _NEIGHBOURS,
+    threshold: float | None = None,
     discrete: ArrayLike | None = None,
     factor_names: Sequence[str] | None = None,
     leave_out: Sequence[int | str] = (),
+    estimates: Estimates | None = None,
     **frame: Unpack[Frame],
 ) -> Score:
     """InfoM, InfoE and InfoC: one factor to a code, factors that can be read, one code to a factor.
@@ -45,11 +57,12 @@ def info_mec(
     regression of v_k on all codes, on the rows it was fitted to. The value is InfoM.  [Hsu2023]
 
     Protocols: `hsu2023` has as active the codes whose range is over an eighth of the largest range;
-    `hsu2024`, of the authors' later code, those whose interquartile range is over a tenth of the
-    largest.  [Hsu2024]  Both estimate I by nearest neighbours among the rows of a class, 10 of
-    them ([Ross2014], as scikit-learn's `mutual_info_classif`), and fit the regression without
-    penalty, classes weighted alike, on standardised codes, by 100 steps of L-BFGS. A discrete code
-    is active unless it is constant; its I is that of counts, and it is read one-hot.
+    a released version has a twentieth, which is `threshold=1/20`. `hsu2024`, of the authors' later
+    code, has those whose interquartile range is over a tenth of the largest.  [Hsu2024]
+    Both estimate I by nearest neighbours among the rows of a class, 10 of them ([Ross2014], as
+    scikit-learn's `mutual_info_classif`), and fit the regression without penalty, classes weighted
+    alike, on standardised codes, by 100 steps of L-BFGS. A discrete code is active unless it is
+    constant; its I is that of counts, and it is read one-hot.
 
     The papers leave undefined what becomes of a code that tells nothing of any factor and of a
     factor of which no code tells anything (both count 0), of a single active code (InfoC is 1), and
@@ -63,9 +76,12 @@ def info_mec(
         rng: seed or generator, for the rows and to part equal numbers.
         samples: rows to estimate from.
         neighbours: that each distance is measured to.
+        threshold: share of the largest spread that an active code is above, if not that of the
+            protocol.
         discrete: (D,) mask of codes that are categories.
         factor_names: names of the factors.
         leave_out: factors not to score, by name or number.
+        estimates: of the same arguments, by the other protocol: taken as they are.
 
     Returns:
         Parts: modularity (InfoM), explicitness (InfoE), compactness (InfoC). Matrix: n_jk, (D, K).
@@ -77,6 +93,8 @@ def info_mec(
     check_choice("protocol", protocol, get_args(InfoMECProtocol))
     if neighbours < 1:
         raise ValueError(f"expected at least 1 neighbour, got {neighbours}")
+    if threshold is not None and not 0 <= threshold < 1:
+        raise ValueError(f"expected threshold as a share from 0 to below 1, got {threshold}")
     inputs = read(
         codes,
         factors,
@@ -86,15 +104,14 @@ def info_mec(
         continuous=True,
     )
     check_two_factors(inputs)
-    generator = np.random.default_rng(rng)
-    rows = subset(inputs.rows, samples, generator)
-    matrix = _information(inputs, rows, neighbours, generator.standard_normal(len(rows)))
-    alive = _active(inputs, protocol)
-    read_out = [_explicitness(inputs, rows, k) for k in inputs.scored] if alive.any() else [0.0]
+    if estimates is None:
+        estimates = _estimates(inputs, samples, neighbours, np.random.default_rng(rng))
+    matrix = estimates.information
+    alive = _active(inputs, protocol, threshold)
     told = matrix[np.ix_(alive, inputs.scored)]
     parts = {
         "modularity": concentration(told),
-        "explicitness": float(np.mean(read_out)),
+        "explicitness": estimates.explicitness if alive.any() else 0.0,
         "compactness": concentration(told.T),
     }
     return Score(
@@ -105,12 +122,36 @@ def info_mec(
         matrix=matrix,
         details={
             "rows": inputs.rows,
-            "samples": len(rows),
+            "samples": estimates.samples,
             "active": int(alive.sum()),
             "pruned": np.flatnonzero(~alive).tolist(),
             "factors left out": list(inputs.left_out),
         },
     )
+
+
+def info_mec_estimates(
+    codes: ArrayLike,
+    factors: ArrayLike,
+    *,
+    rng: Seed = 0,
+    discrete: ArrayLike | None = None,
+    factor_names: Sequence[str] | None = None,
+) -> Estimates:
+    """What all protocols of `info_mec` estimate before they prune, for its `estimates`."""
+    inputs = read(codes, factors, discrete=discrete, factor_names=factor_names, continuous=True)
+    return _estimates(inputs, _SAMPLES, _NEIGHBOURS, np.random.default_rng(rng))
+
+
+def _estimates(
+    inputs: Inputs, samples: int, neighbours: int, rng: np.random.Generator
+) -> Estimates:
+    rows = subset(inputs.rows, samples, rng)
+    noise = rng.standard_normal(len(rows))
+    scored = inputs.scored.tolist()
+    read_out = list(in_threads(partial(_explicitness, inputs, rows), scored))
+    told = _information(inputs, rows, neighbours, noise)
+    return Estimates(told, float(np.mean(read_out)), len(rows))
 
 
 def concentration(shares: Floats) -> float:
@@ -176,6 +217,8 @@ def logistic_entropy(x: Floats, labels: Ints, steps: int = 100) -> float:
 
     Without penalty, classes weighted alike, from zeros by L-BFGS, as scikit-learn's.
     """
+    from scipy.optimize import minimize
+
     rows, classes = len(x), int(labels.max()) + 1
     weight = 1 / (classes * np.bincount(labels)[labels])  # sums to 1
     wide = np.ascontiguousarray(np.column_stack([x, np.ones(rows)]).T)  # (D + 1, N)
@@ -241,13 +284,13 @@ def _explicitness(inputs: Inputs, rows: Ints, k: int) -> float:
     return max(0.0, 1 - logistic_entropy(x, labels) / float(np.log(classes)))
 
 
-def _active(inputs: Inputs, protocol: InfoMECProtocol) -> Bools:
+def _active(inputs: Inputs, protocol: InfoMECProtocol, threshold: float | None) -> Bools:
     """The codes (D,) that are not collapsed."""
     extent = np.ptp(inputs.codes, axis=0)
-    spread, share = extent, 8
+    spread, share = extent, 1 / 8
     if protocol == "hsu2024":
         low, high = np.quantile(inputs.codes, (0.25, 0.75), axis=0)
-        spread, share = high - low, 10
-    largest = spread[~inputs.discrete].max(initial=0.0)
-    alive: Bools = np.where(inputs.discrete, extent > 0, spread > largest / share)
+        spread, share = high - low, 1 / 10
+    least = (share if threshold is None else threshold) * spread[~inputs.discrete].max(initial=0.0)
+    alive: Bools = np.where(inputs.discrete, extent > 0, spread > least)
     return alive

@@ -68,9 +68,9 @@ def read(
     names = as_names(factor_names, values.shape[1])
     for j in np.flatnonzero(mask):
         z[:, j] = np.unique(z[:, j], return_inverse=True)[1]
-    v = np.stack([np.unique(column, return_inverse=True)[1] for column in values.T], 1)
+    v = np.stack([_numbered(column) for column in values.T], 1)
     sizes = v.max(0) + 1
-    unwanted = {_factor_index(which, names) for which in leave_out}
+    unwanted = {factor_index(which, names) for which in leave_out}
     scored = [k for k in range(len(names)) if sizes[k] > 1 and k not in unwanted]
     if not scored:
         raise ValueError(
@@ -89,6 +89,16 @@ def read(
     return Inputs(
         z, v, values.astype(np.float64), numbers, sizes, mask, names, np.array(scored), left_out
     )
+
+
+def _numbered(column: NDArray[Any]) -> Ints:
+    """Numbers (N,) relabelled 0, 1, ... in their order."""
+    if column.dtype.kind != "i" or np.ptp(column) > 4 * len(column):
+        return np.unique(column, return_inverse=True)[1]
+    # By a table of the values there are, without sorting.
+    offset = column - column.min()
+    numbers: Ints = (np.cumsum(np.bincount(offset) > 0) - 1)[offset]
+    return numbers
 
 
 def continuous_factors(factors: NDArray[Any]) -> Bools:
@@ -117,12 +127,12 @@ def merge(
     names = as_names(factor_names, v.shape[1])
     given = v.copy()
     for name, period in periods.items():
-        k = _factor_index(name, names, "periods")
+        k = factor_index(name, names, "periods")
         if not isinstance(period, Mapping):
             steps = np.full(len(v), period)
         elif len(period) == 1:
             ((other, each),) = period.items()
-            steps = _looked_up(given[:, _factor_index(other, names, "periods")], other, each)
+            steps = _looked_up(given[:, factor_index(other, names, "periods")], other, each)
         else:
             raise ValueError(f"expected one factor that the period of {name} depends on")
         if not (np.isfinite(steps) & (steps > 0)).all():
@@ -270,7 +280,8 @@ def _finite(
         )
 
 
-def _factor_index(which: int | str, names: tuple[str, ...], argument: str = "leave_out") -> int:
+def factor_index(which: int | str, names: tuple[str, ...], argument: str = "leave_out") -> int:
+    """The number of a factor that an argument names or numbers."""
     if which in names:
         return names.index(str(which))
     if isinstance(which, int) and 0 <= which < len(names):

@@ -201,8 +201,12 @@ def fixed_factor_rows(
     for k, group in groups.items():
         mine = np.flatnonzero(chosen == k)
         anchor = rng.choice(group.repeated, len(mine))
-        offset = rng.integers(group.size[anchor, None], size=(len(mine), batch))
-        rows[mine] = group.order[group.start[anchor, None] + offset]
+        # 32 random bits times the size, without the last 32 bits: three times as fast as bounds.
+        place = rng.integers(2**32, size=(len(mine), batch), dtype=np.uint32).astype(np.int64)
+        place *= group.size[anchor, None]
+        place >>= 32
+        place += group.start[anchor, None]
+        rows[mine] = group.order.take(place)
     return chosen, rows
 
 

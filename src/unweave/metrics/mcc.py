@@ -7,8 +7,6 @@ from typing import Literal, Unpack, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import linear_sum_assignment
-from scipy.stats import rankdata
 
 from unweave.metrics.frame import Frame, framed
 from unweave.metrics.inputs import Floats, Seed, check_choice, read
@@ -72,7 +70,11 @@ def mcc(
         continuous=True,
     )
     z, v = inputs.codes, inputs.values
+    from scipy.optimize import linear_sum_assignment
+
     if correlation == "spearman":
+        from scipy.stats import rankdata
+
         z, v = rankdata(z, axis=0), rankdata(v, axis=0)
     matrix = np.where(inputs.discrete[:, None], 0.0, absolute_correlations(z, v))
     matched, which = linear_sum_assignment(matrix[:, inputs.scored], maximize=True)

@@ -8,7 +8,6 @@ from typing import Literal, Unpack, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.linear_model import LogisticRegression
 
 from unweave.metrics.frame import Frame, framed
 from unweave.metrics.inputs import Floats, Inputs, Ints, Seed, check_choice, read
@@ -48,6 +47,7 @@ def beta_vae_score(
     factor_names: Sequence[str] | None = None,
     leave_out: Sequence[int | str] = (),
     pairs: int | None = None,
+    steps: int | None = None,
     **frame: Unpack[Frame],
 ) -> Score:
     """How well a linear classifier tells which factor pairs of rows share.
@@ -79,6 +79,7 @@ def beta_vae_score(
         factor_names: names for the parts of the score.
         leave_out: factors not to score, by name or number.
         pairs: L, if not that of the protocol.
+        steps: of Adagrad, if not those of the protocol; `locatello2019` has none.
 
     Returns:
         Parts: accuracy on the examples of each factor. Matrix: mean features (D, K) of the examples
@@ -90,11 +91,7 @@ def beta_vae_score(
     """
     check_choice("protocol", protocol, get_args(BetaVAEProtocol))
     inputs = read(codes, factors, discrete=discrete, factor_names=factor_names, leave_out=leave_out)
-    numbers = _PROTOCOLS[protocol]
-    if pairs is not None:
-        if pairs < 1:
-            raise ValueError(f"expected at least 1 pair to an example, got {pairs}")
-        numbers = replace(numbers, pairs=pairs)
+    numbers = _numbers(_PROTOCOLS[protocol], pairs, steps)
     generator = np.random.default_rng(rng)
     groups = fixable(inputs)
     active = np.flatnonzero((inputs.codes != inputs.codes[0]).any(0))
@@ -124,6 +121,18 @@ def beta_vae_score(
         matrix=matrix,
         details=details,
     )
+
+
+def _numbers(numbers: _Numbers, pairs: int | None, steps: int | None) -> _Numbers:
+    pairs = numbers.pairs if pairs is None else pairs
+    if pairs < 1:
+        raise ValueError(f"expected at least 1 pair to an example, got {pairs}")
+    if steps is not None and (steps < 1 or not numbers.steps):
+        raise ValueError(
+            f"expected at least 1 step, of a protocol that goes by steps of Adagrad, got {steps}: "
+            "leave it out, or use the protocol kim2018"
+        )
+    return replace(numbers, pairs=pairs, steps=steps or numbers.steps)
 
 
 def shared_factor_pairs(
@@ -174,6 +183,8 @@ def _classified(train: Floats, answers: Ints, test: Floats, steps: int) -> Ints:
     if len(factors) == 1:
         return np.full(len(test), factors[0])
     if not steps:
+        from sklearn.linear_model import LogisticRegression
+
         told: Ints = LogisticRegression(max_iter=1000).fit(train, answers).predict(test)
         return told
     w, b = _adagrad(train, np.eye(len(factors))[y], steps)

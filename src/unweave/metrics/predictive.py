@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple, Unpack, get_args
+from typing import Literal, NamedTuple, Unpack, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.linear_model import Lasso
-from sklearn.tree import DecisionTreeRegressor
 
 from unweave.metrics.boosting import boost
+from unweave.metrics.forests import grow
 from unweave.metrics.frame import Frame, framed
-from unweave.metrics.inputs import Floats, Seed, check_choice, read
-from unweave.metrics.predictors import TEST, TRAIN, Split, split, standardised
+from unweave.metrics.inputs import Floats, Ints, Seed, check_choice, read
+from unweave.metrics.predictors import TEST, TRAIN, Split, lasso, split, standardised
 from unweave.metrics.score import Score
-from unweave.parallel import in_threads, usable_cores
+from unweave.parallel import in_threads
 
 DCIProtocol = Literal["locatello2019", "esmaeili2019", "eastwood2018"]
 
@@ -92,11 +91,15 @@ def dci(
     inputs = read(codes, factors, discrete=discrete, factor_names=factor_names, leave_out=leave_out)
     generator = np.random.default_rng(rng)
     rows = split(inputs, train, test, generator)
-    tasks = zip(inputs.scored.tolist(), generator.spawn(len(inputs.scored)), strict=True)
-    # The largest first, so that no thread is left with it at the end.
-    ordered = sorted(tasks, key=lambda task: -int(inputs.sizes[task[0]]))
-    fit = partial(_fit, _PREDICTORS[protocol], rows)
-    fits = dict(in_threads(fit, ordered, usable_cores()))
+    scored = inputs.scored.tolist()
+    if protocol == "eastwood2018":
+        fits = _lassos(rows, scored)
+    else:
+        tasks = zip(scored, generator.spawn(len(scored)), strict=True)
+        # The largest first, so that no thread is left with it at the end.
+        ordered = sorted(tasks, key=lambda task: -int(inputs.sizes[task[0]]))
+        fit = partial(_boosted if protocol == "locatello2019" else _forest, rows)
+        fits = dict(in_threads(fit, ordered))
     matrix = np.zeros((inputs.dims, len(inputs.names)))
     for k, each in fits.items():
         matrix[rows.active, k] = each.importances
@@ -143,65 +146,43 @@ def concentration(importances: Floats) -> float:
     return max(0.0, float(total @ (1 - entropy) / total.sum()))
 
 
-def _fit(
-    predictor: _Predictor, rows: Split, task: tuple[int, np.random.Generator]
-) -> tuple[int, _Fit]:
+def _boosted(rows: Split, task: tuple[int, np.random.Generator]) -> tuple[int, _Fit]:
     k, rng = task
-    return k, predictor(rows, k, rng)
-
-
-def _boosted(rows: Split, k: int, rng: np.random.Generator) -> _Fit:
     v = rows.train_factors[:, k]
     result = boost(rows.train, v, rows.test, rng)
     right = result.predicted == np.concatenate([v, rows.test_factors[:, k]])
-    return _Fit(result.importances, float(right[: len(v)].mean()), float(right[len(v) :].mean()))
+    train, test = float(right[: len(v)].mean()), float(right[len(v) :].mean())
+    return k, _Fit(result.importances, train, test)
 
 
-def _forest(rows: Split, k: int, rng: np.random.Generator) -> _Fit:
+def _forest(rows: Split, task: tuple[int, np.random.Generator]) -> tuple[int, _Fit]:
     """Ten trees on draws with replacement; importances of each have sum 1."""
-
-    def fit(z: Floats, v: Floats) -> list[Any]:
-        trees = []
-        for _ in range(10):
-            drawn = np.bincount(rng.integers(len(z), size=len(z)), minlength=len(z))
-            tree = DecisionTreeRegressor(random_state=int(rng.integers(2**31)))
-            trees.append(tree.fit(z, v, sample_weight=drawn))
-        return trees
-
-    return _regressed(fit, "feature_importances_", rows, k)
+    k, rng = task
+    v, other = rows.train_factors[:, k], rows.test_factors[:, k]
+    z = np.concatenate([rows.train, rows.test])
+    told, importances = grow(rows.train, v, 0, z, rng, trees=10, depths=[len(v)])
+    number = told[0, :, 0]
+    train, test = _explained(number[: len(v)], v), _explained(number[len(v) :], other)
+    return k, _Fit(importances[0], train, test)
 
 
-def _lasso(rows: Split, k: int, rng: np.random.Generator) -> _Fit:
-    lasso = Lasso(alpha=0.02, max_iter=10_000)
-    return _regressed(lambda z, v: [lasso.fit(z, v)], "coef_", rows, k)
+def _lassos(rows: Split, scored: list[int]) -> dict[int, _Fit]:
+    """Regressors of standardised factors from standardised codes."""
+    z, other = standardised(rows.train, rows.test)
+    v, truth = standardised(rows.train_factors, rows.test_factors)
+    w = lasso(z.T @ z / len(z), z.T @ v / len(z), 0.02)
+    told, guessed = z @ w, other @ w
+    return {
+        k: _Fit(
+            np.abs(w[:, k]),
+            _explained(told[:, k], v[:, k]),
+            _explained(guessed[:, k], truth[:, k]),
+        )
+        for k in scored
+    }
 
 
-def _regressed(
-    fit: Callable[[Floats, Floats], list[Any]], importances: str, rows: Split, k: int
-) -> _Fit:
-    """Regressors of the standardised factor from standardised codes, whose mean is the answer."""
-    if not len(rows.active):
-        return _Fit(np.zeros(0), 0.0, 0.0)
-    z = standardised(rows.train, rows.test)
-    v = standardised(rows.train_factors[:, k], rows.test_factors[:, k])
-    models = fit(z[0], v[0])
-    train, test = (
-        _explained(np.mean([model.predict(each) for model in models], axis=0), true)
-        for each, true in zip(z, v, strict=True)
-    )
-    weights = np.abs(np.mean([getattr(model, importances) for model in models], axis=0))
-    return _Fit(weights, train, test)
-
-
-def _explained(predicted: Floats, true: Floats) -> float:
+def _explained(predicted: Floats, true: Floats | Ints) -> float:
     """1 - RMSE / standard deviation, at least 0; of a constant, whether it is predicted exactly."""
     error, deviation = np.sqrt(np.mean((predicted - true) ** 2)), true.std()
     return float(max(0.0, 1 - error / deviation)) if deviation > 0 else float(error == 0)
-
-
-_Predictor = Callable[[Split, int, np.random.Generator], _Fit]
-_PREDICTORS: Mapping[str, _Predictor] = {
-    "locatello2019": _boosted,
-    "esmaeili2019": _forest,
-    "eastwood2018": _lasso,
-}

@@ -20,6 +20,8 @@ class Split(NamedTuple):
     train_factors: Ints  # (N, K)
     test_factors: Ints  # (M, K)
     active: Ints  # (A,) the column of each code in the table
+    train_rows: Ints  # (N,) the rows of the table
+    test_rows: Ints  # (M,)
 
 
 def split(inputs: Inputs, train: int, test: int, rng: np.random.Generator) -> Split:
@@ -46,6 +48,8 @@ def split(inputs: Inputs, train: int, test: int, rng: np.random.Generator) -> Sp
         inputs.factors[first],
         inputs.factors[second],
         active,
+        first,
+        second,
     )
 
 
@@ -56,5 +60,26 @@ def standardised(train: Floats | Ints, *others: Floats | Ints) -> tuple[Floats, 
     return tuple((each - mean) / deviation for each in (train, *others))
 
 
+def lasso(gram: Floats, product: Floats, penalty: float, sweeps: int = 10_000) -> Floats:
+    """For each v_k the w (D,) with the least E[(v_k - z w)^2] / 2 + penalty sum_j |w_j|: (D, K).
+
+    From E[z z^T] (D, D) and E[z v] (D, K) of centred numbers, coordinate by coordinate, until no
+    w_j moves by 1e-9. The w_j of a constant is 0.
+
+    >>> lasso(np.eye(2), np.array([[0.5], [0.01]]), 0.02).T
+    array([[0.48, 0.  ]])
+    """
+    w = np.zeros(product.shape)
+    for _ in range(sweeps):
+        before = w.copy()
+        for j, row in enumerate(gram):
+            pull = product[j] - row @ w + row[j] * w[j]
+            if row[j] > 0:
+                w[j] = (pull - pull.clip(-penalty, penalty)) / row[j]
+        if np.abs(w - before).max(initial=0.0) < 1e-9:
+            break
+    return w
+
+
 def _ranking(code: Floats) -> bytes:
-    return np.argsort(code, kind="stable").tobytes()
+    return np.argsort(code[:1000], kind="stable").tobytes()  # in which no two codes are alike

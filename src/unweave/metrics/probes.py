@@ -8,15 +8,13 @@ from typing import Literal, Unpack, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import rankdata
-from sklearn.linear_model import LogisticRegression
 
 from unweave.metrics.boosting import boost
 from unweave.metrics.frame import Frame, framed
 from unweave.metrics.inputs import Bools, Floats, Ints, Seed, check_choice, read
 from unweave.metrics.predictors import TEST, TRAIN, Split, split, standardised
 from unweave.metrics.score import Score
-from unweave.parallel import in_threads, usable_cores
+from unweave.parallel import in_threads
 
 ExplicitnessProtocol = Literal["locatello2019"]
 DownstreamProtocol = Literal["locatello2019"]
@@ -74,7 +72,7 @@ def explicitness(
     areas = dict(
         zip(
             inputs.scored.tolist(),
-            in_threads(partial(_areas, rows), inputs.scored.tolist(), usable_cores()),
+            in_threads(partial(_areas, rows), inputs.scored.tolist()),
             strict=True,
         )
     )
@@ -155,7 +153,7 @@ def downstream(
             inputs.scored.tolist(), generator.spawn(len(inputs.scored)), strict=True
         )
     ]
-    accuracies = in_threads(partial(_probe, rows), tasks, usable_cores())
+    accuracies = in_threads(partial(_probe, rows), tasks)
     found: dict[str, list[float]] = {f"{name} {n}": [] for n in sizes for name in _PROBES}
     for (name, n, _, _), accuracy in zip(tasks, accuracies, strict=True):
         found[f"{name} {n}"].append(accuracy)
@@ -180,6 +178,8 @@ def area_under_curve(score: Floats, positive: Bools) -> float:
     >>> area_under_curve(np.array([0.1, 0.4, 0.4, 0.9]), np.array([False, False, True, True]))
     0.875
     """
+    from scipy.stats import rankdata
+
     n = int(positive.sum())
     ranks = rankdata(score)[positive].sum() - n * (n + 1) / 2
     return float(ranks / (n * (len(score) - n)))
@@ -190,6 +190,8 @@ def _areas(rows: Split, k: int) -> tuple[float, float]:
     v, truth = rows.train_factors[:, k], rows.test_factors[:, k]
     if not len(rows.active) or (v == v[0]).all():
         return 0.5, 0.5
+    from sklearn.linear_model import LogisticRegression
+
     train, test = standardised(rows.train, rows.test)
     model = LogisticRegression(max_iter=1000).fit(train, v)
     return (
@@ -215,6 +217,8 @@ def _logistic(train: Floats, v: Ints, test: Floats, rng: np.random.Generator) ->
     values, counts = np.unique(v, return_counts=True)
     if len(values) == 1 or not train.shape[1]:
         return np.full(len(test), values[counts.argmax()])
+    from sklearn.linear_model import LogisticRegression
+
     z, other = standardised(train, test)
     predicted: Ints = LogisticRegression(max_iter=1000).fit(z, v).predict(other)
     return predicted

@@ -7,10 +7,9 @@ from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import rankdata
-from sklearn.linear_model import Lasso
 
 from unweave.metrics.inputs import Bools, Floats, Seed, as_codes, as_kl, check_choice, subset
+from unweave.metrics.predictors import lasso
 from unweave.metrics.score import Score
 
 UDRProtocol = Literal["duan2020-lasso", "duan2020-spearman"]
@@ -67,6 +66,8 @@ def udr(
     compare = _lasso if protocol == "duan2020-lasso" else _rank_correlation
     prepared = [_standardised(z[rows][:, mask]) for z, mask in zip(tables, masks, strict=True)]
     if protocol == "duan2020-spearman":
+        from scipy.stats import rankdata
+
         prepared = [_standardised(rankdata(z, axis=0)) for z in prepared]
     count = len(prepared)
     pairs = np.zeros((count, count))
@@ -103,9 +104,7 @@ def _relative(strengths: Floats) -> float:
 
 def _lasso(a: Floats, b: Floats) -> Floats:
     """|coefficients| of the codes a in a lasso for each of the codes b, (A, B)."""
-    fitted = Lasso(alpha=_ALPHA, precompute=True).fit(a, b)
-    strengths: Floats = np.abs(fitted.coef_).reshape(b.shape[1], a.shape[1]).T
-    return strengths
+    return np.abs(lasso(a.T @ a / len(a), a.T @ b / len(a), _ALPHA))
 
 
 def _rank_correlation(a: Floats, b: Floats) -> Floats:

@@ -6,14 +6,15 @@ import inspect
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Unpack
+from typing import Any, Literal, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from unweave.metrics.capacity import dci_es
 from unweave.metrics.frame import Frame
 from unweave.metrics.gaps import dcimig, jemmig, mig_sup
-from unweave.metrics.infomec import info_mec
+from unweave.metrics.infomec import info_mec, info_mec_estimates
 from unweave.metrics.information import mig
 from unweave.metrics.inputs import Seed, as_codes, as_factors, as_mask, continuous_factors
 from unweave.metrics.interventional import factor_vae_score
@@ -85,6 +86,8 @@ class Metric:
     `perfect` is the least that a code for each factor scores, and `minds` says which changes of the
     codes change the score beyond what is random in it: "scale", "sign", "dead" (constant codes).
     What is `slow`, seconds to minutes for 10,000 rows, is run only where it is asked for.
+    `estimate`, where there is one, is what the protocols of a metric have in common: `evaluate`
+    calls it once and hands the result to all of them, as `estimates`.
     """
 
     name: str
@@ -94,6 +97,7 @@ class Metric:
     perfect: float = 0.99
     minds: tuple[Change, ...] = ()
     slow: bool = False
+    estimate: Callable[..., object] | None = None
 
     @property
     def key(self) -> str:
@@ -104,13 +108,32 @@ class Metric:
         """Why the table does not do for this metric; None if it does."""
         return next((reason for need in self.needs if (reason := need(table))), None)
 
-    def __call__(self, table: Table, *, rng: Seed = 0, **frame: Unpack[Frame]) -> Score:
+    def __call__(
+        self, table: Table, *, rng: Seed = 0, estimates: object = None, **frame: Unpack[Frame]
+    ) -> Score:
         """The score of a table."""
-        parameters = inspect.signature(self.compute).parameters
-        columns = {name: getattr(table, name) for name in _COLUMNS if name in parameters}
+        shared = {} if estimates is None else {"estimates": estimates}
         return self.compute(
-            table.codes, table.classes, protocol=self.protocol, rng=rng, **columns, **frame
+            table.codes,
+            table.classes,
+            protocol=self.protocol,
+            rng=rng,
+            **_columns(self.compute, table),
+            **shared,
+            **frame,
         )
+
+    def estimated(self, table: Table, rng: Seed) -> object:
+        """What `estimate` gives of a table."""
+        assert self.estimate is not None
+        columns = _columns(self.estimate, table)
+        return self.estimate(table.codes, table.classes, rng=rng, **columns)
+
+
+def _columns(function: Callable[..., object], table: Table) -> dict[str, Any]:
+    """The optional columns of a table that a function has parameters for."""
+    parameters = inspect.signature(function).parameters
+    return {name: getattr(table, name) for name in _COLUMNS if name in parameters}
 
 
 _FIXED = (varied_factor, class_factors, repeated_value)  # what fixing a factor takes
@@ -135,8 +158,18 @@ METRICS: dict[str, Metric] = {
         Metric("modularity", "locatello2019", modularity, _MIXED, minds=("dead",)),
         Metric("modularity", "ridgeway2018", modularity, _MIXED),
         # Equal numbers are parted at random, so that independent ones seem to share a little.
-        Metric("info_mec", "hsu2023", info_mec, _MIXED, perfect=0.9, slow=True),
-        Metric("info_mec", "hsu2024", info_mec, _MIXED, perfect=0.9, slow=True),
+        *(
+            Metric(
+                "info_mec",
+                protocol,
+                info_mec,
+                _MIXED,
+                perfect=0.9,
+                slow=True,
+                estimate=info_mec_estimates,
+            )
+            for protocol in ("hsu2023", "hsu2024")
+        ),
         Metric("mcc", "hyvarinen2016", mcc),
         Metric("beta_vae_score", "kim2018", beta_vae_score, _FIXED),
         Metric("beta_vae_score", "locatello2019", beta_vae_score, _FIXED),
@@ -144,8 +177,9 @@ METRICS: dict[str, Metric] = {
         Metric("irs", "suter2019", irs, _CLASSES, minds=("scale",)),
         Metric("irs", "locatello2019", irs, _CLASSES, minds=("scale",)),
         Metric("dci", "locatello2019", dci, _CLASSES, slow=True),
-        Metric("dci", "esmaeili2019", dci, _CLASSES),
+        Metric("dci", "esmaeili2019", dci, _CLASSES, slow=True),
         Metric("dci", "eastwood2018", dci, _CLASSES),
+        Metric("dci_es", "eastwood2023", dci_es, slow=True),
         Metric("sap", "locatello2019", sap, _CLASSES, perfect=0.2, minds=("scale",)),
         Metric("sap", "kumar2018", sap, _CLASSES),
         Metric("explicitness", "locatello2019", explicitness, _CLASSES, slow=True),
@@ -180,12 +214,18 @@ def evaluate(
     """
     table = _as_table(codes, factors)
     scores = Scores()
+    shared: dict[Callable[..., object], object] = {}
     for key, metric in _select(table, metrics).items():
         reason = metric.lacks(table)
-        if reason is None:
-            scores[key] = metric(table, rng=rng, **frame)
-        else:
+        if reason is not None:
             _log.info("%s is left out: %s", key, reason)
+            continue
+        estimates = None
+        # A generator moves on from call to call, to other rows; periods change the factors.
+        if metric.estimate and isinstance(rng, int) and not frame.get("periods"):
+            estimates = shared.get(metric.estimate) or metric.estimated(table, rng)
+            shared[metric.estimate] = estimates
+        scores[key] = metric(table, rng=rng, estimates=estimates, **frame)
     return scores
 
 

@@ -107,11 +107,22 @@ def _combinations(z: Floats, v: Ints) -> tuple[Floats, Ints, Floats]:
 def _strays(z: Floats, v: Ints, weight: Floats, quantile: float) -> tuple[Floats, Floats]:
     """A quantile of |z_j - E[z_j|v]| within each value v, (V, D), and the share of each, (V,)."""
     order = np.argsort(v, kind="stable")
-    groups = np.split(order, np.flatnonzero(np.diff(v[order])) + 1)
-    strays = np.empty((len(groups), z.shape[1]))
-    for number, group in enumerate(groups):
-        inside = z[group]
-        mean = np.average(inside, axis=0, weights=weight[group])
-        strays[number] = np.quantile(np.abs(inside - mean), quantile, axis=0)
-    share = np.array([weight[group].sum() for group in groups])
-    return strays, share / share.sum()
+    start = np.flatnonzero(np.diff(v[order], prepend=-1))
+    size = np.diff(start, append=len(order))
+    total = np.add.reduceat(weight[order], start)
+    away, heavy = z[order], weight[order, None]
+    means = np.add.reduceat(away * heavy, start) / total[:, None]
+    away -= np.repeat(means, size, axis=0)
+    np.abs(away, out=away)
+    share = total / total.sum()
+    if quantile == 1:
+        return np.maximum.reduceat(away, start), share
+    strays = np.empty((len(start), z.shape[1]))
+    for number, (at, count) in enumerate(zip(start.tolist(), size.tolist(), strict=True)):
+        # The two numbers about the quantile, and how far it is from the first to the second.
+        low = int(quantile * (count - 1))
+        high = min(low + 1, count - 1)
+        sides = np.partition(away[at : at + count], (low, high), axis=0)[[low, high]]
+        between = quantile * (count - 1) - low
+        strays[number] = (1 - between) * sides[0] + between * sides[1]
+    return strays, share

@@ -11,19 +11,12 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import kendalltau, pearsonr, spearmanr
 
 from unweave.metrics.inputs import Floats, check_choice
 from unweave.metrics.score import Score
-from unweave.parallel import in_threads, usable_cores
+from unweave.parallel import in_threads
 
 Correlation = Literal["pearson", "spearman", "kendall"]
-
-_TESTS: dict[str, Callable[[Floats, Floats], Any]] = {
-    "pearson": pearsonr,
-    "spearman": spearmanr,
-    "kendall": kendalltau,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,12 +75,19 @@ def agreement(scores: Sequence[Mapping[str, Score | float]]) -> Agreement:
         raise ValueError(
             f"expected the scores of at least three runs, got {len(scores)}: two are always in line"
         )
+    from scipy import stats
+
+    tests: dict[str, Callable[[Floats, Floats], Any]] = {
+        "pearson": stats.pearsonr,
+        "spearman": stats.spearmanr,
+        "kendall": stats.kendalltau,
+    }
     values, left_out = _comparable(scores)
     names = tuple(values)
     shape = len(names), len(names)
-    found = {name: (np.eye(*shape), np.zeros(shape)) for name in _TESTS}
+    found = {name: (np.eye(*shape), np.zeros(shape)) for name in tests}
     for (i, one), (j, two) in itertools.combinations(enumerate(values.values()), 2):
-        for name, test in _TESTS.items():
+        for name, test in tests.items():
             result = test(one, two)
             # Rounding can leave a perfect correlation a hair above 1.
             statistic = min(1.0, max(-1.0, float(result.statistic)))
@@ -148,6 +148,13 @@ def sensitivity(
         settings: the values of each parameter of the metric that is varied.
         rngs: at least two seeds.
 
+    Both figures, of codes and factors:
+
+        sensitivity(beta_vae_score, codes, factors,
+                    {"pairs": (50, 100, 200), "steps": (1_000, 5_000, 10_000)})
+        sensitivity(factor_vae_score, codes, factors,
+                    {"batch": (50, 100, 200), "votes": (200, 400, 800)})
+
     >>> from unweave.metrics import factor_vae_score
     >>> factors = np.argwhere(np.ones((4, 5)))
     >>> grid = {"batch": (2, 50), "votes": (20, 100)}
@@ -171,7 +178,7 @@ def sensitivity(
         cell, rng = task
         return metric(codes, factors, rng=rng, **cell)
 
-    scores = list(in_threads(measured, itertools.product(cells, rngs), usable_cores()))
+    scores = list(in_threads(measured, itertools.product(cells, rngs)))
     shape = *(len(values) for values in grid.values()), len(rngs)
     values = np.array([float(score) for score in scores]).reshape(shape)
     return Sensitivity(f"{scores[0].name}/{scores[0].protocol}", grid, tuple(rngs), values)

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
 
 from unweave import kernels
 from unweave.data import World
@@ -394,6 +393,8 @@ class _Operations(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        from torch.utils.flop_counter import flop_registry  # loads Triton, for half a second
+
         out = func(*args, **(kwargs or {}))
         if formula := flop_registry.get(func._overloadpacket):
             self.count += formula(*args, **(kwargs or {}), out_val=out)

@@ -1,0 +1,156 @@
+"""DCI-ES: its forests against scikit-learn's, its curves against closed forms and loops."""
+
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+from lattice_tables import blurred, identity, rotated
+from unweave.metrics import dci_es, forests
+from unweave.metrics.capacity import DEPTHS, explicitness_of
+from unweave.metrics.forests import grow
+from unweave.metrics.inputs import read
+from unweave.metrics.predictors import split
+
+
+class Counted:
+    """A generator that draws every row once, so that a tree is grown on the rows themselves."""
+
+    def spawn(self, count):
+        return [self] * count
+
+    def integers(self, rows, size):
+        return np.arange(rows)
+
+    def random(self, shape):
+        return np.random.default_rng(0).random(shape)
+
+
+def sample(rows=260, seed=0):
+    rng = np.random.default_rng(seed)
+    z = rng.standard_normal((rows, 4))
+    z[:, 3] = z[:, 3].round(1)
+    v = 2 * z[:, 0] + z[:, 1] ** 2 + 0.5 * rng.standard_normal(rows)
+    return z[:200], v[:200], z[200:]
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4, 30])
+@pytest.mark.parametrize("classes", [0, 2, 5])
+def test_a_tree_cut_at_a_depth_is_that_of_scikit_learn(depth, classes):
+    train, v, test = sample(seed=classes)
+    if classes:
+        v = v.argsort().argsort() * classes // len(v)
+    ours = grow(train, v, classes, test, Counted(), trees=1, depths=[depth, 40])
+    kind = DecisionTreeClassifier if classes else DecisionTreeRegressor
+    theirs = kind(max_depth=depth, random_state=0).fit(train, v)
+    told = theirs.predict_proba(test) if classes else theirs.predict(test)[:, None]
+    # Small nodes can be split equally well by several codes; both choose among them at random.
+    same = np.isclose(ours.told[0], told).all(1).mean()
+    assert same > (0.99 if depth <= 2 else 0.55)
+    np.testing.assert_allclose(ours.importances[0], theirs.feature_importances_, atol=0.03)
+
+
+def test_forests_do_not_depend_on_how_many_trees_are_grown_at_once(monkeypatch):
+    train, v, test = sample()
+    labels = v.argsort().argsort() // 40
+    made = []
+    for at_once in (1, 2**20):
+        monkeypatch.setattr(forests, "_AT_ONCE", at_once)
+        rng = np.random.default_rng(3)
+        made.append(grow(train, labels, 5, test, rng, trees=7, depths=[2, 20]))
+    np.testing.assert_allclose(made[0].told, made[1].told, rtol=1e-12)
+    np.testing.assert_allclose(made[0].importances, made[1].importances, rtol=1e-12)
+
+
+def test_equal_codes_share_importance():
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal((300, 1))
+    labels = (z[:, 0] > 0.2).astype(int) + (z[:, 0] > 1)
+    made = grow(np.repeat(z, 2, 1), labels, 3, np.repeat(z, 2, 1), rng, trees=100, depths=[9])
+    np.testing.assert_allclose(made.importances[0], [0.5, 0.5], atol=0.15)
+
+
+@pytest.mark.parametrize(
+    ("losses", "expected"),
+    [
+        ([0.8, 0.6, 0.4, 0.2, 0.0], 0.0),  # falls evenly to nothing
+        ([0.1, 0.1, 0.1, 0.1, 0.1], 1.0),  # as good at once as ever
+        ([0.8, 0.8, 0.8, 0.8, 0.8], 1.0),  # nothing is ever told
+        ([0.8, 0.0, 0.5, 0.7, 0.9], 1 - 2 * 0.4 / 3.2),  # what larger probes lose does not count
+        ([2.0, 2.0, 2.0, 2.0, 0.0], 1 - 2 * (3 * 0.8 + 0.4) / 3.2),  # worse than a constant
+    ],
+)
+def test_explicitness_of_known_curves(losses, expected):
+    assert explicitness_of([1, 2, 3, 4, 5], losses, 0.8) == pytest.approx(expected, abs=1e-12)
+
+
+def test_explicitness_is_least_where_only_the_largest_probe_tells():
+    capacities = np.linspace(0, 1, 1001)
+    assert explicitness_of(capacities, np.where(capacities < 1, 1.0, 0.0), 1.0) < -0.99
+    assert explicitness_of([1, 2], [0.3, 0.2], 0.0) == 1.0
+
+
+def area(x, y):
+    """Explicitness by loops, as the released code has it."""
+    y = [min(y[: i + 1]) for i in range(len(y))]
+    return sum((x[i + 1] - x[i]) * ((y[i] + y[i + 1]) / 2 - y[-1]) for i in range(len(x) - 1))
+
+
+@pytest.mark.parametrize("base", [identity, rotated, blurred])
+@pytest.mark.parametrize("ordered", [(), (0, 1, 2)], ids=["classes", "numbers"])
+def test_dci_es_by_a_forest_of_scikit_learn_for_each_depth(base, ordered):
+    table, depths = base(), (2, 4, 8, 32)
+    score = dci_es(table.codes, table.factors, rng=1, depths=depths, ordered=ordered)
+    rows = split(read(table.codes, table.factors), 10_000, 5_000, np.random.default_rng(1))
+    losses = np.zeros((3, len(depths)))
+    weights = np.zeros((len(depths), table.codes.shape[1], 3))
+    baseline = np.ones(3)
+    for k in range(3):
+        truth = rows.test_factors[:, k]
+        if not ordered:
+            baseline[k] = 1 - np.bincount(truth).max() / len(truth)
+        for t, depth in enumerate(depths):
+            forest = (
+                RandomForestRegressor(40, max_depth=depth, random_state=k)
+                if ordered
+                else RandomForestClassifier(40, max_depth=depth, max_features=None, random_state=k)
+            ).fit(rows.train, rows.train_factors[:, k])
+            losses[k, t] = min(1 - forest.score(rows.test, truth), baseline[k])
+            weights[t, rows.active, k] = forest.feature_importances_
+    explicit = [
+        1 - 2 * area(depths, loss) / (30 * b) for loss, b in zip(losses, baseline, strict=True)
+    ]
+    near = 0.04  # forests differ by their draws
+    told = score.details["informativeness by depth"]
+    np.testing.assert_allclose(told, 1 - losses.mean(0), atol=near)
+    assert score.parts["explicitness"] == pytest.approx(np.mean(explicit), abs=near)
+    best = depths.index(score.details["best depth"])
+    assert told[best] == max(told) == score.parts["informativeness"]
+    np.testing.assert_allclose(score.matrix, weights[best], atol=0.08)
+    assert score.parts["size"] == 3 / table.codes.shape[1]
+
+
+def test_codes_that_need_deeper_trees_are_less_explicit():
+    factors = np.repeat(np.arange(16), 40)[:, None]
+    rng = np.random.default_rng(0)
+    straight = factors + 0.1 * rng.standard_normal(factors.shape)
+    # The same knowledge, scattered: neighbours on the code are of unlike values.
+    bits = (factors[:, 0] * 7) % 16
+    scattered = (bits + 0.1 * rng.standard_normal(len(bits)))[:, None]
+    plain, hidden = (dci_es(z, factors, ordered=[0]) for z in (straight, scattered))
+    assert plain.parts["informativeness"] > 0.99
+    assert hidden.parts["informativeness"] > 0.99
+    assert hidden.parts["explicitness"] < plain.parts["explicitness"] - 0.03
+
+
+def test_dci_es_takes_real_numbers_and_says_what_is_wrong():
+    rng = np.random.default_rng(0)
+    factors = rng.uniform(size=(300, 2))
+    score = dci_es(factors * [1, 3], factors, depths=(1, 3, 9))
+    assert score.parts["disentanglement"] > 0.99
+    assert score.parts["informativeness"] > 0.98
+    assert DEPTHS[0] == 1
+    with pytest.raises(ValueError, match="expected two or more depths from 1 on, growing"):
+        dci_es(factors, factors, depths=(3, 2))
+    with pytest.raises(ValueError, match="expected ordered to name factors"):
+        dci_es(factors, factors, ordered=["size"])
