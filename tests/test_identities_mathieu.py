@@ -154,16 +154,6 @@ def estimates(loc, scale, index):
     return rate.mean(), [(value - p.log_prob(z)).mean() for value in log_q]
 
 
-def test_encodings_far_apart_cost_the_rate_less_log_n():
-    """Where no two encodings overlap this is the truth; the weighted one is log B lower still."""
-    loc = torch.linspace(-5, 5, 500, dtype=f64)[:, None]
-    index = Noise(0).permutation(500, "batch")[:8]
-    rate, (ours, lower, truth) = estimates(loc, torch.tensor(1e-4, dtype=f64), index)
-    torch.testing.assert_close(ours, rate - math.log(500))
-    torch.testing.assert_close(truth, rate - math.log(500))
-    torch.testing.assert_close(lower, rate - math.log(500 * 8))
-
-
 def test_small_batches_of_a_large_data_set_mistake_the_kl_for_the_rate_less_log_n():
     """q(z) is the prior and its KL about 0, but members of a batch of 8 hardly ever overlap."""
     loc = Noise(1).normal((20_000, 1), "loc", f64)

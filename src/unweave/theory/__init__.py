@@ -1,5 +1,13 @@
 """The papers' theory as functions: what can be solved, what must be equal, what is biased."""
 
+from unweave.theory.bias import (
+    Encodings,
+    Estimates,
+    batch_size_for,
+    constructed,
+    encodings_of,
+    expected,
+)
 from unweave.theory.identities import (
     Bounds,
     Comparison,
@@ -23,13 +31,19 @@ __all__ = [
     "Alignment",
     "Bounds",
     "Comparison",
+    "Encodings",
+    "Estimates",
     "Identity",
     "Optimum",
     "Residuals",
     "Solution",
+    "batch_size_for",
+    "constructed",
     "corollary_1",
     "corollary_2",
     "elbo_parts",
+    "encodings_of",
+    "expected",
     "optimum",
     "proposition_1",
     "proposition_2",

@@ -155,8 +155,8 @@ def corollary_2(
 ) -> Identity:
     """Gradients of the mean L_beta and of the mean L_H,beta of the rescaled networks.
 
-    By all parameters of encoder and decoder as they are, (parameters,): so one gradient is 0 where the other
-    is, which is [Mathieu2019] corollary 2; `parts` has the right side by name of parameter.
+    By all parameters of encoder and decoder as they are, (parameters,): so one gradient is 0 where
+    the other is, which is [Mathieu2019] corollary 2; `parts` has the right side by parameter.
     """
     subject, x, noise = _subject(model, x, noise)
     sides = corollary_1(subject, beta, x, noise)
