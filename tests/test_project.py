@@ -26,7 +26,8 @@ ORDER = [
     "files", "parallel", "spec", "tensors", "kernels", "noise", "data", "schedules", "optimisers",
     "latents", "likelihoods", "networks", "models", "aggregate", "objectives", "run", "store",
     "training", "progress", "metrics", "trained", "fitted", "measure", "theory",
-    "bibliography", "bench", "report", "overrides", "methods", "demo", "scoring", "cli",
+    "bibliography", "bench", "report", "overrides", "methods", "demo", "scoring", "papers",
+    "cli",
 ]  # fmt: skip
 FILES = sorted(SOURCE.rglob("*.py"))
 OWN_DATA = {"arrays", "folder", "memory"}  # the user's: there is nothing to cite

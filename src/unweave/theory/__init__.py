@@ -25,7 +25,7 @@ from unweave.theory.identities import (
     theorem_1,
     theorem_2,
 )
-from unweave.theory.linear import Alignment, Residuals, Solution, solve
+from unweave.theory.linear import Alignment, Residuals, Solution, observations, solve
 
 __all__ = [
     "Alignment",
@@ -44,6 +44,7 @@ __all__ = [
     "elbo_parts",
     "encodings_of",
     "expected",
+    "observations",
     "optimum",
     "proposition_1",
     "proposition_2",

@@ -23,8 +23,11 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
+
+from unweave.noise import Noise
 
 Matrix = NDArray[np.float64]
 
@@ -239,6 +242,31 @@ def solve(mixing: ArrayLike, beta: float, noise: float = 1.0) -> Solution:
         math.log(beta) - np.log(power + beta),
         values,
     )
+
+
+def observations(
+    mixing: ArrayLike, size: int, noise: float = 1.0, seed: int = 0
+) -> tuple[Matrix, Matrix]:
+    """Draws x = A s + eta, (size, N), and their sources s, (size, k).  [Sikka2019] eq. 17.
+
+    The joint sample of s and eta is whitened: its mean is 0 and its covariance the identity, not
+    about so. All terms of the linear model are means of quadratics in x, so on these observations
+    they are what they are on average over the distribution, and a network trained on them has the
+    optimum of `solve`.
+    """
+    a = np.asarray(mixing, np.float64)
+    columns = sum(a.shape)
+    if size <= columns:
+        raise ValueError(
+            f"expected more observations than sources and values together, {columns}, for a sample "
+            f"with the moments of the model, got {size}"
+        )
+    draws = Noise(seed).normal((size, columns), "linear", torch.float64).numpy()
+    draws = draws - draws.mean(0)
+    root = np.linalg.cholesky(draws.T @ draws / size)
+    white = np.linalg.solve(root, draws.T).T
+    sources = white[:, : a.shape[1]]
+    return sources @ a.T + noise * white[:, a.shape[1] :], sources
 
 
 def _precision(loadings: Matrix) -> Matrix:
