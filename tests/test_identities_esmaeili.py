@@ -12,6 +12,7 @@ from small_models import COUNT, NOISE, SHAPE, SIZE, X, correlate, f64, loss, net
 from unweave.aggregate import decompose, decompose_exactly
 from unweave.latents import FullGaussian, OneHot
 from unweave.noise import Noise
+from unweave.theory import elbo_parts
 from worlds import D
 
 # Figures 2 and 4
@@ -125,6 +126,20 @@ def test_figure_4_node_by_node(latent, whole):
         torch.testing.assert_close(parts.leaf_kls[path], log_q[path] - log_p[path])
     pieces = [information, *parts.leaf_kls.values(), *(parts.excess(node) for node in inner)]
     torch.testing.assert_close(sum(pieces), q.log_prob(z) - p.log_prob(z))
+
+
+@pytest.mark.parametrize("latent", TREES, ids=["two levels", "three levels"])
+def test_the_parts_of_figure_4_sum_to_the_elbo_of_a_model(latent):
+    nets = nets_of(latent)
+    sides = elbo_parts(nets.model, X, NOISE)
+    torch.testing.assert_close(sides.left, sides.right)
+    passed = nets.model(X, NOISE)
+    z = passed.corners
+    elbo = -passed.distortion - passed.q.log_prob(z) + passed.p.log_prob(z)
+    torch.testing.assert_close(sides.left, elbo)
+    parts = decompose_exactly(latent, passed.q, passed.p, z, passed.q.log_prob(z))
+    assert len(sides.parts) == 2 + len(parts.correlations) + len(parts.leaf_kls)
+    torch.testing.assert_close(sides.parts["dependence style"], -parts.excess("style"))
 
 
 def test_term_a_holds_the_dependence_of_the_prior():

@@ -1,18 +1,17 @@
 """Identities of Mathieu et al.: annealed priors, rescaled codes, and the bias of small batches."""
 
-import copy
 import math
 
 import pytest
 import torch
 from scipy import integrate
-from torch import nn
 
 import unweave as uw
-from small_models import NOISE, X, f64, loss, nets_of
+from small_models import NOISE, X, f64, loss, loss_of, nets_of
 from unweave.aggregate import exact, stratified, weighted
-from unweave.latents import DiagonalGaussian, FullGaussian
+from unweave.latents import DiagonalGaussian
 from unweave.noise import Noise
+from unweave.theory import corollary_1, corollary_2, recoded, rescaling, theorem_1
 
 # Theorem 1: L_beta(x) = L(x; pi_beta, q) + (beta - 1) H_q + log F_beta
 
@@ -35,21 +34,20 @@ betas = pytest.mark.parametrize("beta", [0.6, 1.0, 4.0])
 def test_the_beta_vae_is_the_vae_of_the_annealed_prior_and_the_entropy(block, beta):
     """The same networks and noise, rates without sampling on both sides."""
     nets = nets_of(block)
+    sides = theorem_1(nets.model, beta, X, NOISE)
+    torch.testing.assert_close(sides.left, sides.right, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(loss(uw.BetaVAE(beta=beta), nets), -sides.left.mean())
     annealed = loss(uw.VAE(), nets_of(block.annealed(beta)))
-    entropy = nets.model.encode(X).entropy().mean()
-    expected = annealed - (beta - 1) * entropy - block.log_normaliser(beta)
-    torch.testing.assert_close(loss(uw.BetaVAE(beta=beta), nets), expected, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(annealed, -sides.parts["elbo"].mean())
 
 
 @betas
 @pytest.mark.parametrize("block", SAMPLED, ids=str)
 def test_theorem_1_holds_on_every_sample(block, beta):
     nets = nets_of(block)
-    passed = nets.model(X, NOISE)
-    log_q = passed.q.log_prob(passed.z)
-    annealed = passed.distortion + log_q - block.annealed(beta).log_prob(passed.z)
-    expected = annealed.mean() + (beta - 1) * log_q.mean() - block.log_normaliser(beta)
-    torch.testing.assert_close(loss(uw.BetaVAE(beta=beta), nets), expected, rtol=1e-12, atol=1e-12)
+    sides = theorem_1(nets.model, beta, X, NOISE)
+    torch.testing.assert_close(sides.left, sides.right, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(loss(uw.BetaVAE(beta=beta), nets), -sides.left.mean())
 
 
 @betas
@@ -94,30 +92,6 @@ def annealed_columns(block, beta, z):
 # Corollary 1
 
 
-class Rescaled(nn.Module):
-    """An encoder whose Gaussians are larger by a factor: mean * r, S * r^2."""
-
-    def __init__(self, encoder, latent, factor):
-        super().__init__()
-        self.encoder, self.size, self.factor = encoder, latent.size, factor
-
-    def forward(self, x):
-        raw, size = self.encoder(x), self.size
-        mean, log_variance = raw[:, :size], raw[:, size : 2 * size] + 2 * math.log(self.factor)
-        return torch.cat([self.factor * mean, log_variance, self.factor * raw[:, 2 * size :]], 1)
-
-
-class Shrunk(nn.Module):
-    """A decoder of codes that are divided by a factor first."""
-
-    def __init__(self, decoder, factor):
-        super().__init__()
-        self.decoder, self.factor = decoder, factor
-
-    def forward(self, z):
-        return self.decoder(z / self.factor)
-
-
 @betas
 @pytest.mark.parametrize(
     "latent",
@@ -132,27 +106,27 @@ class Shrunk(nn.Module):
 def test_corollary_1_with_its_constant_and_corollary_2(latent, beta):
     """L_beta(theta, phi) = L_H,beta(theta', phi') + c, hence also in all derivatives."""
     nets = nets_of(latent)
-    rescaled = copy.copy(nets)
-    rescaled._modules = dict(nets._modules, model=copy.copy(nets.model))
-    rescaled.model._modules = dict(
-        nets.model._modules,
-        encoder=Rescaled(nets.model.encoder, latent, math.sqrt(beta)),
-        decoder=Shrunk(nets.model.decoder, math.sqrt(beta)),
-    )
-    p = nets.model.p()
-    covariance = p.factor @ p.factor.T if isinstance(p, FullGaussian) else p.spread.square().diag()
-    log_det = torch.logdet(2 * math.pi * covariance)
-    log_f = 0.5 * (1 - beta) * log_det - 1.5 * math.log(beta)
+    sides = corollary_1(nets.model, beta, X, NOISE)
+    torch.testing.assert_close(sides.left, sides.right, rtol=1e-11, atol=1e-11)
     if not latent.learned:
-        assert log_f.item() == pytest.approx(latent.log_normaliser(beta))
-    c = 1.5 * (beta - 1) * (1 + math.log(2 * math.pi / beta)) + log_f
-    ours, theirs = loss(uw.BetaVAE(beta=beta), nets), loss(uw.EntropyVAE(beta=beta), rescaled)
-    torch.testing.assert_close(ours, theirs - c, rtol=1e-11, atol=1e-11)
+        c = 1.5 * (beta - 1) * (1 + math.log(2 * math.pi / beta)) + latent.log_normaliser(beta)
+        assert sides.parts["constant"].tolist() == pytest.approx([c] * len(X))
+    passed, larger = recoded(nets.model, math.sqrt(beta) * torch.eye(3, dtype=f64), X, NOISE)
+    torch.testing.assert_close(larger.z, math.sqrt(beta) * passed.z)
+    theirs = loss_of(uw.EntropyVAE(beta=beta), larger)
+    torch.testing.assert_close(loss(uw.BetaVAE(beta=beta), nets), -sides.left.mean())
+    torch.testing.assert_close(theirs, sides.parts["constant"].mean() - sides.right.mean())
+    slopes = corollary_2(nets.model, beta, X, NOISE)
+    torch.testing.assert_close(slopes.left, slopes.right, rtol=1e-9, atol=1e-11)
     networks_ = [*nets.model.encoder.parameters(), *nets.model.decoder.parameters()]
-    for one, other in zip(
-        torch.autograd.grad(ours, networks_), torch.autograd.grad(theirs, networks_), strict=True
-    ):
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
+    ours = torch.autograd.grad(loss(uw.BetaVAE(beta=beta), nets), networks_)
+    torch.testing.assert_close(slopes.left, -torch.cat([part.flatten() for part in ours]))
+
+
+def test_larger_codes_move_the_rate_and_not_what_they_say():
+    nets = nets_of(uw.Gaussian(3))
+    moved = rescaling(nets.model, 4.0, X, NOISE).moved()
+    assert moved == ["objective", "rate", "entropy", "kl", "dimension_kl"]
 
 
 @pytest.mark.parametrize("encoding", ["diagonal", "full"])
@@ -178,16 +152,6 @@ def estimates(loc, scale, index):
     log_q = stratified(table, len(loc)), weighted(table, len(loc)), exact(q.log_prob(z[:, None]))
     rate = part.log_prob(z) - p.log_prob(z)
     return rate.mean(), [(value - p.log_prob(z)).mean() for value in log_q]
-
-
-def test_encodings_far_apart_cost_the_rate_less_log_n():
-    """Where no two encodings overlap this is the truth; the weighted one is log B lower still."""
-    loc = torch.linspace(-5, 5, 500, dtype=f64)[:, None]
-    index = Noise(0).permutation(500, "batch")[:8]
-    rate, (ours, lower, truth) = estimates(loc, torch.tensor(1e-4, dtype=f64), index)
-    torch.testing.assert_close(ours, rate - math.log(500))
-    torch.testing.assert_close(truth, rate - math.log(500))
-    torch.testing.assert_close(lower, rate - math.log(500 * 8))
 
 
 def test_small_batches_of_a_large_data_set_mistake_the_kl_for_the_rate_less_log_n():

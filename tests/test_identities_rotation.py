@@ -1,24 +1,16 @@
 """Theorem 2 of Mathieu et al.: which objectives see a rotation of the codes."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
 import unweave as uw
-from small_models import NOISE, SIZE, X, f64, nets_of
+from small_models import NOISE, X, f64, loss_of, nets_of
 from unweave.aggregate import exact, inclusive_kl
 from unweave.latents import DiagonalGaussian, FullGaussian
 from unweave.latents.distributions import HALF_LOG_2PI
 from unweave.noise import Noise
-from unweave.objectives import Batch, total
+from unweave.theory import recoded, theorem_2
 from worlds import D
-
-
-def loss_of(objective, passed, size=SIZE):
-    """The loss of a forward pass that is given."""
-    nets = SimpleNamespace(model=lambda x, noise: passed)
-    return total(objective.turns[0].loss(nets, Batch(passed.x, size), NOISE, {})[0])
 
 
 def rotation(size, seed=0):
@@ -41,15 +33,9 @@ class Turned:
 
 def two_passes(latent, project=False):
     """A pass and the same with codes R z, q = N(R m, R S R^T) and the decoder of R^T z."""
-    model = nets_of(latent).model
-    passed = model(X, NOISE)
-    factor = getattr(passed.q, "factor", torch.diag_embed(passed.q.spread))
-    covariance = ROTATION @ factor @ factor.mT @ ROTATION.T
-    q = FullGaussian(passed.q.mean @ ROTATION.T, torch.linalg.cholesky(covariance))
-    z = passed.z @ ROTATION.T
-    px = model.decode(z @ ROTATION)
-    q = q.marginals if project else q
-    return passed, passed._replace(q=q, z=z, p=Turned(passed.p), px=px)
+    passed, turned = recoded(nets_of(latent).model, ROTATION, X, NOISE)
+    q = turned.q.marginals if project else turned.q
+    return passed, turned._replace(q=q, p=Turned(passed.p))
 
 
 def rotated_losses(objective, latent, **options):
@@ -66,6 +52,21 @@ def test_a_rotation_of_the_codes_leaves_the_beta_vae_as_it_is():
     anisotropic = uw.Gaussian(3, encoding="full", variances=(2.0, 0.7, 0.3), sampled=True)
     one, other = rotated_losses(uw.BetaVAE(beta=4.0), anisotropic)
     assert abs(one - other) > 0.1
+
+
+@pytest.mark.parametrize("encoding", ["diagonal", "full"])
+def test_theorem_2_tells_which_terms_move(encoding):
+    """Total correlation and the columns' own, whose sum stays; all of them if p is not round."""
+    nets = nets_of(uw.Gaussian(3, encoding=encoding, variances=(0.7, 0.7, 0.7)))
+    both = theorem_2(nets.model, 4.0, ROTATION, X, NOISE)
+    assert both.moved() == ["total_correlation", "dimension_kl"]
+    drawn = theorem_2(nets.model, 4.0, x=X, noise=NOISE)
+    assert drawn.moved() == both.moved()
+    assert drawn.before == both.before
+    assert drawn.after["total_correlation"] != both.after["total_correlation"]
+    nets = nets_of(uw.Gaussian(3, encoding=encoding, variances=(2.0, 0.7, 0.3)))
+    moved = theorem_2(nets.model, 4.0, ROTATION, X, NOISE).moved()
+    assert moved == ["objective", "rate", "kl", "total_correlation", "dimension_kl"]
 
 
 def test_the_rate_of_a_rotated_code_is_the_same_in_closed_form():

@@ -27,8 +27,9 @@ ROOT = Path(__file__).parent.parent
 ORDER = [
     "files", "parallel", "spec", "tensors", "kernels", "noise", "data", "schedules", "optimisers",
     "latents", "likelihoods", "networks", "models", "aggregate", "objectives", "run", "store",
-    "training", "progress", "metrics", "trained", "fitted", "measure", "bibliography", "bench",
-    "report", "overrides", "methods", "demo", "scoring", "cli",
+    "training", "progress", "metrics", "trained", "fitted", "measure", "theory",
+    "bibliography", "bench", "report", "overrides", "methods", "demo", "scoring", "papers",
+    "cli",
 ]  # fmt: skip
 FILES = sorted(SOURCE.rglob("*.py"))
 OWN_DATA = {"arrays", "folder", "memory"}  # the user's: there is nothing to cite

@@ -1,4 +1,4 @@
-"""The command line: train, evaluate, score, report, runs, cite."""
+"""The command line: train, evaluate, score, report, runs, cite, reproduce."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 import unweave
-from unweave import bench, scoring, spec
+from unweave import bench, papers, scoring, spec
 from unweave.bibliography import citations, metric_citations
 from unweave.demo import demo_run
 from unweave.files import write_atomically
@@ -303,6 +303,43 @@ def metrics_command() -> None:
     sys.stdout.write(metrics_page())
 
 
+@app.command(name="reproduce")
+def reproduce_command(
+    paper: Annotated[str | None, typer.Argument(help="A paper; without one, list them.")] = None,
+    figure: Annotated[str | None, typer.Argument(help="One of its figures; else all.")] = None,
+    store: StoreOption = Path("runs"),
+    out: Annotated[Path, typer.Option(help="Folder for pages and figures.")] = Path("papers"),
+    device: DeviceOption = "auto",
+) -> None:
+    """Make figures of the papers again, with their claims; without a paper, list what there is.
+
+    Trains what the store does not have, draws, and writes the page of the paper. Interrupted, the
+    same command goes on where it was.
+
+    Examples:
+
+      unweave reproduce
+
+      unweave reproduce sikka2019 fig1
+    """
+    if paper is None:
+        table = _table("paper", "figure", "what", "time", "done")
+        for made in papers.FIGURES:
+            there = "yes" if papers.done(made, out) else ""
+            table.add_row(made.paper, made.figure, made.title, made.cost, there)
+        _out.print(table)
+        return
+    figures = papers.chosen(paper, figure)
+    torch.set_num_threads(usable_cores())
+    desk = papers.Desk(Store(store), pick_device(device), progress_on(_err))
+    claims = papers.reproduce(figures, desk, out)
+    table = _table("verdict", "claim", "got")
+    for claim in claims:
+        table.add_row(claim.verdict, claim.statement, claim.got)
+    _out.print(table)
+    _out.print(f"page: {out / paper}.md", soft_wrap=True, highlight=False)
+
+
 @app.command(name="demo")
 def demo_command(
     store: StoreOption = Path("demo"), seed: Annotated[int, typer.Option(min=0)] = 0
@@ -414,7 +451,7 @@ def _table(first: str, *columns: str) -> RichTable:
     table = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column(first, no_wrap=True)
     for column in columns:
-        table.add_column(column, no_wrap=column not in ("objective", "what"))
+        table.add_column(column, no_wrap=column not in ("objective", "what", "claim", "got"))
     return table
 
 
@@ -442,7 +479,7 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
         if code == _INTERRUPTED:
-            training = sys.argv[1] in ("train", "demo")
+            training = sys.argv[1] in ("train", "demo", "reproduce")
             more = "the same command goes on from the last checkpoint"
             _err.print(f"stopped; {more if training else 'what is done is kept'}")
     except usage_error as error:

@@ -3,7 +3,15 @@
 from unweave.aggregate.blocks import log_aggregate
 from unweave.aggregate.correlation import batch_total_correlation, total_correlation
 from unweave.aggregate.decompose import Decomposition, decompose, decompose_exactly, decomposed
-from unweave.aggregate.estimators import Estimator, estimate, exact, stratified, weighted
+from unweave.aggregate.estimators import (
+    Estimator,
+    LogWeights,
+    estimate,
+    exact,
+    log_weights,
+    stratified,
+    weighted,
+)
 from unweave.aggregate.inclusive import inclusive_kl
 from unweave.aggregate.kernels import Group, Kernel, mmd
 from unweave.aggregate.moments import (
@@ -21,6 +29,7 @@ __all__ = [
     "Estimator",
     "Group",
     "Kernel",
+    "LogWeights",
     "Summary",
     "batch_total_correlation",
     "covariance",
@@ -33,6 +42,7 @@ __all__ = [
     "exact",
     "inclusive_kl",
     "log_aggregate",
+    "log_weights",
     "mmd",
     "moment_matching",
     "sliced_wasserstein",

@@ -7,7 +7,7 @@ q(z|x_i), and return log q(z_i) for every i and every trailing index (variables,
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -36,7 +36,7 @@ def weighted(log_q: Numbers, dataset_size: int) -> Tensor:
     the same constant for the joint and for every marginal.
     """
     log_q = _checked(log_q, dataset_size)
-    return torch.logsumexp(log_q, 1) - math.log(dataset_size * log_q.shape[1])
+    return torch.logsumexp(log_q, 1) + log_weights("weighted", log_q.shape[1], dataset_size).own
 
 
 def stratified(log_q: Numbers, dataset_size: int) -> Tensor:
@@ -54,10 +54,30 @@ def stratified(log_q: Numbers, dataset_size: int) -> Tensor:
                 "raise the batch size"
             )
         return log_q[:, 0]
-    other = math.log((dataset_size - 1) / (dataset_size * (batch - 1)))
+    own, other = log_weights("stratified", batch, dataset_size)
     log_weight = torch.full((batch, batch), other, dtype=log_q.dtype, device=log_q.device)
-    log_weight.fill_diagonal_(-math.log(dataset_size))
+    log_weight.fill_diagonal_(own)
     return torch.logsumexp(log_q + log_weight.reshape(batch, batch, *(1,) * (log_q.dim() - 2)), 1)
+
+
+class LogWeights(NamedTuple):
+    """Logarithms of the weights of q(z_i|x_i) and of every q(z_i|x_j), j != i, in a sum."""
+
+    own: float
+    other: float
+
+
+def log_weights(estimator: Estimator, batch: int, dataset_size: int) -> LogWeights:
+    """The weights of an estimator; "exact" is the mean over the batch, whatever that is.
+
+    >>> log_weights("stratified", batch=2, dataset_size=2) == log_weights("exact", 2, 2)
+    True
+    """
+    if estimator == "stratified":
+        other = math.log((dataset_size - 1) / (dataset_size * (batch - 1)))
+        return LogWeights(-math.log(dataset_size), other)
+    each = -math.log(dataset_size * batch if estimator == "weighted" else batch)
+    return LogWeights(each, each)
 
 
 def estimate(log_q: Numbers, dataset_size: int, estimator: Estimator) -> Tensor:

@@ -143,7 +143,7 @@ class Gaussian(Formula):
         """KL(q(z|x) || p(z)) in closed form, (...)."""
         if isinstance(q, DiagonalGaussian) and isinstance(p, DiagonalGaussian):
             return q.kl(p).sum(-1)
-        return _full(q).kl(_full(p))
+        return as_full(q).kl(as_full(p))
 
     def column_rates(self, q: Distribution, p: Distribution) -> Tensor:
         """KL(q(z_j|x) || p(z_j)) of every column in closed form, (..., D)."""
@@ -159,7 +159,8 @@ class Gaussian(Formula):
         return self.variances or (1.0,) * self.size
 
 
-def _full(d: Distribution) -> FullGaussian:
+def as_full(d: Distribution) -> FullGaussian:
+    """A Gaussian with its covariance written out."""
     return d if isinstance(d, FullGaussian) else FullGaussian(d.mean, torch.diag_embed(d.spread))
 
 

@@ -1,0 +1,134 @@
+"""Pages of papers: what was found for each figure is kept as JSON, and the page is made of that.
+
+out/<paper>.md             the page
+out/<paper>/<figure>.json  claims, setting, seeds, time
+out/<paper>/<name>.svg     drawings, and the same as .png
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import unweave
+from unweave.bench import machine
+from unweave.bibliography import entries
+from unweave.files import write_atomically
+from unweave.papers.drawing import save
+from unweave.papers.form import Claim, Desk, Reproduction, Result
+from unweave.store import write_json
+
+_SIGNS = {"pass": "✓ pass", "fail": "✗ fail", "not comparable": "– not comparable"}
+
+
+def write_result(
+    made: Reproduction, result: Result, desk: Desk, seconds: float, out: Path
+) -> list[Path]:
+    """Write the drawings of a figure and what was found; the page is written from it later."""
+    folder = out / made.paper
+    pictures = [
+        path
+        for name, figure in result.drawings.items()
+        for path in save(figure, folder / f"{made.figure}{name and '-' + name}")
+    ]
+    facts = {
+        "title": made.title,
+        "captions": {
+            f"{made.figure}{name and '-' + name}": text for name, text in result.captions.items()
+        },
+        "claims": [asdict(claim) for claim in result.claims],
+        "setting": result.setting,
+        "seeds": result.seeds,
+        "noticed": result.noticed,
+        "seconds": round(seconds, 1),
+        "trained": desk.trained,
+        "found": desk.found,
+        "machine": machine(desk.device),
+        "version": unweave.__version__,
+    }
+    path = folder / f"{made.figure}.json"
+    write_json(path, facts)
+    return [*pictures, path]
+
+
+def write_page(paper: str, figures: Sequence[Reproduction], out: Path) -> Path:
+    """Write the page of a paper from what has been found of its figures so far."""
+    sections = [
+        _section(made, json.loads(path.read_text(encoding="utf-8")))
+        for made in figures
+        if (path := out / paper / f"{made.figure}.json").exists()
+    ]
+    place = out / f"{paper}.md"
+    write_atomically(place, "\n".join([_head(paper), *sections]).encode())
+    return place
+
+
+def done(made: Reproduction, out: Path) -> bool:
+    """Whether a figure has been made."""
+    return (out / made.paper / f"{made.figure}.json").exists()
+
+
+def _head(paper: str) -> str:
+    key = next(key for key in entries() if key.lower() == paper)
+    entry = entries()[key]
+    return (
+        f"# {_field(entry, 'title')}\n\n"
+        f"{_authors(_field(entry, 'author'))}, {_field(entry, 'year')} [{key}]. Written by "
+        f"`unweave reproduce {paper}`; a claim is the paper's, a verdict is ours.\n"
+    )
+
+
+def _section(made: Reproduction, facts: dict[str, Any]) -> str:
+    claims = [Claim(**claim) for claim in facts["claims"]]
+    pictures = [
+        f"![{facts['title']}]({made.paper}/{name}.svg)\n\n{text} ([PNG]({made.paper}/{name}.png))\n"
+        for name, text in facts["captions"].items()
+    ]
+    notes = [f"- **{claim.statement}** {claim.note}" for claim in claims if claim.note]
+    return "\n".join(
+        [
+            f"## {facts['title']}\n",
+            *pictures,
+            facts["setting"].strip() + "\n",
+            "| the paper's claim | where | expected | got | verdict |",
+            "|---|---|---|---|---|",
+            *(_row(claim) for claim in claims),
+            "",
+            *([*notes, ""] if notes else []),
+            *([facts["noticed"].strip() + "\n"] if facts["noticed"] else []),
+            f"`unweave reproduce {made.paper} {made.figure}`: {_time(facts)}. Seeds: "
+            f"{facts['seeds']}. unweave {facts['version']}.\n",
+        ]
+    )
+
+
+def _row(claim: Claim) -> str:
+    cells = (claim.statement, claim.where, claim.expected, claim.got, _SIGNS[claim.verdict])
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _time(facts: dict[str, Any]) -> str:
+    text = f"{facts['seconds']:,.0f} seconds on {facts['machine']}"
+    counts = {"trained": facts["trained"], "found in the store": facts["found"]}
+    runs = ", ".join(f"{count} runs {what}" for what, count in counts.items() if count)
+    return f"{text} ({runs})" if runs else text
+
+
+def _field(entry: str, name: str) -> str:
+    found = re.search(rf"\b{name}\s*=\s*\{{(.*)\}}", entry)
+    assert found is not None
+    return re.sub(r"[{}]", "", found[1])
+
+
+def _authors(text: str) -> str:
+    """Family names: three at most.
+
+    >>> _authors("Kim, Hyunjik and Mnih, Andriy")
+    'Kim and Mnih'
+    """
+    names = [name.split(",")[0] for name in text.split(" and ")]
+    return f"{names[0]} et al." if len(names) > 3 else ", ".join(names[:-1]) + f" and {names[-1]}"

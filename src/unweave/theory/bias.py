@@ -1,0 +1,253 @@
+"""How wrong estimates of q(z) from a batch are on average, and the batch that makes them right.
+
+An estimator puts a weighted sum over a batch in the place of q(z) = 1/N sum_n q(z|x_n). The sum may
+be unbiased, its logarithm is not: it lies too low, the more so the less the encodings overlap, and
+log q(z) is what entropy, KL and total correlation are made of.  [Mathieu2019] app. C, [Kim2018]
+app. D.
+
+Expected values here are over batches as well as over draws. For one draw z of q(z|x_i) the others
+of a batch are a random part of the data set, so one pass over the data set in a random order gives
+the estimate for batches of all sizes: the running sums. The exact q(z) at the same draws is the
+last of them, which takes most of the noise out of the difference.
+
+>>> near = constructed(size=1000, dimension=2, scale=0.9)
+>>> far = constructed(size=1000, dimension=2, scale=0.1)
+>>> batch_size_for(0.1, near), batch_size_for(0.1, far) > 300
+(4, True)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unweave.aggregate import LogWeights, decomposed, log_aggregate, log_weights
+from unweave.fitted import Fitted
+from unweave.latents import DiagonalGaussian, Distribution, Gaussian, Latent, rows, unrelaxed
+from unweave.noise import Noise
+from unweave.spec import nearest
+
+BatchEstimator = Literal["weighted", "stratified", "batch", "outside"]
+Quantity = Literal["entropy", "kl", "total_correlation"]
+
+_NUMBERS = 2**22  # log-densities at once
+_GRID = 240  # batch sizes that are tried first
+
+
+class Encodings(NamedTuple):
+    """A data set as q(z) knows it: q(z|x) of all N observations, and the prior."""
+
+    latent: Latent
+    q: Distribution  # batch shape (N,)
+    p: Distribution
+
+    @property
+    def size(self) -> int:
+        """The number of observations N."""
+        return len(self.q.mean)
+
+
+@dataclass(frozen=True, eq=False)
+class Estimates:
+    """Expected values of an estimator for some sizes of the batch, in nats.
+
+    entropy is H[q(z)] = -E[log q(z)], kl is KL(q(z) || p(z)), total_correlation is
+    KL(q(z) || prod_v q(z_v)).
+    """
+
+    estimator: BatchEstimator
+    batch_sizes: tuple[int, ...]
+    exact: dict[Quantity, float]
+    bias: dict[Quantity, NDArray[np.float64]] = field(repr=False)  # (sizes,)
+    error: dict[Quantity, NDArray[np.float64]] = field(repr=False)  # standard errors of the bias
+    alone: dict[Quantity, NDArray[np.float64]] = field(repr=False)  # if no two encodings overlapped
+
+    def expected(self, quantity: Quantity) -> NDArray[np.float64]:
+        """The expected estimate for every size of the batch, (sizes,)."""
+        value: NDArray[np.float64] = self.exact[quantity] + self.bias[quantity]
+        return value
+
+
+def constructed(size: int, dimension: int, scale: float, seed: int = 0) -> Encodings:
+    """Encodings N(m_n, scale^2 I) with m_n ~ N(0, (1 - scale^2) I), so that q(z) is about p(z).
+
+    scale is the overlap: 1 where all encodings are the prior, near 0 where none meets another.
+    """
+    if size < 2 or dimension < 1 or not 0 < scale <= 1:
+        raise ValueError(
+            "expected two encodings or more, of one dimension or more, with a scale above 0 and "
+            f"up to 1, got size={size}, dimension={dimension}, scale={scale}"
+        )
+    means = Noise(seed).normal((size, dimension), "constructed", torch.float64)
+    loc = math.sqrt(1 - scale**2) * means
+    latent = Gaussian(dimension)
+    q = DiagonalGaussian(loc, torch.full_like(loc, math.log(scale)))
+    return Encodings(latent, q, latent.density(loc.new_zeros(dimension)))
+
+
+def encodings_of(model: Fitted, count: int | None = None) -> Encodings:
+    """The encodings of a trained model's data, or of `count` of its observations."""
+    index = model.rows(model.world.size if count is None else count)
+    raw = model.trained.raw(model.world, index)[0].double()
+    return Encodings(model.run.latent, model.run.latent.posterior(raw), model.prior())
+
+
+def expected(
+    encodings: Encodings,
+    estimator: BatchEstimator = "stratified",
+    batch_sizes: Sequence[int] = (2, 8, 32, 128, 512),
+    samples: int = 512,
+    seed: int = 0,
+) -> Estimates:
+    """Expected values of entropy, KL and total correlation by an estimator of log q(z).
+
+    weighted, stratified   as in `unweave.aggregate`, at draws of the batch
+    batch                  the mean over the batch, at its own draws
+    outside                the mean over the batch, at draws of all of q(z): [Kim2018] eq. 6
+
+    Where no two encodings overlap only q(z_i|x_i) is left of a sum, the estimate of the entropy is
+    log n + E[H[q(z|x)]] with the stratified estimator, and that of the KL is the rate less log n:
+    `Estimates.alone` ([Mathieu2019] app. C, last equations).
+    """
+    sizes = tuple(int(size) for size in batch_sizes)
+    _check(encodings, estimator, sizes, samples)
+    latent, q, p = encodings
+    noise = Noise(seed, 0, "bias", q.mean.device)
+    chosen = noise.integers(encodings.size, (samples,), "rows")
+    source = rows(q, chosen)
+    z = unrelaxed(source).rsample(noise.fold("draws"))
+    own, log_p = latent.log_nodes(source, z), latent.log_nodes(p, z)
+    sums = _running(encodings, z, chosen, sizes, noise)
+    rank = noise.integers(encodings.size, (samples,), "ranks")
+    log_q = torch.stack(
+        [
+            _estimated(estimator, size, encodings.size, own, sums[:, k], rank)
+            for k, size in enumerate(sizes)
+        ],
+        1,
+    )
+    true = _quantities(latent, own, log_aggregate(latent, q, z)[:, None], log_p)
+    found = _quantities(latent, own, log_q, log_p)
+    gaps = {name: (found[name] - true[name]).cpu().numpy() for name in found}
+    weights = [_weights(estimator, size, encodings.size).own for size in sizes]
+    ownly = np.array(weights) if estimator != "outside" else np.full(len(sizes), np.nan)
+    entropy, rate = -own[:, 0].mean().item(), (own - log_p)[:, 0].mean().item()
+    return Estimates(
+        estimator,
+        sizes,
+        {name: value.mean().item() for name, value in true.items()},
+        {name: gap.mean(0) for name, gap in gaps.items()},
+        {name: gap.std(0, ddof=1) / math.sqrt(samples) for name, gap in gaps.items()},
+        {"entropy": entropy - ownly, "kl": rate + ownly},
+    )
+
+
+def batch_size_for(
+    bias: float,
+    encodings: Encodings,
+    quantity: Quantity = "entropy",
+    estimator: BatchEstimator = "stratified",
+    samples: int = 512,
+    seed: int = 0,
+) -> int:
+    """The smallest batch from which on a quantity is off by `bias` nats at most, on average.
+
+    As the average over `samples` draws tells it. Costs their densities under all N encodings, two
+    or three times.
+    """
+    if not bias > 0:
+        raise ValueError(f"expected a bias above 0 nats, got {bias}")
+    if quantity not in get_args(Quantity):
+        raise ValueError(f"{quantity!r} is not known: {nearest(quantity, get_args(Quantity))}")
+    low, high = 2, encodings.size
+    while True:  # between two neighbours of a grid, until they are neighbours themselves
+        sizes = np.unique(np.geomspace(low, high, _GRID).round().astype(int)).tolist()
+        off = np.abs(expected(encodings, estimator, sizes, samples, seed).bias[quantity]) > bias
+        if off[-1]:
+            raise ValueError(
+                f"the {estimator} estimator is off by more than {bias} nats with all "
+                f"{encodings.size} observations in the batch; use the stratified one"
+            )
+        if not off.any():
+            return int(sizes[0])
+        last = int(off.nonzero()[0][-1])
+        low, high = sizes[last], sizes[last + 1]
+        if high - low == 1:
+            return int(high)
+
+
+def _running(
+    encodings: Encodings, z: Tensor, chosen: Tensor, sizes: Sequence[int], noise: Noise
+) -> Tensor:
+    """log sums of q(z_s|x_j) over the first B - 1 and the first B of the others in random order.
+
+    (S, sizes, 2, nodes); the second is -inf where there are not B others.
+    """
+    latent, q, _ = encodings
+    count, nodes = encodings.size, len(latent.nodes)
+    most = min(max(sizes), count - 1)
+    last = torch.tensor([[size - 2, size - 1] for size in sizes], device=z.device)
+    found: list[Tensor] = []
+    for number, start in enumerate(range(0, len(z), max(1, _NUMBERS // (count * nodes)))):
+        part = slice(start, start + max(1, _NUMBERS // (count * nodes)))
+        points = z[part]
+        keys = noise.fold(str(number)).uniform((len(points), count), "order", torch.float64)
+        keys[torch.arange(len(points)), chosen[part]] = torch.inf  # the own one comes last
+        order = keys.argsort(1)[:, :most]
+        table = latent.log_nodes(q, points[:, None])
+        table = torch.take_along_dim(table, order.unsqueeze(-1), 1)
+        sums = torch.logcumsumexp(table, 1)
+        picked = sums[:, last.clamp(max=most - 1)]
+        found.append(torch.where((last < most)[None, ..., None], picked, -torch.inf))
+    return torch.cat(found)
+
+
+def _estimated(
+    estimator: BatchEstimator, batch: int, size: int, own: Tensor, sums: Tensor, rank: Tensor
+) -> Tensor:
+    """log q(z_s) by an estimator, (S, nodes)."""
+    weights = _weights(estimator, batch, size)
+    inside = torch.logaddexp(own + weights.own, sums[:, 0] + weights.other)
+    if estimator != "outside":
+        return inside
+    # The draw's own encoding is in the batch as often as any other is.
+    return torch.where((rank < batch)[:, None], inside, sums[:, 1] + weights.other)
+
+
+def _weights(estimator: BatchEstimator, batch: int, size: int) -> LogWeights:
+    if estimator == "weighted" or estimator == "stratified":
+        return log_weights(estimator, batch, size)
+    return log_weights("exact", batch, size)
+
+
+def _quantities(
+    latent: Latent, own: Tensor, log_q: Tensor, log_p: Tensor
+) -> dict[Quantity, Tensor]:
+    """On every draw, (S, sizes), from log-densities at all nodes (S, sizes, nodes)."""
+    parts = decomposed(latent.nodes, own[:, None, 0], log_q, log_p[:, None])
+    return {
+        "entropy": -log_q[..., 0],
+        "kl": log_q[..., 0] - log_p[:, None, 0],
+        "total_correlation": parts.total_correlation,
+    }
+
+
+def _check(
+    encodings: Encodings, estimator: BatchEstimator, sizes: Sequence[int], samples: int
+) -> None:
+    if estimator not in get_args(BatchEstimator):
+        known = get_args(BatchEstimator)
+        raise ValueError(f"{estimator!r} is not known: {nearest(estimator, known)}")
+    if not sizes or min(sizes) < 2 or max(sizes) > encodings.size:
+        raise ValueError(
+            f"expected batches of 2 to {encodings.size} observations, got {list(sizes)}"
+        )
+    if samples < 2:
+        raise ValueError(f"expected two samples or more, got {samples}")

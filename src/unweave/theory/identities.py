@@ -1,0 +1,395 @@
+"""What the papers prove, as functions of a trained model that return both sides.
+
+Each takes a `Fitted` model, or the `VAE` inside one with observations x, and computes in float64.
+Sides are equal up to rounding whatever the networks are, trained or not; only the propositions of
+[Sikka2019] are about optima, and a trained model is as near to them as its training.
+
+>>> import numpy as np, unweave as uw
+>>> from unweave.theory import theorem_1
+>>> x = np.random.default_rng(0).normal(size=(100, 5))
+>>> model = uw.fit(x, latent=uw.StudentT(2, df=5), network=uw.MLP(), steps=5, progress=False)
+>>> theorem_1(model, beta=4.0).gap < 1e-9
+True
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from unweave.aggregate import Decomposition, decompose_exactly
+from unweave.fitted import Fitted
+from unweave.latents import FullGaussian, Gaussian, Latent
+from unweave.latents.block import Formula, Plain
+from unweave.latents.gaussian import as_full
+from unweave.models import VAE, Pass
+from unweave.noise import Noise
+from unweave.theory.linear import Solution
+
+_ROWS = 256  # observations of a fitted model's data that are looked at
+
+
+class Identity(NamedTuple):
+    """Two sides that a theorem says are equal, and the parts that the right one is the sum of."""
+
+    left: Tensor
+    right: Tensor
+    parts: dict[str, Tensor]
+
+    @property
+    def gap(self) -> float:
+        """The largest difference between the sides."""
+        return (self.left - self.right).abs().max().item()
+
+
+class Comparison(NamedTuple):
+    """Terms of a model before and after a change of it, means over the observations, in nats."""
+
+    before: dict[str, float]
+    after: dict[str, float]
+
+    def moved(self, tolerance: float = 1e-9) -> list[str]:
+        """The terms that are not the same up to a relative tolerance."""
+        pairs = ((name, value, self.after[name]) for name, value in self.before.items())
+        return [name for name, a, b in pairs if not math.isclose(a, b, rel_tol=tolerance,
+                abs_tol=tolerance)]  # fmt: skip
+
+
+class Bounds(NamedTuple):
+    """Values that a theorem puts between others, one for each pair of neighbouring weights."""
+
+    low: Tensor
+    value: Tensor
+    high: Tensor
+
+    @property
+    def slack(self) -> float:
+        """How far inside the bounds the values are at the tightest place; below 0, outside."""
+        return torch.minimum(self.value - self.low, self.high - self.value).min().item()
+
+
+class Optimum(NamedTuple):
+    """What a beta-VAE reached with a weight: means over the data, in nats."""
+
+    beta: float
+    reconstruction: float  # E[log p(x|z)]
+    rate: float  # E[KL(q(z|x) || p(z))], the conditional independence loss
+
+    @property
+    def elbo(self) -> float:
+        """Reconstruction - rate.  [Sikka2019] eq. 5."""
+        return self.reconstruction - self.rate
+
+    @property
+    def objective(self) -> float:
+        """Reconstruction - beta rate.  [Sikka2019] eq. 6."""
+        return self.reconstruction - self.beta * self.rate
+
+
+Reached = Optimum | Solution | Fitted
+
+
+def theorem_1(
+    model: Fitted | VAE, beta: float, x: Tensor | None = None, noise: Noise | None = None
+) -> Identity:
+    """L_beta(x) = L(x; pi_beta, q) + (beta - 1) H_q + log F_beta, (B,).  [Mathieu2019] eq. 3.
+
+    L(x; pi_beta, q) is the ELBO under the annealed prior p(z)^beta / F_beta. Rates and the entropy
+    are taken by their formulas where the annealed prior has one, else all on the same sample.
+    """
+    passed = _pass(model, x, noise)
+    latent = passed.latent
+    if not isinstance(latent, Plain) or latent.learned:
+        raise ValueError(
+            f"theorem 1 anneals a prior that is known beforehand, got {latent}; train with a prior "
+            "that is not learned"
+        )
+    annealed = latent.annealed(beta)
+    z = passed.corners
+    if isinstance(latent, Formula) and isinstance(annealed, Formula) and not latent.sampled:
+        zero = passed.z.new_zeros(latent.size)
+        rate, entropy = passed.rate, passed.q.entropy()
+        other = annealed.rate(passed.q, annealed.density(zero), z)
+    else:
+        entropy = -passed.q.log_prob(z)
+        rate, other = -entropy - passed.p.log_prob(z), -entropy - annealed.log_prob(z)
+    parts = {
+        "elbo": -passed.distortion - other,
+        "entropy": (beta - 1) * entropy,
+        "log_normaliser": torch.full_like(entropy, latent.log_normaliser(beta)),
+    }
+    return _identity(-passed.distortion - beta * rate, parts)
+
+
+def corollary_1(
+    model: Fitted | VAE, beta: float, x: Tensor | None = None, noise: Noise | None = None
+) -> Identity:
+    """L_beta(x; theta, phi) = L(x; theta', phi') + (beta - 1)/2 log|S'(x)| + c, (B,).
+
+    theta', phi' are the networks with codes larger by sqrt(beta). With D columns and the covariance
+    Sigma of p(z): c = D (beta - 1)/2 (1 + log 2 pi / beta) + log F_beta and
+    log F_beta = (1 - beta)/2 log|2 pi Sigma| - D/2 log beta.  [Mathieu2019] corollary 1, eq. 4.
+    The proof in app. A prints the densities with sqrt(2 pi |S|) for sqrt(|2 pi S|).
+    """
+    passed, larger = recoded(model, _scaling(model, beta), x, noise)
+    p, size = as_full(passed.p), passed.z.shape[-1]
+    log_det = 2 * p.factor.diagonal().log().sum() + size * math.log(2 * math.pi)
+    log_f = 0.5 * (1 - beta) * log_det - 0.5 * size * math.log(beta)
+    constant = 0.5 * size * (beta - 1) * (1 + math.log(2 * math.pi / beta)) + log_f
+    spread = larger.q.entropy() - 0.5 * size * (1 + math.log(2 * math.pi))  # log|S'| / 2
+    parts = {
+        "elbo": -larger.distortion - larger.rate,
+        "entropy": (beta - 1) * spread,
+        "constant": constant.expand(len(spread)),
+    }
+    return _identity(-passed.distortion - beta * passed.rate, parts)
+
+
+def corollary_2(
+    model: Fitted | VAE, beta: float, x: Tensor | None = None, noise: Noise | None = None
+) -> Identity:
+    """Gradients of the mean L_beta and of the mean L_H,beta of the rescaled networks.
+
+    By all parameters of encoder and decoder as they are, (parameters,): so one gradient is 0 where
+    the other is, which is [Mathieu2019] corollary 2; `parts` has the right side by parameter.
+    """
+    subject, x, noise = _subject(model, x, noise)
+    sides = corollary_1(subject, beta, x, noise)
+    names = [name for name, _ in subject.named_parameters() if not name.startswith("prior.")]
+    parameters = [subject.get_parameter(name) for name in names]
+    wanted = sides.parts["elbo"] + sides.parts["entropy"]  # L_H,beta, eq. 5
+    left, right = (
+        [part.flatten() for part in torch.autograd.grad(side.mean(), parameters, retain_graph=True)]
+        for side in (sides.left, wanted)
+    )
+    return Identity(torch.cat(left), torch.cat(right), dict(zip(names, right, strict=True)))
+
+
+def theorem_2(
+    model: Fitted | VAE,
+    beta: float,
+    rotation: Tensor | None = None,
+    x: Tensor | None = None,
+    noise: Noise | None = None,
+) -> Comparison:
+    """Terms of a model and of the same with rotated codes.  [Mathieu2019] theorem 2, eq. 6.
+
+    Under an isotropic Gaussian prior the objective, its two terms, the entropy, the mutual
+    information and the match of q(z) to p(z) stay; what moves is how that match is made up of
+    total correlation and the columns' own. The rotated posterior has a full covariance: the
+    theorem says nothing of a diagonal one, which leaves its family unless it is round. The
+    rotation is drawn at random if none is given.
+    """
+    noise = noise or Noise(0)
+    if rotation is None:
+        size = _real(_latent(model)).size
+        rotation = torch.linalg.qr(noise.normal((size, size), "rotation", torch.float64)).Q
+    return Comparison(*(terms(each, beta) for each in recoded(model, rotation, x, noise)))
+
+
+def rescaling(
+    model: Fitted | VAE, beta: float, x: Tensor | None = None, noise: Noise | None = None
+) -> Comparison:
+    """Terms of a model and of the same with codes larger by sqrt(beta), as in corollary 1."""
+    both = recoded(model, _scaling(model, beta), x, noise)
+    return Comparison(*(terms(each, beta) for each in both))
+
+
+def elbo_parts(
+    model: Fitted | VAE, x: Tensor | None = None, noise: Noise | None = None
+) -> Identity:
+    """ELBO = log p(x|z) - I(x; z) - [TC beyond the prior's, at every node] - [KL of every leaf].
+
+    On a sample z of each x, (B,), with q(z) exact over the x that are given: [Esmaeili2019] fig. 2
+    and 4, and [Kim2018] lemma 1, in which the last two sums together are KL(q(z) || p(z)).
+    """
+    passed = _pass(model, x, noise)
+    found = _decomposition(passed)
+    z = passed.corners
+    parts = {
+        "reconstruction": -passed.distortion,
+        "mutual_information": -found.mutual_information,
+        **{f"dependence {node}".strip(): -found.excess(node) for node in found.correlations},
+        **{f"mismatch {leaf}".strip(): -value for leaf, value in found.leaf_kls.items()},
+    }
+    rate = passed.q.log_prob(z) - passed.p.log_prob(z)
+    return _identity(-passed.distortion - rate, parts)
+
+
+def proposition_1(models: Sequence[Reached]) -> Bounds:
+    """dL*/dbeta = -KL <= 0: the slope of L* between neighbours lies between their rates.
+
+    KL(beta') <= [L*(beta) - L*(beta')] / (beta' - beta) <= KL(beta) for beta < beta', which is
+    [Sikka2019] eq. 10 without a derivative.
+    """
+    a, b = _neighbours(models)
+    slope = (_all(a, "objective") - _all(b, "objective")) / (_all(b, "beta") - _all(a, "beta"))
+    return Bounds(_all(b, "rate"), slope, _all(a, "rate"))
+
+
+def proposition_2(models: Sequence[Reached]) -> Bounds:
+    """Rate and reconstruction fall with beta: the latter by beta to beta' times the former.
+
+    beta dKL <= dR <= beta' dKL with dKL = KL(beta) - KL(beta') and dR likewise, of the
+    reconstruction; hence dKL >= 0 and dR >= 0.  [Sikka2019] eq. 12, 13, from eq. 30.
+    """
+    a, b = _neighbours(models)
+    fall = _all(a, "rate") - _all(b, "rate")
+    value = _all(a, "reconstruction") - _all(b, "reconstruction")
+    return Bounds(_all(a, "beta") * fall, value, _all(b, "beta") * fall)
+
+
+def proposition_3(models: Sequence[Reached]) -> Bounds:
+    """ELBO* rises up to beta = 1 and falls from there.
+
+    (beta - 1) dKL <= ELBO*(beta) - ELBO*(beta') <= (beta' - 1) dKL, [Sikka2019] eq. 15 without a
+    derivative, dKL as in proposition 2.
+    """
+    a, b = _neighbours(models)
+    fall = _all(a, "rate") - _all(b, "rate")
+    value = _all(a, "elbo") - _all(b, "elbo")
+    return Bounds((_all(a, "beta") - 1) * fall, value, (_all(b, "beta") - 1) * fall)
+
+
+def optimum(model: Reached, rows: int = 10_000) -> Optimum:
+    """What a model reached with its beta, on its data or on `rows` of it, one sample each."""
+    if not isinstance(model, Fitted):
+        return Optimum(model.beta, model.reconstruction, model.rate)
+    weights = model.run.weights
+    beta = weights.get("beta", 1.0)
+    if model.run.objective.kind not in ("vae", "beta-vae") or not isinstance(beta, (int, float)):
+        raise ValueError(
+            f"the propositions are about a beta-VAE with a fixed beta, got {model.run.objective}"
+        )
+    index = model.rows(rows)
+    with torch.no_grad():
+        passed = _pass(model, torch.from_numpy(model.observations(index)), None)
+        return Optimum(float(beta), -_mean(passed.distortion), _mean(passed.rate))
+
+
+def recoded(
+    model: Fitted | VAE, matrix: Tensor, x: Tensor | None = None, noise: Noise | None = None
+) -> tuple[Pass, Pass]:
+    """A pass of a model with Gaussian codes, and the same with codes M z instead of z.
+
+    q'(z|x) = N(M m, M S M^T), p'(x|z) = p(x|M^-1 z), and the same draws: z' = M z.
+    """
+    subject, x, noise = _subject(model, x, noise)
+    _real(subject.latent)
+    passed = subject(x, noise)
+    matrix = matrix.to(passed.z)
+    q = as_full(passed.q)
+    factor = matrix @ q.factor
+    turned = FullGaussian(q.loc @ matrix.T, torch.linalg.cholesky(factor @ factor.mT))
+    z = passed.z @ matrix.T
+    px = subject.decode(torch.linalg.solve(matrix, z.T).T)
+    return passed, passed._replace(q=turned, z=z, px=px)
+
+
+def terms(passed: Pass, beta: float) -> dict[str, float]:
+    """The terms of the theorems, means over one pass, with q(z) exact over its observations."""
+    with torch.no_grad():
+        found = _decomposition(passed)
+        rate = passed.rate
+        means = {
+            "objective": -passed.distortion - beta * rate,
+            "reconstruction": -passed.distortion,
+            "rate": rate,
+            "entropy": passed.q.entropy(),
+            "mutual_information": found.mutual_information,
+            "kl": found.total_correlation + found.dimension_kl,  # KL(q(z) || p(z))
+            "total_correlation": found.total_correlation,
+            "dimension_kl": found.dimension_kl,
+        }
+        return {name: _mean(value) for name, value in means.items()}
+
+
+def double(model: Fitted) -> VAE:
+    """The networks of a fitted model with its weights, in float64."""
+    nets = copy.deepcopy(model.trained.nets)
+    nets.load_state_dict({name: value[0] for name, value in model.trained.weights.items()})
+    autoencoder = nets.double().model
+    if not isinstance(autoencoder, VAE):
+        raise ValueError(
+            f"expected an autoencoder, got a model of objective {model.run.objective.kind}, which "
+            "has no ELBO"
+        )
+    return autoencoder
+
+
+def _subject(
+    model: Fitted | VAE, x: Tensor | None, noise: Noise | None
+) -> tuple[VAE, Tensor, Noise]:
+    """Networks, observations and noise."""
+    if isinstance(model, VAE):
+        if x is None:
+            raise ValueError("expected observations x with a bare VAE, got none; give x")
+        return model, x, noise or Noise(0)
+    subject = double(model)
+    if x is None:
+        x = torch.from_numpy(model.observations(model.rows(_ROWS)))
+    device = model.trained.device
+    return subject, x.to(device, torch.float64), (noise or Noise(0))._replace(device=device)
+
+
+def _pass(model: Fitted | VAE, x: Tensor | None, noise: Noise | None) -> Pass:
+    subject, x, noise = _subject(model, x, noise)
+    passed: Pass = subject(x, noise)
+    return passed
+
+
+def _latent(model: Fitted | VAE) -> Latent:
+    return model.latent if isinstance(model, VAE) else model.run.latent
+
+
+def _real(latent: Latent) -> Formula:
+    if not isinstance(latent, Formula):
+        raise ValueError(
+            f"expected a block of real columns with Gaussian posteriors, got {latent}; take a "
+            "model with latent gaussian, student-t, laplace or sparse"
+        )
+    return latent
+
+
+def _scaling(model: Fitted | VAE, beta: float) -> Tensor:
+    """sqrt(beta) I, for a model with a Gaussian prior."""
+    latent = _latent(model)
+    if not isinstance(latent, Gaussian):
+        raise ValueError(
+            f"corollaries 1 and 2 are about a Gaussian prior, got {latent}; use a model with "
+            "latent=gaussian"
+        )
+    if not beta > 0:
+        raise ValueError(f"expected beta above 0, got {beta}: codes are scaled by its root")
+    return math.sqrt(beta) * torch.eye(latent.size, dtype=torch.float64)
+
+
+def _decomposition(passed: Pass) -> Decomposition:
+    z = passed.corners
+    return decompose_exactly(passed.latent, passed.q, passed.p, z, passed.q.log_prob(z))
+
+
+def _identity(left: Tensor, parts: dict[str, Tensor]) -> Identity:
+    return Identity(left, torch.stack(list(parts.values())).sum(0), parts)
+
+
+def _neighbours(models: Sequence[Reached]) -> tuple[list[Optimum], list[Optimum]]:
+    found = sorted((optimum(model) for model in models), key=lambda each: each.beta)
+    if len({each.beta for each in found}) < max(2, len(found)):
+        raise ValueError(
+            f"expected two weights or more, each once, got beta = {[each.beta for each in found]}"
+        )
+    return found[:-1], found[1:]
+
+
+def _all(found: Sequence[Optimum], name: str) -> Tensor:
+    return torch.tensor([getattr(each, name) for each in found], dtype=torch.float64)
+
+
+def _mean(values: Tensor) -> float:
+    return values.double().mean().item()

@@ -1,0 +1,189 @@
+"""Reproductions of papers: claims, studies that go on, figures and pages."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import unweave as uw
+from unweave.bibliography import entries
+from unweave.data import from_array
+from unweave.papers import FIGURES, Claim, Desk, Measured, chosen, judged, reproduce, sikka2019
+from unweave.papers.drawing import lettered, panels, save, styled
+from unweave.papers.page import write_page
+from unweave.store import Store
+from unweave.theory import solve
+from unweave.training import Silent
+
+PAGES = Path(__file__).parent.parent / "docs/papers"
+CPU = torch.device("cpu")
+
+
+def desk(path):
+    return Desk(Store(path), CPU, Silent())
+
+
+def study(steps=30):
+    data, world = from_array(np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32))
+    runs = [
+        uw.Run(data=data, latent=uw.Gaussian(1), network=uw.MLP((4,)), batch_size=10, steps=steps,
+               objective=uw.BetaVAE(beta=beta), seed=seed)
+        for beta in (1.0, 2.0) for seed in (0, 1)
+    ]  # fmt: skip
+    return runs, world
+
+
+def test_a_study_trains_only_what_is_missing(tmp_path):
+    runs, world = study()
+    one = desk(tmp_path)
+    some = one.carry_out(runs[:3], world)
+    assert (one.trained, one.found) == (3, 0)
+    every = one.carry_out(runs, world)
+    assert (one.trained, one.found) == (4, 3)
+    assert [model.run.seed for model in every] == [0, 1, 0, 1]
+    for before, after in zip(some, every, strict=False):
+        for name, weight in before.trained.weights.items():
+            assert torch.equal(weight, after.trained.weights[name])
+
+
+class Watched(Silent):
+    """Progress of somebody who sees where training begins, and may stop it."""
+
+    def __init__(self, stop=None):
+        self.begun, self.stop = [], stop
+
+    def begin(self, runs, step):
+        self.begun.append(step)
+
+    def advance(self, step, rows):
+        if step == self.stop:
+            raise KeyboardInterrupt
+
+
+def test_a_study_that_is_stopped_goes_on(tmp_path):
+    runs, world = study()
+    whole = desk(tmp_path / "whole").carry_out(runs, world)
+    store = Store(tmp_path / "stopped")
+    with pytest.raises(KeyboardInterrupt):
+        Desk(store, CPU, Watched(stop=20), checkpoint_seconds=0).carry_out(runs, world)
+    watched = Watched()
+    again = Desk(store, CPU, watched)
+    for one, other in zip(whole, again.carry_out(runs, world), strict=True):
+        for name, weight in one.trained.weights.items():
+            assert torch.equal(weight, other.trained.weights[name])
+    assert watched.begun == [19]
+    assert (again.trained, again.found) == (4, 0)
+
+
+def test_a_run_that_broke_is_not_drawn(tmp_path):
+    runs, world = study()
+    broken = [uw.Run(**{**vars(runs[0]), "optimiser": uw.Adam(lr=1e30)})]
+    with pytest.raises(FloatingPointError, match="not finite"):
+        desk(tmp_path).carry_out(broken, world)
+
+
+def test_claims_say_why_they_fail():
+    assert judged("s", "fig. 1", "1", Measured(1.0, 0.9, 1.1), True).got == "1 [0.9, 1.1]"
+    assert judged("s", "fig. 1", "1", 2.0, False).note == "The reason is open."
+    assert judged("s", "fig. 1", "1", 2.0, False, "Because.").verdict == "fail"
+    with pytest.raises(ValueError, match="needs a note"):
+        Claim("s", "fig. 1", "1", "2", "not comparable")
+    with pytest.raises(ValueError, match="expected a verdict of pass, fail, not comparable"):
+        Claim("s", "fig. 1", "1", "2", "perhaps")
+
+
+def test_figures_are_vector_and_png_and_the_same_every_time(tmp_path):
+    def drawn(stem):
+        with styled():
+            figure, axes = panels(1, 2)
+            lettered(axes, ("one", "two"))
+            axes[0].plot([1, 2], [3, 4])
+        return save(figure, stem)
+
+    (svg, png), (again, image) = drawn(tmp_path / "a/one"), drawn(tmp_path / "b/one")
+    assert svg.read_bytes() == again.read_bytes()
+    assert png.read_bytes() == image.read_bytes()
+    assert svg.read_text().startswith("<?xml")
+    with Image.open(png) as picture:
+        assert picture.size == (1120, 400)
+
+
+def test_without_matplotlib_nothing_is_trained(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ValueError, match=r"pip install 'unweave\[papers\]'"):
+        reproduce(FIGURES[:1], desk(tmp_path / "runs"), tmp_path / "out")
+    assert not (tmp_path / "runs").exists()
+    assert not (tmp_path / "out").exists()
+
+
+def test_figure_1_of_sikka_from_the_store_to_the_page(tmp_path, monkeypatch):
+    monkeypatch.setattr(sikka2019, "TRAINED", (0.6, 5.0))
+    monkeypatch.setattr(sikka2019, "SEEDS", (0,))
+    monkeypatch.setattr(sikka2019, "_STEPS", 400)
+    out = tmp_path / "out"
+    claims = reproduce(chosen("sikka2019", "fig1"), desk(tmp_path / "runs"), out)
+    verdicts = {claim.where: claim.verdict for claim in claims}
+    assert verdicts["fig. 1A, prop. 3"] == verdicts["fig. 1B"] == "pass"
+    assert verdicts["fig. 1C, prop. 2"] == verdicts["fig. 1D, prop. 2"] == "pass"
+    assert verdicts["sec. IV-B, not shown"] == "fail"  # it rises below 1
+    facts = json.loads((out / "sikka2019/fig1.json").read_text())
+    assert (facts["trained"], facts["found"]) == (2, 0)
+    first = (out / "sikka2019/fig1.svg").read_bytes()
+    page = (out / "sikka2019.md").read_text()
+    for text in ("](sikka2019/fig1.svg)", "(sikka2019/fig1.png)", "✗ fail", "2 runs trained",
+                 "`unweave reproduce sikka2019 fig1`", "Seeds: 0"):  # fmt: skip
+        assert text in page
+    assert all(f"| {claim.statement} |" in page for claim in claims)
+    reproduce(chosen("sikka2019"), desk(tmp_path / "runs"), out)
+    assert (out / "sikka2019/fig1.svg").read_bytes() == first
+    assert "2 runs found in the store" in (out / "sikka2019.md").read_text()
+
+
+def test_terms_of_a_trained_network_are_those_of_its_matrices(tmp_path):
+    """Weights put in by hand: those of the closed form have its terms."""
+    runs, world = sikka2019._runs()
+    run = uw.Run(**{**vars(runs[0]), "steps": 1, "objective": uw.BetaVAE(beta=0.6)})
+    (model,) = desk(tmp_path).carry_out([run], world)
+    found = solve(sikka2019.MIXING, 0.6)
+    ours = {
+        "encoder.1.weight": np.concatenate([found.encoder, np.zeros_like(found.encoder)]),
+        "encoder.1.bias": np.concatenate([np.zeros(2), found.log_variances]),
+        "decoder.0.weight": found.decoder,
+        "decoder.0.bias": np.zeros(128),
+    }
+    for name, value in ours.items():
+        weight = model.trained.weights[f"model.{name}"]
+        weight.copy_(torch.from_numpy(value).reshape(weight.shape))
+    for name, value in sikka2019._reached(model).items():
+        assert value == pytest.approx(getattr(found, name), rel=1e-5), name
+
+
+@pytest.mark.parametrize("paper", sorted({made.paper for made in FIGURES}))
+def test_the_pages_are_those_of_the_code(paper, tmp_path):
+    """From what was found when they were made; `unweave reproduce` makes them anew."""
+    assert paper in {key.lower() for key in entries()}
+    shutil.copytree(PAGES / paper, tmp_path / paper)
+    figures = chosen(paper)
+    written = write_page(paper, figures, tmp_path)
+    assert written.read_text() == (PAGES / f"{paper}.md").read_text()
+    for made in figures:
+        assert (PAGES / paper / f"{made.figure}.json").exists(), made
+
+
+def test_the_command_line_lists_and_refuses(unweave, tmp_path):
+    code, out, _ = unweave("reproduce", "--out", tmp_path)
+    assert code == 0
+    assert all(made.paper in out and made.figure in out for made in FIGURES)
+    for arguments, message in (
+        (["sikka"], "there is no paper 'sikka'"),
+        (["sikka2019", "fig9"], "sikka2019 has no figure 'fig9'"),
+    ):
+        code, _, err = unweave("reproduce", *arguments, "--out", tmp_path)
+        assert code == 2
+        assert message in " ".join(err.split())
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,200 @@
+"""Expected values of estimators of log q(z), against batches drawn and against what is known."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import unweave as uw
+from unweave.aggregate import batch_total_correlation, decompose, exact
+from unweave.latents import rows
+from unweave.noise import Noise
+from unweave.theory import Encodings, batch_size_for, constructed, encodings_of, expected
+
+f64 = torch.float64
+QUANTITIES = ("entropy", "kl", "total_correlation")
+ESTIMATORS = ("weighted", "stratified", "batch", "outside")
+
+
+def drawn(encodings, estimator, batch, repeats):
+    """Entropy, KL and TC of many batches by the estimators of `aggregate`, (repeats, 3)."""
+    latent, q, p = encodings
+    found = []
+    for step in range(repeats):
+        noise = Noise(5, step)
+        index = noise.permutation(encodings.size, "batch")[:batch]
+        part = rows(q, index)
+        if estimator == "outside":
+            where = noise.integers(encodings.size, (64,), "rows")
+            z = rows(q, where).rsample(noise)
+        else:
+            z = part.rsample(noise)
+        if estimator in ("weighted", "stratified"):
+            parts = decompose(latent, part, p, z, encodings.size, estimator)
+            log_q = part.log_prob(z) - parts.mutual_information
+            dependence = parts.total_correlation.mean()
+        else:
+            log_q = exact(part.log_prob(z[:, None]))
+            dependence = batch_total_correlation(part.log_marginals(z[:, None]))
+        found.append([-log_q.mean(), (log_q - p.log_prob(z)).mean(), dependence])
+    return np.array(found)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_they_are_the_means_over_batches(estimator):
+    encodings = constructed(size=60, dimension=3, scale=0.5)
+    ours = expected(encodings, estimator, (10,), samples=3000)
+    values = drawn(encodings, estimator, 10, repeats=400)
+    for k, name in enumerate(QUANTITIES):
+        spread = values[:, k].std() / math.sqrt(len(values))
+        # The draws of ours spread as well: by their exact values, which are common to both.
+        near = 4 * (spread + ours.error[name][0] + 2.0 / math.sqrt(3000))
+        assert ours.expected(name)[0] == pytest.approx(values[:, k].mean(), abs=near), name
+        assert near < 0.5
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_the_whole_data_set_is_exact_but_for_the_weighted_one(estimator):
+    """Its weights sum to 1/N: too low by log N in the joint and in each of the marginals."""
+    encodings = constructed(size=40, dimension=3, scale=0.3)
+    found = expected(encodings, estimator, (40,), samples=50)
+    log_n = math.log(40) if estimator == "weighted" else 0.0
+    off = {"entropy": log_n, "kl": -log_n, "total_correlation": 2 * log_n}
+    for name, bias in off.items():
+        assert found.bias[name][0] == pytest.approx(bias, abs=1e-9)
+        assert found.error[name][0] < 1e-9
+
+
+def test_encodings_that_never_meet_cost_the_rate_less_log_n():
+    """Which is then the truth as well; the weighted one is log B lower still."""
+    encodings = constructed(size=500, dimension=4, scale=1e-6)
+    found = expected(encodings, "stratified", (2, 8), samples=200)
+    q, p = encodings.q, encodings.p
+    entropy = q.entropy()[0].item()
+    assert found.alone["entropy"] == pytest.approx(entropy + math.log(500), abs=0.3)
+    assert found.expected("entropy") == pytest.approx(found.alone["entropy"], abs=1e-9)
+    assert found.expected("kl") == pytest.approx(found.alone["kl"], abs=1e-9)
+    assert found.bias["entropy"] == pytest.approx([0, 0], abs=1e-9)
+    rate = encodings.latent.rate(q, p, q.mean).mean().item()
+    assert found.alone["kl"] == pytest.approx(rate - math.log(500), abs=0.5)
+    lower = expected(encodings, "weighted", (2, 8), samples=200)
+    assert lower.bias["entropy"] == pytest.approx(np.log([2, 8]), abs=1e-9)
+    assert lower.expected("entropy") == pytest.approx(lower.alone["entropy"], abs=1e-9)
+
+
+def test_small_batches_drift_to_log_n_and_the_entropy_of_an_encoding():
+    """q(z) is about the prior, its KL about 0; a batch of 8 of 4000 gives the rate less log n."""
+    encodings = constructed(size=4000, dimension=2, scale=0.03)
+    found = expected(encodings, "stratified", (8, 4000), samples=300)
+    assert found.exact["kl"] == pytest.approx(0, abs=0.5)
+    assert found.expected("entropy")[0] == pytest.approx(found.alone["entropy"][0], abs=0.1)
+    assert found.expected("kl")[0] == pytest.approx(found.alone["kl"][0], abs=0.1)
+    assert found.bias["entropy"][0] > 1.5
+    assert found.bias["entropy"][1] == pytest.approx(0, abs=1e-9)
+
+
+def entropy_bias(batch=16, size=1000, dimension=3, scale=0.3):
+    found = expected(constructed(size, dimension, scale), "stratified", (batch,), samples=200)
+    return found.bias["entropy"][0]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [{"batch": n} for n in (256, 64, 16, 4)],
+        [{"dimension": n} for n in (1, 2, 3)],
+        [{"scale": s} for s in (1.0, 0.8, 0.5, 0.3)],
+        [{"size": n} for n in (30, 100, 300, 1000)],
+    ],
+    ids=["batch", "dimension", "overlap", "data set"],
+)
+def test_the_bias_grows(changes):
+    """With smaller batches, more dimensions, less overlap and larger data sets."""
+    biases = [entropy_bias(**change) for change in changes]
+    assert biases == sorted(biases)
+    assert biases[-1] > biases[0] + 0.3
+
+
+def test_jensens_gap_where_batches_are_large():
+    """E[log Z] is about log E[Z] - Var[Z] / 2 E[Z]^2, [Mathieu2019] app. C, over 29 others."""
+    encodings = constructed(size=200, dimension=1, scale=0.8)
+    found = expected(encodings, "stratified", (30,), samples=20_000)
+    q = encodings.q.log_prob(encodings.q.rsample(Noise(8), (50,)).reshape(-1, 1, 1)).exp()
+    variance = q.var(1) * (1 - 29 / 199) / 29  # of a mean over 29 of 199, without replacement
+    gap = (variance / (2 * q.mean(1).square())).mean().item()
+    assert found.bias["entropy"][0] == pytest.approx(gap, rel=0.25)
+
+
+def test_draws_from_outside_the_batch_make_the_total_correlation_negative():
+    """[Kim2018] app. D; draws of the batch itself do not."""
+    encodings = constructed(size=2000, dimension=10, scale=0.1)
+    outside = expected(encodings, "outside", (50,), samples=200)
+    inside = expected(encodings, "batch", (50,), samples=200)
+    assert outside.expected("total_correlation")[0] < -10
+    assert inside.expected("total_correlation")[0] > 0
+
+
+@pytest.mark.parametrize("quantity", QUANTITIES)
+@pytest.mark.parametrize("bias", [0.05, 0.4])
+def test_the_batch_size_for_a_bias(quantity, bias):
+    encodings = constructed(size=300, dimension=2, scale=0.3)
+    batch = batch_size_for(bias, encodings, quantity, samples=200)
+    around = expected(encodings, "stratified", (batch - 1, batch), samples=200).bias[quantity]
+    assert abs(around[0]) > bias >= abs(around[1])
+
+
+def test_the_ends_of_the_batch_size_for_a_bias():
+    assert batch_size_for(0.01, constructed(50, 2, scale=1.0)) == 2  # all encodings are the prior
+    assert batch_size_for(9.0, constructed(50, 2, scale=0.5)) == 2
+    assert batch_size_for(1e-9, constructed(50, 2, scale=0.5)) == 50
+
+
+def test_a_trained_model_and_a_tree():
+    """Its q(z) is that of the model's own summary; discrete variables are at their corners."""
+    x = np.random.default_rng(0).normal(size=(200, 6))
+    tree = uw.Product(style=uw.Gaussian(2), what=uw.Categorical(3))
+    model = uw.fit(x, latent=tree, network=uw.MLP(), steps=300, objective=uw.VAE(),
+                   optimiser=uw.Adam(lr=3e-3), progress=False)  # fmt: skip
+    encodings = encodings_of(model)
+    assert encodings.size == 200
+    assert encodings_of(model, 50).size == 50
+    found = expected(encodings, "stratified", (4, 200), samples=2000)
+    summary = model.summary(samples=4000)
+    assert found.exact["total_correlation"] == pytest.approx(summary.total_correlation, abs=0.1)
+    mismatch = summary.total_correlation + summary.dimension_kl
+    assert found.exact["kl"] == pytest.approx(mismatch, abs=0.15)
+    assert found.bias["entropy"][0] > 5 * found.error["entropy"][0]
+    assert found.bias["entropy"][1] == pytest.approx(0, abs=1e-5)
+
+
+SMALL = constructed(10, 1, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: constructed(1, 2, 0.5), "two encodings or more"),
+        (lambda: constructed(5, 2, 1.5), "scale above 0 and up to 1"),
+        (
+            lambda: expected(SMALL, batch_sizes=(1, 5)),
+            r"batches of 2 to 10 observations, got \[1, 5",
+        ),
+        (lambda: expected(SMALL, batch_sizes=(11,)), "batches of 2 to 10"),
+        (lambda: expected(SMALL, "stratifed", (2,)), "stratified"),
+        (lambda: expected(SMALL, batch_sizes=(2,), samples=1), "two samples"),
+        (lambda: batch_size_for(0.0, SMALL), "bias above 0"),
+        (lambda: batch_size_for(0.1, SMALL, "entrop"), "entropy"),
+        (lambda: batch_size_for(0.1, SMALL, estimator="weighted"), "use the stratified one"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_encodings_of_one_variable_have_no_total_correlation():
+    q, p = constructed(30, 1, 0.4)[1:]
+    found = expected(Encodings(uw.Gaussian(1), q, p), "stratified", (5,), samples=20)
+    assert found.exact["total_correlation"] == 0
+    assert found.bias["total_correlation"][0] == 0

@@ -1,0 +1,127 @@
+"""Identities on trained models, and the propositions of Sikka et al. on closed forms."""
+
+import numpy as np
+import pytest
+import torch
+
+import unweave as uw
+from unweave.theory import (
+    corollary_1,
+    corollary_2,
+    elbo_parts,
+    optimum,
+    proposition_1,
+    proposition_2,
+    proposition_3,
+    recoded,
+    rescaling,
+    solve,
+    theorem_1,
+    theorem_2,
+)
+from unweave.theory.identities import double
+
+BETAS = np.geomspace(0.05, 100, 80)
+MIXINGS = {
+    "paper": 0.5 * (1 + np.eye(128, 2)),
+    "tall": np.random.default_rng(0).normal(size=(6, 3)),
+    "deficient": np.outer(np.arange(1.0, 6.0), [1.0, -2.0, 0.5]),
+}
+
+
+def trained(latent, **fields):
+    x = np.random.default_rng(1).normal(size=(80, 5)) @ np.diag([2.0, 1.0, 1.0, 0.5, 0.2])
+    fields = dict(objective=uw.BetaVAE(beta=1.0), steps=150) | fields
+    return uw.fit(
+        x,
+        latent=latent,
+        network=uw.MLP((16,), "tanh"),
+        likelihood=uw.likelihoods.Gaussian(scale=0.5),
+        optimiser=uw.Adam(lr=1e-2),
+        batch_size=40,
+        progress=False,
+        **fields,
+    )
+
+
+@pytest.fixture(scope="module")
+def model():
+    return trained(uw.Gaussian(3))
+
+
+def test_all_identities_hold_on_a_trained_model(model):
+    assert model.log[-1]["rate"] > 1
+    for sides in (theorem_1(model, 3.0), corollary_1(model, 3.0), elbo_parts(model)):
+        assert sides.left.shape == (80,)  # all of its data
+        assert sides.gap < 1e-10 * sides.left.abs().max()
+    slopes = corollary_2(model, 3.0)
+    assert slopes.gap < 1e-10 * slopes.left.abs().max()
+    assert {name.split(".")[0] for name in slopes.parts} == {"encoder", "decoder"}
+    assert theorem_2(model, 3.0).moved() == ["total_correlation", "dimension_kl"]
+    assert rescaling(model, 3.0).moved() == ["objective", "rate", "entropy", "kl", "dimension_kl"]
+
+
+def test_they_are_those_of_the_model_as_it_was_trained(model):
+    """In float64 what the library has in float32: codes, and rates."""
+    x = model.observations(torch.arange(80))
+    passed, _ = recoded(model, torch.eye(3))
+    assert model.encode(x) == pytest.approx(passed.q.mean.detach().numpy(), abs=1e-5)
+    table = model.table()
+    assert passed.rate.mean().item() == pytest.approx(table.kl.sum(), rel=1e-4)
+    found = optimum(model)
+    assert found.beta == model.run.objective.beta
+    assert found.rate == pytest.approx(passed.rate.mean().item())
+    assert found.reconstruction == pytest.approx(-passed.distortion.mean().item())
+
+
+@pytest.mark.parametrize("name", MIXINGS)
+def test_propositions_hold_at_closed_forms(name):
+    """Weights from 0.05 to 100, with 1 and every eigenvalue among them."""
+    thresholds = solve(MIXINGS[name], 1.0).thresholds
+    betas = sorted({*BETAS.tolist(), 1.0, *thresholds.tolist()})
+    found = [solve(MIXINGS[name], beta) for beta in betas]
+    for proposition in (proposition_1, proposition_2, proposition_3):
+        bounds = proposition(found)
+        assert bounds.slack > -1e-9 * bounds.value.abs().max(), proposition
+        assert bounds.value.shape == (len(found) - 1,)
+    rates, elbos = [each.rate for each in found], [each.elbo for each in found]
+    assert max(np.diff(rates)) < 1e-12
+    assert min(rates) >= 0
+    assert max(np.diff([each.reconstruction for each in found])) < 1e-9
+    assert max(np.diff([each.objective for each in found])) < 1e-12
+    assert betas[int(np.argmax(elbos))] == 1.0
+
+
+def test_the_slope_of_the_objective_is_minus_the_rate():
+    """Proposition 1 as it is printed, by a central difference."""
+    a, step = MIXINGS["tall"], 1e-5
+    for beta in (0.2, 1.0, 3.0):
+        ends = [solve(a, beta + sign * step).objective for sign in (1, -1)]
+        slope = (ends[0] - ends[1]) / (2 * step)
+        assert slope == pytest.approx(-solve(a, beta).rate, rel=1e-6)
+
+
+def test_bounds_tell_where_a_proposition_fails():
+    """A model that is no optimum: one with the weight of another."""
+    found = [optimum(solve(MIXINGS["tall"], beta)) for beta in (0.5, 1.0, 2.0)]
+    wrong = [found[0], found[1]._replace(rate=found[0].rate + 1), found[2]]
+    assert proposition_1(wrong).slack < -0.1
+    assert proposition_2(wrong).slack < -0.1
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: theorem_1(trained(uw.Gaussian(2, learn="variances"), steps=1), 2.0), "anneals"),
+        (lambda m: corollary_1(trained(uw.StudentT(2, df=4), steps=1), 2.0), "Gaussian prior"),
+        (lambda m: theorem_2(trained(uw.Categorical(3), steps=1), 2.0), "real columns"),
+        (lambda m: corollary_2(m, 0.0), "beta above 0"),
+        (lambda m: elbo_parts(double(m)), "give x"),
+        (lambda m: optimum(trained(uw.Gaussian(2), steps=1, objective=uw.WAE())), "fixed beta"),
+        (lambda m: proposition_1([m]), "two weights or more"),
+        (lambda m: proposition_1([m, m]), "each once"),
+    ],
+)
+def test_what_a_theorem_does_not_speak_of_is_refused(model, call, message):
+    with pytest.raises(ValueError, match=message):
+        call(model)
