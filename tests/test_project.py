@@ -29,7 +29,7 @@ ORDER = [
     "report", "overrides", "methods", "demo", "scoring", "cli",
 ]  # fmt: skip
 FILES = sorted(SOURCE.rglob("*.py"))
-OWN_DATA = {"arrays", "folder", "memory"}  # the user's: there is nothing to cite
+OWN_DATA = {"arrays", "folder", "memory", "blobs", "blocks"}  # the user's, and ours: no papers
 
 
 def package(path):
