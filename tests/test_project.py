@@ -26,7 +26,8 @@ ORDER = [
     "files", "parallel", "spec", "tensors", "kernels", "noise", "data", "schedules", "optimisers",
     "latents", "likelihoods", "networks", "models", "aggregate", "objectives", "run", "store",
     "training", "progress", "metrics", "trained", "fitted", "measure", "bibliography", "bench",
-    "report", "overrides", "methods", "demo", "scoring", "cli",
+    "report", "overrides", "methods", "demo", "scoring",
+    "preview_command", "cli",
 ]  # fmt: skip
 FILES = sorted(SOURCE.rglob("*.py"))
 OWN_DATA = {"arrays", "folder", "memory", "blobs", "blocks"}  # the user's, and ours: no papers

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from unweave.data.lattice import Lattice, checked
 
-# Values drawn at once on a CPU: the work stays in cache and below the size at which torch wakes its
-# threads, see `unweave.data.shapes2d`. A GPU draws as many as its memory likes.
-CHUNK_VALUES = {"cpu": 2**15, "cuda": 2**26}
+# Values drawn at once: on a CPU the work stays in cache, and is enough for what each call costs.
+CHUNK_VALUES = {"cpu": 2**19, "cuda": 2**26}
 
 
 @final

@@ -89,11 +89,11 @@ class TexturedShapes2D:
 
     def load(self, device: torch.device) -> Rendered:
         """The world on a device."""
-        paint = functools.partial(_textured, texture().to(device), self.seed)
+        paint = functools.partial(_textured, texture(self.sprites.side).to(device), self.seed)
         return _scene(self.sprites, device, paint)
 
 
-Paint = Callable[[Tensor, Tensor], Tensor]  # sprites (n, 1, side, side), numbers -> bytes
+Paint = Callable[[Tensor, Tensor], Tensor]  # sprites (n, 1, side, side), numbers (n,) -> pictures
 
 
 def _scene(sprites: Shapes2D, device: torch.device, paint: Paint) -> Rendered:
@@ -101,7 +101,7 @@ def _scene(sprites: Shapes2D, device: torch.device, paint: Paint) -> Rendered:
     world = sprites.load(device)
 
     def draw(index: Tensor) -> Tensor:
-        return paint(world.images(index), index).to(torch.float32) * (1 / 255)
+        return paint(world.images(index), index)
 
     shape = (3, sprites.side, sprites.side)
     return Rendered(sprites.lattice, shape, device, draw, integer_unit=1 / 255)
@@ -113,43 +113,45 @@ def _noise(seed: int, index: Tensor) -> Noise:
     return Noise(torch.full_like(index, seed), index, "scenery", index.device)
 
 
+def _values(levels: Tensor) -> Tensor:
+    """Bytes as numbers in [0, 1]."""
+    return levels.to(torch.float32).mul_(1 / 255)
+
+
 def _coloured(seed: int, sprites: Tensor, index: Tensor) -> Tensor:
-    channels = 127 + _noise(seed, index).integers(129, (3,), "colour")
-    return sprites.to(torch.int16) * channels.to(torch.int16).view(-1, 3, 1, 1)
+    levels = 127 + _noise(seed, index).integers(129, (3, 1, 1), "colour")
+    return sprites * _values(levels)
 
 
 def _noisy(seed: int, sprites: Tensor, index: Tensor) -> Tensor:
     count = 3 * sprites.shape[-1] ** 2
     words = _noise(seed, index).words(-(-count // 4), "background")
-    shifts = torch.arange(0, 32, 8, device=words.device)
-    noise = (words.unsqueeze(-1) >> shifts).bitwise_and_(255).flatten(1)[:, :count]
-    background = noise.to(torch.int16).view(-1, 3, *sprites.shape[2:])
-    return torch.maximum(background, sprites.to(torch.int16) * 255)
+    # A word holds the bytes of four pixels that lie a quarter of the picture apart.
+    levels = torch.cat([(words >> shift) & 255 for shift in (0, 8, 16, 24)], 1)[:, :count]
+    return torch.maximum(_values(levels).view(-1, 3, *sprites.shape[2:]), sprites)
 
 
 def _textured(canvas: Tensor, seed: int, sprites: Tensor, index: Tensor) -> Tensor:
     noise, side = _noise(seed, index), sprites.shape[-1]
-    corner = noise.integers(CANVAS, (2, 1), "corner")
-    rows, columns = ((corner + torch.arange(side, device=index.device)) % CANVAS).unbind(1)
-    place = rows.unsqueeze(2) * CANVAS + columns.unsqueeze(1)
-    part = canvas.index_select(1, place.flatten()).view(3, *place.shape).movedim(0, 1)
+    row, column = noise.integers(CANVAS, (2,), "corner").unbind(1)
+    parts = canvas.unfold(1, side, 1).unfold(2, side, 1).movedim(0, 2)  # by row and column: a view
     tint = noise.integers(256, (3, 1, 1), "tint").to(torch.int16)
-    background = (part + tint) >> 1
-    return torch.where(sprites > 0, 255 - background, background)
+    levels = (parts[row, column] + tint).bitwise_right_shift_(1)
+    return _values(levels.bitwise_xor_(sprites.to(torch.int16).mul_(255)))  # 255 - b is b ^ 255
 
 
 @functools.cache
-def texture() -> Tensor:
-    """Marble, (3, CANVAS^2) bytes as int16: waves whose phase is bent by other waves.
+def texture(more: int = 0) -> Tensor:
+    """Marble, (3, CANVAS + more, CANVAS + more) bytes as int16: waves bent by other waves.
 
     v_c = 1/2 + 1/2 sin(2 pi (a_c . p) + 2 sin(2 pi (b_c . p) + sin(2 pi (d_c . p)))),
     p on the unit torus and all frequencies whole, so that it repeats without a seam.
     """
-    turn = 2 * math.pi * np.arange(CANVAS) / CANVAS
+    turn = 2 * math.pi * (np.arange(CANVAS + more) % CANVAS) / CANVAS
     x, y = turn, turn[:, None]
-    waves = [(3, 2, 2, -4, 5, 3), (2, -3, 4, 2, -3, 6), (-2, 3, 3, 3, 6, -4)]
+    waves = [(2, 1, 1, -2, 3, 1), (1, -2, 2, 1, -1, 3), (-1, 2, 1, 2, 3, -2)]
     channels = [
         0.5 + 0.5 * np.sin(a * x + b * y + 2 * np.sin(c * x + d * y + np.sin(e * x + f * y)))
         for a, b, c, d, e, f in waves
     ]
-    return torch.from_numpy(np.rint(255 * np.stack(channels)).reshape(3, -1)).to(torch.int16)
+    return torch.from_numpy(np.rint(255 * np.stack(channels))).to(torch.int16)
