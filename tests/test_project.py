@@ -29,10 +29,10 @@ ORDER = [
     "latents", "likelihoods", "networks", "models", "aggregate", "objectives", "run", "store",
     "training", "progress", "metrics", "trained", "fitted", "measure", "theory",
     "bibliography", "bench", "report", "overrides", "methods", "demo", "scoring", "papers",
-    "cli",
+    "preview_command", "cli",
 ]  # fmt: skip
 FILES = sorted(SOURCE.rglob("*.py"))
-OWN_DATA = {"arrays", "folder", "memory"}  # the user's: there is nothing to cite
+OWN_DATA = {"arrays", "folder", "memory", "blobs", "blocks"}  # the user's, and ours: no papers
 
 
 def package(path):

@@ -19,6 +19,8 @@ NEEDS = {
     "arrays": ["data.path=x.npz"],
     "folder": ["data.path=x"],
     "product": ["latent.a=gaussian"],
+    "moving-digit": ["data.digits=arrays", "data.digits.path=x.npz"],
+    "paired": ["data.changed=1"],
     "memory": [f"data.digest={'ab' * 32}", "data.shape=[4,3]", "data.dtype=uint8"],
 }
 CHOICES = [(field, kind) for field, union in UNIONS.items() for kind in spec.members(union)]

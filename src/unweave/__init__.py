@@ -6,7 +6,7 @@
 """
 
 from unweave import aggregate, likelihoods, metrics
-from unweave.data import Arrays, Folder, Lattice, Shapes2D
+from unweave.data import Arrays, Folder, Lattice, Shapes2D, Shapes3D
 from unweave.fitted import Fitted, fit, load
 from unweave.latents import (
     Bernoulli,
@@ -103,6 +103,7 @@ __all__ = [
     "Product",
     "Run",
     "Shapes2D",
+    "Shapes3D",
     "Sparse",
     "StudentT",
     "Uniform",

@@ -1,4 +1,4 @@
-"""The command line: train, evaluate, score, report, runs, cite, reproduce."""
+"""The command line: train, evaluate, score, report, runs, data, cite, reproduce."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from unweave.metrics import evaluate as evaluate_table
 from unweave.metrics.page import page as metrics_page
 from unweave.overrides import runs_from
 from unweave.parallel import usable_cores
+from unweave.preview_command import preview_command
 from unweave.progress import failure_text, progress_on
 from unweave.report import write_report
 from unweave.report.recipe import blocks_of
@@ -44,6 +45,10 @@ app = typer.Typer(
     help="Learn, measure and explore decomposed representations.",
     epilog="Start with [bold]unweave demo[/bold]. Each command has examples in its --help.",
 )
+
+data_app = typer.Typer(no_args_is_help=True, help="Look at data sets.")
+data_app.command(name="preview")(preview_command)
+app.add_typer(data_app, name="data")
 
 StoreOption = Annotated[Path, typer.Option(help="Folder that holds the runs.")]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]

@@ -24,7 +24,17 @@ from rich.console import Console
 from torch import Tensor
 
 from unweave.aggregate import Summary, summarise
-from unweave.data import Arrays, Data, Folder, InMemory, World, as_numpy, from_array, read_like
+from unweave.data import (
+    Arrays,
+    Data,
+    Folder,
+    InMemory,
+    World,
+    as_numpy,
+    from_array,
+    periods,
+    read_like,
+)
 from unweave.latents import Distribution, Latent, unrelaxed
 from unweave.likelihoods import Likelihood
 from unweave.metrics import Table
@@ -210,7 +220,7 @@ class Fitted:
             normal=np.array(latent.normal),
             factor_names=self.world.factor_names,
             factor_sizes=self.world.factor_sizes,
-            periods=self.world.lattice.periods if self.world.lattice else {},
+            periods=periods(self.world),
         )
 
     def summarise(self, q: Distribution, samples: int = 10_000, seed: int = 0) -> Summary:

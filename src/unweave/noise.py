@@ -186,4 +186,4 @@ class Noise(NamedTuple):
 
 
 def _shaped(flat: Tensor, shape: Sequence[int]) -> Tensor:
-    return flat.reshape(*flat.shape[:-1], *shape)
+    return flat.reshape((*flat.shape[:-1], *shape))

@@ -12,24 +12,54 @@ from pydantic import Field
 
 from unweave.data.arrays import Arrays, InMemory, as_numpy, from_array, read_like
 from unweave.data.folder import Folder
+from unweave.data.generators import Mixing, MovingDigit, Pinwheel
 from unweave.data.lattice import Factor, Lattice
+from unweave.data.sampling import (
+    Correlated,
+    HeldOut,
+    Incomplete,
+    Paired,
+    Sampled,
+    Subset,
+    Whole,
+    periods,
+)
+from unweave.data.scenery import ColourShapes2D, NoisyShapes2D, TexturedShapes2D
 from unweave.data.shapes2d import Shapes2D
+from unweave.data.shapes3d import Shapes3D
+from unweave.data.small import Blobs, Blocks
 from unweave.data.spectrum import principal_variances
 from unweave.data.world import World
 
-Data = Annotated[Shapes2D | Arrays | Folder | InMemory, Field(discriminator="kind")]
+Data = Annotated[Whole | Sampled | Paired, Field(discriminator="kind")]
 
 __all__ = [
     "Arrays",
+    "Blobs",
+    "Blocks",
+    "ColourShapes2D",
+    "Correlated",
     "Data",
     "Factor",
     "Folder",
+    "HeldOut",
     "InMemory",
+    "Incomplete",
     "Lattice",
+    "Mixing",
+    "MovingDigit",
+    "NoisyShapes2D",
+    "Paired",
+    "Pinwheel",
+    "Sampled",
     "Shapes2D",
+    "Shapes3D",
+    "Subset",
+    "TexturedShapes2D",
     "World",
     "as_numpy",
     "from_array",
+    "periods",
     "principal_variances",
     "read_like",
 ]

@@ -59,6 +59,13 @@ def display_span(images: Array, bounded: bool) -> Span:
 
 def sheet(rows: list[Array], span: Span) -> Sheet:
     """Rows of as many pictures each, (n, C, H, W), as one PNG."""
+    picture, cell, gap = tiled(rows, span)
+    coarse = max(rows[0].shape[2:]) < _COARSE
+    return Sheet(_uri(picture), picture.width, picture.height, len(rows[0]), cell, gap, coarse)
+
+
+def tiled(rows: list[Array], span: Span) -> tuple[Image.Image, int, int]:
+    """Rows of as many pictures each, (n, C, H, W); pixels across one of them and across a gap."""
     pixels = [_pixels(images, span) for images in rows]  # (n, h, w, channels) each
     count, height, width, channels = pixels[0].shape
     gap = max(1, width // 28)
@@ -68,8 +75,8 @@ def sheet(rows: list[Array], span: Span) -> Sheet:
         for c, picture in enumerate(row):
             top, left = r * (height + gap), c * (width + gap)
             canvas[top : top + height, left : left + width] = picture
-    coarse = max(rows[0].shape[2:]) < _COARSE
-    return Sheet(_uri(canvas), shape[1], shape[0], count, width, gap, coarse)
+    bands = [Image.fromarray(np.ascontiguousarray(band)) for band in np.moveaxis(canvas, -1, 0)]
+    return Image.merge("LA" if len(bands) == 2 else "RGBA", bands), width, gap
 
 
 def _pixels(images: Array, span: Span) -> NDArray[np.uint8]:
@@ -96,9 +103,7 @@ def _resized(images: torch.Tensor) -> torch.Tensor:
     return F.interpolate(images, scale_factor=float(-(-_LEAST // side)), mode="nearest")
 
 
-def _uri(canvas: NDArray[np.uint8]) -> str:
-    bands = [Image.fromarray(np.ascontiguousarray(band)) for band in np.moveaxis(canvas, -1, 0)]
-    picture = Image.merge("LA" if len(bands) == 2 else "RGBA", bands)
+def _uri(picture: Image.Image) -> str:
     file = io.BytesIO()
     picture.save(file, "PNG", optimize=True)
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

@@ -1,0 +1,178 @@
+"""Data that the papers make: the pinwheel, mixed sources, and a digit that moves."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field, NonNegativeFloat, PositiveInt
+from torch import Tensor
+
+from unweave.data.arrays import Arrays, store
+from unweave.data.folder import Folder
+from unweave.data.world import World
+from unweave.noise import Noise
+from unweave.spec import spec, tag
+
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Pictures = Annotated[Arrays | Folder, Field(discriminator="kind")]
+Matrix = tuple[tuple[float, ...], ...]
+Floats = NDArray[np.float64]
+
+
+@spec
+class Pinwheel:
+    """Clusters in the plane, bent to the arms of a pinwheel, with the cluster as the factor.
+
+    r = (1 + a e_1, b e_2),   t = 2 pi cluster / clusters + rate exp(r_1),   x = r R(t),
+    R(t) = ((cos t, -sin t), (sin t, cos t)),   e ~ N(0, I)
+
+    [Mathieu2019] app. B names 400 points in 4 clusters, a radial standard deviation of 0.1, a
+    tangential one of 0.3, and a rate of 0.25. The generator it used takes them the other way
+    round: a is its tangential and b its radial one. `reading="code"` does the same; with "text", a
+    is the radial and b the tangential one, and the arms are short and broad.  [Johnson2016]
+    """
+
+    clusters: Annotated[int, Field(ge=1, le=1024)] = 4
+    observations: PositiveInt = 100  # of each cluster
+    radial: NonNegativeFloat = 0.1
+    tangential: NonNegativeFloat = 0.3
+    rate: float = 0.25
+    reading: Literal["code", "text"] = "code"
+    seed: Seed = 0
+    kind: Literal["pinwheel"] = tag("pinwheel")
+
+    def load(self, device: torch.device) -> World:
+        """The points on a device."""
+        label = np.arange(self.clusters).repeat(self.observations)
+        swapped = self.reading == "code"
+        a, b = (self.tangential, self.radial) if swapped else (self.radial, self.tangential)
+        along, aside = _normal(self.seed, (len(label), 2), "points").T
+        along, aside = 1 + a * along, b * aside
+        angle = 2 * math.pi * label / self.clusters + self.rate * np.exp(along)
+        cosine, sine = np.cos(angle), np.sin(angle)
+        points = np.stack([cosine * along + sine * aside, cosine * aside - sine * along], 1)
+        return store(points.astype(np.float32), label, ["cluster"]).to(device)
+
+
+@spec
+class Mixing:
+    """Sources mixed by a matrix, with noise: x = A s + noise * e,  s, e ~ N(0, I).
+
+    A is `matrix`, row by row, or its columns are pictures: those of `columns` with the numbers
+    `picked`, each a vector of its pixels; x then has the shape of a picture. With ten digits of
+    MNIST these are the data of [Sikka2019] sec. V; with A = 2 I + 0.73 those of app. C.
+    [Sikka2019] eq. 17
+
+    The sources are real numbers, which `sources()` gives; the world has no classes of factors.
+    """
+
+    matrix: Matrix = ((2.73, 0.73), (0.73, 2.73))
+    columns: Pictures | None = None
+    picked: tuple[Annotated[int, Field(ge=0)], ...] = ()
+    noise: NonNegativeFloat = 1.0
+    observations: PositiveInt = 1000
+    seed: Seed = 0
+    kind: Literal["mixing"] = tag("mixing")
+
+    def __post_init__(self) -> None:
+        if len({len(row) for row in self.matrix}) != 1 or not self.matrix[0]:
+            raise ValueError(
+                f"expected matrix as rows of one length, at least 1, got {self.matrix}: give "
+                "a number for each source in every row"
+            )
+        if (self.columns is None) != (not self.picked):
+            raise ValueError(
+                "expected columns and picked together, got one of them: name the pictures and "
+                "their numbers, or neither and use matrix"
+            )
+
+    def sources(self) -> Tensor:
+        """The sources s of all observations, (observations, k)."""
+        width = len(self.picked) or len(self.matrix[0])
+        return torch.from_numpy(self._sources(width)).to(torch.float32)
+
+    def load(self, device: torch.device) -> World:
+        """The observations on a device."""
+        mixing, shape = self._mixing()
+        mixed = self._sources(mixing.shape[1]) @ mixing.T
+        mixed += self.noise * _normal(self.seed, mixed.shape, "noise")
+        return store(mixed.astype(np.float32).reshape(-1, *shape)).to(device)
+
+    def _sources(self, count: int) -> Floats:
+        return _normal(self.seed, (self.observations, count), "sources")
+
+    def _mixing(self) -> tuple[Floats, tuple[int, ...]]:
+        """The matrix A (N, k), and the shape of an observation."""
+        if self.columns is None:
+            return np.array(self.matrix), (len(self.matrix),)
+        pictures = _pictures(self.columns, self.picked)
+        return pictures.reshape(len(pictures), -1).T, pictures.shape[1:]
+
+
+@spec
+class MovingDigit:
+    """One picture at random places of a blank canvas: x, y = middle + A s + noise * e, in pixels.
+
+    A = 2 I + 0.73, with s, e ~ N(0, I); between pixels the picture is interpolated linearly. The
+    paper names no sizes: by default the canvas leaves three standard deviations on each side of
+    a digit of 28 x 28.  [Sikka2019] fig. 3
+
+    The sources are real numbers, which `sources()` gives; the world has no classes of factors.
+    """
+
+    digits: Pictures
+    picked: Annotated[int, Field(ge=0)] = 0
+    side: Annotated[int, Field(ge=8, le=256)] = 48
+    noise: NonNegativeFloat = 1.0
+    observations: PositiveInt = 1000
+    seed: Seed = 0
+    kind: Literal["moving-digit"] = tag("moving-digit")
+
+    def sources(self) -> Tensor:
+        """The sources s of all observations, (observations, 2)."""
+        return self._plane().sources()
+
+    def load(self, device: torch.device) -> World:
+        """The pictures on a device."""
+        (digit,) = _pictures(self.digits, (self.picked,))
+        places = self._plane().load(torch.device("cpu")).images(torch.arange(self.observations))
+        low = self.side / 2 + places.double().numpy() - np.array(digit.shape[:0:-1]) / 2  # x, y
+        across = _placed(low[:, 0], digit.shape[2], self.side)
+        down = _placed(low[:, 1], digit.shape[1], self.side)
+        pictures = np.einsum("nih,chw,njw->ncij", down, digit, across, optimize=True)
+        return store(np.clip(pictures, 0, 1).astype(np.float32)).to(device)
+
+    def _plane(self) -> Mixing:
+        return Mixing(noise=self.noise, observations=self.observations, seed=self.seed)
+
+
+def _normal(seed: int, shape: tuple[int, ...], stream: str) -> Floats:
+    """Normal numbers made on the CPU, so that the data are the same wherever they go."""
+    drawn: Floats = Noise(seed, 0, "generators").normal(shape, stream, torch.float64).numpy()
+    return drawn
+
+
+def _pictures(source: Arrays | Folder, picked: tuple[int, ...]) -> Floats:
+    """Some pictures of a file or folder, (k, *shape)."""
+    found = source.load(torch.device("cpu")).images(torch.tensor(picked))
+    if found.ndim != 4:
+        raise ValueError(
+            f"expected pictures in {source.path}, got observations of shape "
+            f"{tuple(found.shape[1:])}: name the array that holds pictures with key"
+        )
+    values: Floats = found.double().numpy()
+    return values
+
+
+def _placed(low: Floats, length: int, side: int) -> Floats:
+    """Weights (n, side, length): how much of each pixel lands on each pixel of the canvas.
+
+    Pixel k goes to low + k, which lies between two pixels of the canvas; what falls off it is lost.
+    """
+    offset = np.arange(side)[:, None] - np.arange(length) - low[:, None, None]
+    weights: Floats = np.clip(1 - np.abs(offset), 0, None)
+    return weights

@@ -1,0 +1,157 @@
+"""Shapes2D in colour, on noise and on a texture: what a picture shows besides its factors.
+
+What is not a factor is drawn from the number of the picture alone, so that a picture is the same
+whenever, wherever and with whichever others it is drawn. All values are whole bytes.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from unweave.data.lattice import Lattice
+from unweave.data.rendered import Rendered
+from unweave.data.shapes2d import Shapes2D
+from unweave.noise import Noise
+from unweave.spec import spec, tag
+
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+
+CANVAS = 256  # side of the texture, of which every picture shows a part; it repeats without a seam
+
+
+@spec
+class ColourShapes2D:
+    """Color-dSprites: `Shapes2D` whose shape has a random colour on black.
+
+    Each channel of the colour is uniform on [1/2, 1]. The colour is no factor: it is drawn anew
+    for every picture.  [Locatello2019]
+    """
+
+    sprites: Shapes2D = Shapes2D()
+    seed: Seed = 0
+    kind: Literal["shapes2d-colour"] = tag("shapes2d-colour")
+
+    @property
+    def lattice(self) -> Lattice:
+        """That of the sprites."""
+        return self.sprites.lattice
+
+    def load(self, device: torch.device) -> Rendered:
+        """The world on a device."""
+        return _scene(self.sprites, device, functools.partial(_coloured, self.seed))
+
+
+@spec
+class NoisyShapes2D:
+    """Noisy-dSprites: `Shapes2D` in white on noise, every channel uniform on [0, 1].
+
+    The noise is drawn anew for every picture.  [Locatello2019]
+    """
+
+    sprites: Shapes2D = Shapes2D()
+    seed: Seed = 0
+    kind: Literal["shapes2d-noisy"] = tag("shapes2d-noisy")
+
+    @property
+    def lattice(self) -> Lattice:
+        """That of the sprites."""
+        return self.sprites.lattice
+
+    def load(self, device: torch.device) -> Rendered:
+        """The world on a device."""
+        return _scene(self.sprites, device, functools.partial(_noisy, self.seed))
+
+
+@spec
+class TexturedShapes2D:
+    """`Shapes2D` on a random part of a texture in a random tint; the shape inverts its colours.
+
+    As Scream-dSprites, with a marbled texture of our own in the place of the painting: the
+    background is (texture + tint) / 2 and the shape 1 minus that.  [Locatello2019]
+    """
+
+    sprites: Shapes2D = Shapes2D()
+    seed: Seed = 0
+    kind: Literal["shapes2d-textured"] = tag("shapes2d-textured")
+
+    @property
+    def lattice(self) -> Lattice:
+        """That of the sprites."""
+        return self.sprites.lattice
+
+    def load(self, device: torch.device) -> Rendered:
+        """The world on a device."""
+        paint = functools.partial(_textured, texture(self.sprites.side).to(device), self.seed)
+        return _scene(self.sprites, device, paint)
+
+
+Paint = Callable[[Tensor, Tensor], Tensor]  # sprites (n, 1, side, side), numbers (n,) -> pictures
+
+
+def _scene(sprites: Shapes2D, device: torch.device, paint: Paint) -> Rendered:
+    """Sprites painted by their numbers."""
+    world = sprites.load(device)
+
+    def draw(index: Tensor) -> Tensor:
+        return paint(world.images(index), index)
+
+    shape = (3, sprites.side, sprites.side)
+    return Rendered(sprites.lattice, shape, device, draw, integer_unit=1 / 255)
+
+
+def _noise(seed: int, index: Tensor) -> Noise:
+    """A source of random numbers for every picture."""
+    # The seed is filled in on the device: nothing is copied to it, which a CUDA graph forbids.
+    return Noise(torch.full_like(index, seed), index, "scenery", index.device)
+
+
+def _values(levels: Tensor) -> Tensor:
+    """Bytes as numbers in [0, 1]."""
+    return levels.to(torch.float32).mul_(1 / 255)
+
+
+def _coloured(seed: int, sprites: Tensor, index: Tensor) -> Tensor:
+    levels = 127 + _noise(seed, index).integers(129, (3, 1, 1), "colour")
+    return sprites * _values(levels)
+
+
+def _noisy(seed: int, sprites: Tensor, index: Tensor) -> Tensor:
+    count = 3 * sprites.shape[-1] ** 2
+    words = _noise(seed, index).words(-(-count // 4), "background")
+    # A word holds the bytes of four pixels that lie a quarter of the picture apart.
+    levels = torch.cat([(words >> shift) & 255 for shift in (0, 8, 16, 24)], 1)[:, :count]
+    return torch.maximum(_values(levels).view(-1, 3, *sprites.shape[2:]), sprites)
+
+
+def _textured(canvas: Tensor, seed: int, sprites: Tensor, index: Tensor) -> Tensor:
+    noise, side = _noise(seed, index), sprites.shape[-1]
+    row, column = noise.integers(CANVAS, (2,), "corner").unbind(1)
+    parts = canvas.unfold(1, side, 1).unfold(2, side, 1).movedim(0, 2)  # by row and column: a view
+    tint = noise.integers(256, (3, 1, 1), "tint").to(torch.int16)
+    levels = (parts[row, column] + tint).bitwise_right_shift_(1)
+    return _values(levels.bitwise_xor_(sprites.to(torch.int16).mul_(255)))  # 255 - b is b ^ 255
+
+
+@functools.cache
+def texture(more: int = 0) -> Tensor:
+    """Marble, (3, CANVAS + more, CANVAS + more) bytes as int16: waves bent by other waves.
+
+    v_c = 1/2 + 1/2 sin(2 pi (a_c . p) + 2 sin(2 pi (b_c . p) + sin(2 pi (d_c . p)))),
+    p on the unit torus and all frequencies whole, so that it repeats without a seam.
+    """
+    turn = 2 * math.pi * (np.arange(CANVAS + more) % CANVAS) / CANVAS
+    x, y = turn, turn[:, None]
+    waves = [(2, 1, 1, -2, 3, 1), (1, -2, 2, 1, -1, 3), (-1, 2, 1, 2, 3, -2)]
+    channels = [
+        0.5 + 0.5 * np.sin(a * x + b * y + 2 * np.sin(c * x + d * y + np.sin(e * x + f * y)))
+        for a, b, c, d, e, f in waves
+    ]
+    return torch.from_numpy(np.rint(255 * np.stack(channels))).to(torch.int16)

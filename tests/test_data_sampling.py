@@ -1,0 +1,190 @@
+"""Ways of sampling a world: what they take, in which shares, and that the result is a world."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import unweave as uw
+from unweave.data import (
+    Blocks,
+    Correlated,
+    HeldOut,
+    Incomplete,
+    Paired,
+    Sampled,
+    Shapes2D,
+    Subset,
+    from_array,
+    periods,
+)
+from unweave.networks import MLP
+from unweave.spec import from_json, to_json
+from worlds import CPU
+
+WORLD = Blocks((3, 4, 5), cell=1)
+ALL = torch.arange(60)
+
+
+def taken(*ways, world=WORLD):
+    """Combinations of factors that are taken, as tuples in order."""
+    loaded = Sampled(world, ways).load(CPU)
+    return [tuple(row) for row in loaded.factors(torch.arange(loaded.size)).tolist()]
+
+
+def test_without_ways_a_sample_is_the_world():
+    loaded = Sampled(WORLD).load(CPU)
+    assert loaded.lattice == WORLD.lattice
+    assert torch.equal(loaded.images(ALL), WORLD.load(CPU).images(ALL))
+
+
+def test_pictures_and_factors_are_those_of_the_world():
+    loaded, whole = Sampled(WORLD, (Subset(20),)).load(CPU), WORLD.load(CPU)
+    index = torch.arange(20).view(4, 5)
+    rows = whole.lattice.index(loaded.factors(index))
+    assert torch.equal(loaded.images(index), whole.images(rows))
+    assert loaded.notes == ("20 observations of 60",)
+    with pytest.raises(ValueError, match="between 0 and 19"):
+        loaded.images(torch.tensor(20))
+
+
+def test_subsets_are_distinct_ordered_and_drawn_by_the_seed():
+    rows = taken(Subset(20, seed=1))
+    assert rows == sorted(set(rows))
+    assert rows != taken(Subset(20, seed=2))
+    assert taken(Subset(60)) == taken()
+
+
+def test_every_observation_is_as_likely_in_a_subset():
+    counts = sum(
+        np.bincount(Subset(15, seed).take(WORLD.load(CPU), ALL), minlength=60)
+        for seed in range(400)
+    )
+    spread = math.sqrt(400 * 0.25 * 0.75)  # binomial
+    assert np.abs(counts - 100).max() < 4.5 * spread
+
+
+def test_held_out_combinations_and_the_rest_make_the_whole():
+    classes = {"factor0": (0, 2), "factor2": (1,)}
+    rest, held = taken(HeldOut(classes)), taken(HeldOut(classes, part="held"))
+    assert set(held) == {row for row in taken() if row[0] in (0, 2) and row[2] == 1}
+    assert sorted(rest + held) == taken()
+    assert {row[0] for row in rest} == {0, 1, 2}  # every class alone is known
+
+
+def test_incomplete_lattices_miss_whole_combinations():
+    gaps = Incomplete(("factor0", "factor1"), share=0.25, seed=3)
+    rest = taken(gaps)
+    missing = taken(Incomplete(("factor0", "factor1"), share=0.25, seed=3, part="missing"))
+    assert sorted(rest + missing) == taken()
+    pairs = {row[:2] for row in missing}
+    assert len(pairs) == 3  # a quarter of 12
+    assert len(missing) == 3 * 5
+    assert not pairs & {row[:2] for row in rest}
+
+
+@pytest.mark.parametrize("spread", [0.2, 0.7])
+def test_correlated_factors_have_the_density_they_are_given(spread):
+    rows = np.array(taken(Correlated(("factor0", "factor2"), spread, count=40_000)))
+    found = np.zeros((3, 5))
+    np.add.at(found, (rows[:, 0], rows[:, 2]), 1 / len(rows))
+    f, g = np.arange(3)[:, None] / 2, np.arange(5) / 4
+    density = np.exp(-((f - g) ** 2) / (2 * spread**2))
+    density /= density.sum()
+    error = np.sqrt(density * (1 - density) / len(rows))
+    assert (np.abs(found - density) < 5 * error + 1e-12).all()
+    other = np.bincount(rows[:, 1]) / len(rows)
+    np.testing.assert_allclose(other, 0.25, atol=5 * math.sqrt(0.1875 / len(rows)))
+
+
+def test_ways_follow_one_another():
+    ways = (HeldOut({"factor0": (0,)}), Correlated(("factor1", "factor2"), count=500), Subset(100))
+    rows = taken(*ways)
+    assert len(rows) == 100
+    assert 0 not in {row[0] for row in rows}
+    assert taken(*ways) == rows
+    spec = Sampled(WORLD, ways)
+    assert from_json(Sampled, to_json(spec)) == spec
+
+
+def test_arrays_in_memory_are_sampled_too():
+    spec, _ = from_array(np.arange(40.0).reshape(20, 2), np.arange(20) % 4, ["group"])
+    loaded = Sampled(spec, (HeldOut({"group": (1, 2, 3)}),)).load(CPU)
+    assert loaded.images(torch.arange(5))[:, 0].tolist() == [0, 8, 16, 24, 32]
+    assert loaded.fingerprint == spec.load(CPU).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("way", "message"),
+    [
+        (Subset(61), "at most the 60"),
+        (HeldOut({"factor9": (0,)}), "'factor9' is not a factor"),
+        (HeldOut({"factor0": (3,)}), "between 0 and 2, got 3"),
+        (HeldOut({"factor0": (0, 1, 2)}), "leave an observation"),
+        (Incomplete(("factor9",)), "is not a factor"),
+        (Correlated(("factor0", "shape")), "'shape' is not a factor"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_taken_is_refused(way, message):
+    with pytest.raises(ValueError, match=message):
+        Sampled(WORLD, (way,)).load(CPU)
+
+
+def test_pairs_share_the_factors_that_are_named():
+    loaded = Paired(WORLD, shared=("factor1",)).load(CPU)
+    first, second = loaded.factors(ALL).chunk(2, -1)
+    assert torch.equal(first, WORLD.lattice.factors(ALL))
+    assert torch.equal(first[:, 1], second[:, 1])
+    assert (first[:, 0] != second[:, 0]).float().mean() == pytest.approx(2 / 3, abs=0.25)
+    whole = WORLD.load(CPU)
+    picture = loaded.images(ALL)
+    assert loaded.shape == picture.shape[1:] == (2, 3, 5)
+    assert torch.equal(picture[:, :1], whole.images(ALL))
+    assert torch.equal(picture[:, 1:], whole.images(WORLD.lattice.index(second)))
+    assert loaded.factor_names[3:] == ("other_factor0", "other_factor1", "other_factor2")
+
+
+@pytest.mark.parametrize("changed", [1, 2, 3])
+def test_pairs_differ_in_as_many_factors_as_asked(changed):
+    spec = Paired(Blocks((3, 1, 4, 5), cell=1), changed=changed, seed=4)
+    first, second = spec.load(CPU).factors(ALL).chunk(2, -1)
+    differ = first != second
+    assert (differ.sum(-1) == changed).all()
+    shares = differ[:, [0, 2, 3]].float().mean(0)
+    np.testing.assert_allclose(shares, changed / 3, atol=0.25)
+    alone = torch.stack([spec.load(CPU).factors(i) for i in ALL[:5]])
+    assert torch.equal(alone, torch.cat([first, second], -1)[:5])
+
+
+def test_pairs_that_cannot_be_are_refused():
+    with pytest.raises(ValueError, match="either shared"):
+        Paired(WORLD)
+    with pytest.raises(ValueError, match="either shared"):
+        Paired(WORLD, shared=("factor0",), changed=1)
+    with pytest.raises(ValueError, match="at most the 3 factors"):
+        Paired(WORLD, changed=4).load(CPU)
+    spec, _ = from_array(np.zeros((4, 2)))
+    with pytest.raises(ValueError, match="all combinations"):
+        Paired(spec, changed=1).load(CPU)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        Sampled(WORLD, (HeldOut({"factor0": (0,), "factor1": (1,)}), Subset(40))),
+        Paired(WORLD, changed=1),
+    ],
+    ids=lambda data: data.kind,
+)
+def test_training_and_tables_take_them_as_they_are(data):
+    model = uw.fit(data, network=MLP(hidden=(4,)), steps=3, batch_size=8, progress=False)
+    table = model.table(rows=30)
+    assert table.factor_names == data.load(CPU).factor_names
+    assert np.isfinite(table.codes).all()
+
+
+def test_a_part_of_a_world_knows_which_of_its_pictures_repeat():
+    data = Sampled(Shapes2D(), (Subset(100),))
+    assert periods(data.load(CPU)) == periods(Shapes2D().load(CPU)) == {"orientation": 39}

@@ -1,0 +1,169 @@
+"""Laws of every rendered world: its lattice, and what its pictures depend on."""
+
+import pytest
+import torch
+
+from unweave.data import (
+    Blobs,
+    Blocks,
+    ColourShapes2D,
+    Data,
+    NoisyShapes2D,
+    Shapes2D,
+    Shapes3D,
+    TexturedShapes2D,
+)
+from unweave.data import rendered as module
+from unweave.noise import Noise
+from unweave.spec import from_json, members, to_json
+from worlds import CPU
+
+SPRITES = Shapes2D(side=32, shapes=("heart", "square"), scales=2, orientations=4, positions=3)
+SMALL = [
+    SPRITES,
+    ColourShapes2D(SPRITES),
+    NoisyShapes2D(SPRITES, seed=5),
+    TexturedShapes2D(SPRITES),
+    Shapes3D(side=32, scales=2, shapes=("sphere", "cube"), orientations=3),
+    Blobs(),
+    Blobs(side=5, levels=1, widths=1, positions=3),
+    Blocks(),
+    Blocks((3, 1, 5), cell=2),
+]
+SCENES = [spec for spec in SMALL if "shapes2d-" in spec.kind]
+worlds = pytest.mark.parametrize("spec", SMALL, ids=lambda spec: f"{spec.kind}-{spec.lattice.size}")
+
+
+def test_the_laws_are_held_for_every_world_with_a_renderer():
+    rendered = {kind for kind, cls in members(Data).items() if hasattr(cls, "lattice")}
+    assert {spec.kind for spec in SMALL} == rendered
+
+
+@worlds
+def test_index_of_factors_is_the_identity(spec):
+    world = spec.load(CPU)
+    index = torch.arange(0, world.size, max(1, world.size // 5000))
+    factors = world.factors(index)
+    assert torch.equal(world.lattice.index(factors), index)
+    assert world.factor_names == spec.lattice.names
+    assert world.factor_sizes == spec.lattice.sizes
+    assert (factors < torch.tensor(world.factor_sizes)).all()
+
+
+@worlds
+def test_every_factor_changes_the_picture(spec):
+    """From one class to another, whatever the others are; but for classes declared to be equal."""
+    world = spec.load(CPU)
+    lattice = world.lattice
+    some = lattice.draw(Noise(1), 50)
+    for column, (name, size) in enumerate(zip(lattice.names, lattice.sizes, strict=True)):
+        if size == 1 or name in lattice.periods:
+            continue
+        other = some.clone()
+        other[:, column] = (other[:, column] + 1 + torch.arange(50) % (size - 1)) % size
+        changed = world.images(lattice.index(some)) != world.images(lattice.index(other))
+        assert changed.flatten(1).any(1).all(), name
+
+
+@worlds
+def test_a_picture_depends_on_its_number_alone(spec, monkeypatch):
+    world, again = spec.load(CPU), spec.load(CPU)
+    index = Noise(2).integers(world.size, (30,), "index")
+    together = world.images(index)
+    assert together.dtype == torch.float32
+    assert together.shape == (30, *world.shape)
+    assert together.min() >= 0
+    assert together.max() <= 1
+    assert torch.equal(again.images(index.flip(0)).flip(0), together)
+    assert torch.equal(world.images(index.view(5, 6)), together.view(5, 6, *world.shape))
+    assert torch.equal(world.images(index[3]), together[3])
+    assert world.images(index[:0]).shape == (0, *world.shape)
+    monkeypatch.setitem(module.CHUNK_VALUES, "cpu", 1)
+    assert torch.equal(world.images(index), together)
+
+
+@worlds
+def test_specs_survive_json_and_numbers_out_of_range_are_refused(spec):
+    assert from_json(type(spec), to_json(spec)) == spec
+    world = spec.load(CPU)
+    with pytest.raises(ValueError, match=f"between 0 and {world.size - 1}"):
+        world.images(torch.tensor([world.size]))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("spec", [*SMALL, Shapes3D(), NoisyShapes2D()], ids=str)
+def test_a_gpu_draws_the_same_values_also_in_a_graph(spec):
+    here, there = spec.load(CPU), spec.load(torch.device("cuda"))
+    index = Noise(4).integers(here.size, (500,), "index")
+    expected, numbers = here.images(index), index.cuda()
+    assert torch.equal(there.images(numbers).cpu(), expected)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        drawn = there.images(numbers)
+    graph.replay()
+    assert torch.equal(drawn.cpu(), expected)
+
+
+@pytest.mark.parametrize("spec", SCENES, ids=lambda spec: spec.kind)
+def test_the_seed_changes_the_scenery_and_not_the_sprites(spec):
+    index = torch.arange(40)
+    sprites = SPRITES.load(CPU).images(index) > 0
+    one, two = spec.load(CPU), type(spec)(SPRITES, seed=99).load(CPU)
+    assert torch.equal(one.factors(index), two.factors(index))
+    assert (one.images(index) != two.images(index)).flatten(1).any(1).all()
+    for world in (one, two):
+        pictures = world.images(index)
+        shape, rest = pictures.where(sprites, torch.nan), pictures.where(~sprites, torch.nan)
+        if spec.kind == "shapes2d-colour":
+            assert (rest.nan_to_num(0) == 0).all()
+            assert shape.nan_to_num(1).min() >= 127 / 255
+            assert torch.equal(shape.nan_to_num(0).amax((2, 3)), shape.nan_to_num(1).amin((2, 3)))
+        if spec.kind == "shapes2d-noisy":
+            assert (shape.nan_to_num(1) == 1).all()
+
+
+def test_noise_is_uniform_over_bytes_pixels_and_pictures():
+    """Mean 127.5 and variance (256^2 - 1) / 12 of a uniform byte, within five standard errors."""
+    world = NoisyShapes2D(SPRITES).load(CPU)
+    values = world.images(torch.arange(96))[:, :, 0].double() * 255  # a row no sprite reaches
+    count = values.numel()
+    variance = (256**2 - 1) / 12
+    assert abs(values.mean() - 127.5) < 5 * (variance / count) ** 0.5
+    assert abs(values.var() - variance) < 5 * variance * (0.8 / count) ** 0.5  # excess -1.2
+    assert values.unique().numel() > 250
+
+
+def test_texture_repeats_without_a_seam_and_the_sprite_inverts_it():
+    from unweave.data.scenery import CANVAS, texture
+
+    canvas = texture().double()
+    assert torch.equal(texture(9)[:, CANVAS:, CANVAS:], texture()[:, :9, :9])
+    steps = (canvas - canvas.roll(1, -1)).abs().amax((0, 1))
+    assert steps[0] <= 1.1 * steps[1:].max()
+    assert canvas.amin() < 5
+    assert canvas.amax() > 250
+    flat = TexturedShapes2D(SPRITES).load(CPU).images(torch.arange(5))
+    assert flat.std((2, 3)).min() > 0.02
+
+
+def test_blobs_are_their_formula():
+    world = Blobs(side=12, positions=3).load(CPU)
+    for number in (0, 7, world.size - 1):
+        b, w, x, y = (
+            factor.values[k]
+            for factor, k in zip(
+                world.lattice.members, world.factors(torch.tensor(number)).tolist(), strict=True
+            )
+        )
+        place = (torch.arange(12, dtype=torch.float64) + 0.5) / 12
+        square = (place - x) ** 2 + (place[:, None] - y) ** 2
+        expected = b * torch.exp(-square / (2 * w**2))
+        picture = world.images(torch.tensor(number))[0].double()
+        torch.testing.assert_close(picture, expected, rtol=1e-6, atol=1e-7)
+
+
+def test_blocks_show_their_classes():
+    world = Blocks((3, 2), cell=2).load(CPU)
+    picture = world.images(torch.tensor(5))[0]  # classes 2 and 1
+    assert picture.tolist() == 2 * [[0, 0, 0, 0, 1, 1]] + 2 * [[0, 0, 1, 1, 0, 0]]
