@@ -25,6 +25,7 @@ from torch import Tensor
 
 from unweave.aggregate import Summary, summarise
 from unweave.data import Arrays, Data, Folder, InMemory, World, as_numpy, from_array, read_like
+from unweave.data.rows import EXTENSIONS
 from unweave.latents import Distribution, Latent, unrelaxed
 from unweave.likelihoods import Likelihood
 from unweave.metrics import Table
@@ -283,9 +284,11 @@ def from_path(path: str | Path) -> Arrays | Folder:
     place = Path(path)
     if place.is_dir():
         return Folder(str(place))
-    if place.suffix in (".npz", ".npy"):
+    if place.suffix.lower() in EXTENSIONS:
         return Arrays(str(place))
-    raise ValueError(f"{path} is neither a folder of images nor an .npz or .npy file")
+    raise ValueError(
+        f"{path} is neither a folder of images nor a file of arrays: {', '.join(EXTENSIONS)}"
+    )
 
 
 class Fields(TypedDict, total=False):

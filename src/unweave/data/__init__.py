@@ -15,6 +15,7 @@ from unweave.data.folder import Folder
 from unweave.data.lattice import Factor, Lattice
 from unweave.data.shapes2d import Shapes2D
 from unweave.data.spectrum import principal_variances
+from unweave.data.streamed import Streamed
 from unweave.data.world import World
 
 Data = Annotated[Shapes2D | Arrays | Folder | InMemory, Field(discriminator="kind")]
@@ -27,6 +28,7 @@ __all__ = [
     "InMemory",
     "Lattice",
     "Shapes2D",
+    "Streamed",
     "World",
     "as_numpy",
     "from_array",
