@@ -9,6 +9,7 @@ import pytest
 import unweave
 from unweave.bibliography import citations, cited, entries
 from unweave.data import Data
+from unweave.data_commands import page as data_page
 from unweave.latents import Latent
 from unweave.likelihoods import Likelihood
 from unweave.methods import methods, page
@@ -26,7 +27,8 @@ ORDER = [
     "files", "parallel", "spec", "tensors", "kernels", "noise", "data", "schedules", "optimisers",
     "latents", "likelihoods", "networks", "models", "aggregate", "objectives", "run", "store",
     "training", "progress", "metrics", "trained", "fitted", "measure", "bibliography", "bench",
-    "report", "overrides", "methods", "demo", "scoring", "cli",
+    "report", "overrides", "methods", "demo", "scoring", "data_commands",
+    "cli",
 ]  # fmt: skip
 FILES = sorted(SOURCE.rglob("*.py"))
 OWN_DATA = {"arrays", "folder", "memory"}  # the user's: there is nothing to cite
@@ -109,6 +111,11 @@ def test_the_page_of_metrics_is_that_of_the_code():
     for metric in METRICS.values():
         assert f"\n## {metric.name}\n" in text
         assert f"| {metric.protocol} |" in text
+
+
+def test_the_page_of_data_sets_is_that_of_the_code():
+    """`unweave data page > docs/datasets.md` writes it anew."""
+    assert (ROOT / "docs/datasets.md").read_text() == data_page()
 
 
 def test_every_method_has_a_source():

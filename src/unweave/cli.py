@@ -1,4 +1,4 @@
-"""The command line: train, evaluate, score, report, runs, cite."""
+"""The command line: train, evaluate, score, report, runs, data, cite."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from rich.table import Table as RichTable
 import unweave
 from unweave import bench, scoring, spec
 from unweave.bibliography import citations
+from unweave.data_commands import data_app
 from unweave.demo import demo_run
 from unweave.files import write_atomically
 from unweave.fitted import load
@@ -44,6 +45,8 @@ app = typer.Typer(
     help="Learn, measure and explore decomposed representations.",
     epilog="Start with [bold]unweave demo[/bold]. Each command has examples in its --help.",
 )
+
+app.add_typer(data_app, name="data")
 
 StoreOption = Annotated[Path, typer.Option(help="Folder that holds the runs.")]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]

@@ -13,21 +13,61 @@ from pydantic import Field
 from unweave.data.arrays import Arrays, InMemory, as_numpy, from_array, read_like
 from unweave.data.folder import Folder
 from unweave.data.lattice import Factor, Lattice
+from unweave.data.sets import (
+    MNIST,
+    MPI3D,
+    SVHN,
+    Cars3D,
+    CelebA,
+    Chairs3D,
+    DSprites,
+    Faces3D,
+    FashionMNIST,
+    FileSet,
+    Shapes3DFile,
+    SmallNORB,
+)
 from unweave.data.shapes2d import Shapes2D
 from unweave.data.spectrum import principal_variances
 from unweave.data.streamed import Streamed
 from unweave.data.world import World
 
-Data = Annotated[Shapes2D | Arrays | Folder | InMemory, Field(discriminator="kind")]
+Published = (
+    DSprites
+    | Shapes3DFile
+    | MPI3D
+    | Cars3D
+    | SmallNORB
+    | Chairs3D
+    | Faces3D
+    | CelebA
+    | MNIST
+    | FashionMNIST
+    | SVHN
+)
+Data = Annotated[Shapes2D | Arrays | Folder | InMemory | Published, Field(discriminator="kind")]
 
 __all__ = [
+    "MNIST",
+    "MPI3D",
+    "SVHN",
     "Arrays",
+    "Cars3D",
+    "CelebA",
+    "Chairs3D",
+    "DSprites",
     "Data",
+    "Faces3D",
     "Factor",
+    "FashionMNIST",
+    "FileSet",
     "Folder",
     "InMemory",
     "Lattice",
+    "Published",
     "Shapes2D",
+    "Shapes3DFile",
+    "SmallNORB",
     "Streamed",
     "World",
     "as_numpy",

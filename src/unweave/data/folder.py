@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -83,7 +84,7 @@ class Folder:
         """Decode all pictures, into memory or to a file, and put them on a device."""
         folder = Path(self.path)
         files = _files(folder)
-        with _decoding() as pool:
+        with decoding() as pool:
             headers = list(pool.map(_header, files))
             size, size_notes = _choose_size(self.size, headers)
             channels, channel_notes = _choose_channels(self.channels, headers)
@@ -136,10 +137,11 @@ def _files(folder: Path) -> list[Path]:
 
 
 @contextmanager
-def _reading(file: Path) -> Iterator[Image.Image]:
-    """A picture to read from, with errors that name the file."""
+def _reading(file: Path | str, content: bytes | None = None) -> Iterator[Image.Image]:
+    """A picture to read from, with errors that name the file; of an archive, with its content."""
     try:
-        with Image.open(file, formats=FORMATS) as image:
+        source = file if content is None else BytesIO(content)
+        with Image.open(source, formats=FORMATS) as image:
             yield image
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise ValueError(
@@ -207,7 +209,7 @@ def _depth_notes(headers: Sequence[_Header]) -> list[str]:
 
 
 @contextmanager
-def _decoding() -> Iterator[ThreadPoolExecutor]:
+def decoding() -> Iterator[ThreadPoolExecutor]:
     """Threads that decode pictures, which releases the interpreter lock."""
     with warnings.catch_warnings():
         # Pillow only warns of a picture so large that decoding it may exhaust the memory.
@@ -230,6 +232,32 @@ def _pixels(file: Path, size: tuple[int, int], channels: int) -> Bytes:
     """One picture (C, H, W)."""
     with _reading(file) as image:
         shown = ImageOps.exif_transpose(image)
+    return _brought(shown, file, size, channels)
+
+
+def cut(content: bytes, name: str, crop: int | None, side: int) -> Bytes:
+    """A picture of an archive (3, side, side): its centred square, `crop` pixels wide."""
+    with _reading(name, content) as image:
+        image.load()
+        width, height = image.size
+        part = min(width, height) if crop is None else crop
+        if part > min(width, height):
+            raise ValueError(f"it has {width} x {height} pixels, fewer than {part}")
+        left, top = (width - part) // 2, (height - part) // 2
+        square = image.crop((left, top, left + part, top + part))
+    return _brought(square, name, (side, side), 3)
+
+
+def shrunk(pixels: Bytes, side: int) -> Bytes:
+    """A picture (H, W) or (H, W, C) at another size."""
+    if pixels.shape[:2] == (side, side):
+        return pixels
+    image = Image.fromarray(np.ascontiguousarray(pixels))
+    return np.asarray(image.resize((side, side), Image.Resampling.BILINEAR))
+
+
+def _brought(shown: Image.Image, file: Path | str, size: tuple[int, int], channels: int) -> Bytes:
+    """A picture at a size and with channels, (C, H, W)."""
     coloured = _coloured(_eight_bits(shown, file), MODES[channels])
     height, width = size
     if coloured.size != (width, height):
@@ -239,7 +267,7 @@ def _pixels(file: Path, size: tuple[int, int], channels: int) -> Bytes:
     return np.moveaxis(pixels, -1, 0)
 
 
-def _eight_bits(image: Image.Image, file: Path) -> Image.Image:
+def _eight_bits(image: Image.Image, file: Path | str) -> Image.Image:
     """A 16-bit picture at 8 bits, v / 257 rounded; others as they are."""
     if not _is_deep(image):
         return image
