@@ -227,8 +227,8 @@ def test_get_check_and_train_on_the_command_line(unweave, server, tmp_path, monk
     code, out, err = unweave("data", "check", "mnist", "part=test")
     assert code == 0, err
     assert "6 images of 28 x 28, grey" in out
-    code, out, err = unweave("train", "data=mnist", "data.part=train", "batch_size=8", "steps=2", "network=mlp",
-                             "--store", tmp_path / "runs")  # fmt: skip
+    small = ("batch_size=8", "steps=2", "network=mlp", "--store", tmp_path / "runs")
+    code, out, err = unweave("train", "data=mnist", "data.part=train", *small)
     assert code == 0, err
     (tmp_path / "data" / "mnist" / files[0].name).write_bytes(b"x")
     code, _, err = unweave("data", "check", "mnist")

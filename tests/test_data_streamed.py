@@ -16,7 +16,7 @@ from unweave.run import Run
 from unweave.store import Store
 from unweave.training import train
 from unweave.training.sampler import Sampler
-from worlds import CPU
+from worlds import CPU, SMALL
 
 SIZE = 103
 IMAGES = np.random.default_rng(3).integers(0, 256, (SIZE, 6, 8, 3), dtype=np.uint8)
@@ -26,6 +26,7 @@ FACTORS = np.random.default_rng(4).integers(0, 4, (SIZE, 2))
 @pytest.fixture(autouse=True)
 def small(monkeypatch, tmp_path):
     """Chunks of 5 observations, windows of up to 33, and nothing kept outside of the test."""
+    monkeypatch.setattr(streamed, "FEW", 6)
     each = IMAGES[0].nbytes
     monkeypatch.setattr(streamed, "CHUNK", 5 * each)
     monkeypatch.setattr(streamed, "WINDOW", 33 * each)
@@ -207,6 +208,11 @@ def test_a_file_that_keeps_many_rows_together_is_said_to_be_shuffled_poorly(tmp_
     with h5py.File(tmp_path / "a.h5", "w") as content:
         content.create_dataset("imgs", data=IMAGES, chunks=(50, 6, 8, 3))
     assert any("poorly" in n for n in Arrays(tmp_path / "a.h5", stream=True).load(CPU).notes)
+    np.save(tmp_path / "a.npy", IMAGES)
+    notes = Arrays(tmp_path / "a.npy", stream=True).load(CPU).notes
+    assert "batches are drawn from windows of 33 observations, chunks of 5" in notes[-1]
+    np.save(tmp_path / "a.npy", IMAGES[:30])  # all in one window: shuffled as in memory
+    assert Arrays(tmp_path / "a.npy", stream=True).load(CPU).notes[-1].endswith("are needed")
 
 
 def test_parts_are_disjoint_and_together_all(file):
@@ -223,3 +229,16 @@ def test_a_mapped_array_is_not_copied_into_memory(tmp_path, monkeypatch):
     monkeypatch.setattr("unweave.data.arrays.MOST", 1000)
     with pytest.raises(ValueError, match=r"give the path of the \.npy file"):
         from_array(np.load(tmp_path / "a.npy", mmap_mode="r"))
+
+
+def test_a_run_is_measured_on_another_part_of_its_data(file, tmp_path):
+    data = Arrays(file, factors_key="factors", part="train")
+    model = uw.fit(data, network=uw.MLP((8,)), batch_size=8, steps=2, store=tmp_path / "runs",
+                   progress=False)  # fmt: skip
+    unseen = uw.load(model.folder, part="test")
+    assert torch.equal(everything(unseen.world), everything(Arrays(file, part="test").load(CPU)))
+    assert len(unseen.table().codes) == 11
+    np.testing.assert_array_equal(unseen.encode(IMAGES[:3]), model.encode(IMAGES[:3]))
+    drawn = uw.fit(SMALL, network=uw.MLP((8,)), steps=2, store=tmp_path / "runs", progress=False)
+    with pytest.raises(ValueError, match="shapes2d has no parts"):
+        uw.load(drawn.folder, part="test")

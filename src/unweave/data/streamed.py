@@ -178,12 +178,12 @@ def chunk_of(rows: Rows) -> int:
 
 def how_shuffled(rows: Rows) -> list[str]:
     """What a user should know of data that are read as they are needed."""
-    each, chunk = max(1, width(rows)), chunk_of(rows)
-    window = min(rows.shape[0], max(1, WINDOW // each))
-    said = (
-        f"{rows.shape[0] * each / 2**30:.1f} GB are read from the file as they are needed; batches "
-        f"are drawn from windows of {window:,} observations in chunks of {chunk:,}"
-    )
-    if window // chunk >= min(FEW, -(-rows.shape[0] // chunk)):
+    size, each, chunk = rows.shape[0], max(1, width(rows)), chunk_of(rows)
+    window = max(1, WINDOW // each)
+    read = f"{size * each / 2**20:,.0f} MB are read from the file as they are needed"
+    if window >= size:
+        return [read]
+    said = f"{read}; batches are drawn from windows of {window:,} observations, chunks of {chunk:,}"
+    if window // chunk >= FEW:
         return [said]
     return [said, "the file keeps many rows together, so they are shuffled poorly: save it anew"]
