@@ -15,7 +15,7 @@ from unweave.data import Arrays, Streamed, from_array, rows, streamed
 from unweave.run import Run
 from unweave.store import Store
 from unweave.training import train
-from unweave.training.sampler import Sampler
+from unweave.training.sampler import Feed, Sampler
 from worlds import CPU, SMALL
 
 SIZE = 103
@@ -109,6 +109,28 @@ def test_an_epoch_is_a_permutation_that_follows_from_seed_and_epoch(file):
     assert torch.equal(in_turn(alone, 20)[:, 0], in_turn(sampler, 20)[:, 1])
     assert [sampler.left(step) for step in (0, 3, 4, 11, 12, 16)] == [4, 1, 4, 1, 4, 4]
     assert not torch.equal(in_turn(sampler, 0), in_turn(sampler, 12))
+
+
+def test_windows_in_one_place_hold_what_others_do(file):
+    """As on CUDA, where recorded steps read the same memory every time."""
+    world = world_of(file)
+    sampler = Sampler(torch.tensor([5]), world, 8)
+    fixed = Feed(world, 8, CPU, fixed=True)
+    places = set()
+    for step in range(3 * sampler.per_epoch):
+        seen = in_turn(sampler, step)[0]
+        fixed.turn_to(*divmod(step, sampler.per_epoch))
+        assert torch.equal(fixed.images(seen), world.images(seen))
+        places.add((fixed._data.data_ptr(), fixed._begins.data_ptr()))
+    assert len(places) == 1
+
+
+@pytest.mark.gpu
+def test_cuda_trains_as_the_cpu_does(file):
+    run = run_on(file)
+    there, here = (train([run], run.data.load(torch.device(d)))[0] for d in ("cuda", "cpu"))
+    for name, value in here.weights.items():
+        torch.testing.assert_close(there.weights[name].cpu(), value, rtol=1e-2, atol=1e-4)
 
 
 def test_a_window_is_whole_chunks_in_a_random_order(file):

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import sys
 import warnings
@@ -37,7 +36,7 @@ from unweave.objectives import Label, Nets, Objective, importance_bound
 from unweave.optimisers import Adam
 from unweave.progress import failure_text, progress_on
 from unweave.run import Run
-from unweave.spec import digest, members
+from unweave.spec import digest, from_json, members, to_json
 from unweave.store import Store
 from unweave.trained import one
 from unweave.training import Outcome, Precision, Silent, notes, pick_device, recall, train
@@ -455,4 +454,5 @@ def _part_of(data: Data, part: Part) -> Data:
     """Another part of the same data."""
     if "part" not in data.__dataclass_fields__:
         raise ValueError(f"{data.kind} has no parts: expected a run on files, got one on {data}")
-    return dataclasses.replace(data, part=part)  # type: ignore[call-arg]
+    changed: Data = from_json(type(data), to_json(data) | {"part": part})
+    return changed

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from unweave.data import Streamed, World
+from unweave.data.streamed import Window
 from unweave.noise import Noise
 
 _KEYS_AT_ONCE = 4_000_000  # sorts about 300 MB of keys and counters at a time
@@ -23,11 +24,10 @@ class Sampler:
 
     def __init__(self, seeds: Tensor, world: World, batch_size: int, turns: int = 1) -> None:
         self.seeds, self.world, self.size, self.batch = seeds, world, world.size, batch_size
-        dataset_size = world.size
-        self.per_epoch = dataset_size // batch_size
+        self.per_epoch = self.size // batch_size
         self.feed = Feed(world, batch_size, seeds.device) if isinstance(world, Streamed) else None
         # int32 halves the memory of what is 737,280 numbers a lane for 2D Shapes.
-        shape = (turns, len(seeds), dataset_size)
+        shape = (turns, len(seeds), self.size)
         self.orders = torch.empty(shape, dtype=torch.int32, device=seeds.device)
         self._epoch: int | None = None
 
@@ -84,11 +84,14 @@ class Sampler:
 class Feed:
     """The window of a streamed world that steps at hand draw from, on the device.
 
-    On CUDA it is copied to the same memory every time, from where recorded steps read it.
+    On CUDA it is copied to the same memory every time (`fixed`), where recorded steps read it.
     """
 
-    def __init__(self, world: Streamed, batch_size: int, device: torch.device) -> None:
+    def __init__(
+        self, world: Streamed, batch_size: int, device: torch.device, fixed: bool | None = None
+    ) -> None:
         self.world, self.device = world, device
+        self.fixed = device.type != "cpu" if fixed is None else fixed
         self.steps = max(1, world.window(batch_size) // batch_size)
         self._rows = self.steps * batch_size
         self._at: tuple[int, int] | None = None
@@ -112,16 +115,19 @@ class Feed:
             (epoch, window + 1) if self._ends(window + 1)[0] < self._last else (epoch + 1, 0)
         )
         windows.ahead(following[0], *self._ends(following[1]))
-        if self.device.type == "cpu":
-            self._data, self._begins = found
+        if self.fixed:
+            self._copy(found)
         else:
-            if self._at is None:
-                shape = (min(self._rows, self.world.size), *self.world.shape)
-                self._data = torch.empty(shape, dtype=found.data.dtype, device=self.device)
-                self._begins = torch.empty_like(found.begins, device=self.device)
-            self._data[: len(found.data)].copy_(found.data, non_blocking=True)
-            self._begins.copy_(found.begins, non_blocking=True)
+            self._data, self._begins = found
         self._at = (epoch, window)
+
+    def _copy(self, window: Window) -> None:
+        if self._at is None:
+            shape = (min(self._rows, self.world.size), *self.world.shape)
+            self._data = torch.empty(shape, dtype=window.data.dtype, device=self.device)
+            self._begins = torch.empty_like(window.begins, device=self.device)
+        self._data[: len(window.data)].copy_(window.data, non_blocking=True)
+        self._begins.copy_(window.begins, non_blocking=True)
 
     def _ends(self, window: int) -> tuple[int, int]:
         """Places of an epoch at which a window begins and ends."""
