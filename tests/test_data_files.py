@@ -12,19 +12,15 @@ import torch
 from PIL import Image
 
 from byte_images import BYTES, everything
-from unweave.data import Arrays, Data, Folder, InMemory, Shapes2D, Streamed
+from unweave.data import Arrays, Data, Folder, InMemory, Published, Shapes2D, Streamed
 from unweave.data.world import Stored
 from unweave.spec import from_json, members, to_json
 from worlds import CPU
 
 
 def test_the_union_names_its_members():
-    assert members(Data) == {
-        "shapes2d": Shapes2D,
-        "arrays": Arrays,
-        "folder": Folder,
-        "memory": InMemory,
-    }
+    own = {"shapes2d": Shapes2D, "arrays": Arrays, "folder": Folder, "memory": InMemory}
+    assert members(Data) == own | members(Published)
 
 
 class TestArrays:
@@ -118,6 +114,17 @@ class TestArrays:
         np.savez_compressed(tmp_path / "a.npz", imgs=np.zeros((100, 64, 64), np.uint8))
         with pytest.raises(ValueError, match="zip bomb"):
             Arrays(tmp_path / "a.npz").load(CPU)
+
+    def test_files_of_libraries_that_are_bombs_are_not_read(self, tmp_path):
+        with h5py.File(tmp_path / "a.h5", "w") as file:  # a terabyte of nothing
+            file.create_dataset("imgs", (2**28, 64, 64), "u1", chunks=(64, 64, 64))
+        with pytest.raises(ValueError, match="zip bomb"):
+            Arrays(tmp_path / "a.h5").load(CPU)
+        pq.write_table(pa.table({"u": pa.nulls(10**5, pa.int8()).fill_null(0)}), tmp_path / "a.pq")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("unweave.data.rows._BOMB", 2**18)
+            with pytest.raises(ValueError, match="zip bomb"):
+                Arrays(tmp_path / "a.pq").load(CPU)
 
     def test_a_flipped_bit_is_noticed(self, tmp_path):
         np.savez(tmp_path / "a.npz", imgs=BYTES)

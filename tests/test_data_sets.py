@@ -17,6 +17,7 @@ from PIL import Image
 from byte_images import everything
 from unweave.data import Data, FileSet, Published, sets
 from unweave.data.lattice import Factor, Lattice
+from unweave.overrides import runs_from
 from unweave.spec import from_json, members, to_json
 from worlds import CPU
 
@@ -244,9 +245,10 @@ def test_parts_are_disjoint_and_together_all(small, kind):
 
 
 @pytest.mark.parametrize("kind", SETS)
-def test_a_spec_survives_json(kind):
+def test_a_spec_survives_json_and_the_command_line(kind):
     made = SETS[kind]()
     assert from_json(SETS[kind], to_json(made)) == made
+    assert runs_from([f"data={kind}"])[0].data == made
 
 
 @pytest.mark.parametrize("kind", SETS)

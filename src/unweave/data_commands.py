@@ -48,9 +48,9 @@ download goes on where it stopped, and every file is compared with its published
 none is known to us, that of the first download is put down in `checksums.json`, and `unweave data
 check NAME` compares with it from then on. Nothing is ever unpickled.
 
-What cannot be read row by row (3D Shapes, which is packed, and pictures in archives) is unpacked to
-a .npy file beside it the first time; of dSprites that is 3 GB, of 3D Shapes 5.9 GB. Sets of more
-than 1 GiB are then read [as they are needed](data.md#larger-than-memory).
+What cannot be read row by row (3D Shapes, which is packed, and pictures in archives) is unpacked
+the first time, to a .npy file in the data folder; of dSprites that is 3 GB, of 3D Shapes 5.9 GB.
+Sets of more than 1 GiB are then read [as they are needed](data.md#larger-than-memory).
 
 Worlds that are drawn, and data of your own, are on [another page](data.md).
 """

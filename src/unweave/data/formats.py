@@ -24,6 +24,7 @@ Array = NDArray[Any]
 _NORB: dict[int, np.dtype[Any]] = {0x1E3D4C55: np.dtype("u1"), 0x1E3D4C54: np.dtype("<i4")}
 _BLOCK = 2**24
 _LARGEST = 2**26  # bytes of a picture or a car in an archive
+_WHOLE = 2**30  # bytes of a file that is read whole; the largest published one has 450 MB
 _BROKEN = (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile, tarfile.TarError)
 
 
@@ -91,7 +92,7 @@ def _norb_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     # At least three sizes are there, whatever the number of dimensions.
     sizes = np.frombuffer(_exactly(file, 4 * max(3, dimensions)), "<i4").tolist()
     shape = tuple(sizes[:dimensions])
-    if min(shape) < 1 or math.prod(shape) > 2**34:
+    if min(shape) < 1 or math.prod(shape) > _WHOLE:
         raise ValueError(f"it says that its shape is {shape}")
     return shape, _NORB[kind]
 
@@ -106,7 +107,7 @@ def read_mat(path: Path | BinaryIO, name: str, dimensions: int, where: Path) -> 
         if name not in listed:
             raise ValueError(f"it holds no {name!r}, but {', '.join(listed) or 'nothing'}")
         shape, kind = listed[name]
-        if len(shape) != dimensions or kind not in ("uint8", "double") or math.prod(shape) > 2**33:
+        if len(shape) != dimensions or kind not in ("uint8", "double") or math.prod(shape) > _WHOLE:
             raise ValueError(f"its {name!r} is of shape {shape} of {kind}")
         found = np.asarray(scipy.io.loadmat(path, variable_names=[name])[name])
     except Exception as error:  # of many kinds, as scipy stumbles over what is not a MATLAB file
@@ -184,7 +185,7 @@ def _exactly(file: Any, count: int) -> bytes:
 
 def _numbers(file: Any, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     """The rest of a stream as an array of a shape; it is read before it is believed."""
-    if math.prod(shape) > 2**33:
+    if math.prod(shape) > _WHOLE:
         raise ValueError(f"it says that its shape is {tuple(shape)}")
     content = _exactly(file, math.prod(shape) * dtype.itemsize)
     if file.read(1):

@@ -342,6 +342,7 @@ class Hdf5File:
                 raise ValueError(f"{where} lies in other files: copy it into one")
             if dataset.dtype.kind not in "biuf":
                 raise ValueError(f"expected numbers in {where}, got {dataset.dtype}")
+            _refuse_bombs(where, dataset.id.get_storage_size(), dataset.nbytes)
             shape, dtype = tuple(dataset.shape), dataset.dtype
             grain = dataset.chunks[0] if dataset.chunks else 1
 
@@ -381,6 +382,8 @@ class ParquetFile:
             ends = np.cumsum(
                 [0, *(file.metadata.row_group(g).num_rows for g in range(file.num_row_groups))]
             )
+
+            _refuse_bombs(where, self.path.stat().st_size, 8 * len(columns) * int(ends[-1]))
 
             def group(number: int) -> Array:
                 table = self._open().read_row_group(number, columns=columns)
@@ -502,17 +505,22 @@ def _member_header(
     member: Any, info: zipfile.ZipInfo, where: str
 ) -> tuple[tuple[int, ...], np.dtype[Any], int]:
     """Shape, type and length of the header of a member that is what it says it is."""
-    if info.file_size > max(_BOMB, _DENSEST * info.compress_size):
-        raise ValueError(
-            f"{where} would unpack {info.compress_size:,} bytes to {info.file_size:,}, as a zip "
-            "bomb does: not unpacked; if you trust it, save it with numpy.save"
-        )
+    _refuse_bombs(where, info.compress_size, info.file_size)
     shape, dtype = npy_header(member, where)
     start = member.tell()
     expected = start + math.prod(shape) * dtype.itemsize
     if expected != info.file_size:
         raise ValueError(_mismatch(where, shape, dtype, expected, info.file_size))
     return shape, dtype, start
+
+
+def _refuse_bombs(where: str, packed: int, unpacked: int) -> None:
+    """Refuse what is packed denser than data are."""
+    if unpacked > max(_BOMB, _DENSEST * packed):
+        raise ValueError(
+            f"{where} would unpack {packed:,} bytes to {unpacked:,}, as a zip bomb does: not "
+            "unpacked; if you trust it, save it with numpy.save"
+        )
 
 
 def _array(member: Any, shape: tuple[int, ...], dtype: np.dtype[Any], where: str) -> Array:

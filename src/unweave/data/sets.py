@@ -283,7 +283,7 @@ class Cars3D(FileSet):
         found: dict[str, Array] = {}
         for match, content in tar_members(path, r"(?:\./)?data/cars/(car_\w+_mesh)\.mat"):
             car = read_mat(BytesIO(content), "im", 5, path)  # (128, 128, 3, 24, 4)
-            if car.shape[2:] != (3, sides, heights):
+            if car.shape[2:] != (3, sides, heights) or len(found) == count:
                 raise ValueError(broken(path, f"{match[1]} in it is of shape {car.shape}"))
             views = product(range(heights), range(sides))
             found[match[1]] = np.stack([shrunk(car[..., s, h], self.side) for h, s in views])
