@@ -1,22 +1,26 @@
 """Data in files: arrays and folders of pictures, as they are read, or refused by name."""
 
+import sys
 import zipfile
 
+import h5py
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
 
 from byte_images import BYTES, everything
-from unweave.data import Arrays, Data, Folder, InMemory, Shapes2D
+from unweave.data import Arrays, Data, Folder, InMemory, Published, Shapes2D, Streamed
 from unweave.data.world import Stored
 from unweave.spec import from_json, members, to_json
 from worlds import CPU
 
 
 def test_the_union_names_its_members():
-    named = {"shapes2d": Shapes2D, "arrays": Arrays, "folder": Folder, "memory": InMemory}
-    assert named.items() <= members(Data).items()
+    own = {"shapes2d": Shapes2D, "arrays": Arrays, "folder": Folder, "memory": InMemory}
+    assert (own | members(Published)).items() <= members(Data).items()
 
 
 class TestArrays:
@@ -47,7 +51,8 @@ class TestArrays:
 
     def test_a_lone_array_needs_no_key(self, tmp_path):
         np.savez_compressed(tmp_path / "a.npz", whatever=BYTES)
-        assert Arrays(tmp_path / "a.npz").load(CPU).notes == ()
+        notes = Arrays(tmp_path / "a.npz").load(CPU).notes
+        assert notes == ("6 images of 5 x 7, grey", "uint8 from 0 to 255 divided by 255")
 
     def test_a_pickle_beside_the_array_is_left_alone(self, tmp_path):
         # As in the file of dSprites, whose metadata is pickled.
@@ -77,6 +82,118 @@ class TestArrays:
         refused("without keys", "a", content=lambda p: np.save(p, BYTES), name="c.npy")
         refused("c.npy: expected observations", content=lambda p: np.save(p, [1.0]), name="c.npy")
 
+    def test_a_cut_or_false_file_is_refused_before_it_is_read(self, tmp_path):
+        path = tmp_path / "a.npy"
+        np.save(path, BYTES)
+        whole = path.read_bytes()
+        for wrong in (whole[:-1], whole + b"x", whole[:130]):
+            path.write_bytes(wrong)
+            with pytest.raises(ValueError, match=r"a\.npy says that it holds \(6, 5, 7\) of uint8"):
+                Arrays(path).load(CPU)
+        path.write_bytes(whole.replace(b"(6, 5, 7)", b"(10**9,7)"))
+        with pytest.raises(ValueError, match=r"a\.npy.*save it again"):
+            Arrays(path).load(CPU)
+        path.write_bytes(whole.replace(b"(6, 5, 7)", b"(-6,5, 7)"))
+        with pytest.raises(ValueError, match=r"shape \(-6, 5, 7\)"):
+            Arrays(path).load(CPU)
+        np.save(path, np.asfortranarray(BYTES))
+        with pytest.raises(ValueError, match="column by column"):
+            Arrays(path).load(CPU)
+
+    def test_a_member_that_claims_to_be_huge_is_refused(self, tmp_path):
+        path = tmp_path / "a.npz"
+        claim = b"{'descr': '|u1', 'fortran_order': False, 'shape': (1000000000000, 8), }"
+        header = b"\x93NUMPY\x01\x00" + len(claim).to_bytes(2, "little") + claim
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("imgs.npy", header + bytes(100))
+        with pytest.raises(ValueError, match=r"says that it holds \(1000000000000, 8\)"):
+            Arrays(path).load(CPU)
+
+    def test_a_zip_bomb_is_not_unpacked(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("unweave.data.rows._BOMB", 2**18)
+        np.savez_compressed(tmp_path / "a.npz", imgs=np.zeros((100, 64, 64), np.uint8))
+        with pytest.raises(ValueError, match="zip bomb"):
+            Arrays(tmp_path / "a.npz").load(CPU)
+
+    def test_files_of_libraries_that_are_bombs_are_not_read(self, tmp_path):
+        with h5py.File(tmp_path / "a.h5", "w") as file:  # a terabyte of nothing
+            file.create_dataset("imgs", (2**28, 64, 64), "u1", chunks=(64, 64, 64))
+        with pytest.raises(ValueError, match="zip bomb"):
+            Arrays(tmp_path / "a.h5").load(CPU)
+        pq.write_table(pa.table({"u": pa.nulls(10**5, pa.int8()).fill_null(0)}), tmp_path / "a.pq")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("unweave.data.rows._BOMB", 2**18)
+            with pytest.raises(ValueError, match="zip bomb"):
+                Arrays(tmp_path / "a.pq").load(CPU)
+
+    def test_a_flipped_bit_is_noticed(self, tmp_path):
+        np.savez(tmp_path / "a.npz", imgs=BYTES)
+        content = bytearray((tmp_path / "a.npz").read_bytes())
+        content[content.index(BYTES[2].tobytes())] ^= 1
+        (tmp_path / "a.npz").write_bytes(content)
+        with pytest.raises(ValueError, match=r"'imgs' of .*CRC"):
+            Arrays(tmp_path / "a.npz").load(CPU)
+
+    def test_names_in_an_archive_are_never_places(self, tmp_path):
+        path = tmp_path / "in" / "a.npz"
+        path.parent.mkdir()
+        np.save(tmp_path / "b.npy", BYTES)
+        with zipfile.ZipFile(path, "w") as file:
+            file.write(tmp_path / "b.npy", "../../imgs.npy")
+        before = sorted(tmp_path.rglob("*"))
+        assert Arrays(path).load(CPU).size == 6
+        assert sorted(tmp_path.rglob("*")) == before
+
+    def test_parquet_columns_are_vectors_and_factors(self, tmp_path):
+        path = tmp_path / "a.parquet"
+        columns = {"u": [0.5, 1.5, 2.5], "v": [1, 2, 3], "colour": ["red", "blue", "red"]}
+        pq.write_table(pa.table(columns), path)
+        world = Arrays(path, factors_key="colour").load(CPU)
+        assert everything(world).tolist() == [[0.5, 1], [1.5, 2], [2.5, 3]]
+        assert world.factors(torch.arange(3)).tolist() == [[1], [0], [1]]
+        assert world.factor_names == ("colour",)
+        with pytest.raises(ValueError, match="did you mean 'colour'"):
+            Arrays(path, factors_key="color").load(CPU)
+        pq.write_table(pa.table({"u": [0.5, None, 2.5]}), path)
+        with pytest.raises(ValueError, match="'u' has 1 missing values"):
+            Arrays(path).load(CPU)
+        pq.write_table(pa.table({"u": [[0.5], [1.0, 2.0]]}), path)
+        with pytest.raises(ValueError, match="lists of one length"):
+            Arrays(path).load(CPU)
+
+    @pytest.mark.parametrize("name", ["a.h5", "a.parquet"])
+    def test_cut_files_of_libraries_are_named(self, tmp_path, name):
+        path = tmp_path / name
+        if name == "a.h5":
+            with h5py.File(path, "w") as file:
+                file["imgs"] = BYTES
+        else:
+            pq.write_table(pa.table({"u": np.arange(1000)}), path)
+        path.write_bytes(path.read_bytes()[:-200])
+        with pytest.raises(ValueError, match=rf"{name}.*save it again"):
+            Arrays(path).load(CPU)
+
+    def test_links_out_of_an_hdf5_file_are_not_followed(self, tmp_path):
+        with h5py.File(tmp_path / "b.h5", "w") as file:
+            file["imgs"] = BYTES
+        with h5py.File(tmp_path / "a.h5", "w") as file:
+            file["imgs"] = h5py.ExternalLink("b.h5", "imgs")
+            file.create_dataset(
+                "raw", BYTES.shape, "u1", external=[(str(tmp_path / "b.h5"), 0, BYTES.nbytes)]
+            )
+        with pytest.raises(ValueError, match="no array 'imgs'"):
+            Arrays(tmp_path / "a.h5", "imgs").load(CPU)
+        with pytest.raises(ValueError, match="lies in other files"):
+            Arrays(tmp_path / "a.h5", "raw").load(CPU)
+
+    @pytest.mark.parametrize(("module", "name"), [("h5py", "a.h5"), ("pyarrow", "a.parquet")])
+    def test_what_a_file_needs_is_said(self, tmp_path, monkeypatch, module, name):
+        beginning = b"\x89HDF\r\n\x1a\n" if module == "h5py" else b"PAR1"
+        (tmp_path / name).write_bytes(beginning)
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(ValueError, match=f"pip install {module}"):
+            Arrays(tmp_path / name).load(CPU)
+
     def test_a_damaged_member_is_refused(self, tmp_path):
         with zipfile.ZipFile(tmp_path / "a.npz", "w") as file:
             file.writestr("imgs.npy", b"\x93NUMPY\x01\x00")
@@ -102,7 +219,7 @@ class TestFolder:
         (tmp_path / ".hidden.png").write_text("no picture")
         world = Folder(tmp_path).load(CPU)
         assert world.shape == (1, 5, 7)
-        assert world.notes == ()
+        assert len(world.notes) == 1
         assert world.bounded
         assert world.lattice is None
         order = [0, 2, 4, 1, 3, 5]  # a/0, a/2, a/4, b/1, ...
@@ -128,7 +245,7 @@ class TestFolder:
         save(tmp_path, "b.png", np.full((30, 20), 80, np.uint8))
         world = Folder(tmp_path).load(CPU)
         assert world.shape == (1, 64, 64)
-        assert "2 sizes" in world.notes[0]
+        assert "2 sizes" in world.notes[1]
         torch.testing.assert_close(everything(world), torch.full((2, 1, 64, 64), 80 / 255))
 
     def test_pictures_are_cut_in_the_centre_and_averaged(self, tmp_path):
@@ -137,7 +254,7 @@ class TestFolder:
         pixels[:, :8] = 255
         save(tmp_path, "a.png", pixels)
         world = Folder(tmp_path, size=2).load(CPU)
-        assert world.notes == ()
+        assert len(world.notes) == 1
         torch.testing.assert_close(
             everything(world), torch.full((1, 1, 2, 2), 100 / 255), atol=0.1, rtol=0
         )
@@ -150,7 +267,7 @@ class TestFolder:
         save(tmp_path, "d.jpg", COLOUR, "CMYK")
         world = Folder(tmp_path).load(CPU)
         assert world.shape == (3, 5, 7)
-        assert "1 grey pictures among 4" in world.notes[0]
+        assert "1 grey pictures among 4" in world.notes[1]
         assert torch.equal(everything(world)[1, 0], everything(world)[1, 2])
 
     def test_channels_can_be_asked_for(self, tmp_path):
@@ -164,11 +281,11 @@ class TestFolder:
         save(tmp_path, "a.png", pixels)
         world = Folder(tmp_path).load(CPU)
         assert world.shape == (3, 4, 4)
-        assert "transparency" in world.notes[0]
+        assert "transparency" in world.notes[1]
         assert everything(world)[0, :, :2].max() == 0
         assert everything(world)[0, :, 2:].min() == 1
         kept = Folder(tmp_path, channels=4).load(CPU)
-        assert kept.notes == ()
+        assert len(kept.notes) == 1
         assert everything(kept)[0, 3].unique().tolist() == [0, 1]
 
     def test_transparent_grey_stays_grey(self, tmp_path):
@@ -193,7 +310,7 @@ class TestFolder:
         save(tmp_path, f"a.{extension}", BYTES[0].astype(np.uint16) * 257)
         world = Folder(tmp_path).load(CPU)
         assert world.shape == (1, 5, 7)
-        assert "16 bits" in world.notes[0]
+        assert "16 bits" in world.notes[1]
         np.testing.assert_allclose(everything(world)[0, 0], BYTES[0] / 255, atol=1e-6)
 
     def test_a_camera_held_sideways_is_heeded(self, tmp_path):
@@ -206,6 +323,52 @@ class TestFolder:
         np.testing.assert_allclose(
             everything(world)[0], np.moveaxis(expected, -1, 0) / 255, rtol=1e-6
         )
+
+    def test_factors_come_from_a_csv_file(self, tmp_path):
+        for i, pixels in enumerate(BYTES[:4]):
+            save(tmp_path, f"{i}.png", pixels)
+        rows = ["3.png,red,10", "0.png,blue,9", "1.png,red,9.5", "2.png,blue,10", "9.png,red,1"]
+        (tmp_path / "factors.csv").write_text("\n".join(["file,colour,size", *rows]))
+        world = Folder(tmp_path).load(CPU)
+        assert world.factor_names == ("colour", "size")
+        codes = world.factors(torch.arange(4)).tolist()
+        assert codes == [[0, 0], [1, 1], [0, 2], [1, 2]]  # numbers by their size, not as text
+        assert any("1 rows of factors.csv name no picture" in note for note in world.notes)
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("", "with a header"),
+            ("file,colour\n0.png,red", r"no row for 1 of 2 pictures, the first of them 1\.png"),
+            ("file,colour\n0.png,red\n1.png", "row 3: expected 2 values"),
+            ("file,colour\n0.png,red\n1.png,", "row 3: expected 2 values"),
+            ("file\n0.png\n1.png", "row 2: expected"),
+            ("file,a,a\n0.png,1,1\n1.png,1,2", "2 distinct factor names"),
+            ('file,colour\n0.png,"red\n1.png,blue', "CSV"),
+        ],
+    )
+    def test_bad_factors_are_named(self, tmp_path, text, message):
+        save(tmp_path, "0.png", BYTES[0])
+        save(tmp_path, "1.png", BYTES[1])
+        (tmp_path / "about.csv").write_text(text)
+        with pytest.raises(ValueError, match=message):
+            Folder(tmp_path, factors=tmp_path / "about.csv").load(CPU)
+
+    def test_a_large_folder_is_decoded_once_to_a_file(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path / "kept"))
+        for i, pixels in enumerate(BYTES):
+            save(tmp_path / "pictures", f"{i}.png", pixels)
+        held = Folder(tmp_path / "pictures", part="train").load(CPU)
+        spec = Folder(tmp_path / "pictures", part="train", stream=True)
+        world = spec.load(CPU)
+        assert isinstance(world, Streamed)
+        assert torch.equal(everything(world), everything(held))
+        with monkeypatch.context() as without:
+            without.setattr("unweave.data.folder._pixels", None)  # decoding again would fail
+            assert torch.equal(everything(spec.load(CPU)), everything(held))
+        for i, pixels in enumerate(BYTES):
+            save(tmp_path / "pictures", f"{i}.png", 255 - pixels)
+        assert spec.load(CPU).fingerprint != world.fingerprint
 
     def test_bad_folders_are_refused(self, tmp_path):
         with pytest.raises(ValueError, match="check the path"):

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import unweave as uw
+from unweave.data import from_array
 from unweave.methods import games, spaces
 from unweave.noise import Noise
 from unweave.optimisers import Adam
@@ -314,13 +315,14 @@ def test_every_epoch_sees_everything_once():
         sampler.turn_to(step)
         return sampler.indices(torch.tensor(step), sampler.orders)[turn]
 
-    sampler = Sampler(torch.tensor([0, 1]), 100, 10, turns=2)
+    world = from_array(torch.zeros(100, 2))[1]
+    sampler = Sampler(torch.tensor([0, 1]), world, 10, turns=2)
     for epoch in range(3):
         seen = torch.cat([indices(sampler, 10 * epoch + i) for i in range(10)], 1)
         assert torch.equal(seen.sort(1).values, torch.arange(100).expand(2, 100))
     assert not torch.equal(indices(sampler, 0), indices(sampler, 10))
     assert not torch.equal(indices(sampler, 0), indices(sampler, 0, turn=1))
-    alone = Sampler(torch.tensor([1]), 100, 10, turns=2)
+    alone = Sampler(torch.tensor([1]), world, 10, turns=2)
     assert torch.equal(indices(alone, 5, turn=1), indices(sampler, 5, turn=1)[1:])
     assert [sampler.left(step) for step in (0, 7, 9, 10)] == [10, 3, 1, 10]
 

@@ -11,6 +11,7 @@ import pytest
 import unweave
 from unweave.bibliography import citations, cited, entries
 from unweave.data import Data
+from unweave.data_commands import page as data_page
 from unweave.latents import Latent
 from unweave.likelihoods import Likelihood
 from unweave.methods import methods, page
@@ -29,7 +30,7 @@ ORDER = [
     "latents", "likelihoods", "networks", "models", "aggregate", "objectives", "run", "store",
     "training", "progress", "metrics", "trained", "fitted", "measure", "theory",
     "bibliography", "bench", "report", "overrides", "methods", "demo", "scoring", "papers",
-    "preview_command", "cli",
+    "data_commands", "cli",
 ]  # fmt: skip
 FILES = sorted(SOURCE.rglob("*.py"))
 OWN_DATA = {"arrays", "folder", "memory", "blobs", "blocks"}  # the user's, and ours: no papers
@@ -112,6 +113,11 @@ def test_the_page_of_metrics_is_that_of_the_code():
     for metric in METRICS.values():
         assert f"\n## {metric.name}\n" in text
         assert f"| {metric.protocol} |" in text
+
+
+def test_the_page_of_data_sets_is_that_of_the_code():
+    """`unweave data page > docs/datasets.md` writes it anew."""
+    assert (ROOT / "docs/datasets.md").read_text() == data_page()
 
 
 def test_every_method_has_a_source():

@@ -19,6 +19,7 @@ from rich.table import Table as RichTable
 import unweave
 from unweave import bench, papers, scoring, spec
 from unweave.bibliography import citations, metric_citations
+from unweave.data_commands import data_app
 from unweave.demo import demo_run
 from unweave.files import write_atomically
 from unweave.fitted import load
@@ -28,7 +29,6 @@ from unweave.metrics import evaluate as evaluate_table
 from unweave.metrics.page import page as metrics_page
 from unweave.overrides import runs_from
 from unweave.parallel import usable_cores
-from unweave.preview_command import preview_command
 from unweave.progress import failure_text, progress_on
 from unweave.report import write_report
 from unweave.report.recipe import blocks_of
@@ -46,8 +46,6 @@ app = typer.Typer(
     epilog="Start with [bold]unweave demo[/bold]. Each command has examples in its --help.",
 )
 
-data_app = typer.Typer(no_args_is_help=True, help="Look at data sets.")
-data_app.command(name="preview")(preview_command)
 app.add_typer(data_app, name="data")
 
 StoreOption = Annotated[Path, typer.Option(help="Folder that holds the runs.")]

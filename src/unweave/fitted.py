@@ -35,6 +35,8 @@ from unweave.data import (
     periods,
     read_like,
 )
+from unweave.data.parts import Part
+from unweave.data.rows import EXTENSIONS
 from unweave.latents import Distribution, Latent, unrelaxed
 from unweave.likelihoods import Likelihood
 from unweave.metrics import Table
@@ -44,7 +46,7 @@ from unweave.objectives import Label, Nets, Objective, importance_bound
 from unweave.optimisers import Adam
 from unweave.progress import failure_text, progress_on
 from unweave.run import Run
-from unweave.spec import digest, members
+from unweave.spec import digest, from_json, members, to_json
 from unweave.store import Store
 from unweave.trained import one
 from unweave.training import Outcome, Precision, Silent, notes, pick_device, recall, train
@@ -295,9 +297,11 @@ def from_path(path: str | Path) -> Arrays | Folder:
     place = Path(path)
     if place.is_dir():
         return Folder(str(place))
-    if place.suffix in (".npz", ".npy"):
+    if place.suffix.lower() in EXTENSIONS:
         return Arrays(str(place))
-    raise ValueError(f"{path} is neither a folder of images nor an .npz or .npy file")
+    raise ValueError(
+        f"{path} is neither a folder of images nor a file of arrays: {', '.join(EXTENSIONS)}"
+    )
 
 
 class Fields(TypedDict, total=False):
@@ -400,30 +404,41 @@ def _fitted(outcome: Outcome, world: World, store: str | Path | None) -> Fitted:
 
 @overload
 def load(  # type: ignore[overload-overlap]  # a text is one path, not one path a letter
-    path: str | Path, *, data: Any = ..., device: str = ...
+    path: str | Path, *, data: Any = ..., part: Part | None = ..., device: str = ...
 ) -> Fitted: ...
 
 
 @overload
-def load(path: Iterable[str | Path], *, data: Any = ..., device: str = ...) -> list[Fitted]: ...
+def load(
+    path: Iterable[str | Path], *, data: Any = ..., part: Part | None = ..., device: str = ...
+) -> list[Fitted]: ...
 
 
 def load(
-    path: str | Path | Iterable[str | Path], *, data: Any = None, device: str = "auto"
+    path: str | Path | Iterable[str | Path],
+    *,
+    data: Any = None,
+    part: Part | None = None,
+    device: str = "auto",
 ) -> Fitted | list[Fitted]:
     """A run from its folder, at its newest weights; several folders give a list.
 
     Runs over the same data are on one loading of it. A run that was trained on an array in memory
-    needs that array again, as `data`.
+    needs that array again, as `data`. `part` puts the run on another part of its data than it was
+    trained on: `load(path, part="test")` measures on what it has not seen.
     """
     worlds: dict[str, tuple[Data, World]] = {}
     if isinstance(path, (str, Path)):
-        return _load(path, data, device, worlds)
-    return [_load(each, data, device, worlds) for each in path]
+        return _load(path, data, part, device, worlds)
+    return [_load(each, data, part, device, worlds) for each in path]
 
 
 def _load(
-    path: str | Path, data: Any, device: str, worlds: dict[str, tuple[Data, World]]
+    path: str | Path,
+    data: Any,
+    part: Part | None,
+    device: str,
+    worlds: dict[str, tuple[Data, World]],
 ) -> Fitted:
     """A run on its world, which is loaded if it is not among the `worlds` by now."""
     folder = Store(Path(path).parent).find(Path(path).name)
@@ -437,11 +452,21 @@ def _load(
         raise ValueError(f"{path} has no weights: {failure_text(run, outcome.failure)}")
     if outcome.weights is None:
         raise ValueError(f"{path} has no weights yet: train it first, with `unweave train`")
-    key = digest(run.data)
+    wanted = run.data if part is None else _part_of(run.data, part)
+    key = digest(wanted)
     if key not in worlds:
-        worlds[key] = as_data(run.data if data is None else data, pick_device(device))
+        worlds[key] = as_data(wanted if data is None else data, pick_device(device))
     spec, world = worlds[key]
-    if spec != run.data:
-        raise ValueError(f"{path} was trained on other data: expected {run.data}, got {spec}")
-    folder.check_data(world.fingerprint)
+    if spec != wanted:
+        raise ValueError(f"{path} was trained on other data: expected {wanted}, got {spec}")
+    if wanted == run.data:
+        folder.check_data(world.fingerprint)
     return Fitted(outcome, world, folder.path)
+
+
+def _part_of(data: Data, part: Part) -> Data:
+    """Another part of the same data."""
+    if "part" not in data.__dataclass_fields__:
+        raise ValueError(f"{data.kind} has no parts: expected a run on files, got one on {data}")
+    changed: Data = from_json(type(data), to_json(data) | {"part": part})
+    return changed

@@ -25,22 +25,48 @@ from unweave.data.sampling import (
     periods,
 )
 from unweave.data.scenery import ColourShapes2D, NoisyShapes2D, TexturedShapes2D
+from unweave.data.sets import (
+    MNIST,
+    MPI3D,
+    SVHN,
+    Cars3D,
+    CelebA,
+    Chairs3D,
+    DSprites,
+    Faces3D,
+    FashionMNIST,
+    FileSet,
+    Published,
+    Shapes3DFile,
+    SmallNORB,
+)
 from unweave.data.shapes2d import Shapes2D
 from unweave.data.shapes3d import Shapes3D
 from unweave.data.small import Blobs, Blocks
 from unweave.data.spectrum import principal_variances
+from unweave.data.streamed import Streamed
 from unweave.data.world import World
 
 Data = Annotated[Whole | Sampled | Paired, Field(discriminator="kind")]
 
 __all__ = [
+    "MNIST",
+    "MPI3D",
+    "SVHN",
     "Arrays",
     "Blobs",
     "Blocks",
+    "Cars3D",
+    "CelebA",
+    "Chairs3D",
     "ColourShapes2D",
     "Correlated",
+    "DSprites",
     "Data",
+    "Faces3D",
     "Factor",
+    "FashionMNIST",
+    "FileSet",
     "Folder",
     "HeldOut",
     "InMemory",
@@ -51,9 +77,13 @@ __all__ = [
     "NoisyShapes2D",
     "Paired",
     "Pinwheel",
+    "Published",
     "Sampled",
     "Shapes2D",
     "Shapes3D",
+    "Shapes3DFile",
+    "SmallNORB",
+    "Streamed",
     "Subset",
     "TexturedShapes2D",
     "World",

@@ -1,54 +1,76 @@
-"""Data from arrays: a .npz or .npy file, or an array that is already in Python."""
+"""Data from arrays: a file of them, or an array that is already in Python."""
 
 from __future__ import annotations
 
 import hashlib
-import zipfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 import torch
-from numpy.lib.npyio import NpzFile
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field
 from torch import Tensor
 
+from unweave.data.cache import remembered
 from unweave.data.lattice import Factor, Lattice
+from unweave.data.parts import Part, members_of
+from unweave.data.reading import Reading, Scan, scan, understood
+from unweave.data.rows import (
+    MOST,
+    ArrayFile,
+    Held,
+    ParquetFile,
+    Picked,
+    Rows,
+    arrays_of,
+    blocks,
+    fresh,
+    width,
+)
+from unweave.data.streamed import Streamed, how_shuffled
 from unweave.data.world import Place, Stored, World
-from unweave.spec import nearest, spec, tag
+from unweave.spec import spec, tag
 
 Array = NDArray[Any]
 
-CHANNELS = (1, 3, 4)
 USUAL_KEYS = ("imgs", "images", "x", "data")
 NAMES_KEY = "factor_names"
-UNREADABLE = (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error)
 
 
 @spec
 class Arrays:
-    """Observations in a NumPy file: .npz, or .npy for a single array.
+    """Observations in a file of arrays: .npy, .npz, HDF5 or Parquet.
 
     Observations are (N, H, W), (N, H, W, C), (N, C, H, W) or vectors (N, D). Bytes are read as
-    0..255 and scaled to [0, 1]; floats are kept as they are. `key` names the array in an .npz;
-    `factors_key` the integer factors (N, K), whose names are read from `factor_names` if the
-    file has it.
+    0..255 and scaled to [0, 1]; floats are kept as they are. `key` names the array; `factors_key`
+    the factors (N, K), integers or text, whose names are read from `factor_names` if the file has
+    it. Of Parquet both are columns, several joined by commas. `part` takes 80 % of the observations
+    for training, 10 % for validation or 10 % for testing, always the same. Observations of more
+    than 1 GiB are read from the file as they are needed; `stream` says otherwise.
     """
 
     path: Place
     key: str | None = None
     factors_key: str | None = None
+    part: Part = "all"
+    stream: bool | None = None
     kind: Literal["arrays"] = tag("arrays")
 
     def load(self, device: torch.device) -> World:
-        """Read the file and put its content on a device."""
-        content = _read(Path(self.path), self.key, self.factors_key)
+        """Read the file, or make ready to read it as it is needed."""
+        file = arrays_of(Path(self.path))
+        chosen = self.key or _usual(file, self.factors_key)
+        rows = file.rows(_known(file, chosen))
+        factors, names = _factors(file, self.factors_key)
+        others = sorted({*file.names} - {*chosen.split(","), *(self.factors_key or "").split(",")})
+        others = [name for name in others if name not in (NAMES_KEY, "")]
+        notes = [f"read {chosen!r}; not read: {', '.join(others)}"] if others else []
+        key = [self.path, chosen, *fresh(file.path)]
         try:
-            world = store(content.images, content.factors, content.names, content.notes)
+            world = world_of(rows, factors, names, notes, self.part, self.stream, key)
         except ValueError as error:
             raise ValueError(f"{self.path}: {error}") from None
         return world.to(device)
@@ -99,9 +121,15 @@ def from_array(
     >>> spec.shape, world.shape
     ((5, 8, 8), (1, 8, 8))
     """
+    if isinstance(images, np.memmap) and images.nbytes > MOST:
+        raise ValueError(
+            f"expected an array that may be copied into memory, got {images.nbytes / 2**30:.1f} GB "
+            f"mapped from {images.filename}: give the path of the .npy file, which is then read as "
+            "it is needed"
+        )
     images = as_numpy(images)
     factors = None if factors is None else as_numpy(factors)
-    world = store(images, factors, names).to(torch.device(device))
+    world = in_memory(images, factors, names).to(torch.device(device))
     digest = _digest(images, factors, world.factor_names)
     made = InMemory(digest, images.shape, str(images.dtype))
     identity = _SPECS.setdefault(digest, made)
@@ -109,27 +137,60 @@ def from_array(
     return identity, world
 
 
-def store(
-    images: Array,
+def in_memory(
+    images: Array, factors: Array | None = None, names: Sequence[str] | None = None
+) -> Stored:
+    """The world of an array, after every check that can be made on it."""
+    world = world_of(Held(images), factors, names, stream=False)
+    assert isinstance(world, Stored)
+    return world
+
+
+def world_of(
+    rows: Rows,
     factors: Array | None = None,
     names: Sequence[str] | None = None,
     notes: Sequence[str] = (),
-) -> Stored:
-    """A world from arrays, after every check that can be made on them."""
-    arranged, layout = _arrange(images)
-    values = _values(arranged)
-    codes, sizes = _recode(factors, len(images))
-    names = _names(names, len(sizes))
+    part: Part = "all",
+    stream: bool | None = None,
+    key: Sequence[object] = (),
+    lattice: Lattice | None = None,
+    reading: Reading | None = None,
+) -> Stored | Streamed:
+    """A world of rows, in memory or read as they are needed, after every check that can be made.
+
+    `key` says where the rows are from, so that what a pass over large ones finds is kept. A lattice
+    that is given, with periods or labels, takes the place of the one that the factors enumerate. A
+    reading that is given takes the place of what is found by looking at the numbers.
+    """
+    count = rows.shape[0]
+    factors = None if factors is None else _rows_of(factors, count)
+    if (chosen := members_of(part, count)) is not None:
+        rows = Picked(rows, chosen)
+        factors = None if factors is None else factors[chosen]
+        notes = [*notes, f"the {part} part: {len(chosen):,} of {count:,} observations"]
+    streamed = rows.shape[0] * width(rows) > MOST if stream is None else stream
+    kept = streamed and key
+    found = Scan(*remembered([*key, part], lambda: scan(rows))) if kept else scan(rows)
+    reading = reading or understood(rows, found)
+    codes, sizes = _recode(factors, rows.shape[0])
+    labels = _names(names, len(sizes))
+    shown = _lattice(codes, labels, sizes, lattice)
+    told = (*notes, *reading.notes)
+    if streamed:
+        told = (*told, *how_shuffled(rows))
+        place = torch.device("cpu")
+        return Streamed(rows, reading, codes, labels, sizes, shown, told, found.checksum, place)
     return Stored(
-        data=values.data,
+        data=_gathered(rows, reading),
         codes=codes,
-        unit=values.unit,
-        bounded=values.bounded,
-        factor_names=names,
+        unit=reading.unit,
+        bounded=reading.bounded,
+        factor_names=labels,
         factor_sizes=sizes,
-        lattice=_lattice(codes, names, sizes),
-        notes=(*notes, *layout, *values.notes),
-        integer_unit=values.integer_unit,
+        lattice=shown,
+        notes=told,
+        integer_unit=reading.integer_unit,
     )
 
 
@@ -160,198 +221,61 @@ def read_like(world: World, observations: ArrayLike | Tensor) -> Tensor:
     return values
 
 
-class _Content(NamedTuple):
-    """What a file holds."""
-
-    images: Array
-    factors: Array | None
-    names: list[str] | None
-    notes: list[str]
-
-
-class _Values(NamedTuple):
-    """Observations as they are stored, and what a stored 1 stands for."""
-
-    data: Tensor
-    unit: float
-    bounded: bool
-    notes: list[str]
-    integer_unit: float = 1.0  # what an integer 1 stood for as it came
+def _gathered(rows: Rows, reading: Reading) -> Tensor:
+    """All observations as they are stored, without a second copy of them on the way."""
+    kind = reading(rows.read(0, 0)).dtype
+    data = torch.empty((rows.shape[0], *reading.shape), dtype=kind)
+    for start, block in blocks(rows):
+        data[start : start + len(block)] = reading(block)
+    return data
 
 
-def _read(path: Path, key: str | None, factors_key: str | None) -> _Content:
-    if not path.is_file():
+def _known(file: ArrayFile, name: str) -> str:
+    """The name of an array that the file has."""
+    if file.names == [""] and name:
         raise ValueError(
-            f"expected a .npz or .npy file at {path}, got nothing there: check the path"
+            f"expected no key for {file.path}, a single array without keys, got {name!r}: leave "
+            "key and factors_key out, or save images and factors together as .npz"
         )
-    with path.open("rb") as handle:  # NumPy leaves the file open if it cannot read it
-        opened = _open(path, handle)
-        if isinstance(opened, np.ndarray):
-            return _single(path, opened, key or factors_key)
-        return _several(path, opened, key, factors_key)
+    return name
 
 
-def _open(path: Path, handle: BinaryIO) -> Array | NpzFile:
-    try:
-        opened: Array | NpzFile = np.load(handle, allow_pickle=False)
-        return opened
-    except UNREADABLE as error:
-        raise ValueError(_unreadable(str(path), error)) from None
+def _factors(file: ArrayFile, key: str | None) -> tuple[Array | None, list[str] | None]:
+    """Factors and their names, where a key says which they are."""
+    if key is None:
+        return None, None
+    rows = file.rows(_known(file, key))
+    if rows.shape[0] * width(rows) > MOST:
+        raise ValueError(f"{key!r} of {file.path} is too large for factors: {rows.shape}")
+    factors = rows.read(0, rows.shape[0])
+    if isinstance(file, ParquetFile):
+        columns = [name.strip() for name in key.split(",")]
+        return factors, columns if len(columns) == factors.shape[1] else None
+    if NAMES_KEY not in file.names:
+        return factors, None
+    told = file.rows(NAMES_KEY)
+    return factors, [str(name) for name in told.read(0, told.shape[0])]
 
 
-def _member(path: Path, file: NpzFile, key: str) -> Array:
-    """The array of that name in the file."""
-    if key not in file.files:
-        raise ValueError(f"{path} holds no array {key!r}: {nearest(key, file.files)}")
-    try:
-        return np.asarray(file[key])
-    except UNREADABLE as error:
-        raise ValueError(_unreadable(f"{key!r} of {path}", error)) from None
-
-
-def _unreadable(where: str, error: Exception) -> str:
-    if "pickle" in str(error):
-        return (
-            f"expected arrays of numbers in {where}, got pickled objects or another format: "
-            "pickles can run code and are never loaded; save plain arrays with numpy.savez"
-        )
-    return f"expected a readable .npz or .npy file, got {where}: {error}; save it again"
-
-
-def _single(path: Path, images: Array, key: str | None) -> _Content:
-    if key is not None:
-        raise ValueError(
-            f"expected no key for {path}, a single array without keys, got {key!r}: leave key and "
-            "factors_key out, or save images and factors together as .npz"
-        )
-    return _Content(images, None, None, [])
-
-
-def _several(path: Path, file: NpzFile, key: str | None, factors_key: str | None) -> _Content:
-    chosen = key or _usual(path, file.files)
-    images = _member(path, file, chosen)
-    if factors_key is not None:
-        factors = _member(path, file, factors_key)
-        named = NAMES_KEY in file.files
-        names = [str(name) for name in _member(path, file, NAMES_KEY)] if named else None
-        return _Content(images, factors, names, [])
-    others = sorted(set(file.files) - {chosen})
-    notes = [f"read {chosen!r}; not read: {', '.join(others)}"] if others else []
-    return _Content(images, None, None, notes)
-
-
-def _usual(path: Path, keys: Sequence[str]) -> str:
+def _usual(file: ArrayFile, factors_key: str | None) -> str:
     """The array that holds the observations when none is named."""
+    if isinstance(file, ParquetFile):
+        taken = {name.strip() for name in (factors_key or "").split(",")}
+        return ",".join(name for name in file.names if name not in taken)
+    keys = file.names
     if len(keys) == 1:
         return keys[0]
     for key in USUAL_KEYS:
         if key in keys:
             return key
     raise ValueError(
-        f"expected one array in {path}, or one named {', '.join(USUAL_KEYS)}, got "
+        f"expected one array in {file.path}, or one named {', '.join(USUAL_KEYS)}, got "
         f"{', '.join(sorted(keys)) or 'none'}: choose it with key"
     )
 
 
-def _arrange(images: Array) -> tuple[Array, list[str]]:
-    """Observations as (N, C, H, W) or (N, D), and how their axes were read if that was a choice."""
-    if images.ndim not in (2, 3, 4):
-        raise ValueError(
-            "expected observations of shape (N, H, W), (N, H, W, C), (N, C, H, W) or (N, D), got "
-            f"{images.shape}: reshape them"
-        )
-    if images.size == 0:
-        raise ValueError(
-            f"expected at least one observation of at least one value, got shape {images.shape}: "
-            "check what was saved"
-        )
-    if images.ndim == 2:
-        return images, []
-    if images.ndim == 3:
-        return images[:, None], []
-    return _channels_first(images)
-
-
-def _channels_first(images: Array) -> tuple[Array, list[str]]:
-    """(N, C, H, W) from either order, the channel axis being the one of length 1, 3 or 4.
-
-    If both could be, the reading with the squarer picture is taken, channels last if they are
-    equal: pictures are rarely 3 pixels high.
-    """
-    _, a, b, c = images.shape
-    first, last = a in CHANNELS, c in CHANNELS
-    if not first and not last:
-        raise ValueError(
-            f"expected 1, 3 or 4 channels on axis 1 or on the last axis, got shape {images.shape}: "
-            "move the channels there, or flatten each observation to a vector"
-        )
-    if first and last:
-        last = max(a, b) * min(b, c) <= max(b, c) * min(a, b)
-        order = "channels last" if last else "channels first"
-        notes = [f"the shape {images.shape} could be read in two ways: taken as {order}"]
-    else:
-        notes = []
-    return (np.moveaxis(images, -1, 1) if last else images), notes
-
-
-def _values(images: Array) -> _Values:
-    """Observations as a tensor of the type they are stored in."""
-    kind = images.dtype.kind
-    if kind == "b":
-        return _Values(_tensor(images, np.bool_), 1.0, True, [])
-    if kind == "f":
-        return _floats(images)
-    if kind in "iu":
-        return _integers(images)
-    raise ValueError(
-        f"expected observations as bytes, booleans or floats, got {images.dtype}: convert them "
-        "with astype"
-    )
-
-
-def _floats(images: Array) -> _Values:
-    with np.errstate(over="ignore"):  # an overflow becomes inf, and is refused below
-        data = _tensor(images, np.float32)
-    low, high = (float(bound) for bound in data.aminmax())
-    if not np.isfinite([low, high]).all():
-        bad = int((~torch.isfinite(data)).flatten(1).any(1).nonzero()[0])
-        raise ValueError(
-            f"expected finite float32 values, got NaN or infinity, first in observation {bad}: "
-            "remove or replace it"
-        )
-    if low >= 0 and high <= 1:
-        return _Values(data, 1.0, True, [])
-    span = f"values lie in [{low:g}, {high:g}], kept as they are: no Bernoulli likelihood"
-    return _Values(data, 1.0, False, [span])
-
-
-def _integers(images: Array) -> _Values:
-    """Integers by their range: 0 and 1 are binary, up to 255 bytes, uint16 its full range."""
-    low, high = int(images.min()), int(images.max())
-    if low >= 0 and high <= 1:
-        notes = ["integers 0 and 1 read as binary"]
-        return _Values(_tensor(images, np.uint8), 1.0, True, notes)
-    if low >= 0 and high <= 255 and images.dtype != np.uint16:
-        notes = [] if images.dtype == np.uint8 else [f"{images.dtype} read as bytes 0..255"]
-        return _Values(_tensor(images, np.uint8), 1 / 255, True, notes, 1 / 255)
-    if images.dtype == np.uint16:
-        notes = ["uint16 divided by 65535"]
-        return _Values(_tensor(images / 65535, np.float32), 1.0, True, notes, 1 / 65535)
-    raise ValueError(
-        f"expected integers in 0..255 or of type uint16, got {images.dtype} from {low} to {high}: "
-        "convert them to floats in the range you want"
-    )
-
-
-def _tensor(array: Array, dtype: type[np.generic]) -> Tensor:
-    # A copy in native byte order and C order: the tensor must not change with the caller's array.
-    return torch.from_numpy(np.array(array, dtype=dtype, order="C", copy=True))
-
-
-def _recode(factors: Array | None, count: int) -> tuple[Tensor, tuple[int, ...]]:
-    """Factors (N, K) as classes 0..n-1 in the order of their values, and the sizes n."""
-    if factors is None:
-        return torch.zeros(count, 0, dtype=torch.int64), ()
+def _rows_of(factors: Array, count: int) -> Array:
+    """Factors as (N, K), a row for each observation."""
     if factors.ndim == 1:
         factors = factors[:, None]
     if factors.ndim != 2 or len(factors) != count or factors.shape[1] == 0:
@@ -359,14 +283,22 @@ def _recode(factors: Array | None, count: int) -> tuple[Tensor, tuple[int, ...]]
             f"expected factors of shape ({count}, K), one row for each observation, got "
             f"{factors.shape}: check that both come from the same set"
         )
-    if factors.dtype.kind not in "biu":
+    return factors
+
+
+def _recode(factors: Array | None, count: int) -> tuple[Tensor, tuple[int, ...]]:
+    """Factors (N, K) as classes 0..n-1 in the order of their values, and the sizes n."""
+    if factors is None:
+        return torch.zeros(count, 0, dtype=torch.int64), ()
+    if factors.dtype.kind not in "biuUSO":
         raise ValueError(
-            f"expected factors as integers, got {factors.dtype}: number the values of each factor, "
-            "for example with numpy.unique(..., return_inverse=True)"
+            f"expected factors as integers or text, got {factors.dtype}: number the values of each "
+            "factor, for example with numpy.unique(..., return_inverse=True)"
         )
     columns = [np.unique(column, return_inverse=True) for column in factors.T]
     codes = np.stack([code.reshape(-1) for _, code in columns], axis=1)
-    return _tensor(codes, np.int64), tuple(len(values) for values, _ in columns)
+    sizes = tuple(len(values) for values, _ in columns)
+    return torch.from_numpy(codes.astype(np.int64)), sizes
 
 
 def _names(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
@@ -379,11 +311,14 @@ def _names(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _lattice(codes: Tensor, names: tuple[str, ...], sizes: tuple[int, ...]) -> Lattice | None:
+def _lattice(
+    codes: Tensor, names: tuple[str, ...], sizes: tuple[int, ...], known: Lattice | None
+) -> Lattice | None:
     """The lattice, where the observations are exactly its combinations in order."""
     if not sizes or int(np.prod(sizes, dtype=object)) != len(codes):
         return None
-    lattice = Lattice(tuple(Factor(name, size) for name, size in zip(names, sizes, strict=True)))
+    factors = (Factor(name, size) for name, size in zip(names, sizes, strict=True))
+    lattice = known or Lattice(tuple(factors))
     return lattice if bool((lattice.index(codes) == torch.arange(len(codes))).all()) else None
 
 

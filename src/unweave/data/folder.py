@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
+from io import BytesIO
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -15,9 +19,15 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 from pydantic import Field
 
-from unweave.data.world import Place, Stored, World
+from unweave.data.arrays import world_of
+from unweave.data.cache import data_folder, prepared
+from unweave.data.parts import Part
+from unweave.data.reading import COLOURS, Reading
+from unweave.data.rows import MOST, Held, NpyFile, Rows, fresh, write_npy
+from unweave.data.world import Place, World
 from unweave.spec import spec, tag
 
+Array = NDArray[Any]
 Bytes = NDArray[np.uint8]
 Pixels = Annotated[int, Field(ge=1, le=4096)]
 
@@ -44,6 +54,8 @@ DEFAULT_SIZE = (64, 64)
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 QUARTER_TURNED = frozenset((5, 6, 7, 8))  # EXIF orientations that exchange height and width
 EXIF_ORIENTATION = 0x0112
+FACTORS = "factors.csv"
+_AT_ONCE = 1024  # pictures that are decoded before they are written
 
 
 @spec
@@ -54,27 +66,49 @@ class Folder:
     that form, scaled with anti-aliasing. Without it pictures of one size keep it and others become
     64 x 64. `channels` is 1 (grey), 3 (RGB) or 4 (RGBA); without it grey folders have 1, others 3,
     and transparent pictures are laid on white. Of a moving picture the first frame is taken.
+    `factors` is a CSV file with a header, whose first column names pictures by their paths in the
+    folder and whose other columns are factors; without it, factors.csv in the folder, if it is
+    there. `part` and `stream` are as those of `Arrays`; pictures of more than 1 GiB are decoded
+    once, to a file.
     """
 
     path: Place
     size: Pixels | tuple[Pixels, Pixels] | None = None
     channels: Literal[1, 3, 4] | None = None
+    factors: Place | None = None
+    part: Part = "all"
+    stream: bool | None = None
     kind: Literal["folder"] = tag("folder")
 
     def load(self, device: torch.device) -> World:
-        """Read all pictures into memory and put them on a device."""
-        files = _files(Path(self.path))
-        with warnings.catch_warnings():
-            # Pillow only warns of a picture so large that decoding it may exhaust the memory.
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with ThreadPoolExecutor() as pool:  # decoding releases the interpreter lock
-                headers = list(pool.map(_header, files))
-                size, size_notes = _choose_size(self.size, headers)
-                channels, channel_notes = _choose_channels(self.channels, headers)
-                data = np.empty((len(files), channels, *size), np.uint8)
-                _fill(data, files, pool)
+        """Decode all pictures, into memory or to a file, and put them on a device."""
+        folder = Path(self.path)
+        files = _files(folder)
+        with decoding() as pool:
+            headers = list(pool.map(_header, files))
+            size, size_notes = _choose_size(self.size, headers)
+            channels, channel_notes = _choose_channels(self.channels, headers)
+            shape = (len(files), channels, *size)
+            rows, key = self._decoded(files, shape, pool)
         notes = (*size_notes, *channel_notes, *_depth_notes(headers))
-        return _world(torch.from_numpy(data), notes).to(device)
+        pictures = f"{shape[0]:,} pictures, read as {size[0]} x {size[1]}, {COLOURS[channels]}"
+        reading = Reading(shape[1:], False, np.uint8, 1 / 255, True, (pictures, *notes), 1 / 255)
+        known = _listed(Path(self.factors or folder / FACTORS), folder, files, self.factors is None)
+        world = world_of(rows, *known, self.part, self.stream, key, reading=reading)
+        return world.to(device)
+
+    def _decoded(
+        self, files: Sequence[Path], shape: tuple[int, ...], pool: ThreadPoolExecutor
+    ) -> tuple[Rows, list[object]]:
+        """All pictures: in memory, or in a file that is found again while they are as they were."""
+        blocks = partial(_blocks, files, shape, pool)
+        if not (math.prod(shape) > MOST if self.stream is None else self.stream):
+            return Held(np.concatenate(list(blocks()))), []
+        key = [shape, *([str(file), *fresh(file)] for file in files)]
+        place = prepared(
+            data_folder() / "folders", key, lambda file: write_npy(file, shape, blocks())
+        )
+        return NpyFile(place).rows(), [str(place)]
 
 
 class _Header(NamedTuple):
@@ -103,10 +137,11 @@ def _files(folder: Path) -> list[Path]:
 
 
 @contextmanager
-def _reading(file: Path) -> Iterator[Image.Image]:
-    """A picture to read from, with errors that name the file."""
+def _reading(file: Path | str, content: bytes | None = None) -> Iterator[Image.Image]:
+    """A picture to read from, with errors that name the file; of an archive, with its content."""
     try:
-        with Image.open(file, formats=FORMATS) as image:
+        source = file if content is None else BytesIO(content)
+        with Image.open(source, formats=FORMATS) as image:
             yield image
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise ValueError(
@@ -173,21 +208,56 @@ def _depth_notes(headers: Sequence[_Header]) -> list[str]:
     return [f"{deep} pictures of 16 bits reduced to 8 bits"] if deep else []
 
 
-def _fill(data: Bytes, files: Sequence[Path], pool: ThreadPoolExecutor) -> None:
-    """Every picture into its place (C, H, W) of the block (N, C, H, W)."""
-    _, channels, height, width = data.shape
+@contextmanager
+def decoding() -> Iterator[ThreadPoolExecutor]:
+    """Threads that decode pictures, which releases the interpreter lock."""
+    with warnings.catch_warnings():
+        # Pillow only warns of a picture so large that decoding it may exhaust the memory.
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        with ThreadPoolExecutor() as pool:
+            yield pool
 
-    def fill(place: Bytes, file: Path) -> None:
-        place[...] = _pixels(file, (height, width), channels)
 
-    for _ in pool.map(fill, data, files):  # a result is asked for so that an error surfaces
-        pass
+def _blocks(
+    files: Sequence[Path], shape: tuple[int, ...], pool: ThreadPoolExecutor
+) -> Iterator[Bytes]:
+    """All pictures (n, C, H, W), some at a time."""
+    _, channels, height, width = shape
+    read = partial(_pixels, size=(height, width), channels=channels)
+    for start in range(0, len(files), _AT_ONCE):
+        yield np.stack(list(pool.map(read, files[start : start + _AT_ONCE])))
 
 
 def _pixels(file: Path, size: tuple[int, int], channels: int) -> Bytes:
     """One picture (C, H, W)."""
     with _reading(file) as image:
         shown = ImageOps.exif_transpose(image)
+    return _brought(shown, file, size, channels)
+
+
+def cut(content: bytes, name: str, crop: int | None, side: int) -> Bytes:
+    """A picture of an archive (3, side, side): its centred square, `crop` pixels wide."""
+    with _reading(name, content) as image:
+        image.load()
+        width, height = image.size
+        part = min(width, height) if crop is None else crop
+        if part > min(width, height):
+            raise ValueError(f"it has {width} x {height} pixels, fewer than {part}")
+        left, top = (width - part) // 2, (height - part) // 2
+        square = image.crop((left, top, left + part, top + part))
+    return _brought(square, name, (side, side), 3)
+
+
+def shrunk(pixels: Bytes, side: int) -> Bytes:
+    """A picture (H, W) or (H, W, C) at another size."""
+    if pixels.shape[:2] == (side, side):
+        return pixels
+    image = Image.fromarray(np.ascontiguousarray(pixels))
+    return np.asarray(image.resize((side, side), Image.Resampling.BILINEAR))
+
+
+def _brought(shown: Image.Image, file: Path | str, size: tuple[int, int], channels: int) -> Bytes:
+    """A picture at a size and with channels, (C, H, W)."""
     coloured = _coloured(_eight_bits(shown, file), MODES[channels])
     height, width = size
     if coloured.size != (width, height):
@@ -197,7 +267,7 @@ def _pixels(file: Path, size: tuple[int, int], channels: int) -> Bytes:
     return np.moveaxis(pixels, -1, 0)
 
 
-def _eight_bits(image: Image.Image, file: Path) -> Image.Image:
+def _eight_bits(image: Image.Image, file: Path | str) -> Image.Image:
     """A 16-bit picture at 8 bits, v / 257 rounded; others as they are."""
     if not _is_deep(image):
         return image
@@ -219,15 +289,44 @@ def _coloured(image: Image.Image, mode: str) -> Image.Image:
     return Image.alpha_composite(white, layer).convert(mode)
 
 
-def _world(data: torch.Tensor, notes: tuple[str, ...]) -> Stored:
-    return Stored(
-        data=data,
-        codes=torch.zeros(len(data), 0, dtype=torch.int64),
-        unit=1 / 255,
-        bounded=True,
-        factor_names=(),
-        factor_sizes=(),
-        lattice=None,
-        notes=notes,
-        integer_unit=1 / 255,
-    )
+def _listed(
+    path: Path, folder: Path, files: Sequence[Path], may_be_missing: bool
+) -> tuple[Array | None, list[str] | None, list[str]]:
+    """Factors (N, K) of the pictures by a CSV file, their names, and what was decided."""
+    if may_be_missing and not path.is_file():
+        return None, None, []
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            head, *lines = [line for line in csv.reader(file, strict=True) if line]
+    except (OSError, UnicodeDecodeError, csv.Error, ValueError) as error:
+        raise ValueError(
+            f"expected a CSV file of factors with a header at {path}, got {error}: the first "
+            "column names pictures, the others are factors"
+        ) from None
+    for number, line in enumerate(lines, 2):
+        if len(line) != len(head) or len(head) < 2 or "" in line:
+            raise ValueError(
+                f"{path}, row {number}: expected {len(head)} values, a picture and its factors, "
+                f"got {line}"
+            )
+    found = {line[0]: line[1:] for line in lines}
+    names = [file.relative_to(folder).as_posix() for file in files]
+    if missing := [name for name in names if name not in found]:
+        raise ValueError(
+            f"{path} has no row for {len(missing)} of {len(names)} pictures, the first of them "
+            f"{missing[0]}: add it, or move the picture out of the folder"
+        )
+    told = [f"factors {', '.join(head[1:])} read from {path.name}"]
+    if others := len(found) - len(names):
+        told.append(f"{others} rows of {path.name} name no picture here, and are left out")
+    columns = zip(*(found[name] for name in names), strict=True)
+    return np.stack([_classes(column) for column in columns], -1), head[1:], told
+
+
+def _classes(texts: Sequence[str]) -> Array:
+    """Values of a factor as classes, in the order of numbers if all are, else of the alphabet."""
+    try:
+        values: Array = np.array([float(text) for text in texts])
+    except ValueError:
+        values = np.array(texts)
+    return np.unique(values, return_inverse=True)[1].reshape(-1)

@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 from pydantic import Field, NonNegativeFloat, PositiveInt
 from torch import Tensor
 
-from unweave.data.arrays import Arrays, store
+from unweave.data.arrays import Arrays, in_memory
 from unweave.data.folder import Folder
+from unweave.data.sets import Published
 from unweave.data.world import World
 from unweave.noise import Noise
 from unweave.spec import spec, tag
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
-Pictures = Annotated[Arrays | Folder, Field(discriminator="kind")]
+Pictures = Annotated[Arrays | Folder | Published, Field(discriminator="kind")]
 Matrix = tuple[tuple[float, ...], ...]
 Floats = NDArray[np.float64]
 
@@ -55,7 +56,7 @@ class Pinwheel:
         angle = 2 * math.pi * label / self.clusters + self.rate * np.exp(along)
         cosine, sine = np.cos(angle), np.sin(angle)
         points = np.stack([cosine * along + sine * aside, cosine * aside - sine * along], 1)
-        return store(points.astype(np.float32), label, ["cluster"]).to(device)
+        return in_memory(points.astype(np.float32), label, ["cluster"]).to(device)
 
 
 @spec
@@ -100,7 +101,7 @@ class Mixing:
         mixing, shape = self._mixing()
         mixed = self._sources(mixing.shape[1]) @ mixing.T
         mixed += self.noise * _normal(self.seed, mixed.shape, "noise")
-        return store(mixed.astype(np.float32).reshape(-1, *shape)).to(device)
+        return in_memory(mixed.astype(np.float32).reshape(-1, *shape)).to(device)
 
     def _sources(self, count: int) -> Floats:
         return _normal(self.seed, (self.observations, count), "sources")
@@ -144,7 +145,7 @@ class MovingDigit:
         across = _placed(low[:, 0], digit.shape[2], self.side)
         down = _placed(low[:, 1], digit.shape[1], self.side)
         pictures = np.einsum("nih,chw,njw->ncij", down, digit, across, optimize=True)
-        return store(np.clip(pictures, 0, 1).astype(np.float32)).to(device)
+        return in_memory(np.clip(pictures, 0, 1).astype(np.float32)).to(device)
 
     def _plane(self) -> Mixing:
         return Mixing(noise=self.noise, observations=self.observations, seed=self.seed)

@@ -25,6 +25,7 @@ from unweave.data.folder import Folder
 from unweave.data.generators import Mixing, MovingDigit, Pinwheel
 from unweave.data.lattice import Lattice, checked
 from unweave.data.scenery import ColourShapes2D, NoisyShapes2D, TexturedShapes2D
+from unweave.data.sets import Published
 from unweave.data.shapes2d import Shapes2D
 from unweave.data.shapes3d import Shapes3D
 from unweave.data.small import Blobs, Blocks
@@ -47,6 +48,7 @@ Whole = Annotated[
     | Pinwheel
     | Mixing
     | MovingDigit
+    | Published
     | Arrays
     | Folder
     | InMemory,

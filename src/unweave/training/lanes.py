@@ -106,8 +106,8 @@ class Lanes:
         self._ahead = range(0)  # the steps whose weights are in `levels`
         self.clock = torch.full((len(self.runs),), self.step, device=self.device)
         self.seeds = torch.tensor([run.seed for run in self.runs], device=self.device)
-        size, batch = self.world.size, self.runs[0].batch_size
-        self.sampler = Sampler(self.seeds, size, batch, len(self.turns))
+        batch = self.runs[0].batch_size
+        self.sampler = Sampler(self.seeds, self.world, batch, len(self.turns))
         self.vectorised = len(self.runs) > 1 and vectorises(self.nets, self.device)
         self._read = fused(self._now, self.compiles)
         self._plays = [
@@ -237,7 +237,7 @@ class Lanes:
         """
         told = self.teacher.targets(index)
         own = {"seed": self.seeds, "step": self.clock}
-        return {"x": self.world.images(index), **own, **told}
+        return {"x": self.sampler.images(index), **own, **told}
 
     def _inputs(self, shared: tuple[Tensors, ...]) -> list[tuple[Tensors, ...]]:
         """What goes into the loss beside the leaves: for all lanes at once, or lane by lane."""

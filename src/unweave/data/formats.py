@@ -1,0 +1,193 @@
+"""The file formats of published data sets. Nothing is unpickled, nothing is unpacked by name."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import math
+import re
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import scipy.io
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+# [LeCun2004]: the first four bytes say the type, little-endian.
+_NORB: dict[int, np.dtype[Any]] = {0x1E3D4C55: np.dtype("u1"), 0x1E3D4C54: np.dtype("<i4")}
+_BLOCK = 2**24
+_LARGEST = 2**26  # bytes of a picture or a car in an archive
+_WHOLE = 2**30  # bytes of a file that is read whole; the largest published one has 450 MB
+_BROKEN = (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile, tarfile.TarError)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Errors that say which file is wrong, and what to do."""
+    try:
+        yield
+    except PermissionError:
+        raise
+    except _BROKEN as error:
+        raise ValueError(broken(path, error)) from None
+
+
+def broken(path: Path, error: object) -> str:
+    """What is said of a file that is not what it should be."""
+    text = str(error) or type(error).__name__
+    if str(path.parent) in text:  # it, or a file beside it, is named
+        return text
+    return f"{path} is damaged or is another file: {text}; delete it and fetch it again"
+
+
+def read_idx(path: Path, dimensions: int) -> Array:
+    """Bytes of a gzipped file in the format of MNIST.  [LeCun1998].
+
+    Two zero bytes, 8 for unsigned bytes, the number of dimensions, and each as a big-endian 32-bit
+    integer; then the bytes.
+    """
+    with reading(path), gzip.open(path) as file:
+        head = _exactly(file, 4)
+        if head != bytes([0, 0, 8, dimensions]):
+            raise ValueError(f"it begins with {head.hex()}, not with 000008{dimensions:02x}")
+        shape = np.frombuffer(_exactly(file, 4 * dimensions), ">u4").astype(int).tolist()
+        return _numbers(file, tuple(shape), np.dtype("u1"))
+
+
+def norb_blocks(path: Path) -> tuple[tuple[int, ...], Iterator[Array]]:
+    """Shape and rows, some at a time, of a gzipped matrix in the format of NORB.  [LeCun2004]."""
+    with reading(path), gzip.open(path) as file:
+        shape, dtype = _norb_header(file)
+
+    def blocks() -> Iterator[Array]:
+        each = math.prod(shape[1:]) * dtype.itemsize
+        with reading(path), gzip.open(path) as file:
+            _norb_header(file)
+            for start in range(0, shape[0], step := max(1, _BLOCK // each)):
+                count = min(step, shape[0] - start)
+                content = _exactly(file, count * each)
+                yield np.frombuffer(content, dtype).reshape(count, *shape[1:])
+            if file.read(1):
+                raise ValueError("there is more in it than it says")
+
+    return shape, blocks()
+
+
+def read_norb(path: Path) -> Array:
+    """A small matrix in the format of NORB."""
+    return np.concatenate(list(norb_blocks(path)[1]))
+
+
+def _norb_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    kind, dimensions = np.frombuffer(_exactly(file, 8), "<i4").tolist()
+    if kind not in _NORB or not 1 <= dimensions <= 8:
+        raise ValueError("it does not begin as a matrix of bytes or integers does")
+    # At least three sizes are there, whatever the number of dimensions.
+    sizes = np.frombuffer(_exactly(file, 4 * max(3, dimensions)), "<i4").tolist()
+    shape = tuple(sizes[:dimensions])
+    if min(shape) < 1 or math.prod(shape) > _WHOLE:
+        raise ValueError(f"it says that its shape is {shape}")
+    return shape, _NORB[kind]
+
+
+def read_mat(path: Path | BinaryIO, name: str, dimensions: int, where: Path) -> Array:
+    """Bytes under a name in a MATLAB file of version 5 to 7; looked at before they are read.
+
+    scipy reads numbers by their own headers: it runs nothing that is in the file.
+    """
+    try:
+        listed = {each: (shape, kind) for each, shape, kind in scipy.io.whosmat(path)}
+        if name not in listed:
+            raise ValueError(f"it holds no {name!r}, but {', '.join(listed) or 'nothing'}")
+        shape, kind = listed[name]
+        if len(shape) != dimensions or kind not in ("uint8", "double") or math.prod(shape) > _WHOLE:
+            raise ValueError(f"its {name!r} is of shape {shape} of {kind}")
+        found = np.asarray(scipy.io.loadmat(path, variable_names=[name])[name])
+    except Exception as error:  # of many kinds, as scipy stumbles over what is not a MATLAB file
+        raise ValueError(broken(where, error)) from None
+    return found
+
+
+def tar_members(path: Path, pattern: str) -> Iterator[tuple[re.Match[str], bytes]]:
+    """The plain files of an archive whose names match, with their content, as they come.
+
+    Names are only compared, never used as places: nothing is unpacked.
+    """
+    matches = re.compile(pattern).fullmatch
+    with reading(path), tarfile.open(path, "r|*") as file:
+        for member in file:
+            if (match := matches(member.name)) is None or not member.isfile():
+                continue
+            if member.size > _LARGEST:
+                raise ValueError(f"{member.name} in it has {member.size:,} bytes")
+            content = file.extractfile(member)
+            assert content is not None
+            yield match, content.read()
+
+
+@contextmanager
+def archive(path: Path) -> Iterator[tuple[list[str], Callable[[str], bytes]]]:
+    """Names of the plain files of a zip or tar archive, and what reads one; from any thread."""
+    with reading(path):
+        zipped = zipfile.is_zipfile(path)
+        opened = zipfile.ZipFile(path) if zipped else tarfile.open(path, "r:")  # noqa: SIM115
+    with opened as file:
+        with reading(path):
+            members = _members(file)
+
+        def read(name: str) -> bytes:
+            size, offset = members[name]
+            if size > _LARGEST:
+                raise ValueError(broken(path, f"{name} in it has {size:,} bytes"))
+            with reading(path):
+                if isinstance(file, zipfile.ZipFile):
+                    return file.read(name)
+                with path.open("rb") as content:
+                    content.seek(offset)
+                    return _exactly(content, size)
+
+        yield list(members), read
+
+
+def _members(file: zipfile.ZipFile | tarfile.TarFile) -> dict[str, tuple[int, int]]:
+    """Size and place of every plain file."""
+    if isinstance(file, zipfile.ZipFile):
+        return {info.filename: (info.file_size, 0) for info in file.infolist() if not info.is_dir()}
+    return {member.name: (member.size, member.offset_data) for member in file if member.isfile()}
+
+
+def read_table(path: Path, skip: int) -> tuple[list[str], list[list[str]]]:
+    """The line of names and the rows of a table with blanks between its columns."""
+    with reading(path):
+        lines = path.read_text(encoding="utf-8").splitlines()[skip:]
+        rows = [line.split() for line in lines if line.strip()]
+    if not rows:
+        raise ValueError(broken(path, "it has no rows"))
+    return rows[0], rows[1:]
+
+
+def _exactly(file: Any, count: int) -> bytes:
+    parts = io.BytesIO()
+    while parts.tell() < count:
+        block = file.read(min(_BLOCK, count - parts.tell()))
+        if not block:
+            raise ValueError(f"it ends {count - parts.tell():,} bytes too early")
+        parts.write(block)
+    return parts.getvalue()
+
+
+def _numbers(file: Any, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    """The rest of a stream as an array of a shape; it is read before it is believed."""
+    if math.prod(shape) > _WHOLE:
+        raise ValueError(f"it says that its shape is {tuple(shape)}")
+    content = _exactly(file, math.prod(shape) * dtype.itemsize)
+    if file.read(1):
+        raise ValueError(f"there is more in it than its shape {tuple(shape)} says")
+    return np.frombuffer(content, dtype).reshape(shape)

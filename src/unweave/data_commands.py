@@ -1,0 +1,294 @@
+"""Data sets on the command line: which there are, fetching them, and whether they are whole.
+
+`docs/datasets.md` is `page()`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import io
+import math
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.table import Table
+
+from unweave import spec
+from unweave.bibliography import cited, entries
+from unweave.data import Arrays, Data, FileSet, Folder, InMemory, Published
+from unweave.data.cache import data_folder
+from unweave.data.sets import About
+from unweave.data.sources import Source, Told, fetch, wrong_with
+from unweave.files import write_atomically
+from unweave.overrides import runs_from
+from unweave.report import preview_sheet
+from unweave.run import Run
+
+data_app = typer.Typer(
+    no_args_is_help=True, help="Data sets: list them, fetch, check and look at them."
+)
+
+NameArgument = Annotated[str, typer.Argument(help="A data set, as in `unweave data list`.")]
+FieldsArgument = Annotated[
+    list[str] | None, typer.Argument(help="Fields of it, as version=toy or part=test.")
+]
+
+_INTRODUCTION = """# Data sets
+
+This page is made by `unweave data page` from the code.
+
+`unweave data get NAME` fetches a set, and `unweave train data=NAME` trains on it; `data.part=test`
+and other fields choose of it. Files lie in a folder of its name under that of the variable
+`UNWEAVE_DATA`, or `~/.cache/unweave`. Files that are already somewhere can be put there by hand. A
+download goes on where it stopped, and every file is compared with its published checksum; where
+none is known to us, that of the first download is put down in `checksums.json`, and `unweave data
+check NAME` compares with it from then on. Nothing is ever unpickled.
+
+What cannot be read row by row (3D Shapes, which is packed, and pictures in archives) is unpacked
+the first time, to a .npy file in the data folder; of dSprites that is 3 GB, of 3D Shapes 5.9 GB.
+Sets of more than 1 GiB are then read [as they are needed](data.md#larger-than-memory).
+
+Worlds that are drawn, and data of your own, are on [another page](data.md).
+"""
+
+_out = Console()
+_err = Console(stderr=True)
+
+
+@data_app.command(name="list")
+def list_command() -> None:
+    """List the data sets, and which of them are here.
+
+    Example:
+
+      unweave data list
+    """
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for column in ("name", "images", "size", "factors", "here"):
+        table.add_column(column, no_wrap=column == "name")
+    for kind, cls in _published().items():
+        about, here = cls.ABOUT, "no" if cls().missing else "yes"
+        table.add_row(kind, f"{about.count:,}", _shape(about), _factors(about), here)
+    _out.print(table)
+    drawn = ", ".join(_drawn())
+    _out.print(f"drawn, without files: {drawn}; your own: data=PATH", highlight=False)
+    _out.print(f"files lie in {data_folder()}", soft_wrap=True, highlight=False)
+
+
+@data_app.command(name="info")
+def info_command(name: NameArgument, fields: FieldsArgument = None) -> None:
+    """Say what is known of a data set: factors, files, checksums, licence, and how to cite it.
+
+    Example:
+
+      unweave data info cars3d
+    """
+    sys.stdout.write(_described(name, type(_chosen(name, fields))))
+
+
+@data_app.command(name="get")
+def get_command(name: NameArgument, fields: FieldsArgument = None) -> None:
+    """Fetch the files of a data set; stopped, the same command goes on.
+
+    Examples:
+
+      unweave data get mnist
+
+      unweave data get mpi3d version=toy
+    """
+    made = _chosen(name, fields)
+    if made.missing and made.ABOUT.hand:
+        names = ", ".join(source.name for source in made.missing)
+        raise ValueError(
+            f"{name} has to be fetched by hand. {made.ABOUT.hand} Then put into {made.folder}: "
+            f"{names}. `unweave data check {name}` says whether they are right"
+        )
+    for source in made.sources:
+        with _bar(source) as told:
+            place = fetch(source, made.folder, told)
+        _out.print(f"{place}{_verdict(source)}", soft_wrap=True, highlight=False)
+
+
+@data_app.command(name="check")
+def check_command(name: NameArgument, fields: FieldsArgument = None) -> None:
+    """Compare the files of a data set with their checksums, and read them.
+
+    Example:
+
+      unweave data check mnist
+    """
+    made = _chosen(name, fields)
+    found = [s for s in made.sources if s not in made.missing]
+    problems = [p for source in found if (p := wrong_with(source, made.folder))]
+    if problems:
+        raise ValueError(f"{'; '.join(problems)}. Delete what is wrong and fetch it again")
+    for source in found:
+        _out.print(f"{source.name}{_verdict(source)}", soft_wrap=True, highlight=False)
+    world = made.load(torch.device("cpu"))
+    _out.print("; ".join(world.notes), soft_wrap=True, highlight=False)
+
+
+@data_app.command(name="preview")
+def preview_command(
+    name: Annotated[str, typer.Argument(help="A data set, or a file or folder of your own.")],
+    fields: Annotated[
+        list[str] | None, typer.Argument(help="field=value of the data set; see the examples.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The PNG to write; NAME-preview.png by default.")
+    ] = None,
+) -> None:
+    """Draw observations at random and a walk along every factor.
+
+    Examples:
+
+      unweave data preview shapes3d
+
+      unweave data preview shapes2d side=128 orientations=9 --out sprites.png
+
+      unweave data preview photos/
+    """
+    runs = runs_from([f"data={name}", *(f"data.{field}" for field in fields or [])])
+    if len(runs) != 1:
+        raise ValueError(
+            f"expected one data set, got {len(runs)} by lists of values: write a field that is a "
+            """list as JSON, as in 'shapes=["heart"]'"""
+        )
+    data = runs[0].data
+    path = out or Path(f"{data.kind}-preview.png")
+    picture = preview_sheet(data.load(torch.device("cpu")))
+    content = io.BytesIO()
+    picture.save(content, "PNG", optimize=True)
+    write_atomically(path, content.getvalue())
+    typer.echo(path)
+
+
+@data_app.command(name="page")
+def page_command() -> None:
+    """Print all that is known of all data sets, as Markdown.
+
+    Example:
+
+      unweave data page > datasets.md
+    """
+    sys.stdout.write(page())
+
+
+def page() -> str:
+    """All published data sets as Markdown."""
+    rows = "".join(
+        f"| [{kind}](#{kind}) | {cls.ABOUT.count:,} | {_shape(cls.ABOUT)} | "
+        f"{_factors(cls.ABOUT)} | {cls.ABOUT.licence} |\n"
+        for kind, cls in _published().items()
+    )
+    head = "| name | images | size | factors | licence |\n| --- | --- | --- | --- | --- |\n"
+    parts = [_described(kind, cls, "## ") for kind, cls in _published().items()]
+    return "\n".join([_INTRODUCTION, head + rows, *parts])
+
+
+def _published() -> dict[str, type[FileSet]]:
+    found = spec.members(Published).items()
+    return {kind: cls for kind, cls in found if issubclass(cls, FileSet)}
+
+
+def _drawn() -> list[str]:
+    """The data that are neither in published files nor the user's."""
+    others = (FileSet, Arrays, Folder, InMemory)
+    return [kind for kind, cls in spec.members(Data).items() if not issubclass(cls, others)]
+
+
+def _described(kind: str, cls: type[FileSet], mark: str = "") -> str:
+    about = cls.ABOUT
+    doc = re.sub(r"\s*\[\w+\d{4}\]( \w+\. \d+)?\.", "", inspect.getdoc(cls) or "").rstrip()
+    lines = [f"{mark}{kind}", "", f"{about.title}. {doc}", ""]
+    lines += [
+        f"- images: {about.count:,} of {_shape(about)}",
+        f"- factors: {_factors(about)}",
+        f"- licence: {about.licence}",
+        f"- page: {about.page}",
+    ]
+    lines += [f"- needs: `pip install {about.needs}`"] if about.needs else []
+    if about.hand:
+        lines += [f"- by hand: {about.hand}"]
+    lines += [f"- files, in `{kind}/` of the data folder:"]
+    for source in about.sources:
+        size = f", {source.size:,} bytes" if source.size else ""
+        lines += [f"  - `{source.name}`{size}{_verdict(source)}"]
+        lines += [f"    - {url}" for url in source.urls]
+    keys = cited(inspect.getdoc(cls) or "")
+    lines += ["", *(f"```bibtex\n{entries()[key]}\n```" for key in keys), ""]
+    return "\n".join(lines)
+
+
+def _verdict(source: Source) -> str:
+    """What a file is compared with."""
+    if source.digest:
+        return f", {source.digest}"
+    return ", no published checksum known: that of the first download is kept and compared"
+
+
+def _chosen(name: str, fields: list[str] | None) -> FileSet:
+    """The published data set of a name, with fields set."""
+    known = spec.members(Published)
+    if name not in known:
+        others = [kind for kind in spec.members(Data) if kind not in known]
+        drawn = " It needs no files." if name in others else ""
+        raise ValueError(
+            f"{name!r} is not a published data set.{drawn} {spec.nearest(name, known)}"
+        )
+    assignments = [f"data={name}", *(f"data.{field}" for field in fields or [])]
+    made = spec.override(Run, assignments).data
+    assert isinstance(made, FileSet)
+    return made
+
+
+def _shape(about: About) -> str:
+    channels, height, width = about.shape
+    return f"{height} x {width}{' x 3' if channels == 3 else ''}"
+
+
+def _factors(about: About) -> str:
+    if about.lattice is None:
+        return about.factors
+    pairs = zip(about.lattice.names, about.lattice.sizes, strict=True)
+    return ", ".join(f"{name} {size}" for name, size in pairs)
+
+
+@contextmanager
+def _bar(source: Source) -> Iterator[Told]:
+    """A bar on a terminal; a line at every tenth of the way in a pipe."""
+    if not _err.is_terminal:
+        yield _Lines(source.name)
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+    )
+    with Progress(*columns, console=_err) as bar:
+        task = bar.add_task(source.name, total=source.size)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+class _Lines:
+    """Tells how far a download is, in lines."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.last = name, -math.inf
+
+    def __call__(self, done: int, total: int | None) -> None:
+        tenth = done * 10 // total if total else done // 2**28
+        if tenth > self.last:
+            self.last = tenth
+            end = f" of {total:,}" if total else ""
+            _err.print(f"{self.name}: {done:,}{end} bytes", highlight=False)

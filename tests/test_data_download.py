@@ -1,0 +1,266 @@
+"""Downloads from a server of our own: resumed, checked, from another mirror, or refused."""
+
+import errno
+import hashlib
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+
+from test_data_sets import digits
+from unweave.data import MNIST, sources
+from unweave.data.sources import Source, fetch, wrong_with
+
+CONTENT = np.random.default_rng(0).integers(0, 256, 300_000, dtype=np.uint8).tobytes()
+DIGEST = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
+
+
+class Server(ThreadingHTTPServer):
+    """Serves content by path, as told: with ranges or without, cut off, changed, or never."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files = {"/a.bin": CONTENT}
+        self.ranges, self.cut, self.tag, self.told_length = True, [], '"one"', None
+        self.asked = []  # (path, Range)
+
+    def url(self, name="a.bin"):
+        return f"http://127.0.0.1:{self.server_port}/{name}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    def log_message(self, *arguments):
+        pass
+
+    def do_GET(self):
+        server, asked = self.server, self.headers.get("Range")
+        server.asked.append((self.path, asked))
+        content = server.files.get(self.path)
+        if content is None:
+            return self.send_error(404)
+        start = 0
+        if asked and server.ranges and self.headers.get("If-Range", server.tag) == server.tag:
+            start = int(asked.removeprefix("bytes=").rstrip("-"))
+            if start >= len(content):
+                return self.send_error(416)
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        else:
+            self.send_response(200)
+        length = server.told_length or len(content) - start
+        self.send_header("Content-Length", str(length))
+        self.send_header("ETag", server.tag)
+        self.end_headers()
+        end = server.cut.pop(0) if server.cut else len(content)
+        self.wfile.write(content[start:end])
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    monkeypatch.setattr(sources, "BLOCK", 10_000)
+    with Server() as made:
+        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+def source(server, *names, size=300_000, digest=DIGEST):
+    return Source("a.bin", size, digest, tuple(server.url(name) for name in names or ("a.bin",)))
+
+
+def test_a_file_is_fetched_whole_and_told_about(server, tmp_path):
+    told = []
+    place = fetch(source(server), tmp_path / "b", lambda *facts: told.append(facts))
+    assert place.read_bytes() == CONTENT
+    assert told[-1] == (len(CONTENT), len(CONTENT))
+    assert told == sorted(told)
+    assert sorted(p.name for p in place.parent.glob("*") if "lock" not in p.name) == [
+        "a.bin", "checksums.json"]  # fmt: skip
+    fetch(source(server), tmp_path / "b")
+    assert len(server.asked) == 1  # it is there
+
+
+def test_cut_connections_are_gone_on_with(server, tmp_path):
+    server.cut = [70_000, 200_000, 200_001]
+    assert fetch(source(server), tmp_path).read_bytes() == CONTENT
+    assert [asked for _, asked in server.asked] == [
+        None, "bytes=70000-", "bytes=200000-", "bytes=200001-"]  # fmt: skip
+
+
+def test_a_stopped_download_goes_on_in_another_process(server, tmp_path):
+    def stop(done, total):
+        if done > 100_000:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fetch(source(server), tmp_path, stop)
+    assert not (tmp_path / "a.bin").exists()
+    kept = (tmp_path / "a.bin.part").stat().st_size
+    assert 100_000 < kept < 120_000
+    assert fetch(source(server), tmp_path).read_bytes() == CONTENT
+    assert server.asked[-1] == ("/a.bin", f"bytes={kept}-")
+
+
+def test_a_server_without_ranges_starts_anew(server, tmp_path):
+    server.ranges, server.cut = False, [120_000]
+    assert fetch(source(server), tmp_path).read_bytes() == CONTENT
+    assert len(server.asked) == 2
+
+
+def test_a_file_that_changed_meanwhile_is_not_patched_together(server, tmp_path):
+    def change(done, total):
+        if server.tag == '"one"' and done > 50_000:
+            server.tag, server.files = '"two"', {"/a.bin": CONTENT[::-1]}
+            server.cut = []
+            raise ConnectionError("gone")
+
+    place = fetch(source(server, size=None, digest=None), tmp_path, change)
+    assert place.read_bytes() == CONTENT[::-1]
+
+
+def test_what_is_all_there_but_not_in_place_is_taken(server, tmp_path):
+    (tmp_path / "a.bin.part").write_bytes(CONTENT)
+    assert fetch(source(server), tmp_path).read_bytes() == CONTENT
+    (tmp_path / "a.bin").unlink()
+    (tmp_path / "a.bin.part").write_bytes(CONTENT + b"more")
+    assert fetch(source(server), tmp_path).read_bytes() == CONTENT
+
+
+def test_a_wrong_checksum_is_refused_and_nothing_is_left(server, tmp_path):
+    server.files["/a.bin"] = CONTENT[::-1]
+    with pytest.raises(ValueError, match=r"a\.bin could not be fetched .* checksum is not sha256"):
+        fetch(source(server), tmp_path)
+    assert not list(tmp_path.glob("a.bin*[!k]"))
+
+
+def test_the_next_mirror_is_tried(server, tmp_path):
+    server.files |= {"/wrong.bin": CONTENT[::-1], "/short.bin": CONTENT[:-1]}
+    found = fetch(source(server, "none.bin", "short.bin", "wrong.bin", "a.bin"), tmp_path)
+    assert found.read_bytes() == CONTENT
+    with pytest.raises(ValueError, match=r"404.*offers 299,999 bytes.*checksum"):
+        fetch(source(server, "none.bin", "short.bin", "wrong.bin"), tmp_path / "b")
+
+
+def test_a_mirror_that_is_not_there_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    wanted = Source("a.bin", 10, None, ("http://127.0.0.1:9/a.bin",))
+    with pytest.raises(ValueError, match=r"refused.*by hand"):
+        fetch(wanted, tmp_path)
+
+
+def test_a_mirror_that_always_cuts_is_given_up(server, tmp_path):
+    server.cut = [50_000] * 20
+    with pytest.raises(ValueError, match=r"ended after 50,000 of 300,000 bytes.*What came is kept"):
+        fetch(source(server), tmp_path)
+    server.cut = []
+    assert fetch(source(server), tmp_path).read_bytes() == CONTENT
+
+
+def test_a_mirror_that_sends_too_much_is_refused(server, tmp_path):
+    # Without a length in its answer, a server could fill the disk.
+    server.files["/a.bin"] = CONTENT * 3
+    with pytest.raises(ValueError, match="offers 900,000 bytes"):
+        fetch(source(server), tmp_path)
+
+
+@pytest.mark.parametrize("when", ["before", "while"])
+def test_a_full_disk_is_said_and_what_came_is_kept(server, tmp_path, monkeypatch, when):
+    with monkeypatch.context() as full:
+        if when == "before":
+            usage = type("Usage", (), {"free": 1000})()
+            full.setattr("shutil.disk_usage", lambda path: usage)
+            told = lambda done, total: None  # noqa: E731
+        else:
+
+            def told(done, total):
+                if done > 100_000:
+                    raise OSError(errno.ENOSPC, "No space left on device")
+
+        with pytest.raises(ValueError, match=r"no room in .* for a\.bin, which has 300,000 bytes"):
+            fetch(source(server), tmp_path, told)
+    assert not (tmp_path / "a.bin").exists()
+    assert fetch(source(server), tmp_path).read_bytes() == CONTENT
+
+
+def test_an_unknown_checksum_is_put_down_and_compared_from_then_on(server, tmp_path):
+    unknown = source(server, size=None, digest=None)
+    place = fetch(unknown, tmp_path)
+    assert DIGEST in (tmp_path / "checksums.json").read_text()
+    assert wrong_with(unknown, tmp_path) is None
+    place.write_bytes(CONTENT[::-1])
+    assert "is not what it was when it came" in wrong_with(unknown, tmp_path)
+    with pytest.raises(ValueError, match="delete it"):
+        fetch(unknown, tmp_path)
+
+
+def test_published_facts_are_compared(tmp_path):
+    (tmp_path / "a.bin").write_bytes(CONTENT)
+    md5 = f"md5:{hashlib.md5(CONTENT).hexdigest()}"
+    assert wrong_with(Source("a.bin", 300_000, DIGEST), tmp_path) is None
+    assert wrong_with(Source("a.bin", None, md5), tmp_path) is None
+    assert "has 300,000 bytes" in wrong_with(Source("a.bin", 5, DIGEST), tmp_path)
+    assert "has the checksum md5:" in wrong_with(Source("a.bin", None, "md5:0"), tmp_path)
+
+
+def test_get_check_and_train_on_the_command_line(unweave, server, tmp_path, monkeypatch):
+    monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path / "data"))
+    (made := tmp_path / "made").mkdir()
+    digits(made)
+    server.files = {f"/{path.name}": path.read_bytes() for path in made.iterdir()}
+    about = MNIST.ABOUT
+    files = tuple(Source(s.name, urls=(server.url(s.name),)) for s in about.sources)
+    monkeypatch.setattr(MNIST, "ABOUT", type(about)(**{**vars(about), "sources": files}))
+    code, _, err = unweave("train", "data=mnist", "--store", tmp_path / "runs")
+    assert code == 2
+    assert "`unweave data get mnist` fetches it" in err
+    code, out, err = unweave("data", "get", "mnist")
+    assert code == 0, err
+    assert out.count("no published checksum known") == 4
+    code, out, err = unweave("data", "list")
+    assert [line.split()[-1] for line in out.splitlines() if " mnist" in line] == ["yes"]
+    code, out, err = unweave("data", "check", "mnist", "part=test")
+    assert code == 0, err
+    assert "6 images of 28 x 28, grey" in out
+    small = ("batch_size=8", "steps=2", "network=mlp", "--store", tmp_path / "runs")
+    code, out, err = unweave("train", "data=mnist", "data.part=train", *small)
+    assert code == 0, err
+    (tmp_path / "data" / "mnist" / files[0].name).write_bytes(b"x")
+    code, _, err = unweave("data", "check", "mnist")
+    assert code == 2
+    assert "is not what it was when it came" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["get", "minst"], "did you mean 'mnist'"),
+        (["get", "shapes2d"], "needs no files"),
+        (["get", "celeba"], "Agree to the terms at https://mmlab"),
+        (["get", "3dfaces"], "numpy.save('3dfaces.npy'"),
+        (["get", "mpi3d", "version=toi"], "'toy'"),
+        (["check", "mnist"], "`unweave data get mnist` fetches it"),
+        (["info", "nothing"], "not a published data set"),
+    ],
+)
+def test_bad_wishes_are_one_line(unweave, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path))
+    code, _, err = unweave("data", *arguments)
+    assert code == 2
+    assert message in err.replace("\n", " ")
+    assert err.count("\n") == 1
+
+
+def test_info_cites_and_help_has_examples(unweave):
+    code, out, _ = unweave("data", "info", "cars3d")
+    assert code == 0
+    assert "@inproceedings{Reed2015" in out
+    for command in ("list", "info", "get", "check", "page"):
+        code, out, _ = unweave("data", command, "--help")
+        assert code == 0
+        assert f"unweave data {command}" in out
