@@ -157,13 +157,13 @@ def _normal(seed: int, shape: tuple[int, ...], stream: str) -> Floats:
     return drawn
 
 
-def _pictures(source: Arrays | Folder, picked: tuple[int, ...]) -> Floats:
+def _pictures(source: Pictures, picked: tuple[int, ...]) -> Floats:
     """Some pictures of a file or folder, (k, *shape)."""
     found = source.load(torch.device("cpu")).images(torch.tensor(picked))
     if found.ndim != 4:
         raise ValueError(
-            f"expected pictures in {source.path}, got observations of shape "
-            f"{tuple(found.shape[1:])}: name the array that holds pictures with key"
+            f"expected pictures, got observations of shape {tuple(found.shape[1:])}: name the "
+            "array of the file that holds pictures with key"
         )
     values: Floats = found.double().numpy()
     return values

@@ -25,7 +25,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linear_sum_assignment
 
 from unweave.noise import Noise
 
@@ -135,6 +134,8 @@ class Solution:
         C = W Sigma W^T. At the optimum C is diagonal too, so all three are sums over pairs (source,
         latent) and the best P is an assignment, with the sign of each pair free.
         """
+        from scipy.optimize import linear_sum_assignment  # slow to load
+
         codes = np.diag(self._codes)
         cross = (self._w @ self._a) @ (self._a.T @ self._a) + self._w @ self._a  # (latent, source)
         cost = 0.5 * np.outer(np.diag(_precision(self._a)), self._v + codes) - np.abs(cross.T)
