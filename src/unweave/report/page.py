@@ -16,7 +16,7 @@ from unweave import spec
 from unweave.bibliography import citations, cited, entries
 from unweave.files import write_atomically
 from unweave.fitted import Fitted
-from unweave.metrics import METRICS, Score
+from unweave.metrics import MEASURES, METRICS, Score
 from unweave.report import facts, figures, observed, recipe
 from unweave.report.content import DEAD, Content, gather
 from unweave.report.pictures import is_image
@@ -124,7 +124,7 @@ def _observed(content: Content) -> dict[str, Any]:
 def _references(content: Content) -> dict[str, str]:
     """BibTeX entries of the run and of the metrics it was measured with."""
     known = entries()
-    documents = [METRICS[key].compute.__doc__ or "" for key in content.scores]
+    documents = [(METRICS | MEASURES)[key].compute.__doc__ or "" for key in content.scores]
     keys = [key for document in documents for key in cited(document)]
     return citations(content.model.run) | {key: known[key] for key in keys}
 
