@@ -159,7 +159,7 @@ def test_measures_without_labels_are_asked_for_by_name():
     assert both["hoyer/mathieu2019"].interval is None
     with pytest.raises(ValueError, match="active_units/kl: the table has no kl"):
         evaluate(full, metrics="active_units/kl")
-    with pytest.raises(ValueError, match="expected metrics among all, measures, .* got 'sparsity'"):
+    with pytest.raises(ValueError, match=r"among all, measures, .* got 'sparsity'"):
         evaluate(full, metrics="sparsity")
     unlabelled = Table(full.codes, np.zeros((len(full), 0), int))
     assert "hoyer/mathieu2019" in evaluate(unlabelled, metrics="measures")
