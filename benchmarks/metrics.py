@@ -3,7 +3,7 @@
     python benchmarks/metrics.py [--rows 10000] [--only dci/locatello2019 ...] [--ours]
 
 A table of rows with 5 factors of 3, 6, 40, 32 and 32 values, as dSprites has them, and 10 codes
-that are bent and noisy mixtures of them. Every metric of the registry is timed once; so is its
+that are bent and noisy mixtures of them. Every metric of the registry is timed; so is its
 protocol written as loops over scikit-learn and numpy, the way it is usually written. Where that
 takes minutes, a part of its trees or samples is run and the time scaled up, which a mark says; the
 part has no value to compare. Seconds are those of the clock; beside them are those of all
@@ -408,10 +408,18 @@ PLAIN: Mapping[str, Plain | Part] = {
 
 
 def seconds(work: Callable[[], object]) -> tuple[float, np.ndarray]:
-    """What a function gives, as a number, and how long it takes by the clock and the processors."""
-    start = np.array([time.perf_counter(), time.process_time()])
-    value = float(work())
-    return value, np.array([time.perf_counter(), time.process_time()]) - start
+    """What a function gives, as a number, and how long it takes by the clock and the processors.
+
+    What is done in less than a tenth of a second is done again, five times, and the least counts.
+    """
+    taken = np.full(2, np.inf)
+    for _ in range(5):
+        start = np.array([time.perf_counter(), time.process_time()])
+        value = float(work())
+        taken = np.minimum(taken, [time.perf_counter(), time.process_time()] - start)
+        if taken[0] > 0.1:
+            break
+    return value, taken
 
 
 def main() -> None:

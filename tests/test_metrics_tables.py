@@ -1,13 +1,14 @@
 """Tables of codes, saved, loaded and checked, and the metrics that each does for."""
 
+import inspect
 import logging
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from lattice_tables import identity, rotated
-from unweave.metrics import METRICS, Table, evaluate, left_out, mig
+from lattice_tables import blurred, identity, rotated
+from unweave.metrics import MEASURES, METRICS, Table, describe, evaluate, left_out, mig
 
 
 def test_table_round_trip(tmp_path):
@@ -145,3 +146,28 @@ def test_gaussian_mixtures_are_only_made_of_normal_posteriors():
     assert left_out(both) == {"mig/chen2018": "q(z|x) is not normal in code 0"}
     with pytest.raises(ValueError, match="expected normal as 3 booleans"):
         Table(**whole, normal=np.ones(3))
+
+
+def test_measures_without_labels_are_asked_for_by_name():
+    full = blurred()
+    every = evaluate(full, metrics="measures")
+    assert every.to_json() == describe(full).to_json()
+    assert set(every) == {key for key in MEASURES if key != "active_units/kl"}
+    both = evaluate(full, metrics=["mig/locatello2019", "hoyer"], interval=0.9, resamples=3)
+    assert list(both)[1:] == ["hoyer/mathieu2019", "hoyer/mathieu2019-normalised"]
+    assert both["mig/locatello2019"].interval
+    assert both["hoyer/mathieu2019"].interval is None
+    with pytest.raises(ValueError, match="active_units/kl: the table has no kl"):
+        evaluate(full, metrics="active_units/kl")
+    with pytest.raises(ValueError, match=r"among all, measures, .* got 'sparsity'"):
+        evaluate(full, metrics="sparsity")
+    unlabelled = Table(full.codes, np.zeros((len(full), 0), int))
+    assert "hoyer/mathieu2019" in evaluate(unlabelled, metrics="measures")
+
+
+@pytest.mark.parametrize("key", MEASURES)
+def test_measures_have_the_name_and_protocol_that_they_are_listed_by(key):
+    full = blurred()
+    score = MEASURES[key](replace(full, kl=np.ones(3)))
+    assert score.key == key
+    assert inspect.getdoc(MEASURES[key].compute)

@@ -127,6 +127,8 @@ def evaluate_command(
       unweave evaluate runs/*     (all of them)
 
       unweave evaluate 3f2a --metrics mig,info_mec --interval 0.95 --null
+
+      unweave evaluate 3f2a --metrics mig,measures     (and what needs no factors)
     """
     form, asked = scoring.form_of(as_json, as_csv), scoring.named(metrics)
     frame = scoring.frame_of(interval, resamples, null)

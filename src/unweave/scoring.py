@@ -14,7 +14,8 @@ from rich.table import Table as RichTable
 
 from unweave.fitted import Fitted
 from unweave.measure import encode
-from unweave.metrics import METRICS, Frame, Scores, Table, evaluate, left_out
+from unweave.metrics import Frame, Scores, Table, evaluate, left_out
+from unweave.metrics.registry import named as known
 from unweave.metrics.score import CSV_COLUMNS, csv_text
 from unweave.parallel import in_threads, own_cores
 from unweave.progress import Counts
@@ -24,7 +25,10 @@ _FEW = 4  # runs that have a column of their own on a terminal
 
 MetricsOption = Annotated[
     str,
-    typer.Option(help="As mig,dci/locatello2019; all: the slow ones too; else the quick ones."),
+    typer.Option(
+        help="As mig,dci/locatello2019; all: the slow ones too; measures: those without labels; "
+        "else the quick ones."
+    ),
 ]
 IntervalOption = Annotated[
     float | None, typer.Option(help="Level of an interval about each value, such as 0.95.")
@@ -39,10 +43,8 @@ CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV, with the part
 def named(metrics: str) -> list[str] | None:
     """The metrics that a text names; None for all."""
     names = [name.strip() for name in metrics.split(",") if name.strip()]
-    known = {"all", *METRICS, *(metric.name for metric in METRICS.values())}
     for name in names:
-        if name not in known:
-            raise ValueError(f"expected metrics among {', '.join(METRICS)}, got {name!r}")
+        known(name)  # raises where it is not
     return names or None
 
 

@@ -23,7 +23,6 @@ that use it: most commands of the command line need none of it.
 
 from unweave.metrics.capacity import dci_es
 from unweave.metrics.clusters import cluster_occupancy, clustering_accuracy, nmi
-from unweave.metrics.describe import MEASURES, Measure, describe
 from unweave.metrics.frame import Frame, framed
 from unweave.metrics.gaps import dcimig, jemmig, mig_sup
 from unweave.metrics.infomec import info_mec
@@ -43,7 +42,7 @@ from unweave.metrics.pairs import beta_vae_score
 from unweave.metrics.predictive import dci
 from unweave.metrics.probes import downstream, explicitness
 from unweave.metrics.ranking import udr
-from unweave.metrics.registry import METRICS, Metric, evaluate, left_out
+from unweave.metrics.registry import MEASURES, METRICS, Metric, describe, evaluate, left_out
 from unweave.metrics.robustness import irs
 from unweave.metrics.score import Score, Scores
 from unweave.metrics.separated import sap
@@ -62,7 +61,6 @@ __all__ = [
     "METRICS",
     "Agreement",
     "Frame",
-    "Measure",
     "Metric",
     "Periods",
     "Score",

@@ -106,7 +106,7 @@ def absolute_correlations(a: Floats, b: Floats) -> Floats:
 
 def _standardised(values: Floats) -> Floats:
     centred = values - values.mean(0)
-    scale = values.std(0)
+    scale = np.sqrt(np.einsum("nd,nd->d", centred, centred) / len(values))
     # Rounding leaves a constant column a hair of spread: from its size on, that is none.
     varied = scale > 1e-12 * np.abs(values).max(0)
     standardised: Floats = np.divide(centred, scale, out=np.zeros_like(centred), where=varied)

@@ -1,4 +1,4 @@
-"""All metrics, each under each of its protocols, and how a table is put through them."""
+"""All metrics and measures, under each of their protocols, and how a table is put through them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from unweave.metrics.frame import Frame
 from unweave.metrics.gaps import dcimig, jemmig, mig_sup
 from unweave.metrics.infomec import info_mec, info_mec_estimates
 from unweave.metrics.information import mig
-from unweave.metrics.inputs import Seed, as_codes, as_factors, as_mask, continuous_factors
+from unweave.metrics.inputs import Ints, Seed, as_codes, as_factors, as_mask, continuous_factors
 from unweave.metrics.interventional import factor_vae_score
 from unweave.metrics.mcc import mcc
 from unweave.metrics.modularity import modularity
+from unweave.metrics.overlap import relative_scale
 from unweave.metrics.pairs import beta_vae_score
 from unweave.metrics.predictive import dci
 from unweave.metrics.probes import downstream, explicitness
@@ -27,6 +28,13 @@ from unweave.metrics.robustness import irs
 from unweave.metrics.score import Score, Scores
 from unweave.metrics.separated import sap
 from unweave.metrics.table import Table
+from unweave.metrics.unsupervised import (
+    active_units,
+    gaussian_total_correlation,
+    gaussian_wasserstein_correlation,
+    hoyer,
+    mean_pairwise_information,
+)
 
 Need = Callable[[Table], str | None]
 Change = Literal["scale", "sign", "dead"]
@@ -63,6 +71,40 @@ def repeated_value(table: Table) -> str | None:
     return None if fixable else "no varied factor of the table has a value that two rows share"
 
 
+def two_quantities(table: Table) -> str | None:
+    """Two codes that are not categories, and not all of them 0."""
+    columns = _quantities(table)
+    enough = len(columns) > 1 and table.codes[:, columns].any()
+    return None if enough else "fewer than two codes of the table are numbers that are not all 0"
+
+
+def two_varied(table: Table) -> str | None:
+    """Two codes that are not categories and vary."""
+    z = table.codes[:, _quantities(table)]
+    varied = int((z != z[:1]).any(0).sum()) > 1
+    return None if varied else "fewer than two codes of the table are numbers that vary"
+
+
+def two_codes(table: Table) -> str | None:
+    """Two codes."""
+    return None if table.codes.shape[1] > 1 else "the table has a single code"
+
+
+def a_quantity(table: Table) -> str | None:
+    """A code that is not a category."""
+    return None if len(_quantities(table)) else "all codes of the table are categories"
+
+
+def divergences(table: Table) -> str | None:
+    """The mean KL(q(z_j|x) || p(z_j)) of each code."""
+    return None if table.kl is not None else "the table has no kl"
+
+
+def _quantities(table: Table) -> Ints:
+    """The numbers of the codes that are not categories."""
+    return np.flatnonzero(~as_mask("discrete", table.discrete, table.codes.shape[1]))
+
+
 def posterior_scales(table: Table) -> str | None:
     """The standard deviations of q(z|x)."""
     return None if table.scales is not None else "the table has no posterior scales"
@@ -82,7 +124,8 @@ def normal_posteriors(table: Table) -> str | None:
 class Metric:
     """A metric under one protocol, and what of a table it cannot do without.
 
-    The optional columns of a table that the function has parameters for are passed to it.
+    What of a table the function has parameters for is passed to it: a measure without labels has
+    none for factors. Neither has it an interval or a null, and none is given where one is asked.
     `perfect` is the least that a code for each factor scores, and `minds` says which changes of the
     codes change the score beyond what is random in it: "scale", "sign", "dead" (constant codes).
     What is `slow`, seconds to minutes for 10,000 rows, is run only where it is asked for.
@@ -112,16 +155,11 @@ class Metric:
         self, table: Table, *, rng: Seed = 0, estimates: object = None, **frame: Unpack[Frame]
     ) -> Score:
         """The score of a table."""
-        shared = {} if estimates is None else {"estimates": estimates}
-        return self.compute(
-            table.codes,
-            table.classes,
-            protocol=self.protocol,
-            rng=rng,
-            **_columns(self.compute, table),
-            **shared,
-            **frame,
-        )
+        own = inspect.signature(self.compute).parameters
+        given = {"protocol": self.protocol, "rng": rng, "estimates": estimates, **frame}
+        given |= {"codes": table.codes, "factors": table.classes}
+        passed = {name: value for name, value in given.items() if name in own}
+        return self.compute(**passed, **_columns(self.compute, table))
 
     def estimated(self, table: Table, rng: Seed) -> object:
         """What `estimate` gives of a table."""
@@ -189,6 +227,39 @@ METRICS: dict[str, Metric] = {
 }
 
 
+MEASURES: dict[str, Metric] = {
+    metric.key: metric
+    for metric in (
+        Metric("hoyer", "mathieu2019", hoyer, (two_quantities,)),
+        Metric("hoyer", "mathieu2019-normalised", hoyer, (two_varied,)),
+        Metric("active_units", "burda2016", active_units, ()),
+        Metric("active_units", "kl", active_units, (divergences,)),
+        Metric("gaussian_total_correlation", "locatello2019", gaussian_total_correlation, ()),
+        *(
+            Metric("gaussian_wasserstein_correlation", p, gaussian_wasserstein_correlation, ())
+            for p in ("locatello2019", "locatello2019-normalised")
+        ),
+        Metric(
+            "mean_pairwise_information", "locatello2019", mean_pairwise_information, (two_codes,)
+        ),
+        Metric("relative_scale", "mathieu2019", relative_scale, (posterior_scales, a_quantity)),
+    )
+}
+
+
+def describe(table: Table) -> Scores:
+    """Every measure without labels that a table does for, by name and protocol.
+
+    What needs q(z|x) as a whole, such as the exact mutual information, is told by `describe` of
+    a model, `unweave.describe`; of codes and scales each has its own function here.
+
+    >>> table = Table([[0.0, 1.0], [2.0, 0.5], [1.0, 3.0]], np.zeros((3, 0), int))
+    >>> len(describe(table)), describe(table)["active_units/burda2016"].value
+    (7, 2.0)
+    """
+    return Scores({key: m(table) for key, m in MEASURES.items() if m.lacks(table) is None})
+
+
 def evaluate(
     codes: ArrayLike | Table,
     factors: ArrayLike | None = None,
@@ -204,8 +275,9 @@ def evaluate(
 
     Without `metrics` all that are quick and that the table does for are run, and with "all" the
     slow ones too; the rest is logged, and `left_out` says which and why. Metrics that are named
-    must be possible; a name without protocol means all of its protocols that are. The other
-    keywords, as `interval=0.95`, are those of every metric.
+    must be possible; a name without protocol means all of its protocols that are, and "measures"
+    all measures without labels, which `describe` gives too. The other keywords, as `interval=0.95`,
+    are those of every metric; measures have no interval and no null.
 
     >>> factors = np.argwhere(np.ones((4, 5)))
     >>> evaluate(factors / [2.0, 3.0], factors, metrics="mig", null=True, interval=0.9)
@@ -250,19 +322,25 @@ def left_out(table: Table) -> dict[str, str]:
     return {key: reason for key, reason in reasons.items() if reason is not None}
 
 
+def named(asked: str) -> dict[str, Metric]:
+    """The metrics or measures of a name or key; "all": all metrics, "measures": all measures."""
+    groups = {"all": METRICS, "measures": MEASURES}
+    every = METRICS | MEASURES
+    found = groups.get(asked) or {k: m for k, m in every.items() if asked in (k, m.name)}
+    if not found:
+        raise ValueError(f"expected metrics among all, measures, {', '.join(every)}, got {asked!r}")
+    return found
+
+
 def _select(table: Table, metrics: str | Sequence[str] | None) -> dict[str, Metric]:
     """The metrics asked for by key or by name; an error if one of them is not to be had."""
     if metrics is None:
         return {key: metric for key, metric in METRICS.items() if not metric.slow}
-    if metrics == "all" or list(metrics) == ["all"]:
-        return METRICS
     chosen: dict[str, Metric] = {}
     for asked in [metrics] if isinstance(metrics, str) else metrics:
-        found = {key: m for key, m in METRICS.items() if asked in (key, m.name)}
-        if not found:
-            raise ValueError(f"expected metrics among {', '.join(METRICS)}, got {asked!r}")
+        found = named(asked)
         reasons = {key: reason for key, m in found.items() if (reason := m.lacks(table))}
-        if len(reasons) == len(found):
+        if len(reasons) == len(found) and asked not in ("all", "measures"):
             why = "; ".join(f"{key}: {reason}" for key, reason in reasons.items())
             raise ValueError(f"expected a table that does for {asked}, but {why}")
         chosen |= found
