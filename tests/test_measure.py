@@ -16,7 +16,7 @@ import unweave as uw
 from unweave import cli, measure, parallel, progress, scoring, trained
 from unweave.data.shapes2d import Sprites
 from unweave.data.world import Stored
-from unweave.metrics import Score, Scores
+from unweave.metrics import MEASURES, Score, Scores
 from unweave.metrics import evaluate as evaluate_table
 from unweave.parallel import in_threads
 from worlds import CRITIC, LATENTS, SMALL
@@ -147,7 +147,7 @@ def test_tables_and_scores_of_a_list_are_those_of_its_members(models):
         for key, score in scores.items():
             assert score.to_json() == expected[key].to_json()
     assert len(tables[2]) == OTHER.load(torch.device("cpu")).size < 100
-    with pytest.raises(ValueError, match="got 'fig'"):
+    with pytest.raises(ValueError, match="metric 'fig' is not known"):
         evaluate_table(tables[0], metrics="fig")
     assert uw.tables([]) == uw.evaluate([]) == uw.summaries([]) == []
 
@@ -246,15 +246,19 @@ def test_what_is_measured_stays_if_it_is_stopped(evaluate, tmp_path, monkeypatch
     assert not list(tmp_path.rglob(".unfinished*"))
 
 
-def test_a_run_without_factors_is_told_and_the_others_are_kept(evaluate, tmp_path):
+def test_a_run_without_factors_has_measures_beside_the_metrics_of_others(evaluate, tmp_path):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(50, 7)))
     good = fitted(store=tmp_path, seeds=[0])[0].folder
-    bad = fitted(str(tmp_path / "x.npy"), store=tmp_path, seeds=[0])[0].folder
-    code, out, err = evaluate(good, bad, "--rows", 100)
-    assert (code, out) == (2, "")
-    assert err.startswith(f"error: no metric can be computed for {bad} (the table has no factors")
-    assert err.count("\n") == 1
+    other = fitted(str(tmp_path / "x.npy"), store=tmp_path, seeds=[0])[0].folder
+    code, out, err = evaluate(good, other, "--rows", 100, "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert "mig/locatello2019" in found[good.name]
+    assert set(found[other.name]) <= set(MEASURES)
+    assert "hoyer/mathieu2019" in found[other.name]
+    assert "some metrics are left out: the table has no factors" in err
     assert written(good)
+    assert written(other)
     code, _, err = evaluate(good, tmp_path / "nothing")
     assert code == 2
     assert "is not a run" in err

@@ -52,10 +52,10 @@ def test_failed_save_leaves_the_old_table(tmp_path, monkeypatch):
 
 def test_table_that_is_none(tmp_path):
     np.savez(tmp_path / "other.npz", images=np.zeros(3))
-    with pytest.raises(ValueError, match="expected codes and factors"):
+    with pytest.raises(ValueError, match="expected codes, mostly with factors"):
         Table.load(tmp_path / "other.npz")
     np.savez(tmp_path / "objects.npz", codes=np.array([object()]))
-    with pytest.raises(ValueError, match="allow_pickle"):
+    with pytest.raises(ValueError, match="got objects or damaged data in 'codes'"):
         Table.load(tmp_path / "objects.npz")
 
 
@@ -112,7 +112,7 @@ def test_evaluate_passes_the_columns_of_the_table():
 )
 def test_tables_without_factors(factors, reason):
     unlabelled = Table(np.eye(4), factors)
-    assert evaluate(unlabelled) == {}
+    assert evaluate(unlabelled).to_json() == describe(unlabelled).to_json() != {}
     assert set(left_out(unlabelled).values()) == {reason}
 
 
@@ -126,8 +126,8 @@ def test_metrics_asked_for_must_be_possible():
     bare = Table(identity().codes, identity().factors)
     with pytest.raises(ValueError, match=r"does for mig/chen2018, but .* no posterior scales"):
         evaluate(bare, metrics=["mig/chen2018"])
-    with pytest.raises(ValueError, match=r"metrics among .*factor_vae_score/kim2018.* got 'MIG'"):
-        evaluate(bare, metrics=["MIG"])
+    with pytest.raises(ValueError, match=r"'migg' is not known: did you mean 'mig'"):
+        evaluate(bare, metrics=["migg"])
 
 
 def test_gaussian_mixtures_are_only_made_of_normal_posteriors():
@@ -159,7 +159,7 @@ def test_measures_without_labels_are_asked_for_by_name():
     assert both["hoyer/mathieu2019"].interval is None
     with pytest.raises(ValueError, match="active_units/kl: the table has no kl"):
         evaluate(full, metrics="active_units/kl")
-    with pytest.raises(ValueError, match=r"among all, measures, .* got 'sparsity'"):
+    with pytest.raises(ValueError, match=r"'sparsity' is not known: .*measures"):
         evaluate(full, metrics="sparsity")
     unlabelled = Table(full.codes, np.zeros((len(full), 0), int))
     assert "hoyer/mathieu2019" in evaluate(unlabelled, metrics="measures")

@@ -9,7 +9,7 @@ import pytest
 
 import unweave as uw
 from lattice_tables import identity
-from unweave.metrics import Scores, Table, evaluate
+from unweave.metrics import Scores, Table, evaluate, hoyer
 
 
 @pytest.fixture
@@ -85,23 +85,28 @@ def single_array(path):
         np.save(file, np.zeros(3))
 
 
-def without_factors(path):
-    np.savez(path, codes=np.eye(3))
+def without_codes(path):
+    np.savez(path, factors=np.eye(3))
 
 
-def without_values(path):
-    np.savez(path, codes=np.eye(3), factors=np.zeros((3, 0), int))
+@pytest.mark.parametrize("arrays", [{}, {"factors": np.zeros((9, 0), int)}])
+def test_codes_without_factors_have_measures(unweave, tmp_path, arrays):
+    z = np.random.default_rng(0).normal(size=(9, 3))
+    np.savez(tmp_path / "codes.npz", codes=z, **arrays)
+    code, out, err = unweave("score", tmp_path / "codes.npz", "--json")
+    assert code == 0, err
+    assert json.loads(out)["hoyer/mathieu2019"]["value"] == pytest.approx(float(hoyer(z)))
+    assert "some metrics are left out: the table has no factors" in err
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (None, "there is no file"),
-        (text_file, "pickled"),
+        (text_file, "damaged or something else"),
         (broken_file, "damaged or something else"),
         (single_array, "a single array"),
-        (without_factors, "expected codes and factors"),
-        (without_values, "the table has no factors"),
+        (without_codes, "expected codes, mostly with factors"),
     ],
 )
 def test_bad_files_are_one_line(unweave, tmp_path, make, message):
@@ -117,7 +122,7 @@ def test_bad_files_are_one_line(unweave, tmp_path, make, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--metrics", "MIG"], "expected metrics among"),
+        (["--metrics", "migg"], "metric 'migg' is not known: did you mean 'mig"),
         (["--metrics", "mig/chen2018"], "no posterior scales"),
         (["--interval", "95"], "between 0 and 1"),
         (["--json", "--csv"], "got both"),

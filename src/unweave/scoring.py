@@ -86,11 +86,6 @@ def evaluate_run(
     model, table = measured
     scores, reasons = measure(table), sorted(set(left_out(table).values()))
     assert model.folder is not None
-    if not scores:
-        raise ValueError(
-            f"no metric can be computed for {model.folder} ({'; '.join(reasons)}): metrics compare "
-            f"codes with true factors; `unweave report` works without them"
-        )
     table.save(model.folder / "table.npz")
     write_json(model.folder / "scores.json", scores.to_json())
     return model.run.digest, scores, reasons

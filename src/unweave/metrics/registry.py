@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Unpack
 
@@ -35,6 +35,7 @@ from unweave.metrics.unsupervised import (
     hoyer,
     mean_pairwise_information,
 )
+from unweave.spec import nearest
 
 Need = Callable[[Table], str | None]
 Change = Literal["scale", "sign", "dead"]
@@ -266,6 +267,7 @@ def evaluate(
     *,
     metrics: str | Sequence[str] | None = None,
     rng: Seed = 0,
+    progress: Callable[[str], object] | None = None,
     **frame: Unpack[Frame],
 ) -> Scores:
     """Scores of codes by metric and protocol, such as `mig/chen2018`.
@@ -274,10 +276,12 @@ def evaluate(
     posterior scales, names and whatever else is known.
 
     Without `metrics` all that are quick and that the table does for are run, and with "all" the
-    slow ones too; the rest is logged, and `left_out` says which and why. Metrics that are named
+    slow ones too; the rest is logged, and `left_out` says which and why. Of a table that does for
+    none, for want of factors, the measures without labels are taken. Metrics that are named
     must be possible; a name without protocol means all of its protocols that are, and "measures"
-    all measures without labels, which `describe` gives too. The other keywords, as `interval=0.95`,
-    are those of every metric; measures have no interval and no null.
+    all measures without labels, which `describe` gives too. `progress` is called with each key when
+    it is done. The other keywords, as `interval=0.95`, are those of every metric; measures have no
+    interval and no null.
 
     >>> factors = np.argwhere(np.ones((4, 5)))
     >>> evaluate(factors / [2.0, 3.0], factors, metrics="mig", null=True, interval=0.9)
@@ -287,17 +291,15 @@ def evaluate(
     table = _as_table(codes, factors)
     scores = Scores()
     shared: dict[Callable[..., object], object] = {}
-    for key, metric in _select(table, metrics).items():
-        reason = metric.lacks(table)
-        if reason is not None:
-            _log.info("%s is left out: %s", key, reason)
-            continue
+    for key, metric in select(table, metrics).items():
         estimates = None
         # A generator moves on from call to call, to other rows; periods change the factors.
         if metric.estimate and isinstance(rng, int) and not frame.get("periods"):
             estimates = shared.get(metric.estimate) or metric.estimated(table, rng)
             shared[metric.estimate] = estimates
         scores[key] = metric(table, rng=rng, estimates=estimates, **frame)
+        if progress is not None:
+            progress(key)
     return scores
 
 
@@ -328,14 +330,17 @@ def named(asked: str) -> dict[str, Metric]:
     every = METRICS | MEASURES
     found = groups.get(asked) or {k: m for k, m in every.items() if asked in (k, m.name)}
     if not found:
-        raise ValueError(f"expected metrics among all, measures, {', '.join(every)}, got {asked!r}")
+        short = [*groups, *dict.fromkeys(metric.name for metric in every.values())]
+        hint = nearest(asked, every if "/" in asked else short)
+        raise ValueError(f"metric {asked!r} is not known: {hint}")
     return found
 
 
-def _select(table: Table, metrics: str | Sequence[str] | None) -> dict[str, Metric]:
-    """The metrics asked for by key or by name; an error if one of them is not to be had."""
+def select(table: Table, metrics: str | Sequence[str] | None = None) -> dict[str, Metric]:
+    """What `evaluate` runs; an error if one that is named is not to be had."""
     if metrics is None:
-        return {key: metric for key, metric in METRICS.items() if not metric.slow}
+        quick = {key: metric for key, metric in METRICS.items() if not metric.slow}
+        return _possible(table, quick) or _possible(table, MEASURES)
     chosen: dict[str, Metric] = {}
     for asked in [metrics] if isinstance(metrics, str) else metrics:
         found = named(asked)
@@ -344,4 +349,13 @@ def _select(table: Table, metrics: str | Sequence[str] | None) -> dict[str, Metr
             why = "; ".join(f"{key}: {reason}" for key, reason in reasons.items())
             raise ValueError(f"expected a table that does for {asked}, but {why}")
         chosen |= found
-    return chosen
+    return _possible(table, chosen)
+
+
+def _possible(table: Table, metrics: Mapping[str, Metric]) -> dict[str, Metric]:
+    """Those that a table does for; the others are logged."""
+    reasons = {key: metric.lacks(table) for key, metric in metrics.items()}
+    for key, reason in reasons.items():
+        if reason is not None:
+            _log.info("%s is left out: %s", key, reason)
+    return {key: metric for key, metric in metrics.items() if reasons[key] is None}

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import zipfile
+import zlib
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -122,12 +123,13 @@ class Table:
         with open(path, "rb") as file:
             arrays = _arrays(file, path)
         known = {f.name for f in fields(cls)}
-        if not {"codes", "factors"} <= set(arrays) <= known:
+        if not {"codes"} <= set(arrays) <= known:
             raise ValueError(
-                f"expected codes and factors, and nothing but {', '.join(sorted(known))}, in "
-                f"{path}, got {', '.join(sorted(arrays))}: write the table by Table.save or by "
+                f"expected codes, mostly with factors, and nothing but {', '.join(sorted(known))}, "
+                f"in {path}, got {', '.join(sorted(arrays))}: write the table by Table.save or by "
                 "numpy.savez(path, codes=codes, factors=factors)"
             )
+        arrays.setdefault("factors", np.zeros((len(arrays["codes"]), 0), np.int64))
         names = tuple(str(name) for name in arrays.pop("factor_names", ()))
         sizes = tuple(int(size) for size in arrays.pop("factor_sizes", ()))
         periods = json.loads(str(arrays.pop("periods", "{}")))
@@ -142,9 +144,10 @@ def _arrays(file: BinaryIO, path: str | os.PathLike[str]) -> dict[str, NDArray[A
     """The arrays of an .npz file by name."""
     try:
         content = np.load(file, allow_pickle=False)
-    except (zipfile.BadZipFile, EOFError) as error:
+    except (zipfile.BadZipFile, EOFError, ValueError):  # what is no array at all, numpy unpickles
         raise ValueError(
-            f"expected an .npz file, got {path}, which is damaged or something else: {error}"
+            f"expected an .npz file, got {path}, which is damaged or something else: write it by "
+            "numpy.savez(path, codes=codes, factors=factors)"
         ) from None
     if not isinstance(content, np.lib.npyio.NpzFile):
         raise ValueError(
@@ -152,7 +155,18 @@ def _arrays(file: BinaryIO, path: str | os.PathLike[str]) -> dict[str, NDArray[A
             "numpy.savez(path, codes=codes, factors=factors)"
         )
     with content:
-        return {name: content[name] for name in content.files}
+        return {name: _member(content, name, path) for name in content.files}
+
+
+def _member(content: Any, name: str, path: str | os.PathLike[str]) -> NDArray[Any]:
+    try:
+        member: NDArray[Any] = content[name]
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error):  # objects are never unpickled
+        raise ValueError(
+            f"expected arrays of numbers in {path}, got objects or damaged data in {name!r}: write "
+            "it by numpy.savez from arrays of numbers"
+        ) from None
+    return member
 
 
 def _sizes(
