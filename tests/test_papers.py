@@ -159,7 +159,9 @@ def test_terms_of_a_trained_network_are_those_of_its_matrices(tmp_path):
     for name, value in ours.items():
         weight = model.trained.weights[f"model.{name}"]
         weight.copy_(torch.from_numpy(value).reshape(weight.shape))
-    for name, value in sikka2019._reached(model).items():
+    reached = sikka2019._reached(model)
+    assert reached.pop("norm") == pytest.approx(np.linalg.norm(found.decoder, axis=0).max())
+    for name, value in reached.items():
         assert value == pytest.approx(getattr(found, name), rel=1e-5), name
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from unweave.papers import mathieu2019, sikka2019
+from unweave.papers import kim2018, mathieu2019, sikka2019
 from unweave.papers.drawing import styled
 from unweave.papers.form import Claim, Desk, Measured, Reproduction, Result, judged
 from unweave.papers.page import done, write_page, write_result
@@ -28,7 +28,11 @@ __all__ = [
     "reproduce",
 ]
 
-FIGURES: tuple[Reproduction, ...] = (*sikka2019.FIGURES, *mathieu2019.FIGURES)
+FIGURES: tuple[Reproduction, ...] = (
+    *sikka2019.FIGURES,
+    *mathieu2019.FIGURES,
+    *kim2018.FIGURES,
+)
 
 
 def chosen(paper: str, figure: str | None = None) -> list[Reproduction]:
