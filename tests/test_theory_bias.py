@@ -44,14 +44,14 @@ def drawn(encodings, estimator, batch, repeats):
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_they_are_the_means_over_batches(estimator):
     encodings = constructed(size=60, dimension=3, scale=0.5)
-    ours = expected(encodings, estimator, (10,), samples=3000)
-    values = drawn(encodings, estimator, 10, repeats=400)
+    ours = expected(encodings, estimator, (10,), samples=2000)
+    values = drawn(encodings, estimator, 10, repeats=300)
     for k, name in enumerate(QUANTITIES):
         spread = values[:, k].std() / math.sqrt(len(values))
         # The draws of ours spread as well: by their exact values, which are common to both.
-        near = 4 * (spread + ours.error[name][0] + 2.0 / math.sqrt(3000))
+        near = 4 * (spread + ours.error[name][0] + 2.0 / math.sqrt(2000))
         assert ours.expected(name)[0] == pytest.approx(values[:, k].mean(), abs=near), name
-        assert near < 0.5
+        assert near < 0.6
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -119,8 +119,8 @@ def test_the_bias_grows(changes):
 def test_jensens_gap_where_batches_are_large():
     """E[log Z] is about log E[Z] - Var[Z] / 2 E[Z]^2, [Mathieu2019] app. C, over 29 others."""
     encodings = constructed(size=200, dimension=1, scale=0.8)
-    found = expected(encodings, "stratified", (30,), samples=20_000)
-    q = encodings.q.log_prob(encodings.q.rsample(Noise(8), (50,)).reshape(-1, 1, 1)).exp()
+    found = expected(encodings, "stratified", (30,), samples=30_000)
+    q = encodings.q.log_prob(encodings.q.rsample(Noise(8), (20,)).reshape(-1, 1, 1)).exp()
     variance = q.var(1) * (1 - 29 / 199) / 29  # of a mean over 29 of 199, without replacement
     gap = (variance / (2 * q.mean(1).square())).mean().item()
     assert found.bias["entropy"][0] == pytest.approx(gap, rel=0.25)
@@ -154,17 +154,17 @@ def test_a_trained_model_and_a_tree():
     """Its q(z) is that of the model's own summary; discrete variables are at their corners."""
     x = np.random.default_rng(0).normal(size=(200, 6))
     tree = uw.Product(style=uw.Gaussian(2), what=uw.Categorical(3))
-    model = uw.fit(x, latent=tree, network=uw.MLP(), steps=300, objective=uw.VAE(),
+    model = uw.fit(x, latent=tree, network=uw.MLP(), steps=150, objective=uw.VAE(),
                    optimiser=uw.Adam(lr=3e-3), progress=False)  # fmt: skip
     encodings = encodings_of(model)
     assert encodings.size == 200
     assert encodings_of(model, 50).size == 50
-    found = expected(encodings, "stratified", (4, 200), samples=2000)
-    summary = model.summary(samples=4000)
+    found = expected(encodings, "stratified", (4, 200), samples=1000)
+    summary = model.summary(samples=2000)
     assert found.exact["total_correlation"] == pytest.approx(summary.total_correlation, abs=0.1)
     mismatch = summary.total_correlation + summary.dimension_kl
     assert found.exact["kl"] == pytest.approx(mismatch, abs=0.15)
-    assert found.bias["entropy"][0] > 5 * found.error["entropy"][0]
+    assert found.bias["entropy"][0] > 3 * found.error["entropy"][0]
     assert found.bias["entropy"][1] == pytest.approx(0, abs=1e-5)
 
 

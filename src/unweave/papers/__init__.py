@@ -5,14 +5,13 @@ A paper is one module with `FIGURES`, and a line here.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from unweave.papers import mathieu2019, sikka2019
+from unweave.papers import kim2018, mathieu2019, sikka2019
 from unweave.papers.drawing import styled
 from unweave.papers.form import Claim, Desk, Measured, Reproduction, Result, judged
-from unweave.papers.page import done, write_page, write_result
+from unweave.papers.page import Cost, done, write_page, write_result
 from unweave.spec import nearest
 
 __all__ = [
@@ -28,7 +27,11 @@ __all__ = [
     "reproduce",
 ]
 
-FIGURES: tuple[Reproduction, ...] = (*sikka2019.FIGURES, *mathieu2019.FIGURES)
+FIGURES: tuple[Reproduction, ...] = (
+    *sikka2019.FIGURES,
+    *mathieu2019.FIGURES,
+    *kim2018.FIGURES,
+)
 
 
 def chosen(paper: str, figure: str | None = None) -> list[Reproduction]:
@@ -52,10 +55,10 @@ def reproduce(figures: Sequence[Reproduction], desk: Desk, out: Path) -> list[Cl
     claims: list[Claim] = []
     for made in figures:
         desk.trained = desk.found = 0
-        begun = time.monotonic()
+        begun = Cost.now()
         with styled():  # which tells before any training if figures cannot be drawn
             result = made.make(desk)
-        write_result(made, result, desk, time.monotonic() - begun, out)
+        write_result(made, result, desk, Cost.now() - begun, out)
         write_page(made.paper, [each for each in FIGURES if each.paper == made.paper], out)
         claims += result.claims
     return claims

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import unweave
 from unweave.bench import machine
@@ -25,8 +26,27 @@ from unweave.store import write_json
 _SIGNS = {"pass": "✓ pass", "fail": "✗ fail", "not comparable": "– not comparable"}
 
 
+class Cost(NamedTuple):
+    """Seconds that a figure took, and seconds of work of the CPU in them.
+
+    >>> (Cost.now() - Cost.now()).wall <= 0
+    True
+    """
+
+    wall: float
+    cpu: float
+
+    @classmethod
+    def now(cls) -> Cost:
+        """The clocks as they are."""
+        return cls(time.monotonic(), time.process_time())
+
+    def __sub__(self, other: Cost) -> Cost:
+        return Cost(self.wall - other.wall, self.cpu - other.cpu)
+
+
 def write_result(
-    made: Reproduction, result: Result, desk: Desk, seconds: float, out: Path
+    made: Reproduction, result: Result, desk: Desk, cost: Cost, out: Path
 ) -> list[Path]:
     """Write the drawings of a figure and what was found; the page is written from it later."""
     folder = out / made.paper
@@ -44,7 +64,8 @@ def write_result(
         "setting": result.setting,
         "seeds": result.seeds,
         "noticed": result.noticed,
-        "seconds": round(seconds, 1),
+        "seconds": round(cost.wall),
+        "cpu_seconds": round(cost.cpu),
         "trained": desk.trained,
         "found": desk.found,
         "machine": machine(desk.device),
@@ -112,7 +133,7 @@ def _row(claim: Claim) -> str:
 
 
 def _time(facts: dict[str, Any]) -> str:
-    text = f"{facts['seconds']:,.0f} seconds on {facts['machine']}"
+    text = f"{facts['seconds']:,} seconds on {facts['machine']}, {facts['cpu_seconds']:,} of work"
     counts = {"trained": facts["trained"], "found in the store": facts["found"]}
     runs = ", ".join(f"{count} runs {what}" for what, count in counts.items() if count)
     return f"{text} ({runs})" if runs else text

@@ -7,8 +7,8 @@ app. D.
 
 Expected values here are over batches as well as over draws. For one draw z of q(z|x_i) the others
 of a batch are a random part of the data set, so one pass over the data set in a random order gives
-the estimate for batches of all sizes: the running sums. The exact q(z) at the same draws is the
-last of them, which takes most of the noise out of the difference.
+the estimate for batches of all sizes: the running sums. The last of them gives the exact q(z) at
+the same draws, which takes most of the noise out of the difference.
 
 >>> near = constructed(size=1000, dimension=2, scale=0.9)
 >>> far = constructed(size=1000, dimension=2, scale=0.1)
@@ -28,16 +28,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unweave.aggregate import LogWeights, decomposed, log_aggregate, log_weights
+from unweave.aggregate import LogWeights, decomposed, log_weights
 from unweave.fitted import Fitted
 from unweave.latents import DiagonalGaussian, Distribution, Gaussian, Latent, rows, unrelaxed
+from unweave.latents.distributions import log_sum
 from unweave.noise import Noise
 from unweave.spec import nearest
 
 BatchEstimator = Literal["weighted", "stratified", "batch", "outside"]
 Quantity = Literal["entropy", "kl", "total_correlation"]
 
-_NUMBERS = 2**22  # log-densities at once
+_NUMBERS = 2**18  # log-densities at once, as many as caches hold
 _GRID = 240  # batch sizes that are tried first
 
 
@@ -133,7 +134,8 @@ def expected(
         ],
         1,
     )
-    true = _quantities(latent, own, log_aggregate(latent, q, z)[:, None], log_p)
+    whole = torch.logaddexp(sums[:, -1, 0], own) - math.log(encodings.size)
+    true = _quantities(latent, own, whole[:, None], log_p)
     found = _quantities(latent, own, log_q, log_p)
     gaps = {name: (found[name] - true[name]).cpu().numpy() for name in found}
     weights = [_weights(estimator, size, encodings.size).own for size in sizes]
@@ -188,24 +190,27 @@ def _running(
 ) -> Tensor:
     """log sums of q(z_s|x_j) over the first B - 1 and the first B of the others in random order.
 
-    (S, sizes, 2, nodes); the second is -inf where there are not B others.
+    (S, sizes, 2, nodes); of the whole data set both are over all others, and so is what stands
+    last, after the sizes.
     """
     latent, q, _ = encodings
-    count, nodes = encodings.size, len(latent.nodes)
-    most = min(max(sizes), count - 1)
-    last = torch.tensor([[size - 2, size - 1] for size in sizes], device=z.device)
+    count = encodings.size
+    step = max(1, _NUMBERS // (count * len(latent.nodes)))
+    ends = [(size - 1, min(size, count - 1)) for size in (*sizes, count)]
     found: list[Tensor] = []
-    for number, start in enumerate(range(0, len(z), max(1, _NUMBERS // (count * nodes)))):
-        part = slice(start, start + max(1, _NUMBERS // (count * nodes)))
-        points = z[part]
-        keys = noise.fold(str(number)).uniform((len(points), count), "order", torch.float64)
-        keys[torch.arange(len(points)), chosen[part]] = torch.inf  # the own one comes last
-        order = keys.argsort(1)[:, :most]
-        table = latent.log_nodes(q, points[:, None])
-        table = torch.take_along_dim(table, order.unsqueeze(-1), 1)
-        sums = torch.logcumsumexp(table, 1)
-        picked = sums[:, last.clamp(max=most - 1)]
-        found.append(torch.where((last < most)[None, ..., None], picked, -torch.inf))
+    for start in range(0, len(z), step):
+        points, own = z[start : start + step], chosen[start : start + step]
+        keys = noise.fold(str(start)).uniform((len(own), count), "order", torch.float64)
+        keys[torch.arange(len(own)), own] = torch.inf  # the draw's own comes last, after the others
+        order = keys.argsort(1)[:, None]
+        table = latent.log_nodes(q, points[:, None]).movedim(1, -1)
+        table = torch.take_along_dim(table, order, -1)  # (draws, nodes, N)
+        total, done, sums = torch.full_like(table[..., 0], -torch.inf), 0, {}
+        for end in sorted({end for pair in ends for end in pair}):
+            total = torch.logaddexp(total, log_sum(table[..., done:end]))
+            sums[end], done = total, end
+        pairs = [torch.stack([sums[before], sums[after]], 1) for before, after in ends]
+        found.append(torch.stack(pairs, 1))
     return torch.cat(found)
 
 
