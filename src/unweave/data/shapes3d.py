@@ -110,19 +110,21 @@ class Shapes3D:
     def load(self, device: torch.device) -> Rendered:
         """The world on a device: some tables, no images."""
         tables = torch.from_numpy(scenes(self)).to(device)
-        draw = functools.partial(painted, tables, colours().to(device), _sky().to(device))
+        paint = functools.partial(coloured, tables, colours().to(device), _sky().to(device))
         shape = (3, self.side, self.side)
-        return Rendered(self.lattice, shape, device, draw, integer_unit=1 / 255)
+        return Rendered(self.lattice, shape, device, paint, integer_unit=1 / 255)
 
 
-def painted(tables: Tensor, palette: Tensor, sky: Tensor, index: Tensor) -> Tensor:
-    """Pictures (n, 3, side, side) by their numbers (n,), from tables (scenes, planes, side, side).
+def coloured(tables: Tensor, palette: Tensor, sky: Tensor, index: Tensor) -> Tensor:
+    """Pictures (n, 3, side, side) by their numbers (n,), from tables (8, scenes, side, side).
 
     value = sum over materials of min(cover, bright * hue + gloss), plus the sky's share
     """
-    found = tables.index_select(0, index % len(tables)).unsqueeze(1)
-    open_sky, *covers, gloss = found.unbind(2)
-    hues = index // len(tables)
+    scenes = tables.shape[1]
+    number, hues = index % scenes, index // scenes
+    open_sky, *covers, gloss = (
+        table.index_select(0, number).unsqueeze(1) for table in tables.unbind()
+    )
     picture = open_sky * sky
     for material, over in ((FLOOR, HUES**2), (WALL, HUES), (OBJECT, 1)):
         hue = palette.index_select(0, hues // over % HUES).view(-1, 3, 1, 1)
@@ -130,8 +132,10 @@ def painted(tables: Tensor, palette: Tensor, sky: Tensor, index: Tensor) -> Tens
         if material == OBJECT:
             value += gloss
         picture += torch.minimum(covers[2 * material], value)
-    # Whole bytes, as in files; products by constants, which round alike everywhere.
-    return (picture.to(torch.float32) * (1 / BYTE)).round_() * (1 / 255)
+    # Whole bytes, as in files. Products by constants round alike everywhere; torch.round would wake
+    # threads, see `rendered`.
+    levels = picture.to(torch.float32).mul_(1 / BYTE).add_(0.5).to(torch.uint8)
+    return levels.to(torch.float32).mul_(1 / 255)
 
 
 def colours() -> Tensor:
@@ -191,7 +195,7 @@ class View(NamedTuple):
 
 @functools.lru_cache(maxsize=2)
 def scenes(world: Shapes3D) -> Integers:
-    """Tables (scales * shapes * orientations, 8, side, side) of int16.
+    """Tables (8, scales * shapes * orientations, side, side) of int16.
 
     Planes: sky in quarters of a pixel; cover and brightness of floor, walls and object, a cover of
     255 BYTE being the whole pixel and a brightness that over STEPS; gloss.
@@ -205,7 +209,7 @@ def scenes(world: Shapes3D) -> Integers:
             for shape in world.shapes
             for view in views
         ]
-    return np.stack(found).reshape(-1, 8, world.side, world.side)
+    return np.stack(found, 1).reshape(8, -1, world.side, world.side)
 
 
 def room(side: int, angle: float) -> View:
