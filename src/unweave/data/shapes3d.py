@@ -38,12 +38,12 @@ Integers = NDArray[np.int16]
 CAMERA = (4.0, 1.2217)  # distance from the axis, height; it looks straight ahead
 VIEW = math.radians(50)  # angle of view
 ROOM = (5.802, 3.264)  # from the axis to each wall, height of the walls
-BASE = 0.023  # the object hovers
+BASE = 0.022  # the object hovers
 SIZES = {  # half width or radius, height, at scale 1
-    "cube": (0.5602, 1.1187),
-    "cylinder": (0.5979, 1.2051),
-    "sphere": (0.6788, 1.3576),
-    "capsule": (0.5185, 2.0885),
+    "cube": (0.5571, 1.1587),
+    "cylinder": (0.5976, 1.2107),
+    "sphere": (0.6768, 1.3536),
+    "capsule": (0.5182, 2.105),
 }
 REACH = 0.8  # no object of scale 1 extends further from its axis
 SPOTLIGHT = (-2.5785, 0.6878, 13.36)
