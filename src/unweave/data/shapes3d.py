@@ -268,7 +268,7 @@ def _integers(material: NDArray[np.int64], shade: Floats, gloss: Floats) -> Inte
     quarter = 255 * BYTE // len(RAYS)
 
     def summed(values: Floats, unit: float) -> Floats:
-        total: Floats = np.rint(values.reshape(-1, len(RAYS)).sum(1) * unit)
+        total: Floats = np.rint(values.reshape(-1, len(RAYS)) @ np.full(len(RAYS), unit))
         return total
 
     found = [summed(material == NOTHING, 1)]
@@ -297,8 +297,8 @@ def _passes(rays: Rays, reach: float) -> NDArray[np.bool_]:
 def _spotlight(point: Floats, normal: Floats) -> Floats:
     """max(0, n . l) (l . up)^10, l the unit vector from a point to the spotlight."""
     towards = np.array(SPOTLIGHT) - point
-    towards /= np.linalg.norm(towards, axis=-1, keepdims=True)
-    light: Floats = np.maximum((normal * towards).sum(-1), 0) * towards[..., 2] ** FOCUS
+    towards /= np.sqrt(_dot(towards, towards))[..., None]
+    light: Floats = np.maximum(_dot(normal, towards), 0) * towards[..., 2] ** FOCUS
     return light
 
 
@@ -392,11 +392,14 @@ def _lid(rays: Rays, radius: float, height: float) -> Hit:
     return _front(distance, within, up)
 
 
+def _dot(a: Floats, b: Floats) -> Floats:
+    product: Floats = np.einsum("...i,...i->...", a, b)
+    return product
+
+
 def _root(start: Floats, along: Floats, radius: float) -> Floats:
     """The smaller t with |start + t along| = radius; NaN where there is none."""
-    a = (along * along).sum(-1)
-    b = (start * along).sum(-1)
-    c = (start * start).sum(-1) - radius**2
+    a, b, c = _dot(along, along), _dot(start, along), _dot(start, start) - radius**2
     smaller: Floats = (-b - np.sqrt(b * b - a * c)) / a
     return smaller
 
