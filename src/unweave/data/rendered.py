@@ -11,23 +11,27 @@ from torch import Tensor
 
 from unweave.data.lattice import Lattice, checked
 
-# Values drawn at once: on a CPU the work stays in cache, and is enough for what each call costs.
-CHUNK_VALUES = {"cpu": 2**19, "cuda": 2**26}
+# Values painted at once. On a CPU the work stays in cache and below the size at which torch wakes
+# its threads, which on a busy machine wait for each other far longer than they work.
+CHUNK_VALUES = {"cpu": 2**15 - 1, "cuda": 2**26}
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Rendered:
-    """Observations that a function draws by their numbers in a lattice.
+    """Observations that functions draw by their numbers in a lattice.
 
-    `draw` maps numbers (n,), int64 on the device, to observations (n, *shape), float32. It reads
-    nothing back from the device, so that a CUDA graph can hold it.
+    `prepare` turns numbers (n,), int64 on the device, into tensors (n, ...), and `paint` these into
+    observations (n, *shape), float32. Neither reads anything back from the device, so that a CUDA
+    graph can hold them.
     """
 
     lattice: Lattice
     shape: tuple[int, ...]
     device: torch.device
-    draw: Callable[[Tensor], Tensor] = field(repr=False)
+    paint: Callable[..., Tensor] = field(repr=False)
+    prepare: Callable[[Tensor], tuple[Tensor, ...]] = field(repr=False, default=lambda i: (i,))
+    together: int | None = None  # the most that a CPU prepares at once
     integer_unit: float = 1.0
     bounded: bool = True
     notes: tuple[str, ...] = ()
@@ -55,16 +59,16 @@ class Rendered:
     def images(self, index: Tensor) -> Tensor:
         """Observations (..., *shape) by their numbers (...)."""
         flat = checked(index, self.size, "indices of the data").to(self.device).reshape(-1)
-        return drawn(self.draw, flat, self.shape).view(*index.shape, *self.shape)
+        canvas = torch.empty(len(flat), *self.shape, device=self.device)
+        most = self.together if self.together and self.device.type == "cpu" else max(1, len(flat))
+        for part, place in zip(flat.split(most), canvas.split(most), strict=True):
+            self._fill(place, self.prepare(part))
+        return canvas.view(*index.shape, *self.shape)
 
-
-def drawn(draw: Callable[[Tensor], Tensor], index: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Observations (n, *shape) of numbers (n,), drawn some at a time."""
-    values = max(1, torch.Size(shape).numel())
-    most = max(1, CHUNK_VALUES.get(index.device.type, CHUNK_VALUES["cuda"]) // values)
-    if len(index) <= most:
-        return draw(index)
-    canvas = torch.empty(len(index), *shape, device=index.device)
-    for part, place in zip(index.split(most), canvas.split(most), strict=True):
-        place.copy_(draw(part))
-    return canvas
+    def _fill(self, canvas: Tensor, given: tuple[Tensor, ...]) -> None:
+        """Paint observations, some at a time."""
+        chunk = CHUNK_VALUES.get(self.device.type, CHUNK_VALUES["cuda"])
+        most = max(1, chunk // torch.Size(self.shape).numel())
+        parts = zip(*(each.split(most) for each in given), strict=True)
+        for place, part in zip(canvas.split(most), parts, strict=True):
+            place.copy_(self.paint(*part))

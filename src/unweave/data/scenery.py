@@ -24,6 +24,7 @@ from unweave.spec import spec, tag
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
+NUMBERS = 2**15 - 1  # pixels whose noise is drawn at once on a CPU, see `rendered`
 CANVAS = 256  # side of the texture, of which every picture shows a part; it repeats without a seam
 
 
@@ -46,7 +47,7 @@ class ColourShapes2D:
 
     def load(self, device: torch.device) -> Rendered:
         """The world on a device."""
-        return _scene(self.sprites, device, functools.partial(_coloured, self.seed))
+        return _scene(self.sprites, device, self.seed, _colour, torch.mul)
 
 
 @spec
@@ -67,7 +68,10 @@ class NoisyShapes2D:
 
     def load(self, device: torch.device) -> Rendered:
         """The world on a device."""
-        return _scene(self.sprites, device, functools.partial(_noisy, self.seed))
+        pixels = self.sprites.side**2
+        draw = functools.partial(_background, 3 * pixels)
+        together = max(1, NUMBERS // pixels)
+        return _scene(self.sprites, device, self.seed, draw, _on_noise, together)
 
 
 @spec
@@ -89,28 +93,32 @@ class TexturedShapes2D:
 
     def load(self, device: torch.device) -> Rendered:
         """The world on a device."""
-        paint = functools.partial(_textured, texture(self.sprites.side).to(device), self.seed)
-        return _scene(self.sprites, device, paint)
+        paint = functools.partial(_on_texture, texture(self.sprites.side).to(device))
+        return _scene(self.sprites, device, self.seed, _part, paint)
 
 
-Paint = Callable[[Tensor, Tensor], Tensor]  # sprites (n, 1, side, side), numbers (n,) -> pictures
+Draw = Callable[[Noise], tuple[Tensor, ...]]  # what is random of pictures (n,), as tensors (n, ...)
+Paint = Callable[..., Tensor]  # sprites (n, 1, side, side) and what is random -> pictures
 
 
-def _scene(sprites: Shapes2D, device: torch.device, paint: Paint) -> Rendered:
+def _scene(
+    sprites: Shapes2D,
+    device: torch.device,
+    seed: int,
+    draw: Draw,
+    paint: Paint,
+    together: int | None = None,
+) -> Rendered:
     """Sprites painted by their numbers."""
     world = sprites.load(device)
 
-    def draw(index: Tensor) -> Tensor:
-        return paint(world.images(index), index)
+    def prepare(index: Tensor) -> tuple[Tensor, ...]:
+        # The seed is filled in on the device: nothing is copied to it, which a CUDA graph forbids.
+        noise = Noise(torch.full_like(index, seed), index, "scenery", index.device)
+        return world.images(index), *draw(noise)
 
     shape = (3, sprites.side, sprites.side)
-    return Rendered(sprites.lattice, shape, device, draw, integer_unit=1 / 255)
-
-
-def _noise(seed: int, index: Tensor) -> Noise:
-    """A source of random numbers for every picture."""
-    # The seed is filled in on the device: nothing is copied to it, which a CUDA graph forbids.
-    return Noise(torch.full_like(index, seed), index, "scenery", index.device)
+    return Rendered(sprites.lattice, shape, device, paint, prepare, together, integer_unit=1 / 255)
 
 
 def _values(levels: Tensor) -> Tensor:
@@ -118,25 +126,34 @@ def _values(levels: Tensor) -> Tensor:
     return levels.to(torch.float32).mul_(1 / 255)
 
 
-def _coloured(seed: int, sprites: Tensor, index: Tensor) -> Tensor:
-    levels = 127 + _noise(seed, index).integers(129, (3, 1, 1), "colour")
-    return sprites * _values(levels)
+def _colour(noise: Noise) -> tuple[Tensor, ...]:
+    return (_values(127 + noise.integers(129, (3, 1, 1), "colour")),)
 
 
-def _noisy(seed: int, sprites: Tensor, index: Tensor) -> Tensor:
+def _background(count: int, noise: Noise) -> tuple[Tensor, ...]:
+    """Words that hold the bytes of four pixels each."""
+    return (noise.words(-(-count // 4), "background"),)
+
+
+def _on_noise(sprites: Tensor, words: Tensor) -> Tensor:
     count = 3 * sprites.shape[-1] ** 2
-    words = _noise(seed, index).words(-(-count // 4), "background")
-    # A word holds the bytes of four pixels that lie a quarter of the picture apart.
     levels = torch.cat([(words >> shift) & 255 for shift in (0, 8, 16, 24)], 1)[:, :count]
     return torch.maximum(_values(levels).view(-1, 3, *sprites.shape[2:]), sprites)
 
 
-def _textured(canvas: Tensor, seed: int, sprites: Tensor, index: Tensor) -> Tensor:
-    noise, side = _noise(seed, index), sprites.shape[-1]
-    row, column = noise.integers(CANVAS, (2,), "corner").unbind(1)
-    parts = canvas.unfold(1, side, 1).unfold(2, side, 1).movedim(0, 2)  # by row and column: a view
-    tint = noise.integers(256, (3, 1, 1), "tint").to(torch.int16)
-    levels = (parts[row, column] + tint).bitwise_right_shift_(1)
+def _part(noise: Noise) -> tuple[Tensor, ...]:
+    """A corner of the texture and a tint."""
+    corner = noise.integers(CANVAS, (2,), "corner")
+    return corner, noise.integers(256, (3, 1, 1), "tint").to(torch.int16)
+
+
+def _on_texture(canvas: Tensor, sprites: Tensor, corner: Tensor, tint: Tensor) -> Tensor:
+    side = sprites.shape[-1]
+    steps = torch.arange(side, device=corner.device)
+    rows, columns = (corner.unsqueeze(-1) + steps).unbind(1)
+    place = (rows * canvas.shape[-1]).unsqueeze(2) + columns.unsqueeze(1)
+    parts = canvas.flatten(1).index_select(1, place.flatten()).view(3, *place.shape)
+    levels = (parts.movedim(0, 1) + tint).bitwise_right_shift_(1)
     return _values(levels.bitwise_xor_(sprites.to(torch.int16).mul_(255)))  # 255 - b is b ^ 255
 
 

@@ -38,12 +38,12 @@ Integers = NDArray[np.int16]
 CAMERA = (4.0, 1.2217)  # distance from the axis, height; it looks straight ahead
 VIEW = math.radians(50)  # angle of view
 ROOM = (5.802, 3.264)  # from the axis to each wall, height of the walls
-BASE = 0.023  # the object hovers
+BASE = 0.022  # the object hovers
 SIZES = {  # half width or radius, height, at scale 1
-    "cube": (0.5602, 1.1187),
-    "cylinder": (0.5979, 1.2051),
-    "sphere": (0.6788, 1.3576),
-    "capsule": (0.5185, 2.0885),
+    "cube": (0.5571, 1.1587),
+    "cylinder": (0.5976, 1.2107),
+    "sphere": (0.6768, 1.3536),
+    "capsule": (0.5182, 2.105),
 }
 REACH = 0.8  # no object of scale 1 extends further from its axis
 SPOTLIGHT = (-2.5785, 0.6878, 13.36)
@@ -110,19 +110,21 @@ class Shapes3D:
     def load(self, device: torch.device) -> Rendered:
         """The world on a device: some tables, no images."""
         tables = torch.from_numpy(scenes(self)).to(device)
-        draw = functools.partial(painted, tables, colours().to(device), _sky().to(device))
+        paint = functools.partial(coloured, tables, colours().to(device), _sky().to(device))
         shape = (3, self.side, self.side)
-        return Rendered(self.lattice, shape, device, draw, integer_unit=1 / 255)
+        return Rendered(self.lattice, shape, device, paint, integer_unit=1 / 255)
 
 
-def painted(tables: Tensor, palette: Tensor, sky: Tensor, index: Tensor) -> Tensor:
-    """Pictures (n, 3, side, side) by their numbers (n,), from tables (scenes, planes, side, side).
+def coloured(tables: Tensor, palette: Tensor, sky: Tensor, index: Tensor) -> Tensor:
+    """Pictures (n, 3, side, side) by their numbers (n,), from tables (8, scenes, side, side).
 
     value = sum over materials of min(cover, bright * hue + gloss), plus the sky's share
     """
-    found = tables.index_select(0, index % len(tables)).unsqueeze(1)
-    open_sky, *covers, gloss = found.unbind(2)
-    hues = index // len(tables)
+    scenes = tables.shape[1]
+    number, hues = index % scenes, index // scenes
+    open_sky, *covers, gloss = (
+        table.index_select(0, number).unsqueeze(1) for table in tables.unbind()
+    )
     picture = open_sky * sky
     for material, over in ((FLOOR, HUES**2), (WALL, HUES), (OBJECT, 1)):
         hue = palette.index_select(0, hues // over % HUES).view(-1, 3, 1, 1)
@@ -130,8 +132,10 @@ def painted(tables: Tensor, palette: Tensor, sky: Tensor, index: Tensor) -> Tens
         if material == OBJECT:
             value += gloss
         picture += torch.minimum(covers[2 * material], value)
-    # Whole bytes, as in files; products by constants, which round alike everywhere.
-    return (picture.to(torch.float32) * (1 / BYTE)).round_() * (1 / 255)
+    # Whole bytes, as in files. Products by constants round alike everywhere; torch.round would wake
+    # threads, see `rendered`.
+    levels = picture.to(torch.float32).mul_(1 / BYTE).add_(0.5).to(torch.uint8)
+    return levels.to(torch.float32).mul_(1 / 255)
 
 
 def colours() -> Tensor:
@@ -191,7 +195,7 @@ class View(NamedTuple):
 
 @functools.lru_cache(maxsize=2)
 def scenes(world: Shapes3D) -> Integers:
-    """Tables (scales * shapes * orientations, 8, side, side) of int16.
+    """Tables (8, scales * shapes * orientations, side, side) of int16.
 
     Planes: sky in quarters of a pixel; cover and brightness of floor, walls and object, a cover of
     255 BYTE being the whole pixel and a brightness that over STEPS; gloss.
@@ -205,7 +209,7 @@ def scenes(world: Shapes3D) -> Integers:
             for shape in world.shapes
             for view in views
         ]
-    return np.stack(found).reshape(-1, 8, world.side, world.side)
+    return np.stack(found, 1).reshape(8, -1, world.side, world.side)
 
 
 def room(side: int, angle: float) -> View:
@@ -264,7 +268,7 @@ def _integers(material: NDArray[np.int64], shade: Floats, gloss: Floats) -> Inte
     quarter = 255 * BYTE // len(RAYS)
 
     def summed(values: Floats, unit: float) -> Floats:
-        total: Floats = np.rint(values.reshape(-1, len(RAYS)).sum(1) * unit)
+        total: Floats = np.rint(values.reshape(-1, len(RAYS)) @ np.full(len(RAYS), unit))
         return total
 
     found = [summed(material == NOTHING, 1)]
@@ -293,8 +297,8 @@ def _passes(rays: Rays, reach: float) -> NDArray[np.bool_]:
 def _spotlight(point: Floats, normal: Floats) -> Floats:
     """max(0, n . l) (l . up)^10, l the unit vector from a point to the spotlight."""
     towards = np.array(SPOTLIGHT) - point
-    towards /= np.linalg.norm(towards, axis=-1, keepdims=True)
-    light: Floats = np.maximum((normal * towards).sum(-1), 0) * towards[..., 2] ** FOCUS
+    towards /= np.sqrt(_dot(towards, towards))[..., None]
+    light: Floats = np.maximum(_dot(normal, towards), 0) * towards[..., 2] ** FOCUS
     return light
 
 
@@ -388,11 +392,14 @@ def _lid(rays: Rays, radius: float, height: float) -> Hit:
     return _front(distance, within, up)
 
 
+def _dot(a: Floats, b: Floats) -> Floats:
+    product: Floats = np.einsum("...i,...i->...", a, b)
+    return product
+
+
 def _root(start: Floats, along: Floats, radius: float) -> Floats:
     """The smaller t with |start + t along| = radius; NaN where there is none."""
-    a = (along * along).sum(-1)
-    b = (start * along).sum(-1)
-    c = (start * start).sum(-1) - radius**2
+    a, b, c = _dot(along, along), _dot(start, along), _dot(start, start) - radius**2
     smaller: Floats = (-b - np.sqrt(b * b - a * c)) / a
     return smaller
 

@@ -63,8 +63,12 @@ class Blobs:
 def _blobs(lattice: Lattice, level: Tensor, profile: Tensor, index: Tensor) -> Tensor:
     """Products of tables: they round alike on every device."""
     brightness, width, x, y = lattice.factors(index).unbind(-1)
-    across = profile[width, x] * level[brightness].unsqueeze(-1)
-    return (profile[width, y].unsqueeze(-1) * across.unsqueeze(-2)).unsqueeze(1)
+    positions = profile.shape[1]
+    across, down = (
+        profile.flatten(0, 1).index_select(0, width * positions + place) for place in (x, y)
+    )
+    across = across * level.index_select(0, brightness).unsqueeze(-1)
+    return (down.unsqueeze(-1) * across.unsqueeze(-2)).unsqueeze(1)
 
 
 @spec
