@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from test_data_sets import digits
+from published_files import digits
 from unweave.data import MNIST, sources
 from unweave.data.sources import Source, fetch, wrong_with
 
