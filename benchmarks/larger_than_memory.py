@@ -1,6 +1,6 @@
 """Training on a file larger than memory, and on a folder of images, against arrays in memory.
 
-    python benchmarks/larger_than_memory.py [--gigabytes 5] [--images 5000] [--seconds 10]
+    python benchmarks/larger_than_memory.py [--gigabytes 5] [--images 5000] [--seconds 20]
 
 Makes an .npy file of random colour images of 64 x 64 and a folder of pictures of mixed sizes in a
 folder of its own (--folder), trains on each through the doors of `unweave train`, and prints the
@@ -96,9 +96,11 @@ def measure(data: Data, network: Network, device: torch.device, seconds: float) 
     # ru_maxrss is in kilobytes on Linux and in bytes on a Mac.
     unit = 1 if sys.platform == "darwin" else 1024
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    feed = crew.lanes.sampler.feed
+    passed = f", {crew.lanes.step // feed.steps} windows passed" if feed else ""
     return (
         f"loaded in {loading:6.1f} s   {fastest:9,.0f} images/s   "
-        f"{share:5.0%} of the speed in memory   {most / 1e9:.2f} GB at most"
+        f"{share:5.0%} of the speed in memory   {most / 1e9:.2f} GB at most{passed}"
     )
 
 
@@ -110,6 +112,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--folder", type=Path, default=None, help="for the data, some gigabytes")
+    parser.add_argument("--only", default="", help="networks with this in their name")
     parser.add_argument("--case", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(usable_cores())
@@ -125,7 +128,7 @@ def main() -> None:
         make_pictures(pictures, options.images)
         print(f"{usable_cores()} cores, {options.gigabytes:g} GB, {options.images} pictures")
         for path in (array, pictures):
-            for network in NETWORKS:
+            for network in (name for name in NETWORKS if options.only in name):
                 print(f"{path.name:9s} {network:8s} ", end="", flush=True)
                 command = [sys.executable, __file__, "--case", str(path), network]
                 more = ["--device", options.device, "--seconds", str(options.seconds)]

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from test_data_sets import digits
+from published_files import digits
 from unweave.data import MNIST, sources
 from unweave.data.sources import Source, fetch, wrong_with
 
@@ -26,6 +26,9 @@ class Server(ThreadingHTTPServer):
         self.files = {"/a.bin": CONTENT}
         self.ranges, self.cut, self.tag, self.told_length = True, [], '"one"', None
         self.asked = []  # (path, Range)
+
+    def handle_error(self, request, client_address):
+        """A client that hangs up is what these tests are about."""
 
     def url(self, name="a.bin"):
         return f"http://127.0.0.1:{self.server_port}/{name}"

@@ -111,6 +111,17 @@ def test_an_epoch_is_a_permutation_that_follows_from_seed_and_epoch(file):
     assert not torch.equal(in_turn(sampler, 0), in_turn(sampler, 12))
 
 
+def test_data_that_fit_into_a_window_are_shuffled_as_in_memory(file, monkeypatch):
+    monkeypatch.setattr(streamed, "WINDOW", IMAGES.nbytes)
+    sampler = Sampler(torch.tensor([0]), world_of(file), 8)
+    left_out = set()
+    for epoch in range(40):
+        in_turn(sampler, epoch * sampler.per_epoch)
+        left_out |= set(sampler.orders[0, 0, -7:].tolist())
+        assert sampler.left(epoch * sampler.per_epoch) == sampler.per_epoch == 12
+    assert len(left_out) > 80  # not the same few chunks
+
+
 def test_windows_in_one_place_hold_what_others_do(file):
     """As on CUDA, where recorded steps read the same memory every time."""
     world = world_of(file)

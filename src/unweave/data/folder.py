@@ -103,7 +103,10 @@ class Folder:
         """All pictures: in memory, or in a file that is found again while they are as they were."""
         blocks = partial(_blocks, files, shape, pool)
         if not (math.prod(shape) > MOST if self.stream is None else self.stream):
-            return Held(np.concatenate(list(blocks()))), []
+            data = np.empty(shape, np.uint8)
+            for number, block in enumerate(blocks()):
+                data[number * _AT_ONCE :][: len(block)] = block
+            return Held(data), []
         key = [shape, *([str(file), *fresh(file)] for file in files)]
         place = prepared(
             data_folder() / "folders", key, lambda file: write_npy(file, shape, blocks())

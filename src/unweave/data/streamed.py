@@ -138,9 +138,11 @@ class Streamed:
         return chunk_of(self.rows)
 
     def window(self, batch: int) -> int:
-        """Rows that batches of a size are drawn from: as many batches as fit into a window."""
-        fitting = max(1, WINDOW // max(1, width(self.rows)))
-        return min(self.size, max(1, fitting // batch) * batch)
+        """Rows that batches of a size are drawn from: all, or as many batches as fit."""
+        fitting = WINDOW // max(1, width(self.rows))
+        return (
+            self.size if fitting >= self.size else min(self.size, max(1, fitting // batch) * batch)
+        )
 
     @cached_property
     def windows(self) -> Windows:

@@ -59,7 +59,7 @@ class Sampler:
         if self.feed is None:
             return noise.permutation(self.size, "epoch")
         sequence = self.feed.sequence(epoch)
-        rows = self.feed.steps * self.batch
+        rows = self.feed.rows
         whole = self.size // rows
         within = noise.permutation(rows, "window", whole)
         first = torch.arange(whole, device=sequence.device) * rows
@@ -92,8 +92,10 @@ class Feed:
     ) -> None:
         self.world, self.device = world, device
         self.fixed = device.type != "cpu" if fixed is None else fixed
-        self.steps = max(1, world.window(batch_size) // batch_size)
-        self._rows = self.steps * batch_size
+        self.rows = world.window(batch_size)
+        self.steps = max(1, self.rows // batch_size)
+        # Places from which on an epoch has no whole batch left.
+        self._last = world.size // batch_size * batch_size
         self._at: tuple[int, int] | None = None
         self._data = self._begins = torch.empty(0)
 
@@ -123,7 +125,7 @@ class Feed:
 
     def _copy(self, window: Window) -> None:
         if self._at is None:
-            shape = (min(self._rows, self.world.size), *self.world.shape)
+            shape = (self.rows, *self.world.shape)
             self._data = torch.empty(shape, dtype=window.data.dtype, device=self.device)
             self._begins = torch.empty_like(window.begins, device=self.device)
         self._data[: len(window.data)].copy_(window.data, non_blocking=True)
@@ -131,13 +133,7 @@ class Feed:
 
     def _ends(self, window: int) -> tuple[int, int]:
         """Places of an epoch at which a window begins and ends."""
-        return window * self._rows, min((window + 1) * self._rows, self.world.size)
-
-    @property
-    def _last(self) -> int:
-        """Places from which on an epoch has no whole batch left."""
-        batch = self._rows // self.steps
-        return self.world.size // batch * batch
+        return window * self.rows, min((window + 1) * self.rows, self.world.size)
 
     def images(self, index: Tensor) -> Tensor:
         """Observations by their numbers; before the first window is at hand, from the file."""
