@@ -131,7 +131,12 @@ def test_noise_is_uniform_over_bytes_pixels_and_pictures():
     variance = (256**2 - 1) / 12
     assert abs(values.mean() - 127.5) < 5 * (variance / count) ** 0.5
     assert abs(values.var() - variance) < 5 * variance * (0.8 / count) ** 0.5  # excess -1.2
-    assert values.unique().numel() > 250
+    assert values.round().unique().numel() == 256
+    words = Noise(torch.zeros(96, dtype=torch.int64), torch.arange(96), "scenery").words(
+        3 * 32 * 32 // 4, "background"
+    )
+    bytes_of = torch.stack([(words >> shift) & 255 for shift in (0, 8, 16, 24)], -1)
+    assert torch.equal(values.round(), bytes_of.view(96, 3, 32, 32)[:, :, 0].double())
 
 
 def test_texture_repeats_without_a_seam_and_the_sprite_inverts_it():

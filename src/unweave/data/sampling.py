@@ -233,14 +233,44 @@ class Paired:
         return Pairs(source, source.lattice, shared, self.changed, self.seed)
 
 
-@final
 @dataclass(frozen=True, eq=False)
-class Part:
-    """Observations of a world by a list of their numbers in it."""
+class _Drawn:
+    """What is made of the observations of a world."""
 
     source: World
+
+    @property
+    def device(self) -> torch.device:
+        """That of the source."""
+        return self.source.device
+
+    @property
+    def bounded(self) -> bool:
+        """As the source is."""
+        return self.source.bounded
+
+    @property
+    def fingerprint(self) -> str:
+        """That of the source."""
+        return self.source.fingerprint
+
+    @property
+    def integer_unit(self) -> float:
+        """That of the source."""
+        return self.source.integer_unit
+
+    @property
+    def lattice(self) -> Lattice | None:
+        """None: not all combinations are there, or not in order."""
+        return None
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Part(_Drawn):
+    """Observations of a world by a list of their numbers in it."""
+
     rows: Tensor = field(repr=False)  # (N,) int64 on the device
-    lattice: Lattice | None = None
 
     @property
     def size(self) -> int:
@@ -267,26 +297,6 @@ class Part:
         """Those of the source, and how much was taken."""
         return (*self.source.notes, f"{self.size:,} observations of {self.source.size:,}")
 
-    @property
-    def device(self) -> torch.device:
-        """That of the source."""
-        return self.source.device
-
-    @property
-    def bounded(self) -> bool:
-        """As the source is."""
-        return self.source.bounded
-
-    @property
-    def fingerprint(self) -> str:
-        """That of the source."""
-        return self.source.fingerprint
-
-    @property
-    def integer_unit(self) -> float:
-        """That of the source."""
-        return self.source.integer_unit
-
     def images(self, index: Tensor) -> Tensor:
         """Observations (..., *shape) by their numbers (...) among those taken."""
         return self.source.images(self._taken(index))
@@ -302,15 +312,13 @@ class Part:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class Pairs(_Drawn):
     """Pairs of observations of a lattice, drawn by their number."""
 
-    source: World
     members: Lattice
     shared: tuple[int, ...]  # columns
     changed: int | None
     seed: int
-    lattice: Lattice | None = None
 
     @property
     def size(self) -> int:
@@ -338,26 +346,6 @@ class Pairs:
     def notes(self) -> tuple[str, ...]:
         """Those of the source."""
         return self.source.notes
-
-    @property
-    def device(self) -> torch.device:
-        """That of the source."""
-        return self.source.device
-
-    @property
-    def bounded(self) -> bool:
-        """As the source is."""
-        return self.source.bounded
-
-    @property
-    def fingerprint(self) -> str:
-        """That of the source."""
-        return self.source.fingerprint
-
-    @property
-    def integer_unit(self) -> float:
-        """That of the source."""
-        return self.source.integer_unit
 
     def images(self, index: Tensor) -> Tensor:
         """Pairs (..., 2 C, H, W) by their numbers (...)."""

@@ -131,13 +131,12 @@ def _colour(noise: Noise) -> tuple[Tensor, ...]:
 
 
 def _background(count: int, noise: Noise) -> tuple[Tensor, ...]:
-    """Words that hold the bytes of four pixels each."""
-    return (noise.words(-(-count // 4), "background"),)
+    """Random bytes, (n, count): the four of each word."""
+    words = noise.words(-(-count // 4), "background").to(torch.int32).contiguous()
+    return (words.view(torch.uint8)[:, :count],)
 
 
-def _on_noise(sprites: Tensor, words: Tensor) -> Tensor:
-    count = 3 * sprites.shape[-1] ** 2
-    levels = torch.cat([(words >> shift) & 255 for shift in (0, 8, 16, 24)], 1)[:, :count]
+def _on_noise(sprites: Tensor, levels: Tensor) -> Tensor:
     return torch.maximum(_values(levels).view(-1, 3, *sprites.shape[2:]), sprites)
 
 
