@@ -24,6 +24,7 @@ from unweave.data.sets import (
     Faces3D,
     FashionMNIST,
     FileSet,
+    Published,
     Shapes3DFile,
     SmallNORB,
 )
@@ -32,19 +33,6 @@ from unweave.data.spectrum import principal_variances
 from unweave.data.streamed import Streamed
 from unweave.data.world import World
 
-Published = (
-    DSprites
-    | Shapes3DFile
-    | MPI3D
-    | Cars3D
-    | SmallNORB
-    | Chairs3D
-    | Faces3D
-    | CelebA
-    | MNIST
-    | FashionMNIST
-    | SVHN
-)
 Data = Annotated[Shapes2D | Arrays | Folder | InMemory | Published, Field(discriminator="kind")]
 
 __all__ = [

@@ -614,3 +614,18 @@ def _decoded(
     with decoding() as pool:
         for start in range(0, len(names), _AT_ONCE):
             yield np.stack(list(pool.map(picture, names[start : start + _AT_ONCE])))
+
+
+Published = (
+    DSprites
+    | Shapes3DFile
+    | MPI3D
+    | Cars3D
+    | SmallNORB
+    | Chairs3D
+    | Faces3D
+    | CelebA
+    | MNIST
+    | FashionMNIST
+    | SVHN
+)
