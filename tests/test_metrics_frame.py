@@ -10,7 +10,17 @@ import numpy as np
 import pytest
 
 from lattice_tables import blurred, identity
-from unweave.metrics import METRICS, Score, Scores, Table, evaluate, factor_vae_score, merge, mig
+from unweave.metrics import (
+    MEASURES,
+    METRICS,
+    Score,
+    Scores,
+    Table,
+    evaluate,
+    factor_vae_score,
+    merge,
+    mig,
+)
 from unweave.metrics.frame import centred
 
 metrics = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
@@ -211,7 +221,7 @@ def test_arrays_or_a_table():
         evaluate(base.codes)
     with pytest.raises(ValueError, match="got a table and factors"):
         evaluate(base, base.factors)
-    assert evaluate(base.codes, np.zeros((480, 0))) == {}
+    assert set(evaluate(base.codes, np.zeros((480, 0)))) <= set(MEASURES)
 
 
 # Continuous factors.

@@ -29,6 +29,7 @@ from unweave.data.sets import Published
 from unweave.data.shapes2d import Shapes2D
 from unweave.data.shapes3d import Shapes3D
 from unweave.data.small import Blobs, Blocks
+from unweave.data.streamed import Streamed
 from unweave.data.world import World
 from unweave.noise import Noise
 from unweave.spec import nearest, spec, tag
@@ -182,7 +183,7 @@ class Sampled:
 
     def load(self, device: torch.device) -> World:
         """The world on a device, with the numbers of what was taken."""
-        source = self.world.load(device)
+        source = _source(self.world, device)
         whole = torch.arange(source.size)
         rows = reduce(lambda taken, way: way.take(source, taken), self.ways, whole)
         if not len(rows):
@@ -218,7 +219,7 @@ class Paired:
 
     def load(self, device: torch.device) -> World:
         """The pairs on a device."""
-        source = self.world.load(device)
+        source = _source(self.world, device)
         if source.lattice is None:
             raise ValueError(
                 f"expected a world of all combinations of factors to make pairs of, got "
@@ -380,6 +381,17 @@ def periods(world: World) -> Mapping[str, int | Mapping[str, list[int]]]:
     while isinstance(world, Part):
         world = world.source
     return world.lattice.periods if world.lattice else {}
+
+
+def _source(data: Whole, device: torch.device) -> World:
+    """The world that is drawn from."""
+    world = data.load(device)
+    if isinstance(world, Streamed) and device.type == "cuda":
+        raise ValueError(
+            f"expected data of at most 1 GiB to be sampled on a GPU, got {data.kind}, which is "
+            "read from its file as needed: save what you want of it as a file, or use the CPU"
+        )
+    return world
 
 
 def _sizes(world: World) -> dict[str, int]:
