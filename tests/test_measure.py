@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import shutil
 import threading
 from functools import partial
 from pathlib import Path
@@ -223,6 +224,15 @@ def test_many_runs_are_evaluated_as_each_alone(evaluate, tmp_path):
         assert alone.keys() == found[folder.name].keys()
         for key, score in alone.items():
             assert score["value"] == pytest.approx(found[folder.name][key]["value"], abs=1e-4)
+
+
+def test_a_run_in_two_stores_is_two_runs(evaluate, tmp_path):
+    folder = fitted(store=tmp_path / "one", seeds=[0])[0].folder
+    copy = tmp_path / "two" / folder.name
+    shutil.copytree(folder, copy)
+    code, out, err = evaluate(folder, copy, "--json", "--rows", 50, "--metrics", "mig")
+    assert code == 0, err
+    assert list(json.loads(out)) == [str(folder), str(copy)]
 
 
 def test_what_is_measured_stays_if_it_is_stopped(evaluate, tmp_path, monkeypatch):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -61,17 +63,19 @@ def evaluate_all(
 ) -> dict[str, Scores]:
     """Scores of runs by digest, kept in their folders with the tables they were computed from.
 
-    A run is measured and kept while others are encoded, so what is done stays if this is stopped.
+    Where the same run lies in two folders, those are the names. A run is measured and kept while
+    others are encoded, so what is done stays if this is stopped.
     """
     totals = {"encoded": sum(min(rows, m.world.size) for m in models), "measured": len(models)}
-    found = {model.run.digest: Scores() for model in models}
+    names = names_of(models)
+    found = {name: Scores() for name in names.values()}
     work = partial(evaluate_run, measure=measure)
     missing: set[str] = set()
     with Counts(console, totals) as counts:
         encoded = encode(models, rows, progress=partial(counts.add, "encoded"))
         made = ((e.model, e.model.tabulate(e.rows, e.q)) for e in encoded)
-        for digest, scores, reasons in in_threads(work, made, min(own_cores(), len(models))):
-            found[digest] = scores
+        for folder, scores, reasons in in_threads(work, made, min(own_cores(), len(models))):
+            found[names[folder]] = scores
             for reason in sorted(set(reasons) - missing):
                 console.print(f"some metrics are left out: {reason}", highlight=False)
             missing.update(reasons)
@@ -81,14 +85,21 @@ def evaluate_all(
 
 def evaluate_run(
     measured: tuple[Fitted, Table], measure: Callable[[Table], Scores]
-) -> tuple[str, Scores, list[str]]:
-    """Digest, scores, and why others are left out, of a run and its table, kept in its folder."""
+) -> tuple[Path, Scores, list[str]]:
+    """Folder, scores, and why others are left out, of a run and its table, which are kept there."""
     model, table = measured
     scores, reasons = measure(table), sorted(set(left_out(table).values()))
     assert model.folder is not None
     table.save(model.folder / "table.npz")
     write_json(model.folder / "scores.json", scores.to_json())
-    return model.run.digest, scores, reasons
+    return model.folder, scores, reasons
+
+
+def names_of(models: Iterable[Fitted]) -> dict[Path, str]:
+    """What a run is called by its folder: its digest, or the folder if another has the same."""
+    folders = {model.folder: model.run.digest for model in models if model.folder is not None}
+    often = Counter(folders.values())
+    return {f: digest if often[digest] == 1 else str(f) for f, digest in folders.items()}
 
 
 def as_text(scores: Mapping[str, Scores], form: str) -> str:
