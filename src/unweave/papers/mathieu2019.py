@@ -44,8 +44,8 @@ BATCHES = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 _NEAR = 0.1  # nats: a bias to ask for
 _SOMETIMES = (
     "The argument takes two overlapping encodings in a batch to be rare. In the smallest batches "
-    "they are, and the estimate is there; in this one they are not, and it is on its way from there "
-    "to the truth. It is negative all the same."
+    "they are, and the estimate is there; in this one they are not, and it is on its way to the "
+    "truth."
 )
 _ESTIMATORS: tuple[BatchEstimator, ...] = ("stratified", "weighted", "batch")
 
