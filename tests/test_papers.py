@@ -174,17 +174,17 @@ def test_every_figure_from_the_store_to_the_page(made, tmp_path, monkeypatch):
     facts = json.loads((out / made.paper / f"{made.figure}.json").read_text())
     assert facts["found"] == 0
     trained = facts["trained"]
-    first = (out / made.paper / f"{made.figure}.svg").read_bytes()
     page = (out / f"{made.paper}.md").read_text()
     for text in (f"]({made.paper}/{made.figure}.svg)", f"({made.paper}/{made.figure}.png)",
                  f"`unweave reproduce {made.paper} {made.figure}`", "Seeds: 0"):  # fmt: skip
         assert text in page
     for claim in claims:
         assert "| " + claim.statement.replace("|", r"\|") + " |" in page
-    reproduce(chosen(*key), desk(tmp_path / "runs"), out)
-    assert (out / made.paper / f"{made.figure}.svg").read_bytes() == first
-    again = json.loads((out / made.paper / f"{made.figure}.json").read_text())
-    assert (again["trained"], again["found"]) == (0, trained)
+    if trained:
+        again = desk(tmp_path / "runs")
+        with styled():
+            assert made.make(again).claims == tuple(claims)
+        assert (again.trained, again.found) == (0, trained)
 
 
 def test_the_tables_of_figure_3_hold_what_they_say():

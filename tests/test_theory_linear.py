@@ -140,7 +140,7 @@ def test_no_restart_of_an_optimiser_beats_it(name, beta):
     """L-BFGS in float64 over all parameters of eq. 21, the biases and W^sigma among them."""
     a, noise = MIXINGS[name]
     (size, k), found = a.shape, []
-    for restart in range(3):
+    for restart in range(2):
         shapes = [(size, k), (k, size), (k, size), (k,), (size,), (k,)]
         draw = Noise(restart)
         parameters = [

@@ -293,6 +293,6 @@ def _frame(axis: Axes, thresholds: Values, near: bool) -> None:
 
 FIGURES = (
     Reproduction(
-        "sikka2019", "fig1", "Figure 1: terms of the optimal linear β-VAE", "half a minute", fig1
+        "sikka2019", "fig1", "Figure 1: terms of the optimal linear β-VAE", "three minutes", fig1
     ),
 )

@@ -39,7 +39,7 @@ BatchEstimator = Literal["weighted", "stratified", "batch", "outside"]
 Quantity = Literal["entropy", "kl", "total_correlation"]
 
 _NUMBERS = 2**18  # log-densities at once, as many as caches hold
-_GRID = 240  # batch sizes that are tried first
+_GRID = 60  # batch sizes that are tried first
 
 
 class Encodings(NamedTuple):
@@ -161,8 +161,8 @@ def batch_size_for(
 ) -> int:
     """The smallest batch from which on a quantity is off by `bias` nats at most, on average.
 
-    As the average over `samples` draws tells it. Costs their densities under all N encodings, two
-    or three times.
+    As the average over `samples` draws tells it. Costs their densities under all N encodings, three
+    or four times.
     """
     if not bias > 0:
         raise ValueError(f"expected a bias above 0 nats, got {bias}")
