@@ -16,10 +16,14 @@ from unweave.metrics import (
     Score,
     Scores,
     Table,
+    dci,
+    downstream,
     evaluate,
     factor_vae_score,
+    irs,
     merge,
     mig,
+    sap,
 )
 from unweave.metrics.frame import centred
 
@@ -34,16 +38,63 @@ def draw(seed, rows=600):
     return turned + 0.3 * rng.standard_normal((rows, 3)), v
 
 
-def test_interval_is_as_wide_as_other_rows_spread_and_holds_their_mean():
-    values = [float(mig(*draw(seed))) for seed in range(150)]
+@pytest.mark.parametrize("rows", [300, 600, 3000])
+def test_interval_is_as_wide_as_other_rows_spread_and_holds_their_mean(rows):
+    """Of 300 rows that are read from as many, from twice as many, and from many more."""
+    values = [float(mig(*draw(seed, rows), samples=300, rng=seed)) for seed in range(200)]
     low, high = np.quantile(values, (0.05, 0.95))
-    scores = [mig(*draw(1000 + n), interval=0.9, resamples=100, rng=n) for n in range(20)]
+    asked = {"samples": 300, "interval": 0.9, "resamples": 80}
+    scores = [mig(*draw(1000 + n, rows), rng=n, **asked) for n in range(30)]
     widths = [score.interval[1] - score.interval[0] for score in scores]
-    assert np.mean(widths) == pytest.approx(high - low, rel=0.3)
+    assert np.mean(widths) == pytest.approx(high - low, rel=0.2)
     held = [score.interval[0] <= np.mean(values) <= score.interval[1] for score in scores]
-    assert np.mean(held) >= 0.75
-    # The bias that moving the mean takes out is about as large as the interval.
-    assert np.mean(values) - scores[0].details["mean of halves"] > np.mean(widths) / 3
+    assert np.mean(held) >= 0.8
+    assert scores[0].details["rows of a resample"] == {300: 150, 600: 200, 3000: 273}[rows]
+
+
+def test_the_bias_of_fewer_rows_is_taken_out():
+    values = [float(mig(*draw(seed))) for seed in range(50)]
+    score = mig(*draw(1000), interval=0.9, resamples=100)
+    width = score.interval[1] - score.interval[0]
+    assert np.mean(values) - score.details["mean of resamples"] > width / 3
+
+
+@pytest.mark.parametrize(
+    ("metric", "options", "read"),
+    [
+        (mig, {"samples": 100}, 100),
+        (dci, {"protocol": "eastwood2018", "train": 80, "test": 40}, 120),
+        (sap, {"protocol": "locatello2019", "train": 80, "test": 40}, 120),
+        (sap, {"protocol": "kumar2018", "train": 80, "test": 40}, 600),
+        (irs, {"samples": 100}, 100),
+        (downstream, {"labels": (10,), "test": 40}, 50),
+        (factor_vae_score, {"votes": 50}, 600),
+    ],
+)
+def test_parts_are_as_large_as_the_rows_that_are_read_ask_for(metric, options, read):
+    score = metric(*draw(3), interval=0.5, resamples=2, **options)
+    assert score.details["rows of a resample"] == round(600 * read / (600 + read))
+
+
+def test_points_of_a_mixture_are_no_rows():
+    base = blurred()
+    score = mig(
+        base.codes, base.factors, scales=base.scales, protocol="chen2018", samples=100,
+        interval=0.9, resamples=2,
+    )  # fmt: skip
+    assert score.details["rows of a resample"] == 240
+
+
+def test_draws_give_the_spread_of_the_rng():
+    codes, factors = draw(2, rows=200)
+    few = {"batch": 5, "votes": 100}
+    score = factor_vae_score(codes, factors, draws=30, **few)
+    others = [float(factor_vae_score(codes, factors, rng=100 + n, **few)) for n in range(30)]
+    assert score.details["rng spread"] == pytest.approx(np.std(others), rel=0.5)
+    assert score.details["rng spread"] > 0
+    assert score.details["draws"] == 30
+    assert float(score) == float(factor_vae_score(codes, factors, **few))
+    assert mig(codes, factors, draws=2).details["rng spread"] == 0  # of all rows, nothing is random
 
 
 def test_null_is_the_mean_of_shuffles():
@@ -91,6 +142,7 @@ def test_centred():
         ({"interval": 95}, "between 0 and 1, got 95"),
         ({"interval": 0.9, "resamples": 1}, "at least 2 resamples"),
         ({"null": True, "shuffles": 0}, "2 shuffles"),
+        ({"draws": 1}, "at least 2 draws, or 0 for none, got 1"),
     ],
 )
 def test_bad_keywords(asked, message):
@@ -101,13 +153,13 @@ def test_bad_keywords(asked, message):
 def test_too_few_rows_for_halves():
     with pytest.raises(ValueError, match="at least 4 rows for an interval"):
         mig([[0.0], [1.0], [2.0]], [[0], [1], [2]], interval=0.9)
-    with pytest.raises(ValueError, match=r"random half .* cannot be scored .* give more rows"):
+    with pytest.raises(ValueError, match=r"random part .* cannot be scored .* give more rows"):
         mig(np.arange(4.0)[:, None], [[0], [0], [0], [1]], interval=0.9)
 
 
 @metrics
 def test_every_metric_shows_the_shared_keywords(metric):
-    shared = {"periods", "interval", "resamples", "null", "shuffles"}
+    shared = {"periods", "interval", "resamples", "null", "shuffles", "draws"}
     parameters = inspect.signature(metric.compute).parameters
     assert shared <= set(parameters)
     assert all(parameters[name].kind is inspect.Parameter.KEYWORD_ONLY for name in shared)

@@ -152,7 +152,7 @@ def score_command(
     """Measure anybody's codes: an .npz file with codes (N, D) and factors (N, K).
 
     Optional arrays: scales (N, D) of q(z|x), kl (D,), discrete (D,), factor_names (K,). An interval
-    takes the metrics again on 200 halves of the rows: name those you want, or ask for fewer halves.
+    takes the metrics again on 200 parts of the rows: name those you want, or ask for fewer of them.
 
     Examples:
 

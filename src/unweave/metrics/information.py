@@ -100,7 +100,11 @@ def mig(
         matrix=matrix,
         details={
             "rows": inputs.rows,
-            "samples": samples if protocol == "chen2018" else min(samples, inputs.rows),
+            **(
+                {"points": samples}
+                if protocol == "chen2018"
+                else {"samples": min(samples, inputs.rows)}
+            ),
             "best codes": matrix.argmax(0)[inputs.scored].tolist(),
             "factors left out": list(inputs.left_out),
         },

@@ -27,14 +27,18 @@ A `Table` holds what else is known: `scales` (N, D) of q(z|x), `kl` (D,), which 
 
 ## What every metric takes
 
-**An interval.** `interval=0.95` computes the metric on 200 random halves of the rows (`resamples`)
+**An interval.** `interval=0.95` computes the metric on 200 random parts of the rows (`resamples`)
 and gives the interval that holds that share of the values, moved so that their mean is the value of
-all rows. Halves without repetition spread as bootstrap samples do, to first order [Politis1994],
-and hold no row twice, which nearest neighbours would take for information and held-out rows for
-prediction: on 600 rows of partly entangled codes the bootstrap moves InfoM by 0.22, halves by
-0.004, where the interval is 0.08 wide. Fewer different rows bias many metrics, modularity by more
-than it spreads; moving the mean takes that out. The interval is about the number that the protocol
-gives for so many rows.
+all rows. Where a protocol reads n of N rows, parts have n N / (n + N) of them, half of the rows
+where it reads all: without repetition they spread, to first order, as n other rows do
+[Politis1994], and hold no row twice, which nearest neighbours would take for information and
+held-out rows for prediction: on 600 rows of partly entangled codes the bootstrap moves InfoM by
+0.22, halves by 0.004, where the interval is 0.08 wide. Fewer different rows bias many metrics,
+modularity by more than it spreads; moving the mean takes that out. The interval is about the number
+that the protocol gives for so many rows, and each part has its own seed: it covers rows and `rng`.
+
+**The spread of its own randomness.** `draws=10` computes the metric with 10 other seeds on the same
+rows; the detail "rng spread" is their standard deviation, what another seed changes.
 
 **A null.** `null=True` gives the mean over 10 shuffles (`shuffles`) of the factors against the
 codes, with the detail "null spread": what the metric says where nothing is learned. Some say much:
@@ -87,7 +91,7 @@ def section(metric: Metric) -> str:
 def _options(metric: Metric) -> list[str]:
     """The keywords of its own."""
     shared = {"codes", "factors", "protocol", "rng", "discrete", "factor_names", "leave_out"}
-    shared |= {"periods", "interval", "resamples", "null", "shuffles"}
+    shared |= {"periods", "interval", "resamples", "null", "shuffles", "draws"}
     return [name for name in inspect.signature(metric.compute).parameters if name not in shared]
 
 
