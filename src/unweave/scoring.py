@@ -35,7 +35,9 @@ MetricsOption = Annotated[
 IntervalOption = Annotated[
     float | None, typer.Option(help="Level of an interval about each value, such as 0.95.")
 ]
-ResamplesOption = Annotated[int, typer.Option(help="Random parts of the rows that intervals are made of.")]
+ResamplesOption = Annotated[
+    int, typer.Option(help="Random parts of the rows that intervals are made of.")
+]
 NullOption = Annotated[bool, typer.Option("--null", help="Give values on shuffled factors too.")]
 RngOption = Annotated[int, typer.Option(min=0, help="Seed of whatever is random.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
