@@ -286,10 +286,25 @@ def test_a_continuous_factor_is_cut_into_bins():
     low, high = v[:, 0].min(), v[:, 0].max()
     cut = np.minimum((v[:, 0] - low) / (high - low) * 20, 19).astype(int)
     by_hand = mig(z, np.column_stack([cut, v[:, 1].astype(int)]))
+    assert mig(z, v).details["factors cut into bins"] == ["factor 0"]
+    assert by_hand.details["factors cut into bins"] == []
     assert float(mig(z, v)) == pytest.approx(float(by_hand), abs=1e-9)
     table = Table(z, v, factor_names=("x", "shape"))
-    assert repr(table) == "Table(500 rows, 2 codes, 2 factors: x continuous, shape 4)"
+    assert repr(table) == "Table(500 rows, 2 codes, 2 factors: x of real numbers, shape 4)"
     assert "factor_vae_score/kim2018" not in evaluate(table)
-    with pytest.raises(ValueError, match=r"classes, numbered by integers, got numbers in factor 0"):
+    with pytest.raises(ValueError, match=r"classes, got real numbers that differ in factor 0"):
         factor_vae_score(z, v)
     assert float(factor_vae_score(z, v, leave_out=[0])) == 1.0
+
+
+@pytest.mark.parametrize("metric", [m for m in METRICS.values() if not m.slow], ids=lambda m: m.key)
+def test_classes_may_have_any_numbers(metric):
+    """Angles that repeat are classes as their numbers are, and none of 40 is lost to 20 bins."""
+    rng = np.random.default_rng(0)
+    v = np.column_stack([np.repeat(np.arange(40), 6), np.tile(np.arange(3), 80)])
+    z = v / [12.0, 1.0] + 0.1 * rng.standard_normal(v.shape)
+    angles = np.column_stack([np.linspace(0, 2 * np.pi, 40)[v[:, 0]], v[:, 1]])
+    tables = [Table(z, factors, scales=np.full(z.shape, 0.1)) for factors in (v, angles)]
+    numbered, angled = (metric(each) for each in tables)
+    assert angled.parts == pytest.approx(numbered.parts, abs=1e-9)
+    np.testing.assert_allclose(angled.matrix, numbered.matrix, atol=1e-9)

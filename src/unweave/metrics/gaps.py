@@ -115,8 +115,8 @@ def jemmig(
     of a fixed range; we bin posterior means, 20 bins of equal width over the range of each, from
     10,000 rows. The formula gives a constant code log B / (H(v_k) + log B), more than many a
     learned one. So codes are left out whose standard deviation is under 0.05, or that are discrete
-    and constant, as in `mig_sup`; where none is left the score is 0. A code that is wide but has few
-    values still gains by them, whatever it tells: read the matrix as well.
+    and constant, as in `mig_sup`; where none is left the score is 0. A code that is wide but has
+    few values still gains by them, whatever it tells: read the matrix as well.
 
     For a discrete code B is the number of its categories. Codes that vary without end never reach
     1, as the value within a class is entropy of the code beyond the factor. The authors' own code
@@ -258,5 +258,6 @@ def _details(inputs: Inputs, binned: Binned) -> dict[str, Detail]:
         "rows": inputs.rows,
         "samples": len(binned.codes),
         "best codes": binned.shared.argmax(0)[inputs.scored].tolist(),
+        "factors cut into bins": inputs.continuous_names,
         "factors left out": list(inputs.left_out),
     }

@@ -106,6 +106,7 @@ def mig(
                 else {"samples": min(samples, inputs.rows)}
             ),
             "best codes": matrix.argmax(0)[inputs.scored].tolist(),
+            "factors cut into bins": inputs.continuous_names,
             "factors left out": list(inputs.left_out),
         },
     )

@@ -50,9 +50,11 @@ makes values one that are equal modulo 39, and `periods={"orientation": {"shape"
 gives the period for each value of another factor. `Table(..., periods=...)` keeps them; `shapes2d`
 declares its own.
 
-**Continuous factors.** A column of factors is continuous if one of its values is not a whole
-number. Metrics of counts cut it into bins as they do codes; metrics that hold a value fixed refuse.
-To make classes of real numbers, number them by `numpy.unique(column, return_inverse=True)[1]`.
+**Continuous factors.** A column of factors is continuous if it holds real numbers that do not
+repeat: on average, each comes less than twice. Metrics of counts cut it into bins as they do codes
+and name it in the detail "factors cut into bins"; metrics that hold a value fixed refuse. Real
+numbers that repeat, such as 40 angles, are classes. To make classes of others, number them by
+`numpy.unique(column, return_inverse=True)[1]`.
 
 **Repeatability.** The same `rng` gives the same number, up to rounding, on any machine and any
 number of threads, whether an interval is asked for or not.
