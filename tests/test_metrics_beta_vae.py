@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from lattice_tables import SIZES, blurred, identity, lattice, rotated
-from unweave.metrics import beta_vae_score, factor_vae_score
+from unweave.metrics import Table, beta_vae_score, evaluate, factor_vae_score
 from unweave.metrics.inputs import read
 from unweave.metrics.interventional import fixable
 from unweave.metrics.pairs import _adagrad, shared_factor_pairs
@@ -88,6 +88,11 @@ def test_higgins_is_the_same_as_kim():
     other = beta_vae_score(base.codes, base.factors, protocol="kim2018", pairs=5)
     assert float(one) == float(other)
     np.testing.assert_array_equal(one.matrix, other.matrix)
+    few = Table(base.codes[:60], base.factors[:60])
+    assert list(evaluate(few, metrics="beta_vae_score/higgins2017")) == [
+        "beta_vae_score/higgins2017"
+    ]
+    assert "beta_vae_score/higgins2017" not in evaluate(few)  # the number of kim2018 over again
 
 
 def test_categories_differ_or_not():

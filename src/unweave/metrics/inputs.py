@@ -17,6 +17,8 @@ Bools = NDArray[np.bool_]
 Seed = int | np.random.Generator
 Periods = Mapping[str, float | Mapping[str, Sequence[float]]]
 
+_HUGE = 1e100  # whose square and its sums are still numbers
+
 
 class Inputs(NamedTuple):
     """Codes and factors as a metric computes with them.
@@ -187,6 +189,7 @@ def as_codes(codes: ArrayLike) -> NDArray[np.floating[Any]]:
         )
     z = z if z.dtype in (np.float32, np.float64) else z.astype(np.float64)
     _finite("codes", z)
+    _measurable(z)
     return z
 
 
@@ -299,12 +302,24 @@ def _finite(
         )
 
 
+def _measurable(z: NDArray[np.floating[Any]]) -> None:
+    """Raise where the squares of codes, or of their differences, are beyond double precision."""
+    low, high = z.min(0), z.max(0)
+    size, extent = np.maximum(np.abs(low), np.abs(high)), high / 2 - low / 2
+    bad = (size > _HUGE) | ((extent < 1 / _HUGE) & (high > low))
+    if bad.any():
+        raise ValueError(
+            f"expected codes of at most {_HUGE:g} that are constant or differ by at least "
+            f"{1 / _HUGE:g}, got others in columns {np.flatnonzero(bad).tolist()}: rescale them"
+        )
+
+
 def factor_index(which: int | str, names: tuple[str, ...], argument: str = "leave_out") -> int:
     """The number of a factor that an argument names or numbers."""
     if which in names:
         return names.index(str(which))
-    if isinstance(which, int) and 0 <= which < len(names):
-        return which
+    if isinstance(which, int | np.integer) and 0 <= which < len(names):
+        return int(which)
     raise ValueError(
         f"expected {argument} to name factors among {', '.join(names)} or to number them from 0, "
         f"got {which!r}"
