@@ -159,7 +159,7 @@ def test_too_few_rows_for_halves():
 
 @metrics
 def test_every_metric_shows_the_shared_keywords(metric):
-    shared = {"periods", "interval", "resamples", "null", "shuffles", "draws"}
+    shared = {"periods", "interval", "resamples", "null", "shuffles", "draws", "best"}
     parameters = inspect.signature(metric.compute).parameters
     assert shared <= set(parameters)
     assert all(parameters[name].kind is inspect.Parameter.KEYWORD_ONLY for name in shared)
@@ -216,9 +216,24 @@ def test_a_code_of_what_can_be_seen_is_perfect_once_the_factor_is_declared_to_re
     # Which steps there are depends on the shape, so the code of the turn tells of the shape too.
     assert undeclared.matrix[1, 1] < 0.8
     assert declared.matrix[1, 1] == pytest.approx(1.0)
+    assert 0.6 < float(declared) < 0.95
+    best = mig(codes[:, ::-1], factors, factor_names=names, periods=periods, best=True)
+    assert best.details["best"] == pytest.approx(float(declared), abs=1e-9)
     table = Table(codes, factors, factor_names=names, periods=periods)
     assert float(evaluate(table)["mig/locatello2019"]) == float(declared)
     np.testing.assert_array_equal(table.classes[:, 1], seen)
+
+
+@pytest.mark.parametrize("metric", [m for m in METRICS.values() if not m.slow], ids=lambda m: m.key)
+def test_the_best_that_a_table_allows(metric):
+    base = blurred()
+    score = metric(base, best=True)
+    assert score.details["best"] >= metric.perfect
+    assert float(score) == float(metric(base))
+    shape = base.factors[:, 0]
+    merged = np.where(shape[:, None] == 0, base.factors // [1, 9, 9], base.factors)
+    dependent = metric(Table(merged * 1.0, merged, scales=np.full((480, 3), 0.01)), best=True)
+    assert dependent.details["best"] == pytest.approx(float(dependent), abs=0.1)
 
 
 def test_periods_are_saved_with_the_table(tmp_path):

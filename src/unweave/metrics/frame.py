@@ -22,17 +22,20 @@ from unweave.parallel import in_threads
 P = ParamSpec("P")
 
 _ROWS = ("codes", "factors", "scales")  # arguments with a row for each observation
+_OF_CODES = ("codes", "scales", "kl", "discrete", "prior_cdf", "estimates")
+_NARROW = 0.01  # the scale of q(z|x) of a factor itself, beside its standard deviation of 1
 _ARGUMENTS = """\
         periods: factors whose values repeat, such as {"orientation": 40}; see `merge`.
         interval: a level such as 0.95, for an interval about the value; see `framed`.
         resamples: random parts of the rows that the interval is made of.
         null: whether to give the value on shuffled factors too.
         shuffles: how many shuffles the null is the mean of.
-        draws: how many other seeds to take on the same rows, for the detail "rng spread"."""
+        draws: how many other seeds to take on the same rows, for the detail "rng spread".
+        best: whether to give the value of the factors themselves as codes, the detail "best"."""
 
 
 class Frame(TypedDict, total=False):
-    """The keywords that all metrics share, with the defaults None, None, 200, False, 10 and 0."""
+    """The keywords that all metrics share; their defaults are those of `_Asked`."""
 
     periods: Periods | None
     interval: float | None
@@ -40,6 +43,7 @@ class Frame(TypedDict, total=False):
     null: bool
     shuffles: int
     draws: int
+    best: bool
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,7 @@ class _Asked:
     null: bool = False
     shuffles: int = 10
     draws: int = 0
+    best: bool = False
 
     def __post_init__(self) -> None:
         if self.interval is not None and not 0 < self.interval < 1:
@@ -87,6 +92,10 @@ def framed(function: Callable[P, Score]) -> Callable[P, Score]:
     `draws`: the metric is computed on the same rows with so many other generators; their standard
     deviation is the detail "rng spread", what another seed would change.
 
+    `best`: the detail "best" is the value of codes that are the factors themselves, standardised.
+    Where factors depend on each other, so do they as codes, and what tells of one tells of the
+    other: the score of a code for each factor is then below that of independent factors.
+
     Parts, shuffles and draws have generators of their own, derived from `rng`: the value is the
     same whether they are asked for or not, and they are the same on any number of threads.
     """
@@ -100,6 +109,8 @@ def framed(function: Callable[P, Score]) -> Callable[P, Score]:
             names = bound.arguments.get("factor_names")
             bound.arguments["factors"] = merge(bound.arguments["factors"], asked.periods, names)
         score = function(*bound.args, **bound.kwargs)
+        if asked.best:
+            score = _with_best(score, function, bound)
         if asked.interval is None and not asked.null and not asked.draws:
             return score
         again = _Again(function, bound)
@@ -201,6 +212,22 @@ def _with_spread(score: Score, again: _Again, rngs: list[np.random.Generator]) -
     values = np.array(list(in_threads(again.drawn, rngs)))
     details = score.details | {"rng spread": float(values.std(ddof=1)), "draws": len(values)}
     return replace(score, details=details)
+
+
+def _with_best(
+    score: Score, function: Callable[..., Score], bound: inspect.BoundArguments
+) -> Score:
+    if "factors" not in bound.arguments:
+        raise ValueError(f"expected no best of {score.name}, which reads no factors")
+    given = dict(bound.arguments)
+    v = np.asarray(given["factors"], dtype=np.float64)
+    varied = v[:, (v != v[0]).any(0)]
+    codes = (varied - varied.mean(0)) / varied.std(0)
+    given = {name: value for name, value in given.items() if name not in _OF_CODES}
+    if bound.arguments.get("scales") is not None:
+        given["scales"] = np.full(codes.shape, _NARROW)
+    best = float(function(**given | {"codes": codes}))
+    return replace(score, details=score.details | {"best": best})
 
 
 def _with_null(score: Score, again: _Again, rngs: list[np.random.Generator]) -> Score:

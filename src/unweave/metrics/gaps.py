@@ -199,7 +199,8 @@ def dcimig(
 
     Protocols: `sepliarskaia2019`, from bins: 20 of equal width over the range of each posterior
     mean, from 10,000 rows. It asks as DCI does that a code holds one factor, by gaps of mutual
-    information as MIG; a second code of the same factor costs nothing.
+    information as MIG; a second code of the same factor costs nothing. Ubisoft's library has the
+    same formula on 10 bins, of codes scaled to [0, 1].
 
     Args:
         codes: (N, D) posterior means.

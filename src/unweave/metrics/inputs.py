@@ -139,6 +139,8 @@ def merge(
     0 and 40 are one. Where the period depends on another factor, it is given for each value 0, 1,
     ... of that factor: with `{"orientation": {"shape": [10, 20, 40]}}` shape 0 looks the same after
     10 steps, shape 1 after 20. A factor without a name is called by its number, "factor 3".
+    What is merged by another factor depends on it, and no codes are perfect in all metrics then:
+    ask a metric for `best=True`.
 
     >>> factors = np.array([[0, 3], [0, 13], [1, 13], [1, 40]])
     >>> merge(factors, {"turn": {"shape": [10, 40]}}, ("shape", "turn"))[:, 1]

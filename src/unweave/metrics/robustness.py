@@ -40,9 +40,9 @@ def irs(
     Protocols: `suter2019` takes the mean of z_j over the rows of each combination of factors first,
     what intervening on all of them gives, the maximum over these, and values v_k as often as they
     occur.  [Suter2019] `locatello2019` takes the 99th percentile instead of the largest deviation
-    within a value, on 10,000 rows as they are, and all values equally often; their numbers 0, 1, ...
-    are cut into 20 bins of equal width over their range, so that a factor of 40 values has
-    20 of two values each, within which its own code moves.  [Locatello2019]
+    within a value, on 10,000 rows as they are, and all values equally often; their numbers from 0
+    on are cut into 20 bins of equal width over their range, so that a factor of 40 values has 20 of
+    two values each, within which its own code moves.  [Locatello2019]
 
     Ubisoft's library takes the largest deviation, as the paper does, on rows as they are.
 
