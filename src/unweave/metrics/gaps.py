@@ -119,9 +119,8 @@ def jemmig(
     few values still gains by them, whatever it tells: read the matrix as well.
 
     For a discrete code B is the number of its categories. Codes that vary without end never reach
-    1, as the value within a class is entropy of the code beyond the factor. The authors' own code
-    gives JEMMIG_k in nats, where lower is better; Ubisoft's library takes 10 bins and leaves no
-    code out.
+    1, as the value within a class is entropy of the code beyond the factor. Ubisoft's library has
+    the formula as it is: no code is left out.
 
     Args:
         codes: (N, D) posterior means.
@@ -200,7 +199,7 @@ def dcimig(
     Protocols: `sepliarskaia2019`, from bins: 20 of equal width over the range of each posterior
     mean, from 10,000 rows. It asks as DCI does that a code holds one factor, by gaps of mutual
     information as MIG; a second code of the same factor costs nothing. Ubisoft's library has the
-    same formula on 10 bins, of codes scaled to [0, 1].
+    same formula.
 
     Args:
         codes: (N, D) posterior means.

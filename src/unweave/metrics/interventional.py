@@ -109,8 +109,8 @@ def factor_vae_score(
 
     Namesakes differ: disent prunes nothing under the name of `locatello2019`, and it and the
     original report all codes as active; Ubisoft's library has L = 200 and 800 + 800 votes, prunes
-    at other thresholds and rescales so that chance is 0; the code of JointVAE takes Var(z_j) from
-    800 rows, 500 votes, and prunes by a threshold of the KL.
+    at other thresholds and rescales the score; the code of JointVAE has numbers of its own and a
+    threshold of the KL.
 
     Args:
         codes: (N, D) posterior means.

@@ -44,7 +44,7 @@ def irs(
     on are cut into 20 bins of equal width over their range, so that a factor of 40 values has 20 of
     two values each, within which its own code moves.  [Locatello2019]
 
-    Ubisoft's library takes the largest deviation, as the paper does, on rows as they are.
+    Ubisoft's library takes the largest deviation, as the paper does.
 
     A value that one row has alone counts as not moving at all, so that tables of few rows score
     high. Noise does not score 0 either: it is the maximum of all rows that the others are compared
