@@ -95,6 +95,16 @@ def test_higgins_is_the_same_as_kim():
     assert "beta_vae_score/higgins2017" not in evaluate(few)  # the number of kim2018 over again
 
 
+def test_seeds_spread_where_the_fit_is_not_run_to_its_end():
+    base = blurred()
+    spread = {
+        protocol: beta_vae_score(base.codes, base.factors, protocol=protocol, draws=6)
+        for protocol in PROTOCOLS
+    }
+    assert spread["kim2018"].details["rng spread"] > 0.04
+    assert spread["locatello2019"].details["rng spread"] < 0.01
+
+
 def test_categories_differ_or_not():
     base = identity()
     codes = base.factors[:, [0, 1, 2]] * 10.0

@@ -20,6 +20,13 @@ def test_discrete_codes_are_categories(function):
         assert float(score) == pytest.approx(1.0, abs=1e-9)
 
 
+@functions
+def test_codes_of_single_precision(function):
+    base = identity()
+    single = function(base.codes.astype(np.float32), base.factors)
+    assert float(single) == pytest.approx(1.0, abs=1e-9)
+
+
 def test_leave_out():
     base = blurred()
     names = base.factor_names

@@ -306,7 +306,7 @@ def _finite(
 
 def _measurable(z: NDArray[np.floating[Any]]) -> None:
     """Raise where the squares of codes, or of their differences, are beyond double precision."""
-    low, high = z.min(0), z.max(0)
+    low, high = z.min(0).astype(np.float64), z.max(0).astype(np.float64)
     size, extent = np.maximum(np.abs(low), np.abs(high)), high / 2 - low / 2
     bad = (size > _HUGE) | ((extent < 1 / _HUGE) & (high > low))
     if bad.any():
