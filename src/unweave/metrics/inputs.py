@@ -69,6 +69,7 @@ def read(
     says that it takes continuous factors, they are refused; see `continuous_factors`.
     """
     z = as_codes(codes).astype(np.float64)
+    _measurable(z)
     values = as_factors(factors, rows=len(z))
     mask = as_mask("discrete", discrete, z.shape[1])
     names = as_names(factor_names, values.shape[1])
@@ -191,7 +192,6 @@ def as_codes(codes: ArrayLike) -> NDArray[np.floating[Any]]:
         )
     z = z if z.dtype in (np.float32, np.float64) else z.astype(np.float64)
     _finite("codes", z)
-    _measurable(z)
     return z
 
 
@@ -304,9 +304,9 @@ def _finite(
         )
 
 
-def _measurable(z: NDArray[np.floating[Any]]) -> None:
+def _measurable(z: Floats) -> None:
     """Raise where the squares of codes, or of their differences, are beyond double precision."""
-    low, high = z.min(0).astype(np.float64), z.max(0).astype(np.float64)
+    low, high = z.min(0), z.max(0)
     size, extent = np.maximum(np.abs(low), np.abs(high)), high / 2 - low / 2
     bad = (size > _HUGE) | ((extent < 1 / _HUGE) & (high > low))
     if bad.any():
