@@ -382,6 +382,7 @@ PLAIN: Mapping[str, Plain | Part] = {
     "factor_vae_score/kim2018": factor_vae(100, 800, 0),
     "factor_vae_score/locatello2019": factor_vae(64, 10_000, 5_000),
     "factor_vae_score/mathieu2019": factor_vae(1000, 20_000, 0),
+    "beta_vae_score/higgins2017": beta_vae(200, 10_000, 800, 10_000),
     "beta_vae_score/kim2018": beta_vae(200, 10_000, 800, 10_000),
     "beta_vae_score/locatello2019": beta_vae(64, 10_000, 5_000, 0),
     "mig/locatello2019": mig,

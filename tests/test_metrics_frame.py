@@ -16,10 +16,14 @@ from unweave.metrics import (
     Score,
     Scores,
     Table,
+    dci,
+    downstream,
     evaluate,
     factor_vae_score,
+    irs,
     merge,
     mig,
+    sap,
 )
 from unweave.metrics.frame import centred
 
@@ -34,16 +38,63 @@ def draw(seed, rows=600):
     return turned + 0.3 * rng.standard_normal((rows, 3)), v
 
 
-def test_interval_is_as_wide_as_other_rows_spread_and_holds_their_mean():
-    values = [float(mig(*draw(seed))) for seed in range(150)]
+@pytest.mark.parametrize("rows", [300, 600, 3000])
+def test_interval_is_as_wide_as_other_rows_spread_and_holds_their_mean(rows):
+    """Of 300 rows that are read from as many, from twice as many, and from many more."""
+    values = [float(mig(*draw(seed, rows), samples=300, rng=seed)) for seed in range(200)]
     low, high = np.quantile(values, (0.05, 0.95))
-    scores = [mig(*draw(1000 + n), interval=0.9, resamples=100, rng=n) for n in range(20)]
+    asked = {"samples": 300, "interval": 0.9, "resamples": 80}
+    scores = [mig(*draw(1000 + n, rows), rng=n, **asked) for n in range(30)]
     widths = [score.interval[1] - score.interval[0] for score in scores]
-    assert np.mean(widths) == pytest.approx(high - low, rel=0.3)
+    assert np.mean(widths) == pytest.approx(high - low, rel=0.2)
     held = [score.interval[0] <= np.mean(values) <= score.interval[1] for score in scores]
-    assert np.mean(held) >= 0.75
-    # The bias that moving the mean takes out is about as large as the interval.
-    assert np.mean(values) - scores[0].details["mean of halves"] > np.mean(widths) / 3
+    assert np.mean(held) >= 0.8
+    assert scores[0].details["rows of a resample"] == {300: 150, 600: 200, 3000: 273}[rows]
+
+
+def test_the_bias_of_fewer_rows_is_taken_out():
+    values = [float(mig(*draw(seed))) for seed in range(50)]
+    score = mig(*draw(1000), interval=0.9, resamples=100)
+    width = score.interval[1] - score.interval[0]
+    assert np.mean(values) - score.details["mean of resamples"] > width / 3
+
+
+@pytest.mark.parametrize(
+    ("metric", "options", "read"),
+    [
+        (mig, {"samples": 100}, 100),
+        (dci, {"protocol": "eastwood2018", "train": 80, "test": 40}, 120),
+        (sap, {"protocol": "locatello2019", "train": 80, "test": 40}, 120),
+        (sap, {"protocol": "kumar2018", "train": 80, "test": 40}, 600),
+        (irs, {"samples": 100}, 100),
+        (downstream, {"labels": (10,), "test": 40}, 50),
+        (factor_vae_score, {"votes": 50}, 600),
+    ],
+)
+def test_parts_are_as_large_as_the_rows_that_are_read_ask_for(metric, options, read):
+    score = metric(*draw(3), interval=0.5, resamples=2, **options)
+    assert score.details["rows of a resample"] == round(600 * read / (600 + read))
+
+
+def test_points_of_a_mixture_are_no_rows():
+    base = blurred()
+    score = mig(
+        base.codes, base.factors, scales=base.scales, protocol="chen2018", samples=100,
+        interval=0.9, resamples=2,
+    )  # fmt: skip
+    assert score.details["rows of a resample"] == 240
+
+
+def test_draws_give_the_spread_of_the_rng():
+    codes, factors = draw(2, rows=200)
+    few = {"batch": 5, "votes": 100}
+    score = factor_vae_score(codes, factors, draws=30, **few)
+    others = [float(factor_vae_score(codes, factors, rng=100 + n, **few)) for n in range(30)]
+    assert score.details["rng spread"] == pytest.approx(np.std(others), rel=0.5)
+    assert score.details["rng spread"] > 0
+    assert score.details["draws"] == 30
+    assert float(score) == float(factor_vae_score(codes, factors, **few))
+    assert mig(codes, factors, draws=2).details["rng spread"] == 0  # of all rows, nothing is random
 
 
 def test_null_is_the_mean_of_shuffles():
@@ -91,6 +142,7 @@ def test_centred():
         ({"interval": 95}, "between 0 and 1, got 95"),
         ({"interval": 0.9, "resamples": 1}, "at least 2 resamples"),
         ({"null": True, "shuffles": 0}, "2 shuffles"),
+        ({"draws": 1}, "at least 2 draws, or 0 for none, got 1"),
     ],
 )
 def test_bad_keywords(asked, message):
@@ -101,13 +153,13 @@ def test_bad_keywords(asked, message):
 def test_too_few_rows_for_halves():
     with pytest.raises(ValueError, match="at least 4 rows for an interval"):
         mig([[0.0], [1.0], [2.0]], [[0], [1], [2]], interval=0.9)
-    with pytest.raises(ValueError, match=r"random half .* cannot be scored .* give more rows"):
+    with pytest.raises(ValueError, match=r"random part .* cannot be scored .* give more rows"):
         mig(np.arange(4.0)[:, None], [[0], [0], [0], [1]], interval=0.9)
 
 
 @metrics
 def test_every_metric_shows_the_shared_keywords(metric):
-    shared = {"periods", "interval", "resamples", "null", "shuffles"}
+    shared = {"periods", "interval", "resamples", "null", "shuffles", "draws", "best"}
     parameters = inspect.signature(metric.compute).parameters
     assert shared <= set(parameters)
     assert all(parameters[name].kind is inspect.Parameter.KEYWORD_ONLY for name in shared)
@@ -164,9 +216,24 @@ def test_a_code_of_what_can_be_seen_is_perfect_once_the_factor_is_declared_to_re
     # Which steps there are depends on the shape, so the code of the turn tells of the shape too.
     assert undeclared.matrix[1, 1] < 0.8
     assert declared.matrix[1, 1] == pytest.approx(1.0)
+    assert 0.6 < float(declared) < 0.95
+    best = mig(codes[:, ::-1], factors, factor_names=names, periods=periods, best=True)
+    assert best.details["best"] == pytest.approx(float(declared), abs=1e-9)
     table = Table(codes, factors, factor_names=names, periods=periods)
     assert float(evaluate(table)["mig/locatello2019"]) == float(declared)
     np.testing.assert_array_equal(table.classes[:, 1], seen)
+
+
+@pytest.mark.parametrize("metric", [m for m in METRICS.values() if not m.slow], ids=lambda m: m.key)
+def test_the_best_that_a_table_allows(metric):
+    base = blurred()
+    score = metric(base, best=True)
+    assert score.details["best"] >= metric.perfect
+    assert float(score) == float(metric(base))
+    shape = base.factors[:, 0]
+    merged = np.where(shape[:, None] == 0, base.factors // [1, 9, 9], base.factors)
+    dependent = metric(Table(merged * 1.0, merged, scales=np.full((480, 3), 0.01)), best=True)
+    assert dependent.details["best"] == pytest.approx(float(dependent), abs=0.1)
 
 
 def test_periods_are_saved_with_the_table(tmp_path):
@@ -234,10 +301,25 @@ def test_a_continuous_factor_is_cut_into_bins():
     low, high = v[:, 0].min(), v[:, 0].max()
     cut = np.minimum((v[:, 0] - low) / (high - low) * 20, 19).astype(int)
     by_hand = mig(z, np.column_stack([cut, v[:, 1].astype(int)]))
+    assert mig(z, v).details["factors cut into bins"] == ["factor 0"]
+    assert by_hand.details["factors cut into bins"] == []
     assert float(mig(z, v)) == pytest.approx(float(by_hand), abs=1e-9)
     table = Table(z, v, factor_names=("x", "shape"))
-    assert repr(table) == "Table(500 rows, 2 codes, 2 factors: x continuous, shape 4)"
+    assert repr(table) == "Table(500 rows, 2 codes, 2 factors: x of real numbers, shape 4)"
     assert "factor_vae_score/kim2018" not in evaluate(table)
-    with pytest.raises(ValueError, match=r"classes, numbered by integers, got numbers in factor 0"):
+    with pytest.raises(ValueError, match=r"classes, got real numbers that differ in factor 0"):
         factor_vae_score(z, v)
     assert float(factor_vae_score(z, v, leave_out=[0])) == 1.0
+
+
+@pytest.mark.parametrize("metric", [m for m in METRICS.values() if not m.slow], ids=lambda m: m.key)
+def test_classes_may_have_any_numbers(metric):
+    """Angles that repeat are classes as their numbers are, and none of 40 is lost to 20 bins."""
+    rng = np.random.default_rng(0)
+    v = np.column_stack([np.repeat(np.arange(40), 6), np.tile(np.arange(3), 80)])
+    z = v / [12.0, 1.0] + 0.1 * rng.standard_normal(v.shape)
+    angles = np.column_stack([np.linspace(0, 2 * np.pi, 40)[v[:, 0]], v[:, 1]])
+    tables = [Table(z, factors, scales=np.full(z.shape, 0.1)) for factors in (v, angles)]
+    numbered, angled = (metric(each) for each in tables)
+    assert angled.parts == pytest.approx(numbered.parts, abs=1e-9)
+    np.testing.assert_allclose(angled.matrix, numbered.matrix, atol=1e-9)

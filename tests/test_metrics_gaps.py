@@ -113,9 +113,17 @@ def test_what_each_is_blind_to():
     assert float(jemmig(both, factors)) < 0.75
 
 
-def test_a_constant_code_tells_nothing_to_jemmig():
-    factors = lattice((4, 5), repeats=3)
-    assert float(jemmig(np.full((60, 2), 0.1), factors)) == 0.0
+def test_a_code_that_hardly_varies_is_no_code_to_jemmig():
+    """The formula gives a constant code log B / (H(v) + log B)."""
+    factors = lattice((4, 5), repeats=60)
+    constant = np.full((1200, 2), 0.1)
+    assert float(jemmig(constant, factors)) == 0.0
+    moved = constant.copy()
+    moved[0, 0] += 1
+    assert float(jemmig(moved, factors)) == 0.0
+    assert jemmig(moved, factors).details["pruned"] == [0, 1]
+    assert float(jemmig(moved, factors, std_threshold=0)) > 0.6
+    assert float(jemmig(np.random.default_rng(0).standard_normal((1200, 2)), factors)) < 0.2
 
 
 def test_categories_are_their_own_bins():

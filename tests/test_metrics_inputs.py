@@ -20,6 +20,13 @@ def test_discrete_codes_are_categories(function):
         assert float(score) == pytest.approx(1.0, abs=1e-9)
 
 
+@functions
+def test_codes_of_single_precision(function):
+    base = identity()
+    single = function(base.codes.astype(np.float32), base.factors)
+    assert float(single) == pytest.approx(1.0, abs=1e-9)
+
+
 def test_leave_out():
     base = blurred()
     names = base.factor_names
@@ -29,6 +36,8 @@ def test_leave_out():
     assert rest.details["factors left out"] == ["shape"]
     votes = factor_vae_score(base.codes, base.factors, leave_out=[0])
     assert votes.matrix[:, 0].sum() == 0
+    again = factor_vae_score(base.codes, base.factors, leave_out=np.array([0]))
+    np.testing.assert_array_equal(again.matrix, votes.matrix)
     assert votes.details["chance"] == 0.5
 
 
@@ -41,6 +50,12 @@ def test_leave_out():
     [
         (np.array([[0.0, np.nan], [1.0, 0.0]]), [[0], [1]], r"finite codes.*columns \[1\]"),
         (np.array([[0.0, np.inf], [1.0, 0.0]]), [[0], [1]], "finite codes"),
+        (
+            np.array([[0.0, 1e160], [1.0, 0.0]]),
+            [[0], [1]],
+            r"at most 1e\+100 .* columns \[1\]: resc",
+        ),
+        (np.array([[0.0, 1e-170], [1.0, 0.0]]), [[0], [1]], r"differ by at least 1e-100"),
         (np.zeros((3, 2)), [[0], [1]], "as many rows"),
         (np.zeros((1, 2)), [[0]], "N >= 2 rows"),
         (np.zeros(4), [[0]] * 4, r"shape \(N, D\)"),

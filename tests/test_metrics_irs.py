@@ -18,6 +18,10 @@ def by_loops(codes, factors, exact):
         codes = np.array([np.mean(rows, 0) for rows in cells.values()])
     else:
         count = np.ones(len(codes))
+        edges = [np.histogram(column, 20)[1] for column in factors.T]
+        factors = np.array(
+            [[sum(v >= e[:-1]) for v, e in zip(row, edges, strict=True)] for row in factors]
+        )
     most = np.abs(codes - np.average(codes, axis=0, weights=count)).max(0)
     r = np.zeros((codes.shape[1], factors.shape[1]))
     for j in range(codes.shape[1]):
@@ -33,17 +37,23 @@ def by_loops(codes, factors, exact):
     return r, np.average(r.max(1), weights=most)
 
 
+KINDS = ["identity", "rotated", "blurred", "doubled", "missing", "noise", "partial", "many values"]
+
+
 @pytest.mark.parametrize("protocol", ["suter2019", "locatello2019"])
-@pytest.mark.parametrize("kind", ["identity", "rotated", "blurred", "doubled", "noise", "partial"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_irs_by_loops(kind, protocol):
-    factors = lattice(repeats=4)
+    # 40 values are more than the 20 bins of locatello2019.
+    factors = lattice((40, 3), repeats=4) if kind == "many values" else lattice(repeats=4)
     rng = np.random.default_rng(0)
     codes = {
         "identity": identity().codes,
         "rotated": rotated().codes,
         "blurred": blurred().codes,
         "doubled": np.repeat(identity().codes, 2, 1) * [1, 2, 3, 4, 5, 6],
+        "missing": identity().codes[:, :2],
         "noise": rng.standard_normal((480, 2)),
+        "many values": lattice((40, 3), repeats=4) + 0.1 * rng.standard_normal((480, 2)),
         "partial": blurred().codes[:211],
     }[kind]
     matrix, value = by_loops(codes, factors[: len(codes)], protocol == "suter2019")

@@ -51,6 +51,16 @@ def test_score_as_csv_with_intervals_and_nulls(unweave, codes):
     assert "null" in out
 
 
+def test_score_with_the_spread_over_the_rng_and_the_best(unweave, codes):
+    code, out, _ = unweave(
+        "score", codes, "--json", "--metrics", "mig", "--draws", 2, "--best", "--rng", 5
+    )
+    assert code == 0
+    asked = {"metrics": "mig", "rng": 5, "draws": 2, "best": True}
+    assert json.loads(out) == evaluate(Table.load(codes), **asked).to_json()
+    assert unweave("score", codes, "--draws", 1)[0] == 2
+
+
 def test_evaluate_takes_the_same_options(unweave, tmp_path):
     world = uw.Shapes2D(side=16, positions=4, orientations=1)
     models = uw.fit(world, latent=uw.Gaussian(3), network=uw.MLP((8,)), batch_size=8, steps=2,

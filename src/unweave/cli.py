@@ -112,6 +112,8 @@ def evaluate_command(
     interval: scoring.IntervalOption = None,
     resamples: scoring.ResamplesOption = 200,
     null: scoring.NullOption = False,
+    draws: scoring.DrawsOption = 0,
+    best: scoring.BestOption = False,
     rng: scoring.RngOption = 0,
     as_json: scoring.JsonOption = False,
     as_csv: scoring.CsvOption = False,
@@ -132,7 +134,7 @@ def evaluate_command(
       unweave evaluate 3f2a --metrics mig,measures     (and what needs no factors)
     """
     form, asked = scoring.form_of(as_json, as_csv), scoring.named(metrics)
-    frame = scoring.frame_of(interval, resamples, null)
+    frame = scoring.frame_of(interval, resamples, null, draws, best)
     measure = partial(evaluate_table, metrics=asked, rng=rng, **frame)
     models = load(found_in(store, names), device=device)
     show(scoring.evaluate_all(models, rows, _err, measure), form)
@@ -145,6 +147,8 @@ def score_command(
     interval: scoring.IntervalOption = None,
     resamples: scoring.ResamplesOption = 200,
     null: scoring.NullOption = False,
+    draws: scoring.DrawsOption = 0,
+    best: scoring.BestOption = False,
     rng: scoring.RngOption = 0,
     as_json: scoring.JsonOption = False,
     as_csv: scoring.CsvOption = False,
@@ -152,7 +156,7 @@ def score_command(
     """Measure anybody's codes: an .npz file with codes (N, D) and factors (N, K).
 
     Optional arrays: scales (N, D) of q(z|x), kl (D,), discrete (D,), factor_names (K,). An interval
-    takes the metrics again on 200 halves of the rows: name those you want, or ask for fewer halves.
+    takes the metrics again on 200 parts of the rows: name those you want, or ask for fewer of them.
 
     Examples:
 
@@ -163,7 +167,7 @@ def score_command(
     if not path.is_file():
         raise ValueError(f"there is no file {path}; give an .npz file with codes and factors")
     form, asked = scoring.form_of(as_json, as_csv), scoring.named(metrics)
-    table, frame = Table.load(path), scoring.frame_of(interval, resamples, null)
+    table, frame = Table.load(path), scoring.frame_of(interval, resamples, null, draws, best)
     with Counts(_err, {"measured": len(select(table, asked))}) as counts:
         scores = evaluate_table(
             table, metrics=asked, rng=rng, progress=lambda _: counts.add("measured"), **frame

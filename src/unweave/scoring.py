@@ -35,8 +35,16 @@ MetricsOption = Annotated[
 IntervalOption = Annotated[
     float | None, typer.Option(help="Level of an interval about each value, such as 0.95.")
 ]
-ResamplesOption = Annotated[int, typer.Option(help="Random halves that intervals are made of.")]
+ResamplesOption = Annotated[
+    int, typer.Option(help="Random parts of the rows that intervals are made of.")
+]
 NullOption = Annotated[bool, typer.Option("--null", help="Give values on shuffled factors too.")]
+DrawsOption = Annotated[
+    int, typer.Option(help="Other seeds on the same rows: with --json, the spread over the rng.")
+]
+BestOption = Annotated[
+    bool, typer.Option("--best", help="With --json, the values of the factors themselves too.")
+]
 RngOption = Annotated[int, typer.Option(min=0, help="Seed of whatever is random.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV, with the parts of each score.")]
@@ -50,9 +58,15 @@ def named(metrics: str) -> list[str] | None:
     return names or None
 
 
-def frame_of(interval: float | None, resamples: int, null: bool) -> Frame:
+def frame_of(interval: float | None, resamples: int, null: bool, draws: int, best: bool) -> Frame:
     """The keywords of every metric that the options stand for."""
-    return {"interval": interval, "resamples": resamples, "null": null}
+    return {
+        "interval": interval,
+        "resamples": resamples,
+        "null": null,
+        "draws": draws,
+        "best": best,
+    }
 
 
 def evaluate_all(

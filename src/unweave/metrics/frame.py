@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, ParamSpec, TypedDict
 
 import numpy as np
@@ -22,22 +22,28 @@ from unweave.parallel import in_threads
 P = ParamSpec("P")
 
 _ROWS = ("codes", "factors", "scales")  # arguments with a row for each observation
+_OF_CODES = ("codes", "scales", "kl", "discrete", "prior_cdf", "estimates")
+_NARROW = 0.01  # the scale of q(z|x) of a factor itself, beside its standard deviation of 1
 _ARGUMENTS = """\
         periods: factors whose values repeat, such as {"orientation": 40}; see `merge`.
         interval: a level such as 0.95, for an interval about the value; see `framed`.
-        resamples: random halves of the rows that the interval is made of.
+        resamples: random parts of the rows that the interval is made of.
         null: whether to give the value on shuffled factors too.
-        shuffles: how many shuffles the null is the mean of."""
+        shuffles: how many shuffles the null is the mean of.
+        draws: how many other seeds to take on the same rows, for the detail "rng spread".
+        best: whether to give the value of the factors themselves as codes, the detail "best"."""
 
 
 class Frame(TypedDict, total=False):
-    """The keywords that all metrics share, with the defaults None, None, 200, False and 10."""
+    """The keywords that all metrics share; their defaults are those of `_Asked`."""
 
     periods: Periods | None
     interval: float | None
     resamples: int
     null: bool
     shuffles: int
+    draws: int
+    best: bool
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,8 @@ class _Asked:
     resamples: int = 200
     null: bool = False
     shuffles: int = 10
+    draws: int = 0
+    best: bool = False
 
     def __post_init__(self) -> None:
         if self.interval is not None and not 0 < self.interval < 1:
@@ -60,24 +68,36 @@ class _Asked:
                 f"expected at least 2 resamples and 2 shuffles, got {self.resamples} and "
                 f"{self.shuffles}"
             )
+        if self.draws < 0 or self.draws == 1:
+            raise ValueError(f"expected at least 2 draws, or 0 for none, got {self.draws}")
 
 
 def framed(function: Callable[P, Score]) -> Callable[P, Score]:
     """A metric that takes the keywords of `Frame` as well.
 
-    `interval`: the metric is computed on random halves of the rows, and the interval holds the
-    given share of its values there, moved so that their mean is the value of all rows. Halves
-    without repetition spread about their mean as bootstrap samples of all rows do, to first order:
-    Var = s^2 / (N/2) (1 - 1/2) = s^2 / N  [Politis1994] sec. 2. A bootstrap sample holds rows
-    twice, which nearest neighbours take for information and held-out rows for prediction; and both
-    have the bias of fewer different rows, which moving the mean takes out. Where all values lie in
-    [0, 1], so does the interval.
+    `interval`: the metric is computed on random parts of the rows, and the interval holds the
+    given share of its values there, moved so that their mean is the value of all rows. Of N rows
+    the value reads n, all of them or as many as the protocol takes. Parts of b rows without
+    repetition spread about their mean by Var = s^2 / b (1 - b/N), to first order, and values of n
+    rows by s^2 / n: both are the same for b = n N / (n + N), half of the rows where all are read,
+    and about n of many more.  [Politis1994] sec. 2
+    A bootstrap sample holds rows twice, which nearest neighbours take for information and held-out
+    rows for prediction; and both have the bias of fewer different rows, which moving the mean takes
+    out. Each part has a generator of its own, so the interval covers what the rows leave open and
+    what is random in the metric. Where all values lie in [0, 1], so does the interval.
 
     `null`: the mean over shuffles of the rows of the factors against those of the codes, with its
     standard deviation as the detail "null spread": what the metric gives where nothing is learned.
 
-    Halves and shuffles have generators of their own, derived from `rng`: the value is the same
-    whether they are asked for or not, and they are the same on any number of threads.
+    `draws`: the metric is computed on the same rows with so many other generators; their standard
+    deviation is the detail "rng spread", what another seed would change.
+
+    `best`: the detail "best" is the value of codes that are the factors themselves, standardised.
+    Where factors depend on each other, so do they as codes, and what tells of one tells of the
+    other: the score of a code for each factor is then below that of independent factors.
+
+    Parts, shuffles and draws have generators of their own, derived from `rng`: the value is the
+    same whether they are asked for or not, and they are the same on any number of threads.
     """
     signature = inspect.signature(function)
 
@@ -89,13 +109,20 @@ def framed(function: Callable[P, Score]) -> Callable[P, Score]:
             names = bound.arguments.get("factor_names")
             bound.arguments["factors"] = merge(bound.arguments["factors"], asked.periods, names)
         score = function(*bound.args, **bound.kwargs)
-        if asked.interval is None and not asked.null:
+        if asked.best:
+            score = _with_best(score, function, bound)
+        if asked.interval is None and not asked.null and not asked.draws:
             return score
         again = _Again(function, bound)
-        halves, shuffled = np.random.default_rng(bound.arguments.get("rng", 0)).spawn(2)
+        generator = np.random.default_rng(bound.arguments.get("rng", 0))
+        parts, shuffled, drawn = generator.spawn(3)
         if asked.interval is not None:
-            score = _with_interval(score, again, asked.interval, halves.spawn(asked.resamples))
-        return _with_null(score, again, shuffled.spawn(asked.shuffles)) if asked.null else score
+            score = _with_interval(score, again, asked.interval, parts.spawn(asked.resamples))
+        if asked.null:
+            score = _with_null(score, again, shuffled.spawn(asked.shuffles))
+        if asked.draws:
+            score = _with_spread(score, again, drawn.spawn(asked.draws))
+        return score
 
     metric.__signature__ = _shown(signature)  # type: ignore[attr-defined]
     metric.__doc__ = _documented(function.__doc__ or "")
@@ -114,12 +141,16 @@ class _Again:
         """N."""
         return len(np.asarray(self.bound.arguments["codes"]))
 
-    def half(self, rng: np.random.Generator) -> float:
-        """The value on a random half of the rows."""
-        rows = rng.permutation(self.rows)[: self.rows // 2]
+    def part(self, size: int, rng: np.random.Generator) -> float:
+        """The value on so many of the rows, at random."""
+        rows = rng.permutation(self.rows)[:size]
         given = self.bound.arguments
         present = [name for name in _ROWS if given.get(name) is not None]
         return self._value(rng, {name: np.asarray(given[name])[rows] for name in present})
+
+    def drawn(self, rng: np.random.Generator) -> float:
+        """The value with another generator."""
+        return self._value(rng, {})
 
     def shuffled(self, rng: np.random.Generator) -> float:
         """The value on shuffled factors."""
@@ -144,16 +175,59 @@ def _with_interval(
 ) -> Score:
     if again.rows < 4:
         raise ValueError(
-            f"expected at least 4 rows for an interval, got {again.rows}: its halves need two each"
+            f"expected at least 4 rows for an interval, got {again.rows}: its parts need two each"
         )
-    with _explained("a random half of the rows", "give more rows, or ask for no interval"):
-        values = np.array(list(in_threads(again.half, rngs)))
+    size = _part_size(again.rows, _rows_read(score))
+    with _explained(f"a random part of {size} rows", "give more rows, or ask for no interval"):
+        values = np.array(list(in_threads(partial(again.part, size), rngs)))
     details = score.details | {
         "interval level": level,
-        "halves": len(values),
-        "mean of halves": float(values.mean()),
+        "resamples": len(values),
+        "rows of a resample": size,
+        "mean of resamples": float(values.mean()),
     }
     return replace(score, interval=centred(score.value, values, level), details=details)
+
+
+def _rows_read(score: Score) -> int:
+    """The rows that the value is of: those that were chosen, or all."""
+    told = score.details
+    for names in (("samples",), ("training rows", "test rows")):
+        if set(names) <= set(told):
+            return sum(int(str(told[name])) for name in names)
+    return int(str(told["rows"]))
+
+
+def _part_size(rows: int, read: int) -> int:
+    """b = n N / (n + N), so that s^2 / b (1 - b/N) = s^2 / n, for N rows of which n are read.
+
+    >>> _part_size(600, 600), _part_size(1200, 600), _part_size(10**6, 600)
+    (300, 400, 600)
+    """
+    read = min(read, rows)
+    return max(2, round(read * rows / (read + rows)))
+
+
+def _with_spread(score: Score, again: _Again, rngs: list[np.random.Generator]) -> Score:
+    values = np.array(list(in_threads(again.drawn, rngs)))
+    details = score.details | {"rng spread": float(values.std(ddof=1)), "draws": len(values)}
+    return replace(score, details=details)
+
+
+def _with_best(
+    score: Score, function: Callable[..., Score], bound: inspect.BoundArguments
+) -> Score:
+    if "factors" not in bound.arguments:
+        raise ValueError(f"expected no best of {score.name}, which reads no factors")
+    given = dict(bound.arguments)
+    v = np.asarray(given["factors"], dtype=np.float64)
+    varied = v[:, (v != v[0]).any(0)]
+    codes = (varied - varied.mean(0)) / varied.std(0)
+    given = {name: value for name, value in given.items() if name not in _OF_CODES}
+    if bound.arguments.get("scales") is not None:
+        given["scales"] = np.full(codes.shape, _NARROW)
+    best = float(function(**given | {"codes": codes}))
+    return replace(score, details=score.details | {"best": best})
 
 
 def _with_null(score: Score, again: _Again, rngs: list[np.random.Generator]) -> Score:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from unweave.metrics.frame import Frame, framed
 from unweave.metrics.information import Binned, entropy, read_binned, top_gap
-from unweave.metrics.inputs import Bools, Floats, Inputs, Seed, check_choice
+from unweave.metrics.inputs import Bools, Inputs, Seed, check_choice
 from unweave.metrics.score import Detail, Score
 
 MIGSupProtocol = Literal["li2020"]
@@ -102,6 +102,7 @@ def jemmig(
     discrete: ArrayLike | None = None,
     factor_names: Sequence[str] | None = None,
     leave_out: Sequence[int | str] = (),
+    std_threshold: float = 0.05,
     **frame: Unpack[Frame],
 ) -> Score:
     """Joint entropy minus mutual information gap, normalised: the gap, and a code without a rest.
@@ -113,10 +114,13 @@ def jemmig(
     Protocols: `do2020`, normalised so that higher is better. The paper draws z ~ q(z|x) into bins
     of a fixed range; we bin posterior means, 20 bins of equal width over the range of each, from
     10,000 rows. The formula gives a constant code log B / (H(v_k) + log B), more than many a
-    learned one; a factor of which no code tells anything scores 0 here.
+    learned one. So codes are left out whose standard deviation is under 0.05, or that are discrete
+    and constant, as in `mig_sup`; where none is left the score is 0. A code that is wide but has
+    few values still gains by them, whatever it tells: read the matrix as well.
 
     For a discrete code B is the number of its categories. Codes that vary without end never reach
-    1, as the value within a class is entropy of the code beyond the factor.
+    1, as the value within a class is entropy of the code beyond the factor. Ubisoft's library has
+    the formula as it is: no code is left out.
 
     Args:
         codes: (N, D) posterior means.
@@ -128,6 +132,7 @@ def jemmig(
         discrete: (D,) mask of codes that are categories; these are not binned.
         factor_names: names for the parts of the score.
         leave_out: factors not to score, by name or number.
+        std_threshold: standard deviation below which a code is left out.
 
     Returns:
         Parts: the term of each factor. Matrix: I(z_j; v_k) / H(v_k), (D, K).
@@ -147,26 +152,27 @@ def jemmig(
         factor_names=factor_names,
         leave_out=leave_out,
     )
-    gaps = top_gap(binned.shared)
-    parts = {inputs.names[k]: _jemmig_of(k, inputs, binned, gaps, bins) for k in inputs.scored}
+    alive = active(inputs, std_threshold)
+    parts = {inputs.names[k]: _jemmig_of(k, inputs, binned, alive, bins) for k in inputs.scored}
     return Score(
         name="jemmig",
         protocol=protocol,
         value=float(np.mean(list(parts.values()))),
         parts=parts,
         matrix=binned.normalised,
-        details=_details(inputs, binned),
+        details=_details(inputs, binned) | {"pruned": np.flatnonzero(~alive).tolist()},
     )
 
 
-def _jemmig_of(k: int, inputs: Inputs, binned: Binned, gaps: Floats, bins: int) -> float:
-    best = int(binned.shared[:, k].argmax())
-    told = binned.shared[best, k]
-    if told <= 0:
+def _jemmig_of(k: int, inputs: Inputs, binned: Binned, alive: Bools, bins: int) -> float:
+    if not alive.any():
         return 0.0
+    told = np.where(alive, binned.shared[:, k], -1.0)
+    best = int(told.argmax())
     size = int(binned.codes[:, best].max()) + 1 if inputs.discrete[best] else bins
-    joint = entropy(binned.codes[:, best]) + binned.entropies[k] - told
-    return float(1 - (joint - gaps[k]) / (binned.entropies[k] + np.log(size)))
+    joint = entropy(binned.codes[:, best]) + binned.entropies[k] - told[best]
+    gap = top_gap(told[alive, None])[0]
+    return float(1 - (joint - gap) / (binned.entropies[k] + np.log(size)))
 
 
 @framed
@@ -192,7 +198,8 @@ def dcimig(
 
     Protocols: `sepliarskaia2019`, from bins: 20 of equal width over the range of each posterior
     mean, from 10,000 rows. It asks as DCI does that a code holds one factor, by gaps of mutual
-    information as MIG; a second code of the same factor costs nothing.
+    information as MIG; a second code of the same factor costs nothing. Ubisoft's library has the
+    same formula.
 
     Args:
         codes: (N, D) posterior means.
@@ -251,5 +258,6 @@ def _details(inputs: Inputs, binned: Binned) -> dict[str, Detail]:
         "rows": inputs.rows,
         "samples": len(binned.codes),
         "best codes": binned.shared.argmax(0)[inputs.scored].tolist(),
+        "factors cut into bins": inputs.continuous_names,
         "factors left out": list(inputs.left_out),
     }

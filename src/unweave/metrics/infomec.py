@@ -125,6 +125,7 @@ def info_mec(
             "samples": estimates.samples,
             "active": int(alive.sum()),
             "pruned": np.flatnonzero(~alive).tolist(),
+            "factors cut into bins": inputs.continuous_names,
             "factors left out": list(inputs.left_out),
         },
     )

@@ -54,6 +54,11 @@ def mig(
     divides by log n_k, which is H(v_k) where all values are equally frequent. It reads all data:
     from few rows with narrow posteriors, both protocols overestimate the information.
 
+    Namesakes differ: disentangling-vae ports the code of [Chen2018] but reads a matrix along the
+    wrong axis, so that its MIG is about 0.001 for any model; Ubisoft's library takes 10 bins and
+    divides by the entropy of the code; others cut factors into 20 bins as well, which loses
+    positions and orientations of dSprites, or take 40 bins to a code.
+
     A factor with a single value is left out. With a single code the gap is all of its information.
     `locatello2019` cuts a continuous factor into bins as it does codes; `chen2018` needs classes.
 
@@ -100,8 +105,13 @@ def mig(
         matrix=matrix,
         details={
             "rows": inputs.rows,
-            "samples": samples if protocol == "chen2018" else min(samples, inputs.rows),
+            **(
+                {"points": samples}
+                if protocol == "chen2018"
+                else {"samples": min(samples, inputs.rows)}
+            ),
             "best codes": matrix.argmax(0)[inputs.scored].tolist(),
+            "factors cut into bins": inputs.continuous_names,
             "factors left out": list(inputs.left_out),
         },
     )

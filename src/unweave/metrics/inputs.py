@@ -17,6 +17,8 @@ Bools = NDArray[np.bool_]
 Seed = int | np.random.Generator
 Periods = Mapping[str, float | Mapping[str, Sequence[float]]]
 
+_HUGE = 1e100  # whose square and its sums are still numbers
+
 
 class Inputs(NamedTuple):
     """Codes and factors as a metric computes with them.
@@ -28,7 +30,7 @@ class Inputs(NamedTuple):
     codes: Floats  # (N, D)
     factors: Ints  # (N, K)
     values: Floats  # (N, K) the factors as they came
-    continuous: Bools  # (K,) factors that are not numbers of classes
+    continuous: Bools  # (K,) factors whose values are real numbers that do not repeat
     sizes: Ints  # (K,) values that each factor takes
     discrete: Bools  # (D,)
     names: tuple[str, ...]  # (K,)
@@ -45,6 +47,11 @@ class Inputs(NamedTuple):
         """D, the number of codes."""
         return int(self.codes.shape[1])
 
+    @property
+    def continuous_names(self) -> list[str]:
+        """The factors that count and are continuous, which metrics of counts cut into bins."""
+        return [self.names[k] for k in self.scored if self.continuous[k]]
+
 
 def read(
     codes: ArrayLike,
@@ -58,11 +65,11 @@ def read(
     """Check the arguments that metrics share.
 
     A factor with a single value has no entropy and cannot be held fixed against others, so it is
-    left out of every score, as are the factors that `leave_out` names or numbers. A factor is
-    continuous if one of its values is not a whole number; unless a metric says that it takes
-    continuous factors, it is refused.
+    left out of every score, as are the factors that `leave_out` names or numbers. Unless a metric
+    says that it takes continuous factors, they are refused; see `continuous_factors`.
     """
     z = as_codes(codes).astype(np.float64)
+    _measurable(z)
     values = as_factors(factors, rows=len(z))
     mask = as_mask("discrete", discrete, z.shape[1])
     names = as_names(factor_names, values.shape[1])
@@ -81,7 +88,7 @@ def read(
     if not continuous and numbers[scored].any():
         refused = ", ".join(names[k] for k in scored if numbers[k])
         raise ValueError(
-            f"expected factors that are classes, numbered by integers, got numbers in {refused}: "
+            f"expected factors that are classes, got real numbers that differ in {refused}: "
             "this definition needs values that repeat; number them, for instance by "
             "numpy.unique(column, return_inverse=True)[1], or leave these factors out"
         )
@@ -101,11 +108,26 @@ def _numbered(column: NDArray[Any]) -> Ints:
     return numbers
 
 
-def continuous_factors(factors: NDArray[Any]) -> Bools:
+def real_factors(factors: NDArray[Any]) -> Bools:
     """Mask (K,) of the factors with a value that is not a whole number."""
     if factors.dtype.kind != "f":
         return np.zeros(factors.shape[1], dtype=np.bool_)
     mask: Bools = (factors != np.rint(factors)).any(0)
+    return mask
+
+
+def continuous_factors(factors: NDArray[Any]) -> Bools:
+    """Mask (K,) of the factors of real numbers that do not repeat.
+
+    Where values come twice or more on average, as 40 angles in 1000 rows do, they are classes,
+    whatever numbers stand for them.
+
+    >>> continuous_factors(np.array([[0.5, 0.1], [0.5, 0.2], [1.5, 0.3], [1.5, 0.4]]))
+    array([False,  True])
+    """
+    mask = real_factors(factors)
+    for k in np.flatnonzero(mask):
+        mask[k] = 2 * len(np.unique(factors[:, k])) > len(factors)
     return mask
 
 
@@ -118,6 +140,8 @@ def merge(
     0 and 40 are one. Where the period depends on another factor, it is given for each value 0, 1,
     ... of that factor: with `{"orientation": {"shape": [10, 20, 40]}}` shape 0 looks the same after
     10 steps, shape 1 after 20. A factor without a name is called by its number, "factor 3".
+    What is merged by another factor depends on it, and no codes are perfect in all metrics then:
+    ask a metric for `best=True`.
 
     >>> factors = np.array([[0, 3], [0, 13], [1, 13], [1, 40]])
     >>> merge(factors, {"turn": {"shape": [10, 40]}}, ("shape", "turn"))[:, 1]
@@ -191,7 +215,7 @@ def as_factors(factors: ArrayLike, *, rows: int, least: int = 1) -> NDArray[Any]
         )
     if v.dtype.kind == "f":
         _finite("factors", v, "leave such rows out")
-        if continuous_factors(v).any():
+        if real_factors(v).any():
             return v.astype(np.float64)
     return v.astype(np.int64)
 
@@ -280,12 +304,24 @@ def _finite(
         )
 
 
+def _measurable(z: Floats) -> None:
+    """Raise where the squares of codes, or of their differences, are beyond double precision."""
+    low, high = z.min(0), z.max(0)
+    size, extent = np.maximum(np.abs(low), np.abs(high)), high / 2 - low / 2
+    bad = (size > _HUGE) | ((extent < 1 / _HUGE) & (high > low))
+    if bad.any():
+        raise ValueError(
+            f"expected codes of at most {_HUGE:g} that are constant or differ by at least "
+            f"{1 / _HUGE:g}, got others in columns {np.flatnonzero(bad).tolist()}: rescale them"
+        )
+
+
 def factor_index(which: int | str, names: tuple[str, ...], argument: str = "leave_out") -> int:
     """The number of a factor that an argument names or numbers."""
     if which in names:
         return names.index(str(which))
-    if isinstance(which, int) and 0 <= which < len(names):
-        return which
+    if isinstance(which, int | np.integer) and 0 <= which < len(names):
+        return int(which)
     raise ValueError(
         f"expected {argument} to name factors among {', '.join(names)} or to number them from 0, "
         f"got {which!r}"

@@ -107,6 +107,11 @@ def factor_vae_score(
     Where no code is left the score is 0 by definition. A factor is left out that takes one value
     only or no value twice. Pruning by standard deviation depends on the scale of the codes.
 
+    Namesakes differ: disent prunes nothing under the name of `locatello2019`, and it and the
+    original report all codes as active; Ubisoft's library has L = 200 and 800 + 800 votes, prunes
+    at other thresholds and rescales the score; the code of JointVAE has numbers of its own and a
+    threshold of the KL.
+
     Args:
         codes: (N, D) posterior means.
         factors: (N, K) integers.

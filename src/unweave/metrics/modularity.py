@@ -92,6 +92,7 @@ def modularity(
             "rows": inputs.rows,
             "samples": len(binned.codes),
             "pruned": np.flatnonzero(~counted).tolist(),
+            "factors cut into bins": inputs.continuous_names,
             "factors left out": list(inputs.left_out),
         },
     )

@@ -49,6 +49,7 @@ def dci(
     disentanglement = sum_j rho_j (1 - H_K(P_j)), rho_j = sum_k R_jk / sum R,
     completeness = sum_k sigma_k (1 - H_D(Q_k)), sigma_k = sum_j R_jk / sum R,
     informativeness = mean over k of how well factor k is predicted.  [Eastwood2018]
+    D counts dead codes too, so that they raise completeness, and nothing else.
 
     Protocols: `locatello2019` boosts 100 rounds of trees of depth 3, one for each value of the
     factor, at a rate of 0.1 ([Friedman2001]; the GradientBoostingClassifier of scikit-learn with

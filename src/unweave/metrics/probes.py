@@ -165,6 +165,7 @@ def downstream(
         parts=parts,
         details={
             "rows": inputs.rows,
+            "training rows": len(rows.train),
             "test rows": len(rows.test),
             "labels left out": [n for n in wanted if n not in sizes],
             "factors left out": list(inputs.left_out),

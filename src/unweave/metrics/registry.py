@@ -16,7 +16,15 @@ from unweave.metrics.frame import Frame
 from unweave.metrics.gaps import dcimig, jemmig, mig_sup
 from unweave.metrics.infomec import info_mec, info_mec_estimates
 from unweave.metrics.information import mig
-from unweave.metrics.inputs import Ints, Seed, as_codes, as_factors, as_mask, continuous_factors
+from unweave.metrics.inputs import (
+    Ints,
+    Seed,
+    as_codes,
+    as_factors,
+    as_mask,
+    continuous_factors,
+    real_factors,
+)
 from unweave.metrics.interventional import factor_vae_score
 from unweave.metrics.mcc import mcc
 from unweave.metrics.modularity import modularity
@@ -128,8 +136,10 @@ class Metric:
     What of a table the function has parameters for is passed to it: a measure without labels has
     none for factors. Neither has it an interval or a null, and none is given where one is asked.
     `perfect` is the least that a code for each factor scores, and `minds` says which changes of the
-    codes change the score beyond what is random in it: "scale", "sign", "dead" (constant codes).
-    What is `slow`, seconds to minutes for 10,000 rows, is run only where it is asked for.
+    codes change the value under the same rng: "scale" (of one code, or of all), "sign", "dead"
+    (constant codes).
+    What is `slow`, seconds to minutes for 10,000 rows or the number of another protocol over again,
+    is run only where it is asked for.
     `estimate`, where there is one, is what the protocols of a metric have in common: `evaluate`
     calls it once and hands the result to all of them, as `estimates`.
     """
@@ -182,8 +192,9 @@ _MIXED = (varied_factor, two_factors)  # what mixing factors takes
 METRICS: dict[str, Metric] = {
     metric.key: metric
     for metric in (
-        Metric("factor_vae_score", "kim2018", factor_vae_score, _FIXED),
-        Metric("factor_vae_score", "locatello2019", factor_vae_score, _FIXED),
+        # Codes of a standard deviation under 0.05 are pruned.
+        Metric("factor_vae_score", "kim2018", factor_vae_score, _FIXED, minds=("scale",)),
+        Metric("factor_vae_score", "locatello2019", factor_vae_score, _FIXED, minds=("scale",)),
         Metric("mig", "locatello2019", mig),
         Metric(
             "mig",
@@ -191,12 +202,13 @@ METRICS: dict[str, Metric] = {
             mig,
             (varied_factor, class_factors, posterior_scales, normal_posteriors),
         ),
-        Metric("mig_sup", "li2020", mig_sup),
-        Metric("jemmig", "do2020", jemmig),
+        Metric("mig_sup", "li2020", mig_sup, minds=("scale",)),
+        Metric("jemmig", "do2020", jemmig, minds=("scale",)),
         Metric("dcimig", "sepliarskaia2019", dcimig),
         Metric("modularity", "locatello2019", modularity, _MIXED, minds=("dead",)),
-        Metric("modularity", "ridgeway2018", modularity, _MIXED),
-        # Equal numbers are parted at random, so that independent ones seem to share a little.
+        Metric("modularity", "ridgeway2018", modularity, _MIXED, minds=("scale",)),
+        # Equal numbers are parted at random, so that independent ones seem to share a little. Codes
+        # are pruned that are narrow beside the widest.
         *(
             Metric(
                 "info_mec",
@@ -204,14 +216,20 @@ METRICS: dict[str, Metric] = {
                 info_mec,
                 _MIXED,
                 perfect=0.9,
+                minds=("scale",),
                 slow=True,
                 estimate=info_mec_estimates,
             )
             for protocol in ("hsu2023", "hsu2024")
         ),
         Metric("mcc", "hyvarinen2016", mcc),
-        Metric("beta_vae_score", "kim2018", beta_vae_score, _FIXED),
-        Metric("beta_vae_score", "locatello2019", beta_vae_score, _FIXED),
+        # A fit that is penalised, or not run to its end, depends on the scale of what it reads.
+        Metric("beta_vae_score", "kim2018", beta_vae_score, _FIXED, minds=("scale",)),
+        Metric("beta_vae_score", "locatello2019", beta_vae_score, _FIXED, minds=("scale",)),
+        # The number of kim2018 over again.
+        Metric(
+            "beta_vae_score", "higgins2017", beta_vae_score, _FIXED, minds=("scale",), slow=True
+        ),
         Metric("factor_vae_score", "mathieu2019", factor_vae_score, _FIXED),
         Metric("irs", "suter2019", irs, _CLASSES, minds=("scale",)),
         Metric("irs", "locatello2019", irs, _CLASSES, minds=("scale",)),
@@ -313,7 +331,7 @@ def _as_table(codes: ArrayLike | Table, factors: ArrayLike | None) -> Table:
         )
     # A table numbers its classes from 0; metrics do not mind which numbers they are.
     v = as_factors(factors, rows=len(as_codes(codes)), least=0)
-    whole = ~continuous_factors(v)
+    whole = ~real_factors(v)
     v[:, whole] -= v[:, whole].min(0, initial=0)
     return Table(codes, v)  # type: ignore[arg-type]
 

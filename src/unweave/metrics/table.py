@@ -26,8 +26,8 @@ from unweave.metrics.inputs import (
     as_mask,
     as_names,
     as_scales,
-    continuous_factors,
     merge,
+    real_factors,
 )
 
 
@@ -93,7 +93,7 @@ class Table:
 
     def __repr__(self) -> str:
         pairs = zip(self.factor_names, self.factor_sizes, strict=True)
-        sizes = ", ".join(f"{name} {size or 'continuous'}" for name, size in pairs)
+        sizes = ", ".join(f"{name} {size or 'of real numbers'}" for name, size in pairs)
         optional = ("scales", "kl", "discrete", "normal")
         extras = [name for name in optional if getattr(self, name) is not None]
         return (
@@ -173,7 +173,7 @@ def _sizes(
     given: tuple[int, ...], factors: NDArray[Any], names: tuple[str, ...]
 ) -> tuple[int, ...]:
     """The factor sizes, checked against the values; the largest value + 1 where not given."""
-    classes = ~continuous_factors(factors)
+    classes = ~real_factors(factors)
     if factors.size and factors[:, classes].min(initial=0) < 0:
         raise ValueError(
             f"expected classes numbered from 0, got {factors[:, classes].min():g}: number the "
