@@ -15,20 +15,28 @@ TEST = 5_000
 class Split(NamedTuple):
     """A table cut into rows to train on and others to test on, with the codes that vary."""
 
-    train: Floats  # (N, A) codes
+    train: Floats  # (N, A) columns: a code, or a category of a discrete one, which is 0 or 1
     test: Floats  # (M, A)
     train_factors: Ints  # (N, K)
     test_factors: Ints  # (M, K)
-    active: Ints  # (A,) the column of each code in the table
-    train_rows: Ints  # (N,) the rows of the table
-    test_rows: Ints  # (M,)
+    train_values: Floats  # (N, K) the factors as they came
+    test_values: Floats  # (M, K)
+    active: Ints  # (A,) the code of each column
+    dims: int  # D, the codes there are
+
+    def by_code(self, importances: Floats) -> Floats:
+        """Importances (A,) of columns summed over those of each code, (D,)."""
+        summed = np.zeros(self.dims)
+        np.add.at(summed, self.active, importances)
+        return summed
 
 
 def split(inputs: Inputs, train: int, test: int, rng: np.random.Generator) -> Split:
     """Different rows to train and to test on; where there are too few, both get their share.
 
-    Codes that are constant on the rows to train on are left out, and the others put in an order
-    that does not depend on theirs in the table, so that no random choice among codes does.
+    The numbers of categories mean nothing: a discrete code has a column for each of them. Columns
+    that are constant on the rows to train on are left out, and the others put in an order that does
+    not depend on theirs in the table, so that no random choice among codes does.
     """
     if train < 1 or test < 1:
         raise ValueError(f"expected at least 1 row to train and to test on, got {train} and {test}")
@@ -38,18 +46,33 @@ def split(inputs: Inputs, train: int, test: int, rng: np.random.Generator) -> Sp
         test = rows - train
     chosen = rng.permutation(rows)[: train + test]
     first, second = chosen[:train], chosen[train:]
-    codes = inputs.codes[first]
-    varied = np.flatnonzero((codes != codes[0]).any(0)).tolist()
+    columns, code = _columns(inputs, chosen)
+    varied = np.flatnonzero((columns[:train] != columns[0]).any(0)).tolist()
     # By the order of its values, which has nothing to do with the scale of a code.
-    active = np.array(sorted(varied, key=lambda j: _ranking(codes[:, j])), dtype=np.int64)
+    active = np.array(sorted(varied, key=lambda a: _ranking(columns[:train, a])), dtype=np.int64)
     return Split(
-        codes[:, active],
-        inputs.codes[second][:, active],
+        columns[:train, active],
+        columns[train:, active],
         inputs.factors[first],
         inputs.factors[second],
-        active,
-        first,
-        second,
+        inputs.values[first],
+        inputs.values[second],
+        code[active],
+        inputs.dims,
+    )
+
+
+def _columns(inputs: Inputs, rows: Ints) -> tuple[Floats, Ints]:
+    """What predictors read of some rows, (N, A), and the code of each column, (A,)."""
+    codes = inputs.codes[rows]
+    if not inputs.discrete.any():
+        return codes, np.arange(inputs.dims)
+    parts = [
+        (z == np.unique(z)).astype(np.float64) if inputs.discrete[j] else z
+        for j, z in enumerate(np.split(codes, inputs.dims, axis=1))
+    ]
+    return np.concatenate(parts, axis=1), np.repeat(
+        np.arange(inputs.dims), [part.shape[1] for part in parts]
     )
 
 

@@ -46,7 +46,7 @@ def explicitness(
 
     Chance is 0.5, which constant codes score; other libraries rescale to 2 (A - 0.5). Values that
     the test rows have none or nothing but of, or the training rows lack, are left out of the mean;
-    a factor of which no value is left counts as chance. A categorical code is read as its number.
+    a factor of which no value is left counts as chance. A categorical code is read one-hot.
 
     Args:
         codes: (N, D) posterior means.
@@ -117,7 +117,7 @@ def downstream(
 
     A smaller table keeps a third of its rows for the test; numbers of labels above the other two
     thirds are left out, but for the first, which then takes what there is. Smaller sets of labels
-    are the beginnings of larger ones. A categorical code is read as its number.
+    are the beginnings of larger ones. A categorical code is read one-hot.
 
     Args:
         codes: (N, D) posterior means.
