@@ -222,8 +222,18 @@ METRICS: dict[str, Metric] = {
         Metric("sap", "locatello2019", sap, _CLASSES, perfect=0.2, minds=("scale",)),
         Metric("sap", "kumar2018", sap),
         Metric("explicitness", "locatello2019", explicitness, _CLASSES, slow=True),
+        # A line tells only the ends of a range from the rest.
+        Metric("explicitness", "ridgeway2018", explicitness, _CLASSES, perfect=0.7, slow=True),
         # Ten labels do not tell all values.
-        Metric("downstream", "locatello2019", downstream, _CLASSES, perfect=0.75, slow=True),
+        Metric(
+            "downstream",
+            "locatello2019",
+            downstream,
+            _CLASSES,
+            perfect=0.75,
+            minds=("scale",),
+            slow=True,
+        ),
     )
 }
 

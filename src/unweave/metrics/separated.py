@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple, Unpack, get_args
 
 import numpy as np
@@ -12,7 +12,7 @@ from unweave.metrics.frame import Frame, framed
 from unweave.metrics.information import top_gap
 from unweave.metrics.inputs import Floats, Inputs, Ints, Seed, check_choice, read
 from unweave.metrics.mcc import absolute_correlations
-from unweave.metrics.predictors import TEST, TRAIN, Split, split
+from unweave.metrics.predictors import TEST, TRAIN, Split, newton, split
 from unweave.metrics.score import Score
 
 SAPProtocol = Literal["locatello2019", "kumar2018"]
@@ -165,7 +165,7 @@ def machines(x: Floats, labels: Ints, classes: int, c: float = 0.01) -> tuple[Fl
     inside, outside = _costs(labels, classes, c)
     # No slope is worth its price at scales below the least here.
     ridge = np.array([min(1 / scale, 1e150) ** 2, 1.0])
-    w = _least(lambda w: sums.loss(w, inside, outside, ridge), np.zeros((classes, 2)))
+    w = newton(lambda w: sums.loss(w, inside, outside, ridge), np.zeros((classes, 2)))
     return w[:, 0] / scale, w[:, 1]
 
 
@@ -195,7 +195,7 @@ def category_machines(
         bend[:, -1, -1] += curve.sum(1)
         return value, w + np.column_stack([pull, pull.sum(1)]), bend
 
-    w = _least(loss, np.zeros((classes, z.shape[1] + 1)))
+    w = newton(loss, np.zeros((classes, z.shape[1] + 1)))
     return w[:, :-1], w[:, -1]
 
 
@@ -203,30 +203,6 @@ def _costs(labels: Ints, classes: int, c: float) -> tuple[Floats, Floats]:
     """The weights (C,) of errors inside and outside of each class."""
     inside = c * len(labels) / (classes * np.bincount(labels))
     return inside, inside[::-1] if classes == 2 else np.full(classes, c)
-
-
-def _least(loss: Callable[[Floats], tuple[Floats, Floats, Floats]], w: Floats) -> Floats:
-    """Where each of C losses is least, by Newton's method from w (C, P).
-
-    `loss` gives values (C,), gradients (C, P) and Hessians (C, P, P).
-    """
-    value, slope, bend = loss(w)
-    for _ in range(100):
-        step = -np.linalg.solve(bend, slope[:, :, None])[:, :, 0]
-        downhill = (step * slope).sum(1)
-        if (-downhill <= 1e-18 * value).all():
-            break
-        # Half of the step until it goes down by a share of what it promises.
-        share = np.ones(len(w))
-        for _ in range(30):
-            new = w + share[:, None] * step
-            trial = loss(new)
-            worse = trial[0] > value + 1e-4 * share * downhill + 1e-15 * value
-            if not worse.any():
-                break
-            share[worse] /= 2
-        w, (value, slope, bend) = new, trial
-    return w
 
 
 class _Halves(NamedTuple):
