@@ -90,7 +90,6 @@ def gap(matrix: np.ndarray) -> float:
 
 def dci_boosting(rounds: int) -> Plain:
     """Gradient boosting of scikit-learn, some of its 100 rounds."""
-
     return lambda z, v: entropic(boosted(z, v, rounds)[0])
 
 
