@@ -5,13 +5,12 @@ import pytest
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestRegressor
 from sklearn.linear_model import Lasso
 
-from lattice_tables import blurred, identity, rotated
+from lattice_tables import blurred, identity, kinds
+from plain_splits import UNEVEN, categories, halves, scaled
 from unweave.metrics import bins, dci
 from unweave.metrics.bins import bins_of
 from unweave.metrics.boosting import boost
-from unweave.metrics.inputs import read
-from unweave.metrics.predictive import concentration
-from unweave.metrics.predictors import split
+from unweave.metrics.predictive import purities, purity
 
 
 def entangled(rows, sizes, dims, rng):
@@ -94,49 +93,104 @@ def entropic(matrix):
     return score
 
 
-@pytest.mark.parametrize("base", [identity, rotated, blurred])
-@pytest.mark.parametrize("protocol", ["locatello2019", "esmaeili2019", "eastwood2018"])
-def test_dci_by_loops_over_scikit_learn(base, protocol):
-    table = base()
-    score = dci(table.codes, table.factors, protocol=protocol, rng=3)
-    rows = split(read(table.codes, table.factors), 10_000, 5_000, np.random.default_rng(3))
-    assert len(rows.train) == 320
-    assert len(rows.test) == 160
-    matrix, informed = np.zeros((3, 3)), []
+@pytest.mark.parametrize("kind", kinds())
+@pytest.mark.parametrize(
+    ("protocol", "values"),
+    [
+        ("locatello2019", np.arange(6)),
+        ("esmaeili2019", np.arange(6)),
+        ("esmaeili2019", UNEVEN),
+        ("eastwood2018", np.arange(6)),
+        ("eastwood2018", UNEVEN),
+    ],
+    ids=lambda x: x if isinstance(x, str) else f"to {x[-1]}",
+)
+def test_dci_by_loops_over_scikit_learn(kind, protocol, values):
+    codes, factors = kinds()[kind], values[identity().factors]
+    score = dci(codes, factors, protocol=protocol, rng=3)
+    z, labels, other, truths = halves(codes, factors, 3)
+    assert (len(z), len(other)) == (320, 160)
+    matrix, informed = np.zeros((codes.shape[1], 3)), []
+    if protocol == "eastwood2018":
+        z, other = scaled(z, other)
     for k in range(3):
-        y, truth = rows.train_factors[:, k], rows.test_factors[:, k]
-        z, other = rows.train, rows.test
+        y, truth = labels[:, k], truths[:, k]
         if protocol == "locatello2019":
             model = peer(z, y)
-            importance = model.feature_importances_
+            matrix[:, k] = model.feature_importances_
             informed.append(model.score(other, truth))
-        else:
-            z, other = (z - z.mean(0)) / z.std(0), (other - z.mean(0)) / z.std(0)
-            y, truth = (y - y.mean()) / y.std(), (truth - y.mean()) / y.std()
-            lasso = protocol == "eastwood2018"
-            model = Lasso(alpha=0.02) if lasso else RandomForestRegressor(10, random_state=k)
-            model.fit(z, y)
-            importance = abs(model.coef_) if lasso else model.feature_importances_
-            error = np.sqrt(((model.predict(other) - truth) ** 2).mean())
-            informed.append(max(0, 1 - error / truth.std()))
-        matrix[rows.active, k] = importance
+            continue
+        y, truth = scaled(y, truth)
+        lasso = protocol == "eastwood2018"
+        model = Lasso(alpha=0.02) if lasso else RandomForestRegressor(10, random_state=k)
+        model.fit(z, y)
+        matrix[:, k] = abs(model.coef_) if lasso else model.feature_importances_
+        error = np.sqrt(((model.predict(other) - truth) ** 2).mean())
+        informed.append(max(0, 1 - error / truth.std()))
     # Forests differ by their draws, of which there are only ten.
     near = 0.06 if protocol == "esmaeili2019" else 0.02
-    np.testing.assert_allclose(score.matrix, matrix, atol=near)
-    assert score.parts["disentanglement"] == pytest.approx(entropic(matrix), abs=near)
-    assert score.parts["completeness"] == pytest.approx(entropic(matrix.T), abs=near)
-    assert score.parts["informativeness"] == pytest.approx(np.mean(informed), abs=0.02)
-    assert score.details["training informativeness"] >= score.parts["informativeness"] - 0.02
+    ours = score.matrix
+    if kind == "duplicated":  # equal codes share their importance at random
+        matrix, ours = (m.reshape(3, 2, 3).sum(1) for m in (matrix, ours))
+    np.testing.assert_allclose(ours, matrix, atol=near)
+    assert score.parts["informativeness"] == pytest.approx(np.mean(informed), abs=near)
+    assert score.details["training informativeness"] >= score.parts["informativeness"] - 0.03
+    if kind != "duplicated":
+        each = [entropic(column[None]) for column in matrix.T]
+        complete = np.mean(each) if protocol == "eastwood2018" else entropic(matrix.T)
+        assert score.parts["disentanglement"] == pytest.approx(entropic(matrix), abs=near)
+        assert score.parts["completeness"] == pytest.approx(complete, abs=near)
 
 
-def test_concentration_by_loops():
+def test_purity_by_loops():
     matrix = np.random.default_rng(0).random((5, 4)) ** 3
     matrix[2] = 0
     matrix[:, 1] = 0
-    assert concentration(matrix) == pytest.approx(entropic(matrix), abs=1e-12)
-    assert concentration(np.ones((3, 3))) == pytest.approx(0, abs=1e-12)
-    assert concentration(np.zeros((3, 3))) == 0.0
-    assert concentration(np.ones((3, 1))) == 1.0
+    assert purity(matrix) == pytest.approx(entropic(matrix), abs=1e-12)
+    np.testing.assert_allclose(purities(matrix), [entropic(row[None]) for row in matrix])
+    assert purity(np.ones((3, 3))) == pytest.approx(0, abs=1e-12)
+    assert purity(np.zeros((3, 3))) == 0.0
+    assert purity(np.ones((3, 1))) == 1.0
+
+
+def test_completeness_of_the_lasso_weighs_factors_equally():
+    rng = np.random.default_rng(0)
+    factors = rng.integers(10, size=(3000, 2))
+    v = (factors - factors.mean(0)) / factors.std(0)
+    faint = 0.3 * v[:, [1]] + rng.standard_normal((3000, 2))
+    score = dci(np.column_stack([v[:, 0], faint]), factors, protocol="eastwood2018")
+    strength = score.matrix.sum(0)
+    assert strength[0] > 1.5 * strength[1]
+    expected = np.mean([entropic(column[None]) for column in score.matrix.T])
+    assert score.parts["completeness"] == pytest.approx(expected, abs=1e-12)
+    assert entropic(score.matrix.T) > expected + 0.1
+
+
+@pytest.mark.parametrize("protocol", ["locatello2019", "esmaeili2019", "eastwood2018"])
+def test_numbers_of_categories_mean_nothing(protocol):
+    factors, codes, renamed = categories(np.random.default_rng(3), rows=300)
+    one, other = (
+        dci(z, factors, protocol=protocol, discrete=[True, False]) for z in (codes, renamed)
+    )
+    np.testing.assert_allclose(other.matrix, one.matrix, atol=1e-9)
+    assert other.parts == pytest.approx(one.parts, abs=1e-9)
+    # The importance of a category is that of its code, here by scikit-learn.
+    if protocol == "eastwood2018":
+        wide = np.column_stack([np.eye(6)[codes[:, 0].astype(int)], codes[:, 1]])
+        train, y, _, _ = halves(wide, factors, 0)
+        w = Lasso(alpha=0.02, tol=1e-9).fit(scaled(train, train)[0], scaled(y, y)[0]).coef_
+        np.testing.assert_allclose(one.matrix[1], np.abs(w[:, 6]), atol=1e-4)
+        np.testing.assert_allclose(one.matrix[0], np.abs(w[:, :6]).sum(1), atol=1e-4)
+
+
+@pytest.mark.parametrize("protocol", ["esmaeili2019", "eastwood2018"])
+def test_regression_takes_real_numbers(protocol):
+    rng = np.random.default_rng(0)
+    factors = rng.uniform(size=(900, 3))
+    score = dci(factors * [1, -3, 2], factors, protocol=protocol)
+    assert min(score.parts.values()) > 0.95
+    with pytest.raises(ValueError, match="expected factors that are classes"):
+        dci(factors, factors)
 
 
 def test_dci_of_duplicated_missing_and_noise_codes():

@@ -6,10 +6,9 @@ from sklearn.linear_model import LinearRegression
 from sklearn.svm import LinearSVC
 
 from lattice_tables import identity, kinds
+from plain_splits import UNEVEN, categories, halves
 from unweave.metrics import sap
-from unweave.metrics.inputs import read
-from unweave.metrics.predictors import split
-from unweave.metrics.separated import machines
+from unweave.metrics.separated import category_machines, machines
 
 
 def by_loops(score_of, dims):
@@ -20,8 +19,9 @@ def by_loops(score_of, dims):
 
 
 @pytest.mark.parametrize("kind", kinds())
-def test_regression_form_by_loops(kind):
-    codes, factors = kinds()[kind], identity().factors
+@pytest.mark.parametrize("values", [np.arange(6), UNEVEN, np.sqrt(np.arange(6))])
+def test_regression_form_by_loops(kind, values):
+    codes, factors = kinds()[kind], values[identity().factors]
 
     def r2(j, k):
         return (
@@ -37,14 +37,11 @@ def test_regression_form_by_loops(kind):
 @pytest.mark.parametrize("kind", kinds())
 def test_classifier_form_by_loops(kind):
     codes, factors = kinds()[kind], identity().factors
-    rows = split(read(codes, factors), 10_000, 5_000, np.random.default_rng(5))
-    back = np.argsort(rows.active)
-    train, test = rows.train[:, back], rows.test[:, back]
+    train, y, test, truth = halves(codes, factors, 5)
 
     def accuracy(j, k):
         machine = LinearSVC(C=0.01, class_weight="balanced")
-        machine.fit(train[:, [j]], rows.train_factors[:, k])
-        return machine.score(test[:, [j]], rows.test_factors[:, k])
+        return machine.fit(train[:, [j]], y[:, k]).score(test[:, [j]], truth[:, k])
 
     matrix, expected = by_loops(accuracy, codes.shape[1])
     score = sap(codes, factors, rng=5)
@@ -65,6 +62,67 @@ def test_machines_are_those_of_scikit_learn(classes, scale):
     last = slice(1, None) if classes == 2 else slice(None)
     np.testing.assert_allclose(w[last], peer.coef_[:, 0], rtol=1e-3, atol=1e-5)
     np.testing.assert_allclose(b[last], peer.intercept_, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+def test_machines_of_categories_are_those_of_scikit_learn(classes):
+    rng = np.random.default_rng(classes)
+    labels = np.minimum(rng.integers(classes + 2, size=400), classes - 1)
+    odd = rng.random(400) < 0.3
+    z = np.eye(6)[np.where(odd, rng.integers(6, size=400), labels)]
+    w, b = category_machines(z, labels, classes)
+    peer = LinearSVC(C=0.01, class_weight="balanced", dual=False, tol=1e-12, max_iter=100_000)
+    peer.fit(z, labels)
+    last = slice(1, None) if classes == 2 else slice(None)
+    np.testing.assert_allclose(w[last], peer.coef_, atol=1e-5)
+    np.testing.assert_allclose(b[last], peer.intercept_, atol=1e-5)
+
+
+def test_codes_that_are_the_values_are_perfect_however_these_are_spaced():
+    values = np.column_stack([UNEVEN[identity().factors[:, 0]], identity().factors[:, 1]])
+    score = sap(values * [-0.3, 2.0], values, protocol="kumar2018")
+    np.testing.assert_allclose(score.matrix.diagonal(), 1, atol=1e-12)
+    assert float(score) == pytest.approx(1, abs=1e-9)
+
+
+def test_a_constant_code_tells_what_scikit_learn_tells_without_a_slope():
+    factors = np.minimum(np.argwhere(np.ones((5, 6, 20)))[:, :2], [2, 3])  # the last are frequent
+    codes = np.column_stack([4.0 * factors[:, 0], np.zeros(len(factors))])
+    score = sap(codes, factors, rng=1)
+    train, y, test, truth = halves(codes, factors, 1)
+    for k in range(2):
+        machine = LinearSVC(C=0.01, class_weight="balanced").fit(train[:, [1]], y[:, k])
+        assert score.matrix[1, k] == machine.score(test[:, [1]], truth[:, k])
+    # A code of noise so faint that no slope is worth it is as good as a constant.
+    codes[:, 1] = 1e-6 * np.random.default_rng(0).standard_normal(len(codes))
+    np.testing.assert_allclose(sap(codes, factors, rng=1).matrix, score.matrix, atol=1e-12)
+
+
+@pytest.mark.parametrize("protocol", ["locatello2019", "kumar2018"])
+def test_categories_are_read_one_hot(protocol):
+    factors, codes, renamed = categories(np.random.default_rng(3))
+    discrete = np.array([True, False])
+    score = sap(codes, factors, protocol=protocol, discrete=discrete)
+    train, y, test, truth = halves(codes, factors, 0)
+    if protocol == "kumar2018":
+        train = test = codes
+        y = truth = factors
+    for k in range(2):
+        if protocol == "kumar2018":
+            model = LinearRegression()
+        else:
+            model = LinearSVC(C=0.01, class_weight="balanced", dual=False, tol=1e-9)
+        model.fit(np.eye(6)[train[:, 0].astype(int)], y[:, k])
+        right = model.score(np.eye(6)[test[:, 0].astype(int)], truth[:, k])
+        assert score.matrix[0, k] == pytest.approx(right, abs=1e-9)
+    again = sap(renamed, factors, protocol=protocol, discrete=discrete)
+    np.testing.assert_allclose(again.matrix, score.matrix, atol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e160, 1e-170])
+def test_codes_of_extreme_scale_have_a_score(scale):
+    factors = identity().factors
+    assert 0 <= float(sap(identity().codes * scale, factors)) <= 1
 
 
 def test_two_values_are_told_perfectly():

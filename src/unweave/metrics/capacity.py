@@ -20,7 +20,7 @@ from unweave.metrics.inputs import (
     factor_index,
     read,
 )
-from unweave.metrics.predictive import concentration
+from unweave.metrics.predictive import purity
 from unweave.metrics.predictors import TEST, TRAIN, Split, split
 from unweave.metrics.score import Score
 from unweave.parallel import in_threads
@@ -78,8 +78,9 @@ def dci_es(
     scikit-learn, whose classifiers try sqrt(D) of them, so that codes that tell nothing gain
     importance and perfect ones score 0.6. It sets b to 1 - 1/n_k for n_k classes, which is the same
     where they are equally frequent; here a loss above b counts as b, so that E is never below -1.
-    Probes are fitted to 10,000 rows and tested on 5,000 others, or to two
-    thirds of a smaller table and tested on the rest. A categorical code is read as its number.
+    Probes are fitted to 10,000 rows and tested on 5,000 others, or to two thirds of a smaller table
+    and tested on the rest. A categorical code is read one-hot, and has the importance of all its
+    categories. Constant codes count among the D of completeness and size.
 
     Args:
         codes: (N, D) posterior means.
@@ -122,12 +123,12 @@ def dci_es(
     best = int(told.mean(0).argmax())
     matrix = np.zeros((inputs.dims, len(inputs.names)))
     for k, curve in curves.items():
-        matrix[rows.active, k] = curve.importances[best]
+        matrix[:, k] = rows.by_code(curve.importances[best])
     scored = matrix[:, inputs.scored]
     explicit = [explicitness_of(depths, c.losses, c.baseline) for c in curves.values()]
     parts = {
-        "disentanglement": concentration(scored),
-        "completeness": concentration(scored.T),
+        "disentanglement": purity(scored),
+        "completeness": purity(scored.T),
         "informativeness": float(told[:, best].mean()),
         "explicitness": float(np.mean(explicit)),
         "size": len(inputs.scored) / inputs.dims,
@@ -175,7 +176,7 @@ def _curves(
     streams = dict(zip(scored, rng.spawn(len(scored)), strict=True))
 
     def grown(k: int) -> _Curve:
-        target = _target(inputs, rows, k, bool(numbers[k]))
+        target = _target(rows, k, bool(numbers[k]))
         return _curve(target, rows, depths, streams[k])
 
     # The largest first, so that no thread is left with it at the end.
@@ -192,9 +193,9 @@ class _Target(NamedTuple):
     classes: int  # 0: numbers
 
 
-def _target(inputs: Inputs, rows: Split, k: int, number: bool) -> _Target:
+def _target(rows: Split, k: int, number: bool) -> _Target:
     if number:
-        return _Target(inputs.values[rows.train_rows, k], inputs.values[rows.test_rows, k], 0)
+        return _Target(rows.train_values[:, k], rows.test_values[:, k], 0)
     values, train = np.unique(rows.train_factors[:, k], return_inverse=True)
     truth = rows.test_factors[:, k]
     at = np.searchsorted(values, truth).clip(max=len(values) - 1)

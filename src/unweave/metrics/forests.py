@@ -227,7 +227,7 @@ def _best_splits(drawn: _Drawn, level: _Level, luck: Floats, depth: int) -> _Spl
     start, node = _nodes(level)
     offset = drawn.codes.shape[1] * np.arange(len(level.orders))[:, None]
     x = drawn.codes.ravel().take(level.orders + offset)
-    both, whole = _explained(drawn, level, start, node)
+    both, whole = _parted_squares(drawn, level, start, node)
     both[:, :-1][x[:, 1:] <= x[:, :-1]] = -1.0
     both[:, start + level.size - 1] = -1.0  # all rows on one side
     most = np.maximum.reduceat(both, start, axis=1)  # (D, V)
@@ -253,7 +253,7 @@ def _lots(level: _Level, luck: Floats, depth: int) -> Floats:
     return lots
 
 
-def _explained(drawn: _Drawn, level: _Level, start: Ints, node: Ints) -> tuple[Floats, Floats]:
+def _parted_squares(drawn: _Drawn, level: _Level, start: Ints, node: Ints) -> tuple[Floats, Floats]:
     """q/w on the left and right together, of the split after each row, (D, E), and of nodes (V,).
 
     Where all rows of a node are on the left the first is of no meaning.

@@ -14,7 +14,7 @@ from unweave.metrics.frame import Frame, framed
 from unweave.metrics.information import discretise, entropy, mutual_information
 from unweave.metrics.inputs import Bools, Floats, Inputs, Ints, Seed, check_choice, read, subset
 from unweave.metrics.modularity import check_two_factors
-from unweave.metrics.predictors import standardised
+from unweave.metrics.predictors import logistic, standardised
 from unweave.metrics.score import Score
 from unweave.parallel import in_threads
 
@@ -218,33 +218,13 @@ def logistic_entropy(x: Floats, labels: Ints, steps: int = 100) -> float:
 
     Without penalty, classes weighted alike, from zeros by L-BFGS, as scikit-learn's.
     """
-    from scipy.optimize import minimize
-
-    rows, classes = len(x), int(labels.max()) + 1
+    classes = int(labels.max()) + 1
     weight = 1 / (classes * np.bincount(labels)[labels])  # sums to 1
-    wide = np.ascontiguousarray(np.column_stack([x, np.ones(rows)]).T)  # (D + 1, N)
-    index = np.arange(rows)
-
-    def cross_entropies(flat: Floats) -> tuple[Floats, Floats]:
-        """-log p(c) of each row's class, (N,), and p of all classes, (C, N)."""
-        p = flat.reshape(classes, -1) @ wide
-        p -= p.max(0)
-        logit = p[labels, index]
-        np.exp(p, out=p)
-        total = p.sum(0)
-        p /= total
-        return np.log(total) - logit, p
-
-    def loss(flat: Floats) -> tuple[float, Floats]:
-        cross, wrong = cross_entropies(flat)
-        wrong[labels, index] -= 1
-        wrong *= weight
-        return float(weight @ cross), (wrong @ wide.T).ravel()
-
-    options = {"maxiter": steps, "maxls": 50, "gtol": 1e-4, "ftol": 64 * np.finfo(float).eps}
-    start = np.zeros(len(wide) * classes)
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x
-    return float(cross_entropies(found)[0].mean())
+    wide = np.ascontiguousarray(np.column_stack([x, np.ones(len(x))]).T)
+    logits = logistic(wide, labels, classes, weight=weight, steps=steps) @ wide
+    logits -= logits.max(0)
+    cross = np.log(np.exp(logits).sum(0)) - logits[labels, np.arange(len(x))]
+    return float(cross.mean())
 
 
 def _information(inputs: Inputs, rows: Ints, neighbours: int, noise: Floats) -> Floats:

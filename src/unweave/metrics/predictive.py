@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from unweave.metrics.boosting import boost
 from unweave.metrics.forests import grow
 from unweave.metrics.frame import Frame, framed
-from unweave.metrics.inputs import Floats, Ints, Seed, check_choice, read
+from unweave.metrics.inputs import Floats, Seed, check_choice, read
 from unweave.metrics.predictors import TEST, TRAIN, Split, lasso, split, standardised
 from unweave.metrics.score import Score
 from unweave.parallel import in_threads
@@ -59,20 +59,21 @@ def dci(
     `esmaeili2019` takes a random forest as regressor ([Esmaeili2019] sec. 6.2, which says no more):
     here 10 trees without limits, scikit-learn's defaults when the paper appeared, of importances as
     above. `eastwood2018` takes the lasso of standardised codes and factors, at a penalty of 0.02,
-    and the sizes of its coefficients.  [Eastwood2018] Both regress on the numbers of the factor's
-    values, so that these should be ordered; informativeness is 1 - RMSE / standard deviation, or 0
-    if the mean of the factor is a better guess.
+    and the sizes of its coefficients; there completeness is the mean over factors of 1 - H_D(Q_k),
+    0 for one of which no code tells anything.  [Eastwood2018] Both regress the values of the
+    factor, which may be real numbers and should be ordered; informativeness is 1 - RMSE / standard
+    deviation, or 0 if the mean of the factor is a better guess.
 
     All predictors are fitted to 10,000 rows and tested on 5,000 others, or to two thirds of a
-    smaller table and tested on the rest. The lasso of [Eastwood2018] weighs all factors equally in
-    completeness, which is the same where importances have sum 1. Other libraries take other trees
-    (xgboost, lightgbm) or turn R^2 into informativeness: their numbers differ. A categorical code
-    is read as its number. Where no code has any importance, disentanglement and completeness are 0.
-    With one factor or code, which has nothing to be mixed with, they are 1.
+    smaller table and tested on the rest. Other libraries take other trees (xgboost, lightgbm) or
+    turn R^2 into informativeness: their numbers differ. A categorical code is read one-hot, and has
+    the importance of all its categories. Where no code has any importance, disentanglement and
+    completeness are 0. With one factor or code, which has nothing to be mixed with, they are 1.
+    Constant codes count among the D of completeness, and raise it.
 
     Args:
         codes: (N, D) posterior means.
-        factors: (N, K) integers.
+        factors: (N, K) integers, or real numbers for `esmaeili2019` and `eastwood2018`.
         protocol: whose predictor.
         rng: seed or generator.
         train: rows to fit predictors to.
@@ -89,7 +90,14 @@ def dci(
     Score(dci/eastwood2018 = 1.0000; disentanglement 1.000, completeness 1.000, informativeness ...)
     """
     check_choice("protocol", protocol, get_args(DCIProtocol))
-    inputs = read(codes, factors, discrete=discrete, factor_names=factor_names, leave_out=leave_out)
+    inputs = read(
+        codes,
+        factors,
+        discrete=discrete,
+        factor_names=factor_names,
+        leave_out=leave_out,
+        continuous=protocol != "locatello2019",
+    )
     generator = np.random.default_rng(rng)
     rows = split(inputs, train, test, generator)
     scored = inputs.scored.tolist()
@@ -103,11 +111,13 @@ def dci(
         fits = dict(in_threads(fit, ordered))
     matrix = np.zeros((inputs.dims, len(inputs.names)))
     for k, each in fits.items():
-        matrix[rows.active, k] = each.importances
+        matrix[:, k] = rows.by_code(each.importances)
     scored = matrix[:, inputs.scored]
     parts = {
-        "disentanglement": concentration(scored),
-        "completeness": concentration(scored.T),
+        "disentanglement": purity(scored),
+        "completeness": (
+            float(purities(scored.T).mean()) if protocol == "eastwood2018" else purity(scored.T)
+        ),
         "informativeness": float(np.mean([fits[k].test for k in inputs.scored])),
     }
     return Score(
@@ -127,24 +137,33 @@ def dci(
     )
 
 
-def concentration(importances: Floats) -> float:
+def purity(importances: Floats) -> float:
     """sum_i w_i (1 - H(P_i)) of rows (I, J), with w_i their share of all and H in base J.
 
-    0 where there are no importances, and 1 where a row has a single entry.
+    0 where there are no importances.
 
-    >>> concentration(np.array([[1.0, 0.0], [0.5, 0.5]]))
-    0.5
+    >>> purity(np.array([[3.0, 0.0], [0.5, 0.5]]))
+    0.75
     """
     total = importances.sum(1)
-    if not total.sum() > 0:
-        return 0.0
-    if importances.shape[1] == 1:
-        return 1.0
+    return float(total @ purities(importances) / total.sum()) if total.sum() > 0 else 0.0
+
+
+def purities(importances: Floats) -> Floats:
+    """1 - H(P_i) of each of rows (I, J), with P_i its shares and H in base J.
+
+    0 of a row without importances, and 1 of one with a single entry.
+
+    >>> purities(np.array([[3.0, 0.0], [0.5, 0.5], [0.0, 0.0]]))
+    array([1., 0., 0.])
+    """
+    total = importances.sum(1)
     p = importances / np.where(total > 0, total, 1.0)[:, None]
     logarithm = np.log(p, out=np.zeros_like(p), where=p > 0)
-    entropy = -(p * logarithm).sum(1) / np.log(importances.shape[1])
+    entropy = -(p * logarithm).sum(1) / np.log(max(2, importances.shape[1]))
     # Rounding can leave equal importances a hair below 0.
-    return max(0.0, float(total @ (1 - entropy) / total.sum()))
+    pure: Floats = np.where(total > 0, np.maximum(1 - entropy, 0.0), 0.0)
+    return pure
 
 
 def _boosted(rows: Split, task: tuple[int, np.random.Generator]) -> tuple[int, _Fit]:
@@ -159,31 +178,32 @@ def _boosted(rows: Split, task: tuple[int, np.random.Generator]) -> tuple[int, _
 def _forest(rows: Split, task: tuple[int, np.random.Generator]) -> tuple[int, _Fit]:
     """Ten trees on draws with replacement; importances of each have sum 1."""
     k, rng = task
-    v, other = rows.train_factors[:, k], rows.test_factors[:, k]
+    least = rows.train_values[:, k].min()  # counted from it whole numbers stay whole
+    v, other = rows.train_values[:, k] - least, rows.test_values[:, k] - least
     z = np.concatenate([rows.train, rows.test])
     told, importances = grow(rows.train, v, 0, z, rng, trees=10, depths=[len(v)])
     number = told[0, :, 0]
-    train, test = _explained(number[: len(v)], v), _explained(number[len(v) :], other)
+    train, test = _informed(number[: len(v)], v), _informed(number[len(v) :], other)
     return k, _Fit(importances[0], train, test)
 
 
 def _lassos(rows: Split, scored: list[int]) -> dict[int, _Fit]:
     """Regressors of standardised factors from standardised codes."""
     z, other = standardised(rows.train, rows.test)
-    v, truth = standardised(rows.train_factors, rows.test_factors)
+    v, truth = standardised(rows.train_values, rows.test_values)
     w = lasso(z.T @ z / len(z), z.T @ v / len(z), 0.02)
     told, guessed = z @ w, other @ w
     return {
         k: _Fit(
             np.abs(w[:, k]),
-            _explained(told[:, k], v[:, k]),
-            _explained(guessed[:, k], truth[:, k]),
+            _informed(told[:, k], v[:, k]),
+            _informed(guessed[:, k], truth[:, k]),
         )
         for k in scored
     }
 
 
-def _explained(predicted: Floats, true: Floats | Ints) -> float:
+def _informed(predicted: Floats, true: Floats) -> float:
     """1 - RMSE / standard deviation, at least 0; of a constant, whether it is predicted exactly."""
     error, deviation = np.sqrt(np.mean((predicted - true) ** 2)), true.std()
     return float(max(0.0, 1 - error / deviation)) if deviation > 0 else float(error == 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -15,20 +16,28 @@ TEST = 5_000
 class Split(NamedTuple):
     """A table cut into rows to train on and others to test on, with the codes that vary."""
 
-    train: Floats  # (N, A) codes
+    train: Floats  # (N, A) columns: a code, or a category of a discrete one, which is 0 or 1
     test: Floats  # (M, A)
     train_factors: Ints  # (N, K)
     test_factors: Ints  # (M, K)
-    active: Ints  # (A,) the column of each code in the table
-    train_rows: Ints  # (N,) the rows of the table
-    test_rows: Ints  # (M,)
+    train_values: Floats  # (N, K) the factors as they came
+    test_values: Floats  # (M, K)
+    active: Ints  # (A,) the code of each column
+    dims: int  # D, the codes there are
+
+    def by_code(self, importances: Floats) -> Floats:
+        """Importances (A,) of columns summed over those of each code, (D,)."""
+        summed = np.zeros(self.dims)
+        np.add.at(summed, self.active, importances)
+        return summed
 
 
 def split(inputs: Inputs, train: int, test: int, rng: np.random.Generator) -> Split:
     """Different rows to train and to test on; where there are too few, both get their share.
 
-    Codes that are constant on the rows to train on are left out, and the others put in an order
-    that does not depend on theirs in the table, so that no random choice among codes does.
+    The numbers of categories mean nothing: a discrete code has a column for each of them. Columns
+    that are constant on the rows to train on are left out, and the others put in an order that does
+    not depend on theirs in the table, so that no random choice among codes does.
     """
     if train < 1 or test < 1:
         raise ValueError(f"expected at least 1 row to train and to test on, got {train} and {test}")
@@ -38,18 +47,33 @@ def split(inputs: Inputs, train: int, test: int, rng: np.random.Generator) -> Sp
         test = rows - train
     chosen = rng.permutation(rows)[: train + test]
     first, second = chosen[:train], chosen[train:]
-    codes = inputs.codes[first]
-    varied = np.flatnonzero((codes != codes[0]).any(0)).tolist()
+    columns, code = _columns(inputs, chosen)
+    varied = np.flatnonzero((columns[:train] != columns[0]).any(0)).tolist()
     # By the order of its values, which has nothing to do with the scale of a code.
-    active = np.array(sorted(varied, key=lambda j: _ranking(codes[:, j])), dtype=np.int64)
+    active = np.array(sorted(varied, key=lambda a: _ranking(columns[:train, a])), dtype=np.int64)
     return Split(
-        codes[:, active],
-        inputs.codes[second][:, active],
+        columns[:train, active],
+        columns[train:, active],
         inputs.factors[first],
         inputs.factors[second],
-        active,
-        first,
-        second,
+        inputs.values[first],
+        inputs.values[second],
+        code[active],
+        inputs.dims,
+    )
+
+
+def _columns(inputs: Inputs, rows: Ints) -> tuple[Floats, Ints]:
+    """What predictors read of some rows, (N, A), and the code of each column, (A,)."""
+    codes = inputs.codes[rows]
+    if not inputs.discrete.any():
+        return codes, np.arange(inputs.dims)
+    parts = [
+        (z == np.unique(z)).astype(np.float64) if inputs.discrete[j] else z
+        for j, z in enumerate(np.split(codes, inputs.dims, axis=1))
+    ]
+    return np.concatenate(parts, axis=1), np.repeat(
+        np.arange(inputs.dims), [part.shape[1] for part in parts]
     )
 
 
@@ -78,6 +102,83 @@ def lasso(gram: Floats, product: Floats, penalty: float, sweeps: int = 10_000) -
                 w[j] = (pull - pull.clip(-penalty, penalty)) / row[j]
         if np.abs(w - before).max(initial=0.0) < 1e-9:
             break
+    return w
+
+
+def logistic(
+    wide: Floats,
+    labels: Ints,
+    classes: int,
+    *,
+    weight: Floats | None = None,
+    penalty: float = 0.0,
+    start: Floats | None = None,
+    steps: int = 100,
+) -> Floats:
+    """The w (C, P) of softmax regression, by L-BFGS as scikit-learn's: it stops where that does.
+
+    With p_c = exp(w_c x) / sum exp(w_c x) it makes -E[log p_label] + penalty/2 sum w^2 small, the
+    last column of w without penalty. Two classes have one w of their difference, as if penalised
+    twice.
+
+    Args:
+        wide: (P, N) codes, and ones in the last row.
+        labels: (N,) 0 to C - 1.
+        classes: C.
+        weight: (N,) of the mean, of sum 1; equal if not given.
+        penalty: of the squares.
+        start: (C, P); zeros if not given.
+        steps: at most.
+    """
+    from scipy.optimize import minimize
+
+    index = np.arange(wide.shape[1])
+    share = np.full(wide.shape[1], 1 / wide.shape[1]) if weight is None else weight
+    ridge = np.full((classes, len(wide)), penalty * (2 if classes == 2 else 1))
+    ridge[:, -1] = 0.0
+
+    def loss(flat: Floats) -> tuple[float, Floats]:
+        w = flat.reshape(classes, -1)
+        p = w @ wide
+        p -= p.max(0)
+        logit = p[labels, index]
+        np.exp(p, out=p)
+        total = p.sum(0)
+        p /= total
+        p[labels, index] -= 1
+        p *= share
+        pull = ridge * w
+        value = float(share @ (np.log(total) - logit)) + float((pull * w).sum()) / 2
+        return value, (p @ wide.T + pull).ravel()
+
+    options = {"maxiter": steps, "maxls": 50, "gtol": 1e-4, "ftol": 64 * np.finfo(float).eps}
+    first = np.zeros((classes, len(wide))) if start is None else start
+    found = minimize(loss, first.ravel(), jac=True, method="L-BFGS-B", options=options).x
+    fitted: Floats = found.reshape(classes, -1)
+    return fitted
+
+
+def newton(loss: Callable[[Floats], tuple[Floats, Floats, Floats]], w: Floats) -> Floats:
+    """Where each of C losses is least, by Newton's method from w (C, P).
+
+    `loss` gives values (C,), gradients (C, P) and Hessians (C, P, P).
+    """
+    value, slope, bend = loss(w)
+    for _ in range(100):
+        step = -np.linalg.solve(bend, slope[:, :, None])[:, :, 0]
+        downhill = (step * slope).sum(1)
+        if (-downhill <= 1e-18 * value).all():
+            break
+        # Half of the step until it goes down by a share of what it promises.
+        share = np.ones(len(w))
+        for _ in range(30):
+            new = w + share[:, None] * step
+            trial = loss(new)
+            worse = trial[0] > value + 1e-4 * share * downhill + 1e-15 * value
+            if not worse.any():
+                break
+            share[worse] /= 2
+        w, (value, slope, bend) = new, trial
     return w
 
 

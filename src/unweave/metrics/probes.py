@@ -12,13 +12,15 @@ from numpy.typing import ArrayLike
 from unweave.metrics.boosting import boost
 from unweave.metrics.frame import Frame, framed
 from unweave.metrics.inputs import Bools, Floats, Ints, Seed, check_choice, read
-from unweave.metrics.predictors import TEST, TRAIN, Split, split, standardised
+from unweave.metrics.predictors import TEST, TRAIN, Split, logistic, newton, split, standardised
 from unweave.metrics.score import Score
 from unweave.parallel import in_threads
 
-ExplicitnessProtocol = Literal["locatello2019"]
+ExplicitnessProtocol = Literal["locatello2019", "ridgeway2018"]
 DownstreamProtocol = Literal["locatello2019"]
 LABELS = (10, 100, 1_000, 10_000)  # [Locatello2019]
+_PENALTIES = np.logspace(4, -4, 10)  # 1/C, the largest first
+_FOLDS = 5
 
 
 @framed
@@ -37,16 +39,22 @@ def explicitness(
 ) -> Score:
     """How well logistic regression ranks the values of the factors: mean area under the ROC curve.
 
-    For each factor k, softmax regression predicts its value from all codes; for each value v, A_kv
+    For each factor k, logistic regression predicts its value from all codes; for each value v, A_kv
     is the chance that a row of value v is given a higher probability of v than a row of another
     value is, ties counting half. Explicitness = 1/K sum_k 1/n_k sum_v A_kv.  [Ridgeway2018]
 
-    Protocols: `locatello2019` standardises codes, fits at C = 1 to 10,000 rows and ranks 5,000
-    others, or two thirds and the rest of a smaller table.  [Locatello2019]
+    Protocols: both standardise codes, fit at C = 1 to 10,000 rows and rank 5,000 others, or two
+    thirds and the rest of a smaller table. `ridgeway2018` fits a regression for each value against
+    the others, its offset penalised as LIBLINEAR has it.  [Ridgeway2018] A line does not tell a
+    value in the middle of a range from those on both sides, so that a perfect table of ordered
+    codes does not score 1. `locatello2019` fits one softmax regression to all values, which does,
+    and ranks by its probabilities.  [Locatello2019] That is the default of scikit-learn from 0.22
+    on; before, the same code fitted as `ridgeway2018` does, so that published numbers depend on the
+    version.
 
     Chance is 0.5, which constant codes score; other libraries rescale to 2 (A - 0.5). Values that
     the test rows have none or nothing but of, or the training rows lack, are left out of the mean;
-    a factor of which no value is left counts as chance. A categorical code is read as its number.
+    a factor of which no value is left counts as chance. A categorical code is read one-hot.
 
     Args:
         codes: (N, D) posterior means.
@@ -69,13 +77,9 @@ def explicitness(
     check_choice("protocol", protocol, get_args(ExplicitnessProtocol))
     inputs = read(codes, factors, discrete=discrete, factor_names=factor_names, leave_out=leave_out)
     rows = split(inputs, train, test, np.random.default_rng(rng))
-    areas = dict(
-        zip(
-            inputs.scored.tolist(),
-            in_threads(partial(_areas, rows), inputs.scored.tolist()),
-            strict=True,
-        )
-    )
+    scored = inputs.scored.tolist()
+    ranked = _softmax_scores if protocol == "locatello2019" else _separate_scores
+    areas = dict(zip(scored, in_threads(partial(_areas, rows, ranked), scored), strict=True))
     return Score(
         name="explicitness",
         protocol=protocol,
@@ -112,12 +116,14 @@ def downstream(
     logistic regression and of gradient-boosted trees. The value is the mean of all.
 
     Protocols: `locatello2019` has 10, 100, 1,000 and 10,000 labels, and the boosted trees of `dci`.
-    [Locatello2019] Its logistic regression chooses C by cross-validation, which 10 labels of 40
-    values do not allow; here it is 1, on standardised codes.
+    Its logistic regression chooses C among ten from 1e-4 to 1e4 by the accuracy of five folds, of
+    neighbouring rows, without standardising the codes (LogisticRegressionCV of scikit-learn with
+    Cs=10 and KFold(5)).  [Locatello2019] Below 5 labels each is a fold. The score depends on the
+    scale of the codes, a little.
 
     A smaller table keeps a third of its rows for the test; numbers of labels above the other two
     thirds are left out, but for the first, which then takes what there is. Smaller sets of labels
-    are the beginnings of larger ones. A categorical code is read as its number.
+    are the beginnings of larger ones. A categorical code is read one-hot.
 
     Args:
         codes: (N, D) posterior means.
@@ -186,19 +192,58 @@ def area_under_curve(score: Floats, positive: Bools) -> float:
     return float(ranks / (n * (len(score) - n)))
 
 
-def _areas(rows: Split, k: int) -> tuple[float, float]:
+_Ranked = Callable[[Floats, Ints, Floats], Floats]
+
+
+def _areas(rows: Split, ranked: _Ranked, k: int) -> tuple[float, float]:
     """The mean areas of factor k on the rows of training and of test."""
     v, truth = rows.train_factors[:, k], rows.test_factors[:, k]
-    if not len(rows.active) or (v == v[0]).all():
+    classes, labels = np.unique(v, return_inverse=True)
+    if not len(rows.active) or len(classes) == 1:
         return 0.5, 0.5
+    train, test = standardised(rows.train, rows.test)
+    scores = ranked(train, labels, np.concatenate([train, test]))
+    return (
+        _mean_area(scores[: len(v)], v, classes),
+        _mean_area(scores[len(v) :], truth, classes),
+    )
+
+
+def _softmax_scores(train: Floats, labels: Ints, z: Floats) -> Floats:
+    """The probabilities (M, C) of each class."""
     from sklearn.linear_model import LogisticRegression
 
-    train, test = standardised(rows.train, rows.test)
-    model = LogisticRegression(max_iter=1000).fit(train, v)
-    return (
-        _mean_area(model.predict_proba(train), v, model.classes_),
-        _mean_area(model.predict_proba(test), truth, model.classes_),
-    )
+    p: Floats = LogisticRegression(max_iter=1000).fit(train, labels).predict_proba(z)
+    return p
+
+
+def _separate_scores(train: Floats, labels: Ints, z: Floats) -> Floats:
+    """The logits (M, C) of each class against the others."""
+    return _wide(z) @ one_against_rest(_wide(train), labels, int(labels.max()) + 1).T
+
+
+def one_against_rest(x: Floats, labels: Ints, classes: int) -> Floats:
+    """The w (C, P) with the least w^2 / 2 + sum_n log(1 + exp(-y_n w x_n)) for each class.
+
+    y = 1 in the class and -1 outside, of rows (N, P), by Newton's method.
+    """
+    inside = labels == np.arange(classes)[:, None]
+
+    def loss(w: Floats) -> tuple[Floats, Floats, Floats]:
+        logit = w @ x.T
+        value = (w**2).sum(1) / 2 + np.logaddexp(0.0, np.where(inside, -logit, logit)).sum(1)
+        p = 1 / (1 + np.exp(-np.clip(logit, -500, 500)))
+        slope = w + (p - inside) @ x
+        curve = p * (1 - p)
+        bend = np.stack([(x.T * row) @ x for row in curve]) + np.eye(x.shape[1])
+        return value, slope, bend
+
+    return newton(loss, np.zeros((classes, x.shape[1])))
+
+
+def _wide(z: Floats) -> Floats:
+    """Codes (N, D) and ones."""
+    return np.column_stack([z, np.ones(len(z))])
 
 
 def _mean_area(p: Floats, v: Ints, classes: Ints) -> float:
@@ -215,14 +260,33 @@ def _probe(rows: Split, task: tuple[str, int, int, np.random.Generator]) -> floa
 
 
 def _logistic(train: Floats, v: Ints, test: Floats, rng: np.random.Generator) -> Ints:
-    values, counts = np.unique(v, return_counts=True)
+    values, labels, counts = np.unique(v, return_inverse=True, return_counts=True)
     if len(values) == 1 or not train.shape[1]:
         return np.full(len(test), values[counts.argmax()])
-    from sklearn.linear_model import LogisticRegression
-
-    z, other = standardised(train, test)
-    predicted: Ints = LogisticRegression(max_iter=1000).fit(z, v).predict(other)
+    told = _wide(test) @ chosen_by_folds(_wide(train), labels, len(values)).T
+    predicted: Ints = values[told.argmax(1)]
     return predicted
+
+
+def chosen_by_folds(x: Floats, labels: Ints, classes: int) -> Floats:
+    """The w (C, P) of softmax regression of rows (N, P) at the penalty that five folds choose.
+
+    Of penalties that are right equally often the largest. Each starts from the last, and that of
+    all rows from the mean of the folds, as LogisticRegressionCV of scikit-learn.
+    """
+    folds = np.array_split(np.arange(len(x)), min(_FOLDS, len(x)))
+    found = np.zeros((len(folds), len(_PENALTIES), classes, x.shape[1]))
+    right = np.zeros((len(folds), len(_PENALTIES)))
+    for f, out in enumerate(folds):
+        wide, seen = np.ascontiguousarray(np.delete(x, out, 0).T), np.delete(labels, out)
+        w = np.zeros((classes, x.shape[1]))
+        for c, penalty in enumerate(_PENALTIES):
+            w = logistic(wide, seen, classes, penalty=penalty / len(seen), start=w)
+            found[f, c] = w
+            right[f, c] = ((x[out] @ w.T).argmax(1) == labels[out]).mean()
+    best = int(right.mean(0).argmax())
+    wide, penalty = np.ascontiguousarray(x.T), _PENALTIES[best] / len(x)
+    return logistic(wide, labels, classes, penalty=penalty, start=found[:, best].mean(0))
 
 
 def _boosting(train: Floats, v: Ints, test: Floats, rng: np.random.Generator) -> Ints:

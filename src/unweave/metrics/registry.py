@@ -234,14 +234,24 @@ METRICS: dict[str, Metric] = {
         Metric("irs", "suter2019", irs, _CLASSES, minds=("scale",)),
         Metric("irs", "locatello2019", irs, _CLASSES, minds=("scale",)),
         Metric("dci", "locatello2019", dci, _CLASSES, slow=True),
-        Metric("dci", "esmaeili2019", dci, _CLASSES, slow=True),
-        Metric("dci", "eastwood2018", dci, _CLASSES),
+        Metric("dci", "esmaeili2019", dci, slow=True),
+        Metric("dci", "eastwood2018", dci),
         Metric("dci_es", "eastwood2023", dci_es, slow=True),
         Metric("sap", "locatello2019", sap, _CLASSES, perfect=0.2, minds=("scale",)),
-        Metric("sap", "kumar2018", sap, _CLASSES),
+        Metric("sap", "kumar2018", sap),
         Metric("explicitness", "locatello2019", explicitness, _CLASSES, slow=True),
+        # A line tells only the ends of a range from the rest.
+        Metric("explicitness", "ridgeway2018", explicitness, _CLASSES, perfect=0.7, slow=True),
         # Ten labels do not tell all values.
-        Metric("downstream", "locatello2019", downstream, _CLASSES, perfect=0.75, slow=True),
+        Metric(
+            "downstream",
+            "locatello2019",
+            downstream,
+            _CLASSES,
+            perfect=0.75,
+            minds=("scale",),
+            slow=True,
+        ),
     )
 }
 

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 from unweave.metrics.frame import Frame, framed
 from unweave.metrics.information import top_gap
 from unweave.metrics.inputs import Floats, Inputs, Ints, Seed, check_choice, read
-from unweave.metrics.predictors import TEST, TRAIN, Split, split
+from unweave.metrics.mcc import absolute_correlations
+from unweave.metrics.predictors import TEST, TRAIN, Split, newton, split
 from unweave.metrics.score import Score
 
 SAPProtocol = Literal["locatello2019", "kumar2018"]
@@ -42,16 +43,18 @@ def sap(
     of a smaller table.  [Locatello2019] Such a classifier tells the ends of a range from the rest,
     but not the values in its middle: a perfect table does not score 1, and the score depends on the
     scale of the codes. `kumar2018` takes S_jk = Cov(z_j, v_k)^2 / (Var z_j Var v_k), the R^2 of a
-    linear regression, on all rows, which is meant for factors whose values are ordered numbers.
-    [Kumar2018]
+    linear regression, on all rows, which is meant for factors whose values are ordered numbers,
+    whole or real.  [Kumar2018]
 
     Other libraries take the accuracy of decision trees by cross-validation, or R^2 on the rows of
-    fitting with pruned codes: their numbers differ. A constant code predicts nothing, S_jk = 0. A
-    categorical code is read as its number. With a single code the gap is all of S_1k.
+    fitting with pruned codes: their numbers differ. A constant code has the accuracy of a machine
+    without slope, which tells the most frequent value, or of two values, which balanced weights
+    make alike, the first; its R^2 is 0. A categorical code is read one-hot, all its categories
+    together. With a single code the gap is all of S_1k.
 
     Args:
         codes: (N, D) posterior means.
-        factors: (N, K) integers.
+        factors: (N, K) integers, or real numbers for `kumar2018`.
         protocol: whose predictor.
         rng: seed or generator, for the choice of rows; `kumar2018` reads all.
         train: rows to fit classifiers to.
@@ -68,7 +71,14 @@ def sap(
     Score(sap/kumar2018 = 1.0000; x 1.000, y 1.000)
     """
     check_choice("protocol", protocol, get_args(SAPProtocol))
-    inputs = read(codes, factors, discrete=discrete, factor_names=factor_names, leave_out=leave_out)
+    inputs = read(
+        codes,
+        factors,
+        discrete=discrete,
+        factor_names=factor_names,
+        leave_out=leave_out,
+        continuous=protocol == "kumar2018",
+    )
     if protocol == "kumar2018":
         matrix, fitted, tested = _squared_correlations(inputs), inputs.rows, inputs.rows
     else:
@@ -93,31 +103,44 @@ def sap(
 
 def _squared_correlations(inputs: Inputs) -> Floats:
     """S (D, K): 0 for a constant code and for factors that are not scored."""
-    v = inputs.factors[:, inputs.scored]
-    v = (v - v.mean(0)) / v.std(0)
     matrix = np.zeros((inputs.dims, len(inputs.names)))
-    for j, z in enumerate(inputs.codes.T):
-        # From the first value on, so that equal values have a deviation of 0 without rounding.
-        centred = z - z[0]
-        centred -= centred.mean()
-        deviation = centred.std()
-        if deviation > 0:
-            correlation = centred / deviation @ v / len(v)
-            matrix[j, inputs.scored] = np.minimum(correlation**2, 1.0)
+    v = inputs.values[:, inputs.scored]
+    matrix[:, inputs.scored] = absolute_correlations(inputs.codes, v) ** 2
+    for j in np.flatnonzero(inputs.discrete):
+        matrix[j, inputs.scored] = _between(inputs.codes[:, j].astype(np.int64), v)
     return matrix
 
 
+def _between(categories: Ints, v: Floats) -> Floats:
+    """The share (K,) of the variance of numbers (N, K) that lies between categories (N,).
+
+    That is the R^2 of a linear regression on the categories, one-hot.
+    """
+    centred = v - v.mean(0)
+    counts = np.bincount(categories)
+    sums = np.stack([np.bincount(categories, column) for column in centred.T], 1)
+    share: Floats = (sums**2 / counts[:, None]).sum(0) / (centred**2).sum(0)
+    return np.minimum(share, 1.0)
+
+
 def _accuracies(inputs: Inputs, rows: Split) -> Floats:
-    """S (D, K) of one classifier for each code and factor; 0 for codes that do not vary."""
+    """S (D, K) of one classifier for each code and factor; 0 for factors that are not scored."""
     matrix = np.zeros((inputs.dims, len(inputs.names)))
-    for a, j in enumerate(rows.active):
-        z, other = rows.train[:, a], rows.test[:, a]
-        order = np.argsort(z, kind="stable")
+    for j in range(inputs.dims):
+        mine = np.flatnonzero(rows.active == j)
+        z, other = rows.train[:, mine], rows.test[:, mine]
+        order = np.argsort(z[:, 0], kind="stable") if len(mine) else np.arange(len(z))
         for k in inputs.scored:
             classes, v = np.unique(rows.train_factors[:, k], return_inverse=True)
-            w, b = machines(z[order], v[order], len(classes))
-            told = classes[np.argmax(np.multiply.outer(other, w) + b, axis=1)]
-            matrix[j, k] = (told == rows.test_factors[:, k]).mean()
+            if not len(mine):
+                told = np.full(len(other), 0 if len(classes) == 2 else np.bincount(v).argmax())
+            elif inputs.discrete[j]:
+                w, b = category_machines(z, v, len(classes))
+                told = np.argmax(other @ w.T + b, axis=1)
+            else:
+                slope, b = machines(z[order, 0], v[order], len(classes))
+                told = np.argmax(np.multiply.outer(other[:, 0], slope) + b, axis=1)
+            matrix[j, k] = (classes[told] == rows.test_factors[:, k]).mean()
     return matrix
 
 
@@ -139,28 +162,47 @@ def machines(x: Floats, labels: Ints, classes: int, c: float = 0.01) -> tuple[Fl
         return np.zeros(1), np.zeros(1)
     scale = float(np.abs(x).max())
     sums = _Halves.of(x / scale, labels, classes)
-    counts = np.bincount(labels)
-    inside = c * len(x) / (classes * counts)
-    outside = inside[::-1] if classes == 2 else np.full(classes, c)
-    ridge = np.array([1 / scale**2, 1.0])
-    w = np.zeros((classes, 2))  # of x / scale
-    value, slope, bend = sums.loss(w, inside, outside, ridge)
-    for _ in range(100):
-        step = -np.linalg.solve(bend, slope[:, :, None])[:, :, 0]
-        downhill = (step * slope).sum(1)
-        if (-downhill <= 1e-18 * value).all():
-            break
-        # Half of the step until it goes down by a share of what it promises.
-        share = np.ones(classes)
-        for _ in range(30):
-            new = w + share[:, None] * step
-            trial = sums.loss(new, inside, outside, ridge)
-            worse = trial[0] > value + 1e-4 * share * downhill + 1e-15 * value
-            if not worse.any():
-                break
-            share[worse] /= 2
-        w, (value, slope, bend) = new, trial
+    inside, outside = _costs(labels, classes, c)
+    # No slope is worth its price at scales below the least here.
+    ridge = np.array([min(1 / scale, 1e150) ** 2, 1.0])
+    w = newton(lambda w: sums.loss(w, inside, outside, ridge), np.zeros((classes, 2)))
     return w[:, 0] / scale, w[:, 1]
+
+
+def category_machines(
+    z: Floats, labels: Ints, classes: int, c: float = 0.01
+) -> tuple[Floats, Floats]:
+    """As `machines`, of categories, one-hot (N, M): slopes (C, M) and offsets (C,).
+
+    Rows of a category and class are alike, so that their counts are all that matters.
+    """
+    if classes == 1:
+        return np.zeros((1, z.shape[1])), np.zeros(1)
+    inside, outside = (cost[:, None] for cost in _costs(labels, classes, c))
+    own = (labels == np.arange(classes)[:, None]) @ z  # (C, M)
+    rest = z.sum(0) - own
+
+    def loss(w: Floats) -> tuple[Floats, Floats, Floats]:
+        told = w[:, :-1] + w[:, -1:]
+        short, over = np.maximum(1 - told, 0.0), np.maximum(1 + told, 0.0)
+        value = (w**2).sum(1) / 2 + (inside * own * short**2 + outside * rest * over**2).sum(1)
+        pull = 2 * (outside * rest * over - inside * own * short)
+        curve = 2 * (outside * rest * (over > 0) + inside * own * (short > 0))
+        bend = np.zeros((classes, w.shape[1], w.shape[1])) + np.eye(w.shape[1])
+        at = np.arange(w.shape[1] - 1)
+        bend[:, at, at] += curve
+        bend[:, at, -1] = bend[:, -1, at] = curve
+        bend[:, -1, -1] += curve.sum(1)
+        return value, w + np.column_stack([pull, pull.sum(1)]), bend
+
+    w = newton(loss, np.zeros((classes, z.shape[1] + 1)))
+    return w[:, :-1], w[:, -1]
+
+
+def _costs(labels: Ints, classes: int, c: float) -> tuple[Floats, Floats]:
+    """The weights (C,) of errors inside and outside of each class."""
+    inside = c * len(labels) / (classes * np.bincount(labels))
+    return inside, inside[::-1] if classes == 2 else np.full(classes, c)
 
 
 class _Halves(NamedTuple):
