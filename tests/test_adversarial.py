@@ -48,7 +48,7 @@ def lanes_of(runs, *, vectorised=False, double=False):
     lanes = Lanes(runs, SMALL.load(CPU), CPU)
     lanes.vectorised = vectorised
     if double:
-        lanes.world = Doubled(lanes.world)
+        lanes.sampler.world = Doubled(lanes.world)
         lanes.nets.double()
         for tensors in lanes._tensors.values():
             tensors |= {name: value.double() for name, value in tensors.items()}

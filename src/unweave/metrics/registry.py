@@ -237,7 +237,7 @@ METRICS: dict[str, Metric] = {
         Metric("dci", "esmaeili2019", dci, slow=True),
         Metric("dci", "eastwood2018", dci),
         Metric("dci_es", "eastwood2023", dci_es, slow=True),
-        Metric("sap", "locatello2019", sap, _CLASSES, perfect=0.2, minds=("scale",)),
+        Metric("sap", "locatello2019", sap, _CLASSES, perfect=0.2, minds=("scale", "dead")),
         Metric("sap", "kumar2018", sap),
         Metric("explicitness", "locatello2019", explicitness, _CLASSES, slow=True),
         # A line tells only the ends of a range from the rest.
