@@ -29,21 +29,27 @@ CANVAS = 256  # side of the texture, of which every picture shows a part; it rep
 
 
 @spec
-class ColourShapes2D:
+class Scenery:
+    """Sprites, and the seed of what else a picture shows."""
+
+    sprites: Shapes2D = Shapes2D()
+    seed: Seed = 0
+
+    @property
+    def lattice(self) -> Lattice:
+        """That of the sprites."""
+        return self.sprites.lattice
+
+
+@spec
+class ColourShapes2D(Scenery):
     """Color-dSprites: `Shapes2D` whose shape has a random colour on black.
 
     Each channel of the colour is uniform on [1/2, 1]. The colour is no factor: it is drawn anew
     for every picture.  [Locatello2019]
     """
 
-    sprites: Shapes2D = Shapes2D()
-    seed: Seed = 0
     kind: Literal["shapes2d-colour"] = tag("shapes2d-colour")
-
-    @property
-    def lattice(self) -> Lattice:
-        """That of the sprites."""
-        return self.sprites.lattice
 
     def load(self, device: torch.device) -> Rendered:
         """The world on a device."""
@@ -51,20 +57,13 @@ class ColourShapes2D:
 
 
 @spec
-class NoisyShapes2D:
+class NoisyShapes2D(Scenery):
     """Noisy-dSprites: `Shapes2D` in white on noise, every channel uniform on [0, 1].
 
     The noise is drawn anew for every picture.  [Locatello2019]
     """
 
-    sprites: Shapes2D = Shapes2D()
-    seed: Seed = 0
     kind: Literal["shapes2d-noisy"] = tag("shapes2d-noisy")
-
-    @property
-    def lattice(self) -> Lattice:
-        """That of the sprites."""
-        return self.sprites.lattice
 
     def load(self, device: torch.device) -> Rendered:
         """The world on a device."""
@@ -75,21 +74,14 @@ class NoisyShapes2D:
 
 
 @spec
-class TexturedShapes2D:
+class TexturedShapes2D(Scenery):
     """`Shapes2D` on a random part of a texture in a random tint; the shape inverts its colours.
 
     As Scream-dSprites, with a marbled texture of our own in the place of the painting: the
     background is (texture + tint) / 2 and the shape 1 minus that.  [Locatello2019]
     """
 
-    sprites: Shapes2D = Shapes2D()
-    seed: Seed = 0
     kind: Literal["shapes2d-textured"] = tag("shapes2d-textured")
-
-    @property
-    def lattice(self) -> Lattice:
-        """That of the sprites."""
-        return self.sprites.lattice
 
     def load(self, device: torch.device) -> Rendered:
         """The world on a device."""
