@@ -501,16 +501,19 @@ _IDX = [
 ]
 
 
-def _digits(data: FileSet) -> Content:
-    """Images and labels in the format of MNIST, training before testing."""
-    names = {"train": ("train",), "test": ("t10k",)}.get(data.part, ("train", "t10k"))
-    images = [read_idx(data.folder / f"{name}-images-idx3-ubyte.gz", 3) for name in names]
-    labels = [read_idx(data.folder / f"{name}-labels-idx1-ubyte.gz", 1) for name in names]
-    return Content(Held(np.concatenate(images)), np.concatenate(labels), ("class",))
+class _Idx(FileSet):
+    """Images and labels in the format of MNIST."""
+
+    def read(self) -> Content:
+        """Images and classes, training before testing."""
+        names = {"train": ("train",), "test": ("t10k",)}.get(self.part, ("train", "t10k"))
+        images = [read_idx(self.folder / f"{name}-images-idx3-ubyte.gz", 3) for name in names]
+        labels = [read_idx(self.folder / f"{name}-labels-idx1-ubyte.gz", 1) for name in names]
+        return Content(Held(np.concatenate(images)), np.concatenate(labels), ("class",))
 
 
 @spec
-class MNIST(FileSet):
+class MNIST(_Idx):
     """70,000 written digits, of which 60,000 are for training.  [LeCun1998]."""
 
     part: Split = "train"
@@ -531,13 +534,9 @@ class MNIST(FileSet):
         factors="class 10",
     )
 
-    def read(self) -> Content:
-        """Images and digits."""
-        return _digits(self)
-
 
 @spec
-class FashionMNIST(FileSet):
+class FashionMNIST(_Idx):
     """70,000 pictures of clothes of ten kinds, of which 60,000 are for training.  [Xiao2017]."""
 
     part: Split = "train"
@@ -557,10 +556,6 @@ class FashionMNIST(FileSet):
         ),
         factors="class 10",
     )
-
-    def read(self) -> Content:
-        """Images and kinds."""
-        return _digits(self)
 
 
 @spec
