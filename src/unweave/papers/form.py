@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -160,11 +161,11 @@ class Desk:
         Those of the same runs that are kept there are read, with what they had cost; else the study
         is made. So the page and the drawings are made anew wherever that file is.
         """
-        digests = [run.digest for run in runs]
+        digest = hashlib.sha256(" ".join(run.digest for run in runs).encode()).hexdigest()
         path = self.place and self.place.with_name(f"{self.place.name}-numbers.json")
         if path and path.exists():
             kept = json.loads(path.read_text(encoding="utf-8"))
-            if kept["runs"] == digests:
+            if kept["runs"] == digest:
                 self.earlier = kept["cost"]
                 found: Numbers = kept["numbers"]
                 return found
@@ -173,7 +174,7 @@ class Desk:
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
             cost = json.dumps(self.spent(Cost.now() - begun))
-            content = f'{{"runs": {json.dumps(digests)},\n"cost": {cost},\n"numbers": {text}}}\n'
+            content = f'{{"runs": "{digest}",\n"cost": {cost},\n"numbers": {text}}}\n'
             write_atomically(path, content.encode())
         made: Numbers = json.loads(text)
         return made

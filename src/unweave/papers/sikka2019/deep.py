@@ -24,7 +24,7 @@ from unweave.noise import Noise
 from unweave.objectives import BetaVAE, Nets
 from unweave.objectives.importance import particle_bound
 from unweave.optimisers import Adam
-from unweave.papers.drawing import BLUE, INK, MUTED, SKY
+from unweave.papers.drawing import BLUE, INK, MUTED, PURPLE, SKY
 from unweave.papers.form import Claim, Measured, Numbers, judged
 from unweave.papers.sikka2019.inference import Truth, inference_errors
 from unweave.run import Run
@@ -156,8 +156,10 @@ def _pace(runs: Sequence[Run], world: World, seconds: float) -> float:
             steps *= 2
 
 
-def terms_of(models: Sequence[Fitted], truth: Truth, samples: int) -> dict[str, list[float]]:
-    """The terms of every model, means over all its data; in nats.
+def terms_of(
+    models: Sequence[Fitted], world: World, truth: Truth, samples: int
+) -> dict[str, list[float]]:
+    """The terms of every model, means over the observations of a world, in nats.
 
     The reconstruction is over samples of q(z|x), so many for each observation; the rate and the
     true inference error are exact. The model inference error is log p(x) - ELBO, eq. 16, with the
@@ -165,7 +167,7 @@ def terms_of(models: Sequence[Fitted], truth: Truth, samples: int) -> dict[str, 
     """
     found: dict[str, list[float]] = {name: [] for name in (*TERMS, "printed")}
     for start in range(0, len(models), _LANES):
-        for q, values in _passes(models[start : start + _LANES], samples):
+        for q, values in _passes(models[start : start + _LANES], world, samples):
             mean, spread = np.split(q, 2, axis=1)
             errors = inference_errors(mean, np.square(spread), truth)
             bound, reconstruction, rate = values.mean(0)
@@ -176,9 +178,9 @@ def terms_of(models: Sequence[Fitted], truth: Truth, samples: int) -> dict[str, 
     return found
 
 
-def _passes(models: Sequence[Fitted], samples: int) -> list[tuple[Values, Values]]:
+def _passes(models: Sequence[Fitted], world: World, samples: int) -> list[tuple[Values, Values]]:
     """Of every model, means and scales (n, 2 k), and bound, reconstruction and rate, (n, 3)."""
-    world, trained = models[0].world, join([model.trained for model in models])
+    trained = join([model.trained for model in models])
     width = samples * len(models) * int(np.prod(world.shape))
     size = max(1, _AT_ONCE.get(world.device.type, _AT_ONCE["cuda"]) // width)
     parts = []
@@ -289,7 +291,10 @@ def claims_of(numbers: Numbers, figure: str, where: str) -> list[Claim]:
 
 
 def draw_term(axis: Axes, numbers: Numbers, name: str, top: bool | None = None) -> None:
-    """A term over beta: mean, smallest and largest over initialisations, and its extremum."""
+    """A term over beta: mean, smallest and largest over initialisations, and its extremum.
+
+    And its mean over other observations than those of training.
+    """
     betas, values = numbers["betas"], curves(numbers, name)
     low, high = values.min(1), values.max(1)
     axis.fill_between(betas, low, high, color=SKY, alpha=0.25, linewidth=0)
@@ -297,6 +302,8 @@ def draw_term(axis: Axes, numbers: Numbers, name: str, top: bool | None = None) 
         axis.plot(betas, edge, color=BLUE, linewidth=0.9, linestyle=(0, (4, 2)))
     axis.plot(betas, values.mean(1), "o-", color=BLUE, markersize=3, label="mean")
     axis.plot([], [], color=BLUE, linewidth=0.9, linestyle=(0, (4, 2)), label="min, max")
+    fresh = curves(numbers["fresh"], name).mean(1)
+    axis.plot(betas, fresh, color=PURPLE, linestyle=":", label="mean, fresh data")
     if top is not None:
         at = extremum(betas, values, top)
         axis.axvspan(at.low, at.high, color=MUTED, alpha=0.25, linewidth=0)
