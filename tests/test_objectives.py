@@ -32,6 +32,7 @@ NEUTRAL = {
     "factor-vae": {"gamma": 0.0, "critic": CRITIC},
     "beta-tcvae": {"alpha": 1.0, "beta": 1.0, "gamma": 1.0},
     "hfvae": {"alpha": 1.0, "beta": 1.0, "gamma": 1.0},
+    "lagrangian-vae": {"particles": 3},
     "capacity-vae": {"gamma": 1.0, "capacity": 0.0},
     "entropy-vae": {"beta": 1.0},
     "alpha-beta-vae": {"alpha": 0.0, "beta": 1.0},
@@ -311,3 +312,20 @@ def test_dip_vae_counts_in_standard_deviations_of_the_prior():
 def test_information_may_not_be_paid_by_a_mismatch():
     with pytest.raises(ValueError, match="alpha \\+ scale of 1 or more"):
         uw.InfoVAE(alpha=0.3, scale=0.5)
+
+
+def test_the_four_terms_of_the_lagrangian_are_those_of_the_elbo():
+    """With the whole data set, and p(x) by one sum over all pairs of observations and draws."""
+    objective = uw.LagrangianVAE(first=0.0, second=0.0, third=1.0, fourth=0.0, particles=7)
+    run = small_run(objective=objective)
+    nets, batch = nets_and_batch(run, size=SMALL.load(CPU).size)
+    terms = play_turns(objective, nets, batch, Noise(3, 1))["model"]
+    z = nets.model.p().rsample(Noise(3, 1).fold("prior"), (7,))
+    pairs = [nets.model.decode(one.expand(len(batch.x), -1)).log_prob(batch.x) for one in z]
+    expected = torch.logsumexp(torch.stack(pairs), 0) - math.log(7)
+    torch.testing.assert_close(terms["log_likelihood"].value, expected)
+    parts = terms["mutual_information"].value + terms["marginal_kl"].value
+    passed = nets.model(batch.x, Noise(3, 1))
+    torch.testing.assert_close(parts, passed.q.log_prob(passed.z) - passed.p.log_prob(passed.z))
+    rest = (passed.rate - parts).mean()  # of the rate by its formula and on the sample
+    torch.testing.assert_close(total(terms), rest - expected.mean())

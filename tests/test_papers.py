@@ -13,7 +13,7 @@ from PIL import Image
 import unweave as uw
 from published_files import digits
 from unweave.bibliography import entries
-from unweave.data import MNIST, Mixing, from_array
+from unweave.data import MNIST, Mixing, MovingDigit, Pinwheel, from_array
 from unweave.papers import (
     FIGURES,
     Claim,
@@ -141,6 +141,17 @@ TINY = {  # what makes each figure small, as other numbers in its module
             betas=(0.5, 2.0, 5.0), seeds=(0, 1), epochs=3, hidden=(8,),
         ),
         "SAMPLES": 4, "SECONDS": 0.01,
+    },
+    ("sikka2019", "fig3"): {
+        "STUDY": Study(
+            MovingDigit(digits=MNIST(), side=32, observations=100), latents=2,
+            betas=(0.5, 2.0, 5.0), seeds=(0, 1), epochs=3, hidden=(8,),
+        ),
+        "SAMPLES": 4, "SECONDS": 0.01, "SHOWN": (0.5, 5.0),
+    },
+    ("esmaeili2019", "fig3"): {
+        "DATA": Pinwheel(observations=5), "SEEDS": (0, 1), "STEPS": 5, "HIDDEN": (4, 4),
+        "PARTICLES": 4, "_NODES": 11, "_SAMPLES": 20,
     },
     ("sikka2019", "fig1"): {
         "TRAINED": (0.6,), "SEEDS": (0,), "_STEPS": 100,
