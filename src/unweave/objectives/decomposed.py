@@ -106,8 +106,8 @@ class LagrangianVAE(Game):
     """first E[-log p(x|z) / p(x)] + second I(x; z) + third E[-log p(x)] + fourth KL(q(z) || p(z)).
 
     [Esmaeili2019] eq. 7 and fig. 2, with a weight on the first of the four terms too; at weights 1
-    it is the ELBO, in the manner of `BetaTCVAE`. p(x) is the mean of p(x|z) over `particles` draws
-    of the prior, which takes a latent space of few columns and a likelihood that is not narrow.
+    it is the ELBO, in the manner of `BetaTCVAE`. p(x) is estimated on `particles` draws of p(z) and
+    one of q(z|x), which takes a latent space of few columns.
     """
 
     first: Weight = 1.0
@@ -127,7 +127,7 @@ class LagrangianVAE(Game):
         """Distortion, the two parts of the rate, and the log-likelihood."""
         passed = nets.model(batch.x, noise)
         parts = taken_apart(passed, batch, self.estimator)
-        likelihood = prior_likelihood(nets.model, batch.x, noise, self.particles)
+        likelihood = sampled_likelihood(nets.model, passed, noise, self.particles)
         return elbo(passed) | {
             "distortion": Term(self.first, passed.distortion),
             "mutual_information": Term(number(self.second) - 1.0, parts.mutual_information),
@@ -142,16 +142,27 @@ class LagrangianVAE(Game):
         return several_variables(latent)
 
 
-def prior_likelihood(model: Model, x: Tensor, noise: Noise, particles: int) -> Tensor:
-    """log 1/K sum_k p(x|z_k) with z_k ~ p(z), the same for all x, (B,)."""
-    z = unrelaxed(model.p()).rsample(noise.fold("prior"), (particles,))
+def sampled_likelihood(model: Model, passed: Pass, noise: Noise, particles: int) -> Tensor:
+    """log sum_j p(x|z_j) / (K + q(z_j|x) / p(z_j)), z_j K draws of p(z) and one of q(z|x), (B,).
+
+    An estimate of log p(x) by both, weighed by the balance heuristic. The prior's draws alone would
+    let a decoder hide from them what it shows to the encoder.
+    """
+    z = unrelaxed(passed.p).rsample(noise.fold("prior"), (particles,))
     px = model.decode(z)  # once for all x
 
-    def likelihood(one: Tensor) -> Tensor:
-        return torch.logsumexp(px.log_prob(one.expand(particles, *one.shape)), 0)
+    def seen(one: Tensor) -> Tensor:
+        return px.log_prob(one.expand(particles, *one.shape))
 
-    likelihoods: Tensor = vmap(likelihood)(x)
-    return likelihoods - math.log(particles)
+    drawn = vmap(seen)(passed.x) - _weight(passed, z[:, None], particles).T  # (B, K)
+    own = -passed.distortion - _weight(passed, passed.corners, particles)
+    return torch.logsumexp(torch.cat([drawn, own.unsqueeze(-1)], -1), -1)
+
+
+def _weight(passed: Pass, z: Tensor, particles: int) -> Tensor:
+    """log(K + q(z|x) / p(z))."""
+    ratio = passed.q.log_prob(z) - passed.p.log_prob(z)
+    return torch.logaddexp(ratio, torch.full_like(ratio, math.log(particles)))
 
 
 @spec

@@ -109,14 +109,15 @@ class Study:
     def paces_text(self, paces: dict[str, dict[str, float]], machine: str) -> str:
         """What all networks would take, one after another and in lanes."""
         count = len(self.betas) * len(self.seeds)
-        names = {"cpu": "two cores", "cuda": machine}
+        names = {"cpu": "two threads of a CPU", "cuda": machine}
         parts = []
         for place, pace in paces.items():
             hours = {name: count * self.steps * each / 3.6e6 for name, each in pace.items()}
             parts.append(
                 f"on {names[place]} a step of one network takes {pace['alone']:.3g} ms alone and "
-                f"{pace['lanes']:.3g} ms as one of {_TIMED[place]} lanes: {_time(hours['alone'])} "
-                f"for all {count:,} one after another, {_time(hours['lanes'])} in lanes"
+                f"{pace['lanes']:.3g} ms as one of {_TIMED[place]} lanes, which are "
+                f"{pace['alone'] / pace['lanes']:.3g} times as fast: {_time(hours['alone'])} for "
+                f"all {count:,} one after another, {_time(hours['lanes'])} in lanes"
             )
         return "Timed for a few seconds each, " + "; ".join(parts) + "."
 
@@ -310,14 +311,16 @@ def draw_term(axis: Axes, numbers: Numbers, name: str, top: bool | None = None) 
         at = extremum(betas, values, top)
         axis.axvspan(at.low, at.high, color=MUTED, alpha=0.25, linewidth=0)
         axis.axvline(at.value, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
-        axis.annotate(f" β = {at.value:.2g}", (at.value, 1.0), xycoords=("data", "axes fraction"),
-                      va="top", fontsize=7.5, color=INK)  # fmt: skip
+        height = 0.5 if top else 1.0  # away from the curve
+        axis.annotate(f" β = {at.value:.2g}", (at.value, height), va="top", fontsize=7.5,
+                      xycoords=("data", "axes fraction"), color=INK)  # fmt: skip
     beta_axis(axis, betas)
 
 
 def beta_axis(axis: Axes, betas: Sequence[float]) -> None:
     """Beta along a logarithmic axis."""
     axis.set_xscale("log")
+    axis.set_xlim(0.85 * betas[0], 1.18 * betas[-1])
     ticks: list[Any] = [tick for tick in (0.01, 0.1, 1, 10, 100) if betas[0] <= tick <= betas[-1]]
     axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axis.set_xlabel("β")
