@@ -20,6 +20,7 @@ from unweave.papers import (
     Desk,
     Measured,
     chosen,
+    form,
     judged,
     kim2018,
     mathieu2019,
@@ -91,6 +92,15 @@ def test_a_study_that_is_stopped_goes_on(tmp_path):
             assert torch.equal(weight, other.trained.weights[name])
     assert watched.begun == [19]
     assert (again.trained, again.found) == (4, 0)
+
+
+def test_a_large_study_is_finished_part_by_part(tmp_path, monkeypatch):
+    runs, world = study()
+    monkeypatch.setattr(form, "_TOGETHER", 3)
+    watched = Watched()
+    one = Desk(Store(tmp_path), CPU, watched)
+    assert [model.run.seed for model in one.carry_out(runs, world)] == [0, 1, 0, 1]
+    assert (watched.begun, one.trained) == ([0, 0], 4)
 
 
 def test_a_run_that_broke_is_not_drawn(tmp_path):
