@@ -61,8 +61,8 @@ def fig3(desk: Desk) -> Result:
             "dashed the smallest and the largest. Vertical: the extremum of the mean, in grey its "
             "95 % interval; dotted, on fresh pictures. E: what decoders show as one latent goes "
             "from -2 to 2 and the other stays at 0, for a small and a large β, of the networks "
-            "with the smallest TIE. F: the angle between the directions in which the two latents move "
-            "the digit, dots of all networks in which both do."
+            "with the smallest TIE. F: the angle between the directions in which the two latents "
+            "move the digit, dots of all networks in which both do."
         },
         claims=(
             *claims_of(numbers, "3", "app. C"),
