@@ -17,8 +17,8 @@ from unweave.data import (
     Shapes2D,
     Subset,
     from_array,
-    periods,
 )
+from unweave.metrics.inputs import merge
 from unweave.networks import MLP
 from unweave.spec import from_json, to_json
 from worlds import CPU
@@ -185,6 +185,18 @@ def test_training_and_tables_take_them_as_they_are(data):
     assert np.isfinite(table.codes).all()
 
 
-def test_a_part_of_a_world_knows_which_of_its_pictures_repeat():
-    data = Sampled(Shapes2D(), (Subset(100),))
-    assert periods(data.load(CPU)) == periods(Shapes2D().load(CPU)) == {"orientation": 39}
+TURNED = Shapes2D(side=16, scales=1, orientations=5, positions=1)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [TURNED, Sampled(TURNED, (Subset(11),)), Paired(TURNED, changed=1), Paired(TURNED, ("shape",))],
+    ids=["whole", "part", "changed", "shared"],
+)
+def test_every_sample_knows_which_of_its_pictures_repeat(data):
+    """There are as many pictures as combinations of classes that are not declared to be equal."""
+    world = data.load(CPU)
+    index = torch.arange(world.size)
+    classes = merge(world.factors(index).numpy(), world.periods, world.factor_names)
+    pictures = world.images(index).flatten(1).unique(dim=0)
+    assert len(np.unique(classes, axis=0)) == len(pictures) < world.size

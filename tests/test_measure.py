@@ -279,13 +279,21 @@ def test_counts_are_bars_on_a_terminal_and_lines_elsewhere(terminal, monkeypatch
     text, now = io.StringIO(), iter(range(0, 100, 3))
     if not terminal:
         monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
-    with progress.Counts(Console(file=text, force_terminal=terminal, width=80), {"runs": 2}) as two:
-        two.add("runs")
-        two.add("runs")
+    console = Console(file=text, force_terminal=terminal, width=80)
+    with progress.Counts(console, {"runs": 3}) as counts:
+        for _ in range(3):  # 3 seconds pass at every look, and lines are 5 apart
+            counts.add("runs")
     if terminal:
-        assert "2/2" in text.getvalue()
+        assert "3/3" in text.getvalue()
     else:
-        assert text.getvalue() == "runs 2 of 2\n"
+        assert text.getvalue() == "runs 2 of 3\nruns 3 of 3\n"
+
+
+def test_counts_that_are_soon_done_say_nothing_in_a_pipe():
+    text = io.StringIO()
+    with progress.Counts(Console(file=text), {"runs": 1}) as counts:
+        counts.add("runs")
+    assert text.getvalue() == ""
 
 
 # ---- threads

@@ -32,7 +32,6 @@ from unweave.data import (
     World,
     as_numpy,
     from_array,
-    periods,
     read_like,
 )
 from unweave.data.parts import Part
@@ -222,7 +221,7 @@ class Fitted:
             normal=np.array(latent.normal),
             factor_names=self.world.factor_names,
             factor_sizes=self.world.factor_sizes,
-            periods=periods(self.world),
+            periods=self.world.periods,
         )
 
     def summarise(self, q: Distribution, samples: int = 10_000, seed: int = 0) -> Summary:

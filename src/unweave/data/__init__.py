@@ -22,7 +22,6 @@ from unweave.data.sampling import (
     Sampled,
     Subset,
     Whole,
-    periods,
 )
 from unweave.data.scenery import ColourShapes2D, NoisyShapes2D, TexturedShapes2D
 from unweave.data.sets import (
@@ -89,7 +88,6 @@ __all__ = [
     "World",
     "as_numpy",
     "from_array",
-    "periods",
     "principal_variances",
     "read_like",
 ]

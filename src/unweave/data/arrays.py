@@ -161,26 +161,26 @@ def world_of(
 
     `key` says where the rows are from, so that what a pass over large ones finds is kept. A lattice
     that is given, with periods or labels, takes the place of the one that the factors enumerate. A
-    reading that is given takes the place of what is found by looking at the numbers.
+    reading that is given takes the place of what is found by looking at the numbers. A class of a
+    factor has the same number in every part.
     """
     count = rows.shape[0]
-    factors = None if factors is None else _rows_of(factors, count)
+    codes, sizes = _recode(None if factors is None else _rows_of(factors, count), count)
     if (chosen := members_of(part, count)) is not None:
-        rows = Picked(rows, chosen)
-        factors = None if factors is None else factors[chosen]
+        rows, codes = Picked(rows, chosen), codes[torch.from_numpy(chosen)]
         notes = [*notes, f"the {part} part: {len(chosen):,} of {count:,} observations"]
     streamed = rows.shape[0] * width(rows) > MOST if stream is None else stream
     kept = streamed and key
     found = Scan(*remembered([*key, part], lambda: scan(rows))) if kept else scan(rows)
     reading = reading or understood(rows, found)
-    codes, sizes = _recode(factors, rows.shape[0])
     labels = _names(names, len(sizes))
     shown = _lattice(codes, labels, sizes, lattice)
+    repeats = lattice.periods if lattice else {}
     told = (*notes, *reading.notes)
     if streamed:
         told = (*told, *how_shuffled(rows))
-        place = torch.device("cpu")
-        return Streamed(rows, reading, codes, labels, sizes, shown, told, found.checksum, place)
+        about = (labels, sizes, shown, repeats, told)
+        return Streamed(rows, reading, codes, *about, found.checksum, torch.device("cpu"))
     return Stored(
         data=_gathered(rows, reading),
         codes=codes,
@@ -189,6 +189,7 @@ def world_of(
         factor_names=labels,
         factor_sizes=sizes,
         lattice=shown,
+        periods=repeats,
         notes=told,
         integer_unit=reading.integer_unit,
     )

@@ -21,6 +21,7 @@ from unweave.noise import Noise
 from unweave.spec import nearest
 
 Kind = Literal["ordinal", "cyclic", "categorical"]
+Periods = Mapping[str, int | Mapping[str, list[int]]]
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Lattice:
     """
 
     members: tuple[Factor, ...]
-    periods: Mapping[str, int | Mapping[str, list[int]]] = field(default_factory=dict, hash=False)
+    periods: Periods = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if not self.members:

@@ -23,7 +23,7 @@ from torch import Tensor
 from unweave.data.arrays import Arrays, InMemory
 from unweave.data.folder import Folder
 from unweave.data.generators import Mixing, MovingDigit, Pinwheel
-from unweave.data.lattice import Lattice, checked
+from unweave.data.lattice import Lattice, Periods, checked
 from unweave.data.scenery import ColourShapes2D, NoisyShapes2D, TexturedShapes2D
 from unweave.data.sets import Published
 from unweave.data.shapes2d import Shapes2D
@@ -294,6 +294,11 @@ class Part(_Drawn):
         return self.source.factor_sizes
 
     @property
+    def periods(self) -> Periods:
+        """Those of the source."""
+        return self.source.periods
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Those of the source, and how much was taken."""
         return (*self.source.notes, f"{self.size:,} observations of {self.source.size:,}")
@@ -344,6 +349,12 @@ class Pairs(_Drawn):
         return 2 * self.source.factor_sizes
 
     @property
+    def periods(self) -> Periods:
+        """Those of the source, and the same of the second."""
+        own = self.source.periods
+        return {**own, **{f"other_{name}": _of_other(each) for name, each in own.items()}}
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Those of the source."""
         return self.source.notes
@@ -376,11 +387,11 @@ class Pairs(_Drawn):
         return torch.stack(columns, -1)
 
 
-def periods(world: World) -> Mapping[str, int | Mapping[str, list[int]]]:
-    """Which classes of the factors of a world are the same observation, as `Lattice.periods`."""
-    while isinstance(world, Part):
-        world = world.source
-    return world.lattice.periods if world.lattice else {}
+def _of_other(period: int | Mapping[str, list[int]]) -> int | Mapping[str, list[int]]:
+    """The period of a factor of the second of a pair."""
+    if isinstance(period, int):
+        return period
+    return {f"other_{name}": each for name, each in period.items()}
 
 
 def _source(data: Whole, device: torch.device) -> World:

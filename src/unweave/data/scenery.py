@@ -110,7 +110,7 @@ def _scene(
         return world.images(index), *draw(noise)
 
     shape = (3, sprites.side, sprites.side)
-    return Rendered(sprites.lattice, shape, device, paint, prepare, together, integer_unit=1 / 255)
+    return Rendered(sprites.lattice, device, shape, paint, prepare, together, integer_unit=1 / 255)
 
 
 def _values(levels: Tensor) -> Tensor:

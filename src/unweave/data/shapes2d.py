@@ -24,6 +24,7 @@ from torch import Tensor
 
 from unweave import kernels
 from unweave.data.lattice import Factor, Lattice
+from unweave.data.rendered import OnLattice
 from unweave.kernels.frame import Frame
 from unweave.spec import spec, tag
 
@@ -120,8 +121,9 @@ class Shapes2D:
         cosine, sine = rotations(self)
         lower, upper = tables(self)
         return Sprites(
+            self.lattice,
+            device,
             side=self.side,
-            lattice=self.lattice,
             cosine=cosine.to(device),
             sine=sine.to(device),
             lower=lower.to(device),
@@ -131,53 +133,24 @@ class Shapes2D:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Sprites:
+class Sprites(OnLattice):
     """The world of `Shapes2D`, drawn at the moment it is looked at.
 
     Only the window around the sprite is drawn; the rest of the canvas stays 0.
     """
 
     side: int
-    lattice: Lattice
     # (scales * orientations,) int64: (cos t, sin t) / (scale * side * q) * 2^COEFFICIENT_BITS
     cosine: Tensor = field(repr=False)
     sine: Tensor = field(repr=False)
     # (shapes * steps,) int32: the bounds of v * 2^PLANE_BITS by shape and step of u
     lower: Tensor = field(repr=False)
     upper: Tensor = field(repr=False)
-    notes: tuple[str, ...] = ()
-    bounded: bool = True
-    integer_unit: float = 1.0
-    fingerprint: str = ""  # the spec says it all
-
-    @property
-    def size(self) -> int:
-        """Number of images."""
-        return self.lattice.size
 
     @property
     def shape(self) -> tuple[int, ...]:
         """One channel."""
         return (1, self.side, self.side)
-
-    @property
-    def factor_names(self) -> tuple[str, ...]:
-        """Names of the factors."""
-        return self.lattice.names
-
-    @property
-    def factor_sizes(self) -> tuple[int, ...]:
-        """Number of classes of each factor."""
-        return self.lattice.sizes
-
-    @property
-    def device(self) -> torch.device:
-        """Where the images are drawn."""
-        return self.cosine.device
-
-    def factors(self, index: Tensor) -> Tensor:
-        """Classes of the factors (..., 6) by the numbers (...)."""
-        return self.lattice.factors(index).to(self.device)
 
     def images(self, index: Tensor) -> Tensor:
         """Images (..., 1, side, side) of zeros and ones by their numbers (...)."""

@@ -112,7 +112,7 @@ class Shapes3D:
         tables = torch.from_numpy(scenes(self)).to(device)
         paint = functools.partial(coloured, tables, colours().to(device), _sky().to(device))
         shape = (3, self.side, self.side)
-        return Rendered(self.lattice, shape, device, paint, integer_unit=1 / 255)
+        return Rendered(self.lattice, device, shape, paint, integer_unit=1 / 255)
 
 
 def coloured(tables: Tensor, palette: Tensor, sky: Tensor, index: Tensor) -> Tensor:

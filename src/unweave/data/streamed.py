@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unweave.data.lattice import Lattice, checked
+from unweave.data.lattice import Lattice, Periods, checked
 from unweave.data.reading import Reading
 from unweave.data.rows import Rows, width
 from unweave.noise import Noise
@@ -108,6 +108,7 @@ class Streamed:
     factor_names: tuple[str, ...]
     factor_sizes: tuple[int, ...]
     lattice: Lattice | None
+    periods: Periods
     notes: tuple[str, ...]
     checksum: int
     device: torch.device
