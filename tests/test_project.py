@@ -30,7 +30,7 @@ ORDER = [
     "latents", "likelihoods", "networks", "models", "aggregate", "objectives", "run", "store",
     "training", "progress", "metrics", "trained", "fitted", "measure", "theory",
     "bibliography", "bench", "report", "overrides", "methods", "demo", "scoring", "papers",
-    "data_commands", "cli",
+    "console", "bench_commands", "data_commands", "cli",
 ]  # fmt: skip
 FILES = sorted(SOURCE.rglob("*.py"))
 OWN_DATA = {"arrays", "folder", "memory", "blobs", "blocks"}  # the user's, and ours: no papers

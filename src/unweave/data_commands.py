@@ -17,16 +17,14 @@ from typing import Annotated
 
 import torch
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-from rich.table import Table
 
 from unweave import spec
 from unweave.bibliography import cited, entries
+from unweave.console import err, out, plain_table
 from unweave.data import Arrays, Data, FileSet, Folder, InMemory, Published
 from unweave.data.cache import data_folder
-from unweave.data.sets import About
+from unweave.data.fileset import About
 from unweave.data.sources import Source, Told, fetch, wrong_with
 from unweave.files import write_atomically
 from unweave.overrides import runs_from
@@ -60,9 +58,6 @@ Sets of more than 1 GiB are then read [as they are needed](data.md#larger-than-m
 Worlds that are drawn, and data of your own, are on [another page](data.md).
 """
 
-_out = Console()
-_err = Console(stderr=True)
-
 
 @data_app.command(name="list")
 def list_command() -> None:
@@ -72,16 +67,14 @@ def list_command() -> None:
 
       unweave data list
     """
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for column in ("name", "images", "size", "factors", "here"):
-        table.add_column(column, no_wrap=column == "name")
+    table = plain_table("name", "images", "size", "factors", "here")
     for kind, cls in _published().items():
         about, here = cls.ABOUT, "no" if cls().missing else "yes"
         table.add_row(kind, f"{about.count:,}", _shape(about), _factors(about), here)
-    _out.print(table)
+    out.print(table)
     drawn = ", ".join(_drawn())
-    _out.print(f"drawn, without files: {drawn}; your own: data=PATH", highlight=False)
-    _out.print(f"files lie in {data_folder()}", soft_wrap=True, highlight=False)
+    out.print(f"drawn, without files: {drawn}; your own: data=PATH", highlight=False)
+    out.print(f"files lie in {data_folder()}", soft_wrap=True, highlight=False)
 
 
 @data_app.command(name="info")
@@ -115,7 +108,7 @@ def get_command(name: NameArgument, fields: FieldsArgument = None) -> None:
     for source in made.sources:
         with _bar(source) as told:
             place = fetch(source, made.folder, told)
-        _out.print(f"{place}{_verdict(source)}", soft_wrap=True, highlight=False)
+        out.print(f"{place}{_verdict(source)}", soft_wrap=True, highlight=False)
 
 
 @data_app.command(name="check")
@@ -132,9 +125,9 @@ def check_command(name: NameArgument, fields: FieldsArgument = None) -> None:
     if problems:
         raise ValueError(f"{'; '.join(problems)}. Delete what is wrong and fetch it again")
     for source in found:
-        _out.print(f"{source.name}{_verdict(source)}", soft_wrap=True, highlight=False)
+        out.print(f"{source.name}{_verdict(source)}", soft_wrap=True, highlight=False)
     world = made.load(torch.device("cpu"))
-    _out.print("; ".join(world.notes), soft_wrap=True, highlight=False)
+    out.print("; ".join(world.notes), soft_wrap=True, highlight=False)
 
 
 @data_app.command(name="preview")
@@ -143,8 +136,8 @@ def preview_command(
     fields: Annotated[
         list[str] | None, typer.Argument(help="field=value of the data set; see the examples.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The PNG to write; NAME-preview.png by default.")
+    file: Annotated[
+        Path | None, typer.Option("--out", help="The PNG to write; NAME-preview.png by default.")
     ] = None,
 ) -> None:
     """Draw observations at random and a walk along every factor.
@@ -164,7 +157,7 @@ def preview_command(
             """list as JSON, as in 'shapes=["heart"]'"""
         )
     data = runs[0].data
-    path = out or Path(f"{data.kind}-preview.png")
+    path = file or Path(f"{data.kind}-preview.png")
     picture = preview_sheet(data.load(torch.device("cpu")))
     content = io.BytesIO()
     picture.save(content, "PNG", optimize=True)
@@ -266,7 +259,7 @@ def _factors(about: About) -> str:
 @contextmanager
 def _bar(source: Source) -> Iterator[Told]:
     """A bar on a terminal; a line at every tenth of the way in a pipe."""
-    if not _err.is_terminal:
+    if not err.is_terminal:
         yield _Lines(source.name)
         return
     columns = (
@@ -275,7 +268,7 @@ def _bar(source: Source) -> Iterator[Told]:
         DownloadColumn(),
         TransferSpeedColumn(),
     )
-    with Progress(*columns, console=_err) as bar:
+    with Progress(*columns, console=err) as bar:
         task = bar.add_task(source.name, total=source.size)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
@@ -291,4 +284,4 @@ class _Lines:
         if tenth > self.last:
             self.last = tenth
             end = f" of {total:,}" if total else ""
-            _err.print(f"{self.name}: {done:,}{end} bytes", highlight=False)
+            err.print(f"{self.name}: {done:,}{end} bytes", highlight=False)

@@ -34,8 +34,8 @@ from unweave.data import (
     from_array,
     read_like,
 )
+from unweave.data.arrayfiles import EXTENSIONS
 from unweave.data.parts import Part
-from unweave.data.rows import EXTENSIONS
 from unweave.latents import Distribution, Latent, unrelaxed
 from unweave.likelihoods import Likelihood
 from unweave.metrics import Table

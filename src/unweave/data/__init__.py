@@ -11,8 +11,10 @@ from typing import Annotated
 from pydantic import Field
 
 from unweave.data.arrays import Arrays, InMemory, as_numpy, from_array, read_like
+from unweave.data.fileset import FileSet
 from unweave.data.folder import Folder
 from unweave.data.generators import Mixing, MovingDigit, Pinwheel
+from unweave.data.labelled import MNIST, SVHN, CelebA, FashionMNIST
 from unweave.data.lattice import Factor, Lattice
 from unweave.data.sampling import (
     Correlated,
@@ -25,16 +27,11 @@ from unweave.data.sampling import (
 )
 from unweave.data.scenery import ColourShapes2D, NoisyShapes2D, TexturedShapes2D
 from unweave.data.sets import (
-    MNIST,
     MPI3D,
-    SVHN,
     Cars3D,
-    CelebA,
     Chairs3D,
     DSprites,
     Faces3D,
-    FashionMNIST,
-    FileSet,
     Published,
     Shapes3DFile,
     SmallNORB,

@@ -14,22 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import Field
 from torch import Tensor
 
+from unweave.data.arrayfiles import ArrayFile, arrays_of
 from unweave.data.cache import remembered
 from unweave.data.lattice import Factor, Lattice
 from unweave.data.parts import Part, members_of
 from unweave.data.reading import Reading, Scan, scan, understood
-from unweave.data.rows import (
-    MOST,
-    ArrayFile,
-    Held,
-    ParquetFile,
-    Picked,
-    Rows,
-    arrays_of,
-    blocks,
-    fresh,
-    width,
-)
+from unweave.data.rows import MOST, Floats, Held, Picked, Rows, blocks, fresh, width
 from unweave.data.streamed import Streamed, how_shuffled
 from unweave.data.world import Place, Stored, World
 from unweave.spec import spec, tag
@@ -42,12 +32,13 @@ NAMES_KEY = "factor_names"
 
 @spec
 class Arrays:
-    """Observations in a file of arrays: .npy, .npz, HDF5 or Parquet.
+    """Observations in a file of arrays: .npy, .npz, HDF5, Parquet or CSV.
 
     Observations are (N, H, W), (N, H, W, C), (N, C, H, W) or vectors (N, D). Bytes are read as
     0..255 and scaled to [0, 1]; floats are kept as they are. `key` names the array; `factors_key`
-    the factors (N, K), integers or text, whose names are read from `factor_names` if the file has
-    it. Of Parquet both are columns, several joined by commas. `part` takes 80 % of the observations
+    the factors (N, K), integers, text or floats that repeat, whose names are read from
+    `factor_names` if the file has it. Of Parquet and CSV both are columns, several joined by
+    commas, and all numbers are kept as they are. `part` takes 80 % of the observations
     for training, 10 % for validation or 10 % for testing, always the same. Observations of more
     than 1 GiB are read from the file as they are needed; `stream` says otherwise.
     """
@@ -63,10 +54,12 @@ class Arrays:
         """Read the file, or make ready to read it as it is needed."""
         file = arrays_of(Path(self.path))
         chosen = self.key or _usual(file, self.factors_key)
-        rows = file.rows(_known(file, chosen))
         factors, names = _factors(file, self.factors_key)
-        others = sorted({*file.names} - {*chosen.split(","), *(self.factors_key or "").split(",")})
-        others = [name for name in others if name not in (NAMES_KEY, "")]
+        rows = file.rows(_known(file, chosen))
+        if file.tabular:
+            rows = _measured(rows, _columns(chosen), file.path)
+        known = {*_columns(chosen), *_columns(self.factors_key or ""), NAMES_KEY, ""}
+        others = sorted({*file.names} - known)
         notes = [f"read {chosen!r}; not read: {', '.join(others)}"] if others else []
         key = [self.path, chosen, *fresh(file.path)]
         try:
@@ -231,6 +224,26 @@ def _gathered(rows: Rows, reading: Reading) -> Tensor:
     return data
 
 
+def _columns(key: str) -> list[str]:
+    """The columns of a table that a key names."""
+    return [name.strip() for name in key.split(",")]
+
+
+def _measured(rows: Rows, columns: Sequence[str], path: Path) -> Rows:
+    """Columns of a table as the numbers that they are: in a table, 255 is not white."""
+    if rows.dtype.kind == "O":
+        first = rows.read(0, 1)[0]
+        text = [name for name, value in zip(columns, first, strict=True) if isinstance(value, str)]
+    else:
+        text = list(columns) if rows.dtype.kind == "U" else []
+    if text:
+        raise ValueError(
+            f"expected columns of numbers in {path}, got text in {', '.join(text)}: choose others "
+            "with key, or name these in factors_key"
+        )
+    return Floats(rows) if rows.dtype.kind in "iu" and rows.dtype.itemsize > 1 else rows
+
+
 def _known(file: ArrayFile, name: str) -> str:
     """The name of an array that the file has."""
     if file.names == [""] and name:
@@ -249,8 +262,8 @@ def _factors(file: ArrayFile, key: str | None) -> tuple[Array | None, list[str] 
     if rows.shape[0] * width(rows) > MOST:
         raise ValueError(f"{key!r} of {file.path} is too large for factors: {rows.shape}")
     factors = rows.read(0, rows.shape[0])
-    if isinstance(file, ParquetFile):
-        columns = [name.strip() for name in key.split(",")]
+    if file.tabular:
+        columns = _columns(key)
         return factors, columns if len(columns) == factors.shape[1] else None
     if NAMES_KEY not in file.names:
         return factors, None
@@ -260,8 +273,8 @@ def _factors(file: ArrayFile, key: str | None) -> tuple[Array | None, list[str] 
 
 def _usual(file: ArrayFile, factors_key: str | None) -> str:
     """The array that holds the observations when none is named."""
-    if isinstance(file, ParquetFile):
-        taken = {name.strip() for name in (factors_key or "").split(",")}
+    if file.tabular:
+        taken = _columns(factors_key or "")
         return ",".join(name for name in file.names if name not in taken)
     keys = file.names
     if len(keys) == 1:
@@ -291,12 +304,17 @@ def _recode(factors: Array | None, count: int) -> tuple[Tensor, tuple[int, ...]]
     """Factors (N, K) as classes 0..n-1 in the order of their values, and the sizes n."""
     if factors is None:
         return torch.zeros(count, 0, dtype=torch.int64), ()
-    if factors.dtype.kind not in "biuUSO":
-        raise ValueError(
-            f"expected factors as integers or text, got {factors.dtype}: number the values of each "
-            "factor, for example with numpy.unique(..., return_inverse=True)"
-        )
+    if factors.dtype.kind not in "biufUSO":
+        raise ValueError(f"expected factors as integers or text, got {factors.dtype}: convert them")
     columns = [np.unique(column, return_inverse=True) for column in factors.T]
+    for number, (values, _) in enumerate(columns):
+        real = values.dtype.kind == "f" and (values != np.rint(values)).any()
+        if real and 2 * len(values) > count:
+            raise ValueError(
+                f"expected factors as classes, which repeat, got {len(values):,} real numbers in "
+                f"the {count:,} rows of column {number}: leave it out, or cut it into bins with "
+                "numpy.digitize"
+            )
     codes = np.stack([code.reshape(-1) for _, code in columns], axis=1)
     sizes = tuple(len(values) for values, _ in columns)
     return torch.from_numpy(codes.astype(np.int64)), sizes
