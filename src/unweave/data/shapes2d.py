@@ -154,15 +154,24 @@ class Sprites(OnLattice):
 
     def images(self, index: Tensor) -> Tensor:
         """Images (..., 1, side, side) of zeros and ones by their numbers (...)."""
+        return self._pictures(index.reshape(-1), torch.float32).view(*index.shape, *self.shape)
+
+    def masks(self, index: Tensor) -> Tensor:
+        """The same as bytes (n, 1, side, side), 0 and 255, by their numbers (n,)."""
+        return self._pictures(index, torch.uint8).view(-1, *self.shape)
+
+    def _pictures(self, index: Tensor, dtype: torch.dtype) -> Tensor:
+        """Pictures (n, side * side), in which 1 is on, or 255 of bytes."""
         if self.device.type == "cuda" and kernels.available():
-            return self._drawn(index.reshape(-1)).view(*index.shape, *self.shape)
-        factors = self.factors(index.reshape(-1))
-        canvas = torch.zeros(len(factors), self.side**2, device=self.device)
+            drawn = self._drawn(index)
+            return drawn if dtype == drawn.dtype else drawn.to(dtype).neg_()
+        factors = self.factors(index)
+        canvas = torch.zeros(len(factors), self.side**2, dtype=dtype, device=self.device)
         chunk = CHUNK_PIXELS.get(self.device.type, CHUNK_PIXELS["cuda"]) // self.width**2
         for start in range(0, len(factors), chunk):
             part = slice(start, start + chunk)
             self._draw(factors[part], canvas[part])
-        return canvas.view(*index.shape, *self.shape)
+        return canvas
 
     def _drawn(self, index: Tensor) -> Tensor:
         """The same by a kernel, (n, side * side)."""
@@ -184,7 +193,8 @@ class Sprites(OnLattice):
         inside = self._inside(shape, self.cosine[turn], self.sine[turn], offset)
         columns, rows = first.unsqueeze(-1) + torch.arange(self.width, device=self.device)
         pixels = (rows * self.side).unsqueeze(-1) + columns.unsqueeze(-2)
-        canvas.scatter_(1, pixels.flatten(1), inside.flatten(1).to(canvas.dtype))
+        on = inside.flatten(1).to(canvas.dtype)
+        canvas.scatter_(1, pixels.flatten(1), on.neg_() if canvas.dtype == torch.uint8 else on)
 
     def _window(self, position: Tensor) -> tuple[Tensor, Tensor]:
         """First pixel (2, n) and offsets (2, n, width) of the pixels from the centre.

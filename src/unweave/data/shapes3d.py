@@ -116,7 +116,7 @@ class Shapes3D:
 
 
 def coloured(tables: Tensor, palette: Tensor, sky: Tensor, index: Tensor) -> Tensor:
-    """Pictures (n, 3, side, side) by their numbers (n,), from tables (8, scenes, side, side).
+    """Bytes (n, 3, side, side) by their numbers (n,), from tables (8, scenes, side, side).
 
     value = sum over materials of min(cover, bright * hue + gloss), plus the sky's share
     """
@@ -134,8 +134,7 @@ def coloured(tables: Tensor, palette: Tensor, sky: Tensor, index: Tensor) -> Ten
         picture += torch.minimum(covers[2 * material], value)
     # Whole bytes, as in files. Products by constants round alike everywhere; torch.round would wake
     # threads, see `rendered`.
-    levels = picture.to(torch.float32).mul_(1 / BYTE).add_(0.5).to(torch.uint8)
-    return levels.to(torch.float32).mul_(1 / 255)
+    return picture.to(torch.float32).mul_(1 / BYTE).add_(0.5).to(torch.uint8)
 
 
 def colours() -> Tensor:
