@@ -8,6 +8,7 @@ import torch
 
 import unweave as uw
 from unweave.data import (
+    Arrays,
     Blocks,
     Correlated,
     HeldOut,
@@ -15,8 +16,11 @@ from unweave.data import (
     Paired,
     Sampled,
     Shapes2D,
+    Streamed,
     Subset,
     from_array,
+    in_classes,
+    write_features,
 )
 from unweave.metrics.inputs import merge
 from unweave.networks import MLP
@@ -73,10 +77,82 @@ def test_held_out_combinations_and_the_rest_make_the_whole():
     assert {row[0] for row in rest} == {0, 1, 2}  # every class alone is known
 
 
+def test_several_combinations_are_held_out_together():
+    first, second = {"factor0": (0,), "factor1": (3,)}, {"factor2": (4,)}
+    both = HeldOut((first, second), part="held")
+    assert set(taken(both)) == {row for row in taken() if row[:2] == (0, 3) or row[2] == 4}
+    assert taken(HeldOut((first, second))) == taken(HeldOut(first), HeldOut(second))
+    assert from_json(HeldOut, to_json(both)) == both
+
+
+def test_classes_go_by_their_names_where_they_have_some():
+    world = Shapes2D(side=16, scales=1, orientations=1, positions=2)
+    named = HeldOut({"shape": ("heart", "square"), "x": (1,)})
+    numbered = HeldOut({"shape": (2, 0), "x": (1,)})
+    assert taken(named, world=world) == taken(numbered, world=world)
+    for classes, message in (
+        ({"shape": ("hart",)}, "did you mean 'heart'"),
+        ({"x": ("left",)}, "its classes are numbers"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Sampled(world, (HeldOut(classes),)).load(CPU)
+
+
+def test_learned_features_are_held_out_like_factors(tmp_path):
+    """Sevens that are thick and zeros that are narrow, as sec. 6.4 of Esmaeili et al. does."""
+    rng = np.random.default_rng(0)
+    images, digits = rng.random((300, 4)).astype(np.float32), rng.integers(0, 10, 300)
+    codes = np.stack([images.mean(1), images[:, 0]], 1)  # of a model
+    classes = in_classes(codes, 3)
+    assert np.bincount(classes[:, 0]).tolist() == [100, 100, 100]
+    assert codes[classes[:, 0] == 1, 0].max() <= codes[classes[:, 0] == 2, 0].min()
+    path = tmp_path / "features.npz"
+    write_features(path, classes, ["thickness", "width"])
+    spec, _ = from_array(images, digits, ["class"])
+    unseen = ({"class": (7,), "thickness": (2,)}, {"class": (0,), "width": (0,)})
+    held = (digits == 7) & (classes[:, 0] == 2) | (digits == 0) & (classes[:, 1] == 0)
+    for part, rows in (("rest", ~held), ("held", held)):
+        data = Sampled(spec, (HeldOut(unseen, part),), path)
+        world = data.load(CPU)
+        assert np.array_equal(world.images(torch.arange(world.size)), images[rows])
+        assert world.factor_names == ("class",)  # what was learned is no truth
+        assert from_json(Sampled, to_json(data)) == data
+    before = world.fingerprint
+    write_features(path, classes[::-1])
+    with pytest.raises(ValueError, match=r"'thickness' is not a factor.*feature0"):
+        data.load(CPU)
+    write_features(path, classes[:-1])
+    with pytest.raises(ValueError, match=r"expected 300 rows of features .* got 299"):
+        data.load(CPU)
+    write_features(path, classes, ["class", "width"])
+    with pytest.raises(ValueError, match="names of their own"):
+        data.load(CPU)
+    write_features(path, np.roll(classes, 1, 0), ["thickness", "width"])
+    assert data.load(CPU).fingerprint != before
+    with pytest.raises(ValueError, match="in_classes"):
+        write_features(path, codes)
+
+
+def test_a_run_is_put_on_the_combinations_it_has_not_seen(tmp_path):
+    data = Sampled(WORLD, (HeldOut({"factor0": (0,), "factor1": (1,)}), Subset(40)))
+    uw.fit(data, network=MLP(hidden=(4,)), steps=2, progress=False, store=tmp_path, batch_size=8)
+    (folder,) = tmp_path.iterdir()
+    with pytest.raises(ValueError, match="at most the 5 observations"):
+        uw.load(folder, part="held")
+    data = Sampled(WORLD, (HeldOut({"factor0": (0,), "factor1": (1,)}),))
+    model = uw.fit(
+        data, network=MLP(hidden=(4,)), steps=2, progress=False, store=tmp_path, batch_size=8
+    )
+    held = uw.load(model.folder, part="held").world
+    assert held.factors(torch.arange(held.size))[:, :2].tolist() == [[0, 1]] * 5
+    with pytest.raises(ValueError, match="blocks has no parts"):
+        uw.load(model.folder, part="test")
+
+
 def test_incomplete_lattices_miss_whole_combinations():
     gaps = Incomplete(("factor0", "factor1"), share=0.25, seed=3)
     rest = taken(gaps)
-    missing = taken(Incomplete(("factor0", "factor1"), share=0.25, seed=3, part="missing"))
+    missing = taken(Incomplete(("factor0", "factor1"), share=0.25, seed=3, part="held"))
     assert sorted(rest + missing) == taken()
     pairs = {row[:2] for row in missing}
     assert len(pairs) == 3  # a quarter of 12
@@ -130,6 +206,53 @@ def test_arrays_in_memory_are_sampled_too():
 def test_what_cannot_be_taken_is_refused(way, message):
     with pytest.raises(ValueError, match=message):
         Sampled(WORLD, (way,)).load(CPU)
+
+
+STREAMED = np.arange(200 * 1000, dtype=np.float32).reshape(200, 1000)
+WAYS = {
+    "some": (Subset(150),),
+    "few": (Subset(7),),  # read singly
+    "held out": (HeldOut({"factor0": (1,)}),),
+    "again and again": (Correlated(("factor0", "factor1"), count=300),),
+}
+
+
+@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("ways", WAYS.values(), ids=WAYS)
+def test_what_is_taken_of_a_streamed_world_is_streamed_if_it_is_large(
+    tmp_path, monkeypatch, ways, small
+):
+    codes = np.stack([np.arange(200) % 3, np.arange(200) // 50], 1)
+    np.savez(tmp_path / "a.npz", x=STREAMED, codes=codes)
+    monkeypatch.setattr("unweave.data.arrays.MOST", 2**21 if small else 2**12)
+    monkeypatch.setattr("unweave.data.streamed.WINDOW", 2**15)  # eight rows
+    in_memory = Sampled(Arrays(tmp_path / "a.npz", "x", "codes", stream=False), ways).load(CPU)
+    world = Sampled(Arrays(tmp_path / "a.npz", "x", "codes", stream=True), ways).load(CPU)
+    assert isinstance(world, Streamed) is not small
+    every = torch.arange(world.size)
+    order = in_memory.images(every)[:, 0].argsort(stable=True)  # in that of the file
+    assert torch.equal(world.images(every), in_memory.images(every)[order])
+    assert torch.equal(world.factors(every), in_memory.factors(every)[order])
+    assert (world.factor_names, world.factor_sizes) == (
+        in_memory.factor_names,
+        in_memory.factor_sizes,
+    )
+    assert any(f"{world.size} observations of 200" in note for note in world.notes)
+    model = uw.fit(
+        Sampled(Arrays(tmp_path / "a.npz", "x", "codes", stream=True), ways),
+        network=MLP(hidden=(4,)), steps=3, batch_size=5, progress=False,
+    )  # fmt: skip
+    assert np.isfinite(model.encode(STREAMED[:2])).all()
+
+
+def test_pairs_of_a_streamed_world_are_refused_on_a_gpu(tmp_path, monkeypatch):
+    monkeypatch.setattr(Streamed, "to", lambda world, device: world)
+    index = torch.arange(60)
+    np.savez(tmp_path / "a.npz", x=WORLD.load(CPU).images(index), f=WORLD.lattice.factors(index))
+    data = Paired(Arrays(tmp_path / "a.npz", "x", "f", stream=True), changed=1)
+    assert data.load(CPU).size == 60
+    with pytest.raises(ValueError, match="at most 1 GiB on a GPU, got arrays"):
+        data.load(torch.device("cuda"))
 
 
 def test_pairs_share_the_factors_that_are_named():

@@ -16,7 +16,7 @@ import unweave
 from unweave import papers, scoring, spec
 from unweave.bench_commands import bench_command
 from unweave.bibliography import citations, metric_citations
-from unweave.console import DeviceOption, plain_table
+from unweave.console import DeviceOption, FeaturesOption, StoreOption, WayOption, plain_table
 from unweave.console import err as _err
 from unweave.console import out as _out
 from unweave.data_commands import data_app
@@ -48,7 +48,6 @@ app = typer.Typer(
 app.add_typer(data_app, name="data")
 app.command(name="bench")(bench_command)
 
-StoreOption = Annotated[Path, typer.Option(help="Folder that holds the runs.")]
 RowsOption = Annotated[int, typer.Option(min=2, help="Observations to encode.")]
 RunArgument = Annotated[
     list[str], typer.Argument(help="Runs: digests, beginnings of digests, or folders.")
@@ -64,6 +63,8 @@ def train_command(
     ] = None,
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
+    way: WayOption = None,
+    features: FeaturesOption = None,
     file: Annotated[
         Path | None, typer.Option("--from", help="Start from a run.json or a TOML file.")
     ] = None,
@@ -88,9 +89,12 @@ def train_command(
       unweave train seed=0..9 objective.beta=1,4     (20 runs, together in lanes)
 
       unweave train latent=product latent.style=gaussian latent.style.size=8 latent.place=gaussian
+
+      unweave train data=shapes2d --way held-out:shape=heart,x=0..15 --way subset:count=50000
     """
     torch.set_num_threads(threads or usable_cores())
-    runs = runs_from(assignments or [], _read_base(file) if file else None)
+    base = _read_base(file) if file else None
+    runs = runs_from(assignments or [], base, way or [], features)
     outcomes = train_all(runs, Store(store), device, checkpoint_seconds, checked(precision))
     show_outcomes(outcomes, Store(store))
     if any(outcome.failure for outcome in outcomes):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,6 +13,15 @@ from rich.table import Table
 out = Console()
 err = Console(stderr=True)
 
+StoreOption = Annotated[Path, typer.Option(help="Folder that holds the runs.")]
+WayOption = Annotated[
+    list[str] | None,
+    typer.Option(help="Sample the data: subset:count=5000, held-out:shape=heart,x=0..15, ..."),
+]
+FeaturesOption = Annotated[
+    Path | None,
+    typer.Option(help="Classes that ways may name, as `unweave data features` writes them."),
+]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
 
 _WRAPPED = ("objective", "what", "claim", "got", "factors")  # columns whose texts may be long

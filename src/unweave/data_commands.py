@@ -21,15 +21,34 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from unweave import spec
 from unweave.bibliography import cited, entries
-from unweave.console import err, out, plain_table
-from unweave.data import Arrays, Data, FileSet, Folder, InMemory, Published
+from unweave.console import (
+    DeviceOption,
+    FeaturesOption,
+    StoreOption,
+    WayOption,
+    err,
+    out,
+    plain_table,
+)
+from unweave.data import (
+    Arrays,
+    Data,
+    FileSet,
+    Folder,
+    InMemory,
+    Published,
+    in_classes,
+    write_features,
+)
 from unweave.data.cache import data_folder
 from unweave.data.fileset import About
 from unweave.data.sources import Source, Told, fetch, wrong_with
 from unweave.files import write_atomically
+from unweave.fitted import load
 from unweave.overrides import runs_from
 from unweave.report import preview_sheet
 from unweave.run import Run
+from unweave.store import Store
 
 data_app = typer.Typer(
     no_args_is_help=True, help="Data sets: list them, fetch, check and look at them."
@@ -139,6 +158,8 @@ def preview_command(
     file: Annotated[
         Path | None, typer.Option("--out", help="The PNG to write; NAME-preview.png by default.")
     ] = None,
+    way: WayOption = None,
+    features: FeaturesOption = None,
 ) -> None:
     """Draw observations at random and a walk along every factor.
 
@@ -149,8 +170,11 @@ def preview_command(
       unweave data preview shapes2d side=128 orientations=9 --out sprites.png
 
       unweave data preview photos/
+
+      unweave data preview shapes3d --way held-out:floor_hue=0,wall_hue=0,part=held
     """
-    runs = runs_from([f"data={name}", *(f"data.{field}" for field in fields or [])])
+    assignments = [f"data={name}", *(f"data.{field}" for field in fields or [])]
+    runs = runs_from(assignments, None, way or [], features)
     if len(runs) != 1:
         raise ValueError(
             f"expected one data set, got {len(runs)} by lists of values: write a field that is a "
@@ -163,6 +187,32 @@ def preview_command(
     picture.save(content, "PNG", optimize=True)
     write_atomically(path, content.getvalue())
     typer.echo(path)
+
+
+@data_app.command(name="features")
+def features_command(
+    name: Annotated[str, typer.Argument(help="A run.")],
+    classes: Annotated[int, typer.Option(min=2, help="Of every variable, by quantiles.")] = 5,
+    store: StoreOption = Path("runs"),
+    device: DeviceOption = "auto",
+    file: Annotated[Path, typer.Option("--out", help="The file to write.")] = Path("features.npz"),
+) -> None:
+    """Write the codes of a run's data, cut into classes, for --way to hold out combinations of.
+
+    Examples:
+
+      unweave data features 3f2a --classes 5
+
+      unweave train data=mnist --features features.npz --way held-out:class=7,z3=4/class=0,z5=0
+    """
+    model = load(Store(store).find(name).path, device=device)
+    table = model.table(rows=model.world.size)
+    codes = in_classes(table.codes, classes)
+    codes[:, table.discrete] = table.codes[:, table.discrete]
+    names = [f"z{each}" if each[0].isdigit() else each for each in model.run.latent.names]
+    write_features(file, codes, names)
+    counts = ", ".join(f"{n} {size}" for n, size in zip(names, codes.max(0) + 1, strict=True))
+    out.print(f"{file}: {len(codes):,} rows of {counts}", soft_wrap=True, highlight=False)
 
 
 @data_app.command(name="page")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -54,7 +56,8 @@ class Arrays:
         """Read the file, or make ready to read it as it is needed."""
         file = arrays_of(Path(self.path))
         chosen = self.key or _usual(file, self.factors_key)
-        factors, names = _factors(file, self.factors_key)
+        keyed = self.factors_key
+        factors, names = (None, None) if keyed is None else read_factors(file, keyed)
         rows = file.rows(_known(file, chosen))
         if file.tabular:
             rows = _measured(rows, _columns(chosen), file.path)
@@ -158,7 +161,7 @@ def world_of(
     factor has the same number in every part.
     """
     count = rows.shape[0]
-    codes, sizes = _recode(None if factors is None else _rows_of(factors, count), count)
+    codes, sizes = recode(None if factors is None else _rows_of(factors, count), count)
     if (chosen := members_of(part, count)) is not None:
         rows, codes = Picked(rows, chosen), codes[torch.from_numpy(chosen)]
         notes = [*notes, f"the {part} part: {len(chosen):,} of {count:,} observations"]
@@ -185,6 +188,32 @@ def world_of(
         periods=repeats,
         notes=told,
         integer_unit=reading.integer_unit,
+    )
+
+
+def picked(world: Streamed, numbers: Array) -> Stored | Streamed:
+    """Rows of a streamed world by their numbers, in order; in memory where they fit."""
+    rows = Picked(world.rows, numbers)
+    told = world.notes[: -len(how_shuffled(world.rows))]
+    told = (*told, f"{len(numbers):,} observations of {world.size:,}")
+    codes = world.codes[torch.from_numpy(numbers).to(world.codes.device)]
+    if len(numbers) * width(rows) > MOST:
+        checksum = zlib.crc32(numbers.data, world.checksum)
+        told = (*told, *how_shuffled(rows))
+        return dataclasses.replace(
+            world, rows=rows, codes=codes, lattice=None, notes=told, checksum=checksum
+        )
+    return Stored(
+        data=_gathered(rows, world.reading),
+        codes=codes,
+        unit=world.reading.unit,
+        bounded=world.bounded,
+        factor_names=world.factor_names,
+        factor_sizes=world.factor_sizes,
+        lattice=None,
+        periods=world.periods,
+        notes=told,
+        integer_unit=world.integer_unit,
     )
 
 
@@ -254,10 +283,8 @@ def _known(file: ArrayFile, name: str) -> str:
     return name
 
 
-def _factors(file: ArrayFile, key: str | None) -> tuple[Array | None, list[str] | None]:
-    """Factors and their names, where a key says which they are."""
-    if key is None:
-        return None, None
+def read_factors(file: ArrayFile, key: str) -> tuple[Array, list[str] | None]:
+    """Factors by the key of their array, and their names where the file has them."""
     rows = file.rows(_known(file, key))
     if rows.shape[0] * width(rows) > MOST:
         raise ValueError(f"{key!r} of {file.path} is too large for factors: {rows.shape}")
@@ -300,7 +327,7 @@ def _rows_of(factors: Array, count: int) -> Array:
     return factors
 
 
-def _recode(factors: Array | None, count: int) -> tuple[Tensor, tuple[int, ...]]:
+def recode(factors: Array | None, count: int) -> tuple[Tensor, tuple[int, ...]]:
     """Factors (N, K) as classes 0..n-1 in the order of their values, and the sizes n."""
     if factors is None:
         return torch.zeros(count, 0, dtype=torch.int64), ()

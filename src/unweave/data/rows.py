@@ -23,6 +23,7 @@ MOST = 2**30  # bytes of observations that are held in memory; more are read as 
 UNREADABLE = (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error, NotImplementedError)
 
 _BOMB = 2**28  # bytes from which on a member of an archive may not be packed denser than _DENSEST
+_SPARSE = 8  # rows between two that are picked, from which on they are read singly
 _DENSEST = 500  # dSprites, which is almost all zeros, is packed 1 to 115
 
 
@@ -161,10 +162,10 @@ class Table:
 @final
 @dataclass(frozen=True, eq=False)
 class Picked:
-    """Some rows of others, in their order."""
+    """Some rows of others, in their order; some perhaps more than once."""
 
     rows: Rows
-    numbers: Array  # increasing
+    numbers: Array  # not decreasing
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -182,17 +183,21 @@ class Picked:
         return max(1, self.rows.grain * len(self.numbers) // self.rows.shape[0])
 
     def read(self, start: int, stop: int) -> Array:
-        """Picked rows from start to stop, out of all between them."""
+        """Picked rows from start to stop: out of all between them, or singly if they are few."""
         if stop <= start:
             return self.rows.read(0, 0)
         numbers = self.numbers[start:stop]
         first = int(numbers[0])
+        if int(numbers[-1]) - first > _SPARSE * len(numbers):
+            return self.take(np.arange(start, stop))
         picked: Array = self.rows.read(first, int(numbers[-1]) + 1)[numbers - first]
         return picked
 
     def take(self, index: Array) -> Array:
         """Picked rows by their numbers."""
-        return self.rows.take(self.numbers[index])
+        numbers, places = np.unique(self.numbers[index], return_inverse=True)
+        taken: Array = self.rows.take(numbers)[places.reshape(-1)]
+        return taken
 
 
 @final
