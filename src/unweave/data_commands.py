@@ -74,6 +74,11 @@ What cannot be read row by row (3D Shapes, which is packed, and pictures in arch
 the first time, to a .npy file in the data folder; of dSprites that is 3 GB, of 3D Shapes 5.9 GB.
 Sets of more than 1 GiB are then read [as they are needed](data.md#larger-than-memory).
 
+Pictures are made by `unweave data preview`. They are here where we had images of the set and its
+licence lets them be shown: as parts of dSprites, 3D Shapes and Fashion-MNIST under those licences,
+and of MNIST under CC BY-SA 3.0. Of the licences, those of MPI3D and Fashion-MNIST were read where
+their authors give them; that of MNIST is as Keras states it; **the others were not verified**.
+
 Worlds that are drawn, and data of your own, are on [another page](data.md).
 """
 
@@ -253,8 +258,11 @@ def _described(kind: str, cls: type[FileSet], mark: str = "") -> str:
     about = cls.ABOUT
     doc = re.sub(r"\s*\[\w+\d{4}\]( \w+\. \d+)?\.", "", inspect.getdoc(cls) or "").rstrip()
     lines = [f"{mark}{kind}", "", f"{about.title}. {doc}", ""]
+    if mark and about.picture:
+        lines += [f"![{about.title}](figures/data_{kind}.png)", ""]
     lines += [
         f"- images: {about.count:,} of {_shape(about)}",
+        f"- picture: {about.picture or _unseen(kind)}",
         f"- factors: {_factors(about)}",
         f"- licence: {about.licence}",
         f"- page: {about.page}",
@@ -270,6 +278,10 @@ def _described(kind: str, cls: type[FileSet], mark: str = "") -> str:
     keys = cited(inspect.getdoc(cls) or "")
     lines += ["", *(f"```bibtex\n{entries()[key]}\n```" for key in keys), ""]
     return "\n".join(lines)
+
+
+def _unseen(kind: str) -> str:
+    return f"after `unweave data get {kind}`, `unweave data preview {kind}`"
 
 
 def _verdict(source: Source) -> str:

@@ -38,7 +38,8 @@ class About:
     """What is known of a data set.
 
     `lattice` is there where the set has every combination of its factors, in order; `factors` names
-    those of others. `hand` says what a person has to do where a site asks for consent.
+    those of others. `hand` says what a person has to do where a site asks for consent. `picture`
+    says what the picture of the set in the documentation shows, where there is one.
     """
 
     title: str
@@ -51,6 +52,7 @@ class About:
     factors: str = ""
     hand: str = ""
     needs: str = ""  # a library that is not always there
+    picture: str = ""
 
 
 class Content(NamedTuple):

@@ -120,6 +120,7 @@ class MNIST(_Idx):
             "https://ossci-datasets.s3.amazonaws.com/mnist",
         ),
         factors="class 10",
+        picture="48 of its images",
     )
 
 
@@ -143,6 +144,7 @@ class FashionMNIST(_Idx):
             "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
         ),
         factors="class 10",
+        picture="48 of its images",
     )
 
 

@@ -6,6 +6,7 @@ read row by row (packed, or pictures in an archive) is unpacked there once, to a
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from io import BytesIO
 from itertools import product
@@ -67,6 +68,7 @@ class DSprites(FileSet):
             "https://raw.githubusercontent.com/google-deepmind/dsprites-dataset/master",
         ),
         Shapes2D().lattice,
+        picture="48 of its images",
     )
 
     def read(self) -> Content:
@@ -90,12 +92,20 @@ class Shapes3DFile(FileSet):
         published("3dshapes", ["3dshapes.h5"], f"{GOOGLE}/3d-shapes"),
         factors_of(floor_hue=10, wall_hue=10, object_hue=10, scale=8, shape=4, orientation=15),
         needs="h5py",
+        picture="24 of its images, resampled once",
     )
 
     def read(self) -> Content:
         """The dataset `images`, unpacked once: 5.9 GB."""
         rows = arrays_of(self.folder / "3dshapes.h5").rows("images")
         return Content(self.unpacked(rows.shape, lambda: (block for _, block in blocks(rows))))
+
+
+def _moved(source: Source) -> Source:
+    """A file of MPI3D with the place that its authors moved it to in 2024."""
+    name = "real.npz" if source.name == "mpi3d_real.npz" else source.name
+    place = f"{GOOGLE}/mpi3d_disentanglement_dataset/data/{name}"
+    return dataclasses.replace(source, urls=(place, *source.urls))
 
 
 @spec
@@ -115,10 +125,15 @@ class MPI3D(FileSet):
         (3, 64, 64),
         "CC BY 4.0",
         "https://github.com/rr-learning/disentanglement_dataset",
-        published(
-            "mpi3d",
-            [f"mpi3d_{version}.npz" for version in ("toy", "realistic", "real")],
-            f"{GOOGLE}/disentanglement_dataset/Final_Dataset",
+        tuple(
+            map(
+                _moved,
+                published(
+                    "mpi3d",
+                    [f"mpi3d_{version}.npz" for version in ("toy", "realistic", "real")],
+                    f"{GOOGLE}/disentanglement_dataset/Final_Dataset",
+                ),
+            )
         ),
         factors_of(
             object_colour=6,
@@ -158,7 +173,12 @@ class Cars3D(FileSet):
         (3, 64, 64),
         "not stated; for research",
         "https://papers.nips.cc/paper/5845-deep-visual-analogy-making",
-        published("cars3d", ["nips2015-analogy-data.tar.gz"], "http://www.scottreed.info/files"),
+        published(
+            "cars3d",
+            ["nips2015-analogy-data.tar.gz"],
+            "http://www.scottreed.info/files",
+            "http://www-personal.umich.edu/~reedscot/files",
+        ),
         factors_of(elevation=4, azimuth=24, car=183),
     )
 
