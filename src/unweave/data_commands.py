@@ -178,7 +178,7 @@ def preview_command(
 
       unweave data preview shapes3d --way held-out:floor_hue=0,wall_hue=0,part=held
     """
-    assignments = [f"data={name}", *(f"data.{field}" for field in fields or [])]
+    assignments = [f"data={name}", *(f"data.{each}" for each in _named(fields))]
     runs = runs_from(assignments, None, way or [], features)
     if len(runs) != 1:
         raise ValueError(
@@ -186,7 +186,7 @@ def preview_command(
             """list as JSON, as in 'shapes=["heart"]'"""
         )
     data = runs[0].data
-    path = file or Path(f"{data.kind}-preview.png")
+    path = file or Path(f"{Path(name).absolute().stem}-preview.png")
     picture = preview_sheet(data.load(torch.device("cpu")))
     content = io.BytesIO()
     picture.save(content, "PNG", optimize=True)
@@ -291,6 +291,11 @@ def _verdict(source: Source) -> str:
     return ", no published checksum known: that of the first download is kept and compared"
 
 
+def _named(fields: list[str] | None) -> list[str]:
+    """Fields of a data set, which may be written as those of a run are, with data. before them."""
+    return [field.removeprefix("data.") for field in fields or []]
+
+
 def _chosen(name: str, fields: list[str] | None) -> FileSet:
     """The published data set of a name, with fields set."""
     known = spec.members(Published)
@@ -300,7 +305,7 @@ def _chosen(name: str, fields: list[str] | None) -> FileSet:
         raise ValueError(
             f"{name!r} is not a published data set.{drawn} {spec.nearest(name, known)}"
         )
-    assignments = [f"data={name}", *(f"data.{field}" for field in fields or [])]
+    assignments = [f"data={name}", *(f"data.{field}" for field in _named(fields))]
     made = spec.override(Run, assignments).data
     assert isinstance(made, FileSet)
     return made

@@ -19,6 +19,7 @@ from unweave.fitted import from_path
 from unweave.run import Run
 
 _LIST = re.compile(r"[\w.+-]+(,[\w.+-]+)+")
+_NAMES = ("key", "factors_key")  # of columns, of which several joined by commas are one value
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 
 
@@ -111,6 +112,8 @@ def _choices(assignment: str) -> list[list[str]]:
     path, sign, text = assignment.partition("=")
     if path == "data" and sign:
         return [_data(text)]
+    if path.rpartition(".")[2] in _NAMES:
+        return [[assignment]]
     span = _RANGE.fullmatch(text)
     if span and int(span[1]) > int(span[2]):
         raise ValueError(f"{path}: {text} is empty; write the smaller number first")

@@ -268,7 +268,7 @@ def _measured(rows: Rows, columns: Sequence[str], path: Path) -> Rows:
     if text:
         raise ValueError(
             f"expected columns of numbers in {path}, got text in {', '.join(text)}: choose others "
-            "with key, or name these in factors_key"
+            f"with key, or name these as factors, data.factors_key={','.join(text)}"
         )
     return Floats(rows) if rows.dtype.kind in "iu" and rows.dtype.itemsize > 1 else rows
 
@@ -311,7 +311,8 @@ def _usual(file: ArrayFile, factors_key: str | None) -> str:
             return key
     raise ValueError(
         f"expected one array in {file.path}, or one named {', '.join(USUAL_KEYS)}, got "
-        f"{', '.join(sorted(keys)) or 'none'}: choose it with key"
+        f"{', '.join(sorted(keys)) or 'none'}: choose it with key, as data.key="
+        f"{next(iter(keys), 'NAME')}"
     )
 
 
