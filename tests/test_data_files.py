@@ -187,7 +187,9 @@ class TestArrays:
         assert not world.bounded
         ages = Arrays(path, key="age").load(CPU)
         assert everything(ages).tolist() == [[30], [255], [7], [90]]
-        with pytest.raises(ValueError, match="text in colour: choose others.*data.factors_key=colour"):
+        with pytest.raises(
+            ValueError, match=r"text in colour: choose others.*data\.factors_key=colour"
+        ):
             Arrays(path).load(CPU)
         with pytest.raises(ValueError, match="4 real numbers in the 4 rows"):
             Arrays(path, "age", "height").load(CPU)

@@ -24,6 +24,7 @@ from unweave.data import (
 )
 from unweave.metrics.inputs import merge
 from unweave.networks import MLP
+from unweave.overrides import runs_from, way_from
 from unweave.spec import from_json, to_json
 from worlds import CPU
 
@@ -206,6 +207,82 @@ def test_arrays_in_memory_are_sampled_too():
 def test_what_cannot_be_taken_is_refused(way, message):
     with pytest.raises(ValueError, match=message):
         Sampled(WORLD, (way,)).load(CPU)
+
+
+WRITTEN = {
+    "subset:count=5,seed=2": Subset(5, 2),
+    "held-out:factor0=0+2,factor2=1..3": HeldOut(({"factor0": (0, 2), "factor2": (1, 2, 3)},)),
+    "held-out:factor0=1,part=held/factor1=0": HeldOut(
+        ({"factor0": (1,)}, {"factor1": (0,)}), "held"
+    ),
+    "incomplete:factors=factor0+factor1,share=0.5": Incomplete(("factor0", "factor1"), 0.5),
+    "correlated:factors=factor0+factor2,spread=0.3,count=9": Correlated(
+        ("factor0", "factor2"), 0.3, 9
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "way"), WRITTEN.items(), ids=WRITTEN)
+def test_ways_are_written_plainly_on_the_command_line(text, way):
+    assert way_from(text) == way
+    (run,) = runs_from(["data=blocks"], ways=["subset:count=4", text])
+    assert run.data == Sampled(Blocks(), (Subset(4), way))
+    more = runs_from(["seed=0,1"], to_json(run), [text])
+    assert [each.data.ways for each in more] == 2 * [(Subset(4), way, way)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--way", "subsets:count=4"], "did you mean 'subset'"),
+        (["--way", "subset:4"], "expected name=value, got '4'"),
+        (["--way", "subset"], "as in subset:count=5000"),
+        (["--way", "subset:count=0"], "count: input should be greater than 0"),
+        (["--way", "subset:size=3"], "not a field of Subset"),
+        (["--way", "held-out:factor9=0"], "'factor9' is not a factor"),
+        (["--way", "held-out:factor0=one"], "its classes are numbers"),
+        (["--way", "held-out:part=held"], "classes"),
+        (["--features", "none.npz"], "got nothing there"),
+        (
+            ["data=paired", "data.changed=1", "--way", "subset:count=4"],
+            "pairs are made of a whole world",
+        ),
+    ],
+    ids=str,
+)
+def test_ways_that_cannot_be_are_one_line(unweave, arguments, message):
+    code, _, err = unweave("train", "data=blocks", *arguments)
+    assert code == 2
+    assert message in " ".join(err.split())
+
+
+def test_columns_joined_by_commas_are_one_run():
+    (run,) = runs_from(["data=arrays", "data.path=a.csv", "data.key=u,v", "data.factors_key=f,g"])
+    assert (run.data.key, run.data.factors_key) == ("u,v", "f,g")
+
+
+def test_features_of_a_run_hold_out_combinations(unweave, tmp_path):
+    """From the codes of one run to what another is trained on, as a user types it."""
+    x = np.eye(24, 5)  # most are equal, so that some classes of codes stay empty
+    np.savez(tmp_path / "a.npz", x=x, f=np.arange(24) % 2)
+    data = [f"data={tmp_path / 'a.npz'}", "data.key=x", "data.factors_key=f"]
+    tiny = ["network=mlp", "steps=3", "batch_size=4", "--store", tmp_path / "runs"]
+    blocks = ["latent=product", "latent.s=gaussian", "latent.s.size=1", "latent.k=categorical"]
+    assert unweave("train", *data, *blocks, *tiny)[0] == 0
+    (folder,) = (tmp_path / "runs").iterdir()
+    path = tmp_path / "features.npz"
+    code, out, err = unweave("data", "features", folder, "--classes", 3, "--out", path)
+    assert code == 0, err
+    assert "24 rows of s 3, k" in out
+    held = np.load(path)
+    model = uw.load(folder)
+    assert np.array_equal(held["features"][:, 1], model.codes(x)[:, 1])
+    way = ["--features", path, "--way", "held-out:f=1,s=0..1"]
+    code, _, err = unweave("train", *data, *tiny, *way)
+    assert code == 0, err
+    assert len(np.unique(held["features"][:, 0])) < 3
+    left = 24 - ((np.arange(24) % 2 == 1) & (held["features"][:, 0] < 2)).sum()
+    assert f"{left} observations of 24" in err
 
 
 STREAMED = np.arange(200 * 1000, dtype=np.float32).reshape(200, 1000)

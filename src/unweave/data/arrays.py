@@ -293,7 +293,7 @@ def read_factors(file: ArrayFile, key: str) -> tuple[Array, list[str] | None]:
         columns = _columns(key)
         return factors, columns if len(columns) == factors.shape[1] else None
     if NAMES_KEY not in file.names:
-        return factors, None
+        return factors, [key.rpartition("/")[2]] if key and factors.ndim == 1 else None
     told = file.rows(NAMES_KEY)
     return factors, [str(name) for name in told.read(0, told.shape[0])]
 

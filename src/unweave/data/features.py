@@ -75,6 +75,9 @@ def with_features(world: World, path: Path) -> Described:
     told = [f"feature{k}" for k in range(values.shape[1])] if names is None else names
     if both := sorted({*told} & {*world.factor_names}):
         raise ValueError(f"expected features with names of their own in {path}, got {both[0]!r}")
+    if values.dtype.kind in "iu" and values.min() >= 0:  # classes as they were numbered
+        codes = torch.from_numpy(values.astype(np.int64))
+        return Described(world, codes, tuple(told), tuple((codes.amax(0) + 1).tolist()))
     codes, sizes = recode(values, world.size)
     return Described(world, codes, tuple(told), sizes)
 
