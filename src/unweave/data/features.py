@@ -76,7 +76,7 @@ def with_features(world: World, path: Path) -> Described:
     if both := sorted({*told} & {*world.factor_names}):
         raise ValueError(f"expected features with names of their own in {path}, got {both[0]!r}")
     if values.dtype.kind in "iu" and values.min() >= 0:  # classes as they were numbered
-        codes = torch.from_numpy(values.astype(np.int64))
+        codes = torch.from_numpy(np.ascontiguousarray(values, np.int64))
         return Described(world, codes, tuple(told), tuple((codes.amax(0) + 1).tolist()))
     codes, sizes = recode(values, world.size)
     return Described(world, codes, tuple(told), sizes)
