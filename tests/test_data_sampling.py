@@ -5,12 +5,14 @@ import math
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import unweave as uw
 from unweave.data import (
     Arrays,
     Blocks,
     Correlated,
+    Folder,
     HeldOut,
     Incomplete,
     Paired,
@@ -93,10 +95,29 @@ def test_classes_go_by_their_names_where_they_have_some():
     assert taken(named, world=world) == taken(numbered, world=world)
     for classes, message in (
         ({"shape": ("hart",)}, "did you mean 'heart'"),
-        ({"x": ("left",)}, "its classes are numbers"),
+        ({"x": ("left",)}, "its classes are numbers, 0 to 1"),
     ):
         with pytest.raises(ValueError, match=message):
             Sampled(world, (HeldOut(classes),)).load(CPU)
+
+
+def test_classes_of_your_own_data_have_the_names_they_came_with(tmp_path):
+    (tmp_path / "a.csv").write_text("u,v,colour,size\n1,2,red,9\n3,4,blue,10\n5,6,red,10\n")
+    table = Arrays(tmp_path / "a.csv", "u,v", "colour,size")
+    for pixel in range(3):
+        Image.new("L", (4, 4), pixel).save(tmp_path / f"{pixel}.png")
+    (tmp_path / "factors.csv").write_text(
+        "f,colour,size\n0.png,red,9\n1.png,blue,10\n2.png,red,10\n"
+    )
+    spec, _ = from_array(np.eye(3), np.array([["red", "9"], ["blue", "10"], ["red", "10"]]))
+    for world in (table, Folder(tmp_path), spec):
+        name = world.load(CPU).factor_names[0]
+        left = Sampled(world, (HeldOut({name: ("red",)}),)).load(CPU)
+        assert left.factors(torch.arange(left.size))[:, 0].tolist() == [0]
+        assert left.factor_labels[0] == ("blue", "red")
+        with pytest.raises(ValueError, match=r"did you mean 'red'\?.*blue"):
+            Sampled(world, (HeldOut({name: ("rod",)}),)).load(CPU)
+    assert table.load(CPU).factor_labels[1] is Folder(tmp_path).load(CPU).factor_labels[1] is None
 
 
 def test_learned_features_are_held_out_like_factors(tmp_path):

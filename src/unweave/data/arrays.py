@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from unweave.data.arrayfiles import ArrayFile, arrays_of
 from unweave.data.cache import remembered
-from unweave.data.lattice import Factor, Lattice
+from unweave.data.lattice import Factor, Labels, Lattice
 from unweave.data.parts import Part, members_of
 from unweave.data.reading import Reading, Scan, scan, understood
 from unweave.data.rows import MOST, Floats, Held, Picked, Rows, blocks, fresh, width
@@ -161,7 +162,7 @@ def world_of(
     factor has the same number in every part.
     """
     count = rows.shape[0]
-    codes, sizes = recode(None if factors is None else _rows_of(factors, count), count)
+    codes, sizes, named = recode(None if factors is None else _rows_of(factors, count), count)
     if (chosen := members_of(part, count)) is not None:
         rows, codes = Picked(rows, chosen), codes[torch.from_numpy(chosen)]
         notes = [*notes, f"the {part} part: {len(chosen):,} of {count:,} observations"]
@@ -170,12 +171,13 @@ def world_of(
     found = Scan(*remembered([*key, part], lambda: scan(rows))) if kept else scan(rows)
     reading = reading or understood(rows, found)
     labels = _names(names, len(sizes))
-    shown = _lattice(codes, labels, sizes, lattice)
-    repeats = lattice.periods if lattice else {}
+    grid = lattice or _grid(labels, sizes, named)
+    shown = grid if grid and _enumerated(grid, codes) else None
+    repeats, named = (lattice.periods, lattice.labels) if lattice else ({}, named)
     told = (*notes, *reading.notes)
     if streamed:
         told = (*told, *how_shuffled(rows))
-        about = (labels, sizes, shown, repeats, told)
+        about = (labels, sizes, named, shown, repeats, told)
         return Streamed(rows, reading, codes, *about, found.checksum, torch.device("cpu"))
     return Stored(
         data=_gathered(rows, reading),
@@ -184,6 +186,7 @@ def world_of(
         bounded=reading.bounded,
         factor_names=labels,
         factor_sizes=sizes,
+        factor_labels=named,
         lattice=shown,
         periods=repeats,
         notes=told,
@@ -210,6 +213,7 @@ def picked(world: Streamed, numbers: Array) -> Stored | Streamed:
         bounded=world.bounded,
         factor_names=world.factor_names,
         factor_sizes=world.factor_sizes,
+        factor_labels=world.factor_labels,
         lattice=None,
         periods=world.periods,
         notes=told,
@@ -328,14 +332,21 @@ def _rows_of(factors: Array, count: int) -> Array:
     return factors
 
 
-def recode(factors: Array | None, count: int) -> tuple[Tensor, tuple[int, ...]]:
-    """Factors (N, K) as classes 0..n-1 in the order of their values, and the sizes n."""
+def recode(factors: Array | None, count: int) -> tuple[Tensor, tuple[int, ...], Labels]:
+    """Factors (N, K) as classes 0..n-1 in the order of their values, the sizes n, and their names.
+
+    Classes have names where the values are text.
+    """
     if factors is None:
-        return torch.zeros(count, 0, dtype=torch.int64), ()
+        return torch.zeros(count, 0, dtype=torch.int64), (), ()
     if factors.dtype.kind not in "biufUSO":
         raise ValueError(f"expected factors as integers or text, got {factors.dtype}: convert them")
-    columns = [np.unique(column, return_inverse=True) for column in factors.T]
-    for number, (values, _) in enumerate(columns):
+    if factors.dtype.kind == "O":  # columns of numbers beside columns of text
+        columns = [np.array(column.tolist()) for column in factors.T]
+    else:
+        columns = list(factors.T)
+    found = [np.unique(column, return_inverse=True) for column in columns]
+    for number, (values, _) in enumerate(found):
         real = values.dtype.kind == "f" and (values != np.rint(values)).any()
         if real and 2 * len(values) > count:
             raise ValueError(
@@ -343,9 +354,10 @@ def recode(factors: Array | None, count: int) -> tuple[Tensor, tuple[int, ...]]:
                 f"the {count:,} rows of column {number}: leave it out, or cut it into bins with "
                 "numpy.digitize"
             )
-    codes = np.stack([code.reshape(-1) for _, code in columns], axis=1)
-    sizes = tuple(len(values) for values, _ in columns)
-    return torch.from_numpy(codes.astype(np.int64)), sizes
+    codes = np.stack([code.reshape(-1) for _, code in found], axis=1)
+    sizes = tuple(len(values) for values, _ in found)
+    labels = tuple(tuple(v.tolist()) if v.dtype.kind == "U" else None for v, _ in found)
+    return torch.from_numpy(codes.astype(np.int64)), sizes, labels
 
 
 def _names(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
@@ -358,15 +370,19 @@ def _names(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _lattice(
-    codes: Tensor, names: tuple[str, ...], sizes: tuple[int, ...], known: Lattice | None
-) -> Lattice | None:
-    """The lattice, where the observations are exactly its combinations in order."""
-    if not sizes or int(np.prod(sizes, dtype=object)) != len(codes):
+def _grid(names: tuple[str, ...], sizes: tuple[int, ...], labels: Labels) -> Lattice | None:
+    """All combinations of factors, unless there are none, or more than can be numbered."""
+    if not sizes or math.prod(sizes) >= 2**62:
         return None
-    factors = (Factor(name, size) for name, size in zip(names, sizes, strict=True))
-    lattice = known or Lattice(tuple(factors))
-    return lattice if bool((lattice.index(codes) == torch.arange(len(codes))).all()) else None
+    each = zip(names, sizes, labels, strict=True)
+    return Lattice(tuple(Factor(name, size, labels=named) for name, size, named in each))
+
+
+def _enumerated(lattice: Lattice, codes: Tensor) -> bool:
+    """Whether the observations are exactly the combinations of a lattice, in order."""
+    if lattice.size != len(codes):
+        return False
+    return bool((lattice.index(codes) == torch.arange(len(codes))).all())
 
 
 def as_numpy(array: ArrayLike | Tensor) -> Array:

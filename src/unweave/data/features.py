@@ -20,7 +20,7 @@ from torch import Tensor
 
 from unweave.data.arrayfiles import arrays_of
 from unweave.data.arrays import Array, as_numpy, read_factors, recode
-from unweave.data.lattice import Lattice
+from unweave.data.lattice import Labels
 from unweave.data.world import World
 from unweave.files import write_atomically
 
@@ -77,9 +77,10 @@ def with_features(world: World, path: Path) -> Described:
         raise ValueError(f"expected features with names of their own in {path}, got {both[0]!r}")
     if values.dtype.kind in "iu" and values.min() >= 0:  # classes as they were numbered
         codes = torch.from_numpy(np.ascontiguousarray(values, np.int64))
-        return Described(world, codes, tuple(told), tuple((codes.amax(0) + 1).tolist()))
-    codes, sizes = recode(values, world.size)
-    return Described(world, codes, tuple(told), sizes)
+        sizes = tuple((codes.amax(0) + 1).tolist())
+        return Described(world, codes, tuple(told), sizes, (None,) * len(told))
+    codes, sizes, labels = recode(values, world.size)
+    return Described(world, codes, tuple(told), sizes, labels)
 
 
 @final
@@ -91,6 +92,7 @@ class Described:
     codes: Tensor = field(repr=False)  # (N, K) int64 on the CPU
     names: tuple[str, ...]
     sizes: tuple[int, ...]
+    labels: Labels
 
     @property
     def factor_names(self) -> tuple[str, ...]:
@@ -103,9 +105,9 @@ class Described:
         return (*self.source.factor_sizes, *self.sizes)
 
     @property
-    def lattice(self) -> Lattice | None:
-        """That of the world."""
-        return self.source.lattice
+    def factor_labels(self) -> Labels:
+        """Those of the world, and of the features."""
+        return (*self.source.factor_labels, *self.labels)
 
     def factors(self, index: Tensor) -> Tensor:
         """Classes of the factors and features (..., K), on the CPU."""

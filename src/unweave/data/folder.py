@@ -316,5 +316,12 @@ def _listed(
     if others := len(found) - len(names):
         told.append(f"{others} rows of {path.name} name no picture here, and are left out")
     columns = zip(*(found[name] for name in names), strict=True)
-    classes = [np.unique(column_values(each), return_inverse=True)[1] for each in columns]
-    return np.stack([each.reshape(-1) for each in classes], -1), head[1:], told
+    values = [_classes(column_values(each)) for each in columns]
+    return np.stack(values, -1), head[1:], told
+
+
+def _classes(values: Array) -> Array:
+    """Numbers as classes in the order of their sizes, and text as it is."""
+    if values.dtype.kind == "U":
+        return values.astype(object)
+    return np.unique(values, return_inverse=True)[1].reshape(-1).astype(object)

@@ -9,7 +9,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from unweave.data.lattice import Lattice, Periods, checked
+from unweave.data.lattice import Labels, Lattice, Periods, checked
 
 # Values painted at once. On a CPU the work stays in cache and below the size at which torch wakes
 # its threads, which on a busy machine wait for each other far longer than they work.
@@ -41,6 +41,11 @@ class OnLattice:
     def factor_sizes(self) -> tuple[int, ...]:
         """Number of classes of each factor."""
         return self.lattice.sizes
+
+    @property
+    def factor_labels(self) -> Labels:
+        """Those of the lattice."""
+        return self.lattice.labels
 
     @property
     def periods(self) -> Periods:

@@ -25,7 +25,7 @@ from unweave.data.arrays import Arrays, InMemory, picked
 from unweave.data.features import with_features
 from unweave.data.folder import Folder
 from unweave.data.generators import Mixing, MovingDigit, Pinwheel
-from unweave.data.lattice import Lattice, Periods, checked
+from unweave.data.lattice import Labels, Lattice, Periods, checked
 from unweave.data.scenery import ColourShapes2D, NoisyShapes2D, TexturedShapes2D
 from unweave.data.sets import Published
 from unweave.data.shapes2d import Shapes2D
@@ -202,6 +202,11 @@ class Part(_Drawn):
         return self.source.factor_sizes
 
     @property
+    def factor_labels(self) -> Labels:
+        """Those of the source."""
+        return self.source.factor_labels
+
+    @property
     def periods(self) -> Periods:
         """Those of the source."""
         return self.source.periods
@@ -255,6 +260,11 @@ class Pairs(_Drawn):
     def factor_sizes(self) -> tuple[int, ...]:
         """Those of the source, twice."""
         return 2 * self.source.factor_sizes
+
+    @property
+    def factor_labels(self) -> Labels:
+        """Those of the source, twice."""
+        return 2 * self.source.factor_labels
 
     @property
     def periods(self) -> Periods:

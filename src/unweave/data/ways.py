@@ -8,7 +8,7 @@ import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from unweave.data.lattice import Lattice
+from unweave.data.lattice import Labels
 from unweave.noise import Noise
 from unweave.spec import nearest, spec, tag
 
@@ -32,8 +32,8 @@ class Factored(Protocol):
         """Number of classes of each."""
 
     @property
-    def lattice(self) -> Lattice | None:
-        """The lattice of the observations, if they are one."""
+    def factor_labels(self) -> Labels:
+        """Names of the classes of each, where they have names."""
 
     def factors(self, index: Tensor) -> Tensor:
         """Classes of the factors (..., K) by the numbers (...)."""
@@ -164,10 +164,10 @@ def _class(world: Factored, name: str, given: int | str) -> int:
     """The number of a class of a factor, which may be given by its name."""
     place = column(world, name)
     if isinstance(given, str):
-        members = world.lattice.members if world.lattice else ()
-        labels = next((m.labels for m in members if m.name == name and m.labels), ())
+        labels = world.factor_labels[place] or ()
         if given not in labels:
-            hint = nearest(given, labels) if labels else "its classes are numbers."
+            last = world.factor_sizes[place] - 1
+            hint = nearest(given, labels) if labels else f"its classes are numbers, 0 to {last}."
             raise ValueError(f"{given!r} is not a class of factor {name!r}: {hint}")
         return labels.index(given)
     if given >= (size := world.factor_sizes[place]):
