@@ -17,7 +17,7 @@ from rich.console import Console
 from threadpoolctl import threadpool_info
 
 import unweave as uw
-from unweave import cli, measure, parallel, progress, scoring, trained
+from unweave import cli, console, measure, parallel, progress, scoring, trained
 from unweave.data.shapes2d import Sprites
 from unweave.data.world import Stored
 from unweave.metrics import MEASURES, Score, Scores
@@ -390,7 +390,7 @@ def test_scores_of_many_runs_are_a_row_a_metric(count):
 
     found = {f"run{k}": scores(k / 10) for k in range(count)}
     found["run0"].pop("dci/b")
-    table = scoring.as_table(found, cli._table)
+    table = scoring.as_table(found, console.plain_table)
     cells = [list(column.cells) for column in table.columns]
     assert cells[0] == ["mig/a", "dci/b"]
     if count == 2:
