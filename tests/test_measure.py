@@ -17,7 +17,7 @@ from rich.console import Console
 from threadpoolctl import threadpool_info
 
 import unweave as uw
-from unweave import cli, measure, parallel, progress, scoring, trained
+from unweave import cli, console, measure, parallel, progress, scoring, trained
 from unweave.data.shapes2d import Sprites
 from unweave.data.world import Stored
 from unweave.metrics import MEASURES, Score, Scores
@@ -282,13 +282,21 @@ def test_counts_are_bars_on_a_terminal_and_lines_elsewhere(terminal, monkeypatch
     text, now = io.StringIO(), iter(range(0, 100, 3))
     if not terminal:
         monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
-    with progress.Counts(Console(file=text, force_terminal=terminal, width=80), {"runs": 2}) as two:
-        two.add("runs")
-        two.add("runs")
+    console = Console(file=text, force_terminal=terminal, width=80)
+    with progress.Counts(console, {"runs": 3}) as counts:
+        for _ in range(3):  # 3 seconds pass at every look, and lines are 5 apart
+            counts.add("runs")
     if terminal:
-        assert "2/2" in text.getvalue()
+        assert "3/3" in text.getvalue()
     else:
-        assert text.getvalue() == "runs 2 of 2\n"
+        assert text.getvalue() == "runs 2 of 3\nruns 3 of 3\n"
+
+
+def test_counts_that_are_soon_done_say_nothing_in_a_pipe():
+    text = io.StringIO()
+    with progress.Counts(Console(file=text), {"runs": 1}) as counts:
+        counts.add("runs")
+    assert text.getvalue() == ""
 
 
 # ---- threads and processes
@@ -382,7 +390,7 @@ def test_scores_of_many_runs_are_a_row_a_metric(count):
 
     found = {f"run{k}": scores(k / 10) for k in range(count)}
     found["run0"].pop("dci/b")
-    table = scoring.as_table(found, cli._table)
+    table = scoring.as_table(found, console.plain_table)
     cells = [list(column.cells) for column in table.columns]
     assert cells[0] == ["mig/a", "dci/b"]
     if count == 2:
