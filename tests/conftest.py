@@ -21,7 +21,7 @@ def as_if_alone():
 def unweave(monkeypatch, capsys):
     """Runs the command line in this process: (exit code, stdout, stderr)."""
 
-    from unweave import cli  # which defines kernels
+    from unweave import cli, console  # which defines kernels
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["unweave", *map(str, arguments)])
@@ -30,5 +30,5 @@ def unweave(monkeypatch, capsys):
         captured = capsys.readouterr()
         return stopped.value.code, captured.out, captured.err
 
-    monkeypatch.setattr(cli._out, "_width", 200)
+    monkeypatch.setattr(console.out, "_width", 200)
     return run

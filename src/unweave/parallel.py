@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
+
+import loky
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-_share = threading.local()  # the cores of a thread that `in_threads` has begun
+_share = threading.local()  # the cores of a thread that `in_threads` or `in_processes` has begun
 
 
 def usable_cores() -> int:
@@ -22,7 +26,7 @@ def usable_cores() -> int:
 
 
 def own_cores() -> int:
-    """The cores that the work of this thread may take: in a thread of `in_threads`, its share."""
+    """The cores that this thread may take: in one of `in_threads` or `in_processes`, its share."""
     return int(getattr(_share, "cores", 0)) or usable_cores()
 
 
@@ -49,14 +53,54 @@ def in_threads(
         _share.cores = max(1, cores // count)
         return function(item)
 
-    begun: deque[Future[R]] = deque()
     with ThreadPoolExecutor(count) as pool:
-        try:
-            for item in items:
-                begun.append(pool.submit(shared, item))
-                if len(begun) > 2 * count:
-                    yield begun.popleft().result()
-            while begun:
+        yield from _in_order(pool, shared, items, count)
+
+
+def in_processes(
+    function: Callable[[T], R], items: Iterable[T], processes: int | None = None
+) -> Iterator[R]:
+    """The same in processes, which do not wait for each other where Python works.
+
+    It takes seconds to begin them, so they are for what takes longer than that; they wait a minute
+    for the next call. Function, items and results are pickled.
+    """
+    cores = own_cores()
+    count = processes or cores
+    if count == 1:
+        yield from map(function, items)
+        return
+    share = max(1, cores // count)
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(share))
+    pool = loky.get_reusable_executor(
+        count, timeout=60, initializer=_begin, initargs=(share,), env=threads
+    )
+    try:
+        yield from _in_order(pool, function, items, count)
+    except BrokenProcessPool as error:
+        raise RuntimeError(
+            f"one of {count} processes was killed, which happens where memory is short: "
+            "measure fewer rows, or fewer runs at once"
+        ) from error
+
+
+def _begin(cores: int) -> None:
+    """Take a share of the cores, and leave it to the first process to be interrupted."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _share.cores = cores
+
+
+def _in_order(
+    pool: Executor, function: Callable[[T], R], items: Iterable[T], count: int
+) -> Iterator[R]:
+    begun: deque[Future[R]] = deque()
+    try:
+        for item in items:
+            begun.append(pool.submit(function, item))
+            if len(begun) > 2 * count:
                 yield begun.popleft().result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+        while begun:
+            yield begun.popleft().result()
+    finally:
+        for future in begun:
+            future.cancel()
