@@ -145,17 +145,17 @@ def _pace(runs: Sequence[Run], world: World, seconds: float) -> float:
     """Milliseconds that a step of one of the runs takes, all of them as lanes."""
     with kernels.on(world.device), products("fp32"), memory_kept(world.device):
         resolved = [run.resolve(world) for run in runs]
-        crew = Crew(Lanes(resolved, world, world.device))
-        crew.run(5)
-        steps = 5
-        while True:
-            begun = time.perf_counter()
-            crew.run(steps)
-            crew.rows()  # waits for the device
-            spent = time.perf_counter() - begun
-            if spent >= seconds:
-                return 1000 * spent / steps / len(runs)
-            steps *= 2
+        with contextlib.closing(Crew(Lanes(resolved, world, world.device))) as crew:
+            crew.run(5)
+            steps = 5
+            while True:
+                begun = time.perf_counter()
+                crew.run(steps)
+                crew.rows()  # waits for the device
+                spent = time.perf_counter() - begun
+                if spent >= seconds:
+                    return 1000 * spent / steps / len(runs)
+                steps *= 2
 
 
 def terms_of(
