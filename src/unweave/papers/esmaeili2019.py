@@ -70,8 +70,8 @@ def fig3(desk: Desk) -> Result:
         drawings={"": _draw(shown, by_term, world)},
         captions={
             "": "Models trained with all four terms of the ELBO, and without one of them (seed "
-            f"{SEEDS[0]}). Above: q(z|x) of every observation at one standard deviation, coloured "
-            "by cluster, over the prior at one and two (dashed). Below: the data, over draws of "
+            f"{SEEDS[0]}). Above: q(z|x) of every other observation at one standard deviation, "
+            "coloured by cluster, over the prior at one and two (dashed). Below: the data, over draws of "
             "p(x) in grey. Numbers are means over seeds, in nats."
         },
         claims=claims_of(by_term, math.log(world.size)),
@@ -251,8 +251,8 @@ def _draw_codes(axis: Axes, model: Fitted, label: NDArray[np.int64]) -> None:
         axis.add_patch(Circle((0, 0), radius, fill=False, color=INK, linewidth=0.8,
                               linestyle=(0, (4, 3))))  # fmt: skip
     q = model.posteriors(model.rows())
-    mean, spread = q.mean.cpu().numpy(), q.spread.cpu().numpy()
-    colours = [_CLUSTERS[each % len(_CLUSTERS)] for each in label]
+    mean, spread = q.mean[::2].cpu().numpy(), q.spread[::2].cpu().numpy()
+    colours = [_CLUSTERS[each % len(_CLUSTERS)] for each in label[::2]]
     axis.add_collection(
         EllipseCollection(
             2 * spread[:, 0], 2 * spread[:, 1], np.zeros(len(mean)), units="xy", offsets=mean,
@@ -268,7 +268,7 @@ def _draw_points(axis: Axes, model: Fitted, label: NDArray[np.int64]) -> None:
     noise = Noise(0, 0, "draws", model.world.device)
     centres = model.sample(1000)
     drawn = centres + SCALE * noise.normal(centres.shape, "x").cpu().numpy()
-    axis.plot(*drawn.T, ".", color=MUTED, markersize=1.5, alpha=0.5)
+    axis.plot(*drawn.T, ".", color=MUTED, markersize=1.5, alpha=0.5, rasterized=True)
     x = model.observations(model.rows())
     for cluster in np.unique(label):
         own = x[label == cluster]
