@@ -13,13 +13,14 @@ from PIL import Image
 import unweave as uw
 from published_files import digits
 from unweave.bibliography import entries
-from unweave.data import MNIST, Mixing, from_array
+from unweave.data import MNIST, Mixing, MovingDigit, Pinwheel, from_array
 from unweave.papers import (
     FIGURES,
     Claim,
     Desk,
     Measured,
     chosen,
+    form,
     judged,
     kim2018,
     mathieu2019,
@@ -93,6 +94,15 @@ def test_a_study_that_is_stopped_goes_on(tmp_path):
     assert (again.trained, again.found) == (4, 0)
 
 
+def test_a_large_study_is_finished_part_by_part(tmp_path, monkeypatch):
+    runs, world = study()
+    monkeypatch.setattr(form, "_TOGETHER", 3)
+    watched = Watched()
+    one = Desk(Store(tmp_path), CPU, watched)
+    assert [model.run.seed for model in one.carry_out(runs, world)] == [0, 1, 0, 1]
+    assert (watched.begun, one.trained) == ([0, 0], 4)
+
+
 def test_a_run_that_broke_is_not_drawn(tmp_path):
     runs, world = study()
     broken = [uw.Run(**{**vars(runs[0]), "optimiser": uw.Adam(lr=1e30)})]
@@ -141,6 +151,17 @@ TINY = {  # what makes each figure small, as other numbers in its module
             betas=(0.5, 2.0, 5.0), seeds=(0, 1), epochs=3, hidden=(8,),
         ),
         "SAMPLES": 4, "SECONDS": 0.01,
+    },
+    ("sikka2019", "fig3"): {
+        "STUDY": Study(
+            MovingDigit(digits=MNIST(), side=32, observations=100), latents=2,
+            betas=(0.5, 2.0, 5.0), seeds=(0, 1), epochs=3, hidden=(8,),
+        ),
+        "SAMPLES": 4, "SECONDS": 0.01, "SHOWN": (0.5, 5.0),
+    },
+    ("esmaeili2019", "fig3"): {
+        "DATA": Pinwheel(observations=5), "SEEDS": (0, 1), "STEPS": 5, "HIDDEN": (4, 4),
+        "PARTICLES": 4, "_NODES": 11, "_SAMPLES": 20,
     },
     ("sikka2019", "fig1"): {
         "TRAINED": (0.6,), "SEEDS": (0,), "_STEPS": 100,
