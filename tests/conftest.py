@@ -11,8 +11,9 @@ if not torch.cuda.is_available():
 
 
 @pytest.fixture(autouse=True)
-def as_if_alone():
+def as_if_alone(monkeypatch):
     """What a test draws, and on how many threads, does not depend on the tests before it."""
+    monkeypatch.setattr("unweave.parallel.usable_cores", lambda: 1)
     torch.manual_seed(0)
     torch.set_num_threads(1)  # the networks here are tiny, and other threads only get in the way
 
