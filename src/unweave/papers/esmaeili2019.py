@@ -71,8 +71,8 @@ def fig3(desk: Desk) -> Result:
         captions={
             "": "Models trained with all four terms of the ELBO, and without one of them (seed "
             f"{SEEDS[0]}). Above: q(z|x) of every other observation at one standard deviation, "
-            "coloured by cluster, over the prior at one and two (dashed). Below: the data, over draws of "
-            "p(x) in grey. Numbers are means over seeds, in nats."
+            "coloured by cluster, over the prior at one and two (dashed). Below: the data, over "
+            "draws of p(x) in grey. Numbers are means over seeds, in nats."
         },
         claims=claims_of(by_term, math.log(world.size)),
         setting=(
