@@ -258,8 +258,16 @@ def test_the_pages_are_those_of_the_code(paper, tmp_path):
     figures = chosen(paper)
     written = write_page(paper, figures, tmp_path)
     assert written.read_text() == (PAGES / f"{paper}.md").read_text()
-    for made in figures:
-        assert (PAGES / paper / f"{made.figure}.json").exists(), made
+
+
+def test_a_page_says_what_is_not_made_yet(tmp_path):
+    first, *others = chosen("sikka2019")
+    shutil.copytree(PAGES / "sikka2019", tmp_path / "sikka2019")
+    for made in others:
+        (tmp_path / "sikka2019" / f"{made.figure}.json").unlink(missing_ok=True)
+    text = write_page("sikka2019", [first, *others], tmp_path).read_text()
+    assert text.count("Not made yet") == len(others)
+    assert all(f"`unweave reproduce sikka2019 {made.figure}` takes" in text for made in others)
 
 
 def test_the_command_line_lists_and_refuses(unweave, tmp_path):
