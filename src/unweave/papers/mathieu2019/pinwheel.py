@@ -487,6 +487,6 @@ def _draw_measure(
 ) -> None:
     values = row.measures[name]
     axis.plot(row.weights, values.mean(1), color=colour, linestyle=dashes, label=label or None)
-    for weight, some, hollow in zip(row.weights, values, range(-inside, 99), strict=False):
+    for number, (weight, some) in enumerate(zip(row.weights, values, strict=True)):
         axis.plot([weight] * len(some), some, "o", color=colour, markersize=3, alpha=0.6,
-                  markerfacecolor="white" if hollow >= 0 else colour)  # fmt: skip
+                  markerfacecolor=colour if number < inside else "white")  # fmt: skip
