@@ -26,7 +26,7 @@ from unweave.papers import (
     reproduce,
 )
 from unweave.papers.drawing import lettered, panels, save, styled
-from unweave.papers.mathieu2019 import bias
+from unweave.papers.mathieu2019 import appc
 from unweave.papers.page import write_page
 from unweave.papers.sikka2019 import fig1
 from unweave.papers.sikka2019.deep import Study
@@ -178,7 +178,7 @@ TINY = {  # what makes each figure small, as other numbers in its module
     },
     ("mathieu2019", "fig3"): PINWHEEL,
     ("mathieu2018", "fig2"): PINWHEEL,
-    ("mathieu2019", "fig5"): {"DRAWN": 500, "TURNED_STEPS": 2},
+    ("mathieu2019", "fig5"): {"DRAWN": 500, "STEPS": 2},
     ("mathieu2019", "fig6"): {"DRAWN": 20_000},
     ("kim2018", "fig3"): {"SEEDS": (0,), "FACTORS": {"x": 4, "y": 5, "scale": 3}},
     ("kim2018", "fig18"): {"SHARE": 0.1, "DRAWS": 50},
@@ -208,7 +208,7 @@ def small_run(beta):
 
 @pytest.mark.parametrize("made", FIGURES, ids=lambda made: f"{made.paper} {made.figure}")
 def test_every_figure_from_the_store_to_the_page(made, tmp_path, monkeypatch):
-    monkeypatch.setattr(bias, "_run", small_run)
+    monkeypatch.setattr(appc, "_run", small_run)
     monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path / "data"))
     (tmp_path / "data/mnist").mkdir(parents=True)
     digits(tmp_path / "data/mnist")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from unweave.papers.form import Reproduction
-from unweave.papers.mathieu2019.pinwheel import workshop_figure
+from unweave.papers.mathieu2019.fig3 import workshop_figure
 
 FIGURES = (
     Reproduction(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from unweave.papers.form import Reproduction
-from unweave.papers.mathieu2019.bias import appendix_c
-from unweave.papers.mathieu2019.pinwheel import conference_figure
-from unweave.papers.mathieu2019.priors import fig5, fig6
+from unweave.papers.mathieu2019.appc import appendix_c
+from unweave.papers.mathieu2019.fig3 import conference_figure
+from unweave.papers.mathieu2019.fig5 import student_priors
+from unweave.papers.mathieu2019.fig6 import mixture_prior
 
 FIGURES = (
     Reproduction(
@@ -16,9 +17,15 @@ FIGURES = (
         conference_figure,
     ),
     Reproduction(
-        "mathieu2019", "fig5", "Figure 5: Student-t priors, and rotations", "a minute", fig5
+        "mathieu2019",
+        "fig5",
+        "Figure 5: Student-t priors, and rotations",
+        "a minute",
+        student_priors,
     ),
-    Reproduction("mathieu2019", "fig6", "Figure 6: the mixture prior", "half a minute", fig6),
+    Reproduction(
+        "mathieu2019", "fig6", "Figure 6: the mixture prior", "half a minute", mixture_prior
+    ),
     Reproduction(
         "mathieu2019",
         "appc",
