@@ -360,7 +360,7 @@ def _noticed(desk: Desk, top: Row, bottom: Row) -> str:
         f"middle of the four components, KL(q ‖ p) = {top.at('exclusive', top.weights[-1])}, "
         f"though any one of them would be nearer, {math.log(DATA.clusters):.3f}.\n\n"
         "The released code sums the log-density of the prior over its two columns, which counts "
-        "p(z) twice in the rate. Then β = 1.2 is as the paper says: KL(p ‖ q) "
+        "p(z) twice in the rate. Then the match is lost sooner: KL(p ‖ q) "
         f"{_row_text(twice, 'inclusive', 'β', BETAS[-2:])}, and components in use "
         f"{_row_text(twice, 'modes', 'β', BETAS[-2:])}.\n\n"
         'With standard deviations as the text has them, `Pinwheel(reading="text")`, and '
@@ -469,14 +469,12 @@ def _measures(top: Row, bottom: Row) -> Figure:
                 _draw_measure(axis, row, name, len(paper), colour, dashes, text)
             for text, height in lines.items():
                 axis.axhline(height, color=MUTED, linewidth=0.9, linestyle=":")
-                axis.text(0.01, height, text, transform=axis.get_yaxis_transform(), va="bottom",
-                          fontsize=7.5, color=MUTED)  # fmt: skip
-            axis.set_xscale("log")
-            axis.set_xticks(row.weights, [f"{weight:g}" for weight in row.weights], fontsize=7)
-            axis.minorticks_off()
+                axis.text(0.99, height, text, transform=axis.get_yaxis_transform(), va="top",
+                          ha="right", fontsize=7.5, color=MUTED)  # fmt: skip
+            axis.set_xticks(range(len(row.weights)), [f"{weight:g}" for weight in row.weights])
             axis.set_xlabel(letter)
             axis.set_ylabel(label)
-        own[0].set_yscale("symlog", linthresh=1)
+        own[0].set_yscale("log")
         own[2].set_yscale("log")
     axes[2].legend(loc="upper right")
     return figure
@@ -486,7 +484,7 @@ def _draw_measure(
     axis: Axes, row: Row, name: str, inside: int, colour: str, dashes: str, label: str
 ) -> None:
     values = row.measures[name]
-    axis.plot(row.weights, values.mean(1), color=colour, linestyle=dashes, label=label or None)
-    for number, (weight, some) in enumerate(zip(row.weights, values, strict=True)):
-        axis.plot([weight] * len(some), some, "o", color=colour, markersize=3, alpha=0.6,
+    axis.plot(values.mean(1), color=colour, linestyle=dashes, label=label or None)
+    for number, some in enumerate(values):
+        axis.plot([number] * len(some), some, "o", color=colour, markersize=3, alpha=0.6,
                   markerfacecolor=colour if number < inside else "white")  # fmt: skip
