@@ -469,8 +469,8 @@ def _measures(top: Row, bottom: Row) -> Figure:
                 _draw_measure(axis, row, name, len(paper), colour, dashes, text)
             for text, height in lines.items():
                 axis.axhline(height, color=MUTED, linewidth=0.9, linestyle=":")
-                axis.text(0.99, height, text, transform=axis.get_yaxis_transform(), va="top",
-                          ha="right", fontsize=7.5, color=MUTED)  # fmt: skip
+                axis.text(0.3, height, text, transform=axis.get_yaxis_transform(), va="bottom",
+                          fontsize=7.5, color=MUTED)  # fmt: skip
             axis.set_xticks(range(len(row.weights)), [f"{weight:g}" for weight in row.weights])
             axis.set_xlabel(letter)
             axis.set_ylabel(label)
