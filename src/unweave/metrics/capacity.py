@@ -23,7 +23,6 @@ from unweave.metrics.inputs import (
 from unweave.metrics.predictive import purity
 from unweave.metrics.predictors import TEST, TRAIN, Split, split
 from unweave.metrics.score import Score
-from unweave.parallel import in_threads
 
 DCIESProtocol = Literal["eastwood2023"]
 DEPTHS = (1, 2, 3, 4, 8, 10, 12, 14, 16, 18, 20, 32)  # of the code of [Eastwood2023]
@@ -173,16 +172,10 @@ def _curves(
 ) -> dict[int, _Curve]:
     """The probes of each scored factor."""
     scored = inputs.scored.tolist()
-    streams = dict(zip(scored, rng.spawn(len(scored)), strict=True))
-
-    def grown(k: int) -> _Curve:
-        target = _target(rows, k, bool(numbers[k]))
-        return _curve(target, rows, depths, streams[k])
-
-    # The largest first, so that no thread is left with it at the end.
-    ordered = sorted(scored, key=lambda k: -int(inputs.sizes[k]))
-    found = dict(zip(ordered, in_threads(grown, ordered), strict=True))
-    return {k: found[k] for k in scored}
+    return {
+        k: _curve(_target(rows, k, bool(numbers[k])), rows, depths, stream)
+        for k, stream in zip(scored, rng.spawn(len(scored)), strict=True)
+    }
 
 
 class _Target(NamedTuple):

@@ -104,11 +104,8 @@ def dci(
     if protocol == "eastwood2018":
         fits = _lassos(rows, scored)
     else:
-        tasks = zip(scored, generator.spawn(len(scored)), strict=True)
-        # The largest first, so that no thread is left with it at the end.
-        ordered = sorted(tasks, key=lambda task: -int(inputs.sizes[task[0]]))
-        fit = partial(_boosted if protocol == "locatello2019" else _forest, rows)
-        fits = dict(in_threads(fit, ordered))
+        tasks = list(zip(scored, generator.spawn(len(scored)), strict=True))
+        fits = (_boosted if protocol == "locatello2019" else _forests)(rows, tasks)
     matrix = np.zeros((inputs.dims, len(inputs.names)))
     for k, each in fits.items():
         matrix[:, k] = rows.by_code(each.importances)
