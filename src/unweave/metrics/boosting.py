@@ -3,8 +3,8 @@
 They are the trees of scikit-learn's `GradientBoostingClassifier` with its defaults.  [Friedman2001]
 A hundred times forty of them take seconds, because what all trees of a round need of the data, the
 sums of their residuals over the rows in each bin of each code, is one sparse matrix product, and
-because thresholds within a bin are tried only where they could be better than the best between
-bins.
+because thresholds are looked for from coarse to fine: within eight bins together, and then within
+a bin, only where one could be better than the best so far.
 
 Residuals are whole multiples of a small unit, and a row's residual and its count are one number.
 All sums are therefore exact: they do not depend on their order, so neither do the trees, and codes
@@ -18,12 +18,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unweave.metrics.bins import Bins, bins_of
+from unweave.metrics.bins import TOGETHER, Bins, bins_of
 from unweave.metrics.inputs import Bools, Floats, Ints
+from unweave.parallel import in_threads, own_cores
 
 DEPTH = 3
 ROWS = 200_000  # with more, what is left of a double for a residual is coarse
 _TREES = 20  # grown at once, at most: their sums stay in the cache
+_WORTHWHILE = 2**18  # codes of the rows of all trees of a round, from which on threads pay
 
 Nodes = NDArray[np.uint8]
 
@@ -39,8 +41,7 @@ class _Residuals(NamedTuple):
     """The residuals that T trees are fitted to, with what their sums are made of."""
 
     packed: Floats  # (T, N) in units, plus `row` for each row
-    owner: Ints  # (P,) trees, and
-    rows: Ints  # (P,) rows, of the positive residuals: those of the rows of a tree's class
+    positive: tuple[Ints, Ints]  # (P,) trees and rows of positive residuals: those of its class
     unit: float
     row: float
 
@@ -49,22 +50,48 @@ class _Residuals(NamedTuple):
         n = np.rint(sums * (1 / self.row))
         return n, sums - n * self.row
 
-    def positive(self, bins: Bins, inside: Bools) -> Floats:
-        """Sums of positive residuals over the rows `inside` (T, N) in each bin, (T, D, B)."""
-        kept = inside[self.owner, self.rows]
-        owner, rows = self.owner[kept], self.rows[kept]
-        return bins.total(len(inside), owner, rows, self.packed[owner, rows] - self.row)
+
+class _Sums(NamedTuple):
+    """Sums over the rows of one node of each of T trees in each of B bins of D codes."""
+
+    packed: Floats  # (D * B, T)
+    positive: Floats  # (D * B, T) of positive residuals, in units
+
+    def less(self, others: _Sums) -> _Sums:
+        """Those of the rows that others do not have."""
+        return _Sums(self.packed - others.packed, self.positive - others.positive)
 
 
-class _Node(NamedTuple):
-    """One node of each of T trees, in bins."""
+class _Spans(NamedTuple):
+    """Bins of nodes, side by side along the first axis, and what there is up to them."""
 
-    inside: Bools  # (T, N) its rows
-    sums: Floats  # (T, D, B) packed, over the rows in each bin and below
-    n: Floats  # (T, D, B) the rows, and
-    s: Floats  # (T, D, B) their residuals in units, unpacked from the sums
-    rows: Floats  # (T, 1, 1) all its rows, and
-    total: Floats  # (T, 1, 1) their residuals
+    n: Floats  # (1 + B, ...) the rows before the first, and up to each
+    s: Floats  # (1 + B, ...) their residuals, in units
+    rows: Floats  # (...) all rows of the node
+    total: Floats  # (...)
+
+    def gain(self) -> Floats:
+        """What a split after each bin explains."""
+        return _gain(self.n[1:], self.s[1:], self.rows, self.total)
+
+    def bound(self, positive: Floats) -> Floats:
+        """No split within a bin explains more, times all rows, given its positive residuals.
+
+        With l rows before the bin and r rows after it, that is s^2/l + (total - s)^2/r -
+        total^2/rows, largest at an end of the range of s: before the bin with all its positive
+        residuals added, or with all of its negative ones.
+        """
+        high, low = self.s[:-1] + positive, self.s[1:] - positive
+        right = 1 / np.maximum(self.rows - self.n[1:], 1)
+        both = 1 / np.maximum(self.n[:-1], 1)
+        both += right
+        # s^2 l + (total - s)^2 r = s (s (l + r) - 2 total r) + total^2 r, at both ends
+        slope = (2 * self.total) * right
+        bound = np.maximum(high * (high * both - slope), low * (low * both - slope))
+        bound += self.total**2 * right
+        bound *= self.rows
+        bound -= self.total**2
+        return bound
 
 
 class _Splits(NamedTuple):
@@ -112,23 +139,29 @@ def boost(
         most = classes[np.bincount(y).argmax()]
         return Boosted(np.zeros(dims), np.full(rows + len(test), most))
     bins = bins_of(train)
-    codes = np.ascontiguousarray(np.concatenate([train, test]).T)
+    others = np.ascontiguousarray(test.T)
     target = (y == np.arange(len(classes))[:, None])[1 if len(classes) == 2 else 0 :]
     prior = np.log(target.mean(1))
     if len(classes) == 2:
         prior -= np.log1p(-target.mean(1))
-    f = np.repeat(prior[:, None], codes.shape[1], axis=1)  # (C, N + M)
-    blocks = np.array_split(np.arange(len(f)), -(-len(f) // _TREES))
+    f = np.repeat(prior[:, None], rows + len(test), axis=1)  # (C, N + M)
     shrink = rate * (1.0 if len(f) == 1 else 1 - 1 / len(f))
-    decrease = np.zeros(dims)
+    decrease = np.zeros((len(f), dims))
+    # Trees do not depend on which others are grown with them.
+    threads = min(own_cores(), len(f)) if train.size * len(f) > _WORTHWHILE else 1
+    blocks = np.array_split(np.arange(len(f)), max(-(-len(f) // _TREES), threads))
+    own = {int(block[0]): _places(target[block]) for block in blocks}
     for _ in range(rounds):
-        p = _probabilities(f[:, :rows])
-        for block in blocks:
-            gains, steps = _trees(bins, codes, target[block], p[block], rng)
-            decrease += gains
+        p, luck = _probabilities(f[:, :rows]), rng.random((len(f), 2**DEPTH, dims))
+
+        def step(block: Ints, p: Floats = p, luck: Floats = luck) -> None:
+            gains, steps = _trees(bins, others, target[block], own[int(block[0])], p[block], luck[block])
+            decrease[block] += gains
             f[block] += shrink * steps
-    total = decrease.sum()
-    importances = decrease / total if total > 0 else decrease
+
+        list(in_threads(step, blocks, threads))
+    importances, total = decrease.sum(0), decrease.sum()
+    importances /= total if total > 0 else 1.0
     return Boosted(importances, classes[f.argmax(0) if len(f) > 1 else (f[0] > 0).astype(np.int64)])
 
 
@@ -143,79 +176,138 @@ def _probabilities(f: Floats) -> Floats:
 
 
 def _trees(
-    bins: Bins, codes: Floats, target: Bools, p: Floats, rng: np.random.Generator
+    bins: Bins,
+    test: Floats,
+    target: Bools,
+    positive: tuple[Ints, Ints],
+    p: Floats,
+    luck: Floats,
 ) -> tuple[Floats, Floats]:
-    """A tree for each class (T, N): the gain of each code (D,), the leaf of each row (T, N + M).
+    """A tree for each class (T, N): the gains of codes (T, D), the leaf of each row (T, N + M).
 
-    A leaf is sum r / sum p (1 - p), or 0 where no p (1 - p) is left.
+    A leaf is sum r / sum p (1 - p), or 0 where no p (1 - p) is left. Nodes have luck (T, nodes, D).
     """
-    residuals = _residuals(target, p)
-    at = np.zeros((len(target), codes.shape[1]), dtype=np.uint8)
-    train = at[:, : target.shape[1]]
-    gains = np.zeros(len(codes))
-    sums = [bins.cumulated(residuals.packed)]
+    residuals = _residuals(target, positive, p)
+    at = np.zeros((len(target), target.shape[1] + test.shape[1]), dtype=np.uint8)
+    train, others = at[:, : target.shape[1]], at[:, target.shape[1] :]
+    gains, trees = np.zeros((len(target), len(test))), np.arange(len(target))
+    inside = [train == 0]
+    sums = [_summed(bins, residuals, inside[0])]
     for depth in range(DEPTH):
         if depth:
-            sums = _children(bins, sums, residuals, train)
-        nodes = [_node(residuals, train == number, each) for number, each in enumerate(sums)]
-        splits = [_best_splits(bins, node, residuals, rng) for node in nodes]
+            inside = [train == number for number in range(2**depth)]
+            sums = _children(bins, sums, residuals, inside)
+        nodes = zip(sums, inside, luck.T.swapaxes(0, 1)[2**depth - 1 :], strict=False)
+        splits = [_best_splits(bins, residuals, *node) for node in nodes]
         for split in splits:
-            np.add.at(gains, split.code, split.gain)
-        _descend(at, bins, codes, splits)
+            gains[trees, split.code] += split.gain
+        _descend(bins, train, others, test, inside, splits)
     sides = [side for split in splits for side in (split.left, split.right)]
     return gains, _leaves(np.stack(sides, 1) / residuals.unit, at, p * (1 - p))
 
 
-def _residuals(target: Bools, p: Floats) -> _Residuals:
+def _places(mask: Bools) -> tuple[Ints, Ints]:
+    """The rows and columns of what is true."""
+    rows, columns = np.nonzero(mask)
+    return rows, columns
+
+
+def _residuals(target: Bools, positive: tuple[Ints, Ints], p: Floats) -> _Residuals:
     bits = target.shape[1].bit_length()
     # N rows of residual and count fit into 53 bits, and so do the products in `_gain`.
     unit, row = 2.0 ** (52 - 2 * bits), 2.0 ** (53 - bits)
-    owner, rows = np.nonzero(target)
-    return _Residuals(np.rint((target - p) * unit) + row, owner, rows, unit, row)
+    packed = target - p
+    packed *= unit
+    np.rint(packed, out=packed)
+    packed += row
+    return _Residuals(packed, positive, unit, row)
+
+
+def _summed(bins: Bins, residuals: _Residuals, inside: Bools) -> _Sums:
+    """Sums over the rows that are inside, (T, N)."""
+    kept = inside[residuals.positive]
+    tree, row = (each.compress(kept) for each in residuals.positive)
+    positive = residuals.packed[tree, row] - residuals.row
+    return _Sums(
+        bins.summed(residuals.packed * inside), bins.total(len(inside), tree, row, positive)
+    )
 
 
 def _children(
-    bins: Bins, parents: list[Floats], residuals: _Residuals, node: Nodes
-) -> list[Floats]:
-    """The cumulated sums of the children of each node: those on the left, and what remains."""
+    bins: Bins, parents: list[_Sums], residuals: _Residuals, inside: list[Bools]
+) -> list[_Sums]:
+    """The sums of the children of each node: those on the left, and what remains."""
     children = []
-    for number, parent in enumerate(parents):
-        left = bins.cumulated(residuals.packed * (node == 2 * number))
-        children += [left, parent - left]
+    for parent, mine in zip(parents, inside[::2], strict=True):
+        left = _summed(bins, residuals, mine)
+        children += [left, parent.less(left)]
     return children
 
 
-def _node(residuals: _Residuals, inside: Bools, sums: Floats) -> _Node:
-    n, s = residuals.unpacked(sums)
-    return _Node(inside, sums, n, s, n[:, :1, -1:], s[:, :1, -1:])
-
-
 def _best_splits(
-    bins: Bins, node: _Node, residuals: _Residuals, rng: np.random.Generator
+    bins: Bins, residuals: _Residuals, sums: _Sums, inside: Bools, luck: Floats
 ) -> _Splits:
-    """The split that explains most: the best between bins, unless one within a bin is better."""
-    gain = _gain(node.n, node.s, node.rows, node.total)
-    between = gain.max(2)  # (T, D)
-    t, d, b = _promising(bins, node, residuals, between.max(1)[:, None, None])
-    n, s = _within(bins, node, residuals, (t, d, b))
-    finer = _gain(n, s, node.rows[t, 0], node.total[t, 0])  # (Q, W)
-    finer[~bins.breaks[d, b]] = -1
-    finest, best = finer.max(1), between.copy()
-    np.maximum.at(best, (t, d), finest)
-    most = best.max(1)
-    code = np.where(best == most[:, None], rng.random(best.shape), -1.0).argmax(1)
-    trees = np.arange(len(most))
-    number = gain[trees, code].argmax(1)
-    position, left = bins.end[code, number], node.s[trees, code, number]
-    better = np.flatnonzero((finest == most[t]) & (code[t] == d) & (between[t, d] < most[t]))
-    slot = finer[better].argmax(1)
-    position[t[better]] = bins.before(d[better], b[better]) + slot + 1
-    left[t[better]] = s[better, slot]
+    """The split that explains most: between several bins, between bins, or within one.
+
+    Bins without a positive residual are not looked into: within them s only falls, and next to
+    nothing is gained. Equal ones are chosen among by luck (D, T).
+    """
+    trees, (dims, width) = len(inside), bins.end.shape
+    upto = np.zeros((width // TOGETHER + 1, dims, trees))
+    apart = sums.packed.reshape(dims, -1, TOGETHER, trees)
+    np.cumsum(apart.sum(2).swapaxes(0, 1), axis=0, out=upto[1:])
+    n, s = residuals.unpacked(upto)
+    rows, total = n[-1, 0], s[-1, 0]
+    coarse = _Spans(n, s, rows, total)
+    gain = coarse.gain()  # (A, D, T)
+    best = gain.max(0)
+    own = sums.positive.reshape(apart.shape).sum(2).swapaxes(0, 1)
+    a, d, t = np.nonzero((coarse.bound(own) > _least(best)) & (own > 0))
+    # The bins (TOGETHER, Q) of those between which a split may explain more.
+    bin_ = d * width + a * TOGETHER + np.arange(TOGETHER)[:, None]
+    at = bin_ * trees + t
+    upto = np.concatenate([upto[a, d, t][None], sums.packed.ravel().take(at)])
+    np.cumsum(upto, axis=0, out=upto)
+    fine = _Spans(*residuals.unpacked(upto), rows[t], total[t])
+    finer = fine.gain()
+    finer_most = finer.max(0)
+    np.maximum.at(best, (d, t), finer_most)
+    own = sums.positive.ravel().take(at)
+    wanted = (fine.bound(own) > _least(best)[t]) & (own > 0)
+    wanted &= bins.divisible.ravel().take(bin_)
+    g, q = np.nonzero(wanted)
+    # The rows (W, Q) of these, one after the other.
+    inner = bin_[g, q]
+    n, s = _within(bins, residuals, inside, upto[g, q], t[q], inner)
+    finest = _gain(n, s, rows[t[q]], total[t[q]])
+    finest[~bins.breaks.take(inner, axis=1)] = -1
+    finest_most = finest.max(0)
+    np.maximum.at(best, (d[q], t[q]), finest_most)
+    most, every = best.max(0), np.arange(trees)
+    code = np.where(best == most, luck, -1.0).argmax(0)
     # A node whose rows are all alike stays whole: all of it goes left.
-    total = node.total[:, 0, 0]
-    position[most < 0], left[most < 0] = node.inside.shape[1], total[most < 0]
-    explained = np.maximum(most, 0) / np.maximum(node.rows[:, 0, 0], 1) / residuals.unit**2
+    position, left = np.full(trees, inside.shape[1]), total.copy()
+    number = gain[:, code, every].argmax(0)
+    found = (most >= 0) & (gain[number, code, every] == most)
+    position[found] = bins.end[code, (number + 1) * TOGETHER - 1][found]
+    left[found] = coarse.s[number + 1, code, every][found]
+    found |= most < 0
+    one = np.flatnonzero((finer_most == most[t]) & (d == code[t]) & ~found[t])
+    slot = finer[:, one].argmax(0)
+    position[t[one]], left[t[one]] = bins.end.ravel()[bin_[slot, one]], fine.s[slot + 1, one]
+    found[t[one]] = True
+    t, d = t[q], d[q]
+    one = np.flatnonzero((finest_most == most[t]) & (d == code[t]) & ~found[t])
+    slot = finest[:, one].argmax(0)
+    position[t[one]], left[t[one]] = bins.before(inner[one]) + slot + 1, s[slot, one]
+    explained = np.maximum(most, 0) / np.maximum(rows, 1) / residuals.unit**2
     return _Splits(code, position, explained, left, total - left)
+
+
+def _least(best: Floats) -> Floats:
+    """What a split is to explain to be looked for, (T,), given the best of codes (D, T)."""
+    least: Floats = np.maximum(best.max(0), 0.0) * (1 + 1e-9)
+    return least
 
 
 def _gain(n: Floats, s: Floats, rows: Floats, total: Floats) -> Floats:
@@ -225,79 +317,73 @@ def _gain(n: Floats, s: Floats, rows: Floats, total: Floats) -> Floats:
     """
     room = n * (rows - n)
     difference = s * rows - total * n
+    difference *= difference
     gain: Floats = np.full(room.shape, -1.0)
-    return np.divide(difference**2, room, out=gain, where=room > 0)
-
-
-def _promising(
-    bins: Bins, node: _Node, residuals: _Residuals, best: Floats
-) -> tuple[Ints, Ints, Ints]:
-    """The bins (t, d, b) within which a split may explain more than the best between bins.
-
-    With l rows before the bin and r rows after it, a split explains at most s^2/l + (total - s)^2/r
-    - total^2/rows, largest at an end of the range of s: before the bin with all its positive
-    residuals added, or with all of its negative ones. Bins without a positive residual are not
-    looked into: within them s only falls, and next to nothing is gained.
-    """
-    if not bins.divisible.any():
-        none = np.zeros(0, dtype=np.int64)
-        return none, none, none
-    positive = residuals.positive(bins, node.inside)
-    high, low = positive.copy(), node.s - positive
-    high[:, :, 1:] += node.s[:, :, :-1]
-    left, right = np.ones_like(node.n), 1 / np.maximum(node.rows - node.n, 1)
-    left[:, :, 1:] /= np.maximum(node.n[:, :, :-1], 1)
-    # s^2 l + (total - s)^2 r = s (s (l + r) - 2 total r) + total^2 r, at both ends
-    slope = (2 * node.total) * right
-    left += right
-    bound = np.maximum(high * (high * left - slope), low * (low * left - slope))
-    bound += node.total**2 * right
-    least = (best * (1 + 1e-9) + node.total**2) / np.maximum(node.rows, 1)
-    t, d, b = np.nonzero((bound > least) & (positive > 0) & bins.divisible)
-    return t, d, b
+    return np.divide(difference, room, out=gain, where=room > 0)
 
 
 def _within(
-    bins: Bins, node: _Node, residuals: _Residuals, which: tuple[Ints, Ints, Ints]
+    bins: Bins, residuals: _Residuals, inside: Bools, before: Floats, tree: Ints, number: Ints
 ) -> tuple[Floats, Floats]:
-    """Rows and residuals up to each slot of the bins (t, d, b), (Q, W)."""
-    t, d, b = which
-    flat = bins.slots[d, b] + (t * node.inside.shape[1])[:, None]
+    """Rows and residuals up to each slot of bins (Q,) with packed sums before them, (W, Q)."""
+    flat = bins.slots.take(number, axis=1)
+    flat += tree * inside.shape[1]
     sums = residuals.packed.ravel().take(flat)
-    sums *= node.inside.ravel().take(flat)
-    np.cumsum(sums, axis=1, out=sums)
-    sums += np.where(b > 0, node.sums[t, d, b - 1], 0.0)[:, None]
+    sums *= inside.ravel().take(flat)
+    sums[0] += before
+    np.cumsum(sums, axis=0, out=sums)
     return residuals.unpacked(sums)
 
 
-def _descend(node: Nodes, bins: Bins, codes: Floats, splits: list[_Splits]) -> None:
-    """Replace the node (T, rows) of each row by its child: 2 node on the left, + 1 on the right."""
-    for tree, at in enumerate(node):
-        right = np.zeros(at.shape, dtype=np.bool_)
-        for number, split in enumerate(splits):
-            code, inside = split.code[tree], at == number
-            right |= inside & (codes[code] > _threshold(bins, code, inside, split.position[tree]))
-        at *= 2
-        at += right
+def _descend(
+    bins: Bins,
+    train: Nodes,
+    others: Nodes,
+    test: Floats,
+    inside: list[Bools],
+    splits: list[_Splits],
+) -> None:
+    """Replace the nodes (T, rows) by the children: 2 node on the left, + 1 on the right."""
+    thresholds = [_thresholds(bins, *node) for node in zip(inside, splits, strict=True)]
+    right, beyond = np.zeros(train.shape, dtype=np.bool_), np.zeros(others.shape, dtype=np.bool_)
+    for number, split in enumerate(splits):
+        among = others == number
+        for tree, code in enumerate(split.code.tolist()):
+            far = bins.rank[code] >= split.position[tree]
+            right[tree] |= np.logical_and(far, inside[number][tree], out=far)
+            far = test[code] > thresholds[number][tree]
+            beyond[tree] |= np.logical_and(far, among[tree], out=far)
+    for node, side in ((train, right), (others, beyond)):
+        node *= 2
+        node += side
 
 
-def _threshold(bins: Bins, code: np.integer, inside: Bools, position: np.integer) -> float:
-    """Halfway between the last value of the node on the left and the first on the right."""
-    order, values = bins.order[code], bins.values[code]
-    if position == len(order):
-        return np.inf
-    above = values[position + _first(inside, order[position:])]
-    below = values[position - 1 - _first(inside, order[:position][::-1])]
+def _thresholds(bins: Bins, inside: Bools, split: _Splits) -> Floats:
+    """Halfway between the last value of a node on the left and the first on the right, (T,)."""
+    threshold = np.full(len(inside), np.inf)
+    parted = np.flatnonzero(split.position < inside.shape[1])
+    inside, code, position = inside[parted], split.code[parted], split.position[parted]
+    above = bins.values[code, _nearest(bins, inside, code, position, 1)]
+    below = bins.values[code, _nearest(bins, inside, code, position - 1, -1)]
     middle = below + (above - below) / 2
-    return float(middle if middle < above else below)
+    threshold[parted] = np.where(middle < above, middle, below)
+    return threshold
 
 
-def _first(inside: Bools, rows: Ints) -> int:
-    """The first of the rows that is inside, of which there is one."""
-    width = 64
-    while not (found := inside[rows[:width]]).any():
-        width *= 8
-    return int(found.argmax())
+def _nearest(bins: Bins, inside: Bools, code: Ints, position: Ints, step: int) -> Ints:
+    """Where, in the order of a code, the first row is that is inside, (T,), of which there is one.
+
+    From a position up (1) or down (-1).
+    """
+    trees, end = np.arange(len(code)), inside.shape[1] - 1
+    place = position[:, None] + step * np.arange(16)
+    hit = inside[trees[:, None], bins.order[code[:, None], place.clip(0, end)]]
+    hit &= (place >= 0) & (place <= end)
+    nearest: Ints = place[trees, hit.argmax(1)]
+    for tree in np.flatnonzero(~hit.any(1)):  # far away
+        every = np.flatnonzero(inside[tree][bins.order[code[tree]]])
+        nearest[tree] = every[np.searchsorted(every, position[tree] + (step < 0)) - (step < 0)]
+    return nearest
 
 
 def _leaves(numerator: Floats, node: Nodes, weight: Floats) -> Floats:

@@ -180,7 +180,7 @@ def _values(drawn: _Drawn, rows: Ints, size: Ints) -> Floats:
         return np.add.reduceat(weight * drawn.target[rows], start)[:, None] / total
     key = np.repeat(np.arange(len(size)) * drawn.classes, size)
     key += drawn.target[rows].astype(np.int64)
-    counts: Floats = np.bincount(key, weight, minlength=len(size) * drawn.classes)
+    counts = np.bincount(key, weight, minlength=len(size) * drawn.classes)
     return counts.reshape(-1, drawn.classes) / total
 
 
@@ -228,7 +228,7 @@ def _best_splits(drawn: _Drawn, level: _Level, luck: Floats) -> _Splits:
         np.maximum.reduceat(parted, start, out=most[d])
     best = most.max(0)
     code = np.where(most == best, luck[level.tree, level.turn].T, -1.0).argmax(0)
-    places = np.arange(both.shape[1])
+    places = np.arange(end[-1])
     chosen = both.ravel().take(np.repeat(code * len(places), level.size) + places)
     top = np.flatnonzero(chosen == np.repeat(best, level.size))
     place = top[np.searchsorted(top, start)]

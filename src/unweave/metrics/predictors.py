@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from unweave.metrics.inputs import Floats, Inputs, Ints
+from unweave.parallel import in_threads, own_cores
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 TRAIN = 10_000  # [Locatello2019]
 TEST = 5_000
@@ -165,6 +171,17 @@ def logistic(
     found = minimize(loss, first.ravel(), jac=True, method="L-BFGS-B", options=options).x
     fitted: Floats = found.reshape(classes, -1)
     return fitted
+
+
+def with_blas(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    """`in_threads` for regressions: BLAS has one thread in each, where it would have all cores.
+
+    >>> list(with_blas(lambda item: item**2, range(5)))
+    [0, 1, 4, 9, 16]
+    """
+    limit = threadpool_limits(1, user_api="blas") if own_cores() > 1 else nullcontext()
+    with limit:
+        yield from in_threads(function, items)
 
 
 def newton(loss: Callable[[Floats], tuple[Floats, Floats, Floats]], w: Floats) -> Floats:

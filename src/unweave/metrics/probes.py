@@ -12,9 +12,17 @@ from numpy.typing import ArrayLike
 from unweave.metrics.boosting import boost
 from unweave.metrics.frame import Frame, framed
 from unweave.metrics.inputs import Bools, Floats, Ints, Seed, check_choice, read
-from unweave.metrics.predictors import TEST, TRAIN, Split, logistic, newton, split, standardised
+from unweave.metrics.predictors import (
+    TEST,
+    TRAIN,
+    Split,
+    logistic,
+    newton,
+    split,
+    standardised,
+    with_blas,
+)
 from unweave.metrics.score import Score
-from unweave.parallel import in_threads
 
 ExplicitnessProtocol = Literal["locatello2019", "ridgeway2018"]
 DownstreamProtocol = Literal["locatello2019"]
@@ -79,7 +87,7 @@ def explicitness(
     rows = split(inputs, train, test, np.random.default_rng(rng))
     scored = inputs.scored.tolist()
     ranked = _softmax_scores if protocol == "locatello2019" else _separate_scores
-    areas = dict(zip(scored, in_threads(partial(_areas, rows, ranked), scored), strict=True))
+    areas = dict(zip(scored, with_blas(partial(_areas, rows, ranked), scored), strict=True))
     return Score(
         name="explicitness",
         protocol=protocol,
@@ -159,7 +167,7 @@ def downstream(
             inputs.scored.tolist(), generator.spawn(len(inputs.scored)), strict=True
         )
     ]
-    accuracies = in_threads(partial(_probe, rows), tasks)
+    accuracies = with_blas(partial(_probe, rows), tasks)
     found: dict[str, list[float]] = {f"{name} {n}": [] for n in sizes for name in _PROBES}
     for (name, n, _, _), accuracy in zip(tasks, accuracies, strict=True):
         found[f"{name} {n}"].append(accuracy)
