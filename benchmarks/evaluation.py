@@ -25,7 +25,7 @@ import unweave as uw
 from unweave.bench import timed
 from unweave.measure import encode
 from unweave.metrics import evaluate as evaluate_table
-from unweave.parallel import in_threads, usable_cores
+from unweave.parallel import in_processes, usable_cores
 from unweave.run import Run
 from unweave.training import Lanes, Outcome, Precision, pick_device
 from unweave.training.engine import Engine
@@ -91,9 +91,9 @@ def figures(options: argparse.Namespace, device: torch.device) -> Iterator[tuple
     yield f"exact decomposition, {options.samples:,} samples", taken * scale, scaled
     tables, taken = seconds(lambda: uw.tables(models, options.rows), device)
     yield f"tables of {options.rows:,} rows", taken, "measured"
-    threads = options.threads or usable_cores()
-    _, taken = seconds(lambda: list(in_threads(evaluate_table, tables, threads)), device)
-    yield f"metrics in {threads} threads", taken, "measured"
+    cores = options.threads or usable_cores()
+    _, taken = seconds(lambda: list(in_processes(evaluate_table, tables, cores)), device)
+    yield f"metrics in {cores} processes", taken, "measured, with their beginning"
     _, alone = seconds(lambda: [evaluate_table(table) for table in tables[:FEW]], device)
     yield "metrics, table by table", alone * scale, scaled
 

@@ -1,8 +1,14 @@
-"""The crew: however lanes are dealt over threads, each is the run alone, and nothing hangs."""
+"""The crew: however lanes are dealt over processes, each is the run alone, and nothing hangs."""
 
 import ctypes
+import multiprocessing
+import os
 import resource
+import signal
+import subprocess
+import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -19,7 +25,7 @@ FACTOR = uw.FactorVAE(gamma=5.0, critic=CRITIC)
 NORMALISED = uw.DCGAN(base=4)
 
 # All together, unequal shares, a share each with fewer workers than lanes, and as many.
-PLANS = [Plan(1, 1, 1), Plan(2, 2, 1), Plan(3, 1, 1), Plan(3, 2, 1), Plan(3, 3, 1), Plan(3, 3, 2)]
+PLANS = [Plan(1, 1, 1), Plan(2, 2, 1), Plan(3, 1, 1), Plan(3, 2, 1), Plan(3, 3, 1)]
 
 
 def runs_of(**parts):
@@ -75,7 +81,7 @@ def test_however_lanes_are_dealt_they_resume_bit_for_bit(plan):
         assert all(torch.equal(value, two[name]) for name, value in one.items())
 
 
-def test_on_threads_a_run_of_the_store_resumes_bit_for_bit(dealt, tmp_path, monkeypatch):
+def test_dealt_out_a_run_of_the_store_resumes_bit_for_bit(dealt, tmp_path, monkeypatch):
     runs = runs_of(steps=40, objective=FACTOR)
     whole = train(runs, SMALL.load(CPU))
     healthy = Engine.step
@@ -94,7 +100,7 @@ def test_on_threads_a_run_of_the_store_resumes_bit_for_bit(dealt, tmp_path, monk
         assert all(torch.equal(value, two.weights[name]) for name, value in one.weights.items())
 
 
-def test_on_threads_a_lane_that_breaks_breaks_alone(dealt):
+def test_dealt_out_a_lane_that_breaks_breaks_alone(dealt):
     weights = [1.0, 1e39, 2.0]
     runs = [small_run(objective=uw.BetaVAE(beta=beta), steps=20) for beta in weights]
     outcomes = train(runs, SMALL.load(CPU))
@@ -106,40 +112,106 @@ def test_on_threads_a_lane_that_breaks_breaks_alone(dealt):
             torch.testing.assert_close(outcome.weights[name], value, rtol=1e-3, atol=2e-5)
 
 
+@pytest.fixture
+def seen():
+    """Numbers that processes forked from here put down for all to see."""
+    return multiprocessing.get_context("fork").Array("l", 10_000)
+
+
 @pytest.mark.parametrize("error", [ValueError("no"), MemoryError("full"), KeyboardInterrupt()])
-def test_what_a_worker_raises_is_raised_here_and_stops_the_others(error, monkeypatch):
-    healthy, taken = Engine.step, []
+def test_what_a_worker_raises_is_raised_here_and_stops_the_others(error, seen, monkeypatch):
+    healthy = Engine.step
 
     def fails(engine):
-        taken.append(engine.lanes.step)
+        seen[engine.lanes.step] += 1
         if engine.lanes.runs[0].seed == 1 and engine.lanes.step == 2:
             raise error
         return healthy(engine)
 
     monkeypatch.setattr(Engine, "step", fails)
     before = set(threading.enumerate())
-    with pytest.raises(type(error)):
-        Crew(lanes_of(runs_of()), Plan(3, 3, 1)).run(10_000)
-    assert len(taken) < 1_000
+    with pytest.raises(type(error)) as raised:
+        Crew(lanes_of(runs_of()), Plan(3, 3, 1)).run(9_000)
+    assert "in fails" in raised.value.__notes__[0]
+    assert sum(seen) < 1_000
     assert set(threading.enumerate()) == before
+    assert multiprocessing.active_children() == []
     assert torch.get_num_threads() == 1
 
 
-@pytest.mark.parametrize("plan", [Plan(1, 1, 1), Plan(3, 1, 2), Plan(3, 2, 1)], ids=str)
-def test_threads_are_as_planned_inside_and_as_before_outside(plan, monkeypatch):
-    healthy, seen = Engine.step, set()
+def test_a_worker_that_is_killed_is_missed(monkeypatch):
+    monkeypatch.setattr(Engine, "step", lambda engine: os.kill(os.getpid(), signal.SIGKILL))
+    with pytest.raises(RuntimeError, match="process that trained lanes was killed"):
+        Crew(lanes_of(runs_of()), Plan(3, 2, 1)).run(5)
+    assert multiprocessing.active_children() == []
+
+
+KILLED = """
+import os, signal, sys, torch
+sys.path[:0] = {paths!r}
+from test_crew import Crew, Plan, Engine, lanes_of, runs_of
+healthy = Engine.step
+def told(engine):
+    if engine.lanes.step == 3:
+        os.write(1, b"%d\\n" % os.getpid())
+    return healthy(engine)
+Engine.step = told
+Crew(lanes_of(runs_of()), Plan(3, 3, 1)).run(10**9)
+"""
+
+
+def test_workers_end_with_the_process_they_work_for():
+    script = KILLED.format(paths=sys.path)
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
+        pids = [int(process.stdout.readline()) for _ in range(3)]
+        process.kill()
+        process.communicate(timeout=60)  # until none of them has the other end open
+    assert len(set(pids)) == 3
+
+
+def test_lanes_that_do_not_divide_are_taken_in_turns(seen, monkeypatch):
+    """No process takes two of three lanes while the other rests."""
+    healthy = Engine.step
+
+    def counted(engine):
+        seen[os.getpid() % 10_000] += 1
+        return healthy(engine)
+
+    monkeypatch.setattr(Engine, "step", counted)
+    Crew(lanes_of(runs_of(network=uw.MLP((300,)))), Plan(3, 2, 1)).run(160)
+    taken = [count for count in seen if count]
+    assert len(taken) == 2
+    assert sum(taken) == 3 * 160
+    assert min(taken) > 160
+
+
+@pytest.mark.parametrize("plan", [Plan(1, 1, 1), Plan(3, 1, 2), Plan(3, 2, 1), Plan(3, 2, 2)])
+def test_threads_are_as_planned_inside_and_as_before_outside(plan, seen, monkeypatch):
+    healthy = Engine.step
 
     def looked_at(engine):
-        seen.add(torch.get_num_threads())
+        seen[torch.get_num_threads()] += 1
         return healthy(engine)
 
     monkeypatch.setattr(Engine, "step", looked_at)
     torch.set_num_threads(3)
     Crew(lanes_of(runs_of()), plan).run(2)
-    assert seen == {plan.threads}
+    assert {number for number, count in enumerate(seen) if count} == {plan.threads}
     assert torch.get_num_threads() == 3
-    with crew.ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(1) as pool:
         assert pool.submit(torch.get_num_threads).result() == 3
+
+
+def test_after_threads_were_used_here_processes_can_use_them():
+    """A thread pool of OpenMP does not outlive a fork."""
+    torch.set_num_threads(2)
+    runs = runs_of(network=uw.MLP((400, 400)), batch_size=64)[:2]
+    crews = [Crew(lanes_of(runs), plan) for plan in (Plan(2, 1, 2), Plan(2, 2, 2))]
+    for each in crews:
+        each.run(1)
+    for one, two in zip(*(copied(each.lanes) for each in crews), strict=True):
+        for name, value in one.items():
+            torch.testing.assert_close(two[name], value, rtol=1e-3, atol=2e-5)
 
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 16, 64])
@@ -151,10 +223,13 @@ def test_a_plan_takes_no_more_than_there_is(cores, count, mapped):
         assert 1 <= plan.workers <= plan.parts <= count
         assert 1 <= plan.workers * plan.threads <= cores
         assert plan.parts in (plan.workers, count)
+        here = planned(count, work, mapped, cores, forks=False)
+        assert here.workers == 1
+        assert here.parts in (1, count)
     assert planned(count, 10**11, mapped, cores).workers == min(count, cores)
 
 
-def test_the_plan_follows_from_the_network():
+def test_the_plan_follows_from_the_network(monkeypatch):
     """A small MLP is mapped, a large one and convolutions are a lane each; threads as torch has."""
     torch.set_num_threads(2)
     small = lanes_of(runs_of())
@@ -166,7 +241,9 @@ def test_the_plan_follows_from_the_network():
     assert small.operations() == work
     assert Crew(small).plan == Plan(1, 1, 1)
     assert Crew(large).plan == Plan(3, 2, 1)
-    assert Crew(convolved).plan == Plan(3, 1, 1)
+    assert Crew(convolved).plan == Plan(3, 2, 1)
+    monkeypatch.setattr(crew, "can_fork", lambda world, device: False)
+    assert Crew(large).plan.workers == 1
 
 
 def test_counting_operations_changes_nothing():

@@ -3,7 +3,9 @@
 import dataclasses
 import io
 import json
+import os
 import shutil
+import signal
 import threading
 from functools import partial
 from pathlib import Path
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from rich.console import Console
+from threadpoolctl import threadpool_info
 
 import unweave as uw
 from unweave import cli, measure, parallel, progress, scoring, trained
@@ -19,7 +22,7 @@ from unweave.data.shapes2d import Sprites
 from unweave.data.world import Stored
 from unweave.metrics import MEASURES, Score, Scores
 from unweave.metrics import evaluate as evaluate_table
-from unweave.parallel import in_threads
+from unweave.parallel import in_processes, in_threads
 from worlds import CRITIC, LATENTS, SMALL
 
 OTHER = dataclasses.replace(SMALL, positions=4)
@@ -288,7 +291,35 @@ def test_counts_are_bars_on_a_terminal_and_lines_elsewhere(terminal, monkeypatch
         assert text.getvalue() == "runs 2 of 2\n"
 
 
-# ---- threads
+# ---- threads and processes
+
+
+def in_a_process(item):
+    if item == "fail":
+        raise ValueError("one")
+    if item == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    pools = [pool["num_threads"] for pool in threadpool_info()]
+    return item, os.getpid(), parallel.own_cores(), max(pools, default=1)
+
+
+def test_processes_share_the_cores_and_keep_the_order(monkeypatch):
+    monkeypatch.setattr(parallel, "usable_cores", lambda: 4)
+    items, pids, cores, threads = zip(*in_processes(in_a_process, range(20), 2), strict=True)
+    assert items == tuple(range(20))
+    assert len(set(pids)) == 2
+    assert os.getpid() not in pids
+    assert set(cores) == {2}
+    assert max(threads) <= 2
+    ((_, alone, _, _),) = in_processes(in_a_process, [0], 1)
+    assert alone == os.getpid()
+
+
+def test_what_fails_in_a_process_is_raised_and_a_killed_one_is_said_to_be():
+    with pytest.raises(ValueError, match="one"):
+        list(in_processes(in_a_process, [0, "fail", 2], 2))
+    with pytest.raises(RuntimeError, match="one of 2 processes was killed"):
+        list(in_processes(in_a_process, [0, "die", 2], 2))
 
 
 def test_results_come_in_order_and_few_items_are_taken_ahead():

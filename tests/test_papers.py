@@ -11,8 +11,9 @@ import torch
 from PIL import Image
 
 import unweave as uw
+from published_files import digits
 from unweave.bibliography import entries
-from unweave.data import from_array
+from unweave.data import MNIST, Mixing, from_array
 from unweave.papers import (
     FIGURES,
     Claim,
@@ -23,10 +24,11 @@ from unweave.papers import (
     kim2018,
     mathieu2019,
     reproduce,
-    sikka2019,
 )
 from unweave.papers.drawing import lettered, panels, save, styled
 from unweave.papers.page import write_page
+from unweave.papers.sikka2019 import fig1
+from unweave.papers.sikka2019.deep import Study
 from unweave.store import Store
 from unweave.theory import solve
 from unweave.training import Silent
@@ -133,6 +135,13 @@ def test_without_matplotlib_nothing_is_trained(tmp_path, monkeypatch):
 
 
 TINY = {  # what makes each figure small, as other numbers in its module
+    ("sikka2019", "fig2"): {
+        "STUDY": Study(
+            Mixing(columns=MNIST(), picked=(1, 3, 0), observations=100), latents=3,
+            betas=(0.5, 2.0, 5.0), seeds=(0, 1), epochs=3, hidden=(8,),
+        ),
+        "SAMPLES": 4, "SECONDS": 0.01,
+    },
     ("sikka2019", "fig1"): {
         "TRAINED": (0.6,), "SEEDS": (0,), "_STEPS": 100,
         "BETAS": np.unique([*np.geomspace(0.05, 100, 40), 1.0, 1.125]),
@@ -164,9 +173,12 @@ def small_run(beta):
 @pytest.mark.parametrize("made", FIGURES, ids=lambda made: f"{made.paper} {made.figure}")
 def test_every_figure_from_the_store_to_the_page(made, tmp_path, monkeypatch):
     monkeypatch.setattr(mathieu2019, "_run", small_run)
+    monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path / "data"))
+    (tmp_path / "data/mnist").mkdir(parents=True)
+    digits(tmp_path / "data/mnist")
     key = (made.paper, made.figure)
     for name, value in TINY[key].items():
-        monkeypatch.setattr(sys.modules[f"unweave.papers.{made.paper}"], name, value)
+        monkeypatch.setattr(sys.modules[made.make.__module__], name, value)
     out = tmp_path / "out"
     claims = reproduce(chosen(*key), desk(tmp_path / "runs"), out)
     verdicts = {claim.where: claim.verdict for claim in claims}
@@ -198,10 +210,10 @@ def test_the_tables_of_figure_3_hold_what_they_say():
 
 def test_terms_of_a_trained_network_are_those_of_its_matrices(tmp_path):
     """Weights put in by hand: those of the closed form have its terms."""
-    runs, world = sikka2019._runs()
+    runs, world = fig1._runs()
     run = uw.Run(**{**vars(runs[0]), "steps": 1, "objective": uw.BetaVAE(beta=0.6)})
     (model,) = desk(tmp_path).carry_out([run], world)
-    found = solve(sikka2019.MIXING, 0.6)
+    found = solve(fig1.MIXING, 0.6)
     ours = {
         "encoder.1.weight": np.concatenate([found.encoder, np.zeros_like(found.encoder)]),
         "encoder.1.bias": np.concatenate([np.zeros(2), found.log_variances]),
@@ -211,7 +223,7 @@ def test_terms_of_a_trained_network_are_those_of_its_matrices(tmp_path):
     for name, value in ours.items():
         weight = model.trained.weights[f"model.{name}"]
         weight.copy_(torch.from_numpy(value).reshape(weight.shape))
-    reached = sikka2019._reached(model)
+    reached = fig1._reached(model)
     assert reached.pop("norm") == pytest.approx(np.linalg.norm(found.decoder, axis=0).max())
     for name, value in reached.items():
         assert value == pytest.approx(getattr(found, name), rel=1e-5), name

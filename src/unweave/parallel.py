@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import signal
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
+
+from threadpoolctl import threadpool_limits
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-_share = threading.local()  # the cores of a thread that `in_threads` has begun
+_share = threading.local()  # the cores of a thread that `in_threads` or `in_processes` has begun
 
 
 def usable_cores() -> int:
@@ -22,7 +27,7 @@ def usable_cores() -> int:
 
 
 def own_cores() -> int:
-    """The cores that the work of this thread may take: in a thread of `in_threads`, its share."""
+    """The cores that this thread may take: in one of `in_threads` or `in_processes`, its share."""
     return int(getattr(_share, "cores", 0)) or usable_cores()
 
 
@@ -49,14 +54,59 @@ def in_threads(
         _share.cores = max(1, cores // count)
         return function(item)
 
-    begun: deque[Future[R]] = deque()
     with ThreadPoolExecutor(count) as pool:
+        yield from _in_order(pool, shared, items, count)
+
+
+def in_processes(
+    function: Callable[[T], R], items: Iterable[T], processes: int | None = None
+) -> Iterator[R]:
+    """The same in processes, which do not wait for each other where Python works.
+
+    It takes seconds to begin them, which is done before the first item is asked for, so they are
+    for what takes longer than that. Function, items and results must be such as can be pickled, and
+    a script that calls this must do so below `if __name__ == "__main__"`.
+    """
+    cores = own_cores()
+    count = processes or cores
+    if count == 1:
+        yield from map(function, items)
+        return
+    method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+    context = multiprocessing.get_context(method)
+    if method == "forkserver":  # imports once for all
+        module = getattr(function, "func", function).__module__
+        context.set_forkserver_preload(["__main__", module])
+    share = max(1, cores // count)
+    with ProcessPoolExecutor(count, context, initializer=_begin, initargs=(share,)) as pool:
+        pool.submit(int)
         try:
-            for item in items:
-                begun.append(pool.submit(shared, item))
-                if len(begun) > 2 * count:
-                    yield begun.popleft().result()
-            while begun:
+            yield from _in_order(pool, function, items, count)
+        except BrokenProcessPool as error:
+            raise RuntimeError(
+                f"one of {count} processes was killed, which happens where memory is short: "
+                "make fewer rows or fewer runs at once"
+            ) from error
+
+
+def _begin(cores: int) -> None:
+    """Take a share of the cores, and leave it to the first process to be interrupted."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _share.cores = cores
+    threadpool_limits(cores)  # of libraries that are loaded; the others read the environment
+    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = str(cores)
+
+
+def _in_order(
+    pool: Executor, function: Callable[[T], R], items: Iterable[T], count: int
+) -> Iterator[R]:
+    begun: deque[Future[R]] = deque()
+    try:
+        for item in items:
+            begun.append(pool.submit(function, item))
+            if len(begun) > 2 * count:
                 yield begun.popleft().result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+        while begun:
+            yield begun.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)

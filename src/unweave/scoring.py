@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +19,7 @@ from unweave.measure import encode
 from unweave.metrics import Frame, Scores, Table, evaluate, left_out
 from unweave.metrics.registry import named as known
 from unweave.metrics.score import CSV_COLUMNS, csv_text
-from unweave.parallel import in_threads, own_cores
+from unweave.parallel import in_processes, own_cores
 from unweave.progress import Counts
 from unweave.store import write_json
 
@@ -83,12 +83,21 @@ def evaluate_all(
     totals = {"encoded": sum(min(rows, m.world.size) for m in models), "measured": len(models)}
     names = names_of(models)
     found = {name: Scores() for name in names.values()}
-    work = partial(evaluate_run, measure=measure)
+    waiting: deque[tuple[Path, Table]] = deque()
     missing: set[str] = set()
+
+    def tables() -> Iterator[Table]:
+        for each in encode(models, rows, progress=partial(counts.add, "encoded")):
+            assert each.model.folder is not None
+            waiting.append((each.model.folder, each.model.tabulate(each.rows, each.q)))
+            yield waiting[-1][1]
+
     with Counts(console, totals) as counts:
-        encoded = encode(models, rows, progress=partial(counts.add, "encoded"))
-        made = ((e.model, e.model.tabulate(e.rows, e.q)) for e in encoded)
-        for folder, scores, reasons in in_threads(work, made, min(own_cores(), len(models))):
+        work, processes = partial(measured, measure=measure), min(own_cores(), len(models))
+        for scores, reasons in in_processes(work, tables(), processes):
+            folder, table = waiting.popleft()
+            table.save(folder / "table.npz")
+            write_json(folder / "scores.json", scores.to_json())
             found[names[folder]] = scores
             for reason in sorted(set(reasons) - missing):
                 console.print(f"some metrics are left out: {reason}", highlight=False)
@@ -97,16 +106,9 @@ def evaluate_all(
     return found
 
 
-def evaluate_run(
-    measured: tuple[Fitted, Table], measure: Callable[[Table], Scores]
-) -> tuple[Path, Scores, list[str]]:
-    """Folder, scores, and why others are left out, of a run and its table, which are kept there."""
-    model, table = measured
-    scores, reasons = measure(table), sorted(set(left_out(table).values()))
-    assert model.folder is not None
-    table.save(model.folder / "table.npz")
-    write_json(model.folder / "scores.json", scores.to_json())
-    return model.folder, scores, reasons
+def measured(table: Table, measure: Callable[[Table], Scores]) -> tuple[Scores, list[str]]:
+    """Scores of a table, and why others are left out."""
+    return measure(table), sorted(set(left_out(table).values()))
 
 
 def names_of(models: Iterable[Fitted]) -> dict[Path, str]:

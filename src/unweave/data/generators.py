@@ -96,6 +96,10 @@ class Mixing:
         width = len(self.picked) or len(self.matrix[0])
         return torch.from_numpy(self._sources(width)).to(torch.float32)
 
+    def loadings(self) -> Tensor:
+        """The matrix A in double precision, (N, k)."""
+        return torch.from_numpy(self._mixing()[0])
+
     def load(self, device: torch.device) -> World:
         """The observations on a device."""
         mixing, shape = self._mixing()
@@ -137,11 +141,20 @@ class MovingDigit:
         """The sources s of all observations, (observations, 2)."""
         return self._plane().sources()
 
+    def loadings(self) -> Tensor:
+        """The matrix A in double precision, (2, 2)."""
+        return self._plane().loadings()
+
+    def places(self) -> Tensor:
+        """A s + noise * e of all observations, pixels off the middle, (observations, 2)."""
+        return self._plane().load(torch.device("cpu")).images(torch.arange(self.observations))
+
     def load(self, device: torch.device) -> World:
         """The pictures on a device."""
         (digit,) = _pictures(self.digits, (self.picked,))
-        places = self._plane().load(torch.device("cpu")).images(torch.arange(self.observations))
-        low = self.side / 2 + places.double().numpy() - np.array(digit.shape[:0:-1]) / 2  # x, y
+        low = (
+            self.side / 2 + self.places().double().numpy() - np.array(digit.shape[:0:-1]) / 2
+        )  # x, y
         across = _placed(low[:, 0], digit.shape[2], self.side)
         down = _placed(low[:, 1], digit.shape[1], self.side)
         pictures = np.einsum("nih,chw,njw->ncij", down, digit, across, optimize=True)

@@ -1,6 +1,6 @@
 """Figures of the papers, made again: studies, drawings, and claims with their verdicts.
 
-A paper is one module with `FIGURES`, and a line here.
+A paper is one module with `FIGURES`, or a folder with a module for each of them, and a line here.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from pathlib import Path
 
 from unweave.papers import kim2018, mathieu2019, sikka2019
 from unweave.papers.drawing import styled
-from unweave.papers.form import Claim, Desk, Measured, Reproduction, Result, judged
-from unweave.papers.page import Cost, done, write_page, write_result
+from unweave.papers.form import Claim, Cost, Desk, Measured, Reproduction, Result, judged
+from unweave.papers.page import done, write_page, write_result
 from unweave.spec import nearest
 
 __all__ = [
@@ -38,7 +38,7 @@ def chosen(paper: str, figure: str | None = None) -> list[Reproduction]:
     """The figures of a paper, or the one that is named.
 
     >>> [made.figure for made in chosen("sikka2019")]
-    ['fig1']
+    ['fig1', 'fig2']
     """
     papers = list(dict.fromkeys(made.paper for made in FIGURES))
     if paper not in papers:
@@ -54,7 +54,7 @@ def reproduce(figures: Sequence[Reproduction], desk: Desk, out: Path) -> list[Cl
     """Make figures, keep what was found, and write the pages of their papers."""
     claims: list[Claim] = []
     for made in figures:
-        desk.trained = desk.found = 0
+        desk.turn_to(out / made.paper / made.figure)
         begun = Cost.now()
         with styled():  # which tells before any training if figures cannot be drawn
             result = made.make(desk)

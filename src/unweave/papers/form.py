@@ -2,23 +2,52 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import torch
 
+from unweave.bench import machine
 from unweave.data import World
+from unweave.files import write_atomically
 from unweave.fitted import Fitted
 from unweave.progress import failure_text
 from unweave.run import Run
 from unweave.store import Store
-from unweave.training import Progress, train
+from unweave.training import Outcome, Progress, train
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Verdict = Literal["pass", "fail", "not comparable"]
+Numbers = dict[str, Any]  # what JSON holds
+
+_TOGETHER = 400  # runs that are locked and trained at once
+_FEW = 100  # runs whose checkpoint is quickly written
+
+
+class Cost(NamedTuple):
+    """Seconds that a figure took, and seconds of work of the CPU in them.
+
+    >>> (Cost.now() - Cost.now()).wall <= 0
+    True
+    """
+
+    wall: float
+    cpu: float
+
+    @classmethod
+    def now(cls) -> Cost:
+        """The clocks as they are."""
+        return cls(time.monotonic(), time.process_time())
+
+    def __sub__(self, other: Cost) -> Cost:
+        return Cost(self.wall - other.wall, self.cpu - other.cpu)
 
 
 class Measured(NamedTuple):
@@ -98,18 +127,64 @@ class Desk:
     checkpoint_seconds: float = 30.0
     trained: int = field(default=0, init=False)  # runs that were trained here
     found: int = field(default=0, init=False)  # runs that were finished before
+    place: Path | None = field(default=None, init=False)  # the files of the figure, less their ends
+    earlier: Numbers | None = field(default=None, init=False)  # what kept numbers had cost
+
+    def turn_to(self, place: Path) -> None:
+        """Begin with another figure."""
+        self.trained = self.found = 0
+        self.place, self.earlier = place, None
 
     def carry_out(self, runs: Sequence[Run], world: World) -> list[Fitted]:
         """The runs of a study over one world, trained where the store does not have them.
 
-        Interrupted, the same call goes on from the last checkpoint. A run that broke raises.
+        Interrupted, the same call goes on from the last checkpoint. Of more than 400 runs, some
+        are finished before the others begin. A run that broke raises.
         """
         resolved = [run.resolve(world) for run in runs]
         there = [self.store.folder(run).status == "finished" for run in resolved]
-        outcomes = train(resolved, world, self.store, self.progress, self.checkpoint_seconds)
+        outcomes: list[Outcome] = []
+        for start in range(0, len(resolved), _TOGETHER):
+            part = resolved[start : start + _TOGETHER]
+            seconds = self.checkpoint_seconds * max(1.0, len(part) / _FEW)
+            outcomes += train(part, world, self.store, self.progress, seconds)
         for outcome in outcomes:
             if outcome.failure:
                 raise FloatingPointError(failure_text(outcome.run, outcome.failure))
         self.found += sum(there)
         self.trained += len(there) - sum(there)
         return [Fitted(each, world, self.store.folder(each.run).path) for each in outcomes]
+
+    def measured(self, runs: Sequence[Run], measure: Callable[[], Numbers]) -> Numbers:
+        """The numbers of a study that takes long, kept beside the page as <figure>-numbers.json.
+
+        Those of the same runs that are kept there are read, with what they had cost; else the study
+        is made. So the page and the drawings are made anew wherever that file is.
+        """
+        digest = hashlib.sha256(" ".join(run.digest for run in runs).encode()).hexdigest()
+        path = self.place and self.place.with_name(f"{self.place.name}-numbers.json")
+        if path and path.exists():
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            if kept["runs"] == digest:
+                self.earlier = kept["cost"]
+                found: Numbers = kept["numbers"]
+                return found
+        begun = Cost.now()
+        text = json.dumps(measure())
+        if path:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            cost = json.dumps(self.spent(Cost.now() - begun))
+            content = f'{{"runs": "{digest}",\n"cost": {cost},\n"numbers": {text}}}\n'
+            write_atomically(path, content.encode())
+        made: Numbers = json.loads(text)
+        return made
+
+    def spent(self, cost: Cost) -> Numbers:
+        """What the page says of the cost of a figure."""
+        return {
+            "seconds": round(cost.wall),
+            "cpu_seconds": round(cost.cpu),
+            "trained": self.trained,
+            "found": self.found,
+            "machine": machine(self.device),
+        }

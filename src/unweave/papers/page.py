@@ -2,6 +2,7 @@
 
 out/<paper>.md             the page
 out/<paper>/<figure>.json  claims, setting, seeds, time
+out/<paper>/<figure>-numbers.json  of long studies: what was measured, of which the rest is made
 out/<paper>/<name>.svg     drawings, and the same as .png
 """
 
@@ -9,40 +10,19 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import unweave
-from unweave.bench import machine
 from unweave.bibliography import entries
 from unweave.files import write_atomically
 from unweave.papers.drawing import save
-from unweave.papers.form import Claim, Desk, Reproduction, Result
+from unweave.papers.form import Claim, Cost, Desk, Reproduction, Result
 from unweave.store import write_json
 
 _SIGNS = {"pass": "✓ pass", "fail": "✗ fail", "not comparable": "– not comparable"}
-
-
-class Cost(NamedTuple):
-    """Seconds that a figure took, and seconds of work of the CPU in them.
-
-    >>> (Cost.now() - Cost.now()).wall <= 0
-    True
-    """
-
-    wall: float
-    cpu: float
-
-    @classmethod
-    def now(cls) -> Cost:
-        """The clocks as they are."""
-        return cls(time.monotonic(), time.process_time())
-
-    def __sub__(self, other: Cost) -> Cost:
-        return Cost(self.wall - other.wall, self.cpu - other.cpu)
 
 
 def write_result(
@@ -64,11 +44,7 @@ def write_result(
         "setting": result.setting,
         "seeds": result.seeds,
         "noticed": result.noticed,
-        "seconds": round(cost.wall),
-        "cpu_seconds": round(cost.cpu),
-        "trained": desk.trained,
-        "found": desk.found,
-        "machine": machine(desk.device),
+        **(desk.earlier or desk.spent(cost)),
         "version": unweave.__version__,
     }
     path = folder / f"{made.figure}.json"

@@ -1,49 +1,49 @@
-"""Who takes the steps: on the CPU lanes are dealt over threads, each with lanes of its own."""
+"""Who takes the steps: on the CPU lanes are dealt over processes, each with lanes of its own."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-import threading
-from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import NamedTuple
 
 import torch
 
 from unweave.training.engine import Engine, Row
+from unweave.training.hands import Hands, can_fork
 from unweave.training.lanes import Lanes, vectorises
 
 # Operations that a core does in the time that Python takes for a step, of a lane alone and of lanes
-# that are mapped. Python works for one thread at a time.
+# that are mapped.
 _ALONE, _MAPPED = 200_000_000, 500_000_000
+_LEAST = 4  # lanes that are mapped in one part
 
 
 class Plan(NamedTuple):
-    """How lanes are dealt: into `parts`, taken by `workers`, each with threads for its products."""
+    """How lanes are dealt: in `parts`, taken by `workers`, each with threads for its products."""
 
     parts: int
     workers: int
     threads: int
 
 
-def planned(lanes: int, work: int, mapped: bool, cores: int) -> Plan:
+def planned(lanes: int, work: int, mapped: bool, cores: int, forks: bool = True) -> Plan:
     """The plan for lanes of so many operations a step, which can be mapped or not.
 
-    Where Python takes longer than the work, lanes are mapped, all together or in as many parts as
-    have enough to do. Else each is a part of its own, and workers are as many as Python can serve.
-    The plan is a function of sizes alone, so that the same command gives the same bits.
+    Where Python takes longer than the work, lanes are mapped, four or more in a part. Else each is
+    a part of its own. There are as many workers as parts and cores allow, and the cores are shared
+    out among them; where processes cannot be forked, this one takes all steps. The plan is a
+    function of sizes alone, so that the same command gives the same bits.
 
     >>> planned(16, 4_000_000, True, cores=8), planned(16, 800_000_000, True, cores=8)
-    (Plan(parts=1, workers=1, threads=1), Plan(parts=16, workers=5, threads=1))
+    (Plan(parts=4, workers=4, threads=1), Plan(parts=16, workers=8, threads=1))
     """
     if mapped and work < _ALONE:
-        parts = workers = max(1, min(cores, lanes * work // _MAPPED))
+        parts = max(1, min(cores, lanes // _LEAST)) if forks else 1
     else:
-        parts, workers = lanes, min(cores, lanes, 1 + work // _ALONE)
-    each = work * lanes // parts
-    return Plan(parts, workers, min(cores // workers, 1 + each // _MAPPED))
+        parts = lanes
+    workers = min(cores, parts) if forks else 1
+    return Plan(parts, workers, min(cores // workers, 1 + work * lanes // parts // _MAPPED))
 
 
 class Crew:
@@ -52,7 +52,8 @@ class Crew:
     On CUDA one engine has all lanes. On the CPU an operation of a small network is too short to be
     split among cores: they would wait for each other at the end of every one. Lanes never wait for
     each other, so each core takes steps of lanes of its own, and they meet when a row of the log is
-    due. How many threads there are is what torch says (`torch.set_num_threads`).
+    due. They do so in processes (`hands.py`), since Python works for one thread of a process at a
+    time. How many cores there are is what torch says (`torch.set_num_threads`).
     """
 
     def __init__(self, lanes: Lanes, plan: Plan | None = None) -> None:
@@ -62,19 +63,27 @@ class Crew:
         cuts = [part * count // parts for part in range(parts + 1)]
         shares = [lanes.part(*ends) for ends in itertools.pairwise(cuts)] if parts > 1 else [lanes]
         self.engines = [Engine(share) for share in shares]
+        self._hands: Hands | None = None
 
     def run(self, steps: int) -> None:
         """Take steps of all lanes, and add their terms to the records."""
         step = self.lanes.step
-        for engine in self.engines:
-            engine.lanes.seek(step)
-        with _threads(self.plan.threads):
-            if self.plan.workers == 1:
+        if self.plan.workers > 1:
+            if self._hands is None:
+                self._hands = Hands(self.engines, self.plan.workers, self.plan.threads)
+            self._hands.run(step, steps)
+        else:
+            with _threads(self.plan.threads):
                 for engine in self.engines:
+                    engine.lanes.seek(step)
                     engine.run(steps)
-            else:
-                _share_out(self.engines, steps, self.plan)
         self.lanes.seek(step + steps)
+
+    def close(self) -> None:
+        """Let go of the processes, which are also let go of with the crew."""
+        if self._hands is not None:
+            self._hands.close()
+            self._hands = None
 
     def rows(self) -> list[Row]:
         """The mean of every term in each lane since the last row of the log."""
@@ -101,36 +110,8 @@ def _plan(lanes: Lanes) -> Plan:
     cores = torch.get_num_threads()
     if lanes.device.type != "cpu":
         return Plan(1, 1, cores)
-    mapped = vectorises(lanes.nets, lanes.device)
-    return planned(len(lanes.runs), lanes.operations(), mapped, cores)
-
-
-def _share_out(engines: list[Engine], steps: int, plan: Plan) -> None:
-    """Have workers take the steps of engines; what one of them raises stops all, and is raised."""
-    waiting = deque((engine, steps) for engine in engines)
-    stop = threading.Event()
-    with ThreadPoolExecutor(
-        plan.workers, "lanes", initializer=torch.set_num_threads, initargs=(plan.threads,)
-    ) as pool:
-        futures = [pool.submit(_take_turns, waiting, stop) for _ in range(plan.workers)]
-        try:
-            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-        finally:
-            stop.set()
-    for future in done:
-        future.result()
-
-
-def _take_turns(waiting: deque[tuple[Engine, int]], stop: threading.Event) -> None:
-    """Take a step of the engine that has waited longest, until none waits."""
-    while not stop.is_set():
-        try:
-            engine, left = waiting.popleft()
-        except IndexError:
-            return
-        engine.run(1)
-        if left > 1:
-            waiting.append((engine, left - 1))
+    mapped, forks = vectorises(lanes.nets, lanes.device), can_fork(lanes.world, lanes.device)
+    return planned(len(lanes.runs), lanes.operations(), mapped, cores, forks)
 
 
 @contextlib.contextmanager

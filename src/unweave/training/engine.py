@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from unweave.training.compiled import fused
 from unweave.training.lanes import Lanes
 
 Row = dict[str, Any]
+Told = tuple[
+    list[str], NDArray[np.float64], NDArray[np.int64], int
+]  # names of terms, sums, where they broke, how many
 
 _WARM_UP = 3  # steps from Python before one is recorded, which set up what libraries keep
 
@@ -31,12 +36,28 @@ class Record:
     def add(self) -> None:
         """Take a step, and take in its terms and their shares of the loss, (L,)."""
         values, weighted = self.lanes.move()
-        if not self.names:
-            self.names = list(values)
-            shape = (len(self.names), len(self.lanes.runs))
-            self.sums = torch.zeros(shape, dtype=torch.float64, device=self.lanes.device)
-            self.broken = torch.full(shape, -1, device=self.lanes.device)
+        self._name(list(values))
         self._take(self.sums, self.broken, self.lanes.clock, values, weighted)
+
+    def _name(self, names: list[str]) -> None:
+        if self.names:
+            return
+        self.names = names
+        shape = (len(self.names), len(self.lanes.runs))
+        self.sums = torch.zeros(shape, dtype=torch.float64, device=self.lanes.device)
+        self.broken = torch.full(shape, -1, device=self.lanes.device)
+
+    def tell(self) -> Told:
+        """All there is, for a record in another process to take in."""
+        return self.names, self.sums.numpy(), self.broken.numpy(), self.count
+
+    def join(self, told: Told) -> None:
+        """Take in what another record tells of later steps."""
+        names, sums, broken, count = told
+        self._name(names)
+        self.sums += torch.from_numpy(sums)
+        self.broken.copy_(torch.where(self.broken < 0, torch.from_numpy(broken), self.broken))
+        self.count += count
 
     def _taken(
         self,

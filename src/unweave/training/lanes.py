@@ -22,6 +22,7 @@ from unweave.run import Run
 from unweave.schedules import at
 from unweave.spec import lane_fields
 from unweave.training.compiled import fused
+from unweave.training.memory import shared
 from unweave.training.precision import Precision, half_precision
 from unweave.training.sampler import Sampler
 from unweave.training.slab import Slab, Tensors, alike
@@ -62,7 +63,7 @@ class Lanes:
         initial = [initialise(self.nets, Noise(r.seed, 0, "initial", device)) for r in runs]
         self._hold({name: torch.stack([v[name] for v in initial]) for name in initial[0]})
         self.buffers = {
-            name: torch.stack([value] * len(runs))
+            name: shared(torch.stack([value] * len(runs)))
             for name, value in self.nets.state_dict().items()
             if name not in self.parameters
         }
@@ -364,7 +365,7 @@ class Lanes:
             for kind, tensors in self._tensors.items()
         }
         self._hold(kept["parameters"])
-        self.buffers = kept["buffers"]
+        self.buffers = {name: shared(value) for name, value in kept["buffers"].items()}
         for moment, tensors in self.moments.items():
             for name, value in tensors.items():
                 value.copy_(kept[moment][name])

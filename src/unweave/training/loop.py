@@ -128,6 +128,7 @@ class Group:
             self._advance()
             self._finish()
         finally:
+            self.crew.close()
             self.progress.end()
 
     def _advance(self) -> None:
@@ -171,6 +172,7 @@ class Group:
         kept = [lane for lane in range(len(self.folders)) if lane not in failures]
         self.folders = [self.folders[lane] for lane in kept]
         self.logs = [self.logs[lane] for lane in kept]
+        self.crew.close()
         self.lanes.keep(kept)
         if kept:
             self.crew = Crew(self.lanes)

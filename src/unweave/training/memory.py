@@ -1,13 +1,15 @@
-"""Memory between steps on the CPU: kept by the process instead of handed back and forth."""
+"""Memory on the CPU: of a state that processes share, and of steps, kept between them."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import mmap
 import sys
 from collections.abc import Iterator
 
 import torch
+from torch import Tensor
 
 _TRIM, _MAP = -1, -3  # glibc's M_TRIM_THRESHOLD and M_MMAP_THRESHOLD
 _KEPT = 2**30  # bytes
@@ -35,3 +37,14 @@ def memory_kept(device: torch.device) -> Iterator[None]:
         for parameter, most in _MOST.items():
             library.mallopt(parameter, most)
         library.malloc_trim(0)
+
+
+def shared(tensor: Tensor) -> Tensor:
+    """A copy in memory that processes forked from this one have in common; on a GPU, itself.
+
+    It has no name in the file system, whose share of memory containers keep small.
+    """
+    if sys.platform != "linux" or tensor.device.type != "cpu" or not tensor.numel():
+        return tensor
+    memory = mmap.mmap(-1, tensor.numel() * tensor.element_size())
+    return torch.frombuffer(memory, dtype=tensor.dtype).view(tensor.shape).copy_(tensor)

@@ -1,4 +1,4 @@
-"""Sikka et al., A Closer Look at Disentangling in beta-VAE.  [Sikka2019]."""
+"""Figure 1: the linear beta-VAE.  [Sikka2019] sec. IV-B."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from unweave.networks import MLP
 from unweave.objectives import BetaVAE
 from unweave.optimisers import Adam
 from unweave.papers.drawing import BLUE, DASHES, INK, MUTED, ORANGE, lettered, panels
-from unweave.papers.form import Claim, Desk, Measured, Reproduction, Result, judged
+from unweave.papers.form import Claim, Desk, Measured, Result, judged
 from unweave.run import Run
 from unweave.theory import Optimum, Solution, observations, solve
 from unweave.theory.identities import double
@@ -289,10 +289,3 @@ def _frame(axis: Axes, thresholds: Values, near: bool) -> None:
     axis.axvline(1.0, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
     for value in thresholds[thresholds < axis.get_xlim()[1]]:
         axis.axvline(float(value), color=MUTED, linewidth=0.9, linestyle=":")
-
-
-FIGURES = (
-    Reproduction(
-        "sikka2019", "fig1", "Figure 1: terms of the optimal linear β-VAE", "three minutes", fig1
-    ),
-)

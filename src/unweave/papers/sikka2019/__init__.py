@@ -1,0 +1,23 @@
+"""Sikka et al., A Closer Look at Disentangling in beta-VAE.  [Sikka2019]."""
+
+from __future__ import annotations
+
+from unweave.papers.form import Reproduction
+from unweave.papers.sikka2019 import fig1, fig2
+
+FIGURES = (
+    Reproduction(
+        "sikka2019",
+        "fig1",
+        "Figure 1: terms of the optimal linear β-VAE",
+        "three minutes",
+        fig1.fig1,
+    ),
+    Reproduction(
+        "sikka2019",
+        "fig2",
+        "Figure 2: terms of deep β-VAEs on mixed digits",
+        "a day; minutes on a GPU",
+        fig2.fig2,
+    ),
+)

@@ -1,0 +1,322 @@
+"""What figures 2 and 3 have in common: many deep beta-VAEs over beta, their terms and claims."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unweave import kernels
+from unweave.data import Mixing, MovingDigit, World
+from unweave.fitted import Fitted
+from unweave.latents import Gaussian
+from unweave.likelihoods import Gaussian as GaussianLikelihood
+from unweave.networks import MLP
+from unweave.noise import Noise
+from unweave.objectives import BetaVAE, Nets
+from unweave.objectives.importance import particle_bound
+from unweave.optimisers import Adam
+from unweave.papers.drawing import BLUE, INK, MUTED, PURPLE, SKY
+from unweave.papers.form import Claim, Measured, Numbers, judged
+from unweave.papers.sikka2019.inference import Truth, inference_errors
+from unweave.run import Run
+from unweave.trained import join
+from unweave.training import Lanes
+from unweave.training.crew import Crew
+from unweave.training.memory import memory_kept
+from unweave.training.precision import products
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Values = NDArray[np.float64]
+
+BATCH = 100  # ours: the paper gives none
+TERMS = {
+    "elbo": "ELBO",
+    "tie": "True inference error",
+    "reconstruction": "Reconstruction objective",
+    "rate": "Conditional independence loss",
+    "mie": "Model inference error, at least",
+}
+_LANES = 100  # networks that are measured together
+_TIMED = {"cpu": 8, "cuda": 100}  # lanes that are timed
+_AT_ONCE = {"cpu": 2**23, "cuda": 2**28}  # numbers that decoders put out at once
+_RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class Study:
+    """Networks of appendix C on data, for weights and seeds."""
+
+    data: Mixing | MovingDigit
+    latents: int
+    betas: tuple[float, ...]
+    seeds: tuple[int, ...]
+    epochs: int = 1000
+    hidden: tuple[int, ...] = (256, 200, 200)
+
+    @property
+    def runs(self) -> list[Run]:
+        """All seeds of the first beta, then of the next."""
+        return [self.run(beta, seed) for beta, seed in itertools.product(self.betas, self.seeds)]
+
+    @property
+    def steps(self) -> int:
+        """Of each network."""
+        return self.epochs * self.data.observations // BATCH
+
+    def run(self, beta: float, seed: int) -> Run:
+        """One of the networks."""
+        return Run(
+            data=self.data,
+            latent=Gaussian(self.latents),
+            network=MLP(hidden=self.hidden, activation="tanh"),
+            likelihood=GaussianLikelihood(scale=1.0),
+            objective=BetaVAE(beta=beta),
+            optimiser=Adam(lr=1e-3),
+            batch_size=BATCH,
+            steps=self.steps,
+            seed=seed,
+        )
+
+    def paces(self, device: torch.device, seconds: float) -> dict[str, dict[str, float]]:
+        """Milliseconds for a step of one network, alone and in lanes, measured for some seconds.
+
+        On two threads of the CPU, and on the device if it is another.
+        """
+        found = {}
+        for place in dict.fromkeys((torch.device("cpu"), device)):
+            world, lanes = self.data.load(place), _TIMED[place.type]
+            with _two_threads():
+                found[place.type] = {
+                    name: round(
+                        _pace([self.run(1.0, seed) for seed in range(n)], world, seconds), 4
+                    )
+                    for name, n in (("alone", 1), ("lanes", lanes))
+                }
+        return found
+
+    def paces_text(self, paces: dict[str, dict[str, float]], machine: str) -> str:
+        """What all networks would take, one after another and in lanes."""
+        count = len(self.betas) * len(self.seeds)
+        names = {"cpu": "two cores", "cuda": machine}
+        parts = []
+        for place, pace in paces.items():
+            hours = {name: count * self.steps * each / 3.6e6 for name, each in pace.items()}
+            parts.append(
+                f"on {names[place]} a step of one network takes {pace['alone']:.3g} ms alone and "
+                f"{pace['lanes']:.3g} ms as one of {_TIMED[place]} lanes: {_time(hours['alone'])} "
+                f"for all {count:,} one after another, {_time(hours['lanes'])} in lanes"
+            )
+        return "Timed for a few seconds each, " + "; ".join(parts) + "."
+
+
+def _time(hours: float) -> str:
+    """A time in words.
+
+    >>> _time(0.5), _time(26.2)
+    ('30 minutes', '26 hours')
+    """
+    return f"{60 * hours:.0f} minutes" if hours < 2 else f"{hours:.0f} hours"
+
+
+@contextlib.contextmanager
+def _two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(min(2, before))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _pace(runs: Sequence[Run], world: World, seconds: float) -> float:
+    """Milliseconds that a step of one of the runs takes, all of them as lanes."""
+    with kernels.on(world.device), products("fp32"), memory_kept(world.device):
+        resolved = [run.resolve(world) for run in runs]
+        crew = Crew(Lanes(resolved, world, world.device))
+        crew.run(5)
+        steps = 5
+        while True:
+            begun = time.perf_counter()
+            crew.run(steps)
+            crew.rows()  # waits for the device
+            spent = time.perf_counter() - begun
+            if spent >= seconds:
+                return 1000 * spent / steps / len(runs)
+            steps *= 2
+
+
+def terms_of(
+    models: Sequence[Fitted], world: World, truth: Truth, samples: int
+) -> dict[str, list[float]]:
+    """The terms of every model, means over the observations of a world, in nats.
+
+    The reconstruction is over samples of q(z|x), so many for each observation; the rate and the
+    true inference error are exact. The model inference error is log p(x) - ELBO, eq. 16, with the
+    importance-weighted bound of log p(x) on the same samples in its place: it is no larger.
+    """
+    found: dict[str, list[float]] = {name: [] for name in (*TERMS, "printed")}
+    for start in range(0, len(models), _LANES):
+        for q, values in _passes(models[start : start + _LANES], world, samples):
+            mean, spread = np.split(q, 2, axis=1)
+            errors = inference_errors(mean, np.square(spread), truth)
+            bound, reconstruction, rate = values.mean(0)
+            elbo = reconstruction - rate
+            row = (elbo, errors.aligned, reconstruction, rate, bound - elbo, errors.printed)
+            for name, value in zip(found, row, strict=True):
+                found[name].append(round(float(value), 4))
+    return found
+
+
+def _passes(models: Sequence[Fitted], world: World, samples: int) -> list[tuple[Values, Values]]:
+    """Of every model, means and scales (n, 2 k), and bound, reconstruction and rate, (n, 3)."""
+    trained = join([model.trained for model in models])
+    width = samples * len(models) * int(np.prod(world.shape))
+    size = max(1, _AT_ONCE.get(world.device.type, _AT_ONCE["cuda"]) // width)
+    parts = []
+    for number, index in enumerate(torch.arange(world.size, device=world.device).split(size)):
+        noise = Noise(0, number, "terms", world.device)
+
+        def terms(nets: Nets, x: Tensor, noise: Noise = noise) -> Tensor:
+            model = nets.model
+            q = model.encode(x)
+            bound, distortion, _ = particle_bound(model, q, x, noise, samples)
+            rate = model.latent.rate(q, model.p(), q.mean)
+            values = torch.stack([bound, -distortion, rate], -1)
+            return torch.cat([q.mean, q.spread, values], -1)
+
+        parts.append(trained.together(terms, world.images(index)).double().cpu().numpy())
+    return [(lane[:, :-3], lane[:, -3:]) for lane in np.concatenate(parts, 1)]
+
+
+def curves(numbers: Numbers, name: str) -> Values:
+    """A term of all networks, (betas, seeds)."""
+    return np.array(numbers[name]).reshape(len(numbers["betas"]), -1)
+
+
+def extremum(betas: Sequence[float], values: Values, top: bool) -> Measured:
+    """Where the mean over seeds (betas, seeds) is largest or smallest, with a bootstrap interval.
+
+    Of three neighbours on the grid the parabola through them over log beta says where; the interval
+    has 95 % of what other draws of the same initialisations give.
+    """
+    rng = np.random.default_rng(0)
+    count = values.shape[1]
+    drawn = rng.integers(count, size=(_RESAMPLES, count))
+    means = values[:, drawn].mean(2).T if count > 1 else values.mean(1)[None]
+    x = np.log(np.array(betas))
+    places = np.exp([_peak(x, each if top else -each) for each in means])
+    at = float(np.exp(_peak(x, values.mean(1) if top else -values.mean(1))))
+    low, high = np.quantile(places, [0.025, 0.975])
+    return Measured(at, float(low), float(high))
+
+
+def _peak(x: Values, y: Values) -> float:
+    """Where a curve through points is highest."""
+    at = int(y.argmax())
+    if at in (0, len(x) - 1):
+        return float(x[at])
+    left, right = x[at - 1] - x[at], x[at + 1] - x[at]
+    slope_left, slope_right = (y[at - 1] - y[at]) / left, (y[at + 1] - y[at]) / right
+    bend = (slope_right - slope_left) / (right - left)  # below 0, or 0 on a plateau
+    if bend >= 0:
+        return float(x[at])
+    return float(x[at] - 0.5 * (slope_left - bend * left) / bend)
+
+
+def largest_rise(values: Values) -> Measured:
+    """The largest rise of the mean over seeds from one beta to the next, with two standard errors.
+
+    values: (betas, seeds). Negative where the mean falls everywhere.
+    """
+    steps = np.diff(values, axis=0)
+    rises = steps.mean(1)
+    at = int(rises.argmax())
+    count = values.shape[1]
+    error = 2 * steps[at].std(ddof=1) / np.sqrt(count) if count > 1 else 0.0
+    return Measured(float(rises[at]), float(rises[at] - error), float(rises[at] + error))
+
+
+def claims_of(numbers: Numbers, figure: str, where: str) -> list[Claim]:
+    """What figures 2 and 3 show: a largest ELBO near 1, TIE with an optimum, and two that fall."""
+    betas = numbers["betas"]
+    elbo, tie = curves(numbers, "elbo"), curves(numbers, "tie")
+    top, bottom = extremum(betas, elbo, True), extremum(betas, tie, False)
+    last = len(betas) - 2  # from which on there is something to compare
+    after = largest_rise(elbo[min(last, int(np.searchsorted(betas, max(top.value, 1.0)))) :])
+    ends = tie.mean(1)[[0, -1]]
+    claims = [
+        judged(
+            "After being maximized around β = 1 the ELBO decreases with β",
+            f"{where}, fig. {figure}A",
+            "a maximum at 0.5 < β < 2, and no rise after it",
+            f"β = {top}; the largest rise from there on: {after} nats",
+            top.low > 0.5 and top.high < 2 and after.low <= 0,
+        ),
+        judged(
+            "TIE follows a non-monotonic trend and has an optimal β",
+            f"{where}, fig. {figure}B",
+            "a minimum inside, below both ends",
+            f"β = {bottom}, TIE {tie.mean(1).min():.5g}; {ends[0]:.5g} at β = {betas[0]:g}, "
+            f"{ends[1]:.5g} at {betas[-1]:g}",
+            bool(betas[0] < bottom.low and bottom.high < betas[-1]),
+        ),
+    ]
+    for letter, name, title in (
+        ("C", "reconstruction", "reconstruction objective"),
+        ("D", "rate", "conditional independence loss"),
+    ):
+        values = curves(numbers, name)
+        rise, means = largest_rise(values), values.mean(1)
+        claims.append(
+            judged(
+                f"The {title} is decreasing with β",
+                f"{where}, fig. {figure}{letter}",
+                "no rise from one β to the next",
+                f"from {means[0]:.5g} to {means[-1]:.5g} nats; the largest rise: {rise}",
+                rise.low <= 0,
+            )
+        )
+    return claims
+
+
+def draw_term(axis: Axes, numbers: Numbers, name: str, top: bool | None = None) -> None:
+    """A term over beta: mean, smallest and largest over initialisations, and its extremum.
+
+    And its mean over other observations than those of training.
+    """
+    betas, values = numbers["betas"], curves(numbers, name)
+    low, high = values.min(1), values.max(1)
+    axis.fill_between(betas, low, high, color=SKY, alpha=0.25, linewidth=0)
+    for edge in (low, high):
+        axis.plot(betas, edge, color=BLUE, linewidth=0.9, linestyle=(0, (4, 2)))
+    axis.plot(betas, values.mean(1), "o-", color=BLUE, markersize=3, label="mean")
+    axis.plot([], [], color=BLUE, linewidth=0.9, linestyle=(0, (4, 2)), label="min, max")
+    fresh = curves(numbers["fresh"], name).mean(1)
+    axis.plot(betas, fresh, color=PURPLE, linestyle=":", label="mean, fresh data")
+    if top is not None:
+        at = extremum(betas, values, top)
+        axis.axvspan(at.low, at.high, color=MUTED, alpha=0.25, linewidth=0)
+        axis.axvline(at.value, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
+        axis.annotate(f" β = {at.value:.3g}", (at.value, 1.0), xycoords=("data", "axes fraction"),
+                      va="top", fontsize=7.5, color=INK)  # fmt: skip
+    beta_axis(axis, betas)
+
+
+def beta_axis(axis: Axes, betas: Sequence[float]) -> None:
+    """Beta along a logarithmic axis."""
+    axis.set_xscale("log")
+    ticks: list[Any] = [tick for tick in (0.01, 0.1, 1, 10, 100) if betas[0] <= tick <= betas[-1]]
+    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.set_xlabel("β")
+    axis.set_ylabel("nats")

@@ -1,0 +1,153 @@
+"""Figures 2 and 3 of Sikka et al.: terms of many networks, and what is read off them."""
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import unweave as uw
+from unweave.data import Mixing
+from unweave.latents import FullGaussian
+from unweave.papers import Desk
+from unweave.papers.sikka2019 import deep, inference
+from unweave.papers.sikka2019.deep import Study, extremum, largest_rise, terms_of
+from unweave.papers.sikka2019.inference import Truth, inference_errors
+from unweave.store import Store
+from unweave.theory import observations, solve
+from unweave.training import Silent
+
+
+def desk(path):
+    return Desk(Store(path), torch.device("cpu"), Silent())
+
+
+def encoders(latents, seed, size=40, width=7):
+    """Truth, and an encoder that mixes the sources and sees other noise."""
+    rng = np.random.default_rng(seed)
+    loadings = 0.5 + rng.normal(size=(width, latents))
+    seen = rng.normal(size=(size, latents)) @ loadings.T + rng.normal(size=(size, width))
+    turn = np.linalg.qr(rng.normal(size=(latents, latents)))[0]
+    precision = loadings.T @ loadings + np.eye(latents)
+    mean = np.linalg.solve(precision, loadings.T @ seen.T).T @ turn
+    return Truth(loadings, seen), mean, rng.uniform(0.05, 0.5, (size, latents))
+
+
+def plain(truth, mean, variance, order, signs):
+    """E[KL(q || p(s|x))] with the library's own Gaussians, for one order and signs of latents."""
+    a, x = (torch.from_numpy(each) for each in truth)
+    covariance = torch.linalg.inv(a.T @ a + torch.eye(a.shape[1]).double())
+    posterior = FullGaussian(x @ a @ covariance, torch.linalg.cholesky(covariance))
+    factor = torch.from_numpy(np.sqrt(variance[:, order])).diag_embed()
+    return (
+        FullGaussian(torch.from_numpy(mean[:, order] * signs), factor).kl(posterior).mean().item()
+    )
+
+
+@pytest.mark.parametrize("latents", [1, 2, 3])
+def test_the_true_inference_error_is_the_smallest_of_all_matchings(latents):
+    truth, mean, variance = encoders(latents, seed=latents)
+    every = {
+        (order, signs): plain(truth, mean, variance, list(order), np.array(signs))
+        for order in itertools.permutations(range(latents))
+        for signs in itertools.product((1.0, -1.0), repeat=latents)
+    }
+    found = inference_errors(mean, variance, truth)
+    assert found.aligned == pytest.approx(min(every.values()))
+    assert found.printed == pytest.approx(every[tuple(range(latents)), (1.0,) * latents])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_search_among_many_matchings_finds_the_best(seed, monkeypatch):
+    truth, mean, variance = encoders(4, seed)
+    best = inference_errors(mean, variance, truth)  # of all
+    monkeypatch.setattr(inference, "_ALL", 0)
+    assert inference_errors(mean, variance, truth) == pytest.approx(best)
+
+
+def test_the_error_of_an_optimal_linear_encoder_is_that_of_the_closed_form():
+    loadings = np.random.default_rng(0).uniform(0, 1, (30, 10))
+    seen, _ = observations(loadings, 60)
+    for beta in (0.3, 2.0):
+        found = solve(loadings, beta)
+        variance = np.tile(np.exp(found.log_variances), (60, 1))
+        errors = inference_errors(seen @ found.encoder.T, variance, Truth(loadings, seen))
+        assert errors == pytest.approx((found.tie_aligned, found.tie))
+
+
+def test_terms_of_lanes_are_those_of_the_closed_form(tmp_path, monkeypatch):
+    """Weights put in by hand; on moments that are not quite those of the model."""
+    matrix = tuple(map(tuple, 0.5 * (1 + np.eye(6, 2))))
+    study = Study(
+        Mixing(matrix=matrix, observations=1000), latents=2, betas=(0.5, 2.0), seeds=(0,),
+        epochs=1, hidden=(),
+    )  # fmt: skip
+    world = study.data.load(torch.device("cpu"))
+    models = desk(tmp_path).carry_out(study.runs, world)
+    found = [solve(matrix, beta) for beta in study.betas]
+    for model, each in zip(models, found, strict=True):
+        ours = {
+            "encoder.1.weight": np.concatenate([each.encoder, np.zeros_like(each.encoder)]),
+            "encoder.1.bias": np.concatenate([np.zeros(2), each.log_variances]),
+            "decoder.0.weight": each.decoder,
+            "decoder.0.bias": np.zeros(6),
+        }
+        for name, value in ours.items():
+            weight = model.trained.weights[f"model.{name}"]
+            weight.copy_(torch.from_numpy(value).reshape(weight.shape))
+    monkeypatch.setattr(deep, "_AT_ONCE", {"cpu": 2 * 6 * 200 * 300, "cuda": 0})
+    x = world.images(torch.arange(world.size)).double().numpy()
+    got = terms_of(models, world, Truth(study.data.loadings().numpy(), x), samples=200)
+    for number, each in enumerate(found):
+        terms = {"elbo": each.elbo, "tie": each.tie_aligned, "rate": each.rate, "mie": each.mie,
+                 "reconstruction": each.reconstruction}  # fmt: skip
+        for name, wanted in terms.items():
+            assert got[name][number] == pytest.approx(wanted, abs=0.25), name
+    assert got["elbo"] == pytest.approx(np.subtract(got["reconstruction"], got["rate"]), abs=2e-4)
+
+
+def test_extrema_are_found_between_the_weights():
+    betas = (0.1, 0.5, 1.0, 3.0, 10.0)
+    curve = -np.square(np.log(np.array(betas) / 1.3))
+    rng = np.random.default_rng(0)
+    values = curve[:, None] + 0.01 * rng.normal(size=(5, 100))
+    exact = extremum(betas, curve[:, None], top=True)
+    assert exact == pytest.approx((1.3, 1.3, 1.3))
+    drawn = extremum(betas, values, top=True)
+    assert drawn.low < 1.3 < drawn.high
+    assert drawn.high - drawn.low < 0.05
+    assert extremum(betas, -values, top=False) == pytest.approx(drawn)
+    assert extremum(betas, np.array(betas)[:, None], top=False).value == pytest.approx(0.1)
+
+
+def test_rises_come_with_their_error():
+    falling = np.array([[3.0, 3.2], [2.0, 2.1], [1.9, 1.8]])
+    assert largest_rise(falling).value == pytest.approx(-0.2)
+    assert largest_rise(falling).high < 0
+    assert largest_rise(falling[::-1]).low > 0
+
+
+def test_numbers_are_kept_beside_the_page_and_read_again(tmp_path):
+    runs = [uw.Run(seed=seed) for seed in (0, 1)]
+    one, asked = desk(tmp_path / "runs"), []
+
+    def measure():
+        asked.append(1)
+        one.trained += 2
+        return {"elbo": (1.0, 2.0)}
+
+    place = tmp_path / "out/paper/fig9"
+    one.turn_to(place)
+    assert one.measured(runs, measure) == {"elbo": [1.0, 2.0]}
+    assert one.earlier is None
+    kept = json.loads((tmp_path / "out/paper/fig9-numbers.json").read_text())
+    assert kept["cost"]["trained"] == 2
+    again = desk(tmp_path / "elsewhere")
+    again.turn_to(place)
+    assert again.measured(runs, measure) == {"elbo": [1.0, 2.0]}
+    assert (again.earlier, again.trained, len(asked)) == (kept["cost"], 0, 1)
+    assert not Path(tmp_path / "elsewhere").exists()
+    again.measured(runs[:1], measure)  # other runs
+    assert len(asked) == 2
