@@ -24,7 +24,7 @@ from unweave.parallel import in_threads, own_cores
 
 DEPTH = 3
 ROWS = 200_000  # with more, what is left of a double for a residual is coarse
-_TREES = 20  # grown at once, at most: their sums stay in the cache
+_TREES = 10  # grown at once, at most: their sums stay in the cache
 _WORTHWHILE = 2**18  # codes of the rows of all trees of a round, from which on threads pay
 
 Nodes = NDArray[np.uint8]
@@ -52,14 +52,13 @@ class _Residuals(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """Sums over the rows of one node of each of T trees in each of B bins of D codes."""
+    """Sums over the rows of V nodes in each of B bins of D codes.
 
-    packed: Floats  # (D * B, T)
-    positive: Floats  # (D * B, T) of positive residuals, in units
+    The nodes are those at one depth of T trees: the first of each tree, then the second, ...
+    """
 
-    def less(self, others: _Sums) -> _Sums:
-        """Those of the rows that others do not have."""
-        return _Sums(self.packed - others.packed, self.positive - others.positive)
+    packed: Floats  # (D * B, V)
+    positive: Floats  # (D * B, V) of positive residuals, in units
 
 
 class _Spans(NamedTuple):
@@ -95,12 +94,12 @@ class _Spans(NamedTuple):
 
 
 class _Splits(NamedTuple):
-    """The best split of one node of each of T trees."""
+    """The best split of each of V nodes."""
 
-    code: Ints  # (T,)
-    position: Ints  # (T,) how many of the rows, in the order of the code, go left
-    gain: Floats  # (T,) sum of squares that the split explains
-    left: Floats  # (T,) sums of the residuals on either side, in units
+    code: Ints  # (V,)
+    position: Ints  # (V,) how many of the rows, in the order of the code, go left
+    gain: Floats  # (V,) sum of squares that the split explains
+    left: Floats  # (V,) sums of the residuals on either side, in units
     right: Floats
 
 
@@ -155,7 +154,9 @@ def boost(
         p, luck = _probabilities(f[:, :rows]), rng.random((len(f), 2**DEPTH, dims))
 
         def step(block: Ints, p: Floats = p, luck: Floats = luck) -> None:
-            gains, steps = _trees(bins, others, target[block], own[int(block[0])], p[block], luck[block])
+            gains, steps = _trees(
+                bins, others, target[block], own[int(block[0])], p[block], luck[block]
+            )
             decrease[block] += gains
             f[block] += shrink * steps
 
@@ -191,19 +192,20 @@ def _trees(
     at = np.zeros((len(target), target.shape[1] + test.shape[1]), dtype=np.uint8)
     train, others = at[:, : target.shape[1]], at[:, target.shape[1] :]
     gains, trees = np.zeros((len(target), len(test))), np.arange(len(target))
-    inside = [train == 0]
-    sums = [_summed(bins, residuals, inside[0])]
+    inside = train == 0
+    sums = _summed(bins, residuals, inside)
     for depth in range(DEPTH):
+        numbers = np.arange(2**depth)
         if depth:
-            inside = [train == number for number in range(2**depth)]
+            inside = (train == numbers[:, None, None]).reshape(-1, target.shape[1])
             sums = _children(bins, sums, residuals, inside)
-        nodes = zip(sums, inside, luck.T.swapaxes(0, 1)[2**depth - 1 :], strict=False)
-        splits = [_best_splits(bins, residuals, *node) for node in nodes]
-        for split in splits:
-            gains[trees, split.code] += split.gain
+        own = luck[:, numbers + len(numbers) - 1].T.reshape(len(test), -1)
+        splits = _best_splits(bins, residuals, sums, inside, own)
+        np.add.at(gains, (np.tile(trees, len(numbers)), splits.code), splits.gain)
         _descend(bins, train, others, test, inside, splits)
-    sides = [side for split in splits for side in (split.left, split.right)]
-    return gains, _leaves(np.stack(sides, 1) / residuals.unit, at, p * (1 - p))
+    sides = np.stack([splits.left, splits.right]).reshape(2, -1, len(target))
+    leaves = sides.swapaxes(0, 1).reshape(-1, len(target)).T
+    return gains, _leaves(leaves / residuals.unit, at, p * (1 - p))
 
 
 def _places(mask: Bools) -> tuple[Ints, Ints]:
@@ -224,24 +226,26 @@ def _residuals(target: Bools, positive: tuple[Ints, Ints], p: Floats) -> _Residu
 
 
 def _summed(bins: Bins, residuals: _Residuals, inside: Bools) -> _Sums:
-    """Sums over the rows that are inside, (T, N)."""
-    kept = inside[residuals.positive]
-    tree, row = (each.compress(kept) for each in residuals.positive)
+    """Sums over the rows that are inside, (V, N)."""
+    tree, row = residuals.positive
+    within = inside.reshape(-1, *residuals.packed.shape)
+    number, which = _places(within[:, tree, row])
+    tree, row = tree[which], row[which]
     positive = residuals.packed[tree, row] - residuals.row
-    return _Sums(
-        bins.summed(residuals.packed * inside), bins.total(len(inside), tree, row, positive)
-    )
+    node = number * len(residuals.packed) + tree
+    packed = (residuals.packed * within).reshape(inside.shape)
+    return _Sums(bins.summed(packed), bins.total(len(inside), node, row, positive))
 
 
-def _children(
-    bins: Bins, parents: list[_Sums], residuals: _Residuals, inside: list[Bools]
-) -> list[_Sums]:
-    """The sums of the children of each node: those on the left, and what remains."""
+def _children(bins: Bins, parents: _Sums, residuals: _Residuals, inside: Bools) -> _Sums:
+    """The sums of the children of nodes: of each those on the left, and what remains."""
+    pairs = inside.reshape(-1, 2, *residuals.packed.shape)
+    left = _summed(bins, residuals, pairs[:, 0].reshape(-1, inside.shape[1]))
     children = []
-    for parent, mine in zip(parents, inside[::2], strict=True):
-        left = _summed(bins, residuals, mine)
-        children += [left, parent.less(left)]
-    return children
+    for mine, parent in zip(left, parents, strict=True):
+        both = np.stack([mine, parent - mine]).reshape(2, len(mine), len(pairs), -1)
+        children.append(both.transpose(1, 2, 0, 3).reshape(len(mine), -1))
+    return _Sums(*children)
 
 
 def _best_splits(
@@ -250,62 +254,62 @@ def _best_splits(
     """The split that explains most: between several bins, between bins, or within one.
 
     Bins without a positive residual are not looked into: within them s only falls, and next to
-    nothing is gained. Equal ones are chosen among by luck (D, T).
+    nothing is gained. Equal ones are chosen among by luck (D, V).
     """
-    trees, (dims, width) = len(inside), bins.end.shape
-    upto = np.zeros((width // TOGETHER + 1, dims, trees))
-    apart = sums.packed.reshape(dims, -1, TOGETHER, trees)
+    nodes, (dims, width) = len(inside), bins.end.shape
+    upto = np.zeros((width // TOGETHER + 1, dims, nodes))
+    apart = sums.packed.reshape(dims, -1, TOGETHER, nodes)
     np.cumsum(apart.sum(2).swapaxes(0, 1), axis=0, out=upto[1:])
     n, s = residuals.unpacked(upto)
     rows, total = n[-1, 0], s[-1, 0]
     coarse = _Spans(n, s, rows, total)
-    gain = coarse.gain()  # (A, D, T)
+    gain = coarse.gain()  # (A, D, V)
     best = gain.max(0)
     own = sums.positive.reshape(apart.shape).sum(2).swapaxes(0, 1)
-    a, d, t = np.nonzero((coarse.bound(own) > _least(best)) & (own > 0))
+    a, d, v = np.nonzero((coarse.bound(own) > _least(best)) & (own > 0))
     # The bins (TOGETHER, Q) of those between which a split may explain more.
     bin_ = d * width + a * TOGETHER + np.arange(TOGETHER)[:, None]
-    at = bin_ * trees + t
-    upto = np.concatenate([upto[a, d, t][None], sums.packed.ravel().take(at)])
+    at = bin_ * nodes + v
+    upto = np.concatenate([upto[a, d, v][None], sums.packed.ravel().take(at)])
     np.cumsum(upto, axis=0, out=upto)
-    fine = _Spans(*residuals.unpacked(upto), rows[t], total[t])
+    fine = _Spans(*residuals.unpacked(upto), rows[v], total[v])
     finer = fine.gain()
     finer_most = finer.max(0)
-    np.maximum.at(best, (d, t), finer_most)
+    np.maximum.at(best, (d, v), finer_most)
     own = sums.positive.ravel().take(at)
-    wanted = (fine.bound(own) > _least(best)[t]) & (own > 0)
+    wanted = (fine.bound(own) > _least(best)[v]) & (own > 0)
     wanted &= bins.divisible.ravel().take(bin_)
     g, q = np.nonzero(wanted)
     # The rows (W, Q) of these, one after the other.
     inner = bin_[g, q]
-    n, s = _within(bins, residuals, inside, upto[g, q], t[q], inner)
-    finest = _gain(n, s, rows[t[q]], total[t[q]])
+    n, s = _within(bins, residuals, inside, upto[g, q], v[q], inner)
+    finest = _gain(n, s, rows[v[q]], total[v[q]])
     finest[~bins.breaks.take(inner, axis=1)] = -1
     finest_most = finest.max(0)
-    np.maximum.at(best, (d[q], t[q]), finest_most)
-    most, every = best.max(0), np.arange(trees)
+    np.maximum.at(best, (d[q], v[q]), finest_most)
+    most, every = best.max(0), np.arange(nodes)
     code = np.where(best == most, luck, -1.0).argmax(0)
     # A node whose rows are all alike stays whole: all of it goes left.
-    position, left = np.full(trees, inside.shape[1]), total.copy()
+    position, left = np.full(nodes, inside.shape[1]), total.copy()
     number = gain[:, code, every].argmax(0)
     found = (most >= 0) & (gain[number, code, every] == most)
     position[found] = bins.end[code, (number + 1) * TOGETHER - 1][found]
     left[found] = coarse.s[number + 1, code, every][found]
     found |= most < 0
-    one = np.flatnonzero((finer_most == most[t]) & (d == code[t]) & ~found[t])
+    one = np.flatnonzero((finer_most == most[v]) & (d == code[v]) & ~found[v])
     slot = finer[:, one].argmax(0)
-    position[t[one]], left[t[one]] = bins.end.ravel()[bin_[slot, one]], fine.s[slot + 1, one]
-    found[t[one]] = True
-    t, d = t[q], d[q]
-    one = np.flatnonzero((finest_most == most[t]) & (d == code[t]) & ~found[t])
+    position[v[one]], left[v[one]] = bins.end.ravel()[bin_[slot, one]], fine.s[slot + 1, one]
+    found[v[one]] = True
+    v, d = v[q], d[q]
+    one = np.flatnonzero((finest_most == most[v]) & (d == code[v]) & ~found[v])
     slot = finest[:, one].argmax(0)
-    position[t[one]], left[t[one]] = bins.before(inner[one]) + slot + 1, s[slot, one]
+    position[v[one]], left[v[one]] = bins.before(inner[one]) + slot + 1, s[slot, one]
     explained = np.maximum(most, 0) / np.maximum(rows, 1) / residuals.unit**2
     return _Splits(code, position, explained, left, total - left)
 
 
 def _least(best: Floats) -> Floats:
-    """What a split is to explain to be looked for, (T,), given the best of codes (D, T)."""
+    """What a split is to explain to be looked for, (V,), given the best of codes (D, V)."""
     least: Floats = np.maximum(best.max(0), 0.0) * (1 + 1e-9)
     return least
 
@@ -323,66 +327,64 @@ def _gain(n: Floats, s: Floats, rows: Floats, total: Floats) -> Floats:
 
 
 def _within(
-    bins: Bins, residuals: _Residuals, inside: Bools, before: Floats, tree: Ints, number: Ints
+    bins: Bins, residuals: _Residuals, inside: Bools, before: Floats, node: Ints, number: Ints
 ) -> tuple[Floats, Floats]:
     """Rows and residuals up to each slot of bins (Q,) with packed sums before them, (W, Q)."""
     flat = bins.slots.take(number, axis=1)
-    flat += tree * inside.shape[1]
+    flat += node * inside.shape[1]
+    kept = inside.ravel().take(flat)
+    flat %= residuals.packed.size
     sums = residuals.packed.ravel().take(flat)
-    sums *= inside.ravel().take(flat)
+    sums *= kept
     sums[0] += before
     np.cumsum(sums, axis=0, out=sums)
     return residuals.unpacked(sums)
 
 
 def _descend(
-    bins: Bins,
-    train: Nodes,
-    others: Nodes,
-    test: Floats,
-    inside: list[Bools],
-    splits: list[_Splits],
+    bins: Bins, train: Nodes, others: Nodes, test: Floats, inside: Bools, splits: _Splits
 ) -> None:
     """Replace the nodes (T, rows) by the children: 2 node on the left, + 1 on the right."""
-    thresholds = [_thresholds(bins, *node) for node in zip(inside, splits, strict=True)]
+    threshold = _thresholds(bins, inside, splits).tolist()
     right, beyond = np.zeros(train.shape, dtype=np.bool_), np.zeros(others.shape, dtype=np.bool_)
-    for number, split in enumerate(splits):
-        among = others == number
-        for tree, code in enumerate(split.code.tolist()):
-            far = bins.rank[code] >= split.position[tree]
-            right[tree] |= np.logical_and(far, inside[number][tree], out=far)
-            far = test[code] > thresholds[number][tree]
-            beyond[tree] |= np.logical_and(far, among[tree], out=far)
-    for node, side in ((train, right), (others, beyond)):
-        node *= 2
-        node += side
+    for node, (code, position) in enumerate(
+        zip(splits.code.tolist(), splits.position.tolist(), strict=True)
+    ):
+        number, tree = divmod(node, len(train))
+        far = bins.rank[code] >= position
+        right[tree] |= np.logical_and(far, inside[node], out=far)
+        far = test[code] > threshold[node]
+        beyond[tree] |= np.logical_and(far, others[tree] == number, out=far)
+    for mine, side in ((train, right), (others, beyond)):
+        mine *= 2
+        mine += side
 
 
-def _thresholds(bins: Bins, inside: Bools, split: _Splits) -> Floats:
-    """Halfway between the last value of a node on the left and the first on the right, (T,)."""
+def _thresholds(bins: Bins, inside: Bools, splits: _Splits) -> Floats:
+    """Halfway between the last value of a node on the left and the first on the right, (V,)."""
     threshold = np.full(len(inside), np.inf)
-    parted = np.flatnonzero(split.position < inside.shape[1])
-    inside, code, position = inside[parted], split.code[parted], split.position[parted]
-    above = bins.values[code, _nearest(bins, inside, code, position, 1)]
-    below = bins.values[code, _nearest(bins, inside, code, position - 1, -1)]
+    parted = np.flatnonzero(splits.position < inside.shape[1])
+    code, position = splits.code[parted], splits.position[parted]
+    above = bins.values[code, _nearest(bins, inside, parted, code, position, 1)]
+    below = bins.values[code, _nearest(bins, inside, parted, code, position - 1, -1)]
     middle = below + (above - below) / 2
     threshold[parted] = np.where(middle < above, middle, below)
     return threshold
 
 
-def _nearest(bins: Bins, inside: Bools, code: Ints, position: Ints, step: int) -> Ints:
-    """Where, in the order of a code, the first row is that is inside, (T,), of which there is one.
+def _nearest(bins: Bins, inside: Bools, node: Ints, code: Ints, position: Ints, step: int) -> Ints:
+    """Where in the order of its code the first row inside a node is, of which there is one.
 
     From a position up (1) or down (-1).
     """
-    trees, end = np.arange(len(code)), inside.shape[1] - 1
+    end = inside.shape[1] - 1
     place = position[:, None] + step * np.arange(16)
-    hit = inside[trees[:, None], bins.order[code[:, None], place.clip(0, end)]]
+    hit = inside[node[:, None], bins.order[code[:, None], place.clip(0, end)]]
     hit &= (place >= 0) & (place <= end)
-    nearest: Ints = place[trees, hit.argmax(1)]
-    for tree in np.flatnonzero(~hit.any(1)):  # far away
-        every = np.flatnonzero(inside[tree][bins.order[code[tree]]])
-        nearest[tree] = every[np.searchsorted(every, position[tree] + (step < 0)) - (step < 0)]
+    nearest: Ints = place[np.arange(len(node)), hit.argmax(1)]
+    for far in np.flatnonzero(~hit.any(1)):
+        every = np.flatnonzero(inside[node[far]][bins.order[code[far]]])
+        nearest[far] = every[np.searchsorted(every, position[far] + (step < 0)) - (step < 0)]
     return nearest
 
 

@@ -120,9 +120,7 @@ def dci_es(
     curves = _curves(inputs, rows, numbers, depths, generator)
     told = np.array([1 - curve.losses for curve in curves.values()])  # (K, T)
     best = int(told.mean(0).argmax())
-    matrix = np.zeros((inputs.dims, len(inputs.names)))
-    for k, curve in curves.items():
-        matrix[:, k] = rows.by_code(curve.importances[best])
+    matrix = rows.by_code({k: curve.importances[best] for k, curve in curves.items()})
     scored = matrix[:, inputs.scored]
     explicit = [explicitness_of(depths, c.losses, c.baseline) for c in curves.values()]
     parts = {
@@ -138,16 +136,13 @@ def dci_es(
         value=parts["disentanglement"],
         parts=parts,
         matrix=matrix,
-        details={
-            "rows": inputs.rows,
-            "training rows": len(rows.train),
-            "test rows": len(rows.test),
-            "best depth": int(depths[best]),
-            "informativeness by depth": told.mean(0).tolist(),
-            "informativeness by factor": told[:, best].tolist(),
-            "explicitness by factor": explicit,
-            "factors left out": list(inputs.left_out),
-        },
+        details=rows.details(
+            inputs,
+            best_depth=int(depths[best]),
+            informativeness_by_depth=told.mean(0).tolist(),
+            informativeness_by_factor=told[:, best].tolist(),
+            explicitness_by_factor=explicit,
+        ),
     )
 
 

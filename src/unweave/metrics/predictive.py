@@ -105,9 +105,7 @@ def dci(
         fit = _boosted if protocol == "locatello2019" else _forest
         streams = zip(scored, generator.spawn(len(scored)), strict=True)
         fits = {k: fit(rows, k, stream) for k, stream in streams}
-    matrix = np.zeros((inputs.dims, len(inputs.names)))
-    for k, each in fits.items():
-        matrix[:, k] = rows.by_code(each.importances)
+    matrix = rows.by_code({k: each.importances for k, each in fits.items()})
     scored = matrix[:, inputs.scored]
     parts = {
         "disentanglement": purity(scored),
@@ -122,14 +120,11 @@ def dci(
         value=parts["disentanglement"],
         parts=parts,
         matrix=matrix,
-        details={
-            "rows": inputs.rows,
-            "training rows": len(rows.train),
-            "test rows": len(rows.test),
-            "training informativeness": float(np.mean([fits[k].train for k in inputs.scored])),
-            "informativeness by factor": [fits[k].test for k in inputs.scored.tolist()],
-            "factors left out": list(inputs.left_out),
-        },
+        details=rows.details(
+            inputs,
+            training_informativeness=float(np.mean([fits[k].train for k in inputs.scored])),
+            informativeness_by_factor=[fits[k].test for k in inputs.scored.tolist()],
+        ),
     )
 
 

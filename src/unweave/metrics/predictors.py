@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from typing import NamedTuple, TypeVar
 
@@ -10,6 +10,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from unweave.metrics.inputs import Floats, Inputs, Ints
+from unweave.metrics.score import Detail
 from unweave.parallel import in_threads, own_cores
 
 T = TypeVar("T")
@@ -31,11 +32,22 @@ class Split(NamedTuple):
     active: Ints  # (A,) the code of each column
     dims: int  # D, the codes there are
 
-    def by_code(self, importances: Floats) -> Floats:
-        """Importances (A,) of columns summed over those of each code, (D,)."""
-        summed = np.zeros(self.dims)
-        np.add.at(summed, self.active, importances)
+    def by_code(self, importances: Mapping[int, Floats]) -> Floats:
+        """Importances (A,) of columns for some factors, summed over those of each code, (D, K)."""
+        summed = np.zeros((self.dims, self.train_factors.shape[1]))
+        for k, each in importances.items():
+            np.add.at(summed[:, k], self.active, each)
         return summed
+
+    def details(self, inputs: Inputs, **more: Detail) -> dict[str, Detail]:
+        """What a score says of the rows and factors it is of, with more of its own."""
+        return {
+            "rows": inputs.rows,
+            "training rows": len(self.train),
+            "test rows": len(self.test),
+            **{name.replace("_", " "): value for name, value in more.items()},
+            "factors left out": list(inputs.left_out),
+        }
 
 
 def split(inputs: Inputs, train: int, test: int, rng: np.random.Generator) -> Split:
@@ -53,7 +65,7 @@ def split(inputs: Inputs, train: int, test: int, rng: np.random.Generator) -> Sp
         test = rows - train
     chosen = rng.permutation(rows)[: train + test]
     first, second = chosen[:train], chosen[train:]
-    columns, code = _columns(inputs, chosen)
+    columns, code = columns_of(inputs, chosen)
     varied = np.flatnonzero((columns[:train] != columns[0]).any(0)).tolist()
     # By the order of its values, which has nothing to do with the scale of a code.
     active = np.array(sorted(varied, key=lambda a: _ranking(columns[:train, a])), dtype=np.int64)
@@ -69,8 +81,8 @@ def split(inputs: Inputs, train: int, test: int, rng: np.random.Generator) -> Sp
     )
 
 
-def _columns(inputs: Inputs, rows: Ints) -> tuple[Floats, Ints]:
-    """What predictors read of some rows, (N, A), and the code of each column, (A,)."""
+def columns_of(inputs: Inputs, rows: Ints) -> tuple[Floats, Ints]:
+    """Codes of some rows, discrete ones as a column for each category, (N, A); whose, (A,)."""
     codes = inputs.codes[rows]
     if not inputs.discrete.any():
         return codes, np.arange(inputs.dims)
@@ -84,10 +96,18 @@ def _columns(inputs: Inputs, rows: Ints) -> tuple[Floats, Ints]:
 
 
 def standardised(train: Floats | Ints, *others: Floats | Ints) -> tuple[Floats, ...]:
-    """All with the mean taken away and divided by the deviation, as they are in `train`."""
-    mean, deviation = train.mean(0), train.std(0)
-    deviation = np.where(deviation > 0, deviation, 1.0)
-    return tuple((each - mean) / deviation for each in (train, *others))
+    """All with the mean taken away and divided by the deviation, as they are in `train`.
+
+    What is constant there is 0.
+    """
+    mean = train.mean(0)
+    centred = train - mean
+    deviation = np.sqrt(np.einsum("n...,n...->...", centred, centred) / len(train))
+    # Rounding leaves a constant column a hair of spread: from its size on, that is none.
+    varied = deviation > 1e-12 * np.abs(train).max(0)
+    scale = np.where(varied, deviation, np.inf)
+    centred /= scale
+    return (centred, *((each - mean) / scale for each in others))
 
 
 def lasso(gram: Floats, product: Floats, penalty: float, sweeps: int = 10_000) -> Floats:

@@ -93,14 +93,11 @@ def explicitness(
         protocol=protocol,
         value=float(np.mean([area for _, area in areas.values()])),
         parts={inputs.names[k]: area for k, (_, area) in areas.items()},
-        details={
-            "rows": inputs.rows,
-            "training rows": len(rows.train),
-            "test rows": len(rows.test),
-            "training value": float(np.mean([area for area, _ in areas.values()])),
-            "chance": 0.5,
-            "factors left out": list(inputs.left_out),
-        },
+        details=rows.details(
+            inputs,
+            training_value=float(np.mean([area for area, _ in areas.values()])),
+            chance=0.5,
+        ),
     )
 
 
@@ -177,13 +174,7 @@ def downstream(
         protocol=protocol,
         value=float(np.mean(list(parts.values()))),
         parts=parts,
-        details={
-            "rows": inputs.rows,
-            "training rows": len(rows.train),
-            "test rows": len(rows.test),
-            "labels left out": [n for n in wanted if n not in sizes],
-            "factors left out": list(inputs.left_out),
-        },
+        details=rows.details(inputs, labels_left_out=[n for n in wanted if n not in sizes]),
     )
 
 
