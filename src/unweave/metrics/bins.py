@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from unweave.metrics.inputs import Bools, Floats, Ints
 
 BINS = 160  # of about as many rows each, where a code has more than twice as many values
-TOGETHER = 8  # bins that are looked at together first; there is a multiple of it
+TOGETHER = 8  # bins that are looked at together first, where not every value has its own
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Bins:
     breaks: Bools  # (W, D * B) whether a threshold can follow the slot, within the bin
     divisible: Bools  # (D, B) the bins that hold different values
     onehot: csr_array  # (D * B, N): row d * B + b has a 1 at the rows with code d in bin b
+    together: int  # bins that are looked at together first, of which B is a multiple
 
     def summed(self, numbers: Floats) -> Floats:
         """Sums of (T, N) over the rows with code d in bin b, (D * B, T)."""
@@ -59,7 +60,10 @@ def bins_of(codes: Floats) -> Bins:
     order = np.argsort(codes.T, axis=1, kind="stable")
     values = np.take_along_axis(codes.T, order, axis=1)
     starts = [_starts(column) for column in values]
-    dims, rows, width = len(order), len(codes), -(-max(map(len, starts)) // TOGETHER) * TOGETHER
+    dims, rows = len(order), len(codes)
+    distinct = [1 + int((np.diff(column) > 0).sum()) for column in values]
+    together = TOGETHER if distinct != [len(start) for start in starts] else 1
+    width = -(-max(map(len, starts)) // together) * together
     end = np.full((dims, width), rows)
     place = np.empty((dims, rows), dtype=np.int64)
     for d, start in enumerate(starts):
@@ -71,7 +75,7 @@ def bins_of(codes: Floats) -> Bins:
     onehot = csr_array((np.ones(rows * dims), at), shape=(dims * width, rows))
     rank = np.empty(order.shape, dtype=np.int32)
     np.put_along_axis(rank, order, np.arange(rows, dtype=np.int32)[None], 1)
-    return Bins(order, values, rank, place, end, slots, breaks, divisible, onehot)
+    return Bins(order, values, rank, place, end, slots, breaks, divisible, onehot, together)
 
 
 def _starts(values: Floats) -> Ints:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unweave.metrics.bins import TOGETHER, Bins, bins_of
+from unweave.metrics.bins import Bins, bins_of
 from unweave.metrics.inputs import Bools, Floats, Ints
 from unweave.parallel import in_threads, own_cores
 
@@ -91,6 +91,16 @@ class _Spans(NamedTuple):
         bound *= self.rows
         bound -= self.total**2
         return bound
+
+
+class _Tried(NamedTuple):
+    """Splits of some codes (Q,) of some nodes (Q,), W of each."""
+
+    code: Ints  # (Q,)
+    node: Ints  # (Q,)
+    gain: Floats  # (W, Q)
+    s: Floats  # (W, Q) residuals on the left, in units
+    end: Ints  # (W, Q) how many of the rows go left
 
 
 class _Splits(NamedTuple):
@@ -253,59 +263,71 @@ def _best_splits(
 ) -> _Splits:
     """The split that explains most: between several bins, between bins, or within one.
 
-    Bins without a positive residual are not looked into: within them s only falls, and next to
-    nothing is gained. Equal ones are chosen among by luck (D, V).
+    Equal ones are chosen among by luck (D, V).
     """
-    nodes, (dims, width) = len(inside), bins.end.shape
-    upto = np.zeros((width // TOGETHER + 1, dims, nodes))
-    apart = sums.packed.reshape(dims, -1, TOGETHER, nodes)
+    nodes, (dims, width), together = len(inside), bins.end.shape, bins.together
+    upto = np.zeros((width // together + 1, dims, nodes))
+    apart = sums.packed.reshape(dims, -1, together, nodes)
     np.cumsum(apart.sum(2).swapaxes(0, 1), axis=0, out=upto[1:])
     n, s = residuals.unpacked(upto)
     rows, total = n[-1, 0], s[-1, 0]
     coarse = _Spans(n, s, rows, total)
     gain = coarse.gain()  # (A, D, V)
     best = gain.max(0)
-    own = sums.positive.reshape(apart.shape).sum(2).swapaxes(0, 1)
+    several = together > 1  # otherwise every value has its bin, and there is nothing within
+    finer = _finer(bins, residuals, sums, inside, upto, coarse, best) if several else []
+    most, every = best.max(0), np.arange(nodes)
+    code = np.where(best == most, luck, -1.0).argmax(0)
+    ends = bins.end[code, together - 1 :: together].T
+    first = _Tried(code, every, gain[:, code, every], coarse.s[1:, code, every], ends)
+    # A node whose rows are all alike stays whole: all of it goes left.
+    position, left, found = np.full(nodes, inside.shape[1]), total.copy(), most < 0
+    for tried in (first, *finer):
+        node = tried.node
+        as_good = tried.gain.max(0) == most[node]
+        one = np.flatnonzero(as_good & (tried.code == code[node]) & ~found[node])
+        place, node = tried.gain[:, one].argmax(0), node[one]
+        position[node], left[node] = tried.end[place, one], tried.s[place, one]
+        found[node] = True
+    explained = np.maximum(most, 0) / np.maximum(rows, 1) / residuals.unit**2
+    return _Splits(code, position, explained, left, total - left)
+
+
+def _finer(
+    bins: Bins,
+    residuals: _Residuals,
+    sums: _Sums,
+    inside: Bools,
+    upto: Floats,
+    coarse: _Spans,
+    best: Floats,
+) -> list[_Tried]:
+    """Splits between bins, and within them, where one may be better than the best (D, V) so far.
+
+    Bins without a positive residual are not looked into: within them s only falls, and next to
+    nothing is gained. The best is kept up.
+    """
+    (dims, width), together, rows, total = bins.end.shape, bins.together, *coarse[2:]
+    nodes = len(rows)
+    own = sums.positive.reshape(dims, -1, together, nodes).sum(2).swapaxes(0, 1)
     a, d, v = np.nonzero((coarse.bound(own) > _least(best)) & (own > 0))
-    # The bins (TOGETHER, Q) of those between which a split may explain more.
-    bin_ = d * width + a * TOGETHER + np.arange(TOGETHER)[:, None]
-    at = bin_ * nodes + v
+    number = d * width + a * together + np.arange(together)[:, None]  # (together, Q)
+    at = number * nodes + v
     upto = np.concatenate([upto[a, d, v][None], sums.packed.ravel().take(at)])
     np.cumsum(upto, axis=0, out=upto)
     fine = _Spans(*residuals.unpacked(upto), rows[v], total[v])
-    finer = fine.gain()
-    finer_most = finer.max(0)
-    np.maximum.at(best, (d, v), finer_most)
+    between = _Tried(d, v, fine.gain(), fine.s[1:], bins.end.ravel().take(number))
+    np.maximum.at(best, (d, v), between.gain.max(0))
     own = sums.positive.ravel().take(at)
     wanted = (fine.bound(own) > _least(best)[v]) & (own > 0)
-    wanted &= bins.divisible.ravel().take(bin_)
-    g, q = np.nonzero(wanted)
-    # The rows (W, Q) of these, one after the other.
-    inner = bin_[g, q]
-    n, s = _within(bins, residuals, inside, upto[g, q], v[q], inner)
-    finest = _gain(n, s, rows[v[q]], total[v[q]])
-    finest[~bins.breaks.take(inner, axis=1)] = -1
-    finest_most = finest.max(0)
-    np.maximum.at(best, (d[q], v[q]), finest_most)
-    most, every = best.max(0), np.arange(nodes)
-    code = np.where(best == most, luck, -1.0).argmax(0)
-    # A node whose rows are all alike stays whole: all of it goes left.
-    position, left = np.full(nodes, inside.shape[1]), total.copy()
-    number = gain[:, code, every].argmax(0)
-    found = (most >= 0) & (gain[number, code, every] == most)
-    position[found] = bins.end[code, (number + 1) * TOGETHER - 1][found]
-    left[found] = coarse.s[number + 1, code, every][found]
-    found |= most < 0
-    one = np.flatnonzero((finer_most == most[v]) & (d == code[v]) & ~found[v])
-    slot = finer[:, one].argmax(0)
-    position[v[one]], left[v[one]] = bins.end.ravel()[bin_[slot, one]], fine.s[slot + 1, one]
-    found[v[one]] = True
-    v, d = v[q], d[q]
-    one = np.flatnonzero((finest_most == most[v]) & (d == code[v]) & ~found[v])
-    slot = finest[:, one].argmax(0)
-    position[v[one]], left[v[one]] = bins.before(inner[one]) + slot + 1, s[slot, one]
-    explained = np.maximum(most, 0) / np.maximum(rows, 1) / residuals.unit**2
-    return _Splits(code, position, explained, left, total - left)
+    g, q = np.nonzero(wanted & bins.divisible.ravel().take(number))
+    d, v, number = d[q], v[q], number[g, q]
+    n, s = _within(bins, residuals, inside, upto[g, q], v, number)
+    gain = _gain(n, s, rows[v], total[v])
+    gain[~bins.breaks.take(number, axis=1)] = -1
+    np.maximum.at(best, (d, v), gain.max(0))
+    ends = bins.before(number) + np.arange(1, len(s) + 1)[:, None]
+    return [between, _Tried(d, v, gain, s, ends)]
 
 
 def _least(best: Floats) -> Floats:
