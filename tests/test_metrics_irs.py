@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from lattice_tables import blurred, identity, lattice, rotated
+from plain_splits import categories
 from unweave.metrics import irs
 
 
@@ -79,3 +80,21 @@ def test_irs_of_odd_tables(protocol):
     assert 0 <= float(three) <= 1
     one = irs(np.eye(9), np.arange(9)[:, None] % 3, protocol=protocol)
     assert 0 <= float(one) <= 1
+
+
+@pytest.mark.parametrize("protocol", ["suter2019", "locatello2019"])
+def test_numbers_of_categories_mean_nothing(protocol):
+    factors, codes, renamed = categories(np.random.default_rng(3))
+    one, other = (
+        irs(z, factors, protocol=protocol, discrete=[True, False]) for z in (codes, renamed)
+    )
+    np.testing.assert_allclose(other.matrix, one.matrix, atol=1e-12)
+    assert float(other) == pytest.approx(float(one), abs=1e-12)
+    # Of two categories, one-hot codes are as far apart as their numbers, times the root of 2.
+    two = codes * [0, 1] + (codes[:, :1] > 2) * [1, 0]
+    number, category = (
+        irs(two * [s, 1], factors, protocol=protocol, discrete=mask)
+        for s, mask in ((np.sqrt(2), [False, False]), (1, [True, False]))
+    )
+    assert category.parts == pytest.approx(number.parts, abs=1e-12)
+    assert float(category) == pytest.approx(float(number), abs=1e-12)

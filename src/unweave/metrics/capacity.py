@@ -23,7 +23,6 @@ from unweave.metrics.inputs import (
 from unweave.metrics.predictive import purity
 from unweave.metrics.predictors import TEST, TRAIN, Split, split
 from unweave.metrics.score import Score
-from unweave.parallel import in_threads
 
 DCIESProtocol = Literal["eastwood2023"]
 DEPTHS = (1, 2, 3, 4, 8, 10, 12, 14, 16, 18, 20, 32)  # of the code of [Eastwood2023]
@@ -121,9 +120,7 @@ def dci_es(
     curves = _curves(inputs, rows, numbers, depths, generator)
     told = np.array([1 - curve.losses for curve in curves.values()])  # (K, T)
     best = int(told.mean(0).argmax())
-    matrix = np.zeros((inputs.dims, len(inputs.names)))
-    for k, curve in curves.items():
-        matrix[:, k] = rows.by_code(curve.importances[best])
+    matrix = rows.by_code({k: curve.importances[best] for k, curve in curves.items()})
     scored = matrix[:, inputs.scored]
     explicit = [explicitness_of(depths, c.losses, c.baseline) for c in curves.values()]
     parts = {
@@ -139,16 +136,13 @@ def dci_es(
         value=parts["disentanglement"],
         parts=parts,
         matrix=matrix,
-        details={
-            "rows": inputs.rows,
-            "training rows": len(rows.train),
-            "test rows": len(rows.test),
-            "best depth": int(depths[best]),
-            "informativeness by depth": told.mean(0).tolist(),
-            "informativeness by factor": told[:, best].tolist(),
-            "explicitness by factor": explicit,
-            "factors left out": list(inputs.left_out),
-        },
+        details=rows.details(
+            inputs,
+            best_depth=int(depths[best]),
+            informativeness_by_depth=told.mean(0).tolist(),
+            informativeness_by_factor=told[:, best].tolist(),
+            explicitness_by_factor=explicit,
+        ),
     )
 
 
@@ -173,16 +167,10 @@ def _curves(
 ) -> dict[int, _Curve]:
     """The probes of each scored factor."""
     scored = inputs.scored.tolist()
-    streams = dict(zip(scored, rng.spawn(len(scored)), strict=True))
-
-    def grown(k: int) -> _Curve:
-        target = _target(rows, k, bool(numbers[k]))
-        return _curve(target, rows, depths, streams[k])
-
-    # The largest first, so that no thread is left with it at the end.
-    ordered = sorted(scored, key=lambda k: -int(inputs.sizes[k]))
-    found = dict(zip(ordered, in_threads(grown, ordered), strict=True))
-    return {k: found[k] for k in scored}
+    return {
+        k: _curve(_target(rows, k, bool(numbers[k])), rows, depths, stream)
+        for k, stream in zip(scored, rng.spawn(len(scored)), strict=True)
+    }
 
 
 class _Target(NamedTuple):

@@ -14,9 +14,8 @@ from unweave.metrics.frame import Frame, framed
 from unweave.metrics.information import discretise, entropy, mutual_information
 from unweave.metrics.inputs import Bools, Floats, Inputs, Ints, Seed, check_choice, read, subset
 from unweave.metrics.modularity import check_two_factors
-from unweave.metrics.predictors import logistic, standardised
+from unweave.metrics.predictors import logistic, standardised, with_blas
 from unweave.metrics.score import Score
-from unweave.parallel import in_threads
 
 InfoMECProtocol = Literal["hsu2023", "hsu2024"]
 
@@ -150,7 +149,7 @@ def _estimates(
     rows = subset(inputs.rows, samples, rng)
     noise = rng.standard_normal(len(rows))
     scored = inputs.scored.tolist()
-    read_out = list(in_threads(partial(_explicitness, inputs, rows), scored))
+    read_out = list(with_blas(partial(_explicitness, inputs, rows), scored))
     told = _information(inputs, rows, neighbours, noise)
     return Estimates(told, float(np.mean(read_out)), len(rows))
 

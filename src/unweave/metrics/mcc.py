@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from unweave.metrics.frame import Frame, framed
 from unweave.metrics.inputs import Floats, Seed, check_choice, read
+from unweave.metrics.predictors import standardised
 from unweave.metrics.score import Score
 
 MCCProtocol = Literal["hyvarinen2016"]
@@ -100,14 +101,5 @@ def mcc(
 
 def absolute_correlations(a: Floats, b: Floats) -> Floats:
     """|corr(a_i, b_j)| of the columns of (N, A) and (N, B): (A, B); 0 where one is constant."""
-    product: Floats = np.abs(_standardised(a).T @ _standardised(b)) / len(a)
+    product: Floats = np.abs(standardised(a)[0].T @ standardised(b)[0]) / len(a)
     return np.minimum(product, 1.0)
-
-
-def _standardised(values: Floats) -> Floats:
-    centred = values - values.mean(0)
-    scale = np.sqrt(np.einsum("nd,nd->d", centred, centred) / len(values))
-    # Rounding leaves a constant column a hair of spread: from its size on, that is none.
-    varied = scale > 1e-12 * np.abs(values).max(0)
-    standardised: Floats = np.divide(centred, scale, out=np.zeros_like(centred), where=varied)
-    return standardised

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from unweave.metrics.inputs import Floats, Inputs, Ints
+from unweave.metrics.score import Detail
+from unweave.parallel import in_threads, own_cores
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 TRAIN = 10_000  # [Locatello2019]
 TEST = 5_000
@@ -25,11 +32,22 @@ class Split(NamedTuple):
     active: Ints  # (A,) the code of each column
     dims: int  # D, the codes there are
 
-    def by_code(self, importances: Floats) -> Floats:
-        """Importances (A,) of columns summed over those of each code, (D,)."""
-        summed = np.zeros(self.dims)
-        np.add.at(summed, self.active, importances)
+    def by_code(self, importances: Mapping[int, Floats]) -> Floats:
+        """Importances (A,) of columns for some factors, summed over those of each code, (D, K)."""
+        summed = np.zeros((self.dims, self.train_factors.shape[1]))
+        for k, each in importances.items():
+            np.add.at(summed[:, k], self.active, each)
         return summed
+
+    def details(self, inputs: Inputs, **more: Detail) -> dict[str, Detail]:
+        """What a score says of the rows and factors it is of, with more of its own."""
+        return {
+            "rows": inputs.rows,
+            "training rows": len(self.train),
+            "test rows": len(self.test),
+            **{name.replace("_", " "): value for name, value in more.items()},
+            "factors left out": list(inputs.left_out),
+        }
 
 
 def split(inputs: Inputs, train: int, test: int, rng: np.random.Generator) -> Split:
@@ -47,7 +65,7 @@ def split(inputs: Inputs, train: int, test: int, rng: np.random.Generator) -> Sp
         test = rows - train
     chosen = rng.permutation(rows)[: train + test]
     first, second = chosen[:train], chosen[train:]
-    columns, code = _columns(inputs, chosen)
+    columns, code = columns_of(inputs, chosen)
     varied = np.flatnonzero((columns[:train] != columns[0]).any(0)).tolist()
     # By the order of its values, which has nothing to do with the scale of a code.
     active = np.array(sorted(varied, key=lambda a: _ranking(columns[:train, a])), dtype=np.int64)
@@ -63,8 +81,8 @@ def split(inputs: Inputs, train: int, test: int, rng: np.random.Generator) -> Sp
     )
 
 
-def _columns(inputs: Inputs, rows: Ints) -> tuple[Floats, Ints]:
-    """What predictors read of some rows, (N, A), and the code of each column, (A,)."""
+def columns_of(inputs: Inputs, rows: Ints) -> tuple[Floats, Ints]:
+    """Codes of some rows, discrete ones as a column for each category, (N, A); whose, (A,)."""
     codes = inputs.codes[rows]
     if not inputs.discrete.any():
         return codes, np.arange(inputs.dims)
@@ -78,10 +96,18 @@ def _columns(inputs: Inputs, rows: Ints) -> tuple[Floats, Ints]:
 
 
 def standardised(train: Floats | Ints, *others: Floats | Ints) -> tuple[Floats, ...]:
-    """All with the mean taken away and divided by the deviation, as they are in `train`."""
-    mean, deviation = train.mean(0), train.std(0)
-    deviation = np.where(deviation > 0, deviation, 1.0)
-    return tuple((each - mean) / deviation for each in (train, *others))
+    """All with the mean taken away and divided by the deviation, as they are in `train`.
+
+    What is constant there is 0.
+    """
+    mean = train.mean(0)
+    centred = train - mean
+    deviation = np.sqrt(np.einsum("n...,n...->...", centred, centred) / len(train))
+    # Rounding leaves a constant column a hair of spread: from its size on, that is none.
+    varied = deviation > 1e-12 * np.abs(train).max(0)
+    scale = np.where(varied, deviation, np.inf)
+    centred /= scale
+    return (centred, *((each - mean) / scale for each in others))
 
 
 def lasso(gram: Floats, product: Floats, penalty: float, sweeps: int = 10_000) -> Floats:
@@ -132,30 +158,50 @@ def logistic(
     """
     from scipy.optimize import minimize
 
-    index = np.arange(wide.shape[1])
-    share = np.full(wide.shape[1], 1 / wide.shape[1]) if weight is None else weight
+    rows = wide.shape[1]
+    share = np.full(rows, 1 / rows) if weight is None else weight
     ridge = np.full((classes, len(wide)), penalty * (2 if classes == 2 else 1))
     ridge[:, -1] = 0.0
+    # Few rows at a time: what is between the products stays in the cache, and BLAS takes so small
+    # a product in one thread, so that no sum depends on how many it has.
+    step = max(1, 2**18 // (classes * max(len(wide), 8)))
+    parts = [slice(at, at + step) for at in range(0, rows, step)]
+    pieces = [(wide[:, part], labels[part], share[part]) for part in parts]
+    index, room = np.arange(min(step, rows)), np.empty((classes, min(step, rows)))
 
     def loss(flat: Floats) -> tuple[float, Floats]:
         w = flat.reshape(classes, -1)
-        p = w @ wide
-        p -= p.max(0)
-        logit = p[labels, index]
-        np.exp(p, out=p)
-        total = p.sum(0)
-        p /= total
-        p[labels, index] -= 1
-        p *= share
-        pull = ridge * w
-        value = float(share @ (np.log(total) - logit)) + float((pull * w).sum()) / 2
-        return value, (p @ wide.T + pull).ravel()
+        slope = ridge * w
+        value = float((slope * w).sum()) / 2
+        for x, label, weigh in pieces:
+            at = index[: len(label)]
+            p = np.matmul(w, x, out=room[:, : len(label)])
+            p -= p.max(0)
+            logit = p[label, at]
+            np.exp(p, out=p)
+            total = p.sum(0)
+            p *= weigh / total
+            p[label, at] -= weigh
+            value += float(weigh @ (np.log(total) - logit))
+            slope += p @ x.T
+        return value, slope.ravel()
 
     options = {"maxiter": steps, "maxls": 50, "gtol": 1e-4, "ftol": 64 * np.finfo(float).eps}
     first = np.zeros((classes, len(wide))) if start is None else start
     found = minimize(loss, first.ravel(), jac=True, method="L-BFGS-B", options=options).x
     fitted: Floats = found.reshape(classes, -1)
     return fitted
+
+
+def with_blas(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    """`in_threads` for regressions: BLAS has one thread in each, where it would have all cores.
+
+    >>> list(with_blas(lambda item: item**2, range(5)))
+    [0, 1, 4, 9, 16]
+    """
+    limit = threadpool_limits(1, user_api="blas") if own_cores() > 1 else nullcontext()
+    with limit:
+        yield from in_threads(function, items)
 
 
 def newton(loss: Callable[[Floats], tuple[Floats, Floats, Floats]], w: Floats) -> Floats:

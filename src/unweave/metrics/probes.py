@@ -12,9 +12,17 @@ from numpy.typing import ArrayLike
 from unweave.metrics.boosting import boost
 from unweave.metrics.frame import Frame, framed
 from unweave.metrics.inputs import Bools, Floats, Ints, Seed, check_choice, read
-from unweave.metrics.predictors import TEST, TRAIN, Split, logistic, newton, split, standardised
+from unweave.metrics.predictors import (
+    TEST,
+    TRAIN,
+    Split,
+    logistic,
+    newton,
+    split,
+    standardised,
+    with_blas,
+)
 from unweave.metrics.score import Score
-from unweave.parallel import in_threads
 
 ExplicitnessProtocol = Literal["locatello2019", "ridgeway2018"]
 DownstreamProtocol = Literal["locatello2019"]
@@ -79,20 +87,17 @@ def explicitness(
     rows = split(inputs, train, test, np.random.default_rng(rng))
     scored = inputs.scored.tolist()
     ranked = _softmax_scores if protocol == "locatello2019" else _separate_scores
-    areas = dict(zip(scored, in_threads(partial(_areas, rows, ranked), scored), strict=True))
+    areas = dict(zip(scored, with_blas(partial(_areas, rows, ranked), scored), strict=True))
     return Score(
         name="explicitness",
         protocol=protocol,
         value=float(np.mean([area for _, area in areas.values()])),
         parts={inputs.names[k]: area for k, (_, area) in areas.items()},
-        details={
-            "rows": inputs.rows,
-            "training rows": len(rows.train),
-            "test rows": len(rows.test),
-            "training value": float(np.mean([area for area, _ in areas.values()])),
-            "chance": 0.5,
-            "factors left out": list(inputs.left_out),
-        },
+        details=rows.details(
+            inputs,
+            training_value=float(np.mean([area for area, _ in areas.values()])),
+            chance=0.5,
+        ),
     )
 
 
@@ -159,7 +164,7 @@ def downstream(
             inputs.scored.tolist(), generator.spawn(len(inputs.scored)), strict=True
         )
     ]
-    accuracies = in_threads(partial(_probe, rows), tasks)
+    accuracies = with_blas(partial(_probe, rows), tasks)
     found: dict[str, list[float]] = {f"{name} {n}": [] for n in sizes for name in _PROBES}
     for (name, n, _, _), accuracy in zip(tasks, accuracies, strict=True):
         found[f"{name} {n}"].append(accuracy)
@@ -169,13 +174,7 @@ def downstream(
         protocol=protocol,
         value=float(np.mean(list(parts.values()))),
         parts=parts,
-        details={
-            "rows": inputs.rows,
-            "training rows": len(rows.train),
-            "test rows": len(rows.test),
-            "labels left out": [n for n in wanted if n not in sizes],
-            "factors left out": list(inputs.left_out),
-        },
+        details=rows.details(inputs, labels_left_out=[n for n in wanted if n not in sizes]),
     )
 
 
@@ -185,11 +184,11 @@ def area_under_curve(score: Floats, positive: Bools) -> float:
     >>> area_under_curve(np.array([0.1, 0.4, 0.4, 0.9]), np.array([False, False, True, True]))
     0.875
     """
-    from scipy.stats import rankdata
-
-    n = int(positive.sum())
-    ranks = rankdata(score)[positive].sum() - n * (n + 1) / 2
-    return float(ranks / (n * (len(score) - n)))
+    ordered, own = np.sort(score), score[positive]
+    n = len(own)
+    # Of those below and half of those equal, n^2 / 2 are positives.
+    below = (np.searchsorted(ordered, own, side) for side in ("left", "right"))
+    return float((sum(map(np.sum, below)) - n**2) / 2 / (n * (len(score) - n)))
 
 
 _Ranked = Callable[[Floats, Ints, Floats], Floats]
@@ -202,7 +201,8 @@ def _areas(rows: Split, ranked: _Ranked, k: int) -> tuple[float, float]:
     if not len(rows.active) or len(classes) == 1:
         return 0.5, 0.5
     train, test = standardised(rows.train, rows.test)
-    scores = ranked(train, labels, np.concatenate([train, test]))
+    # Rounded, so that rows of equal codes are tied: a product can part them by its last bit.
+    scores = np.round(ranked(train, labels, np.concatenate([train, test])), 9)
     return (
         _mean_area(scores[: len(v)], v, classes),
         _mean_area(scores[len(v) :], truth, classes),
@@ -210,11 +210,13 @@ def _areas(rows: Split, ranked: _Ranked, k: int) -> tuple[float, float]:
 
 
 def _softmax_scores(train: Floats, labels: Ints, z: Floats) -> Floats:
-    """The probabilities (M, C) of each class."""
-    from sklearn.linear_model import LogisticRegression
+    """The logarithms (M, C) of the probabilities of each class."""
+    wide = np.ascontiguousarray(_wide(train).T)
+    w = logistic(wide, labels, int(labels.max()) + 1, penalty=1 / len(train), steps=1000)
+    from scipy.special import log_softmax
 
-    p: Floats = LogisticRegression(max_iter=1000).fit(train, labels).predict_proba(z)
-    return p
+    told: Floats = log_softmax(_wide(z) @ w.T, axis=1)
+    return told
 
 
 def _separate_scores(train: Floats, labels: Ints, z: Floats) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from unweave.metrics.inputs import Bools, Floats, Seed, as_codes, as_kl, check_choice, subset
-from unweave.metrics.predictors import lasso
+from unweave.metrics.predictors import lasso, standardised
 from unweave.metrics.score import Score
 
 UDRProtocol = Literal["duan2020-lasso", "duan2020-spearman"]
@@ -64,11 +64,12 @@ def udr(
     masks = _informative(tables, kl, kl_threshold)
     rows = subset(len(tables[0]), samples, np.random.default_rng(rng))
     compare = _lasso if protocol == "duan2020-lasso" else _rank_correlation
-    prepared = [_standardised(z[rows][:, mask]) for z, mask in zip(tables, masks, strict=True)]
+    # A code that varies may be constant in the rows chosen: it is 0, and goes together with none.
+    prepared = [standardised(z[rows][:, mask])[0] for z, mask in zip(tables, masks, strict=True)]
     if protocol == "duan2020-spearman":
         from scipy.stats import rankdata
 
-        prepared = [_standardised(rankdata(z, axis=0)) for z in prepared]
+        prepared = [standardised(rankdata(z, axis=0))[0] for z in prepared]
     count = len(prepared)
     pairs = np.zeros((count, count))
     for i in range(count):
@@ -111,14 +112,6 @@ def _rank_correlation(a: Floats, b: Floats) -> Floats:
     """|Spearman's correlation| of standardised ranks, (A, B)."""
     strengths: Floats = np.abs(np.einsum("na,nb->ab", a, b)) / len(a)
     return strengths
-
-
-def _standardised(z: Floats) -> Floats:
-    z = z - z[:1]  # equal numbers have a spread of 0 exactly
-    spread = z.std(0)
-    # A code that varies may be constant in the rows chosen: it then goes together with none.
-    found: Floats = np.divide(z - z.mean(0), spread, out=np.zeros_like(z), where=spread > 0)
-    return found
 
 
 def _informative(

@@ -12,6 +12,7 @@ from unweave.metrics.frame import Frame, framed
 from unweave.metrics.information import discretise
 from unweave.metrics.inputs import Floats, Ints, Seed, check_choice, read, subset
 from unweave.metrics.interventional import combinations_missing
+from unweave.metrics.predictors import columns_of
 from unweave.metrics.score import Score
 
 IRSProtocol = Literal["suter2019", "locatello2019"]
@@ -49,7 +50,8 @@ def irs(
     A value that one row has alone counts as not moving at all, so that tables of few rows score
     high. Noise does not score 0 either: it is the maximum of all rows that the others are compared
     to. Codes weigh as much as they stray, so the score depends on their scales. A constant code has
-    no weight; where all are constant the score is 0. A categorical code is read as its number.
+    no weight; where all are constant the score is 0. A categorical code is read one-hot: as a set
+    of codes, with Euclidean distances in place of absolute differences.
 
     Args:
         codes: (N, D) posterior means.
@@ -75,16 +77,17 @@ def irs(
     points = inputs.rows if exact else samples
     rows = subset(inputs.rows, points, np.random.default_rng(rng))
     # From the first row on, so that equal codes are 0 without rounding.
-    z, v, weight = inputs.codes[rows] - inputs.codes[0], inputs.factors[rows], np.ones(len(rows))
+    columns, code = columns_of(inputs, rows)
+    z, v, weight = columns - columns[0], inputs.factors[rows], np.ones(len(rows))
     if exact:
         z, v, weight = _combinations(z, v)
     else:
         v = np.stack([discretise(column * 1.0, bins) for column in v.T], 1)
     matrix = np.zeros((inputs.dims, len(inputs.names)))
-    most = _strays(z, np.zeros(len(weight), dtype=np.int64), weight, 1.0)[0][0]
+    most = _strays(z, code, np.zeros(len(weight), dtype=np.int64), weight, 1.0)[0][0]
     active = np.flatnonzero(most > 0)
     for k in inputs.scored:
-        strays, share = _strays(z, v[:, k], weight, 1.0 if exact else 0.99)
+        strays, share = _strays(z, code, v[:, k], weight, 1.0 if exact else 0.99)
         mean = share @ strays if exact else strays.mean(0)
         matrix[active, k] = np.clip(1 - mean[active] / most[active], 0.0, 1.0)
     best = matrix.max(1)
@@ -112,8 +115,13 @@ def _combinations(z: Floats, v: Ints) -> tuple[Floats, Ints, Floats]:
     return np.stack(means, 1), cells, counts.astype(np.float64)
 
 
-def _strays(z: Floats, v: Ints, weight: Floats, quantile: float) -> tuple[Floats, Floats]:
-    """A quantile of |z_j - E[z_j|v]| within each value v, (V, D), and the share of each, (V,)."""
+def _strays(
+    z: Floats, code: Ints, v: Ints, weight: Floats, quantile: float
+) -> tuple[Floats, Floats]:
+    """A quantile of |z_j - E[z_j|v]| within each value v, (V, D), and the share of each, (V,).
+
+    The columns of z (N, A) are those of the codes (A,), one or several side by side.
+    """
     order = np.argsort(v, kind="stable")
     start = np.flatnonzero(np.diff(v[order], prepend=-1))
     size = np.diff(start, append=len(order))
@@ -121,11 +129,14 @@ def _strays(z: Floats, v: Ints, weight: Floats, quantile: float) -> tuple[Floats
     away, heavy = z[order], weight[order, None]
     means = np.add.reduceat(away * heavy, start) / total[:, None]
     away -= np.repeat(means, size, axis=0)
+    first = np.flatnonzero(np.diff(code, prepend=-1))
+    if len(first) < len(code):
+        away = np.sqrt(np.add.reduceat(away**2, first, axis=1))
     np.abs(away, out=away)
     share = total / total.sum()
     if quantile == 1:
         return np.maximum.reduceat(away, start), share
-    strays = np.empty((len(start), z.shape[1]))
+    strays = np.empty((len(start), away.shape[1]))
     for number, (at, count) in enumerate(zip(start.tolist(), size.tolist(), strict=True)):
         # The two numbers about the quantile, and how far it is from the first to the second.
         low = int(quantile * (count - 1))
