@@ -14,10 +14,12 @@ import pytest
 import torch
 
 import unweave as uw
+from unweave.parallel import Killed, in_processes
 from unweave.store import Store
 from unweave.training import Lanes, crew, train
 from unweave.training.crew import Crew, Plan, planned
 from unweave.training.engine import Engine
+from unweave.training.hands import can_fork
 from unweave.training.memory import memory_kept
 from worlds import CPU, CRITIC, SMALL, small_run
 
@@ -139,11 +141,51 @@ def test_what_a_worker_raises_is_raised_here_and_stops_the_others(error, seen, m
     assert torch.get_num_threads() == 1
 
 
-def test_a_worker_that_is_killed_is_missed(monkeypatch):
-    monkeypatch.setattr(Engine, "step", lambda engine: os.kill(os.getpid(), signal.SIGKILL))
-    with pytest.raises(RuntimeError, match="process that trained lanes was killed"):
+class TwoWords(Exception):
+    def __init__(self, one, two):
+        super().__init__(f"{one} {two}")
+
+
+def test_an_error_that_cannot_be_pickled_is_told_in_words(monkeypatch):
+    def fails(engine):
+        raise TwoWords("no", "way")
+
+    monkeypatch.setattr(Engine, "step", fails)
+    with pytest.raises(RuntimeError, match="TwoWords: no way"):
         Crew(lanes_of(runs_of()), Plan(3, 2, 1)).run(5)
+
+
+def test_a_worker_that_is_killed_is_missed(monkeypatch):
+    """In a step, and between two stretches of steps."""
+    crews = [Crew(lanes_of(runs_of()), Plan(3, 2, 1)) for _ in range(2)]
+    crews[0].run(1)
+    for child in multiprocessing.active_children():
+        os.kill(child.pid, signal.SIGKILL)
+        child.join()
+    monkeypatch.setattr(Engine, "step", lambda engine: os.kill(os.getpid(), signal.SIGKILL))
+    for each in crews:
+        with pytest.raises(Killed, match="process that trained lanes was killed"):
+            each.run(5)
     assert multiprocessing.active_children() == []
+
+
+def test_where_no_process_can_be_forked_that_is_raised(monkeypatch):
+    def refused():
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    before = set(threading.enumerate())
+    monkeypatch.setattr(os, "fork", refused)
+    with pytest.raises(BlockingIOError):
+        Crew(lanes_of(runs_of()), Plan(3, 2, 1)).run(5)
+    assert set(threading.enumerate()) == before
+
+
+def test_a_process_that_may_not_have_others_takes_the_steps_itself(monkeypatch):
+    lanes = lanes_of(runs_of())
+    assert can_fork(lanes.world, CPU)
+    monkeypatch.setattr(multiprocessing.current_process(), "_config", {"daemon": True})
+    assert not can_fork(lanes.world, CPU)
+    assert list(in_processes(lambda item: os.getpid(), range(3), 2)) == 3 * [os.getpid()]
 
 
 KILLED = """

@@ -22,7 +22,7 @@ from unweave.data.shapes2d import Sprites
 from unweave.data.world import Stored
 from unweave.metrics import MEASURES, Score, Scores
 from unweave.metrics import evaluate as evaluate_table
-from unweave.parallel import in_processes, in_threads
+from unweave.parallel import Killed, in_processes, in_threads
 from worlds import CRITIC, LATENTS, SMALL
 
 OTHER = dataclasses.replace(SMALL, positions=4)
@@ -325,7 +325,7 @@ def test_in_processes(monkeypatch):
     assert [scores.to_json() for scores in uw.evaluate(models, 50)] == [s.to_json() for s in here]
     with pytest.raises(ValueError, match="one"):
         list(in_processes(in_a_process, [0, "fail", 2], 2))
-    with pytest.raises(RuntimeError, match="one of 2 processes was killed"):
+    with pytest.raises(Killed, match="one of 2 processes was killed"):
         list(in_processes(in_a_process, [0, "die", 2], 2))
 
 

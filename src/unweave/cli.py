@@ -28,7 +28,7 @@ from unweave.metrics import evaluate as evaluate_table
 from unweave.metrics.page import page as metrics_page
 from unweave.metrics.registry import select
 from unweave.overrides import runs_from
-from unweave.parallel import usable_cores
+from unweave.parallel import Killed, usable_cores
 from unweave.progress import Counts, failure_text, progress_on
 from unweave.report import write_report
 from unweave.report.recipe import blocks_of
@@ -432,7 +432,7 @@ def main() -> None:
         sys.exit(2)  # of a command alone, whose help was shown
     except OSError as error:
         _fail(_os_error(error))
-    except (ValueError, FloatingPointError) as error:
+    except (ValueError, FloatingPointError, Killed) as error:
         _fail(str(error))
     sys.exit(code if isinstance(code, int) else 0)
 

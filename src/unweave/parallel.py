@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import sys
@@ -16,6 +17,11 @@ import loky
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+class Killed(RuntimeError):
+    """A process that worked for this one is no more, and nobody told it to end."""
+
 
 _share = threading.local()  # the cores of a thread that `in_threads` or `in_processes` has begun
 
@@ -63,12 +69,14 @@ def in_processes(
     """The same in processes, which do not wait for each other where Python works.
 
     It takes seconds to begin them, so they are for what takes longer than that; they wait a minute
-    for the next call. Function, items and results are pickled.
+    for the next call, and are stopped where this one is interrupted. Function, items and results
+    are pickled. A process that may not have others, as those of `multiprocessing.Pool`, has
+    threads.
     """
     cores = own_cores()
     count = processes or cores
-    if count == 1:
-        yield from map(function, items)
+    if count == 1 or multiprocessing.current_process().daemon:
+        yield from in_threads(function, items, count)
         return
     share = max(1, cores // count)
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(share))
@@ -77,8 +85,11 @@ def in_processes(
     )
     try:
         yield from _in_order(pool, function, items, count)
+    except (KeyboardInterrupt, GeneratorExit):
+        pool.shutdown(wait=False, kill_workers=True)
+        raise
     except BrokenProcessPool as error:
-        raise RuntimeError(
+        raise Killed(
             f"one of {count} processes was killed, which happens where memory is short: "
             "measure fewer rows, or fewer runs at once"
         ) from error

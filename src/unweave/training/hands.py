@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -13,13 +14,14 @@ import traceback
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 import torch
 
 from unweave.data import Streamed, World
+from unweave.parallel import Killed
 from unweave.training.engine import Engine, Told
 
 _TURNS = 8  # in which lanes that are not as many for each process are taken
@@ -30,10 +32,12 @@ def can_fork(world: World, device: torch.device) -> bool:
     """Whether processes can take steps: not where something besides memory would be shared.
 
     A world larger than memory is read ahead by a thread, autograd forbids it where it has threads
-    for a GPU, and systems other than Linux fork without what their libraries need.
+    for a GPU, and systems other than Linux fork without what their libraries need. A process of
+    `multiprocessing.Pool` may not have others.
     """
     return (
         sys.platform == "linux"
+        and not multiprocessing.current_process().daemon
         and device.type == "cpu"
         and not torch.cuda.is_available()
         and not isinstance(world, Streamed)
@@ -60,16 +64,21 @@ class Hands:
             )
             for number in range(workers)
         ]
-        done = threading.Event()
-        started = threading.Event()
         # OpenMP cannot be used in the copy of a thread that used it, and a process ends with the
         # thread that forked it: both want one that does nothing else, and stays.
-        keeper = threading.Thread(target=_fork, args=(processes, started, done), daemon=True)
+        done, started = threading.Event(), threading.Event()
+        failures: list[BaseException] = []
+        keeper = threading.Thread(
+            target=_fork, args=(processes, started, done, failures), daemon=True
+        )
         keeper.start()
         started.wait()
         for _, theirs in pairs:
             theirs.close()
         self.close = weakref.finalize(self, _end, self._ends, processes, done, keeper)
+        for failure in failures:
+            self.close()
+            raise failure
 
     def run(self, step: int, steps: int) -> None:
         """Have all engines take steps from a step on, and their records take in what is told."""
@@ -91,7 +100,7 @@ class Hands:
                 stop = min(start + chunk, step + steps)
                 self._takers[number] = worker
                 busy[worker] = number, stop
-                worker.send((number, start, stop - start))
+                _tell(worker, (number, start, stop - start))
             ready = set(wait(busy))
             for worker in [worker for worker in busy if worker in ready]:
                 number, stop = busy.pop(worker)
@@ -110,27 +119,47 @@ class Hands:
         return waiting.popleft()
 
 
+def _tell(worker: Connection, task: tuple[int, int, int]) -> None:
+    with _missed():
+        worker.send(task)
+
+
 def _answer(worker: Connection) -> Told:
-    try:
+    with _missed():
         told = worker.recv()
-    except EOFError:
-        raise RuntimeError(
-            "a process that trained lanes was killed, which happens where memory is short: train "
-            "fewer runs at once, or with smaller batches"
-        ) from None
     if isinstance(told, BaseException):
         raise told
     result: Told = told
     return result
 
 
+@contextlib.contextmanager
+def _missed() -> Iterator[None]:
+    """Says what the end of a worker means."""
+    try:
+        yield
+    except (EOFError, ConnectionError):
+        raise Killed(
+            "a process that trained lanes was killed, which happens where memory is short: train "
+            "fewer runs at once, or with smaller batches; what was saved is kept"
+        ) from None
+
+
 def _fork(
-    processes: Iterable[BaseProcess], started: threading.Event, done: threading.Event
+    processes: Iterable[BaseProcess],
+    started: threading.Event,
+    done: threading.Event,
+    failures: list[BaseException],
 ) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forking where there are threads
-        for process in processes:
-            process.start()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", DeprecationWarning
+            )  # of forking where there are threads
+            for process in processes:
+                process.start()
+    except BaseException as error:
+        failures.append(error)
     started.set()
     done.wait()
 
@@ -162,8 +191,17 @@ def _serve(
                 engine.run(steps)
                 end.send(engine.record.tell())
             except BaseException as error:
-                error.add_note(traceback.format_exc())
-                end.send(error)
+                end.send(_portable(error))
+
+
+def _portable(error: BaseException) -> BaseException:
+    """An error with its traceback as a note, or where it cannot be pickled, what it says."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        error = RuntimeError(f"{type(error).__name__}: {error}")
+    error.add_note(traceback.format_exc())
+    return error
 
 
 def _end(
@@ -175,7 +213,8 @@ def _end(
     for end in ends:
         end.close()
     for process in processes:
-        process.kill()
-        process.join()
+        if process.pid is not None:  # it was begun
+            process.kill()
+            process.join()
     done.set()
     keeper.join()
