@@ -11,8 +11,9 @@ if not torch.cuda.is_available():
 
 
 @pytest.fixture(autouse=True)
-def as_if_alone():
+def as_if_alone(monkeypatch):
     """What a test draws, and on how many threads, does not depend on the tests before it."""
+    monkeypatch.setattr("unweave.parallel.usable_cores", lambda: 1)
     torch.manual_seed(0)
     torch.set_num_threads(1)  # the networks here are tiny, and other threads only get in the way
 
@@ -21,7 +22,7 @@ def as_if_alone():
 def unweave(monkeypatch, capsys):
     """Runs the command line in this process: (exit code, stdout, stderr)."""
 
-    from unweave import cli  # which defines kernels
+    from unweave import cli, console  # which defines kernels
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["unweave", *map(str, arguments)])
@@ -30,5 +31,5 @@ def unweave(monkeypatch, capsys):
         captured = capsys.readouterr()
         return stopped.value.code, captured.out, captured.err
 
-    monkeypatch.setattr(cli._out, "_width", 200)
+    monkeypatch.setattr(console.out, "_width", 200)
     return run

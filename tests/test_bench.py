@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
-from unweave import bench, cli
+from unweave import bench, bench_commands
 from unweave.report.speed import speed_chart
 from worlds import CPU
 
@@ -57,10 +57,10 @@ def test_a_picture_without_a_folder_is_refused_before_anything_is_timed(unweave)
 
 
 def test_numbers_of_lanes_are_checked():
-    assert cli._counts("1,16") == [1, 16]
+    assert bench_commands._counts("1,16") == [1, 16]
     for text in ("0", "1,,2", "many"):
         with pytest.raises(ValueError, match="numbers of lanes"):
-            cli._counts(text)
+            bench_commands._counts(text)
 
 
 def test_the_picture_has_a_bar_a_figure_as_long_as_the_logarithm():

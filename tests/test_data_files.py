@@ -161,6 +161,51 @@ class TestArrays:
         with pytest.raises(ValueError, match="lists of one length"):
             Arrays(path).load(CPU)
 
+    @pytest.mark.parametrize("part", [",", ";", "\t"])
+    @pytest.mark.parametrize("suffix", ["csv", "parquet"])
+    def test_tables_are_kept_as_they_are(self, tmp_path, suffix, part):
+        """Whole numbers of a table are no bytes; factors are text, classes, or numbers again."""
+        path = tmp_path / f"a.{suffix}"
+        columns = {
+            "age": [30, 255, 7, 90],
+            "height": [1.5, 1.75, 0.5, 1.8],
+            "colour": ["red", "blue", "red", "red"],
+            "dose": [0.5, 10.0, 0.5, 10.0],
+        }
+        if suffix == "csv":
+            lines = [columns, *zip(*columns.values(), strict=True)]
+            path.write_text("\n".join(part.join(map(str, line)) for line in lines))
+        else:
+            pq.write_table(pa.table(columns), path)
+        world = Arrays(path, factors_key="colour, dose").load(CPU)
+        assert (
+            everything(world).T.tolist()
+            == torch.tensor([columns["age"], columns["height"]]).tolist()
+        )
+        assert world.factors(torch.arange(4)).tolist() == [[1, 0], [0, 1], [1, 0], [1, 1]]
+        assert world.factor_names == ("colour", "dose")
+        assert not world.bounded
+        ages = Arrays(path, key="age").load(CPU)
+        assert everything(ages).tolist() == [[30], [255], [7], [90]]
+        with pytest.raises(
+            ValueError, match=r"text in colour: choose others.*data\.factors_key=colour"
+        ):
+            Arrays(path).load(CPU)
+        with pytest.raises(ValueError, match="4 real numbers in the 4 rows"):
+            Arrays(path, "age", "height").load(CPU)
+
+    def test_a_table_of_numbers_needs_no_names(self, tmp_path):
+        numbers = np.array([[0.1, 2], [0.3, 4], [0.5, 6]])
+        np.savetxt(tmp_path / "a.csv", numbers, delimiter=",")
+        world = Arrays(tmp_path / "a.csv", key="column0", factors_key="column1").load(CPU)
+        np.testing.assert_allclose(everything(world), numbers[:, :1], rtol=1e-6)
+        (tmp_path / "a.csv").write_text("u,v\n1,2\n3\n")
+        with pytest.raises(ValueError, match=r"a\.csv, line 3: expected 2 values"):
+            Arrays(tmp_path / "a.csv").load(CPU)
+        (tmp_path / "a.csv").write_text("u,v\n1,2\n")
+        with pytest.raises(ValueError, match=r"no column 'w'.*Valid here: u, v"):
+            Arrays(tmp_path / "a.csv", key="w").load(CPU)
+
     @pytest.mark.parametrize("name", ["a.h5", "a.parquet"])
     def test_cut_files_of_libraries_are_named(self, tmp_path, name):
         path = tmp_path / name
@@ -338,11 +383,11 @@ class TestFolder:
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            ("", "with a header"),
+            ("", "a line of names and lines of values"),
             ("file,colour\n0.png,red", r"no row for 1 of 2 pictures, the first of them 1\.png"),
-            ("file,colour\n0.png,red\n1.png", "row 3: expected 2 values"),
-            ("file,colour\n0.png,red\n1.png,", "row 3: expected 2 values"),
-            ("file\n0.png\n1.png", "row 2: expected"),
+            ("file,colour\n0.png,red\n1.png", "line 3: expected 2 values"),
+            ("file,colour\n0.png,red\n1.png,", "line 3: expected 2 values"),
+            ("file\n0.png\n1.png", "the column file alone"),
             ("file,a,a\n0.png,1,1\n1.png,1,2", "2 distinct factor names"),
             ('file,colour\n0.png,"red\n1.png,blue', "CSV"),
         ],

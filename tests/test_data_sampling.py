@@ -5,21 +5,28 @@ import math
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import unweave as uw
 from unweave.data import (
+    Arrays,
     Blocks,
     Correlated,
+    Folder,
     HeldOut,
     Incomplete,
     Paired,
     Sampled,
     Shapes2D,
+    Streamed,
     Subset,
     from_array,
-    periods,
+    in_classes,
+    write_features,
 )
+from unweave.metrics.inputs import merge
 from unweave.networks import MLP
+from unweave.overrides import runs_from, way_from
 from unweave.spec import from_json, to_json
 from worlds import CPU
 
@@ -73,10 +80,101 @@ def test_held_out_combinations_and_the_rest_make_the_whole():
     assert {row[0] for row in rest} == {0, 1, 2}  # every class alone is known
 
 
+def test_several_combinations_are_held_out_together():
+    first, second = {"factor0": (0,), "factor1": (3,)}, {"factor2": (4,)}
+    both = HeldOut((first, second), part="held")
+    assert set(taken(both)) == {row for row in taken() if row[:2] == (0, 3) or row[2] == 4}
+    assert taken(HeldOut((first, second))) == taken(HeldOut(first), HeldOut(second))
+    assert from_json(HeldOut, to_json(both)) == both
+
+
+def test_classes_go_by_their_names_where_they_have_some():
+    world = Shapes2D(side=16, scales=1, orientations=1, positions=2)
+    named = HeldOut({"shape": ("heart", "square"), "x": (1,)})
+    numbered = HeldOut({"shape": (2, 0), "x": (1,)})
+    assert taken(named, world=world) == taken(numbered, world=world)
+    for classes, message in (
+        ({"shape": ("hart",)}, "did you mean 'heart'"),
+        ({"x": ("left",)}, "its classes are numbers, 0 to 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Sampled(world, (HeldOut(classes),)).load(CPU)
+
+
+def test_classes_of_your_own_data_have_the_names_they_came_with(tmp_path):
+    (tmp_path / "a.csv").write_text("u,v,colour,size\n1,2,red,9\n3,4,blue,10\n5,6,red,10\n")
+    table = Arrays(tmp_path / "a.csv", "u,v", "colour,size")
+    for pixel in range(3):
+        Image.new("L", (4, 4), pixel).save(tmp_path / f"{pixel}.png")
+    (tmp_path / "factors.csv").write_text(
+        "f,colour,size\n0.png,red,9\n1.png,blue,10\n2.png,red,10\n"
+    )
+    spec, _ = from_array(np.eye(3), np.array([["red", "9"], ["blue", "10"], ["red", "10"]]))
+    for world in (table, Folder(tmp_path), spec):
+        name = world.load(CPU).factor_names[0]
+        left = Sampled(world, (HeldOut({name: ("red",)}),)).load(CPU)
+        assert left.factors(torch.arange(left.size))[:, 0].tolist() == [0]
+        assert left.factor_labels[0] == ("blue", "red")
+        with pytest.raises(ValueError, match=r"did you mean 'red'\?.*blue"):
+            Sampled(world, (HeldOut({name: ("rod",)}),)).load(CPU)
+    assert table.load(CPU).factor_labels[1] is Folder(tmp_path).load(CPU).factor_labels[1] is None
+
+
+def test_learned_features_are_held_out_like_factors(tmp_path):
+    """Sevens that are thick and zeros that are narrow, as sec. 6.4 of Esmaeili et al. does."""
+    rng = np.random.default_rng(0)
+    images, digits = rng.random((300, 4)).astype(np.float32), rng.integers(0, 10, 300)
+    codes = np.stack([images.mean(1), images[:, 0]], 1)  # of a model
+    classes = in_classes(codes, 3)
+    assert np.bincount(classes[:, 0]).tolist() == [100, 100, 100]
+    assert codes[classes[:, 0] == 1, 0].max() <= codes[classes[:, 0] == 2, 0].min()
+    path = tmp_path / "features.npz"
+    write_features(path, classes, ["thickness", "width"])
+    spec, _ = from_array(images, digits, ["class"])
+    unseen = ({"class": (7,), "thickness": (2,)}, {"class": (0,), "width": (0,)})
+    held = (digits == 7) & (classes[:, 0] == 2) | (digits == 0) & (classes[:, 1] == 0)
+    for part, rows in (("rest", ~held), ("held", held)):
+        data = Sampled(spec, (HeldOut(unseen, part),), path)
+        world = data.load(CPU)
+        assert np.array_equal(world.images(torch.arange(world.size)), images[rows])
+        assert world.factor_names == ("class",)  # what was learned is no truth
+        assert from_json(Sampled, to_json(data)) == data
+    before = world.fingerprint
+    write_features(path, classes[::-1])
+    with pytest.raises(ValueError, match=r"'thickness' is not a factor.*feature0"):
+        data.load(CPU)
+    write_features(path, classes[:-1])
+    with pytest.raises(ValueError, match=r"expected 300 rows of features .* got 299"):
+        data.load(CPU)
+    write_features(path, classes, ["class", "width"])
+    with pytest.raises(ValueError, match="names of their own"):
+        data.load(CPU)
+    write_features(path, np.roll(classes, 1, 0), ["thickness", "width"])
+    assert data.load(CPU).fingerprint != before
+    with pytest.raises(ValueError, match="in_classes"):
+        write_features(path, codes)
+
+
+def test_a_run_is_put_on_the_combinations_it_has_not_seen(tmp_path):
+    data = Sampled(WORLD, (HeldOut({"factor0": (0,), "factor1": (1,)}), Subset(40)))
+    uw.fit(data, network=MLP(hidden=(4,)), steps=2, progress=False, store=tmp_path, batch_size=8)
+    (folder,) = tmp_path.iterdir()
+    with pytest.raises(ValueError, match="at most the 5 observations"):
+        uw.load(folder, part="held")
+    data = Sampled(WORLD, (HeldOut({"factor0": (0,), "factor1": (1,)}),))
+    model = uw.fit(
+        data, network=MLP(hidden=(4,)), steps=2, progress=False, store=tmp_path, batch_size=8
+    )
+    held = uw.load(model.folder, part="held").world
+    assert held.factors(torch.arange(held.size))[:, :2].tolist() == [[0, 1]] * 5
+    with pytest.raises(ValueError, match="blocks has no parts"):
+        uw.load(model.folder, part="test")
+
+
 def test_incomplete_lattices_miss_whole_combinations():
     gaps = Incomplete(("factor0", "factor1"), share=0.25, seed=3)
     rest = taken(gaps)
-    missing = taken(Incomplete(("factor0", "factor1"), share=0.25, seed=3, part="missing"))
+    missing = taken(Incomplete(("factor0", "factor1"), share=0.25, seed=3, part="held"))
     assert sorted(rest + missing) == taken()
     pairs = {row[:2] for row in missing}
     assert len(pairs) == 3  # a quarter of 12
@@ -132,6 +230,129 @@ def test_what_cannot_be_taken_is_refused(way, message):
         Sampled(WORLD, (way,)).load(CPU)
 
 
+WRITTEN = {
+    "subset:count=5,seed=2": Subset(5, 2),
+    "held-out:factor0=0+2,factor2=1..3": HeldOut(({"factor0": (0, 2), "factor2": (1, 2, 3)},)),
+    "held-out:factor0=1,part=held/factor1=0": HeldOut(
+        ({"factor0": (1,)}, {"factor1": (0,)}), "held"
+    ),
+    "incomplete:factors=factor0+factor1,share=0.5": Incomplete(("factor0", "factor1"), 0.5),
+    "correlated:factors=factor0+factor2,spread=0.3,count=9": Correlated(
+        ("factor0", "factor2"), 0.3, 9
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "way"), WRITTEN.items(), ids=WRITTEN)
+def test_ways_are_written_plainly_on_the_command_line(text, way):
+    assert way_from(text) == way
+    (run,) = runs_from(["data=blocks"], ways=["subset:count=4", text])
+    assert run.data == Sampled(Blocks(), (Subset(4), way))
+    more = runs_from(["seed=0,1"], to_json(run), [text])
+    assert [each.data.ways for each in more] == 2 * [(Subset(4), way, way)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--way", "subsets:count=4"], "did you mean 'subset'"),
+        (["--way", "subset:4"], "expected name=value, got '4'"),
+        (["--way", "subset"], "as in subset:count=5000"),
+        (["--way", "subset:count=0"], "count: input should be greater than 0"),
+        (["--way", "subset:size=3"], "not a field of Subset"),
+        (["--way", "held-out:factor9=0"], "'factor9' is not a factor"),
+        (["--way", "held-out:factor0=one"], "its classes are numbers"),
+        (["--way", "held-out:part=held"], "classes"),
+        (["--features", "none.npz"], "got nothing there"),
+        (
+            ["data=paired", "data.changed=1", "--way", "subset:count=4"],
+            "pairs are made of a whole world",
+        ),
+    ],
+    ids=str,
+)
+def test_ways_that_cannot_be_are_one_line(unweave, arguments, message):
+    code, _, err = unweave("train", "data=blocks", *arguments)
+    assert code == 2
+    assert message in " ".join(err.split())
+
+
+def test_columns_joined_by_commas_are_one_run():
+    (run,) = runs_from(["data=arrays", "data.path=a.csv", "data.key=u,v", "data.factors_key=f,g"])
+    assert (run.data.key, run.data.factors_key) == ("u,v", "f,g")
+
+
+def test_features_of_a_run_hold_out_combinations(unweave, tmp_path):
+    """From the codes of one run to what another is trained on, as a user types it."""
+    x = np.eye(24, 5)  # most are equal, so that some classes of codes stay empty
+    np.savez(tmp_path / "a.npz", x=x, f=np.arange(24) % 2)
+    data = [f"data={tmp_path / 'a.npz'}", "data.key=x", "data.factors_key=f"]
+    tiny = ["network=mlp", "steps=3", "batch_size=4", "--store", tmp_path / "runs"]
+    blocks = ["latent=product", "latent.s=gaussian", "latent.s.size=1", "latent.k=categorical"]
+    assert unweave("train", *data, *blocks, *tiny)[0] == 0
+    (folder,) = (tmp_path / "runs").iterdir()
+    path = tmp_path / "features.npz"
+    code, out, err = unweave("data", "features", folder, "--classes", 3, "--out", path)
+    assert code == 0, err
+    assert "24 rows of s 3, k" in out
+    held = np.load(path)
+    model = uw.load(folder)
+    assert np.array_equal(held["features"][:, 1], model.codes(x)[:, 1])
+    way = ["--features", path, "--way", "held-out:f=1,s=0..1"]
+    code, _, err = unweave("train", *data, *tiny, *way)
+    assert code == 0, err
+    assert len(np.unique(held["features"][:, 0])) < 3
+    left = 24 - ((np.arange(24) % 2 == 1) & (held["features"][:, 0] < 2)).sum()
+    assert f"{left} observations of 24" in err
+
+
+STREAMED = np.arange(200 * 1000, dtype=np.float32).reshape(200, 1000)
+WAYS = {
+    "some": (Subset(150),),
+    "few": (Subset(7),),  # read singly
+    "held out": (HeldOut({"factor0": (1,)}),),
+    "again and again": (Correlated(("factor0", "factor1"), count=300),),
+}
+
+
+@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("ways", WAYS.values(), ids=WAYS)
+def test_what_is_taken_of_a_streamed_world_is_streamed_if_it_is_large(
+    tmp_path, monkeypatch, ways, small
+):
+    codes = np.stack([np.arange(200) % 3, np.arange(200) // 50], 1)
+    np.savez(tmp_path / "a.npz", x=STREAMED, codes=codes)
+    monkeypatch.setattr("unweave.data.arrays.MOST", 2**21 if small else 2**12)
+    monkeypatch.setattr("unweave.data.streamed.WINDOW", 2**15)  # eight rows
+    in_memory = Sampled(Arrays(tmp_path / "a.npz", "x", "codes", stream=False), ways).load(CPU)
+    world = Sampled(Arrays(tmp_path / "a.npz", "x", "codes", stream=True), ways).load(CPU)
+    assert isinstance(world, Streamed) is not small
+    every = torch.arange(world.size)
+    order = in_memory.images(every)[:, 0].argsort(stable=True)  # in that of the file
+    assert torch.equal(world.images(every), in_memory.images(every)[order])
+    assert torch.equal(world.factors(every), in_memory.factors(every)[order])
+    assert (world.factor_names, world.factor_sizes) == (
+        in_memory.factor_names,
+        in_memory.factor_sizes,
+    )
+    assert any(f"{world.size} observations of 200" in note for note in world.notes)
+    model = uw.fit(
+        Sampled(Arrays(tmp_path / "a.npz", "x", "codes", stream=True), ways),
+        network=MLP(hidden=(4,)), steps=3, batch_size=5, progress=False,
+    )  # fmt: skip
+    assert np.isfinite(model.encode(STREAMED[:2])).all()
+
+
+def test_pairs_of_a_streamed_world_are_refused_on_a_gpu(tmp_path, monkeypatch):
+    monkeypatch.setattr(Streamed, "to", lambda world, device: world)
+    index = torch.arange(60)
+    np.savez(tmp_path / "a.npz", x=WORLD.load(CPU).images(index), f=WORLD.lattice.factors(index))
+    data = Paired(Arrays(tmp_path / "a.npz", "x", "f", stream=True), changed=1)
+    assert data.load(CPU).size == 60
+    with pytest.raises(ValueError, match="at most 1 GiB on a GPU, got arrays"):
+        data.load(torch.device("cuda"))
+
+
 def test_pairs_share_the_factors_that_are_named():
     loaded = Paired(WORLD, shared=("factor1",)).load(CPU)
     first, second = loaded.factors(ALL).chunk(2, -1)
@@ -185,6 +406,18 @@ def test_training_and_tables_take_them_as_they_are(data):
     assert np.isfinite(table.codes).all()
 
 
-def test_a_part_of_a_world_knows_which_of_its_pictures_repeat():
-    data = Sampled(Shapes2D(), (Subset(100),))
-    assert periods(data.load(CPU)) == periods(Shapes2D().load(CPU)) == {"orientation": 39}
+TURNED = Shapes2D(side=16, scales=1, orientations=5, positions=1)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [TURNED, Sampled(TURNED, (Subset(11),)), Paired(TURNED, changed=1), Paired(TURNED, ("shape",))],
+    ids=["whole", "part", "changed", "shared"],
+)
+def test_every_sample_knows_which_of_its_pictures_repeat(data):
+    """There are as many pictures as combinations of classes that are not declared to be equal."""
+    world = data.load(CPU)
+    index = torch.arange(world.size)
+    classes = merge(world.factors(index).numpy(), world.periods, world.factor_names)
+    pictures = world.images(index).flatten(1).unique(dim=0)
+    assert len(np.unique(classes, axis=0)) == len(pictures) < world.size

@@ -13,6 +13,7 @@ from PIL import Image
 from byte_images import everything
 from published_files import WRITERS
 from unweave.data import Data, FileSet, Published, sets
+from unweave.data.parts import members_of
 from unweave.overrides import runs_from
 from unweave.spec import from_json, members, to_json
 from worlds import CPU
@@ -80,6 +81,19 @@ def test_parts_are_disjoint_and_together_all(small, kind):
     whole = everything(cls(part="all").load(CPU)).flatten(1)
     assert len(found) == len(images)
     assert sorted(map(tuple, found.tolist())) == sorted(map(tuple, whole.tolist()))
+
+
+def test_parts_number_classes_alike_and_know_which_repeat(small):
+    """Of 12 pictures a part has two, and not every class."""
+    cls, _, factors = small("dsprites")
+    lattice = dataclasses.replace(cls.ABOUT.lattice, periods={"f2": 2})
+    cls.ABOUT = dataclasses.replace(cls.ABOUT, lattice=lattice)
+    for part in ("train", "validation", "test"):
+        world = cls(part=part).load(CPU)
+        rows = members_of(part, len(factors))
+        assert world.factors(torch.arange(world.size)).tolist() == factors[rows].tolist()
+        assert world.factor_sizes == lattice.sizes
+        assert world.periods == lattice.periods
 
 
 @pytest.mark.parametrize("kind", SETS)

@@ -168,7 +168,7 @@ def test_lanes_over_threads_are_the_runs_alone(tmp_path, network):
     data = Arrays(tmp_path / "b.npy", stream=True)
     torch.set_num_threads(2)
     runs = [
-        Run(data=data, network=network, latent=uw.Gaussian(2), batch_size=8, steps=30, seed=seed)
+        Run(data=data, network=network, latent=uw.Gaussian(2), batch_size=8, steps=20, seed=seed)
         for seed in range(3)
     ]
     world = data.load(CPU)

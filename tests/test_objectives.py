@@ -11,6 +11,7 @@ from unweave.aggregate import exact
 from unweave.latents import DiagonalGaussian, distributions, owner
 from unweave.noise import Noise
 from unweave.objectives import Objective, total
+from unweave.objectives.decomposed import sampled_likelihood
 from unweave.objectives.factor import permute_variables
 from unweave.spec import members
 from worlds import (
@@ -32,6 +33,7 @@ NEUTRAL = {
     "factor-vae": {"gamma": 0.0, "critic": CRITIC},
     "beta-tcvae": {"alpha": 1.0, "beta": 1.0, "gamma": 1.0},
     "hfvae": {"alpha": 1.0, "beta": 1.0, "gamma": 1.0},
+    "lagrangian-vae": {"particles": 3},
     "capacity-vae": {"gamma": 1.0, "capacity": 0.0},
     "entropy-vae": {"beta": 1.0},
     "alpha-beta-vae": {"alpha": 0.0, "beta": 1.0},
@@ -311,3 +313,43 @@ def test_dip_vae_counts_in_standard_deviations_of_the_prior():
 def test_information_may_not_be_paid_by_a_mismatch():
     with pytest.raises(ValueError, match="alpha \\+ scale of 1 or more"):
         uw.InfoVAE(alpha=0.3, scale=0.5)
+
+
+def test_the_four_terms_of_the_lagrangian_are_those_of_the_elbo():
+    """With the whole data set, and p(x) by a sum over draws one by one."""
+    objective = uw.LagrangianVAE(first=0.0, second=0.0, third=1.0, fourth=0.0, particles=7)
+    run = small_run(objective=objective)
+    nets, batch = nets_and_batch(run, size=SMALL.load(CPU).size)
+    terms = play_turns(objective, nets, batch, Noise(3, 1))["model"]
+    passed = nets.model(batch.x, Noise(3, 1))
+    p, q = passed.p, passed.q
+    draws = p.rsample(Noise(3, 1).fold("prior"), (7,)).unsqueeze(1).expand(-1, len(batch.x), -1)
+    seen = [
+        (nets.model.decode(z).log_prob(batch.x).exp()) / (7 + (q.log_prob(z) - p.log_prob(z)).exp())
+        for z in (*draws, passed.z)
+    ]
+    expected = torch.stack(seen).sum(0).log()
+    torch.testing.assert_close(terms["log_likelihood"].value, expected)
+    parts = terms["mutual_information"].value + terms["marginal_kl"].value
+    torch.testing.assert_close(parts, q.log_prob(passed.z) - p.log_prob(passed.z))
+    rest = (passed.rate - parts).mean()  # of the rate by its formula and on the sample
+    torch.testing.assert_close(total(terms), rest - expected.mean())
+
+
+def test_the_likelihood_of_the_lagrangian_is_that_of_a_linear_model():
+    """p(x) = N(0, D D^T + I) in closed form, where q(z|x) is not the posterior."""
+    run = small_run(
+        objective=uw.LagrangianVAE(particles=4000), latent=uw.Gaussian(2), network=uw.MLP(()),
+        likelihood=uw.likelihoods.Gaussian(scale=1.0),
+    )  # fmt: skip
+    nets, batch = nets_and_batch(run)
+    with torch.no_grad():
+        nets.model.decoder[0].weight *= 0.3
+        nets.model.decoder[0].bias.zero_()
+    passed = nets.model(batch.x, Noise(0))
+    got = sampled_likelihood(nets.model, passed, Noise(0), 4000)
+    d = nets.model.decoder[0].weight
+    x = batch.x.flatten(1)
+    covariance = d @ d.T + torch.eye(len(d), dtype=d.dtype)
+    exactly = torch.distributions.MultivariateNormal(torch.zeros(len(d), dtype=d.dtype), covariance)
+    torch.testing.assert_close(got, exactly.log_prob(x), rtol=0, atol=0.1)

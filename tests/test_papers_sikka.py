@@ -9,11 +9,12 @@ import pytest
 import torch
 
 import unweave as uw
-from unweave.data import Mixing
+from unweave.data import MNIST, Mixing, MovingDigit, from_array
 from unweave.latents import FullGaussian
 from unweave.papers import Desk
 from unweave.papers.sikka2019 import deep, inference
 from unweave.papers.sikka2019.deep import Study, extremum, largest_rise, terms_of
+from unweave.papers.sikka2019.fig3 import cosines, motions
 from unweave.papers.sikka2019.inference import Truth, inference_errors
 from unweave.store import Store
 from unweave.theory import observations, solve
@@ -151,3 +152,27 @@ def test_numbers_are_kept_beside_the_page_and_read_again(tmp_path):
     assert not Path(tmp_path / "elsewhere").exists()
     again.measured(runs[:1], measure)  # other runs
     assert len(asked) == 2
+
+
+def test_motions_are_those_of_what_decoders_show(tmp_path):
+    """A decoder that is linear in z: a spot whose mass goes right with z1, and down with z2."""
+    study = Study(
+        MovingDigit(digits=MNIST(), side=8, observations=100), latents=2, betas=(1.0, 2.0),
+        seeds=(0,), epochs=1, hidden=(),
+    )  # fmt: skip
+    ways = np.array([[0.5, 0.0], [0.25, 1.0]])  # pixels by which each latent moves the mass
+    y, x = np.meshgrid(np.arange(8) - 3.5, np.arange(8) - 3.5, indexing="ij")
+    places = np.stack([x.ravel(), y.ravel()])
+    power = np.square(places).mean(1)  # a change of mass by place / power moves the mean by one
+    loadings = (places / power[:, None]).T @ ways.T / 2  # half of it on either side of 0
+    world = from_array(np.random.default_rng(0).random((100, 8, 8), np.float32))[1]
+    models = desk(tmp_path).carry_out(study.runs, world)
+    for model in models:
+        for name, value in (("weight", loadings), ("bias", np.ones(64))):
+            weight = model.trained.weights[f"model.decoder.0.{name}"]
+            weight.copy_(torch.from_numpy(value).reshape(weight.shape))
+    moved = np.array(motions(models))
+    np.testing.assert_allclose(moved, [ways, ways], atol=2e-3)
+    cosine, shorter = cosines(moved)
+    np.testing.assert_allclose(cosine, 0.25 / np.hypot(0.25, 1), atol=2e-3)
+    np.testing.assert_allclose(shorter, 0.5, atol=2e-3)

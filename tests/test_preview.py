@@ -7,6 +7,7 @@ from PIL import Image
 
 from unweave.data import Blobs, Blocks, Mixing, Paired, Pinwheel, Sampled, Subset, from_array
 from unweave.report import preview_sheet
+from unweave.report.preview import planar
 from worlds import CPU
 
 
@@ -61,10 +62,18 @@ def test_points_of_the_plane_are_plotted_by_cluster():
     assert len(np.unique(alone, axis=0)) == 2
 
 
-def test_vectors_are_refused():
-    _, world = from_array(np.zeros((4, 7)))
-    with pytest.raises(ValueError, match=r"expected pictures or points.*\(7,\)"):
-        preview_sheet(world)
+def test_vectors_are_plotted_by_their_principal_components():
+    """Points of a plane somewhere in space keep their distances."""
+    rng = np.random.default_rng(0)
+    flat = torch.from_numpy(rng.normal(size=(30, 2)) * [3, 1])
+    axes = torch.linalg.qr(torch.from_numpy(rng.normal(size=(7, 2)))).Q
+    shown = planar(flat @ axes.T + 5)
+    torch.testing.assert_close(torch.cdist(shown, shown), torch.cdist(flat, flat))
+    assert planar(flat).equal(flat)
+    assert planar(flat[:, :1])[:, 1].tolist() == [0] * 30
+    _, world = from_array((flat @ axes.T).numpy(), np.arange(30) % 3)
+    colours = np.asarray(preview_sheet(world)).reshape(-1, 3)
+    assert len(np.unique(colours, axis=0)) == 4  # three classes on white
 
 
 def test_the_command_writes_a_picture(unweave, tmp_path):
@@ -74,6 +83,17 @@ def test_the_command_writes_a_picture(unweave, tmp_path):
     assert str(path) in out.replace("\n", "")
     with Image.open(path) as picture:
         assert picture.format == "PNG"
+
+
+def test_the_picture_is_called_as_what_it_shows(unweave, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.savez("digits.npz", some=np.zeros((3, 4, 4)), more=np.zeros(3))
+    (tmp_path / "table.csv").write_text("u,v,w,k\n1,2,3,a\n4,5,6,b\n")
+    assert unweave("data", "preview", "digits.npz", "data.key=some")[0] == 0
+    assert unweave("data", "preview", "table.csv", "key=u,v,w", "factors_key=k")[0] == 0
+    assert unweave("data", "preview", "blocks", "--way", "subset:count=2")[0] == 0
+    names = {path.name for path in tmp_path.glob("*.png")}
+    assert names == {"digits-preview.png", "table-preview.png", "blocks-preview.png"}
 
 
 def test_the_command_says_what_is_wrong(unweave, tmp_path):

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -30,7 +31,7 @@ ORDER = [
     "latents", "likelihoods", "networks", "models", "aggregate", "objectives", "run", "store",
     "training", "progress", "metrics", "trained", "fitted", "measure", "theory",
     "bibliography", "bench", "report", "overrides", "methods", "demo", "scoring", "papers",
-    "data_commands", "cli",
+    "console", "bench_commands", "data_commands", "cli",
 ]  # fmt: skip
 FILES = sorted(SOURCE.rglob("*.py"))
 OWN_DATA = {"arrays", "folder", "memory", "blobs", "blocks"}  # the user's, and ours: no papers
@@ -118,6 +119,12 @@ def test_the_page_of_metrics_is_that_of_the_code():
 def test_the_page_of_data_sets_is_that_of_the_code():
     """`unweave data page > docs/datasets.md` writes it anew."""
     assert (ROOT / "docs/datasets.md").read_text() == data_page()
+
+
+def test_every_picture_in_the_documentation_is_there_and_small():
+    for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        for name in re.findall(r"!\[[^]]*\]\(([^)]+)\)", path.read_text()):
+            assert 0 < (path.parent / name).stat().st_size < 2**19, f"{name} of {path}"
 
 
 def test_every_method_has_a_source():

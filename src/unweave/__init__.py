@@ -51,6 +51,7 @@ from unweave.objectives import (
     InfoVAE,
     InfoWGANGP,
     Label,
+    LagrangianVAE,
     divergences,
 )
 from unweave.optimisers import Adam
@@ -95,6 +96,7 @@ __all__ = [
     "Kim2018",
     "Kim2018GAN",
     "Label",
+    "LagrangianVAE",
     "Laplace",
     "Lattice",
     "Linear",

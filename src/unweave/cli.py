@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 import tomllib
 from functools import partial
@@ -12,16 +11,16 @@ from typing import Annotated, Any
 
 import torch
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table as RichTable
 
 import unweave
-from unweave import bench, papers, scoring, spec
+from unweave import papers, scoring, spec
+from unweave.bench_commands import bench_command
 from unweave.bibliography import citations, metric_citations
+from unweave.console import DeviceOption, FeaturesOption, StoreOption, WayOption, plain_table
+from unweave.console import err as _err
+from unweave.console import out as _out
 from unweave.data_commands import data_app
 from unweave.demo import demo_run
-from unweave.files import write_atomically
 from unweave.fitted import load
 from unweave.methods import page
 from unweave.metrics import Scores, Table, left_out
@@ -33,7 +32,6 @@ from unweave.parallel import usable_cores
 from unweave.progress import Counts, failure_text, progress_on
 from unweave.report import write_report
 from unweave.report.recipe import blocks_of
-from unweave.report.speed import lanes_text, speed_chart
 from unweave.run import Run
 from unweave.store import RunFolder, Store
 from unweave.training import Outcome, Precision, notes, pick_device, train
@@ -48,18 +46,14 @@ app = typer.Typer(
 )
 
 app.add_typer(data_app, name="data")
+app.command(name="bench")(bench_command)
 
-StoreOption = Annotated[Path, typer.Option(help="Folder that holds the runs.")]
-DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
 RowsOption = Annotated[int, typer.Option(min=2, help="Observations to encode.")]
 RunArgument = Annotated[
     list[str], typer.Argument(help="Runs: digests, beginnings of digests, or folders.")
 ]
 
 _INTERRUPTED = 130  # what typer makes of Ctrl-C
-
-_out = Console()
-_err = Console(stderr=True)
 
 
 @app.command(name="train")
@@ -69,6 +63,8 @@ def train_command(
     ] = None,
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
+    way: WayOption = None,
+    features: FeaturesOption = None,
     file: Annotated[
         Path | None, typer.Option("--from", help="Start from a run.json or a TOML file.")
     ] = None,
@@ -93,9 +89,12 @@ def train_command(
       unweave train seed=0..9 objective.beta=1,4     (20 runs, together in lanes)
 
       unweave train latent=product latent.style=gaussian latent.style.size=8 latent.place=gaussian
+
+      unweave train data=shapes2d --way held-out:shape=heart,x=0..15 --way subset:count=50000
     """
     torch.set_num_threads(threads or usable_cores())
-    runs = runs_from(assignments or [], _read_base(file) if file else None)
+    base = _read_base(file) if file else None
+    runs = runs_from(assignments or [], base, way or [], features)
     outcomes = train_all(runs, Store(store), device, checkpoint_seconds, checked(precision))
     show_outcomes(outcomes, Store(store))
     if any(outcome.failure for outcome in outcomes):
@@ -209,7 +208,7 @@ def runs_command(store: StoreOption = Path("runs")) -> None:
         _out.print(f"{store} holds no runs yet; `unweave train` makes one")
         return
     columns = ("run", "status", "steps", "what", "seed", "distortion", "rate")
-    table = _table(*columns)
+    table = plain_table(*columns)
     for folder in folders:
         try:
             table.add_row(*_run_row(folder))
@@ -217,64 +216,6 @@ def runs_command(store: StoreOption = Path("runs")) -> None:
             table.add_row(folder.path.name, "damaged")
             _err.print(str(error), style="red", soft_wrap=True, highlight=False)
     _out.print(table)
-
-
-@app.command(name="bench")
-def bench_command(
-    device: DeviceOption = "auto",
-    precision: Annotated[str, typer.Option(help="fp32, tf32 or bf16.")] = "fp32",
-    lanes: Annotated[str, typer.Option(help="Numbers of lanes, as 1,16,64.")] = "",
-    quick: Annotated[bool, typer.Option(help="The main objectives only.")] = False,
-    seconds: Annotated[float, typer.Option(min=0.05, help="For each line.")] = 1.0,
-    svg: Annotated[Path | None, typer.Option(help="Draw the figures to this file as well.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-) -> None:
-    """Time training on this machine, beside a plain PyTorch loop and against its limits.
-
-    Example:
-
-      unweave bench --quick --lanes 1,16,64 --precision bf16
-    """
-    place = pick_device(device)
-    torch.set_num_threads(usable_cores())
-    counts = _counts(lanes) if lanes else ([1, 16, 64] if place.type == "cuda" else [1, 2])
-    if svg and not svg.parent.is_dir():
-        raise ValueError(f"--svg: there is no folder {svg.parent}; make it first")
-    found: list[bench.Figure] = []
-    try:
-        for figure in bench.figures(place, checked(precision), counts, quick, seconds):
-            found.append(figure)
-            each = f"{figure.microseconds:,.0f} us"
-            _err.print(f"{figure.name}, {lanes_text(figure.lanes)}: {each}", highlight=False)
-    finally:  # stopped or failed, what was measured is shown
-        _show_figures(found, as_json)
-    if svg:
-        title = f"Time for a step of one model, {bench.machine(place)}, {precision}"
-        write_atomically(svg, speed_chart(found, title).encode())
-
-
-def _show_figures(found: list[bench.Figure], as_json: bool) -> None:
-    if as_json:
-        _out.print_json(data=[figure._asdict() for figure in found])
-        return
-    table = _table("", "lanes", "us", "images/s", "ratio", "flops", "bytes")
-    for figure in found:
-        share = [f"{s:.1%}" if s else "" for s in (figure.arithmetic, figure.memory)]
-        ratio = f"{figure.ratio:.1f}" if figure.ratio else ""
-        numbers = [f"{figure.microseconds:,.0f}", f"{figure.images:,.0f}", ratio, *share]
-        table.add_row(figure.name, str(figure.lanes), *numbers)
-    _out.print(table)
-    _out.print(
-        "us: for a step of one lane; ratio: to the plain loop in float32, for beta-tcvae that of "
-        "beta-vae; flops, bytes: shares of what a large product and a large copy reach here",
-        highlight=False,
-    )
-
-
-def _counts(text: str) -> list[int]:
-    if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", text):
-        raise ValueError(f"expected numbers of lanes such as 1,16,64, got {text!r}")
-    return [int(count) for count in text.split(",")]
 
 
 @app.command(name="cite")
@@ -334,7 +275,7 @@ def reproduce_command(
       unweave reproduce sikka2019 fig1
     """
     if paper is None:
-        table = _table("paper", "figure", "what", "time", "done")
+        table = plain_table("paper", "figure", "what", "time", "done")
         for made in papers.FIGURES:
             there = "yes" if papers.done(made, out) else ""
             table.add_row(made.paper, made.figure, made.title, made.cost, there)
@@ -344,7 +285,7 @@ def reproduce_command(
     torch.set_num_threads(usable_cores())
     desk = papers.Desk(Store(store), pick_device(device), progress_on(_err))
     claims = papers.reproduce(figures, desk, out)
-    table = _table("verdict", "claim", "got")
+    table = plain_table("verdict", "claim", "got")
     for claim in claims:
         table.add_row(claim.verdict, claim.statement, claim.got)
     _out.print(table)
@@ -408,7 +349,7 @@ def train_all(
 
 def show_outcomes(outcomes: list[Outcome], store: Store) -> None:
     """A table of what came of training, and what to do next."""
-    table = _table("folder", "objective", "seed", "distortion", "rate")
+    table = plain_table("folder", "objective", "seed", "distortion", "rate")
     for outcome in outcomes:
         run, folder = outcome.run, store.folder(outcome.run)
         if outcome.failure:
@@ -427,7 +368,7 @@ def show_outcomes(outcomes: list[Outcome], store: Store) -> None:
 def show(scores: dict[str, Scores], form: str) -> None:
     """Print scores by run as a table, JSON or CSV."""
     if form == "table":
-        _out.print(scoring.as_table(scores, _table))
+        _out.print(scoring.as_table(scores, plain_table))
     else:
         sys.stdout.write(scoring.as_text(scores, form))
 
@@ -455,15 +396,6 @@ def _run_row(folder: RunFolder) -> list[str]:
 def _terms(row: dict[str, Any]) -> list[str]:
     """Distortion and rate of a row of the log, of an objective that has them."""
     return [f"{row[name]:.2f}" if name in row else "" for name in ("distortion", "rate")]
-
-
-def _table(first: str, *columns: str) -> RichTable:
-    """A plain table whose first column, a name to copy, is never cut."""
-    table = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column(first, no_wrap=True)
-    for column in columns:
-        table.add_column(column, no_wrap=column not in ("objective", "what", "claim", "got"))
-    return table
 
 
 def _read_base(path: Path) -> dict[str, Any]:

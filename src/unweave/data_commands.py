@@ -17,21 +17,38 @@ from typing import Annotated
 
 import torch
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-from rich.table import Table
 
 from unweave import spec
 from unweave.bibliography import cited, entries
-from unweave.data import Arrays, Data, FileSet, Folder, InMemory, Published
+from unweave.console import (
+    DeviceOption,
+    FeaturesOption,
+    StoreOption,
+    WayOption,
+    err,
+    out,
+    plain_table,
+)
+from unweave.data import (
+    Arrays,
+    Data,
+    FileSet,
+    Folder,
+    InMemory,
+    Published,
+    in_classes,
+    write_features,
+)
 from unweave.data.cache import data_folder
-from unweave.data.sets import About
+from unweave.data.fileset import About
 from unweave.data.sources import Source, Told, fetch, wrong_with
 from unweave.files import write_atomically
+from unweave.fitted import load
 from unweave.overrides import runs_from
 from unweave.report import preview_sheet
 from unweave.run import Run
+from unweave.store import Store
 
 data_app = typer.Typer(
     no_args_is_help=True, help="Data sets: list them, fetch, check and look at them."
@@ -57,11 +74,13 @@ What cannot be read row by row (3D Shapes, which is packed, and pictures in arch
 the first time, to a .npy file in the data folder; of dSprites that is 3 GB, of 3D Shapes 5.9 GB.
 Sets of more than 1 GiB are then read [as they are needed](data.md#larger-than-memory).
 
+Pictures are made by `unweave data preview`. They are here where we had images of the set and its
+licence lets them be shown: as parts of dSprites, 3D Shapes and Fashion-MNIST under those licences,
+and of MNIST under CC BY-SA 3.0. Of the licences, those of MPI3D and Fashion-MNIST were read where
+their authors give them; that of MNIST is as Keras states it; **the others were not verified**.
+
 Worlds that are drawn, and data of your own, are on [another page](data.md).
 """
-
-_out = Console()
-_err = Console(stderr=True)
 
 
 @data_app.command(name="list")
@@ -72,16 +91,14 @@ def list_command() -> None:
 
       unweave data list
     """
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for column in ("name", "images", "size", "factors", "here"):
-        table.add_column(column, no_wrap=column == "name")
+    table = plain_table("name", "images", "size", "factors", "here")
     for kind, cls in _published().items():
         about, here = cls.ABOUT, "no" if cls().missing else "yes"
         table.add_row(kind, f"{about.count:,}", _shape(about), _factors(about), here)
-    _out.print(table)
+    out.print(table)
     drawn = ", ".join(_drawn())
-    _out.print(f"drawn, without files: {drawn}; your own: data=PATH", highlight=False)
-    _out.print(f"files lie in {data_folder()}", soft_wrap=True, highlight=False)
+    out.print(f"drawn, without files: {drawn}; your own: data=PATH", highlight=False)
+    out.print(f"files lie in {data_folder()}", soft_wrap=True, highlight=False)
 
 
 @data_app.command(name="info")
@@ -115,7 +132,7 @@ def get_command(name: NameArgument, fields: FieldsArgument = None) -> None:
     for source in made.sources:
         with _bar(source) as told:
             place = fetch(source, made.folder, told)
-        _out.print(f"{place}{_verdict(source)}", soft_wrap=True, highlight=False)
+        out.print(f"{place}{_verdict(source)}", soft_wrap=True, highlight=False)
 
 
 @data_app.command(name="check")
@@ -132,9 +149,9 @@ def check_command(name: NameArgument, fields: FieldsArgument = None) -> None:
     if problems:
         raise ValueError(f"{'; '.join(problems)}. Delete what is wrong and fetch it again")
     for source in found:
-        _out.print(f"{source.name}{_verdict(source)}", soft_wrap=True, highlight=False)
+        out.print(f"{source.name}{_verdict(source)}", soft_wrap=True, highlight=False)
     world = made.load(torch.device("cpu"))
-    _out.print("; ".join(world.notes), soft_wrap=True, highlight=False)
+    out.print("; ".join(world.notes), soft_wrap=True, highlight=False)
 
 
 @data_app.command(name="preview")
@@ -143,9 +160,11 @@ def preview_command(
     fields: Annotated[
         list[str] | None, typer.Argument(help="field=value of the data set; see the examples.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The PNG to write; NAME-preview.png by default.")
+    file: Annotated[
+        Path | None, typer.Option("--out", help="The PNG to write; NAME-preview.png by default.")
     ] = None,
+    way: WayOption = None,
+    features: FeaturesOption = None,
 ) -> None:
     """Draw observations at random and a walk along every factor.
 
@@ -156,20 +175,49 @@ def preview_command(
       unweave data preview shapes2d side=128 orientations=9 --out sprites.png
 
       unweave data preview photos/
+
+      unweave data preview shapes3d --way held-out:floor_hue=0,wall_hue=0,part=held
     """
-    runs = runs_from([f"data={name}", *(f"data.{field}" for field in fields or [])])
+    assignments = [f"data={name}", *(f"data.{each}" for each in _named(fields))]
+    runs = runs_from(assignments, None, way or [], features)
     if len(runs) != 1:
         raise ValueError(
             f"expected one data set, got {len(runs)} by lists of values: write a field that is a "
             """list as JSON, as in 'shapes=["heart"]'"""
         )
     data = runs[0].data
-    path = out or Path(f"{data.kind}-preview.png")
+    path = file or Path(f"{Path(name).absolute().stem}-preview.png")
     picture = preview_sheet(data.load(torch.device("cpu")))
     content = io.BytesIO()
     picture.save(content, "PNG", optimize=True)
     write_atomically(path, content.getvalue())
     typer.echo(path)
+
+
+@data_app.command(name="features")
+def features_command(
+    name: Annotated[str, typer.Argument(help="A run.")],
+    classes: Annotated[int, typer.Option(min=2, help="Of every variable, by quantiles.")] = 5,
+    store: StoreOption = Path("runs"),
+    device: DeviceOption = "auto",
+    file: Annotated[Path, typer.Option("--out", help="The file to write.")] = Path("features.npz"),
+) -> None:
+    """Write the codes of a run's data, cut into classes, for --way to hold out combinations of.
+
+    Examples:
+
+      unweave data features 3f2a --classes 5
+
+      unweave train data=mnist --features features.npz --way held-out:class=7,z3=4/class=0,z5=0
+    """
+    model = load(Store(store).find(name).path, device=device)
+    table = model.table(rows=model.world.size)
+    codes = in_classes(table.codes, classes)
+    codes[:, table.discrete] = table.codes[:, table.discrete]
+    names = [f"z{each}" if each[0].isdigit() else each for each in model.run.latent.names]
+    write_features(file, codes, names)
+    counts = ", ".join(f"{n} {size}" for n, size in zip(names, codes.max(0) + 1, strict=True))
+    out.print(f"{file}: {len(codes):,} rows of {counts}", soft_wrap=True, highlight=False)
 
 
 @data_app.command(name="page")
@@ -210,8 +258,11 @@ def _described(kind: str, cls: type[FileSet], mark: str = "") -> str:
     about = cls.ABOUT
     doc = re.sub(r"\s*\[\w+\d{4}\]( \w+\. \d+)?\.", "", inspect.getdoc(cls) or "").rstrip()
     lines = [f"{mark}{kind}", "", f"{about.title}. {doc}", ""]
+    if mark and about.picture:
+        lines += [f"![{about.title}](figures/data_{kind}.png)", ""]
     lines += [
         f"- images: {about.count:,} of {_shape(about)}",
+        f"- picture: {about.picture or _unseen(kind)}",
         f"- factors: {_factors(about)}",
         f"- licence: {about.licence}",
         f"- page: {about.page}",
@@ -229,11 +280,20 @@ def _described(kind: str, cls: type[FileSet], mark: str = "") -> str:
     return "\n".join(lines)
 
 
+def _unseen(kind: str) -> str:
+    return f"after `unweave data get {kind}`, `unweave data preview {kind}`"
+
+
 def _verdict(source: Source) -> str:
     """What a file is compared with."""
     if source.digest:
         return f", {source.digest}"
     return ", no published checksum known: that of the first download is kept and compared"
+
+
+def _named(fields: list[str] | None) -> list[str]:
+    """Fields of a data set, which may be written as those of a run are, with data. before them."""
+    return [field.removeprefix("data.") for field in fields or []]
 
 
 def _chosen(name: str, fields: list[str] | None) -> FileSet:
@@ -245,7 +305,7 @@ def _chosen(name: str, fields: list[str] | None) -> FileSet:
         raise ValueError(
             f"{name!r} is not a published data set.{drawn} {spec.nearest(name, known)}"
         )
-    assignments = [f"data={name}", *(f"data.{field}" for field in fields or [])]
+    assignments = [f"data={name}", *(f"data.{field}" for field in _named(fields))]
     made = spec.override(Run, assignments).data
     assert isinstance(made, FileSet)
     return made
@@ -266,7 +326,7 @@ def _factors(about: About) -> str:
 @contextmanager
 def _bar(source: Source) -> Iterator[Told]:
     """A bar on a terminal; a line at every tenth of the way in a pipe."""
-    if not _err.is_terminal:
+    if not err.is_terminal:
         yield _Lines(source.name)
         return
     columns = (
@@ -275,7 +335,7 @@ def _bar(source: Source) -> Iterator[Told]:
         DownloadColumn(),
         TransferSpeedColumn(),
     )
-    with Progress(*columns, console=_err) as bar:
+    with Progress(*columns, console=err) as bar:
         task = bar.add_task(source.name, total=source.size)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
@@ -291,4 +351,4 @@ class _Lines:
         if tenth > self.last:
             self.last = tenth
             end = f" of {total:,}" if total else ""
-            _err.print(f"{self.name}: {done:,}{end} bytes", highlight=False)
+            err.print(f"{self.name}: {done:,}{end} bytes", highlight=False)

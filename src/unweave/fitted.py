@@ -10,12 +10,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypedDict, Unpack, cast, overload
+from typing import Any, TypedDict, Unpack, cast, get_args, overload
 
 import numpy as np
 import torch
@@ -29,14 +30,16 @@ from unweave.data import (
     Data,
     Folder,
     InMemory,
+    Sampled,
+    Whole,
     World,
     as_numpy,
     from_array,
-    periods,
     read_like,
 )
+from unweave.data.arrayfiles import EXTENSIONS
 from unweave.data.parts import Part
-from unweave.data.rows import EXTENSIONS
+from unweave.data.ways import WayPart
 from unweave.latents import Distribution, Latent, unrelaxed
 from unweave.likelihoods import Likelihood
 from unweave.metrics import Table
@@ -52,6 +55,7 @@ from unweave.trained import one
 from unweave.training import Outcome, Precision, Silent, notes, pick_device, recall, train
 
 Array = NDArray[np.float32]
+AnyPart = Part | WayPart
 
 _NUMBERS = 4_000_000  # decoded at once when there are many codes to an observation
 TINY = float(np.finfo(np.float32).tiny)  # a standard deviation that underflowed
@@ -222,7 +226,7 @@ class Fitted:
             normal=np.array(latent.normal),
             factor_names=self.world.factor_names,
             factor_sizes=self.world.factor_sizes,
-            periods=periods(self.world),
+            periods=self.world.periods,
         )
 
     def summarise(self, q: Distribution, samples: int = 10_000, seed: int = 0) -> Summary:
@@ -404,13 +408,13 @@ def _fitted(outcome: Outcome, world: World, store: str | Path | None) -> Fitted:
 
 @overload
 def load(  # type: ignore[overload-overlap]  # a text is one path, not one path a letter
-    path: str | Path, *, data: Any = ..., part: Part | None = ..., device: str = ...
+    path: str | Path, *, data: Any = ..., part: AnyPart | None = ..., device: str = ...
 ) -> Fitted: ...
 
 
 @overload
 def load(
-    path: Iterable[str | Path], *, data: Any = ..., part: Part | None = ..., device: str = ...
+    path: Iterable[str | Path], *, data: Any = ..., part: AnyPart | None = ..., device: str = ...
 ) -> list[Fitted]: ...
 
 
@@ -418,14 +422,15 @@ def load(
     path: str | Path | Iterable[str | Path],
     *,
     data: Any = None,
-    part: Part | None = None,
+    part: AnyPart | None = None,
     device: str = "auto",
 ) -> Fitted | list[Fitted]:
     """A run from its folder, at its newest weights; several folders give a list.
 
     Runs over the same data are on one loading of it. A run that was trained on an array in memory
     needs that array again, as `data`. `part` puts the run on another part of its data than it was
-    trained on: `load(path, part="test")` measures on what it has not seen.
+    trained on: `load(path, part="test")` measures on what it has not seen, `part="held"` on the
+    combinations that were held out.
     """
     worlds: dict[str, tuple[Data, World]] = {}
     if isinstance(path, (str, Path)):
@@ -436,7 +441,7 @@ def load(
 def _load(
     path: str | Path,
     data: Any,
-    part: Part | None,
+    part: AnyPart | None,
     device: str,
     worlds: dict[str, tuple[Data, World]],
 ) -> Fitted:
@@ -464,8 +469,16 @@ def _load(
     return Fitted(outcome, world, folder.path)
 
 
-def _part_of(data: Data, part: Part) -> Data:
+def _part_of(data: Data, part: AnyPart) -> Data:
     """Another part of the same data."""
+    if isinstance(data, Sampled) and part in get_args(WayPart):
+        if not any("part" in way.__dataclass_fields__ for way in data.ways):
+            raise ValueError(f"nothing was held out of {data.world.kind}: expected a part of it")
+        ways = [to_json(way) for way in data.ways]
+        parted = [way | {"part": part} if "part" in way else way for way in ways]
+        return from_json(Sampled, to_json(data) | {"ways": parted})
+    if isinstance(data, Sampled):
+        return dataclasses.replace(data, world=cast(Whole, _part_of(data.world, part)))
     if "part" not in data.__dataclass_fields__:
         raise ValueError(f"{data.kind} has no parts: expected a run on files, got one on {data}")
     changed: Data = from_json(type(data), to_json(data) | {"part": part})

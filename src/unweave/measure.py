@@ -16,6 +16,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple, Unpack, overload
 
 import numpy as np
@@ -38,7 +39,7 @@ from unweave.metrics.overlap import (
 )
 from unweave.noise import Noise
 from unweave.objectives.support import leaves, part
-from unweave.parallel import in_threads, own_cores
+from unweave.parallel import in_processes, own_cores
 from unweave.trained import join
 
 _HELD = 2**30  # numbers of weights and codes on the device at once: 4 GB
@@ -112,12 +113,16 @@ def evaluate(
     Tables are made in lanes, and measured on all cores, several at once, while others are being
     encoded.
     """
+    numbers: list[int] = []
 
-    def measured(made: tuple[int, Table]) -> tuple[int, Scores]:
-        return made[0], evaluate_table(made[1], metrics=metrics, rng=rng, **frame)
+    def made() -> Iterator[Table]:
+        for each in encode(models, rows):
+            numbers.append(each.number)
+            yield each.model.tabulate(each.rows, each.q)
 
-    made = ((e.number, e.model.tabulate(e.rows, e.q)) for e in encode(models, rows))
-    found = dict(in_threads(measured, made, min(own_cores(), len(models))))
+    measured = partial(evaluate_table, metrics=metrics, rng=rng, **frame)
+    scores = list(in_processes(measured, made(), min(own_cores(), len(models))))
+    found = dict(zip(numbers, scores, strict=True))
     return [found[number] for number in range(len(models))]
 
 

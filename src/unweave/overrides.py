@@ -1,31 +1,110 @@
-"""Command-line assignments to runs: choices, numbers, paths, and lists that mean several runs."""
+"""Command-line assignments to runs: choices, numbers, paths, and lists that mean several runs.
+
+Ways of sampling the data are written as KIND:name=value,name=value.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from unweave import spec
-from unweave.data import Data
+from unweave.data import AnyWay, Data, HeldOut, Paired, Sampled
 from unweave.fitted import from_path
 from unweave.run import Run
 
 _LIST = re.compile(r"[\w.+-]+(,[\w.+-]+)+")
+_NAMES = ("key", "factors_key")  # of columns, of which several joined by commas are one value
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 
 
-def runs_from(assignments: Sequence[str], base: dict[str, Any] | None = None) -> list[Run]:
+def runs_from(
+    assignments: Sequence[str],
+    base: dict[str, Any] | None = None,
+    ways: Sequence[str] = (),
+    features: Path | None = None,
+) -> list[Run]:
     """The runs that assignments describe; a list or a range of values is one run each.
+
+    Their data are sampled by the ways, which may speak of the features of a file.
 
     >>> [(r.seed, r.objective.beta) for r in runs_from(["seed=0..1", "objective.beta=1,4"])]
     [(0, 1.0), (0, 4.0), (1, 1.0), (1, 4.0)]
     """
     choices = [_choices(assignment) for assignment in assignments]
     combinations = [itertools.chain(*each) for each in itertools.product(*choices)]
-    return [spec.override(Run, combination, base) for combination in combinations]
+    runs = [spec.override(Run, combination, base) for combination in combinations]
+    if not ways and features is None:
+        return runs
+    taken = tuple(way_from(text) for text in ways)
+    return [dataclasses.replace(run, data=_sampled(run.data, taken, features)) for run in runs]
+
+
+def way_from(text: str) -> AnyWay:
+    """A way of sampling: KIND:field=value,... or, of held-out, FACTOR=CLASS,...
+
+    Several classes are joined by +, or are a range; several combinations by /.
+
+    >>> way_from("held-out:shape=heart,x=0..2/scale=0+5,part=held").classes
+    ({'shape': ('heart',), 'x': (0, 1, 2)}, {'scale': (0, 5)})
+    >>> way_from("correlated:factors=floor_hue+wall_hue,spread=0.2").factors
+    ('floor_hue', 'wall_hue')
+    """
+    kind, _, rest = text.partition(":")
+    known = spec.members(AnyWay)
+    if kind not in known:
+        raise ValueError(f"--way: {kind!r} is not known: {spec.nearest(kind, known)}")
+    fields = {field.name for field in dataclasses.fields(known[kind])}
+    content: dict[str, Any] = {"kind": kind}
+    combinations: list[dict[str, list[int | str]]] = []
+    for combination in rest.split("/"):
+        classes: dict[str, list[int | str]] = {}
+        for item in combination.split(","):
+            name, sign, value = item.partition("=")
+            if not (sign and name and value):
+                raise ValueError(
+                    f"--way {text}: expected name=value, got {item!r}; as in subset:count=5000, "
+                    "held-out:shape=heart,x=0..15 or correlated:factors=floor_hue+wall_hue"
+                )
+            if name in fields or known[kind] is not HeldOut:
+                content[name] = value.split("+") if name == "factors" else _number(value)
+            else:
+                classes[name] = [each for part in value.split("+") for each in _spread(part)]
+        combinations.append(classes)
+    if known[kind] is HeldOut:
+        content["classes"] = combinations
+    try:
+        return cast(AnyWay, spec.from_json(known[kind], content))
+    except ValueError as error:
+        raise ValueError(f"--way {text}: {error}") from None
+
+
+def _number(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def _spread(text: str) -> list[int | str]:
+    """A class by its number or name, or a range of numbers."""
+    if span := _RANGE.fullmatch(text):
+        return [*range(int(span[1]), int(span[2]) + 1)]
+    return [int(text) if text.isdigit() else text]
+
+
+def _sampled(data: Data, ways: tuple[AnyWay, ...], features: Path | None) -> Sampled:
+    if isinstance(data, Paired):
+        raise ValueError("--way: pairs are made of a whole world; leave it out")
+    place = None if features is None else str(features)
+    if isinstance(data, Sampled):
+        return dataclasses.replace(data, ways=(*data.ways, *ways), features=place or data.features)
+    return Sampled(data, ways, place)
 
 
 def _choices(assignment: str) -> list[list[str]]:
@@ -33,6 +112,8 @@ def _choices(assignment: str) -> list[list[str]]:
     path, sign, text = assignment.partition("=")
     if path == "data" and sign:
         return [_data(text)]
+    if path.rpartition(".")[2] in _NAMES:
+        return [[assignment]]
     span = _RANGE.fullmatch(text)
     if span and int(span[1]) > int(span[2]):
         raise ValueError(f"{path}: {text} is empty; write the smaller number first")

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
-from threadpoolctl import threadpool_limits
+import loky
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -63,38 +62,32 @@ def in_processes(
 ) -> Iterator[R]:
     """The same in processes, which do not wait for each other where Python works.
 
-    It takes seconds to begin them, which is done before the first item is asked for, so they are
-    for what takes longer than that. Function, items and results must be such as can be pickled, and
-    a script that calls this must do so below `if __name__ == "__main__"`.
+    It takes seconds to begin them, so they are for what takes longer than that; they wait a minute
+    for the next call. Function, items and results are pickled.
     """
     cores = own_cores()
     count = processes or cores
     if count == 1:
         yield from map(function, items)
         return
-    method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-    context = multiprocessing.get_context(method)
-    if method == "forkserver":  # imports once for all
-        module = getattr(function, "func", function).__module__
-        context.set_forkserver_preload(["__main__", module])
     share = max(1, cores // count)
-    with ProcessPoolExecutor(count, context, initializer=_begin, initargs=(share,)) as pool:
-        pool.submit(int)
-        try:
-            yield from _in_order(pool, function, items, count)
-        except BrokenProcessPool as error:
-            raise RuntimeError(
-                f"one of {count} processes was killed, which happens where memory is short: "
-                "make fewer rows or fewer runs at once"
-            ) from error
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(share))
+    pool = loky.get_reusable_executor(
+        count, timeout=60, initializer=_begin, initargs=(share,), env=threads
+    )
+    try:
+        yield from _in_order(pool, function, items, count)
+    except BrokenProcessPool as error:
+        raise RuntimeError(
+            f"one of {count} processes was killed, which happens where memory is short: "
+            "measure fewer rows, or fewer runs at once"
+        ) from error
 
 
 def _begin(cores: int) -> None:
     """Take a share of the cores, and leave it to the first process to be interrupted."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _share.cores = cores
-    threadpool_limits(cores)  # of libraries that are loaded; the others read the environment
-    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = str(cores)
 
 
 def _in_order(
@@ -109,4 +102,5 @@ def _in_order(
         while begun:
             yield begun.popleft().result()
     finally:
-        pool.shutdown(cancel_futures=True)
+        for future in begun:
+            future.cancel()

@@ -117,7 +117,7 @@ class Counts:
 
     def __init__(self, console: Console, totals: Mapping[str, int]) -> None:
         self.console, self.totals, self.done = console, totals, dict.fromkeys(totals, 0)
-        self.last = time.monotonic()
+        self.last, self.said = time.monotonic(), ""
         self.bars = RichProgress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -134,6 +134,8 @@ class Counts:
 
     def __exit__(self, *_: object) -> None:
         self.bars.stop()
+        if self.said:  # the last line is how it ended
+            self._say()
 
     def add(self, name: str, count: int = 1) -> None:
         """So many more of one thing: move its bar, or say so at most every few seconds."""
@@ -142,8 +144,13 @@ class Counts:
         if not self.bars.disable or time.monotonic() - self.last < _SECONDS_BETWEEN_LINES:
             return
         self.last = time.monotonic()
+        self._say()
+
+    def _say(self) -> None:
         counts = [f"{name} {self.done[name]:,} of {n:,}" for name, n in self.totals.items()]
-        self.console.print(", ".join(counts), highlight=False, soft_wrap=True)
+        if (text := ", ".join(counts)) != self.said:
+            self.console.print(text, highlight=False, soft_wrap=True)
+        self.said = text
 
 
 def break_text(run: Run, failure: dict[str, Any]) -> str:

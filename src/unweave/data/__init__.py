@@ -11,31 +11,20 @@ from typing import Annotated
 from pydantic import Field
 
 from unweave.data.arrays import Arrays, InMemory, as_numpy, from_array, read_like
+from unweave.data.features import in_classes, write_features
+from unweave.data.fileset import FileSet
 from unweave.data.folder import Folder
 from unweave.data.generators import Mixing, MovingDigit, Pinwheel
+from unweave.data.labelled import MNIST, SVHN, CelebA, FashionMNIST
 from unweave.data.lattice import Factor, Lattice
-from unweave.data.sampling import (
-    Correlated,
-    HeldOut,
-    Incomplete,
-    Paired,
-    Sampled,
-    Subset,
-    Whole,
-    periods,
-)
+from unweave.data.sampling import Paired, Sampled, Whole
 from unweave.data.scenery import ColourShapes2D, NoisyShapes2D, TexturedShapes2D
 from unweave.data.sets import (
-    MNIST,
     MPI3D,
-    SVHN,
     Cars3D,
-    CelebA,
     Chairs3D,
     DSprites,
     Faces3D,
-    FashionMNIST,
-    FileSet,
     Published,
     Shapes3DFile,
     SmallNORB,
@@ -45,6 +34,7 @@ from unweave.data.shapes3d import Shapes3D
 from unweave.data.small import Blobs, Blocks
 from unweave.data.spectrum import principal_variances
 from unweave.data.streamed import Streamed
+from unweave.data.ways import AnyWay, Correlated, HeldOut, Incomplete, Subset
 from unweave.data.world import World
 
 Data = Annotated[Whole | Sampled | Paired, Field(discriminator="kind")]
@@ -53,6 +43,7 @@ __all__ = [
     "MNIST",
     "MPI3D",
     "SVHN",
+    "AnyWay",
     "Arrays",
     "Blobs",
     "Blocks",
@@ -86,10 +77,12 @@ __all__ = [
     "Streamed",
     "Subset",
     "TexturedShapes2D",
+    "Whole",
     "World",
     "as_numpy",
     "from_array",
-    "periods",
+    "in_classes",
     "principal_variances",
     "read_like",
+    "write_features",
 ]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import math
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,22 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import Field
 from torch import Tensor
 
+from unweave.data.arrayfiles import ArrayFile, arrays_of
 from unweave.data.cache import remembered
-from unweave.data.lattice import Factor, Lattice
+from unweave.data.lattice import Factor, Labels, Lattice
 from unweave.data.parts import Part, members_of
 from unweave.data.reading import Reading, Scan, scan, understood
-from unweave.data.rows import (
-    MOST,
-    ArrayFile,
-    Held,
-    ParquetFile,
-    Picked,
-    Rows,
-    arrays_of,
-    blocks,
-    fresh,
-    width,
-)
+from unweave.data.rows import MOST, Floats, Held, Picked, Rows, blocks, fresh, width
 from unweave.data.streamed import Streamed, how_shuffled
 from unweave.data.world import Place, Stored, World
 from unweave.spec import spec, tag
@@ -42,12 +35,13 @@ NAMES_KEY = "factor_names"
 
 @spec
 class Arrays:
-    """Observations in a file of arrays: .npy, .npz, HDF5 or Parquet.
+    """Observations in a file of arrays: .npy, .npz, HDF5, Parquet or CSV.
 
     Observations are (N, H, W), (N, H, W, C), (N, C, H, W) or vectors (N, D). Bytes are read as
     0..255 and scaled to [0, 1]; floats are kept as they are. `key` names the array; `factors_key`
-    the factors (N, K), integers or text, whose names are read from `factor_names` if the file has
-    it. Of Parquet both are columns, several joined by commas. `part` takes 80 % of the observations
+    the factors (N, K), integers, text or floats that repeat, whose names are read from
+    `factor_names` if the file has it. Of Parquet and CSV both are columns, several joined by
+    commas, and all numbers are kept as they are. `part` takes 80 % of the observations
     for training, 10 % for validation or 10 % for testing, always the same. Observations of more
     than 1 GiB are read from the file as they are needed; `stream` says otherwise.
     """
@@ -63,10 +57,13 @@ class Arrays:
         """Read the file, or make ready to read it as it is needed."""
         file = arrays_of(Path(self.path))
         chosen = self.key or _usual(file, self.factors_key)
+        keyed = self.factors_key
+        factors, names = (None, None) if keyed is None else read_factors(file, keyed)
         rows = file.rows(_known(file, chosen))
-        factors, names = _factors(file, self.factors_key)
-        others = sorted({*file.names} - {*chosen.split(","), *(self.factors_key or "").split(",")})
-        others = [name for name in others if name not in (NAMES_KEY, "")]
+        if file.tabular:
+            rows = _measured(rows, _columns(chosen), file.path)
+        known = {*_columns(chosen), *_columns(self.factors_key or ""), NAMES_KEY, ""}
+        others = sorted({*file.names} - known)
         notes = [f"read {chosen!r}; not read: {', '.join(others)}"] if others else []
         key = [self.path, chosen, *fresh(file.path)]
         try:
@@ -161,26 +158,27 @@ def world_of(
 
     `key` says where the rows are from, so that what a pass over large ones finds is kept. A lattice
     that is given, with periods or labels, takes the place of the one that the factors enumerate. A
-    reading that is given takes the place of what is found by looking at the numbers.
+    reading that is given takes the place of what is found by looking at the numbers. A class of a
+    factor has the same number in every part.
     """
     count = rows.shape[0]
-    factors = None if factors is None else _rows_of(factors, count)
+    codes, sizes, named = recode(None if factors is None else _rows_of(factors, count), count)
     if (chosen := members_of(part, count)) is not None:
-        rows = Picked(rows, chosen)
-        factors = None if factors is None else factors[chosen]
+        rows, codes = Picked(rows, chosen), codes[torch.from_numpy(chosen)]
         notes = [*notes, f"the {part} part: {len(chosen):,} of {count:,} observations"]
     streamed = rows.shape[0] * width(rows) > MOST if stream is None else stream
     kept = streamed and key
     found = Scan(*remembered([*key, part], lambda: scan(rows))) if kept else scan(rows)
     reading = reading or understood(rows, found)
-    codes, sizes = _recode(factors, rows.shape[0])
     labels = _names(names, len(sizes))
-    shown = _lattice(codes, labels, sizes, lattice)
+    grid = lattice or _grid(labels, sizes, named)
+    shown = grid if grid and _enumerated(grid, codes) else None
+    repeats, named = (lattice.periods, lattice.labels) if lattice else ({}, named)
     told = (*notes, *reading.notes)
     if streamed:
         told = (*told, *how_shuffled(rows))
-        place = torch.device("cpu")
-        return Streamed(rows, reading, codes, labels, sizes, shown, told, found.checksum, place)
+        about = (labels, sizes, named, shown, repeats, told)
+        return Streamed(rows, reading, codes, *about, found.checksum, torch.device("cpu"))
     return Stored(
         data=_gathered(rows, reading),
         codes=codes,
@@ -188,9 +186,38 @@ def world_of(
         bounded=reading.bounded,
         factor_names=labels,
         factor_sizes=sizes,
+        factor_labels=named,
         lattice=shown,
+        periods=repeats,
         notes=told,
         integer_unit=reading.integer_unit,
+    )
+
+
+def picked(world: Streamed, numbers: Array) -> Stored | Streamed:
+    """Rows of a streamed world by their numbers, in order; in memory where they fit."""
+    rows = Picked(world.rows, numbers)
+    told = world.notes[: -len(how_shuffled(world.rows))]
+    told = (*told, f"{len(numbers):,} observations of {world.size:,}")
+    codes = world.codes[torch.from_numpy(numbers).to(world.codes.device)]
+    if len(numbers) * width(rows) > MOST:
+        checksum = zlib.crc32(numbers.data, world.checksum)
+        told = (*told, *how_shuffled(rows))
+        return dataclasses.replace(
+            world, rows=rows, codes=codes, lattice=None, notes=told, checksum=checksum
+        )
+    return Stored(
+        data=_gathered(rows, world.reading),
+        codes=codes,
+        unit=world.reading.unit,
+        bounded=world.bounded,
+        factor_names=world.factor_names,
+        factor_sizes=world.factor_sizes,
+        factor_labels=world.factor_labels,
+        lattice=None,
+        periods=world.periods,
+        notes=told,
+        integer_unit=world.integer_unit,
     )
 
 
@@ -230,6 +257,26 @@ def _gathered(rows: Rows, reading: Reading) -> Tensor:
     return data
 
 
+def _columns(key: str) -> list[str]:
+    """The columns of a table that a key names."""
+    return [name.strip() for name in key.split(",")]
+
+
+def _measured(rows: Rows, columns: Sequence[str], path: Path) -> Rows:
+    """Columns of a table as the numbers that they are: in a table, 255 is not white."""
+    if rows.dtype.kind == "O":
+        first = rows.read(0, 1)[0]
+        text = [name for name, value in zip(columns, first, strict=True) if isinstance(value, str)]
+    else:
+        text = list(columns) if rows.dtype.kind == "U" else []
+    if text:
+        raise ValueError(
+            f"expected columns of numbers in {path}, got text in {', '.join(text)}: choose others "
+            f"with key, or name these as factors, data.factors_key={','.join(text)}"
+        )
+    return Floats(rows) if rows.dtype.kind in "iu" and rows.dtype.itemsize > 1 else rows
+
+
 def _known(file: ArrayFile, name: str) -> str:
     """The name of an array that the file has."""
     if file.names == [""] and name:
@@ -240,27 +287,25 @@ def _known(file: ArrayFile, name: str) -> str:
     return name
 
 
-def _factors(file: ArrayFile, key: str | None) -> tuple[Array | None, list[str] | None]:
-    """Factors and their names, where a key says which they are."""
-    if key is None:
-        return None, None
+def read_factors(file: ArrayFile, key: str) -> tuple[Array, list[str] | None]:
+    """Factors by the key of their array, and their names where the file has them."""
     rows = file.rows(_known(file, key))
     if rows.shape[0] * width(rows) > MOST:
         raise ValueError(f"{key!r} of {file.path} is too large for factors: {rows.shape}")
     factors = rows.read(0, rows.shape[0])
-    if isinstance(file, ParquetFile):
-        columns = [name.strip() for name in key.split(",")]
+    if file.tabular:
+        columns = _columns(key)
         return factors, columns if len(columns) == factors.shape[1] else None
     if NAMES_KEY not in file.names:
-        return factors, None
+        return factors, [key.rpartition("/")[2]] if key and factors.ndim == 1 else None
     told = file.rows(NAMES_KEY)
     return factors, [str(name) for name in told.read(0, told.shape[0])]
 
 
 def _usual(file: ArrayFile, factors_key: str | None) -> str:
     """The array that holds the observations when none is named."""
-    if isinstance(file, ParquetFile):
-        taken = {name.strip() for name in (factors_key or "").split(",")}
+    if file.tabular:
+        taken = _columns(factors_key or "")
         return ",".join(name for name in file.names if name not in taken)
     keys = file.names
     if len(keys) == 1:
@@ -270,7 +315,8 @@ def _usual(file: ArrayFile, factors_key: str | None) -> str:
             return key
     raise ValueError(
         f"expected one array in {file.path}, or one named {', '.join(USUAL_KEYS)}, got "
-        f"{', '.join(sorted(keys)) or 'none'}: choose it with key"
+        f"{', '.join(sorted(keys)) or 'none'}: choose it with key, as data.key="
+        f"{next(iter(keys), 'NAME')}"
     )
 
 
@@ -286,19 +332,32 @@ def _rows_of(factors: Array, count: int) -> Array:
     return factors
 
 
-def _recode(factors: Array | None, count: int) -> tuple[Tensor, tuple[int, ...]]:
-    """Factors (N, K) as classes 0..n-1 in the order of their values, and the sizes n."""
+def recode(factors: Array | None, count: int) -> tuple[Tensor, tuple[int, ...], Labels]:
+    """Factors (N, K) as classes 0..n-1 in the order of their values, the sizes n, and their names.
+
+    Classes have names where the values are text.
+    """
     if factors is None:
-        return torch.zeros(count, 0, dtype=torch.int64), ()
-    if factors.dtype.kind not in "biuUSO":
-        raise ValueError(
-            f"expected factors as integers or text, got {factors.dtype}: number the values of each "
-            "factor, for example with numpy.unique(..., return_inverse=True)"
-        )
-    columns = [np.unique(column, return_inverse=True) for column in factors.T]
-    codes = np.stack([code.reshape(-1) for _, code in columns], axis=1)
-    sizes = tuple(len(values) for values, _ in columns)
-    return torch.from_numpy(codes.astype(np.int64)), sizes
+        return torch.zeros(count, 0, dtype=torch.int64), (), ()
+    if factors.dtype.kind not in "biufUSO":
+        raise ValueError(f"expected factors as integers or text, got {factors.dtype}: convert them")
+    if factors.dtype.kind == "O":  # columns of numbers beside columns of text
+        columns = [np.array(column.tolist()) for column in factors.T]
+    else:
+        columns = list(factors.T)
+    found = [np.unique(column, return_inverse=True) for column in columns]
+    for number, (values, _) in enumerate(found):
+        real = values.dtype.kind == "f" and (values != np.rint(values)).any()
+        if real and 2 * len(values) > count:
+            raise ValueError(
+                f"expected factors as classes, which repeat, got {len(values):,} real numbers in "
+                f"the {count:,} rows of column {number}: leave it out, or cut it into bins with "
+                "numpy.digitize"
+            )
+    codes = np.stack([code.reshape(-1) for _, code in found], axis=1)
+    sizes = tuple(len(values) for values, _ in found)
+    labels = tuple(tuple(v.tolist()) if v.dtype.kind == "U" else None for v, _ in found)
+    return torch.from_numpy(codes.astype(np.int64)), sizes, labels
 
 
 def _names(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
@@ -311,15 +370,19 @@ def _names(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _lattice(
-    codes: Tensor, names: tuple[str, ...], sizes: tuple[int, ...], known: Lattice | None
-) -> Lattice | None:
-    """The lattice, where the observations are exactly its combinations in order."""
-    if not sizes or int(np.prod(sizes, dtype=object)) != len(codes):
+def _grid(names: tuple[str, ...], sizes: tuple[int, ...], labels: Labels) -> Lattice | None:
+    """All combinations of factors, unless there are none, or more than can be numbered."""
+    if not sizes or math.prod(sizes) >= 2**62:
         return None
-    factors = (Factor(name, size) for name, size in zip(names, sizes, strict=True))
-    lattice = known or Lattice(tuple(factors))
-    return lattice if bool((lattice.index(codes) == torch.arange(len(codes))).all()) else None
+    each = zip(names, sizes, labels, strict=True)
+    return Lattice(tuple(Factor(name, size, labels=named) for name, size, named in each))
+
+
+def _enumerated(lattice: Lattice, codes: Tensor) -> bool:
+    """Whether the observations are exactly the combinations of a lattice, in order."""
+    if lattice.size != len(codes):
+        return False
+    return bool((lattice.index(codes) == torch.arange(len(codes))).all())
 
 
 def as_numpy(array: ArrayLike | Tensor) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import warnings
 from collections.abc import Iterator, Sequence
@@ -21,9 +20,11 @@ from pydantic import Field
 
 from unweave.data.arrays import world_of
 from unweave.data.cache import data_folder, prepared
+from unweave.data.npy import NpyFile, write_npy
 from unweave.data.parts import Part
 from unweave.data.reading import COLOURS, Reading
-from unweave.data.rows import MOST, Held, NpyFile, Rows, fresh, write_npy
+from unweave.data.rows import MOST, Held, Rows, fresh
+from unweave.data.tables import column_values, read_csv
 from unweave.data.world import Place, World
 from unweave.spec import spec, tag
 
@@ -298,20 +299,12 @@ def _listed(
     """Factors (N, K) of the pictures by a CSV file, their names, and what was decided."""
     if may_be_missing and not path.is_file():
         return None, None, []
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            head, *lines = [line for line in csv.reader(file, strict=True) if line]
-    except (OSError, UnicodeDecodeError, csv.Error, ValueError) as error:
+    head, *lines = read_csv(path)
+    if len(head) < 2:
         raise ValueError(
-            f"expected a CSV file of factors with a header at {path}, got {error}: the first "
-            "column names pictures, the others are factors"
-        ) from None
-    for number, line in enumerate(lines, 2):
-        if len(line) != len(head) or len(head) < 2 or "" in line:
-            raise ValueError(
-                f"{path}, row {number}: expected {len(head)} values, a picture and its factors, "
-                f"got {line}"
-            )
+            f"expected names of pictures and factors in {path}, got the column {head[0]} alone: "
+            "the first column names pictures, the others are factors"
+        )
     found = {line[0]: line[1:] for line in lines}
     names = [file.relative_to(folder).as_posix() for file in files]
     if missing := [name for name in names if name not in found]:
@@ -323,13 +316,12 @@ def _listed(
     if others := len(found) - len(names):
         told.append(f"{others} rows of {path.name} name no picture here, and are left out")
     columns = zip(*(found[name] for name in names), strict=True)
-    return np.stack([_classes(column) for column in columns], -1), head[1:], told
+    values = [_classes(column_values(each)) for each in columns]
+    return np.stack(values, -1), head[1:], told
 
 
-def _classes(texts: Sequence[str]) -> Array:
-    """Values of a factor as classes, in the order of numbers if all are, else of the alphabet."""
-    try:
-        values: Array = np.array([float(text) for text in texts])
-    except ValueError:
-        values = np.array(texts)
-    return np.unique(values, return_inverse=True)[1].reshape(-1)
+def _classes(values: Array) -> Array:
+    """Numbers as classes in the order of their sizes, and text as it is."""
+    if values.dtype.kind == "U":
+        return values.astype(object)
+    return np.unique(values, return_inverse=True)[1].reshape(-1).astype(object)

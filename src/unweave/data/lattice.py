@@ -21,6 +21,8 @@ from unweave.noise import Noise
 from unweave.spec import nearest
 
 Kind = Literal["ordinal", "cyclic", "categorical"]
+Labels = tuple[tuple[str, ...] | None, ...]  # of the classes of each factor, where they have names
+Periods = Mapping[str, int | Mapping[str, list[int]]]
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Lattice:
     """
 
     members: tuple[Factor, ...]
-    periods: Mapping[str, int | Mapping[str, list[int]]] = field(default_factory=dict, hash=False)
+    periods: Periods = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if not self.members:
@@ -99,6 +101,11 @@ class Lattice:
     def sizes(self) -> tuple[int, ...]:
         """Number of classes of each factor."""
         return tuple(factor.size for factor in self.members)
+
+    @property
+    def labels(self) -> Labels:
+        """Names of the classes of each factor, where they have names."""
+        return tuple(factor.labels for factor in self.members)
 
     @property
     def size(self) -> int:

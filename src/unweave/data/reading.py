@@ -16,6 +16,7 @@ from unweave.data.rows import Rows, blocks
 
 Array = NDArray[Any]
 
+_LARGE = 20  # values above which a network hardly learns
 COLOURS = {1: "grey", 3: "colour", 4: "colour and transparency"}  # by number of channels
 
 
@@ -154,6 +155,8 @@ def _floats(found: Scan) -> Reading:
     if low >= 0 and high <= 1:
         return _reading(np.float32, 1.0, f"floats from {low:g} to {high:g}, kept")
     span = f"values lie in [{low:g}, {high:g}], kept as they are: no Bernoulli likelihood"
+    if max(-low, high) > _LARGE:
+        span += "; networks learn better from values near [-1, 1]: scale them before"
     return _reading(np.float32, 1.0, span, bounded=False)
 
 

@@ -3,7 +3,7 @@
 `Sampled` takes observations of a world by ways, one after the other; each maps a list of numbers of
 observations to another. The result is a world like any other.
 
->>> from unweave.data import Blocks
+>>> from unweave.data import Blocks, HeldOut
 >>> data = Sampled(Blocks((3, 4)), ways=(HeldOut({"factor0": (2,), "factor1": (0, 1)}),))
 >>> data.load(torch.device("cpu")).size
 10
@@ -14,29 +14,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Annotated, Literal, Protocol, final
+from pathlib import Path
+from typing import Annotated, Literal, final
 
 import torch
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor
 
-from unweave.data.arrays import Arrays, InMemory
+from unweave.data.arrays import Arrays, InMemory, picked
+from unweave.data.features import with_features
 from unweave.data.folder import Folder
 from unweave.data.generators import Mixing, MovingDigit, Pinwheel
-from unweave.data.lattice import Lattice, checked
+from unweave.data.lattice import Labels, Lattice, Periods, checked
 from unweave.data.scenery import ColourShapes2D, NoisyShapes2D, TexturedShapes2D
 from unweave.data.sets import Published
 from unweave.data.shapes2d import Shapes2D
 from unweave.data.shapes3d import Shapes3D
 from unweave.data.small import Blobs, Blocks
 from unweave.data.streamed import Streamed
-from unweave.data.world import World
+from unweave.data.ways import AnyWay, Seed, column
+from unweave.data.world import Place, World
 from unweave.noise import Noise
-from unweave.spec import nearest, spec, tag
-
-Seed = Annotated[int, Field(ge=0, lt=2**63)]
-Share = Annotated[float, Field(gt=0, lt=1)]
-Classes = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
+from unweave.spec import spec, tag
 
 Whole = Annotated[
     Shapes2D
@@ -57,141 +56,39 @@ Whole = Annotated[
 ]
 
 
-class Way(Protocol):
-    """What takes observations of a world."""
-
-    def take(self, world: World, rows: Tensor) -> Tensor:
-        """Numbers of the observations taken, of those with the numbers `rows`, on the CPU."""
-
-
-@spec
-class Subset:
-    """`count` observations at random, without replacement; they keep their order."""
-
-    count: PositiveInt
-    seed: Seed = 0
-    kind: Literal["subset"] = tag("subset")
-
-    def take(self, world: World, rows: Tensor) -> Tensor:
-        """The rows drawn."""
-        if self.count > len(rows):
-            raise ValueError(
-                f"expected count of at most the {len(rows)} observations there are, got "
-                f"{self.count}: take fewer"
-            )
-        order = Noise(self.seed, 0, "subset").permutation(len(rows), "rows")
-        return rows[order[: self.count].sort().values]
-
-
-@spec
-class HeldOut:
-    """Combinations of factors that are left out: every class given, of all factors given.
-
-    `part="held"` gives those and no others, to see what a model makes of combinations whose parts
-    it knows one by one: zero-shot generalisation.  [Esmaeili2019] sec. 6.4
-    """
-
-    classes: Annotated[dict[str, Classes], Field(min_length=1)]
-    part: Literal["rest", "held"] = "rest"
-    kind: Literal["held-out"] = tag("held-out")
-
-    def take(self, world: World, rows: Tensor) -> Tensor:
-        """The rows of the part."""
-        factors = world.factors(rows).cpu()
-        sizes = _sizes(world)
-        held = torch.ones(len(rows), dtype=torch.bool)
-        for name, classes in self.classes.items():
-            column = _column(world, name)
-            if max(classes) >= sizes[name]:
-                raise ValueError(
-                    f"expected classes of factor {name!r} between 0 and {sizes[name] - 1}, got "
-                    f"{max(classes)}"
-                )
-            held &= torch.isin(factors[:, column], torch.tensor(classes))
-        return rows[held if self.part == "held" else ~held]
-
-
-@spec
-class Incomplete:
-    """A lattice with gaps: a share of the combinations of some factors is missing, at random.
-
-    round(share * combinations) of them, all their observations; `part="missing"` gives those.
-    """
-
-    factors: Annotated[tuple[str, ...], Field(min_length=1)]
-    share: Share = 0.25
-    seed: Seed = 0
-    part: Literal["rest", "missing"] = "rest"
-    kind: Literal["incomplete"] = tag("incomplete")
-
-    def take(self, world: World, rows: Tensor) -> Tensor:
-        """The rows of the part."""
-        columns = [_column(world, name) for name in self.factors]
-        members = [world.factor_sizes[column] for column in columns]
-        codes = world.factors(rows).cpu()
-        number = torch.zeros(len(rows), dtype=torch.int64)
-        for column, size in zip(columns, members, strict=True):
-            number = number * size + codes[:, column]
-        count = torch.Size(members).numel()
-        order = Noise(self.seed, 0, "incomplete").permutation(count, "combinations")
-        missing = torch.isin(number, order[: round(self.share * count)])
-        return rows[missing if self.part == "missing" else ~missing]
-
-
-@spec
-class Correlated:
-    """Two factors that go together: observations drawn, with replacement, by a density.
-
-    p(f, g) ~ exp(-(f / (n_f - 1) - g / (n_g - 1))^2 / (2 s^2))
-
-    with f and g the classes, n their numbers, and s the `spread`: 0.2 couples them strongly, 0.7
-    weakly. `count` observations, by default as many as there are.  [Trauble2021] sec. 3
-    """
-
-    factors: tuple[str, str]
-    spread: PositiveFloat = 0.2
-    count: PositiveInt | None = None
-    seed: Seed = 0
-    kind: Literal["correlated"] = tag("correlated")
-
-    def take(self, world: World, rows: Tensor) -> Tensor:
-        """The rows drawn."""
-        columns = [_column(world, name) for name in self.factors]
-        f, g = (
-            world.factors(rows).cpu()[:, column].double() / max(world.factor_sizes[column] - 1, 1)
-            for column in columns
-        )
-        edges = torch.exp(-((f - g) ** 2) / (2 * self.spread**2)).cumsum(0)
-        noise = Noise(self.seed, 0, "correlated")
-        level = noise.uniform((self.count or len(rows),), "rows", torch.float64) * edges[-1]
-        return rows[torch.searchsorted(edges, level).clamp(max=len(rows) - 1)]
-
-
-AnyWay = Annotated[Subset | HeldOut | Incomplete | Correlated, Field(discriminator="kind")]
-
-
 @spec
 class Sampled:
     """Observations of a world, taken by ways that follow one another; without ways, all of it.
 
     Held-out combinations of [Esmaeili2019], correlated factors of [Trauble2021], and others.
+
+    `features` is a file of classes that ways may speak of as of factors, though they are none of
+    the world's: features that a model has learned, cut into classes by `write_features`. The array
+    `features` (N, K) has a row for each observation of the world, and `factor_names` names its
+    columns.
     """
 
     world: Whole = Shapes2D()
     ways: tuple[AnyWay, ...] = ()
+    features: Place | None = None
     kind: Literal["sampled"] = tag("sampled")
 
     def load(self, device: torch.device) -> World:
         """The world on a device, with the numbers of what was taken."""
-        source = _source(self.world, device)
-        whole = torch.arange(source.size)
-        rows = reduce(lambda taken, way: way.take(source, taken), self.ways, whole)
+        source = self.world.load(device)
+        more = None if self.features is None else with_features(source, Path(self.features))
+        seen, whole = more or source, torch.arange(source.size)
+        rows = reduce(lambda taken, way: way.take(seen, taken), self.ways, whole)
         if not len(rows):
             raise ValueError(
-                f"expected ways that leave an observation, got none of {source.size}: "
-                "hold out fewer combinations"
+                f"expected ways that leave an observation, got none of {source.size}: hold out "
+                "fewer combinations; several that are held together go into one held-out"
             )
-        return Part(source, rows.to(device)) if self.ways else source
+        if not self.ways:
+            return source
+        if isinstance(source, Streamed):
+            return picked(source, rows.sort().values.numpy()).to(device)
+        return Part(source, rows.to(device), more.checksum if more else "")
 
 
 @spec
@@ -219,7 +116,12 @@ class Paired:
 
     def load(self, device: torch.device) -> World:
         """The pairs on a device."""
-        source = _source(self.world, device)
+        source = self.world.load(device)
+        if isinstance(source, Streamed) and device.type == "cuda":
+            raise ValueError(
+                f"expected pairs of data of at most 1 GiB on a GPU, got {self.world.kind}, which "
+                "is read from its file as needed: save a part of it as a file, or use the CPU"
+            )
         if source.lattice is None:
             raise ValueError(
                 f"expected a world of all combinations of factors to make pairs of, got "
@@ -230,7 +132,7 @@ class Paired:
             raise ValueError(
                 f"expected changed of at most the {count} factors that vary, got {self.changed}"
             )
-        shared = tuple(_column(source, name) for name in self.shared)
+        shared = tuple(column(source, name) for name in self.shared)
         return Pairs(source, source.lattice, shared, self.changed, self.seed)
 
 
@@ -272,11 +174,17 @@ class Part(_Drawn):
     """Observations of a world by a list of their numbers in it."""
 
     rows: Tensor = field(repr=False)  # (N,) int64 on the device
+    features: str = ""  # checksum of what the ways saw besides the factors
 
     @property
     def size(self) -> int:
         """Number of observations."""
         return len(self.rows)
+
+    @property
+    def fingerprint(self) -> str:
+        """That of the source, and of the features."""
+        return self.source.fingerprint + self.features
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -292,6 +200,16 @@ class Part(_Drawn):
     def factor_sizes(self) -> tuple[int, ...]:
         """Those of the source, whether or not all classes were taken."""
         return self.source.factor_sizes
+
+    @property
+    def factor_labels(self) -> Labels:
+        """Those of the source."""
+        return self.source.factor_labels
+
+    @property
+    def periods(self) -> Periods:
+        """Those of the source."""
+        return self.source.periods
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -344,6 +262,17 @@ class Pairs(_Drawn):
         return 2 * self.source.factor_sizes
 
     @property
+    def factor_labels(self) -> Labels:
+        """Those of the source, twice."""
+        return 2 * self.source.factor_labels
+
+    @property
+    def periods(self) -> Periods:
+        """Those of the source, and the same of the second."""
+        own = self.source.periods
+        return {**own, **{f"other_{name}": _of_other(each) for name, each in own.items()}}
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Those of the source."""
         return self.source.notes
@@ -376,30 +305,8 @@ class Pairs(_Drawn):
         return torch.stack(columns, -1)
 
 
-def periods(world: World) -> Mapping[str, int | Mapping[str, list[int]]]:
-    """Which classes of the factors of a world are the same observation, as `Lattice.periods`."""
-    while isinstance(world, Part):
-        world = world.source
-    return world.lattice.periods if world.lattice else {}
-
-
-def _source(data: Whole, device: torch.device) -> World:
-    """The world that is drawn from."""
-    world = data.load(device)
-    if isinstance(world, Streamed) and device.type == "cuda":
-        raise ValueError(
-            f"expected data of at most 1 GiB to be sampled on a GPU, got {data.kind}, which is "
-            "read from its file as needed: save what you want of it as a file, or use the CPU"
-        )
-    return world
-
-
-def _sizes(world: World) -> dict[str, int]:
-    return dict(zip(world.factor_names, world.factor_sizes, strict=True))
-
-
-def _column(world: World, name: str) -> int:
-    if name not in world.factor_names:
-        hint = nearest(name, world.factor_names) if world.factor_names else "it has none."
-        raise ValueError(f"{name!r} is not a factor of the world: {hint}")
-    return world.factor_names.index(name)
+def _of_other(period: int | Mapping[str, list[int]]) -> int | Mapping[str, list[int]]:
+    """The period of a factor of the second of a pair."""
+    if isinstance(period, int):
+        return period
+    return {f"other_{name}": each for name, each in period.items()}

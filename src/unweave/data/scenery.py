@@ -1,7 +1,8 @@
 """Shapes2D in colour, on noise and on a texture: what a picture shows besides its factors.
 
 What is not a factor is drawn from the number of the picture alone, so that a picture is the same
-whenever, wherever and with whichever others it is drawn. All values are whole bytes.
+whenever, wherever and with whichever others it is drawn. All values are whole bytes, and eight of
+them are painted at a time, as one word.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ from unweave.spec import spec, tag
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
-NUMBERS = 2**15 - 1  # pixels whose noise is drawn at once on a CPU, see `rendered`
 CANVAS = 256  # side of the texture, of which every picture shows a part; it repeats without a seam
+NUMBERS = 2**15 - 1  # words or bytes that a CPU paints at once, see `rendered`
+STARTS = 2**16  # places in a table of noise at which a picture may begin
+
+_ONES = 0x0101010101010101  # a byte times this is a word of eight of them
 
 
 @spec
@@ -53,24 +57,24 @@ class ColourShapes2D(Scenery):
 
     def load(self, device: torch.device) -> Rendered:
         """The world on a device."""
-        return _scene(self.sprites, device, self.seed, _colour, torch.mul)
+        return _scene(self, device, _colour, _in_colour)
 
 
 @spec
 class NoisyShapes2D(Scenery):
     """Noisy-dSprites: `Shapes2D` in white on noise, every channel uniform on [0, 1].
 
-    The noise is drawn anew for every picture.  [Locatello2019]
+    The noise of picture i is a_s xor b_t, byte by byte: parts of two tables of random bytes, which
+    begin at places s and t that are drawn for i. Bytes of a picture are independent, and so are
+    those of two pictures unless they share both places, one chance in 2^32.  [Locatello2019]
     """
 
     kind: Literal["shapes2d-noisy"] = tag("shapes2d-noisy")
 
     def load(self, device: torch.device) -> Rendered:
         """The world on a device."""
-        pixels = self.sprites.side**2
-        draw = functools.partial(_background, 3 * pixels)
-        together = max(1, NUMBERS // pixels)
-        return _scene(self.sprites, device, self.seed, draw, _on_noise, together)
+        paint = functools.partial(_on_noise, *tables(self.seed, 3 * self.sprites.side**2, device))
+        return _scene(self, device, _starts, paint)
 
 
 @spec
@@ -85,72 +89,105 @@ class TexturedShapes2D(Scenery):
 
     def load(self, device: torch.device) -> Rendered:
         """The world on a device."""
-        paint = functools.partial(_on_texture, texture(self.sprites.side).to(device))
-        return _scene(self.sprites, device, self.seed, _part, paint)
+        side = self.sprites.side
+        table = shifted(texture(side), _kind(side)).to(device)
+        return _scene(self, device, _part, functools.partial(_on_texture, table))
 
 
 Draw = Callable[[Noise], tuple[Tensor, ...]]  # what is random of pictures (n,), as tensors (n, ...)
-Paint = Callable[..., Tensor]  # sprites (n, 1, side, side) and what is random -> pictures
+Paint = Callable[..., Tensor]  # masks (n, 1, P) and what is random -> pictures (n, 3, P)
 
 
-def _scene(
-    sprites: Shapes2D,
-    device: torch.device,
-    seed: int,
-    draw: Draw,
-    paint: Paint,
-    together: int | None = None,
-) -> Rendered:
-    """Sprites painted by their numbers."""
-    world = sprites.load(device)
+def _scene(scenery: Scenery, device: torch.device, draw: Draw, paint: Paint) -> Rendered:
+    """Sprites painted by their numbers.
+
+    Painters see P pixels as words of eight bytes, or as bytes where the side has no whole words.
+    """
+    sprites, side = scenery.sprites.load(device), scenery.sprites.side
+    kind = _kind(side)
 
     def prepare(index: Tensor) -> tuple[Tensor, ...]:
         # The seed is filled in on the device: nothing is copied to it, which a CUDA graph forbids.
-        noise = Noise(torch.full_like(index, seed), index, "scenery", index.device)
-        return world.images(index), *draw(noise)
+        noise = Noise(torch.full_like(index, scenery.seed), index, "scenery", index.device)
+        return sprites.masks(index).flatten(2).view(kind), *draw(noise)
 
-    shape = (3, sprites.side, sprites.side)
-    return Rendered(sprites.lattice, shape, device, paint, prepare, together, integer_unit=1 / 255)
+    def painted(masks: Tensor, *random: Tensor) -> Tensor:
+        return paint(masks, *random).view(torch.uint8).view(-1, 3, side, side)
+
+    together = max(1, NUMBERS * kind.itemsize // (3 * side**2))
+    shape = (3, side, side)
+    return Rendered(
+        sprites.lattice, device, shape, painted, prepare, together, integer_unit=1 / 255
+    )
 
 
-def _values(levels: Tensor) -> Tensor:
-    """Bytes as numbers in [0, 1]."""
-    return levels.to(torch.float32).mul_(1 / 255)
+def _kind(side: int) -> torch.dtype:
+    """What painters paint with."""
+    return torch.int64 if side % 8 == 0 else torch.uint8
+
+
+def _words(levels: Tensor, masks: Tensor) -> Tensor:
+    """Levels (n, 3), 0 to 255, over as many pixels as an element of the masks has, (n, 3, 1)."""
+    return (levels * _ONES if masks.dtype == torch.int64 else levels.to(torch.uint8)).unsqueeze(-1)
 
 
 def _colour(noise: Noise) -> tuple[Tensor, ...]:
-    return (_values(127 + noise.integers(129, (3, 1, 1), "colour")),)
+    return (127 + noise.integers(129, (3,), "colour"),)
 
 
-def _background(count: int, noise: Noise) -> tuple[Tensor, ...]:
-    """Random bytes, (n, count): the four of each word."""
-    words = noise.words(-(-count // 4), "background").to(torch.int32).contiguous()
-    return (words.view(torch.uint8)[:, :count],)
+def _in_colour(masks: Tensor, levels: Tensor) -> Tensor:
+    return masks & _words(levels, masks)
 
 
-def _on_noise(sprites: Tensor, levels: Tensor) -> Tensor:
-    return torch.maximum(_values(levels).view(-1, 3, *sprites.shape[2:]), sprites)
+def tables(seed: int, count: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Two tables of random words of eight bytes, of which any part has `count` bytes and more."""
+    length = STARTS + -(-count // 8)
+    words = Noise(seed, 0, "noise", "cpu").words(4 * length, "tables").view(2, length, 2)
+    first, second = (words.to(torch.int32).view(torch.int64).squeeze(-1)).to(device)
+    return first, second
+
+
+def _starts(noise: Noise) -> tuple[Tensor, ...]:
+    return noise.integers(STARTS, (2,), "starts").unbind(-1)
+
+
+def _on_noise(a: Tensor, b: Tensor, masks: Tensor, s: Tensor, t: Tensor) -> Tensor:
+    width = len(a) - STARTS
+    parts = [
+        table.as_strided((STARTS, width), (1, 1)).index_select(0, start)
+        for table, start in ((a, s), (b, t))
+    ]
+    pixels = masks.shape[2] * masks.element_size()
+    levels = parts[0].bitwise_xor_(parts[1]).view(torch.uint8)[:, : 3 * pixels]
+    return levels.reshape(-1, 3, pixels).view(masks.dtype) | masks
+
+
+def shifted(canvas: Tensor, kind: torch.dtype) -> Tensor:
+    """A texture (3, H, W) from each of its first columns on, so that any part is whole words."""
+    return torch.stack([canvas.roll(-by, -1) for by in range(kind.itemsize)]).view(kind)
 
 
 def _part(noise: Noise) -> tuple[Tensor, ...]:
-    """A corner of the texture and a tint."""
-    corner = noise.integers(CANVAS, (2,), "corner")
-    return corner, noise.integers(256, (3, 1, 1), "tint").to(torch.int16)
+    """A corner of the texture, row and column, and a tint."""
+    row, column, *tint = noise.integers(2**16, (5,), "part").unbind(-1)
+    return row % CANVAS, column % CANVAS, (129 * torch.stack(tint, -1)) >> 16
 
 
-def _on_texture(canvas: Tensor, sprites: Tensor, corner: Tensor, tint: Tensor) -> Tensor:
-    side = sprites.shape[-1]
-    steps = torch.arange(side, device=corner.device)
-    rows, columns = (corner.unsqueeze(-1) + steps).unbind(1)
-    place = (rows * canvas.shape[-1]).unsqueeze(2) + columns.unsqueeze(1)
-    parts = canvas.flatten(1).index_select(1, place.flatten()).view(3, *place.shape)
-    levels = (parts.movedim(0, 1) + tint).bitwise_right_shift_(1)
-    return _values(levels.bitwise_xor_(sprites.to(torch.int16).mul_(255)))  # 255 - b is b ^ 255
+def _on_texture(table: Tensor, masks: Tensor, row: Tensor, column: Tensor, tint: Tensor) -> Tensor:
+    shifts, _, height, width = table.shape
+    side, across = height - CANVAS, CANVAS // shifts
+    corner = (column % shifts * 3 * height + row) * width + column // shifts
+    last = ((shifts - 1) * 3 * height + CANVAS) * width
+    window = (3, side, width - across)
+    parts = table.as_strided((last, *window), (1, height * width, width, 1))
+    levels = parts.index_select(0, corner).flatten(2)
+    # No byte passes 255, so that none carries into the next.
+    return levels.add_(_words(tint, masks)).bitwise_xor_(masks)  # 255 - b is b ^ 255
 
 
 @functools.cache
 def texture(more: int = 0) -> Tensor:
-    """Marble, (3, CANVAS + more, CANVAS + more) bytes as int16: waves bent by other waves.
+    """Marble, (3, CANVAS + more, CANVAS + more) bytes of at most 127: waves bent by other waves.
 
     v_c = 1/2 + 1/2 sin(2 pi (a_c . p) + 2 sin(2 pi (b_c . p) + sin(2 pi (d_c . p)))),
     p on the unit torus and all frequencies whole, so that it repeats without a seam.
@@ -162,4 +199,4 @@ def texture(more: int = 0) -> Tensor:
         0.5 + 0.5 * np.sin(a * x + b * y + 2 * np.sin(c * x + d * y + np.sin(e * x + f * y)))
         for a, b, c, d, e, f in waves
     ]
-    return torch.from_numpy(np.rint(255 * np.stack(channels))).to(torch.int16)
+    return torch.from_numpy(np.rint(127 * np.stack(channels))).to(torch.uint8)

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from unweave import kernels
 from unweave.data.lattice import Factor, Lattice
+from unweave.data.rendered import OnLattice
 from unweave.kernels.frame import Frame
 from unweave.spec import spec, tag
 
@@ -120,8 +121,9 @@ class Shapes2D:
         cosine, sine = rotations(self)
         lower, upper = tables(self)
         return Sprites(
+            self.lattice,
+            device,
             side=self.side,
-            lattice=self.lattice,
             cosine=cosine.to(device),
             sine=sine.to(device),
             lower=lower.to(device),
@@ -131,65 +133,45 @@ class Shapes2D:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Sprites:
+class Sprites(OnLattice):
     """The world of `Shapes2D`, drawn at the moment it is looked at.
 
     Only the window around the sprite is drawn; the rest of the canvas stays 0.
     """
 
     side: int
-    lattice: Lattice
     # (scales * orientations,) int64: (cos t, sin t) / (scale * side * q) * 2^COEFFICIENT_BITS
     cosine: Tensor = field(repr=False)
     sine: Tensor = field(repr=False)
     # (shapes * steps,) int32: the bounds of v * 2^PLANE_BITS by shape and step of u
     lower: Tensor = field(repr=False)
     upper: Tensor = field(repr=False)
-    notes: tuple[str, ...] = ()
-    bounded: bool = True
-    integer_unit: float = 1.0
-    fingerprint: str = ""  # the spec says it all
-
-    @property
-    def size(self) -> int:
-        """Number of images."""
-        return self.lattice.size
 
     @property
     def shape(self) -> tuple[int, ...]:
         """One channel."""
         return (1, self.side, self.side)
 
-    @property
-    def factor_names(self) -> tuple[str, ...]:
-        """Names of the factors."""
-        return self.lattice.names
-
-    @property
-    def factor_sizes(self) -> tuple[int, ...]:
-        """Number of classes of each factor."""
-        return self.lattice.sizes
-
-    @property
-    def device(self) -> torch.device:
-        """Where the images are drawn."""
-        return self.cosine.device
-
-    def factors(self, index: Tensor) -> Tensor:
-        """Classes of the factors (..., 6) by the numbers (...)."""
-        return self.lattice.factors(index).to(self.device)
-
     def images(self, index: Tensor) -> Tensor:
         """Images (..., 1, side, side) of zeros and ones by their numbers (...)."""
+        return self._pictures(index.reshape(-1), torch.float32).view(*index.shape, *self.shape)
+
+    def masks(self, index: Tensor) -> Tensor:
+        """The same as bytes (n, 1, side, side), 0 and 255, by their numbers (n,)."""
+        return self._pictures(index, torch.uint8).view(-1, *self.shape)
+
+    def _pictures(self, index: Tensor, dtype: torch.dtype) -> Tensor:
+        """Pictures (n, side * side), in which 1 is on, or 255 of bytes."""
         if self.device.type == "cuda" and kernels.available():
-            return self._drawn(index.reshape(-1)).view(*index.shape, *self.shape)
-        factors = self.factors(index.reshape(-1))
-        canvas = torch.zeros(len(factors), self.side**2, device=self.device)
+            drawn = self._drawn(index)
+            return drawn if dtype == drawn.dtype else drawn.to(dtype).neg_()
+        factors = self.factors(index)
+        canvas = torch.zeros(len(factors), self.side**2, dtype=dtype, device=self.device)
         chunk = CHUNK_PIXELS.get(self.device.type, CHUNK_PIXELS["cuda"]) // self.width**2
         for start in range(0, len(factors), chunk):
             part = slice(start, start + chunk)
             self._draw(factors[part], canvas[part])
-        return canvas.view(*index.shape, *self.shape)
+        return canvas
 
     def _drawn(self, index: Tensor) -> Tensor:
         """The same by a kernel, (n, side * side)."""
@@ -211,7 +193,8 @@ class Sprites:
         inside = self._inside(shape, self.cosine[turn], self.sine[turn], offset)
         columns, rows = first.unsqueeze(-1) + torch.arange(self.width, device=self.device)
         pixels = (rows * self.side).unsqueeze(-1) + columns.unsqueeze(-2)
-        canvas.scatter_(1, pixels.flatten(1), inside.flatten(1).to(canvas.dtype))
+        on = inside.flatten(1).to(canvas.dtype)
+        canvas.scatter_(1, pixels.flatten(1), on.neg_() if canvas.dtype == torch.uint8 else on)
 
     def _window(self, position: Tensor) -> tuple[Tensor, Tensor]:
         """First pixel (2, n) and offsets (2, n, width) of the pixels from the centre.

@@ -112,11 +112,11 @@ class Shapes3D:
         tables = torch.from_numpy(scenes(self)).to(device)
         paint = functools.partial(coloured, tables, colours().to(device), _sky().to(device))
         shape = (3, self.side, self.side)
-        return Rendered(self.lattice, shape, device, paint, integer_unit=1 / 255)
+        return Rendered(self.lattice, device, shape, paint, integer_unit=1 / 255)
 
 
 def coloured(tables: Tensor, palette: Tensor, sky: Tensor, index: Tensor) -> Tensor:
-    """Pictures (n, 3, side, side) by their numbers (n,), from tables (8, scenes, side, side).
+    """Bytes (n, 3, side, side) by their numbers (n,), from tables (8, scenes, side, side).
 
     value = sum over materials of min(cover, bright * hue + gloss), plus the sky's share
     """
@@ -134,8 +134,7 @@ def coloured(tables: Tensor, palette: Tensor, sky: Tensor, index: Tensor) -> Ten
         picture += torch.minimum(covers[2 * material], value)
     # Whole bytes, as in files. Products by constants round alike everywhere; torch.round would wake
     # threads, see `rendered`.
-    levels = picture.to(torch.float32).mul_(1 / BYTE).add_(0.5).to(torch.uint8)
-    return levels.to(torch.float32).mul_(1 / 255)
+    return picture.to(torch.float32).mul_(1 / BYTE).add_(0.5).to(torch.uint8)
 
 
 def colours() -> Tensor:

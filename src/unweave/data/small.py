@@ -57,7 +57,7 @@ class Blobs:
         profile = np.exp(-(offset**2) / (2 * width[:, None, None] ** 2))  # (widths, positions, s)
         tables = [torch.from_numpy(table).to(device, torch.float32) for table in (level, profile)]
         draw = functools.partial(_blobs, self.lattice, *tables)
-        return Rendered(self.lattice, (1, self.side, self.side), device, draw)
+        return Rendered(self.lattice, device, (1, self.side, self.side), draw)
 
 
 def _blobs(lattice: Lattice, level: Tensor, profile: Tensor, index: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ class Blocks:
         """The world on a device."""
         shape = (1, len(self.sizes) * self.cell, max(self.sizes) * self.cell)
         draw = functools.partial(_blocks, self.lattice, self.cell)
-        return Rendered(self.lattice, shape, device, draw)
+        return Rendered(self.lattice, device, shape, draw)
 
 
 def _blocks(lattice: Lattice, cell: int, index: Tensor) -> Tensor:

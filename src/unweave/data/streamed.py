@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unweave.data.lattice import Lattice, checked
+from unweave.data.lattice import Labels, Lattice, Periods, checked
 from unweave.data.reading import Reading
 from unweave.data.rows import Rows, width
 from unweave.noise import Noise
@@ -107,7 +107,9 @@ class Streamed:
     codes: Tensor = field(repr=False)  # (N, K) int64, K = 0 where the factors are unknown
     factor_names: tuple[str, ...]
     factor_sizes: tuple[int, ...]
+    factor_labels: Labels
     lattice: Lattice | None
+    periods: Periods
     notes: tuple[str, ...]
     checksum: int
     device: torch.device

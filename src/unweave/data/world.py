@@ -13,7 +13,7 @@ import torch
 from pydantic import BeforeValidator
 from torch import Tensor
 
-from unweave.data.lattice import Lattice, checked
+from unweave.data.lattice import Labels, Lattice, Periods, checked
 
 # A path is text in a spec, so that the spec read back from JSON equals the one written, and
 # absolute, so that it means the same from everywhere.
@@ -43,6 +43,14 @@ class World(Protocol):
     @property
     def factor_sizes(self) -> tuple[int, ...]:
         """Number of classes of each factor; () where they are unknown."""
+
+    @property
+    def factor_labels(self) -> Labels:
+        """Names of the classes of each factor, where they have names."""
+
+    @property
+    def periods(self) -> Periods:
+        """Which classes of the factors are the same observation, as `Lattice.periods`."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -89,7 +97,9 @@ class Stored:
     bounded: bool
     factor_names: tuple[str, ...]
     factor_sizes: tuple[int, ...]
+    factor_labels: Labels
     lattice: Lattice | None
+    periods: Periods
     notes: tuple[str, ...]
     integer_unit: float
 

@@ -7,7 +7,13 @@ from pydantic import Field
 from unweave.objectives import divergences, game
 from unweave.objectives.adversarial import InfoGAN, InfoWGANGP, gradient_penalty
 from unweave.objectives.beta import VAE, BetaVAE, CapacityVAE, EntropyVAE
-from unweave.objectives.decomposed import HFVAE, AnchorVAE, BetaTCVAE, InformationDropout
+from unweave.objectives.decomposed import (
+    HFVAE,
+    AnchorVAE,
+    BetaTCVAE,
+    InformationDropout,
+    LagrangianVAE,
+)
 from unweave.objectives.divergences import AnyDivergence
 from unweave.objectives.factor import FactorVAE
 from unweave.objectives.game import (
@@ -35,6 +41,7 @@ Objective = Annotated[
     | FactorVAE
     | BetaTCVAE
     | HFVAE
+    | LagrangianVAE
     | InformationDropout
     | AnchorVAE
     | DIPVAE
@@ -69,6 +76,7 @@ __all__ = [
     "InfoWGANGP",
     "InformationDropout",
     "Label",
+    "LagrangianVAE",
     "Memo",
     "Nets",
     "Objective",

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
+from pydantic import PositiveInt
 from torch import Tensor
+from torch.func import vmap
 
 from unweave.aggregate import Decomposition, Estimator, decompose, estimate
-from unweave.latents import Latent
-from unweave.models import Pass
+from unweave.latents import Latent, unrelaxed
+from unweave.models import Model, Pass
 from unweave.noise import Noise
-from unweave.objectives.game import Batch, OnePlayer, Term, Terms, elbo, number
+from unweave.objectives.game import (
+    MODEL,
+    Batch,
+    Game,
+    Memo,
+    Nets,
+    OnePlayer,
+    Term,
+    Terms,
+    Turn,
+    elbo,
+    left,
+    number,
+)
 from unweave.objectives.support import fixed_prior_only, several_variables
 from unweave.schedules import Weight
 from unweave.spec import nearest, spec, tag
@@ -83,6 +99,70 @@ class HFVAE(OnePlayer):
     def refuses(self, latent: Latent) -> str | None:
         """Why a latent space cannot be trained in this way, if it cannot."""
         return several_variables(latent)
+
+
+@spec
+class LagrangianVAE(Game):
+    """first E[-log p(x|z) / p(x)] + second I(x; z) + third E[-log p(x)] + fourth KL(q(z) || p(z)).
+
+    [Esmaeili2019] eq. 7 and fig. 2, with a weight on the first of the four terms too; at weights 1
+    it is the ELBO, in the manner of `BetaTCVAE`. p(x) is estimated on `particles` draws of p(z) and
+    one of q(z|x), which takes a latent space of few columns.
+    """
+
+    first: Weight = 1.0
+    second: Weight = 1.0
+    third: Weight = 1.0
+    fourth: Weight = 1.0
+    particles: PositiveInt = 256
+    estimator: Estimator = "stratified"
+    kind: Literal["lagrangian-vae"] = tag("lagrangian-vae")
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """The model moves."""
+        return (Turn(MODEL, self.play),)
+
+    def play(self, nets: Nets, batch: Batch, noise: Noise, memo: Memo) -> tuple[Terms, Memo]:
+        """Distortion, the two parts of the rate, and the log-likelihood."""
+        passed = nets.model(batch.x, noise)
+        parts = taken_apart(passed, batch, self.estimator)
+        likelihood = sampled_likelihood(nets.model, passed, noise, self.particles)
+        return elbo(passed) | {
+            "distortion": Term(self.first, passed.distortion),
+            "mutual_information": Term(number(self.second) - 1.0, parts.mutual_information),
+            "marginal_kl": Term(
+                number(self.fourth) - 1.0, parts.total_correlation + parts.dimension_kl
+            ),
+            "log_likelihood": Term(number(self.first) - number(self.third), likelihood),
+        }, left(passed)
+
+    def refuses(self, latent: Latent) -> str | None:
+        """Why a latent space cannot be trained in this way, if it cannot."""
+        return several_variables(latent)
+
+
+def sampled_likelihood(model: Model, passed: Pass, noise: Noise, particles: int) -> Tensor:
+    """log sum_j p(x|z_j) / (K + q(z_j|x) / p(z_j)), z_j K draws of p(z) and one of q(z|x), (B,).
+
+    An estimate of log p(x) by both, weighed by the balance heuristic. The prior's draws alone would
+    let a decoder hide from them what it shows to the encoder.
+    """
+    z = unrelaxed(passed.p).rsample(noise.fold("prior"), (particles,))
+    px = model.decode(z)  # once for all x
+
+    def seen(one: Tensor) -> Tensor:
+        return px.log_prob(one.expand(particles, *one.shape))
+
+    drawn = vmap(seen)(passed.x) - _weight(passed, z[:, None], particles).T  # (B, K)
+    own = -passed.distortion - _weight(passed, passed.corners, particles)
+    return torch.logsumexp(torch.cat([drawn, own.unsqueeze(-1)], -1), -1)
+
+
+def _weight(passed: Pass, z: Tensor, particles: int) -> Tensor:
+    """log(K + q(z|x) / p(z))."""
+    ratio = passed.q.log_prob(z) - passed.p.log_prob(z)
+    return torch.logaddexp(ratio, torch.full_like(ratio, math.log(particles)))
 
 
 @spec

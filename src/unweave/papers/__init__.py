@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from unweave.papers import kim2018, mathieu2019, sikka2019
+from unweave.papers import esmaeili2019, kim2018, mathieu2018, mathieu2019, sikka2019
 from unweave.papers.drawing import styled
 from unweave.papers.form import Claim, Cost, Desk, Measured, Reproduction, Result, judged
 from unweave.papers.page import done, write_page, write_result
@@ -30,7 +30,9 @@ __all__ = [
 FIGURES: tuple[Reproduction, ...] = (
     *sikka2019.FIGURES,
     *mathieu2019.FIGURES,
+    *mathieu2018.FIGURES,
     *kim2018.FIGURES,
+    *esmaeili2019.FIGURES,
 )
 
 
@@ -38,7 +40,7 @@ def chosen(paper: str, figure: str | None = None) -> list[Reproduction]:
     """The figures of a paper, or the one that is named.
 
     >>> [made.figure for made in chosen("sikka2019")]
-    ['fig1', 'fig2']
+    ['fig1', 'fig2', 'fig3']
     """
     papers = list(dict.fromkeys(made.paper for made in FIGURES))
     if paper not in papers:

@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from unweave.files import write_atomically
 from unweave.theory import Estimates
 from unweave.theory.bias import Quantity
@@ -19,6 +22,8 @@ from unweave.theory.bias import Quantity
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+Values = NDArray[np.float64]
 
 BLUE, ORANGE, GREEN, PURPLE, SKY = "#0072b2", "#d55e00", "#009e73", "#aa4499", "#56b4e9"
 INK, MUTED, GRID = "#1a1e23", "#5c656f", "#e4e4de"
@@ -107,6 +112,30 @@ def batch_axis(axis: Axes, label: str) -> None:
     axis.set_ylabel(label)
     ticks = [2**power for power in (1, 4, 7, 10, 13)]
     axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+
+
+def draw_density(axis: Axes, lines: Values, density: Values) -> None:
+    """A density at the points of a square grid, (n * n,) row by row, from white to dark blue.
+
+    Shades go with its power of 2/3, so that thin tails are seen; 64 of them, for smaller files.
+    """
+    from matplotlib.colors import LinearSegmentedColormap
+
+    shades = LinearSegmentedColormap.from_list("density", ["white", SKY, BLUE, "#00284a"], 64)
+    picture = (density / density.max()).reshape(len(lines), -1) ** (2 / 3)
+    low, high = float(lines[0]), float(lines[-1])
+    axis.imshow(picture, cmap=shades, vmin=0.0, vmax=1.0, origin="lower", interpolation="bicubic",
+                interpolation_stage="data", extent=(low, high, low, high))  # fmt: skip
+
+
+def square(axis: Axes, reach: float, tick: float) -> None:
+    """A square panel about the origin, with ticks at three places."""
+    axis.set_aspect("equal")
+    axis.set_xlim(-reach, reach)
+    axis.set_ylim(-reach, reach)
+    axis.set_xticks([-tick, 0, tick])
+    axis.set_yticks([-tick, 0, tick])
+    axis.grid(False)
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:

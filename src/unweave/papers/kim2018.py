@@ -14,7 +14,7 @@ from unweave.metrics import beta_vae_score, factor_vae_score
 from unweave.noise import Noise
 from unweave.papers.drawing import BLUE, DASHES, INK, MUTED, ORANGE, panels
 from unweave.papers.form import Claim, Desk, Measured, Reproduction, Result, judged
-from unweave.papers.mathieu2019 import trained_models
+from unweave.papers.mathieu2019.appc import trained_models
 from unweave.theory import encodings_of
 
 if TYPE_CHECKING:

@@ -47,7 +47,7 @@ def write_result(
         **(desk.earlier or desk.spent(cost)),
         "version": unweave.__version__,
     }
-    path = folder / f"{made.figure}.json"
+    path = _facts(made, out)
     write_json(path, facts)
     return [*pictures, path]
 
@@ -55,9 +55,11 @@ def write_result(
 def write_page(paper: str, figures: Sequence[Reproduction], out: Path) -> Path:
     """Write the page of a paper from what has been found of its figures so far."""
     sections = [
-        _section(made, json.loads(path.read_text(encoding="utf-8")))
+        _section(made, json.loads(_facts(made, out).read_text(encoding="utf-8")))
+        if done(made, out)
+        else f"## {made.title}\n\nNot made yet: `unweave reproduce {paper} {made.figure}` takes "
+        f"{made.cost}.\n"
         for made in figures
-        if (path := out / paper / f"{made.figure}.json").exists()
     ]
     place = out / f"{paper}.md"
     write_atomically(place, "\n".join([_head(paper), *sections]).encode())
@@ -66,7 +68,11 @@ def write_page(paper: str, figures: Sequence[Reproduction], out: Path) -> Path:
 
 def done(made: Reproduction, out: Path) -> bool:
     """Whether a figure has been made."""
-    return (out / made.paper / f"{made.figure}.json").exists()
+    return _facts(made, out).exists()
+
+
+def _facts(made: Reproduction, out: Path) -> Path:
+    return out / made.paper / f"{made.figure}.json"
 
 
 def _head(paper: str) -> str:

@@ -23,16 +23,12 @@ def preview_sheet(world: World) -> Image.Image:
     """A picture of a world: observations at random above, and below a row for every factor.
 
     A row walks through the classes of its factor, at most 12 of them, while the others stay; it is
-    there where the observations are all combinations of factors. Points of the plane are plotted,
-    each in the colour of its class.
+    there where the observations are all combinations of factors. Vectors are plotted as points, by
+    their two principal components if they have more than two numbers, each in the colour of its
+    class of the first factor.
     """
-    if world.shape == (2,):
-        return _plot(world)
     if not is_image(world.shape):
-        raise ValueError(
-            f"expected pictures or points of the plane to preview, got observations of shape "
-            f"{world.shape}"
-        )
+        return _plot(world)
     count = min(world.size, _ROWS * _COLUMNS)
     some = _observations(world, _random_rows(world, count))
     rows = [some[first : first + _COLUMNS] for first in range(0, count, _COLUMNS)]
@@ -97,10 +93,18 @@ def _labelled(picture: Image.Image, names: list[str], gap: int) -> Image.Image:
     return canvas
 
 
+def planar(vectors: torch.Tensor) -> torch.Tensor:
+    """Vectors (N, D) as points (N, 2): their two principal components where D > 2."""
+    if vectors.shape[1] > 2:
+        centred = vectors - vectors.mean(0)
+        vectors = centred @ torch.linalg.svd(centred, full_matrices=False).Vh[:2].T
+    return torch.nn.functional.pad(vectors, (0, 2 - vectors.shape[1]))
+
+
 def _plot(world: World) -> Image.Image:
-    """Points of the plane, all to one scale."""
+    """Vectors as points of the plane, all to one scale."""
     index = _random_rows(world, min(world.size, _POINTS))
-    points = world.images(index).double().cpu().numpy()
+    points = planar(world.images(index).flatten(1).double().cpu()).numpy()
     low, high = points.min(0), points.max(0)
     span = max(float((high - low).max()), 1e-9)
     places = _MARGIN + (_PLOT - 2 * _MARGIN) * (0.5 + (points - (low + high) / 2) / span)

@@ -73,7 +73,7 @@ class Crew:
                 self._hands = Hands(self.engines, self.plan.workers, self.plan.threads)
             self._hands.run(step, steps)
         else:
-            with _threads(self.plan.threads):
+            with torch_threads(self.plan.threads):
                 for engine in self.engines:
                     engine.lanes.seek(step)
                     engine.run(steps)
@@ -115,7 +115,7 @@ def _plan(lanes: Lanes) -> Plan:
 
 
 @contextlib.contextmanager
-def _threads(count: int) -> Iterator[None]:
+def torch_threads(count: int) -> Iterator[None]:
     """Inside, torch has so many threads; after it, as many as before, for new threads too."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from unweave.papers.form import Reproduction
-from unweave.papers.sikka2019 import fig1, fig2
+from unweave.papers.sikka2019 import fig1, fig2, fig3
 
 FIGURES = (
     Reproduction(
@@ -19,5 +19,12 @@ FIGURES = (
         "Figure 2: terms of deep β-VAEs on mixed digits",
         "a day; minutes on a GPU",
         fig2.fig2,
+    ),
+    Reproduction(
+        "sikka2019",
+        "fig3",
+        "Figure 3: terms of deep β-VAEs on a digit that moves, and walks along their latents",
+        "a day; minutes on a GPU",
+        fig3.fig3,
     ),
 )

@@ -1,0 +1,154 @@
+"""What a published data set is: what is known of it, and how its files become a world."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+
+from unweave.data.arrays import world_of
+from unweave.data.cache import data_folder, prepared
+from unweave.data.folder import cut, decoding
+from unweave.data.formats import reading
+from unweave.data.lattice import Factor, Lattice
+from unweave.data.npy import NpyFile, write_npy
+from unweave.data.parts import Part
+from unweave.data.rows import Rows, fresh
+from unweave.data.sources import Source
+from unweave.data.world import World
+
+Array = NDArray[Any]
+Split = Literal["all", "train", "test"]
+Side = Annotated[int, Field(ge=16, le=256)]
+
+GOOGLE = "https://storage.googleapis.com"
+
+_AT_ONCE = 1024  # pictures that are decoded before they are written
+
+
+@dataclass(frozen=True)
+class About:
+    """What is known of a data set.
+
+    `lattice` is there where the set has every combination of its factors, in order; `factors` names
+    those of others. `hand` says what a person has to do where a site asks for consent. `picture`
+    says what the picture of the set in the documentation shows, where there is one.
+    """
+
+    title: str
+    count: int
+    shape: tuple[int, ...]
+    licence: str
+    page: str
+    sources: tuple[Source, ...]
+    lattice: Lattice | None = None
+    factors: str = ""
+    hand: str = ""
+    needs: str = ""  # a library that is not always there
+    picture: str = ""
+
+
+class Content(NamedTuple):
+    """Observations and factors of a data set."""
+
+    rows: Rows
+    factors: Array | None = None
+    names: Sequence[str] | None = None
+
+
+class FileSet(ABC):
+    """A published data set in files."""
+
+    ABOUT: ClassVar[About]
+    kind: Any
+    part: Any
+
+    @abstractmethod
+    def read(self) -> Content:
+        """Observations and factors out of the files."""
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The files that this spec reads."""
+        return self.ABOUT.sources
+
+    @property
+    def folder(self) -> Path:
+        """Where the files lie."""
+        return data_folder() / str(self.kind)
+
+    @property
+    def missing(self) -> list[Source]:
+        """The files that are not there."""
+        return [source for source in self.sources if not (self.folder / source.name).is_file()]
+
+    @property
+    def shuffled(self) -> Part:
+        """The part that is drawn at random, where the set has none of its own."""
+        part: Part = self.part if self.ABOUT.lattice else "all"
+        return part
+
+    def load(self, device: torch.device) -> World:
+        """The world on a device; what has to be unpacked is, the first time."""
+        if missing := self.missing:
+            names = ", ".join(source.name for source in missing)
+            raise ValueError(
+                f"{self.kind} is not in {self.folder} ({names}): `unweave data get {self.kind}` "
+                f"{'says how to fetch it by hand' if self.ABOUT.hand else 'fetches it'}"
+            )
+        content = self.read()
+        lattice = self.ABOUT.lattice
+        if lattice is not None or self.part == "all":
+            self._expect(content.rows, self.ABOUT.count)
+        if lattice is not None:
+            grid = lattice.factors(torch.arange(lattice.size)).numpy()
+            content = Content(content.rows, grid, lattice.names)
+        key = [str(self.kind), *(fresh(self.folder / each.name) for each in self.sources)]
+        world = world_of(*content, part=self.shuffled, key=[*key, repr(self)], lattice=lattice)
+        return world.to(device)
+
+    def _expect(self, rows: Rows, count: int) -> None:
+        """Refuse files that hold another number of observations than the published ones."""
+        if rows.shape[0] != count:
+            raise ValueError(
+                f"expected {count:,} observations in the files of {self.kind}, got "
+                f"{rows.shape[0]:,}: they are other files; fetch them again"
+            )
+
+    def unpacked(self, shape: tuple[int, ...], made: Callable[[], Iterable[Array]]) -> Rows:
+        """Observations in a file of their own, made once."""
+        first = self.folder / self.sources[0].name
+        key = [repr(self), *(fresh(self.folder / each.name) for each in self.sources)]
+        place = self.folder / "unpacked"
+        with reading(first):
+            place = prepared(place, key, lambda file: write_npy(file, shape, made()))
+        return NpyFile(place).rows()
+
+
+def factors_of(**sizes: int) -> Lattice:
+    """A lattice of factors by their numbers of classes."""
+    return Lattice(tuple(Factor(name, size) for name, size in sizes.items()))
+
+
+def decoded(
+    names: Sequence[str], read: Callable[[str], bytes], crop: int | None, side: int
+) -> Iterator[Array]:
+    """Pictures of an archive (n, side, side, 3), some at a time, by all cores."""
+
+    def picture(name: str) -> Array:
+        try:
+            content = read(name)
+        except KeyError:
+            raise ValueError(f"there is no picture {name} in the archive: fetch it again") from None
+        return np.moveaxis(cut(content, name, crop, side), 0, -1)
+
+    with decoding() as pool:
+        for start in range(0, len(names), _AT_ONCE):
+            yield np.stack(list(pool.map(picture, names[start : start + _AT_ONCE])))

@@ -1,0 +1,182 @@
+"""Tables: columns of Parquet and CSV files."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from unweave.data.rows import (
+    MOST,
+    Array,
+    Held,
+    Rows,
+    Table,
+    optional,
+    reading,
+    refuse_bombs,
+)
+from unweave.spec import nearest
+
+
+@dataclass(frozen=True)
+class ParquetFile:
+    """A Parquet file: numeric columns, and columns of lists of one length.
+
+    The name of an array is that of a column, or of several, joined by commas.
+    """
+
+    path: Path
+    tabular: ClassVar[bool] = True
+
+    @property
+    def names(self) -> list[str]:
+        """The columns."""
+        with reading(str(self.path)):
+            return list(self._open().schema_arrow.names)
+
+    def rows(self, name: str) -> Rows:
+        """Columns side by side, (N, columns); one of lists gives its lists, (N, length)."""
+        columns = _columns(name, self.names, self.path)
+        where = f"{name!r} of {self.path}"
+        with reading(where):
+            file = self._open()
+            ends = np.cumsum(
+                [0, *(file.metadata.row_group(g).num_rows for g in range(file.num_row_groups))]
+            )
+
+            refuse_bombs(where, self.path.stat().st_size, 8 * len(columns) * int(ends[-1]))
+
+            def group(number: int) -> Array:
+                table = self._open().read_row_group(number, columns=columns)
+                return _side_by_side([table.column(c) for c in columns], columns, str(self.path))
+
+            first = group(0) if len(ends) > 1 else np.empty((0, 0), np.float32)
+
+        def read(start: int, stop: int) -> Array:
+            parts = [np.empty((0, first.shape[1]), first.dtype)]
+            for number in range(len(ends) - 1):
+                low, high = max(start, int(ends[number])), min(stop, int(ends[number + 1]))
+                if low < high:
+                    part = group(number)[low - int(ends[number]) : high - int(ends[number])]
+                    if part.shape[1] != first.shape[1]:
+                        raise ValueError(
+                            f"lists of {first.shape[1]} and of {part.shape[1]} numbers"
+                        )
+                    parts.append(part.astype(first.dtype, copy=False))
+            return np.concatenate(parts)
+
+        grain = max(1, int(np.diff(ends).max(initial=1)))
+        return Table(self.path, (int(ends[-1]), first.shape[1]), first.dtype, grain, read)
+
+    def _open(self) -> Any:
+        optional("pyarrow", "Parquet", self.path)
+        return import_module("pyarrow.parquet").ParquetFile(self.path)
+
+
+@dataclass(frozen=True)
+class CsvFile:
+    """A CSV file: a line of names, then a line for each observation.
+
+    Values are separated by commas, semicolons or tabs. Where the first line is numbers it is an
+    observation too, and the columns are column0, column1, ...; the name of an array is that of a
+    column, or of several, joined by commas.
+    """
+
+    path: Path
+    tabular: ClassVar[bool] = True
+
+    @property
+    def names(self) -> list[str]:
+        """The columns."""
+        return self._read()[0]
+
+    def rows(self, name: str) -> Rows:
+        """Columns side by side, (N, columns): numbers where all are, else numbers and text."""
+        names, lines = self._read()
+        found = [
+            column_values([line[names.index(column)] for line in lines])
+            for column in _columns(name, names, self.path)
+        ]
+        mixed = len({each.dtype.kind == "U" for each in found}) > 1
+        return Held(np.stack([each.astype(object) if mixed else each for each in found], 1))
+
+    def _read(self) -> tuple[list[str], list[list[str]]]:
+        """The names of the columns, and the lines of values."""
+        if (size := self.path.stat().st_size) > MOST:
+            raise ValueError(
+                f"expected a CSV file of at most {MOST:,} bytes, got {self.path} of {size:,}: save "
+                "it as Parquet or .npy, which are read as they are needed"
+            )
+        lines = read_csv(self.path)
+        if column_values(lines[0]).dtype.kind == "U":
+            return [name.strip() for name in lines[0]], lines[1:]
+        return [f"column{number}" for number in range(len(lines[0]))], lines
+
+
+def read_csv(path: Path) -> list[list[str]]:
+    """The lines of a CSV file, with as many values each; commas, semicolons or tabs part them."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            first = file.readline()
+            file.seek(0)
+            part = max(",;\t", key=first.count)
+            lines = [
+                (number, line)
+                for number, line in enumerate(csv.reader(file, delimiter=part, strict=True), 1)
+                if line
+            ]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"expected a CSV file at {path}, got {error}: save it again") from None
+    if len(lines) < 2:
+        raise ValueError(f"expected a line of names and lines of values in {path}, got too few")
+    width = len(lines[0][1])
+    for number, line in lines:
+        if len(line) != width or "" in line:
+            raise ValueError(
+                f"{path}, line {number}: expected {width} values as in its first line, and none "
+                f"empty, got {line}"
+            )
+    return [line for _, line in lines]
+
+
+def column_values(texts: Sequence[str]) -> Array:
+    """Values of a column: whole numbers if all are, else numbers if all are, else text."""
+    for kind in (np.int64, np.float64):
+        try:
+            return np.array(texts).astype(kind)
+        except (ValueError, OverflowError):
+            continue
+    return np.array(texts)
+
+
+def _columns(name: str, known: list[str], path: Path) -> list[str]:
+    """The columns that a name stands for."""
+    columns = [column.strip() for column in name.split(",")]
+    for column in columns:
+        if column not in known:
+            raise ValueError(f"{path} holds no column {column!r}: {nearest(column, known)}")
+    return columns
+
+
+def _side_by_side(columns: Sequence[Any], names: Sequence[str], where: str) -> Array:
+    parts = []
+    for column, name in zip(columns, names, strict=True):
+        if column.null_count:
+            raise ValueError(f"{where}: column {name!r} has {column.null_count} missing values")
+        whole = column.combine_chunks()
+        lists = "list" in str(whole.type)
+        flat = (whole.flatten() if lists else whole).to_numpy(zero_copy_only=False)
+        lengths = {len(each) for each in whole} if lists else {1}
+        if flat.dtype.kind not in "biufO" or len(lengths) > 1:
+            raise ValueError(
+                f"{where}: column {name!r} is of {whole.type}; expected numbers, or lists of one "
+                "length of them"
+            )
+        parts.append(flat.reshape(len(whole), -1) if lists else flat[:, None])
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)

@@ -1,0 +1,177 @@
+"""Ways of sampling a world: each takes some of its observations, by their numbers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Protocol
+
+import torch
+from pydantic import Field, PositiveFloat, PositiveInt
+from torch import Tensor
+
+from unweave.data.lattice import Labels
+from unweave.noise import Noise
+from unweave.spec import nearest, spec, tag
+
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Share = Annotated[float, Field(gt=0, lt=1)]
+WayPart = Literal["rest", "held"]
+Class = Annotated[int, Field(ge=0)] | str
+Classes = Annotated[tuple[Class, ...], Field(min_length=1)]
+Combination = Annotated[dict[str, Classes], Field(min_length=1)]
+
+
+class Factored(Protocol):
+    """What ways look at: a world, or one with learned features besides its factors."""
+
+    @property
+    def factor_names(self) -> tuple[str, ...]:
+        """Names of the factors."""
+
+    @property
+    def factor_sizes(self) -> tuple[int, ...]:
+        """Number of classes of each."""
+
+    @property
+    def factor_labels(self) -> Labels:
+        """Names of the classes of each, where they have names."""
+
+    def factors(self, index: Tensor) -> Tensor:
+        """Classes of the factors (..., K) by the numbers (...)."""
+
+
+class Way(Protocol):
+    """What takes observations of a world."""
+
+    def take(self, world: Factored, rows: Tensor) -> Tensor:
+        """Numbers of the observations taken, of those with the numbers `rows`, on the CPU."""
+
+
+@spec
+class Subset:
+    """`count` observations at random, without replacement; they keep their order."""
+
+    count: PositiveInt
+    seed: Seed = 0
+    kind: Literal["subset"] = tag("subset")
+
+    def take(self, world: Factored, rows: Tensor) -> Tensor:
+        """The rows drawn."""
+        if self.count > len(rows):
+            raise ValueError(
+                f"expected count of at most the {len(rows)} observations there are, got "
+                f"{self.count}: take fewer"
+            )
+        order = Noise(self.seed, 0, "subset").permutation(len(rows), "rows")
+        return rows[order[: self.count].sort().values]
+
+
+@spec
+class HeldOut:
+    """Combinations of factors that are left out: all classes given, of every factor given.
+
+    `classes` is one combination, {"shape": (2,), "x": (0, 1)}, or several, of which any is left
+    out; a class is its number, or its name where the factor has names. `part="held"` gives those
+    and no others, to see what a model makes of combinations whose parts it knows one by one:
+    zero-shot generalisation.  [Esmaeili2019] sec. 6.4
+    """
+
+    classes: Combination | Annotated[tuple[Combination, ...], Field(min_length=1)]
+    part: WayPart = "rest"
+    kind: Literal["held-out"] = tag("held-out")
+
+    def take(self, world: Factored, rows: Tensor) -> Tensor:
+        """The rows of the part."""
+        factors = world.factors(rows).cpu()
+        combinations = (self.classes,) if isinstance(self.classes, dict) else self.classes
+        held = torch.zeros(len(rows), dtype=torch.bool)
+        for combination in combinations:
+            each = torch.ones(len(rows), dtype=torch.bool)
+            for name, classes in combination.items():
+                numbers = torch.tensor([_class(world, name, given) for given in classes])
+                each &= torch.isin(factors[:, column(world, name)], numbers)
+            held |= each
+        return rows[held if self.part == "held" else ~held]
+
+
+@spec
+class Incomplete:
+    """A lattice with gaps: a share of the combinations of some factors is missing, at random.
+
+    round(share * combinations) of them, all their observations; `part="held"` gives those.
+    """
+
+    factors: Annotated[tuple[str, ...], Field(min_length=1)]
+    share: Share = 0.25
+    seed: Seed = 0
+    part: WayPart = "rest"
+    kind: Literal["incomplete"] = tag("incomplete")
+
+    def take(self, world: Factored, rows: Tensor) -> Tensor:
+        """The rows of the part."""
+        columns = [column(world, name) for name in self.factors]
+        members = [world.factor_sizes[each] for each in columns]
+        codes = world.factors(rows).cpu()
+        number = torch.zeros(len(rows), dtype=torch.int64)
+        for each, size in zip(columns, members, strict=True):
+            number = number * size + codes[:, each]
+        count = torch.Size(members).numel()
+        order = Noise(self.seed, 0, "incomplete").permutation(count, "combinations")
+        missing = torch.isin(number, order[: round(self.share * count)])
+        return rows[missing if self.part == "held" else ~missing]
+
+
+@spec
+class Correlated:
+    """Two factors that go together: observations drawn, with replacement, by a density.
+
+    p(f, g) ~ exp(-(f / (n_f - 1) - g / (n_g - 1))^2 / (2 s^2))
+
+    with f and g the classes, n their numbers, and s the `spread`: 0.2 couples them strongly, 0.7
+    weakly. `count` observations, by default as many as there are.  [Trauble2021] sec. 3
+    """
+
+    factors: tuple[str, str]
+    spread: PositiveFloat = 0.2
+    count: PositiveInt | None = None
+    seed: Seed = 0
+    kind: Literal["correlated"] = tag("correlated")
+
+    def take(self, world: Factored, rows: Tensor) -> Tensor:
+        """The rows drawn."""
+        columns = [column(world, name) for name in self.factors]
+        f, g = (
+            world.factors(rows).cpu()[:, each].double() / max(world.factor_sizes[each] - 1, 1)
+            for each in columns
+        )
+        edges = torch.exp(-((f - g) ** 2) / (2 * self.spread**2)).cumsum(0)
+        noise = Noise(self.seed, 0, "correlated")
+        level = noise.uniform((self.count or len(rows),), "rows", torch.float64) * edges[-1]
+        return rows[torch.searchsorted(edges, level).clamp(max=len(rows) - 1)]
+
+
+AnyWay = Annotated[Subset | HeldOut | Incomplete | Correlated, Field(discriminator="kind")]
+
+
+def column(world: Factored, name: str) -> int:
+    """The number of a factor of a world."""
+    if name not in world.factor_names:
+        hint = nearest(name, world.factor_names) if world.factor_names else "it has none."
+        raise ValueError(f"{name!r} is not a factor of the world: {hint}")
+    return world.factor_names.index(name)
+
+
+def _class(world: Factored, name: str, given: int | str) -> int:
+    """The number of a class of a factor, which may be given by its name."""
+    place = column(world, name)
+    if isinstance(given, str):
+        labels = world.factor_labels[place] or ()
+        if given not in labels:
+            last = world.factor_sizes[place] - 1
+            hint = nearest(given, labels) if labels else f"its classes are numbers, 0 to {last}."
+            raise ValueError(f"{given!r} is not a class of factor {name!r}: {hint}")
+        return labels.index(given)
+    if given >= (size := world.factor_sizes[place]):
+        raise ValueError(
+            f"expected classes of factor {name!r} between 0 and {size - 1}, got {given}"
+        )
+    return given

@@ -1,0 +1,16 @@
+"""Mathieu et al., Disentangling Disentanglement, the workshop paper.  [Mathieu2018]."""
+
+from __future__ import annotations
+
+from unweave.papers.form import Reproduction
+from unweave.papers.mathieu2019.fig3 import workshop_figure
+
+FIGURES = (
+    Reproduction(
+        "mathieu2018",
+        "fig2",
+        "Figure 2: q(z) of the pinwheel by α and β",
+        "eight minutes",
+        workshop_figure,
+    ),
+)

@@ -1,0 +1,36 @@
+"""Mathieu et al., Disentangling Disentanglement in Variational Auto-Encoders.  [Mathieu2019]."""
+
+from __future__ import annotations
+
+from unweave.papers.form import Reproduction
+from unweave.papers.mathieu2019.appc import appendix_c
+from unweave.papers.mathieu2019.fig3 import conference_figure
+from unweave.papers.mathieu2019.fig5 import student_priors
+from unweave.papers.mathieu2019.fig6 import mixture_prior
+
+FIGURES = (
+    Reproduction(
+        "mathieu2019",
+        "fig3",
+        "Figure 3: q(z) of the pinwheel by α and β",
+        "ten minutes",
+        conference_figure,
+    ),
+    Reproduction(
+        "mathieu2019",
+        "fig5",
+        "Figure 5: Student-t priors, and rotations",
+        "a minute",
+        student_priors,
+    ),
+    Reproduction(
+        "mathieu2019", "fig6", "Figure 6: the mixture prior", "half a minute", mixture_prior
+    ),
+    Reproduction(
+        "mathieu2019",
+        "appc",
+        "Appendix C: the bias of estimates of KL(q(z) ‖ p(z))",
+        "ten minutes, with training",
+        appendix_c,
+    ),
+)

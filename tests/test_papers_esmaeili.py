@@ -1,0 +1,64 @@
+"""Figure 3 of Esmaeili et al.: what is measured of models, and what is read off it."""
+
+import math
+
+import pytest
+import torch
+from torch.distributions import MultivariateNormal
+
+from unweave.papers import Desk, esmaeili2019
+from unweave.papers.esmaeili2019 import Terms, claims_of, terms_of
+from unweave.store import Store
+from unweave.training import Silent
+
+MOST = math.log(100)
+WHOLE = Terms(3.0, 0.1, -1.0, 2.0, -3.0)
+SOUND = {
+    "": [WHOLE],
+    "①": [Terms(0.0, 0.01, -1.1, -40.0, 0.0)], "②": [Terms(4.59, 0.2, -1.2, 2.2, -8.0)],
+    "③": [Terms(0.5, 0.1, -30.0, -20.0, -0.5)], "④": [Terms(3.0, 2.0, -1.5, 2.1, -2.0)],
+}  # fmt: skip
+
+
+def test_claims_follow_from_the_terms():
+    verdicts = [claim.verdict for claim in claims_of(SOUND, MOST)]
+    assert verdicts == ["pass"] * 5 + ["fail", "not comparable"]
+    for number, (name, other) in enumerate(
+        [("①", WHOLE), ("②", WHOLE), ("②", WHOLE._replace(volume=-9.0)), ("③", WHOLE), ("④", WHOLE)]
+    ):
+        claims = claims_of({**SOUND, name: [*SOUND[name], other]}, MOST)  # one seed is not like it
+        assert claims[number].verdict == "fail", name
+    full = claims_of({**SOUND, "": [WHOLE._replace(information=4.6)]}, MOST)
+    assert full[5].verdict == "pass"
+
+
+def test_terms_of_a_linear_model_are_those_of_its_matrices(tmp_path, monkeypatch):
+    """Weights put in by hand: the encoder is the posterior, so rate and likelihood say all."""
+    monkeypatch.setattr(esmaeili2019, "HIDDEN", ())
+    monkeypatch.setattr(esmaeili2019, "SCALE", 0.7)
+    monkeypatch.setattr(esmaeili2019, "STEPS", 1)
+    monkeypatch.setattr(esmaeili2019, "PARTICLES", 4)
+    run = esmaeili2019._run((1.0, 1.0, 1.0, 1.0), seed=0)
+    desk = Desk(Store(tmp_path), torch.device("cpu"), Silent())
+    world = run.data.load(desk.device)
+    (model,) = desk.carry_out([run], world)
+    loadings = torch.diag(torch.tensor([1.0, 0.5]))  # so that the posterior is diagonal
+    variances = 1 / (1 + loadings.diagonal().square() / 0.49)
+    ours = {
+        "encoder.1.weight": torch.cat([torch.diag(variances * loadings.diagonal() / 0.49),
+                                       torch.zeros(2, 2)]),
+        "encoder.1.bias": torch.cat([torch.zeros(2), variances.log()]),
+        "decoder.0.weight": loadings,
+        "decoder.0.bias": torch.zeros(2),
+    }  # fmt: skip
+    for name, value in ours.items():
+        weight = model.trained.weights[f"model.{name}"]
+        weight.copy_(value.reshape(weight.shape))
+    x = world.images(torch.arange(world.size))
+    law = MultivariateNormal(torch.zeros(2), loadings @ loadings.T + 0.49 * torch.eye(2))
+    found = terms_of(model)
+    assert found.likelihood == pytest.approx(law.log_prob(x).mean().item(), abs=1e-3)
+    assert found.volume == pytest.approx(0.5 * variances.log().sum().item(), abs=1e-5)
+    # log p(x) = E[log p(x|z)] - KL(q(z|x) || p(z)) where q is the posterior.
+    rate = found.information + found.mismatch
+    assert found.reconstruction - rate == pytest.approx(found.likelihood, abs=0.1)
