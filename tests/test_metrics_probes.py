@@ -10,7 +10,7 @@ from sklearn.model_selection import KFold
 from lattice_tables import blurred, identity, kinds
 from plain_splits import categories, halves, scaled
 from unweave.metrics import downstream, explicitness
-from unweave.metrics.probes import area_under_curve, one_against_rest
+from unweave.metrics.probes import area_under_curve, chosen_by_folds, one_against_rest
 
 
 def area_of(protocol, train, y, test, truth):
@@ -95,31 +95,43 @@ def test_area_by_pairs():
     assert area_under_curve(score, positive) == pytest.approx(np.mean(pairs), abs=1e-12)
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning")  # of names that scikit-learn will change
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+folds = pytest.mark.filterwarnings(
+    "ignore::FutureWarning",  # of names that scikit-learn will change
+    "ignore::sklearn.exceptions.ConvergenceWarning",
+)
+
+
+@folds
 @pytest.mark.parametrize("kind", kinds())
-def test_downstream_by_scikit_learn(kind):
-    codes, factors = kinds()[kind] * [3.0], identity().factors
+def test_regression_chosen_by_folds_is_that_of_scikit_learn(kind):
+    train, y, test, truth = halves(kinds()[kind] * 3.0, identity().factors, 4, 100, 200)
+    right = np.zeros((2, 3))
+    for k in range(3):
+        values, labels = np.unique(y[:, k], return_inverse=True)
+        w = chosen_by_folds(np.column_stack([train, np.ones(100)]), labels, len(values))
+        told = values[(test @ w[:, :-1].T + w[:, -1]).argmax(1)]
+        theirs = LogisticRegressionCV(Cs=10, cv=KFold(5)).fit(train, y[:, k]).predict(test)
+        right[:, k] = (told == truth[:, k]).mean(), (theirs == truth[:, k]).mean()
+    # At large C neither regression comes to its end in 100 steps.
+    assert right[0].mean() == pytest.approx(right[1].mean(), abs=0.03)
+
+
+@folds
+def test_downstream_by_scikit_learn():
+    codes, factors = kinds()["entangled"] * 3.0, identity().factors
     train, y, test, truth = halves(codes, factors, 4, 100, 200)
-    boosted = kind in ("identity", "entangled")  # trees take their time
-    numbers, expected = (20, 100) if boosted else (100,), {}
-    for n in numbers:
-        z, pairs = train[:n], [(y[:n, k], truth[:, k]) for k in range(3)]
-        models = {"logistic": LogisticRegressionCV(Cs=10, cv=KFold(5))}
-        if boosted:
-            models["boosting"] = GradientBoostingClassifier(random_state=0)
-        for name, model in models.items():
-            right = [model.fit(z, a).score(test, b) for a, b in pairs]
-            expected[f"{name} {n}"] = np.mean(right)
-    score = downstream(codes, factors, labels=numbers[::-1], test=200, rng=4)
-    assert list(score.parts) == [
-        f"{name} {n}" for n in numbers for name in ("logistic", "boosting")
-    ]
-    # Trees of few rows split them in many ways that are equally good, and choose at random; at
-    # large C neither regression comes to its end in 100 steps.
-    for part, value in expected.items():
-        near = 0.03 if part.startswith("logistic") else 0.04
-        assert score.parts[part] == pytest.approx(value, abs=near)
+    models = {
+        "logistic": LogisticRegressionCV(Cs=10, cv=KFold(5)),
+        "boosting": GradientBoostingClassifier(random_state=0),
+    }
+    score = downstream(codes, factors, labels=(100, 20), test=200, rng=4)
+    assert list(score.parts) == [f"{name} {n}" for n in (20, 100) for name in models]
+    for name, model in models.items():
+        for n in (20, 100):
+            right = [model.fit(train[:n], y[:n, k]).score(test, truth[:, k]) for k in range(3)]
+            # Trees of few rows split them in many ways that are equally good, and choose at random.
+            near = 0.03 if name == "logistic" else 0.04
+            assert score.parts[f"{name} {n}"] == pytest.approx(np.mean(right), abs=near)
     assert float(score) == pytest.approx(np.mean(list(score.parts.values())))
 
 

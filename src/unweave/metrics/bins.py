@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from unweave.metrics.inputs import Bools, Floats, Ints
 
-BINS = 160  # of about as many rows each, where a code has more than twice as many values
-TOGETHER = 8  # bins that are looked at together first, where not every value has its own
+BINS = 100  # of about as many rows each, where a code has more than twice as many values
 
 
 @dataclass(frozen=True)
@@ -24,34 +22,29 @@ class Bins:
 
     order: Ints  # (D, N) the rows, by the values of each code
     values: Floats  # (D, N) in that order
-    rank: NDArray[np.int32]  # (D, N) where each row is in that order
     bin: Ints  # (D, N) of each row
     end: Ints  # (D, B) how many rows are in the bin or below
-    slots: Ints  # (W, D * B) the rows of a bin in order, then anything
-    breaks: Bools  # (W, D * B) whether a threshold can follow the slot, within the bin
+    slots: Ints  # (D, B, W) the rows of a bin in order, then anything
+    breaks: Bools  # (D, B, W) whether a threshold can follow the slot, within the bin
     divisible: Bools  # (D, B) the bins that hold different values
     onehot: csr_array  # (D * B, N): row d * B + b has a 1 at the rows with code d in bin b
-    together: int  # bins that are looked at together first, of which B is a multiple
 
-    def summed(self, numbers: Floats) -> Floats:
-        """Sums of (T, N) over the rows with code d in bin b, (D * B, T)."""
-        sums: Floats = self.onehot @ np.ascontiguousarray(numbers.T)
-        return sums
+    def cumulated(self, numbers: Floats) -> Floats:
+        """Sums of (T, N) over the rows with code d in bin b or below, (T, D, B)."""
+        sums = np.ascontiguousarray((self.onehot @ np.ascontiguousarray(numbers.T)).T)
+        cumulated: Floats = np.cumsum(sums.reshape(-1, *self.end.shape), axis=2)
+        return cumulated
 
     def total(self, groups: int, group: Ints, rows: Ints, numbers: Floats) -> Floats:
-        """Sums of numbers (P,) by the bins of their rows and by their group, (D * B, groups)."""
+        """Sums of numbers (P,) by their group and by the bins of their rows, (groups, D, B)."""
         dims, width = self.end.shape
-        at = self.bin[:, rows]
-        at += width * np.arange(dims)[:, None]
-        at *= groups
-        at += group
-        sums = np.bincount(at.ravel(), np.tile(numbers, dims), minlength=groups * self.end.size)
-        return sums.astype(np.float64, copy=False).reshape(-1, groups)  # of no numbers, integers
+        at = (group * dims + np.arange(dims)[:, None]) * width + self.bin[:, rows]
+        sums = np.bincount(at.ravel(), np.tile(numbers, dims), minlength=groups * dims * width)
+        return sums.astype(np.float64).reshape(groups, dims, width)  # of no numbers, integers
 
-    def before(self, number: Ints) -> Ints:
-        """How many rows are in lower bins of the same code than the numbered ones, of all D * B."""
-        first = number % self.end.shape[1] == 0
-        before: Ints = np.where(first, 0, self.end.ravel()[number - 1])
+    def before(self, code: Ints, number: Ints) -> Ints:
+        """How many rows are in lower bins of a code than the numbered ones."""
+        before: Ints = np.where(number > 0, self.end[code, number - 1], 0)
         return before
 
 
@@ -60,22 +53,17 @@ def bins_of(codes: Floats) -> Bins:
     order = np.argsort(codes.T, axis=1, kind="stable")
     values = np.take_along_axis(codes.T, order, axis=1)
     starts = [_starts(column) for column in values]
-    dims, rows = len(order), len(codes)
-    distinct = [1 + int((np.diff(column) > 0).sum()) for column in values]
-    together = TOGETHER if distinct != [len(start) for start in starts] else 1
-    width = -(-max(map(len, starts)) // together) * together
+    dims, rows, width = len(order), len(codes), max(map(len, starts))
     end = np.full((dims, width), rows)
     place = np.empty((dims, rows), dtype=np.int64)
     for d, start in enumerate(starts):
         end[d, : len(start) - 1] = start[1:]
         place[d, order[d]] = np.repeat(np.arange(len(start)), np.diff(start, append=rows))
     slots, breaks = _slots(order, values, end)
-    divisible: Bools = np.any(breaks, axis=0).reshape(end.shape)
+    divisible: Bools = np.any(breaks, axis=2)
     at = ((place + width * np.arange(dims)[:, None]).ravel(), np.tile(np.arange(rows), dims))
     onehot = csr_array((np.ones(rows * dims), at), shape=(dims * width, rows))
-    rank = np.empty(order.shape, dtype=np.int32)
-    np.put_along_axis(rank, order, np.arange(rows, dtype=np.int32)[None], 1)
-    return Bins(order, values, rank, place, end, slots, breaks, divisible, onehot, together)
+    return Bins(order, values, place, end, slots, breaks, divisible, onehot)
 
 
 def _starts(values: Floats) -> Ints:
@@ -105,6 +93,5 @@ def _slots(order: Ints, values: Floats, end: Ints) -> tuple[Ints, Bools]:
     place = place.clip(max=values.shape[1] - 1).reshape(len(end), -1)
     after = (place + 1).clip(max=values.shape[1] - 1)
     differs = np.take_along_axis(values, after, 1) > np.take_along_axis(values, place, 1)
-    slots = np.take_along_axis(order, place, 1).reshape(end.size, -1)
-    breaks = within & differs.reshape(within.shape)
-    return np.ascontiguousarray(slots.T), np.ascontiguousarray(breaks.reshape(end.size, -1).T)
+    slots = np.take_along_axis(order, place, 1).reshape(within.shape)
+    return slots, within & differs.reshape(within.shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal, NamedTuple, Unpack, get_args
 
 import numpy as np
@@ -14,6 +15,7 @@ from unweave.metrics.frame import Frame, framed
 from unweave.metrics.inputs import Floats, Seed, check_choice, read
 from unweave.metrics.predictors import TEST, TRAIN, Split, lasso, split, standardised
 from unweave.metrics.score import Score
+from unweave.parallel import in_threads
 
 DCIProtocol = Literal["locatello2019", "esmaeili2019", "eastwood2018"]
 
@@ -102,9 +104,12 @@ def dci(
     if protocol == "eastwood2018":
         fits = _lassos(rows, scored)
     else:
-        fit = _boosted if protocol == "locatello2019" else _forest
-        streams = zip(scored, generator.spawn(len(scored)), strict=True)
-        fits = {k: fit(rows, k, stream) for k, stream in streams}
+        tasks = zip(scored, generator.spawn(len(scored)), strict=True)
+        # The largest first, so that no thread is left with it at the end.
+        ordered = sorted(tasks, key=lambda task: -int(inputs.sizes[task[0]]))
+        fit = partial(_boosted if protocol == "locatello2019" else _forest, rows)
+        # A forest is grown in threads of its own.
+        fits = dict(in_threads(fit, ordered, None if protocol == "locatello2019" else 1))
     matrix = rows.by_code({k: each.importances for k, each in fits.items()})
     scored = matrix[:, inputs.scored]
     parts = {
@@ -157,23 +162,25 @@ def purities(importances: Floats) -> Floats:
     return pure
 
 
-def _boosted(rows: Split, k: int, rng: np.random.Generator) -> _Fit:
+def _boosted(rows: Split, task: tuple[int, np.random.Generator]) -> tuple[int, _Fit]:
+    k, rng = task
     v = rows.train_factors[:, k]
     result = boost(rows.train, v, rows.test, rng)
     right = result.predicted == np.concatenate([v, rows.test_factors[:, k]])
     train, test = float(right[: len(v)].mean()), float(right[len(v) :].mean())
-    return _Fit(result.importances, train, test)
+    return k, _Fit(result.importances, train, test)
 
 
-def _forest(rows: Split, k: int, rng: np.random.Generator) -> _Fit:
+def _forest(rows: Split, task: tuple[int, np.random.Generator]) -> tuple[int, _Fit]:
     """Ten trees on draws with replacement; importances of each have sum 1."""
+    k, rng = task
     least = rows.train_values[:, k].min()  # counted from it whole numbers stay whole
     v, other = rows.train_values[:, k] - least, rows.test_values[:, k] - least
     z = np.concatenate([rows.train, rows.test])
     told, importances = grow(rows.train, v, 0, z, rng, trees=10, depths=[len(v)])
     number = told[0, :, 0]
     train, test = _informed(number[: len(v)], v), _informed(number[len(v) :], other)
-    return _Fit(importances[0], train, test)
+    return k, _Fit(importances[0], train, test)
 
 
 def _lassos(rows: Split, scored: list[int]) -> dict[int, _Fit]:
