@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lattice_tables import blurred, identity
-from unweave.metrics import factor_vae_score, mig
+from unweave.metrics import evaluate, factor_vae_score, mig, sap, sensitivity
 
 functions = pytest.mark.parametrize("function", [factor_vae_score, mig])
 
@@ -125,3 +125,31 @@ def test_values_that_never_repeat_cannot_be_fixed():
     with pytest.raises(ValueError, match="at least two rows"):
         factor_vae_score(np.eye(4), np.arange(4)[:, None])
     assert float(mig(np.arange(4.0)[:, None], np.arange(4)[:, None])) == 1.0
+
+
+def test_what_new_users_tried_is_refused_in_words():
+    rng = np.random.default_rng(0)
+    codes, factors = rng.standard_normal((50, 2)), rng.integers(3, size=(50, 2))
+    with pytest.raises(ValueError, match="codes that are all there, got a masked array"):
+        mig(np.ma.masked_greater(codes, 1), factors)
+    with pytest.raises(TypeError, match=r"got protocol: .* into `metrics`"):
+        evaluate(codes, factors, metrics="sap", protocol="kumar2018")
+    with pytest.raises(TypeError, match=r"got discrete: what is known .* goes into a Table"):
+        evaluate(codes, factors, discrete=[True, False])
+    with pytest.raises(ValueError, match="periods by the name of a factor"):
+        mig(codes, factors, periods=[3, None])
+    with pytest.raises(ValueError, match=r"cut them into bins, .* numpy.digitize"):
+        factor_vae_score(codes, codes)
+    with pytest.raises(TypeError, match="a metric as a function"):
+        sensitivity("mig", codes, factors, {"bins": (2, 3)})
+    found = sensitivity(sap, codes, factors, {"protocol": ("locatello2019", "kumar2018")})
+    assert found.name == "sap/locatello2019|kumar2018"
+    together = evaluate(codes, factors, metrics="mig/locatello2019, sap/kumar2018")
+    assert list(together) == ["mig/locatello2019", "sap/kumar2018"]
+
+
+def test_cutting_into_bins_as_advised_keeps_a_perfect_code_perfect():
+    column = np.random.default_rng(0).random((500, 2))
+    edges = np.quantile(column[:, 0], [0.2, 0.4, 0.6, 0.8])
+    factors = np.digitize(column, edges)
+    assert float(factor_vae_score(column, factors)) > 0.95

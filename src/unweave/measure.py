@@ -113,6 +113,8 @@ def evaluate(
     Tables are made in lanes, and measured on all cores, several at once, while others are being
     encoded.
     """
+    if isinstance(models, Fitted):
+        raise TypeError("expected a list of models, got one: give [model]")
     numbers: list[int] = []
 
     def made() -> Iterator[Table]:

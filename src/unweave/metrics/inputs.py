@@ -89,8 +89,9 @@ def read(
         refused = ", ".join(names[k] for k in scored if numbers[k])
         raise ValueError(
             f"expected factors that are classes, got real numbers that differ in {refused}: "
-            "this definition needs values that repeat; number them, for instance by "
-            "numpy.unique(column, return_inverse=True)[1], or leave these factors out"
+            "this definition needs values that repeat; cut them into bins, for instance by "
+            "numpy.digitize(column, numpy.quantile(column, [0.2, 0.4, 0.6, 0.8])), or leave these "
+            "factors out"
         )
     left_out = tuple(name for k, name in enumerate(names) if k not in scored)
     return Inputs(
@@ -150,6 +151,11 @@ def merge(
     v = np.array(as_factors(factors, rows=len(np.asarray(factors))))
     names = as_names(factor_names, v.shape[1])
     given = v.copy()
+    if not isinstance(periods, Mapping):
+        raise ValueError(
+            f"expected periods by the name of a factor, got {periods!r}: give "
+            f"{{{names[0]!r}: 40}}, say"
+        )
     for name, period in periods.items():
         k = factor_index(name, names, "periods")
         if not isinstance(period, Mapping):
@@ -182,6 +188,7 @@ def _looked_up(values: NDArray[Any], name: str, each: Sequence[float]) -> NDArra
 
 def as_codes(codes: ArrayLike) -> NDArray[np.floating[Any]]:
     """Codes (N, D) as float32 or float64, finite, with at least two rows and one column."""
+    _unmasked("codes", codes)
     z = np.asarray(codes)
     if z.dtype.kind not in "fiub":
         raise ValueError(f"expected codes that are real numbers, got {z.dtype}: convert to float")
@@ -197,6 +204,7 @@ def as_codes(codes: ArrayLike) -> NDArray[np.floating[Any]]:
 
 def as_factors(factors: ArrayLike, *, rows: int, least: int = 1) -> NDArray[Any]:
     """Factors (N, K), one row for each row of the codes: int64 if all are whole, else float64."""
+    _unmasked("factors", factors)
     v = np.asarray(factors)
     if v.ndim != 2 or v.shape[1] < least:
         raise ValueError(
@@ -218,6 +226,11 @@ def as_factors(factors: ArrayLike, *, rows: int, least: int = 1) -> NDArray[Any]
         if real_factors(v).any():
             return v.astype(np.float64)
     return v.astype(np.int64)
+
+
+def _unmasked(name: str, given: ArrayLike) -> None:
+    if np.ma.is_masked(given):
+        raise ValueError(f"expected {name} that are all there, got a masked array: leave rows out")
 
 
 def as_scales(scales: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.floating[Any]]:

@@ -61,8 +61,8 @@ tells as much of tables whose factors are correlated or whose lattice is incompl
 **Continuous factors.** A column of factors is continuous if it holds real numbers that do not
 repeat: on average, each comes less than twice. Metrics of counts cut it into bins as they do codes
 and name it in the detail "factors cut into bins"; metrics that hold a value fixed refuse. Real
-numbers that repeat, such as 40 angles, are classes. To make classes of others, number them by
-`numpy.unique(column, return_inverse=True)[1]`.
+numbers that repeat, such as 40 angles, are classes. To make classes of others, cut them into bins
+that many rows share, as `numpy.digitize(column, numpy.quantile(column, [0.2, 0.4, 0.6, 0.8]))`.
 
 **Repeatability.** The same `rng` gives the same number, up to rounding, on any machine and any
 number of threads, whether an interval is asked for or not.

@@ -316,6 +316,7 @@ def evaluate(
     metric             value   interval          null
     mig/locatello2019  1.0000  0.9187 to 1.0000  0.0891
     """
+    _known(frame)
     table = _as_table(codes, factors)
     scores = Scores()
     shared: dict[Callable[..., object], object] = {}
@@ -329,6 +330,17 @@ def evaluate(
         if progress is not None:
             progress(key)
     return scores
+
+
+def _known(frame: Mapping[str, object]) -> None:
+    """An error if there are keywords that not every metric has."""
+    others = [name for name in frame if name not in Frame.__annotations__]
+    if others:
+        raise TypeError(
+            f"expected keywords of every metric, {', '.join(Frame.__annotations__)}, got "
+            f"{others[0]}: what is known of the codes and factors goes into a Table, protocols "
+            "into `metrics`, and settings of one metric to its own function"
+        )
 
 
 def _as_table(codes: ArrayLike | Table, factors: ArrayLike | None) -> Table:
@@ -370,8 +382,8 @@ def select(table: Table, metrics: str | Sequence[str] | None = None) -> dict[str
         quick = {key: metric for key, metric in METRICS.items() if not metric.slow}
         return _possible(table, quick) or _possible(table, MEASURES)
     chosen: dict[str, Metric] = {}
-    for asked in [metrics] if isinstance(metrics, str) else metrics:
-        found = named(asked)
+    for asked in metrics.split(",") if isinstance(metrics, str) else metrics:
+        found = named(asked.strip())
         reasons = {key: reason for key, m in found.items() if (reason := m.lacks(table))}
         if len(reasons) == len(found) and asked not in ("all", "measures"):
             why = "; ".join(f"{key}: {reason}" for key, reason in reasons.items())

@@ -163,6 +163,8 @@ def sensitivity(
     ((2, 2), [1.0, 1.0], [0.0, 0.0])
     """
     grid = {name: tuple(values) for name, values in settings.items()}
+    if not callable(metric):
+        raise TypeError(f"expected a metric as a function, such as mig, got {metric!r}")
     known = inspect.signature(metric).parameters
     unknown = [name for name in grid if name not in known]
     if not grid or unknown or not all(grid.values()):
@@ -181,7 +183,8 @@ def sensitivity(
     scores = list(in_threads(measured, itertools.product(cells, rngs)))
     shape = *(len(values) for values in grid.values()), len(rngs)
     values = np.array([float(score) for score in scores]).reshape(shape)
-    return Sensitivity(f"{scores[0].name}/{scores[0].protocol}", grid, tuple(rngs), values)
+    protocols = dict.fromkeys(score.protocol for score in scores)
+    return Sensitivity(f"{scores[0].name}/{'|'.join(protocols)}", grid, tuple(rngs), values)
 
 
 def _comparable(

@@ -132,7 +132,14 @@ class Table:
         arrays.setdefault("factors", np.zeros((len(arrays["codes"]), 0), np.int64))
         names = tuple(str(name) for name in arrays.pop("factor_names", ()))
         sizes = tuple(int(size) for size in arrays.pop("factor_sizes", ()))
-        periods = json.loads(str(arrays.pop("periods", "{}")))
+        text = str(arrays.pop("periods", "{}"))
+        try:
+            periods = json.loads(text)
+        except json.JSONDecodeError:
+            raise ValueError(
+                f"expected periods as JSON text, got {text!r}: save "
+                """numpy.array('{"orientation": 40}'), say"""
+            ) from None
         return cls(**arrays, factor_names=names, factor_sizes=sizes, periods=periods)
 
     def _set(self, name: str, value: object) -> None:

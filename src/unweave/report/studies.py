@@ -90,6 +90,8 @@ def sensitivity_chart(found: Sensitivity) -> Markup:
 def save(drawing: Markup, path: str | Path) -> Path:
     """Write a drawing as an SVG file that needs nothing else."""
     place = Path(path)
+    if place.suffix.lower() != ".svg":
+        raise ValueError(f"expected a file that ends in .svg, got {place}: it is a drawing in SVG")
     style = files("unweave.report").joinpath("page.css").read_text(encoding="utf-8")
     head = '<svg xmlns="http://www.w3.org/2000/svg"'
     alone = str(drawing).replace("<svg", head, 1)
