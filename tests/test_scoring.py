@@ -35,7 +35,9 @@ def test_score_of_all_metrics_is_evaluate(unweave, codes):
     assert (
         Scores.from_json(json.loads(out)).to_json() == evaluate(Table.load(codes), rng=5).to_json()
     )
-    assert "some metrics are left out: the table has no posterior scales" in err
+    assert "left out: the table has no posterior scales (mig/chen2018)" in " ".join(err.split())
+    assert "slow ones are left out, --metrics all has them: " in " ".join(err.split())
+    assert "dci/locatello2019" in err
 
 
 def test_score_as_csv_with_intervals_and_nulls(unweave, codes):

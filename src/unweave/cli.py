@@ -23,7 +23,7 @@ from unweave.data_commands import data_app
 from unweave.demo import demo_run
 from unweave.fitted import load
 from unweave.methods import page
-from unweave.metrics import Scores, Table, left_out
+from unweave.metrics import Scores, Table
 from unweave.metrics import evaluate as evaluate_table
 from unweave.metrics.page import page as metrics_page
 from unweave.metrics.registry import select
@@ -136,7 +136,7 @@ def evaluate_command(
     frame = scoring.frame_of(interval, resamples, null, draws, best)
     measure = partial(evaluate_table, metrics=asked, rng=rng, **frame)
     models = load(found_in(store, names), device=device)
-    show(scoring.evaluate_all(models, rows, _err, measure), form)
+    show(scoring.evaluate_all(models, rows, _err, measure, asked is None), form)
 
 
 @app.command(name="score")
@@ -171,8 +171,8 @@ def score_command(
         scores = evaluate_table(
             table, metrics=asked, rng=rng, progress=lambda _: counts.add("measured"), **frame
         )
-    for reason in sorted(set(left_out(table).values())) if asked is None else []:
-        _err.print(f"some metrics are left out: {reason}", highlight=False)
+    for line in scoring.omitted(table) if asked is None else []:
+        _err.print(line, highlight=False)
     show({"": scores}, form)
 
 

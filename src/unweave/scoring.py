@@ -16,7 +16,7 @@ from rich.table import Table as RichTable
 
 from unweave.fitted import Fitted
 from unweave.measure import encode
-from unweave.metrics import Frame, Scores, Table, evaluate, left_out
+from unweave.metrics import METRICS, Frame, Scores, Table, evaluate, left_out
 from unweave.metrics.registry import named as known
 from unweave.metrics.score import CSV_COLUMNS, csv_text
 from unweave.parallel import in_processes, own_cores
@@ -74,17 +74,19 @@ def evaluate_all(
     rows: int,
     console: Console,
     measure: Callable[[Table], Scores] = evaluate,
+    whole: bool = True,
 ) -> dict[str, Scores]:
     """Scores of runs by digest, kept in their folders with the tables they were computed from.
 
     Where the same run lies in two folders, those are the names. A run is measured and kept while
-    others are encoded, so what is done stays if this is stopped.
+    others are encoded, so what is done stays if this is stopped. Where `whole`, no metrics were
+    named, and what is left out is told.
     """
     totals = {"encoded": sum(min(rows, m.world.size) for m in models), "measured": len(models)}
     names = names_of(models)
     found = {name: Scores() for name in names.values()}
     waiting: deque[tuple[Path, Table]] = deque()
-    missing: set[str] = set()
+    told: set[str] = set()
 
     def tables() -> Iterator[Table]:
         for each in encode(models, rows, progress=partial(counts.add, "encoded")):
@@ -94,21 +96,35 @@ def evaluate_all(
 
     with Counts(console, totals) as counts:
         work, processes = partial(measured, measure=measure), min(own_cores(), len(models))
-        for scores, reasons in in_processes(work, tables(), processes):
+        for scores, lines in in_processes(work, tables(), processes):
             folder, table = waiting.popleft()
             table.save(folder / "table.npz")
             write_json(folder / "scores.json", scores.to_json())
             found[names[folder]] = scores
-            for reason in sorted(set(reasons) - missing):
-                console.print(f"some metrics are left out: {reason}", highlight=False)
-            missing.update(reasons)
+            for line in lines if whole else []:
+                if line not in told:
+                    console.print(line, highlight=False)
+                told.add(line)
             counts.add("measured")
     return found
 
 
 def measured(table: Table, measure: Callable[[Table], Scores]) -> tuple[Scores, list[str]]:
-    """Scores of a table, and why others are left out."""
-    return measure(table), sorted(set(left_out(table).values()))
+    """Scores of a table, and what is left out where none were named."""
+    return measure(table), omitted(table)
+
+
+def omitted(table: Table) -> list[str]:
+    """Which metrics are left out where none are named, and why: a line for each reason."""
+    lacking = left_out(table)
+    lines = []
+    for reason in dict.fromkeys(lacking.values()):
+        keys = [key for key, why in lacking.items() if why == reason]
+        lines.append(f"some metrics are left out: {reason} ({', '.join(keys)})")
+    slow = [key for key, metric in METRICS.items() if metric.slow and key not in lacking]
+    if slow and len(lacking) + len(slow) < len(METRICS):
+        lines.append(f"slow ones are left out, --metrics all has them: {', '.join(slow)}")
+    return lines
 
 
 def names_of(models: Iterable[Fitted]) -> dict[Path, str]:
