@@ -421,3 +421,54 @@ def test_every_sample_knows_which_of_its_pictures_repeat(data):
     classes = merge(world.factors(index).numpy(), world.periods, world.factor_names)
     pictures = world.images(index).flatten(1).unique(dim=0)
     assert len(np.unique(classes, axis=0)) == len(pictures) < world.size
+
+
+def pictures(data):
+    """Every picture of a world, as bytes."""
+    world = data.load(CPU)
+    return [each.tobytes() for each in world.images(torch.arange(world.size)).numpy()]
+
+
+@pytest.mark.parametrize("way", [
+    lambda part: HeldOut({"orientation": (0,)}, part),
+    lambda part: HeldOut({"shape": ("square",), "orientation": (3, 1)}, part),
+    lambda part: Incomplete(("orientation",), 0.4, part=part),
+    lambda part: Incomplete(("shape", "orientation"), 0.4, seed=2, part=part),
+])  # fmt: skip
+@pytest.mark.parametrize("orientations", [4, 5, 9])
+def test_no_picture_that_is_held_out_is_left_under_another_class(way, orientations):
+    """Of 9 orientations, a square shows 2, an ellipse 4 and a heart 8 that differ."""
+    world = Shapes2D(side=16, scales=1, orientations=orientations, positions=2)
+    rest, held = (pictures(Sampled(world, (way(part),))) for part in ("rest", "held"))
+    assert not set(rest) & set(held)
+    assert sorted(rest + held) == sorted(pictures(world))
+
+
+def test_incomplete_lattices_count_combinations_that_differ():
+    """2 + 4 + 8 of them in 9 orientations, of which half are left."""
+    world = Shapes2D(side=16, scales=1, orientations=9, positions=1)
+    left = set(pictures(Sampled(world, (Incomplete(("shape", "orientation"), 0.5),))))
+    assert (len(left), len(set(pictures(world)))) == (7, 14)
+
+
+@pytest.mark.parametrize("orientations", [4, 5, 9])
+@pytest.mark.parametrize("changed", [1, 2])
+def test_pairs_that_differ_are_different_pictures(orientations, changed):
+    spec = Shapes2D(scales=2, orientations=orientations, positions=1)
+    world = Paired(spec, changed=changed).load(CPU)
+    index = torch.arange(world.size)
+    first, second = world.images(index).chunk(2, 1)
+    assert (first != second).flatten(1).any(1).all()
+    one, other = world.factors(index).chunk(2, -1)
+    assert ((one != other).sum(1) == changed).all()
+    alike = one[:, 1] == other[:, 1]  # of one shape, so that periods are the same
+    merged = [merge(each[alike], spec.lattice.periods, spec.lattice.names) for each in (one, other)]
+    assert ((merged[0] != merged[1]).sum(1) == changed).all()
+    more = Paired(Shapes2D(orientations=orientations, positions=12), changed=changed).load(CPU)
+    one, other = more.factors(torch.arange(more.size)).chunk(2, -1)
+    hearts = (one[:, 1] == 2) & (one != other)[:, 3]  # by all angles but none, as likely
+    turns = (other - one)[hearts, 3] % (orientations - 1)
+    shares = turns.bincount()[1:] / len(turns)
+    np.testing.assert_allclose(shares, 1 / (orientations - 2), atol=2.5 * len(turns) ** -0.5)
+    with pytest.raises(ValueError, match="factors that change every picture"):
+        Paired(spec, changed=4).load(CPU)

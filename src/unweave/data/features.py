@@ -20,7 +20,7 @@ from torch import Tensor
 
 from unweave.data.arrayfiles import arrays_of
 from unweave.data.arrays import Array, as_numpy, read_factors, recode
-from unweave.data.lattice import Labels
+from unweave.data.lattice import Labels, Periods
 from unweave.data.world import World
 from unweave.files import write_atomically
 
@@ -108,6 +108,11 @@ class Described:
     def factor_labels(self) -> Labels:
         """Those of the world, and of the features."""
         return (*self.source.factor_labels, *self.labels)
+
+    @property
+    def periods(self) -> Periods:
+        """Those of the world."""
+        return self.source.periods
 
     def factors(self, index: Tensor) -> Tensor:
         """Classes of the factors and features (..., K), on the CPU."""

@@ -11,6 +11,7 @@ observations to another. The result is a world like any other.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import reduce
@@ -97,8 +98,9 @@ class Paired:
 
     Pair i is observation i of the world and another that has the factors `shared` in common with
     it, the others drawn anew; with `changed=k` the two differ in k factors and no others, which
-    are drawn for each pair. The two pictures lie one after the other along the channels, and the
-    factors of the second are named other_*.  [Locatello2020] sec. 3
+    are drawn for each pair; classes that the world declares to be one picture of the first do not
+    differ. The two pictures lie one after the other along the channels, and the factors of the
+    second are named other_*.  [Locatello2020] sec. 3
     """
 
     world: Whole = Shapes2D()
@@ -127,10 +129,11 @@ class Paired:
                 f"expected a world of all combinations of factors to make pairs of, got "
                 f"{self.world.kind}: use one with a lattice, such as shapes2d"
             )
-        count = sum(size > 1 for size in source.factor_sizes)
+        count = sum(min(_different(source.lattice, name)) > 1 for name in source.factor_names)
         if self.changed is not None and self.changed > count:
             raise ValueError(
-                f"expected changed of at most the {count} factors that vary, got {self.changed}"
+                f"expected changed of at most the {count} factors that change every picture, got "
+                f"{self.changed}"
             )
         shared = tuple(column(source, name) for name in self.shared)
         return Pairs(source, source.lattice, shared, self.changed, self.seed)
@@ -292,17 +295,44 @@ class Pairs(_Drawn):
     def _other(self, index: Tensor) -> Tensor:
         """Classes (..., K) of the second of each pair."""
         noise = Noise(torch.full_like(index, self.seed), index, "pairs", index.device)
-        columns = list(self.source.factors(index).unbind(-1))
+        first = self.source.factors(index)
+        columns = list(first.unbind(-1))
         free = [k for k, size in enumerate(self.members.sizes) if size > 1 and k not in self.shared]
-        order = noise.permutation(len(free), "order")
-        for place, k in enumerate(free):
-            size, stream = self.members.sizes[k], f"factor {self.members.names[k]}"
-            if self.changed is None:
+        if self.changed is None:
+            for k in free:
+                size, stream = self.members.sizes[k], f"factor {self.members.names[k]}"
                 columns[k] = noise.integers(size, (), stream)
-            else:
-                another = (columns[k] + 1 + noise.integers(size - 1, (), stream)) % size
-                columns[k] = torch.where(order[..., place] < self.changed, another, columns[k])
+            return torch.stack(columns, -1)
+        counts = torch.stack([self._different(k, first) for k in free], -1)
+        # Factors that change nothing in the first, as the angle of a square may, come last.
+        order = noise.permutation(len(free), "order") + len(free) * (counts == 1)
+        rank = order.argsort(-1).argsort(-1)
+        for place, k in enumerate(free):
+            name, count = self.members.names[k], counts[..., place]
+            steps = [max(1, each - 1) for each in _different(self.members, name)]
+            # Uniform modulo each of the steps.
+            drawn = noise.integers(math.lcm(*steps), (), f"factor {name}")
+            another = (columns[k] + 1 + drawn % (count - 1).clamp(min=1)) % count
+            columns[k] = torch.where(rank[..., place] < self.changed, another, columns[k])
         return torch.stack(columns, -1)
+
+    def _different(self, k: int, factors: Tensor) -> Tensor:
+        """How many classes of factor k are different pictures beside the other factors (..., K)."""
+        name = self.members.names[k]
+        counts, period = _different(self.members, name), self.members.periods.get(name, 0)
+        if isinstance(period, int):
+            return torch.full_like(factors[..., k], counts[0])
+        (on,) = (self.members.names.index(each) for each in period)
+        # A sum and no table, which would have to be copied to the device.
+        return torch.stack([(factors[..., on] == c) * n for c, n in enumerate(counts)]).sum(0)
+
+
+def _different(lattice: Lattice, name: str) -> list[int]:
+    """How many classes of a factor are different pictures; for each class of what that is by."""
+    size = lattice.sizes[lattice.names.index(name)]
+    period = lattice.periods.get(name, size)
+    each = [period] if isinstance(period, int) else next(iter(period.values()))
+    return [min(size, steps) for steps in each]
 
 
 def _of_other(period: int | Mapping[str, list[int]]) -> int | Mapping[str, list[int]]:

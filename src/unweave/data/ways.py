@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal, Protocol
 
 import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from unweave.data.lattice import Labels
+from unweave.data.lattice import Labels, Periods
+from unweave.metrics.inputs import merge
 from unweave.noise import Noise
 from unweave.spec import nearest, spec, tag
 
@@ -34,6 +36,10 @@ class Factored(Protocol):
     @property
     def factor_labels(self) -> Labels:
         """Names of the classes of each, where they have names."""
+
+    @property
+    def periods(self) -> Periods:
+        """Which classes of the factors are the same observation, as `Lattice.periods`."""
 
     def factors(self, index: Tensor) -> Tensor:
         """Classes of the factors (..., K) by the numbers (...)."""
@@ -70,9 +76,10 @@ class HeldOut:
     """Combinations of factors that are left out: all classes given, of every factor given.
 
     `classes` is one combination, {"shape": (2,), "x": (0, 1)}, or several, of which any is left
-    out; a class is its number, or its name where the factor has names. `part="held"` gives those
-    and no others, to see what a model makes of combinations whose parts it knows one by one:
-    zero-shot generalisation.  [Esmaeili2019] sec. 6.4
+    out; a class is its number, or its name where the factor has names. Classes that the world
+    declares to be the same picture are left out with it. `part="held"` gives those and no others,
+    to see what a model makes of combinations whose parts it knows one by one: zero-shot
+    generalisation.  [Esmaeili2019] sec. 6.4
     """
 
     classes: Combination | Annotated[tuple[Combination, ...], Field(min_length=1)]
@@ -87,8 +94,8 @@ class HeldOut:
         for combination in combinations:
             each = torch.ones(len(rows), dtype=torch.bool)
             for name, classes in combination.items():
-                numbers = torch.tensor([_class(world, name, given) for given in classes])
-                each &= torch.isin(factors[:, column(world, name)], numbers)
+                numbers = [_class(world, name, given) for given in classes]
+                each &= _among(world, factors, name, numbers)
             held |= each
         return rows[held if self.part == "held" else ~held]
 
@@ -97,7 +104,8 @@ class HeldOut:
 class Incomplete:
     """A lattice with gaps: a share of the combinations of some factors is missing, at random.
 
-    round(share * combinations) of them, all their observations; `part="held"` gives those.
+    round(share * combinations) of them, all their observations; `part="held"` gives those. Classes
+    that the world declares to be the same picture are one.
     """
 
     factors: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -109,14 +117,11 @@ class Incomplete:
     def take(self, world: Factored, rows: Tensor) -> Tensor:
         """The rows of the part."""
         columns = [column(world, name) for name in self.factors]
-        members = [world.factor_sizes[each] for each in columns]
-        codes = world.factors(rows).cpu()
-        number = torch.zeros(len(rows), dtype=torch.int64)
-        for each, size in zip(columns, members, strict=True):
-            number = number * size + codes[:, each]
-        count = torch.Size(members).numel()
-        order = Noise(self.seed, 0, "incomplete").permutation(count, "combinations")
-        missing = torch.isin(number, order[: round(self.share * count)])
+        there = _numbers(world, _all_classes(world, columns), columns).unique()
+        order = Noise(self.seed, 0, "incomplete").permutation(len(there), "combinations")
+        left_out = there[order[: round(self.share * len(there))]]
+        number = _numbers(world, world.factors(rows).cpu(), columns)
+        missing = torch.isin(number, left_out)
         return rows[missing if self.part == "held" else ~missing]
 
 
@@ -158,6 +163,46 @@ def column(world: Factored, name: str) -> int:
         hint = nearest(name, world.factor_names) if world.factor_names else "it has none."
         raise ValueError(f"{name!r} is not a factor of the world: {hint}")
     return world.factor_names.index(name)
+
+
+def _merged(world: Factored, factors: Tensor) -> Tensor:
+    """Classes (N, K) with those that are declared to be the same picture made equal."""
+    if not world.periods or not len(factors):
+        return factors
+    return torch.from_numpy(merge(factors.numpy(), world.periods, world.factor_names))
+
+
+def _among(world: Factored, factors: Tensor, name: str, numbers: Sequence[int]) -> Tensor:
+    """Mask (N,) of the classes (N, K) whose factor `name` shows one of some classes."""
+    place = column(world, name)
+    if name not in world.periods:
+        return torch.isin(factors[:, place], torch.tensor(numbers))
+    # Which classes are one may depend on another factor: each is merged as it would be in the row.
+    shown, found = _merged(world, factors)[:, place], torch.zeros(len(factors), dtype=torch.bool)
+    for number in numbers:
+        asked = factors.clone()
+        asked[:, place] = number
+        found |= _merged(world, asked)[:, place] == shown
+    return found
+
+
+def _all_classes(world: Factored, columns: Sequence[int]) -> Tensor:
+    """All combinations (N, K) of factors, and of those that their periods depend on; others 0."""
+    varied = set(columns)
+    for each in columns:
+        period = world.periods.get(world.factor_names[each], 0)
+        varied.update(() if isinstance(period, int) else (column(world, on) for on in period))
+    sizes = [n if k in varied else 1 for k, n in enumerate(world.factor_sizes)]
+    return torch.cartesian_prod(*(torch.arange(n) for n in sizes)).view(-1, len(sizes))
+
+
+def _numbers(world: Factored, factors: Tensor, columns: Sequence[int]) -> Tensor:
+    """The number (N,) of the combination of some factors, those that are one picture merged."""
+    merged = _merged(world, factors)
+    number = torch.zeros(len(factors), dtype=torch.int64)
+    for each in columns:
+        number = number * world.factor_sizes[each] + merged[:, each]
+    return number
 
 
 def _class(world: Factored, name: str, given: int | str) -> int:
