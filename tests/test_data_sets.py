@@ -83,6 +83,24 @@ def test_parts_are_disjoint_and_together_all(small, kind):
     assert sorted(map(tuple, found.tolist())) == sorted(map(tuple, whole.tolist()))
 
 
+@pytest.mark.parametrize("kind", ["smallnorb", "celeba"])
+def test_a_class_is_the_same_in_every_part_of_the_authors(small, kind):
+    """Toys are other ones in each part, and an attribute may have one class alone in one."""
+    cls, _, _ = small(kind)
+
+    def told(part):
+        world = cls(part=part).load(CPU)
+        factors = world.factors(torch.arange(world.size)).tolist()
+        pictures = everything(world).flatten(1).tolist()
+        return world.factor_sizes, sorted(zip(pictures, factors, strict=True))
+
+    sizes, whole = told("all")
+    parts = ("train", "test") if kind == "smallnorb" else ("train", "validation", "test")
+    found = [told(part) for part in parts]
+    assert all(each == sizes for each, _ in found)
+    assert sorted(row for _, rows in found for row in rows) == whole
+
+
 def test_parts_number_classes_alike_and_know_which_repeat(small):
     """Of 12 pictures a part has two, and not every class."""
     cls, _, factors = small("dsprites")

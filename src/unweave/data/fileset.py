@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
-from unweave.data.arrays import world_of
+from unweave.data.arrays import recode, world_of
 from unweave.data.cache import data_folder, prepared
 from unweave.data.folder import cut, decoding
 from unweave.data.formats import reading
@@ -56,11 +57,16 @@ class About:
 
 
 class Content(NamedTuple):
-    """Observations and factors of a data set."""
+    """Observations and factors of a data set.
+
+    Where the set has more observations than those of a part, `factors` are those of all, and
+    `chosen` says which rows of them the observations have: a class has one number in all parts.
+    """
 
     rows: Rows
     factors: Array | None = None
     names: Sequence[str] | None = None
+    chosen: Array | None = None
 
 
 class FileSet(ABC):
@@ -98,9 +104,9 @@ class FileSet(ABC):
     def load(self, device: torch.device) -> World:
         """The world on a device; what has to be unpacked is, the first time."""
         if missing := self.missing:
-            names = ", ".join(source.name for source in missing)
+            absent = ", ".join(source.name for source in missing)
             raise ValueError(
-                f"{self.kind} is not in {self.folder} ({names}): `unweave data get {self.kind}` "
+                f"{self.kind} is not in {self.folder} ({absent}): `unweave data get {self.kind}` "
                 f"{'says how to fetch it by hand' if self.ABOUT.hand else 'fetches it'}"
             )
         content = self.read()
@@ -111,7 +117,20 @@ class FileSet(ABC):
             grid = lattice.factors(torch.arange(lattice.size)).numpy()
             content = Content(content.rows, grid, lattice.names)
         key = [str(self.kind), *(fresh(self.folder / each.name) for each in self.sources)]
-        world = world_of(*content, part=self.shuffled, key=[*key, repr(self)], lattice=lattice)
+        rows, factors, names, chosen = content
+        here = factors if factors is None or chosen is None else factors[chosen]
+        world = world_of(
+            rows, here, names, part=self.shuffled, key=[*key, repr(self)], lattice=lattice
+        )
+        if factors is not None and chosen is not None:
+            codes, sizes, labels = recode(factors, len(factors))
+            world = dataclasses.replace(
+                world,
+                codes=codes[torch.from_numpy(chosen)],
+                factor_sizes=sizes,
+                factor_labels=labels,
+                lattice=world.lattice if sizes == world.factor_sizes else None,
+            )
         return world.to(device)
 
     def _expect(self, rows: Rows, count: int) -> None:

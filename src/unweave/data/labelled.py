@@ -63,7 +63,7 @@ class CelebA(FileSet):
                 places = [f"img_align_celeba/{name}" for name in picked]
                 yield from decoded(places, read, self.crop, self.side)
 
-        return Content(self.unpacked(shape, made), table[chosen], attributes)
+        return Content(self.unpacked(shape, made), table, attributes, np.array(chosen, np.int64))
 
     def _chosen(self, names: Sequence[str]) -> list[int]:
         if self.part == "all":

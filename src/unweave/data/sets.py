@@ -213,7 +213,8 @@ class SmallNORB(FileSet):
     """Toys of five categories under light and from angles, 48,600 images.  [LeCun2004].
 
     The first picture of each stereo pair, of 96 x 96 pixels, brought to `side`; sorted by category,
-    instance, elevation, azimuth and lighting. `part` is that of the authors: other toys.
+    instance, elevation, azimuth and lighting. `part` is that of the authors: other toys, which are
+    five instances of the ten.
     """
 
     side: Side = 64
@@ -238,14 +239,17 @@ class SmallNORB(FileSet):
     def read(self) -> Content:
         """Pictures and factors of the parts, sorted."""
         chosen = {"train": _NORB[:1], "test": _NORB[1:]}.get(self.part, _NORB)
-        factors = np.concatenate([self._table(name) for name in chosen])
-        order = np.lexsort(factors.T[::-1])
-        shape = (len(factors), self.side, self.side)
+        tables = [self._table(name) for name in _NORB]
+        factors = np.concatenate(tables)
+        parts = np.repeat(_NORB, [len(table) for table in tables])
+        rows = np.flatnonzero(np.isin(parts, chosen))
+        order = np.lexsort(factors[rows].T[::-1])
+        shape = (len(rows), self.side, self.side)
 
         def made() -> list[Array]:
             return [np.concatenate([self._pictures(name) for name in chosen])[order]]
 
-        return Content(self.unpacked(shape, made), factors[order], _NORB_FACTORS)
+        return Content(self.unpacked(shape, made), factors, _NORB_FACTORS, rows[order])
 
     def _table(self, name: str) -> Array:
         """Category; instance, elevation, azimuth and lighting."""
