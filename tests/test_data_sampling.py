@@ -196,6 +196,17 @@ def test_correlated_factors_have_the_density_they_are_given(spread):
     np.testing.assert_allclose(other, 0.25, atol=5 * math.sqrt(0.1875 / len(rows)))
 
 
+@pytest.mark.parametrize("spread", [0.01, 1e-200])
+def test_a_spread_below_every_distance_draws_the_nearest(spread):
+    """Without the diagonal of 3 x 3 classes, its four neighbours, all as likely."""
+    equal = HeldOut(tuple({"factor0": (k,), "factor1": (k,)} for k in range(3)))
+    correlated = Correlated(("factor0", "factor1"), spread, count=4000)
+    rows = taken(equal, correlated, world=Blocks((3, 3)))
+    assert set(rows) == {(0, 1), (1, 0), (1, 2), (2, 1)}
+    shares = np.array([rows.count(row) for row in set(rows)]) / 4000
+    np.testing.assert_allclose(shares, 0.25, atol=5 * math.sqrt(0.1875 / 4000))
+
+
 def test_ways_follow_one_another():
     ways = (HeldOut({"factor0": (0,)}), Correlated(("factor1", "factor2"), count=500), Subset(100))
     rows = taken(*ways)

@@ -148,7 +148,10 @@ class Correlated:
             world.factors(rows).cpu()[:, each].double() / max(world.factor_sizes[each] - 1, 1)
             for each in columns
         )
-        edges = torch.exp(-((f - g) ** 2) / (2 * self.spread**2)).cumsum(0)
+        # Less the least, so that some weight is 1 however small the spread is.
+        square = (f - g) ** 2
+        excess = (square - square.min()) / self.spread / self.spread
+        edges = torch.exp(-excess / 2).cumsum(0)
         noise = Noise(self.seed, 0, "correlated")
         level = noise.uniform((self.count or len(rows),), "rows", torch.float64) * edges[-1]
         return rows[torch.searchsorted(edges, level).clamp(max=len(rows) - 1)]
