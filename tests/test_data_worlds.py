@@ -118,7 +118,7 @@ def test_the_seed_changes_the_scenery_and_not_the_sprites(spec):
         shape, rest = pictures.where(sprites, torch.nan), pictures.where(~sprites, torch.nan)
         if spec.kind == "shapes2d-colour":
             assert (rest.nan_to_num(0) == 0).all()
-            assert shape.nan_to_num(1).min() >= 127 / 255
+            assert shape.nan_to_num(1).min() >= 1 / 2
             assert torch.equal(shape.nan_to_num(0).amax((2, 3)), shape.nan_to_num(1).amin((2, 3)))
         if spec.kind == "shapes2d-noisy":
             assert (shape.nan_to_num(1) == 1).all()
@@ -150,6 +150,40 @@ def test_noise_is_two_parts_of_tables_in_numpy():
         expected = a[8 * s :][: 3 * side**2] ^ b[8 * t :][: 3 * side**2]
         picture = (world.images(torch.tensor(number)) * 255).round().byte().numpy()
         assert np.array_equal(picture[:, 0], expected.reshape(3, side, side)[:, 0])
+
+
+def test_colours_are_uniform_on_the_upper_half():
+    """The 128 bytes of at least 1/2, by chi-square of 127 degrees: 127 +- 16."""
+    world = ColourShapes2D().load(CPU)
+    levels = world.images(torch.arange(0, world.size, 97)).amax((2, 3)) * 255
+    counts = np.bincount(levels.round().long().flatten(), minlength=256)
+    expected = counts.sum() / 128
+    assert not counts[:128].any()
+    assert ((counts[128:] - expected) ** 2).sum() / expected < 127 + 5 * 16
+
+
+def test_two_pictures_share_noise_as_often_as_said():
+    from unweave.data.scenery import STARTS, _starts
+
+    count, words = 20_000, 3 * 64**2 // 8
+    index = torch.arange(count)
+    s, t = (each.numpy() for each in _starts(Noise(torch.zeros_like(index), index, "scenery")))
+    order = np.lexsort((s, s - t))
+    found = []  # pairs that are apart by the same in both tables
+    for by in range(1, 10):
+        one, other = order[:-by], order[by:]
+        near = (s[one] - t[one] == s[other] - t[other]) & (s[other] - s[one] < words)
+        found += zip(one[near], other[near], strict=True)
+    apart = np.abs(np.arange(1 - words, words))
+    chance = (((STARTS - apart) / STARTS**2) ** 2).sum()
+    assert np.log2(chance) == pytest.approx(-20.4, abs=0.05)
+    expected = chance * count * (count - 1) / 2
+    assert abs(len(found) - expected) < 5 * expected**0.5
+    one, other = found[0]
+    pictures = NoisyShapes2D().load(CPU).images(torch.tensor([one, other])).flatten(1)
+    moved = 8 * int(s[other] - s[one])
+    same = pictures[0, moved:] == pictures[1, : pictures.shape[1] - moved]
+    assert same.float().mean() > 0.5  # all but where there is a shape; 1 / 256 of others
 
 
 @pytest.mark.parametrize("spec", SCENES, ids=lambda spec: spec.kind)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-from pydantic import Field, PositiveInt
+from pydantic import PositiveInt
 
 from unweave import likelihoods
 from unweave import spec as specs
@@ -18,7 +18,7 @@ from unweave.networks import MLP, Conv, Kim2018, Network, Shape
 from unweave.objectives import BetaVAE, Label, Nets, Objective
 from unweave.optimisers import Adam
 from unweave.schedules import Linear
-from unweave.spec import spec
+from unweave.spec import Seed, spec
 
 
 @spec
@@ -43,7 +43,7 @@ class Run:
     optimiser: Adam = Adam()
     batch_size: PositiveInt = 64
     steps: PositiveInt = 30_000  # a first look; [Kim2018] app. A: 300,000 on 2D Shapes
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    seed: Seed = 0
 
     @property
     def digest(self) -> str:

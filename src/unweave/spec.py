@@ -31,10 +31,11 @@ from typing import (
     get_type_hints,
 )
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 T = TypeVar("T")
+Seed = Annotated[int, Field(ge=0, lt=2**63)]  # of `unweave.noise`
 
 _NAME = re.compile(r"[a-zA-Z_]\w*|\d+").fullmatch
 

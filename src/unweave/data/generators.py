@@ -16,9 +16,8 @@ from unweave.data.folder import Folder
 from unweave.data.sets import Published
 from unweave.data.world import World
 from unweave.noise import Noise
-from unweave.spec import spec, tag
+from unweave.spec import Seed, spec, tag
 
-Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Pictures = Annotated[Arrays | Folder | Published, Field(discriminator="kind")]
 Matrix = tuple[tuple[float, ...], ...]
 Floats = NDArray[np.float64]

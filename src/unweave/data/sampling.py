@@ -33,10 +33,10 @@ from unweave.data.shapes2d import Shapes2D
 from unweave.data.shapes3d import Shapes3D
 from unweave.data.small import Blobs, Blocks
 from unweave.data.streamed import Streamed
-from unweave.data.ways import AnyWay, Seed, column
+from unweave.data.ways import AnyWay, column
 from unweave.data.world import Place, World
 from unweave.noise import Noise
-from unweave.spec import spec, tag
+from unweave.spec import Seed, spec, tag
 
 Whole = Annotated[
     Shapes2D

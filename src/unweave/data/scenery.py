@@ -10,20 +10,17 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from unweave.data.lattice import Lattice
 from unweave.data.rendered import Rendered
 from unweave.data.shapes2d import Shapes2D
 from unweave.noise import Noise
-from unweave.spec import spec, tag
-
-Seed = Annotated[int, Field(ge=0, lt=2**63)]
+from unweave.spec import Seed, spec, tag
 
 CANVAS = 256  # side of the texture, of which every picture shows a part; it repeats without a seam
 NUMBERS = 2**15 - 1  # words or bytes that a CPU paints at once, see `rendered`
@@ -66,7 +63,12 @@ class NoisyShapes2D(Scenery):
 
     The noise of picture i is a_s xor b_t, byte by byte: parts of two tables of random bytes, which
     begin at places s and t that are drawn for i. Bytes of a picture are independent, and so are
-    those of two pictures unless they share both places, one chance in 2^32.  [Locatello2019]
+    those of two pictures unless s and t of the two differ by the same d of less than the W words
+    of a picture: then one shows a part of the other's noise, moved by d. The chance of that is
+
+    sum_{|d| < W} ((2^16 - |d|) / 2^32)^2 ~ 2 W / 2^32,   2^-20.4 for pictures of 64 x 64
+
+    and that of the same noise (d = 0) 2^-32.  [Locatello2019]
     """
 
     kind: Literal["shapes2d-noisy"] = tag("shapes2d-noisy")
@@ -132,7 +134,7 @@ def _words(levels: Tensor, masks: Tensor) -> Tensor:
 
 
 def _colour(noise: Noise) -> tuple[Tensor, ...]:
-    return (127 + noise.integers(129, (3,), "colour"),)
+    return (128 + noise.integers(128, (3,), "colour"),)
 
 
 def _in_colour(masks: Tensor, levels: Tensor) -> Tensor:

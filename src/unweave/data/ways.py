@@ -12,9 +12,8 @@ from torch import Tensor
 from unweave.data.lattice import Labels, Periods
 from unweave.metrics.inputs import merge
 from unweave.noise import Noise
-from unweave.spec import nearest, spec, tag
+from unweave.spec import Seed, nearest, spec, tag
 
-Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 WayPart = Literal["rest", "held"]
 Class = Annotated[int, Field(ge=0)] | str
