@@ -267,3 +267,17 @@ def test_info_cites_and_help_has_examples(unweave):
         code, out, _ = unweave("data", command, "--help")
         assert code == 0
         assert f"unweave data {command}" in out
+
+
+def test_sets_of_a_single_site_say_so(unweave):
+    """Two addresses at one site are down together."""
+    single = {"dsprites", "3dshapes", "mpi3d", "smallnorb", "3dchairs", "svhn"}
+    for kind in (*single, "cars3d", "mnist", "fashion-mnist"):
+        _, out, _ = unweave("data", "info", kind)
+        (line,) = [line for line in out.splitlines() if line.startswith("- from: ")]
+        assert line.endswith(" alone, no other site known") == (kind in single)
+        assert len(line.removesuffix(", no other site known").split(",")) == 2 - (kind in single)
+    assert "- from:" not in unweave("data", "info", "celeba")[1]  # by hand
+    _, out, _ = unweave("data", "page")
+    names = "dSprites, 3D Shapes, MPI3D, SmallNORB, 3D Chairs and SVHN: if it is down"
+    assert names in " ".join(out.split())

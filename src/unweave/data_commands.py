@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import torch
 import typer
@@ -69,6 +70,9 @@ and other fields choose of it. Files lie in a folder of its name under that of t
 download goes on where it stopped, and every file is compared with its published checksum; where
 none is known to us, that of the first download is put down in `checksums.json`, and `unweave data
 check NAME` compares with it from then on. Nothing is ever unpickled.
+
+A download tries every address that is given here. **No more than one site is known to us of**
+{alone}: if it is down, so is the set.
 
 What cannot be read row by row (3D Shapes, which is packed, and pictures in archives) is unpacked
 the first time, to a .npy file in the data folder; of dSprites that is 3 GB, of 3D Shapes 5.9 GB.
@@ -240,7 +244,9 @@ def page() -> str:
     )
     head = "| name | images | size | factors | licence |\n| --- | --- | --- | --- | --- |\n"
     parts = [_described(kind, cls, "## ") for kind, cls in _published().items()]
-    return "\n".join([_INTRODUCTION, head + rows, *parts])
+    alone = [cls.ABOUT.title for cls in _published().values() if len(_sites(cls.ABOUT)) == 1]
+    introduction = _INTRODUCTION.format(alone=f"{', '.join(alone[:-1])} and {alone[-1]}")
+    return "\n".join([introduction, head + rows, *parts])
 
 
 def _published() -> dict[str, type[FileSet]]:
@@ -270,6 +276,8 @@ def _described(kind: str, cls: type[FileSet], mark: str = "") -> str:
     lines += [f"- needs: `pip install {about.needs}`"] if about.needs else []
     if about.hand:
         lines += [f"- by hand: {about.hand}"]
+    if sites := _sites(about):
+        lines += [f"- from: {', '.join(sites)}{'' if sites[1:] else ' alone, no other site known'}"]
     lines += [f"- files, in `{kind}/` of the data folder:"]
     for source in about.sources:
         size = f", {source.size:,} bytes" if source.size else ""
@@ -282,6 +290,14 @@ def _described(kind: str, cls: type[FileSet], mark: str = "") -> str:
 
 def _unseen(kind: str) -> str:
     return f"after `unweave data get {kind}`, `unweave data preview {kind}`"
+
+
+def _sites(about: About) -> list[str]:
+    """The sites that files are from, which may have several addresses each."""
+    urls = (url for source in about.sources for url in source.urls)
+    hosts = (urlsplit(url).hostname or "" for url in urls)
+    of_github = {"raw.githubusercontent.com": "github.com"}
+    return list(dict.fromkeys(of_github.get(host, host) for host in hosts))
 
 
 def _verdict(source: Source) -> str:
