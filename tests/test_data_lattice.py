@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from unweave.data import Factor, Lattice
+from unweave.data import Factor, Lattice, Shapes2D
+from unweave.data.lattice import different
+from unweave.metrics.inputs import merge
 from unweave.noise import Noise
 
 LATTICES = [
@@ -81,3 +83,15 @@ def test_draws_are_uniform_and_independent():
 def test_a_lattice_refuses_what_is_not_on_it(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("orientations", [4, 5, 9, 40])
+def test_classes_repeat_here_as_metrics_merge_them(orientations):
+    lattice = Shapes2D(orientations=orientations, positions=2).lattice
+    factors = lattice.factors(torch.arange(lattice.size))
+    counts = [
+        different(k, lattice.names, lattice.sizes, lattice.periods, factors)
+        for k in range(len(lattice.names))
+    ]
+    merged = merge(factors.numpy(), lattice.periods, lattice.names)
+    assert np.array_equal(factors % torch.stack(counts, -1), merged)

@@ -10,7 +10,7 @@ tensor([[1, 1]])
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -165,6 +165,36 @@ class Lattice:
             raise ValueError(
                 f"expected a class of factor {name!r} between 0 and {size - 1}, got {value}"
             )
+
+
+def counts_of(name: str, size: int, periods: Periods) -> tuple[str | None, list[int]]:
+    """How many classes of a factor are different observations, and what factor that depends on.
+
+    Where it depends on one, there is a count for each class of that.
+    """
+    period = periods.get(name, size)
+    if isinstance(period, int):
+        return None, [min(size, period)]
+    ((other, each),) = period.items()
+    return other, [min(size, steps) for steps in each]
+
+
+def different(
+    k: int, names: Sequence[str], sizes: Sequence[int], periods: Periods, factors: Tensor
+) -> Tensor:
+    """How many classes of factor k are different observations (...), beside others (..., K).
+
+    Two classes of it are the same observation if they are equal modulo that.
+
+    >>> different(1, ("shape", "turn"), (2, 9), {"turn": {"shape": [2, 8]}}, torch.eye(2).long())
+    tensor([8, 2])
+    """
+    other, counts = counts_of(names[k], sizes[k], periods)
+    if other is None:
+        return torch.full_like(factors[..., k], counts[0])
+    classes = factors[..., names.index(other)]
+    # A sum and no table, which would have to be copied to the device.
+    return torch.stack([(classes == c) * count for c, count in enumerate(counts)]).sum(0)
 
 
 def checked(values: Tensor, size: int, what: str) -> Tensor:

@@ -26,7 +26,7 @@ from unweave.data.arrays import Arrays, InMemory, picked
 from unweave.data.features import with_features
 from unweave.data.folder import Folder
 from unweave.data.generators import Mixing, MovingDigit, Pinwheel
-from unweave.data.lattice import Labels, Lattice, Periods, checked
+from unweave.data.lattice import Labels, Lattice, Periods, checked, counts_of, different
 from unweave.data.scenery import ColourShapes2D, NoisyShapes2D, TexturedShapes2D
 from unweave.data.sets import Published
 from unweave.data.shapes2d import Shapes2D
@@ -129,7 +129,8 @@ class Paired:
                 f"expected a world of all combinations of factors to make pairs of, got "
                 f"{self.world.kind}: use one with a lattice, such as shapes2d"
             )
-        count = sum(min(_different(source.lattice, name)) > 1 for name in source.factor_names)
+        each = zip(source.factor_names, source.factor_sizes, strict=True)
+        count = sum(min(counts_of(*one, source.periods)[1]) > 1 for one in each)
         if self.changed is not None and self.changed > count:
             raise ValueError(
                 f"expected changed of at most the {count} factors that change every picture, got "
@@ -303,36 +304,19 @@ class Pairs(_Drawn):
                 size, stream = self.members.sizes[k], f"factor {self.members.names[k]}"
                 columns[k] = noise.integers(size, (), stream)
             return torch.stack(columns, -1)
-        counts = torch.stack([self._different(k, first) for k in free], -1)
+        names, sizes, periods = self.members.names, self.members.sizes, self.members.periods
+        counts = torch.stack([different(k, names, sizes, periods, first) for k in free], -1)
         # Factors that change nothing in the first, as the angle of a square may, come last.
         order = noise.permutation(len(free), "order") + len(free) * (counts == 1)
         rank = order.argsort(-1).argsort(-1)
         for place, k in enumerate(free):
-            name, count = self.members.names[k], counts[..., place]
-            steps = [max(1, each - 1) for each in _different(self.members, name)]
+            count = counts[..., place]
+            steps = [max(1, each - 1) for each in counts_of(names[k], sizes[k], periods)[1]]
             # Uniform modulo each of the steps.
-            drawn = noise.integers(math.lcm(*steps), (), f"factor {name}")
+            drawn = noise.integers(math.lcm(*steps), (), f"factor {names[k]}")
             another = (columns[k] + 1 + drawn % (count - 1).clamp(min=1)) % count
             columns[k] = torch.where(rank[..., place] < self.changed, another, columns[k])
         return torch.stack(columns, -1)
-
-    def _different(self, k: int, factors: Tensor) -> Tensor:
-        """How many classes of factor k are different pictures beside the other factors (..., K)."""
-        name = self.members.names[k]
-        counts, period = _different(self.members, name), self.members.periods.get(name, 0)
-        if isinstance(period, int):
-            return torch.full_like(factors[..., k], counts[0])
-        (on,) = (self.members.names.index(each) for each in period)
-        # A sum and no table, which would have to be copied to the device.
-        return torch.stack([(factors[..., on] == c) * n for c, n in enumerate(counts)]).sum(0)
-
-
-def _different(lattice: Lattice, name: str) -> list[int]:
-    """How many classes of a factor are different pictures; for each class of what that is by."""
-    size = lattice.sizes[lattice.names.index(name)]
-    period = lattice.periods.get(name, size)
-    each = [period] if isinstance(period, int) else next(iter(period.values()))
-    return [min(size, steps) for steps in each]
 
 
 def _of_other(period: int | Mapping[str, list[int]]) -> int | Mapping[str, list[int]]:

@@ -9,8 +9,7 @@ import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from unweave.data.lattice import Labels, Periods
-from unweave.metrics.inputs import merge
+from unweave.data.lattice import Labels, Periods, counts_of, different
 from unweave.noise import Noise
 from unweave.spec import Seed, nearest, spec, tag
 
@@ -167,24 +166,19 @@ def column(world: Factored, name: str) -> int:
     return world.factor_names.index(name)
 
 
-def _merged(world: Factored, factors: Tensor) -> Tensor:
-    """Classes (N, K) with those that are declared to be the same picture made equal."""
-    if not world.periods or not len(factors):
-        return factors
-    return torch.from_numpy(merge(factors.numpy(), world.periods, world.factor_names))
+def _different(world: Factored, factors: Tensor, place: int) -> Tensor:
+    """How many classes of a factor are different pictures (N,), beside others (N, K)."""
+    names, sizes = world.factor_names, world.factor_sizes
+    return different(place, names, sizes, world.periods, factors)
 
 
 def _among(world: Factored, factors: Tensor, name: str, numbers: Sequence[int]) -> Tensor:
     """Mask (N,) of the classes (N, K) whose factor `name` shows one of some classes."""
     place = column(world, name)
-    if name not in world.periods:
-        return torch.isin(factors[:, place], torch.tensor(numbers))
-    # Which classes are one may depend on another factor: each is merged as it would be in the row.
-    shown, found = _merged(world, factors)[:, place], torch.zeros(len(factors), dtype=torch.bool)
+    count = _different(world, factors, place)
+    shown, found = factors[:, place] % count, torch.zeros(len(factors), dtype=torch.bool)
     for number in numbers:
-        asked = factors.clone()
-        asked[:, place] = number
-        found |= _merged(world, asked)[:, place] == shown
+        found |= shown == number % count
     return found
 
 
@@ -192,18 +186,18 @@ def _all_classes(world: Factored, columns: Sequence[int]) -> Tensor:
     """All combinations (N, K) of factors, and of those that their periods depend on; others 0."""
     varied = set(columns)
     for each in columns:
-        period = world.periods.get(world.factor_names[each], 0)
-        varied.update(() if isinstance(period, int) else (column(world, on) for on in period))
+        on, _ = counts_of(world.factor_names[each], world.factor_sizes[each], world.periods)
+        varied |= set() if on is None else {column(world, on)}
     sizes = [n if k in varied else 1 for k, n in enumerate(world.factor_sizes)]
     return torch.cartesian_prod(*(torch.arange(n) for n in sizes)).view(-1, len(sizes))
 
 
 def _numbers(world: Factored, factors: Tensor, columns: Sequence[int]) -> Tensor:
-    """The number (N,) of the combination of some factors, those that are one picture merged."""
-    merged = _merged(world, factors)
+    """The number (N,) of the combination of some factors; those that are one picture have one."""
     number = torch.zeros(len(factors), dtype=torch.int64)
     for each in columns:
-        number = number * world.factor_sizes[each] + merged[:, each]
+        shown = factors[:, each] % _different(world, factors, each)
+        number = number * world.factor_sizes[each] + shown
     return number
 
 
