@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -26,6 +27,7 @@ class Server(ThreadingHTTPServer):
         self.files = {"/a.bin": CONTENT}
         self.ranges, self.cut, self.tag, self.told_length = True, [], '"one"', None
         self.asked = []  # (path, Range)
+        self.style = "length"  # "chunked", or "none": the end of the connection is that of the file
 
     def handle_error(self, request, client_address):
         """A client that hangs up is what these tests are about."""
@@ -48,16 +50,26 @@ class Handler(BaseHTTPRequestHandler):
         if asked and server.ranges and self.headers.get("If-Range", server.tag) == server.tag:
             start = int(asked.removeprefix("bytes=").rstrip("-"))
             if start >= len(content):
-                return self.send_error(416)
+                self.send_response(416)
+                self.send_header("Content-Range", f"bytes */{len(content)}")
+                return self.end_headers()
             self.send_response(206)
             self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
         else:
             self.send_response(200)
         length = server.told_length or len(content) - start
-        self.send_header("Content-Length", str(length))
-        self.send_header("ETag", server.tag)
+        if server.style == "length":
+            self.send_header("Content-Length", str(length))
+        elif server.style == "chunked":
+            self.send_header("Transfer-Encoding", "chunked")
+        if server.tag:
+            self.send_header("ETag", server.tag)
         self.end_headers()
         end = server.cut.pop(0) if server.cut else len(content)
+        if server.style == "chunked":
+            self.wfile.write(b"%x\r\n%b\r\n" % (end - start, content[start:end]))
+            content = b"0\r\n\r\n" if end == len(content) else b""
+            start, end = 0, None
         self.wfile.write(content[start:end])
 
 
@@ -125,6 +137,53 @@ def test_a_file_that_changed_meanwhile_is_not_patched_together(server, tmp_path)
 
     place = fetch(source(server, size=None, digest=None), tmp_path, change)
     assert place.read_bytes() == CONTENT[::-1]
+
+
+@pytest.mark.parametrize(("size", "digest"), [(None, None), (300_000, None), (None, DIGEST)])
+def test_without_a_length_a_cut_is_not_taken_for_the_end(server, tmp_path, size, digest):
+    server.style, server.cut = "none", [70_000] * 20
+    wanted = source(server, size=size, digest=digest)
+    with pytest.raises(ValueError, match=r"does not say how long|ended after|checksum is not"):
+        fetch(wanted, tmp_path)
+    assert not (tmp_path / "a.bin").exists()
+    server.style, server.cut = "chunked", [70_000]  # it says where it ends
+    assert fetch(wanted, tmp_path).read_bytes() == CONTENT
+
+
+def test_without_a_tag_pieces_are_not_put_together(server, tmp_path):
+    def change(done, total):
+        if done > 50_000 and server.files["/a.bin"] == CONTENT:
+            server.files = {"/a.bin": CONTENT[::-1]}
+            raise ConnectionError("gone")
+
+    server.tag = None
+    place = fetch(source(server, size=None, digest=None), tmp_path, change)
+    assert place.read_bytes() == CONTENT[::-1]
+
+
+def test_a_beginning_that_is_longer_than_the_file_is_not_taken(server, tmp_path):
+    (tmp_path / "a.bin.part").write_bytes(b"other" * 100_000)
+    about = {"url": server.url(), "tag": server.tag}
+    (tmp_path / "a.bin.part.json").write_text(json.dumps(about))
+    assert fetch(source(server, size=None, digest=None), tmp_path).read_bytes() == CONTENT
+    assert [asked for _, asked in server.asked] == ["bytes=500000-", None]
+
+
+def test_a_download_is_read_once_for_its_checksum(server, tmp_path, monkeypatch):
+    """And it is put down before the file takes its place, so that no file is without one."""
+    seen = []
+    summed = sources.checksums
+    monkeypatch.setattr(sources, "checksums", lambda path: seen.append(path.name) or summed(path))
+    fetch(source(server), tmp_path)
+    assert seen == ["a.bin.part"]
+
+
+@pytest.mark.parametrize("content", ["[]", "{"])
+def test_damaged_records_are_said(server, tmp_path, content):
+    fetch(source(server), tmp_path)
+    (tmp_path / "checksums.json").write_text(content)
+    with pytest.raises(ValueError, match=r"checksums\.json.*put it back"):
+        fetch(source(server), tmp_path)
 
 
 def test_what_is_all_there_but_not_in_place_is_taken(server, tmp_path):
@@ -263,6 +322,10 @@ def test_info_cites_and_help_has_examples(unweave):
     code, out, _ = unweave("data", "info", "cars3d")
     assert code == 0
     assert "@inproceedings{Reed2015" in out
+    files = [f"mpi3d_{version}.npz`" for version in ("toy", "realistic", "real")]
+    for fields, listed in (([], files), (["version=toy"], files[:1])):
+        _, out, _ = unweave("data", "info", "mpi3d", *fields)
+        assert [file for file in files if file in out] == listed
     for command in ("list", "info", "get", "check", "page"):
         code, out, _ = unweave("data", command, "--help")
         assert code == 0

@@ -126,6 +126,19 @@ class TestArrays:
             with pytest.raises(ValueError, match="zip bomb"):
                 Arrays(tmp_path / "a.pq").load(CPU)
 
+    @pytest.mark.parametrize(
+        ("shape", "kind"), [((10**17, 0), "<f4"), ((10**17,), "|S0")], ids=["numbers", "text"]
+    )
+    def test_many_rows_of_nothing_are_not_walked_over(self, tmp_path, shape, kind):
+        header = {"descr": kind, "fortran_order": False, "shape": shape}
+        with (tmp_path / "a.npy").open("wb") as file:
+            np.lib.format.write_array_header_1_0(file, header)
+        with h5py.File(tmp_path / "a.h5", "w") as file:
+            file.create_dataset("imgs", (10**15, 0), "f4")
+        for name in ("a.npy", "a.h5"):
+            with pytest.raises(ValueError, match=r"at least one value, got shape|of \|S0"):
+                Arrays(tmp_path / name, part="train").load(CPU)
+
     def test_a_flipped_bit_is_noticed(self, tmp_path):
         np.savez(tmp_path / "a.npz", imgs=BYTES)
         content = bytearray((tmp_path / "a.npz").read_bytes())
@@ -144,68 +157,6 @@ class TestArrays:
         assert Arrays(path).load(CPU).size == 6
         assert sorted(tmp_path.rglob("*")) == before
 
-    def test_parquet_columns_are_vectors_and_factors(self, tmp_path):
-        path = tmp_path / "a.parquet"
-        columns = {"u": [0.5, 1.5, 2.5], "v": [1, 2, 3], "colour": ["red", "blue", "red"]}
-        pq.write_table(pa.table(columns), path)
-        world = Arrays(path, factors_key="colour").load(CPU)
-        assert everything(world).tolist() == [[0.5, 1], [1.5, 2], [2.5, 3]]
-        assert world.factors(torch.arange(3)).tolist() == [[1], [0], [1]]
-        assert world.factor_names == ("colour",)
-        with pytest.raises(ValueError, match="did you mean 'colour'"):
-            Arrays(path, factors_key="color").load(CPU)
-        pq.write_table(pa.table({"u": [0.5, None, 2.5]}), path)
-        with pytest.raises(ValueError, match="'u' has 1 missing values"):
-            Arrays(path).load(CPU)
-        pq.write_table(pa.table({"u": [[0.5], [1.0, 2.0]]}), path)
-        with pytest.raises(ValueError, match="lists of one length"):
-            Arrays(path).load(CPU)
-
-    @pytest.mark.parametrize("part", [",", ";", "\t"])
-    @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-    def test_tables_are_kept_as_they_are(self, tmp_path, suffix, part):
-        """Whole numbers of a table are no bytes; factors are text, classes, or numbers again."""
-        path = tmp_path / f"a.{suffix}"
-        columns = {
-            "age": [30, 255, 7, 90],
-            "height": [1.5, 1.75, 0.5, 1.8],
-            "colour": ["red", "blue", "red", "red"],
-            "dose": [0.5, 10.0, 0.5, 10.0],
-        }
-        if suffix == "csv":
-            lines = [columns, *zip(*columns.values(), strict=True)]
-            path.write_text("\n".join(part.join(map(str, line)) for line in lines))
-        else:
-            pq.write_table(pa.table(columns), path)
-        world = Arrays(path, factors_key="colour, dose").load(CPU)
-        assert (
-            everything(world).T.tolist()
-            == torch.tensor([columns["age"], columns["height"]]).tolist()
-        )
-        assert world.factors(torch.arange(4)).tolist() == [[1, 0], [0, 1], [1, 0], [1, 1]]
-        assert world.factor_names == ("colour", "dose")
-        assert not world.bounded
-        ages = Arrays(path, key="age").load(CPU)
-        assert everything(ages).tolist() == [[30], [255], [7], [90]]
-        with pytest.raises(
-            ValueError, match=r"text in colour: choose others.*data\.factors_key=colour"
-        ):
-            Arrays(path).load(CPU)
-        with pytest.raises(ValueError, match="4 real numbers in the 4 rows"):
-            Arrays(path, "age", "height").load(CPU)
-
-    def test_a_table_of_numbers_needs_no_names(self, tmp_path):
-        numbers = np.array([[0.1, 2], [0.3, 4], [0.5, 6]])
-        np.savetxt(tmp_path / "a.csv", numbers, delimiter=",")
-        world = Arrays(tmp_path / "a.csv", key="column0", factors_key="column1").load(CPU)
-        np.testing.assert_allclose(everything(world), numbers[:, :1], rtol=1e-6)
-        (tmp_path / "a.csv").write_text("u,v\n1,2\n3\n")
-        with pytest.raises(ValueError, match=r"a\.csv, line 3: expected 2 values"):
-            Arrays(tmp_path / "a.csv").load(CPU)
-        (tmp_path / "a.csv").write_text("u,v\n1,2\n")
-        with pytest.raises(ValueError, match=r"no column 'w'.*Valid here: u, v"):
-            Arrays(tmp_path / "a.csv", key="w").load(CPU)
-
     @pytest.mark.parametrize("name", ["a.h5", "a.parquet"])
     def test_cut_files_of_libraries_are_named(self, tmp_path, name):
         path = tmp_path / name
@@ -223,11 +174,16 @@ class TestArrays:
             file["imgs"] = BYTES
         with h5py.File(tmp_path / "a.h5", "w") as file:
             file["imgs"] = h5py.ExternalLink("b.h5", "imgs")
+            file["other"] = h5py.ExternalLink("b.h5", "/")
+            file["soft"] = h5py.SoftLink("/other")
+            file["own/imgs"] = BYTES
             file.create_dataset(
                 "raw", BYTES.shape, "u1", external=[(str(tmp_path / "b.h5"), 0, BYTES.nbytes)]
             )
-        with pytest.raises(ValueError, match="no array 'imgs'"):
-            Arrays(tmp_path / "a.h5", "imgs").load(CPU)
+        for name in ("imgs", "other/imgs", "soft/imgs", "own/none", "own/imgs/imgs"):
+            with pytest.raises(ValueError, match=f"no array '{name}'"):
+                Arrays(tmp_path / "a.h5", name).load(CPU)
+        assert Arrays(tmp_path / "a.h5", "/own/imgs").load(CPU).size == len(BYTES)
         with pytest.raises(ValueError, match="lies in other files"):
             Arrays(tmp_path / "a.h5", "raw").load(CPU)
 
@@ -238,6 +194,15 @@ class TestArrays:
         monkeypatch.setitem(sys.modules, module, None)
         with pytest.raises(ValueError, match=f"pip install {module}"):
             Arrays(tmp_path / name).load(CPU)
+
+    def test_an_encrypted_archive_is_refused(self, tmp_path):
+        np.savez(tmp_path / "a.npz", imgs=BYTES)
+        content = bytearray((tmp_path / "a.npz").read_bytes())
+        content[6] |= 1
+        content[content.index(b"PK\x01\x02") + 8] |= 1
+        (tmp_path / "a.npz").write_bytes(content)
+        with pytest.raises(ValueError, match=r"'imgs' of .*is encrypted.*save it again"):
+            Arrays(tmp_path / "a.npz").load(CPU)
 
     def test_a_damaged_member_is_refused(self, tmp_path):
         with zipfile.ZipFile(tmp_path / "a.npz", "w") as file:
@@ -372,12 +337,12 @@ class TestFolder:
     def test_factors_come_from_a_csv_file(self, tmp_path):
         for i, pixels in enumerate(BYTES[:4]):
             save(tmp_path, f"{i}.png", pixels)
-        rows = ["3.png,red,10", "0.png,blue,9", "1.png,red,9.5", "2.png,blue,10", "9.png,red,1"]
+        rows = ["3.png,red,10", "0.png,blue,9.5", "1.png,red,9.5", "2.png,blue,10", "9.png,red,1"]
         (tmp_path / "factors.csv").write_text("\n".join(["file,colour,size", *rows]))
         world = Folder(tmp_path).load(CPU)
         assert world.factor_names == ("colour", "size")
         codes = world.factors(torch.arange(4)).tolist()
-        assert codes == [[0, 0], [1, 1], [0, 2], [1, 2]]  # numbers by their size, not as text
+        assert codes == [[0, 0], [1, 0], [0, 1], [1, 1]]  # numbers by their size, not as text
         assert any("1 rows of factors.csv name no picture" in note for note in world.notes)
 
     @pytest.mark.parametrize(
@@ -389,6 +354,11 @@ class TestFolder:
             ("file,colour\n0.png,red\n1.png,", "line 3: expected 2 values"),
             ("file\n0.png\n1.png", "the column file alone"),
             ("file,a,a\n0.png,1,1\n1.png,1,2", "2 distinct factor names"),
+            (
+                "file,a\n0.png,0.5\n1.png,1.5",
+                "about.csv: .*2 real numbers in the 2 rows of column 0",
+            ),
+            ("file,a\n0.png,1\n\n1.png,2\n0.png,2", r"line 5: 0\.png is there already"),
             ('file,colour\n0.png,"red\n1.png,blue', "CSV"),
         ],
     )

@@ -56,6 +56,12 @@ def test_bytes_stay_bytes_and_become_floats_in_the_unit_interval():
     np.testing.assert_allclose(images[:, 0], BYTES / 255, rtol=1e-6)
 
 
+@pytest.mark.parametrize("images", [torch.zeros(4, 2).bfloat16(), torch.zeros(4, 2).to_sparse()])
+def test_tensors_that_numpy_cannot_hold_are_refused(images):
+    with pytest.raises(ValueError, match=r"got torch\.(bfloat16|float32).*convert it"):
+        from_array(images)
+
+
 @pytest.mark.parametrize(
     ("images", "expected", "bounded"),
     [

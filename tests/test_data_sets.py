@@ -2,8 +2,11 @@
 
 import dataclasses
 import gzip
+import io
 import pickle
+import struct
 import tarfile
+import zlib
 
 import numpy as np
 import pytest
@@ -12,7 +15,7 @@ from PIL import Image
 
 from byte_images import everything
 from published_files import WRITERS
-from unweave.data import Data, FileSet, Published, sets
+from unweave.data import Data, FileSet, Published, formats, sets
 from unweave.data.parts import members_of
 from unweave.overrides import runs_from
 from unweave.spec import from_json, members, to_json
@@ -195,6 +198,44 @@ def test_a_member_that_is_too_large_is_not_read(small, monkeypatch):
         cls, _, _ = small(kind)
         with pytest.raises(ValueError, match=rf"{name}.* in it has .* bytes"):
             cls().load(CPU)
+
+
+@pytest.mark.parametrize("kind", ["cars3d", "3dchairs"])  # a packed archive, and one that is not
+@pytest.mark.parametrize("fact", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_a_bomb_in_what_is_told_of_a_member_is_not_read(small, kind, fact):
+    cls, _, _ = small(kind)
+    (path,) = (cls().folder / s.name for s in cls.ABOUT.sources if ".tar" in s.name)
+    info = tarfile.TarInfo("x")
+    info.type, info.size = fact, 2**21
+    content = info.tobuf(tarfile.USTAR_FORMAT) + bytes(2**21)
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    with pytest.raises(ValueError, match=rf"{path.name}.* 2,097,152 bytes in it are about"):
+        cls().load(CPU)
+
+
+@pytest.mark.parametrize("order", "<>")
+def test_a_bomb_in_a_matlab_file_is_not_unpacked(tmp_path, monkeypatch, order):
+    """Whatever the file says of the shape: the content of the array is 100 times as long."""
+    monkeypatch.setattr(formats, "_BOMB", 2**19)
+
+    def element(kind, content):
+        return struct.pack(f"{order}II", kind, len(content)) + content.ljust(
+            -len(content) // 8 * -8
+        )
+
+    flags, shape = struct.pack(f"{order}II", 9, 0), struct.pack(f"{order}2i", 100, 100)
+    for times, message in ((100, "would unpack"), (1, None)):
+        parts = ((6, flags), (5, shape), (1, b"im"), (2, bytes(times * 10_000)))
+        packed = zlib.compress(element(14, b"".join(element(*part) for part in parts)))
+        head = b"MATLAB 5.0 MAT-file".ljust(124) + struct.pack(f"{order}HH", 0x0100, 0x4D49)
+        file = tmp_path / "a.mat"
+        file.write_bytes(head + struct.pack(f"{order}II", 15, len(packed)) + packed)
+        if message is None:
+            assert formats.read_mat(file, "im", 2, file).shape == (100, 100)
+            continue
+        for path in (file, io.BytesIO(file.read_bytes())):
+            with pytest.raises(ValueError, match=rf"a\.mat.*{message}"):
+                formats.read_mat(path, "im", 2, file)
 
 
 def test_a_header_that_claims_to_be_huge_is_not_believed(small):

@@ -12,6 +12,7 @@ import torch
 import unweave as uw
 from byte_images import everything
 from unweave.data import Arrays, Streamed, from_array, rows, streamed
+from unweave.data.parts import SHARES, members_of
 from unweave.run import Run
 from unweave.store import Store
 from unweave.training import train
@@ -255,6 +256,21 @@ def test_parts_are_disjoint_and_together_all(file):
     whole = everything(Arrays(file).load(CPU)).flatten(1)
     assert sorted(map(tuple, found.tolist())) == sorted(map(tuple, whole.tolist()))
     assert all(world.lattice is None for world in worlds.values())
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_number_means_the_same_in_every_part(tmp_path, monkeypatch, stream):
+    """One bright pixel in the training part alone says that all are bytes."""
+    monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path))
+    images = np.ones((20, 4, 4), np.uint8)
+    images[members_of("train", 20)[0]], images[members_of("test", 20)[0]] = 255, 0
+    np.save(tmp_path / "a.npy", images)
+    parts = [Arrays(tmp_path / "a.npy", part=p, stream=stream).load(CPU) for p in SHARES]
+    assert {(world.integer_unit, world.bounded) for world in parts} == {(1 / 255, True)}
+    for world, part in zip(parts, SHARES, strict=True):
+        expected = torch.from_numpy(images[members_of(part, 20)]) / 255
+        torch.testing.assert_close(everything(world)[:, 0], expected)
+    assert len({world.fingerprint for world in parts}) == 3
 
 
 def test_a_mapped_array_is_not_copied_into_memory(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ import io
 import math
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -109,11 +109,15 @@ def list_command() -> None:
 def info_command(name: NameArgument, fields: FieldsArgument = None) -> None:
     """Say what is known of a data set: factors, files, checksums, licence, and how to cite it.
 
-    Example:
+    Examples:
 
       unweave data info cars3d
+
+      unweave data info mpi3d version=toy
     """
-    sys.stdout.write(_described(name, type(_chosen(name, fields))))
+    made = _chosen(name, fields)
+    files = made.sources if fields else made.ABOUT.sources
+    sys.stdout.write(_described(name, type(made), files))
 
 
 @data_app.command(name="get")
@@ -243,10 +247,11 @@ def page() -> str:
         for kind, cls in _published().items()
     )
     head = "| name | images | size | factors | licence |\n| --- | --- | --- | --- | --- |\n"
-    parts = [_described(kind, cls, "## ") for kind, cls in _published().items()]
+    parts = [_described(kind, cls, cls.ABOUT.sources, "## ") for kind, cls in _published().items()]
     alone = [cls.ABOUT.title for cls in _published().values() if len(_sites(cls.ABOUT)) == 1]
     introduction = _INTRODUCTION.format(alone=f"{', '.join(alone[:-1])} and {alone[-1]}")
-    return "\n".join([introduction, head + rows, *parts])
+    return "
+".join([introduction, head + rows, *parts])
 
 
 def _published() -> dict[str, type[FileSet]]:
@@ -260,7 +265,7 @@ def _drawn() -> list[str]:
     return [kind for kind, cls in spec.members(Data).items() if not issubclass(cls, others)]
 
 
-def _described(kind: str, cls: type[FileSet], mark: str = "") -> str:
+def _described(kind: str, cls: type[FileSet], files: Sequence[Source], mark: str = "") -> str:
     about = cls.ABOUT
     doc = re.sub(r"\s*\[\w+\d{4}\]( \w+\. \d+)?\.", "", inspect.getdoc(cls) or "").rstrip()
     lines = [f"{mark}{kind}", "", f"{about.title}. {doc}", ""]
@@ -279,7 +284,7 @@ def _described(kind: str, cls: type[FileSet], mark: str = "") -> str:
     if sites := _sites(about):
         lines += [f"- from: {', '.join(sites)}{'' if sites[1:] else ' alone, no other site known'}"]
     lines += [f"- files, in `{kind}/` of the data folder:"]
-    for source in about.sources:
+    for source in files:
         size = f", {source.size:,} bytes" if source.size else ""
         lines += [f"  - `{source.name}`{size}{_verdict(source)}"]
         lines += [f"    - {url}" for url in source.urls]

@@ -21,9 +21,10 @@ from unweave.data.arrayfiles import ArrayFile, arrays_of
 from unweave.data.cache import remembered
 from unweave.data.lattice import Factor, Labels, Lattice
 from unweave.data.parts import Part, members_of
-from unweave.data.reading import Reading, Scan, scan, understood
+from unweave.data.reading import Reading, Scan, arranged, scan, understood
 from unweave.data.rows import MOST, Floats, Held, Picked, Rows, blocks, fresh, width
 from unweave.data.streamed import Streamed, how_shuffled
+from unweave.data.tables import CsvFile, columns_of, name_of
 from unweave.data.world import Place, Stored, World
 from unweave.spec import spec, tag
 
@@ -41,9 +42,10 @@ class Arrays:
     0..255 and scaled to [0, 1]; floats are kept as they are. `key` names the array; `factors_key`
     the factors (N, K), integers, text or floats that repeat, whose names are read from
     `factor_names` if the file has it. Of Parquet and CSV both are columns, several joined by
-    commas, and all numbers are kept as they are. `part` takes 80 % of the observations
-    for training, 10 % for validation or 10 % for testing, always the same. Observations of more
-    than 1 GiB are read from the file as they are needed; `stream` says otherwise.
+    commas, in quotes if they have one, and all numbers are kept as they are. `part` takes 80 % of
+    the observations for training, 10 % for validation or 10 % for testing, always the same.
+    Observations of more than 1 GiB are read from the file as they are needed; `stream` says
+    otherwise.
     """
 
     path: Place
@@ -61,10 +63,13 @@ class Arrays:
         factors, names = (None, None) if keyed is None else read_factors(file, keyed)
         rows = file.rows(_known(file, chosen))
         if file.tabular:
-            rows = _measured(rows, _columns(chosen), file.path)
-        known = {*_columns(chosen), *_columns(self.factors_key or ""), NAMES_KEY, ""}
+            rows = _measured(rows, columns_of(chosen, file.names), file.path)
+        keys = (chosen, keyed or "", NAMES_KEY, "")
+        known = {column for each in keys for column in columns_of(each, file.names)}
         others = sorted({*file.names} - known)
         notes = [f"read {chosen!r}; not read: {', '.join(others)}"] if others else []
+        if isinstance(file, CsvFile) and file.counted:
+            notes.append("the first line, which counts the columns, is taken for their names")
         key = [self.path, chosen, *fresh(file.path)]
         try:
             world = world_of(rows, factors, names, notes, self.part, self.stream, key)
@@ -159,16 +164,20 @@ def world_of(
     `key` says where the rows are from, so that what a pass over large ones finds is kept. A lattice
     that is given, with periods or labels, takes the place of the one that the factors enumerate. A
     reading that is given takes the place of what is found by looking at the numbers. A class of a
-    factor has the same number in every part.
+    factor has the same number in every part, and an integer of an observation the same meaning.
     """
+    if reading is None:
+        arranged(rows.shape)  # before its rows are walked over: they may be many, and empty
     count = rows.shape[0]
     codes, sizes, named = recode(None if factors is None else _rows_of(factors, count), count)
+    whole = rows
     if (chosen := members_of(part, count)) is not None:
         rows, codes = Picked(rows, chosen), codes[torch.from_numpy(chosen)]
         notes = [*notes, f"the {part} part: {len(chosen):,} of {count:,} observations"]
     streamed = rows.shape[0] * width(rows) > MOST if stream is None else stream
-    kept = streamed and key
-    found = Scan(*remembered([*key, part], lambda: scan(rows))) if kept else scan(rows)
+    kept = key and (streamed or count * width(whole) > MOST)
+    # Of all rows, whatever the part: an integer stands for the same number in every part.
+    found = Scan(*remembered(key, lambda: scan(whole))) if kept else scan(whole)
     reading = reading or understood(rows, found)
     labels = _names(names, len(sizes))
     grid = lattice or _grid(labels, sizes, named)
@@ -178,7 +187,8 @@ def world_of(
     if streamed:
         told = (*told, *how_shuffled(rows))
         about = (labels, sizes, named, shown, repeats, told)
-        return Streamed(rows, reading, codes, *about, found.checksum, torch.device("cpu"))
+        checksum = found.checksum if chosen is None else zlib.crc32(chosen.data, found.checksum)
+        return Streamed(rows, reading, codes, *about, checksum, torch.device("cpu"))
     return Stored(
         data=_gathered(rows, reading),
         codes=codes,
@@ -257,24 +267,21 @@ def _gathered(rows: Rows, reading: Reading) -> Tensor:
     return data
 
 
-def _columns(key: str) -> list[str]:
-    """The columns of a table that a key names."""
-    return [name.strip() for name in key.split(",")]
-
-
 def _measured(rows: Rows, columns: Sequence[str], path: Path) -> Rows:
     """Columns of a table as the numbers that they are: in a table, 255 is not white."""
     if rows.dtype.kind == "O":
         first = rows.read(0, 1)[0]
-        text = [name for name, value in zip(columns, first, strict=True) if isinstance(value, str)]
+        known = len(first) == len(columns)  # else lists are beside the text
+        pairs = zip(columns, first, strict=True) if known else ((name, "") for name in columns)
+        text = [name for name, value in pairs if isinstance(value, str)]
     else:
         text = list(columns) if rows.dtype.kind == "U" else []
     if text:
         raise ValueError(
             f"expected columns of numbers in {path}, got text in {', '.join(text)}: choose others "
-            f"with key, or name these as factors, data.factors_key={','.join(text)}"
+            f"with key, or name these as factors, data.factors_key={name_of(text)}"
         )
-    return Floats(rows) if rows.dtype.kind in "iu" and rows.dtype.itemsize > 1 else rows
+    return Floats(rows) if rows.dtype.kind in "iu" else rows
 
 
 def _known(file: ArrayFile, name: str) -> str:
@@ -294,7 +301,7 @@ def read_factors(file: ArrayFile, key: str) -> tuple[Array, list[str] | None]:
         raise ValueError(f"{key!r} of {file.path} is too large for factors: {rows.shape}")
     factors = rows.read(0, rows.shape[0])
     if file.tabular:
-        columns = _columns(key)
+        columns = columns_of(key, file.names)
         return factors, columns if len(columns) == factors.shape[1] else None
     if NAMES_KEY not in file.names:
         return factors, [key.rpartition("/")[2]] if key and factors.ndim == 1 else None
@@ -305,8 +312,8 @@ def read_factors(file: ArrayFile, key: str) -> tuple[Array, list[str] | None]:
 def _usual(file: ArrayFile, factors_key: str | None) -> str:
     """The array that holds the observations when none is named."""
     if file.tabular:
-        taken = _columns(factors_key or "")
-        return ",".join(name for name in file.names if name not in taken)
+        taken = columns_of(factors_key or "", file.names)
+        return name_of([name for name in file.names if name not in taken])
     keys = file.names
     if len(keys) == 1:
         return keys[0]
@@ -388,7 +395,13 @@ def _enumerated(lattice: Lattice, codes: Tensor) -> bool:
 def as_numpy(array: ArrayLike | Tensor) -> Array:
     """An array of anything that is one, tensors on any device included."""
     if isinstance(array, Tensor):
-        return array.detach().cpu().numpy()
+        try:
+            return array.detach().cpu().numpy()
+        except TypeError:
+            raise ValueError(
+                f"expected a dense tensor of a type that numpy has, got {array.dtype}, "
+                f"{array.layout}: convert it with .float() or .to_dense()"
+            ) from None
     try:
         return np.asarray(array)
     except ValueError as error:

@@ -94,8 +94,12 @@ class Folder:
         notes = (*size_notes, *channel_notes, *_depth_notes(headers))
         pictures = f"{shape[0]:,} pictures, read as {size[0]} x {size[1]}, {COLOURS[channels]}"
         reading = Reading(shape[1:], False, np.uint8, 1 / 255, True, (pictures, *notes), 1 / 255)
-        known = _listed(Path(self.factors or folder / FACTORS), folder, files, self.factors is None)
-        world = world_of(rows, *known, self.part, self.stream, key, reading=reading)
+        table = Path(self.factors or folder / FACTORS)
+        known = _listed(table, folder, files, self.factors is None)
+        try:
+            world = world_of(rows, *known, self.part, self.stream, key, reading=reading)
+        except ValueError as error:
+            raise ValueError(f"{folder if known[0] is None else table}: {error}") from None
         return world.to(device)
 
     def _decoded(
@@ -299,13 +303,17 @@ def _listed(
     """Factors (N, K) of the pictures by a CSV file, their names, and what was decided."""
     if may_be_missing and not path.is_file():
         return None, None, []
-    head, *lines = read_csv(path)
+    (_, head), *lines = read_csv(path)
     if len(head) < 2:
         raise ValueError(
             f"expected names of pictures and factors in {path}, got the column {head[0]} alone: "
             "the first column names pictures, the others are factors"
         )
-    found = {line[0]: line[1:] for line in lines}
+    found: dict[str, list[str]] = {}
+    for number, (name, *values) in lines:
+        if name in found:
+            raise ValueError(f"{path}, line {number}: {name} is there already; remove one of them")
+        found[name] = values
     names = [file.relative_to(folder).as_posix() for file in files]
     if missing := [name for name in names if name not in found]:
         raise ValueError(
@@ -316,12 +324,5 @@ def _listed(
     if others := len(found) - len(names):
         told.append(f"{others} rows of {path.name} name no picture here, and are left out")
     columns = zip(*(found[name] for name in names), strict=True)
-    values = [_classes(column_values(each)) for each in columns]
-    return np.stack(values, -1), head[1:], told
-
-
-def _classes(values: Array) -> Array:
-    """Numbers as classes in the order of their sizes, and text as it is."""
-    if values.dtype.kind == "U":
-        return values.astype(object)
-    return np.unique(values, return_inverse=True)[1].reshape(-1).astype(object)
+    factors = np.stack([column_values(each).astype(object) for each in columns], -1)
+    return factors, head[1:], told

@@ -10,9 +10,9 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 import scipy.io
@@ -25,7 +25,19 @@ _NORB: dict[int, np.dtype[Any]] = {0x1E3D4C55: np.dtype("u1"), 0x1E3D4C54: np.dt
 _BLOCK = 2**24
 _LARGEST = 2**26  # bytes of a picture or a car in an archive
 _WHOLE = 2**30  # bytes of a file that is read whole; the largest published one has 450 MB
-_BROKEN = (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile, tarfile.TarError)
+_HEADER = 2**20  # bytes of a name or of other facts about a member of a tar archive
+_BOMB = 2**28  # bytes from which on a MATLAB file may not be packed denser than _DENSEST
+_DENSEST = 500
+_BROKEN = (
+    OSError,
+    EOFError,
+    ValueError,
+    MemoryError,
+    zlib.error,
+    zipfile.BadZipFile,
+    tarfile.TarError,
+)
+_FACTS = (*b"xgXLK",)  # types of members of a tar archive that tell of others: pax, Solaris, GNU
 
 
 @contextmanager
@@ -103,6 +115,7 @@ def read_mat(path: Path | BinaryIO, name: str, dimensions: int, where: Path) -> 
     scipy reads numbers by their own headers: it runs nothing that is in the file.
     """
     try:
+        _refuse_bombs(path)
         listed = {each: (shape, kind) for each, shape, kind in scipy.io.whosmat(path)}
         if name not in listed:
             raise ValueError(f"it holds no {name!r}, but {', '.join(listed) or 'nothing'}")
@@ -115,13 +128,52 @@ def read_mat(path: Path | BinaryIO, name: str, dimensions: int, where: Path) -> 
     return found
 
 
+def _refuse_bombs(path: Path | BinaryIO) -> None:
+    """Unpack a MATLAB file of version 5 to 7 without keeping it, to see that it can be.
+
+    After 128 bytes, the last two of which tell the order of bytes, there are elements: type and
+    length, as 32-bit integers, and content; type 15 is packed. Inside, lengths can say anything.
+    """
+    with path.open("rb") if isinstance(path, Path) else nullcontext(path) as file:
+        size = file.seek(0, 2)
+        file.seek(0)
+        order = {b"IM": "<u4", b"MI": ">u4"}.get(file.read(128)[126:])
+        unpacked = 0
+        while order and len(head := file.read(8)) == 8:
+            kind, left = np.frombuffer(head, order).tolist()
+            if kind != 15:
+                file.seek(left, 1)
+                continue
+            inflate = zlib.decompressobj()
+            while left and (block := file.read(min(_BLOCK // 2**8, left))):
+                left -= len(block)
+                while block:
+                    unpacked += len(inflate.decompress(block, _BLOCK))
+                    block = inflate.unconsumed_tail
+                    if unpacked > max(_BOMB, _DENSEST * size):
+                        raise ValueError(f"it would unpack {size:,} bytes to {unpacked:,} or more")
+        file.seek(0)
+
+
+class _Member(tarfile.TarInfo):
+    """A member of an archive; tarfile reads at once what is told about the next one."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """A member by its header."""
+        made = super().frombuf(buf, encoding, errors)
+        if made.type[0] in _FACTS and made.size > _HEADER:
+            raise ValueError(f"{made.size:,} bytes in it are about the name of a member")
+        return made
+
+
 def tar_members(path: Path, pattern: str) -> Iterator[tuple[re.Match[str], bytes]]:
     """The plain files of an archive whose names match, with their content, as they come.
 
     Names are only compared, never used as places: nothing is unpacked.
     """
     matches = re.compile(pattern).fullmatch
-    with reading(path), tarfile.open(path, "r|*") as file:
+    with reading(path), tarfile.open(path, "r|*", tarinfo=_Member) as file:
         for member in file:
             if (match := matches(member.name)) is None or not member.isfile():
                 continue
@@ -137,7 +189,9 @@ def archive(path: Path) -> Iterator[tuple[list[str], Callable[[str], bytes]]]:
     """Names of the plain files of a zip or tar archive, and what reads one; from any thread."""
     with reading(path):
         zipped = zipfile.is_zipfile(path)
-        opened = zipfile.ZipFile(path) if zipped else tarfile.open(path, "r:")  # noqa: SIM115
+        opened = (
+            zipfile.ZipFile(path) if zipped else tarfile.open(path, "r:", tarinfo=_Member)  # noqa: SIM115
+        )
     with opened as file:
         with reading(path):
             members = _members(file)

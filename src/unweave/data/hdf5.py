@@ -35,13 +35,14 @@ class Hdf5File:
         h5py = optional("h5py", "HDF5", self.path)
         where = f"{name!r} of {self.path}"
         with reading(where), h5py.File(self.path, "r") as file:
+            dataset = file
             # An external link would read any other file, and a virtual dataset too.
-            link = file.get(name, getlink=True)
-            dataset = file[name] if isinstance(link, h5py.HardLink) else None
+            for step in name.strip("/").split("/"):
+                within = isinstance(dataset, h5py.Group)
+                link = dataset.get(step, getlink=True) if within else None
+                dataset = dataset[step] if isinstance(link, h5py.HardLink) else None
             if not isinstance(dataset, h5py.Dataset):
-                raise ValueError(
-                    f"{self.path} holds no array {name!r}: {nearest(name, self.names)}"
-                )
+                raise ValueError(f"there is no array {where}: {nearest(name, self.names)}")
             if dataset.is_virtual or dataset.external:
                 raise ValueError(f"{where} lies in other files: copy it into one")
             if dataset.dtype.kind not in "biuf":

@@ -88,7 +88,9 @@ class NpzFile:
     def _info(self, file: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
         found = [i for i in file.infolist() if i.filename.removesuffix(".npy") == name]
         if not found:
-            raise ValueError(f"{self.path} holds no array {name!r}: {nearest(name, self.names)}")
+            raise ValueError(
+                f"there is no array {name!r} of {self.path}: {nearest(name, self.names)}"
+            )
         return found[-1]
 
 
@@ -102,7 +104,7 @@ def npy_header(file: Any, where: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
     shape, by_columns, dtype = reader(file)
     if dtype.hasobject:
         raise ValueError("pickled objects")
-    if dtype.kind not in "biufcSU" or min(shape, default=0) < 0:
+    if dtype.kind not in "biufcSU" or not dtype.itemsize or min(shape, default=0) < 0:
         raise ValueError(f"shape {shape} of {dtype}")
     if by_columns and len(shape) > 1:
         raise ValueError(

@@ -75,12 +75,12 @@ def scan(rows: Rows) -> Scan:
 
 def understood(rows: Rows, found: Scan) -> Reading:
     """How rows are to be read, after every check that can be made on them."""
-    shape, last, layout = _arranged(rows.shape)
+    shape, last, layout = arranged(rows.shape)
     values = _values(rows.dtype.newbyteorder("="), found)
     return dataclasses.replace(values, shape=shape, last=last, notes=(*layout, *values.notes))
 
 
-def _arranged(shape: tuple[int, ...]) -> tuple[tuple[int, ...], bool, list[str]]:
+def arranged(shape: tuple[int, ...]) -> tuple[tuple[int, ...], bool, list[str]]:
     """Shape of an observation, whether its channels come last, and what was decided."""
     if len(shape) not in (2, 3, 4):
         raise ValueError(

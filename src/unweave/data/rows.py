@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 BLOCK = 2**24  # bytes that are read at once where a whole array passes through
 MOST = 2**30  # bytes of observations that are held in memory; more are read as they are needed
-UNREADABLE = (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error, NotImplementedError)
+UNREADABLE = (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error, RuntimeError)
 
 _BOMB = 2**28  # bytes from which on a member of an archive may not be packed denser than _DENSEST
 _SPARSE = 8  # rows between two that are picked, from which on they are read singly

@@ -114,13 +114,13 @@ def _download(source: Source, place: Path, told: Told) -> None:
     for url in source.urls:
         try:
             _from_mirror(source, url, beside, told)
-            _verify(source, beside)
+            found = _verified(source, beside)
         except _Wrong as error:
             reasons.append(f"{url}: {error}")
             continue
+        _record(place.parent, source.name, found)
         os.replace(beside, place)
         _about(beside).unlink(missing_ok=True)
-        _record(place.parent, source.name, checksums(place)[0])
         return
     raise ValueError(
         f"{source.name} could not be fetched ({'; '.join(reasons)}). What came is kept, and the "
@@ -128,11 +128,14 @@ def _download(source: Source, place: Path, told: Told) -> None:
     )
 
 
-def _verify(source: Source, beside: Path) -> None:
-    if source.digest and source.digest not in checksums(beside):
+def _verified(source: Source, beside: Path) -> str:
+    """The sha256 of what came, if it is what is published."""
+    found = checksums(beside)
+    if source.digest and source.digest not in found:
         beside.unlink()
         _about(beside).unlink(missing_ok=True)
         raise _Wrong(f"its checksum is not {source.digest}")
+    return found[0]
 
 
 def _from_mirror(source: Source, url: str, beside: Path, told: Told) -> None:
@@ -161,7 +164,7 @@ def _piece(source: Source, url: str, beside: Path, told: Told) -> None:
     """One connection: from where the file ends to where the server does."""
     have, known = _size(beside), _read_about(beside)
     # Without a checksum to compare in the end, only what is surely the same file is gone on with.
-    if have and not source.digest and known.get("url") != url:
+    if not source.digest and not (known.get("url") == url and known.get("tag")):
         have = 0
     headers = dict(_AGENT)
     if have:
@@ -173,13 +176,12 @@ def _piece(source: Source, url: str, beside: Path, told: Told) -> None:
             urllib.request.Request(url, headers=headers), timeout=PATIENCE
         )
     except urllib.error.HTTPError as error:
+        error.close()
         if error.code == 416 and have:  # there is nothing after what we have
-            error.close()
-            if source.size is None or have == source.size:
+            if _all_there(source, have, str(error.headers.get("Content-Range", ""))):
                 return
             beside.unlink()
-            raise ConnectionError("what was there was longer than the file") from None
-        error.close()
+            raise ConnectionError("what was there was not the beginning of the file") from None
         raise
     with answer:
         if answer.status != 206:
@@ -187,13 +189,15 @@ def _piece(source: Source, url: str, beside: Path, told: Told) -> None:
         total = _total(answer, have)
         if source.size is not None and total is not None and total != source.size:
             raise _Wrong(f"it offers {total:,} bytes, and the published file has {source.size:,}")
+        end = total if total is not None else source.size
+        if end is None and not source.digest and not _in_chunks(answer):
+            raise _Wrong("it does not say how long the file is, so that a cut would not be seen")
         _check_room(beside, (total or 0) - have)
         about = {
             "url": url,
             "tag": answer.headers.get("ETag") or answer.headers.get("Last-Modified"),
         }
         write_atomically(_about(beside), json.dumps(about).encode())
-        end = total if total is not None else source.size
         with beside.open("r+b" if have else "wb") as file:
             file.seek(have)
             told(have, end)
@@ -207,6 +211,18 @@ def _piece(source: Source, url: str, beside: Path, told: Told) -> None:
             os.fsync(file.fileno())
     if end is not None and have < end:
         raise ConnectionError(f"the connection ended after {have:,} of {end:,} bytes")
+
+
+def _all_there(source: Source, have: int, told: str) -> bool:
+    """Whether as many bytes are there as the file has, or a checksum will say so."""
+    length = told.rpartition("/")[2]
+    known = {source.size, int(length) if length.isdigit() else None} - {None}
+    return known == {have} if known else bool(source.digest)
+
+
+def _in_chunks(answer: Any) -> bool:
+    """Whether an answer has an end of its own, without which it counts as cut off."""
+    return str(answer.headers.get("Transfer-Encoding", "")).lower() == "chunked"
 
 
 def _total(answer: Any, have: int) -> int | None:
@@ -243,7 +259,10 @@ def _about(beside: Path) -> Path:
 
 
 def _read_about(beside: Path) -> dict[str, str]:
-    return _read_json(_about(beside))
+    try:
+        return _read_json(_about(beside))
+    except ValueError:
+        return {}
 
 
 def _records(folder: Path) -> dict[str, str]:
@@ -251,10 +270,16 @@ def _records(folder: Path) -> dict[str, str]:
 
 
 def _read_json(path: Path) -> dict[str, str]:
+    """What a file of names and values says, where it is there."""
     try:
-        content: dict[str, str] = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
+        content = json.loads(path.read_text()) if path.exists() else {}
+    except ValueError as error:
+        content = error
+    if not isinstance(content, dict):
+        raise ValueError(
+            f"expected names with their values in {path}, as we write them, got {content}: put it "
+            "back as it was, or delete it, and what is here is then taken as right"
+        )
     return content
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import csv
+import io
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
@@ -38,7 +41,7 @@ class ParquetFile:
     def names(self) -> list[str]:
         """The columns."""
         with reading(str(self.path)):
-            return list(self._open().schema_arrow.names)
+            return _distinct(list(self._open().schema_arrow.names), self.path)
 
     def rows(self, name: str) -> Rows:
         """Columns side by side, (N, columns); one of lists gives its lists, (N, length)."""
@@ -46,15 +49,14 @@ class ParquetFile:
         where = f"{name!r} of {self.path}"
         with reading(where):
             file = self._open()
-            ends = np.cumsum(
-                [0, *(file.metadata.row_group(g).num_rows for g in range(file.num_row_groups))]
-            )
-
-            refuse_bombs(where, self.path.stat().st_size, 8 * len(columns) * int(ends[-1]))
+            groups = [file.metadata.row_group(g) for g in range(file.num_row_groups)]
+            ends = np.cumsum([0, *(each.num_rows for each in groups)])
+            values = sum(_values(each, columns) for each in groups)
+            refuse_bombs(where, self.path.stat().st_size, 8 * values)
 
             def group(number: int) -> Array:
                 table = self._open().read_row_group(number, columns=columns)
-                return _side_by_side([table.column(c) for c in columns], columns, str(self.path))
+                return _side_by_side([table.column(c) for c in columns], columns, where)
 
             first = group(0) if len(ends) > 1 else np.empty((0, 0), np.float32)
 
@@ -84,8 +86,8 @@ class CsvFile:
     """A CSV file: a line of names, then a line for each observation.
 
     Values are separated by commas, semicolons or tabs. Where the first line is numbers it is an
-    observation too, and the columns are column0, column1, ...; the name of an array is that of a
-    column, or of several, joined by commas.
+    observation too, and the columns are column0, column1, ..., unless it counts the columns, as
+    0,1,2 does; the name of an array is that of a column, or of several, joined by commas.
     """
 
     path: Path
@@ -94,11 +96,16 @@ class CsvFile:
     @property
     def names(self) -> list[str]:
         """The columns."""
-        return self._read()[0]
+        return self._table[0]
+
+    @property
+    def counted(self) -> bool:
+        """Whether the first line counts the columns from 0, and is taken for their names."""
+        return _counts(self.names)
 
     def rows(self, name: str) -> Rows:
         """Columns side by side, (N, columns): numbers where all are, else numbers and text."""
-        names, lines = self._read()
+        names, lines = self._table
         found = [
             column_values([line[names.index(column)] for line in lines])
             for column in _columns(name, names, self.path)
@@ -106,31 +113,30 @@ class CsvFile:
         mixed = len({each.dtype.kind == "U" for each in found}) > 1
         return Held(np.stack([each.astype(object) if mixed else each for each in found], 1))
 
-    def _read(self) -> tuple[list[str], list[list[str]]]:
+    @cached_property
+    def _table(self) -> tuple[list[str], list[list[str]]]:
         """The names of the columns, and the lines of values."""
         if (size := self.path.stat().st_size) > MOST:
             raise ValueError(
                 f"expected a CSV file of at most {MOST:,} bytes, got {self.path} of {size:,}: save "
                 "it as Parquet or .npy, which are read as they are needed"
             )
-        lines = read_csv(self.path)
-        if column_values(lines[0]).dtype.kind == "U":
-            return [name.strip() for name in lines[0]], lines[1:]
-        return [f"column{number}" for number in range(len(lines[0]))], lines
+        lines = [line for _, line in read_csv(self.path)]
+        first = [name.strip() for name in lines[0]]
+        if _counts(first) or column_values(first).dtype.kind == "U":
+            return _distinct(first, self.path), lines[1:]
+        return [f"column{number}" for number in range(len(first))], lines
 
 
-def read_csv(path: Path) -> list[list[str]]:
-    """The lines of a CSV file, with as many values each; commas, semicolons or tabs part them."""
+def read_csv(path: Path) -> list[tuple[int, list[str]]]:
+    """The lines of a CSV file and their numbers; commas, semicolons or tabs part values."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             first = file.readline()
             file.seek(0)
             part = max(",;\t", key=first.count)
-            lines = [
-                (number, line)
-                for number, line in enumerate(csv.reader(file, delimiter=part, strict=True), 1)
-                if line
-            ]
+            reader = csv.reader(file, delimiter=part, strict=True)
+            lines = [(reader.line_num, line) for line in reader if line]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"expected a CSV file at {path}, got {error}: save it again") from None
     if len(lines) < 2:
@@ -142,7 +148,7 @@ def read_csv(path: Path) -> list[list[str]]:
                 f"{path}, line {number}: expected {width} values as in its first line, and none "
                 f"empty, got {line}"
             )
-    return [line for _, line in lines]
+    return lines
 
 
 def column_values(texts: Sequence[str]) -> Array:
@@ -155,13 +161,59 @@ def column_values(texts: Sequence[str]) -> Array:
     return np.array(texts)
 
 
+def columns_of(name: str, known: Sequence[str] = ()) -> list[str]:
+    """The columns that a name stands for: one by its name, or several, parted by commas.
+
+    Among several, one with a comma in its name is in quotes.
+
+    >>> columns_of('height, "a,b"')
+    ['height', 'a,b']
+    """
+    if name in known:
+        return [name]
+    return [column.strip() for column in next(csv.reader([name], skipinitialspace=True), [""])]
+
+
+def name_of(columns: Sequence[str]) -> str:
+    """The name that stands for columns.
+
+    >>> name_of(["height", "a,b"])
+    'height,"a,b"'
+    """
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(columns)
+    return line.getvalue()
+
+
+def _counts(names: Sequence[str]) -> bool:
+    """Whether names are 0, 1, 2, ..., as pandas names columns that have no names."""
+    return len(names) > 1 and list(names) == [str(number) for number in range(len(names))]
+
+
+def _distinct(names: list[str], path: Path) -> list[str]:
+    """Names of columns, each of which is there once."""
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise ValueError(
+            f"expected columns of distinct names in {path}, got {', '.join(twice)} more than once: "
+            "rename them"
+        )
+    return names
+
+
 def _columns(name: str, known: list[str], path: Path) -> list[str]:
-    """The columns that a name stands for."""
-    columns = [column.strip() for column in name.split(",")]
+    """The columns that a name stands for, if they are there."""
+    columns = columns_of(name, known)
     for column in columns:
         if column not in known:
             raise ValueError(f"{path} holds no column {column!r}: {nearest(column, known)}")
     return columns
+
+
+def _values(group: Any, columns: Sequence[str]) -> int:
+    """How many values columns have in a group of rows; those of their lists count each."""
+    chunks = [group.column(number) for number in range(group.num_columns)]
+    starts = tuple(f"{column}." for column in columns)
+    return sum(c.num_values for c in chunks if f"{c.path_in_schema}.".startswith(starts))
 
 
 def _side_by_side(columns: Sequence[Any], names: Sequence[str], where: str) -> Array:
@@ -173,7 +225,7 @@ def _side_by_side(columns: Sequence[Any], names: Sequence[str], where: str) -> A
         lists = "list" in str(whole.type)
         flat = (whole.flatten() if lists else whole).to_numpy(zero_copy_only=False)
         lengths = {len(each) for each in whole} if lists else {1}
-        if flat.dtype.kind not in "biufO" or len(lengths) > 1:
+        if flat.dtype.kind not in ("biuf" if lists else "biufO") or len(lengths) > 1:
             raise ValueError(
                 f"{where}: column {name!r} is of {whole.type}; expected numbers, or lists of one "
                 "length of them"

@@ -1,0 +1,147 @@
+"""Tables as data: columns of Parquet and CSV files, as they are read, or refused by name."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from byte_images import everything
+from unweave.data import Arrays, tables
+from worlds import CPU
+
+
+def test_parquet_columns_are_vectors_and_factors(tmp_path):
+    path = tmp_path / "a.parquet"
+    columns = {"u": [0.5, 1.5, 2.5], "v": [1, 2, 3], "colour": ["red", "blue", "red"]}
+    pq.write_table(pa.table(columns), path)
+    world = Arrays(path, factors_key="colour").load(CPU)
+    assert everything(world).tolist() == [[0.5, 1], [1.5, 2], [2.5, 3]]
+    assert world.factors(torch.arange(3)).tolist() == [[1], [0], [1]]
+    assert world.factor_names == ("colour",)
+    with pytest.raises(ValueError, match="did you mean 'colour'"):
+        Arrays(path, factors_key="color").load(CPU)
+    pq.write_table(pa.table({"u": [0.5, None, 2.5]}), path)
+    with pytest.raises(ValueError, match="'u' has 1 missing values"):
+        Arrays(path).load(CPU)
+    pq.write_table(pa.table({"u": [[0.5], [1.0, 2.0]]}), path)
+    with pytest.raises(ValueError, match="lists of one length"):
+        Arrays(path).load(CPU)
+
+
+@pytest.mark.parametrize("part", [",", ";", "\t"])
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_tables_are_kept_as_they_are(tmp_path, suffix, part):
+    """Whole numbers of a table are no bytes; factors are text, classes, or numbers again."""
+    path = tmp_path / f"a.{suffix}"
+    columns = {
+        "age": [30, 255, 7, 90],
+        "height": [1.5, 1.75, 0.5, 1.8],
+        "colour": ["red", "blue", "red", "red"],
+        "dose": [0.5, 10.0, 0.5, 10.0],
+    }
+    if suffix == "csv":
+        lines = [columns, *zip(*columns.values(), strict=True)]
+        path.write_text("\n".join(part.join(map(str, line)) for line in lines))
+    else:
+        pq.write_table(pa.table(columns), path)
+    world = Arrays(path, factors_key="colour, dose").load(CPU)
+    assert (
+        everything(world).T.tolist() == torch.tensor([columns["age"], columns["height"]]).tolist()
+    )
+    assert world.factors(torch.arange(4)).tolist() == [[1, 0], [0, 1], [1, 0], [1, 1]]
+    assert world.factor_names == ("colour", "dose")
+    assert not world.bounded
+    ages = Arrays(path, key="age").load(CPU)
+    assert everything(ages).tolist() == [[30], [255], [7], [90]]
+    with pytest.raises(
+        ValueError, match=r"text in colour: choose others.*data\.factors_key=colour"
+    ):
+        Arrays(path).load(CPU)
+    with pytest.raises(ValueError, match="4 real numbers in the 4 rows"):
+        Arrays(path, "age", "height").load(CPU)
+
+
+def test_a_table_of_numbers_needs_no_names(tmp_path):
+    numbers = np.array([[0.1, 2], [0.3, 4], [0.5, 6]])
+    np.savetxt(tmp_path / "a.csv", numbers, delimiter=",")
+    world = Arrays(tmp_path / "a.csv", key="column0", factors_key="column1").load(CPU)
+    np.testing.assert_allclose(everything(world), numbers[:, :1], rtol=1e-6)
+    (tmp_path / "a.csv").write_text("u,v\n1,2\n3\n")
+    with pytest.raises(ValueError, match=r"a\.csv, line 3: expected 2 values"):
+        Arrays(tmp_path / "a.csv").load(CPU)
+    (tmp_path / "a.csv").write_text("u,v\n1,2\n")
+    with pytest.raises(ValueError, match=r"no column 'w'.*Valid here: u, v"):
+        Arrays(tmp_path / "a.csv", key="w").load(CPU)
+
+
+def test_lists_of_text_are_refused(tmp_path):
+    table = {"t": [["a", "b"], ["c", "d"]], "u": [[1, 2], [3, 4]], "v": ["e", "f"]}
+    pq.write_table(pa.table(table), tmp_path / "a.parquet")
+    for keys in (("t",), ("u", "t"), ("u,t",)):
+        with pytest.raises(ValueError, match=r"column 't' is of list.*string.*; expected numbers"):
+            Arrays(tmp_path / "a.parquet", *keys).load(CPU)
+    with pytest.raises(ValueError, match="text in u, v: choose others"):
+        Arrays(tmp_path / "a.parquet", "u,v").load(CPU)
+
+
+def test_numbers_as_pandas_names_columns_are_names(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("0,1,2\n5,6,7\n8,9,10\n")
+    world = Arrays(path, factors_key="1").load(CPU)
+    assert everything(world).tolist() == [[5, 7], [8, 10]]
+    assert world.factor_names == ("1",)
+    assert any("counts the columns" in note for note in world.notes)
+    path.write_text("0,1,3\n5,6,7\n")
+    assert everything(Arrays(path).load(CPU)).tolist() == [[0, 1, 3], [5, 6, 7]]
+    path.write_text("0\n1\n")  # one column of numbers
+    assert everything(Arrays(path).load(CPU)).tolist() == [[0], [1]]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_names_of_columns_are_distinct_and_may_have_commas(tmp_path, suffix):
+    def written(names):
+        path = tmp_path / f"a.{suffix}"
+        if suffix == "csv":
+            quoted = ",".join(f'"{name}"' for name in names)
+            path.write_text(f"{quoted}\n1,2,0\n3,4,0\n")
+        else:
+            pq.write_table(pa.table([[1, 3], [2, 4], [0, 0]], names=names), path)
+        return path
+
+    path = written(["a,b", "c", "d"])
+    assert everything(Arrays(path).load(CPU)).tolist() == [[1, 2, 0], [3, 4, 0]]
+    world = Arrays(path, key='c, "a,b"', factors_key="d").load(CPU)
+    assert everything(world).tolist() == [[2, 1], [4, 3]]
+    for key in ("a,b", '"a,b"'):
+        assert Arrays(path, key="c", factors_key=key).load(CPU).factor_names == ("a,b",)
+    with pytest.raises(ValueError, match=r"distinct names in .*, got a more than once"):
+        Arrays(written(["a", "a", "b"])).load(CPU)
+
+
+def test_a_csv_file_is_parsed_once(tmp_path, monkeypatch):
+    seen = []
+    parsed = tables.read_csv
+    monkeypatch.setattr(tables, "read_csv", lambda path: seen.append(path) or parsed(path))
+    (tmp_path / "a.csv").write_text("a,b,c\n1,2,0\n3,4,1\n")
+    Arrays(tmp_path / "a.csv", factors_key="c").load(CPU)
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("kind", [pa.uint8(), pa.int8(), pa.uint16(), pa.int64()], ids=str)
+def test_numbers_of_tables_are_kept_whatever_their_type(tmp_path, kind):
+    table = {"a": pa.array([1, 2, 100], kind), "b": pa.array([3, 0, 5], kind)}
+    pq.write_table(pa.table(table), tmp_path / "a.parquet")
+    world = Arrays(tmp_path / "a.parquet").load(CPU)
+    assert everything(world).tolist() == [[1, 3], [2, 0], [100, 5]]
+    assert world.integer_unit == 1
+
+
+def test_a_bomb_in_the_lists_of_parquet_is_not_read(tmp_path, monkeypatch):
+    """One row whose list is long is as much as many rows."""
+    monkeypatch.setattr("unweave.data.rows._BOMB", 2**20)
+    long = pa.ListArray.from_arrays(pa.array([0, 10**6], pa.int32()), np.zeros(10**6, np.int32))
+    pq.write_table(pa.table({"a": long, "a.b": [1]}), tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="zip bomb"):
+        Arrays(tmp_path / "a.parquet", key="a").load(CPU)
+    assert everything(Arrays(tmp_path / "a.parquet", key="a.b").load(CPU)).tolist() == [[1]]
