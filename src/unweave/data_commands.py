@@ -250,8 +250,7 @@ def page() -> str:
     parts = [_described(kind, cls, cls.ABOUT.sources, "## ") for kind, cls in _published().items()]
     alone = [cls.ABOUT.title for cls in _published().values() if len(_sites(cls.ABOUT)) == 1]
     introduction = _INTRODUCTION.format(alone=f"{', '.join(alone[:-1])} and {alone[-1]}")
-    return "
-".join([introduction, head + rows, *parts])
+    return "\n".join([introduction, head + rows, *parts])
 
 
 def _published() -> dict[str, type[FileSet]]:
