@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from unweave.metrics.inputs import Bools, Floats, Ints
 from unweave.parallel import in_threads
 
-_AT_ONCE = 350_000  # codes of the rows of trees that are grown at once: what stays in the cache
+_AT_ONCE = 1_150_000  # codes of the rows of trees that are grown at once, so that threads pay
 _LUCK = 97  # draws to each tree and code, which nodes take in turn
 
 

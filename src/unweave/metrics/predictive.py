@@ -108,8 +108,7 @@ def dci(
         # The largest first, so that no thread is left with it at the end.
         ordered = sorted(tasks, key=lambda task: -int(inputs.sizes[task[0]]))
         fit = partial(_boosted if protocol == "locatello2019" else _forest, rows)
-        # A forest is grown in threads of its own.
-        fits = dict(in_threads(fit, ordered, None if protocol == "locatello2019" else 1))
+        fits = dict(in_threads(fit, ordered))
     matrix = rows.by_code({k: each.importances for k, each in fits.items()})
     scored = matrix[:, inputs.scored]
     parts = {
