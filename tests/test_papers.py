@@ -12,6 +12,7 @@ from PIL import Image
 
 import unweave as uw
 from published_files import digits
+from reproduced import desk, put_closed_form
 from unweave.bibliography import entries
 from unweave.data import MNIST, Mixing, MovingDigit, Pinwheel, from_array
 from unweave.papers import (
@@ -36,10 +37,6 @@ from unweave.training import Silent
 
 PAGES = Path(__file__).parent.parent / "docs/papers"
 CPU = torch.device("cpu")
-
-
-def desk(path):
-    return Desk(Store(path), CPU, Silent())
 
 
 def study(steps=30):
@@ -250,15 +247,7 @@ def test_terms_of_a_trained_network_are_those_of_its_matrices(tmp_path):
     run = uw.Run(**{**vars(runs[0]), "steps": 1, "objective": uw.BetaVAE(beta=0.6)})
     (model,) = desk(tmp_path).carry_out([run], world)
     found = solve(fig1.MIXING, 0.6)
-    ours = {
-        "encoder.1.weight": np.concatenate([found.encoder, np.zeros_like(found.encoder)]),
-        "encoder.1.bias": np.concatenate([np.zeros(2), found.log_variances]),
-        "decoder.0.weight": found.decoder,
-        "decoder.0.bias": np.zeros(128),
-    }
-    for name, value in ours.items():
-        weight = model.trained.weights[f"model.{name}"]
-        weight.copy_(torch.from_numpy(value).reshape(weight.shape))
+    put_closed_form(model, found)
     reached = fig1._reached(model)
     assert reached.pop("norm") == pytest.approx(np.linalg.norm(found.decoder, axis=0).max())
     for name, value in reached.items():

@@ -9,20 +9,14 @@ import pytest
 import torch
 
 import unweave as uw
+from reproduced import desk, put, put_closed_form
 from unweave.data import MNIST, Mixing, MovingDigit, from_array
 from unweave.latents import FullGaussian
-from unweave.papers import Desk
 from unweave.papers.sikka2019 import deep, inference
 from unweave.papers.sikka2019.deep import Study, extremum, largest_rise, terms_of
 from unweave.papers.sikka2019.fig3 import cosines, motions
 from unweave.papers.sikka2019.inference import Truth, inference_errors
-from unweave.store import Store
 from unweave.theory import observations, solve
-from unweave.training import Silent
-
-
-def desk(path):
-    return Desk(Store(path), torch.device("cpu"), Silent())
 
 
 def encoders(latents, seed, size=40, width=7):
@@ -89,15 +83,7 @@ def test_terms_of_lanes_are_those_of_the_closed_form(tmp_path, monkeypatch):
     models = desk(tmp_path).carry_out(study.runs, world)
     found = [solve(matrix, beta) for beta in study.betas]
     for model, each in zip(models, found, strict=True):
-        ours = {
-            "encoder.1.weight": np.concatenate([each.encoder, np.zeros_like(each.encoder)]),
-            "encoder.1.bias": np.concatenate([np.zeros(2), each.log_variances]),
-            "decoder.0.weight": each.decoder,
-            "decoder.0.bias": np.zeros(6),
-        }
-        for name, value in ours.items():
-            weight = model.trained.weights[f"model.{name}"]
-            weight.copy_(torch.from_numpy(value).reshape(weight.shape))
+        put_closed_form(model, each)
     monkeypatch.setattr(deep, "_AT_ONCE", {"cpu": 2 * 6 * 200 * 300, "cuda": 0})
     x = world.images(torch.arange(world.size)).double().numpy()
     got = terms_of(models, world, Truth(study.data.loadings().numpy(), x), samples=200)
@@ -168,9 +154,7 @@ def test_motions_are_those_of_what_decoders_show(tmp_path):
     world = from_array(np.random.default_rng(0).random((100, 8, 8), np.float32))[1]
     models = desk(tmp_path).carry_out(study.runs, world)
     for model in models:
-        for name, value in (("weight", loadings), ("bias", np.ones(64))):
-            weight = model.trained.weights[f"model.decoder.0.{name}"]
-            weight.copy_(torch.from_numpy(value).reshape(weight.shape))
+        put(model, decoder__0__weight=loadings, decoder__0__bias=np.ones(64))
     moved = np.array(motions(models))
     np.testing.assert_allclose(moved, [ways, ways], atol=2e-3)
     cosine, shorter = cosines(moved)

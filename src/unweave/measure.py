@@ -15,9 +15,10 @@ True
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple, Unpack, overload
+from typing import NamedTuple, TypeVar, Unpack, overload
 
 import numpy as np
 from torch import Tensor
@@ -41,6 +42,8 @@ from unweave.noise import Noise
 from unweave.objectives.support import leaves, part
 from unweave.parallel import in_processes, own_cores
 from unweave.trained import join
+
+R = TypeVar("R")
 
 _HELD = 2**30  # numbers of weights and codes on the device at once: 4 GB
 
@@ -115,17 +118,31 @@ def evaluate(
     """
     if isinstance(models, Fitted):
         raise TypeError("expected a list of models, got one: give [model]")
-    numbers: list[int] = []
+    scored = partial(evaluate_table, metrics=metrics, rng=rng, **frame)
+    found = {number: scores for number, _, scores in measured(models, rows, scored)}
+    return [found[number] for number in range(len(models))]
+
+
+def measured(
+    models: Sequence[Fitted],
+    rows: int,
+    measure: Callable[[Table], R],
+    progress: Callable[[int], object] | None = None,
+) -> Iterator[tuple[int, Table, R]]:
+    """The number of every model, its table, and what a function says of that, on all cores.
+
+    The function is pickled; tables are measured while others are being encoded, in the order of
+    `encode`, which `progress` is for.
+    """
+    waiting: deque[tuple[int, Table]] = deque()
 
     def made() -> Iterator[Table]:
-        for each in encode(models, rows):
-            numbers.append(each.number)
-            yield each.model.tabulate(each.rows, each.q)
+        for each in encode(models, rows, progress=progress):
+            waiting.append((each.number, each.model.tabulate(each.rows, each.q)))
+            yield waiting[-1][1]
 
-    measured = partial(evaluate_table, metrics=metrics, rng=rng, **frame)
-    scores = list(in_processes(measured, made(), min(own_cores(), len(models))))
-    found = dict(zip(numbers, scores, strict=True))
-    return [found[number] for number in range(len(models))]
+    for result in in_processes(measure, made(), min(own_cores(), len(models))):
+        yield *waiting.popleft(), result
 
 
 @overload

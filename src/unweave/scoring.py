@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -15,11 +15,11 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from unweave.fitted import Fitted
-from unweave.measure import encode
+from unweave.measure import measured
 from unweave.metrics import METRICS, Frame, Scores, Table, evaluate, left_out
+from unweave.metrics.registry import listed
 from unweave.metrics.registry import named as known
 from unweave.metrics.score import CSV_COLUMNS, csv_text
-from unweave.parallel import in_processes, own_cores
 from unweave.progress import Counts
 from unweave.store import write_json
 
@@ -52,7 +52,7 @@ CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV, with the part
 
 def named(metrics: str) -> list[str] | None:
     """The metrics that a text names; None for all."""
-    names = [name.strip() for name in metrics.split(",") if name.strip()]
+    names = listed(metrics)
     for name in names:
         known(name)  # raises where it is not
     return names or None
@@ -85,19 +85,12 @@ def evaluate_all(
     totals = {"encoded": sum(min(rows, m.world.size) for m in models), "measured": len(models)}
     names = names_of(models)
     found = {name: Scores() for name in names.values()}
-    waiting: deque[tuple[Path, Table]] = deque()
     told: set[str] = set()
-
-    def tables() -> Iterator[Table]:
-        for each in encode(models, rows, progress=partial(counts.add, "encoded")):
-            assert each.model.folder is not None
-            waiting.append((each.model.folder, each.model.tabulate(each.rows, each.q)))
-            yield waiting[-1][1]
-
     with Counts(console, totals) as counts:
-        work, processes = partial(measured, measure=measure), min(own_cores(), len(models))
-        for scores, lines in in_processes(work, tables(), processes):
-            folder, table = waiting.popleft()
+        work, encoded = partial(_scored, measure=measure), partial(counts.add, "encoded")
+        for number, table, (scores, lines) in measured(models, rows, work, encoded):
+            folder = models[number].folder
+            assert folder is not None
             table.save(folder / "table.npz")
             write_json(folder / "scores.json", scores.to_json())
             found[names[folder]] = scores
@@ -109,7 +102,7 @@ def evaluate_all(
     return found
 
 
-def measured(table: Table, measure: Callable[[Table], Scores]) -> tuple[Scores, list[str]]:
+def _scored(table: Table, measure: Callable[[Table], Scores]) -> tuple[Scores, list[str]]:
     """Scores of a table, and what is left out where none were named."""
     return measure(table), omitted(table)
 

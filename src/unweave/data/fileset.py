@@ -16,7 +16,7 @@ from pydantic import Field
 
 from unweave.data.arrays import recode, world_of
 from unweave.data.cache import data_folder, prepared
-from unweave.data.folder import cut, decoding
+from unweave.data.folder import cut, decoding, in_blocks
 from unweave.data.formats import reading
 from unweave.data.lattice import Factor, Lattice
 from unweave.data.npy import NpyFile, write_npy
@@ -30,8 +30,6 @@ Split = Literal["all", "train", "test"]
 Side = Annotated[int, Field(ge=16, le=256)]
 
 GOOGLE = "https://storage.googleapis.com"
-
-_AT_ONCE = 1024  # pictures that are decoded before they are written
 
 
 @dataclass(frozen=True)
@@ -169,5 +167,4 @@ def decoded(
         return np.moveaxis(cut(content, name, crop, side), 0, -1)
 
     with decoding() as pool:
-        for start in range(0, len(names), _AT_ONCE):
-            yield np.stack(list(pool.map(picture, names[start : start + _AT_ONCE])))
+        yield from in_blocks(picture, names, pool)

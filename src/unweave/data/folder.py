@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -56,6 +56,8 @@ MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 QUARTER_TURNED = frozenset((5, 6, 7, 8))  # EXIF orientations that exchange height and width
 EXIF_ORIENTATION = 0x0112
 FACTORS = "factors.csv"
+T = TypeVar("T")
+
 _AT_ONCE = 1024  # pictures that are decoded before they are written
 
 
@@ -232,8 +234,15 @@ def _blocks(
     """All pictures (n, C, H, W), some at a time."""
     _, channels, height, width = shape
     read = partial(_pixels, size=(height, width), channels=channels)
-    for start in range(0, len(files), _AT_ONCE):
-        yield np.stack(list(pool.map(read, files[start : start + _AT_ONCE])))
+    yield from in_blocks(read, files, pool)
+
+
+def in_blocks(
+    read: Callable[[T], Bytes], pictures: Sequence[T], pool: ThreadPoolExecutor
+) -> Iterator[Bytes]:
+    """Pictures that a function gives, some at a time."""
+    for start in range(0, len(pictures), _AT_ONCE):
+        yield np.stack(list(pool.map(read, pictures[start : start + _AT_ONCE])))
 
 
 def _pixels(file: Path, size: tuple[int, int], channels: int) -> Bytes:

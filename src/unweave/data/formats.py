@@ -18,11 +18,12 @@ import numpy as np
 import scipy.io
 from numpy.typing import NDArray
 
+from unweave.data.rows import BLOCK
+
 Array = NDArray[Any]
 
 # [LeCun2004]: the first four bytes say the type, little-endian.
 _NORB: dict[int, np.dtype[Any]] = {0x1E3D4C55: np.dtype("u1"), 0x1E3D4C54: np.dtype("<i4")}
-_BLOCK = 2**24
 _LARGEST = 2**26  # bytes of a picture or a car in an archive
 _WHOLE = 2**30  # bytes of a file that is read whole; the largest published one has 450 MB
 _HEADER = 2**20  # bytes of a name or of other facts about a member of a tar archive
@@ -82,7 +83,7 @@ def norb_blocks(path: Path) -> tuple[tuple[int, ...], Iterator[Array]]:
         each = math.prod(shape[1:]) * dtype.itemsize
         with reading(path), gzip.open(path) as file:
             _norb_header(file)
-            for start in range(0, shape[0], step := max(1, _BLOCK // each)):
+            for start in range(0, shape[0], step := max(1, BLOCK // each)):
                 count = min(step, shape[0] - start)
                 content = _exactly(file, count * each)
                 yield np.frombuffer(content, dtype).reshape(count, *shape[1:])
@@ -145,10 +146,10 @@ def _refuse_bombs(path: Path | BinaryIO) -> None:
                 file.seek(left, 1)
                 continue
             inflate = zlib.decompressobj()
-            while left and (block := file.read(min(_BLOCK // 2**8, left))):
+            while left and (block := file.read(min(BLOCK // 2**8, left))):
                 left -= len(block)
                 while block:
-                    unpacked += len(inflate.decompress(block, _BLOCK))
+                    unpacked += len(inflate.decompress(block, BLOCK))
                     block = inflate.unconsumed_tail
                     if unpacked > max(_BOMB, _DENSEST * size):
                         raise ValueError(f"it would unpack {size:,} bytes to {unpacked:,} or more")
@@ -230,7 +231,7 @@ def read_table(path: Path, skip: int) -> tuple[list[str], list[list[str]]]:
 def _exactly(file: Any, count: int) -> bytes:
     parts = io.BytesIO()
     while parts.tell() < count:
-        block = file.read(min(_BLOCK, count - parts.tell()))
+        block = file.read(min(BLOCK, count - parts.tell()))
         if not block:
             raise ValueError(f"it ends {count - parts.tell():,} bytes too early")
         parts.write(block)

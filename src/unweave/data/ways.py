@@ -9,7 +9,8 @@ import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from unweave.data.lattice import Labels, Periods, counts_of, different
+from unweave.data.lattice import counts_of, different
+from unweave.data.world import Factored
 from unweave.noise import Noise
 from unweave.spec import Seed, nearest, spec, tag
 
@@ -18,29 +19,6 @@ WayPart = Literal["rest", "held"]
 Class = Annotated[int, Field(ge=0)] | str
 Classes = Annotated[tuple[Class, ...], Field(min_length=1)]
 Combination = Annotated[dict[str, Classes], Field(min_length=1)]
-
-
-class Factored(Protocol):
-    """What ways look at: a world, or one with learned features besides its factors."""
-
-    @property
-    def factor_names(self) -> tuple[str, ...]:
-        """Names of the factors."""
-
-    @property
-    def factor_sizes(self) -> tuple[int, ...]:
-        """Number of classes of each."""
-
-    @property
-    def factor_labels(self) -> Labels:
-        """Names of the classes of each, where they have names."""
-
-    @property
-    def periods(self) -> Periods:
-        """Which classes of the factors are the same observation, as `Lattice.periods`."""
-
-    def factors(self, index: Tensor) -> Tensor:
-        """Classes of the factors (..., K) by the numbers (...)."""
 
 
 class Way(Protocol):

@@ -25,16 +25,8 @@ Place = Annotated[
 ]
 
 
-class World(Protocol):
-    """Observations 0..size-1 on a device, rendered or stored, and their factors if known."""
-
-    @property
-    def size(self) -> int:
-        """Number of observations N."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of one observation: (C, H, W) for images, (D,) for vectors."""
+class Factored(Protocol):
+    """Observations with factors, as ways of sampling see them: a world, or its learned features."""
 
     @property
     def factor_names(self) -> tuple[str, ...]:
@@ -51,6 +43,21 @@ class World(Protocol):
     @property
     def periods(self) -> Periods:
         """Which classes of the factors are the same observation, as `Lattice.periods`."""
+
+    def factors(self, index: Tensor) -> Tensor:
+        """Classes of the factors (..., K), int64 on the device, by the numbers (...)."""
+
+
+class World(Factored, Protocol):
+    """Observations 0..size-1 on a device, rendered or stored, and their factors if known."""
+
+    @property
+    def size(self) -> int:
+        """Number of observations N."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one observation: (C, H, W) for images, (D,) for vectors."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -78,9 +85,6 @@ class World(Protocol):
 
     def images(self, index: Tensor) -> Tensor:
         """Observations (..., *shape), float32 on the device, by their numbers (...)."""
-
-    def factors(self, index: Tensor) -> Tensor:
-        """Classes of the factors (..., K), int64 on the device, by the numbers (...)."""
 
 
 @final

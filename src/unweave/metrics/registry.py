@@ -364,6 +364,11 @@ def left_out(table: Table) -> dict[str, str]:
     return {key: reason for key, reason in reasons.items() if reason is not None}
 
 
+def listed(metrics: str) -> list[str]:
+    """The names of a text such as "mig, dci"."""
+    return [name.strip() for name in metrics.split(",") if name.strip()]
+
+
 def named(asked: str) -> dict[str, Metric]:
     """The metrics or measures of a name or key; "all": all metrics, "measures": all measures."""
     groups = {"all": METRICS, "measures": MEASURES}
@@ -382,8 +387,8 @@ def select(table: Table, metrics: str | Sequence[str] | None = None) -> dict[str
         quick = {key: metric for key, metric in METRICS.items() if not metric.slow}
         return _possible(table, quick) or _possible(table, MEASURES)
     chosen: dict[str, Metric] = {}
-    for asked in metrics.split(",") if isinstance(metrics, str) else metrics:
-        found = named(asked.strip())
+    for asked in listed(metrics) or [metrics] if isinstance(metrics, str) else metrics:
+        found = named(asked)
         reasons = {key: reason for key, m in found.items() if (reason := m.lacks(table))}
         if len(reasons) == len(found) and asked not in ("all", "measures"):
             why = "; ".join(f"{key}: {reason}" for key, reason in reasons.items())

@@ -14,9 +14,8 @@ from unweave.training.compiled import fused
 from unweave.training.lanes import Lanes
 
 Row = dict[str, Any]
-Told = tuple[
-    list[str], NDArray[np.float64], NDArray[np.int64], int
-]  # names of terms, sums, where they broke, how many
+# Names of the terms, their sums, the steps at which they broke, and how many steps there were.
+Told = tuple[list[str], NDArray[np.float64], NDArray[np.int64], int]
 
 _WARM_UP = 3  # steps from Python before one is recorded, which set up what libraries keep
 

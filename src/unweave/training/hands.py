@@ -153,9 +153,8 @@ def _fork(
 ) -> None:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", DeprecationWarning
-            )  # of forking where there are threads
+            # Python warns of forking where there are threads: this one is for that.
+            warnings.simplefilter("ignore", DeprecationWarning)
             for process in processes:
                 process.start()
     except BaseException as error:

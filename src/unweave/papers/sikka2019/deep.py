@@ -109,7 +109,7 @@ class Study:
     def paces_text(self, paces: dict[str, dict[str, float]], machine: str) -> str:
         """What all networks would take, one after another and in lanes."""
         count = len(self.betas) * len(self.seeds)
-        names = {"cpu": "two threads of a CPU", "cuda": machine}
+        names = {"cpu": "two cores of a CPU", "cuda": machine}
         parts = []
         for place, pace in paces.items():
             hours = {name: count * self.steps * each / 3.6e6 for name, each in pace.items()}
