@@ -17,9 +17,12 @@ from unweave.bibliography import entries
 from unweave.data import MNIST, Mixing, MovingDigit, Pinwheel, from_array
 from unweave.papers import (
     FIGURES,
+    OUT,
     Claim,
     Desk,
     Measured,
+    Reproduction,
+    Result,
     chosen,
     form,
     judged,
@@ -27,8 +30,9 @@ from unweave.papers import (
     reproduce,
 )
 from unweave.papers.drawing import lettered, panels, save, styled
+from unweave.papers.form import Cost
 from unweave.papers.mathieu2019 import appc
-from unweave.papers.page import write_page
+from unweave.papers.page import write_page, write_result
 from unweave.papers.sikka2019 import fig1
 from unweave.papers.sikka2019.deep import Study
 from unweave.store import Store
@@ -142,7 +146,7 @@ def test_without_matplotlib_nothing_is_trained(tmp_path, monkeypatch):
 
 
 PINWHEEL = {
-    "SEEDS": (0,), "FEW": (0,), "STEPS": 2, "SAMPLES": 20, "SIDE": 32,
+    "SEEDS": {"beta": (0,), "alpha": (0,)}, "FEW": (0,), "STEPS": 2, "SAMPLES": 20, "SIDE": 32,
     "DATA": Pinwheel(observations=9), "BETAS": (0.5, 1.0), "ALPHAS": (1.0, 8.0),
     "LARGER_BETAS": (5.0,), "LARGER_ALPHAS": (9.0,),
 }  # fmt: skip
@@ -220,8 +224,9 @@ def test_every_figure_from_the_store_to_the_page(made, tmp_path, monkeypatch):
     assert facts["found"] == 0
     trained = facts["trained"]
     page = (out / f"{made.paper}.md").read_text()
+    command = f"`unweave reproduce {made.paper} {made.figure} --out {out}`"
     for text in (f"]({made.paper}/{made.figure}.svg)", f"({made.paper}/{made.figure}.png)",
-                 f"`unweave reproduce {made.paper} {made.figure}`", "Seeds: 0"):  # fmt: skip
+                 command, "Seeds: 0"):  # fmt: skip
         assert text in page
     for claim in claims:
         assert "| " + claim.statement.replace("|", r"\|") + " |" in page
@@ -230,6 +235,29 @@ def test_every_figure_from_the_store_to_the_page(made, tmp_path, monkeypatch):
         with styled():
             assert made.make(again).claims == tuple(claims)
         assert (again.trained, again.found) == (0, trained)
+
+
+def test_a_figure_drawn_again_remembers_what_its_training_took(tmp_path):
+    runs, world = study(steps=2)
+
+    def make(desk):
+        desk.carry_out(runs, world)
+        return Result({}, {}, (), "", "0")
+
+    made = Reproduction("sikka2019", "fig9", "Figure 9", "a second", make)
+    asked = {"runs": len(runs), "seconds": 70, "cpu_seconds": 120}
+    for number in range(3):
+        one = desk(tmp_path / "runs")
+        begun = Cost.now()
+        result = make(one)
+        write_result(made, result, one, Cost.now() - begun, tmp_path)
+        facts = json.loads((tmp_path / "sikka2019/fig9.json").read_text())
+        assert facts["training"]["runs"] == len(runs)
+        if number == 0:
+            (tmp_path / "sikka2019/fig9.json").write_text(json.dumps({**facts, "training": asked}))
+    assert facts["training"] == asked
+    page = write_page("sikka2019", [made], tmp_path).read_text()
+    assert "4 runs found in the store, their training: 70 seconds, 120 of work" in page
 
 
 def test_the_tables_of_figure_3_hold_what_they_say():
@@ -255,21 +283,22 @@ def test_terms_of_a_trained_network_are_those_of_its_matrices(tmp_path):
 
 
 @pytest.mark.parametrize("paper", sorted({made.paper for made in FIGURES}))
-def test_the_pages_are_those_of_the_code(paper, tmp_path):
+def test_the_pages_are_those_of_the_code(paper, tmp_path, monkeypatch):
     """From what was found when they were made; `unweave reproduce` makes them anew."""
     assert paper in {key.lower() for key in entries()}
-    shutil.copytree(PAGES / paper, tmp_path / paper)
-    figures = chosen(paper)
-    written = write_page(paper, figures, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(PAGES / paper, f"docs/papers/{paper}")
+    written = write_page(paper, chosen(paper), Path("docs/papers"))
     assert written.read_text() == (PAGES / f"{paper}.md").read_text()
 
 
-def test_a_page_says_what_is_not_made_yet(tmp_path):
+def test_a_page_says_what_is_not_made_yet(tmp_path, monkeypatch):
     first, *others = chosen("sikka2019")
-    shutil.copytree(PAGES / "sikka2019", tmp_path / "sikka2019")
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(PAGES / "sikka2019", OUT / "sikka2019")
     for made in others:
-        (tmp_path / "sikka2019" / f"{made.figure}.json").unlink(missing_ok=True)
-    text = write_page("sikka2019", [first, *others], tmp_path).read_text()
+        (OUT / "sikka2019" / f"{made.figure}.json").unlink()
+    text = write_page("sikka2019", [first, *others], OUT).read_text()
     assert text.count("Not made yet") == len(others)
     assert all(f"`unweave reproduce sikka2019 {made.figure}` takes" in text for made in others)
 

@@ -127,17 +127,18 @@ def test_numbers_are_kept_beside_the_page_and_read_again(tmp_path):
 
     place = tmp_path / "out/paper/fig9"
     one.turn_to(place)
-    assert one.measured(runs, measure) == {"elbo": [1.0, 2.0]}
+    assert one.measured(runs, {"samples": 2}, measure) == {"elbo": [1.0, 2.0]}
     assert one.earlier is None
     kept = json.loads((tmp_path / "out/paper/fig9-numbers.json").read_text())
     assert kept["cost"]["trained"] == 2
     again = desk(tmp_path / "elsewhere")
     again.turn_to(place)
-    assert again.measured(runs, measure) == {"elbo": [1.0, 2.0]}
+    assert again.measured(runs, {"samples": 2}, measure) == {"elbo": [1.0, 2.0]}
     assert (again.earlier, again.trained, len(asked)) == (kept["cost"], 0, 1)
     assert not Path(tmp_path / "elsewhere").exists()
-    again.measured(runs[:1], measure)  # other runs
-    assert len(asked) == 2
+    again.measured(runs[:1], {"samples": 2}, measure)  # other runs
+    again.measured(runs[:1], {"samples": 3}, measure)  # measured otherwise
+    assert len(asked) == 3
 
 
 def test_motions_are_those_of_what_decoders_show(tmp_path):

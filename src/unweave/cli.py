@@ -260,7 +260,7 @@ def reproduce_command(
     paper: Annotated[str | None, typer.Argument(help="A paper; without one, list them.")] = None,
     figure: Annotated[str | None, typer.Argument(help="One of its figures; else all.")] = None,
     store: StoreOption = Path("runs"),
-    out: Annotated[Path, typer.Option(help="Folder for pages and figures.")] = Path("papers"),
+    out: Annotated[Path, typer.Option(help="Folder for pages and figures.")] = papers.OUT,
     device: DeviceOption = "auto",
 ) -> None:
     """Make figures of the papers again, with their claims; without a paper, list what there is.

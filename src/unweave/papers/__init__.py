@@ -11,11 +11,12 @@ from pathlib import Path
 from unweave.papers import esmaeili2019, kim2018, mathieu2018, mathieu2019, sikka2019
 from unweave.papers.drawing import styled
 from unweave.papers.form import Claim, Cost, Desk, Measured, Reproduction, Result, judged
-from unweave.papers.page import done, write_page, write_result
+from unweave.papers.page import OUT, done, write_page, write_result
 from unweave.spec import nearest
 
 __all__ = [
     "FIGURES",
+    "OUT",
     "Claim",
     "Desk",
     "Measured",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +33,7 @@ _FEW = 100  # runs whose checkpoint is quickly written
 
 
 class Cost(NamedTuple):
-    """Seconds that a figure took, and seconds of work of the CPU in them.
+    """Seconds that something took, and seconds of work of the CPU in them, ended processes' too.
 
     >>> (Cost.now() - Cost.now()).wall <= 0
     True
@@ -44,10 +45,14 @@ class Cost(NamedTuple):
     @classmethod
     def now(cls) -> Cost:
         """The clocks as they are."""
-        return cls(time.monotonic(), time.process_time())
+        return cls(time.monotonic(), sum(os.times()[:4]))
 
     def __sub__(self, other: Cost) -> Cost:
         return Cost(self.wall - other.wall, self.cpu - other.cpu)
+
+    def rounded(self) -> Numbers:
+        """As the facts of a figure have it."""
+        return {"seconds": round(self.wall), "cpu_seconds": round(self.cpu)}
 
 
 class Measured(NamedTuple):
@@ -127,12 +132,14 @@ class Desk:
     checkpoint_seconds: float = 30.0
     trained: int = field(default=0, init=False)  # runs that were trained here
     found: int = field(default=0, init=False)  # runs that were finished before
+    training: list[Cost] = field(default_factory=list, init=False)  # what the former took
     place: Path | None = field(default=None, init=False)  # the files of the figure, less their ends
     earlier: Numbers | None = field(default=None, init=False)  # what kept numbers had cost
 
     def turn_to(self, place: Path) -> None:
         """Begin with another figure."""
         self.trained = self.found = 0
+        self.training = []
         self.place, self.earlier = place, None
 
     def carry_out(self, runs: Sequence[Run], world: World) -> list[Fitted]:
@@ -144,6 +151,7 @@ class Desk:
         resolved = [run.resolve(world) for run in runs]
         there = [self.store.folder(run).status == "finished" for run in resolved]
         outcomes: list[Outcome] = []
+        begun = Cost.now()
         for start in range(0, len(resolved), _TOGETHER):
             part = resolved[start : start + _TOGETHER]
             seconds = self.checkpoint_seconds * max(1.0, len(part) / _FEW)
@@ -153,19 +161,24 @@ class Desk:
                 raise FloatingPointError(failure_text(outcome.run, outcome.failure))
         self.found += sum(there)
         self.trained += len(there) - sum(there)
+        if not all(there):
+            self.training.append(Cost.now() - begun)
         return [Fitted(each, world, self.store.folder(each.run).path) for each in outcomes]
 
-    def measured(self, runs: Sequence[Run], measure: Callable[[], Numbers]) -> Numbers:
+    def measured(
+        self, runs: Sequence[Run], settings: Numbers, measure: Callable[[], Numbers]
+    ) -> Numbers:
         """The numbers of a study that takes long, kept beside the page as <figure>-numbers.json.
 
-        Those of the same runs that are kept there are read, with what they had cost; else the study
-        is made. So the page and the drawings are made anew wherever that file is.
+        Those of the same runs, measured with the same settings, that are kept there are read, with
+        what they had cost; else the study is made. So the page and the drawings are made anew
+        wherever that file is.
         """
-        digest = hashlib.sha256(" ".join(run.digest for run in runs).encode()).hexdigest()
+        digest = digest_of(runs, settings)
         path = self.place and self.place.with_name(f"{self.place.name}-numbers.json")
         if path and path.exists():
             kept = json.loads(path.read_text(encoding="utf-8"))
-            if kept["runs"] == digest:
+            if kept["digest"] == digest:
                 self.earlier = kept["cost"]
                 found: Numbers = kept["numbers"]
                 return found
@@ -174,7 +187,7 @@ class Desk:
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
             cost = json.dumps(self.spent(Cost.now() - begun))
-            content = f'{{"runs": "{digest}",\n"cost": {cost},\n"numbers": {text}}}\n'
+            content = f'{{"digest": "{digest}",\n"cost": {cost},\n"numbers": {text}}}\n'
             write_atomically(path, content.encode())
         made: Numbers = json.loads(text)
         return made
@@ -182,9 +195,18 @@ class Desk:
     def spent(self, cost: Cost) -> Numbers:
         """What the page says of the cost of a figure."""
         return {
-            "seconds": round(cost.wall),
-            "cpu_seconds": round(cost.cpu),
+            **cost.rounded(),
             "trained": self.trained,
             "found": self.found,
+            "training": {
+                "runs": self.trained,
+                **Cost(*(sum(part) for part in zip(*self.training, (0, 0), strict=True))).rounded(),
+            },
             "machine": machine(self.device),
         }
+
+
+def digest_of(runs: Sequence[Run], settings: Numbers) -> str:
+    """What tells numbers from those of other runs, or measured otherwise."""
+    text = json.dumps([[run.digest for run in runs], settings], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()

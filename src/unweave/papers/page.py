@@ -22,6 +22,8 @@ from unweave.papers.drawing import save
 from unweave.papers.form import Claim, Cost, Desk, Reproduction, Result
 from unweave.store import write_json
 
+OUT = Path("papers")  # where pages are written, if nobody says where
+
 _SIGNS = {"pass": "✓ pass", "fail": "✗ fail", "not comparable": "– not comparable"}
 
 
@@ -30,6 +32,7 @@ def write_result(
 ) -> list[Path]:
     """Write the drawings of a figure and what was found; the page is written from it later."""
     folder = out / made.paper
+    folder.mkdir(parents=True, exist_ok=True)
     pictures = [
         path
         for name, figure in result.drawings.items()
@@ -48,6 +51,10 @@ def write_result(
         "version": unweave.__version__,
     }
     path = _facts(made, out)
+    if path.exists():
+        before = json.loads(path.read_text(encoding="utf-8"))["training"]
+        if desk.found and before["runs"] == desk.found:  # those that are there were trained for it
+            facts["training"] = {name: before[name] + facts["training"][name] for name in before}
     write_json(path, facts)
     return [*pictures, path]
 
@@ -55,10 +62,9 @@ def write_result(
 def write_page(paper: str, figures: Sequence[Reproduction], out: Path) -> Path:
     """Write the page of a paper from what has been found of its figures so far."""
     sections = [
-        _section(made, json.loads(_facts(made, out).read_text(encoding="utf-8")))
+        _section(made, json.loads(_facts(made, out).read_text(encoding="utf-8")), out)
         if done(made, out)
-        else f"## {made.title}\n\nNot made yet: `unweave reproduce {paper} {made.figure}` takes "
-        f"{made.cost}.\n"
+        else f"## {made.title}\n\nNot made yet: `{_command(made, out)}` takes {made.cost}.\n"
         for made in figures
     ]
     place = out / f"{paper}.md"
@@ -85,7 +91,12 @@ def _head(paper: str) -> str:
     )
 
 
-def _section(made: Reproduction, facts: dict[str, Any]) -> str:
+def _command(made: Reproduction, out: Path) -> str:
+    where = "" if out == OUT else f" --out {out.as_posix()}"
+    return f"unweave reproduce {made.paper} {made.figure}{where}"
+
+
+def _section(made: Reproduction, facts: dict[str, Any], out: Path) -> str:
     claims = [Claim(**claim) for claim in facts["claims"]]
     pictures = [
         f"![{facts['title']}]({made.paper}/{name}.svg)\n\n{text} ([PNG]({made.paper}/{name}.png))\n"
@@ -103,8 +114,8 @@ def _section(made: Reproduction, facts: dict[str, Any]) -> str:
             "",
             *([*notes, ""] if notes else []),
             *([facts["noticed"].strip() + "\n"] if facts["noticed"] else []),
-            f"`unweave reproduce {made.paper} {made.figure}`: {_time(facts)}. Seeds: "
-            f"{facts['seeds']}. unweave {facts['version']}.\n",
+            f"`{_command(made, out)}`: {_time(facts)}. Seeds: {facts['seeds']}. "
+            f"unweave {facts['version']}.\n",
         ]
     )
 
@@ -115,10 +126,18 @@ def _row(claim: Claim) -> str:
 
 
 def _time(facts: dict[str, Any]) -> str:
-    text = f"{facts['seconds']:,} seconds on {facts['machine']}, {facts['cpu_seconds']:,} of work"
-    counts = {"trained": facts["trained"], "found in the store": facts["found"]}
-    runs = ", ".join(f"{count} runs {what}" for what, count in counts.items() if count)
-    return f"{text} ({runs})" if runs else text
+    text = f"{_seconds(facts)} on {facts['machine']}"
+    parts = [f"{facts['trained']} runs trained"] if facts["trained"] else []
+    if facts["found"]:
+        training = facts["training"]
+        known = training["runs"] == facts["found"] + facts["trained"]
+        parts += [f"{facts['found']} runs found in the store"]
+        parts += [f"their training: {_seconds(training)}"] if known else []
+    return f"{text} ({', '.join(parts)})" if parts else text
+
+
+def _seconds(cost: dict[str, Any]) -> str:
+    return f"{cost['seconds']:,} seconds, {cost['cpu_seconds']:,} of work"
 
 
 def _field(entry: str, name: str) -> str:

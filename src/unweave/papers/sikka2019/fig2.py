@@ -82,7 +82,7 @@ def numbers_of(desk: Desk) -> Numbers:
             "machine": machine(desk.device),
         }
 
-    return desk.measured(runs, measure)
+    return desk.measured(runs, {"samples": SAMPLES, "grid": _GRID.tolist()}, measure)
 
 
 def _terms(models: Sequence[Fitted], data: Mixing | MovingDigit, desk: Desk) -> Numbers:

@@ -94,7 +94,9 @@ def numbers_of(desk: Desk) -> Numbers:
             "machine": machine(desk.device),
         }
 
-    return desk.measured(runs, measure)
+    return desk.measured(
+        runs, {"samples": SAMPLES, "shown": SHOWN, "walk": _WALK.tolist()}, measure
+    )
 
 
 def _terms(models: Sequence[Fitted], data: Mixing | MovingDigit, desk: Desk) -> Numbers:
