@@ -129,7 +129,8 @@ def test_factors_are_recoded_column_by_column():
 def test_a_full_enumeration_in_order_is_a_lattice():
     factors = np.stack(np.unravel_index(np.arange(6), (2, 3)), -1)
     world = load(BYTES, factors=factors + 10, names=("big", "small"))
-    assert world.lattice == Lattice((Factor("big", 2), Factor("small", 3)))
+    big, small = Factor("big", 2, values=(10, 11)), Factor("small", 3, values=(10, 11, 12))
+    assert world.lattice == Lattice((big, small))
     assert load(BYTES, factors=factors[::-1]).lattice is None
 
 

@@ -5,14 +5,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 import unweave as uw
 from unweave.data import (
     Arrays,
     Blocks,
     Correlated,
-    Folder,
     HeldOut,
     Incomplete,
     Paired,
@@ -51,7 +49,7 @@ def test_pictures_and_factors_are_those_of_the_world():
     index = torch.arange(20).view(4, 5)
     rows = whole.lattice.index(loaded.factors(index))
     assert torch.equal(loaded.images(index), whole.images(rows))
-    assert loaded.notes == ("20 observations of 60",)
+    assert loaded.notes == ("20 observations of 60: 20 at random",)
     with pytest.raises(ValueError, match="between 0 and 19"):
         loaded.images(torch.tensor(20))
 
@@ -86,38 +84,6 @@ def test_several_combinations_are_held_out_together():
     assert set(taken(both)) == {row for row in taken() if row[:2] == (0, 3) or row[2] == 4}
     assert taken(HeldOut((first, second))) == taken(HeldOut(first), HeldOut(second))
     assert from_json(HeldOut, to_json(both)) == both
-
-
-def test_classes_go_by_their_names_where_they_have_some():
-    world = Shapes2D(side=16, scales=1, orientations=1, positions=2)
-    named = HeldOut({"shape": ("heart", "square"), "x": (1,)})
-    numbered = HeldOut({"shape": (2, 0), "x": (1,)})
-    assert taken(named, world=world) == taken(numbered, world=world)
-    for classes, message in (
-        ({"shape": ("hart",)}, "did you mean 'heart'"),
-        ({"x": ("left",)}, "its classes are numbers, 0 to 1"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            Sampled(world, (HeldOut(classes),)).load(CPU)
-
-
-def test_classes_of_your_own_data_have_the_names_they_came_with(tmp_path):
-    (tmp_path / "a.csv").write_text("u,v,colour,size\n1,2,red,9\n3,4,blue,10\n5,6,red,10\n")
-    table = Arrays(tmp_path / "a.csv", "u,v", "colour,size")
-    for pixel in range(3):
-        Image.new("L", (4, 4), pixel).save(tmp_path / f"{pixel}.png")
-    (tmp_path / "factors.csv").write_text(
-        "f,colour,size\n0.png,red,9\n1.png,blue,10\n2.png,red,10\n"
-    )
-    spec, _ = from_array(np.eye(3), np.array([["red", "9"], ["blue", "10"], ["red", "10"]]))
-    for world in (table, Folder(tmp_path), spec):
-        name = world.load(CPU).factor_names[0]
-        left = Sampled(world, (HeldOut({name: ("red",)}),)).load(CPU)
-        assert left.factors(torch.arange(left.size))[:, 0].tolist() == [0]
-        assert left.factor_labels[0] == ("blue", "red")
-        with pytest.raises(ValueError, match=r"did you mean 'red'\?.*blue"):
-            Sampled(world, (HeldOut({name: ("rod",)}),)).load(CPU)
-    assert table.load(CPU).factor_labels[1] is Folder(tmp_path).load(CPU).factor_labels[1] is None
 
 
 def test_learned_features_are_held_out_like_factors(tmp_path):
@@ -229,7 +195,10 @@ def test_arrays_in_memory_are_sampled_too():
     [
         (Subset(61), "at most the 60"),
         (HeldOut({"factor9": (0,)}), "'factor9' is not a factor"),
-        (HeldOut({"factor0": (3,)}), "between 0 and 2, got 3"),
+        (HeldOut({"factor0": (3,)}), "its classes are numbers, 0 to 2"),
+        (HeldOut({"factor0": (0.5,)}), "its classes are numbers, 0 to 2"),
+        (HeldOut({"factor0": (-1,)}), "its classes are numbers, 0 to 2"),
+        (HeldOut({"factor0": ("2..1",)}), "its classes are numbers, 0 to 2"),
         (HeldOut({"factor0": (0, 1, 2)}), "leave an observation"),
         (Incomplete(("factor9",)), "is not a factor"),
         (Correlated(("factor0", "shape")), "'shape' is not a factor"),
@@ -243,7 +212,10 @@ def test_what_cannot_be_taken_is_refused(way, message):
 
 WRITTEN = {
     "subset:count=5,seed=2": Subset(5, 2),
-    "held-out:factor0=0+2,factor2=1..3": HeldOut(({"factor0": (0, 2), "factor2": (1, 2, 3)},)),
+    "held-out:factor0=0+2,factor2=1..3": HeldOut(({"factor0": (0, 2), "factor2": ("1..3",)},)),
+    "held-out:a=-1+0.5,b=007,c=-1..0.5": HeldOut(
+        ({"a": (-1, 0.5), "b": ("007",), "c": ("-1..0.5",)},)
+    ),
     "held-out:factor0=1,part=held/factor1=0": HeldOut(
         ({"factor0": (1,)}, {"factor1": (0,)}), "held"
     ),

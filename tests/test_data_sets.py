@@ -15,7 +15,7 @@ from PIL import Image
 
 from byte_images import everything
 from published_files import WRITERS
-from unweave.data import Data, FileSet, Published, formats, sets
+from unweave.data import Data, FileSet, HeldOut, Published, Sampled, formats, sets
 from unweave.data.parts import members_of
 from unweave.overrides import runs_from
 from unweave.spec import from_json, members, to_json
@@ -86,9 +86,9 @@ def test_parts_are_disjoint_and_together_all(small, kind):
     assert sorted(map(tuple, found.tolist())) == sorted(map(tuple, whole.tolist()))
 
 
-@pytest.mark.parametrize("kind", ["smallnorb", "celeba"])
+@pytest.mark.parametrize("kind", ["smallnorb", "celeba", "mnist", "fashion-mnist", "svhn"])
 def test_a_class_is_the_same_in_every_part_of_the_authors(small, kind):
-    """Toys are other ones in each part, and an attribute may have one class alone in one."""
+    """Toys are other ones in each part, and attributes or digits may be missing in one."""
     cls, _, _ = small(kind)
 
     def told(part):
@@ -98,10 +98,38 @@ def test_a_class_is_the_same_in_every_part_of_the_authors(small, kind):
         return world.factor_sizes, sorted(zip(pictures, factors, strict=True))
 
     sizes, whole = told("all")
-    parts = ("train", "test") if kind == "smallnorb" else ("train", "validation", "test")
+    parts = ("train", "validation", "test") if kind == "celeba" else ("train", "test")
     found = [told(part) for part in parts]
     assert all(each == sizes for each, _ in found)
     assert sorted(row for _, rows in found for row in rows) == whole
+
+
+@pytest.mark.parametrize("kind", ["mnist", "fashion-mnist", "svhn"])
+@pytest.mark.parametrize("part", ["all", "train", "test"])
+def test_a_digit_is_itself_where_others_are_missing(small, kind, part):
+    """The part for testing has no 0 to 3, and sevens only are taken of what is left of it."""
+    cls, images, digits = small(kind)
+    rows = {"all": slice(0, 20), "train": slice(0, 14), "test": slice(14, 20)}[part]
+    expected = images[rows][digits[rows, 0] == 7]
+    few = HeldOut({"class": (0, "1..2")})
+    data = Sampled(cls(part=part), (few, HeldOut({"class": (7,)}, "held")))
+    world = data.load(CPU)
+    assert world.factor_sizes == (10,)
+    assert world.factors(torch.arange(world.size)).tolist() == [[7]] * len(expected)
+    pictures = np.moveaxis(expected, -1, 1) if expected.ndim == 4 else expected[:, None]
+    np.testing.assert_allclose(everything(world), pictures / 255, atol=1e-6)
+
+
+def test_classes_of_published_sets_go_by_their_values(small):
+    """Of SmallNORB the azimuth is in steps of two, and of CelebA an attribute is -1 or 1."""
+    cls, _, _ = small("smallnorb")
+    told = Sampled(cls(), (HeldOut({"azimuth": (4,)}, "held"),)).load(CPU)
+    assert {row[3] for row in told.factors(torch.arange(told.size)).tolist()} == {2}
+    cls, _, factors = small("celeba")
+    young = Sampled(cls(), (HeldOut({"Young": (-1,)}, "held"),)).load(CPU)
+    assert young.size == (factors[:, 1] == 0).sum()
+    with pytest.raises(ValueError, match="its values are -1, 1"):
+        Sampled(cls(), (HeldOut({"Young": (0,)}),)).load(CPU)
 
 
 def test_parts_number_classes_alike_and_know_which_repeat(small):

@@ -51,7 +51,7 @@ def way_from(text: str) -> AnyWay:
     Several classes are joined by +, or are a range; several combinations by /.
 
     >>> way_from("held-out:shape=heart,x=0..2/scale=0+5,part=held").classes
-    ({'shape': ('heart',), 'x': (0, 1, 2)}, {'scale': (0, 5)})
+    ({'shape': ('heart',), 'x': ('0..2',)}, {'scale': (0, 5)})
     >>> way_from("correlated:factors=floor_hue+wall_hue,spread=0.2").factors
     ('floor_hue', 'wall_hue')
     """
@@ -61,9 +61,9 @@ def way_from(text: str) -> AnyWay:
         raise ValueError(f"--way: {kind!r} is not known: {spec.nearest(kind, known)}")
     fields = {field.name for field in dataclasses.fields(known[kind])}
     content: dict[str, Any] = {"kind": kind}
-    combinations: list[dict[str, list[int | str]]] = []
+    combinations: list[dict[str, list[Any]]] = []
     for combination in rest.split("/"):
-        classes: dict[str, list[int | str]] = {}
+        classes: dict[str, list[Any]] = {}
         for item in combination.split(","):
             name, sign, value = item.partition("=")
             if not (sign and name and value):
@@ -74,7 +74,7 @@ def way_from(text: str) -> AnyWay:
             if name in fields or known[kind] is not HeldOut:
                 content[name] = value.split("+") if name == "factors" else _number(value)
             else:
-                classes[name] = [each for part in value.split("+") for each in _spread(part)]
+                classes[name] = [_class(each) for each in value.split("+")]
         combinations.append(classes)
     if known[kind] is HeldOut:
         content["classes"] = combinations
@@ -84,18 +84,17 @@ def way_from(text: str) -> AnyWay:
         raise ValueError(f"--way {text}: {error}") from None
 
 
+def _class(text: str) -> Any:
+    """What a class is called: a number where it is written as one, else text."""
+    number = _number(text)
+    return number if type(number) in (int, float) and str(number) == text else text
+
+
 def _number(text: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError:
         return text
-
-
-def _spread(text: str) -> list[int | str]:
-    """A class by its number or name, or a range of numbers."""
-    if span := _RANGE.fullmatch(text):
-        return [*range(int(span[1]), int(span[2]) + 1)]
-    return [int(text) if text.isdigit() else text]
 
 
 def _sampled(data: Data, ways: tuple[AnyWay, ...], features: Path | None) -> Sampled:

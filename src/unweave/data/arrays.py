@@ -19,7 +19,7 @@ from torch import Tensor
 
 from unweave.data.arrayfiles import ArrayFile, arrays_of
 from unweave.data.cache import remembered
-from unweave.data.lattice import Factor, Labels, Lattice
+from unweave.data.lattice import Factor, Kind, Labels, Lattice
 from unweave.data.parts import Part, members_of
 from unweave.data.reading import Reading, Scan, arranged, scan, understood
 from unweave.data.rows import MOST, Floats, Held, Picked, Rows, blocks, fresh, width
@@ -204,11 +204,11 @@ def world_of(
     )
 
 
-def picked(world: Streamed, numbers: Array) -> Stored | Streamed:
+def picked(world: Streamed, numbers: Array, which: str) -> Stored | Streamed:
     """Rows of a streamed world by their numbers, in order; in memory where they fit."""
     rows = Picked(world.rows, numbers)
     told = world.notes[: -len(how_shuffled(world.rows))]
-    told = (*told, f"{len(numbers):,} observations of {world.size:,}")
+    told = (*told, f"{len(numbers):,} observations of {world.size:,}: {which}")
     codes = world.codes[torch.from_numpy(numbers).to(world.codes.device)]
     if len(numbers) * width(rows) > MOST:
         checksum = zlib.crc32(numbers.data, world.checksum)
@@ -340,9 +340,9 @@ def _rows_of(factors: Array, count: int) -> Array:
 
 
 def recode(factors: Array | None, count: int) -> tuple[Tensor, tuple[int, ...], Labels]:
-    """Factors (N, K) as classes 0..n-1 in the order of their values, the sizes n, and their names.
+    """Factors (N, K) as classes 0..n-1 in the order of their values, the sizes n, and those values.
 
-    Classes have names where the values are text.
+    Values are text or numbers: what a class is called.
     """
     if factors is None:
         return torch.zeros(count, 0, dtype=torch.int64), (), ()
@@ -353,7 +353,13 @@ def recode(factors: Array | None, count: int) -> tuple[Tensor, tuple[int, ...], 
     else:
         columns = list(factors.T)
     found = [np.unique(column, return_inverse=True) for column in columns]
-    for number, (values, _) in enumerate(found):
+    for number, (values, code) in enumerate(found):
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            row = int(np.flatnonzero(~np.isfinite(values)[code.reshape(-1)])[0])
+            raise ValueError(
+                f"expected finite factors, got NaN or infinity in column {number}, first in row "
+                f"{row}: remove or replace it"
+            )
         real = values.dtype.kind == "f" and (values != np.rint(values)).any()
         if real and 2 * len(values) > count:
             raise ValueError(
@@ -363,8 +369,16 @@ def recode(factors: Array | None, count: int) -> tuple[Tensor, tuple[int, ...], 
             )
     codes = np.stack([code.reshape(-1) for _, code in found], axis=1)
     sizes = tuple(len(values) for values, _ in found)
-    labels = tuple(tuple(v.tolist()) if v.dtype.kind == "U" else None for v, _ in found)
+    labels = tuple(tuple(map(_plain, values)) for values, _ in found)
     return torch.from_numpy(codes.astype(np.int64)), sizes, labels
+
+
+def _plain(value: Any) -> str | float:
+    """A value of a factor as it is written: text, a whole number, or the shortest decimal."""
+    if value.dtype.kind in "US":
+        return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    number = float(str(value)) if value.dtype.kind == "f" else int(value)
+    return int(number) if abs(number) < 2**53 and number == int(number) else number
 
 
 def _names(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
@@ -381,8 +395,15 @@ def _grid(names: tuple[str, ...], sizes: tuple[int, ...], labels: Labels) -> Lat
     """All combinations of factors, unless there are none, or more than can be numbered."""
     if not sizes or math.prod(sizes) >= 2**62:
         return None
-    each = zip(names, sizes, labels, strict=True)
-    return Lattice(tuple(Factor(name, size, labels=named) for name, size, named in each))
+    return Lattice(tuple(_factor(*each) for each in zip(names, sizes, labels, strict=True)))
+
+
+def _factor(name: str, size: int, called: tuple[str | float, ...] | None) -> Factor:
+    """A factor whose classes came as numbers, which are its values, or as text: their names."""
+    texts = tuple(each for each in called or () if isinstance(each, str))
+    numbers = tuple(float(each) for each in called or () if not isinstance(each, str))
+    kind: Kind = "categorical" if texts else "ordinal"
+    return Factor(name, size, kind, numbers or None, texts or None)
 
 
 def _enumerated(lattice: Lattice, codes: Tensor) -> bool:

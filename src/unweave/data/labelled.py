@@ -12,7 +12,7 @@ from pydantic import Field
 from unweave.data.fileset import GOOGLE, About, Array, Content, FileSet, Side, Split, decoded
 from unweave.data.formats import archive, broken, read_idx, read_mat, read_table, reading
 from unweave.data.parts import Part
-from unweave.data.rows import Held
+from unweave.data.rows import Held, Rows
 from unweave.data.sources import published
 from unweave.spec import spec, tag
 
@@ -89,6 +89,12 @@ _IDX = [
 ]
 
 
+def _in_ten(rows: Rows, labels: Array) -> Content:
+    """Pictures and their classes 0 to 9, which have these numbers if some are missing too."""
+    known = np.r_[labels, np.arange(10)][:, None]
+    return Content(rows, known, ("class",), np.arange(len(labels)))
+
+
 class _Idx(FileSet):
     """Images and labels in the format of MNIST."""
 
@@ -97,7 +103,7 @@ class _Idx(FileSet):
         names = {"train": ("train",), "test": ("t10k",)}.get(self.part, ("train", "t10k"))
         images = [read_idx(self.folder / f"{name}-images-idx3-ubyte.gz", 3) for name in names]
         labels = [read_idx(self.folder / f"{name}-labels-idx1-ubyte.gz", 1) for name in names]
-        return Content(Held(np.concatenate(images)), np.concatenate(labels), ("class",))
+        return _in_ten(Held(np.concatenate(images)), np.concatenate(labels))
 
 
 @spec
@@ -175,7 +181,7 @@ class SVHN(FileSet):
         names = {"train": ("train",), "test": ("test",)}.get(self.part, ("train", "test"))
         found = [self._part(self.folder / f"{name}_32x32.mat") for name in names]
         images, labels = (np.concatenate(each) for each in zip(*found, strict=True))
-        return Content(Held(images), labels, ("class",))
+        return _in_ten(Held(images), labels)
 
     def _part(self, path: Path) -> tuple[Array, Array]:
         images, labels = read_mat(path, "X", 4, path), read_mat(path, "y", 2, path).reshape(-1)

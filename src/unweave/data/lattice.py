@@ -21,7 +21,8 @@ from unweave.noise import Noise
 from unweave.spec import nearest
 
 Kind = Literal["ordinal", "cyclic", "categorical"]
-Labels = tuple[tuple[str, ...] | None, ...]  # of the classes of each factor, where they have names
+# What the classes of each factor are called, text or numbers; None where only their place is known.
+Labels = tuple[tuple[str | float, ...] | None, ...]
 Periods = Mapping[str, int | Mapping[str, list[int]]]
 
 

@@ -87,9 +87,10 @@ class Sampled:
             )
         if not self.ways:
             return source
+        told = "; ".join(way.told(seen) for way in self.ways)
         if isinstance(source, Streamed):
-            return picked(source, rows.sort().values.numpy()).to(device)
-        return Part(source, rows.to(device), more.checksum if more else "")
+            return picked(source, rows.sort().values.numpy(), told).to(device)
+        return Part(source, rows.to(device), told, more.checksum if more else "")
 
 
 @spec
@@ -178,6 +179,7 @@ class Part(_Drawn):
     """Observations of a world by a list of their numbers in it."""
 
     rows: Tensor = field(repr=False)  # (N,) int64 on the device
+    told: str  # which they are
     features: str = ""  # checksum of what the ways saw besides the factors
 
     @property
@@ -217,8 +219,9 @@ class Part(_Drawn):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Those of the source, and how much was taken."""
-        return (*self.source.notes, f"{self.size:,} observations of {self.source.size:,}")
+        """Those of the source, and what was taken."""
+        taken = f"{self.size:,} observations of {self.source.size:,}: {self.told}"
+        return (*self.source.notes, taken)
 
     def images(self, index: Tensor) -> Tensor:
         """Observations (..., *shape) by their numbers (...) among those taken."""

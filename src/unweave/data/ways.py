@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+import re
 from collections.abc import Sequence
 from typing import Annotated, Literal, Protocol
 
@@ -16,9 +19,13 @@ from unweave.spec import Seed, nearest, spec, tag
 
 Share = Annotated[float, Field(gt=0, lt=1)]
 WayPart = Literal["rest", "held"]
-Class = Annotated[int, Field(ge=0)] | str
+Class = int | float | str
 Classes = Annotated[tuple[Class, ...], Field(min_length=1)]
 Combination = Annotated[dict[str, Classes], Field(min_length=1)]
+
+_WHOLE = re.compile(r"-?\d+")
+_NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?")
+_FEW = 12  # classes that a line names
 
 
 class Way(Protocol):
@@ -26,6 +33,9 @@ class Way(Protocol):
 
     def take(self, world: Factored, rows: Tensor) -> Tensor:
         """Numbers of the observations taken, of those with the numbers `rows`, on the CPU."""
+
+    def told(self, world: Factored) -> str:
+        """What is taken, in words, with classes as they are called."""
 
 
 @spec
@@ -46,13 +56,19 @@ class Subset:
         order = Noise(self.seed, 0, "subset").permutation(len(rows), "rows")
         return rows[order[: self.count].sort().values]
 
+    def told(self, world: Factored) -> str:
+        """How many."""
+        return f"{self.count:,} at random"
+
 
 @spec
 class HeldOut:
     """Combinations of factors that are left out: all classes given, of every factor given.
 
-    `classes` is one combination, {"shape": (2,), "x": (0, 1)}, or several, of which any is left
-    out; a class is its number, or its name where the factor has names. Classes that the world
+    `classes` is one combination, {"shape": ("heart",), "x": (0, 1)}, or several, of which any is
+    left out. A class goes by what it is called (`World.factor_labels`): of your own data the text
+    or the number that stands there, {"size": (0.5,)}; of factors that have neither, as positions of
+    `Shapes2D`, it goes by its number from 0. "0..15" is all from 0 to 15. Classes that the world
     declares to be the same picture are left out with it. `part="held"` gives those and no others,
     to see what a model makes of combinations whose parts it knows one by one: zero-shot
     generalisation.  [Esmaeili2019] sec. 6.4
@@ -65,15 +81,26 @@ class HeldOut:
     def take(self, world: Factored, rows: Tensor) -> Tensor:
         """The rows of the part."""
         factors = world.factors(rows).cpu()
-        combinations = (self.classes,) if isinstance(self.classes, dict) else self.classes
         held = torch.zeros(len(rows), dtype=torch.bool)
-        for combination in combinations:
+        for combination in self._combinations(world):
             each = torch.ones(len(rows), dtype=torch.bool)
-            for name, classes in combination.items():
-                numbers = [_class(world, name, given) for given in classes]
+            for name, numbers in combination.items():
                 each &= _among(world, factors, name, numbers)
             held |= each
         return rows[held if self.part == "held" else ~held]
+
+    def told(self, world: Factored) -> str:
+        """Which combinations."""
+        each = [
+            ",".join(called(world, name, numbers) for name, numbers in combination.items())
+            for combination in self._combinations(world)
+        ]
+        return f"{'only' if self.part == 'held' else 'all but'} {'/'.join(each)}"
+
+    def _combinations(self, world: Factored) -> list[dict[str, list[int]]]:
+        """The numbers of the classes of each combination."""
+        given = (self.classes,) if isinstance(self.classes, dict) else self.classes
+        return [{name: _numbered(world, name, each[name]) for name in each} for each in given]
 
 
 @spec
@@ -99,6 +126,11 @@ class Incomplete:
         number = _numbers(world, world.factors(rows).cpu(), columns)
         missing = torch.isin(number, left_out)
         return rows[missing if self.part == "held" else ~missing]
+
+    def told(self, world: Factored) -> str:
+        """Which share of what."""
+        taken = "only" if self.part == "held" else "all but"
+        return f"{taken} {self.share:.3g} of the combinations of {', '.join(self.factors)}"
 
 
 @spec
@@ -131,6 +163,10 @@ class Correlated:
         noise = Noise(self.seed, 0, "correlated")
         level = noise.uniform((self.count or len(rows),), "rows", torch.float64) * edges[-1]
         return rows[torch.searchsorted(edges, level).clamp(max=len(rows) - 1)]
+
+    def told(self, world: Factored) -> str:
+        """What goes together, and how closely."""
+        return f"{' and '.join(self.factors)} correlated, spread {self.spread:g}"
 
 
 AnyWay = Annotated[Subset | HeldOut | Incomplete | Correlated, Field(discriminator="kind")]
@@ -179,18 +215,73 @@ def _numbers(world: Factored, factors: Tensor, columns: Sequence[int]) -> Tensor
     return number
 
 
-def _class(world: Factored, name: str, given: int | str) -> int:
-    """The number of a class of a factor, which may be given by its name."""
+def _numbered(world: Factored, name: str, given: Sequence[Class]) -> list[int]:
+    """The numbers of classes of a factor, each once, by what they are called."""
     place = column(world, name)
-    if isinstance(given, str):
-        labels = world.factor_labels[place] or ()
-        if given not in labels:
-            last = world.factor_sizes[place] - 1
-            hint = nearest(given, labels) if labels else f"its classes are numbers, 0 to {last}."
-            raise ValueError(f"{given!r} is not a class of factor {name!r}: {hint}")
-        return labels.index(given)
-    if given >= (size := world.factor_sizes[place]):
-        raise ValueError(
-            f"expected classes of factor {name!r} between 0 and {size - 1}, got {given}"
-        )
-    return given
+    labels, size = world.factor_labels[place], world.factor_sizes[place]
+    found = [number for each in given for number in _matching(name, each, labels, size)]
+    return sorted(set(found))
+
+
+def _matching(
+    name: str, given: Class, labels: tuple[str | float, ...] | None, size: int
+) -> list[int]:
+    """The classes that are called so: one by its name, or all by a number or a range of numbers."""
+    known = labels or ()
+    if str(given) in known:
+        return [known.index(str(given))]
+    low, _, high = str(given).partition("..")
+    first, last = _read(low), _read(high or low)
+    numbers = _read_all(known, size)
+    if found := [place for place, number in enumerate(numbers) if first <= number <= last]:
+        return found
+    raise ValueError(f"{given!r} is not a class of factor {name!r}: {_choices(given, known, size)}")
+
+
+def _read(text: str | float) -> float:
+    """The number that a text is; NaN where it is none."""
+    if not _NUMBER.fullmatch(str(text)):
+        return math.nan
+    return int(text) if _WHOLE.fullmatch(str(text)) else float(text)
+
+
+def _read_all(labels: Sequence[str | float], size: int) -> Sequence[float]:
+    """The numbers that classes go by: their own, or their places where none has one."""
+    numbers = [_read(label) for label in labels]
+    return range(size) if all(map(math.isnan, numbers)) else numbers
+
+
+def _choices(given: Class, labels: Sequence[str | float], size: int) -> str:
+    """The classes that there are, or those near what was given where there are many."""
+    if not labels:
+        return f"its classes are numbers, 0 to {size - 1}."
+    values = [label for label in labels if not isinstance(label, str)]
+    if not values:
+        return nearest(given, map(str, labels))
+    if size <= _FEW:
+        return f"its values are {', '.join(map(str, values))}."
+    ends, number = f"it has {size} values from {values[0]} to {values[-1]}", _read(given)
+    if math.isnan(number):
+        return f"{ends}."
+    near = sorted(values, key=lambda value: abs(value - number))[:2]
+    return f"{ends}, near it {min(near)} and {max(near)}."
+
+
+def called(world: Factored, name: str, numbers: Sequence[int]) -> str:
+    """Classes of a factor by what they are called, written as on the command line.
+
+    >>> from unweave.data import Shapes2D
+    >>> world = Shapes2D().load(torch.device("cpu"))
+    >>> called(world, "shape", [0, 2]), called(world, "x", [0, 5, 6, 7])
+    ('shape=square+heart', 'x=0+5..7')
+    """
+    place = column(world, name)
+    labels = world.factor_labels[place] or tuple(range(world.factor_sizes[place]))
+    words = any(isinstance(label, str) for label in labels)
+    parts: list[str] = []
+    for _, group in itertools.groupby(enumerate(numbers), lambda each: each[1] - each[0]):
+        run = [str(labels[number]) for _, number in group]
+        parts += run if words or len(run) < 3 else [f"{run[0]}..{run[-1]}"]
+    if len(parts) > _FEW:
+        parts = [*parts[:3], f"({len(parts) - 4} more)", parts[-1]]
+    return f"{name}={'+'.join(parts)}"

@@ -38,7 +38,10 @@ class Factored(Protocol):
 
     @property
     def factor_labels(self) -> Labels:
-        """Names of the classes of each factor, where they have names."""
+        """What the classes of each factor are called: the text or the numbers that they came as.
+
+        None where a class has no other name than its number, 0..n-1.
+        """
 
     @property
     def periods(self) -> Periods:

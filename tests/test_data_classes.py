@@ -1,0 +1,131 @@
+"""Classes of factors by what they are called: names, values, or places where they have neither."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from unweave.data import Arrays, Folder, HeldOut, Sampled, Shapes2D, from_array
+from unweave.overrides import way_from
+from worlds import CPU
+
+
+def taken(way, world):
+    """Combinations of factors that are taken, as tuples in order."""
+    loaded = Sampled(world, (way,)).load(CPU)
+    return [tuple(row) for row in loaded.factors(torch.arange(loaded.size)).tolist()]
+
+
+def test_classes_go_by_their_names_where_they_have_some():
+    world = Shapes2D(side=16, scales=1, orientations=1, positions=2)
+    named = HeldOut({"shape": ("heart", "square"), "x": (1,)})
+    numbered = HeldOut({"shape": (2, 0), "x": (1,)})
+    assert taken(named, world) == taken(numbered, world)
+    for classes, message in (
+        ({"shape": ("hart",)}, "did you mean 'heart'"),
+        ({"x": ("left",)}, "its classes are numbers, 0 to 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Sampled(world, (HeldOut(classes),)).load(CPU)
+
+
+def test_classes_of_your_own_data_have_the_names_they_came_with(tmp_path):
+    (tmp_path / "a.csv").write_text("u,v,colour,size\n1,2,red,9\n3,4,blue,10\n5,6,red,10\n")
+    table = Arrays(tmp_path / "a.csv", "u,v", "colour,size")
+    for pixel in range(3):
+        Image.new("L", (4, 4), pixel).save(tmp_path / f"{pixel}.png")
+    (tmp_path / "factors.csv").write_text(
+        "f,colour,size\n0.png,red,9\n1.png,blue,10\n2.png,red,10\n"
+    )
+    spec, _ = from_array(np.eye(3), np.array([["red", "9"], ["blue", "10"], ["red", "10"]]))
+    for world in (table, Folder(tmp_path), spec):
+        name = world.load(CPU).factor_names[0]
+        left = Sampled(world, (HeldOut({name: ("red",)}),)).load(CPU)
+        assert left.factors(torch.arange(left.size))[:, 0].tolist() == [0]
+        assert left.factor_labels[0] == ("blue", "red")
+        with pytest.raises(ValueError, match=r"did you mean 'red'\?.*blue"):
+            Sampled(world, (HeldOut({name: ("rod",)}),)).load(CPU)
+        assert left.factor_labels[1] == (("10", "9") if world is spec else (9, 10))
+
+
+DOSES = np.array([1, 0.1, 2, 1, 0.1, 10, 10, 2, -1, 1])
+
+
+def numbered(path, form):
+    """Ten vectors and pictures with a dose each, as a user may have them."""
+    if form == "csv":
+        (path / "a.csv").write_text(
+            "".join(["x,dose\n", *(f"{n},{d}\n" for n, d in enumerate(DOSES))])
+        )
+        return Arrays(path / "a.csv", factors_key="dose")
+    if form == "folder":
+        for n in range(10):
+            Image.new("L", (4, 4), n).save(path / f"{n}.png")
+        lines = (f"{n}.png,{dose}\n" for n, dose in enumerate(DOSES))
+        (path / "factors.csv").write_text("".join(["file,dose\n", *lines]))
+        return Folder(path)
+    x, dose = np.arange(10.0)[:, None], DOSES.astype(np.float32 if form == "float32" else None)
+    if form == "npz":
+        np.savez(path / "a.npz", x=x, dose=DOSES)
+        return Arrays(path / "a.npz", "x", "dose")
+    spec, _ = from_array(x, dose, ["dose"])
+    return spec
+
+
+@pytest.mark.parametrize("form", ["csv", "folder", "npz", "memory", "float32"])
+@pytest.mark.parametrize(
+    ("given", "held", "told"),
+    [
+        ("1", DOSES == 1, "1"),
+        ("0.1+10", (DOSES == 0.1) | (DOSES == 10), "0.1+10"),
+        ("-1", DOSES == -1, "-1"),
+        ("1.0", DOSES == 1, "1"),
+        ("0..2", (DOSES >= 0) & (DOSES <= 2), "0.1..2"),
+    ],
+)
+def test_numbers_of_your_own_data_are_values_and_not_places(tmp_path, form, given, held, told):
+    """The class with the number 1 is a dose of 0.1; a dose of 1 is the class with the number 2."""
+    data = numbered(tmp_path, form)
+    for part, rows, said in (("rest", ~held, "all but"), ("held", held, "only")):
+        way = way_from(f"held-out:dose={given},part={part}")
+        world = Sampled(data, (way,)).load(CPU)
+        classes = world.factors(torch.arange(world.size))[:, 0].tolist()
+        assert [world.factor_labels[0][each] for each in classes] == DOSES[rows].tolist()
+        assert world.notes[-1].endswith(f"{rows.sum()} observations of 10: {said} dose={told}")
+
+
+def test_a_value_that_is_not_there_names_those_that_are(tmp_path):
+    table = numbered(tmp_path, "csv")
+    for given in (3, "half", "3..9"):
+        with pytest.raises(
+            ValueError, match=r"of factor 'dose': its values are -1, 0.1, 1, 2, 10\."
+        ):
+            Sampled(table, (HeldOut({"dose": (given,)}),)).load(CPU)
+    many, _ = from_array(np.zeros((80, 2)), np.repeat(np.arange(40) * 3, 2))
+    for given, near in ((4, ", near it 3 and 6"), ("four", "")):
+        message = rf"40 values from 0 to 117{near}\."
+        with pytest.raises(ValueError, match=message):
+            Sampled(many, (HeldOut({"factor0": (given,)}),)).load(CPU)
+
+
+def test_large_numbers_and_truths_are_themselves():
+    codes = np.stack([np.array([2**60, 2**60 + 1] * 3), np.arange(6) % 3], 1)
+    spec, world = from_array(np.eye(6), codes)
+    assert world.factor_labels == ((2**60, 2**60 + 1), (0, 1, 2))
+    left = Sampled(spec, (HeldOut({"factor0": (2**60 + 1,)}),)).load(CPU)
+    assert left.factors(torch.arange(3))[:, 0].tolist() == [0, 0, 0]
+    flags, world = from_array(np.eye(4), np.array([True, True, True, True]))
+    assert world.factor_labels == ((1,),)
+    assert Sampled(flags, (HeldOut({"factor0": (True,)}, "held"),)).load(CPU).size == 4
+    with pytest.raises(ValueError, match=r"NaN or infinity in column 0, first in row 2"):
+        from_array(np.eye(4), np.array([0.1, 0.1, np.nan, np.nan]))
+
+
+def test_words_that_are_numbers_go_by_them():
+    """Text such as "007" is a name first, and a number where it is asked for as one."""
+    spec, world = from_array(np.eye(4), np.array(["10", "9", "007", "none"]))
+    assert world.factor_labels == (("007", "10", "9", "none"),)
+    for given, rest in ((9, 3), ("007", 3), (7, 3), ("7..9", 2), ("none", 3)):
+        assert Sampled(spec, (HeldOut({"factor0": (given,)}),)).load(CPU).size == rest
+    with pytest.raises(ValueError, match="is not a class"):  # no places beside numbers
+        Sampled(spec, (HeldOut({"factor0": (1,)}),)).load(CPU)
