@@ -351,7 +351,7 @@ class TestFolder:
             ("", "a line of names and lines of values"),
             ("file,colour\n0.png,red", r"no row for 1 of 2 pictures, the first of them 1\.png"),
             ("file,colour\n0.png,red\n1.png", "line 3: expected 2 values"),
-            ("file,colour\n0.png,red\n1.png,", "line 3: expected 2 values"),
+            ("file,colour\n0.png,red\n1.png,", "line 3, column 'colour': expected a value"),
             ("file\n0.png\n1.png", "the column file alone"),
             ("file,a,a\n0.png,1,1\n1.png,1,2", "2 distinct factor names"),
             (

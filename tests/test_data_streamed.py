@@ -11,7 +11,7 @@ import torch
 
 import unweave as uw
 from byte_images import everything
-from unweave.data import Arrays, Streamed, from_array, rows, streamed
+from unweave.data import Arrays, Sampled, Streamed, Subset, from_array, rows, streamed
 from unweave.data.parts import SHARES, members_of
 from unweave.run import Run
 from unweave.store import Store
@@ -291,3 +291,15 @@ def test_a_run_is_measured_on_another_part_of_its_data(file, tmp_path):
     drawn = uw.fit(SMALL, network=uw.MLP((8,)), steps=2, store=tmp_path / "runs", progress=False)
     with pytest.raises(ValueError, match="shapes2d has no parts"):
         uw.load(drawn.folder, part="test")
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_a_run_on_all_data_has_seen_every_part(file, tmp_path, sampled):
+    data = Arrays(file, factors_key="factors")
+    data = Sampled(data, (Subset(8),)) if sampled else data
+    model = uw.fit(data, network=uw.MLP((8,)), batch_size=8, steps=2, store=tmp_path / "runs",
+                   progress=False)  # fmt: skip
+    for part in ("validation", "test"):
+        with pytest.warns(UserWarning, match=rf"it has seen the {part} part.*data\.part=train"):
+            uw.load(model.folder, part=part)
+    uw.load(model.folder, part="train")  # and no warning, which would be an error here

@@ -1,5 +1,7 @@
 """Tables as data: columns of Parquet and CSV files, as they are read, or refused by name."""
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -67,12 +69,42 @@ def test_a_table_of_numbers_needs_no_names(tmp_path):
     np.savetxt(tmp_path / "a.csv", numbers, delimiter=",")
     world = Arrays(tmp_path / "a.csv", key="column0", factors_key="column1").load(CPU)
     np.testing.assert_allclose(everything(world), numbers[:, :1], rtol=1e-6)
-    (tmp_path / "a.csv").write_text("u,v\n1,2\n3\n")
-    with pytest.raises(ValueError, match=r"a\.csv, line 3: expected 2 values"):
-        Arrays(tmp_path / "a.csv").load(CPU)
     (tmp_path / "a.csv").write_text("u,v\n1,2\n")
     with pytest.raises(ValueError, match=r"no column 'w'.*Valid here: u, v"):
         Arrays(tmp_path / "a.csv", key="w").load(CPU)
+
+
+CELLS = {
+    "text": ("u,v\n1,2\n3,4\n5,n/a\n", "line 4, column 'v': expected a number, got 'n/a'"),
+    "quoted lines": (
+        'u,v,w\n1,2,"a\nb"\n3,x,c\n',
+        "line 4, column 'v': expected a number, got 'x'",
+    ),
+    "without names": ("1,2\n3,?\n", "line 2, column 'column1': expected a number, got '?'"),
+    "nan": ("u,v\n1,2\nnan,4\n", "line 3, column 'u': expected a number, got 'nan'"),
+    "infinity": ("u,v\n1,2\n5,-inf\n", "line 3, column 'v': expected a number, got '-inf'"),
+    "missing": ("u,v\n1,2\n\n3,\n", "line 4, column 'v': expected a value, got an empty cell"),
+    "blank": ("u;v\n1; \n", "line 2, column 'v': expected a value, got an empty cell"),
+    "short": ("u,v\n1,2\n3\n", "line 3: expected 2 values as in its first line, got 1"),
+    "long": ("u,v\n1,2,3\n", "line 2: expected 2 values as in its first line, got 3"),
+    "no name": (",u,v\n0,1,2\n", "line 1: expected a name of every column, got none of column 1"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), CELLS.values(), ids=CELLS)
+def test_a_bad_cell_of_a_table_is_named_by_line_and_column(tmp_path, text, message):
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=re.escape(f"{path}, {message}")):
+        Arrays(path, factors_key="w" if "w" in text else None).load(CPU)
+
+
+def test_text_among_numbers_of_a_factor_is_told(tmp_path):
+    (tmp_path / "a.csv").write_text("u,size\n1,2\n3,10\n5,big\n")
+    world = Arrays(tmp_path / "a.csv", factors_key="size").load(CPU)
+    assert world.factor_labels == (("10", "2", "big"),)
+    note = "line 4, column 'size': expected a number, got 'big'; its classes are text"
+    assert note in world.notes
 
 
 def test_lists_of_text_are_refused(tmp_path):

@@ -430,7 +430,8 @@ def load(
     Runs over the same data are on one loading of it. A run that was trained on an array in memory
     needs that array again, as `data`. `part` puts the run on another part of its data than it was
     trained on: `load(path, part="test")` measures on what it has not seen, `part="held"` on the
-    combinations that were held out.
+    combinations that were held out. A run that was trained on all of the data has seen every part
+    of it, of which it warns.
     """
     worlds: dict[str, tuple[Data, World]] = {}
     if isinstance(path, (str, Path)):
@@ -458,6 +459,12 @@ def _load(
     if outcome.weights is None:
         raise ValueError(f"{path} has no weights yet: train it first, with `unweave train`")
     wanted = run.data if part is None else _part_of(run.data, part)
+    if part in ("validation", "test") and _whole(run.data):
+        warnings.warn(
+            f"{path} was trained on all of its data, part=all: it has seen the {part} part, and "
+            "scores on it are not those of unseen data; train with data.part=train to hold it out",
+            stacklevel=3,
+        )
     key = digest(wanted)
     if key not in worlds:
         worlds[key] = as_data(wanted if data is None else data, pick_device(device))
@@ -467,6 +474,11 @@ def _load(
     if wanted == run.data:
         folder.check_data(world.fingerprint)
     return Fitted(outcome, world, folder.path)
+
+
+def _whole(data: Data) -> bool:
+    """Whether data are all parts of what they are taken from."""
+    return getattr(data.world if isinstance(data, Sampled) else data, "part", None) == "all"
 
 
 def _part_of(data: Data, part: AnyPart) -> Data:

@@ -63,13 +63,13 @@ class Arrays:
         factors, names = (None, None) if keyed is None else read_factors(file, keyed)
         rows = file.rows(_known(file, chosen))
         if file.tabular:
-            rows = _measured(rows, columns_of(chosen, file.names), file.path)
+            rows = _measured(file, rows, columns_of(chosen, file.names))
         keys = (chosen, keyed or "", NAMES_KEY, "")
         known = {column for each in keys for column in columns_of(each, file.names)}
         others = sorted({*file.names} - known)
         notes = [f"read {chosen!r}; not read: {', '.join(others)}"] if others else []
-        if isinstance(file, CsvFile) and file.counted:
-            notes.append("the first line, which counts the columns, is taken for their names")
+        if isinstance(file, CsvFile):
+            notes += _csv_notes(file, columns_of(keyed or "", file.names))
         key = [self.path, chosen, *fresh(file.path)]
         try:
             world = world_of(rows, factors, names, notes, self.part, self.stream, key)
@@ -267,7 +267,14 @@ def _gathered(rows: Rows, reading: Reading) -> Tensor:
     return data
 
 
-def _measured(rows: Rows, columns: Sequence[str], path: Path) -> Rows:
+def _csv_notes(file: CsvFile, factors: Sequence[str]) -> list[str]:
+    """What is not plain in a CSV file."""
+    counted = "the first line, which counts the columns, is taken for their names"
+    mixed = [where for column in factors if column in file.names and (where := file.stray(column))]
+    return [counted] * file.counted + [f"{where}; its classes are text" for where in mixed]
+
+
+def _measured(file: ArrayFile, rows: Rows, columns: Sequence[str]) -> Rows:
     """Columns of a table as the numbers that they are: in a table, 255 is not white."""
     if rows.dtype.kind == "O":
         first = rows.read(0, 1)[0]
@@ -276,10 +283,13 @@ def _measured(rows: Rows, columns: Sequence[str], path: Path) -> Rows:
         text = [name for name, value in pairs if isinstance(value, str)]
     else:
         text = list(columns) if rows.dtype.kind == "U" else []
+    for name in text:
+        if isinstance(file, CsvFile) and (where := file.stray(name)):
+            raise ValueError(f"{file.path}, {where}: correct it, or remove the line")
     if text:
         raise ValueError(
-            f"expected columns of numbers in {path}, got text in {', '.join(text)}: choose others "
-            f"with key, or name these as factors, data.factors_key={name_of(text)}"
+            f"expected columns of numbers in {file.path}, got text in {', '.join(text)}: choose "
+            f"others with key, or name these as factors, data.factors_key={name_of(text)}"
         )
     return Floats(rows) if rows.dtype.kind in "iu" else rows
 

@@ -24,7 +24,7 @@ from unweave.data.npy import NpyFile, write_npy
 from unweave.data.parts import Part
 from unweave.data.reading import COLOURS, Reading
 from unweave.data.rows import MOST, Held, Rows, fresh
-from unweave.data.tables import column_values, read_csv
+from unweave.data.tables import column_values, read_csv, stray
 from unweave.data.world import Place, World
 from unweave.spec import spec, tag
 
@@ -332,6 +332,9 @@ def _listed(
     told = [f"factors {', '.join(head[1:])} read from {path.name}"]
     if others := len(found) - len(names):
         told.append(f"{others} rows of {path.name} name no picture here, and are left out")
-    columns = zip(*(found[name] for name in names), strict=True)
+    columns = list(zip(*(found[name] for name in names), strict=True))
+    for factor, cells in zip(head[1:], columns, strict=True):
+        if (place := stray(cells)) is not None:
+            told.append(f"{cells[place]!r} of {names[place]} is text among numbers of {factor}")
     factors = np.stack([column_values(each).astype(object) for each in columns], -1)
     return factors, head[1:], told

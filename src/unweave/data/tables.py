@@ -105,27 +105,44 @@ class CsvFile:
 
     def rows(self, name: str) -> Rows:
         """Columns side by side, (N, columns): numbers where all are, else numbers and text."""
-        names, lines = self._table
-        found = [
-            column_values([line[names.index(column)] for line in lines])
-            for column in _columns(name, names, self.path)
-        ]
+        found = [self._values(column) for column in _columns(name, self.names, self.path)]
         mixed = len({each.dtype.kind == "U" for each in found}) > 1
         return Held(np.stack([each.astype(object) if mixed else each for each in found], 1))
 
+    def stray(self, column: str) -> str:
+        """Where a column has the first cell that is not a number though others are; "" if none."""
+        cells = self._cells(column)
+        place = stray(cells)
+        return "" if place is None else self._where(column, place)
+
+    def _cells(self, column: str) -> list[str]:
+        names, lines = self._table
+        place = names.index(column)
+        return [line[place] for _, line in lines]
+
+    def _where(self, column: str, place: int) -> str:
+        """The line and column of a cell, and what it holds."""
+        number, cell = self._table[1][place][0], self._cells(column)[place]
+        return f"line {number}, column {column!r}: expected a number, got {cell!r}"
+
+    def _values(self, column: str) -> Array:
+        values = column_values(self._cells(column))
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            where = self._where(column, int((~np.isfinite(values)).argmax()))
+            raise ValueError(f"{self.path}, {where}: fill it in, or remove the line")
+        return values
+
     @cached_property
-    def _table(self) -> tuple[list[str], list[list[str]]]:
-        """The names of the columns, and the lines of values."""
+    def _table(self) -> tuple[list[str], list[tuple[int, list[str]]]]:
+        """The names of the columns, and the lines of values with their numbers."""
         if (size := self.path.stat().st_size) > MOST:
             raise ValueError(
                 f"expected a CSV file of at most {MOST:,} bytes, got {self.path} of {size:,}: save "
                 "it as Parquet or .npy, which are read as they are needed"
             )
-        lines = [line for _, line in read_csv(self.path)]
-        first = [name.strip() for name in lines[0]]
-        if _counts(first) or column_values(first).dtype.kind == "U":
-            return _distinct(first, self.path), lines[1:]
-        return [f"column{number}" for number in range(len(first))], lines
+        lines = read_csv(self.path)
+        names = _named(lines[0][1])
+        return _distinct(names, self.path), lines[1:] if _heads(lines[0][1]) else lines
 
 
 def read_csv(path: Path) -> list[tuple[int, list[str]]]:
@@ -141,14 +158,45 @@ def read_csv(path: Path) -> list[tuple[int, list[str]]]:
         raise ValueError(f"expected a CSV file at {path}, got {error}: save it again") from None
     if len(lines) < 2:
         raise ValueError(f"expected a line of names and lines of values in {path}, got too few")
-    width = len(lines[0][1])
+    names = _named(lines[0][1])
     for number, line in lines:
-        if len(line) != width or "" in line:
+        if len(line) != len(names):
             raise ValueError(
-                f"{path}, line {number}: expected {width} values as in its first line, and none "
-                f"empty, got {line}"
+                f"{path}, line {number}: expected {len(names)} values as in its first line, got "
+                f"{len(line)}: a value is missing, or text with a {part!r} in it is not in quotes"
+            )
+        empty = [name for name, cell in zip(names, line, strict=True) if not cell.strip()]
+        if empty and number == lines[0][0]:
+            raise ValueError(
+                f"{path}, line {number}: expected a name of every column, got none of column "
+                f"{names.index('') + 1}: name it; pandas leaves its index out with index=False"
+            )
+        if empty:
+            raise ValueError(
+                f"{path}, line {number}, column {empty[0]!r}: expected a value, got an empty cell: "
+                "fill it in, or remove the line"
             )
     return lines
+
+
+def stray(cells: Sequence[str]) -> int | None:
+    """The place of the first cell that is not a number where others are; None if there is none.
+
+    >>> stray(["1", "2.5", "n/a"]), stray(["1", "2"]), stray(["red", "blue"])
+    (2, None, None)
+    """
+    if column_values(cells).dtype.kind != "U":
+        return None
+    words = [not _is_number(cell) for cell in cells]
+    return None if all(words) else words.index(True)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def column_values(texts: Sequence[str]) -> Array:
@@ -183,6 +231,18 @@ def name_of(columns: Sequence[str]) -> str:
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow(columns)
     return line.getvalue()
+
+
+def _heads(first: Sequence[str]) -> bool:
+    """Whether the first line of a CSV file names its columns: it counts them, or has text."""
+    return _counts(first) or column_values(first).dtype.kind == "U"
+
+
+def _named(first: Sequence[str]) -> list[str]:
+    """The columns of a CSV file by its first line."""
+    if _heads(first):
+        return [name.strip() for name in first]
+    return [f"column{number}" for number in range(len(first))]
 
 
 def _counts(names: Sequence[str]) -> bool:
