@@ -132,6 +132,42 @@ def test_bad_input_is_one_line(unweave, case, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+MEANT = {
+    "a world alone": (["train", "shape2d"], "got 'shape2d': did you mean data=shapes2d?"),
+    "an objective alone": (["train", "factorvae"], "did you mean objective=factor-vae?"),
+    "a field alone": (["train", "step"], "did you mean steps=VALUE?"),
+    "a path alone": (["train", "images"], "did you mean data=images?"),
+    "nothing near": (["train", "qqqq"], "as data=shapes2d, steps=50 or seed=3"),
+    "a world": (["data", "preview", "shape2d"], "did you mean 'shapes2d'?"),
+    "a path": (["data", "preview", "./imgs"], "did you mean 'images'?"),
+    "a path of data": (["train", "data=imgs"], "did you mean 'images'?"),
+    "a file": (["train", "data=images/tabel.csv"], "did you mean 'images/table.csv'?"),
+    "a folder on the way": (["train", "data=imgs/table.csv"], "did you mean 'images/table.csv'?"),
+    "a field": (["train", "data=arrays", "data.path=images/tabl.csv"], "images/table.csv'?"),
+    "a base": (["train", "--from", "images/table.cvs"], "did you mean 'images/table.csv'?"),
+    "codes": (["score", "image/table.csv"], "did you mean 'images/table.csv'?"),
+}
+
+
+@pytest.mark.parametrize("case", MEANT)
+def test_what_is_nearly_there_is_named(unweave, case, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "table.csv").write_text("a,b\n1,2\n")
+    arguments, message = MEANT[case]
+    check_error(*unweave(*arguments), message)
+
+
+def test_data_by_a_name_or_a_path_that_is_nearly_there_in_python(tmp_path):
+    (tmp_path / "images").mkdir()
+    with pytest.raises(ValueError, match=r"did you mean '.*/images'"):
+        uw.fit(tmp_path / "imgs")
+    with pytest.raises(ValueError, match=r"name of a data set: give Shapes2D\(...\)"):
+        uw.fit("shapes2d")
+    with pytest.raises(ValueError, match="got nothing there: check the path"):
+        uw.fit(tmp_path / "qqqq" / "imgs")
+
+
 def check_error(code, out, err, message):
     assert code == 2
     assert out == ""

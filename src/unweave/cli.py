@@ -164,7 +164,10 @@ def score_command(
       unweave score codes.npz --metrics mig,info_mec --interval 0.95 --null --csv
     """
     if not path.is_file():
-        raise ValueError(f"there is no file {path}; give an .npz file with codes and factors")
+        raise ValueError(
+            f"there is no file {path}: {spec.nearest_path(path)} Give an .npz file with codes and "
+            "factors"
+        )
     form, asked = scoring.form_of(as_json, as_csv), scoring.named(metrics)
     table, frame = Table.load(path), scoring.frame_of(interval, resamples, null, draws, best)
     with Counts(_err, {"measured": len(select(table, asked))}) as counts:
@@ -400,7 +403,10 @@ def _terms(row: dict[str, Any]) -> list[str]:
 
 def _read_base(path: Path) -> dict[str, Any]:
     if not path.is_file():
-        raise ValueError(f"--from: there is no file {path}; give a run.json or a .toml file")
+        raise ValueError(
+            f"--from: there is no file {path}: {spec.nearest_path(path)} Give a run.json or a "
+            ".toml file"
+        )
     try:
         content = (
             tomllib.loads(path.read_text())

@@ -26,9 +26,7 @@ from torch import Tensor
 
 from unweave.aggregate import Summary, summarise
 from unweave.data import (
-    Arrays,
     Data,
-    Folder,
     InMemory,
     Sampled,
     Whole,
@@ -37,8 +35,8 @@ from unweave.data import (
     from_array,
     read_like,
 )
-from unweave.data.arrayfiles import EXTENSIONS
 from unweave.data.parts import Part
+from unweave.data.paths import from_path
 from unweave.data.ways import WayPart
 from unweave.latents import Distribution, Latent, unrelaxed
 from unweave.likelihoods import Likelihood
@@ -289,23 +287,13 @@ def _numpy(tensor: Tensor) -> NDArray[Any]:
 def as_data(data: Any, device: torch.device) -> tuple[Data, World]:
     """A data spec and the data loaded, from a spec, a path, or an array of observations."""
     if isinstance(data, (str, Path)):
+        if (named := members(Data).get(str(data))) and not Path(data).exists():
+            raise ValueError(f"{data!r} is the name of a data set: give {named.__name__}(...)")
         data = from_path(data)
     if isinstance(data, tuple(members(Data).values())):
         spec = cast(Data, data)
         return spec, spec.load(device)
     return from_array(data, device=device)
-
-
-def from_path(path: str | Path) -> Arrays | Folder:
-    """The data spec for a file of arrays or a folder of images."""
-    place = Path(path)
-    if place.is_dir():
-        return Folder(str(place))
-    if place.suffix.lower() in EXTENSIONS:
-        return Arrays(str(place))
-    raise ValueError(
-        f"{path} is neither a folder of images nor a file of arrays: {', '.join(EXTENSIONS)}"
-    )
 
 
 class Fields(TypedDict, total=False):

@@ -6,16 +6,17 @@ Ways of sampling the data are written as KIND:name=value,name=value.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import itertools
 import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_type_hints
 
 from unweave import spec
 from unweave.data import AnyWay, Data, HeldOut, Paired, Sampled
-from unweave.fitted import from_path
+from unweave.data.paths import from_path
 from unweave.run import Run
 
 _LIST = re.compile(r"[\w.+-]+(,[\w.+-]+)+")
@@ -109,7 +110,9 @@ def _sampled(data: Data, ways: tuple[AnyWay, ...], features: Path | None) -> Sam
 def _choices(assignment: str) -> list[list[str]]:
     """The alternatives of one assignment, each as the assignments that it stands for."""
     path, sign, text = assignment.partition("=")
-    if path == "data" and sign:
+    if not sign:
+        raise ValueError(f"expected an assignment, field=value, got {path!r}: {_meant(path)}")
+    if path == "data":
         return [_data(text)]
     if path.rpartition(".")[2] in _NAMES:
         return [[assignment]]
@@ -123,6 +126,17 @@ def _choices(assignment: str) -> list[list[str]]:
     return [[assignment]]
 
 
+def _meant(text: str) -> str:
+    """A hint for a word alone: what there is of that name, or nearly, with its field."""
+    if Path(text).exists():
+        return f"did you mean data={text}?"
+    hints = get_type_hints(Run, include_extras=True).items()
+    known = {kind: f"{name}={kind}" for name, hint in hints for kind in spec.members(hint)}
+    known |= {name: f"{name}=VALUE" for name in get_type_hints(Run)}
+    close = difflib.get_close_matches(text, known, n=1, cutoff=0.5)
+    return f"did you mean {known[close[0]]}?" if close else "as data=shapes2d, steps=50 or seed=3"
+
+
 def _data(text: str) -> list[str]:
     """`data=NAME` chooses a data set; `data=PATH` a file of arrays or a folder of images."""
     known = spec.members(Data)
@@ -133,5 +147,5 @@ def _data(text: str) -> list[str]:
         return [f"data={found.kind}", f"data.path={found.path}"]
     raise ValueError(
         f"data: {text!r} is neither a data set nor a file or folder that exists: "
-        f"{spec.nearest(text, known)}"
+        f"{spec.nearest(Path(text), [*known, *spec.near_paths(text)])}"
     )

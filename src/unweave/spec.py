@@ -19,6 +19,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import (
     Annotated,
     Any,
@@ -160,6 +161,25 @@ def nearest(name: object, valid: Iterable[str]) -> str:
     close = difflib.get_close_matches(str(name), choices, n=1, cutoff=0.5)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"{hint}Valid here: {', '.join(choices)}."
+
+
+def near_paths(path: str | Path) -> list[str]:
+    """Paths that there are with a name near one that there is not, the nearest first."""
+    place = Path(path)
+    missing = next((each for each in (place, *place.parents) if each.parent.is_dir()), place)
+    try:
+        names = sorted(entry.name for entry in missing.parent.iterdir())
+    except OSError:  # a folder that is not ours to look into
+        return []
+    close = difflib.get_close_matches(missing.name, names, n=3, cutoff=0.5)
+    paths = [missing.parent / name / place.relative_to(missing) for name in close]
+    return [str(each) for each in paths if each.exists()]
+
+
+def nearest_path(path: str | Path) -> str:
+    """A hint for a path with nothing at it: the nearest that there is."""
+    close = near_paths(path)
+    return f"did you mean {close[0]!r}?" if close else "check the path."
 
 
 def _flatten(union: Any) -> list[Any]:

@@ -10,6 +10,7 @@ from unweave.data.hdf5 import Hdf5File
 from unweave.data.npy import NpyFile, NpzFile
 from unweave.data.rows import Rows
 from unweave.data.tables import CsvFile, ParquetFile
+from unweave.spec import nearest_path
 
 EXTENSIONS = (".npy", ".npz", ".h5", ".hdf5", ".parquet", ".csv")
 
@@ -46,7 +47,7 @@ def arrays_of(path: Path) -> ArrayFile:
     if not path.is_file():
         raise ValueError(
             f"expected a file of arrays ({', '.join(EXTENSIONS)}) at {path}, got nothing there: "
-            "check the path"
+            f"{nearest_path(path)}"
         )
     with path.open("rb") as file:
         beginning = file.read(8)

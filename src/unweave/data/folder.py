@@ -26,7 +26,7 @@ from unweave.data.reading import COLOURS, Reading
 from unweave.data.rows import MOST, Held, Rows, fresh
 from unweave.data.tables import column_values, read_csv, stray
 from unweave.data.world import Place, World
-from unweave.spec import spec, tag
+from unweave.spec import nearest_path, spec, tag
 
 Array = NDArray[Any]
 Bytes = NDArray[np.uint8]
@@ -132,7 +132,9 @@ class _Header(NamedTuple):
 
 def _files(folder: Path) -> list[Path]:
     if not folder.is_dir():
-        raise ValueError(f"expected a folder of pictures at {folder}, got none: check the path")
+        raise ValueError(
+            f"expected a folder of pictures at {folder}, got none: {nearest_path(folder)}"
+        )
     found = [
         path
         for path in folder.rglob("*")
