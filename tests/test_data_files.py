@@ -255,7 +255,8 @@ class TestFolder:
         save(tmp_path, "b.png", np.full((30, 20), 80, np.uint8))
         world = Folder(tmp_path).load(CPU)
         assert world.shape == (1, 64, 64)
-        assert "2 sizes" in world.notes[1]
+        assert "2 sizes: scaled to 64 x 64" in world.notes[1]
+        assert "2 of 2 pictures, of another form than 64 x 64, are cut to their" in world.notes[2]
         torch.testing.assert_close(everything(world), torch.full((2, 1, 64, 64), 80 / 255))
 
     def test_pictures_are_cut_in_the_centre_and_averaged(self, tmp_path):
@@ -264,11 +265,39 @@ class TestFolder:
         pixels[:, :8] = 255
         save(tmp_path, "a.png", pixels)
         world = Folder(tmp_path, size=2).load(CPU)
-        assert len(world.notes) == 1
         torch.testing.assert_close(
             everything(world), torch.full((1, 1, 2, 2), 100 / 255), atol=0.1, rtol=0
         )
         assert Folder(tmp_path, size=(4, 6)).load(CPU).shape == (1, 4, 6)
+
+    @pytest.mark.parametrize("fit", ["crop", "pad", "stretch"])
+    def test_pictures_of_another_form_are_cut_padded_or_stretched(self, tmp_path, fit):
+        """Twice as wide as high, to a square: linear between pixels, a quarter off their middle."""
+        wide = np.array([[0, 32, 112, 240], [80, 112, 208, 48]], np.uint8)
+        save(tmp_path, "a.png", wide)
+        world = Folder(tmp_path, size=4, fit=fit).load(CPU)
+        up = np.array([[1, 0], [0.75, 0.25], [0.25, 0.75], [0, 1]])  # 2 pixels to 4, bilinear
+        middle = np.array([[1, 3, 0, 0], [0, 3, 1, 0], [0, 1, 3, 0], [0, 0, 3, 1]]) / 4
+        expected = {
+            "crop": up @ wide @ middle.T,
+            "pad": np.pad(wide, ((1, 1), (0, 0))),
+            "stretch": up @ wide,
+        }[fit]
+        torch.testing.assert_close(everything(world)[0, 0] * 255, torch.tensor(expected).float())
+        told = {"crop": "are cut", "pad": "have bars", "stretch": "are stretched"}[fit]
+        assert any(f"1 of 1 pictures, of another form than 4 x 4, {told}" in n for n in world.notes)
+        assert len(Folder(tmp_path, size=(4, 8), fit=fit).load(CPU).notes) == 1  # of that form
+
+    def test_bars_are_black_or_transparent_and_beside_the_middle(self, tmp_path):
+        """A line of pixels keeps its length, and is a pixel wide however long it is."""
+        save(tmp_path, "a.png", np.full((4, 1, 3), 200, np.uint8))
+        save(tmp_path, "b.png", np.full((900, 1, 3), 200, np.uint8))
+        lines = everything(Folder(tmp_path, size=4, fit="pad", channels=4).load(CPU)) * 255
+        expected = torch.zeros(4, 4, 4)
+        expected[:3, :, 1], expected[3, :, 1] = 200, 255
+        torch.testing.assert_close(lines, expected.expand(2, 4, 4, 4))
+        black = everything(Folder(tmp_path, size=4, fit="pad").load(CPU)) * 255
+        torch.testing.assert_close(black, expected[:3].expand(2, 3, 4, 4))
 
     def test_mixed_modes_become_colour_and_say_so(self, tmp_path):
         save(tmp_path, "a.png", COLOUR)
@@ -381,6 +410,11 @@ class TestFolder:
         with monkeypatch.context() as without:
             without.setattr("unweave.data.folder._pixels", None)  # decoding again would fail
             assert torch.equal(everything(spec.load(CPU)), everything(held))
+        padded, cut = (
+            Folder(tmp_path / "pictures", size=8, fit=fit, stream=True).load(CPU)
+            for fit in ("pad", "crop")
+        )
+        assert not torch.equal(everything(padded), everything(cut))
         for i, pixels in enumerate(BYTES):
             save(tmp_path / "pictures", f"{i}.png", 255 - pixels)
         assert spec.load(CPU).fingerprint != world.fingerprint

@@ -56,6 +56,12 @@ MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 QUARTER_TURNED = frozenset((5, 6, 7, 8))  # EXIF orientations that exchange height and width
 EXIF_ORIENTATION = 0x0112
 FACTORS = "factors.csv"
+Fit = Literal["crop", "pad", "stretch"]
+FITS: dict[Fit, str] = {
+    "crop": "are cut to their centre (fit=crop; fit=pad and fit=stretch keep all of them)",
+    "pad": "have bars beside them (fit=pad)",
+    "stretch": "are stretched (fit=stretch)",
+}
 T = TypeVar("T")
 
 _AT_ONCE = 1024  # pictures that are decoded before they are written
@@ -65,19 +71,21 @@ _AT_ONCE = 1024  # pictures that are decoded before they are written
 class Folder:
     """All pictures under a folder and its subfolders, in the order of their paths.
 
-    `size` is the side, or (height, width), to bring every picture to: the largest centred part of
-    that form, scaled with anti-aliasing. Without it pictures of one size keep it and others become
-    64 x 64. `channels` is 1 (grey), 3 (RGB) or 4 (RGBA); without it grey folders have 1, others 3,
-    and transparent pictures are laid on white. Of a moving picture the first frame is taken.
-    `factors` is a CSV file with a header, whose first column names pictures by their paths in the
-    folder and whose other columns are factors; without it, factors.csv in the folder, if it is
-    there. `part` and `stream` are as those of `Arrays`; pictures of more than 1 GiB are decoded
-    once, to a file.
+    `size` is the side, or (height, width), to bring every picture to, scaled with anti-aliasing.
+    Without it pictures of one size keep it and others become 64 x 64. Of pictures of another form,
+    `fit` takes the largest centred part ("crop"), or all, with bars of black beside it, transparent
+    where there are four channels ("pad"), or all, distorted ("stretch"). `channels` is 1 (grey), 3
+    (RGB) or 4 (RGBA); without it grey folders have 1, others 3, and transparent pictures are laid
+    on white. Of a moving picture the first frame is taken. `factors` is a CSV file with a header,
+    whose first column names pictures by their paths in the folder and whose other columns are
+    factors; without it, factors.csv in the folder, if it is there. `part` and `stream` are as those
+    of `Arrays`; pictures of more than 1 GiB are decoded once, to a file.
     """
 
     path: Place
     size: Pixels | tuple[Pixels, Pixels] | None = None
     channels: Literal[1, 3, 4] | None = None
+    fit: Fit = "crop"
     factors: Place | None = None
     part: Part = "all"
     stream: bool | None = None
@@ -93,7 +101,8 @@ class Folder:
             channels, channel_notes = _choose_channels(self.channels, headers)
             shape = (len(files), channels, *size)
             rows, key = self._decoded(files, shape, pool)
-        notes = (*size_notes, *channel_notes, *_depth_notes(headers))
+        form_notes = _form_notes(self.fit, size, headers)
+        notes = (*size_notes, *form_notes, *channel_notes, *_depth_notes(headers))
         pictures = f"{shape[0]:,} pictures, read as {size[0]} x {size[1]}, {COLOURS[channels]}"
         reading = Reading(shape[1:], False, np.uint8, 1 / 255, True, (pictures, *notes), 1 / 255)
         table = Path(self.factors or folder / FACTORS)
@@ -108,13 +117,13 @@ class Folder:
         self, files: Sequence[Path], shape: tuple[int, ...], pool: ThreadPoolExecutor
     ) -> tuple[Rows, list[object]]:
         """All pictures: in memory, or in a file that is found again while they are as they were."""
-        blocks = partial(_blocks, files, shape, pool)
+        blocks = partial(_blocks, files, shape, self.fit, pool)
         if not (math.prod(shape) > MOST if self.stream is None else self.stream):
             data = np.empty(shape, np.uint8)
             for number, block in enumerate(blocks()):
                 data[number * _AT_ONCE :][: len(block)] = block
             return Held(data), []
-        key = [shape, *([str(file), *fresh(file)] for file in files)]
+        key = [shape, self.fit, *([str(file), *fresh(file)] for file in files)]
         place = prepared(
             data_folder() / "folders", key, lambda file: write_npy(file, shape, blocks())
         )
@@ -197,9 +206,16 @@ def _choose_size(
         return sizes.pop(), []
     height, width = DEFAULT_SIZE
     return DEFAULT_SIZE, [
-        f"pictures come in {len(sizes)} sizes: cut to the centred square and scaled to "
-        f"{height} x {width}; choose another with size"
+        f"pictures come in {len(sizes)} sizes: scaled to {height} x {width}; choose another with "
+        "size"
     ]
+
+
+def _form_notes(fit: Fit, size: tuple[int, int], headers: Sequence[_Header]) -> list[str]:
+    """What becomes of pictures that are not of the form of a size, if there are some."""
+    others = sum(h.size[0] * size[1] != h.size[1] * size[0] for h in headers)
+    those = f"{others} of {len(headers)} pictures, of another form than {size[0]} x {size[1]},"
+    return [f"{those} {FITS[fit]}"] if others else []
 
 
 def _choose_channels(wanted: int | None, headers: Sequence[_Header]) -> tuple[int, list[str]]:
@@ -231,11 +247,11 @@ def decoding() -> Iterator[ThreadPoolExecutor]:
 
 
 def _blocks(
-    files: Sequence[Path], shape: tuple[int, ...], pool: ThreadPoolExecutor
+    files: Sequence[Path], shape: tuple[int, ...], fit: Fit, pool: ThreadPoolExecutor
 ) -> Iterator[Bytes]:
     """All pictures (n, C, H, W), some at a time."""
     _, channels, height, width = shape
-    read = partial(_pixels, size=(height, width), channels=channels)
+    read = partial(_pixels, size=(height, width), channels=channels, fit=fit)
     yield from in_blocks(read, files, pool)
 
 
@@ -247,11 +263,11 @@ def in_blocks(
         yield np.stack(list(pool.map(read, pictures[start : start + _AT_ONCE])))
 
 
-def _pixels(file: Path, size: tuple[int, int], channels: int) -> Bytes:
+def _pixels(file: Path, size: tuple[int, int], channels: int, fit: Fit) -> Bytes:
     """One picture (C, H, W)."""
     with _reading(file) as image:
         shown = ImageOps.exif_transpose(image)
-    return _brought(shown, file, size, channels)
+    return _brought(shown, file, size, channels, fit)
 
 
 def cut(content: bytes, name: str, crop: int | None, side: int) -> Bytes:
@@ -264,7 +280,7 @@ def cut(content: bytes, name: str, crop: int | None, side: int) -> Bytes:
             raise ValueError(f"it has {width} x {height} pixels, fewer than {part}")
         left, top = (width - part) // 2, (height - part) // 2
         square = image.crop((left, top, left + part, top + part))
-    return _brought(square, name, (side, side), 3)
+    return _brought(square, name, (side, side), 3, "stretch")
 
 
 def shrunk(pixels: Bytes, side: int) -> Bytes:
@@ -275,15 +291,32 @@ def shrunk(pixels: Bytes, side: int) -> Bytes:
     return np.asarray(image.resize((side, side), Image.Resampling.BILINEAR))
 
 
-def _brought(shown: Image.Image, file: Path | str, size: tuple[int, int], channels: int) -> Bytes:
+def _brought(
+    shown: Image.Image, file: Path | str, size: tuple[int, int], channels: int, fit: Fit
+) -> Bytes:
     """A picture at a size and with channels, (C, H, W)."""
     coloured = _coloured(_eight_bits(shown, file), MODES[channels])
     height, width = size
-    if coloured.size != (width, height):
-        # Bilinear in Pillow averages over the area of a target pixel, and does not overshoot.
-        coloured = ImageOps.fit(coloured, (width, height), Image.Resampling.BILINEAR)
-    pixels = np.asarray(coloured, dtype=np.uint8).reshape(height, width, channels)
+    sized = _sized(coloured, width, height, fit)
+    pixels = np.asarray(sized, dtype=np.uint8).reshape(height, width, channels)
     return np.moveaxis(pixels, -1, 0)
+
+
+def _sized(image: Image.Image, width: int, height: int, fit: Fit) -> Image.Image:
+    """A picture at a size: a part of it, all of it between bars, or all of it distorted."""
+    # Bilinear in Pillow averages over the area of a target pixel, and does not overshoot.
+    smooth = Image.Resampling.BILINEAR
+    if image.size == (width, height):
+        return image
+    if fit == "crop":
+        return ImageOps.fit(image, (width, height), smooth)
+    if fit == "stretch":
+        return image.resize((width, height), smooth)
+    scale = min(width / image.width, height / image.height)
+    inner = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+    canvas = Image.new(image.mode, (width, height))  # black, and transparent if it can be
+    canvas.paste(image.resize(inner, smooth), ((width - inner[0]) // 2, (height - inner[1]) // 2))
+    return canvas
 
 
 def _eight_bits(image: Image.Image, file: Path | str) -> Image.Image:
