@@ -5,9 +5,21 @@ import pytest
 import torch
 from PIL import Image
 
-from unweave.data import Blobs, Blocks, Mixing, Paired, Pinwheel, Sampled, Subset, from_array
+from unweave.data import (
+    Arrays,
+    Blobs,
+    Blocks,
+    HeldOut,
+    Mixing,
+    Paired,
+    Pinwheel,
+    Sampled,
+    Subset,
+    from_array,
+)
 from unweave.report import preview_sheet
-from unweave.report.preview import planar
+from unweave.report.preview import walks
+from unweave.report.scatter import planar
 from worlds import CPU
 
 
@@ -22,7 +34,9 @@ def cells(sheet, rows, side=32):
 
 def test_a_sheet_shows_observations_and_a_walk_along_every_factor():
     world = Blobs(side=32, levels=1, widths=3, positions=15).load(CPU)
-    found = cells(preview_sheet(world), rows=4 + 3)
+    sheet, notes = preview_sheet(world)
+    assert notes == ()
+    found = cells(sheet, rows=4 + 3)
     shown = found[:4].reshape(48, -1)
     assert len(np.unique(shown, axis=0)) == 48
     everything = (world.images(torch.arange(world.size)) * 255).round().flatten(1).numpy()
@@ -41,25 +55,124 @@ def test_a_sheet_shows_observations_and_a_walk_along_every_factor():
     ("data", "rows"),
     [
         (Blocks((2, 3), cell=16), 1 + 2),
-        (Sampled(Blocks((3, 3, 9), cell=4), (Subset(30),)), 3),
+        (Sampled(Blocks((3, 3, 9), cell=4), (Subset(30),)), 3 + 3),
         (Paired(Blocks((2, 3), cell=4), changed=1), 1),
     ],
     ids=lambda case: getattr(case, "kind", case),
 )
 def test_every_kind_of_world_is_shown(data, rows):
     world = data.load(CPU)
-    sheet = preview_sheet(world)
-    height = (sheet.height - 2 * 8 + 1) / rows
+    sheet, notes = preview_sheet(world)
+    height = (sheet.height - 2 * 8 - 13 * len(notes) + 1) / rows
     assert height == pytest.approx(round(height), abs=0.5)
     assert np.asarray(sheet).std() > 10
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_walks_along_data_that_are_no_lattice_change_one_factor_if_they_can(seed):
+    """Against a search through all combinations of the other factors."""
+    rng = np.random.default_rng(seed)
+    codes = np.stack([rng.integers(0, n, 60) for n in (2, 3, 4)], 1)
+    _, world = from_array(np.zeros((60, 4, 4), np.uint8), codes, ["a", "b", "c"])
+    starred = []
+    for k, walk in enumerate(walks(world)):
+        seen = world.factors(walk.rows).numpy()
+        assert seen[:, k].tolist() == [*range(codes[:, k].max() + 1)]
+        others = np.delete(codes, k, 1)
+        together = [len({*codes[(others == one).all(1), k]}) for one in others]
+        assert walk.alone == (max(together) == len(seen))
+        changed = (np.delete(seen, k, 1) != np.delete(seen, k, 1)[:, None]).any(2).sum(1).min()
+        assert changed == len(seen) - max(together)  # as many as can have all else equal
+        starred += [] if walk.alone else [walk.name]
+    notes = preview_sheet(world).notes
+    assert [note.partition(": ")[2].partition(";")[0] for note in notes] == [
+        ", ".join(starred) for _ in starred[:1]
+    ]
+
+
+def test_walks_pass_held_out_combinations_by_and_say_what_classes_are_called():
+    """Without 1 of the one with 0 of the other, both are still walked along, where there is all."""
+    sizes = np.array([0.5, 1, 20])
+    grid = np.array([(size, angle) for size in sizes for angle in range(15)])[::-1]
+    spec, _ = from_array(np.zeros((45, 4, 4), np.uint8), grid, ["size", "angle"])
+    world = Sampled(spec, (HeldOut({"size": (1,), "angle": ("0..9",)}),)).load(CPU)
+    size, angle = walks(world)
+    assert (size.name, size.ends, size.alone) == ("size", "0.5 .. 20", True)
+    assert world.factors(size.rows)[:, 0].tolist() == [0, 1, 2]
+    assert len(world.factors(size.rows)[:, 1].unique()) == 1
+    assert (angle.name, angle.ends, angle.alone) == ("angle", "0 .. 14", True)
+    seen = world.factors(angle.rows)
+    assert seen[:, 1].tolist() == [0, 1, 3, 4, 5, 6, 8, 9, 10, 11, 13, 14]  # 12 of them
+    assert seen[:, 0].unique().tolist() in ([0], [2])
+
+
+def test_what_cannot_be_walked_along_is_said():
+    _, world = from_array(np.zeros((30, 4, 4), np.uint8))
+    assert preview_sheet(world).notes == ("no factors are known: there are no walks along them",)
+    pairs = Paired(Blocks((2, 3), cell=4), changed=1).load(CPU)
+    assert walks(pairs) == []
+    assert "there are no walks" in preview_sheet(pairs).notes[0]
+    _, vectors = from_array(np.random.default_rng(0).normal(size=(6000, 3)))
+    assert preview_sheet(vectors).notes == (
+        "5,000 of 6,000 observations, at random",
+        "no factors are known: all points have one colour",
+    )
+
+
+def dots(world):
+    """Centres of the dots of each colour in a plot, by colour; the key is left out."""
+    picture = np.asarray(preview_sheet(world).picture)[:432, 60:484].astype(int)
+    bright = np.ptp(picture, -1) > 100
+    colours = np.unique(picture[bright], axis=0)
+    places = [np.argwhere((picture == colour).all(-1)) for colour in colours]
+    return np.array([(each.max(0) + each.min(0)) / 2 for each in places])[:, ::-1]
+
+
+def test_points_lie_where_their_numbers_are():
+    """Corners of a square are corners of a square; with other units, both axes are filled."""
+    corners = np.array([[0, 0], [10, 0], [0, 10], [10, 10.0]])
+    for scale, offset in ((1, 0), (0.01, 7), ([1, 1000], 0)):
+        _, world = from_array(corners * scale + offset, np.arange(4))
+        found = dots(world)
+        assert len(found) == 4
+        across, down = found.max(0) - found.min(0)
+        assert across == pytest.approx(down, abs=1)
+        assert across == pytest.approx(420 / 1.08, abs=1.5)  # with air at both sides
+    _, world = from_array(corners * [1, 0.5], np.arange(4))  # alike enough for one scale
+    across, down = np.ptp(dots(world), axis=0)
+    assert down / across == pytest.approx(0.5, abs=0.01)
+
+
+def test_axes_are_called_as_the_columns_of_a_table(tmp_path, monkeypatch):
+    told = []
+    drawn = "unweave.report.scatter._axes"
+    monkeypatch.setattr(drawn, lambda canvas, spans, names: told.append(names))
+    x = np.array([[1, 2, 0], [-1, 2, 0], [1, -2, 0], [-1, -2, 0.0]])
+    lines = ["height,weight,age,group", *(",".join(map(str, row)) + ",a" for row in x)]
+    (tmp_path / "a.csv").write_text("\n".join(lines))
+    for key in ("weight,age", "age", "height,weight,age"):
+        preview_sheet(Arrays(tmp_path / "a.csv", key=key).load(CPU))
+    part = Sampled(Arrays(tmp_path / "a.csv", factors_key="group"), (Subset(4),)).load(CPU)
+    assert part.value_names == ("height", "weight", "age")
+    preview_sheet(from_array(x[:, :2])[1])
+    assert told == [
+        ("weight", "age"),
+        ("age", ""),
+        ("principal component 1 of 3 numbers, 80% of the variance",
+         "principal component 2 of 3 numbers, 20% of the variance"),
+        ("value 0", "value 1"),
+    ]  # fmt: skip
+
+
+def hues(world):
+    colours = np.asarray(preview_sheet(world).picture).reshape(-1, 3).astype(int)
+    return len(np.unique(colours[np.ptp(colours, 1) > 100], axis=0))
+
+
 def test_points_of_the_plane_are_plotted_by_cluster():
     spec = Pinwheel(observations=200, radial=0.01, tangential=0.01, reading="text")
-    colours = np.asarray(preview_sheet(spec.load(CPU))).reshape(-1, 3)
-    assert len(np.unique(colours, axis=0)) == 5  # four clusters on white
-    alone = np.asarray(preview_sheet(Mixing(observations=50).load(CPU))).reshape(-1, 3)
-    assert len(np.unique(alone, axis=0)) == 2
+    assert hues(spec.load(CPU)) == 4
+    assert hues(Mixing(observations=50).load(CPU)) == 1
 
 
 def test_vectors_are_plotted_by_their_principal_components():
@@ -72,8 +185,7 @@ def test_vectors_are_plotted_by_their_principal_components():
     assert planar(flat).equal(flat)
     assert planar(flat[:, :1])[:, 1].tolist() == [0] * 30
     _, world = from_array((flat @ axes.T).numpy(), np.arange(30) % 3)
-    colours = np.asarray(preview_sheet(world)).reshape(-1, 3)
-    assert len(np.unique(colours, axis=0)) == 4  # three classes on white
+    assert hues(world) == 3
 
 
 def test_the_command_writes_a_picture(unweave, tmp_path):
@@ -86,14 +198,40 @@ def test_the_command_writes_a_picture(unweave, tmp_path):
 
 
 def test_the_picture_is_called_as_what_it_shows(unweave, tmp_path, monkeypatch):
+    """No two previews of different things have one name."""
     monkeypatch.chdir(tmp_path)
     np.savez("digits.npz", some=np.zeros((3, 4, 4)), more=np.zeros(3))
+    (tmp_path / "a").mkdir()
+    np.savez("a/digits.npz", some=np.zeros((3, 4, 4)))
     (tmp_path / "table.csv").write_text("u,v,w,k\n1,2,3,a\n4,5,6,b\n")
-    assert unweave("data", "preview", "digits.npz", "data.key=some")[0] == 0
-    assert unweave("data", "preview", "table.csv", "key=u,v,w", "factors_key=k")[0] == 0
-    assert unweave("data", "preview", "blocks", "--way", "subset:count=2")[0] == 0
-    names = {path.name for path in tmp_path.glob("*.png")}
-    assert names == {"digits-preview.png", "table-preview.png", "blocks-preview.png"}
+    many = "held-out:" + "/".join(f"factor0=0,factor1={k % 3}" for k in range(12))
+    shown = {
+        "digits.npz-key=some": ["digits.npz", "data.key=some"],
+        "a-digits.npz": ["./a/digits.npz"],
+        "table.csv-key=u,v,w-factors_key=k": ["table.csv", "key=u,v,w", "factors_key=k"],
+        "blocks": ["blocks"],
+        "blocks-sizes=-2,3": ["blocks", "sizes=[2,3]"],
+        "blocks-subset-count=2": ["blocks", "--way", "subset:count=2"],
+        "blocks-subset-count=3": ["blocks", "--way", "subset:count=3"],
+    }
+    for name, arguments in shown.items():
+        code, out, _ = unweave("data", "preview", *arguments)
+        assert (code, out.strip()) == (0, f"{name}-preview.png")
+    assert {path.name for path in tmp_path.glob("*.png")} == {f"{n}-preview.png" for n in shown}
+    ways = [f"{many},part={part}" for part in ("rest", "held")]
+    long = [unweave("data", "preview", "blocks", "--way", way)[1] for way in ways]
+    assert len({*long}) == 2
+    assert max(map(len, long)) < 160
+
+
+def test_the_command_tells_what_was_decided_and_what_is_not_shown(unweave, tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.zeros((4, 4, 4)), f=np.array([0.5, 0.5, 2, 2]))
+    data = [tmp_path / "a.npz", "key=x", "--out", tmp_path / "a.png"]
+    code, _, err = unweave("data", "preview", *data, "factors_key=f", "--way", "held-out:f=2")
+    assert code == 0
+    assert "2 observations of 4: all but f=2" in " ".join(err.split())
+    _, _, err = unweave("data", "preview", *data)
+    assert "no factors are known: there are no walks along them" in " ".join(err.split())
 
 
 def test_the_command_says_what_is_wrong(unweave, tmp_path):

@@ -10,6 +10,7 @@ import io
 import math
 import re
 import sys
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,6 +60,8 @@ NameArgument = Annotated[str, typer.Argument(help="A data set, as in `unweave da
 FieldsArgument = Annotated[
     list[str] | None, typer.Argument(help="Fields of it, as version=toy or part=test.")
 ]
+
+_LONGEST = 120  # characters of the name of a file
 
 _INTRODUCTION = """# Data sets
 
@@ -169,12 +172,12 @@ def preview_command(
         list[str] | None, typer.Argument(help="field=value of the data set; see the examples.")
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("--out", help="The PNG to write; NAME-preview.png by default.")
+        Path | None, typer.Option("--out", help="The PNG; else it is named by what it shows.")
     ] = None,
     way: WayOption = None,
     features: FeaturesOption = None,
 ) -> None:
-    """Draw observations at random and a walk along every factor.
+    """Draw observations at random and a walk along every factor; vectors as points.
 
     Examples:
 
@@ -193,9 +196,12 @@ def preview_command(
             f"expected one data set, got {len(runs)} by lists of values: write a field that is a "
             """list as JSON, as in 'shapes=["heart"]'"""
         )
-    data = runs[0].data
-    path = file or Path(f"{Path(name).absolute().stem}-preview.png")
-    picture = preview_sheet(data.load(torch.device("cpu")))
+    world = runs[0].data.load(torch.device("cpu"))
+    shown = [*_named(fields), *(way or []), *([] if features is None else [str(features)])]
+    path = file or Path(f"{_file_name(name, shown)}-preview.png")
+    picture, notes = preview_sheet(world)
+    for note in (*world.notes, *notes):
+        err.print(note, highlight=False)
     content = io.BytesIO()
     picture.save(content, "PNG", optimize=True)
     write_atomically(path, content.getvalue())
@@ -314,6 +320,24 @@ def _verdict(source: Source) -> str:
 def _named(fields: list[str] | None) -> list[str]:
     """Fields of a data set, which may be written as those of a run are, with data. before them."""
     return [field.removeprefix("data.") for field in fields or []]
+
+
+def _file_name(name: str, shown: Sequence[str]) -> str:
+    """A name of a file that says which data are shown, and what of them.
+
+    >>> _file_name("shapes2d", ["side=32", "held-out:shape=heart,x=0..15"])
+    'shapes2d-side=32-held-out-shape=heart,x=0..15'
+    """
+    place = Path(name)
+    if name not in spec.members(Data):
+        here = place.absolute().resolve()
+        inside = here.is_relative_to(Path.cwd()) and here != Path.cwd()
+        place = here.relative_to(Path.cwd()) if inside else here
+    words = [re.sub(r"[^\w.,=+]+", "-", word).strip("-.") for word in (str(place), *shown)]
+    text = "-".join(words)
+    if len(text) > _LONGEST:
+        text = f"{text[:_LONGEST]}-{zlib.crc32(text.encode()):08x}"
+    return text
 
 
 def _chosen(name: str, fields: list[str] | None) -> FileSet:

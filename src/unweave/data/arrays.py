@@ -61,9 +61,10 @@ class Arrays:
         chosen = self.key or _usual(file, self.factors_key)
         keyed = self.factors_key
         factors, names = (None, None) if keyed is None else read_factors(file, keyed)
-        rows = file.rows(_known(file, chosen))
+        rows, columns = file.rows(_known(file, chosen)), []
         if file.tabular:
-            rows = _measured(file, rows, columns_of(chosen, file.names))
+            columns = columns_of(chosen, file.names)
+            rows = _measured(file, rows, columns)
         keys = (chosen, keyed or "", NAMES_KEY, "")
         known = {column for each in keys for column in columns_of(each, file.names)}
         others = sorted({*file.names} - known)
@@ -75,6 +76,8 @@ class Arrays:
             world = world_of(rows, factors, names, notes, self.part, self.stream, key)
         except ValueError as error:
             raise ValueError(f"{self.path}: {error}") from None
+        if world.shape == (len(columns),):
+            world = dataclasses.replace(world, value_names=tuple(columns))
         return world.to(device)
 
 
@@ -228,6 +231,7 @@ def picked(world: Streamed, numbers: Array, which: str) -> Stored | Streamed:
         periods=world.periods,
         notes=told,
         integer_unit=world.integer_unit,
+        value_names=world.value_names,
     )
 
 

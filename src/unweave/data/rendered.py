@@ -22,6 +22,7 @@ class OnLattice:
 
     lattice: Lattice
     device: torch.device
+    value_names: tuple[str, ...] = field(default=(), kw_only=True)
     notes: tuple[str, ...] = field(default=(), kw_only=True)
     bounded: bool = field(default=True, kw_only=True)
     integer_unit: float = field(default=1.0, kw_only=True)

@@ -198,6 +198,11 @@ class Part(_Drawn):
         return self.source.shape
 
     @property
+    def value_names(self) -> tuple[str, ...]:
+        """Those of the source."""
+        return self.source.value_names
+
+    @property
     def factor_names(self) -> tuple[str, ...]:
         """Those of the source."""
         return self.source.factor_names
@@ -256,6 +261,12 @@ class Pairs(_Drawn):
         """Twice the channels."""
         first, *rest = self.source.shape
         return (2 * first, *rest)
+
+    @property
+    def value_names(self) -> tuple[str, ...]:
+        """Those of the first, and those of the second as other_*."""
+        names = self.source.value_names
+        return (*names, *(f"other_{name}" for name in names))
 
     @property
     def factor_names(self) -> tuple[str, ...]:

@@ -113,6 +113,7 @@ class Streamed:
     notes: tuple[str, ...]
     checksum: int
     device: torch.device
+    value_names: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:

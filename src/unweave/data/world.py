@@ -63,6 +63,10 @@ class World(Factored, Protocol):
         """Shape of one observation: (C, H, W) for images, (D,) for vectors."""
 
     @property
+    def value_names(self) -> tuple[str, ...]:
+        """Names of the D numbers of an observation that is a vector; () where they have none."""
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What was decided while loading, for the user to read."""
 
@@ -109,6 +113,7 @@ class Stored:
     periods: Periods
     notes: tuple[str, ...]
     integer_unit: float
+    value_names: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:

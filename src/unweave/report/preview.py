@@ -2,47 +2,158 @@
 
 from __future__ import annotations
 
-import colorsys
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from unweave.data import Lattice, World
+from unweave.data.sampling import Pairs
 from unweave.noise import Noise
 from unweave.report.pictures import Array, display_span, is_image, tiled
+from unweave.report.scatter import class_names, scatter
+
+Ints = NDArray[np.int64]
 
 _COLUMNS = 12
 _ROWS = 4  # of observations at random
 _MARGIN = 8
+_LINE = 13  # pixels from one line of text to the next
 _POINTS = 5000
-_PLOT = 480  # pixels across a plot of points
+_LOOKED_THROUGH = 2**20  # observations that a walk is looked for in
+_FAINT = (120, 120, 120)
 
 
-def preview_sheet(world: World) -> Image.Image:
+class Preview(NamedTuple):
+    """A picture of a world, and what it does not show, or not as one would think."""
+
+    picture: Image.Image
+    notes: tuple[str, ...]
+
+
+class Walk(NamedTuple):
+    """Observations along a factor, by their numbers, and whether all other factors stay."""
+
+    name: str
+    ends: str  # what the first and the last class are called
+    rows: torch.Tensor
+    alone: bool
+
+
+def preview_sheet(world: World) -> Preview:
     """A picture of a world: observations at random above, and below a row for every factor.
 
-    A row walks through the classes of its factor, at most 12 of them, while the others stay; it is
-    there where the observations are all combinations of factors. Vectors are plotted as points, by
-    their two principal components if they have more than two numbers, each in the colour of its
-    class of the first factor.
+    A row walks through the classes of its factor, at most 12 of them, while the others stay. Where
+    the observations are not all combinations of factors, they stay as far as there are observations
+    that differ in this factor alone; a star marks rows in which others change too. Vectors are
+    plotted as points, by their two principal components if they have more than two numbers, each in
+    the colour of its class of the first factor.
     """
     if not is_image(world.shape):
-        return _plot(world)
+        index = _random_rows(world, min(world.size, _POINTS))
+        return Preview(*scatter(world, index))
     count = min(world.size, _ROWS * _COLUMNS)
     some = _observations(world, _random_rows(world, count))
     rows = [some[first : first + _COLUMNS] for first in range(0, count, _COLUMNS)]
-    names = ["at random", *[""] * (len(rows) - 1)]
-    if world.lattice is not None:
-        for name, walk in _walks(world.lattice):
-            names.append(name)
-            rows.append(_observations(world, walk))
+    names = [("at random", ""), *[("", "")] * (len(rows) - 1)]
+    found = walks(world)
+    for walk in found:
+        names.append((walk.name + ("" if walk.alone else " *"), walk.ends))
+        rows.append(_observations(world, walk.rows))
     span = display_span(some, world.bounded)
     widest = max(len(row) for row in rows)
     blanks = [np.full((widest - len(row), *row.shape[1:]), span[1]) for row in rows]
     filled = [np.concatenate(pair) for pair in zip(rows, blanks, strict=True)]
     picture, _, gap = tiled(filled, span)
-    return _labelled(picture.convert("RGBA"), names, gap)
+    notes = _notes(world, found)
+    return Preview(_labelled(picture.convert("RGBA"), names, gap, notes), notes)
+
+
+def walks(world: World) -> list[Walk]:
+    """A walk along every factor that has several classes; none along factors of pairs."""
+    if isinstance(world, Pairs) or not world.factor_names:
+        return []
+    if world.lattice is not None:
+        return _on_lattice(world, world.lattice)
+    index = _random_rows(world, min(world.size, _LOOKED_THROUGH)).sort().values
+    codes = world.factors(index).cpu().numpy()
+    # A number for each combination of factors, from which a factor can be taken out again.
+    weights: Ints = np.random.default_rng(0).integers(-(2**62), 2**62, (codes.shape[1],))
+    marks = codes @ weights
+    found = []
+    for column in range(codes.shape[1]):
+        classes = np.unique(codes[:, column])
+        if len(classes) > 1:
+            rows, alone = _among(codes, marks - weights[column] * codes[:, column], column)
+            ends = _ends(world, column, classes)
+            place = torch.from_numpy(rows).to(index.device)
+            found.append(Walk(world.factor_names[column], ends, index[place], alone))
+    return found
+
+
+def _among(codes: Ints, others: Ints, column: int) -> tuple[Ints, bool]:
+    """Rows of observations (N, K) along a factor, and whether they differ in it alone.
+
+    `others` (N,) has a number for each combination of the other factors. Of the combinations that
+    occur with the most classes the one past the middle stays; a class that does not occur with it
+    is shown by the observation that differs from it in the fewest factors.
+    """
+    classes, each = np.unique(codes[:, column], return_inverse=True)
+    _, group = np.unique(others, return_inverse=True)
+    pairs = np.unique(group.reshape(-1) * len(classes) + each.reshape(-1))
+    counts = np.bincount(pairs // len(classes))
+    most = np.flatnonzero(counts == counts.max())
+    first = np.flatnonzero(group.reshape(-1) == most[2 * len(most) // 3])[0]
+    beside = np.delete(codes, column, 1)
+    changed = (beside != beside[first]).sum(1)
+    shown = classes[_spaced(len(classes))]
+    rows = np.array(
+        [(here := np.flatnonzero(codes[:, column] == one))[changed[here].argmin()] for one in shown]
+    )
+    return rows, not changed[rows].any()
+
+
+def _on_lattice(world: World, lattice: Lattice) -> list[Walk]:
+    # Past the middle, and hues apart from each other.
+    middle = torch.tensor(
+        [
+            (2 * factor.size // 3 + 3 * column * (factor.kind == "cyclic")) % factor.size
+            for column, factor in enumerate(lattice.members)
+        ]
+    )
+    found = []
+    for column, (name, size) in enumerate(zip(lattice.names, lattice.sizes, strict=True)):
+        if size > 1:
+            classes = _spaced(size)
+            factors = middle.repeat(len(classes), 1)
+            factors[:, column] = torch.from_numpy(classes)
+            ends = _ends(world, column, classes)
+            found.append(Walk(name, ends, lattice.index(factors), True))
+    return found
+
+
+def _spaced(count: int) -> Ints:
+    """Places of some of a number of classes, evenly spaced, both ends among them."""
+    places: Ints = torch.linspace(0, count - 1, min(count, _COLUMNS)).round().long().numpy()
+    return places
+
+
+def _ends(world: World, column: int, classes: Ints) -> str:
+    names = class_names(world, column)
+    return f"{names[int(classes[0])]} .. {names[int(classes[-1])]}"
+
+
+def _notes(world: World, found: list[Walk]) -> tuple[str, ...]:
+    if isinstance(world, Pairs):
+        return ("pairs, the second picture below the first: there are no walks along factors",)
+    if not world.factor_names:
+        return ("no factors are known: there are no walks along them",)
+    if others := [walk.name for walk in found if not walk.alone]:
+        gaps = f"no observations show all their classes with all else equal: {', '.join(others)}"
+        return (f"* {gaps}; along these rows other factors change too",)
+    return ()
 
 
 def _random_rows(world: World, count: int) -> torch.Tensor:
@@ -54,65 +165,29 @@ def _random_rows(world: World, count: int) -> torch.Tensor:
 
 def _observations(world: World, index: torch.Tensor) -> Array:
     images: Array = world.images(index).cpu().numpy()
-    if images.shape[1] in (2, 6):  # pairs: one picture above the other
+    if isinstance(world, Pairs):  # one picture above the other
         return np.concatenate(np.split(images, 2, 1), 2)
     return images
 
 
-def _walks(lattice: Lattice) -> list[tuple[str, torch.Tensor]]:
-    """Numbers of observations along every factor that has several classes."""
-    # Past the middle, and hues apart from each other.
-    middle = torch.tensor(
-        [
-            (2 * factor.size // 3 + 3 * column * (factor.kind == "cyclic")) % factor.size
-            for column, factor in enumerate(lattice.members)
-        ]
-    )
-    walks = []
-    for column, (name, size) in enumerate(zip(lattice.names, lattice.sizes, strict=True)):
-        if size > 1:
-            classes = torch.linspace(0, size - 1, min(size, _COLUMNS)).round().long()
-            factors = middle.repeat(len(classes), 1)
-            factors[:, column] = classes
-            walks.append((name, lattice.index(factors)))
-    return walks
-
-
-def _labelled(picture: Image.Image, names: list[str], gap: int) -> Image.Image:
-    """The picture on white, with a name to the left of each row."""
+def _labelled(
+    picture: Image.Image, names: list[tuple[str, str]], gap: int, notes: tuple[str, ...]
+) -> Image.Image:
+    """The picture on white, with a name to the left of each row, and what is under it smaller."""
     probe = ImageDraw.Draw(Image.new("RGB", (1, 1)))
-    left = int(max(probe.textlength(name) for name in names)) + 2 * _MARGIN
-    size = (left + picture.width + _MARGIN, picture.height + 2 * _MARGIN)
+    left = int(max(probe.textlength(text) for name in names for text in name)) + 2 * _MARGIN
+    width = max(left + picture.width, *(int(probe.textlength(n)) + _MARGIN for n in (*notes, "")))
+    size = (width + _MARGIN, picture.height + 2 * _MARGIN + _LINE * len(notes))
     canvas = Image.new("RGB", size, "white")
     canvas.paste(picture, (left, _MARGIN), picture)
     draw = ImageDraw.Draw(canvas)
     height = (picture.height + gap) / len(names)
-    for row, name in enumerate(names):
-        place = (_MARGIN, _MARGIN + (row + 0.5) * height - gap / 2)
-        draw.text(place, name, fill="black", anchor="lm")
-    return canvas
-
-
-def planar(vectors: torch.Tensor) -> torch.Tensor:
-    """Vectors (N, D) as points (N, 2): their two principal components where D > 2."""
-    if vectors.shape[1] > 2:
-        centred = vectors - vectors.mean(0)
-        vectors = centred @ torch.linalg.svd(centred, full_matrices=False).Vh[:2].T
-    return torch.nn.functional.pad(vectors, (0, 2 - vectors.shape[1]))
-
-
-def _plot(world: World) -> Image.Image:
-    """Vectors as points of the plane, all to one scale."""
-    index = _random_rows(world, min(world.size, _POINTS))
-    points = planar(world.images(index).flatten(1).double().cpu()).numpy()
-    low, high = points.min(0), points.max(0)
-    span = max(float((high - low).max()), 1e-9)
-    places = _MARGIN + (_PLOT - 2 * _MARGIN) * (0.5 + (points - (low + high) / 2) / span)
-    classes = world.factors(index)[:, 0].tolist() if world.factor_names else [0] * len(points)
-    count = world.factor_sizes[0] if world.factor_names else 1
-    canvas = Image.new("RGB", (_PLOT, _PLOT), "white")
-    draw = ImageDraw.Draw(canvas)
-    for (x, y), label in zip(places, classes, strict=True):
-        colour = tuple(round(255 * c) for c in colorsys.hsv_to_rgb(label / count, 1, 0.8))
-        draw.ellipse((x - 2, _PLOT - y - 2, x + 2, _PLOT - y + 2), fill=colour)
+    for row, (name, ends) in enumerate(names):
+        middle = _MARGIN + (row + 0.5) * height - gap / 2
+        up = _LINE / 2 if ends else 0
+        draw.text((_MARGIN, middle - up), name, fill="black", anchor="lm")
+        draw.text((_MARGIN, middle + up), ends, fill=_FAINT, anchor="lm")
+    for line, note in enumerate(notes):
+        place = (_MARGIN, picture.height + 1.5 * _MARGIN + (line + 0.5) * _LINE)
+        draw.text(place, note, fill=_FAINT, anchor="lm")
     return canvas

@@ -1,0 +1,153 @@
+"""Vectors as points of a plane, with axes, and colours that have names."""
+
+from __future__ import annotations
+
+import colorsys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+
+from unweave.data import World
+from unweave.report.charts import Span, padded, ticks
+
+_SIDE = 420  # pixels across the plot
+_LEFT, _TOP, _BOTTOM = 62, 12, 44
+_LINE = 14  # pixels from one line of text to the next
+_NAMED = 20  # classes in the key
+_UNEQUAL = 4.0  # ranges that differ more have a scale each
+_FAINT, _GREY = (120, 120, 120), (205, 205, 205)
+Colour = tuple[int, ...]
+
+
+def class_names(world: World, column: int) -> Sequence[str]:
+    """What the classes of a factor are called, or their numbers."""
+    return [str(each) for each in world.factor_labels[column] or range(world.factor_sizes[column])]
+
+
+def scatter(world: World, index: torch.Tensor) -> tuple[Image.Image, tuple[str, ...]]:
+    """Observations of a world of vectors as points, and what is not shown of it.
+
+    The axes are the numbers themselves where there are at most two, else principal components.
+    """
+    vectors = world.images(index).flatten(1).double().cpu()
+    points = planar(vectors)
+    classes = world.factors(index)[:, 0].tolist() if world.factor_names else [0] * len(points)
+    hues = world.factor_sizes[0] if world.factor_names else 1
+    colours = [_colour(each, hues) for each in range(hues)]
+    key = _key(world, classes)
+    notes = _notes(world, len(index))
+    canvas = Image.new("RGB", _size(key, notes), "white")
+    x, y = _spans(points.numpy(), vectors.shape[1] > 2)
+    _axes(canvas, (x, y), _axis_names(world, vectors, points))
+    draw = ImageDraw.Draw(canvas)
+    for (a, b), label in zip(points.tolist(), classes, strict=True):
+        across, down = _place(a, b, x, y)
+        draw.ellipse((across - 2, down - 2, across + 2, down + 2), fill=colours[label])
+    for line, (number, text) in enumerate(key):
+        at = (_LEFT + _SIDE + 12, _TOP + (line + 0.5) * _LINE)
+        if number is not None:
+            dot = (at[0], at[1] - 3, at[0] + 6, at[1] + 3)
+            draw.ellipse(dot, fill=colours[number])
+        draw.text((at[0] + (12 if number is not None else 0), at[1]), text, "black", anchor="lm")
+    for line, note in enumerate(notes):
+        place = (8, _TOP + _SIDE + _BOTTOM + (line + 0.5) * _LINE)
+        draw.text(place, note, _FAINT, anchor="lm")
+    return canvas, notes
+
+
+def planar(vectors: torch.Tensor) -> torch.Tensor:
+    """Vectors (N, D) as points (N, 2): their two principal components where D > 2."""
+    if vectors.shape[1] > 2:
+        centred = vectors - vectors.mean(0)
+        vectors = centred @ torch.linalg.svd(centred, full_matrices=False).Vh[:2].T
+    return torch.nn.functional.pad(vectors, (0, 2 - vectors.shape[1]))
+
+
+def _axis_names(world: World, vectors: torch.Tensor, points: torch.Tensor) -> tuple[str, str]:
+    count = vectors.shape[1]
+    if count <= 2:
+        names = world.value_names or tuple(f"value {n}" for n in range(count))
+        return (names[0], names[1]) if count == 2 else (names[0], "")
+    total = float(vectors.var(0, correction=0).sum()) or 1.0
+    first, second = (float(each) / total for each in points.var(0, correction=0))
+    of = f"principal component {{}} of {count} numbers, {{:.0%}} of the variance"
+    return of.format(1, first), of.format(2, second)
+
+
+def _notes(world: World, shown: int) -> tuple[str, ...]:
+    notes = [f"{shown:,} of {world.size:,} observations, at random"] if shown < world.size else []
+    if not world.factor_names:
+        notes.append("no factors are known: all points have one colour")
+    elif others := world.factor_names[1:]:
+        notes.append(
+            f"colours are classes of {world.factor_names[0]}; not shown: {', '.join(others)}"
+        )
+    return tuple(notes)
+
+
+def _key(world: World, classes: Sequence[int]) -> list[tuple[int | None, str]]:
+    """The classes that the colours stand for, under the name of their factor."""
+    if not world.factor_names:
+        return []
+    names, there = class_names(world, 0), sorted(set(classes))
+    picked = sorted({round(each) for each in np.linspace(0, len(there) - 1, _NAMED).tolist()})
+    left = f"{len(picked)} of {len(there)} classes" if len(picked) < len(there) else ""
+    key: list[tuple[int | None, str]] = [(None, world.factor_names[0])]
+    key += [(there[each], names[there[each]]) for each in picked]
+    return [*key, (None, left)] if left else key
+
+
+def _size(key: Sequence[tuple[int | None, str]], notes: Sequence[str]) -> tuple[int, int]:
+    """Of the picture, with room for the key beside the plot and for notes below."""
+    probe = ImageDraw.Draw(Image.new("RGB", (1, 1)))
+    widest = max((int(probe.textlength(text)) + 40 for _, text in key), default=16)
+    longest = max((int(probe.textlength(text)) + 16 for text in notes), default=0)
+    return max(_LEFT + _SIDE + widest, longest), _TOP + _SIDE + _BOTTOM + _LINE * len(notes)
+
+
+def _spans(points: NDArray[Any], alike: bool) -> tuple[Span, Span]:
+    """The ranges of the axes: as long as each other, unless numbers are of other sizes."""
+    spans = [padded(float(each.min()), float(each.max()), 0.04) for each in points.T]
+    lengths = [high - low for low, high in spans]
+    if not alike and max(lengths) > _UNEQUAL * min(lengths):
+        return spans[0], spans[1]
+    half = max(lengths) / 2
+    x, y = (((low + high) / 2 - half, (low + high) / 2 + half) for low, high in spans)
+    return x, y
+
+
+def _place(a: float, b: float, x: Span, y: Span) -> tuple[float, float]:
+    """Where a point lies on the picture."""
+    across = _LEFT + _SIDE * (a - x[0]) / (x[1] - x[0])
+    return across, _TOP + _SIDE * (y[1] - b) / (y[1] - y[0])
+
+
+def _axes(canvas: Image.Image, spans: tuple[Span, Span], names: tuple[str, str]) -> None:
+    """A frame with ticks and the names of both axes."""
+    draw, (x, y) = ImageDraw.Draw(canvas), spans
+    right, bottom = _LEFT + _SIDE, _TOP + _SIDE
+    for value, text in ticks(x).items():
+        across, _ = _place(value, y[0], x, y)
+        draw.line((across, _TOP, across, bottom + 4), _GREY)
+        draw.text((across, bottom + 6), _plain(text), "black", anchor="mt")
+    for value, text in (ticks(y) if names[1] else {}).items():
+        _, down = _place(x[0], value, x, y)
+        draw.line((_LEFT - 4, down, right, down), _GREY)
+        draw.text((_LEFT - 7, down), _plain(text), "black", anchor="rm")
+    draw.rectangle((_LEFT, _TOP, right, bottom), outline=_FAINT)
+    draw.text(((_LEFT + right) / 2, bottom + 24), names[0], "black", anchor="mt")
+    aside = Image.new("RGB", (_SIDE, _LINE), "white")
+    ImageDraw.Draw(aside).text((_SIDE / 2, _LINE / 2), names[1], "black", anchor="mm")
+    canvas.paste(aside.rotate(90, expand=True), (4, _TOP))
+
+
+def _plain(text: str) -> str:
+    return text.replace("−", "-")  # which the font lacks
+
+
+def _colour(label: int, count: int) -> Colour:
+    return tuple(round(255 * c) for c in colorsys.hsv_to_rgb(label / count, 1, 0.8))
