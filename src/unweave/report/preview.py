@@ -84,31 +84,31 @@ def walks(world: World) -> list[Walk]:
     marks = codes @ weights
     found = []
     for column in range(codes.shape[1]):
-        classes = np.unique(codes[:, column])
+        classes = np.flatnonzero(np.bincount(codes[:, column]))
         if len(classes) > 1:
-            rows, alone = _among(codes, marks - weights[column] * codes[:, column], column)
+            others = marks - weights[column] * codes[:, column]
+            rows, alone = _among(codes, others, column, classes[_spaced(len(classes))])
             ends = _ends(world, column, classes)
             place = torch.from_numpy(rows).to(index.device)
             found.append(Walk(world.factor_names[column], ends, index[place], alone))
     return found
 
 
-def _among(codes: Ints, others: Ints, column: int) -> tuple[Ints, bool]:
-    """Rows of observations (N, K) along a factor, and whether they differ in it alone.
+def _among(codes: Ints, others: Ints, column: int, shown: Ints) -> tuple[Ints, bool]:
+    """Rows of observations (N, K) along classes of a factor, and whether they differ in it alone.
 
     `others` (N,) has a number for each combination of the other factors. Of the combinations that
     occur with the most classes the one past the middle stays; a class that does not occur with it
     is shown by the observation that differs from it in the fewest factors.
     """
-    classes, each = np.unique(codes[:, column], return_inverse=True)
     _, group = np.unique(others, return_inverse=True)
-    pairs = np.unique(group.reshape(-1) * len(classes) + each.reshape(-1))
-    counts = np.bincount(pairs // len(classes))
+    count = int(codes[:, column].max()) + 1
+    pairs = np.sort(group * count + codes[:, column])
+    counts = np.bincount(pairs[np.diff(pairs, prepend=-1) > 0] // count)
     most = np.flatnonzero(counts == counts.max())
-    first = np.flatnonzero(group.reshape(-1) == most[2 * len(most) // 3])[0]
+    first = np.flatnonzero(group == most[2 * len(most) // 3])[0]
     beside = np.delete(codes, column, 1)
     changed = (beside != beside[first]).sum(1)
-    shown = classes[_spaced(len(classes))]
     rows = np.array(
         [(here := np.flatnonzero(codes[:, column] == one))[changed[here].argmin()] for one in shown]
     )
