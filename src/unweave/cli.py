@@ -22,14 +22,14 @@ from unweave.console import out as _out
 from unweave.data_commands import data_app
 from unweave.demo import demo_run
 from unweave.fitted import load
+from unweave.measure import noted
 from unweave.methods import page
 from unweave.metrics import Scores, Table
 from unweave.metrics import evaluate as evaluate_table
 from unweave.metrics.page import page as metrics_page
-from unweave.metrics.registry import select
 from unweave.overrides import runs_from
 from unweave.parallel import Killed, usable_cores
-from unweave.progress import Counts, failure_text, progress_on
+from unweave.progress import failure_text, progress_on
 from unweave.report import write_report
 from unweave.report.recipe import blocks_of
 from unweave.run import Run
@@ -113,6 +113,7 @@ def evaluate_command(
     null: scoring.NullOption = False,
     draws: scoring.DrawsOption = 0,
     best: scoring.BestOption = False,
+    continuous: scoring.ContinuousOption = None,
     rng: scoring.RngOption = 0,
     as_json: scoring.JsonOption = False,
     as_csv: scoring.CsvOption = False,
@@ -133,7 +134,7 @@ def evaluate_command(
       unweave evaluate 3f2a --metrics mig,measures     (and what needs no factors)
     """
     form, asked = scoring.form_of(as_json, as_csv), scoring.named(metrics)
-    frame = scoring.frame_of(interval, resamples, null, draws, best)
+    frame = scoring.frame_of(interval, resamples, null, draws, best, continuous)
     measure = partial(evaluate_table, metrics=asked, rng=rng, **frame)
     models = load(found_in(store, names), device=device)
     show(scoring.evaluate_all(models, rows, _err, measure, asked is None), form)
@@ -148,20 +149,28 @@ def score_command(
     null: scoring.NullOption = False,
     draws: scoring.DrawsOption = 0,
     best: scoring.BestOption = False,
+    continuous: scoring.ContinuousOption = None,
     rng: scoring.RngOption = 0,
     as_json: scoring.JsonOption = False,
     as_csv: scoring.CsvOption = False,
 ) -> None:
     """Measure anybody's codes: an .npz file with codes (N, D) and factors (N, K).
 
-    Optional arrays: scales (N, D) of q(z|x), kl (D,), discrete (D,), factor_names (K,). An interval
-    takes the metrics again on 200 parts of the rows: name those you want, or ask for fewer of them.
+    Optional arrays: scales (N, D) of q(z|x); kl (D,), mean KL(q(z_j|x) || p(z_j)); discrete (D,)
+    and normal (D,), masks of codes that are categories and of those with normal q(z_j|x);
+    factor_names (K,); factor_sizes (K,), values that each can take; periods, JSON text as
+    {"orientation": 39}; continuous, names of factors that are numbers. Others are not read.
+
+    An interval takes the metrics again on 200 parts of the rows: name those you want, or ask for
+    fewer of them. Interrupted, what is done is printed.
 
     Examples:
 
       unweave score codes.npz
 
       unweave score codes.npz --metrics mig,info_mec --interval 0.95 --null --csv
+
+      unweave score codes.npz --continuous angle,x     (numbers, although they repeat)
     """
     if not path.is_file():
         raise ValueError(
@@ -169,13 +178,15 @@ def score_command(
             "factors"
         )
     form, asked = scoring.form_of(as_json, as_csv), scoring.named(metrics)
-    table, frame = Table.load(path), scoring.frame_of(interval, resamples, null, draws, best)
-    with Counts(_err, {"measured": len(select(table, asked))}) as counts:
-        scores = evaluate_table(
-            table, metrics=asked, rng=rng, progress=lambda _: counts.add("measured"), **frame
-        )
-    for line in scoring.omitted(table) if asked is None else []:
-        _err.print(line, highlight=False)
+    frame = scoring.frame_of(interval, resamples, null, draws, best, continuous)
+    table, notes = noted(Table.load, path)
+    scoring.tell(_err, map(str, notes))
+    scores = Scores()
+    try:
+        scoring.score_table(table, asked, rng, frame, _err, scores)
+    except KeyboardInterrupt:
+        show({"": scores}, form)
+        raise
     show({"": scores}, form)
 
 
@@ -430,7 +441,8 @@ def main() -> None:
         if code == _INTERRUPTED:
             training = sys.argv[1] in ("train", "demo", "reproduce")
             more = "the same command goes on from the last checkpoint"
-            _err.print(f"stopped; {more if training else 'what is done is kept'}")
+            done = "printed" if sys.argv[1] == "score" else "kept"
+            _err.print(f"stopped; {more if training else f'what is done is {done}'}")
     except usage_error as error:
         if message := error.format_message():  # type: ignore[attr-defined]
             fields = "; fields are set as steps=50" if "train" in sys.argv[1:2] else ""

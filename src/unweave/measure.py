@@ -15,6 +15,7 @@ True
 
 from __future__ import annotations
 
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -44,6 +45,7 @@ from unweave.parallel import in_processes, own_cores
 from unweave.trained import join
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 _HELD = 2**30  # numbers of weights and codes on the device at once: 4 GB
 
@@ -118,9 +120,24 @@ def evaluate(
     """
     if isinstance(models, Fitted):
         raise TypeError("expected a list of models, got one: give [model]")
-    scored = partial(evaluate_table, metrics=metrics, rng=rng, **frame)
-    found = {number: scores for number, _, scores in measured(models, rows, scored)}
+    scored = partial(noted, partial(evaluate_table, metrics=metrics, rng=rng, **frame))
+    found: dict[int, Scores] = {}
+    told: dict[str, Warning] = {}
+    for number, _, (scores, notes) in measured(models, rows, scored):
+        found[number] = scores
+        told |= {str(note): note for note in notes}
+    for note in told.values():
+        warnings.warn(note, stacklevel=2)
     return [found[number] for number in range(len(models))]
+
+
+def noted(function: Callable[[T], R], item: T) -> tuple[R, list[Warning]]:
+    """What a function gives of something, such as a table, and what it warns of, each once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = function(item)
+    texts = {str(each.message): each.message for each in caught}
+    return found, [w if isinstance(w, Warning) else UserWarning(w) for w in texts.values()]
 
 
 def measured(

@@ -117,22 +117,26 @@ class Counts:
 
     def __init__(self, console: Console, totals: Mapping[str, int]) -> None:
         self.console, self.totals, self.done = console, totals, dict.fromkeys(totals, 0)
-        self.last, self.said = time.monotonic(), ""
+        self.last, self.said, self.current = time.monotonic(), "", ""
         self.bars = RichProgress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
+            TextColumn("[dim]{task.fields[current]}"),
             console=console,
             disable=not console.is_terminal,
         )
-        self.tasks = {name: self.bars.add_task(name, total=n) for name, n in totals.items()}
+        self.tasks = {
+            name: self.bars.add_task(name, total=n, current="") for name, n in totals.items()
+        }
 
     def __enter__(self) -> Self:
         self.bars.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.current = ""
         self.bars.stop()
         if self.said:  # the last line is how it ended
             self._say()
@@ -141,13 +145,23 @@ class Counts:
         """So many more of one thing: move its bar, or say so at most every few seconds."""
         self.done[name] += count
         self.bars.advance(self.tasks[name], count)
-        if not self.bars.disable or time.monotonic() - self.last < _SECONDS_BETWEEN_LINES:
-            return
-        self.last = time.monotonic()
-        self._say()
+        self._say_now_and_then()
+
+    def begin(self, name: str, current: str, slow: bool = False) -> None:
+        """Which of one thing is on its way now; one that is slow is always said."""
+        self.current = current
+        self.bars.update(self.tasks[name], current=current)
+        self._say_now_and_then(slow)
+
+    def _say_now_and_then(self, always: bool = False) -> None:
+        due = always or time.monotonic() - self.last >= _SECONDS_BETWEEN_LINES
+        if self.bars.disable and due:
+            self.last = time.monotonic()
+            self._say()
 
     def _say(self) -> None:
         counts = [f"{name} {self.done[name]:,} of {n:,}" for name, n in self.totals.items()]
+        counts += [f"now {self.current}"] if self.current else []
         if (text := ", ".join(counts)) != self.said:
             self.console.print(text, highlight=False, soft_wrap=True)
         self.said = text

@@ -6,6 +6,7 @@ import json
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -15,9 +16,9 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from unweave.fitted import Fitted
-from unweave.measure import measured
-from unweave.metrics import METRICS, Frame, Scores, Table, evaluate, left_out
-from unweave.metrics.registry import listed
+from unweave.measure import measured, noted
+from unweave.metrics import METRICS, Frame, Score, Scores, Table, evaluate, left_out
+from unweave.metrics.registry import listed, select
 from unweave.metrics.registry import named as known
 from unweave.metrics.score import CSV_COLUMNS, csv_text
 from unweave.progress import Counts
@@ -40,10 +41,17 @@ ResamplesOption = Annotated[
 ]
 NullOption = Annotated[bool, typer.Option("--null", help="Give values on shuffled factors too.")]
 DrawsOption = Annotated[
-    int, typer.Option(help="Other seeds on the same rows: with --json, the spread over the rng.")
+    int, typer.Option(help="Other seeds on the same rows, for the spread over the rng.")
 ]
 BestOption = Annotated[
-    bool, typer.Option("--best", help="With --json, the values of the factors themselves too.")
+    bool, typer.Option("--best", help="Give the values of the factors themselves as codes too.")
+]
+ContinuousOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Factors that are numbers, as x,y or 0,2; '': none. Else those of real numbers that "
+        "do not repeat."
+    ),
 ]
 RngOption = Annotated[int, typer.Option(min=0, help="Seed of whatever is random.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -58,9 +66,17 @@ def named(metrics: str) -> list[str] | None:
     return names or None
 
 
-def frame_of(interval: float | None, resamples: int, null: bool, draws: int, best: bool) -> Frame:
+def frame_of(
+    interval: float | None,
+    resamples: int,
+    null: bool,
+    draws: int,
+    best: bool,
+    continuous: str | None,
+) -> Frame:
     """The keywords of every metric that the options stand for."""
     return {
+        "continuous": None if continuous is None else listed(continuous),
         "interval": interval,
         "resamples": resamples,
         "null": null,
@@ -87,24 +103,56 @@ def evaluate_all(
     found = {name: Scores() for name in names.values()}
     told: set[str] = set()
     with Counts(console, totals) as counts:
-        work, encoded = partial(_scored, measure=measure), partial(counts.add, "encoded")
+        work, encoded = partial(noted, measure), partial(counts.add, "encoded")
         for number, table, (scores, lines) in measured(models, rows, work, encoded):
             folder = models[number].folder
             assert folder is not None
             table.save(folder / "table.npz")
             write_json(folder / "scores.json", scores.to_json())
             found[names[folder]] = scores
-            for line in lines if whole else []:
-                if line not in told:
-                    console.print(line, highlight=False)
-                told.add(line)
+            notes = [*map(str, lines), *(omitted(table) if whole else [])]
+            tell(console, [line for line in notes if line not in told])
+            told.update(notes)
             counts.add("measured")
     return found
 
 
-def _scored(table: Table, measure: Callable[[Table], Scores]) -> tuple[Scores, list[str]]:
-    """Scores of a table, and what is left out where none were named."""
-    return measure(table), omitted(table)
+def score_table(
+    table: Table,
+    metrics: list[str] | None,
+    rng: int,
+    frame: Frame,
+    console: Console,
+    found: Scores,
+) -> None:
+    """Put the scores of a table into `found` as they are done: interrupted, these are there.
+
+    What is running and what was decided is told; where no metrics are named, what is left out too.
+    """
+    if (continuous := frame.get("continuous")) is not None:
+        table = replace(table, continuous=continuous)
+    chosen = select(table, metrics)
+    notes = [*table.notes, *([table.few] if table.few else [])]
+    tell(console, notes)
+    with Counts(console, {"measured": len(chosen)}) as counts:
+
+        def progress(key: str, score: Score | None) -> None:
+            if score is None:
+                counts.begin("measured", key, chosen[key].slow)
+            else:
+                found[key] = score
+                counts.add("measured")
+
+        measure = partial(evaluate, metrics=metrics, rng=rng, progress=progress, **frame)
+        _, warned = noted(measure, table)
+    tell(console, [line for line in map(str, warned) if line not in notes])
+    tell(console, omitted(table) if metrics is None else [])
+
+
+def tell(console: Console, lines: Iterable[str]) -> None:
+    """Print notes, a line each."""
+    for line in lines:
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
 def omitted(table: Table) -> list[str]:
@@ -145,22 +193,28 @@ def form_of(as_json: bool, as_csv: bool) -> str:
 
 
 def as_table(scores: Mapping[str, Scores], blank: Callable[..., RichTable]) -> RichTable:
-    """A row for each metric: its columns for one run, a column a run for few, else their spread."""
+    """A row for each metric: its columns for one run, a column a run for few, else their spread.
+
+    Of several runs what was asked for beside the values, such as nulls, has rows of its own.
+    """
     if len(scores) == 1:
         (only,) = scores.values()
         table = blank(*only.columns())
         for score in only.values():
             table.add_row(*only.row(score))
         return table
-    keys = list(dict.fromkeys(key for each in scores.values() for key in each))
+    rows: dict[str, dict[str, float]] = {}  # of each number the value of each run that has it
+    for run, each in scores.items():
+        for key, score in each.items():
+            for name, value in {"": score.value, **score.asked}.items():
+                rows.setdefault(f"{key} {name}".rstrip(), {})[run] = value
     few = len(scores) <= _FEW
     table = blank("metric", *(scores if few else ("runs", "mean", "spread", "least", "most")))
-    for key in keys:
-        values = {run: float(each[key]) for run, each in scores.items() if key in each}
+    for label, values in rows.items():
         if few:
-            table.add_row(key, *(f"{values[run]:.3f}" if run in values else "" for run in scores))
+            table.add_row(label, *(f"{values[run]:.3f}" if run in values else "" for run in scores))
         else:
             found = list(values.values())
             about = statistics.fmean(found), statistics.pstdev(found), min(found), max(found)
-            table.add_row(key, str(len(found)), *(f"{number:.3f}" for number in about))
+            table.add_row(label, str(len(found)), *(f"{number:.3f}" for number in about))
     return table

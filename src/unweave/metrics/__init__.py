@@ -3,7 +3,7 @@
 Each metric is a function of arrays that names its protocol and returns a `Score`:
 
 >>> import numpy as np
->>> factors = np.argwhere(np.ones((4, 5)))
+>>> factors = np.argwhere(np.ones((4, 5, 3)))[:, :2]
 >>> codes = factors / [2.0, 3.0]
 >>> round(float(mig(codes, factors, protocol="locatello2019")), 3)
 1.0
@@ -17,8 +17,8 @@ mcc/hyvarinen2016  1.0000
 >>> left_out(Table(codes, factors))
 {'mig/chen2018': 'the table has no posterior scales'}
 
-What takes long to load, scipy.stats, scipy.optimize and scikit-learn, is imported by the functions
-that use it: most commands of the command line need none of it.
+What takes long to load, scipy.stats and scipy.optimize, is imported by the functions that use it:
+most commands of the command line need none of it.
 """
 
 from unweave.metrics.capacity import dci_es
@@ -27,7 +27,7 @@ from unweave.metrics.frame import Frame, framed
 from unweave.metrics.gaps import dcimig, jemmig, mig_sup
 from unweave.metrics.infomec import info_mec
 from unweave.metrics.information import mig, mutual_information_matrix
-from unweave.metrics.inputs import Periods, merge
+from unweave.metrics.inputs import FewRows, Periods, merge
 from unweave.metrics.interventional import factor_vae_score
 from unweave.metrics.match import prior_match
 from unweave.metrics.mcc import mcc
@@ -60,6 +60,7 @@ __all__ = [
     "MEASURES",
     "METRICS",
     "Agreement",
+    "FewRows",
     "Frame",
     "Metric",
     "Periods",

@@ -111,7 +111,8 @@ def dci_es(
         discrete=discrete,
         factor_names=factor_names,
         leave_out=leave_out,
-        continuous=True,
+        continuous=frame.get("continuous"),
+        classes_only=False,
     )
     numbers = inputs.continuous.copy()
     numbers[[factor_index(which, inputs.names, "ordered") for which in ordered]] = True

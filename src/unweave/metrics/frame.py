@@ -1,22 +1,34 @@
 """What every metric can be asked beside its number: an interval, a null, symmetries of factors.
 
 A metric is a function of codes, factors and an `rng` that ends in `**frame: Unpack[Frame]` and is
-decorated by `framed`; it never sees the keywords of `Frame`.
+decorated by `framed`; of the keywords of `Frame` it sees `continuous` alone, which `read` takes.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypedDict
 
 import numpy as np
 
-from unweave.metrics.inputs import Floats, Periods, merge
-from unweave.metrics.score import Score
+from unweave.metrics.inputs import (
+    FewRows,
+    Floats,
+    Periods,
+    as_names,
+    continuous_factors,
+    factor_index,
+    few_rows,
+    merge,
+)
+from unweave.metrics.score import BEST, RNG_SPREAD, Score
+from unweave.metrics.whole import as_whole, counted
 from unweave.parallel import in_threads
 
 P = ParamSpec("P")
@@ -25,7 +37,9 @@ _ROWS = ("codes", "factors", "scales")  # arguments with a row for each observat
 _OF_CODES = ("codes", "scales", "kl", "discrete", "prior_cdf", "estimates")
 _NARROW = 0.01  # the scale of q(z|x) of a factor itself, beside its standard deviation of 1
 _ARGUMENTS = """\
-        periods: factors whose values repeat, such as {"orientation": 40}; see `merge`.
+        periods: factors whose values repeat, such as {"orientation": 39}; see `merge`.
+        continuous: the factors that are numbers, by name or number, all others being classes; if
+            not given, those of real numbers that do not repeat.
         interval: a level such as 0.95, for an interval about the value; see `framed`.
         resamples: random parts of the rows that the interval is made of.
         null: whether to give the value on shuffled factors too.
@@ -38,6 +52,7 @@ class Frame(TypedDict, total=False):
     """The keywords that all metrics share; their defaults are those of `_Asked`."""
 
     periods: Periods | None
+    continuous: Sequence[int | str] | None
     interval: float | None
     resamples: int
     null: bool
@@ -51,6 +66,7 @@ class _Asked:
     """The keywords of `Frame`, checked."""
 
     periods: Periods | None = None
+    continuous: Sequence[int | str] | None = None
     interval: float | None = None
     resamples: int = 200
     null: bool = False
@@ -59,6 +75,8 @@ class _Asked:
     best: bool = False
 
     def __post_init__(self) -> None:
+        for name in ("resamples", "shuffles", "draws"):
+            as_whole(name, getattr(self, name))
         if self.interval is not None and not 0 < self.interval < 1:
             raise ValueError(
                 f"expected interval as a level between 0 and 1, got {self.interval}: give 0.95, say"
@@ -97,24 +115,29 @@ def framed(function: Callable[P, Score]) -> Callable[P, Score]:
     other: the score of a code for each factor is then below that of independent factors.
 
     Parts, shuffles and draws have generators of their own, derived from `rng`: the value is the
-    same whether they are asked for or not, and they are the same on any number of threads.
+    same whether they are asked for or not, and they are the same on any number of threads. Which
+    factors are `continuous` is decided once, of all rows.
+
+    A metric warns of `FewRows`, and refuses integers that are none; see `few_rows` and `counted`.
     """
     signature = inspect.signature(function)
+    checked = counted(function)
 
     @wraps(function)
     def metric(*args: P.args, **kwargs: P.kwargs) -> Score:
-        bound = signature.bind(*args, **kwargs)
-        asked = _asked(function.__name__, bound.arguments.pop("frame", {}))
+        given = dict(signature.bind(*args, **kwargs).arguments)
+        asked = _asked(function.__name__, given.pop("frame", {}))
         if asked.periods is not None:
-            names = bound.arguments.get("factor_names")
-            bound.arguments["factors"] = merge(bound.arguments["factors"], asked.periods, names)
-        score = function(*bound.args, **bound.kwargs)
+            given["factors"] = merge(given["factors"], asked.periods, given.get("factor_names"))
+        given["continuous"] = asked.continuous
+        score = checked(**given)  # type: ignore[call-arg]
+        _decide(given)
         if asked.best:
-            score = _with_best(score, function, bound)
+            score = _with_best(score, function, given)
         if asked.interval is None and not asked.null and not asked.draws:
             return score
-        again = _Again(function, bound)
-        generator = np.random.default_rng(bound.arguments.get("rng", 0))
+        again = _Again(function, given)
+        generator = np.random.default_rng(given.get("rng", 0))
         parts, shuffled, drawn = generator.spawn(3)
         if asked.interval is not None:
             score = _with_interval(score, again, asked.interval, parts.spawn(asked.resamples))
@@ -129,24 +152,53 @@ def framed(function: Callable[P, Score]) -> Callable[P, Score]:
     return metric
 
 
+_told: ContextVar[bool] = ContextVar("told", default=False)
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Metrics within do not warn of few rows, which has been told."""
+    token = _told.set(True)
+    try:
+        yield
+    finally:
+        _told.reset(token)
+
+
+def _decide(given: dict[str, Any]) -> None:
+    """Say once and for all which factors are continuous, and warn of few rows."""
+    if "factors" not in given:
+        return
+    factors = np.asarray(given["factors"])
+    names = as_names(given.get("factor_names"), factors.shape[1])
+    mask = continuous_factors(factors, given["continuous"], names)
+    given["continuous"] = np.flatnonzero(mask).tolist()
+    unwanted = {factor_index(which, names) for which in given.get("leave_out", ())}
+    kept = [k for k in range(len(names)) if k not in unwanted]
+    why = few_rows(
+        np.asarray(given["codes"]), factors[:, kept], mask[kept], tuple(names[k] for k in kept)
+    )
+    if why and not _told.get():
+        warnings.warn(why, FewRows, stacklevel=3)
+
+
 @dataclass(frozen=True)
 class _Again:
     """The call of a metric, to be repeated on other rows."""
 
     function: Callable[..., Score]
-    bound: inspect.BoundArguments
+    given: Mapping[str, Any]
 
     @property
     def rows(self) -> int:
         """N."""
-        return len(np.asarray(self.bound.arguments["codes"]))
+        return len(np.asarray(self.given["codes"]))
 
     def part(self, size: int, rng: np.random.Generator) -> float:
         """The value on so many of the rows, at random."""
         rows = rng.permutation(self.rows)[:size]
-        given = self.bound.arguments
-        present = [name for name in _ROWS if given.get(name) is not None]
-        return self._value(rng, {name: np.asarray(given[name])[rows] for name in present})
+        present = [name for name in _ROWS if self.given.get(name) is not None]
+        return self._value(rng, {name: np.asarray(self.given[name])[rows] for name in present})
 
     def drawn(self, rng: np.random.Generator) -> float:
         """The value with another generator."""
@@ -154,11 +206,11 @@ class _Again:
 
     def shuffled(self, rng: np.random.Generator) -> float:
         """The value on shuffled factors."""
-        factors = np.asarray(self.bound.arguments["factors"])
+        factors = np.asarray(self.given["factors"])
         return self._value(rng, {"factors": factors[rng.permutation(len(factors))]})
 
     def _value(self, rng: np.random.Generator, changed: dict[str, Any]) -> float:
-        call = dict(self.bound.arguments) | changed | {"rng": rng}
+        call = dict(self.given) | changed | {"rng": rng}
         call.pop("estimates", None)  # which are of all rows
         return float(self.function(**call))
 
@@ -210,28 +262,25 @@ def _part_size(rows: int, read: int) -> int:
 
 def _with_spread(score: Score, again: _Again, rngs: list[np.random.Generator]) -> Score:
     values = np.array(list(in_threads(again.drawn, rngs)))
-    details = score.details | {"rng spread": float(values.std(ddof=1)), "draws": len(values)}
+    details = score.details | {RNG_SPREAD: float(values.std(ddof=1)), "draws": len(values)}
     return replace(score, details=details)
 
 
-def _with_best(
-    score: Score, function: Callable[..., Score], bound: inspect.BoundArguments
-) -> Score:
-    if "factors" not in bound.arguments:
+def _with_best(score: Score, function: Callable[..., Score], given: Mapping[str, Any]) -> Score:
+    if "factors" not in given:
         raise ValueError(f"expected no best of {score.name}, which reads no factors")
-    given = dict(bound.arguments)
     v = np.asarray(given["factors"], dtype=np.float64)
     varied = v[:, (v != v[0]).any(0)]
     codes = (varied - varied.mean(0)) / varied.std(0)
-    given = {name: value for name, value in given.items() if name not in _OF_CODES}
-    if bound.arguments.get("scales") is not None:
-        given["scales"] = np.full(codes.shape, _NARROW)
-    best = float(function(**given | {"codes": codes}))
-    return replace(score, details=score.details | {"best": best})
+    call = {name: value for name, value in given.items() if name not in _OF_CODES}
+    if given.get("scales") is not None:
+        call["scales"] = np.full(codes.shape, _NARROW)
+    best = float(function(**call | {"codes": codes}))
+    return replace(score, details=score.details | {BEST: best})
 
 
 def _with_null(score: Score, again: _Again, rngs: list[np.random.Generator]) -> Score:
-    if "factors" not in again.bound.arguments:
+    if "factors" not in again.given:
         raise ValueError(f"expected no null of {score.name}, which reads no factors to shuffle")
     with _explained("a shuffle of the factors", "ask for no null"):
         values = np.array(list(in_threads(again.shuffled, rngs)))

@@ -62,7 +62,7 @@ def mig_sup(
     Returns:
         Parts: the gap of each code that counts. Matrix: I(z_j; v_k) / H(v_k), (D, K).
 
-    >>> factors = np.argwhere(np.ones((4, 5)))
+    >>> factors = np.argwhere(np.ones((4, 5, 3)))[:, :2]
     >>> mig_sup(factors @ [[1, 0, 1], [0, 2, 0]], factors)
     Score(mig_sup/li2020 = 1.0000; code 0 1.000, code 1 1.000, code 2 1.000)
     """
@@ -76,6 +76,7 @@ def mig_sup(
         discrete=discrete,
         factor_names=factor_names,
         leave_out=leave_out,
+        continuous=frame.get("continuous"),
     )
     matrix = binned.normalised
     alive = active(inputs, std_threshold)
@@ -137,7 +138,7 @@ def jemmig(
     Returns:
         Parts: the term of each factor. Matrix: I(z_j; v_k) / H(v_k), (D, K).
 
-    >>> factors = np.argwhere(np.ones((4, 5)))
+    >>> factors = np.argwhere(np.ones((4, 5, 3)))[:, :2]
     >>> jemmig(factors @ [[1, 0], [0, 2]], factors, factor_names=("x", "y"))
     Score(jemmig/do2020 = 1.0000; x 1.000, y 1.000)
     """
@@ -151,6 +152,7 @@ def jemmig(
         discrete=discrete,
         factor_names=factor_names,
         leave_out=leave_out,
+        continuous=frame.get("continuous"),
     )
     alive = active(inputs, std_threshold)
     parts = {inputs.names[k]: _jemmig_of(k, inputs, binned, alive, bins) for k in inputs.scored}
@@ -215,7 +217,7 @@ def dcimig(
     Returns:
         Parts: S_k / H(v_k) of each factor. Matrix: I(z_j; v_k) / H(v_k), (D, K).
 
-    >>> factors = np.argwhere(np.ones((4, 5)))
+    >>> factors = np.argwhere(np.ones((4, 5, 3)))[:, :2]
     >>> dcimig(factors @ [[1, 0], [0, 2]], factors, factor_names=("x", "y"))
     Score(dcimig/sepliarskaia2019 = 1.0000; x 1.000, y 1.000)
     """
@@ -229,6 +231,7 @@ def dcimig(
         discrete=discrete,
         factor_names=factor_names,
         leave_out=leave_out,
+        continuous=frame.get("continuous"),
     )
     shared, h = binned.shared[:, inputs.scored], binned.entropies[inputs.scored]
     mine = shared.argmax(1)[:, None] == np.arange(len(h))  # (D, K)

@@ -100,7 +100,8 @@ def info_mec(
         discrete=discrete,
         factor_names=factor_names,
         leave_out=leave_out,
-        continuous=True,
+        continuous=frame.get("continuous"),
+        classes_only=False,
     )
     check_two_factors(inputs)
     if estimates is None:
@@ -137,9 +138,17 @@ def info_mec_estimates(
     rng: Seed = 0,
     discrete: ArrayLike | None = None,
     factor_names: Sequence[str] | None = None,
+    continuous: Sequence[int | str] | None = None,
 ) -> Estimates:
     """What all protocols of `info_mec` estimate before they prune, for its `estimates`."""
-    inputs = read(codes, factors, discrete=discrete, factor_names=factor_names, continuous=True)
+    inputs = read(
+        codes,
+        factors,
+        discrete=discrete,
+        factor_names=factor_names,
+        continuous=continuous,
+        classes_only=False,
+    )
     return _estimates(inputs, _SAMPLES, _NEIGHBOURS, np.random.default_rng(rng))
 
 

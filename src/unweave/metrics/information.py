@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from unweave.metrics.frame import Frame, framed
 from unweave.metrics.inputs import Floats, Inputs, Ints, Seed, as_scales, check_choice, read, subset
 from unweave.metrics.score import Score
+from unweave.metrics.whole import counted
 
 MIGProtocol = Literal["locatello2019", "chen2018"]
 
@@ -77,7 +78,7 @@ def mig(
     Returns:
         Parts: the gap of each factor. Matrix: I(z_j; v_k) / H(v_k), (D, K).
 
-    >>> factors = np.argwhere(np.ones((4, 5)))
+    >>> factors = np.argwhere(np.ones((4, 5, 3)))[:, :2]
     >>> mig(factors @ [[1, 0], [0, 2]], factors, factor_names=("x", "y"))
     Score(mig/locatello2019 = 1.0000; x 1.000, y 1.000)
     """
@@ -88,7 +89,8 @@ def mig(
         discrete=discrete,
         factor_names=factor_names,
         leave_out=leave_out,
-        continuous=protocol != "chen2018",
+        continuous=frame.get("continuous"),
+        classes_only=protocol == "chen2018",
     )
     generator = np.random.default_rng(rng)
     if protocol == "chen2018":
@@ -142,6 +144,7 @@ def read_binned(
     discrete: ArrayLike | None,
     factor_names: Sequence[str] | None,
     leave_out: Sequence[int | str],
+    continuous: Sequence[int | str] | None,
 ) -> tuple[Inputs, Binned]:
     """The arguments of a metric of binned codes, checked, and `samples` rows of them binned."""
     inputs = read(
@@ -150,7 +153,8 @@ def read_binned(
         discrete=discrete,
         factor_names=factor_names,
         leave_out=leave_out,
-        continuous=True,
+        continuous=continuous,
+        classes_only=False,
     )
     rows = subset(inputs.rows, samples, np.random.default_rng(rng))
     return inputs, bin_table(inputs, rows, bins)
@@ -174,6 +178,7 @@ def bin_table(inputs: Inputs, rows: Ints, bins: int) -> Binned:
     )
 
 
+@counted
 def mutual_information_matrix(
     codes: ArrayLike, factors: ArrayLike, bins: int = 20, *, discrete: ArrayLike | None = None
 ) -> Floats:
@@ -185,7 +190,7 @@ def mutual_information_matrix(
     >>> mutual_information_matrix([[0.0], [0.1], [0.9], [1.0]], [[0, 0], [0, 1], [1, 0], [1, 1]], 2)
     array([[1., 0.]])
     """
-    inputs = read(codes, factors, discrete=discrete, continuous=True)
+    inputs = read(codes, factors, discrete=discrete, classes_only=False)
     return bin_table(inputs, np.arange(inputs.rows), bins).normalised
 
 

@@ -18,6 +18,12 @@ Seed = int | np.random.Generator
 Periods = Mapping[str, float | Mapping[str, Sequence[float]]]
 
 _HUGE = 1e100  # whose square and its sums are still numbers
+_ROWS_EACH = 10  # for each code and each value: as many to a coefficient [Peduzzi1996]
+_BINS = 20  # that a continuous factor is cut into
+
+
+class FewRows(UserWarning):
+    """A table has too few rows for what it is to tell; see `few_rows`."""
 
 
 class Inputs(NamedTuple):
@@ -30,7 +36,7 @@ class Inputs(NamedTuple):
     codes: Floats  # (N, D)
     factors: Ints  # (N, K)
     values: Floats  # (N, K) the factors as they came
-    continuous: Bools  # (K,) factors whose values are real numbers that do not repeat
+    continuous: Bools  # (K,) factors that are numbers, not classes
     sizes: Ints  # (K,) values that each factor takes
     discrete: Bools  # (D,)
     names: tuple[str, ...]  # (K,)
@@ -60,7 +66,8 @@ def read(
     discrete: ArrayLike | None = None,
     factor_names: Sequence[str] | None = None,
     leave_out: Sequence[int | str] = (),
-    continuous: bool = False,
+    continuous: Sequence[int | str] | None = None,
+    classes_only: bool = True,
 ) -> Inputs:
     """Check the arguments that metrics share.
 
@@ -84,8 +91,8 @@ def read(
             "expected a factor that takes at least two values and is not left out, got none "
             f"among {', '.join(names)}: give rows that differ in a factor"
         )
-    numbers = continuous_factors(values)
-    if not continuous and numbers[scored].any():
+    numbers = continuous_factors(values, continuous, names)
+    if classes_only and numbers[scored].any():
         refused = ", ".join(names[k] for k in scored if numbers[k])
         raise ValueError(
             f"expected factors that are classes, got real numbers that differ in {refused}: "
@@ -117,19 +124,80 @@ def real_factors(factors: NDArray[Any]) -> Bools:
     return mask
 
 
-def continuous_factors(factors: NDArray[Any]) -> Bools:
-    """Mask (K,) of the factors of real numbers that do not repeat.
+def continuous_factors(
+    factors: NDArray[Any],
+    named: Sequence[int | str] | None = None,
+    names: tuple[str, ...] = (),
+) -> Bools:
+    """Mask (K,) of the factors that are named, or numbered; if None are, of those that seem to be.
 
-    Where values come twice or more on average, as 40 angles in 1000 rows do, they are classes,
-    whatever numbers stand for them.
+    These have real numbers that do not repeat. Where values come twice or more on average, as 40
+    angles in 1000 rows do, they are classes, whatever numbers stand for them.
 
-    >>> continuous_factors(np.array([[0.5, 0.1], [0.5, 0.2], [1.5, 0.3], [1.5, 0.4]]))
-    array([False,  True])
+    >>> factors = np.array([[0.5, 0.1], [0.5, 0.2], [1.5, 0.3], [1.5, 0.4]])
+    >>> continuous_factors(factors), continuous_factors(factors, [0])
+    (array([False,  True]), array([ True, False]))
     """
+    if named is not None:
+        mask = np.zeros(factors.shape[1], dtype=np.bool_)
+        names = as_names(names, factors.shape[1])
+        mask[[factor_index(which, names, "continuous") for which in _several(named)]] = True
+        return mask
     mask = real_factors(factors)
     for k in np.flatnonzero(mask):
         mask[k] = 2 * len(np.unique(factors[:, k])) > len(factors)
     return mask
+
+
+def _several(named: Sequence[int | str]) -> Sequence[int | str]:
+    if isinstance(named, str) or not hasattr(named, "__iter__"):
+        raise ValueError(f"expected continuous as a list of factors, got {named!r}: give a list")
+    return named
+
+
+def decided(
+    factors: NDArray[Any], named: Sequence[int | str] | None, names: tuple[str, ...]
+) -> list[str]:
+    """What was taken of factors (N, K) of real numbers, in words; nothing where they are named."""
+    if named is not None:
+        return []
+    numbers, lines = continuous_factors(factors), []
+    for k in np.flatnonzero(real_factors(factors)):
+        if numbers[k]:
+            taken = "real numbers that do not repeat, taken as continuous"
+            other = "without its name"
+        else:
+            count = len(np.unique(factors[:, k]))
+            taken = f"{count} real numbers, each {len(factors) / count:.3g} times on average, taken"
+            taken, other = f"{taken} as classes", "with its name"
+        lines.append(f"{names[k]} has {taken}; `continuous` {other} decides otherwise")
+    return lines
+
+
+def few_rows(
+    codes: NDArray[Any],
+    factors: NDArray[Any],
+    continuous: Bools,
+    names: tuple[str, ...],
+) -> str | None:
+    """Why codes (N, D) and factors (N, K) have too few rows to be scored; None if they have not.
+
+    Ten rows are wanted for each code, and for each value of a factor; a continuous one counts as
+    the 20 bins that it is cut into. A predictor from D codes has as many coefficients to fit, and
+    what is said of a value is said by its rows: with fewer, codes that know nothing score high.
+    """
+    wanted = {f"{codes.shape[1]} codes": codes.shape[1]}
+    for k, name in enumerate(names):
+        size = _BINS if continuous[k] else int(_numbered(factors[:, k]).max()) + 1
+        wanted[f"{name} in {_BINS} bins" if continuous[k] else f"{size} values of {name}"] = size
+    what, most = max(wanted.items(), key=lambda each: each[1])
+    if len(codes) >= _ROWS_EACH * most:
+        return None
+    return (
+        f"{len(codes)} rows are too few: for {what} there should be {_ROWS_EACH * most} at least, "
+        f"{_ROWS_EACH} for each; with fewer, codes that know nothing can score high; give more "
+        "rows, or compare with the null"
+    )
 
 
 def merge(
@@ -137,12 +205,13 @@ def merge(
 ) -> NDArray[Any]:
     """Factors (N, K) with values that stand for the same observation made equal.
 
-    A factor that repeats is taken modulo its period: with `periods={"orientation": 40}` the values
-    0 and 40 are one. Where the period depends on another factor, it is given for each value 0, 1,
-    ... of that factor: with `{"orientation": {"shape": [10, 20, 40]}}` shape 0 looks the same after
-    10 steps, shape 1 after 20. A factor without a name is called by its number, "factor 3".
-    What is merged by another factor depends on it, and no codes are perfect in all metrics then:
-    ask a metric for `best=True`.
+    A factor that repeats is taken modulo its period: with `periods={"orientation": 39}` the values
+    0 and 39 are one, as of the 40 orientations of dSprites. Where the period depends on another
+    factor, it is given for each value 0, 1, ... of that factor: with
+    `{"orientation": {"shape": [9, 18, 36]}}` shape 0 looks the same after 9 steps, shape 1 after
+    18. A factor without a name is called by its number, "factor 3". What is merged by another
+    factor depends on it, and no codes are perfect in all metrics then: ask a metric for
+    `best=True`.
 
     >>> factors = np.array([[0, 3], [0, 13], [1, 13], [1, 40]])
     >>> merge(factors, {"turn": {"shape": [10, 40]}}, ("shape", "turn"))[:, 1]
@@ -154,7 +223,7 @@ def merge(
     if not isinstance(periods, Mapping):
         raise ValueError(
             f"expected periods by the name of a factor, got {periods!r}: give "
-            f"{{{names[0]!r}: 40}}, say"
+            f"{{{names[0]!r}: 39}}, say"
         )
     for name, period in periods.items():
         k = factor_index(name, names, "periods")
@@ -333,8 +402,9 @@ def factor_index(which: int | str, names: tuple[str, ...], argument: str = "leav
     """The number of a factor that an argument names or numbers."""
     if which in names:
         return names.index(str(which))
-    if isinstance(which, int | np.integer) and 0 <= which < len(names):
-        return int(which)
+    number = int(which) if isinstance(which, str) and which.isdecimal() else which
+    if isinstance(number, int | np.integer) and 0 <= number < len(names):
+        return int(number)
     raise ValueError(
         f"expected {argument} to name factors among {', '.join(names)} or to number them from 0, "
         f"got {which!r}"

@@ -132,14 +132,21 @@ def factor_vae_score(
     Returns:
         Parts: accuracy on the votes of each factor. Matrix: V (D, K) of the classifier's votes.
 
-    >>> factors = np.argwhere(np.ones((4, 5)))
+    >>> factors = np.argwhere(np.ones((4, 5, 3)))[:, :2]
     >>> factor_vae_score(factors @ [[1, 0], [0, 2]], factors, factor_names=("x", "y"))
     Score(factor_vae_score/kim2018 = 1.0000; x 1.000, y 1.000)
     """
     # kl_threshold: the paper says q(z_j|x) = p(z_j) and gives no number; 0.01 nats is our choice.
     # std_threshold: [Locatello2019]; the same for kim2018 without kl is our choice.
     check_choice("protocol", protocol, get_args(FactorVAEProtocol))
-    inputs = read(codes, factors, discrete=discrete, factor_names=factor_names, leave_out=leave_out)
+    inputs = read(
+        codes,
+        factors,
+        discrete=discrete,
+        factor_names=factor_names,
+        leave_out=leave_out,
+        continuous=frame.get("continuous"),
+    )
     if prior_cdf is not None:
         inputs = inputs._replace(codes=_gaussian(inputs, prior_cdf))
     rules = _rules(_PROTOCOLS[protocol], batch, votes)

@@ -27,6 +27,7 @@ from unweave.latents import DiagonalGaussian, Distribution, Gaussian, Latent, ro
 from unweave.latents.block import Fixed
 from unweave.metrics.inputs import Seed, as_codes, as_scales, as_seed
 from unweave.metrics.score import Detail, Score
+from unweave.metrics.whole import counted
 from unweave.noise import Noise
 from unweave.objectives.divergences import (
     Divergence,
@@ -39,6 +40,7 @@ from unweave.objectives.divergences import (
 DIRECTIONS = 200  # random lines of the sliced distance
 
 
+@counted
 def prior_match(
     codes: ArrayLike,
     scales: ArrayLike,

@@ -56,7 +56,7 @@ def mcc(
     Returns:
         Parts: the correlation of each factor with its code. Matrix: |corr(z_j, v_k)|, (D, K).
 
-    >>> factors = np.argwhere(np.ones((4, 5)))
+    >>> factors = np.argwhere(np.ones((4, 5, 3)))[:, :2]
     >>> mcc(factors @ [[1, 0], [0, -2]], factors, factor_names=("x", "y"))
     Score(mcc/hyvarinen2016 = 1.0000; x 1.000, y 1.000)
     """
@@ -68,7 +68,8 @@ def mcc(
         discrete=discrete,
         factor_names=factor_names,
         leave_out=leave_out,
-        continuous=True,
+        continuous=frame.get("continuous"),
+        classes_only=False,
     )
     z, v = inputs.codes, inputs.values
     from scipy.optimize import linear_sum_assignment

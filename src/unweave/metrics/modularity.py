@@ -62,7 +62,7 @@ def modularity(
     Returns:
         Parts: the modularity of each code that counts. Matrix: I(z_j; v_k) in nats, (D, K).
 
-    >>> factors = np.argwhere(np.ones((4, 5)))
+    >>> factors = np.argwhere(np.ones((4, 5, 3)))[:, :2]
     >>> modularity(factors @ [[1, 0], [0, 2]], factors)
     Score(modularity/locatello2019 = 1.0000; code 0 1.000, code 1 1.000)
     """
@@ -76,6 +76,7 @@ def modularity(
         discrete=discrete,
         factor_names=factor_names,
         leave_out=leave_out,
+        continuous=frame.get("continuous"),
     )
     check_two_factors(inputs)
     each = _of_each(binned.shared[:, inputs.scored])

@@ -17,11 +17,13 @@ from unweave.aggregate import Summary, summarise
 from unweave.latents import DiagonalGaussian, Gaussian
 from unweave.metrics.inputs import Floats, Ints, Seed, as_codes, as_mask, as_scales, as_seed, subset
 from unweave.metrics.score import Score
+from unweave.metrics.whole import counted
 from unweave.noise import Noise
 
 _CHUNK = 2**16  # pairs at once: half a megabyte an array, which stays in the cache
 
 
+@counted
 def exact_mutual_information(
     codes: ArrayLike, scales: ArrayLike, *, rng: Seed = 0, samples: int = 10_000
 ) -> Score:
@@ -77,6 +79,7 @@ def information_score(
     )
 
 
+@counted
 def exact_total_correlation(
     codes: ArrayLike, scales: ArrayLike, *, rng: Seed = 0, samples: int = 10_000
 ) -> Score:
@@ -152,6 +155,7 @@ def relative_scale(
     )
 
 
+@counted
 def overlapping_neighbours(
     codes: ArrayLike, scales: ArrayLike, *, rng: Seed = 0, samples: int = 10_000
 ) -> Score:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from unweave.metrics.frame import Frame, framed
 from unweave.metrics.inputs import Floats, Inputs, Ints, Seed, check_choice, read
 from unweave.metrics.interventional import Groups, combinations_missing, fixable
+from unweave.metrics.predictors import logistic
 from unweave.metrics.score import Detail, Score
 
 BetaVAEProtocol = Literal["higgins2017", "kim2018", "locatello2019"]
@@ -89,12 +90,19 @@ def beta_vae_score(
         Parts: accuracy on the examples of each factor. Matrix: mean features (D, K) of the examples
         of each factor of the test.
 
-    >>> factors = np.argwhere(np.ones((4, 5)))
+    >>> factors = np.argwhere(np.ones((4, 5, 3)))[:, :2]
     >>> beta_vae_score(factors @ [[1, 0], [0, 2]], factors, protocol="locatello2019")
     Score(beta_vae_score/locatello2019 = 1.0000; factor 0 1.000, factor 1 1.000)
     """
     check_choice("protocol", protocol, get_args(BetaVAEProtocol))
-    inputs = read(codes, factors, discrete=discrete, factor_names=factor_names, leave_out=leave_out)
+    inputs = read(
+        codes,
+        factors,
+        discrete=discrete,
+        factor_names=factor_names,
+        leave_out=leave_out,
+        continuous=frame.get("continuous"),
+    )
     numbers = _numbers(_PROTOCOLS[protocol], pairs, steps)
     generator = np.random.default_rng(rng)
     groups = fixable(inputs)
@@ -187,13 +195,25 @@ def _classified(train: Floats, answers: Ints, test: Floats, steps: int) -> Ints:
     if len(factors) == 1:
         return np.full(len(test), factors[0])
     if not steps:
-        from sklearn.linear_model import LogisticRegression
-
-        told: Ints = LogisticRegression(max_iter=1000).fit(train, answers).predict(test)
-        return told
-    w, b = _adagrad(train, np.eye(len(factors))[y], steps)
+        w, b = _penalised(train, y, len(factors))
+    else:
+        w, b = _adagrad(train, np.eye(len(factors))[y], steps)
     nearest: Ints = factors[(test @ w + b).argmax(1)]
     return nearest
+
+
+def _penalised(x: Floats, labels: Ints, classes: int) -> tuple[Floats, Floats]:
+    """Weights (A, K) and offsets (K,) of softmax regression at C = 1.
+
+    Features are centred, which the offsets make up for, and those that are wide divided by their
+    deviation, which their penalty makes up for: the fit ends whatever the scales are.
+    """
+    mean, scale = x.mean(0), np.maximum(x.std(0), 1.0)
+    wide = np.ascontiguousarray(np.column_stack([(x - mean) / scale, np.ones(len(x))]).T)
+    penalty = np.append(scale**-2, 0.0) / len(x)
+    fitted = logistic(wide, labels, classes, penalty=penalty, steps=1000)
+    w = (fitted[:, :-1] / scale).T
+    return w, fitted[:, -1] - mean @ w
 
 
 def _adagrad(x: Floats, y: Floats, steps: int) -> tuple[Floats, Floats]:

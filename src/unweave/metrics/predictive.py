@@ -71,6 +71,12 @@ def dci(
     completeness are 0. With one factor or code, which has nothing to be mixed with, they are 1.
     Constant codes count among the D of completeness, and raise it.
 
+    Of codes that tell nothing, `eastwood2018` gives no 0 but what the chance correlations leave
+    that are above its penalty, and the fewer these are, the purer they look: for 10 codes and 5
+    factors of 6 values, 0.20 +- 0.04 for 30 rows, 0.28 +- 0.04 for 300, 0.39 +- 0.06 for 1,000 and
+    0.87 +- 0.14 for 10,000; with 3 codes and 3 factors 10,000 rows give anything from 0 to 1. Read
+    it beside informativeness, which is 0 then, and ask for the null and its spread.
+
     Args:
         codes: (N, D) posterior means.
         factors: (N, K) integers, or real numbers for `esmaeili2019` and `eastwood2018`.
@@ -96,7 +102,8 @@ def dci(
         discrete=discrete,
         factor_names=factor_names,
         leave_out=leave_out,
-        continuous=protocol != "locatello2019",
+        continuous=frame.get("continuous"),
+        classes_only=protocol == "locatello2019",
     )
     generator = np.random.default_rng(rng)
     rows = split(inputs, train, test, generator)

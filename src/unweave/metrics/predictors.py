@@ -137,7 +137,7 @@ def logistic(
     classes: int,
     *,
     weight: Floats | None = None,
-    penalty: float = 0.0,
+    penalty: float | Floats = 0.0,
     start: Floats | None = None,
     steps: int = 100,
 ) -> Floats:
@@ -152,7 +152,7 @@ def logistic(
         labels: (N,) 0 to C - 1.
         classes: C.
         weight: (N,) of the mean, of sum 1; equal if not given.
-        penalty: of the squares.
+        penalty: of the squares, one or (P,).
         start: (C, P); zeros if not given.
         steps: at most.
     """
@@ -160,7 +160,7 @@ def logistic(
 
     rows = wide.shape[1]
     share = np.full(rows, 1 / rows) if weight is None else weight
-    ridge = np.full((classes, len(wide)), penalty * (2 if classes == 2 else 1))
+    ridge = np.full((classes, len(wide)), penalty) * (2 if classes == 2 else 1)
     ridge[:, -1] = 0.0
     # Few rows at a time: what is between the products stays in the cache, and BLAS takes so small
     # a product in one thread, so that no sum depends on how many it has.

@@ -83,7 +83,14 @@ def explicitness(
     Score(explicitness/locatello2019 = 1.0000; factor 0 1.000, factor 1 1.000)
     """
     check_choice("protocol", protocol, get_args(ExplicitnessProtocol))
-    inputs = read(codes, factors, discrete=discrete, factor_names=factor_names, leave_out=leave_out)
+    inputs = read(
+        codes,
+        factors,
+        discrete=discrete,
+        factor_names=factor_names,
+        leave_out=leave_out,
+        continuous=frame.get("continuous"),
+    )
     rows = split(inputs, train, test, np.random.default_rng(rng))
     scored = inputs.scored.tolist()
     ranked = _softmax_scores if protocol == "locatello2019" else _separate_scores
@@ -151,7 +158,14 @@ def downstream(
     check_choice("protocol", protocol, get_args(DownstreamProtocol))
     if not len(labels) or min(labels) < 1:
         raise ValueError(f"expected numbers of labels of at least 1, got {list(labels)}")
-    inputs = read(codes, factors, discrete=discrete, factor_names=factor_names, leave_out=leave_out)
+    inputs = read(
+        codes,
+        factors,
+        discrete=discrete,
+        factor_names=factor_names,
+        leave_out=leave_out,
+        continuous=frame.get("continuous"),
+    )
     generator = np.random.default_rng(rng)
     train = min(max(labels), inputs.rows - min(test, max(1, inputs.rows // 3)))
     rows = split(inputs, train, min(test, inputs.rows - train), generator)

@@ -11,12 +11,14 @@ from numpy.typing import ArrayLike
 from unweave.metrics.inputs import Bools, Floats, Seed, as_codes, as_kl, check_choice, subset
 from unweave.metrics.predictors import lasso, standardised
 from unweave.metrics.score import Score
+from unweave.metrics.whole import counted
 
 UDRProtocol = Literal["duan2020-lasso", "duan2020-spearman"]
 
 _ALPHA = 0.1  # weight of the L1 penalty, [Duan2020]
 
 
+@counted
 def udr(
     codes: Sequence[ArrayLike],
     *,

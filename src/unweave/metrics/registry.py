@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import inspect
 import logging
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from unweave.metrics.capacity import dci_es
-from unweave.metrics.frame import Frame
+from unweave.metrics.frame import Frame, told
 from unweave.metrics.gaps import dcimig, jemmig, mig_sup
 from unweave.metrics.infomec import info_mec, info_mec_estimates
 from unweave.metrics.information import mig
 from unweave.metrics.inputs import (
+    FewRows,
     Ints,
     Seed,
     as_codes,
     as_factors,
     as_mask,
-    continuous_factors,
     real_factors,
 )
 from unweave.metrics.interventional import factor_vae_score
@@ -49,7 +50,7 @@ Need = Callable[[Table], str | None]
 Change = Literal["scale", "sign", "dead"]
 
 _log = logging.getLogger(__name__)
-_COLUMNS = ("scales", "kl", "discrete", "factor_names")
+_COLUMNS = ("scales", "kl", "discrete", "factor_names", "continuous")
 
 
 def varied_factor(table: Table) -> str | None:
@@ -62,8 +63,7 @@ def varied_factor(table: Table) -> str | None:
 
 def class_factors(table: Table) -> str | None:
     """Factors that are classes, with values that repeat."""
-    continuous = continuous_factors(table.classes)
-    names = [name for name, numbers in zip(table.factor_names, continuous, strict=True) if numbers]
+    names = [name for name, number in zip(table.factor_names, table.numbers, strict=True) if number]
     return f"the factors {', '.join(names)} are continuous" if names else None
 
 
@@ -170,7 +170,7 @@ class Metric:
         given = {"protocol": self.protocol, "rng": rng, "estimates": estimates, **frame}
         given |= {"codes": table.codes, "factors": table.classes}
         passed = {name: value for name, value in given.items() if name in own}
-        return self.compute(**passed, **_columns(self.compute, table))
+        return self.compute(**_columns(self.compute, table) | passed)
 
     def estimated(self, table: Table, rng: Seed) -> object:
         """What `estimate` gives of a table."""
@@ -295,7 +295,7 @@ def evaluate(
     *,
     metrics: str | Sequence[str] | None = None,
     rng: Seed = 0,
-    progress: Callable[[str], object] | None = None,
+    progress: Callable[[str, Score | None], object] | None = None,
     **frame: Unpack[Frame],
 ) -> Scores:
     """Scores of codes by metric and protocol, such as `mig/chen2018`.
@@ -308,27 +308,35 @@ def evaluate(
     none, for want of factors, the measures without labels are taken. Metrics that are named
     must be possible; a name without protocol means all of its protocols that are, and "measures"
     all measures without labels, which `describe` gives too. `progress` is called with each key when
-    it is done. The other keywords, as `interval=0.95`, are those of every metric; measures have no
-    interval and no null.
+    it begins, and with the key and its score when it is done. The other keywords, as
+    `interval=0.95`, are those of every metric; measures have no interval and no null. What was
+    decided about factors of real numbers is logged (`Table.notes`), and a table of too few rows
+    (`Table.few`) is warned of, once.
 
-    >>> factors = np.argwhere(np.ones((4, 5)))
+    >>> factors = np.argwhere(np.ones((4, 5, 3)))[:, :2]
     >>> evaluate(factors / [2.0, 3.0], factors, metrics="mig", null=True, interval=0.9)
     metric             value   interval          null
-    mig/locatello2019  1.0000  0.9187 to 1.0000  0.0891
+    mig/locatello2019  1.0000  0.9364 to 1.0000  0.0318
     """
     _known(frame)
-    table = _as_table(codes, factors)
+    table = _as_table(codes, factors, frame.pop("continuous", None))
+    for note in table.notes:
+        _log.info(note)
+    if table.few:
+        warnings.warn(table.few, FewRows, stacklevel=2)
+    tell = progress or (lambda key, score: None)
     scores = Scores()
     shared: dict[Callable[..., object], object] = {}
     for key, metric in select(table, metrics).items():
+        tell(key, None)
         estimates = None
         # A generator moves on from call to call, to other rows; periods change the factors.
         if metric.estimate and isinstance(rng, int) and not frame.get("periods"):
             estimates = shared.get(metric.estimate) or metric.estimated(table, rng)
             shared[metric.estimate] = estimates
-        scores[key] = metric(table, rng=rng, estimates=estimates, **frame)
-        if progress is not None:
-            progress(key)
+        with told():
+            scores[key] = metric(table, rng=rng, estimates=estimates, **frame)
+        tell(key, scores[key])
     return scores
 
 
@@ -343,9 +351,11 @@ def _known(frame: Mapping[str, object]) -> None:
         )
 
 
-def _as_table(codes: ArrayLike | Table, factors: ArrayLike | None) -> Table:
+def _as_table(
+    codes: ArrayLike | Table, factors: ArrayLike | None, continuous: Sequence[int | str] | None
+) -> Table:
     if isinstance(codes, Table) and factors is None:
-        return codes
+        return codes if continuous is None else replace(codes, continuous=continuous)
     if isinstance(codes, Table) or factors is None:
         raise ValueError(
             "expected codes with factors, or a table, which has both, got "
@@ -355,7 +365,7 @@ def _as_table(codes: ArrayLike | Table, factors: ArrayLike | None) -> Table:
     v = as_factors(factors, rows=len(as_codes(codes)), least=0)
     whole = ~real_factors(v)
     v[:, whole] -= v[:, whole].min(0, initial=0)
-    return Table(codes, v)  # type: ignore[arg-type]
+    return Table(codes, v, continuous=continuous)  # type: ignore[arg-type]
 
 
 def left_out(table: Table) -> dict[str, str]:

@@ -67,12 +67,19 @@ def irs(
     Returns:
         Parts: max_k R_jk of each code that varies. Matrix: R (D, K), 0 for constant codes.
 
-    >>> factors = np.argwhere(np.ones((4, 5)))
+    >>> factors = np.argwhere(np.ones((4, 5, 3)))[:, :2]
     >>> irs(factors @ [[1, 0], [0, 2]], factors)
     Score(irs/locatello2019 = 1.0000; code 0 1.000, code 1 1.000)
     """
     check_choice("protocol", protocol, get_args(IRSProtocol))
-    inputs = read(codes, factors, discrete=discrete, factor_names=factor_names, leave_out=leave_out)
+    inputs = read(
+        codes,
+        factors,
+        discrete=discrete,
+        factor_names=factor_names,
+        leave_out=leave_out,
+        continuous=frame.get("continuous"),
+    )
     exact = protocol == "suter2019"
     points = inputs.rows if exact else samples
     rows = subset(inputs.rows, points, np.random.default_rng(rng))

@@ -12,7 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Detail = bool | int | float | str | list[int] | list[float] | list[str]
-CSV_COLUMNS = ("metric", "protocol", "part", "value", "low", "high", "null")
+RNG_SPREAD, BEST = "rng spread", "best"  # details that are asked for
+_EXTRA = (RNG_SPREAD, BEST)
+_COLUMNS = ("metric", "value", "interval", "null", *_EXTRA)
+CSV_COLUMNS = ("metric", "protocol", "part", "value", "low", "high", "null", RNG_SPREAD, BEST)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,6 +48,15 @@ class Score:
         """Name and protocol: the same name means two numbers under two protocols."""
         return f"{self.name}/{self.protocol}"
 
+    @property
+    def asked(self) -> dict[str, float]:
+        """What was asked for beside the value: low, high, null, rng spread, best."""
+        found = dict(zip(("low", "high"), self.interval or (), strict=False))
+        if self.null is not None:
+            found["null"] = self.null
+        details = {name: self.details[name] for name in _EXTRA if name in self.details}
+        return found | {name: float(number) for name, number in details.items()}  # type: ignore[arg-type]
+
     def __float__(self) -> float:
         return self.value
 
@@ -53,8 +65,8 @@ class Score:
         head = f"{self.key} = {self.value:.4f}"
         if self.interval is not None:
             head += " in [{:.4f}, {:.4f}]".format(*self.interval)
-        if self.null is not None:
-            head += f", null {self.null:.4f}"
+        rest = {name: n for name, n in self.asked.items() if name not in ("low", "high")}
+        head += "".join(f", {name} {number:.4f}" for name, number in rest.items())
         return f"Score({head}; {parts})" if parts else f"Score({head})"
 
     def to_json(self) -> dict[str, Any]:
@@ -90,34 +102,24 @@ class Scores(dict[str, Score]):
     metric        value   null
     mig/chen2018  0.2500  0.0100
     >>> print(scores.to_csv(), end="")
-    metric,protocol,part,value,low,high,null
-    mig,chen2018,,0.25,,,0.01
-    mig,chen2018,shape,0.1,,,
-    mig,chen2018,scale,0.4,,,
+    metric,protocol,part,value,low,high,null,rng spread,best
+    mig,chen2018,,0.25,,,0.01,,
+    mig,chen2018,shape,0.1,,,,,
+    mig,chen2018,scale,0.4,,,,,
     """
 
     def __repr__(self) -> str:
-        lines = [self.columns(), *(self.row(score) for score in self.values())]
-        widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
-        padded = (
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-            for line in lines
-        )
-        return "\n".join(line.rstrip() for line in padded)
+        return aligned([self.columns(), *(self.row(score) for score in self.values())])
 
     def columns(self) -> list[str]:
-        """The head of the table: intervals and nulls where there are any."""
-        has_interval = any(score.interval for score in self.values())
-        has_null = any(score.null is not None for score in self.values())
-        return ["metric", "value", *["interval"] * has_interval, *["null"] * has_null]
+        """The head of the table: with what was asked for beside the values."""
+        cells = [_cells(score) for score in self.values()]
+        return [name for name in _COLUMNS if name in _COLUMNS[:2] or any(name in c for c in cells)]
 
     def row(self, score: Score) -> list[str]:
         """The row of a score in the table."""
-        interval = "" if score.interval is None else "{:.4f} to {:.4f}".format(*score.interval)
-        null = "" if score.null is None else f"{score.null:.4f}"
-        cells = {"metric": score.key, "value": f"{score.value:.4f}", "interval": interval}
-        cells["null"] = null
-        return [cells[column] for column in self.columns()]
+        cells = _cells(score)
+        return [cells.get(column, "") for column in self.columns()]
 
     def to_json(self) -> dict[str, Any]:
         """`Score.to_json` of each."""
@@ -136,13 +138,36 @@ class Scores(dict[str, Score]):
         """The lines of `to_csv`."""
         rows: list[list[object]] = []
         for s in self.values():
-            low, high = s.interval or ("", "")
-            null = "" if s.null is None else s.null
-            rows.append([s.name, s.protocol, "", s.value, low, high, null])
+            rest = [s.asked.get(name, "") for name in CSV_COLUMNS[4:]]
+            rows.append([s.name, s.protocol, "", s.value, *rest])
             rows += [
-                [s.name, s.protocol, part, value, "", "", ""] for part, value in s.parts.items()
+                [s.name, s.protocol, part, value, *[""] * len(rest)]
+                for part, value in s.parts.items()
             ]
         return rows
+
+
+def _cells(score: Score) -> dict[str, str]:
+    """The texts of a score by column, those that it has."""
+    numbers = {name: f"{number:.4f}" for name, number in score.asked.items()}
+    if score.interval is not None:
+        numbers["interval"] = f"{numbers['low']} to {numbers['high']}"
+    return {"metric": score.key, "value": f"{score.value:.4f}"} | numbers
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> str:
+    """Lines of cells, all of as many, as a table of plain text.
+
+    >>> print(aligned([["metric", "value"], ["mig/chen2018", "0.25"]]))
+    metric        value
+    mig/chen2018  0.25
+    """
+    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
+    padded = (
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        for line in lines
+    )
+    return "\n".join(line.rstrip() for line in padded)
 
 
 def csv_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -66,7 +66,7 @@ def sap(
     Returns:
         Parts: the gap of each factor. Matrix: S (D, K).
 
-    >>> factors = np.argwhere(np.ones((4, 5)))
+    >>> factors = np.argwhere(np.ones((4, 5, 3)))[:, :2]
     >>> sap(factors @ [[1, 0], [0, 2]], factors, protocol="kumar2018", factor_names=("x", "y"))
     Score(sap/kumar2018 = 1.0000; x 1.000, y 1.000)
     """
@@ -77,7 +77,8 @@ def sap(
         discrete=discrete,
         factor_names=factor_names,
         leave_out=leave_out,
-        continuous=protocol == "kumar2018",
+        continuous=frame.get("continuous"),
+        classes_only=protocol != "kumar2018",
     )
     if protocol == "kumar2018":
         matrix, fitted, tested = _squared_correlations(inputs), inputs.rows, inputs.rows

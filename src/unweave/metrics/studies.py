@@ -13,18 +13,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from unweave.metrics.inputs import Floats, check_choice
-from unweave.metrics.score import Score
+from unweave.metrics.score import Score, aligned
 from unweave.parallel import in_threads
 
 Correlation = Literal["pearson", "spearman", "kendall"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Agreement:
-    """Correlations of metrics over runs, (M, M) each, with 1 on the diagonal.
+    """Correlations of metrics over runs, (M, M) each, with 1 on the diagonal; printed, a table.
 
     `p_values` are those of the hypothesis that two metrics do not go together, by correlation.
-    `left_out` says why a metric of the runs is not among the names.
+    `left_out` says why a metric of the runs is not among the names. What is printed is the
+    correlation of ranks; `table` gives the others as well.
     """
 
     names: tuple[str, ...]
@@ -40,6 +41,21 @@ class Agreement:
         check_choice("correlation", correlation, get_args(Correlation))
         found: Floats = getattr(self, correlation)
         return found
+
+    def table(self, correlation: Correlation = "spearman") -> str:
+        """One of the three as a table, whose columns have the numbers of the rows."""
+        rows = zip(self.names, self.matrix(correlation), strict=True)
+        numbers = [str(n) for n in range(1, len(self.names) + 1)]
+        lines = [
+            [f"{n} {name}", *(f"{value:.2f}" for value in row)]
+            for n, (name, row) in zip(numbers, rows, strict=True)
+        ]
+        head = [f"{correlation}, {self.runs} runs", *numbers]
+        why = [f"left out: {name}, {reason}" for name, reason in self.left_out.items()]
+        return "\n".join([aligned([head, *lines]), *why])
+
+    def __repr__(self) -> str:
+        return self.table()
 
     def pair(self, one: str, two: str) -> dict[str, float]:
         """The three correlations of two metrics, as in [Kim2018] sec. 6."""
@@ -70,6 +86,10 @@ def agreement(scores: Sequence[Mapping[str, Score | float]]) -> Agreement:
     >>> runs = [{"mig": 0.1, "dci": 0.3}, {"mig": 0.2, "dci": 0.4}, {"mig": 0.4, "dci": 0.35}]
     >>> {name: round(value, 3) for name, value in agreement(runs).pair("mig", "dci").items()}
     {'pearson': 0.327, 'spearman': 0.5, 'kendall': 0.333}
+    >>> agreement(runs)
+    spearman, 3 runs  1     2
+    1 mig             1.00  0.50
+    2 dci             0.50  1.00
     """
     if len(scores) < 3:
         raise ValueError(
@@ -102,9 +122,9 @@ def agreement(scores: Sequence[Mapping[str, Score | float]]) -> Agreement:
     )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Sensitivity:
-    """A metric over a grid of its own settings, several times at each.
+    """A metric over a grid of its own settings, several times at each; printed, a table.
 
     `values` has an axis for each setting, in their order, and the last for the seeds.
     """
@@ -125,6 +145,16 @@ class Sensitivity:
         """Standard deviation over the seeds (n - 1), with an axis for each setting."""
         found: Floats = self.values.std(-1, ddof=1)
         return found
+
+    def __repr__(self) -> str:
+        cells = itertools.product(*self.settings.values())
+        numbers = zip(self.mean.ravel(), self.spread.ravel(), strict=True)
+        lines = [
+            [*map(str, cell), f"{mean:.4f}", f"{spread:.4f}"]
+            for cell, (mean, spread) in zip(cells, numbers, strict=True)
+        ]
+        head = [*self.settings, "mean", "spread"]
+        return f"{self.name}, {len(self.rngs)} seeds\n{aligned([head, *lines])}"
 
 
 def sensitivity(
@@ -156,7 +186,7 @@ def sensitivity(
                     {"batch": (50, 100, 200), "votes": (200, 400, 800)})
 
     >>> from unweave.metrics import factor_vae_score
-    >>> factors = np.argwhere(np.ones((4, 5)))
+    >>> factors = np.argwhere(np.ones((4, 5, 3)))[:, :2]
     >>> grid = {"batch": (2, 50), "votes": (20, 100)}
     >>> found = sensitivity(factor_vae_score, factors * 1.0, factors, grid, rngs=(0, 1, 2))
     >>> found.mean.shape, found.mean[1].tolist(), found.spread[1].tolist()

@@ -5,9 +5,12 @@ from __future__ import annotations
 import io
 import json
 import os
+import warnings
 import zipfile
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -26,9 +29,14 @@ from unweave.metrics.inputs import (
     as_mask,
     as_names,
     as_scales,
+    continuous_factors,
+    decided,
+    few_rows,
     merge,
     real_factors,
 )
+
+_NEAR = 0.75  # how alike the name of an array and a misspelt one are, from 0 to 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,9 +57,17 @@ class Table:
         factor_sizes: how many values each factor can take, which may be more than the table has; 0
             for a factor of real numbers.
         periods: the factors whose values repeat, as `merge` takes them.
+        continuous: the factors that are numbers, by name or number, all others being classes; if
+            not given, those of real numbers that do not repeat. `notes` says which these are.
 
     >>> Table([[0.1, 2.0], [0.3, 1.0]], [[0, 1], [1, 1]], factor_names=("shape", "scale"))
     Table(2 rows, 2 codes, 2 factors: shape 2, scale 2)
+    >>> table = Table([[0.1], [0.3], [0.5], [0.9]], [[0.5], [0.5], [1.5], [1.5]])
+    >>> table
+    Table(4 rows, 1 codes, 1 factors: factor 0 of real numbers as 2 classes)
+    >>> print(*table.notes)
+    factor 0 has 2 real numbers, each 2 times on average, taken as classes; `continuous` with its \
+name decides otherwise
     """
 
     codes: NDArray[np.floating[Any]]
@@ -63,6 +79,7 @@ class Table:
     factor_names: tuple[str, ...] = ()
     factor_sizes: tuple[int, ...] = ()
     periods: Periods = field(default_factory=dict)
+    continuous: Sequence[int | str] | None = None
 
     def __post_init__(self) -> None:
         codes = as_codes(self.codes)
@@ -80,6 +97,9 @@ class Table:
                 self._set(name, as_mask(name, getattr(self, name), codes.shape[1]))
         if self.periods:
             merge(factors, self.periods, self.factor_names)  # raises where they are wrong
+        if self.continuous is not None:
+            names = zip(self.factor_names, self.numbers, strict=True)
+            self._set("continuous", tuple(name for name, number in names if number))
 
     @cached_property
     def classes(self) -> NDArray[Any]:
@@ -88,12 +108,26 @@ class Table:
             merge(self.factors, self.periods, self.factor_names) if self.periods else self.factors
         )
 
+    @cached_property
+    def numbers(self) -> Bools:
+        """Mask (K,) of the factors that are continuous, as named or as `notes` says."""
+        return continuous_factors(self.classes, self.continuous, self.factor_names)
+
+    @property
+    def notes(self) -> list[str]:
+        """What was decided about factors of real numbers that nobody named."""
+        return decided(self.classes, self.continuous, self.factor_names)
+
+    @property
+    def few(self) -> str | None:
+        """Why the table has too few rows to be scored; None if it has not."""
+        return few_rows(self.codes, self.classes, self.numbers, self.factor_names)
+
     def __len__(self) -> int:
         return len(self.codes)
 
     def __repr__(self) -> str:
-        pairs = zip(self.factor_names, self.factor_sizes, strict=True)
-        sizes = ", ".join(f"{name} {size or 'of real numbers'}" for name, size in pairs)
+        sizes = ", ".join(f"{name} {self._size(k)}" for k, name in enumerate(self.factor_names))
         optional = ("scales", "kl", "discrete", "normal")
         extras = [name for name in optional if getattr(self, name) is not None]
         return (
@@ -102,6 +136,14 @@ class Table:
             + (f"; with {', '.join(extras)}" if extras else "")
             + ")"
         )
+
+    def _size(self, k: int) -> str:
+        """How many values a factor has, and what they are if not numbered classes."""
+        size = self.factor_sizes[k]
+        if self.numbers[k]:
+            return f"{size} as numbers" if size else "of real numbers"
+        classes = len(np.unique(self.classes[:, k]))
+        return str(size) if size else f"of real numbers as {classes} classes"
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the table as .npz, without pickle; the file is there whole or not at all."""
@@ -112,6 +154,8 @@ class Table:
         }
         arrays["factor_names"] = np.array(self.factor_names, dtype=np.str_)
         arrays["factor_sizes"] = np.array(self.factor_sizes, dtype=np.int64)
+        if self.continuous is not None:
+            arrays["continuous"] = np.array(self.continuous, dtype=np.str_)
         arrays["periods"] = np.array(json.dumps(self.periods))
         content = io.BytesIO()
         np.savez(content, **arrays)
@@ -122,29 +166,58 @@ class Table:
         """Read the table that `save` wrote, or any .npz with arrays of these names."""
         with open(path, "rb") as file:
             arrays = _arrays(file, path)
-        known = {f.name for f in fields(cls)}
-        if not {"codes"} <= set(arrays) <= known:
-            raise ValueError(
-                f"expected codes, mostly with factors, and nothing but {', '.join(sorted(known))}, "
-                f"in {path}, got {', '.join(sorted(arrays))}: write the table by Table.save or by "
-                "numpy.savez(path, codes=codes, factors=factors)"
-            )
+        arrays = _known(arrays, [f.name for f in fields(cls)], path)
         arrays.setdefault("factors", np.zeros((len(arrays["codes"]), 0), np.int64))
         names = tuple(str(name) for name in arrays.pop("factor_names", ()))
         sizes = tuple(int(size) for size in arrays.pop("factor_sizes", ()))
+        continuous = arrays.pop("continuous", None)
         text = str(arrays.pop("periods", "{}"))
         try:
             periods = json.loads(text)
         except json.JSONDecodeError:
             raise ValueError(
                 f"expected periods as JSON text, got {text!r}: save "
-                """numpy.array('{"orientation": 40}'), say"""
+                """numpy.array('{"orientation": 39}'), say"""
             ) from None
-        return cls(**arrays, factor_names=names, factor_sizes=sizes, periods=periods)
+        return cls(
+            **arrays,
+            factor_names=names,
+            factor_sizes=sizes,
+            periods=periods,
+            continuous=None if continuous is None else np.atleast_1d(continuous).tolist(),
+        )
 
     def _set(self, name: str, value: object) -> None:
         # The dataclass is frozen for its users; validation still has to store what it converted.
         object.__setattr__(self, name, value)
+
+
+def _known(
+    arrays: dict[str, NDArray[Any]], fields: list[str], path: str | os.PathLike[str]
+) -> dict[str, NDArray[Any]]:
+    """The arrays of a table; others are left with a warning, or refused if they seem misspelt."""
+    open_names = [name for name in fields if name not in arrays]
+    others = [name for name in arrays if name not in fields]
+    near = {name: get_close_matches(name, open_names, 1, _NEAR) for name in others}
+    if misspelt := {name: match[0] for name, match in near.items() if match}:
+        hints = "; ".join(f"{name!r}: did you mean {match!r}?" for name, match in misspelt.items())
+        raise ValueError(
+            f"expected arrays of a table in {path}, which are {', '.join(fields)}, got {hints} "
+            "Rename it, or leave it out of the file"
+        )
+    if "codes" not in arrays:
+        raise ValueError(
+            f"expected codes, mostly with factors, in {path}, got {', '.join(arrays) or 'none'}: "
+            "write the table by Table.save or by numpy.savez(path, codes=codes, factors=factors); "
+            f"arrays that are read are {', '.join(fields)}"
+        )
+    if others:
+        warnings.warn(
+            f"{path} holds {', '.join(others)} too, which is no part of a table and is not read; "
+            f"arrays that are read are {', '.join(fields)}",
+            stacklevel=3,
+        )
+    return {name: array for name, array in arrays.items() if name in fields}
 
 
 def _arrays(file: BinaryIO, path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:

@@ -20,6 +20,7 @@ from unweave.metrics.inputs import (
     subset,
 )
 from unweave.metrics.score import Score
+from unweave.metrics.whole import counted
 
 HoyerProtocol = Literal["mathieu2019", "mathieu2019-normalised"]
 ActiveProtocol = Literal["burda2016", "kl"]
@@ -227,6 +228,7 @@ def gaussian_wasserstein_correlation(
     )
 
 
+@counted
 def mean_pairwise_information(
     codes: ArrayLike,
     *,
