@@ -310,6 +310,7 @@ def in_a_process(item):
     return item, os.getpid(), parallel.own_cores(), max(pools, default=1)
 
 
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
 def test_in_processes(monkeypatch):
     """They share the cores, keep the order and score as here, and what fails is raised."""
     models = fitted(seeds=range(2))

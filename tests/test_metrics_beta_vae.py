@@ -8,7 +8,7 @@ from lattice_tables import SIZES, TABLES, blurred, identity, lattice, rotated
 from unweave.metrics import Table, beta_vae_score, evaluate, factor_vae_score
 from unweave.metrics.inputs import read
 from unweave.metrics.interventional import fixable
-from unweave.metrics.pairs import _adagrad, shared_factor_pairs
+from unweave.metrics.pairs import _adagrad, _penalised, shared_factor_pairs
 
 PROTOCOLS = ["kim2018", "locatello2019"]
 
@@ -82,6 +82,29 @@ def test_adagrad_by_loops():
     np.testing.assert_allclose(offset, w[2], rtol=1e-12)
 
 
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("scales", [(1, 1, 1), (1e-3, 1, 30), (1e-9, 1e4, 1e9)], ids=str)
+def test_the_penalised_fit_is_run_to_its_end_at_any_scale(scales, classes):
+    """As scikit-learn's where that ends; no direction leads down from it."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(classes, size=400)
+    x = (rng.standard_normal((400, 3)) + labels[:, None] * [1, 0.3, -0.5] + 2) * scales
+    w, b = _penalised(x, labels, classes)
+
+    def loss(w, b):
+        logits = x @ w + b
+        cross = np.logaddexp.reduce(logits, 1) - logits[np.arange(400), labels]
+        return cross.sum() + (2 if classes == 2 else 1) * (w**2).sum() / 2
+
+    for _ in range(20):
+        step = 1e-3 * rng.standard_normal(w.shape) / np.maximum(x.std(0), 1)[:, None]
+        assert loss(w, b) <= loss(w + step, b) + 1e-3
+    if max(scales) < 100:
+        model = LogisticRegression(tol=1e-10, max_iter=10_000).fit(x, labels)
+        told = model.predict(x) == (x @ w + b).argmax(1)
+        assert told.mean() > 0.99
+
+
 def test_higgins_is_the_same_as_kim():
     base = blurred()
     one = beta_vae_score(base.codes, base.factors, protocol="higgins2017", pairs=5)
@@ -115,6 +138,7 @@ def test_categories_differ_or_not():
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
 def test_beta_vae_score_of_odd_tables(protocol):
     three = beta_vae_score([[0.1], [0.2], [0.5]], [[0], [1], [0]], protocol=protocol)
     assert float(three) == 1.0  # one factor only

@@ -150,6 +150,7 @@ def test_bad_keywords(asked, message):
         mig(*draw(0), **asked)
 
 
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
 def test_too_few_rows_for_halves():
     with pytest.raises(ValueError, match="at least 4 rows for an interval"):
         mig([[0.0], [1.0], [2.0]], [[0], [1], [2]], interval=0.9)
@@ -159,7 +160,7 @@ def test_too_few_rows_for_halves():
 
 @metrics
 def test_every_metric_shows_the_shared_keywords(metric):
-    shared = {"periods", "interval", "resamples", "null", "shuffles", "draws", "best"}
+    shared = {"periods", "continuous", "interval", "resamples", "null", "shuffles", "draws", "best"}
     parameters = inspect.signature(metric.compute).parameters
     assert shared <= set(parameters)
     assert all(parameters[name].kind is inspect.Parameter.KEYWORD_ONLY for name in shared)
@@ -313,6 +314,7 @@ def test_a_continuous_factor_is_cut_into_bins():
 
 
 @pytest.mark.parametrize("metric", [m for m in METRICS.values() if not m.slow], ids=lambda m: m.key)
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
 def test_classes_may_have_any_numbers(metric):
     """Angles that repeat are classes as their numbers are, and none of 40 is lost to 20 bins."""
     rng = np.random.default_rng(0)

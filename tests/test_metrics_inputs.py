@@ -1,10 +1,15 @@
 """What metrics are given: codes that are categories, factors left out, and what is refused."""
 
+import inspect
+import logging
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from lattice_tables import blurred, identity
-from unweave.metrics import evaluate, factor_vae_score, mig, sap, sensitivity
+from unweave import metrics
+from unweave.metrics import FewRows, Table, evaluate, factor_vae_score, mig, sap, sensitivity
 
 functions = pytest.mark.parametrize("function", [factor_vae_score, mig])
 
@@ -121,6 +126,7 @@ def test_bad_options_of_mig(options, message):
         mig(identity().codes, identity().factors, **options)
 
 
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
 def test_values_that_never_repeat_cannot_be_fixed():
     with pytest.raises(ValueError, match="at least two rows"):
         factor_vae_score(np.eye(4), np.arange(4)[:, None])
@@ -146,6 +152,101 @@ def test_what_new_users_tried_is_refused_in_words():
     assert found.name == "sap/locatello2019|kumar2018"
     together = evaluate(codes, factors, metrics="mig/locatello2019, sap/kumar2018")
     assert list(together) == ["mig/locatello2019", "sap/kumar2018"]
+
+
+WHOLE = {"int": 2.5, "int | None": 2.5, "Sequence[int]": [3, 2.5], "Seed": 2.5}
+FUNCTIONS = [getattr(metrics, name) for name in metrics.__all__ if name[0].islower()]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_whole_numbers_are_asked_for_in_words(function):
+    parameters = inspect.signature(function).parameters
+    needed = {name: np.zeros((2, 2)) for name, p in parameters.items() if p.default is p.empty}
+    needed.pop("frame", None)
+    for name, parameter in parameters.items():
+        if (wrong := WHOLE.get(str(parameter.annotation))) is not None:
+            for value in (wrong, [True] if isinstance(wrong, list) else True):
+                with pytest.raises(
+                    ValueError, match=rf"expected {name} as a whole number, got .*: g"
+                ):
+                    function(**needed | {name: value})
+    if function.__module__ == "unweave.metrics.information":
+        assert function(*draw(), bins=np.int64(5)) is not None
+
+
+def draw():
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((60, 2)), rng.integers(3, size=(60, 2))
+
+
+# Few rows, and factors that are numbers.
+
+
+def test_ten_rows_for_each_code_and_each_value():
+    rng = np.random.default_rng(0)
+    for rows, dims, values, enough in [
+        (60, 3, 6, 60),
+        (59, 3, 6, 60),
+        (80, 8, 2, 80),
+        (79, 8, 2, 80),
+    ]:
+        v = rng.permutation(np.arange(rows) % values)[:, None]
+        table = Table(rng.standard_normal((rows, dims)), v)
+        assert (table.few is None) == (rows >= enough)
+        assert rows >= enough or f"there should be {enough} at least" in table.few
+    numbers = rng.uniform(size=(199, 1))
+    assert "factor 0 in 20 bins there should be 200" in Table(numbers, numbers).few
+    assert Table(np.eye(10).repeat(10, 0), np.zeros((100, 0))).few is None
+
+
+def test_few_rows_are_warned_of_once():
+    codes, factors = (array[:20] for array in draw())
+    for call in (
+        lambda: evaluate(codes, factors, metrics="mig, mcc", null=True, shuffles=2),
+        lambda: mig(codes, factors, interval=0.9, resamples=3, null=True, shuffles=2),
+    ):
+        with pytest.warns(FewRows, match="20 rows are too few: for 3 values of factor 0") as told:
+            call()
+        assert len(told) == 1
+        assert told[0].filename == __file__
+    mig(codes, factors % 2, leave_out=[1])  # twenty rows for two codes and two values
+
+
+def test_what_is_decided_about_real_numbers_is_said(caplog):
+    v = np.column_stack([np.tile([0.5, 1.5, 2.5], 80), np.random.default_rng(0).random(240)])
+    table = Table(v, v, factor_names=("angle", "x"))
+    assert repr(table).endswith("angle of real numbers as 3 classes, x of real numbers)")
+    assert [note.split(";")[0] for note in table.notes] == [
+        "angle has 3 real numbers, each 80 times on average, taken as classes",
+        "x has real numbers that do not repeat, taken as continuous",
+    ]
+    with caplog.at_level(logging.INFO):
+        assert evaluate(table, metrics="mig")["mig/locatello2019"].details[
+            "factors cut into bins"
+        ] == ["x"]
+    assert all(note in caplog.text for note in table.notes)
+    both = evaluate(v, v, metrics="mig", continuous=[0, 1])["mig/locatello2019"]
+    assert both.details["factors cut into bins"] == ["factor 0", "factor 1"]
+    for named in (["angle"], ["0"], [0]):
+        decided = replace(table, continuous=named)
+        assert (decided.continuous, decided.notes) == (("angle",), [])
+    assert repr(decided).endswith("angle of real numbers, x of real numbers as 240 classes)")
+    with pytest.raises(ValueError, match="continuous to name factors among angle, x"):
+        replace(table, continuous=["y"])
+    with pytest.raises(ValueError, match="continuous as a list of factors, got 'angle'"):
+        mig(v, v, continuous="angle")
+
+
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
+def test_parts_of_the_rows_decide_as_all_rows_do():
+    """Values that come 2.5 times on average, and less than twice in half of the rows."""
+    rng = np.random.default_rng(0)
+    v = np.column_stack([np.arange(500) // 2.5 // 1 * 0.3, np.tile([0, 1], 250)])
+    z = v + 0.1 * rng.standard_normal(v.shape)
+    asked = {"interval": 0.9, "resamples": 5}
+    classes, left_open, numbers = (mig(z, v, continuous=c, **asked) for c in ([], None, [0]))
+    assert left_open.to_json() == classes.to_json()
+    assert numbers.interval != classes.interval
 
 
 def test_cutting_into_bins_as_advised_keeps_a_perfect_code_perfect():

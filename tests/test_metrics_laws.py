@@ -5,8 +5,9 @@ A metric that is added is tested by being listed. Scores of the same table are c
 
 import inspect
 import json
+import math
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from lattice_tables import (
     table,
     with_columns,
 )
-from unweave.metrics import METRICS, Score, Table
+from unweave.metrics import MEASURES, METRICS, FewRows, Score, Table, evaluate
 
 metrics = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
 
@@ -196,11 +197,15 @@ def test_inputs_are_not_changed(metric):
 # Degenerate input.
 
 
-def rare():
-    """A class of a single row, which only one side of any split can have."""
-    factors = lattice(repeats=4)
-    factors[7, 0] = 4
-    return table(identity().codes, factors)
+def rare(place):
+    """A class of a single row, which one side alone of the split of rng 0 has."""
+
+    def make():
+        factors = lattice(repeats=4)
+        factors[np.random.default_rng(0).permutation(480)[place], 0] = 4
+        return table(identity().codes, factors)
+
+    return make
 
 
 def duplicates():
@@ -231,9 +236,17 @@ def one_factor():
     return Table(base.codes, base.factors[:, :1], scales=base.scales)
 
 
-def one_code():
+def with_codes(count):
+    def make():
+        base = identity()
+        return replace(base, codes=base.codes[:, :count], scales=base.scales[:, :count])
+
+    return make
+
+
+def one_value():
     base = identity()
-    return replace(base, codes=base.codes[:, :1], scales=base.scales[:, :1])
+    return Table(base.codes, base.factors * [1, 0, 1], scales=base.scales)
 
 
 def continuous():
@@ -243,35 +256,50 @@ def continuous():
 
 
 ODD = {
-    "a class of one row": rare,
+    "a class missing from the test": rare(0),
+    "a class missing from training": rare(-1),
+    "constant codes": constant,
+    "a factor with one value": one_value,
+    "more factors than codes": with_codes(2),
     "equal rows": duplicates,
     "2 rows": few(2),
     "3 rows": few(3),
     "7 rows": few(7),
     "tiny and huge numbers": wide_numbers,
     "one factor": one_factor,
-    "one code": one_code,
+    "one code": with_codes(1),
     "continuous factors": continuous,
 }
 
 
-@metrics
+EVERY = METRICS | MEASURES
+every = pytest.mark.parametrize("metric", EVERY.values(), ids=EVERY)
+
+
+def call(metric, codes, factors, **columns):
+    """What a metric or measure gives of as many of these as it reads."""
+    given = {"codes": codes, "factors": factors, "protocol": metric.protocol, **columns}
+    given |= {"samples": 500, "kl": np.ones(np.shape(codes)[1])}
+    own = inspect.signature(metric.compute).parameters
+    return metric.compute(**{name: value for name, value in given.items() if name in own})
+
+
+@every
 @pytest.mark.parametrize("make", ODD.values(), ids=ODD)
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
 def test_odd_tables_have_a_defined_value_or_are_refused_in_words(metric, make):
-    base = make()
-    columns = {"scales": base.scales} if "scales" in _parameters(metric) else {}
-    columns |= {"samples": 500} if "samples" in _parameters(metric) else {}
-    compute = partial(metric.compute, base.codes, base.factors, protocol=metric.protocol, **columns)
+    base = replace(make(), kl=np.ones(make().codes.shape[1]))
     if metric.lacks(base):
         with pytest.raises(ValueError, match=r"expected .* got "):
-            compute()
+            call(metric, base.codes, base.factors, scales=base.scales)
         return
-    score = compute()
-    assert 0 <= float(score) <= 1
+    score = call(metric, base.codes, base.factors, scales=base.scales)
+    assert 0 <= float(score) <= (1 if metric.key in METRICS else math.inf)
     assert np.isfinite(list(score.parts.values())).all()
+    assert score.matrix is None or np.isfinite(score.matrix).all()
 
 
-@metrics
+@every
 @pytest.mark.parametrize(
     ("codes", "factors", "message"),
     [
@@ -283,8 +311,53 @@ def test_odd_tables_have_a_defined_value_or_are_refused_in_words(metric, make):
     ],
 )
 def test_bad_arrays_are_refused(metric, codes, factors, message):
-    with pytest.raises(ValueError, match=message):
-        metric.compute(codes, factors, protocol=metric.protocol)
+    if metric.key in METRICS or "codes" in message or "D >=" in message:
+        with pytest.raises(ValueError, match=message):
+            call(metric, codes, factors, scales=np.ones((8, 2)))
+
+
+@every
+def test_scales_that_do_not_fit_are_refused(metric):
+    base = identity()
+    if "scales" in inspect.signature(metric.compute).parameters and metric.lacks(base) is None:
+        for scales in (np.ones((480, 2)), np.full((480, 3), np.nan), np.zeros((480, 3))):
+            if metric.key not in METRICS or metric.protocol == "chen2018":
+                with pytest.raises(ValueError, match=r"expected .*scales"):
+                    call(metric, base.codes, base.factors, scales=scales)
+
+
+@metrics
+def test_three_rows_are_warned_of_and_enough_are_not(metric):
+    with pytest.warns(FewRows, match="3 rows are too few: for 5 codes there should be 50") as told:
+        metric(few(3)()) if metric.lacks(few(3)()) is None else evaluate(few(3)(), metrics="mig")
+    assert len(told) == 1
+    metric(identity())  # without a warning, which would be an error
+
+
+# Factors that are numbers.
+
+
+def angles(jitter=0.0):
+    """A factor of 12 angles, which repeat but for a jitter, and one of 3 classes."""
+    rng = np.random.default_rng(0)
+    v = np.column_stack([np.repeat(np.arange(12) * 0.7, 20), np.tile(np.arange(3), 80)])
+    z = v + 0.3 * rng.standard_normal(v.shape)
+    v[:, 0] += jitter * rng.uniform(size=240)
+    return Table(z, v, scales=np.full(z.shape, 0.1), factor_names=("angle", "shape"))
+
+
+@metrics
+def test_a_factor_that_is_named_continuous_is_as_if_its_values_did_not_repeat(metric):
+    named = replace(angles(), continuous=["angle"])
+    assert metric.lacks(named) == metric.lacks(angles(1e-9))
+    if metric.lacks(named):
+        with pytest.raises(ValueError, match="real numbers that differ in angle"):
+            metric(named)
+        assert metric.lacks(replace(angles(1e-9), continuous=[])) is None
+    else:
+        score = metric(named)
+        assert score.parts == pytest.approx(metric(angles(1e-9)).parts, abs=1e-3)
+        assert metric(angles(), continuous=[0]).to_json() == score.to_json()
 
 
 @metrics
@@ -313,7 +386,3 @@ def test_score_survives_json(metric):
     assert repr(again) == repr(score)
     assert metric.key in repr(score)
     assert (score.name, score.protocol) == (metric.name, metric.protocol)
-
-
-def _parameters(metric):
-    return inspect.signature(metric.compute).parameters

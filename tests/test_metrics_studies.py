@@ -142,6 +142,28 @@ def test_sensitivity_of_a_metric_with_something_bound():
             sensitivity(bound, table.codes, table.factors, settings, rngs=rngs)
 
 
+def test_studies_print_as_tables():
+    found = agreement([run | {"flat": 1.0} for run in RUNS])
+    for correlation in ("pearson", "spearman", "kendall"):
+        head, *lines, left_out = found.table(correlation).splitlines()
+        assert head.split() == [f"{correlation},", "12", "runs", "1", "2", "3", "4", "5"]
+        for n, (line, name) in enumerate(zip(lines, VALUES, strict=True)):
+            numbers = [f"{value:.2f}" for value in found.matrix(correlation)[n]]
+            assert line.split() == [str(n + 1), name, *numbers]
+        assert left_out == "left out: flat, it is the same for all runs"
+    assert str(found) == found.table("spearman")
+    table = blurred()
+    grid = {"batch": (5, 40), "votes": (30, 60)}
+    study = sensitivity(factor_vae_score, table.codes, table.factors, grid, rngs=(3, 4))
+    title, head, *lines = str(study).splitlines()
+    assert title == "factor_vae_score/kim2018, 2 seeds"
+    assert head.split() == ["batch", "votes", "mean", "spread"]
+    cells = itertools.product(range(2), range(2))
+    for line, (b, v) in zip(lines, cells, strict=True):
+        numbers = [f"{study.mean[b, v]:.4f}", f"{study.spread[b, v]:.4f}"]
+        assert line.split() == [str(grid["batch"][b]), str(grid["votes"][v]), *numbers]
+
+
 def texts(path):
     return [node.text for node in ET.parse(path).iter() if node.tag.endswith("}text")]
 

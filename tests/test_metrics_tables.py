@@ -110,12 +110,14 @@ def test_evaluate_passes_the_columns_of_the_table():
         (np.ones((4, 2), int), "no factor of the table takes two values"),
     ],
 )
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
 def test_tables_without_factors(factors, reason):
     unlabelled = Table(np.eye(4), factors)
     assert evaluate(unlabelled).to_json() == describe(unlabelled).to_json() != {}
     assert set(left_out(unlabelled).values()) == {reason}
 
 
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
 def test_table_whose_values_never_repeat():
     unique = Table(np.eye(4), np.arange(4)[:, None])
     assert "mig/locatello2019" in evaluate(unique, metrics="mig")

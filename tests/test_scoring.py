@@ -3,13 +3,18 @@
 import csv
 import io
 import json
+import re
+import warnings
+from dataclasses import fields
 
 import numpy as np
 import pytest
 
 import unweave as uw
 from lattice_tables import identity
-from unweave.metrics import Scores, Table, evaluate, hoyer
+from unweave import scoring
+from unweave.console import plain_table
+from unweave.metrics import METRICS, Metric, Score, Scores, Table, evaluate, hoyer, mcc
 
 
 @pytest.fixture
@@ -54,13 +59,87 @@ def test_score_as_csv_with_intervals_and_nulls(unweave, codes):
 
 
 def test_score_with_the_spread_over_the_rng_and_the_best(unweave, codes):
-    code, out, _ = unweave(
-        "score", codes, "--json", "--metrics", "mig", "--draws", 2, "--best", "--rng", 5
-    )
+    asked = ["--metrics", "factor_vae_score/kim2018", "--draws", 2, "--best", "--rng", 5]
+    keywords = {"metrics": "factor_vae_score/kim2018", "rng": 5, "draws": 2, "best": True}
+    expected = evaluate(Table.load(codes), **keywords)
+    code, out, _ = unweave("score", codes, "--json", *asked)
     assert code == 0
-    asked = {"metrics": "mig", "rng": 5, "draws": 2, "best": True}
-    assert json.loads(out) == evaluate(Table.load(codes), **asked).to_json()
+    assert json.loads(out) == expected.to_json()
+    found = expected["factor_vae_score/kim2018"]
+    assert found.asked == {n: found.details[n] for n in ("rng spread", "best")}
+    numbers = [f"{number:.4f}" for number in (float(found), *found.asked.values())]
+    for text in (unweave("score", codes, *asked)[1], str(expected)):
+        head, *_, row = [line.split() for line in text.splitlines() if line.strip(" ─━-")]
+        assert head == ["metric", "value", "rng", "spread", "best"]
+        assert row[1:] == numbers
+    rows = list(csv.DictReader(io.StringIO(unweave("score", codes, "--csv", *asked)[1])))
+    assert {name: float(rows[0][name]) for name in found.asked} == found.asked
     assert unweave("score", codes, "--draws", 1)[0] == 2
+
+
+def test_what_was_asked_for_of_several_runs_has_rows_of_its_own():
+    score = Score(
+        "mig", "chen2018", 0.5, details={"best": 0.75}, interval=(0.25, 0.625), null=0.125
+    )
+    for runs in (2, 6):
+        table = scoring.as_table({f"run {n}": Scores(mig=score) for n in range(runs)}, plain_table)
+        rows = {str(cell): n for n, cell in enumerate(table.columns[0].cells)}
+        assert list(rows) == ["mig", "mig low", "mig high", "mig null", "mig best"]
+        column = list(table.columns[1 if runs == 2 else 2].cells)
+        assert column == ["0.500", "0.250", "0.625", "0.125", "0.750"]
+
+
+def test_decisions_and_few_rows_are_notes(unweave, tmp_path):
+    path = tmp_path / "codes.npz"
+    v = np.column_stack([np.repeat([0.5, 1.5, 4.5], 8), np.tile([0, 1], 12)])
+    np.savez(path, codes=v, factors=v, factor_names=["angle", "shape"])
+    code, out, err = unweave("score", path, "--metrics", "mig", "--json")
+    assert code == 0
+    assert json.loads(out)["mig/locatello2019"]["details"]["factors cut into bins"] == []
+    first, second = err.splitlines()
+    assert first.startswith("angle has 3 real numbers, each 8 times on average, taken as classes; ")
+    assert second.startswith(
+        "24 rows are too few: for 3 values of angle there should be 30 at least"
+    )
+    for named, cut in (("angle", ["angle"]), ("0,shape", ["angle", "shape"]), ("", [])):
+        asked = ["--metrics", "mig", "--json", "--continuous", named]
+        code, out, err = unweave("score", path, *asked)
+        assert json.loads(out)["mig/locatello2019"]["details"]["factors cut into bins"] == cut
+        assert "taken as classes" not in err
+    code, _, err = unweave("score", path, "--continuous", "angel")
+    assert (code, err.count("\n")) == (2, 1)
+    Table(v, v, continuous=[0]).save(path)
+    assert Table.load(path).continuous == ("factor 0",)
+
+
+def test_warnings_of_others_are_notes(unweave, codes, monkeypatch):
+    def fit(codes, factors):
+        warnings.warn("lbfgs failed to converge", stacklevel=2)
+        return mcc(codes, factors)
+
+    monkeypatch.setitem(METRICS, "odd/fit", Metric("odd", "fit", fit))
+    monkeypatch.setitem(METRICS, "odd/again", Metric("odd", "again", fit))
+    code, _, err = unweave("score", codes, "--metrics", "odd")
+    assert (code, err) == (0, "lbfgs failed to converge\n")
+
+
+def test_interrupted_what_is_done_is_printed(unweave, codes, monkeypatch):
+    def stop(codes, factors):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(METRICS, "odd/stop", Metric("odd", "stop", stop, slow=True))
+    asked = ["--metrics", "mig/locatello2019,odd/stop,mcc"]
+    code, out, err = unweave("score", codes, *asked)
+    assert code == 130
+    assert "mig/locatello2019  1.0000" in " ".join(out.split(" "))
+    assert "mcc" not in out
+    assert err.splitlines() == [
+        "measured 1 of 3, now odd/stop",
+        "measured 1 of 3",
+        "stopped; what is done is printed",
+    ]
+    code, out, _ = unweave("score", codes, *asked, "--json")
+    assert (code, list(json.loads(out))) == (130, ["mig/locatello2019"])
 
 
 def test_evaluate_takes_the_same_options(unweave, tmp_path):
@@ -101,6 +180,27 @@ def without_codes(path):
     np.savez(path, factors=np.eye(3))
 
 
+def test_arrays_that_are_none_of_a_table_are_told(unweave, tmp_path):
+    path = tmp_path / "codes.npz"
+    arrays = {"codes": identity().codes, "factors": identity().factors}
+    np.savez(path, **arrays, images=np.zeros(3), split=np.zeros(2))
+    code, out, err = unweave("score", path, "--metrics", "mig", "--json")
+    assert code == 0
+    assert json.loads(out) == evaluate(**arrays, metrics="mig").to_json()
+    assert f"{path} holds images, split too, which is no part of a table and is not read" in err
+    with pytest.warns(UserWarning, match="holds images, split too") as told:
+        Table.load(path)
+    assert told[0].filename == __file__
+    for name, meant in {"scale": "scales", "factor_name": "factor_names", "KL": None}.items():
+        np.savez(path, **arrays, **{name: np.ones((480, 3))})
+        code, _, err = unweave("score", path, "--metrics", "mig")
+        assert code == (2 if meant else 0)
+        assert meant is None or f"got '{name}': did you mean '{meant}'?" in err
+    np.savez(path, code=identity().codes)
+    assert "'code': did you mean 'codes'?" in unweave("score", path)[2]
+
+
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
 @pytest.mark.parametrize("arrays", [{}, {"factors": np.zeros((9, 0), int)}])
 def test_codes_without_factors_have_measures(unweave, tmp_path, arrays):
     z = np.random.default_rng(0).normal(size=(9, 3))
@@ -152,6 +252,8 @@ def test_help(unweave):
     code, out, _ = unweave("score", "--help")
     assert code == 0
     assert "unweave score codes.npz" in out
+    for field in fields(Table):
+        assert re.search(rf"\b{field.name}\b", out), field.name
 
 
 def test_a_table_of_shapes_knows_which_pictures_are_the_same():

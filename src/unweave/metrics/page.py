@@ -27,13 +27,12 @@ A `Table` holds what else is known: `scales` (N, D) of q(z|x), `kl` (D,), which 
 `left_out(table)` says why not the others. An .npz file of arrays of these names is a table; others
 in it are not read, which is told, unless they seem misspelt: these are refused.
 
-**Few rows.** A table should have ten rows for each code, and for each value of a factor; a factor of
-real numbers counts as the 20 bins that it is cut into. Ten to a coefficient are the least that
+**Few rows.** A table should have ten rows for each code, and for each value of a factor; a factor
+of real numbers counts as the 20 bins that it is cut into. Ten to a coefficient are the least that
 regressions are trusted with [Peduzzi1996], and what is said of a value is said by its rows. With
 fewer, codes that know nothing score high: of noise in 10 codes and three factors of 10 values,
 `irs/suter2019` is 0.77 for 20 rows, 0.40 for 100 and 0.33 for 200, `mcc` 0.38, 0.19 and 0.13. A
-metric then warns (`FewRows`), `evaluate` once for a table, and the command line prints a note. Three
-rows can score 1 in most metrics.
+metric then warns (`FewRows`), `evaluate` once for a table; on the command line it is a note.
 
 ## What every metric takes
 
@@ -56,9 +55,9 @@ codes, with the detail "null spread": what the metric says where nothing is lear
 modularity of noise is far from 0.
 
 **Factors that repeat.** dSprites' orientations 0 and 2 pi are the same image, and a square is the
-same every quarter of a turn: no code can tell such values apart. Its 40 orientations have both ends,
-so a turn is 39 steps: `periods={"orientation": 39}` makes values one that are equal modulo 39 (a
-quarter is 9.75 steps, so its squares have no two more steps that are one picture). Where a turn has
+same every quarter of a turn: no code can tell such values apart. The 40 orientations have both
+ends, so a turn is 39 steps: `periods={"orientation": 39}` makes values one that are equal modulo 39
+(a quarter is 9.75 steps, so squares have no two more steps that are one picture). Where a turn has
 36 steps of ten degrees, `periods={"orientation": {"shape": [9, 18, 36]}}` gives the period for each
 value of another factor. `Table(..., periods=...)` keeps them; `shapes2d` declares its own.
 

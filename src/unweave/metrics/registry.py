@@ -44,6 +44,7 @@ from unweave.metrics.unsupervised import (
     hoyer,
     mean_pairwise_information,
 )
+from unweave.metrics.whole import counted
 from unweave.spec import nearest
 
 Need = Callable[[Table], str | None]
@@ -289,6 +290,7 @@ def describe(table: Table) -> Scores:
     return Scores({key: m(table) for key, m in MEASURES.items() if m.lacks(table) is None})
 
 
+@counted
 def evaluate(
     codes: ArrayLike | Table,
     factors: ArrayLike | None = None,
@@ -323,7 +325,7 @@ def evaluate(
     for note in table.notes:
         _log.info(note)
     if table.few:
-        warnings.warn(table.few, FewRows, stacklevel=2)
+        warnings.warn(table.few, FewRows, stacklevel=3)  # past `counted`
     tell = progress or (lambda key, score: None)
     scores = Scores()
     shared: dict[Callable[..., object], object] = {}

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from unweave.metrics.inputs import Floats, check_choice
 from unweave.metrics.score import Score, aligned
+from unweave.metrics.whole import counted
 from unweave.parallel import in_threads
 
 Correlation = Literal["pearson", "spearman", "kendall"]
@@ -157,6 +158,7 @@ class Sensitivity:
         return f"{self.name}, {len(self.rngs)} seeds\n{aligned([head, *lines])}"
 
 
+@counted
 def sensitivity(
     metric: Callable[..., Score],
     codes: ArrayLike,
