@@ -356,7 +356,7 @@ def test_a_factor_that_is_named_continuous_is_as_if_its_values_did_not_repeat(me
         assert metric.lacks(replace(angles(1e-9), continuous=[])) is None
     else:
         score = metric(named)
-        assert score.parts == pytest.approx(metric(angles(1e-9)).parts, abs=1e-3)
+        assert score.parts == pytest.approx(metric(angles(1e-9)).parts, abs=0.005)
         assert metric(angles(), continuous=[0]).to_json() == score.to_json()
 
 

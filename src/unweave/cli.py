@@ -205,7 +205,9 @@ def report_command(
     """
     for model in load(found_in(store, names), device=device):
         assert model.folder is not None
-        path = write_report(model, model.folder / "report.html", rows=rows)
+        write = partial(write_report, path=model.folder / "report.html", rows=rows)
+        path, notes = noted(write, model)
+        scoring.tell(_err, map(str, notes))
         _out.print(str(path), soft_wrap=True, highlight=False)
 
 
