@@ -440,6 +440,7 @@ def test_images_that_the_networks_cannot_take_are_refused():
     "latent", [MIXED, uw.Product(place=uw.Uniform(2), flags=uw.Bernoulli(2))], ids=["mixed", "flat"]
 )
 @each
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
 def test_a_trained_model_is_used_like_any_other(objective, latent, tmp_path):
     fields = {"steps": 6, "batch_size": 16, "optimiser": uw.Adam(lr=1e-3, betas=(0.5, 0.999))}
     model = uw.fit(

@@ -72,6 +72,7 @@ def test_a_table_is_what_the_encoder_says(model):
 
 
 @pytest.mark.parametrize("latent", LATENTS)
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
 def test_codes_walks_and_table_of_every_latent_space(latent):
     model = uw.fit(SMALL, steps=3, **(FIELDS | {"latent": latent}))
     x, count = model.observations([3, 4]), len(latent.variables)

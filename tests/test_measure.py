@@ -142,6 +142,7 @@ def test_observations_are_read_once_for_all_lanes(monkeypatch):
     assert sum(told) == 3 * 150
 
 
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
 def test_tables_and_scores_of_a_list_are_those_of_its_members(models):
     tables = uw.tables(models, rows=100)
     for model, table, scores in zip(models, tables, uw.evaluate(models, rows=100), strict=True):

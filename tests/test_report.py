@@ -29,6 +29,7 @@ from unweave.report import (
 from unweave.report.text import number, typeset
 from worlds import LATENTS
 
+pytestmark = pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")  # of small worlds
 SECTIONS = [
     "top",
     "traversals",

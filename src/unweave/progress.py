@@ -144,7 +144,8 @@ class Counts:
     def add(self, name: str, count: int = 1) -> None:
         """So many more of one thing: move its bar, or say so at most every few seconds."""
         self.done[name] += count
-        self.bars.advance(self.tasks[name], count)
+        self.current = ""
+        self.bars.update(self.tasks[name], advance=count, current="")
         self._say_now_and_then()
 
     def begin(self, name: str, current: str, slow: bool = False) -> None:
