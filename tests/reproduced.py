@@ -8,9 +8,9 @@ from unweave.store import Store
 from unweave.training import Silent
 
 
-def desk(path):
+def desk(path, console=None):
     """A desk that trains on the CPU and keeps runs under a path."""
-    return Desk(Store(path), torch.device("cpu"), Silent())
+    return Desk(Store(path), torch.device("cpu"), Silent(), console)
 
 
 def put(model, **weights):

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import unweave as uw
-from unweave import cli, metrics
+from unweave import listing, metrics
 from unweave.latents import unrelaxed
 from unweave.noise import Noise
 from unweave.objectives import gradient_penalty, total
@@ -469,7 +469,7 @@ def test_a_trained_model_is_used_like_any_other(objective, latent, tmp_path):
 
 def test_the_command_line_shows_a_run_without_distortion(tmp_path, capsys):
     outcomes = train([gan_run(steps=2)], SMALL.load(CPU), Store(tmp_path))
-    cli.show_outcomes(outcomes, Store(tmp_path))
+    listing.show_outcomes(outcomes, Store(tmp_path))
     assert outcomes[0].run.digest in capsys.readouterr().out
 
 

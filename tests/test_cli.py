@@ -1,12 +1,14 @@
 """The command line as a user types it: results, and one-line errors with exit code 2."""
 
 import json
+import shlex
 
 import numpy as np
 import pytest
 from PIL import Image
 
 import unweave as uw
+from unweave.data import HeldOut, Sampled, Subset
 from unweave.store import Store
 from worlds import LATENTS, SMALL
 
@@ -71,6 +73,114 @@ def test_a_folder_of_images_and_a_file_of_arrays(unweave, tmp_path):
         assert code == 0, err
     for folder in Store(tmp_path / "runs").folders():
         assert unweave("report", folder.path)[0] == 0
+
+
+HELD = {"shape": ("heart",), "x": (0, 1)}
+
+
+def test_evaluate_measures_the_part_that_is_asked_for(unweave, tmp_path):
+    data = Sampled(uw.Shapes2D(side=16, positions=4, orientations=1), (HeldOut(HELD),))
+    folder = uw.fit(data, latent=uw.Gaussian(3), network=uw.MLP((16,)), batch_size=16, steps=5,
+                    store=tmp_path, progress=False).folder  # fmt: skip
+    asked = [folder, "--metrics", "mig,sap", "--rows", 10_000]
+    sizes = {"held": 2 * 6 * 4, "rest": (3 * 4 - 2) * 6 * 4}
+    for part, size in sizes.items():
+        model = uw.load(folder, part=part)
+        (expected,) = uw.evaluate([model], metrics=["mig", "sap"])
+        code, out, err = unweave("evaluate", *asked, "--part", part, "--json")
+        assert code == 0, err
+        more = ", trained on the rest part" if part == "held" else ""
+        line = f"measured on {size:,} observations of the {part} part{more}\n"
+        assert line in err
+        found = json.loads(out)[folder.name]
+        assert {key: score["value"] for key, score in found.items()} == {
+            key: score.value for key, score in expected.items()
+        }
+        kept = json.loads((folder / "scores.json").read_text())
+        assert kept == {"part": part, "rows": size, "scores": found}
+        table = uw.metrics.Table.load(folder / "table.npz")
+        hearts = table.factors[:, table.factor_names.index("shape")] == 2
+        left = table.factors[:, table.factor_names.index("x")] < 2
+        assert (hearts & left).all() == (part == "held")
+        assert (hearts & left).any() == (part == "held")
+    code, out, _ = unweave("evaluate", *asked)
+    assert out.startswith(f"measured on {sizes['rest']:,} observations of the rest part\n")
+    assert unweave("cite", folder)[0] == 0
+    (folder / "scores.json").write_text(json.dumps(found))  # without what it is of
+    check_error(*unweave("cite", folder), "measure again")
+    for part, message in (("test", "shapes2d has the parts rest, held, and 'test' was asked for"),
+                          ("hold", "and 'hold' was asked for")):  # fmt: skip
+        check_error(*unweave("evaluate", *asked, "--part", part), message)
+
+
+def test_runs_say_which_data_they_were_trained_on(unweave, tmp_path, monkeypatch):
+    monkeypatch.setattr("unweave.console.out._width", 400)
+    np.savez(
+        tmp_path / "my x.npz", images=np.random.default_rng(0).random((50, 7)), y=np.arange(50)
+    )
+    datas = {
+        f"'{tmp_path}/my x.npz' key=images part=train": uw.Arrays(
+            tmp_path / "my x.npz", key="images", part="train"
+        ),
+        "shapes2d side=16 positions=4 --way held-out:shape=heart,x=0+1 --way subset:count=40":
+        Sampled(uw.Shapes2D(side=16, positions=4), (HeldOut(({"shape": ("heart",), "x": (0, 1)},)),
+                                                    Subset(40))),
+    }  # fmt: skip
+    for text, data in datas.items():
+        uw.fit(data, network=uw.MLP((4,)), batch_size=8, steps=2, store=tmp_path, progress=False)
+        code, out, _ = unweave("runs", "--store", tmp_path)
+        assert code == 0
+        assert f"; {text} " in out
+        name, *rest = shlex.split(text)
+        code, out, err = unweave("data", "info", name, *rest)  # what is listed can be asked about
+        assert code == 0, err
+        assert out.startswith(text)
+
+
+def test_info_tells_of_worlds_and_of_files_of_ones_own(unweave, tmp_path):
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 255, (6, 8, 10, 3), np.uint8)
+    images[0, 0, 0] = 0, 255, 0
+    np.savez(tmp_path / "x.npz", images=images, kinds=np.array([["cat", "1"], ["dog", "2"]] * 3),
+             factor_names=np.array(["animal", "age"]))  # fmt: skip
+    (tmp_path / "pictures").mkdir()
+    for number, image in enumerate(images):
+        Image.fromarray(image).save(tmp_path / f"pictures/{number}.png")
+    expected = {
+        ("shapes2d", "side=16", "positions=4", "--way", "subset:count=40"): [
+            "- images: 40 of 16 x 16", "- values: in [0, 1]",
+            "- factors: colour 1 (white), shape 3 (square, ellipse, heart), scale 6, "
+            "orientation 40, x 4, y 4",
+            "- read as: 40 observations of 11,520: 40 at random",
+        ],
+        ("pinwheel",): ["- vectors: 400 of 2 numbers", "- values: any numbers",
+                        "- factors: cluster 4 (0, 1, 2, 3)"],
+        (tmp_path / "x.npz", "key=images", "factors_key=kinds"): [
+            "- images: 6 of 8 x 10 x 3", "- values: in [0, 1]",
+            "- factors: animal 2 (cat, dog), age 2 (1, 2)",
+            "- read as: 6 images of 8 x 10, colour, channels last; uint8 from 0 to 255 divided by "
+            "255",
+        ],
+        (tmp_path / "pictures", "channels=1"): [
+            "- images: 6 of 8 x 10", "- values: in [0, 1]", "- factors: none known",
+            "- read as: 6 pictures, read as 8 x 10, grey",
+        ],
+    }  # fmt: skip
+    for arguments, lines in expected.items():
+        code, out, err = unweave("data", "info", *arguments)
+        assert code == 0, err
+        told = out.splitlines()
+        assert told[0] == " ".join(map(str, arguments))
+        assert [line for line in told if line.startswith("- ")][: len(lines)] == lines
+    assert "@inproceedings{Mathieu2019" in unweave("data", "info", "pinwheel")[1]
+
+
+def test_flags_take_no_value_and_their_help_says_so(unweave):
+    for command in ((), ("evaluate",), ("score",), ("bench",), ("data", "info")):
+        code, out, _ = unweave(*command, "--help")
+        assert code == 0
+        assert "bool" not in out.lower()
+        assert "--help" in out
 
 
 def test_help_has_examples(unweave):

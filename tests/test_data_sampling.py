@@ -25,6 +25,7 @@ from unweave.data import (
 from unweave.metrics.inputs import merge
 from unweave.networks import MLP
 from unweave.overrides import runs_from, way_from
+from unweave.recipe import way_text
 from unweave.spec import from_json, to_json
 from worlds import CPU
 
@@ -133,7 +134,9 @@ def test_a_run_is_put_on_the_combinations_it_has_not_seen(tmp_path):
     )
     held = uw.load(model.folder, part="held").world
     assert held.factors(torch.arange(held.size))[:, :2].tolist() == [[0, 1]] * 5
-    with pytest.raises(ValueError, match="blocks has no parts"):
+    with pytest.raises(
+        ValueError, match="blocks has the parts rest, held, and 'test' was asked for"
+    ):
         uw.load(model.folder, part="test")
 
 
@@ -228,7 +231,7 @@ WRITTEN = {
 
 @pytest.mark.parametrize(("text", "way"), WRITTEN.items(), ids=WRITTEN)
 def test_ways_are_written_plainly_on_the_command_line(text, way):
-    assert way_from(text) == way
+    assert way_from(text) == way_from(way_text(way)) == way
     (run,) = runs_from(["data=blocks"], ways=["subset:count=4", text])
     assert run.data == Sampled(Blocks(), (Subset(4), way))
     more = runs_from(["seed=0,1"], to_json(run), [text])

@@ -17,7 +17,7 @@ from rich.console import Console
 from threadpoolctl import threadpool_info
 
 import unweave as uw
-from unweave import cli, console, measure, parallel, progress, scoring, trained
+from unweave import measure, parallel, progress, scoring, trained
 from unweave.data.shapes2d import Sprites
 from unweave.data.world import Stored
 from unweave.metrics import MEASURES, Score, Scores
@@ -201,7 +201,7 @@ def evaluate(unweave):
 
 
 def written(folder):
-    return json.loads((Path(folder) / "scores.json").read_text())
+    return json.loads((Path(folder) / "scores.json").read_text())["scores"]
 
 
 def test_many_runs_are_evaluated_as_each_alone(evaluate, tmp_path):
@@ -249,7 +249,7 @@ def test_what_is_measured_stays_if_it_is_stopped(evaluate, tmp_path, monkeypatch
             raise KeyboardInterrupt
         return evaluate_table(table, **asked)
 
-    monkeypatch.setattr(cli, "evaluate_table", stopped_at_the_third)
+    monkeypatch.setattr("unweave.metrics.evaluate", stopped_at_the_third)
     code, out, err = evaluate(*folders, "--rows", 100)
     assert code == 130
     assert "what is done is kept" in err
@@ -391,7 +391,7 @@ def test_scores_of_many_runs_are_a_row_a_metric(count):
 
     found = {f"run{k}": scores(k / 10) for k in range(count)}
     found["run0"].pop("dci/b")
-    table = scoring.as_table(found, console.plain_table)
+    table = scoring.as_table(found)
     cells = [list(column.cells) for column in table.columns]
     assert cells[0] == ["mig/a", "dci/b"]
     if count == 2:

@@ -1,6 +1,8 @@
 """Reproductions of papers: claims, studies that go on, figures and pages."""
 
+import io
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -9,15 +11,16 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from rich.console import Console
 
 import unweave as uw
 from published_files import digits
 from reproduced import desk, put_closed_form
 from unweave.bibliography import entries
+from unweave.console import PAPERS
 from unweave.data import MNIST, Mixing, MovingDigit, Pinwheel, from_array
 from unweave.papers import (
     FIGURES,
-    OUT,
     Claim,
     Desk,
     Measured,
@@ -217,7 +220,14 @@ def test_every_figure_from_the_store_to_the_page(made, tmp_path, monkeypatch):
     for name, value in TINY[key].items():
         monkeypatch.setattr(sys.modules[made.make.__module__], name, value)
     out = tmp_path / "out"
-    claims = reproduce(chosen(*key), desk(tmp_path / "runs"), out)
+    told = io.StringIO()
+    console = Console(file=told, force_terminal=True, width=200)
+    claims = reproduce(chosen(*key), desk(tmp_path / "runs", console), out)
+    assert told.getvalue().startswith(f"{made.paper} {made.figure}, {made.title}: about")
+    counted = re.findall(
+        r"(\w+) \S* (\d+)/(\d+)", re.sub("\x1b\\[[\\d;?]*\\w", "", told.getvalue())
+    )
+    assert counted or made.cost == "half a minute"
     verdicts = {claim.where: claim.verdict for claim in claims}
     assert VERDICTS.get(key, {}).items() <= verdicts.items()
     facts = json.loads((out / made.paper / f"{made.figure}.json").read_text())
@@ -295,12 +305,30 @@ def test_the_pages_are_those_of_the_code(paper, tmp_path, monkeypatch):
 def test_a_page_says_what_is_not_made_yet(tmp_path, monkeypatch):
     first, *others = chosen("sikka2019")
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(PAGES / "sikka2019", OUT / "sikka2019")
+    shutil.copytree(PAGES / "sikka2019", PAPERS / "sikka2019")
     for made in others:
-        (OUT / "sikka2019" / f"{made.figure}.json").unlink()
-    text = write_page("sikka2019", [first, *others], OUT).read_text()
+        (PAPERS / "sikka2019" / f"{made.figure}.json").unlink()
+    text = write_page("sikka2019", [first, *others], PAPERS).read_text()
     assert text.count("Not made yet") == len(others)
     assert all(f"`unweave reproduce sikka2019 {made.figure}` takes" in text for made in others)
+
+
+def test_what_takes_long_is_counted():
+    told = io.StringIO()
+    console = Console(file=told, force_terminal=True, width=80)
+    assert list(desk("nowhere", console).each("networks measured", [3, 4, 5])) == [3, 4, 5]
+    assert "networks measured" in told.getvalue()
+    assert "3/3" in told.getvalue()
+
+
+def test_the_command_line_says_what_is_missing(unweave, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, out, err = unweave("reproduce", "sikka2019", "fig1", "--out", tmp_path / "papers",
+                             "--store", tmp_path / "runs")  # fmt: skip
+    assert (code, out) == (2, "")
+    assert err.startswith("error: figures of papers need matplotlib")
+    assert "pip install 'unweave[papers]'" in err
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_command_line_lists_and_refuses(unweave, tmp_path):

@@ -86,7 +86,9 @@ def test_terms_of_lanes_are_those_of_the_closed_form(tmp_path, monkeypatch):
         put_closed_form(model, each)
     monkeypatch.setattr(deep, "_AT_ONCE", {"cpu": 2 * 6 * 200 * 300, "cuda": 0})
     x = world.images(torch.arange(world.size)).double().numpy()
-    got = terms_of(models, world, Truth(study.data.loadings().numpy(), x), samples=200)
+    got = terms_of(
+        models, world, Truth(study.data.loadings().numpy(), x), samples=200, desk=desk(tmp_path)
+    )
     for number, each in enumerate(found):
         terms = {"elbo": each.elbo, "tie": each.tie_aligned, "rate": each.rate, "mie": each.mie,
                  "reconstruction": each.reconstruction}  # fmt: skip

@@ -1,6 +1,7 @@
 """The project's own rules: imports go one way, and what is public says where it comes from."""
 
 import ast
+import importlib
 import inspect
 import re
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 import unweave
 from unweave.bibliography import citations, cited, entries
 from unweave.data import Data
-from unweave.data_commands import page as data_page
+from unweave.data_page import page as data_page
 from unweave.latents import Latent
 from unweave.likelihoods import Likelihood
 from unweave.methods import methods, page
@@ -27,11 +28,11 @@ SOURCE = Path(unweave.__file__).parent
 ROOT = Path(__file__).parent.parent
 # From the bottom up: a module may import from those before it and from its own package.
 ORDER = [
-    "files", "parallel", "spec", "tensors", "kernels", "noise", "data", "schedules", "optimisers",
-    "latents", "likelihoods", "networks", "models", "aggregate", "objectives", "run", "store",
-    "training", "progress", "metrics", "trained", "fitted", "measure", "theory",
+    "files", "parallel", "console", "spec", "tensors", "kernels", "noise", "data", "schedules",
+    "optimisers", "latents", "likelihoods", "networks", "models", "aggregate", "objectives", "run",
+    "store", "recipe", "training", "progress", "metrics", "trained", "fitted", "measure", "theory",
     "bibliography", "bench", "report", "overrides", "methods", "demo", "scoring", "papers",
-    "console", "bench_commands", "data_commands", "cli",
+    "listing", "data_page", "bench_commands", "data_commands", "cli",
 ]  # fmt: skip
 FILES = sorted(SOURCE.rglob("*.py"))
 OWN_DATA = {"arrays", "folder", "memory", "blobs", "blocks"}  # the user's, and ours: no papers
@@ -117,8 +118,9 @@ def test_the_page_of_metrics_is_that_of_the_code():
 
 
 def test_the_page_of_data_sets_is_that_of_the_code():
-    """`unweave data page > docs/datasets.md` writes it anew."""
-    assert (ROOT / "docs/datasets.md").read_text() == data_page()
+    """`unweave data page --pictures figures > docs/datasets.md` writes it anew."""
+    assert (ROOT / "docs/datasets.md").read_text() == data_page("figures")
+    assert "![" not in data_page()
 
 
 def test_every_picture_in_the_documentation_is_there_and_small():
@@ -134,11 +136,49 @@ def test_every_method_has_a_source():
     assert all(method.sources for method in methods(AnyDivergence))
 
 
-def test_the_command_line_loads_what_is_slow_to_load_only_where_it_is_used():
-    slow = ("sklearn", "scipy.stats", "scipy.optimize", "matplotlib", "triton")
-    code = f"import sys, unweave.cli; print(*(name for name in {slow} if name in sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == ""
+LOADED = """
+import contextlib, io, sys
+from unweave import cli
+
+def found(names, *arguments):
+    sys.argv = ["unweave", *arguments]
+    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+        cli.main()
+    return [name for name in names.split() if name in sys.modules]
+
+rare = "sklearn scipy.stats scipy.optimize matplotlib triton pandas h5py pyarrow"
+some = rare + " scipy jinja2 loky unweave.metrics unweave.papers unweave.report"
+all_but_the_line = some + " torch numpy unweave.data"
+told = [found(all_but_the_line, "--help"), found(all_but_the_line, "evaluate", "--help")]
+told += [found(some, "data", "list"), found(some, "runs")]
+import unweave
+for name in unweave.__all__:
+    getattr(unweave, name)
+print(*told, [name for name in rare.split() if name in sys.modules])
+"""
+
+
+def test_what_is_slow_to_load_is_loaded_where_it_is_used(tmp_path):
+    """Help needs no torch, lists no metrics, and nothing what only some metrics and files do."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert done.stdout.split() == ["[]"] * 5
+
+
+def test_public_names_are_those_that_a_type_checker_sees():
+    (seen,) = (
+        node.body
+        for node in ast.parse((SOURCE / "__init__.py").read_text()).body
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name)
+    )
+    homes = {alias.name: node.module for node in seen for alias in node.names}
+    assert sorted(homes) == sorted(unweave.__all__)
+    for name, home in homes.items():
+        assert getattr(unweave, name) is getattr(importlib.import_module(home), name)
+    assert set(unweave.__all__) <= set(dir(unweave))
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = unweave.nothing
 
 
 def test_public_names_are_documented():

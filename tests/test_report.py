@@ -14,6 +14,7 @@ import torch
 from PIL import Image
 
 import unweave as uw
+from unweave import recipe
 from unweave.overrides import runs_from
 from unweave.report import (
     charts,
@@ -22,7 +23,6 @@ from unweave.report import (
     figures,
     observed,
     pictures,
-    recipe,
     render,
     write_report,
 )

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 import typer
 
-from unweave import bench
 from unweave.console import DeviceOption, err, out, plain_table
 from unweave.files import write_atomically
 from unweave.parallel import usable_cores
-from unweave.report.speed import lanes_text, speed_chart
-from unweave.training import pick_device
-from unweave.training.precision import checked
+
+if TYPE_CHECKING:
+    from unweave import bench
 
 
 def bench_command(
     device: DeviceOption = "auto",
     precision: Annotated[str, typer.Option(help="fp32, tf32 or bf16.")] = "fp32",
     lanes: Annotated[str, typer.Option(help="Numbers of lanes, as 1,16,64.")] = "",
-    quick: Annotated[bool, typer.Option(help="The main objectives only.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="The main objectives only.")] = False,
     seconds: Annotated[float, typer.Option(min=0.05, help="For each line.")] = 1.0,
     svg: Annotated[Path | None, typer.Option(help="Draw the figures to this file as well.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
@@ -33,6 +31,13 @@ def bench_command(
 
       unweave bench --quick --lanes 1,16,64 --precision bf16
     """
+    import torch
+
+    from unweave import bench
+    from unweave.report.speed import lanes_text, speed_chart
+    from unweave.training import pick_device
+    from unweave.training.precision import checked
+
     place = pick_device(device)
     torch.set_num_threads(usable_cores())
     counts = _counts(lanes) if lanes else ([1, 16, 64] if place.type == "cuda" else [1, 2])

@@ -9,8 +9,6 @@ from importlib.resources import files
 
 from pydantic import BaseModel
 
-from unweave.metrics import MEASURES, METRICS
-
 _KEY = re.compile(r"\[([A-Z][A-Za-z]+\d{4})\]")
 _ENTRY = re.compile(r"@\w+\{(\w+),.*?\n\}", re.DOTALL)
 
@@ -52,6 +50,8 @@ def metric_citations(names: Iterable[str]) -> dict[str, str]:
     >>> list(metric_citations(["mig/chen2018"]))
     ['Chen2018', 'Locatello2019']
     """
+    from unweave.metrics import MEASURES, METRICS  # slow to load, and other entries need none
+
     documents = [(METRICS | MEASURES)[name].compute.__doc__ or "" for name in names]
     return _known(key for document in documents for key in cited(document))
 

@@ -2,40 +2,43 @@
 
 from __future__ import annotations
 
-import json
 import sys
-import tomllib
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
-import torch
 import typer
 
 import unweave
-from unweave import papers, scoring, spec
 from unweave.bench_commands import bench_command
-from unweave.bibliography import citations, metric_citations
-from unweave.console import DeviceOption, FeaturesOption, StoreOption, WayOption, plain_table
+from unweave.console import (
+    PAPERS,
+    BestOption,
+    ContinuousOption,
+    CsvOption,
+    DeviceOption,
+    DrawsOption,
+    FeaturesOption,
+    IntervalOption,
+    JsonOption,
+    MetricsOption,
+    NullOption,
+    PartOption,
+    ResamplesOption,
+    RngOption,
+    RowsOption,
+    StoreOption,
+    WayOption,
+    plain_table,
+)
 from unweave.console import err as _err
 from unweave.console import out as _out
 from unweave.data_commands import data_app
-from unweave.demo import demo_run
-from unweave.fitted import load
-from unweave.measure import noted
-from unweave.methods import page
-from unweave.metrics import Scores, Table
-from unweave.metrics import evaluate as evaluate_table
-from unweave.metrics.page import page as metrics_page
-from unweave.overrides import runs_from
 from unweave.parallel import Killed, usable_cores
-from unweave.progress import failure_text, progress_on
-from unweave.report import write_report
-from unweave.report.recipe import blocks_of
-from unweave.run import Run
-from unweave.store import RunFolder, Store
-from unweave.training import Outcome, Precision, notes, pick_device, train
-from unweave.training.precision import checked
+
+# What a command needs is loaded where it begins, so that help and mistakes are told at once.
+if TYPE_CHECKING:
+    from unweave.data.parted import AnyPart
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -48,7 +51,6 @@ app = typer.Typer(
 app.add_typer(data_app, name="data")
 app.command(name="bench")(bench_command)
 
-RowsOption = Annotated[int, typer.Option(min=2, help="Observations to encode.")]
 RunArgument = Annotated[
     list[str], typer.Argument(help="Runs: digests, beginnings of digests, or folders.")
 ]
@@ -92,11 +94,16 @@ def train_command(
 
       unweave train data=shapes2d --way held-out:shape=heart,x=0..15 --way subset:count=50000
     """
-    torch.set_num_threads(threads or usable_cores())
-    base = _read_base(file) if file else None
+    from unweave import listing
+    from unweave.overrides import base_from, runs_from
+    from unweave.store import Store
+    from unweave.training.precision import checked
+
+    _use_cores(threads)
+    base = base_from(file) if file else None
     runs = runs_from(assignments or [], base, way or [], features)
-    outcomes = train_all(runs, Store(store), device, checkpoint_seconds, checked(precision))
-    show_outcomes(outcomes, Store(store))
+    outcomes = listing.train_all(runs, Store(store), device, checkpoint_seconds, checked(precision))
+    listing.show_outcomes(outcomes, Store(store))
     if any(outcome.failure for outcome in outcomes):
         raise typer.Exit(1)
 
@@ -106,17 +113,18 @@ def evaluate_command(
     names: RunArgument,
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
+    part: PartOption = None,
     rows: RowsOption = 10_000,
-    metrics: scoring.MetricsOption = "",
-    interval: scoring.IntervalOption = None,
-    resamples: scoring.ResamplesOption = 200,
-    null: scoring.NullOption = False,
-    draws: scoring.DrawsOption = 0,
-    best: scoring.BestOption = False,
-    continuous: scoring.ContinuousOption = None,
-    rng: scoring.RngOption = 0,
-    as_json: scoring.JsonOption = False,
-    as_csv: scoring.CsvOption = False,
+    metrics: MetricsOption = "",
+    interval: IntervalOption = None,
+    resamples: ResamplesOption = 200,
+    null: NullOption = False,
+    draws: DrawsOption = 0,
+    best: BestOption = False,
+    continuous: ContinuousOption = None,
+    rng: RngOption = 0,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
 ) -> None:
     """Encode the data once and measure the codes against the true factors.
 
@@ -132,27 +140,41 @@ def evaluate_command(
       unweave evaluate 3f2a --metrics mig,info_mec --interval 0.95 --null
 
       unweave evaluate 3f2a --metrics mig,measures     (and what needs no factors)
+
+      unweave evaluate 3f2a --part held     (on combinations that were held out)
     """
+    from unweave import scoring
+    from unweave.fitted import load
+    from unweave.measure import noted
+    from unweave.metrics import evaluate as evaluate_table
+    from unweave.store import Store
+
     form, asked = scoring.form_of(as_json, as_csv), scoring.named(metrics)
     frame = scoring.frame_of(interval, resamples, null, draws, best, continuous)
     measure = partial(evaluate_table, metrics=asked, rng=rng, **frame)
-    models = load(found_in(store, names), device=device)
-    show(scoring.evaluate_all(models, rows, _err, measure, asked is None), form)
+    folders = Store(store).find_all(names)
+    chosen = cast("AnyPart | None", part)
+    models, notes = noted(lambda paths: load(paths, part=chosen, device=device), folders)
+    scoring.tell(_err, map(str, notes))
+    scores = scoring.evaluate_all(models, rows, _err, measure, asked is None)
+    for line in scoring.measured_on(models, rows):
+        (_out if form == "table" else _err).print(line, highlight=False)
+    scoring.show(scores, form, _out)
 
 
 @app.command(name="score")
 def score_command(
     path: Annotated[Path, typer.Argument(help="An .npz file of codes, factors, ...")],
-    metrics: scoring.MetricsOption = "",
-    interval: scoring.IntervalOption = None,
-    resamples: scoring.ResamplesOption = 200,
-    null: scoring.NullOption = False,
-    draws: scoring.DrawsOption = 0,
-    best: scoring.BestOption = False,
-    continuous: scoring.ContinuousOption = None,
-    rng: scoring.RngOption = 0,
-    as_json: scoring.JsonOption = False,
-    as_csv: scoring.CsvOption = False,
+    metrics: MetricsOption = "",
+    interval: IntervalOption = None,
+    resamples: ResamplesOption = 200,
+    null: NullOption = False,
+    draws: DrawsOption = 0,
+    best: BestOption = False,
+    continuous: ContinuousOption = None,
+    rng: RngOption = 0,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
 ) -> None:
     """Measure anybody's codes: an .npz file with codes (N, D) and factors (N, K).
 
@@ -172,6 +194,10 @@ def score_command(
 
       unweave score codes.npz --continuous angle,x     (numbers, although they repeat)
     """
+    from unweave import scoring, spec
+    from unweave.measure import noted
+    from unweave.metrics import Scores, Table
+
     if not path.is_file():
         raise ValueError(
             f"there is no file {path}: {spec.nearest_path(path)} Give an .npz file with codes and "
@@ -185,9 +211,9 @@ def score_command(
     try:
         scoring.score_table(table, asked, rng, frame, _err, scores)
     except KeyboardInterrupt:
-        show({"": scores}, form)
+        scoring.show({"": scores}, form, _out)
         raise
-    show({"": scores}, form)
+    scoring.show({"": scores}, form, _out)
 
 
 @app.command(name="report")
@@ -203,7 +229,13 @@ def report_command(
 
       unweave report 3f2a
     """
-    for model in load(found_in(store, names), device=device):
+    from unweave import scoring
+    from unweave.fitted import load
+    from unweave.measure import noted
+    from unweave.report import write_report
+    from unweave.store import Store
+
+    for model in load(Store(store).find_all(names), device=device):
         assert model.folder is not None
         write = partial(write_report, path=model.folder / "report.html", rows=rows)
         path, notes = noted(write, model)
@@ -219,19 +251,10 @@ def runs_command(store: StoreOption = Path("runs")) -> None:
 
       unweave runs --store runs
     """
-    folders = Store(store).folders()
-    if not folders:
-        _out.print(f"{store} holds no runs yet; `unweave train` makes one")
-        return
-    columns = ("run", "status", "steps", "what", "seed", "distortion", "rate")
-    table = plain_table(*columns)
-    for folder in folders:
-        try:
-            table.add_row(*_run_row(folder))
-        except ValueError as error:
-            table.add_row(folder.path.name, "damaged")
-            _err.print(str(error), style="red", soft_wrap=True, highlight=False)
-    _out.print(table)
+    from unweave.listing import show_runs
+    from unweave.store import Store
+
+    show_runs(Store(store))
 
 
 @app.command(name="cite")
@@ -244,6 +267,9 @@ def cite_command(
 
       unweave cite 3f2a > paper.bib
     """
+    from unweave.bibliography import citations, metric_citations
+    from unweave.store import Store
+
     folder = Store(store).find(name)
     for entry in (citations(folder.read_run()) | metric_citations(folder.scored)).values():
         sys.stdout.write(entry + "\n\n")
@@ -257,6 +283,8 @@ def methods_command() -> None:
 
       unweave methods > methods.md
     """
+    from unweave.methods import page
+
     sys.stdout.write(page())
 
 
@@ -268,7 +296,9 @@ def metrics_command() -> None:
 
       unweave metrics > metrics.md
     """
-    sys.stdout.write(metrics_page())
+    from unweave.metrics.page import page
+
+    sys.stdout.write(page())
 
 
 @app.command(name="reproduce")
@@ -276,13 +306,13 @@ def reproduce_command(
     paper: Annotated[str | None, typer.Argument(help="A paper; without one, list them.")] = None,
     figure: Annotated[str | None, typer.Argument(help="One of its figures; else all.")] = None,
     store: StoreOption = Path("runs"),
-    out: Annotated[Path, typer.Option(help="Folder for pages and figures.")] = papers.OUT,
+    out: Annotated[Path, typer.Option(help="Folder for pages and figures.")] = PAPERS,
     device: DeviceOption = "auto",
 ) -> None:
     """Make figures of the papers again, with their claims; without a paper, list what there is.
 
     Trains what the store does not have, draws, and writes the page of the paper. Interrupted, the
-    same command goes on where it was.
+    same command goes on where it was. Drawing needs matplotlib: pip install 'unweave[papers]'.
 
     Examples:
 
@@ -290,6 +320,11 @@ def reproduce_command(
 
       unweave reproduce sikka2019 fig1
     """
+    from unweave import papers
+    from unweave.progress import progress_on
+    from unweave.store import Store
+    from unweave.training import pick_device
+
     if paper is None:
         table = plain_table("paper", "figure", "what", "time", "done")
         for made in papers.FIGURES:
@@ -298,8 +333,8 @@ def reproduce_command(
         _out.print(table)
         return
     figures = papers.chosen(paper, figure)
-    torch.set_num_threads(usable_cores())
-    desk = papers.Desk(Store(store), pick_device(device), progress_on(_err))
+    _use_cores()
+    desk = papers.Desk(Store(store), pick_device(device), progress_on(_err), _err)
     claims = papers.reproduce(figures, desk, out)
     table = plain_table("verdict", "claim", "got")
     for claim in claims:
@@ -318,13 +353,20 @@ def demo_command(
 
       unweave demo --seed 1
     """
-    torch.set_num_threads(usable_cores())
+    from unweave import scoring
+    from unweave.demo import demo_run
+    from unweave.fitted import load
+    from unweave.listing import train_all
+    from unweave.report import write_report
+    from unweave.store import Store
+
+    _use_cores()
     kept = Store(store)
     outcomes = train_all([demo_run(seed)], kept, "cpu", 30.0)
     folder = kept.folder(outcomes[0].run)
     model = load(folder.path, device="cpu")
     scores = scoring.evaluate_all([model], 10_000, _err)
-    show(scores, "table")
+    scoring.show(scores, "table", _out)
     path = write_report(
         model, folder.path / "report.html", rows=10_000, scores=scores[model.run.digest]
     )
@@ -341,97 +383,21 @@ def root(
         raise typer.Exit
 
 
-def found_in(store: Path, names: list[str]) -> list[Path]:
-    """The folders of runs by their names, each once."""
-    return list(dict.fromkeys(Store(store).find(name).path for name in names))
+def _use_cores(threads: int = 0) -> None:
+    """Let torch use so many threads; 0: as many as this process may run on."""
+    import torch
+
+    torch.set_num_threads(threads or usable_cores())
 
 
-def train_all(
-    runs: list[Run], store: Store, device: str, seconds: float, precision: Precision = "fp32"
-) -> list[Outcome]:
-    """Train runs, those over the same data on one loading of it."""
-    outcomes: list[Outcome] = []
-    by_data: dict[str, list[Run]] = {}
-    for run in runs:
-        by_data.setdefault(spec.digest(run.data), []).append(run)
-    for group in by_data.values():
-        world = group[0].data.load(pick_device(device))
-        resolved = [run.resolve(world) for run in group]
-        for note in notes(resolved, world):
-            _err.print(note, highlight=False)
-        outcomes += train(resolved, world, store, progress_on(_err), seconds, precision)
-    return outcomes
-
-
-def show_outcomes(outcomes: list[Outcome], store: Store) -> None:
-    """A table of what came of training, and what to do next."""
-    table = plain_table("folder", "objective", "seed", "distortion", "rate")
-    for outcome in outcomes:
-        run, folder = outcome.run, store.folder(outcome.run)
-        if outcome.failure:
-            _err.print(failure_text(run, outcome.failure), style="red", soft_wrap=True)
-            continue
-        about = [str(folder.path), _objective(run), str(run.seed)]
-        table.add_row(*about, *_terms(outcome.log[-1]))
-    if table.row_count:
-        _out.print(table)
-    good = [outcome.run.digest for outcome in outcomes if not outcome.failure]
-    if good:
-        more = f"  (and so on, {len(good)} runs)" if len(good) > 1 else ""
-        _out.print(f"next: unweave report {good[0]} --store {store.root}{more}", highlight=False)
-
-
-def show(scores: dict[str, Scores], form: str) -> None:
-    """Print scores by run as a table, JSON or CSV."""
-    if form == "table":
-        _out.print(scoring.as_table(scores, plain_table))
-    else:
-        sys.stdout.write(scoring.as_text(scores, form))
-
-
-def _objective(run: Run) -> str:
-    weights = ", ".join(f"{name} {_short(value)}" for name, value in run.weights.items())
-    divergence = getattr(run.objective, "divergence", None)
-    kind = run.objective.kind + (f" with {divergence.kind}" if divergence else "")
-    return f"{kind}, {weights}" if weights else kind
-
-
-def _short(weight: object) -> str:
-    return f"{weight:g}" if isinstance(weight, float) else str(weight)
-
-
-def _run_row(folder: RunFolder) -> list[str]:
-    run = folder.read_run()
-    log = folder.read_log()
-    last = log[-1] if log else {"step": 0}
-    steps = f"{last['step']}/{run.steps}"
-    what = f"{_objective(run)}; {blocks_of(run.latent)}; {run.data.kind}"
-    return [folder.path.name, folder.status, steps, what, str(run.seed), *_terms(last)]
-
-
-def _terms(row: dict[str, Any]) -> list[str]:
-    """Distortion and rate of a row of the log, of an objective that has them."""
-    return [f"{row[name]:.2f}" if name in row else "" for name in ("distortion", "rate")]
-
-
-def _read_base(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise ValueError(
-            f"--from: there is no file {path}: {spec.nearest_path(path)} Give a run.json or a "
-            ".toml file"
-        )
-    try:
-        content = (
-            tomllib.loads(path.read_text())
-            if path.suffix == ".toml"
-            else json.loads(path.read_text())
-        )
-    except (json.JSONDecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(
-            f"{path} is not valid {'TOML' if path.suffix == '.toml' else 'JSON'}: {error}"
-        ) from None
-    base: dict[str, Any] = spec.to_json(spec.from_json(Run, content))
-    return base
+def _bare_flags(command: Any) -> Any:
+    """A command, and those under it, whose help shows no type of flags: they take no value."""
+    for option in command.get_params(typer.Context(command)):
+        if getattr(option, "is_flag", False):
+            option.metavar = ""
+    for each in getattr(command, "commands", {}).values():
+        _bare_flags(each)
+    return command
 
 
 def main() -> None:
@@ -439,7 +405,7 @@ def main() -> None:
     # typer exports only this child of its usage errors.
     usage_error: type[Exception] = typer.BadParameter.__bases__[0]
     try:
-        code = app(standalone_mode=False)
+        code = _bare_flags(typer.main.get_command(app))(standalone_mode=False)
         if code == _INTERRUPTED:
             training = sys.argv[1] in ("train", "demo", "reproduce")
             more = "the same command goes on from the last checkpoint"

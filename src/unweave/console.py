@@ -13,6 +13,8 @@ from rich.table import Table
 out = Console()
 err = Console(stderr=True)
 
+PAPERS = Path("papers")  # where pages of papers are written, if nobody says where
+
 StoreOption = Annotated[Path, typer.Option(help="Folder that holds the runs.")]
 WayOption = Annotated[
     list[str] | None,
@@ -23,6 +25,44 @@ FeaturesOption = Annotated[
     typer.Option(help="Classes that ways may name, as `unweave data features` writes them."),
 ]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
+PartOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Of the data: train, validation, test, or held, what ways held out; else the part "
+        "that the run was trained on."
+    ),
+]
+RowsOption = Annotated[int, typer.Option(min=2, help="Observations to encode.")]
+MetricsOption = Annotated[
+    str,
+    typer.Option(
+        help="As mig,dci/locatello2019; all: the slow ones too; measures: those without labels; "
+        "else the quick ones."
+    ),
+]
+IntervalOption = Annotated[
+    float | None, typer.Option(help="Level of an interval about each value, such as 0.95.")
+]
+ResamplesOption = Annotated[
+    int, typer.Option(help="Random parts of the rows that intervals are made of.")
+]
+NullOption = Annotated[bool, typer.Option("--null", help="Give values on shuffled factors too.")]
+DrawsOption = Annotated[
+    int, typer.Option(help="Other seeds on the same rows: with --json, the spread over the rng.")
+]
+BestOption = Annotated[
+    bool, typer.Option("--best", help="With --json, the values of the factors themselves too.")
+]
+ContinuousOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Factors that are numbers, as x,y or 0,2; '': none. Else those of real numbers that "
+        "do not repeat."
+    ),
+]
+RngOption = Annotated[int, typer.Option(min=0, help="Seed of whatever is random.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV, with the parts of each score.")]
 
 _WRAPPED = ("objective", "what", "claim", "got", "factors")  # columns whose texts may be long
 
@@ -32,5 +72,6 @@ def plain_table(first: str, *columns: str) -> Table:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column(first, no_wrap=True)
     for column in columns:
-        table.add_column(column, no_wrap=column not in _WRAPPED)
+        wrapped = column in _WRAPPED
+        table.add_column(column, no_wrap=not wrapped, overflow="fold" if wrapped else "ellipsis")
     return table

@@ -10,13 +10,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypedDict, Unpack, cast, get_args, overload
+from typing import Any, TypedDict, Unpack, cast, overload
 
 import numpy as np
 import torch
@@ -29,15 +28,13 @@ from unweave.data import (
     Data,
     InMemory,
     Sampled,
-    Whole,
     World,
     as_numpy,
     from_array,
     read_like,
 )
-from unweave.data.parts import Part
+from unweave.data.parted import AnyPart, part_of, with_part
 from unweave.data.paths import from_path
-from unweave.data.ways import WayPart
 from unweave.latents import Distribution, Latent, unrelaxed
 from unweave.likelihoods import Likelihood
 from unweave.metrics import Table
@@ -47,13 +44,12 @@ from unweave.objectives import Label, Nets, Objective, importance_bound
 from unweave.optimisers import Adam
 from unweave.progress import failure_text, progress_on
 from unweave.run import Run
-from unweave.spec import digest, from_json, members, to_json
+from unweave.spec import digest, members
 from unweave.store import Store
 from unweave.trained import one
 from unweave.training import Outcome, Precision, Silent, notes, pick_device, recall, train
 
 Array = NDArray[np.float32]
-AnyPart = Part | WayPart
 
 _NUMBERS = 4_000_000  # decoded at once when there are many codes to an observation
 TINY = float(np.finfo(np.float32).tiny)  # a standard deviation that underflowed
@@ -63,12 +59,16 @@ class Fitted:
     """A trained run: encode, decode, sample, traverse, and a table for the metrics.
 
     Observations and codes go in as arrays or tensors and come out as float32 arrays. z has D
-    columns, which form V variables; the K columns of a categorical variable are one.
+    columns, which form V variables; the K columns of a categorical variable are one. `part` names
+    the part of its data that it is on, as `load` takes it.
     """
 
-    def __init__(self, outcome: Outcome, world: World, folder: Path | None = None) -> None:
+    def __init__(
+        self, outcome: Outcome, world: World, folder: Path | None = None, data: Data | None = None
+    ) -> None:
         assert outcome.weights is not None
         self.run, self.log, self.world, self.folder = outcome.run, outcome.log, world, folder
+        self.part = part_of(data or outcome.run.data)
         self._device = world.device
         self.trained = one(outcome.run.build(world.shape), outcome.weights, world.device)
 
@@ -446,7 +446,7 @@ def _load(
         raise ValueError(f"{path} has no weights: {failure_text(run, outcome.failure)}")
     if outcome.weights is None:
         raise ValueError(f"{path} has no weights yet: train it first, with `unweave train`")
-    wanted = run.data if part is None else _part_of(run.data, part)
+    wanted = run.data if part is None else _another(run.data, part, path)
     if part in ("validation", "test") and _whole(run.data):
         warnings.warn(
             f"{path} was trained on all of its data, part=all: it has seen the {part} part, and "
@@ -461,7 +461,7 @@ def _load(
         raise ValueError(f"{path} was trained on other data: expected {wanted}, got {spec}")
     if wanted == run.data:
         folder.check_data(world.fingerprint)
-    return Fitted(outcome, world, folder.path)
+    return Fitted(outcome, world, folder.path, wanted)
 
 
 def _whole(data: Data) -> bool:
@@ -469,17 +469,9 @@ def _whole(data: Data) -> bool:
     return getattr(data.world if isinstance(data, Sampled) else data, "part", None) == "all"
 
 
-def _part_of(data: Data, part: AnyPart) -> Data:
-    """Another part of the same data."""
-    if isinstance(data, Sampled) and part in get_args(WayPart):
-        if not any("part" in way.__dataclass_fields__ for way in data.ways):
-            raise ValueError(f"nothing was held out of {data.world.kind}: expected a part of it")
-        ways = [to_json(way) for way in data.ways]
-        parted = [way | {"part": part} if "part" in way else way for way in ways]
-        return from_json(Sampled, to_json(data) | {"ways": parted})
-    if isinstance(data, Sampled):
-        return dataclasses.replace(data, world=cast(Whole, _part_of(data.world, part)))
-    if "part" not in data.__dataclass_fields__:
-        raise ValueError(f"{data.kind} has no parts: expected a run on files, got one on {data}")
-    changed: Data = from_json(type(data), to_json(data) | {"part": part})
-    return changed
+def _another(data: Data, part: AnyPart, path: str | Path) -> Data:
+    """Another part of the data of a run."""
+    try:
+        return with_part(data, part)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None

@@ -10,6 +10,7 @@ import difflib
 import itertools
 import json
 import re
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast, get_type_hints
@@ -44,6 +45,27 @@ def runs_from(
         return runs
     taken = tuple(way_from(text) for text in ways)
     return [dataclasses.replace(run, data=_sampled(run.data, taken, features)) for run in runs]
+
+
+def base_from(path: Path) -> dict[str, Any]:
+    """The JSON form of the run in a file: a run.json, or TOML of the same fields."""
+    if not path.is_file():
+        raise ValueError(
+            f"--from: there is no file {path}: {spec.nearest_path(path)} Give a run.json or a "
+            ".toml file"
+        )
+    try:
+        content = (
+            tomllib.loads(path.read_text())
+            if path.suffix == ".toml"
+            else json.loads(path.read_text())
+        )
+    except (json.JSONDecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"{path} is not valid {'TOML' if path.suffix == '.toml' else 'JSON'}: {error}"
+        ) from None
+    base: dict[str, Any] = spec.to_json(spec.from_json(Run, content))
+    return base
 
 
 def way_from(text: str) -> AnyWay:

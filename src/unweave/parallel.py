@@ -13,8 +13,6 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
-import loky
-
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -73,6 +71,8 @@ def in_processes(
     are pickled. A process that may not have others, as those of `multiprocessing.Pool`, has
     threads.
     """
+    import loky  # half of what this module takes to load
+
     cores = own_cores()
     count = processes or cores
     if count == 1 or multiprocessing.current_process().daemon:

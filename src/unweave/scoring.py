@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import statistics
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from unweave.console import plain_table
+from unweave.data.parted import part_of
 from unweave.fitted import Fitted
 from unweave.measure import measured, noted
 from unweave.metrics import METRICS, Frame, Score, Scores, Table, evaluate, left_out
@@ -25,37 +26,6 @@ from unweave.progress import Counts
 from unweave.store import write_json
 
 _FEW = 4  # runs that have a column of their own on a terminal
-
-MetricsOption = Annotated[
-    str,
-    typer.Option(
-        help="As mig,dci/locatello2019; all: the slow ones too; measures: those without labels; "
-        "else the quick ones."
-    ),
-]
-IntervalOption = Annotated[
-    float | None, typer.Option(help="Level of an interval about each value, such as 0.95.")
-]
-ResamplesOption = Annotated[
-    int, typer.Option(help="Random parts of the rows that intervals are made of.")
-]
-NullOption = Annotated[bool, typer.Option("--null", help="Give values on shuffled factors too.")]
-DrawsOption = Annotated[
-    int, typer.Option(help="Other seeds on the same rows, for the spread over the rng.")
-]
-BestOption = Annotated[
-    bool, typer.Option("--best", help="Give the values of the factors themselves as codes too.")
-]
-ContinuousOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Factors that are numbers, as x,y or 0,2; '': none. Else those of real numbers that "
-        "do not repeat."
-    ),
-]
-RngOption = Annotated[int, typer.Option(min=0, help="Seed of whatever is random.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV, with the parts of each score.")]
 
 
 def named(metrics: str) -> list[str] | None:
@@ -108,7 +78,8 @@ def evaluate_all(
             folder = models[number].folder
             assert folder is not None
             table.save(folder / "table.npz")
-            write_json(folder / "scores.json", scores.to_json())
+            about = {"part": models[number].part, "rows": len(table)}
+            write_json(folder / "scores.json", {**about, "scores": scores.to_json()})
             found[names[folder]] = scores
             notes = [*map(str, lines), *(omitted(table) if whole else [])]
             tell(console, [line for line in notes if line not in told])
@@ -175,6 +146,24 @@ def names_of(models: Iterable[Fitted]) -> dict[Path, str]:
     return {f: digest if often[digest] == 1 else str(f) for f, digest in folders.items()}
 
 
+def measured_on(models: Sequence[Fitted], rows: int) -> list[str]:
+    """Which part of their data runs were measured on, and how much of it: a line for each."""
+    lines = []
+    for m in models:
+        trained = part_of(m.run.data)
+        where = f"{m.part} part" + ("" if m.part == trained else f", trained on the {trained} part")
+        lines.append(f"measured on {min(rows, m.world.size):,} observations of the {where}")
+    return list(dict.fromkeys(lines))
+
+
+def show(scores: Mapping[str, Scores], form: str, console: Console) -> None:
+    """Print scores by run as a table, or write them as JSON or CSV."""
+    if form == "table":
+        console.print(as_table(scores))
+    else:
+        sys.stdout.write(as_text(scores, form))
+
+
 def as_text(scores: Mapping[str, Scores], form: str) -> str:
     """Scores by run as "json" or "csv"; the name "" is of no run."""
     alone = scores.get("")
@@ -192,14 +181,14 @@ def form_of(as_json: bool, as_csv: bool) -> str:
     return "json" if as_json else "csv" if as_csv else "table"
 
 
-def as_table(scores: Mapping[str, Scores], blank: Callable[..., RichTable]) -> RichTable:
+def as_table(scores: Mapping[str, Scores]) -> RichTable:
     """A row for each metric: its columns for one run, a column a run for few, else their spread.
 
     Of several runs what was asked for beside the values, such as nulls, has rows of its own.
     """
     if len(scores) == 1:
         (only,) = scores.values()
-        table = blank(*only.columns())
+        table = plain_table(*only.columns())
         for score in only.values():
             table.add_row(*only.row(score))
         return table
@@ -209,7 +198,7 @@ def as_table(scores: Mapping[str, Scores], blank: Callable[..., RichTable]) -> R
             for name, value in {"": score.value, **score.asked}.items():
                 rows.setdefault(f"{key} {name}".rstrip(), {})[run] = value
     few = len(scores) <= _FEW
-    table = blank("metric", *(scores if few else ("runs", "mean", "spread", "least", "most")))
+    table = plain_table("metric", *(scores if few else ("runs", "mean", "spread", "least", "most")))
     for label, values in rows.items():
         if few:
             table.add_row(label, *(f"{values[run]:.3f}" if run in values else "" for run in scores))

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +99,12 @@ class RunFolder:
     def scored(self) -> tuple[str, ...]:
         """Names of the metrics whose scores are kept."""
         path = self.path / "scores.json"
-        return tuple(_read_json(path)) if path.exists() else ()
+        if not path.exists():
+            return ()
+        content = _read_json(path)
+        if "scores" not in content:
+            raise ValueError(f"{path} is of an earlier version: measure again, `unweave evaluate`")
+        return tuple(content["scores"])
 
     @property
     def states(self) -> dict[int, Path]:
@@ -191,6 +196,10 @@ class Store:
             return []
         found = [entry.parent for entry in self.root.glob("*/run.json")]
         return [RunFolder(path) for path in sorted(found, key=lambda p: p.stat().st_mtime)]
+
+    def find_all(self, names: Iterable[str]) -> list[Path]:
+        """The folders of runs by their names, as `find` takes them, each once."""
+        return list(dict.fromkeys(self.find(name).path for name in names))
 
     def find(self, name: str) -> RunFolder:
         """The run with this path, digest or beginning of a digest."""

@@ -17,7 +17,7 @@ from pydantic import Field
 from unweave.data.arrays import recode, world_of
 from unweave.data.cache import data_folder, prepared
 from unweave.data.folder import cut, decoding, in_blocks
-from unweave.data.formats import reading
+from unweave.data.formats import reading_fetched
 from unweave.data.lattice import Factor, Lattice
 from unweave.data.npy import NpyFile, write_npy
 from unweave.data.parts import Part
@@ -144,7 +144,7 @@ class FileSet(ABC):
         first = self.folder / self.sources[0].name
         key = [repr(self), *(fresh(self.folder / each.name) for each in self.sources)]
         place = self.folder / "unpacked"
-        with reading(first):
+        with reading_fetched(first):
             place = prepared(place, key, lambda file: write_npy(file, shape, made()))
         return NpyFile(place).rows()
 

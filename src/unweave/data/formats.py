@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 import numpy as np
-import scipy.io
 from numpy.typing import NDArray
 
 from unweave.data.rows import BLOCK
@@ -42,8 +41,12 @@ _FACTS = (*b"xgXLK",)  # types of members of a tar archive that tell of others: 
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Errors that say which file is wrong, and what to do."""
+def reading_fetched(path: Path) -> Iterator[None]:
+    """Errors that say which file is wrong, and to fetch it again.
+
+    More than `rows.reading` takes for one: archives too, and sizes that no memory holds, since the
+    published files are known to be good. A file that may not be read is not wrong.
+    """
     try:
         yield
     except PermissionError:
@@ -66,7 +69,7 @@ def read_idx(path: Path, dimensions: int) -> Array:
     Two zero bytes, 8 for unsigned bytes, the number of dimensions, and each as a big-endian 32-bit
     integer; then the bytes.
     """
-    with reading(path), gzip.open(path) as file:
+    with reading_fetched(path), gzip.open(path) as file:
         head = _exactly(file, 4)
         if head != bytes([0, 0, 8, dimensions]):
             raise ValueError(f"it begins with {head.hex()}, not with 000008{dimensions:02x}")
@@ -76,12 +79,12 @@ def read_idx(path: Path, dimensions: int) -> Array:
 
 def norb_blocks(path: Path) -> tuple[tuple[int, ...], Iterator[Array]]:
     """Shape and rows, some at a time, of a gzipped matrix in the format of NORB.  [LeCun2004]."""
-    with reading(path), gzip.open(path) as file:
+    with reading_fetched(path), gzip.open(path) as file:
         shape, dtype = _norb_header(file)
 
     def blocks() -> Iterator[Array]:
         each = math.prod(shape[1:]) * dtype.itemsize
-        with reading(path), gzip.open(path) as file:
+        with reading_fetched(path), gzip.open(path) as file:
             _norb_header(file)
             for start in range(0, shape[0], step := max(1, BLOCK // each)):
                 count = min(step, shape[0] - start)
@@ -115,6 +118,8 @@ def read_mat(path: Path | BinaryIO, name: str, dimensions: int, where: Path) -> 
 
     scipy reads numbers by their own headers: it runs nothing that is in the file.
     """
+    import scipy.io  # slow to load, and for these files alone
+
     try:
         _refuse_bombs(path)
         listed = {each: (shape, kind) for each, shape, kind in scipy.io.whosmat(path)}
@@ -174,7 +179,7 @@ def tar_members(path: Path, pattern: str) -> Iterator[tuple[re.Match[str], bytes
     Names are only compared, never used as places: nothing is unpacked.
     """
     matches = re.compile(pattern).fullmatch
-    with reading(path), tarfile.open(path, "r|*", tarinfo=_Member) as file:
+    with reading_fetched(path), tarfile.open(path, "r|*", tarinfo=_Member) as file:
         for member in file:
             if (match := matches(member.name)) is None or not member.isfile():
                 continue
@@ -188,20 +193,20 @@ def tar_members(path: Path, pattern: str) -> Iterator[tuple[re.Match[str], bytes
 @contextmanager
 def archive(path: Path) -> Iterator[tuple[list[str], Callable[[str], bytes]]]:
     """Names of the plain files of a zip or tar archive, and what reads one; from any thread."""
-    with reading(path):
+    with reading_fetched(path):
         zipped = zipfile.is_zipfile(path)
         opened = (
             zipfile.ZipFile(path) if zipped else tarfile.open(path, "r:", tarinfo=_Member)  # noqa: SIM115
         )
     with opened as file:
-        with reading(path):
+        with reading_fetched(path):
             members = _members(file)
 
         def read(name: str) -> bytes:
             size, offset = members[name]
             if size > _LARGEST:
                 raise ValueError(broken(path, f"{name} in it has {size:,} bytes"))
-            with reading(path):
+            with reading_fetched(path):
                 if isinstance(file, zipfile.ZipFile):
                     return file.read(name)
                 with path.open("rb") as content:
@@ -220,7 +225,7 @@ def _members(file: zipfile.ZipFile | tarfile.TarFile) -> dict[str, tuple[int, in
 
 def read_table(path: Path, skip: int) -> tuple[list[str], list[list[str]]]:
     """The line of names and the rows of a table with blanks between its columns."""
-    with reading(path):
+    with reading_fetched(path):
         lines = path.read_text(encoding="utf-8").splitlines()[skip:]
         rows = [line.split() for line in lines if line.strip()]
     if not rows:

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from unweave.data.fileset import GOOGLE, About, Array, Content, FileSet, Side, Split, decoded
-from unweave.data.formats import archive, broken, read_idx, read_mat, read_table, reading
+from unweave.data.formats import archive, broken, read_idx, read_mat, read_table, reading_fetched
 from unweave.data.parts import Part
 from unweave.data.rows import Held, Rows
 from unweave.data.sources import published
@@ -50,7 +50,7 @@ class CelebA(FileSet):
         """The pictures of a part in the order of their numbers, and their attributes."""
         attributes, rows = read_table(self.folder / "list_attr_celeba.txt", 1)
         names = [row[0] for row in rows]
-        with reading(self.folder / "list_attr_celeba.txt"):
+        with reading_fetched(self.folder / "list_attr_celeba.txt"):
             table = np.array([row[1:] for row in rows], dtype=np.int64)
             if table.shape != (len(names), len(attributes)):
                 raise ValueError(f"{table.shape} values, and {len(attributes)} attributes")

@@ -241,7 +241,7 @@ def unreadable(where: str, error: Exception) -> str:
 
 @contextmanager
 def reading(where: str) -> Iterator[None]:
-    """Errors that say which file is wrong."""
+    """Errors that say which file of arrays is wrong, and to save it again."""
     try:
         yield
     except UNREADABLE as error:

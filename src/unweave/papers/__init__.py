@@ -11,12 +11,11 @@ from pathlib import Path
 from unweave.papers import esmaeili2019, kim2018, mathieu2018, mathieu2019, sikka2019
 from unweave.papers.drawing import styled
 from unweave.papers.form import Claim, Cost, Desk, Measured, Reproduction, Result, judged
-from unweave.papers.page import OUT, done, write_page, write_result
+from unweave.papers.page import done, write_page, write_result
 from unweave.spec import nearest
 
 __all__ = [
     "FIGURES",
-    "OUT",
     "Claim",
     "Desk",
     "Measured",
@@ -60,6 +59,7 @@ def reproduce(figures: Sequence[Reproduction], desk: Desk, out: Path) -> list[Cl
         desk.turn_to(out / made.paper / made.figure)
         begun = Cost.now()
         with styled():  # which tells before any training if figures cannot be drawn
+            desk.say(f"{made.paper} {made.figure}, {made.title}: about {made.cost} on two cores")
             result = made.make(desk)
         write_result(made, result, desk, Cost.now() - begun, out)
         write_page(made.paper, [each for each in FIGURES if each.paper == made.paper], out)

@@ -61,7 +61,7 @@ def fig3(desk: Desk) -> Result:
     world = DATA.load(desk.device)
     runs = [_run(weights, seed) for weights, seed in itertools.product(LEFT_OUT.values(), SEEDS)]
     models = desk.carry_out(runs, world)
-    found = [terms_of(model) for model in models]
+    found = [terms_of(model) for model in desk.each("networks measured", models)]
     by_term = {
         name: found[at * len(SEEDS) : (at + 1) * len(SEEDS)] for at, name in enumerate(LEFT_OUT)
     }

@@ -6,18 +6,19 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args
 
 import torch
+from rich.console import Console
 
 from unweave.bench import machine
 from unweave.data import World
 from unweave.files import write_atomically
 from unweave.fitted import Fitted
-from unweave.progress import failure_text
+from unweave.progress import Counts, failure_text
 from unweave.run import Run
 from unweave.store import Store
 from unweave.training import Outcome, Progress, train
@@ -25,6 +26,7 @@ from unweave.training import Outcome, Progress, train
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+T = TypeVar("T")
 Verdict = Literal["pass", "fail", "not comparable"]
 Numbers = dict[str, Any]  # what JSON holds
 
@@ -124,11 +126,15 @@ class Reproduction:
 
 @dataclass
 class Desk:
-    """Where a reproduction works: a store of runs, a device, and somebody who watches."""
+    """Where a reproduction works: a store of runs, a device, and somebody who watches.
+
+    `progress` is told of training; on the console, if there is one, stands what else is done.
+    """
 
     store: Store
     device: torch.device
     progress: Progress
+    console: Console | None = None
     checkpoint_seconds: float = 30.0
     trained: int = field(default=0, init=False)  # runs that were trained here
     found: int = field(default=0, init=False)  # runs that were finished before
@@ -141,6 +147,21 @@ class Desk:
         self.trained = self.found = 0
         self.training = []
         self.place, self.earlier = place, None
+
+    def say(self, text: str) -> None:
+        """What is being done."""
+        if self.console is not None:
+            self.console.print(text, highlight=False, soft_wrap=True)
+
+    def each(self, what: str, items: Sequence[T]) -> Iterator[T]:
+        """Things that take long, one by one, with how many of them are done."""
+        if self.console is None:
+            yield from items
+            return
+        with Counts(self.console, {what: len(items)}) as counts:
+            for item in items:
+                yield item
+                counts.add(what)
 
     def carry_out(self, runs: Sequence[Run], world: World) -> list[Fitted]:
         """The runs of a study over one world, trained where the store does not have them.

@@ -31,7 +31,7 @@ def fig3(desk: Desk) -> Result:
     held = range(len(FACTORS) + 1)
     scores = {
         name: np.array([[float(score(*table(count, seed), rng=seed)) for seed in SEEDS]
-                        for count in held])
+                        for count in desk.each(f"tables scored as {name} do", held)])
         for name, score in (("Higgins et al.", beta_vae_score), ("Kim & Mnih", factor_vae_score))
     }  # fmt: skip
     figure, (axis,) = panels(1, 1, width=4.6, height=3.0)
@@ -111,7 +111,8 @@ class Draws(NamedTuple):
 def appendix_d(desk: Desk) -> Result:
     """Appendix D: the total correlation with a batch in the place of q(z)."""
     models = {float(model.run.weights["beta"]): model for model in trained_models(desk)}
-    found = {beta: _draws(model) for beta, model in models.items()}
+    each = desk.each("networks measured", list(models.items()))
+    found = {beta: _draws(model) for beta, model in each}
     rates = ", ".join(f"{model.log[-1]['rate']:.1f}" for model in models.values())
     estimates = {beta: each.estimate for beta, each in found.items()}
     spreads = {beta: (each.joint.std(), each.marginals.std()) for beta, each in found.items()}

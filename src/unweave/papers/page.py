@@ -17,12 +17,11 @@ from typing import Any
 
 import unweave
 from unweave.bibliography import entries
+from unweave.console import PAPERS
 from unweave.files import write_atomically
 from unweave.papers.drawing import save
 from unweave.papers.form import Claim, Cost, Desk, Reproduction, Result
 from unweave.store import write_json
-
-OUT = Path("papers")  # where pages are written, if nobody says where
 
 _SIGNS = {"pass": "✓ pass", "fail": "✗ fail", "not comparable": "– not comparable"}
 
@@ -92,7 +91,7 @@ def _head(paper: str) -> str:
 
 
 def _command(made: Reproduction, out: Path) -> str:
-    where = "" if out == OUT else f" --out {out.as_posix()}"
+    where = "" if out == PAPERS else f" --out {out.as_posix()}"
     return f"unweave reproduce {made.paper} {made.figure}{where}"
 
 

@@ -12,12 +12,12 @@ import torch
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import unweave
-from unweave import spec
+from unweave import recipe, spec
 from unweave.bibliography import citations, metric_citations
 from unweave.files import write_atomically
 from unweave.fitted import Fitted
 from unweave.metrics import Score
-from unweave.report import facts, figures, observed, recipe
+from unweave.report import facts, figures, observed
 from unweave.report.content import DEAD, Content, gather
 from unweave.report.pictures import is_image
 from unweave.report.text import number, symbol

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import mmap
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+_CPU = torch.device("cpu")
 _TRIM, _MAP = -1, -3  # glibc's M_TRIM_THRESHOLD and M_MMAP_THRESHOLD
 _KEPT = 2**30  # bytes
 _MOST = {_MAP: 2**25, _TRIM: 2**26}  # the largest that glibc sets by itself, as blocks are freed
@@ -40,11 +42,20 @@ def memory_kept(device: torch.device) -> Iterator[None]:
 
 
 def shared(tensor: Tensor) -> Tensor:
-    """A copy in memory that processes forked from this one have in common; on a GPU, itself.
+    """A copy in memory that processes forked from this one have in common; on a GPU, itself."""
+    if tensor.device.type != "cpu":
+        return tensor
+    return shared_zeros(tensor.shape, tensor.dtype, tensor.device).copy_(tensor)
+
+
+def shared_zeros(
+    shape: tuple[int, ...], dtype: torch.dtype = torch.float32, device: torch.device = _CPU
+) -> Tensor:
+    """Zeros in memory that processes forked from this one have in common; on a GPU, in its own.
 
     It has no name in the file system, whose share of memory containers keep small.
     """
-    if sys.platform != "linux" or tensor.device.type != "cpu" or not tensor.numel():
-        return tensor
-    memory = mmap.mmap(-1, tensor.numel() * tensor.element_size())
-    return torch.frombuffer(memory, dtype=tensor.dtype).view(tensor.shape).copy_(tensor)
+    if sys.platform != "linux" or device.type != "cpu" or not (count := math.prod(shape)):
+        return torch.zeros(shape, dtype=dtype, device=device)
+    memory = mmap.mmap(-1, count * dtype.itemsize)  # which begins as zeros
+    return torch.frombuffer(memory, dtype=dtype).view(shape)

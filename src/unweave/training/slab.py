@@ -7,7 +7,7 @@ from torch import Tensor
 
 from unweave.kernels import BLOCK
 from unweave.optimisers import Adam
-from unweave.training.memory import shared
+from unweave.training.memory import shared_zeros
 
 Tensors = dict[str, Tensor]
 
@@ -28,8 +28,8 @@ class Slab:
             self.starts.append(end)
             end += -(-value.numel() // BLOCK) * BLOCK
         device = next(iter(values.values())).device
-        self.flat = shared(torch.zeros(end, device=device))
-        self.moments = {name: shared(torch.zeros_like(self.flat)) for name in optimiser.moments}
+        self.flat = shared_zeros((end,), device=device)
+        self.moments = {name: shared_zeros((end,), device=device) for name in optimiser.moments}
         self.half = torch.zeros_like(self.flat, dtype=torch.bfloat16) if half else None
         for name, view in self.views(self.flat).items():
             view.copy_(values[name])

@@ -53,14 +53,20 @@ _ESTIMATORS: tuple[BatchEstimator, ...] = ("stratified", "weighted", "batch")
 def appendix_c(desk: Desk) -> Result:
     """Appendix C: how far estimates of H[q(z)] and KL(q(z) || p(z)) from a batch are off."""
     base = constructed(SIZE, DIMENSION, SCALE)
-    by_estimator = {name: expected(base, name, _sizes(SIZE), DRAWS) for name in _ESTIMATORS}
-    by_dimension = {d: _stratified(constructed(SIZE, d, SCALE)) for d in DIMENSIONS}
-    by_scale = {s: _stratified(constructed(SIZE, DIMENSION, s)) for s in SCALES}
-    by_size = {n: _stratified(constructed(n, DIMENSION, SCALE)) for n in DATA_SETS}
+    names, dimensions = desk.each("estimators", _ESTIMATORS), desk.each("dimensions", DIMENSIONS)
+    scales, sizes = desk.each("scales", SCALES), desk.each("sizes", DATA_SETS)
+    by_estimator = {name: expected(base, name, _sizes(SIZE), DRAWS) for name in names}
+    by_dimension = {d: _stratified(constructed(SIZE, d, SCALE)) for d in dimensions}
+    by_scale = {s: _stratified(constructed(SIZE, DIMENSION, s)) for s in scales}
+    by_size = {n: _stratified(constructed(n, DIMENSION, SCALE)) for n in sizes}
     models = {model.run.weights["beta"]: model for model in trained_models(desk)}
     encoded = {beta: encodings_of(model) for beta, model in models.items()}
-    learned = {beta: _stratified(each) for beta, each in encoded.items()}
-    wanted = {beta: batch_size_for(_NEAR, each, samples=DRAWS) for beta, each in encoded.items()}
+    pairs = list(encoded.items())
+    learned = {b: _stratified(each) for b, each in desk.each("networks measured", pairs)}
+    wanted = {
+        beta: batch_size_for(_NEAR, each, samples=DRAWS)
+        for beta, each in desk.each("batches found", pairs)
+    }
     figure, axes = panels(2, 3, width=3.2)
     lettered(axes, ("Entropy", "KL", "Bias by dimension", "Bias by overlap",
                     "Bias by size of the data set", "Bias of trained models"))  # fmt: skip

@@ -209,18 +209,12 @@ def _study(
     pairs = itertools.product(weights, seeds)
     runs = [_run(name, weight, seed, data, prior) for weight, seed in pairs]
     models = desk.carry_out(runs, data.load(desk.device))
-    return gathered(
-        weights, [models[at : at + len(seeds)] for at in range(0, len(models), len(seeds))]
-    )
-
-
-def gathered(weights: tuple[float, ...], models: list[list[Fitted]]) -> Row:
-    """Measures of networks, those of a weight together."""
     with torch_threads(1):  # of a few hundred rows: threads would only wait for each other
-        every = list(in_threads(_measured, (model for some in models for model in some)))
+        every = list(in_threads(_measured, desk.each("networks measured", models)))
     shape = len(weights), -1
     measures = {name: np.array([each[name] for each in every]).reshape(shape) for name in every[0]}
-    return Row(weights, models, measures)
+    starts = range(0, len(models), len(seeds))
+    return Row(weights, [models[at : at + len(seeds)] for at in starts], measures)
 
 
 def _measured(model: Fitted) -> dict[str, float]:

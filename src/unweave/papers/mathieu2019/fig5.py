@@ -42,7 +42,8 @@ def student_priors(desk: Desk) -> Result:
     others: Priors = {"isotropic": round_, "anisotropic": long, "sparse": sparse}
     priors: Priors = {**students, **others}
     moves = _turned(desk, priors)
-    apart = {name: rotated_kl(prior, math.pi / 4, DRAWN) for name, prior in priors.items()}
+    each = desk.each("priors turned", list(priors.items()))
+    apart = {name: rotated_kl(prior, math.pi / 4, DRAWN) for name, prior in each}
     limit = {df: from_normal(df) for df in (*FREEDOMS, 1000.0)}
     return Result(
         drawings={"": _draw(students, others, moves)},
@@ -91,7 +92,9 @@ def _turned(desk: Desk, priors: Priors) -> dict[str, Comparison]:
         for prior in priors.values()
     ]
     models = [desk.carry_out([run], world)[0] for run in runs]  # of different structure
-    found = [theorem_2(model, 1.0, turn(math.pi / 4)) for model in models]
+    found = [
+        theorem_2(model, 1.0, turn(math.pi / 4)) for model in desk.each("networks turned", models)
+    ]
     return dict(zip(priors, found, strict=True))
 
 

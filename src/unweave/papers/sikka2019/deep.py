@@ -25,7 +25,7 @@ from unweave.objectives import BetaVAE, Nets
 from unweave.objectives.importance import particle_bound
 from unweave.optimisers import Adam
 from unweave.papers.drawing import BLUE, INK, MUTED, PURPLE, SKY
-from unweave.papers.form import Claim, Measured, Numbers, judged
+from unweave.papers.form import Claim, Desk, Measured, Numbers, judged
 from unweave.papers.sikka2019.inference import Truth, inference_errors
 from unweave.run import Run
 from unweave.trained import join
@@ -159,7 +159,7 @@ def _pace(runs: Sequence[Run], world: World, seconds: float) -> float:
 
 
 def terms_of(
-    models: Sequence[Fitted], world: World, truth: Truth, samples: int
+    models: Sequence[Fitted], world: World, truth: Truth, samples: int, desk: Desk
 ) -> dict[str, list[float]]:
     """The terms of every model, means over the observations of a world, in nats.
 
@@ -168,7 +168,7 @@ def terms_of(
     importance-weighted bound of log p(x) on the same samples in its place: it is no larger.
     """
     found: dict[str, list[float]] = {name: [] for name in (*TERMS, "printed")}
-    for start in range(0, len(models), _LANES):
+    for start in desk.each("lots of networks measured", range(0, len(models), _LANES)):
         for q, values in _passes(models[start : start + _LANES], world, samples):
             mean, spread = np.split(q, 2, axis=1)
             errors = inference_errors(mean, np.square(spread), truth)

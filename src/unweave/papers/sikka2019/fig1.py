@@ -40,9 +40,10 @@ _TERMS = ("elbo", "mie", "tie_aligned", "reconstruction", "rate")
 
 def fig1(desk: Desk) -> Result:
     """Figure 1: terms of the optimal linear beta-VAE over beta, in closed form and trained."""
-    found = [solve(MIXING, beta) for beta in BETAS.tolist()]
+    found = [solve(MIXING, beta) for beta in desk.each("solved", BETAS.tolist())]
     runs, world = _runs()
-    dots = [_reached(model) for model in desk.carry_out(runs, world)]
+    models = desk.carry_out(runs, world)
+    dots = [_reached(model) for model in desk.each("networks measured", models)]
     betas = [beta for beta, _ in itertools.product(TRAINED, SEEDS)]
     best = {name: np.array([getattr(each, name) for each in found]) for name in _TERMS}
     return Result(

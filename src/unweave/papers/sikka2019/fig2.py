@@ -90,7 +90,7 @@ def _terms(models: Sequence[Fitted], data: Mixing | MovingDigit, desk: Desk) -> 
     world = data.load(desk.device)
     x = world.images(torch.arange(world.size, device=world.device)).flatten(1)
     truth = Truth(data.loadings().numpy(), x.double().cpu().numpy())
-    return {"betas": STUDY.betas, **terms_of(models, world, truth, SAMPLES)}
+    return {"betas": STUDY.betas, **terms_of(models, world, truth, SAMPLES, desk)}
 
 
 def _theory_claim(numbers: Numbers) -> Claim:

@@ -104,7 +104,7 @@ def _terms(models: Sequence[Fitted], data: Mixing | MovingDigit, desk: Desk) -> 
     assert isinstance(data, MovingDigit)
     truth = Truth(data.loadings().numpy(), data.places().double().numpy())
     world = data.load(desk.device)
-    return {"betas": STUDY.betas, **terms_of(models, world, truth, SAMPLES)}
+    return {"betas": STUDY.betas, **terms_of(models, world, truth, SAMPLES, desk)}
 
 
 def motions(models: Sequence[Fitted]) -> list[list[list[float]]]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from unweave.data import Arrays, Folder, InMemory, World
+from unweave.data import AnyWay, Arrays, Data, Folder, HeldOut, InMemory, Paired, Sampled, World
 from unweave.latents import Latent, Product
 from unweave.run import Run
 from unweave.spec import to_json
@@ -173,6 +173,48 @@ def _shown(value: object) -> str:
 def in_memory(run: Run) -> bool:
     """Whether the data were an array in Python, which no command line can name."""
     return isinstance(run.data, InMemory)
+
+
+def data_text(data: Data) -> str:
+    """Data as commands take them: a name or path, the fields that were chosen, ways of sampling.
+
+    >>> from unweave.data import Shapes2D, Subset
+    >>> data_text(Sampled(Shapes2D(side=32), (Subset(5000),)))
+    'shapes2d side=32 --way subset:count=5000'
+    """
+    if isinstance(data, InMemory):
+        return f"an array {data.shape} of {data.dtype} in memory"
+    if isinstance(data, Sampled):
+        ways = [f"--way {shlex.quote(way_text(way))}" for way in data.ways]
+        features = [f"--features {shlex.quote(data.features)}"] if data.features else []
+        return " ".join([data_text(data.world), *features, *ways])
+    fields, usual = _fields(data), _defaults(type(data))
+    if isinstance(data, Paired):
+        name = f"pairs of {data_text(fields.pop('world'))}"
+    else:
+        name = shlex.quote(fields.pop("path")) if isinstance(data, (Arrays, Folder)) else data.kind
+    chosen = [shlex.quote(each) for f, v in fields.items() for each in _differences(f, v, usual[f])]
+    return " ".join([name, *chosen])
+
+
+def way_text(way: AnyWay) -> str:
+    """A way of sampling as the command line takes it.
+
+    >>> way_text(HeldOut(({"shape": ("heart",), "x": (0, 1)}, {"scale": (5,)}), part="held"))
+    'held-out:shape=heart,x=0+1/scale=5,part=held'
+    """
+    fields, usual = _fields(way), _defaults(type(way))
+    texts = []
+    if isinstance(way, HeldOut):
+        given = fields.pop("classes")
+        combinations = (given,) if isinstance(given, dict) else given
+        each = ([f"{k}={'+'.join(map(str, v))}" for k, v in one.items()] for one in combinations)
+        texts = ["/".join(map(",".join, each))]
+    for name, value in fields.items():
+        if value != usual.get(name, dataclasses.MISSING):
+            joined = "+".join(value) if isinstance(value, tuple) else _written(value)
+            texts.append(f"{name}={joined}")
+    return f"{way.kind}:{','.join(texts)}"
 
 
 def data_name(run: Run) -> str:
