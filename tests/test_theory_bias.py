@@ -8,7 +8,8 @@ import torch
 
 import unweave as uw
 from unweave.aggregate import batch_total_correlation, decompose, exact
-from unweave.latents import rows
+from unweave.latents import FullGaussian, rows
+from unweave.latents.gaussian import as_full
 from unweave.noise import Noise
 from unweave.theory import Encodings, batch_size_for, constructed, encodings_of, expected
 
@@ -18,7 +19,10 @@ ESTIMATORS = ("weighted", "stratified", "batch", "outside")
 
 
 def drawn(encodings, estimator, batch, repeats):
-    """Entropy, KL and TC of many batches by the estimators of `aggregate`, (repeats, 3)."""
+    """Biases over many batches by the estimators of `aggregate`, (repeats, 3).
+
+    Entropy, KL and TC of each less those of the whole data set at the same draws.
+    """
     latent, q, p = encodings
     found = []
     for step in range(repeats):
@@ -37,21 +41,73 @@ def drawn(encodings, estimator, batch, repeats):
         else:
             log_q = exact(part.log_prob(z[:, None]))
             dependence = batch_total_correlation(part.log_marginals(z[:, None]))
-        found.append([-log_q.mean(), (log_q - p.log_prob(z)).mean(), dependence])
+        true = exact(q.log_prob(z[:, None]))
+        gap = (log_q - true).mean()
+        found.append([-gap, gap, dependence - batch_total_correlation(q.log_marginals(z[:, None]))])
     return np.array(found)
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_they_are_the_means_over_batches(estimator):
-    encodings = constructed(size=60, dimension=3, scale=0.5)
-    ours = expected(encodings, estimator, (10,), samples=2000)
-    values = drawn(encodings, estimator, 10, repeats=300)
+    """Small batches, whose biases are all far larger than the tolerance."""
+    encodings = constructed(size=60, dimension=4, scale=0.5)
+    ours = expected(encodings, estimator, (3,), samples=2000)
+    values = drawn(encodings, estimator, 3, repeats=300)
     for k, name in enumerate(QUANTITIES):
-        spread = values[:, k].std() / math.sqrt(len(values))
-        # The draws of ours spread as well: by their exact values, which are common to both.
-        near = 4 * (spread + ours.error[name][0] + 2.0 / math.sqrt(2000))
-        assert ours.expected(name)[0] == pytest.approx(values[:, k].mean(), abs=near), name
-        assert near < 0.6
+        bias, spread = ours.bias[name][0], values[:, k].std() / math.sqrt(len(values))
+        near = 4 * math.hypot(spread, ours.error[name][0])
+        assert bias == pytest.approx(values[:, k].mean(), abs=near), name
+        assert near < abs(bias) / 2, name
+
+
+def test_errors_are_as_large_as_values_are_off():
+    """Over 60 seeds: of exact values, of biases, of what is left alone; beside a long average."""
+    encodings = constructed(size=50, dimension=2, scale=0.3)
+    full = Encodings(uw.Gaussian(2, encoding="full"), as_full(encodings.q), encodings.p)
+    skewed = full._replace(q=recoded_by(full.q, torch.tensor([[1.0, 0.0], [0.8, 0.6]], dtype=f64)))
+
+    def values(samples, seed):
+        found = expected(skewed, "stratified", (4,), samples, seed)
+        pairs = [(found.exact, found.exact_error), (found.bias, found.error),
+                 (found.alone, found.alone_error)]  # fmt: skip
+        return np.array([[np.ravel(each[name])[0] for name in QUANTITIES] for pair in pairs
+                         for each in pair]).reshape(3, 2, 3)  # fmt: skip
+
+    truth = values(20_000, 99)[:, 0]
+    found = np.array([values(60, seed) for seed in range(60)])
+    off, errors = found[:, :, 0] - truth, found[:, :, 1]
+    assert (errors[:, 2, :2] < 1e-12).all()  # entropy and rate are in closed form
+    assert (np.abs(off[:, 2, :2]) < 1e-9).all()
+    for part, k in [(0, 0), (0, 1), (0, 2), (1, 0), (1, 2), (2, 2)]:
+        score = off[:, part, k] / errors[:, part, k]
+        assert 0.7 < score.std() < 1.4, (part, k)
+        assert abs(score.mean()) < 0.6, (part, k)
+
+
+def recoded_by(q, matrix):
+    return FullGaussian(q.loc @ matrix.T, matrix @ q.factor)
+
+
+def test_a_rate_without_a_formula_has_an_error():
+    """The same prior, once as a Gaussian whose rate is taken on the sample."""
+    plain = constructed(size=100, dimension=2, scale=0.3)
+    sampled = plain._replace(latent=uw.Gaussian(2, sampled=True))
+    one, other = (expected(each, "stratified", (4,), samples=2000) for each in (plain, sampled))
+    assert one.alone_error["kl"][0] < 1e-12 < 1e-3 < other.alone_error["kl"][0]
+    off = abs(other.alone["kl"][0] - one.alone["kl"][0])
+    assert off < 4 * other.alone_error["kl"][0]
+    assert one.alone["kl"][0] == pytest.approx(
+        plain.latent.rate(plain.q, plain.p, plain.q.mean).mean().item() - math.log(100), abs=1e-9
+    )
+    assert other.alone["entropy"] == pytest.approx(one.alone["entropy"], abs=1e-9)
+
+
+def test_nothing_is_left_alone_of_a_batch_from_outside():
+    found = expected(constructed(30, 2, 0.4), "outside", (5, 30), samples=20)
+    assert set(found.alone) == set(found.alone_error) == set(QUANTITIES)
+    for name in QUANTITIES:
+        assert found.alone[name].shape == (2,)
+        assert np.isnan(found.alone[name]).all()
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -71,13 +127,15 @@ def test_encodings_that_never_meet_cost_the_rate_less_log_n():
     encodings = constructed(size=500, dimension=4, scale=1e-6)
     found = expected(encodings, "stratified", (2, 8), samples=200)
     q, p = encodings.q, encodings.p
-    entropy = q.entropy()[0].item()
-    assert found.alone["entropy"] == pytest.approx(entropy + math.log(500), abs=0.3)
-    assert found.expected("entropy") == pytest.approx(found.alone["entropy"], abs=1e-9)
-    assert found.expected("kl") == pytest.approx(found.alone["kl"], abs=1e-9)
-    assert found.bias["entropy"] == pytest.approx([0, 0], abs=1e-9)
     rate = encodings.latent.rate(q, p, q.mean).mean().item()
-    assert found.alone["kl"] == pytest.approx(rate - math.log(500), abs=0.5)
+    log_n = math.log(500)
+    alone = {"entropy": q.entropy()[0].item() + log_n, "kl": rate - log_n,
+             "total_correlation": 3 * log_n}  # fmt: skip
+    for name, value in alone.items():
+        assert found.alone[name] == pytest.approx([value] * 2, abs=1e-9)
+        assert found.expected(name) == pytest.approx(found.alone[name], abs=1e-9)
+        assert found.bias[name] == pytest.approx([0, 0], abs=1e-9)
+        assert found.exact_error[name] < 1e-9
     lower = expected(encodings, "weighted", (2, 8), samples=200)
     assert lower.bias["entropy"] == pytest.approx(np.log([2, 8]), abs=1e-9)
     assert lower.expected("entropy") == pytest.approx(lower.alone["entropy"], abs=1e-9)
@@ -182,7 +240,7 @@ SMALL = constructed(10, 1, 0.5)
         ),
         (lambda: expected(SMALL, batch_sizes=(11,)), "batches of 2 to 10"),
         (lambda: expected(SMALL, "stratifed", (2,)), "stratified"),
-        (lambda: expected(SMALL, batch_sizes=(2,), samples=1), "two samples"),
+        (lambda: expected(SMALL, batch_sizes=(2,), samples=9), "10 samples or more, got 9"),
         (lambda: batch_size_for(0.0, SMALL), "bias above 0"),
         (lambda: batch_size_for(0.1, SMALL, "entrop"), "entropy"),
         (lambda: batch_size_for(0.1, SMALL, estimator="weighted"), "use the stratified one"),

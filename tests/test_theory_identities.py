@@ -16,6 +16,7 @@ from unweave.theory import (
     recoded,
     rescaling,
     solve,
+    solve_encoder,
     theorem_1,
     theorem_2,
 )
@@ -61,6 +62,15 @@ def test_all_identities_hold_on_a_trained_model(model):
     assert rescaling(model, 3.0).moved() == ["objective", "rate", "entropy", "kl", "dimension_kl"]
 
 
+def test_observations_and_rotations_may_be_arrays(model):
+    x = model.observations(torch.arange(80))
+    tensor = torch.from_numpy(x)
+    assert torch.equal(theorem_1(model, 3.0, x).left, theorem_1(model, 3.0, tensor).left)
+    assert theorem_1(double(model), 3.0, x).gap < 1e-9
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
+    assert theorem_2(model, 3.0, turn, x).moved() == ["total_correlation", "dimension_kl"]
+
+
 def test_they_are_those_of_the_model_as_it_was_trained(model):
     """In float64 what the library has in float32: codes, and rates."""
     x = model.observations(torch.arange(80))
@@ -84,12 +94,24 @@ def test_propositions_hold_at_closed_forms(name):
         bounds = proposition(found)
         assert bounds.slack > -1e-9 * bounds.value.abs().max(), proposition
         assert bounds.value.shape == (len(found) - 1,)
+    all_of = [p(found) for p in (proposition_1, proposition_2, proposition_3)]
+    first, second, third = ((each.value - each.low).numpy() for each in all_of)
+    assert first * np.diff(betas) == pytest.approx(second, abs=1e-9)  # one inequality, three forms
+    assert third == pytest.approx(second, abs=1e-9)
     rates, elbos = [each.rate for each in found], [each.elbo for each in found]
     assert max(np.diff(rates)) < 1e-12
     assert min(rates) >= 0
     assert max(np.diff([each.reconstruction for each in found])) < 1e-9
     assert max(np.diff([each.objective for each in found])) < 1e-12
     assert betas[int(np.argmax(elbos))] == 1.0
+
+
+def test_propositions_hold_where_the_decoder_is_fixed():
+    """[Sikka2019] sec. IV-A."""
+    a, d = np.random.default_rng(2).normal(size=(2, 6, 3))
+    found = [solve_encoder(a, d, beta) for beta in BETAS]
+    for proposition in (proposition_1, proposition_2, proposition_3):
+        assert proposition(found).slack > 0
 
 
 def test_the_slope_of_the_objective_is_minus_the_rate():
@@ -116,6 +138,13 @@ def test_bounds_tell_where_a_proposition_fails():
         (lambda m: corollary_1(trained(uw.StudentT(2, df=4), steps=1), 2.0), "Gaussian prior"),
         (lambda m: theorem_2(trained(uw.Categorical(3), steps=1), 2.0), "real columns"),
         (lambda m: corollary_2(m, 0.0), "beta above 0"),
+        (lambda m: corollary_1(m, float("inf")), "above 0 and finite"),
+        (lambda m: theorem_1(m, 2.0, np.zeros((4, 9))), r"shape \(B, 5\), got \(4, 9\)"),
+        (lambda m: theorem_1(m, 2.0, "x"), "expected numbers"),
+        (lambda m: theorem_2(m, 2.0, np.diag([2.0, 1.0, 1.0])), "rotation R with R R"),
+        (lambda m: theorem_2(m, 2.0, np.eye(2)), r"\(3, 3\), got shape \(2, 2\)"),
+        (lambda m: recoded(m, np.ones((3, 3))), "invertible"),
+        (lambda m: recoded(m, np.full((3, 3), np.nan)), "finite numbers"),
         (lambda m: elbo_parts(double(m)), "give x"),
         (lambda m: optimum(trained(uw.Gaussian(2), steps=1, objective=uw.WAE())), "fixed beta"),
         (lambda m: proposition_1([m]), "two weights or more"),

@@ -25,7 +25,8 @@ from unweave.theory.identities import (
     theorem_1,
     theorem_2,
 )
-from unweave.theory.linear import Alignment, Residuals, Solution, observations, solve
+from unweave.theory.linear import Residuals, Solution, observations, solve, solve_encoder
+from unweave.theory.matching import Alignment, Matching, matched
 
 __all__ = [
     "Alignment",
@@ -34,6 +35,7 @@ __all__ = [
     "Encodings",
     "Estimates",
     "Identity",
+    "Matching",
     "Optimum",
     "Residuals",
     "Solution",
@@ -44,6 +46,7 @@ __all__ = [
     "elbo_parts",
     "encodings_of",
     "expected",
+    "matched",
     "observations",
     "optimum",
     "proposition_1",
@@ -52,6 +55,7 @@ __all__ = [
     "recoded",
     "rescaling",
     "solve",
+    "solve_encoder",
     "theorem_1",
     "theorem_2",
 ]

@@ -8,7 +8,9 @@ app. D.
 Expected values here are over batches as well as over draws. For one draw z of q(z|x_i) the others
 of a batch are a random part of the data set, so one pass over the data set in a random order gives
 the estimate for batches of all sizes: the running sums. The last of them gives the exact q(z) at
-the same draws, which takes most of the noise out of the difference.
+the same draws, which takes most of the noise out of the difference. More is taken out by what is
+known in closed form, the means of log q(z|x) and log p(z): all averages over draws are intercepts
+of a least-squares fit to the deviations of the two from their means (control variates).
 
 >>> near = constructed(size=1000, dimension=2, scale=0.9)
 >>> far = constructed(size=1000, dimension=2, scale=0.1)
@@ -31,7 +33,7 @@ from torch import Tensor
 from unweave.aggregate import LogWeights, decomposed, log_weights
 from unweave.fitted import Fitted
 from unweave.latents import DiagonalGaussian, Distribution, Gaussian, Latent, rows, unrelaxed
-from unweave.latents.distributions import log_sum
+from unweave.latents.distributions import Posterior, log_sum
 from unweave.noise import Noise
 from unweave.spec import nearest
 
@@ -40,13 +42,14 @@ Quantity = Literal["entropy", "kl", "total_correlation"]
 
 _NUMBERS = 2**18  # log-densities at once, as many as caches hold
 _GRID = 60  # batch sizes that are tried first
+_FEWEST = 10  # draws: a fit of three numbers, and something left over to tell its error
 
 
 class Encodings(NamedTuple):
     """A data set as q(z) knows it: q(z|x) of all N observations, and the prior."""
 
     latent: Latent
-    q: Distribution  # batch shape (N,)
+    q: Posterior  # batch shape (N,)
     p: Distribution
 
     @property
@@ -60,15 +63,22 @@ class Estimates:
     """Expected values of an estimator for some sizes of the batch, in nats.
 
     entropy is H[q(z)] = -E[log q(z)], kl is KL(q(z) || p(z)), total_correlation is
-    KL(q(z) || prod_v q(z_v)).
+    KL(q(z) || prod_v q(z_v)). All are averages over draws, and beside each is its standard error.
+
+    alone is what the estimate would be if encodings met in no variable, so that a sum over a batch
+    had only the draw's own encoding in it. In closed form, with errors of rounding only, where the
+    rate has one and, for the total correlation, columns are independent given x. NaN by the
+    estimator outside, in whose sums there would be nothing left.
     """
 
     estimator: BatchEstimator
     batch_sizes: tuple[int, ...]
     exact: dict[Quantity, float]
+    exact_error: dict[Quantity, float] = field(repr=False)
     bias: dict[Quantity, NDArray[np.float64]] = field(repr=False)  # (sizes,)
-    error: dict[Quantity, NDArray[np.float64]] = field(repr=False)  # standard errors of the bias
-    alone: dict[Quantity, NDArray[np.float64]] = field(repr=False)  # if no two encodings overlapped
+    error: dict[Quantity, NDArray[np.float64]] = field(repr=False)  # of the bias
+    alone: dict[Quantity, NDArray[np.float64]] = field(repr=False)  # (sizes,)
+    alone_error: dict[Quantity, NDArray[np.float64]] = field(repr=False)
 
     def expected(self, quantity: Quantity) -> NDArray[np.float64]:
         """The expected estimate for every size of the batch, (sizes,)."""
@@ -114,8 +124,9 @@ def expected(
     outside                the mean over the batch, at draws of all of q(z): [Kim2018] eq. 6
 
     Where no two encodings overlap only q(z_i|x_i) is left of a sum, the estimate of the entropy is
-    log n + E[H[q(z|x)]] with the stratified estimator, and that of the KL is the rate less log n:
-    `Estimates.alone` ([Mathieu2019] app. C, last equations).
+    log n + E[H[q(z|x)]] with the stratified estimator, and that of the KL is the rate less log n
+    ([Mathieu2019] app. C, last equations); that of the total correlation of V variables is
+    (V - 1) log n beside that of q(z|x) itself: `Estimates.alone`.
     """
     sizes = tuple(int(size) for size in batch_sizes)
     _check(encodings, estimator, sizes, samples)
@@ -127,7 +138,7 @@ def expected(
     own, log_p = latent.log_nodes(source, z), latent.log_nodes(p, z)
     sums = _running(encodings, z, chosen, sizes, noise)
     rank = noise.integers(encodings.size, (samples,), "ranks")
-    log_q = torch.stack(
+    estimated = torch.stack(
         [
             _estimated(estimator, size, encodings.size, own, sums[:, k], rank)
             for k, size in enumerate(sizes)
@@ -135,19 +146,24 @@ def expected(
         1,
     )
     whole = torch.logaddexp(sums[:, -1, 0], own) - math.log(encodings.size)
-    true = _quantities(latent, own, whole[:, None], log_p)
-    found = _quantities(latent, own, log_q, log_p)
-    gaps = {name: (found[name] - true[name]).cpu().numpy() for name in found}
-    weights = [_weights(estimator, size, encodings.size).own for size in sizes]
-    ownly = np.array(weights) if estimator != "outside" else np.full(len(sizes), np.nan)
-    entropy, rate = -own[:, 0].mean().item(), (own - log_p)[:, 0].mean().item()
+    true, found, apart = (
+        _quantities(latent, own, log_q, log_p)
+        for log_q in (whole[:, None], estimated, _apart(estimator, sizes, encodings.size, own))
+    )
+    average = _Average.of(_controls(encodings, own[:, 0], log_p[:, 0], noise))
+    gaps = {name: found[name] - true[name] for name in found}
+    exact, bias, away = (
+        {name: average(value) for name, value in each.items()} for each in (true, gaps, apart)
+    )
     return Estimates(
         estimator,
         sizes,
-        {name: value.mean().item() for name, value in true.items()},
-        {name: gap.mean(0) for name, gap in gaps.items()},
-        {name: gap.std(0, ddof=1) / math.sqrt(samples) for name, gap in gaps.items()},
-        {"entropy": entropy - ownly, "kl": rate + ownly},
+        {name: mean.item() for name, (mean, _) in exact.items()},
+        {name: error.item() for name, (_, error) in exact.items()},
+        {name: mean for name, (mean, _) in bias.items()},
+        {name: error for name, (_, error) in bias.items()},
+        {name: mean for name, (mean, _) in away.items()},
+        {name: error for name, (_, error) in away.items()},
     )
 
 
@@ -226,6 +242,13 @@ def _estimated(
     return torch.where((rank < batch)[:, None], inside, sums[:, 1] + weights.other)
 
 
+def _apart(estimator: BatchEstimator, sizes: Sequence[int], size: int, own: Tensor) -> Tensor:
+    """log q(z_s) by an estimator if no encoding but the draw's own were near, (S, sizes, nodes)."""
+    weights = [_weights(estimator, batch, size).own for batch in sizes]
+    nothing = estimator == "outside"
+    return own[:, None] + own.new_tensor([math.nan if nothing else w for w in weights])[:, None]
+
+
 def _weights(estimator: BatchEstimator, batch: int, size: int) -> LogWeights:
     if estimator == "weighted" or estimator == "stratified":
         return log_weights(estimator, batch, size)
@@ -244,6 +267,47 @@ def _quantities(
     }
 
 
+def _controls(encodings: Encodings, own: Tensor, log_p: Tensor, noise: Noise) -> Tensor:
+    """log q(z|x) and log p(z) at the draws (S,) less their means over z and x, (S, 1 or 2).
+
+    The means are -E[H[q(z|x)]] and that less E[KL(q(z|x) || p(z))], over all N encodings. A rate
+    that hangs on the sample of q(z|x) has no formula: then the second is left out.
+    """
+    latent, q, p = encodings
+    entropy = q.entropy().mean()
+    z = [unrelaxed(q).rsample(noise.fold(f"rate {turn}")) for turn in range(2)]
+    rates = [latent.rate(q, p, each) for each in z]
+    controls = [own + entropy]
+    if torch.equal(*rates):
+        controls.append(log_p + entropy + rates[0].mean())
+    return torch.stack(controls, 1)
+
+
+class _Average(NamedTuple):
+    """Means over draws of values, given controls whose mean is known to be 0.
+
+    The intercept of a least-squares fit of the values to the controls, and its standard error where
+    residuals may differ in size.
+    """
+
+    design: NDArray[np.float64]  # (S, 1 + controls)
+    inverse: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, controls: Tensor) -> _Average:
+        design = np.insert(controls.detach().double().cpu().numpy(), 0, 1.0, axis=1)
+        return cls(design, np.linalg.pinv(design, rcond=1e-9))
+
+    def __call__(self, values: Tensor) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Of values (S, sizes), (sizes,) each."""
+        given = values.detach().double().cpu().numpy()
+        fitted = self.inverse @ given
+        rest = self.inverse[0][:, None] * (given - self.design @ fitted)
+        draws, numbers = self.design.shape
+        error = np.sqrt(np.square(rest).sum(0) * draws / (draws - numbers))
+        return fitted[0], error
+
+
 def _check(
     encodings: Encodings, estimator: BatchEstimator, sizes: Sequence[int], samples: int
 ) -> None:
@@ -254,5 +318,5 @@ def _check(
         raise ValueError(
             f"expected batches of 2 to {encodings.size} observations, got {list(sizes)}"
         )
-    if samples < 2:
-        raise ValueError(f"expected two samples or more, got {samples}")
+    if samples < _FEWEST:
+        raise ValueError(f"expected {_FEWEST} samples or more, got {samples}")

@@ -2,7 +2,9 @@
 
 Each takes a `Fitted` model, or the `VAE` inside one with observations x, and computes in float64.
 Sides are equal up to rounding whatever the networks are, trained or not; only the propositions of
-[Sikka2019] are about optima, and a trained model is as near to them as its training.
+[Sikka2019] are about optima, and a trained model is as near to them as its training. Those three
+are one inequality in three forms, the optimality of either model for its own weight: that all of
+them hold is one check, not three.
 
 >>> import numpy as np, unweave as uw
 >>> from unweave.theory import theorem_1
@@ -29,9 +31,12 @@ from unweave.latents.block import Formula, Plain
 from unweave.latents.gaussian import as_full
 from unweave.models import VAE, Pass
 from unweave.noise import Noise
+from unweave.tensors import Numbers, floating
 from unweave.theory.linear import Solution
 
 _ROWS = 256  # observations of a fitted model's data that are looked at
+_ROUND = 1e-9  # how far R R^T may be from I for a rotation R
+_SINGULAR = 1e-12  # of a matrix whose smallest singular value is less, relative to the largest
 
 
 class Identity(NamedTuple):
@@ -95,12 +100,17 @@ Reached = Optimum | Solution | Fitted
 
 
 def theorem_1(
-    model: Fitted | VAE, beta: float, x: Tensor | None = None, noise: Noise | None = None
+    model: Fitted | VAE, beta: float, x: Numbers | None = None, noise: Noise | None = None
 ) -> Identity:
     """L_beta(x) = L(x; pi_beta, q) + (beta - 1) H_q + log F_beta, (B,).  [Mathieu2019] eq. 3.
 
     L(x; pi_beta, q) is the ELBO under the annealed prior p(z)^beta / F_beta. Rates and the entropy
     are taken by their formulas where the annealed prior has one, else all on the same sample.
+
+    The sides are independent of each other, log F_beta included, where p(z)^beta / F_beta is a
+    prior with a density of its own: Gaussian, Student-t, Laplace, uniform, categorical. Of others
+    it is p(z)^beta over F_beta by definition (`Annealed`), so that log F_beta cancels: the sides
+    then are equal whatever it is, and only its integral tells whether it is right.
     """
     passed = _pass(model, x, noise)
     latent = passed.latent
@@ -127,7 +137,7 @@ def theorem_1(
 
 
 def corollary_1(
-    model: Fitted | VAE, beta: float, x: Tensor | None = None, noise: Noise | None = None
+    model: Fitted | VAE, beta: float, x: Numbers | None = None, noise: Noise | None = None
 ) -> Identity:
     """L_beta(x; theta, phi) = L(x; theta', phi') + (beta - 1)/2 log|S'(x)| + c, (B,).
 
@@ -151,7 +161,7 @@ def corollary_1(
 
 
 def corollary_2(
-    model: Fitted | VAE, beta: float, x: Tensor | None = None, noise: Noise | None = None
+    model: Fitted | VAE, beta: float, x: Numbers | None = None, noise: Noise | None = None
 ) -> Identity:
     """Gradients of the mean L_beta and of the mean L_H,beta of the rescaled networks.
 
@@ -173,8 +183,8 @@ def corollary_2(
 def theorem_2(
     model: Fitted | VAE,
     beta: float,
-    rotation: Tensor | None = None,
-    x: Tensor | None = None,
+    rotation: Numbers | None = None,
+    x: Numbers | None = None,
     noise: Noise | None = None,
 ) -> Comparison:
     """Terms of a model and of the same with rotated codes.  [Mathieu2019] theorem 2, eq. 6.
@@ -183,17 +193,23 @@ def theorem_2(
     information and the match of q(z) to p(z) stay; what moves is how that match is made up of
     total correlation and the columns' own. The rotated posterior has a full covariance: the
     theorem says nothing of a diagonal one, which leaves its family unless it is round. The
-    rotation is drawn at random if none is given.
+    rotation (D, D), which may mirror, is drawn at random if none is given.
     """
-    noise = noise or Noise(0)
+    noise, size = noise or Noise(0), _real(_latent(model)).size
     if rotation is None:
-        size = _real(_latent(model)).size
         rotation = torch.linalg.qr(noise.normal((size, size), "rotation", torch.float64)).Q
+    rotation = _square(rotation, size)
+    off = (rotation @ rotation.T - torch.eye(size).to(rotation)).abs().max().item()
+    if off > _ROUND:
+        raise ValueError(
+            f"expected a rotation R with R R^T = I in float64, got one that is off by {off:.2g}; "
+            "use torch.linalg.qr(matrix).Q, or `recoded` for other matrices"
+        )
     return Comparison(*(terms(each, beta) for each in recoded(model, rotation, x, noise)))
 
 
 def rescaling(
-    model: Fitted | VAE, beta: float, x: Tensor | None = None, noise: Noise | None = None
+    model: Fitted | VAE, beta: float, x: Numbers | None = None, noise: Noise | None = None
 ) -> Comparison:
     """Terms of a model and of the same with codes larger by sqrt(beta), as in corollary 1."""
     both = recoded(model, _scaling(model, beta), x, noise)
@@ -201,7 +217,7 @@ def rescaling(
 
 
 def elbo_parts(
-    model: Fitted | VAE, x: Tensor | None = None, noise: Noise | None = None
+    model: Fitted | VAE, x: Numbers | None = None, noise: Noise | None = None
 ) -> Identity:
     """ELBO = log p(x|z) - I(x; z) - [TC beyond the prior's, at every node] - [KL of every leaf].
 
@@ -225,7 +241,8 @@ def proposition_1(models: Sequence[Reached]) -> Bounds:
     """dL*/dbeta = -KL <= 0: the slope of L* between neighbours lies between their rates.
 
     KL(beta') <= [L*(beta) - L*(beta')] / (beta' - beta) <= KL(beta) for beta < beta', which is
-    [Sikka2019] eq. 10 without a derivative.
+    [Sikka2019] eq. 10 without a derivative. Either bound says that a model is no better for the
+    other's weight than the other is.
     """
     a, b = _neighbours(models)
     slope = (_all(a, "objective") - _all(b, "objective")) / (_all(b, "beta") - _all(a, "beta"))
@@ -236,7 +253,8 @@ def proposition_2(models: Sequence[Reached]) -> Bounds:
     """Rate and reconstruction fall with beta: the latter by beta to beta' times the former.
 
     beta dKL <= dR <= beta' dKL with dKL = KL(beta) - KL(beta') and dR likewise, of the
-    reconstruction; hence dKL >= 0 and dR >= 0.  [Sikka2019] eq. 12, 13, from eq. 30.
+    reconstruction; hence dKL >= 0 and dR >= 0.  [Sikka2019] eq. 12, 13, from eq. 30. The slack
+    is that of proposition 1 times beta' - beta.
     """
     a, b = _neighbours(models)
     fall = _all(a, "rate") - _all(b, "rate")
@@ -248,7 +266,8 @@ def proposition_3(models: Sequence[Reached]) -> Bounds:
     """ELBO* rises up to beta = 1 and falls from there.
 
     (beta - 1) dKL <= ELBO*(beta) - ELBO*(beta') <= (beta' - 1) dKL, [Sikka2019] eq. 15 without a
-    derivative, dKL as in proposition 2.
+    derivative, dKL as in proposition 2, whose three sides these are, each less dKL: the slack is
+    the same.
     """
     a, b = _neighbours(models)
     fall = _all(a, "rate") - _all(b, "rate")
@@ -273,14 +292,21 @@ def optimum(model: Reached, rows: int = 10_000) -> Optimum:
 
 
 def recoded(
-    model: Fitted | VAE, matrix: Tensor, x: Tensor | None = None, noise: Noise | None = None
+    model: Fitted | VAE, matrix: Numbers, x: Numbers | None = None, noise: Noise | None = None
 ) -> tuple[Pass, Pass]:
     """A pass of a model with Gaussian codes, and the same with codes M z instead of z.
 
-    q'(z|x) = N(M m, M S M^T), p'(x|z) = p(x|M^-1 z), and the same draws: z' = M z.
+    q'(z|x) = N(M m, M S M^T), p'(x|z) = p(x|M^-1 z), and the same draws: z' = M z, for any
+    invertible M, (D, D).
     """
     subject, x, noise = _subject(model, x, noise)
-    _real(subject.latent)
+    matrix = _square(matrix, _real(subject.latent).size)
+    singular = torch.linalg.svdvals(matrix)
+    if not singular[-1] > _SINGULAR * singular[0]:
+        raise ValueError(
+            "expected an invertible matrix, got one with singular values from "
+            f"{singular[0].item():.3g} to {singular[-1].item():.3g}"
+        )
     passed = subject(x, noise)
     matrix = matrix.to(passed.z)
     q = as_full(passed.q)
@@ -323,21 +349,36 @@ def double(model: Fitted) -> VAE:
 
 
 def _subject(
-    model: Fitted | VAE, x: Tensor | None, noise: Noise | None
+    model: Fitted | VAE, x: Numbers | None, noise: Noise | None
 ) -> tuple[VAE, Tensor, Noise]:
     """Networks, observations and noise."""
     if isinstance(model, VAE):
         if x is None:
             raise ValueError("expected observations x with a bare VAE, got none; give x")
-        return model, x, noise or Noise(0)
-    subject = double(model)
-    if x is None:
-        x = torch.from_numpy(model.observations(model.rows(_ROWS)))
+        return model, floating(x).to(next(model.parameters())), noise or Noise(0)
+    subject, shape = double(model), model.world.shape
+    given = torch.from_numpy(model.observations(model.rows(_ROWS))) if x is None else floating(x)
+    if tuple(given.shape[1:]) != tuple(shape):
+        raise ValueError(
+            f"expected observations of shape (B, {', '.join(map(str, shape))}), got "
+            f"{tuple(given.shape)}"
+        )
     device = model.trained.device
-    return subject, x.to(device, torch.float64), (noise or Noise(0))._replace(device=device)
+    return subject, given.to(device, torch.float64), (noise or Noise(0))._replace(device=device)
 
 
-def _pass(model: Fitted | VAE, x: Tensor | None, noise: Noise | None) -> Pass:
+def _square(matrix: Numbers, size: int) -> Tensor:
+    """A matrix of codes in float64."""
+    found = floating(matrix).detach().double()
+    if found.shape != (size, size) or not found.isfinite().all():
+        raise ValueError(
+            f"expected a matrix of finite numbers for {size} columns, ({size}, {size}), got shape "
+            f"{tuple(found.shape)}"
+        )
+    return found
+
+
+def _pass(model: Fitted | VAE, x: Numbers | None, noise: Noise | None) -> Pass:
     subject, x, noise = _subject(model, x, noise)
     passed: Pass = subject(x, noise)
     return passed
@@ -364,8 +405,10 @@ def _scaling(model: Fitted | VAE, beta: float) -> Tensor:
             f"corollaries 1 and 2 are about a Gaussian prior, got {latent}; use a model with "
             "latent=gaussian"
         )
-    if not beta > 0:
-        raise ValueError(f"expected beta above 0, got {beta}: codes are scaled by its root")
+    if not 0 < beta < math.inf:
+        raise ValueError(
+            f"expected beta above 0 and finite, got {beta}: codes are scaled by its root"
+        )
     return math.sqrt(beta) * torch.eye(latent.size, dtype=torch.float64)
 
 

@@ -9,17 +9,20 @@ would do as well, but a diagonal q reaches the maximum over q only where D^T D i
 
 All is in float64 and in nats with all constants, and no N x N matrix is ever made.
 
-Corrected here: eq. 38 of the paper drops a factor of 1/2, eq. 23 and 46 print one exponent with a
-wrong index, and eq. 58 and 59 write p(x|z) and D D^T + I_N where p(z|x) and D^T D + I_k are meant;
-eq. 24 is right.
+Corrected here: eq. 38 of the paper drops a factor of 1/2; eq. 23 and 46 print one exponent with a
+wrong index, eq. 47 one with C for Sigma_x; the objective of eq. 21 is that of eq. 6, not of eq. 5;
+where Bayes' rule is used p(z|x) is meant by the p(x|z) on the left of eq. 58 and 59 and in eq. 61,
+and D^T D + I_k by D D^T + I_N in eq. 59, whose mean lacks an x. Eq. 24 is right.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -27,34 +30,34 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from unweave.noise import Noise
+from unweave.theory.matching import Alignment, matched
 
 Matrix = NDArray[np.float64]
 
 _LOG_2PI = math.log(2 * math.pi)
-
-
-class Alignment(NamedTuple):
-    """Latents matched to sources: source i is signs[i] times latent order[i]."""
-
-    order: tuple[int, ...]
-    signs: tuple[int, ...]
+_LARGEST = 1e10  # times the noise: beyond, what beta does is lost in rounding
+_TIED = 1e-9  # entries of a column that are equally large, relative
 
 
 class Residuals(NamedTuple):
-    """The largest magnitude in each of the four lines of [Sikka2019] eq. 23, 0 at an optimum."""
+    """The largest magnitude in the lines of [Sikka2019] eq. 23, as a part of their largest term.
+
+    Rounding errors at an optimum, whatever the units. The third line, of W^sigma, is not here: it
+    holds wherever W^sigma = 0.
+    """
 
     encoder: float  # of W^mu
     decoder: float  # of D
-    slopes: float  # of W^sigma, which is 0
     log_variances: float  # of b^sigma
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """An optimum of the linear beta-VAE, and what it is worth on average over the data.
+    """A linear beta-VAE, and what it is worth on average over the data.
 
     q(z|x) = N(W x, diag(v)), p(x|z) = N(D z, noise^2 I), p(z) = N(0, I). Biases are 0, and the
-    variances v do not depend on x (W^sigma = 0).
+    variances v do not depend on x (W^sigma = 0). `solve` gives the optimum, `solve_encoder` that
+    of a decoder that is given; the terms are those of any D, W and v.
     """
 
     mixing: Matrix = field(repr=False)  # A, (N, k)
@@ -69,6 +72,19 @@ class Solution:
     def active(self) -> NDArray[np.bool_]:
         """Which latents carry anything: those whose threshold is above beta, (k,)."""
         return self.thresholds > self.beta
+
+    @property
+    def gap(self) -> float:
+        """The least relative distance of a living latent's eigenvalue from the next, below it.
+
+        Where it is 0, at equal eigenvalues, every rotation of their vectors is an optimum: D, W and
+        both true inference errors are those of one of many. Near 0 they are determined to about
+        1e-16 / gap. Infinite where no latent lives, or the decoder is given.
+        """
+        size, latents = self.mixing.shape
+        values = np.append(self.thresholds, 1.0 if size > latents else 0.0)
+        at = np.flatnonzero(self.active & np.isfinite(self.thresholds))
+        return float(np.min((values[at] - values[at + 1]) / values[at], initial=math.inf))
 
     @cached_property
     def reconstruction(self) -> float:
@@ -101,14 +117,15 @@ class Solution:
     @cached_property
     def log_likelihood(self) -> float:
         """E[log p(x)] under the model, p(x) = N(0, D D^T + noise^2 I), eq. 57."""
-        d, a = self._d, self._a
-        size, precision = len(d), _precision(d)
-        # Of C = D D^T + I: log det C = log det(D^T D + I), C^-1 = I - D (D^T D + I)^-1 D^T.
-        dx = np.concatenate([d.T @ a, d.T], 1)  # D^T times a root of Sigma, (k, k + N)
-        fitted = np.sum(dx * np.linalg.solve(precision, dx))
-        total = np.square(a).sum() + size - fitted
+        # With D = P diag(d) Q^T: tr(C^-1 Sigma) for C = D D^T + I and Sigma = A A^T + I, as sums of
+        # what is left in each direction, so that nothing large is subtracted.
+        p, scales, _ = np.linalg.svd(self._d, full_matrices=False)
+        size, spread = len(self._d), np.square(scales) + 1
+        seen = p.T @ self._a
+        unseen = np.square(self._a - p @ seen).sum() + size - len(scales)
+        total = unseen + np.sum((np.square(seen).sum(1) + 1) / spread)
         constant = size * (_LOG_2PI + 2 * math.log(self.noise))
-        return float(-0.5 * (constant + np.linalg.slogdet(precision)[1] + total))
+        return float(-0.5 * (constant + np.log(spread).sum() + total))
 
     @cached_property
     def mie(self) -> float:
@@ -119,47 +136,54 @@ class Solution:
     def tie(self) -> float:
         """True inference error E[KL(q(z|x) || p(s|x))], eq. 3 by eq. 25 and 27, as printed.
 
-        It takes latent i for source i, though no model can know the order and the signs of sources;
-        `tie_aligned` asks for the best of them. Latents stand here by falling threshold, each with
-        the sign that makes the largest entry of its column of D positive.
+        It takes latent i for source i, though no model can know the order and the signs of sources,
+        so it is not defined without a convention; `tie_aligned` asks for the best of them. By
+        `solve` latents stand by falling threshold, each with the sign that makes the largest entry
+        of its column of D positive, the first of those that are equally large (to 1e-9). See `gap`.
         """
         return self._inference_error(self._a)
 
     @cached_property
     def alignment(self) -> Alignment:
-        """The order and signs of latents with the smallest true inference error.
+        """The order and signs of latents with the smallest true inference error, by `matched`.
 
-        With z' = P z for a signed permutation P, and G = A^T A + I (noise 1), eq. 25 depends on P
-        through 1/2 tr(G P V P^T) + 1/2 tr(G P C P^T) - tr(P W Sigma A), where V = diag(v) and
-        C = W Sigma W^T. At the optimum C is diagonal too, so all three are sums over pairs (source,
-        latent) and the best P is an assignment, with the sign of each pair free.
+        Exact at the optimum, where E[z z^T] is diagonal.
         """
-        from scipy.optimize import linear_sum_assignment  # slow to load
-
-        codes = np.diag(self._codes)
-        cross = (self._w @ self._a) @ (self._a.T @ self._a) + self._w @ self._a  # (latent, source)
-        cost = 0.5 * np.outer(np.diag(_precision(self._a)), self._v + codes) - np.abs(cross.T)
-        _, order = linear_sum_assignment(cost)
-        signs = np.where(cross[order, np.arange(len(order))] < 0, -1, 1)
-        return Alignment(tuple(order.tolist()), tuple(signs.tolist()))
+        seen = self._w @ self._a
+        cross = seen @ (self._a.T @ self._a) + seen  # E[W x x^T A], (latent, source)
+        return matched(_precision(self._a), self._codes + np.diag(self._v), cross).alignment
 
     @cached_property
     def tie_aligned(self) -> float:
-        """True inference error, the smallest over all orders and signs of the latents."""
+        """True inference error, the smallest over orders and signs of the latents. See `gap`."""
         order = list(self.alignment.order)
         signs = np.array(self.alignment.signs)
         return self._inference_error(self._a, signs[:, None] * self._w[order], order)
 
     @cached_property
     def residuals(self) -> Residuals:
-        """How far eq. 23 is from holding, in units in which the noise is 1."""
+        """How far eq. 23 is from holding."""
         d, w, a, v = self._d, self._w, self._a, self._v
-        gap = (d.T @ d) @ w - d.T + self.beta * w  # (k, N)
-        errors = d @ (w @ a) - a
-        first = (gap @ a) @ a.T + gap
-        second = errors @ (w @ a).T + d @ (w @ w.T) - w.T + d * v
-        last = (np.square(d).sum(0) + self.beta) * v - self.beta
-        return Residuals(_largest(first), _largest(second), 0.0, _largest(last))
+        seen = w @ a
+
+        def spread(rows: Matrix) -> Matrix:
+            """Times Sigma, (k, N)."""
+            product: Matrix = (rows @ a) @ a.T + rows
+            return product
+
+        covariance = spread(w).T  # Sigma W^T, (N, k)
+        products = d @ (seen @ seen.T + w @ w.T), covariance, d * v
+        gain, own = (d.T @ d) @ w, (np.square(d).sum(0) + self.beta) * v
+        return Residuals(
+            _relative(
+                spread(gain - d.T + self.beta * w),
+                spread(d.T),
+                self.beta * covariance,
+                spread(gain),
+            ),
+            _relative(products[0] - products[1] + products[2], *products),
+            _relative(own - self.beta, own, np.array(self.beta)),
+        )
 
     def _inference_error(
         self, loadings: Matrix, encoder: Matrix | None = None, order: Sequence[int] | None = None
@@ -210,24 +234,19 @@ def solve(mixing: ArrayLike, beta: float, noise: float = 1.0) -> Solution:
     D_i = (lambda_i - beta)_+^(1/2) u_i, W = (D^T D + beta I)^-1 D^T, v_i = beta / (|D_i|^2 + beta)
 
     [Sikka2019] eq. 22, 23. Latent i dies at beta = lambda_i. Where eigenvalues are equal every
-    rotation of their vectors is an optimum, and one of them is given.
+    rotation of their vectors is an optimum, and one of them is given: `Solution.gap` tells.
 
     >>> found = solve([[2.0, 0.0], [0.0, 1.0], [0.0, 0.0]], beta=2.0)
     >>> found.thresholds.round(12).tolist(), found.active.tolist()
     ([5.0, 2.0], [True, False])
     """
-    a = np.asarray(mixing, np.float64)
-    if a.ndim != 2 or not a.size or not np.isfinite(a).all():
-        raise ValueError(
-            f"expected a mixing matrix of finite numbers, (N, k), got shape {a.shape}; give a row "
-            "for each value of an observation and a column for each source"
-        )
-    for name, value in (("beta", beta), ("noise", noise)):
-        if not 0 < value < math.inf:
-            raise ValueError(f"expected {name} above 0 and finite, got {value}")
+    a = _matrix("mixing", mixing)
+    _check_positive(beta=beta, noise=noise)
+    _check_scale(a, noise)
     size, latents = a.shape
     u, singular, _ = np.linalg.svd(a / noise, full_matrices=False)
-    u = u * np.where(np.take_along_axis(u, np.abs(u).argmax(0)[None], 0) < 0, -1.0, 1.0)
+    largest = np.abs(u) >= (1 - _TIED) * np.abs(u).max(0)
+    u = u * np.where(np.take_along_axis(u, largest.argmax(0)[None], 0) < 0, -1.0, 1.0)
     values = np.zeros(latents)  # of latents beyond N there is nothing to say: they never live
     values[: len(singular)] = np.square(singular) + 1
     vectors = np.zeros((size, latents))
@@ -245,6 +264,50 @@ def solve(mixing: ArrayLike, beta: float, noise: float = 1.0) -> Solution:
     )
 
 
+def solve_encoder(
+    mixing: ArrayLike, decoder: ArrayLike, beta: float, noise: float = 1.0
+) -> Solution:
+    """The optimum over encoders where the decoder is given, not trained.  [Sikka2019] sec. IV-A.
+
+    mixing: A, (N, k); decoder: D, (N, k), any matrix. In units of the noise
+
+    W = (D^T D + beta I)^-1 D^T, v_i = beta / ([D^T D]_ii + beta)
+
+    which are eq. 23 without its second line, that of D. The likelihood is that of D whatever beta
+    is and the ELBO is largest at beta = 1 by proposition 3, so by eq. 16 the model inference error
+    is smallest there. It is then (sum_i log G_ii - log det G) / 2 with G = D^T D + I, what a
+    diagonal q cannot say of p(z|x), and 0 only where the columns of D are orthogonal. The true
+    inference error need not be smallest there, but where D = A the two are one.
+
+    No latent dies but those whose column of D is 0: thresholds are infinite, or 0.
+
+    >>> a = [[2.0, 1.0], [0.0, 1.0]]
+    >>> errors = [solve_encoder(a, a, beta).mie for beta in (0.5, 1.0, 2.0)]
+    >>> [round(error, 4) for error in errors], round(0.5 * math.log(15 / 11), 4)
+    ([0.3618, 0.1551, 0.3803], 0.1551)
+    """
+    a, d = _matrix("mixing", mixing), _matrix("decoder", decoder)
+    if a.shape != d.shape:
+        raise ValueError(
+            f"expected a decoder of the shape of the mixing matrix, {a.shape}, got {d.shape}"
+        )
+    _check_positive(beta=beta, noise=noise)
+    _check_scale(a, noise)
+    _check_scale(d, noise)
+    scaled: Matrix = d / noise
+    gram = scaled.T @ scaled
+    encoder = np.linalg.solve(gram + beta * np.eye(len(gram)), scaled.T / noise)
+    return Solution(
+        a,
+        float(beta),
+        float(noise),
+        d,
+        encoder.astype(np.float64),
+        math.log(beta) - np.log(np.diag(gram) + beta),
+        np.where(np.diag(gram) > 0, math.inf, 0.0),
+    )
+
+
 def observations(
     mixing: ArrayLike, size: int, noise: float = 1.0, seed: int = 0
 ) -> tuple[Matrix, Matrix]:
@@ -255,9 +318,10 @@ def observations(
     they are what they are on average over the distribution, and a network trained on them has the
     optimum of `solve`.
     """
-    a = np.asarray(mixing, np.float64)
+    a = _matrix("mixing", mixing)
+    _check_positive(noise=noise)
     columns = sum(a.shape)
-    if size <= columns:
+    if _whole(size) <= columns:
         raise ValueError(
             f"expected more observations than sources and values together, {columns}, for a sample "
             f"with the moments of the model, got {size}"
@@ -276,5 +340,49 @@ def _precision(loadings: Matrix) -> Matrix:
     return precision
 
 
-def _largest(values: Matrix) -> float:
-    return float(np.abs(values).max())
+def _relative(rest: Matrix, *terms: Matrix) -> float:
+    """The largest of what is left of a sum, as a part of the largest of its terms."""
+    largest = max(np.abs(term).max() for term in terms)
+    return float(np.abs(rest).max() / largest) if largest > 0 else 0.0
+
+
+def _matrix(name: str, values: ArrayLike) -> Matrix:
+    try:
+        found = np.asarray(values)
+        if found.dtype.kind not in "biuf":
+            raise ValueError
+        found = found.astype(np.float64)
+    except ValueError:
+        raise ValueError(
+            f"expected a {name} matrix of real numbers, (N, k), got {values!r}"
+        ) from None
+    if found.ndim != 2 or not found.size or not np.isfinite(found).all():
+        raise ValueError(
+            f"expected a {name} matrix of finite numbers, (N, k), got shape {found.shape}"
+            f"{'' if np.isfinite(found).all() else ' with numbers that are not finite'}; give a "
+            "row for each value of an observation and a column for each source"
+        )
+    return found
+
+
+def _check_positive(**values: float) -> None:
+    for name, value in values.items():
+        if not isinstance(value, Real) or not 0 < value < math.inf:
+            raise ValueError(f"expected {name} as a number above 0 and finite, got {value!r}")
+
+
+def _check_scale(matrix: Matrix, noise: float) -> None:
+    """What is squared must not overflow, and beta must be more than a rounding error."""
+    most = float(np.abs(matrix).max()) / float(noise)
+    if most > _LARGEST:
+        raise ValueError(
+            f"expected entries of up to {_LARGEST:g} times the noise, got {most:g} times; use a "
+            "larger noise"
+        )
+
+
+def _whole(size: int) -> int:
+    try:
+        return operator.index(size)
+    except TypeError:
+        raise ValueError(f"expected a whole number of observations, got {size!r}") from None
