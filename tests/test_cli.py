@@ -78,6 +78,7 @@ def test_a_folder_of_images_and_a_file_of_arrays(unweave, tmp_path):
 HELD = {"shape": ("heart",), "x": (0, 1)}
 
 
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
 def test_evaluate_measures_the_part_that_is_asked_for(unweave, tmp_path):
     data = Sampled(uw.Shapes2D(side=16, positions=4, orientations=1), (HeldOut(HELD),))
     folder = uw.fit(data, latent=uw.Gaussian(3), network=uw.MLP((16,)), batch_size=16, steps=5,

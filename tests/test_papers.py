@@ -210,6 +210,7 @@ def small_run(beta):
     )  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
 @pytest.mark.parametrize("made", FIGURES, ids=lambda made: f"{made.paper} {made.figure}")
 def test_every_figure_from_the_store_to_the_page(made, tmp_path, monkeypatch):
     monkeypatch.setattr(appc, "_run", small_run)

@@ -13,7 +13,6 @@ import pytest
 import unweave as uw
 from lattice_tables import identity
 from unweave import scoring
-from unweave.console import plain_table
 from unweave.metrics import METRICS, Metric, Score, Scores, Table, evaluate, hoyer, mcc
 
 
@@ -82,7 +81,7 @@ def test_what_was_asked_for_of_several_runs_has_rows_of_its_own():
         "mig", "chen2018", 0.5, details={"best": 0.75}, interval=(0.25, 0.625), null=0.125
     )
     for runs in (2, 6):
-        table = scoring.as_table({f"run {n}": Scores(mig=score) for n in range(runs)}, plain_table)
+        table = scoring.as_table({f"run {n}": Scores(mig=score) for n in range(runs)})
         rows = {str(cell): n for n, cell in enumerate(table.columns[0].cells)}
         assert list(rows) == ["mig", "mig low", "mig high", "mig null", "mig best"]
         column = list(table.columns[1 if runs == 2 else 2].cells)
