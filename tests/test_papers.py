@@ -223,7 +223,7 @@ def test_every_figure_from_the_store_to_the_page(made, tmp_path, monkeypatch):
     out = tmp_path / "out"
     told = io.StringIO()
     console = Console(file=told, force_terminal=True, width=200)
-    claims = reproduce(chosen(*key), desk(tmp_path / "runs", console), out)
+    claims = reproduce(chosen(made.paper, [made.figure]), desk(tmp_path / "runs", console), out)
     assert told.getvalue().startswith(f"{made.paper} {made.figure}, {made.title}: about")
     counted = re.findall(
         r"(\w+) \S* (\d+)/(\d+)", re.sub("\x1b\\[[\\d;?]*\\w", "", told.getvalue())
@@ -268,7 +268,7 @@ def test_a_figure_drawn_again_remembers_what_its_training_took(tmp_path):
             (tmp_path / "sikka2019/fig9.json").write_text(json.dumps({**facts, "training": asked}))
     assert facts["training"] == asked
     page = write_page("sikka2019", [made], tmp_path).read_text()
-    assert "4 runs found in the store, their training: 70 seconds, 120 of work" in page
+    assert "4 runs found in the store, their training: 70 seconds, 120 of CPU time" in page
 
 
 def test_the_tables_of_figure_3_hold_what_they_say():
@@ -301,6 +301,30 @@ def test_the_pages_are_those_of_the_code(paper, tmp_path, monkeypatch):
     shutil.copytree(PAGES / paper, f"docs/papers/{paper}")
     written = write_page(paper, chosen(paper), Path("docs/papers"))
     assert written.read_text() == (PAGES / f"{paper}.md").read_text()
+
+
+def test_a_figure_of_your_own_as_the_docs_have_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (PAGES.parent / "theory.md").read_text()
+    code = next(
+        block for block in re.findall(r"```python\n(.*?)```", text, re.S) if "mine" in block
+    )
+    exec(code, {})
+    page = Path("papers/mypaper.md").read_text()
+    assert page.startswith(
+        "# mypaper\n\n## Figure 1: rates\n\n![Figure 1: rates](mypaper/fig1.svg)"
+    )
+    assert "| The rate falls with β | fig. 1 | lower at every step | " in page
+    assert "✓ pass" in page
+    assert "`python mypaper.py`: " in page
+
+
+def test_where_figures_cannot_be_written_nothing_is_made(unweave, tmp_path):
+    (tmp_path / "file").write_text("")
+    for out in (tmp_path / "file", "/proc/nowhere"):
+        code, _, err = unweave("reproduce", "sikka2019", "fig1", "fig2", "--out", out)
+        assert code == 2
+        assert f"figures cannot be written to {out}" in " ".join(err.split())
 
 
 def test_a_page_says_what_is_not_made_yet(tmp_path, monkeypatch):

@@ -304,7 +304,7 @@ def metrics_command() -> None:
 @app.command(name="reproduce")
 def reproduce_command(
     paper: Annotated[str | None, typer.Argument(help="A paper; without one, list them.")] = None,
-    figure: Annotated[str | None, typer.Argument(help="One of its figures; else all.")] = None,
+    figures: Annotated[list[str] | None, typer.Argument(help="Its figures; else all.")] = None,
     store: StoreOption = Path("runs"),
     out: Annotated[Path, typer.Option(help="Folder for pages and figures.")] = PAPERS,
     device: DeviceOption = "auto",
@@ -319,6 +319,8 @@ def reproduce_command(
       unweave reproduce
 
       unweave reproduce sikka2019 fig1
+
+      unweave reproduce mathieu2019 fig5 fig6
     """
     from unweave import papers
     from unweave.progress import progress_on
@@ -332,10 +334,10 @@ def reproduce_command(
             table.add_row(made.paper, made.figure, made.title, made.cost, there)
         _out.print(table)
         return
-    figures = papers.chosen(paper, figure)
+    asked = papers.chosen(paper, figures or [])
     _use_cores()
     desk = papers.Desk(Store(store), pick_device(device), progress_on(_err), _err)
-    claims = papers.reproduce(figures, desk, out)
+    claims = papers.reproduce(asked, desk, out)
     table = plain_table("verdict", "claim", "got")
     for claim in claims:
         table.add_row(claim.verdict, claim.statement, claim.got)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from unweave.papers import esmaeili2019, kim2018, mathieu2018, mathieu2019, sikka2019
 from unweave.papers.drawing import styled
@@ -36,8 +37,8 @@ FIGURES: tuple[Reproduction, ...] = (
 )
 
 
-def chosen(paper: str, figure: str | None = None) -> list[Reproduction]:
-    """The figures of a paper, or the one that is named.
+def chosen(paper: str, figures: Sequence[str] = ()) -> list[Reproduction]:
+    """The figures of a paper, or those that are named.
 
     >>> [made.figure for made in chosen("sikka2019")]
     ['fig1', 'fig2', 'fig3']
@@ -45,23 +46,41 @@ def chosen(paper: str, figure: str | None = None) -> list[Reproduction]:
     papers = list(dict.fromkeys(made.paper for made in FIGURES))
     if paper not in papers:
         raise ValueError(f"there is no paper {paper!r}: {nearest(paper, papers)}")
-    figures = [made for made in FIGURES if made.paper == paper]
-    named = [made.figure for made in figures]
-    if figure is not None and figure not in named:
-        raise ValueError(f"{paper} has no figure {figure!r}: {nearest(figure, named)}")
-    return [made for made in figures if figure in (None, made.figure)]
+    named = [made.figure for made in FIGURES if made.paper == paper]
+    for figure in figures:
+        if figure not in named:
+            raise ValueError(f"{paper} has no figure {figure!r}: {nearest(figure, named)}")
+    return [made for made in FIGURES if made.paper == paper and made.figure in (figures or named)]
 
 
-def reproduce(figures: Sequence[Reproduction], desk: Desk, out: Path) -> list[Claim]:
-    """Make figures, keep what was found, and write the pages of their papers."""
+def reproduce(figures: Sequence[Reproduction], desk: Desk, out: Path | str) -> list[Claim]:
+    """Make figures, keep what was found, and write the pages of their papers under a folder.
+
+    Figures of your own go the same way: a page has those of `FIGURES` and these.
+    """
     claims: list[Claim] = []
+    out = Path(out)
     for made in figures:
-        desk.turn_to(out / made.paper / made.figure)
+        place = out / made.paper
+        desk.turn_to(place / made.figure)
         begun = Cost.now()
         with styled():  # which tells before any training if figures cannot be drawn
+            _can_write(place)
             desk.say(f"{made.paper} {made.figure}, {made.title}: about {made.cost} on two cores")
             result = made.make(desk)
         write_result(made, result, desk, Cost.now() - begun, out)
-        write_page(made.paper, [each for each in FIGURES if each.paper == made.paper], out)
+        known = [each for each in (*FIGURES, *figures) if each.paper == made.paper]
+        write_page(made.paper, list(dict.fromkeys(known)), out)
         claims += result.claims
     return claims
+
+
+def _can_write(place: Path) -> None:
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        raise ValueError(
+            f"figures cannot be written to {place}: {error.strerror}; give another folder by --out"
+        ) from None

@@ -105,8 +105,8 @@ def judged(
 class Result:
     """What a reproduction found."""
 
-    drawings: dict[str, Figure]  # by the name of the file, with what each shows below
-    captions: dict[str, str]
+    drawings: dict[str, Figure]  # "" is <figure>.svg, "more" is <figure>-more.svg
+    captions: dict[str, str]  # what each shows
     claims: tuple[Claim, ...]
     setting: str  # what was computed, in Markdown: sizes, weights, choices of ours
     seeds: str
@@ -122,6 +122,7 @@ class Reproduction:
     title: str
     cost: str  # about how long it takes on two cores
     make: Callable[[Desk], Result]
+    command: str = ""  # that makes it, where it is not one of `unweave reproduce`
 
 
 @dataclass

@@ -81,7 +81,9 @@ def _facts(made: Reproduction, out: Path) -> Path:
 
 
 def _head(paper: str) -> str:
-    key = next(key for key in entries() if key.lower() == paper)
+    key = next((key for key in entries() if key.lower() == paper), None)
+    if key is None:  # of your own
+        return f"# {paper}\n"
     entry = entries()[key]
     return (
         f"# {_field(entry, 'title')}\n\n"
@@ -91,6 +93,8 @@ def _head(paper: str) -> str:
 
 
 def _command(made: Reproduction, out: Path) -> str:
+    if made.command:
+        return made.command
     where = "" if out == PAPERS else f" --out {out.as_posix()}"
     return f"unweave reproduce {made.paper} {made.figure}{where}"
 
@@ -136,7 +140,7 @@ def _time(facts: dict[str, Any]) -> str:
 
 
 def _seconds(cost: dict[str, Any]) -> str:
-    return f"{cost['seconds']:,} seconds, {cost['cpu_seconds']:,} of work"
+    return f"{cost['seconds']:,} seconds, {cost['cpu_seconds']:,} of CPU time"
 
 
 def _field(entry: str, name: str) -> str:
