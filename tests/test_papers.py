@@ -311,7 +311,7 @@ def test_a_figure_of_your_own_as_the_docs_have_it(tmp_path, monkeypatch):
     )
     exec(code, {})
     page = Path("papers/mypaper.md").read_text()
-    assert page.startswith("# mypaper\n\n## Figure 1: information\nsvg)")
+    assert page.startswith("# mypaper\n\n## Figure 1: information\n\n![")
     assert "| I(x; z) falls with β | fig. 1 | lower at every step | " in page
     assert "✓ pass" in page
     assert "`python mypaper.py`: " in page
