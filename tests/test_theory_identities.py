@@ -123,6 +123,25 @@ def test_the_slope_of_the_objective_is_minus_the_rate():
         assert slope == pytest.approx(-solve(a, beta).rate, rel=1e-6)
 
 
+def test_propositions_are_of_one_problem(model):
+    a = MIXINGS["tall"]
+    others = (
+        [solve(a, 1.0), solve(2 * a, 2.0)],
+        [solve(a, 1.0), solve(a, 2.0, noise=0.5)],
+        [model, trained(uw.Gaussian(2), objective=uw.BetaVAE(beta=2.0), steps=1)],
+    )
+    for models in others:
+        with pytest.raises(ValueError, match="expected optima of one problem"):
+            proposition_1(models)
+    other = trained(uw.Gaussian(3), objective=uw.BetaVAE(beta=2.0), steps=1, seed=1)
+    assert proposition_1([model, other]).value.shape == (1,)
+
+
+def test_results_print_in_a_line(model):
+    assert "80 numbers, gap" in repr(theorem_1(model, 3.0))
+    assert "2 latents alive, elbo " in repr(solve(MIXINGS["paper"], 1.0))
+
+
 def test_bounds_tell_where_a_proposition_fails():
     """A model that is no optimum: one with the weight of another."""
     found = [optimum(solve(MIXINGS["tall"], beta)) for beta in (0.5, 1.0, 2.0)]

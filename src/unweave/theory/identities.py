@@ -1,6 +1,8 @@
 """What the papers prove, as functions of a trained model that return both sides.
 
 Each takes a `Fitted` model, or the `VAE` inside one with observations x, and computes in float64.
+Of a `Fitted` model's data it looks at 256 observations, drawn from all, unless x is given: q(z) is
+that of these, so its terms are not those of `model.summary()`, whose q(z) is of all the data.
 Sides are equal up to rounding whatever the networks are, trained or not; only the propositions of
 [Sikka2019] are about optima, and a trained model is as near to them as its training. Those three
 are one inequality in three forms, the optimality of either model for its own weight: that all of
@@ -50,6 +52,13 @@ class Identity(NamedTuple):
     def gap(self) -> float:
         """The largest difference between the sides."""
         return (self.left - self.right).abs().max().item()
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{name} {_mean(value):.4g}" for name, value in self.parts.items())
+        return (
+            f"Identity of {len(self.left)} numbers, gap {self.gap:.2g}; means: left "
+            f"{_mean(self.left):.4g}, right {_mean(self.right):.4g} of parts {parts}"
+        )
 
 
 class Comparison(NamedTuple):
@@ -422,12 +431,27 @@ def _identity(left: Tensor, parts: dict[str, Tensor]) -> Identity:
 
 
 def _neighbours(models: Sequence[Reached]) -> tuple[list[Optimum], list[Optimum]]:
+    if len({problem for model in models if (problem := _problem(model))}) > 1:
+        raise ValueError(
+            "expected optima of one problem for several weights, got models of different data, "
+            "networks or noise; take one mixing matrix, or runs that differ in beta and seed alone"
+        )
     found = sorted((optimum(model) for model in models), key=lambda each: each.beta)
     if len({each.beta for each in found}) < max(2, len(found)):
         raise ValueError(
             f"expected two weights or more, each once, got beta = {[each.beta for each in found]}"
         )
     return found[:-1], found[1:]
+
+
+def _problem(model: Reached) -> object:
+    """What is the same of models that differ in beta alone; None where that is not known."""
+    if isinstance(model, Solution):
+        return model.mixing.shape, model.mixing.tobytes(), model.noise
+    if isinstance(model, Fitted):
+        run = model.run
+        return run.data, run.latent, run.network, run.likelihood
+    return None
 
 
 def _all(found: Sequence[Optimum], name: str) -> Tensor:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
 from typing import NamedTuple
@@ -51,7 +51,7 @@ class Residuals(NamedTuple):
     log_variances: float  # of b^sigma
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Solution:
     """A linear beta-VAE, and what it is worth on average over the data.
 
@@ -60,13 +60,22 @@ class Solution:
     of a decoder that is given; the terms are those of any D, W and v.
     """
 
-    mixing: Matrix = field(repr=False)  # A, (N, k)
+    mixing: Matrix  # A, (N, k)
     beta: float
     noise: float  # standard deviation of eta, and of p(x|z)
-    decoder: Matrix = field(repr=False)  # D, (N, k)
-    encoder: Matrix = field(repr=False)  # W, (k, N)
-    log_variances: Matrix = field(repr=False)  # log v, (k,)
-    thresholds: Matrix = field(repr=False)  # the beta at which each latent dies, (k,)
+    decoder: Matrix  # D, (N, k)
+    encoder: Matrix  # W, (k, N)
+    log_variances: Matrix  # log v, (k,)
+    thresholds: Matrix  # the beta at which each latent dies, (k,)
+
+    def __repr__(self) -> str:
+        size, latents = self.mixing.shape
+        names = ("elbo", "reconstruction", "rate", "log_likelihood", "mie", "tie_aligned")
+        terms = ", ".join(f"{name} {getattr(self, name):.6g}" for name in names)
+        return (
+            f"Solution of x in {size}, z in {latents} dimensions, beta {self.beta:g}, noise "
+            f"{self.noise:g}: {self.active.sum()} latents alive, {terms}"
+        )
 
     @property
     def active(self) -> NDArray[np.bool_]:
