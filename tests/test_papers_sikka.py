@@ -1,7 +1,8 @@
-"""Figures 2 and 3 of Sikka et al.: terms of many networks, and what is read off them."""
+"""Figures of Sikka et al.: terms of many networks, and how claims are judged by them."""
 
 import itertools
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,15 @@ import unweave as uw
 from reproduced import desk, put, put_closed_form
 from unweave.data import MNIST, Mixing, MovingDigit, from_array
 from unweave.latents import FullGaussian
-from unweave.papers.sikka2019 import deep
-from unweave.papers.sikka2019.deep import Study, extremum, largest_rise, terms_of
+from unweave.papers.sikka2019 import deep, fig1, fig2, fig3
+from unweave.papers.sikka2019.deep import (
+    Study,
+    claims_of,
+    extremum,
+    largest_rise,
+    terms_of,
+    tie_claims,
+)
 from unweave.papers.sikka2019.fig3 import cosines, motions
 from unweave.papers.sikka2019.inference import Truth, inference_errors
 from unweave.theory import observations, solve
@@ -100,7 +108,8 @@ def test_extrema_are_found_between_the_weights():
     assert drawn.low < 1.3 < drawn.high
     assert drawn.high - drawn.low < 0.05
     assert extremum(betas, -values, top=False) == pytest.approx(drawn)
-    assert extremum(betas, np.array(betas)[:, None], top=False).value == pytest.approx(0.1)
+    for top, end in ((False, 0.1), (True, 10.0)):  # the very ends, without rounding
+        assert extremum(betas, np.array(betas)[:, None], top) == (end, end, end)
 
 
 def test_rises_come_with_their_error():
@@ -108,6 +117,8 @@ def test_rises_come_with_their_error():
     assert largest_rise(falling).value == pytest.approx(-0.2)
     assert largest_rise(falling).high < 0
     assert largest_rise(falling[::-1]).low > 0
+    unsure = np.array([[3.0, 3.0], [2.9, 2.9], [0.0, 5.0]])  # the second step may be a rise
+    assert largest_rise(unsure) == pytest.approx((-0.4, -5.4, 4.6))
 
 
 def test_numbers_are_kept_beside_the_page_and_read_again(tmp_path):
@@ -155,3 +166,87 @@ def test_motions_are_those_of_what_decoders_show(tmp_path):
     cosine, shorter = cosines(moved)
     np.testing.assert_allclose(cosine, 0.25 / np.hypot(0.25, 1), atol=2e-3)
     np.testing.assert_allclose(shorter, 0.5, atol=2e-3)
+
+
+WEIGHTS = (0.1, 0.5, 1.0, 2.5, 6.0, 16.0)
+AS_CLAIMED = {  # by weight; a picture has 1600 pixels
+    "elbo": [-10, -9, -8, -9, -12, -20],
+    "tie": [9, 7, 5, 4, 6, 9],
+    "printed": [14, 12, 10, 9, 11, 15],
+    "reconstruction": [-0.5 * (1600 * math.log(2 * math.pi) + e) for e in (1, 2, 4, 8, 20, 60)],
+    "rate": [7, 6, 5, 4, 2, 0],
+}
+STEEP, FLAT = [[3.0, 0.0], [0.0, 3.0]], [[3.0, 0.0], [2.9, 0.3]]  # motions: orthogonal, or not
+
+
+def measured(**changes):
+    """Numbers of four networks for each weight that are as the paper says, but for one weight."""
+    numbers = {"betas": list(WEIGHTS)}
+    for name, line in AS_CLAIMED.items():
+        values = np.array(line, float)[:, None] + np.linspace(-0.01, 0.01, 4)
+        if name in changes:
+            weight, value = changes[name]
+            values[WEIGHTS.index(weight)] = value
+        numbers[name] = values.ravel().tolist()
+    motions = np.array([[FLAT] * 4] * 2 + [[STEEP] * 4] * 4)
+    for weight, moved in changes.get("motions", {}).items():
+        motions[WEIGHTS.index(weight)] = moved
+    return {**numbers, "motions": motions.reshape(-1, 2, 2).tolist()}
+
+
+def failed(numbers):
+    claims = [
+        *claims_of(numbers, "3", "x"), *tie_claims(numbers, "Minima", "x", np.min),
+        fig3._worsens_claim(numbers), fig3._axes_claim(numbers),
+    ]  # fmt: skip
+    assert len(claims) == 9
+    return [number for number, claim in enumerate(claims) if claim.verdict == "fail"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "numbers"),
+    [
+        ({}, []),
+        ({"elbo": (0.1, -7)}, [0]),  # the maximum is elsewhere
+        ({"elbo": (16.0, -11.8)}, [0]),  # a rise after it
+        ({"elbo": (6.0, [-8, -12, -16, -10])}, [0]),  # perhaps a rise
+        ({"printed": (16.0, 8)}, [1, 5]),
+        ({"tie": (0.1, 3)}, [2, 6]),
+        ({"tie": (16.0, [9, 9, 9, 3.5])}, [6]),  # of one network alone
+        ({"reconstruction": (2.5, -1472)}, [3]),
+        ({"rate": (2.5, [5.2, 5.2, 4.9, 4.9])}, [4]),
+        ({"motions": {2.5: FLAT}}, [8]),
+        ({"motions": {0.1: STEEP}}, [8]),  # orthogonal, but no more so than at the small weight
+    ],
+)
+def test_one_term_at_one_weight_turns_the_claim_about_it(changes, numbers):
+    assert failed(measured(**changes)) == numbers
+
+
+def test_claims_say_what_is_not_at_one_and_what_is_dead():
+    assert "below 1, where proposition 3" in claims_of(measured(elbo=(0.5, -7)), "3", "x")[0].got
+    dead = [[3.0, 0.0], [0.0, 0.1]]
+    found = fig3._axes_claim(measured(motions={0.1: [FLAT, FLAT, FLAT, dead]}))
+    assert found.got.endswith("0.99 over 3 at β = 0.1")
+    errors = fig3._worsens_claim(measured())
+    assert errors.verdict == "not comparable"
+    assert "picture 1 [0.98, 1.02] at β = 0.1 and 8 [7.98, 8.02] at 2.5, of 60 at 16" in errors.got
+
+
+def test_the_optimum_of_deep_networks_is_that_of_the_linear_model_or_not():
+    matrix = [[2.0, 0.3], [0.2, 1.8], [1.0, 1.0]]
+    closed = [solve(matrix, beta) for beta in np.geomspace(0.1, 16, 60).tolist()]
+    best = min(closed, key=lambda each: each.tie_aligned).beta
+    far, near = (measured(tie=(weight, 1)) for weight in (6.0, 1.0))
+    assert 0.6 < best < 1.7
+    for numbers, verdict in ((near, "pass"), (far, "fail")):
+        claim = fig2._theory_claim({**numbers, "fresh": numbers}, closed)
+        assert claim.verdict == verdict
+
+
+def test_a_network_off_the_closed_form_is_named():
+    there, below, apart = ({"below": b, "apart": a} for b, a in ((0, 0), (0.011, 0), (0, 0.011)))
+    assert fig1._at_optimum("s", (0.5, 2.0), [there, there], "Why.").verdict == "pass"
+    for off in (below, apart):
+        claim = fig1._at_optimum("s", (0.5, 2.0), [there, off], "Why.")
+        assert (claim.verdict, claim.note) == ("fail", "Networks at β = 2 are not. Why.")
