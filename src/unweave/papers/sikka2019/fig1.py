@@ -49,8 +49,11 @@ def fig1(desk: Desk) -> Result:
     runs, world = _runs()
     models = desk.carry_out(runs, world)
     with torch_threads(1):  # of a few hundred rows: threads would only wait for each other
-        sampled = [_reached(*_opened(model)) for model in models]
-        dots = [_reached(*_descended(*_opened(model))) for model in models]
+        sampled = [_reached(*_opened(model)) for model in desk.each("networks measured", models)]
+        dots = [
+            _reached(*_descended(*_opened(model)))
+            for model in desk.each("networks descended", models)
+        ]
     betas = [beta for beta, _ in itertools.product(TRAINED, SEEDS)]
     best = {name: np.array([getattr(each, name) for each in found]) for name in _TERMS}
     return Result(
@@ -295,7 +298,7 @@ def _at_optimum(statement: str, betas: Sequence[float], dots: Dots, reason: str)
         f"the β-VAE objective at most {_BELOW:g} nats below, and D Dᵀ within {_APART:.0%} (of that "
         "of A where D is 0), for every network",
         f"{mean_and_range(below)} nats below, D Dᵀ off by {mean_and_range(apart)} of itself: mean "
-        f"and range over {len(dots)} networks, {sum(good)} of which are within both",
+        f"and range over {len(dots)} networks; within both: {sum(good)}",
         all(good),
         f"Networks at β = {listed} are not. {reason}",
     )

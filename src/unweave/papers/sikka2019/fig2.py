@@ -81,7 +81,7 @@ def numbers_of(desk: Desk) -> Numbers:
             "machine": machine(desk.device),
         }
 
-    return desk.measured(runs, {"samples": SAMPLES, "grid": _GRID.tolist()}, measure)
+    return desk.measured(runs, {"samples": SAMPLES}, measure)
 
 
 def _terms(models: Sequence[Fitted], data: Mixing | MovingDigit, desk: Desk) -> Numbers:
@@ -169,7 +169,7 @@ def _draw(numbers: Numbers, closed: Sequence[Solution]) -> Figure:
     lines = [each.beta for each in closed]
     for axis, name, top in zip(axes, names, (True, False, None, None, None), strict=False):
         line = [getattr(each, "tie_aligned" if name == "tie" else name) for each in closed]
-        axis.plot(lines, line, color=ORANGE, linestyle="-.", linewidth=1.2,
+        axis.plot(lines, line, color=ORANGE, linestyle=(0, (9, 1)), linewidth=1.1,
                   label="linear, closed form")  # fmt: skip
         draw_term(axis, numbers, name, top)
     axes[3].legend(loc="upper right")
