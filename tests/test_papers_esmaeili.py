@@ -22,14 +22,12 @@ SOUND = {
 
 def test_claims_follow_from_the_terms():
     verdicts = [claim.verdict for claim in claims_of(SOUND, MOST)]
-    assert verdicts == ["pass"] * 5 + ["fail", "not comparable"]
+    assert verdicts == ["pass"] * 5 + ["not comparable"] * 2
     for number, (name, other) in enumerate(
         [("①", WHOLE), ("②", WHOLE), ("②", WHOLE._replace(volume=-9.0)), ("③", WHOLE), ("④", WHOLE)]
     ):
         claims = claims_of({**SOUND, name: [*SOUND[name], other]}, MOST)  # one seed is not like it
         assert claims[number].verdict == "fail", name
-    full = claims_of({**SOUND, "": [WHOLE._replace(information=4.6)]}, MOST)
-    assert full[5].verdict == "pass"
 
 
 def test_terms_of_a_linear_model_are_those_of_its_matrices(tmp_path, monkeypatch):

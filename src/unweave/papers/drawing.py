@@ -28,7 +28,7 @@ Values = NDArray[np.float64]
 BLUE, ORANGE, GREEN, PURPLE, SKY = "#0072b2", "#d55e00", "#009e73", "#aa4499", "#56b4e9"
 INK, MUTED, GRID = "#1a1e23", "#5c656f", "#e4e4de"
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY)
-DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
+DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (7, 2)))
 
 _PIXELS = 160  # an inch of a PNG
 _STYLE: Any = {  # matplotlib's type is the list of all its settings
@@ -95,13 +95,19 @@ def lettered(axes: Sequence[Axes], titles: Sequence[str]) -> None:
 
 
 def draw_bias(axis: Axes, found: dict[str, Estimates], quantity: Quantity = "entropy") -> None:
-    """How far estimates are off by the size of the batch, a line for each of them by its name."""
-    for number, (name, each) in enumerate(found.items()):
-        shade = 0.3 + 0.7 * number / max(1, len(found) - 1)
-        dashes = DASHES[number % len(DASHES)]
-        axis.plot(each.batch_sizes, each.bias[quantity], color=BLUE, alpha=shade, linestyle=dashes,
-                  label=name)  # fmt: skip
-    axis.legend(loc="best", fontsize=7)
+    """How far estimates are off by the size of the batch, a line for each of them by its name.
+
+    Bands are two standard errors to either side. The names are in order, and so are the colours.
+    """
+    from matplotlib import colormaps
+
+    shades = colormaps["viridis"](np.linspace(0.0, 0.85, len(found)))
+    for colour, dashes, (name, each) in zip(shades, DASHES, found.items(), strict=False):
+        bias, error = each.bias[quantity], each.error[quantity]
+        axis.fill_between(each.batch_sizes, bias - 2 * error, bias + 2 * error, color=colour,
+                          alpha=0.2, linewidth=0)  # fmt: skip
+        axis.plot(each.batch_sizes, bias, color=colour, linestyle=dashes, label=name)
+    axis.legend(loc="best", fontsize=7, handlelength=2.8)
     batch_axis(axis, "nats off")
 
 

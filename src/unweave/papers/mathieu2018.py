@@ -10,7 +10,7 @@ FIGURES = (
         "mathieu2018",
         "fig2",
         "Figure 2: q(z) of the pinwheel by α and β",
-        "eight minutes",
+        "fifteen minutes",
         workshop_figure,
     ),
 )

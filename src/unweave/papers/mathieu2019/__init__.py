@@ -13,14 +13,14 @@ FIGURES = (
         "mathieu2019",
         "fig3",
         "Figure 3: q(z) of the pinwheel by α and β",
-        "ten minutes",
+        "twenty minutes",
         conference_figure,
     ),
     Reproduction(
         "mathieu2019",
         "fig5",
         "Figure 5: Student-t priors, and rotations",
-        "a minute",
+        "three minutes",
         student_priors,
     ),
     Reproduction(

@@ -38,7 +38,8 @@ def mixture_prior(desk: Desk) -> Result:
         claims=_claims(priors, shares, excess),
         setting=(
             "`GaussianMixture()`: four components of variance 0.03 and weight 1/4. Shares are of "
-            f"{DRAWN:,} draws, integrals by quadrature."
+            f"{DRAWN:,} draws, integrals by quadrature; brackets are two standard errors of a mean "
+            "over draws to either side."
         ),
         seeds="0 (draws)",
     )

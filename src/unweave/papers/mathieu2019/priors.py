@@ -14,6 +14,7 @@ from unweave.latents.block import Fixed
 from unweave.noise import Noise
 from unweave.papers.drawing import COLOURS, DASHES, Values
 from unweave.papers.form import Measured
+from unweave.papers.intervals import give_or_take
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,8 +28,7 @@ def rotated_kl(prior: Fixed, angle: float, draws: int) -> Measured:
     p = prior.density(torch.zeros(2, dtype=torch.float64))
     z = p.rsample(Noise(0, 0, "rotated"), (draws,))
     gaps = p.log_prob(z) - p.log_prob(z @ turn(angle))
-    value, error = gaps.mean().item(), gaps.std().item() / math.sqrt(draws)
-    return Measured(value, value - 2 * error, value + 2 * error)
+    return give_or_take(gaps.mean().item(), gaps.std().item() / math.sqrt(draws))
 
 
 def turn(angle: float) -> Tensor:
