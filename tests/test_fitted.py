@@ -265,7 +265,7 @@ def test_the_readme_runs(tmp_path, images, monkeypatch):
     code = re.search(r"## In Python\n\n```python\n(.*?)```", text, re.DOTALL)[1]
     code = code.replace("beta=4))", "beta=4), steps=3, progress=False)")
     factors = np.arange(40)[:, None] % 5
-    exec(code, {"images": np.tile(images, (2, 1, 1, 1)), "factors": np.tile(factors, (2, 1))})
+    exec(code, {"images": np.tile(images, (3, 1, 1, 1)), "factors": np.tile(factors, (3, 1))})
     assert (tmp_path / "report.html").exists()
 
 
