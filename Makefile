@@ -12,7 +12,7 @@ test: $(VENV)/ready
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/ruff format --check src tests benchmarks
 	$(BIN)/mypy --strict src
-	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup
 
 demo: $(VENV)/ready
 	$(BIN)/unweave demo

@@ -7,7 +7,7 @@ import inspect
 import json
 import math
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial, update_wrapper
 
 import numpy as np
 import pytest
@@ -24,7 +24,23 @@ from lattice_tables import (
 )
 from unweave.metrics import MEASURES, METRICS, FewRows, Score, Table, evaluate
 
-metrics = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+# One number of labels of `downstream`, which takes as long as all others together with four.
+DOWNSTREAM = METRICS["downstream/locatello2019"]
+FEW = partial(DOWNSTREAM.compute, labels=(100,))
+QUICK = replace(DOWNSTREAM, compute=update_wrapper(FEW, DOWNSTREAM.compute))
+
+
+def over(members):
+    """Over metrics, each in one process, where `scored` remembers what has been computed."""
+    members = members | {QUICK.key: QUICK}
+    return pytest.mark.parametrize(
+        "metric",
+        [pytest.param(m, marks=pytest.mark.xdist_group(key)) for key, m in members.items()],
+        ids=members,
+    )
+
+
+metrics = over(METRICS)
 
 
 @cache
@@ -273,7 +289,7 @@ ODD = {
 
 
 EVERY = METRICS | MEASURES
-every = pytest.mark.parametrize("metric", EVERY.values(), ids=EVERY)
+every = over(EVERY)
 
 
 def call(metric, codes, factors, **columns):
@@ -331,7 +347,7 @@ def test_three_rows_are_warned_of_and_enough_are_not(metric):
     with pytest.warns(FewRows, match="3 rows are too few: for 5 codes there should be 50") as told:
         metric(few(3)()) if metric.lacks(few(3)()) is None else evaluate(few(3)(), metrics="mig")
     assert len(told) == 1
-    metric(identity())  # without a warning, which would be an error
+    scored(metric, identity)  # without a warning, which would be an error
 
 
 # Factors that are numbers.
