@@ -145,7 +145,6 @@ def evaluate_command(
     """
     from unweave import scoring
     from unweave.fitted import load
-    from unweave.measure import noted
     from unweave.metrics import evaluate as evaluate_table
     from unweave.store import Store
 
@@ -154,8 +153,7 @@ def evaluate_command(
     measure = partial(evaluate_table, metrics=asked, rng=rng, **frame)
     folders = Store(store).find_all(names)
     chosen = cast("AnyPart | None", part)
-    models, notes = noted(lambda paths: load(paths, part=chosen, device=device), folders)
-    scoring.tell(_err, map(str, notes))
+    models = scoring.telling(lambda paths: load(paths, part=chosen, device=device), folders, _err)
     scores = scoring.evaluate_all(models, rows, _err, measure, asked is None)
     for line in scoring.measured_on(models, rows):
         (_out if form == "table" else _err).print(line, highlight=False)
@@ -195,7 +193,6 @@ def score_command(
       unweave score codes.npz --continuous angle,x     (numbers, although they repeat)
     """
     from unweave import scoring, spec
-    from unweave.measure import noted
     from unweave.metrics import Scores, Table
 
     if not path.is_file():
@@ -205,8 +202,7 @@ def score_command(
         )
     form, asked = scoring.form_of(as_json, as_csv), scoring.named(metrics)
     frame = scoring.frame_of(interval, resamples, null, draws, best, continuous)
-    table, notes = noted(Table.load, path)
-    scoring.tell(_err, map(str, notes))
+    table = scoring.telling(Table.load, path, _err)
     scores = Scores()
     try:
         scoring.score_table(table, asked, rng, frame, _err, scores)
@@ -231,15 +227,13 @@ def report_command(
     """
     from unweave import scoring
     from unweave.fitted import load
-    from unweave.measure import noted
     from unweave.report import write_report
     from unweave.store import Store
 
     for model in load(Store(store).find_all(names), device=device):
         assert model.folder is not None
         write = partial(write_report, path=model.folder / "report.html", rows=rows)
-        path, notes = noted(write, model)
-        scoring.tell(_err, map(str, notes))
+        path = scoring.telling(write, model, _err)
         _out.print(str(path), soft_wrap=True, highlight=False)
 
 

@@ -48,10 +48,10 @@ ResamplesOption = Annotated[
 ]
 NullOption = Annotated[bool, typer.Option("--null", help="Give values on shuffled factors too.")]
 DrawsOption = Annotated[
-    int, typer.Option(help="Other seeds on the same rows: with --json, the spread over the rng.")
+    int, typer.Option(help="Other seeds on the same rows, for the spread over the rng.")
 ]
 BestOption = Annotated[
-    bool, typer.Option("--best", help="With --json, the values of the factors themselves too.")
+    bool, typer.Option("--best", help="Give the values of the factors themselves as codes too.")
 ]
 ContinuousOption = Annotated[
     str | None,

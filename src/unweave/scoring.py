@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from rich.console import Console
 from rich.table import Table as RichTable
@@ -24,6 +25,9 @@ from unweave.metrics.registry import named as known
 from unweave.metrics.score import CSV_COLUMNS, csv_text
 from unweave.progress import Counts
 from unweave.store import write_json
+
+R = TypeVar("R")
+T = TypeVar("T")
 
 _FEW = 4  # runs that have a column of their own on a terminal
 
@@ -124,6 +128,13 @@ def tell(console: Console, lines: Iterable[str]) -> None:
     """Print notes, a line each."""
     for line in lines:
         console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+def telling(function: Callable[[T], R], item: T, console: Console) -> R:
+    """What a function gives of something; what it warns of is printed."""
+    found, notes = noted(function, item)
+    tell(console, map(str, notes))
+    return found
 
 
 def omitted(table: Table) -> list[str]:

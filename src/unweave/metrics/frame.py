@@ -173,12 +173,14 @@ def _decide(given: dict[str, Any]) -> None:
     names = as_names(given.get("factor_names"), factors.shape[1])
     mask = continuous_factors(factors, given["continuous"], names)
     given["continuous"] = np.flatnonzero(mask).tolist()
+    if _told.get():
+        return
     unwanted = {factor_index(which, names) for which in given.get("leave_out", ())}
     kept = [k for k in range(len(names)) if k not in unwanted]
     why = few_rows(
         np.asarray(given["codes"]), factors[:, kept], mask[kept], tuple(names[k] for k in kept)
     )
-    if why and not _told.get():
+    if why:
         warnings.warn(why, FewRows, stacklevel=3)
 
 

@@ -25,6 +25,7 @@ from unweave.objectives.importance import particle_bound
 from unweave.optimisers import Adam
 from unweave.papers.drawing import BLUE, INK, MUTED, PURPLE, SKY, Values
 from unweave.papers.form import Claim, Desk, Measured, Numbers, judged
+from unweave.papers.intervals import give_or_take
 from unweave.papers.sikka2019.inference import Truth, inference_errors
 from unweave.run import Run
 from unweave.trained import join
@@ -237,11 +238,6 @@ def _peak(betas: Sequence[float], y: Values) -> float:
     return float(np.exp(x[at] - 0.5 * (slope_left - bend * left) / bend))
 
 
-def mean_and_range(values: Sequence[float]) -> Measured:
-    """The mean of values between the smallest and the largest."""
-    return Measured(float(np.mean(values)), min(values), max(values))
-
-
 def largest_rise(values: Values) -> Measured:
     """The largest rise of the mean over seeds from one beta to the next, with two standard errors.
 
@@ -250,9 +246,9 @@ def largest_rise(values: Values) -> Measured:
     """
     steps = np.diff(values, axis=0)
     rises, count = steps.mean(1), values.shape[1]
-    errors = 2 * steps.std(1, ddof=1) / np.sqrt(count) if count > 1 else np.zeros(len(steps))
-    at = int((rises + errors).argmax())
-    return Measured(float(rises[at]), float((rises - errors)[at]), float((rises + errors)[at]))
+    errors = steps.std(1, ddof=1) / np.sqrt(count) if count > 1 else np.zeros(len(steps))
+    at = int((rises + 2 * errors).argmax())
+    return give_or_take(rises[at], errors[at])
 
 
 def claims_of(numbers: Numbers, figure: str, where: str) -> list[Claim]:

@@ -20,7 +20,7 @@ from unweave.objectives import BetaVAE
 from unweave.optimisers import Adam
 from unweave.papers.drawing import BLUE, DASHES, INK, MUTED, ORANGE, Values, lettered, panels
 from unweave.papers.form import Claim, Desk, Measured, Result, judged
-from unweave.papers.sikka2019.deep import mean_and_range
+from unweave.papers.intervals import ranged
 from unweave.papers.sikka2019.inference import Truth, inference_errors
 from unweave.run import Run
 from unweave.theory import Optimum, Solution, observations, solve
@@ -297,7 +297,7 @@ def _at_optimum(statement: str, betas: Sequence[float], dots: Dots, reason: str)
         "not in the paper",
         f"the β-VAE objective at most {_BELOW:g} nats below, and D Dᵀ within {_APART:.0%} (of that "
         "of A where D is 0), for every network",
-        f"{mean_and_range(below)} nats below, D Dᵀ off by {mean_and_range(apart)} of itself: mean "
+        f"{ranged(below)} nats below, D Dᵀ off by {ranged(apart)} of itself: mean "
         f"and range over {len(dots)} networks; within both: {sum(good)}",
         all(good),
         f"Networks at β = {listed} are not. {reason}",

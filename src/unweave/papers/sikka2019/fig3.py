@@ -19,6 +19,7 @@ from unweave.fitted import Fitted
 from unweave.objectives import Nets
 from unweave.papers.drawing import BLUE, SKY, Values
 from unweave.papers.form import Claim, Desk, Numbers, Result, judged
+from unweave.papers.intervals import ranged
 from unweave.papers.sikka2019.deep import (
     BATCH,
     BRACKETS,
@@ -29,7 +30,6 @@ from unweave.papers.sikka2019.deep import (
     curves,
     draw_term,
     extremum,
-    mean_and_range,
     terms_of,
     tie_claims,
 )
@@ -182,7 +182,7 @@ def _worsens_claim(numbers: Numbers) -> Claim:
     assert isinstance(data, MovingDigit)
     # log p(x|z) = -(pixels log 2 pi + |x - decoded|^2) / 2
     squares = -2 * curves(numbers, "reconstruction") - data.side**2 * math.log(2 * math.pi)
-    small, large = (mean_and_range(squares[betas.index(beta)].tolist()) for beta in SHOWN)
+    small, large = (ranged(squares[betas.index(beta)].tolist()) for beta in SHOWN)
     return Claim(
         "Reconstruction of the digits noticeably worsens with higher β",
         "fig. 3E",

@@ -9,11 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from unweave.papers.drawing import Values
 from unweave.theory import matched
-
-Values = NDArray[np.float64]
 
 
 class Truth(NamedTuple):
