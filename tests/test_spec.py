@@ -1,5 +1,7 @@
 """Specs: Python, JSON and the command line are one value; errors say what to do."""
 
+from typing import Literal
+
 import pytest
 
 import unweave as uw
@@ -187,3 +189,33 @@ def test_a_schedule_that_outlasts_the_run_is_said_so():
     run = Run(objective=uw.BetaVAE(beta=uw.Linear(steps=1000)), steps=100)
     assert run.notes == ("note: beta goes from 0 to 1 over 1,000 steps, and the run has 100",)
     assert Run(steps=100).notes == ()
+
+
+def test_a_new_field_with_a_default_keeps_the_digest():
+    @spec.spec
+    class Old:
+        rate: float = 0.1
+        kind: Literal["thing"] = spec.tag("thing")
+
+    @spec.spec
+    class New:
+        rate: float = 0.1
+        momentum: float = 0.9
+        kind: Literal["thing"] = spec.tag("thing")
+
+    assert spec.digest(Old()) == spec.digest(New())
+    assert spec.digest(Old(0.2)) == spec.digest(New(0.2))
+    assert spec.digest(New(momentum=0.8)) != spec.digest(New())
+
+
+def test_the_order_of_blocks_and_the_default_of_a_field_are_part_of_the_digest():
+    one, other = uw.Gaussian(3), uw.Categorical(3)
+    runs = [
+        Run(latent=uw.Product(a=one, b=other)),
+        Run(latent=uw.Product(b=other, a=one)),
+        Run(latent=uw.Product(a=other, b=one)),
+        # Adam's own defaults differ from those of a critic's optimiser.
+        Run(objective=uw.FactorVAE()),
+        Run(objective=uw.FactorVAE(critic=uw.Critic(optimiser=uw.Adam()))),
+    ]
+    assert len({run.digest for run in runs}) == len(runs)

@@ -32,13 +32,17 @@ from typing import (
     get_type_hints,
 )
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 T = TypeVar("T")
 Seed = Annotated[int, Field(ge=0, lt=2**63)]  # of `unweave.noise`
 
 _NAME = re.compile(r"[a-zA-Z_]\w*|\d+").fullmatch
+
+# Part of every digest. Raise it when a default value changes, or when a field or kind is renamed:
+# stored runs are then trained anew instead of being taken for something they are not.
+SCHEMA = 1
 
 CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -108,10 +112,37 @@ def to_json(value: object) -> Any:
 
 
 def digest(value: object) -> str:
-    """Twelve hexadecimal digits that name a spec by its content."""
-    # In the order of the fields, which is fixed; that of a product's blocks has a meaning.
-    text = json.dumps(to_json(value), separators=(",", ":"))
+    """Twelve hexadecimal digits that identify a spec by its content.
+
+    Only settings that differ from their defaults are hashed, so a new field with a default leaves
+    the digests of stored runs as they are.
+    """
+    content = {"schema": SCHEMA, "spec": _settings(value)}
+    text = json.dumps(content, separators=(",", ":"), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _settings(value: Any) -> Any:
+    """The JSON form of a value, without the fields of specs that have their default value.
+
+    A spec in a field that differs from the field's default is given relative to the defaults of
+    its own class, and always with its kind. The blocks of a product are a list: their order counts.
+    """
+    if dataclasses.is_dataclass(value):
+        changed = {
+            field.name: _settings(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+            if field.name == "kind" or getattr(value, field.name) != field.default
+        }
+        return changed
+    if isinstance(value, BaseModel):
+        blocks = [[name, _settings(block)] for name, block in (value.model_extra or {}).items()]
+        return {"kind": getattr(value, "kind", None), "blocks": blocks}
+    if isinstance(value, (tuple, list)):
+        return [_settings(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _settings(item) for name, item in value.items()}
+    return to_json(value)
 
 
 def from_json(cls: type[T], content: object) -> T:
