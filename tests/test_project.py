@@ -29,10 +29,10 @@ ROOT = Path(__file__).parent.parent
 # From the bottom up: a module may import from those before it and from its own package.
 ORDER = [
     "files", "parallel", "console", "spec", "tensors", "kernels", "noise", "data", "schedules",
-    "optimisers", "latents", "likelihoods", "networks", "models", "aggregate", "objectives", "run",
-    "store", "recipe", "training", "progress", "metrics", "trained", "fitted", "measure", "theory",
-    "bibliography", "bench", "report", "overrides", "methods", "demo", "scoring", "papers",
-    "listing", "data_page", "bench_commands", "data_commands", "cli",
+    "optimisers", "latents", "likelihoods", "networks", "models", "aggregate", "objectives",
+    "run", "store", "recipe", "training", "progress", "metrics", "trained", "fitted", "measure",
+    "monitor", "theory", "bibliography", "bench", "report", "overrides", "methods", "demo",
+    "scoring", "papers", "listing", "data_page", "bench_commands", "data_commands", "cli",
 ]  # fmt: skip
 FILES = sorted(SOURCE.rglob("*.py"))
 OWN_DATA = {"arrays", "folder", "memory", "blobs", "blocks"}  # the user's, and ours: no papers

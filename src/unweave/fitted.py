@@ -46,7 +46,7 @@ from unweave.progress import failure_text, progress_on
 from unweave.run import Run
 from unweave.spec import digest, members
 from unweave.store import Store
-from unweave.trained import one
+from unweave.trained import Trained, one
 from unweave.training import Outcome, Precision, Silent, notes, pick_device, recall, train
 
 Array = NDArray[np.float32]
@@ -64,13 +64,21 @@ class Fitted:
     """
 
     def __init__(
-        self, outcome: Outcome, world: World, folder: Path | None = None, data: Data | None = None
+        self,
+        outcome: Outcome,
+        world: World,
+        folder: Path | None = None,
+        data: Data | None = None,
+        trained: Trained | None = None,
     ) -> None:
-        assert outcome.weights is not None
         self.run, self.log, self.world, self.folder = outcome.run, outcome.log, world, folder
+        self.measures = outcome.measures
         self.part = part_of(data or outcome.run.data)
         self._device = world.device
-        self.trained = one(outcome.run.build(world.shape), outcome.weights, world.device)
+        if trained is None:
+            assert outcome.weights is not None
+            trained = one(outcome.run.build(world.shape), outcome.weights, world.device)
+        self.trained = trained
 
     def __repr__(self) -> str:
         last = self.log[-1] if self.log else {}

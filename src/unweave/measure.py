@@ -19,7 +19,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar, Unpack, overload
+from typing import Literal, NamedTuple, TypeVar, Unpack, overload
 
 import numpy as np
 from torch import Tensor
@@ -46,6 +46,8 @@ from unweave.trained import join
 
 R = TypeVar("R")
 T = TypeVar("T")
+
+AggregateName = Literal["mutual_information", "total_correlation", "dimension_kl"]
 
 _HELD = 2**30  # numbers of weights and codes on the device at once: 4 GB
 
@@ -103,6 +105,11 @@ def summaries(
     """`Fitted.summary` of every model: the rate taken apart, with the exact q(z) of its data."""
     found = {e.number: e.model.summarise(e.q, samples, seed) for e in encode(models, rows, seed)}
     return [found[number] for number in range(len(models))]
+
+
+def aggregates(summary: Summary, names: Sequence[AggregateName]) -> dict[AggregateName, float]:
+    """Parts of the rate by name."""
+    return {name: float(getattr(summary, name)) for name in names}
 
 
 def evaluate(

@@ -8,10 +8,10 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -71,28 +71,61 @@ def in_processes(
     are pickled. A process that may not have others, as those of `multiprocessing.Pool`, has
     threads.
     """
-    import loky  # half of what this module takes to load
-
     cores = own_cores()
     count = processes or cores
     if count == 1 or multiprocessing.current_process().daemon:
         yield from in_threads(function, items, count)
         return
-    share = max(1, cores // count)
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(share))
-    pool = loky.get_reusable_executor(
-        count, timeout=60, initializer=_begin, initargs=(share,), env=threads
-    )
+    pool = _pool(count, cores)
     try:
         yield from _in_order(pool, function, items, count)
     except (KeyboardInterrupt, GeneratorExit):
         pool.shutdown(wait=False, kill_workers=True)
         raise
     except BrokenProcessPool as error:
-        raise Killed(
-            f"one of {count} processes was killed, which happens where memory is short: "
-            "measure fewer rows, or fewer runs at once"
-        ) from error
+        raise _killed(count) from error
+
+
+def in_background(function: Callable[[T], R], items: Sequence[T]) -> Callable[[], list[R]]:
+    """Begin like `in_processes` and return at once; the result waits for what the function gives.
+
+    On one core the function is called here, before this returns.
+
+    >>> in_background(abs, [-1, 2])()
+    [1, 2]
+    """
+    cores = own_cores()
+    if cores == 1 or multiprocessing.current_process().daemon:
+        found = [function(item) for item in items]
+        return lambda: found
+    count = min(cores, len(items))
+    futures = [_pool(count, cores).submit(function, item) for item in items]
+
+    def wait() -> list[R]:
+        try:
+            return [future.result() for future in futures]
+        except BrokenProcessPool as error:
+            raise _killed(count) from error
+
+    return wait
+
+
+def _pool(count: int, cores: int) -> Any:
+    """So many processes, which share the cores and are kept for a minute."""
+    import loky  # half of what this module takes to load
+
+    share = max(1, cores // count)
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(share))
+    return loky.get_reusable_executor(
+        count, timeout=60, initializer=_begin, initargs=(share,), env=threads
+    )
+
+
+def _killed(count: int) -> Killed:
+    return Killed(
+        f"one of {count} processes was killed, which happens where memory is short: "
+        "measure fewer rows, or fewer runs at once"
+    )
 
 
 def _begin(cores: int) -> None:

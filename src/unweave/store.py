@@ -3,6 +3,7 @@
 runs/<digest>/run.json             the run
               data.json            fingerprint of the data it was begun on
               log.jsonl            one line per stretch of steps: the mean of every term
+              measures.jsonl       what was measured at chosen steps of training
               state-<step>.safetensors   checkpoint of a run under way
               weights.safetensors  the trained weights; their presence means "finished"
               failed.json          where and why a run stopped
@@ -132,16 +133,31 @@ class RunFolder:
 
     def read_log(self, until: int | None = None) -> list[dict[str, Any]]:
         """The log's rows, up to and including a step."""
-        path = self.path / "log.jsonl"
+        return self._read_rows("log.jsonl", until)
+
+    def write_log(self, rows: list[dict[str, Any]]) -> None:
+        """Replace the log."""
+        self._write_rows("log.jsonl", rows)
+
+    def read_measures(self, until: int | None = None) -> list[dict[str, Any]]:
+        """The measurements made during training, up to and including a step."""
+        return self._read_rows("measures.jsonl", until)
+
+    def write_measures(self, rows: list[dict[str, Any]]) -> None:
+        """Replace the measurements; a run that has none has no file."""
+        if rows or (self.path / "measures.jsonl").exists():
+            self._write_rows("measures.jsonl", rows)
+
+    def _read_rows(self, name: str, until: int | None) -> list[dict[str, Any]]:
+        path = self.path / name
         if not path.exists():
             return []
         rows = _read(path, lambda text: [json.loads(line) for line in text.splitlines()])
         return [row for row in rows if until is None or row["step"] <= until]
 
-    def write_log(self, rows: list[dict[str, Any]]) -> None:
-        """Replace the log."""
+    def _write_rows(self, name: str, rows: list[dict[str, Any]]) -> None:
         text = "".join(json.dumps(row) + "\n" for row in rows)
-        write_atomically(self.path / "log.jsonl", text.encode())
+        write_atomically(self.path / name, text.encode())
 
     def create(self, run: Run) -> None:
         """Make the folder, with its run.json, if it is not there."""

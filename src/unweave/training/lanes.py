@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from unweave import kernels
 from unweave.data import World
-from unweave.networks import initialise
+from unweave.networks import initialise, statistics_held
 from unweave.noise import Noise
 from unweave.objectives import MODEL, Batch, Teacher, reckon, with_labels
 from unweave.objectives.game import Game
@@ -23,7 +23,7 @@ from unweave.schedules import at
 from unweave.spec import lane_fields
 from unweave.training.compiled import fused
 from unweave.training.memory import shared
-from unweave.training.precision import Precision, half_precision
+from unweave.training.precision import Precision, half_precision, products
 from unweave.training.sampler import Sampler
 from unweave.training.slab import Slab, Tensors, alike
 
@@ -184,6 +184,38 @@ class Lanes:
             weighted |= shares
         self.clock += 1
         return values, weighted
+
+    @torch.no_grad()
+    def evaluate(self, batches: Tensor) -> Tensors:
+        """The mean of every term over fixed batches, (L,) each, without changing the state.
+
+        batches: (N, B) numbers of observations, which all lanes see with the same noise. As in
+        training, every update of a step has a batch of its own: the n-th step begins at batch n.
+        """
+        weights = {
+            name: torch.tensor([at(weight, self.step) for weight in lanes], device=self.device)
+            for name, lanes in self.weights.items()
+        }
+        sums: Tensors = {}
+        with statistics_held(self.nets), products("fp32"):
+            for step in range(len(batches)):
+                carried: Tensors = {}
+                for turn, player in enumerate(self.turns):
+                    seen = batches[(step + turn) % len(batches)].expand(len(self.runs), -1)
+                    fixed = {"seed": self.seeds * 0, "step": self.seeds * 0 + step}
+                    batch = self._batch(seen) | fixed
+                    own = {name: self.parameters[name] for name in self.names[player]}
+                    others = self._others(player, self.parameters, self.buffers)
+                    means, carried = self._evaluate(turn, own, others, weights, batch, carried)
+                    sums |= {name: sums.get(name, 0.0) + value for name, value in means.items()}
+        return {name: value / len(batches) for name, value in sums.items()}
+
+    def _evaluate(self, turn: int, *inputs: Tensors) -> tuple[Tensors, Tensors]:
+        """Means of the terms of one update, (L,), and what it carries to the next."""
+        play = vmap(self._player(turn)) if self.vectorised else self._player(turn)
+        results = [play(*lane) for lane in self._inputs(inputs)]
+        _, means, _, carried = zip(*results, strict=True)
+        return self._gather(list(means)), self._gather(list(carried))
 
     def _turn(
         self, turn: int, weights: Tensors, seen: Tensor, memo: Tensors

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import torch
 
@@ -57,6 +58,16 @@ class Silent:
         """Say nothing."""
 
 
+class Monitor(Protocol):
+    """Measures runs while they train, at steps of its choice, and leaves their state alone."""
+
+    def next_step(self, step: int) -> int:
+        """The first step after this one at which to measure."""
+
+    def measure(self, lanes: Lanes) -> Callable[[], list[Row]]:
+        """Begin to measure all lanes; the result waits for the rows, one for each lane."""
+
+
 def pick_device(name: str) -> torch.device:
     """The device of a name; "auto" is the first CUDA device, else the CPU.
 
@@ -101,24 +112,37 @@ def log_interval(steps: int) -> int:
 
 @dataclass
 class Outcome:
-    """What came of a run: its weights and log, or its failure."""
+    """The result of a run: its weights, log and measurements, or its failure.
+
+    A run that was stopped by a deadline has neither weights nor a failure.
+    """
 
     run: Run
     weights: Tensors | None
     log: list[Row]
     failure: Row | None
+    measures: list[Row] = field(default_factory=list)
 
 
 class Group:
     """Runs that train together, with the folders they are kept in (none: only in memory)."""
 
     def __init__(
-        self, lanes: Lanes, folders: list[RunFolder | None], progress: Progress, seconds: float
+        self,
+        lanes: Lanes,
+        folders: list[RunFolder | None],
+        progress: Progress,
+        checkpoint_seconds: float,
+        monitor: Monitor | None = None,
+        deadline: float = math.inf,
     ) -> None:
-        self.lanes, self.folders, self.progress, self.seconds = lanes, folders, progress, seconds
+        self.lanes, self.folders, self.progress = lanes, folders, progress
+        self.checkpoint_seconds, self.monitor, self.deadline = checkpoint_seconds, monitor, deadline
         self.crew = Crew(lanes)
         self.logs: list[list[Row]] = [[] for _ in folders]
+        self.measures: dict[str, list[Row]] = {run.digest: [] for run in lanes.runs}
         self.outcomes: dict[str, Outcome] = {}
+        self._pending: list[tuple[list[str], Callable[[], list[Row]]]] = []
 
     def train(self) -> None:
         """Resume from the newest checkpoint that all lanes have, train to the end, and save."""
@@ -132,16 +156,30 @@ class Group:
             self.progress.end()
 
     def _advance(self) -> None:
-        """Train to the last step, with a checkpoint every so many seconds."""
+        """Train to the last step or the deadline; save a checkpoint every so many seconds."""
         lanes = self.lanes
         steps, interval = lanes.runs[0].steps, log_interval(lanes.runs[0].steps)
         saved = time.monotonic()
-        while lanes.runs and lanes.step < steps:
-            self.crew.run(min(steps - lanes.step, interval - lanes.step % interval))
+        while lanes.runs and lanes.step < steps and time.monotonic() < self.deadline:
+            logged = min(steps, lanes.step + interval - lanes.step % interval)
+            while lanes.step < logged:
+                measured = self.monitor.next_step(lanes.step) if self.monitor else logged
+                self.crew.run(min(logged, measured) - lanes.step)
+                if self.monitor and lanes.step in (measured, steps):
+                    self._collect()
+                    digests = [run.digest for run in lanes.runs]
+                    self._pending.append((digests, self.monitor.measure(lanes)))
             self._report()
-            if lanes.runs and time.monotonic() - saved >= self.seconds:
+            if lanes.runs and time.monotonic() - saved >= self.checkpoint_seconds:
                 self._save()
                 saved = time.monotonic()
+
+    def _collect(self) -> None:
+        """Wait for the measurements under way."""
+        for digests, wait in self._pending:
+            for digest, row in zip(digests, wait(), strict=True):
+                self.measures[digest].append(row)
+        self._pending = []
 
     def _resume(self) -> None:
         kept = [set(folder.states) if folder else set() for folder in self.folders]
@@ -152,6 +190,9 @@ class Group:
         states = [read_tensors(folder.states[step])[0] for folder in self.folders if folder]
         self.lanes.restore(states, step)
         self.logs = [folder.read_log(until=step) for folder in self.folders if folder]
+        for run, folder in zip(self.lanes.runs, self.folders, strict=True):
+            if folder:
+                self.measures[run.digest] = folder.read_measures(until=step)
 
     def _report(self) -> None:
         """Write the log's rows, and part with the lanes that broke."""
@@ -186,15 +227,18 @@ class Group:
         """Put down where a run broke; its last good checkpoint stays."""
         failure["checkpoint"] = max(folder.states, default=None) if folder else None
         rows = [row for row in log if row["step"] <= failure["step"]]
-        self.outcomes[run.digest] = Outcome(run, None, rows, failure)
+        measures = [row for row in self.measures[run.digest] if row["step"] <= failure["step"]]
+        self.outcomes[run.digest] = Outcome(run, None, rows, failure, measures)
         if folder:
             folder.write_log(rows)
+            folder.write_measures(measures)
             write_json(folder.path / "failed.json", failure)
         self.progress.broke(run, failure)
 
     def _save(self) -> None:
         """A checkpoint of every lane; older ones go only when all lanes have the new one."""
         lanes = self.lanes
+        self._collect()
         if not lanes.runs:
             return
         broken = [lane for lane, good in enumerate(lanes.finite()) if not good]
@@ -202,6 +246,7 @@ class Group:
         for lane, folder in enumerate(self.folders):
             if folder:
                 folder.write_log(self.logs[lane])
+                folder.write_measures(self.measures[lanes.runs[lane].digest])
                 path = folder.path / f"state-{lanes.step}.safetensors"
                 write_tensors(path, lanes.state(lane), {"step": lanes.step})
         for folder in self.folders:
@@ -209,16 +254,20 @@ class Group:
                 folder.drop_states(before=lanes.step)
 
     def _finish(self) -> None:
-        """Save the last state of all lanes first, so that a lane is never finished alone."""
+        """Save the state of all lanes, and then, if they are at the last step, their weights."""
         self._save()
         lanes = self.lanes
         for lane, (run, folder) in enumerate(zip(lanes.runs, self.folders, strict=True)):
+            log, measures = self.logs[lane], self.measures[run.digest]
+            if lanes.step < run.steps:
+                self.outcomes[run.digest] = Outcome(run, None, log, None, measures)
+                continue
             # Laid out as they will be read back, so that both give the same bits.
             weights = {
                 name: value.clone(memory_format=torch.contiguous_format)
                 for name, value in trained(lanes.state(lane)).items()
             }
-            self.outcomes[run.digest] = Outcome(run, weights, self.logs[lane], None)
+            self.outcomes[run.digest] = Outcome(run, weights, log, None, measures)
             if folder:
                 write_tensors(folder.weights, weights, {"step": lanes.step})
                 folder.drop_states(before=lanes.step + 1)
@@ -231,11 +280,14 @@ def train(
     progress: Progress | None = None,
     checkpoint_seconds: float = 30.0,
     precision: Precision = "fp32",
+    monitor: Monitor | None = None,
+    deadline: float = math.inf,
 ) -> list[Outcome]:
     """Train runs over one world, those that can together in lanes; resume what is under way.
 
     With a store, runs that are finished or have failed are not trained again. Where the memory of a
-    GPU does not hold the lanes of a group, its halves are trained one after the other.
+    GPU does not hold the lanes of a group, its halves are trained one after the other. At the
+    deadline, on the clock of `time.monotonic`, runs are saved and stop; call again to go on.
     """
     outcomes: dict[str, Outcome] = {}
     checked(precision)
@@ -243,9 +295,20 @@ def train(
         waiting = list(_groups(runs, world, store, locks, outcomes))
         while waiting:
             group = waiting.pop(0)
+            if time.monotonic() >= deadline:
+                outcomes |= {run.digest: Outcome(run, None, [], None) for run in group}
+                continue
             folders = [store.folder(run) if store else None for run in group]
-            told = progress or Silent()
-            found = _together(group, folders, world, told, checkpoint_seconds, precision)
+            found = _together(
+                group,
+                world,
+                precision,
+                folders=folders,
+                progress=progress or Silent(),
+                checkpoint_seconds=checkpoint_seconds,
+                monitor=monitor,
+                deadline=deadline,
+            )
             if found is None:
                 half = len(group) // 2
                 waiting = [group[:half], group[half:], *waiting]
@@ -255,18 +318,16 @@ def train(
 
 
 def _together(
-    group: list[Run],
-    folders: list[RunFolder | None],
-    world: World,
-    progress: Progress,
-    seconds: float,
-    precision: Precision,
+    group: list[Run], world: World, precision: Precision, **options: Any
 ) -> dict[str, Outcome] | None:
-    """What comes of runs as lanes; None where the memory of the device does not hold them."""
+    """Train runs as lanes; None if the device has too little memory for them.
+
+    The options are those of `Group`.
+    """
     try:
         with kernels.on(world.device), products(precision), memory_kept(world.device):
             lanes = Lanes(group, world, world.device, precision, _compiles(group))
-            job = Group(lanes, folders, progress, seconds)
+            job = Group(lanes, **options)
             job.train()
         return job.outcomes
     except torch.OutOfMemoryError:
@@ -299,11 +360,13 @@ def _groups(
 
 
 def recall(folder: RunFolder, run: Run) -> Outcome:
-    """What came of a run, from its folder: the newest weights there are."""
+    """The result of a run from its folder, with the newest weights there are."""
     if folder.weights.exists():
         weights, _ = read_tensors(folder.weights)
-        return Outcome(run, weights, folder.read_log(), None)
+        return Outcome(run, weights, folder.read_log(), None, folder.read_measures())
     if not folder.states:
-        return Outcome(run, None, folder.read_log(), folder.failure)
+        log, measures = folder.read_log(), folder.read_measures()
+        return Outcome(run, None, log, folder.failure, measures)
     tensors, facts = read_tensors(folder.states[max(folder.states)])
-    return Outcome(run, trained(tensors), folder.read_log(until=facts["step"]), folder.failure)
+    log, measures = folder.read_log(facts["step"]), folder.read_measures(facts["step"])
+    return Outcome(run, trained(tensors), log, folder.failure, measures)

@@ -1,0 +1,137 @@
+"""Measuring during training: right, the same in lanes as alone, and without a trace in the run."""
+
+import time
+
+import numpy as np
+import pytest
+import torch
+
+import unweave as uw
+from test_measure import STRUCTURES
+from unweave.metrics import evaluate as evaluate_table
+from unweave.monitor import Measure, monitor_of
+from unweave.run import Run
+from unweave.store import Store
+from unweave.training import train
+from worlds import SMALL
+
+WORLD = SMALL.load(torch.device("cpu"))
+AGGREGATES = ("mutual_information", "total_correlation", "dimension_kl")
+MEASURE = Measure(every=4, metrics=("terms", *AGGREGATES, "mig"), rows=128, samples=200)
+
+
+def runs_of(seeds=(0, 1), steps=10, **fields):
+    given = dict(network=uw.MLP((16,)), latent=uw.Gaussian(3), batch_size=16) | fields
+    return [Run(data=SMALL, seed=seed, steps=steps, **given).resolve(WORLD) for seed in seeds]
+
+
+def trained(runs, measure=MEASURE, **options):
+    return train(runs, WORLD, monitor=monitor_of(measure, runs, WORLD), **options)
+
+
+@pytest.mark.parametrize("structure", STRUCTURES.values(), ids=STRUCTURES)
+def test_measuring_does_not_change_the_bits_of_training(structure):
+    runs = runs_of(steps=6, **structure)
+    for plain, measured in zip(
+        train(runs, WORLD), trained(runs, Measure(every=2, metrics=("terms", "mig"), rows=32)),
+        strict=True,
+    ):  # fmt: skip
+        assert plain.log == measured.log
+        assert [row["step"] for row in measured.measures] == [2, 4, 6]
+        for name, value in plain.weights.items():
+            assert torch.equal(value, measured.weights[name]), name
+
+
+@pytest.mark.parametrize("structure", STRUCTURES.values(), ids=STRUCTURES)
+def test_a_lane_measures_as_it_would_alone(structure):
+    runs = runs_of(steps=4, **structure)
+    together = trained(runs, Measure(every=4, metrics=("terms", *AGGREGATES), rows=32, samples=50))
+    for run, lane in zip(runs, together, strict=True):
+        (alone,) = trained([run], Measure(4, ("terms", *AGGREGATES), rows=32, samples=50))
+        for one, other in zip(lane.measures, alone.measures, strict=True):
+            for kind in ("terms", "metrics"):
+                assert one[kind] == pytest.approx(other[kind], rel=2e-3, abs=2e-3)
+
+
+def test_measurements_agree_with_the_fitted_model():
+    (model,) = uw.fit(
+        SMALL, seed=[3], network=uw.MLP((16,)), latent=uw.Gaussian(3), batch_size=16, steps=10,
+        progress=False,
+    )  # fmt: skip
+    (outcome,) = trained(runs_of([3]))
+    row = outcome.measures[-1]
+    assert row["step"] == 10
+    summary = model.summary(samples=200, rows=128)
+    for name in AGGREGATES:
+        assert row["metrics"][name] == pytest.approx(getattr(summary, name), rel=1e-4, abs=1e-5)
+    scores = evaluate_table(model.table(rows=128), metrics="mig")
+    assert {key: score.value for key, score in scores.items()} == pytest.approx(
+        {key: value for key, value in row["metrics"].items() if "/" in key}
+    )
+
+
+def test_terms_are_those_of_the_rows_whatever_the_weights():
+    whole = Measure(every=5, rows=WORLD.size)
+    runs = runs_of([0], steps=5, batch_size=WORLD.size, objective=uw.BetaVAE(beta=7.0))
+    (outcome,) = trained(runs, whole)
+    model = uw.fitted.Fitted(outcome, WORLD)
+    assert outcome.measures[0]["terms"]["rate"] == pytest.approx(
+        float(model.table(rows=WORLD.size).kl.sum()), rel=1e-4
+    )
+
+
+def test_measures_fall_between_rows_of_the_log():
+    runs = runs_of([0], steps=450)  # a row of the log every 2 steps
+    (outcome,) = trained(runs, [Measure(every=151), Measure(75, ("dimension_kl",), 16, 10)])
+    assert [row["step"] for row in outcome.measures] == [75, 150, 151, 225, 300, 302, 375, 450]
+    assert outcome.log == train(runs, WORLD)[0].log
+
+
+def test_a_deadline_stops_and_the_next_call_goes_on(tmp_path):
+    runs = runs_of(steps=40)
+    whole = trained(runs)
+    store = Store(tmp_path)
+    (first, _) = trained(runs, store=store, deadline=time.monotonic() - 1)
+    assert first.weights is None
+    assert first.failure is None
+
+    class Late:
+        """A clock that passes the deadline after some steps."""
+
+        def begin(self, runs, step): ...
+        def broke(self, run, failure): ...
+        def end(self): ...
+
+        def advance(self, step, rows):
+            if step == 13:
+                clock[0] = 2.0
+
+    clock = [0.0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("unweave.training.loop.time.monotonic", lambda: clock[0])
+        stopped = trained(runs, store=store, progress=Late(), deadline=1.0)
+    assert [outcome.weights for outcome in stopped] == [None, None]
+    assert [max(store.folder(run).states) for run in runs] == [13, 13]
+    for outcome, expected in zip(trained(runs, store=store), whole, strict=True):
+        assert outcome.measures == expected.measures
+        assert outcome.log == expected.log
+        for name, value in expected.weights.items():
+            assert torch.equal(value, outcome.weights[name])
+        folder = store.folder(outcome.run)
+        assert folder.read_measures() == expected.measures
+
+
+def test_what_cannot_be_measured_is_refused_before_training():
+    with pytest.raises(ValueError, match="did you mean 'mig'"):
+        Measure(metrics=("migg",))
+    data, world = uw.data.from_array(np.zeros((32, 8, 8), np.uint8))
+    run = Run(data=data, network=uw.MLP((4,)), batch_size=8, steps=2).resolve(world)
+    with pytest.raises(ValueError, match="mig"):
+        monitor_of(Measure(metrics=("mig",)), [run], world)
+
+
+def test_a_broken_lane_keeps_what_was_measured_before():
+    runs = runs_of([0], steps=40, optimiser=uw.Adam(lr=1e30))
+    (outcome,) = trained(runs, Measure(every=1, rows=16))
+    assert outcome.failure
+    assert [row["step"] for row in outcome.measures] == list(range(1, outcome.failure["step"] + 1))
