@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from unweave import aggregate, likelihoods, metrics
+    from unweave import aggregate, likelihoods, metrics, presets
     from unweave.data import Arrays, Folder, Lattice, Shapes2D, Shapes3D
     from unweave.fitted import Fitted, fit, load
     from unweave.latents import (
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         divergences,
     )
     from unweave.optimisers import Adam
+    from unweave.presets import Preset, preset
     from unweave.report import write_report
     from unweave.run import Run
     from unweave.schedules import Cyclic, Linear
@@ -109,6 +110,7 @@ __all__ = [
     "Linear",
     "Mathieu2019",
     "Noise",
+    "Preset",
     "Product",
     "Run",
     "Shapes2D",
@@ -125,6 +127,8 @@ __all__ = [
     "likelihoods",
     "load",
     "metrics",
+    "preset",
+    "presets",
     "summaries",
     "tables",
     "write_report",
@@ -144,6 +148,7 @@ _HOMES = {
     "CapacityVAE EntropyVAE FactorVAE InfoGAN InformationDropout InfoVAE InfoWGANGP Label "
     "LagrangianVAE divergences",
     "optimisers": "Adam",
+    "presets": "Preset preset",
     "report": "write_report",
     "run": "Run",
     "schedules": "Cyclic Linear",

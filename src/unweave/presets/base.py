@@ -1,0 +1,77 @@
+"""What a preset is: the run behind an experiment of a paper, and the grid of runs around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from unweave import spec
+from unweave.data import Data, FileSet, Paired, Sampled
+from unweave.overrides import runs_from
+from unweave.run import Run
+
+Value = int | float | str
+
+
+@dataclass(frozen=True)
+class Preset:
+    """An experiment of a paper: one run at its headline setting, and the grid that it belongs to.
+
+    `grid` maps fields of the run, as dotted paths, to the values that the paper tried. `notes` say
+    where the paper is silent or contradicts itself, and what the preset does.
+
+    >>> from unweave.presets import preset
+    >>> kim = preset("kim2018/shapes2d-factor-vae")
+    >>> kim.arguments()
+    ['objective.gamma=10,20,30,35,40,100', 'seed=0..9']
+    >>> len(kim.runs()), len(kim.runs(["objective.gamma=35", "seed=0..2"]))
+    (60, 3)
+    """
+
+    name: str  # paper/experiment
+    title: str
+    source: str  # where the paper describes it, as "[Kim2018] app. A"
+    run: Run
+    grid: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def paper(self) -> str:
+        """The paper's key in lower case, such as kim2018."""
+        return self.name.partition("/")[0]
+
+    @property
+    def download(self) -> str | None:
+        """The dataset to download before training, None if the data are generated."""
+        data: Data = self.run.data
+        while isinstance(data, (Sampled, Paired)):
+            data = data.world
+        return str(data.kind) if isinstance(data, FileSet) else None
+
+    def arguments(self, assignments: Iterable[str] = ()) -> list[str]:
+        """The arguments of `unweave train` that give the grid, with some fields assigned otherwise.
+
+        An assignment replaces the grid's values of that field.
+        """
+        given = list(assignments)
+        fixed = {assignment.partition("=")[0] for assignment in given}
+        varied = [path for path in self.grid if path not in fixed]
+        return [
+            *(_written(path, self.grid[path]) for path in sorted(varied, key="seed".__eq__)),
+            *given,
+        ]
+
+    def runs(self, assignments: Iterable[str] = ()) -> list[Run]:
+        """The runs of the grid, seeds varying fastest, with some fields assigned otherwise.
+
+        Assignments are those of the command line, such as "steps=1000" or "seed=0..2".
+        """
+        return runs_from(self.arguments(assignments), spec.to_json(self.run))
+
+
+def _written(path: str, values: tuple[Value, ...]) -> str:
+    """A field and its values as the command line takes them."""
+    first, last = values[0], values[-1]
+    if isinstance(first, int) and len(values) > 2 and values == tuple(range(first, int(last) + 1)):
+        return f"{path}={first}..{last}"
+    return f"{path}={','.join(str(value) for value in values)}"
