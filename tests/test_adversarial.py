@@ -231,6 +231,8 @@ def test_infogans_losses_by_hand():
     _, x = nets.model(len(batch.x), Noise(0))
     real, fake = torch.sigmoid(nets.model.critic(batch.x)), torch.sigmoid(nets.model.critic(x))
     torch.testing.assert_close(terms["critic"].value, -torch.log(real) - torch.log(1 - fake))
+    right = ((real > 0.5).double().mean() + (fake < 0.5).double().mean()) / 2
+    torch.testing.assert_close(terms["critic_accuracy"].value.mean(), right)
     terms, _ = GAN.play_model(nets, batch, Noise(0), {})
     torch.testing.assert_close(terms["adversarial"].value, -torch.log(fake))
 
@@ -364,9 +366,7 @@ def test_the_penalty_pulls_slopes_to_one(weight):
 
     def loss():
         optimiser.zero_grad()
-        terms = {
-            "critic": uw.objectives.Term(1.0, objective.told_apart(critic(real), critic(fake)))
-        }
+        terms = objective.critic_terms(critic(real), critic(fake))
         value = total(terms | objective.smoothness(critic, real, fake, Noise(0)))
         value.backward()
         return value
@@ -454,6 +454,7 @@ def test_a_trained_model_is_used_like_any_other(objective, latent, tmp_path):
     drawn = unrelaxed(model.prior()).rsample(Noise(0, 0, "sample"), (7,))
     assert np.array_equal(model.sample(7), model.decode(drawn))
     assert set(model.log[-1]) >= {"step", "critic", "adversarial", "information"}
+    assert ("critic_accuracy" in model.log[-1]) == (objective.kind == "info-gan")
     again = uw.load(model.folder, device="cpu")
     assert np.array_equal(again.encode(x), mean)
     table = model.table(200)

@@ -1,5 +1,6 @@
 """Objectives: laws over all members of the union, and the papers' algorithms in detail."""
 
+import dataclasses
 import math
 
 import pytest
@@ -10,10 +11,13 @@ import unweave as uw
 from unweave.aggregate import exact
 from unweave.latents import DiagonalGaussian, distributions, owner
 from unweave.noise import Noise
-from unweave.objectives import Objective, total
+from unweave.objectives import Objective, game, total
 from unweave.objectives.decomposed import sampled_likelihood
+from unweave.objectives.divergences import accuracy
 from unweave.objectives.factor import permute_variables
 from unweave.spec import members
+from unweave.training import Lanes
+from unweave.training import lanes as lanes_module
 from worlds import (
     ADVERSARIAL,
     CPU,
@@ -203,6 +207,49 @@ def test_the_critics_loss_is_that_of_algorithm_2():
     size = len(first.x)
     expected = -(torch.log(d).sum() + torch.log(1 - d_permuted).sum()) / (2 * size)
     torch.testing.assert_close(total(terms), expected)
+
+
+CLASSIFIERS = [o for o in OBJECTIVES if o.critics] + [ADVERSARIAL[0]]
+
+
+@pytest.mark.parametrize("objective", CLASSIFIERS, ids=lambda o: o.kind)
+@pytest.mark.parametrize("vectorised", [True, False])
+def test_the_accuracy_of_a_critic_is_reported_and_changes_no_bit(
+    objective, vectorised, monkeypatch
+):
+    """It is a fraction, not in nats, and training without it gives the same parameters."""
+    network = uw.MLP((16,)) if objective.autoencodes else None
+    run = small_run(objective=objective, network=network)
+
+    def trained():
+        lanes = Lanes([run, dataclasses.replace(run, seed=1)], SMALL.load(CPU), CPU)
+        lanes.vectorised = vectorised
+        for _ in range(3):
+            values, _ = lanes.advance()
+        return values, lanes.parameters
+
+    values, parameters = trained()
+    accuracy = values["critic_accuracy"]
+    assert ((accuracy >= 0) & (accuracy <= 1)).all()
+    torch.testing.assert_close(accuracy * 2 * run.batch_size, (accuracy * 32).round())
+    assert "critic_accuracy" in objective.unitless
+
+    def reckon_others(terms):
+        return game.reckon({n: t for n, t in terms.items() if n != "critic_accuracy"})
+
+    monkeypatch.setattr(lanes_module, "reckon", reckon_others)
+    without, same = trained()
+    assert values.keys() - without.keys() == {"critic_accuracy"}
+    assert all(torch.equal(parameters[name], value) for name, value in same.items())
+
+
+def test_the_accuracy_of_the_best_critic_is_that_of_the_bayes_classifier():
+    """N(1, 1) against N(-1, 1): the log-ratio is 2 z, and it is right with probability Phi(1)."""
+    z = Noise(0).normal((100_000,), "z", torch.float64)
+    found = accuracy(2 * (z + 1), 2 * (z.flip(0) - 1)).mean().item()
+    assert found == pytest.approx(torch.special.ndtr(torch.tensor(1.0)).item(), abs=0.003)
+    assert accuracy(torch.tensor([3.0]), torch.tensor([1.0])).item() == 0.5  # "all are real"
+    assert accuracy(torch.zeros(2), torch.zeros(2)).tolist() == [0.5, 0.5]
 
 
 def test_a_trained_critic_estimates_the_total_correlation():

@@ -447,7 +447,7 @@ def test_variables_and_factors_agree_with_the_table(lattice):
 
 def test_a_panel_for_every_term_and_every_scheduled_weight(lattice):
     titles = [panel.title for panel in figures.curves(content.gather(lattice, 200))]
-    assert titles == ["distortion", "rate", "total correlation", "critic", "γ"]
+    assert titles == ["distortion", "rate", "total correlation", "critic", "critic accuracy", "γ"]
 
 
 @pytest.mark.parametrize("span", [(0, 1), (-3.4, 5.4), (1e-6, 2e-6), (0, 3e5), (-1e3, 7)])

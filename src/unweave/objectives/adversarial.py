@@ -16,8 +16,18 @@ from unweave.latents import Latent
 from unweave.likelihoods import Likelihood
 from unweave.networks import Kim2018GAN, Network, Shape
 from unweave.noise import Noise
-from unweave.objectives.divergences import CRITIC
-from unweave.objectives.game import MODEL, Batch, Game, Memo, Nets, Term, Terms, Turn
+from unweave.objectives.divergences import CRITIC, accuracy
+from unweave.objectives.game import (
+    CRITIC_ACCURACY,
+    MODEL,
+    Batch,
+    Game,
+    Memo,
+    Nets,
+    Term,
+    Terms,
+    Turn,
+)
 from unweave.objectives.support import fixed_prior_only
 from unweave.optimisers import Adam
 from unweave.schedules import Weight
@@ -69,8 +79,8 @@ class Adversarial(Game):
         """The generator's loss on D(G(c, e)), (B,)."""
 
     @abstractmethod
-    def told_apart(self, real: Tensor, fake: Tensor) -> Tensor:
-        """The critic's loss on D(x) and D(G(c, e)), (B,)."""
+    def critic_terms(self, real: Tensor, fake: Tensor) -> Terms:
+        """The critic's loss on D(x) and D(G(c, e)), and diagnostics, (B,) each."""
 
     @abstractmethod
     def smoothness(
@@ -102,10 +112,8 @@ class Adversarial(Game):
         c, x = gan(len(batch.x), noise)
         held = x.detach()
         fake, q = gan.judge(held)
-        terms = {
-            "critic": Term(1.0, self.told_apart(gan.critic(batch.x), fake)),
-            "information": Term(self.information, -q.log_prob(c)),
-        }
+        terms = self.critic_terms(gan.critic(batch.x), fake)
+        terms["information"] = Term(self.information, -q.log_prob(c))
         return terms | self.smoothness(gan.critic, batch.x, held, noise), {}
 
     def play_model(self, nets: Nets, batch: Batch, noise: Noise, memo: Memo) -> tuple[Terms, Memo]:
@@ -152,9 +160,17 @@ class InfoGAN(Adversarial):
         """-log D(G(c, e)), (B,)."""
         return F.softplus(-fake)
 
-    def told_apart(self, real: Tensor, fake: Tensor) -> Tensor:
-        """-log D(x) - log(1 - D(G(c, e))), (B,); D is the sigmoid of what is given."""
-        return F.softplus(-real) + F.softplus(fake)
+    def critic_terms(self, real: Tensor, fake: Tensor) -> Terms:
+        """-log D(x) - log(1 - D(G(c, e))) and the accuracy of D, the sigmoid of its arguments."""
+        return {
+            CRITIC: Term(1.0, F.softplus(-real) + F.softplus(fake)),
+            CRITIC_ACCURACY: Term(0.0, accuracy(real, fake)),
+        }
+
+    @property
+    def unitless(self) -> tuple[str, ...]:
+        """The terms whose values are not in nats."""
+        return (CRITIC_ACCURACY,)
 
     def smoothness(
         self, critic: models.Discriminator, real: Tensor, fake: Tensor, noise: Noise
@@ -197,9 +213,9 @@ class InfoWGANGP(Adversarial):
         """-D(G(c, e)), (B,)."""
         return -fake
 
-    def told_apart(self, real: Tensor, fake: Tensor) -> Tensor:
-        """D(G(c, e)) - D(x), (B,)."""
-        return fake - real
+    def critic_terms(self, real: Tensor, fake: Tensor) -> Terms:
+        """D(G(c, e)) - D(x); this critic gives no probabilities, so it has no accuracy."""
+        return {CRITIC: Term(1.0, fake - real)}
 
     def smoothness(
         self, critic: models.Discriminator, real: Tensor, fake: Tensor, noise: Noise

@@ -27,7 +27,7 @@ from unweave.latents.block import side_by_side
 from unweave.models import Pass
 from unweave.networks import Critic
 from unweave.noise import Noise
-from unweave.objectives.game import Batch, Memo, Nets, Term, Terms, Turn
+from unweave.objectives.game import CRITIC_ACCURACY, Batch, Memo, Nets, Term, Terms, Turn
 from unweave.objectives.support import finite_variance_only, leaves
 from unweave.spec import spec, tag
 
@@ -205,7 +205,7 @@ def play_critic(nets: Nets, batch: Batch, noise: Noise, memo: Memo) -> tuple[Ter
     """The critic's cross-entropy on codes of q(z) and draws of p(z)."""
     z = memo["z"].detach()
     theirs = drawn(nets.model.p(), len(z), noise).detach()
-    return {"critic": Term(1.0, told_apart(nets, z, theirs))}, {}
+    return critic_terms(nets, z, theirs), {}
 
 
 def drawn(p: Distribution, count: int, noise: Noise) -> Tensor:
@@ -219,11 +219,22 @@ def log_ratio(nets: Nets, z: Tensor) -> Tensor:
     return logits[:, 0] - logits[:, 1]
 
 
-def told_apart(nets: Nets, first: Tensor, second: Tensor) -> Tensor:
-    """(-log D(first) - log(1 - D(second))) / 2 of a critic, (B,)."""
-    ours = F.log_softmax(nets.critic(first), -1)[:, 0]
-    theirs = F.log_softmax(nets.critic(second), -1)[:, 1]
-    return -0.5 * (ours + theirs)
+def critic_terms(nets: Nets, first: Tensor, second: Tensor) -> Terms:
+    """The critic's loss, (-log D(first) - log(1 - D(second))) / 2, and its accuracy, (B,) each."""
+    ours, theirs = nets.critic(first), nets.critic(second)
+    loss = -0.5 * (F.log_softmax(ours, -1)[:, 0] + F.log_softmax(theirs, -1)[:, 1])
+    right = accuracy(ours[:, 0] - ours[:, 1], theirs[:, 0] - theirs[:, 1])
+    return {CRITIC: Term(1.0, loss), CRITIC_ACCURACY: Term(0.0, right)}
+
+
+def accuracy(first: Tensor, second: Tensor) -> Tensor:
+    """Compute the accuracy of a binary classifier from its logits for the first class, (B,).
+
+    Each pair of an example of the first class and one of the second counts 0, 1/2 or 1, so the mean
+    is the accuracy over both classes; a logit of exactly 0 counts as half right. No gradient flows.
+    [Kim2018] fig. 24, 37.
+    """
+    return 0.5 + 0.25 * (first.detach().sign() - second.detach().sign())
 
 
 def _blocks(latent: Latent) -> tuple[slice, ...]:

@@ -9,7 +9,7 @@ from torch import Tensor
 from unweave.latents import Latent, owner, unrelaxed
 from unweave.networks import Critic
 from unweave.noise import Noise
-from unweave.objectives.divergences import CRITIC, log_ratio, told_apart
+from unweave.objectives.divergences import CRITIC, critic_terms, log_ratio
 from unweave.objectives.game import MODEL, Batch, Game, Memo, Nets, Term, Terms, Turn, elbo, left
 from unweave.objectives.support import several_variables
 from unweave.schedules import Weight
@@ -58,11 +58,10 @@ class FactorVAE(Game):
         return elbo(passed) | {"total_correlation": correlation}, left(passed)
 
     def play_critic(self, nets: Nets, batch: Batch, noise: Noise, memo: Memo) -> tuple[Terms, Memo]:
-        """The critic's cross-entropy, (-log D(z) - log(1 - D(permuted z'))) / 2."""
+        """The critic's cross-entropy, (-log D(z) - log(1 - D(permuted z'))) / 2, and accuracy."""
         second = unrelaxed(nets.model.encode(batch.x)).rsample(noise.fold("posterior"))
         permuted = permute_variables(second, nets.model.latent, noise)
-        value = told_apart(nets, memo["z"].detach(), permuted.detach())
-        return {"critic": Term(1.0, value)}, {}
+        return critic_terms(nets, memo["z"].detach(), permuted.detach()), {}
 
     def refuses(self, latent: Latent) -> str | None:
         """Why a latent space cannot be trained in this way, if it cannot."""

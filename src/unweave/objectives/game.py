@@ -25,6 +25,7 @@ from unweave.optimisers import Adam
 from unweave.schedules import Weight
 
 MODEL = "model"
+CRITIC_ACCURACY = "critic_accuracy"
 
 T = TypeVar("T")
 
@@ -120,7 +121,7 @@ class Game(ABC):
     @property
     def unitless(self) -> tuple[str, ...]:
         """The terms whose values are not in nats."""
-        return ()
+        return (CRITIC_ACCURACY,) if self.critics else ()
 
     def refuses(self, latent: Latent) -> str | None:
         """Why a latent space cannot be trained in this way, if it cannot."""

@@ -72,7 +72,7 @@ class Matching(Game):
     @property
     def unitless(self) -> tuple[str, ...]:
         """The terms whose values are not in nats."""
-        return () if self.divergence.nats else ("divergence",)
+        return super().unitless + (() if self.divergence.nats else ("divergence",))
 
     @property
     def whole(self) -> bool:
