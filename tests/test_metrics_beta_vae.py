@@ -6,9 +6,10 @@ from sklearn.linear_model import LogisticRegression
 
 from lattice_tables import SIZES, TABLES, blurred, identity, lattice, rotated
 from unweave.metrics import Table, beta_vae_score, evaluate, factor_vae_score
+from unweave.metrics import pairs as pairs_module
 from unweave.metrics.inputs import read
 from unweave.metrics.interventional import fixable
-from unweave.metrics.pairs import _adagrad, _penalised, shared_factor_pairs
+from unweave.metrics.pairs import _adagrad, _penalised, pairs_sharing_a_value
 
 PROTOCOLS = ["kim2018", "locatello2019"]
 
@@ -55,23 +56,41 @@ def test_pairs_share_the_factor():
     factors = np.random.default_rng(0).integers(5, size=(60, 3))
     factors[0, 0] = 9  # occurs once, so it is never shared
     groups = fixable(read(np.ones((60, 1)), factors))
-    chosen, first, second = shared_factor_pairs(groups, 900, 11, np.random.default_rng(1))
-    assert set(chosen) == {0, 1, 2}
-    for k, one, two in zip(chosen, first, second, strict=True):
-        np.testing.assert_array_equal(factors[one, k], factors[two, k])
-    assert len(set(factors[first[chosen == 1], 1].ravel())) == 5
-    assert 0 not in first[chosen == 0]
-    drawn = np.bincount(second[chosen == 2].ravel(), minlength=60) / second[chosen == 2].size
-    np.testing.assert_allclose(drawn, 1 / 60, atol=0.008)
+    assert set(groups) == {0, 1, 2}
+    for k, group in groups.items():
+        pairs = pairs_sharing_a_value(group, (3000, 11), np.random.default_rng(k))
+        first, second = pairs
+        assert first.shape == second.shape == (3000, 11)
+        np.testing.assert_array_equal(factors[first, k], factors[second, k])
+        assert (first == second).mean() == pytest.approx(
+            (1 / group.size[group.repeated]).mean(), abs=0.01
+        )
+        possible = np.arange(60) > 0 if k == 0 else np.ones(60, dtype=bool)
+        for rows in pairs:
+            drawn = np.bincount(rows.ravel(), minlength=60) / rows.size
+            np.testing.assert_allclose(drawn, possible / possible.sum(), atol=0.003)
+
+
+def test_every_step_of_adagrad_has_a_batch_of_its_own(monkeypatch):
+    """[Kim2018] app. B: new examples at every step, and others again for the score."""
+    seen = []
+    adagrad = pairs_module._adagrad
+    monkeypatch.setattr(
+        pairs_module, "_adagrad", lambda x, y, steps: seen.append(x) or adagrad(x, y, steps)
+    )
+    base = blurred()
+    for steps, count in [(None, 100_000), (70, 700)]:
+        beta_vae_score(base.codes, base.factors, steps=steps, pairs=3)
+        assert len(seen[-1]) == len(np.unique(seen[-1], axis=0)) == count
 
 
 def test_adagrad_by_loops():
     rng = np.random.default_rng(0)
-    x, y = rng.random((40, 2)), np.eye(3)[rng.integers(3, size=40)]
+    x, y = rng.random((70, 2)), np.eye(3)[rng.integers(3, size=70)]
     w, h = np.zeros((3, 3)), np.full((3, 3), 0.1)
     for step in range(7):
         g = np.zeros((3, 3))
-        for n in range(step * 10 % 40, step * 10 % 40 + 10):
+        for n in range(step * 10, step * 10 + 10):
             z = np.append(x[n], 1.0)
             p = np.exp(w.T @ z) / np.exp(w.T @ z).sum()
             g += np.outer(z, p - y[n]) / 10

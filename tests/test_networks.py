@@ -7,9 +7,11 @@ import torch
 from torch import nn
 
 import unweave as uw
+from unweave import data
 from unweave.networks import Network, initialise
 from unweave.networks.layers import BatchNorm, DownConv2d, UpConv2d
 from unweave.noise import Noise
+from unweave.run import default_network
 from unweave.spec import members
 
 
@@ -56,6 +58,12 @@ TABLES = {  # network, channels of 64x64 images, variables: encoder, decoder
         [*CONVOLUTIONS, "fc 256", "fc 12"],
         ["fc 256 relu", "fc 1024 relu",
          "upconv 64/2 relu", "upconv 32/2 relu", "upconv 32/2 relu", "upconv 3/2"],
+    ),
+    "kim2018 table 3": (
+        default_network(data.Faces3D(), (1, 64, 64)), 1, 10,
+        [*CONVOLUTIONS, "fc 256", "fc 20"],
+        ["fc 256 relu", "fc 1024 relu",
+         "upconv 64/2 relu", "upconv 32/2 relu", "upconv 32/2 relu", "upconv 1/2"],
     ),
     "mathieu2019 table 1a": (
         uw.Mathieu2019(), 1, 10,
@@ -416,3 +424,24 @@ def test_normalisations_start_neutral():
     values = initialise(nn.Sequential(gan.trunk((1, 64, 64)), gan.recogniser(3)), Noise(0))
     assert all((values[name] == 1).all() for name in ("0.10.weight", "1.1.weight"))
     assert not any(values[name].any() for name in ("0.10.bias", "1.1.bias"))
+
+
+@pytest.mark.parametrize(
+    ("spec", "shape", "expected"),
+    [
+        (uw.Shapes2D(), (1, 64, 64), uw.Kim2018(128)),
+        (data.DSprites(), (1, 64, 64), uw.Kim2018(128)),
+        (data.Sampled(uw.Shapes2D()), (1, 64, 64), uw.Kim2018(128)),
+        (data.Paired(uw.Shapes2D(), changed=1), (2, 64, 64), uw.Kim2018(128)),
+        (uw.Shapes3D(), (3, 64, 64), uw.Kim2018(256)),
+        (data.Faces3D(), (1, 64, 64), uw.Kim2018(256)),
+        (data.SmallNORB(), (1, 64, 64), uw.Kim2018(256)),
+        (data.Arrays("images.npy"), (1, 64, 64), uw.Kim2018(256)),
+        (uw.Shapes2D(side=32), (1, 32, 32), uw.Conv()),
+        (data.Arrays("vectors.npy"), (7,), uw.MLP((256, 256))),
+    ],
+    ids=lambda v: getattr(v, "kind", None),
+)
+def test_the_default_network_is_the_papers_for_the_dataset(spec, shape, expected):
+    """[Kim2018] tables 1 (sprites: 128 units), 2 and 3 (colour and grey: 256)."""
+    assert default_network(spec, shape) == expected

@@ -11,7 +11,15 @@ from pydantic import PositiveInt
 
 from unweave import likelihoods
 from unweave import spec as specs
-from unweave.data import Data, Shapes2D, World, principal_variances
+from unweave.data import (
+    Data,
+    DSprites,
+    Paired,
+    Sampled,
+    Shapes2D,
+    World,
+    principal_variances,
+)
 from unweave.latents import Gaussian, Latent
 from unweave.likelihoods import Likelihood
 from unweave.networks import MLP, Conv, Kim2018, Network, Shape
@@ -120,7 +128,7 @@ class Run:
     def _network(self, shape: Shape) -> Network | None:
         """The autoencoder's network, if the objective trains an autoencoder."""
         if self.objective.autoencodes:
-            return self.network or default_network(shape)
+            return self.network or default_network(self.data, shape)
         if self.network is not None:
             raise ValueError(
                 f"objective {self.objective.kind} has networks of its own, objective.network: "
@@ -133,14 +141,23 @@ def _likelihood(world: World) -> Likelihood:
     return likelihoods.Bernoulli() if world.bounded else likelihoods.Gaussian()
 
 
-def default_network(shape: Shape) -> Network:
-    """The paper's network for 64x64 images, convolutions for other images, else an MLP.
+def default_network(data: Data, shape: Shape) -> Network:
+    """Choose a network: convolutions for images, an MLP for everything else.
 
-    >>> default_network((3, 32, 32))
-    Conv(base=32, hidden=256)
+    64x64 images get the networks of [Kim2018]. The paper has two sizes, and which one applies
+    depends on the dataset and not on the colours: 128 hidden units for the sprites of 2D Shapes
+    (table 1), 256 for everything else, coloured (table 2) or grey (table 3, 3D Faces). So
+    `Shapes2D` and `DSprites` get 128, also when sampled or paired, and all other images 256.
+
+    >>> from unweave.data import Faces3D
+    >>> default_network(Shapes2D(), (1, 64, 64))
+    Kim2018(hidden=128)
+    >>> default_network(Faces3D(), (1, 64, 64))
+    Kim2018(hidden=256)
     """
+    world = data.world if isinstance(data, (Sampled, Paired)) else data
     if len(shape) == 3 and shape[1:] == (64, 64):
-        return Kim2018(hidden=128 if shape[0] == 1 else 256)
+        return Kim2018(hidden=128 if isinstance(world, (Shapes2D, DSprites)) else 256)
     if len(shape) == 3 and min(shape[1:]) >= 16 and max(shape[1:]) <= 256:
         return Conv()
     return MLP(hidden=(256, 256))

@@ -213,13 +213,21 @@ def fixed_factor_rows(
     for k, group in groups.items():
         mine = np.flatnonzero(chosen == k)
         anchor = rng.choice(group.repeated, len(mine))
-        # 32 random bits times the size, without the last 32 bits: three times as fast as bounds.
-        place = rng.integers(2**32, size=(len(mine), batch), dtype=np.uint32).astype(np.int64)
-        place *= group.size[anchor, None]
-        place >>= 32
+        place = random_below(group.size[anchor, None], (len(mine), batch), rng)
         place += group.start[anchor, None]
         rows[mine] = group.order.take(place)
     return chosen, rows
+
+
+def random_below(bound: int | Ints, shape: tuple[int, ...], rng: np.random.Generator) -> Ints:
+    """Draw integers from 0 to below `bound`, uniformly but for a bias of at most bound / 2^32.
+
+    The high half of 32 random bits times the bound: three times as fast as `rng.integers`.
+    """
+    drawn = rng.integers(2**32, size=shape, dtype=np.uint32).astype(np.int64)
+    drawn *= bound
+    drawn >>= 32
+    return drawn
 
 
 def _rules(rules: _Votes, batch: int | None, votes: int | None) -> _Votes:
