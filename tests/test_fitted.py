@@ -172,7 +172,7 @@ def test_more_particles_tighten_the_bound(monkeypatch):
     whole = model.log_likelihood(x, 2000, seed=1)
     assert np.allclose(whole, expected, atol=0.15)
     assert abs(whole.mean() - expected.mean()) < 0.02
-    monkeypatch.setattr(uw.fitted, "_NUMBERS", 4 * 300)  # chunks of 300 and a rest of 200
+    monkeypatch.setattr(uw.fitted, "_NUMBERS", {"cpu": 4 * 300})  # chunks of 300 and a rest of 200
     parts = model.log_likelihood(x, 2000, seed=1)
     assert np.allclose(parts, expected, atol=0.15)
     assert abs(parts.mean() - expected.mean()) < 0.02

@@ -51,7 +51,8 @@ from unweave.training import Outcome, Precision, Silent, notes, pick_device, rec
 
 Array = NDArray[np.float32]
 
-_NUMBERS = 4_000_000  # decoded at once when there are many codes to an observation
+# Numbers decoded at once when there are many codes to an observation.
+_NUMBERS = {"cpu": 2**22, "cuda": 2**27}
 TINY = float(np.finfo(np.float32).tiny)  # a standard deviation that underflowed
 
 
@@ -258,7 +259,7 @@ class Fitted:
 
     def _log_likelihood(self, x: Tensor, particles: int, noise: Noise) -> float:
         """The bound for one observation (1, *shape), some particles at a time."""
-        most = max(1, _NUMBERS // x.numel())
+        most = max(1, _NUMBERS[self._device.type] // x.numel())
         starts = range(0, particles, most)
         counts = [min(most, particles - first) for first in starts]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -137,6 +138,8 @@ class Desk:
     progress: Progress
     console: Console | None = None
     checkpoint_seconds: float = 30.0
+    deadline: float = math.inf  # on the clock of time.monotonic; large studies stop there
+    networks: int | None = None  # the most that large studies train
     trained: int = field(default=0, init=False)  # runs that were trained here
     found: int = field(default=0, init=False)  # runs that were finished before
     training: list[Cost] = field(default_factory=list, init=False)  # what the former took

@@ -17,7 +17,7 @@ from unweave.latents import Distribution, Latent, rows
 from unweave.metrics import beta_vae_score, factor_vae_score
 from unweave.noise import Noise
 from unweave.papers.drawing import BLUE, DASHES, INK, MUTED, ORANGE, Values, panels
-from unweave.papers.form import Claim, Desk, Measured, Reproduction, Result, judged
+from unweave.papers.form import Claim, Desk, Measured, Numbers, Reproduction, Result, judged
 from unweave.papers.intervals import give_or_take, ranged
 from unweave.papers.mathieu2019.appc import trained_models
 from unweave.theory import encodings_of
@@ -203,6 +203,14 @@ def claims_of(found: dict[float, Draws], size: int) -> tuple[Claim, ...]:
             "It needs training with that estimate, which this figure does not do.",
         ),
     )
+
+
+def draws_of(model: Fitted) -> Numbers:
+    """What batches make of draws of q(z), as JSON holds it."""
+    return {
+        name: value.tolist() if isinstance(value, np.ndarray) else list(value)
+        for name, value in _draws(model)._asdict().items()
+    }
 
 
 def _draws(model: Fitted) -> Draws:

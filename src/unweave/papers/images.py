@@ -1,0 +1,37 @@
+"""Images of networks in files of results, and back: sheets of tiles as small PNGs."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from unweave.report.pictures import tiled
+
+_LEVELS = 16  # of grey
+
+
+def encoded_png(rows: Sequence[NDArray[np.float32]]) -> str:
+    """Rows of images (n, C, H, W) in [0, 1] as one PNG in base64; grey ones have 16 levels."""
+    sheet, _, _ = tiled(list(rows), (0.0, 1.0))
+    grey = sheet.mode == "LA"
+    page = Image.new("L" if grey else "RGB", sheet.size, "white")
+    page.paste(sheet.convert(page.mode), mask=sheet.getchannel("A"))
+    if grey:
+        levels = np.rint(np.asarray(page) / 255 * (_LEVELS - 1)).astype(np.uint8)
+        page = Image.fromarray(levels, "P")
+        shades = [round(255 * level / (_LEVELS - 1)) for level in range(_LEVELS)]
+        page.putpalette([value for shade in shades for value in (shade, shade, shade)])
+    content = io.BytesIO()
+    page.save(content, "PNG", optimize=True)
+    return base64.b64encode(content.getvalue()).decode()
+
+
+def decoded_png(text: str) -> NDArray[np.uint8]:
+    """The pixels (H, W, 3) of a PNG in base64."""
+    with Image.open(io.BytesIO(base64.b64decode(text))) as image:
+        return np.asarray(image.convert("RGB"))

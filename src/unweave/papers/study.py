@@ -1,0 +1,304 @@
+"""Large studies: many networks, trained in slices, whose results are kept apart from their weights.
+
+The results of a study are one file, <paper>/<study>.jsonl beside the page, with a line for each
+network: its settings, its curves during training, what was found of it at the end, and what it
+cost. Figures, claims and pages are drawn from these files alone. The file of another machine is
+merged into it by `merge`, so a study can be trained anywhere, a few networks at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unweave import spec
+from unweave.bench import machine
+from unweave.data import World
+from unweave.files import write_atomically
+from unweave.fitted import Fitted
+from unweave.monitor import Measure, monitor_of
+from unweave.papers.form import Desk, Numbers
+from unweave.parallel import usable_cores
+from unweave.run import Run
+from unweave.training import Outcome, Precision, Row, train
+
+_LANES = 64  # networks that train at once on a GPU
+PICTURES = "pictures"
+_DIGITS = 6  # of the numbers that are kept
+
+
+@dataclass(frozen=True)
+class Study:
+    """The networks of a study, and what is measured of each.
+
+    The runs are in order of importance: what there is no time for is at the end. They must state
+    everything that names a run, so that results are found without loading the data.
+    """
+
+    paper: str  # the key in the bibliography, in lower case
+    name: str
+    runs: Sequence[Run]
+    measures: tuple[Measure, ...]  # during training
+    describe: Callable[[Fitted], Numbers]  # at the end; images under "pictures"
+    pictured: Callable[[Sequence[Network]], Sequence[Network]]  # whose pictures are kept
+    precision: Precision = "bf16"  # on a GPU
+
+    def path(self, out: Path) -> Path:
+        """The file of the results, under the folder of the pages."""
+        return out / self.paper / f"{self.name}.jsonl"
+
+
+@dataclass(frozen=True)
+class Network:
+    """The results of one trained network: all that figures need, and no weights."""
+
+    run: Run
+    curves: Mapping[str, Sequence[float | None]]  # by name, at the steps curves["step"]
+    facts: Numbers  # what `describe` found at the end; {} if training broke
+    cost: Numbers  # seconds of its share, lanes, machine, precision
+    failure: Row | None = None
+
+    @property
+    def key(self) -> str:
+        """Names the network: the digest of its run."""
+        return self.run.digest
+
+    def curve(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Steps and values of a curve, such as "terms/distortion", where it was measured."""
+        found = self.curves.get(name, [None] * len(self.curves["step"]))
+        pairs = [(s, v) for s, v in zip(self.curves["step"], found, strict=True) if v is not None]
+        steps, values = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
+        return steps, values
+
+    def last(self, name: str) -> float:
+        """The value of a curve at the end of training; NaN where it was not measured."""
+        values = self.curve(name)[1]
+        return float(values[-1]) if len(values) else float("nan")
+
+
+@dataclass(frozen=True)
+class Results:
+    """The networks of a study that are trained, in its order, and the runs that are missing."""
+
+    networks: list[Network]
+    missing: list[Run]
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing."""
+        return not self.missing
+
+    def of(self, objective: str) -> dict[float, list[Network]]:
+        """The networks of an objective by its first weight, such as beta, in ascending order."""
+        found: dict[float, list[Network]] = {}
+        for network in self.networks:
+            if network.run.objective.kind == objective and network.failure is None:
+                found.setdefault(float(next(iter(network.run.weights.values()))), []).append(
+                    network
+                )
+        return dict(sorted(found.items()))
+
+
+def results_of(desk: Desk, study: Study) -> Results:
+    """The results of a study, after training what is missing, as far as time allows.
+
+    Networks train in lanes. Results are written after each group of lanes, so whatever ends the
+    process, the next call goes on: from the results, and from the checkpoints of this store.
+    """
+    assert desk.place is not None
+    path = study.path(desk.place.parent.parent)
+    missing = _missing(study, read_networks(path))
+    if missing and time.monotonic() < desk.deadline:
+        desk.say(f"{len(missing)} of {len(study.runs)} networks of {study.name} are missing")
+        _train_missing(desk, study, missing[: desk.networks], path)
+    found = read_networks(path)
+    keys = [run.digest for run in study.runs if run.digest in found]
+    return Results([found[key] for key in keys], _missing(study, found))
+
+
+def _missing(study: Study, found: Mapping[str, Network]) -> list[Run]:
+    return [run for run in study.runs if run.digest not in found]
+
+
+def _train_missing(desk: Desk, study: Study, runs: Sequence[Run], path: Path) -> None:
+    """Train runs group by group until all are done or time is up, and say what is left."""
+    lanes = _LANES if desk.device.type == "cuda" else usable_cores()
+    worlds: dict[str, World] = {}
+    seconds = float("nan")  # of a step of one network
+    for group in _groups(runs, lanes):
+        if time.monotonic() >= desk.deadline:
+            break
+        data = group[0].data
+        if (key := spec.digest(data)) not in worlds:
+            worlds[key] = data.load(desk.device)
+        outcomes, seconds = _train(desk, study, group, worlds[key])
+        cost = {
+            "seconds": None if seconds != seconds else seconds * group[0].steps,
+            "lanes": len(group),
+            "device": desk.device.type,
+            "machine": machine(desk.device),
+            "precision": study.precision if desk.device.type == "cuda" else "fp32",
+        }
+        networks = [
+            _network(study, run, outcome, worlds[key], cost)
+            for run, outcome in zip(group, desk.each("networks described", outcomes), strict=True)
+            if outcome.weights is not None or outcome.failure
+        ]
+        write_networks(study, path, [*read_networks(path).values(), *networks])
+    _say_what_is_missing(desk, study, read_networks(path), seconds)
+
+
+def _groups(runs: Sequence[Run], most: int) -> Iterator[list[Run]]:
+    """Runs that can train together, at most so many at once; the first ones come first."""
+    alike: dict[str, list[Run]] = {}
+    for run in runs:
+        alike.setdefault(run.lane_key, []).append(run)
+    for group in alike.values():
+        yield from (group[at : at + most] for at in range(0, len(group), most))
+
+
+def _train(desk: Desk, study: Study, group: list[Run], world: World) -> tuple[list[Outcome], float]:
+    """Train one group of lanes; also the seconds that a step of one network took."""
+    resolved = [run.resolve(world) for run in group]
+    steps = [_steps(desk, run) for run in resolved]
+    begun = time.monotonic()
+    outcomes = train(
+        resolved,
+        world,
+        desk.store,
+        desk.progress,
+        desk.checkpoint_seconds,
+        study.precision,
+        monitor_of(study.measures, resolved, world),
+        desk.deadline,
+    )
+    seconds = time.monotonic() - begun
+    done = sum(_steps(desk, run) for run in resolved) - sum(steps)
+    desk.trained += sum(outcome.weights is not None for outcome in outcomes)
+    return outcomes, seconds / done if done else float("nan")
+
+
+def _steps(desk: Desk, run: Run) -> int:
+    """The step that a run has reached in the store."""
+    folder = desk.store.folder(run)
+    return run.steps if folder.weights.exists() else max(folder.states, default=0)
+
+
+def _network(study: Study, asked: Run, outcome: Outcome, world: World, cost: Numbers) -> Network:
+    """The results of a network that is trained, or broke."""
+    facts = {} if outcome.failure else study.describe(Fitted(outcome, world))
+    return Network(asked, _columns(outcome.measures), facts, cost, outcome.failure)
+
+
+def _columns(rows: Sequence[Row]) -> dict[str, list[float | None]]:
+    """Measurements by name, "terms/rate" say, with None at steps where there is none."""
+    flat = [
+        {"step": row["step"]}
+        | {f"{kind}/{name}": v for kind in row if kind != "step" for name, v in row[kind].items()}
+        for row in rows
+    ]
+    names = dict.fromkeys(name for row in flat for name in row)
+    return {name: [row.get(name) for row in flat] for name in ("step", *names)}
+
+
+def _say_what_is_missing(
+    desk: Desk, study: Study, found: Mapping[str, Network], seconds: float
+) -> None:
+    """Say how many networks are missing, how far they are, and what they would take."""
+    missing = _missing(study, found)
+    if not missing:
+        return
+    steps = sum(run.steps for run in missing)
+    done = sum(_steps(desk, run) for run in missing)
+    text = f"{len(missing)} of {len(study.runs)} networks of {study.name} are still missing"
+    if done:
+        text += f", {done / steps:.0%} of their steps are done"
+    if seconds == seconds:
+        text += f"; here they would take {_duration(seconds * (steps - done))}"
+    elsewhere = [network.cost for network in found.values() if network.cost["device"] == "cuda"]
+    if elsewhere and desk.device.type != "cuda":
+        each = median(cost["seconds"] for cost in elsewhere if cost["seconds"])
+        text += f", on {elsewhere[0]['machine']} {_duration(each * len(missing))}"
+    desk.say(f"{text}. The same command goes on from here.")
+
+
+def _duration(seconds: float) -> str:
+    """A time in words.
+
+    >>> _duration(50), _duration(4000), _duration(400_000)
+    ('50 seconds', '67 minutes', '111 hours')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.0f} hours"
+
+
+def read_networks(path: Path) -> dict[str, Network]:
+    """The networks of a file of results by their keys; none where there is no file."""
+    if not path.exists():
+        return {}
+    found = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            content = json.loads(line)
+            network = Network(spec.from_json(Run, content.pop("run")), **content)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise ValueError(
+                f"{path}, line {number}, is not a network's result ({error}): bring back the file "
+                "from version control, or delete the line to train that network again"
+            ) from None
+        found[network.key] = network
+    return found
+
+
+def write_networks(study: Study, path: Path, networks: Sequence[Network]) -> None:
+    """Write results, each network once, in the order of the study.
+
+    Of the pictures only those that figures show are kept.
+    """
+    found = {network.key: network for network in networks}
+    kept = [found[run.digest] for run in study.runs if run.digest in found]
+    pictured = {network.key for network in study.pictured(kept)}
+    lines = [_line(network, network.key in pictured) for network in kept]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, "".join(f"{line}\n" for line in lines).encode())
+
+
+def merge(study: Study, path: Path, others: Sequence[Path]) -> int:
+    """Add the networks of other files to a study's results; returns how many are new.
+
+    A network that is there already stays as it is; one that is not of the study is left out.
+    """
+    here = read_networks(path)
+    there = {key: each for other in others for key, each in read_networks(other).items()}
+    write_networks(study, path, [*there.values(), *here.values()])
+    return len(read_networks(path)) - len(here)
+
+
+def _line(network: Network, pictured: bool) -> str:
+    facts = network.facts if pictured else {k: v for k, v in network.facts.items() if k != PICTURES}
+    content = {
+        "run": spec.to_json(network.run),
+        "curves": network.curves,
+        "facts": facts,
+        "cost": network.cost,
+        "failure": network.failure,
+    }
+    return json.dumps(_rounded(content), separators=(",", ":"))
+
+
+def _rounded(value: Any) -> Any:
+    """Numbers with six digits, which is more than is known of any of them."""
+    if isinstance(value, float):
+        return float(f"{value:.{_DIGITS}g}")
+    if isinstance(value, Mapping):
+        return {name: _rounded(item) for name, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, (list, tuple)) else value
