@@ -86,8 +86,8 @@ def numbered(path, form):
 def test_numbers_of_your_own_data_are_values_and_not_places(tmp_path, form, given, held, told):
     """The class with the number 1 is a dose of 0.1; a dose of 1 is the class with the number 2."""
     data = numbered(tmp_path, form)
-    for part, rows, said in (("rest", ~held, "all but"), ("held", held, "only")):
-        way = way_from(f"held-out:dose={given},part={part}")
+    for split, rows, said in (("rest", ~held, "all but"), ("held-out", held, "only")):
+        way = way_from(f"held-out:dose={given},split={split}")
         world = Sampled(data, (way,)).load(CPU)
         classes = world.factors(torch.arange(world.size))[:, 0].tolist()
         assert [world.factor_labels[0][each] for each in classes] == DOSES[rows].tolist()
@@ -116,7 +116,7 @@ def test_large_numbers_and_truths_are_themselves():
     assert left.factors(torch.arange(3))[:, 0].tolist() == [0, 0, 0]
     flags, world = from_array(np.eye(4), np.array([True, True, True, True]))
     assert world.factor_labels == ((1,),)
-    assert Sampled(flags, (HeldOut({"factor0": (True,)}, "held"),)).load(CPU).size == 4
+    assert Sampled(flags, (HeldOut({"factor0": (True,)}, "held-out"),)).load(CPU).size == 4
     with pytest.raises(ValueError, match=r"NaN or infinity in column 0, first in row 2"):
         from_array(np.eye(4), np.array([0.1, 0.1, np.nan, np.nan]))
 

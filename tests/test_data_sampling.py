@@ -73,7 +73,7 @@ def test_every_observation_is_as_likely_in_a_subset():
 
 def test_held_out_combinations_and_the_rest_make_the_whole():
     classes = {"factor0": (0, 2), "factor2": (1,)}
-    rest, held = taken(HeldOut(classes)), taken(HeldOut(classes, part="held"))
+    rest, held = taken(HeldOut(classes)), taken(HeldOut(classes, split="held-out"))
     assert set(held) == {row for row in taken() if row[0] in (0, 2) and row[2] == 1}
     assert sorted(rest + held) == taken()
     assert {row[0] for row in rest} == {0, 1, 2}  # every class alone is known
@@ -81,7 +81,7 @@ def test_held_out_combinations_and_the_rest_make_the_whole():
 
 def test_several_combinations_are_held_out_together():
     first, second = {"factor0": (0,), "factor1": (3,)}, {"factor2": (4,)}
-    both = HeldOut((first, second), part="held")
+    both = HeldOut((first, second), split="held-out")
     assert set(taken(both)) == {row for row in taken() if row[:2] == (0, 3) or row[2] == 4}
     assert taken(HeldOut((first, second))) == taken(HeldOut(first), HeldOut(second))
     assert from_json(HeldOut, to_json(both)) == both
@@ -100,8 +100,8 @@ def test_learned_features_are_held_out_like_factors(tmp_path):
     spec, _ = from_array(images, digits, ["class"])
     unseen = ({"class": (7,), "thickness": (2,)}, {"class": (0,), "width": (0,)})
     held = (digits == 7) & (classes[:, 0] == 2) | (digits == 0) & (classes[:, 1] == 0)
-    for part, rows in (("rest", ~held), ("held", held)):
-        data = Sampled(spec, (HeldOut(unseen, part),), path)
+    for split, rows in (("rest", ~held), ("held-out", held)):
+        data = Sampled(spec, (HeldOut(unseen, split),), path)
         world = data.load(CPU)
         assert np.array_equal(world.images(torch.arange(world.size)), images[rows])
         assert world.factor_names == ("class",)  # what was learned is no truth
@@ -127,23 +127,23 @@ def test_a_run_is_put_on_the_combinations_it_has_not_seen(tmp_path):
     uw.fit(data, network=MLP(hidden=(4,)), steps=2, progress=False, store=tmp_path, batch_size=8)
     (folder,) = tmp_path.iterdir()
     with pytest.raises(ValueError, match="at most the 5 observations"):
-        uw.load(folder, part="held")
+        uw.load(folder, split="held-out")
     data = Sampled(WORLD, (HeldOut({"factor0": (0,), "factor1": (1,)}),))
     model = uw.fit(
         data, network=MLP(hidden=(4,)), steps=2, progress=False, store=tmp_path, batch_size=8
     )
-    held = uw.load(model.folder, part="held").world
+    held = uw.load(model.folder, split="held-out").world
     assert held.factors(torch.arange(held.size))[:, :2].tolist() == [[0, 1]] * 5
     with pytest.raises(
-        ValueError, match="blocks has the parts rest, held, and 'test' was asked for"
+        ValueError, match="blocks has the splits rest, held-out, and 'test' was asked for"
     ):
-        uw.load(model.folder, part="test")
+        uw.load(model.folder, split="test")
 
 
 def test_incomplete_lattices_miss_whole_combinations():
     gaps = Incomplete(("factor0", "factor1"), share=0.25, seed=3)
     rest = taken(gaps)
-    missing = taken(Incomplete(("factor0", "factor1"), share=0.25, seed=3, part="held"))
+    missing = taken(Incomplete(("factor0", "factor1"), share=0.25, seed=3, split="held-out"))
     assert sorted(rest + missing) == taken()
     pairs = {row[:2] for row in missing}
     assert len(pairs) == 3  # a quarter of 12
@@ -219,8 +219,8 @@ WRITTEN = {
     "held-out:a=-1+0.5,b=007,c=-1..0.5": HeldOut(
         ({"a": (-1, 0.5), "b": ("007",), "c": ("-1..0.5",)},)
     ),
-    "held-out:factor0=1,part=held/factor1=0": HeldOut(
-        ({"factor0": (1,)}, {"factor1": (0,)}), "held"
+    "held-out:factor0=1,split=held-out/factor1=0": HeldOut(
+        ({"factor0": (1,)}, {"factor1": (0,)}), "held-out"
     ),
     "incomplete:factors=factor0+factor1,share=0.5": Incomplete(("factor0", "factor1"), 0.5),
     "correlated:factors=factor0+factor2,spread=0.3,count=9": Correlated(
@@ -248,7 +248,7 @@ def test_ways_are_written_plainly_on_the_command_line(text, way):
         (["--way", "subset:size=3"], "not a field of Subset"),
         (["--way", "held-out:factor9=0"], "'factor9' is not a factor"),
         (["--way", "held-out:factor0=one"], "its classes are numbers"),
-        (["--way", "held-out:part=held"], "classes"),
+        (["--way", "held-out:split=held-out"], "classes"),
         (["--features", "none.npz"], "got nothing there"),
         (
             ["data=paired", "data.changed=1", "--way", "subset:count=4"],
@@ -416,16 +416,16 @@ def pictures(data):
 
 
 @pytest.mark.parametrize("way", [
-    lambda part: HeldOut({"orientation": (0,)}, part),
-    lambda part: HeldOut({"shape": ("square",), "orientation": (3, 1)}, part),
-    lambda part: Incomplete(("orientation",), 0.4, part=part),
-    lambda part: Incomplete(("shape", "orientation"), 0.4, seed=2, part=part),
+    lambda split: HeldOut({"orientation": (0,)}, split),
+    lambda split: HeldOut({"shape": ("square",), "orientation": (3, 1)}, split),
+    lambda split: Incomplete(("orientation",), 0.4, split=split),
+    lambda split: Incomplete(("shape", "orientation"), 0.4, seed=2, split=split),
 ])  # fmt: skip
 @pytest.mark.parametrize("orientations", [4, 5, 9])
 def test_no_picture_that_is_held_out_is_left_under_another_class(way, orientations):
     """Of 9 orientations, a square shows 2, an ellipse 4 and a heart 8 that differ."""
     world = Shapes2D(side=16, scales=1, orientations=orientations, positions=2)
-    rest, held = (pictures(Sampled(world, (way(part),))) for part in ("rest", "held"))
+    rest, held = (pictures(Sampled(world, (way(split),))) for split in ("rest", "held-out"))
     assert not set(rest) & set(held)
     assert sorted(rest + held) == sorted(pictures(world))
 

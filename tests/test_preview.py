@@ -218,7 +218,7 @@ def test_the_picture_is_called_as_what_it_shows(unweave, tmp_path, monkeypatch):
         code, out, _ = unweave("data", "preview", *arguments)
         assert (code, out.strip()) == (0, f"{name}-preview.png")
     assert {path.name for path in tmp_path.glob("*.png")} == {f"{n}-preview.png" for n in shown}
-    ways = [f"{many},part={part}" for part in ("rest", "held")]
+    ways = [f"{many},split={split}" for split in ("rest", "held-out")]
     long = [unweave("data", "preview", "blocks", "--way", way)[1] for way in ways]
     assert len({*long}) == 2
     assert max(map(len, long)) < 160

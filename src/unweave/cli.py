@@ -23,10 +23,10 @@ from unweave.console import (
     JsonOption,
     MetricsOption,
     NullOption,
-    PartOption,
     ResamplesOption,
     RngOption,
     RowsOption,
+    SplitOption,
     StoreOption,
     WayOption,
     plain_table,
@@ -38,7 +38,7 @@ from unweave.parallel import Killed, usable_cores
 
 # What a command needs is loaded where it begins, so that help and mistakes are told at once.
 if TYPE_CHECKING:
-    from unweave.data.parted import AnyPart
+    from unweave.data.parted import AnySplit
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -113,7 +113,7 @@ def evaluate_command(
     names: RunArgument,
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
-    part: PartOption = None,
+    split: SplitOption = None,
     rows: RowsOption = 10_000,
     metrics: MetricsOption = "",
     interval: IntervalOption = None,
@@ -141,7 +141,7 @@ def evaluate_command(
 
       unweave evaluate 3f2a --metrics mig,measures     (and what needs no factors)
 
-      unweave evaluate 3f2a --part held     (on combinations that were held out)
+      unweave evaluate 3f2a --split held-out     (on combinations that were held out)
     """
     from unweave import scoring
     from unweave.fitted import load
@@ -152,8 +152,8 @@ def evaluate_command(
     frame = scoring.frame_of(interval, resamples, null, draws, best, continuous)
     measure = partial(evaluate_table, metrics=asked, rng=rng, **frame)
     folders = Store(store).find_all(names)
-    chosen = cast("AnyPart | None", part)
-    models = scoring.telling(lambda paths: load(paths, part=chosen, device=device), folders, _err)
+    chosen = cast("AnySplit | None", split)
+    models = scoring.telling(lambda paths: load(paths, split=chosen, device=device), folders, _err)
     scores = scoring.evaluate_all(models, rows, _err, measure, asked is None)
     for line in scoring.measured_on(models, rows):
         (_out if form == "table" else _err).print(line, highlight=False)

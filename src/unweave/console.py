@@ -25,11 +25,11 @@ FeaturesOption = Annotated[
     typer.Option(help="Classes that ways may name, as `unweave data features` writes them."),
 ]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
-PartOption = Annotated[
+SplitOption = Annotated[
     str | None,
     typer.Option(
-        help="Of the data: train, validation, test, or held, what ways held out; else the part "
-        "that the run was trained on."
+        help="Split to evaluate on: train, validation, test or held-out. Default: the one "
+        "the run was trained on."
     ),
 ]
 RowsOption = Annotated[int, typer.Option(min=2, help="Observations to encode.")]

@@ -38,7 +38,7 @@ AnyNameArgument = Annotated[
 ]
 NameArgument = Annotated[str, typer.Argument(help="A data set, as in `unweave data list`.")]
 FieldsArgument = Annotated[
-    list[str] | None, typer.Argument(help="Fields of it, as version=toy or part=test.")
+    list[str] | None, typer.Argument(help="Fields of it, as version=toy or split=test.")
 ]
 
 _LONGEST = 120  # characters of the name of a file
@@ -172,7 +172,7 @@ def preview_command(
 
       unweave data preview photos/
 
-      unweave data preview shapes3d --way held-out:floor_hue=0,wall_hue=0,part=held
+      unweave data preview shapes3d --way held-out:floor_hue=0,wall_hue=0,split=held-out
     """
     import torch
 

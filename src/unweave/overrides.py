@@ -73,7 +73,7 @@ def way_from(text: str) -> AnyWay:
 
     Several classes are joined by +, or are a range; several combinations by /.
 
-    >>> way_from("held-out:shape=heart,x=0..2/scale=0+5,part=held").classes
+    >>> way_from("held-out:shape=heart,x=0..2/scale=0+5,split=held-out").classes
     ({'shape': ('heart',), 'x': ('0..2',)}, {'scale': (0, 5)})
     >>> way_from("correlated:factors=floor_hue+wall_hue,spread=0.2").factors
     ('floor_hue', 'wall_hue')

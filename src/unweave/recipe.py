@@ -200,8 +200,8 @@ def data_text(data: Data) -> str:
 def way_text(way: AnyWay) -> str:
     """A way of sampling as the command line takes it.
 
-    >>> way_text(HeldOut(({"shape": ("heart",), "x": (0, 1)}, {"scale": (5,)}), part="held"))
-    'held-out:shape=heart,x=0+1/scale=5,part=held'
+    >>> way_text(HeldOut(({"shape": ("heart",), "x": (0, 1)}, {"scale": (5,)}), split="held-out"))
+    'held-out:shape=heart,x=0+1/scale=5,split=held-out'
     """
     fields, usual = _fields(way), _defaults(type(way))
     texts = []
