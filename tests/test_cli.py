@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 import unweave as uw
-from unweave.data import HeldOut, Sampled, Subset
+from unweave.data import HeldOut, Selected, Subset
 from unweave.store import Store
 from worlds import LATENTS, SMALL
 
@@ -80,7 +80,7 @@ HELD = {"shape": ("heart",), "x": (0, 1)}
 
 @pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
 def test_evaluate_measures_the_split_that_is_asked_for(unweave, tmp_path):
-    data = Sampled(uw.Shapes2D(side=16, positions=4, orientations=1), (HeldOut(HELD),))
+    data = Selected(uw.Shapes2D(side=16, positions=4, orientations=1), (HeldOut(HELD),))
     folder = uw.fit(data, latent=uw.Gaussian(3), network=uw.MLP((16,)), batch_size=16, steps=5,
                     store=tmp_path, progress=False).folder  # fmt: skip
     asked = [folder, "--metrics", "mig,sap", "--rows", 10_000]
@@ -123,8 +123,8 @@ def test_runs_say_which_data_they_were_trained_on(unweave, tmp_path, monkeypatch
         f"'{tmp_path}/my x.npz' key=images split=train": uw.Arrays(
             tmp_path / "my x.npz", key="images", split="train"
         ),
-        "shapes2d side=16 positions=4 --way held-out:shape=heart,x=0+1 --way subset:count=40":
-        Sampled(uw.Shapes2D(side=16, positions=4), (HeldOut(({"shape": ("heart",), "x": (0, 1)},)),
+        "shapes2d side=16 positions=4 --select held-out:shape=heart,x=0+1 --select subset:count=40":
+        Selected(uw.Shapes2D(side=16, positions=4), (HeldOut(({"shape": ("heart",), "x": (0, 1)},)),
                                                     Subset(40))),
     }  # fmt: skip
     for text, data in datas.items():
@@ -148,7 +148,7 @@ def test_info_tells_of_worlds_and_of_files_of_ones_own(unweave, tmp_path):
     for number, image in enumerate(images):
         Image.fromarray(image).save(tmp_path / f"pictures/{number}.png")
     expected = {
-        ("shapes2d", "side=16", "positions=4", "--way", "subset:count=40"): [
+        ("shapes2d", "side=16", "positions=4", "--select", "subset:count=40"): [
             "- images: 40 of 16 x 16", "- values: in [0, 1]",
             "- factors: colour 1 (white), shape 3 (square, ellipse, heart), scale 6, "
             "orientation 40, x 4, y 4",

@@ -15,7 +15,7 @@ from PIL import Image
 
 from byte_images import everything
 from published_files import WRITERS
-from unweave.data import Data, FileSet, HeldOut, Published, Sampled, formats, sets
+from unweave.data import Data, FileSet, HeldOut, Published, Selected, formats, sets
 from unweave.data.parts import members_of
 from unweave.overrides import runs_from
 from unweave.spec import from_json, members, to_json
@@ -112,7 +112,7 @@ def test_a_digit_is_itself_where_others_are_missing(small, kind, split):
     rows = {"all": slice(0, 20), "train": slice(0, 14), "test": slice(14, 20)}[split]
     expected = images[rows][digits[rows, 0] == 7]
     few = HeldOut({"class": (0, "1..2")})
-    data = Sampled(cls(split=split), (few, HeldOut({"class": (7,)}, "held-out")))
+    data = Selected(cls(split=split), (few, HeldOut({"class": (7,)}, "held-out")))
     world = data.load(CPU)
     assert world.factor_sizes == (10,)
     assert world.factors(torch.arange(world.size)).tolist() == [[7]] * len(expected)
@@ -123,13 +123,13 @@ def test_a_digit_is_itself_where_others_are_missing(small, kind, split):
 def test_classes_of_published_sets_go_by_their_values(small):
     """Of SmallNORB the azimuth is in steps of two, and of CelebA an attribute is -1 or 1."""
     cls, _, _ = small("smallnorb")
-    told = Sampled(cls(), (HeldOut({"azimuth": (4,)}, "held-out"),)).load(CPU)
+    told = Selected(cls(), (HeldOut({"azimuth": (4,)}, "held-out"),)).load(CPU)
     assert {row[3] for row in told.factors(torch.arange(told.size)).tolist()} == {2}
     cls, _, factors = small("celeba")
-    young = Sampled(cls(), (HeldOut({"Young": (-1,)}, "held-out"),)).load(CPU)
+    young = Selected(cls(), (HeldOut({"Young": (-1,)}, "held-out"),)).load(CPU)
     assert young.size == (factors[:, 1] == 0).sum()
     with pytest.raises(ValueError, match="its values are -1, 1"):
-        Sampled(cls(), (HeldOut({"Young": (0,)}),)).load(CPU)
+        Selected(cls(), (HeldOut({"Young": (0,)}),)).load(CPU)
 
 
 def test_splits_number_classes_alike_and_know_which_repeat(small):

@@ -11,7 +11,7 @@ import torch
 
 import unweave as uw
 from byte_images import everything
-from unweave.data import Arrays, Sampled, Streamed, Subset, from_array, rows, streamed
+from unweave.data import Arrays, Selected, Streamed, Subset, from_array, rows, streamed
 from unweave.data.parts import SHARES, members_of
 from unweave.run import Run
 from unweave.store import Store
@@ -296,7 +296,7 @@ def test_a_run_is_measured_on_another_split_of_its_data(file, tmp_path):
 @pytest.mark.parametrize("sampled", [False, True])
 def test_a_run_on_all_data_has_seen_every_split(file, tmp_path, sampled):
     data = Arrays(file, factors_key="factors")
-    data = Sampled(data, (Subset(8),)) if sampled else data
+    data = Selected(data, (Subset(8),)) if sampled else data
     model = uw.fit(data, network=uw.MLP((8,)), batch_size=8, steps=2, store=tmp_path / "runs",
                    progress=False)  # fmt: skip
     for split in ("validation", "test"):

@@ -26,9 +26,9 @@ from unweave.console import (
     ResamplesOption,
     RngOption,
     RowsOption,
+    SelectOption,
     SplitOption,
     StoreOption,
-    WayOption,
     plain_table,
 )
 from unweave.console import err as _err
@@ -65,7 +65,7 @@ def train_command(
     ] = None,
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
-    way: WayOption = None,
+    select: SelectOption = None,
     features: FeaturesOption = None,
     file: Annotated[
         Path | None, typer.Option("--from", help="Start from a run.json or a TOML file.")
@@ -92,7 +92,7 @@ def train_command(
 
       unweave train latent=product latent.style=gaussian latent.style.size=8 latent.place=gaussian
 
-      unweave train data=shapes2d --way held-out:shape=heart,x=0..15 --way subset:count=50000
+      unweave train data=shapes2d --select held-out:shape=heart,x=0..15 --select subset:count=50000
     """
     from unweave import listing
     from unweave.overrides import base_from, runs_from
@@ -101,7 +101,7 @@ def train_command(
 
     _use_cores(threads)
     base = base_from(file) if file else None
-    runs = runs_from(assignments or [], base, way or [], features)
+    runs = runs_from(assignments or [], base, select or [], features)
     outcomes = listing.train_all(runs, Store(store), device, checkpoint_seconds, checked(precision))
     listing.show_outcomes(outcomes, Store(store))
     if any(outcome.failure for outcome in outcomes):

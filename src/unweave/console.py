@@ -16,13 +16,13 @@ err = Console(stderr=True)
 PAPERS = Path("papers")  # where pages of papers are written, if nobody says where
 
 StoreOption = Annotated[Path, typer.Option(help="Folder that holds the runs.")]
-WayOption = Annotated[
+SelectOption = Annotated[
     list[str] | None,
-    typer.Option(help="Sample the data: subset:count=5000, held-out:shape=heart,x=0..15, ..."),
+    typer.Option(help="Select observations: subset:count=5000, held-out:shape=heart,x=0..15, ..."),
 ]
 FeaturesOption = Annotated[
     Path | None,
-    typer.Option(help="Classes that ways may name, as `unweave data features` writes them."),
+    typer.Option(help="Classes that --select may name, as `unweave data features` writes them."),
 ]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
 SplitOption = Annotated[

@@ -27,7 +27,7 @@ from unweave.aggregate import Summary, summarise
 from unweave.data import (
     Data,
     InMemory,
-    Sampled,
+    Selected,
     World,
     as_numpy,
     from_array,
@@ -466,7 +466,7 @@ def _load(
 
 def _whole(data: Data) -> bool:
     """Whether data are all splits of what they are taken from."""
-    return getattr(data.world if isinstance(data, Sampled) else data, "split", None) == "all"
+    return getattr(data.source if isinstance(data, Selected) else data, "split", None) == "all"
 
 
 def _another(data: Data, split: AnySplit, path: str | Path) -> Data:

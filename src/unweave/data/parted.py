@@ -1,7 +1,7 @@
 """Splits of data by their names: which there are, which one is taken, and others of the same data.
 
->>> from unweave.data import Arrays, HeldOut, Sampled, Shapes2D
->>> data = Sampled(Shapes2D(), (HeldOut({"shape": (2,)}),))
+>>> from unweave.data import Arrays, HeldOut, Selected, Shapes2D
+>>> data = Selected(Shapes2D(), (HeldOut({"shape": (2,)}),))
 >>> splits_of(data), split_of(data), split_of(with_split(data, "held-out"))
 (('rest', 'held-out'), 'rest', 'held-out')
 >>> split_of(with_split(Arrays("x.npz"), "test"))
@@ -14,26 +14,26 @@ import dataclasses
 from typing import cast, get_args, get_type_hints
 
 from unweave.data.parts import DataSplit
-from unweave.data.sampling import Paired, Sampled, Whole
+from unweave.data.sampling import Paired, Selected, Whole
 from unweave.data.ways import HeldOutSplit
 from unweave.spec import from_json, to_json
 
 AnySplit = DataSplit | HeldOutSplit
-AnyData = Whole | Sampled | Paired
+AnyData = Whole | Selected | Paired
 
 
 def splits_of(data: AnyData) -> tuple[str, ...]:
     """The splits that data have: those of their files, and what their ways leave and hold out."""
-    if isinstance(data, Sampled):
+    if isinstance(data, Selected):
         held = get_args(HeldOutSplit) if _of_ways(data) else ()
-        return (*splits_of(data.world), *held)
+        return (*splits_of(data.source), *held)
     return get_args(get_type_hints(type(data)).get("split"))
 
 
 def split_of(data: AnyData) -> str:
     """The split that data are: "train", "held-out of test", ...; "all" where they have none."""
-    if isinstance(data, Sampled):
-        inner = split_of(data.world)
+    if isinstance(data, Selected):
+        inner = split_of(data.source)
         own = dict.fromkeys([*_of_ways(data), *([] if inner == "all" else [inner])])
         return " of ".join(own) or "all"
     return str(getattr(data, "split", "all"))
@@ -42,22 +42,22 @@ def split_of(data: AnyData) -> str:
 def with_split(data: AnyData, split: AnySplit) -> AnyData:
     """Another split of the same data; those that ways hold out of it are held out as before."""
     if split not in (known := splits_of(data)):
-        what = data.world.kind if isinstance(data, Sampled) else data.kind
+        what = data.source.kind if isinstance(data, Selected) else data.kind
         there = f"has the splits {', '.join(known)}" if known else "has no splits"
         raise ValueError(
             f"{what} {there}, and {split!r} was asked for: files and published sets have all, "
-            "train and others, and what was sampled by held-out or incomplete has rest and held-out"
+            "train and others, and a selection by held-out or incomplete has rest and held-out"
         )
-    if isinstance(data, Sampled) and split in get_args(HeldOutSplit):
-        ways = [to_json(way) for way in data.ways]
+    if isinstance(data, Selected) and split in get_args(HeldOutSplit):
+        ways = [to_json(way) for way in data.select]
         parted = [way | {"split": split} if "split" in way else way for way in ways]
-        return from_json(Sampled, to_json(data) | {"ways": parted})
-    if isinstance(data, Sampled):
-        return dataclasses.replace(data, world=cast(Whole, with_split(data.world, split)))
+        return from_json(Selected, to_json(data) | {"select": parted})
+    if isinstance(data, Selected):
+        return dataclasses.replace(data, source=cast(Whole, with_split(data.source, split)))
     changed: AnyData = from_json(type(data), to_json(data) | {"split": split})
     return changed
 
 
-def _of_ways(data: Sampled) -> list[str]:
+def _of_ways(data: Selected) -> list[str]:
     """The splits that the ways take."""
-    return [str(split) for way in data.ways if (split := getattr(way, "split", None))]
+    return [str(split) for way in data.select if (split := getattr(way, "split", None))]
