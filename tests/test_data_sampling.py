@@ -151,13 +151,13 @@ def test_incomplete_lattices_miss_whole_combinations():
     assert not pairs & {row[:2] for row in rest}
 
 
-@pytest.mark.parametrize("spread", [0.2, 0.7])
-def test_correlated_factors_have_the_density_they_are_given(spread):
-    rows = np.array(taken(Correlated(("factor0", "factor2"), spread, count=40_000)))
+@pytest.mark.parametrize("scale", [0.2, 0.7])
+def test_correlated_factors_have_the_density_they_are_given(scale):
+    rows = np.array(taken(Correlated(("factor0", "factor2"), scale, count=40_000)))
     found = np.zeros((3, 5))
     np.add.at(found, (rows[:, 0], rows[:, 2]), 1 / len(rows))
     f, g = np.arange(3)[:, None] / 2, np.arange(5) / 4
-    density = np.exp(-((f - g) ** 2) / (2 * spread**2))
+    density = np.exp(-((f - g) ** 2) / (2 * scale**2))
     density /= density.sum()
     error = np.sqrt(density * (1 - density) / len(rows))
     assert (np.abs(found - density) < 5 * error + 1e-12).all()
@@ -165,11 +165,11 @@ def test_correlated_factors_have_the_density_they_are_given(spread):
     np.testing.assert_allclose(other, 0.25, atol=5 * math.sqrt(0.1875 / len(rows)))
 
 
-@pytest.mark.parametrize("spread", [0.01, 1e-200])
-def test_a_spread_below_every_distance_draws_the_nearest(spread):
+@pytest.mark.parametrize("scale", [0.01, 1e-200])
+def test_a_scale_below_every_distance_draws_the_nearest(scale):
     """Without the diagonal of 3 x 3 classes, its four neighbours, all as likely."""
     equal = HeldOut(tuple({"factor0": (k,), "factor1": (k,)} for k in range(3)))
-    correlated = Correlated(("factor0", "factor1"), spread, count=4000)
+    correlated = Correlated(("factor0", "factor1"), scale, count=4000)
     rows = taken(equal, correlated, world=Blocks((3, 3)))
     assert set(rows) == {(0, 1), (1, 0), (1, 2), (2, 1)}
     shares = np.array([rows.count(row) for row in set(rows)]) / 4000
@@ -223,7 +223,7 @@ WRITTEN = {
         ({"factor0": (1,)}, {"factor1": (0,)}), "held-out"
     ),
     "incomplete:factors=factor0+factor1,share=0.5": Incomplete(("factor0", "factor1"), 0.5),
-    "correlated:factors=factor0+factor2,spread=0.3,count=9": Correlated(
+    "correlated:factors=factor0+factor2,scale=0.3,count=9": Correlated(
         ("factor0", "factor2"), 0.3, 9
     ),
 }

@@ -156,7 +156,7 @@ PINWHEEL = {
 TINY = {  # what makes each figure small, as other numbers in its module
     ("sikka2019", "fig2"): {
         "STUDY": Study(
-            Mixing(columns=MNIST(), picked=(1, 3, 0), observations=100), latents=3,
+            Mixing(columns=MNIST(), indices=(1, 3, 0), observations=100), latents=3,
             betas=(0.5, 2.0, 5.0), seeds=(0, 1), epochs=3, hidden=(8,),
         ),
         "SAMPLES": 4, "SECONDS": 0.01,

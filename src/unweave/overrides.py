@@ -75,7 +75,7 @@ def way_from(text: str) -> AnyWay:
 
     >>> way_from("held-out:shape=heart,x=0..2/scale=0+5,split=held-out").classes
     ({'shape': ('heart',), 'x': ('0..2',)}, {'scale': (0, 5)})
-    >>> way_from("correlated:factors=floor_hue+wall_hue,spread=0.2").factors
+    >>> way_from("correlated:factors=floor_hue+wall_hue,scale=0.2").factors
     ('floor_hue', 'wall_hue')
     """
     kind, _, rest = text.partition(":")

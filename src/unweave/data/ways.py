@@ -139,12 +139,12 @@ class Correlated:
 
     p(f, g) ~ exp(-(f / (n_f - 1) - g / (n_g - 1))^2 / (2 s^2))
 
-    with f and g the classes, n their numbers, and s the `spread`: 0.2 couples them strongly, 0.7
+    with f and g the classes, n their numbers, and s the `scale`: 0.2 couples them strongly, 0.7
     weakly. `count` observations, by default as many as there are.  [Trauble2021] sec. 3
     """
 
     factors: tuple[str, str]
-    spread: PositiveFloat = 0.2
+    scale: PositiveFloat = 0.2
     count: PositiveInt | None = None
     seed: Seed = 0
     kind: Literal["correlated"] = tag("correlated")
@@ -156,9 +156,9 @@ class Correlated:
             world.factors(rows).cpu()[:, each].double() / max(world.factor_sizes[each] - 1, 1)
             for each in columns
         )
-        # Less the least, so that some weight is 1 however small the spread is.
+        # Less the least, so that some weight is 1 however small the scale is.
         square = (f - g) ** 2
-        excess = (square - square.min()) / self.spread / self.spread
+        excess = (square - square.min()) / self.scale / self.scale
         edges = torch.exp(-excess / 2).cumsum(0)
         noise = Noise(self.seed, 0, "correlated")
         level = noise.uniform((self.count or len(rows),), "rows", torch.float64) * edges[-1]
@@ -166,7 +166,7 @@ class Correlated:
 
     def told(self, world: Factored) -> str:
         """What goes together, and how closely."""
-        return f"{' and '.join(self.factors)} correlated, spread {self.spread:g}"
+        return f"{' and '.join(self.factors)} correlated, scale {self.scale:g}"
 
 
 AnyWay = Annotated[Subset | HeldOut | Incomplete | Correlated, Field(discriminator="kind")]

@@ -219,7 +219,7 @@ def _measured(model: Fitted) -> dict[str, float]:
 
 
 def _noticed(desk: Desk, top: Row, bottom: Row) -> str:
-    text = dataclasses.replace(DATA, reading="text")
+    text = dataclasses.replace(DATA, convention="text")
     other = _study(desk, "beta", BETAS, len(BETAS), FEW, text)
     end = BETAS[-2:]
     twice = _study(desk, "beta", end, len(end), prior=GaussianMixture(scales=_TWICE))
@@ -233,7 +233,7 @@ def _noticed(desk: Desk, top: Row, bottom: Row) -> str:
         "The released code sums the log-density of the prior over its two columns, which counts "
         "p(z) twice in the rate. Then the match is lost sooner: KL(p ‖ q) β = "
         f"{twice.text('inclusive', end)}, and components in use β = {twice.text('modes', end)}.\n\n"
-        'With standard deviations as the text has them, `Pinwheel(reading="text")`, and '
+        'With standard deviations as the text has them, `Pinwheel(convention="text")`, and '
         f"{len(FEW)} seeds, the paper's claims of β in the figure "
         + (
             "have the verdict pass, all of them."
