@@ -175,7 +175,7 @@ def test_codes_that_follow_a_correlated_prior_pay_nothing():
 
 # Table 1
 
-GROUPS = uw.Product(a=uw.Gaussian(2, sampled=True), b=uw.Gaussian(1, sampled=True))
+GROUPS = uw.Product(a=uw.Gaussian(2, sampled_rate=True), b=uw.Gaussian(1, sampled_rate=True))
 
 
 def ingredients(nets):

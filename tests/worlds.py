@@ -59,7 +59,7 @@ LATENTS = [
     uw.Gaussian(3, learn="covariance", encoding="full"),
     uw.StudentT(3, df=5),
     uw.StudentT(2, df=3, encoding="full"),
-    uw.Sparse(3, weight=0.8, scale=0.05),
+    uw.Sparse(3, spike_weight=0.8, spike_scale=0.05),
     uw.Laplace(3, scale=0.7),
     uw.Uniform(3),
     uw.GaussianMixture(),
