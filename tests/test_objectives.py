@@ -317,7 +317,9 @@ def test_information_may_not_be_paid_by_a_mismatch():
 
 def test_the_four_terms_of_the_lagrangian_are_those_of_the_elbo():
     """With the whole data set, and p(x) by a sum over draws one by one."""
-    objective = uw.LagrangianVAE(first=0.0, second=0.0, third=1.0, fourth=0.0, particles=7)
+    objective = uw.LagrangianVAE(
+        identifiability=0.0, information=0.0, likelihood=1.0, marginal_kl=0.0, particles=7
+    )
     run = small_run(objective=objective)
     nets, batch = nets_and_batch(run, size=SMALL.load(CPU).size)
     terms = play_turns(objective, nets, batch, Noise(3, 1))["model"]

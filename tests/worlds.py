@@ -35,7 +35,7 @@ OBJECTIVES = [
     uw.BetaTCVAE(alpha=0.5, beta=4.0, gamma=2.0),
     uw.BetaTCVAE(beta=4.0, estimator="weighted"),
     uw.HFVAE(alpha=0.5, beta=4.0, gamma=3.0),
-    uw.LagrangianVAE(second=0.5, third=0.4, fourth=2.0, particles=3),
+    uw.LagrangianVAE(information=0.5, likelihood=0.4, marginal_kl=2.0, particles=3),
     uw.InformationDropout(beta=0.5, gamma=2.0),
     uw.AnchorVAE(weight=0.5),
     uw.DIPVAE(off_diagonal=2.0, diagonal=3.0),
