@@ -209,7 +209,7 @@ TABLE_1 = {
         lambda t: t.information + 2.5 * t.match,
     ),
     "Zhao": (
-        uw.InfoVAE(alpha=1.0, scale=2.5, divergence=D.ExclusiveKL()),
+        uw.InfoVAE(alpha=1.0, lam=2.5, divergence=D.ExclusiveKL()),
         lambda t: 2.5 * t.match,
     ),
     "Zhao, as a WAE": (uw.WAE(weight=2.5, divergence=D.ExclusiveKL()), lambda t: 2.5 * t.match),
