@@ -13,17 +13,17 @@ import unweave
 from unweave.bench_commands import bench_command
 from unweave.console import (
     PAPERS,
-    BestOption,
+    CeilingOption,
     ContinuousOption,
     CsvOption,
     DeviceOption,
-    DrawsOption,
     FeaturesOption,
     IntervalOption,
     JsonOption,
     MetricsOption,
     NullOption,
     ResamplesOption,
+    ReseedsOption,
     RngOption,
     RowsOption,
     SelectOption,
@@ -119,8 +119,8 @@ def evaluate_command(
     interval: IntervalOption = None,
     resamples: ResamplesOption = 200,
     null: NullOption = False,
-    draws: DrawsOption = 0,
-    best: BestOption = False,
+    reseeds: ReseedsOption = 0,
+    ceiling: CeilingOption = False,
     continuous: ContinuousOption = None,
     rng: RngOption = 0,
     as_json: JsonOption = False,
@@ -149,7 +149,7 @@ def evaluate_command(
     from unweave.store import Store
 
     form, asked = scoring.form_of(as_json, as_csv), scoring.named(metrics)
-    frame = scoring.frame_of(interval, resamples, null, draws, best, continuous)
+    frame = scoring.frame_of(interval, resamples, null, reseeds, ceiling, continuous)
     measure = partial(evaluate_table, metrics=asked, rng=rng, **frame)
     folders = Store(store).find_all(names)
     chosen = cast("AnySplit | None", split)
@@ -167,8 +167,8 @@ def score_command(
     interval: IntervalOption = None,
     resamples: ResamplesOption = 200,
     null: NullOption = False,
-    draws: DrawsOption = 0,
-    best: BestOption = False,
+    reseeds: ReseedsOption = 0,
+    ceiling: CeilingOption = False,
     continuous: ContinuousOption = None,
     rng: RngOption = 0,
     as_json: JsonOption = False,
@@ -201,7 +201,7 @@ def score_command(
             "factors"
         )
     form, asked = scoring.form_of(as_json, as_csv), scoring.named(metrics)
-    frame = scoring.frame_of(interval, resamples, null, draws, best, continuous)
+    frame = scoring.frame_of(interval, resamples, null, reseeds, ceiling, continuous)
     table = scoring.telling(Table.load, path, _err)
     scores = Scores()
     try:

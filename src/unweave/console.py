@@ -47,11 +47,11 @@ ResamplesOption = Annotated[
     int, typer.Option(help="Random parts of the rows that intervals are made of.")
 ]
 NullOption = Annotated[bool, typer.Option("--null", help="Give values on shuffled factors too.")]
-DrawsOption = Annotated[
+ReseedsOption = Annotated[
     int, typer.Option(help="Other seeds on the same rows, for the spread over the rng.")
 ]
-BestOption = Annotated[
-    bool, typer.Option("--best", help="Give the values of the factors themselves as codes too.")
+CeilingOption = Annotated[
+    bool, typer.Option("--ceiling", help="Give the values of the factors themselves as codes too.")
 ]
 ContinuousOption = Annotated[
     str | None,

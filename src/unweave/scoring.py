@@ -44,8 +44,8 @@ def frame_of(
     interval: float | None,
     resamples: int,
     null: bool,
-    draws: int,
-    best: bool,
+    reseeds: int,
+    ceiling: bool,
     continuous: str | None,
 ) -> Frame:
     """The keywords of every metric that the options stand for."""
@@ -54,8 +54,8 @@ def frame_of(
         "interval": interval,
         "resamples": resamples,
         "null": null,
-        "draws": draws,
-        "best": best,
+        "reseeds": reseeds,
+        "ceiling": ceiling,
     }
 
 
