@@ -19,7 +19,7 @@ def unbent(spec):
 
     |x|^2 = r_1^2 + r_2^2, and the angle of x is that of r less t(r_1): solved by iteration.
     """
-    points, cluster = values(spec), np.arange(spec.clusters).repeat(spec.observations)
+    points, cluster = values(spec), np.arange(spec.clusters).repeat(spec.points_per_cluster)
     along = np.hypot(*points.T)
     for _ in range(500):
         t = 2 * np.pi * cluster / spec.clusters + spec.rate * np.exp(along)
@@ -35,7 +35,7 @@ def unbent(spec):
 
 @pytest.mark.parametrize(("convention", "spreads"), [("code", (0.3, 0.1)), ("text", (0.1, 0.3))])
 def test_both_conventions_of_the_pinwheel(convention, spreads):
-    spec = Pinwheel(observations=2000, convention=convention)
+    spec = Pinwheel(points_per_cluster=2000, convention=convention)
     along, aside = unbent(spec)
     for found, spread in zip((along.std(), aside.std()), spreads, strict=True):
         assert found == pytest.approx(spread, rel=0.04)
@@ -52,7 +52,7 @@ def test_the_pinwheel_of_the_paper():
     assert world.factors(torch.arange(400)).flatten().bincount().tolist() == [100] * 4
     assert not world.bounded
     # With no spread an arm is one point, (cos t, -sin t) at t = 2 pi k / n + rate e.
-    points = values(Pinwheel(observations=1, radial=0, tangential=0, clusters=3))
+    points = values(Pinwheel(clusters=3, points_per_cluster=1, radial_std=0, tangential_std=0))
     angle = 2 * np.pi * np.arange(3) / 3 + 0.25 * np.e
     np.testing.assert_allclose(points, np.stack([np.cos(angle), -np.sin(angle)], 1), atol=1e-6)
 

@@ -170,7 +170,7 @@ def hues(world):
 
 
 def test_points_of_the_plane_are_plotted_by_cluster():
-    spec = Pinwheel(observations=200, radial=0.01, tangential=0.01, convention="text")
+    spec = Pinwheel(points_per_cluster=200, radial_std=0.01, tangential_std=0.01, convention="text")
     assert hues(spec.load(CPU)) == 4
     assert hues(Mixing(observations=50).load(CPU)) == 1
 

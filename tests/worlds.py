@@ -19,7 +19,7 @@ DIVERGENCES = [
     D.MMD(),
     D.MMD(kernel="imq-dimensionwise", blockwise=True),
     D.Moments(),
-    D.SlicedWasserstein(count=10),
+    D.SlicedWasserstein(projections=10),
     D.DensityRatio(critic=CRITIC),
     D.Adversary(critic=CRITIC),
 ]
@@ -49,8 +49,8 @@ OBJECTIVES = [
     uw.IWAE(particles=3),
 ]
 ADVERSARIAL = [
-    uw.InfoGAN(information=0.7, noise=2),
-    uw.InfoWGANGP(information=0.5, penalty=5.0, critic_steps=2, noise=2),
+    uw.InfoGAN(information=0.7, noise_size=2),
+    uw.InfoWGANGP(information=0.5, penalty=5.0, critic_steps=2, noise_size=2),
 ]
 LATENTS = [
     uw.Gaussian(3),

@@ -37,9 +37,9 @@ class Pinwheel:
     """
 
     clusters: Annotated[int, Field(ge=1, le=1024)] = 4
-    observations: PositiveInt = 100  # of each cluster
-    radial: NonNegativeFloat = 0.1
-    tangential: NonNegativeFloat = 0.3
+    points_per_cluster: PositiveInt = 100
+    radial_std: NonNegativeFloat = 0.1
+    tangential_std: NonNegativeFloat = 0.3
     rate: float = 0.25
     convention: Literal["code", "text"] = "code"
     seed: Seed = 0
@@ -47,9 +47,10 @@ class Pinwheel:
 
     def load(self, device: torch.device) -> World:
         """The points on a device."""
-        label = np.arange(self.clusters).repeat(self.observations)
+        label = np.arange(self.clusters).repeat(self.points_per_cluster)
         swapped = self.convention == "code"
-        a, b = (self.tangential, self.radial) if swapped else (self.radial, self.tangential)
+        radial, tangential = self.radial_std, self.tangential_std
+        a, b = (tangential, radial) if swapped else (radial, tangential)
         along, aside = _normal(self.seed, (len(label), 2), "points").T
         along, aside = 1 + a * along, b * aside
         angle = 2 * math.pi * label / self.clusters + self.rate * np.exp(along)
