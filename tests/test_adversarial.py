@@ -290,7 +290,7 @@ class Read(nn.Module):
 
 @pytest.mark.parametrize(("sure", "expected"), [(60.0, 0.0), (0.0, math.log(3))])
 def test_information_lies_between_none_and_the_entropy(sure, expected):
-    objective = uw.InfoGAN(noise=0)
+    objective = uw.InfoGAN(noise_size=0)
     nets, batch = nets_and_batch(gan_run(objective, latent=uw.Categorical(3)))
     model = nets.model
     model.generator, model.recogniser = Painted(), Read(sure)
@@ -476,7 +476,7 @@ def test_the_command_line_shows_a_run_without_distortion(tmp_path, capsys):
 
 def test_the_papers_defaults():
     for objective in (uw.InfoGAN(), uw.InfoWGANGP()):
-        assert objective.noise == 5
+        assert objective.noise_size == 5
         assert objective.critic_steps == 1
         assert objective.optimisers == {"critic": uw.Adam(lr=1e-4, betas=(0.5, 0.999))}
     assert uw.InfoWGANGP().penalty == 10.0

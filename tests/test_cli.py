@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 import unweave as uw
-from unweave.data import HeldOut, Sampled, Subset
+from unweave.data import HeldOut, Selected, Subset
 from unweave.store import Store
 from worlds import LATENTS, SMALL
 
@@ -79,39 +79,39 @@ HELD = {"shape": ("heart",), "x": (0, 1)}
 
 
 @pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
-def test_evaluate_measures_the_part_that_is_asked_for(unweave, tmp_path):
-    data = Sampled(uw.Shapes2D(side=16, positions=4, orientations=1), (HeldOut(HELD),))
+def test_evaluate_measures_the_split_that_is_asked_for(unweave, tmp_path):
+    data = Selected(uw.Shapes2D(side=16, positions=4, orientations=1), (HeldOut(HELD),))
     folder = uw.fit(data, latent=uw.Gaussian(3), network=uw.MLP((16,)), batch_size=16, steps=5,
                     store=tmp_path, progress=False).folder  # fmt: skip
     asked = [folder, "--metrics", "mig,sap", "--rows", 10_000]
-    sizes = {"held": 2 * 6 * 4, "rest": (3 * 4 - 2) * 6 * 4}
-    for part, size in sizes.items():
-        model = uw.load(folder, part=part)
+    sizes = {"held-out": 2 * 6 * 4, "rest": (3 * 4 - 2) * 6 * 4}
+    for split, size in sizes.items():
+        model = uw.load(folder, split=split)
         (expected,) = uw.evaluate([model], metrics=["mig", "sap"])
-        code, out, err = unweave("evaluate", *asked, "--part", part, "--json")
+        code, out, err = unweave("evaluate", *asked, "--split", split, "--json")
         assert code == 0, err
-        more = ", trained on the rest part" if part == "held" else ""
-        line = f"measured on {size:,} observations of the {part} part{more}\n"
+        more = ", trained on the rest split" if split == "held-out" else ""
+        line = f"measured on {size:,} observations of the {split} split{more}\n"
         assert line in err
         found = json.loads(out)[folder.name]
         assert {key: score["value"] for key, score in found.items()} == {
             key: score.value for key, score in expected.items()
         }
         kept = json.loads((folder / "scores.json").read_text())
-        assert kept == {"part": part, "rows": size, "scores": found}
+        assert kept == {"split": split, "rows": size, "scores": found}
         table = uw.metrics.Table.load(folder / "table.npz")
         hearts = table.factors[:, table.factor_names.index("shape")] == 2
         left = table.factors[:, table.factor_names.index("x")] < 2
-        assert (hearts & left).all() == (part == "held")
-        assert (hearts & left).any() == (part == "held")
+        assert (hearts & left).all() == (split == "held-out")
+        assert (hearts & left).any() == (split == "held-out")
     code, out, _ = unweave("evaluate", *asked)
-    assert out.startswith(f"measured on {sizes['rest']:,} observations of the rest part\n")
+    assert out.startswith(f"measured on {sizes['rest']:,} observations of the rest split\n")
     assert unweave("cite", folder)[0] == 0
     (folder / "scores.json").write_text(json.dumps(found))  # without what it is of
     check_error(*unweave("cite", folder), "measure again")
-    for part, message in (("test", "shapes2d has the parts rest, held, and 'test' was asked for"),
-                          ("hold", "and 'hold' was asked for")):  # fmt: skip
-        check_error(*unweave("evaluate", *asked, "--part", part), message)
+    known = "shapes2d has the splits rest, held-out, and 'test' was asked for"
+    for split, message in (("test", known), ("hold", "and 'hold' was asked for")):
+        check_error(*unweave("evaluate", *asked, "--split", split), message)
 
 
 def test_runs_say_which_data_they_were_trained_on(unweave, tmp_path, monkeypatch):
@@ -120,11 +120,11 @@ def test_runs_say_which_data_they_were_trained_on(unweave, tmp_path, monkeypatch
         tmp_path / "my x.npz", images=np.random.default_rng(0).random((50, 7)), y=np.arange(50)
     )
     datas = {
-        f"'{tmp_path}/my x.npz' key=images part=train": uw.Arrays(
-            tmp_path / "my x.npz", key="images", part="train"
+        f"'{tmp_path}/my x.npz' key=images split=train": uw.Arrays(
+            tmp_path / "my x.npz", key="images", split="train"
         ),
-        "shapes2d side=16 positions=4 --way held-out:shape=heart,x=0+1 --way subset:count=40":
-        Sampled(uw.Shapes2D(side=16, positions=4), (HeldOut(({"shape": ("heart",), "x": (0, 1)},)),
+        "shapes2d side=16 positions=4 --select held-out:shape=heart,x=0+1 --select subset:count=40":
+        Selected(uw.Shapes2D(side=16, positions=4), (HeldOut(({"shape": ("heart",), "x": (0, 1)},)),
                                                     Subset(40))),
     }  # fmt: skip
     for text, data in datas.items():
@@ -148,7 +148,7 @@ def test_info_tells_of_worlds_and_of_files_of_ones_own(unweave, tmp_path):
     for number, image in enumerate(images):
         Image.fromarray(image).save(tmp_path / f"pictures/{number}.png")
     expected = {
-        ("shapes2d", "side=16", "positions=4", "--way", "subset:count=40"): [
+        ("shapes2d", "side=16", "positions=4", "--select", "subset:count=40"): [
             "- images: 40 of 16 x 16", "- values: in [0, 1]",
             "- factors: colour 1 (white), shape 3 (square, ellipse, heart), scale 6, "
             "orientation 40, x 4, y 4",

@@ -5,14 +5,14 @@ import pytest
 import torch
 from PIL import Image
 
-from unweave.data import Arrays, Folder, HeldOut, Sampled, Shapes2D, from_array
+from unweave.data import Arrays, Folder, HeldOut, Selected, Shapes2D, from_array
 from unweave.overrides import way_from
 from worlds import CPU
 
 
 def taken(way, world):
     """Combinations of factors that are taken, as tuples in order."""
-    loaded = Sampled(world, (way,)).load(CPU)
+    loaded = Selected(world, (way,)).load(CPU)
     return [tuple(row) for row in loaded.factors(torch.arange(loaded.size)).tolist()]
 
 
@@ -26,7 +26,7 @@ def test_classes_go_by_their_names_where_they_have_some():
         ({"x": ("left",)}, "its classes are numbers, 0 to 1"),
     ):
         with pytest.raises(ValueError, match=message):
-            Sampled(world, (HeldOut(classes),)).load(CPU)
+            Selected(world, (HeldOut(classes),)).load(CPU)
 
 
 def test_classes_of_your_own_data_have_the_names_they_came_with(tmp_path):
@@ -40,11 +40,11 @@ def test_classes_of_your_own_data_have_the_names_they_came_with(tmp_path):
     spec, _ = from_array(np.eye(3), np.array([["red", "9"], ["blue", "10"], ["red", "10"]]))
     for world in (table, Folder(tmp_path), spec):
         name = world.load(CPU).factor_names[0]
-        left = Sampled(world, (HeldOut({name: ("red",)}),)).load(CPU)
+        left = Selected(world, (HeldOut({name: ("red",)}),)).load(CPU)
         assert left.factors(torch.arange(left.size))[:, 0].tolist() == [0]
         assert left.factor_labels[0] == ("blue", "red")
         with pytest.raises(ValueError, match=r"did you mean 'red'\?.*blue"):
-            Sampled(world, (HeldOut({name: ("rod",)}),)).load(CPU)
+            Selected(world, (HeldOut({name: ("rod",)}),)).load(CPU)
         assert left.factor_labels[1] == (("10", "9") if world is spec else (9, 10))
 
 
@@ -86,9 +86,9 @@ def numbered(path, form):
 def test_numbers_of_your_own_data_are_values_and_not_places(tmp_path, form, given, held, told):
     """The class with the number 1 is a dose of 0.1; a dose of 1 is the class with the number 2."""
     data = numbered(tmp_path, form)
-    for part, rows, said in (("rest", ~held, "all but"), ("held", held, "only")):
-        way = way_from(f"held-out:dose={given},part={part}")
-        world = Sampled(data, (way,)).load(CPU)
+    for split, rows, said in (("rest", ~held, "all but"), ("held-out", held, "only")):
+        way = way_from(f"held-out:dose={given},split={split}")
+        world = Selected(data, (way,)).load(CPU)
         classes = world.factors(torch.arange(world.size))[:, 0].tolist()
         assert [world.factor_labels[0][each] for each in classes] == DOSES[rows].tolist()
         assert world.notes[-1].endswith(f"{rows.sum()} observations of 10: {said} dose={told}")
@@ -100,23 +100,23 @@ def test_a_value_that_is_not_there_names_those_that_are(tmp_path):
         with pytest.raises(
             ValueError, match=r"of factor 'dose': its values are -1, 0.1, 1, 2, 10\."
         ):
-            Sampled(table, (HeldOut({"dose": (given,)}),)).load(CPU)
+            Selected(table, (HeldOut({"dose": (given,)}),)).load(CPU)
     many, _ = from_array(np.zeros((80, 2)), np.repeat(np.arange(40) * 3, 2))
     for given, near in ((4, ", near it 3 and 6"), ("four", "")):
         message = rf"40 values from 0 to 117{near}\."
         with pytest.raises(ValueError, match=message):
-            Sampled(many, (HeldOut({"factor0": (given,)}),)).load(CPU)
+            Selected(many, (HeldOut({"factor0": (given,)}),)).load(CPU)
 
 
 def test_large_numbers_and_truths_are_themselves():
     codes = np.stack([np.array([2**60, 2**60 + 1] * 3), np.arange(6) % 3], 1)
     spec, world = from_array(np.eye(6), codes)
     assert world.factor_labels == ((2**60, 2**60 + 1), (0, 1, 2))
-    left = Sampled(spec, (HeldOut({"factor0": (2**60 + 1,)}),)).load(CPU)
+    left = Selected(spec, (HeldOut({"factor0": (2**60 + 1,)}),)).load(CPU)
     assert left.factors(torch.arange(3))[:, 0].tolist() == [0, 0, 0]
     flags, world = from_array(np.eye(4), np.array([True, True, True, True]))
     assert world.factor_labels == ((1,),)
-    assert Sampled(flags, (HeldOut({"factor0": (True,)}, "held"),)).load(CPU).size == 4
+    assert Selected(flags, (HeldOut({"factor0": (True,)}, "held-out"),)).load(CPU).size == 4
     with pytest.raises(ValueError, match=r"NaN or infinity in column 0, first in row 2"):
         from_array(np.eye(4), np.array([0.1, 0.1, np.nan, np.nan]))
 
@@ -126,6 +126,6 @@ def test_words_that_are_numbers_go_by_them():
     spec, world = from_array(np.eye(4), np.array(["10", "9", "007", "none"]))
     assert world.factor_labels == (("007", "10", "9", "none"),)
     for given, rest in ((9, 3), ("007", 3), (7, 3), ("7..9", 2), ("none", 3)):
-        assert Sampled(spec, (HeldOut({"factor0": (given,)}),)).load(CPU).size == rest
+        assert Selected(spec, (HeldOut({"factor0": (given,)}),)).load(CPU).size == rest
     with pytest.raises(ValueError, match="is not a class"):  # no places beside numbers
-        Sampled(spec, (HeldOut({"factor0": (1,)}),)).load(CPU)
+        Selected(spec, (HeldOut({"factor0": (1,)}),)).load(CPU)

@@ -286,11 +286,11 @@ def test_get_check_and_train_on_the_command_line(unweave, server, tmp_path, monk
     assert out.count("no published checksum known") == 4
     code, out, err = unweave("data", "list")
     assert [line.split()[-1] for line in out.splitlines() if " mnist" in line] == ["yes"]
-    code, out, err = unweave("data", "check", "mnist", "part=test")
+    code, out, err = unweave("data", "check", "mnist", "split=test")
     assert code == 0, err
     assert "6 images of 28 x 28, grey" in out
     small = ("batch_size=8", "steps=2", "network=mlp", "--store", tmp_path / "runs")
-    code, out, err = unweave("train", "data=mnist", "data.part=train", *small)
+    code, out, err = unweave("train", "data=mnist", "data.split=train", *small)
     assert code == 0, err
     (tmp_path / "data" / "mnist" / files[0].name).write_bytes(b"x")
     code, _, err = unweave("data", "check", "mnist")

@@ -137,7 +137,7 @@ class TestArrays:
             file.create_dataset("imgs", (10**15, 0), "f4")
         for name in ("a.npy", "a.h5"):
             with pytest.raises(ValueError, match=r"at least one value, got shape|of \|S0"):
-                Arrays(tmp_path / name, part="train").load(CPU)
+                Arrays(tmp_path / name, split="train").load(CPU)
 
     def test_a_flipped_bit_is_noticed(self, tmp_path):
         np.savez(tmp_path / "a.npz", imgs=BYTES)
@@ -402,8 +402,8 @@ class TestFolder:
         monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path / "kept"))
         for i, pixels in enumerate(BYTES):
             save(tmp_path / "pictures", f"{i}.png", pixels)
-        held = Folder(tmp_path / "pictures", part="train").load(CPU)
-        spec = Folder(tmp_path / "pictures", part="train", stream=True)
+        held = Folder(tmp_path / "pictures", split="train").load(CPU)
+        spec = Folder(tmp_path / "pictures", split="train", stream=True)
         world = spec.load(CPU)
         assert isinstance(world, Streamed)
         assert torch.equal(everything(world), everything(held))

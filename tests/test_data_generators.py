@@ -19,7 +19,7 @@ def unbent(spec):
 
     |x|^2 = r_1^2 + r_2^2, and the angle of x is that of r less t(r_1): solved by iteration.
     """
-    points, cluster = values(spec), np.arange(spec.clusters).repeat(spec.observations)
+    points, cluster = values(spec), np.arange(spec.clusters).repeat(spec.points_per_cluster)
     along = np.hypot(*points.T)
     for _ in range(500):
         t = 2 * np.pi * cluster / spec.clusters + spec.rate * np.exp(along)
@@ -33,9 +33,9 @@ def unbent(spec):
     return r
 
 
-@pytest.mark.parametrize(("reading", "spreads"), [("code", (0.3, 0.1)), ("text", (0.1, 0.3))])
-def test_both_readings_of_the_pinwheel(reading, spreads):
-    spec = Pinwheel(observations=2000, reading=reading)
+@pytest.mark.parametrize(("convention", "spreads"), [("code", (0.3, 0.1)), ("text", (0.1, 0.3))])
+def test_both_conventions_of_the_pinwheel(convention, spreads):
+    spec = Pinwheel(points_per_cluster=2000, convention=convention)
     along, aside = unbent(spec)
     for found, spread in zip((along.std(), aside.std()), spreads, strict=True):
         assert found == pytest.approx(spread, rel=0.04)
@@ -52,7 +52,7 @@ def test_the_pinwheel_of_the_paper():
     assert world.factors(torch.arange(400)).flatten().bincount().tolist() == [100] * 4
     assert not world.bounded
     # With no spread an arm is one point, (cos t, -sin t) at t = 2 pi k / n + rate e.
-    points = values(Pinwheel(observations=1, radial=0, tangential=0, clusters=3))
+    points = values(Pinwheel(clusters=3, points_per_cluster=1, radial_std=0, tangential_std=0))
     angle = 2 * np.pi * np.arange(3) / 3 + 0.25 * np.e
     np.testing.assert_allclose(points, np.stack([np.cos(angle), -np.sin(angle)], 1), atol=1e-6)
 
@@ -79,7 +79,7 @@ def digits(tmp_path):
 
 
 def test_columns_of_the_matrix_can_be_pictures(digits):
-    spec = Mixing(columns=digits, picked=(2, 0), noise=0, observations=7)
+    spec = Mixing(columns=digits, indices=(2, 0), noise=0, observations=7)
     pictures = digits.load(CPU).images(torch.tensor([2, 0])).numpy()
     expected = np.einsum("nk,kchw->nchw", spec.sources().numpy(), pictures)
     assert spec.load(CPU).shape == (1, 6, 5)
@@ -113,10 +113,10 @@ def test_generators_are_functions_of_their_seed(digits):
 def test_what_cannot_be_made_is_refused(digits, tmp_path):
     with pytest.raises(ValueError, match="rows of one length"):
         Mixing(((1.0,), (1.0, 2.0)))
-    with pytest.raises(ValueError, match="columns and picked together"):
+    with pytest.raises(ValueError, match="columns and indices together"):
         Mixing(columns=digits)
     with pytest.raises(ValueError, match="between 0 and 2"):
-        Mixing(columns=digits, picked=(3,)).load(CPU)
+        Mixing(columns=digits, indices=(3,)).load(CPU)
     np.save(tmp_path / "v.npy", np.zeros((4, 3)))
     with pytest.raises(ValueError, match="expected pictures"):
         MovingDigit(Arrays(tmp_path / "v.npy")).load(CPU)

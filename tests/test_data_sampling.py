@@ -14,7 +14,7 @@ from unweave.data import (
     HeldOut,
     Incomplete,
     Paired,
-    Sampled,
+    Selected,
     Shapes2D,
     Streamed,
     Subset,
@@ -35,18 +35,18 @@ ALL = torch.arange(60)
 
 def taken(*ways, world=WORLD):
     """Combinations of factors that are taken, as tuples in order."""
-    loaded = Sampled(world, ways).load(CPU)
+    loaded = Selected(world, ways).load(CPU)
     return [tuple(row) for row in loaded.factors(torch.arange(loaded.size)).tolist()]
 
 
 def test_without_ways_a_sample_is_the_world():
-    loaded = Sampled(WORLD).load(CPU)
+    loaded = Selected(WORLD).load(CPU)
     assert loaded.lattice == WORLD.lattice
     assert torch.equal(loaded.images(ALL), WORLD.load(CPU).images(ALL))
 
 
 def test_pictures_and_factors_are_those_of_the_world():
-    loaded, whole = Sampled(WORLD, (Subset(20),)).load(CPU), WORLD.load(CPU)
+    loaded, whole = Selected(WORLD, (Subset(20),)).load(CPU), WORLD.load(CPU)
     index = torch.arange(20).view(4, 5)
     rows = whole.lattice.index(loaded.factors(index))
     assert torch.equal(loaded.images(index), whole.images(rows))
@@ -73,7 +73,7 @@ def test_every_observation_is_as_likely_in_a_subset():
 
 def test_held_out_combinations_and_the_rest_make_the_whole():
     classes = {"factor0": (0, 2), "factor2": (1,)}
-    rest, held = taken(HeldOut(classes)), taken(HeldOut(classes, part="held"))
+    rest, held = taken(HeldOut(classes)), taken(HeldOut(classes, split="held-out"))
     assert set(held) == {row for row in taken() if row[0] in (0, 2) and row[2] == 1}
     assert sorted(rest + held) == taken()
     assert {row[0] for row in rest} == {0, 1, 2}  # every class alone is known
@@ -81,7 +81,7 @@ def test_held_out_combinations_and_the_rest_make_the_whole():
 
 def test_several_combinations_are_held_out_together():
     first, second = {"factor0": (0,), "factor1": (3,)}, {"factor2": (4,)}
-    both = HeldOut((first, second), part="held")
+    both = HeldOut((first, second), split="held-out")
     assert set(taken(both)) == {row for row in taken() if row[:2] == (0, 3) or row[2] == 4}
     assert taken(HeldOut((first, second))) == taken(HeldOut(first), HeldOut(second))
     assert from_json(HeldOut, to_json(both)) == both
@@ -100,12 +100,12 @@ def test_learned_features_are_held_out_like_factors(tmp_path):
     spec, _ = from_array(images, digits, ["class"])
     unseen = ({"class": (7,), "thickness": (2,)}, {"class": (0,), "width": (0,)})
     held = (digits == 7) & (classes[:, 0] == 2) | (digits == 0) & (classes[:, 1] == 0)
-    for part, rows in (("rest", ~held), ("held", held)):
-        data = Sampled(spec, (HeldOut(unseen, part),), path)
+    for split, rows in (("rest", ~held), ("held-out", held)):
+        data = Selected(spec, (HeldOut(unseen, split),), path)
         world = data.load(CPU)
         assert np.array_equal(world.images(torch.arange(world.size)), images[rows])
         assert world.factor_names == ("class",)  # what was learned is no truth
-        assert from_json(Sampled, to_json(data)) == data
+        assert from_json(Selected, to_json(data)) == data
     before = world.fingerprint
     write_features(path, classes[::-1])
     with pytest.raises(ValueError, match=r"'thickness' is not a factor.*feature0"):
@@ -123,27 +123,27 @@ def test_learned_features_are_held_out_like_factors(tmp_path):
 
 
 def test_a_run_is_put_on_the_combinations_it_has_not_seen(tmp_path):
-    data = Sampled(WORLD, (HeldOut({"factor0": (0,), "factor1": (1,)}), Subset(40)))
+    data = Selected(WORLD, (HeldOut({"factor0": (0,), "factor1": (1,)}), Subset(40)))
     uw.fit(data, network=MLP(hidden=(4,)), steps=2, progress=False, store=tmp_path, batch_size=8)
     (folder,) = tmp_path.iterdir()
     with pytest.raises(ValueError, match="at most the 5 observations"):
-        uw.load(folder, part="held")
-    data = Sampled(WORLD, (HeldOut({"factor0": (0,), "factor1": (1,)}),))
+        uw.load(folder, split="held-out")
+    data = Selected(WORLD, (HeldOut({"factor0": (0,), "factor1": (1,)}),))
     model = uw.fit(
         data, network=MLP(hidden=(4,)), steps=2, progress=False, store=tmp_path, batch_size=8
     )
-    held = uw.load(model.folder, part="held").world
+    held = uw.load(model.folder, split="held-out").world
     assert held.factors(torch.arange(held.size))[:, :2].tolist() == [[0, 1]] * 5
     with pytest.raises(
-        ValueError, match="blocks has the parts rest, held, and 'test' was asked for"
+        ValueError, match="blocks has the splits rest, held-out, and 'test' was asked for"
     ):
-        uw.load(model.folder, part="test")
+        uw.load(model.folder, split="test")
 
 
 def test_incomplete_lattices_miss_whole_combinations():
     gaps = Incomplete(("factor0", "factor1"), share=0.25, seed=3)
     rest = taken(gaps)
-    missing = taken(Incomplete(("factor0", "factor1"), share=0.25, seed=3, part="held"))
+    missing = taken(Incomplete(("factor0", "factor1"), share=0.25, seed=3, split="held-out"))
     assert sorted(rest + missing) == taken()
     pairs = {row[:2] for row in missing}
     assert len(pairs) == 3  # a quarter of 12
@@ -151,13 +151,13 @@ def test_incomplete_lattices_miss_whole_combinations():
     assert not pairs & {row[:2] for row in rest}
 
 
-@pytest.mark.parametrize("spread", [0.2, 0.7])
-def test_correlated_factors_have_the_density_they_are_given(spread):
-    rows = np.array(taken(Correlated(("factor0", "factor2"), spread, count=40_000)))
+@pytest.mark.parametrize("scale", [0.2, 0.7])
+def test_correlated_factors_have_the_density_they_are_given(scale):
+    rows = np.array(taken(Correlated(("factor0", "factor2"), scale, count=40_000)))
     found = np.zeros((3, 5))
     np.add.at(found, (rows[:, 0], rows[:, 2]), 1 / len(rows))
     f, g = np.arange(3)[:, None] / 2, np.arange(5) / 4
-    density = np.exp(-((f - g) ** 2) / (2 * spread**2))
+    density = np.exp(-((f - g) ** 2) / (2 * scale**2))
     density /= density.sum()
     error = np.sqrt(density * (1 - density) / len(rows))
     assert (np.abs(found - density) < 5 * error + 1e-12).all()
@@ -165,11 +165,11 @@ def test_correlated_factors_have_the_density_they_are_given(spread):
     np.testing.assert_allclose(other, 0.25, atol=5 * math.sqrt(0.1875 / len(rows)))
 
 
-@pytest.mark.parametrize("spread", [0.01, 1e-200])
-def test_a_spread_below_every_distance_draws_the_nearest(spread):
+@pytest.mark.parametrize("scale", [0.01, 1e-200])
+def test_a_scale_below_every_distance_draws_the_nearest(scale):
     """Without the diagonal of 3 x 3 classes, its four neighbours, all as likely."""
     equal = HeldOut(tuple({"factor0": (k,), "factor1": (k,)} for k in range(3)))
-    correlated = Correlated(("factor0", "factor1"), spread, count=4000)
+    correlated = Correlated(("factor0", "factor1"), scale, count=4000)
     rows = taken(equal, correlated, world=Blocks((3, 3)))
     assert set(rows) == {(0, 1), (1, 0), (1, 2), (2, 1)}
     shares = np.array([rows.count(row) for row in set(rows)]) / 4000
@@ -182,13 +182,13 @@ def test_ways_follow_one_another():
     assert len(rows) == 100
     assert 0 not in {row[0] for row in rows}
     assert taken(*ways) == rows
-    spec = Sampled(WORLD, ways)
-    assert from_json(Sampled, to_json(spec)) == spec
+    spec = Selected(WORLD, ways)
+    assert from_json(Selected, to_json(spec)) == spec
 
 
 def test_arrays_in_memory_are_sampled_too():
     spec, _ = from_array(np.arange(40.0).reshape(20, 2), np.arange(20) % 4, ["group"])
-    loaded = Sampled(spec, (HeldOut({"group": (1, 2, 3)}),)).load(CPU)
+    loaded = Selected(spec, (HeldOut({"group": (1, 2, 3)}),)).load(CPU)
     assert loaded.images(torch.arange(5))[:, 0].tolist() == [0, 8, 16, 24, 32]
     assert loaded.fingerprint == spec.load(CPU).fingerprint
 
@@ -210,7 +210,7 @@ def test_arrays_in_memory_are_sampled_too():
 )
 def test_what_cannot_be_taken_is_refused(way, message):
     with pytest.raises(ValueError, match=message):
-        Sampled(WORLD, (way,)).load(CPU)
+        Selected(WORLD, (way,)).load(CPU)
 
 
 WRITTEN = {
@@ -219,11 +219,11 @@ WRITTEN = {
     "held-out:a=-1+0.5,b=007,c=-1..0.5": HeldOut(
         ({"a": (-1, 0.5), "b": ("007",), "c": ("-1..0.5",)},)
     ),
-    "held-out:factor0=1,part=held/factor1=0": HeldOut(
-        ({"factor0": (1,)}, {"factor1": (0,)}), "held"
+    "held-out:factor0=1,split=held-out/factor1=0": HeldOut(
+        ({"factor0": (1,)}, {"factor1": (0,)}), "held-out"
     ),
     "incomplete:factors=factor0+factor1,share=0.5": Incomplete(("factor0", "factor1"), 0.5),
-    "correlated:factors=factor0+factor2,spread=0.3,count=9": Correlated(
+    "correlated:factors=factor0+factor2,scale=0.3,count=9": Correlated(
         ("factor0", "factor2"), 0.3, 9
     ),
 }
@@ -232,26 +232,26 @@ WRITTEN = {
 @pytest.mark.parametrize(("text", "way"), WRITTEN.items(), ids=WRITTEN)
 def test_ways_are_written_plainly_on_the_command_line(text, way):
     assert way_from(text) == way_from(way_text(way)) == way
-    (run,) = runs_from(["data=blocks"], ways=["subset:count=4", text])
-    assert run.data == Sampled(Blocks(), (Subset(4), way))
+    (run,) = runs_from(["data=blocks"], select=["subset:count=4", text])
+    assert run.data == Selected(Blocks(), (Subset(4), way))
     more = runs_from(["seed=0,1"], to_json(run), [text])
-    assert [each.data.ways for each in more] == 2 * [(Subset(4), way, way)]
+    assert [each.data.select for each in more] == 2 * [(Subset(4), way, way)]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--way", "subsets:count=4"], "did you mean 'subset'"),
-        (["--way", "subset:4"], "expected name=value, got '4'"),
-        (["--way", "subset"], "as in subset:count=5000"),
-        (["--way", "subset:count=0"], "count: input should be greater than 0"),
-        (["--way", "subset:size=3"], "not a field of Subset"),
-        (["--way", "held-out:factor9=0"], "'factor9' is not a factor"),
-        (["--way", "held-out:factor0=one"], "its classes are numbers"),
-        (["--way", "held-out:part=held"], "classes"),
+        (["--select", "subsets:count=4"], "did you mean 'subset'"),
+        (["--select", "subset:4"], "expected name=value, got '4'"),
+        (["--select", "subset"], "as in subset:count=5000"),
+        (["--select", "subset:count=0"], "count: input should be greater than 0"),
+        (["--select", "subset:size=3"], "not a field of Subset"),
+        (["--select", "held-out:factor9=0"], "'factor9' is not a factor"),
+        (["--select", "held-out:factor0=one"], "its classes are numbers"),
+        (["--select", "held-out:split=held-out"], "classes"),
         (["--features", "none.npz"], "got nothing there"),
         (
-            ["data=paired", "data.changed=1", "--way", "subset:count=4"],
+            ["data=paired", "data.changed=1", "--select", "subset:count=4"],
             "pairs are made of a whole world",
         ),
     ],
@@ -284,7 +284,7 @@ def test_features_of_a_run_hold_out_combinations(unweave, tmp_path):
     held = np.load(path)
     model = uw.load(folder)
     assert np.array_equal(held["features"][:, 1], model.codes(x)[:, 1])
-    way = ["--features", path, "--way", "held-out:f=1,s=0..1"]
+    way = ["--features", path, "--select", "held-out:f=1,s=0..1"]
     code, _, err = unweave("train", *data, *tiny, *way)
     assert code == 0, err
     assert len(np.unique(held["features"][:, 0])) < 3
@@ -310,8 +310,8 @@ def test_what_is_taken_of_a_streamed_world_is_streamed_if_it_is_large(
     np.savez(tmp_path / "a.npz", x=STREAMED, codes=codes)
     monkeypatch.setattr("unweave.data.arrays.MOST", 2**21 if small else 2**12)
     monkeypatch.setattr("unweave.data.streamed.WINDOW", 2**15)  # eight rows
-    in_memory = Sampled(Arrays(tmp_path / "a.npz", "x", "codes", stream=False), ways).load(CPU)
-    world = Sampled(Arrays(tmp_path / "a.npz", "x", "codes", stream=True), ways).load(CPU)
+    in_memory = Selected(Arrays(tmp_path / "a.npz", "x", "codes", stream=False), ways).load(CPU)
+    world = Selected(Arrays(tmp_path / "a.npz", "x", "codes", stream=True), ways).load(CPU)
     assert isinstance(world, Streamed) is not small
     every = torch.arange(world.size)
     order = in_memory.images(every)[:, 0].argsort(stable=True)  # in that of the file
@@ -323,7 +323,7 @@ def test_what_is_taken_of_a_streamed_world_is_streamed_if_it_is_large(
     )
     assert any(f"{world.size} observations of 200" in note for note in world.notes)
     model = uw.fit(
-        Sampled(Arrays(tmp_path / "a.npz", "x", "codes", stream=True), ways),
+        Selected(Arrays(tmp_path / "a.npz", "x", "codes", stream=True), ways),
         network=MLP(hidden=(4,)), steps=3, batch_size=5, progress=False,
     )  # fmt: skip
     assert np.isfinite(model.encode(STREAMED[:2])).all()
@@ -380,7 +380,7 @@ def test_pairs_that_cannot_be_are_refused():
 @pytest.mark.parametrize(
     "data",
     [
-        Sampled(WORLD, (HeldOut({"factor0": (0,), "factor1": (1,)}), Subset(40))),
+        Selected(WORLD, (HeldOut({"factor0": (0,), "factor1": (1,)}), Subset(40))),
         Paired(WORLD, changed=1),
     ],
     ids=lambda data: data.kind,
@@ -397,7 +397,12 @@ TURNED = Shapes2D(side=16, scales=1, orientations=5, positions=1)
 
 @pytest.mark.parametrize(
     "data",
-    [TURNED, Sampled(TURNED, (Subset(11),)), Paired(TURNED, changed=1), Paired(TURNED, ("shape",))],
+    [
+        TURNED,
+        Selected(TURNED, (Subset(11),)),
+        Paired(TURNED, changed=1),
+        Paired(TURNED, ("shape",)),
+    ],
     ids=["whole", "part", "changed", "shared"],
 )
 def test_every_sample_knows_which_of_its_pictures_repeat(data):
@@ -416,16 +421,16 @@ def pictures(data):
 
 
 @pytest.mark.parametrize("way", [
-    lambda part: HeldOut({"orientation": (0,)}, part),
-    lambda part: HeldOut({"shape": ("square",), "orientation": (3, 1)}, part),
-    lambda part: Incomplete(("orientation",), 0.4, part=part),
-    lambda part: Incomplete(("shape", "orientation"), 0.4, seed=2, part=part),
+    lambda split: HeldOut({"orientation": (0,)}, split),
+    lambda split: HeldOut({"shape": ("square",), "orientation": (3, 1)}, split),
+    lambda split: Incomplete(("orientation",), 0.4, split=split),
+    lambda split: Incomplete(("shape", "orientation"), 0.4, seed=2, split=split),
 ])  # fmt: skip
 @pytest.mark.parametrize("orientations", [4, 5, 9])
 def test_no_picture_that_is_held_out_is_left_under_another_class(way, orientations):
     """Of 9 orientations, a square shows 2, an ellipse 4 and a heart 8 that differ."""
     world = Shapes2D(side=16, scales=1, orientations=orientations, positions=2)
-    rest, held = (pictures(Sampled(world, (way(part),))) for part in ("rest", "held"))
+    rest, held = (pictures(Selected(world, (way(split),))) for split in ("rest", "held-out"))
     assert not set(rest) & set(held)
     assert sorted(rest + held) == sorted(pictures(world))
 
@@ -433,7 +438,7 @@ def test_no_picture_that_is_held_out_is_left_under_another_class(way, orientatio
 def test_incomplete_lattices_count_combinations_that_differ():
     """2 + 4 + 8 of them in 9 orientations, of which half are left."""
     world = Shapes2D(side=16, scales=1, orientations=9, positions=1)
-    left = set(pictures(Sampled(world, (Incomplete(("shape", "orientation"), 0.5),))))
+    left = set(pictures(Selected(world, (Incomplete(("shape", "orientation"), 0.5),))))
     assert (len(left), len(set(pictures(world)))) == (7, 14)
 
 

@@ -15,7 +15,7 @@ from PIL import Image
 
 from byte_images import everything
 from published_files import WRITERS
-from unweave.data import Data, FileSet, HeldOut, Published, Sampled, formats, sets
+from unweave.data import Data, FileSet, HeldOut, Published, Selected, formats, sets
 from unweave.data.parts import members_of
 from unweave.overrides import runs_from
 from unweave.spec import from_json, members, to_json
@@ -56,14 +56,14 @@ def test_every_published_set_is_data_and_has_a_writer_here():
 @pytest.mark.parametrize("kind", SETS)
 def test_what_the_files_hold_is_read(small, kind):
     cls, images, factors = small(kind)
-    world = cls(part="all").load(CPU)
+    world = cls(split="all").load(CPU)
     assert world.size == len(images)
     expected = np.moveaxis(images, -1, 1) if images.ndim == 4 else images[:, None]
     tolerance = 0.02 if kind == "celeba" else 1e-6  # JPEG
     np.testing.assert_allclose(everything(world), expected / 255, atol=tolerance)
     assert world.factors(torch.arange(world.size)).tolist() == factors.tolist()
     # A second time, from what was unpacked.
-    assert torch.equal(everything(cls(part="all").load(CPU)), everything(world))
+    assert torch.equal(everything(cls(split="all").load(CPU)), everything(world))
 
 
 @pytest.mark.parametrize("kind", SETS)
@@ -76,43 +76,43 @@ def test_every_lattice_enumerates_its_set(kind):
 
 
 @pytest.mark.parametrize("kind", SETS)
-def test_parts_are_disjoint_and_together_all(small, kind):
+def test_splits_are_disjoint_and_together_all(small, kind):
     cls, images, _ = small(kind)
     names = ("train", "test") if kind in ("smallnorb", "mnist", "fashion-mnist", "svhn") else (
         "train", "validation", "test")  # fmt: skip
-    found = torch.cat([everything(cls(part=name).load(CPU)) for name in names]).flatten(1)
-    whole = everything(cls(part="all").load(CPU)).flatten(1)
+    found = torch.cat([everything(cls(split=name).load(CPU)) for name in names]).flatten(1)
+    whole = everything(cls(split="all").load(CPU)).flatten(1)
     assert len(found) == len(images)
     assert sorted(map(tuple, found.tolist())) == sorted(map(tuple, whole.tolist()))
 
 
 @pytest.mark.parametrize("kind", ["smallnorb", "celeba", "mnist", "fashion-mnist", "svhn"])
-def test_a_class_is_the_same_in_every_part_of_the_authors(small, kind):
-    """Toys are other ones in each part, and attributes or digits may be missing in one."""
+def test_a_class_is_the_same_in_every_split_of_the_authors(small, kind):
+    """Toys are other ones in each split, and attributes or digits may be missing in one."""
     cls, _, _ = small(kind)
 
-    def told(part):
-        world = cls(part=part).load(CPU)
+    def told(split):
+        world = cls(split=split).load(CPU)
         factors = world.factors(torch.arange(world.size)).tolist()
         pictures = everything(world).flatten(1).tolist()
         return world.factor_sizes, sorted(zip(pictures, factors, strict=True))
 
     sizes, whole = told("all")
-    parts = ("train", "validation", "test") if kind == "celeba" else ("train", "test")
-    found = [told(part) for part in parts]
+    splits = ("train", "validation", "test") if kind == "celeba" else ("train", "test")
+    found = [told(split) for split in splits]
     assert all(each == sizes for each, _ in found)
     assert sorted(row for _, rows in found for row in rows) == whole
 
 
 @pytest.mark.parametrize("kind", ["mnist", "fashion-mnist", "svhn"])
-@pytest.mark.parametrize("part", ["all", "train", "test"])
-def test_a_digit_is_itself_where_others_are_missing(small, kind, part):
-    """The part for testing has no 0 to 3, and sevens only are taken of what is left of it."""
+@pytest.mark.parametrize("split", ["all", "train", "test"])
+def test_a_digit_is_itself_where_others_are_missing(small, kind, split):
+    """The split for testing has no 0 to 3, and sevens only are taken of what is left of it."""
     cls, images, digits = small(kind)
-    rows = {"all": slice(0, 20), "train": slice(0, 14), "test": slice(14, 20)}[part]
+    rows = {"all": slice(0, 20), "train": slice(0, 14), "test": slice(14, 20)}[split]
     expected = images[rows][digits[rows, 0] == 7]
     few = HeldOut({"class": (0, "1..2")})
-    data = Sampled(cls(part=part), (few, HeldOut({"class": (7,)}, "held")))
+    data = Selected(cls(split=split), (few, HeldOut({"class": (7,)}, "held-out")))
     world = data.load(CPU)
     assert world.factor_sizes == (10,)
     assert world.factors(torch.arange(world.size)).tolist() == [[7]] * len(expected)
@@ -123,23 +123,23 @@ def test_a_digit_is_itself_where_others_are_missing(small, kind, part):
 def test_classes_of_published_sets_go_by_their_values(small):
     """Of SmallNORB the azimuth is in steps of two, and of CelebA an attribute is -1 or 1."""
     cls, _, _ = small("smallnorb")
-    told = Sampled(cls(), (HeldOut({"azimuth": (4,)}, "held"),)).load(CPU)
+    told = Selected(cls(), (HeldOut({"azimuth": (4,)}, "held-out"),)).load(CPU)
     assert {row[3] for row in told.factors(torch.arange(told.size)).tolist()} == {2}
     cls, _, factors = small("celeba")
-    young = Sampled(cls(), (HeldOut({"Young": (-1,)}, "held"),)).load(CPU)
+    young = Selected(cls(), (HeldOut({"Young": (-1,)}, "held-out"),)).load(CPU)
     assert young.size == (factors[:, 1] == 0).sum()
     with pytest.raises(ValueError, match="its values are -1, 1"):
-        Sampled(cls(), (HeldOut({"Young": (0,)}),)).load(CPU)
+        Selected(cls(), (HeldOut({"Young": (0,)}),)).load(CPU)
 
 
-def test_parts_number_classes_alike_and_know_which_repeat(small):
-    """Of 12 pictures a part has two, and not every class."""
+def test_splits_number_classes_alike_and_know_which_repeat(small):
+    """Of 12 pictures a split has two, and not every class."""
     cls, _, factors = small("dsprites")
     lattice = dataclasses.replace(cls.ABOUT.lattice, periods={"f2": 2})
     cls.ABOUT = dataclasses.replace(cls.ABOUT, lattice=lattice)
-    for part in ("train", "validation", "test"):
-        world = cls(part=part).load(CPU)
-        rows = members_of(part, len(factors))
+    for split in ("train", "validation", "test"):
+        world = cls(split=split).load(CPU)
+        rows = members_of(split, len(factors))
         assert world.factors(torch.arange(world.size)).tolist() == factors[rows].tolist()
         assert world.factor_sizes == lattice.sizes
         assert world.periods == lattice.periods
@@ -170,7 +170,7 @@ HARM = {
 @pytest.mark.parametrize("kind", SETS)
 def test_a_damaged_file_is_named(small, kind, harm):
     cls, _, _ = small(kind)
-    for source in cls(part="all").sources:
+    for source in cls(split="all").sources:
         path = cls().folder / source.name
         if not path.exists() or source.name == "list_eval_partition.txt":
             continue
@@ -180,9 +180,9 @@ def test_a_damaged_file_is_named(small, kind, harm):
             path.write_bytes(whole[:-1])  # a table that ends in the middle of a row
             path.write_text(path.read_text().rsplit(maxsplit=1)[0])
         with pytest.raises(ValueError, match=path.name):
-            cls(part="all").load(CPU)
+            cls(split="all").load(CPU)
         path.write_bytes(whole)
-    assert cls(part="all").load(CPU).size
+    assert cls(split="all").load(CPU).size
 
 
 def test_another_number_of_observations_is_refused(small, monkeypatch):
@@ -196,8 +196,8 @@ def test_a_table_that_does_not_know_a_picture_is_refused(small):
     cls, _, _ = small("celeba")
     path = cls().folder / "list_eval_partition.txt"
     path.write_text(path.read_text().replace("000004.jpg 1\n", ""))
-    with pytest.raises(ValueError, match=r"to which part 000004\.jpg belongs"):
-        cls(part="train").load(CPU)
+    with pytest.raises(ValueError, match=r"to which split 000004\.jpg belongs"):
+        cls(split="train").load(CPU)
 
 
 def test_names_in_archives_are_never_places(small, place):

@@ -11,7 +11,7 @@ import torch
 
 import unweave as uw
 from byte_images import everything
-from unweave.data import Arrays, Sampled, Streamed, Subset, from_array, rows, streamed
+from unweave.data import Arrays, Selected, Streamed, Subset, from_array, rows, streamed
 from unweave.data.parts import SHARES, members_of
 from unweave.run import Run
 from unweave.store import Store
@@ -72,13 +72,13 @@ def written(folder, kind):
     return tuple(Arrays(path, key, "factors", stream=stream) for stream in (None, True))
 
 
-@pytest.mark.parametrize("part", ["all", "train", "test"])
+@pytest.mark.parametrize("split", ["all", "train", "test"])
 @pytest.mark.parametrize("kind", ["npy", "npz", "packed.npz", "h5", "packed.h5", "parquet"])
-def test_every_kind_of_file_is_read_as_in_memory(tmp_path, monkeypatch, kind, part):
+def test_every_kind_of_file_is_read_as_in_memory(tmp_path, monkeypatch, kind, split):
     specs = written(tmp_path, kind)
-    held = Arrays(**{**vars(specs[0]), "part": part}).load(CPU)
+    held = Arrays(**{**vars(specs[0]), "split": split}).load(CPU)
     monkeypatch.setattr(rows, "MOST", 1000)  # so that nothing is held
-    world = Arrays(**{**vars(specs[1]), "part": part}).load(CPU)
+    world = Arrays(**{**vars(specs[1]), "split": split}).load(CPU)
     assert isinstance(world, Streamed)
     assert (world.size, world.shape, world.bounded) == (held.size, held.shape, held.bounded)
     assert torch.equal(everything(world), everything(held))
@@ -249,8 +249,8 @@ def test_a_file_that_keeps_many_rows_together_is_said_to_be_shuffled_poorly(tmp_
     assert Arrays(tmp_path / "a.npy", stream=True).load(CPU).notes[-1].endswith("are needed")
 
 
-def test_parts_are_disjoint_and_together_all(file):
-    worlds = {p: Arrays(file, part=p).load(CPU) for p in ("train", "validation", "test")}
+def test_splits_are_disjoint_and_together_all(file):
+    worlds = {p: Arrays(file, split=p).load(CPU) for p in ("train", "validation", "test")}
     assert [world.size for world in worlds.values()] == [82, 10, 11]
     found = torch.cat([everything(world) for world in worlds.values()]).flatten(1)
     whole = everything(Arrays(file).load(CPU)).flatten(1)
@@ -259,18 +259,18 @@ def test_parts_are_disjoint_and_together_all(file):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_number_means_the_same_in_every_part(tmp_path, monkeypatch, stream):
-    """One bright pixel in the training part alone says that all are bytes."""
+def test_a_number_means_the_same_in_every_split(tmp_path, monkeypatch, stream):
+    """One bright pixel in the training split alone says that all are bytes."""
     monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path))
     images = np.ones((20, 4, 4), np.uint8)
     images[members_of("train", 20)[0]], images[members_of("test", 20)[0]] = 255, 0
     np.save(tmp_path / "a.npy", images)
-    parts = [Arrays(tmp_path / "a.npy", part=p, stream=stream).load(CPU) for p in SHARES]
-    assert {(world.integer_unit, world.bounded) for world in parts} == {(1 / 255, True)}
-    for world, part in zip(parts, SHARES, strict=True):
-        expected = torch.from_numpy(images[members_of(part, 20)]) / 255
+    splits = [Arrays(tmp_path / "a.npy", split=p, stream=stream).load(CPU) for p in SHARES]
+    assert {(world.integer_unit, world.bounded) for world in splits} == {(1 / 255, True)}
+    for world, split in zip(splits, SHARES, strict=True):
+        expected = torch.from_numpy(images[members_of(split, 20)]) / 255
         torch.testing.assert_close(everything(world)[:, 0], expected)
-    assert len({world.fingerprint for world in parts}) == 3
+    assert len({world.fingerprint for world in splits}) == 3
 
 
 def test_a_mapped_array_is_not_copied_into_memory(tmp_path, monkeypatch):
@@ -280,26 +280,26 @@ def test_a_mapped_array_is_not_copied_into_memory(tmp_path, monkeypatch):
         from_array(np.load(tmp_path / "a.npy", mmap_mode="r"))
 
 
-def test_a_run_is_measured_on_another_part_of_its_data(file, tmp_path):
-    data = Arrays(file, factors_key="factors", part="train")
+def test_a_run_is_measured_on_another_split_of_its_data(file, tmp_path):
+    data = Arrays(file, factors_key="factors", split="train")
     model = uw.fit(data, network=uw.MLP((8,)), batch_size=8, steps=2, store=tmp_path / "runs",
                    progress=False)  # fmt: skip
-    unseen = uw.load(model.folder, part="test")
-    assert torch.equal(everything(unseen.world), everything(Arrays(file, part="test").load(CPU)))
+    unseen = uw.load(model.folder, split="test")
+    assert torch.equal(everything(unseen.world), everything(Arrays(file, split="test").load(CPU)))
     assert len(unseen.table().codes) == 11
     np.testing.assert_array_equal(unseen.encode(IMAGES[:3]), model.encode(IMAGES[:3]))
     drawn = uw.fit(SMALL, network=uw.MLP((8,)), steps=2, store=tmp_path / "runs", progress=False)
-    with pytest.raises(ValueError, match="shapes2d has no parts"):
-        uw.load(drawn.folder, part="test")
+    with pytest.raises(ValueError, match="shapes2d has no splits"):
+        uw.load(drawn.folder, split="test")
 
 
 @pytest.mark.parametrize("sampled", [False, True])
-def test_a_run_on_all_data_has_seen_every_part(file, tmp_path, sampled):
+def test_a_run_on_all_data_has_seen_every_split(file, tmp_path, sampled):
     data = Arrays(file, factors_key="factors")
-    data = Sampled(data, (Subset(8),)) if sampled else data
+    data = Selected(data, (Subset(8),)) if sampled else data
     model = uw.fit(data, network=uw.MLP((8,)), batch_size=8, steps=2, store=tmp_path / "runs",
                    progress=False)  # fmt: skip
-    for part in ("validation", "test"):
-        with pytest.warns(UserWarning, match=rf"it has seen the {part} part.*data\.part=train"):
-            uw.load(model.folder, part=part)
-    uw.load(model.folder, part="train")  # and no warning, which would be an error here
+    for split in ("validation", "test"):
+        with pytest.warns(UserWarning, match=rf"it has seen the {split} split.*data\.split=train"):
+            uw.load(model.folder, split=split)
+    uw.load(model.folder, split="train")  # and no warning, which would be an error here

@@ -121,7 +121,10 @@ def test_components_of_mixtures_are_counted_wherever_they_are():
 
 def test_a_model_without_a_density_has_no_likelihood():
     model = uw.fit(
-        SMALL, latent=uw.Uniform(2), objective=uw.InfoGAN(noise=2), **(FIELDS | {"network": None})
+        SMALL,
+        latent=uw.Uniform(2),
+        objective=uw.InfoGAN(noise_size=2),
+        **(FIELDS | {"network": None}),
     )
     found = uw.describe(model, **QUICK)
     assert LIKELIHOOD not in found

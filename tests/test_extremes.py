@@ -29,9 +29,9 @@ def test_no_weight_on_the_rate_and_much_on_the_divergence(divergence):
 @pytest.mark.parametrize(
     "latent",
     [
-        uw.Sparse(3, weight=0.0),
-        uw.Sparse(3, weight=1.0),
-        uw.Sparse(3, weight=1e-12, scale=1e-3),
+        uw.Sparse(3, spike_weight=0.0),
+        uw.Sparse(3, spike_weight=1.0),
+        uw.Sparse(3, spike_weight=1e-12, spike_scale=1e-3),
         uw.StudentT(3, df=0.3),
         uw.StudentT(3, df=1e4),
         uw.Laplace(3, scale=1e-3),

@@ -109,7 +109,7 @@ def test_codes_walks_and_table_of_every_latent_space(latent):
 
 def test_an_estimated_rate_is_that_of_samples_not_of_the_mean():
     """log q - log p at the mean of q is no estimate of the rate: here it is 0.43 nats more."""
-    latent = uw.Gaussian(3, sampled=True)
+    latent = uw.Gaussian(3, sampled_rate=True)
     model = uw.fit(SMALL, steps=1, **(FIELDS | {"latent": latent}))
     index = model.rows()
     q = latent.posterior(torch.tensor([0.5, 0.5, 0.5, -2.0, -2.0, -2.0]).expand(len(index), -1))

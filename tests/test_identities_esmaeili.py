@@ -175,7 +175,7 @@ def test_codes_that_follow_a_correlated_prior_pay_nothing():
 
 # Table 1
 
-GROUPS = uw.Product(a=uw.Gaussian(2, sampled=True), b=uw.Gaussian(1, sampled=True))
+GROUPS = uw.Product(a=uw.Gaussian(2, sampled_rate=True), b=uw.Gaussian(1, sampled_rate=True))
 
 
 def ingredients(nets):
@@ -209,7 +209,7 @@ TABLE_1 = {
         lambda t: t.information + 2.5 * t.match,
     ),
     "Zhao": (
-        uw.InfoVAE(alpha=1.0, scale=2.5, divergence=D.ExclusiveKL()),
+        uw.InfoVAE(alpha=1.0, lam=2.5, divergence=D.ExclusiveKL()),
         lambda t: 2.5 * t.match,
     ),
     "Zhao, as a WAE": (uw.WAE(weight=2.5, divergence=D.ExclusiveKL()), lambda t: 2.5 * t.match),

@@ -68,7 +68,7 @@ def with_oracle(latent, objective, against):
     return nets
 
 
-SAMPLED_RATE = uw.Gaussian(3, sampled=True)
+SAMPLED_RATE = uw.Gaussian(3, sampled_rate=True)
 
 
 def test_factor_vae_with_a_perfect_critic_is_equation_2():

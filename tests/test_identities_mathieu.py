@@ -19,11 +19,11 @@ SPREAD = dict(variances=(2.0, 0.3))
 CLOSED = [uw.Gaussian(2), uw.Gaussian(2, **SPREAD), uw.StudentT(2, df=3), uw.Laplace(2, scale=0.7)]
 PRIORS = [*CLOSED, uw.Sparse(2), uw.GaussianMixture()]
 SAMPLED = [
-    uw.Gaussian(2, sampled=True),
-    uw.Gaussian(2, **SPREAD, sampled=True),
-    uw.StudentT(2, df=3, sampled=True),
-    uw.Laplace(2, scale=0.7, sampled=True),
-    uw.Sparse(2, sampled=True),
+    uw.Gaussian(2, sampled_rate=True),
+    uw.Gaussian(2, **SPREAD, sampled_rate=True),
+    uw.StudentT(2, df=3, sampled_rate=True),
+    uw.Laplace(2, scale=0.7, sampled_rate=True),
+    uw.Sparse(2, sampled_rate=True),
     uw.GaussianMixture(),
 ]
 betas = pytest.mark.parametrize("beta", [0.6, 1.0, 4.0])

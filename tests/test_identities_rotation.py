@@ -43,13 +43,13 @@ def rotated_losses(objective, latent, **options):
 
 
 def test_a_rotation_of_the_codes_leaves_the_beta_vae_as_it_is():
-    latent = uw.Gaussian(3, encoding="full", variances=(0.7, 0.7, 0.7), sampled=True)
+    latent = uw.Gaussian(3, encoding="full", variances=(0.7, 0.7, 0.7), sampled_rate=True)
     passed, turned = two_passes(latent)
     torch.testing.assert_close(turned.q.log_prob(turned.z), passed.q.log_prob(passed.z))
     assert (turned.z - passed.z).abs().max() > 0.5
     one, other = rotated_losses(uw.BetaVAE(beta=4.0), latent)
     assert one == pytest.approx(other, rel=1e-12)
-    anisotropic = uw.Gaussian(3, encoding="full", variances=(2.0, 0.7, 0.3), sampled=True)
+    anisotropic = uw.Gaussian(3, encoding="full", variances=(2.0, 0.7, 0.3), sampled_rate=True)
     one, other = rotated_losses(uw.BetaVAE(beta=4.0), anisotropic)
     assert abs(one - other) > 0.1
 
@@ -91,14 +91,14 @@ def test_the_rate_of_a_rotated_code_is_the_same_in_closed_form():
 def test_nor_does_the_match_to_an_isotropic_prior_see_a_rotation(divergence, invariant):
     """With prior draws that turn along; of the kernels only the one by dimension sees the axes."""
     objective = uw.AlphaBetaVAE(alpha=3.0, beta=2.0, divergence=divergence)
-    one, other = rotated_losses(objective, uw.Gaussian(3, encoding="full", sampled=True))
+    one, other = rotated_losses(objective, uw.Gaussian(3, encoding="full", sampled_rate=True))
     assert (one == pytest.approx(other, rel=1e-11)) == invariant
 
 
 def test_a_student_prior_sees_a_rotation():
     """In the rate and in the inclusive KL, whose prior is no longer the same when turned."""
     for objective in (uw.BetaVAE(beta=4.0), uw.AlphaBetaVAE(alpha=3.0, beta=0.0)):
-        latent = uw.StudentT(3, df=3, encoding="full", sampled=True)
+        latent = uw.StudentT(3, df=3, encoding="full", sampled_rate=True)
         one, other = rotated_losses(objective, latent)
         assert abs(one - other) > 0.01
 

@@ -125,8 +125,8 @@ def test_the_tails_of_an_annealed_student_must_have_an_integral():
 @pytest.mark.parametrize(
     "block",
     [
-        uw.Sparse(1, weight=0.8, scale=0.05),
-        uw.Sparse(1, weight=0.3, scale=0.9),
+        uw.Sparse(1, spike_weight=0.8, spike_scale=0.05),
+        uw.Sparse(1, spike_weight=0.3, spike_scale=0.9),
         uw.GaussianMixture([[-1.0], [0.0], [2.0]], [0.1, 0.2, 0.05], [1.0, 2.0, 1.0]),
         uw.GaussianMixture([[0.0], [0.3]], 0.25),  # whose peak is between the centres
     ],

@@ -32,7 +32,7 @@ MEANS, SCALES = (0.0, 0.1, 1.0, 2.5, 5.0), (0.01, 0.1, 0.5, 1.0, 2.0)
         *((uw.StudentT(1, df=df), stats.t(df).logpdf) for df in (0.5, 1, 2, 5, 30, 100)),
         *(
             (
-                uw.Sparse(1, weight=w, scale=0.05),
+                uw.Sparse(1, spike_weight=w, spike_scale=0.05),
                 lambda z, w=w: np.logaddexp(
                     np.log(w) + stats.norm.logpdf(z, scale=0.05),
                     np.log(1 - w) + stats.norm.logpdf(z),
@@ -148,7 +148,7 @@ def test_a_full_encoding_against_independent_columns_needs_only_its_marginals():
 def test_a_spike_of_no_or_full_weight_is_a_normal():
     mean, scale = torch.tensor([[0.3]], dtype=f64), torch.tensor([[0.5]], dtype=f64)
     for weight, width in ((0.0, 1.0), (1.0, 0.05)):
-        block = uw.Sparse(1, weight=weight, scale=0.05)
+        block = uw.Sparse(1, spike_weight=weight, spike_scale=0.05)
         reference = kl_divergence(Normal(mean, scale), Normal(0.0, width))
         torch.testing.assert_close(block.kl(mean, scale), reference)
         assert block.entropy() == pytest.approx(Normal(0.0, width).entropy().item())

@@ -36,7 +36,7 @@ STRUCTURES = {
     "mixed convolutions": {"network": uw.Conv(base=4, hidden=16), "latent": MIXED},
     "prior of encodings": {"latent": uw.VampPrior(3, components=4)},
     "critic": {"objective": uw.FactorVAE(critic=CRITIC)},
-    "gan": {"objective": uw.InfoGAN(noise=2), "network": None},
+    "gan": {"objective": uw.InfoGAN(noise_size=2), "network": None},
 }
 each = pytest.mark.parametrize("structure", STRUCTURES.values(), ids=STRUCTURES)
 

@@ -140,7 +140,7 @@ def test_higgins_is_the_same_as_kim():
 def test_seeds_spread_where_the_fit_is_not_run_to_its_end():
     base = blurred()
     spread = {
-        protocol: beta_vae_score(base.codes, base.factors, protocol=protocol, draws=6)
+        protocol: beta_vae_score(base.codes, base.factors, protocol=protocol, reseeds=6)
         for protocol in PROTOCOLS
     }
     assert spread["kim2018"].details["rng spread"] > 0.04

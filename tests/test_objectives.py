@@ -43,7 +43,7 @@ NEUTRAL = {
     "alpha-beta-vae": {"alpha": 0.0, "beta": 1.0},
     "anchor-vae": {"weight": 0.0},
     "dip-vae": {"off_diagonal": 0.0, "diagonal": 0.0},
-    "info-vae": {"alpha": 0.0, "scale": 1.0},
+    "info-vae": {"alpha": 0.0, "lam": 1.0},
     "iwae": {"particles": 1},
 }
 # Without a prior or without a rate in the loss; with no weight they are plain autoencoders.
@@ -348,7 +348,7 @@ def test_dip_vae_counts_in_standard_deviations_of_the_prior():
     zero = torch.zeros(3, dtype=torch.float64)
     other = passed._replace(q=doubled, p=wide.density(zero), latent=wide, z=2 * passed.z)
     for of in ("means", "codes"):
-        objective = uw.DIPVAE(of=of)
+        objective = uw.DIPVAE(covariance_of=of)
         one, two = (objective.terms(p, batch, Noise(0)) for p in (passed, other))
         for name in ("diagonal", "off_diagonal"):
             torch.testing.assert_close(one[name].value, two[name].value)
@@ -358,13 +358,15 @@ def test_dip_vae_counts_in_standard_deviations_of_the_prior():
 
 
 def test_information_may_not_be_paid_by_a_mismatch():
-    with pytest.raises(ValueError, match="alpha \\+ scale of 1 or more"):
-        uw.InfoVAE(alpha=0.3, scale=0.5)
+    with pytest.raises(ValueError, match="alpha \\+ lam of 1 or more"):
+        uw.InfoVAE(alpha=0.3, lam=0.5)
 
 
 def test_the_four_terms_of_the_lagrangian_are_those_of_the_elbo():
     """With the whole data set, and p(x) by a sum over draws one by one."""
-    objective = uw.LagrangianVAE(first=0.0, second=0.0, third=1.0, fourth=0.0, particles=7)
+    objective = uw.LagrangianVAE(
+        identifiability=0.0, information=0.0, likelihood=1.0, marginal_kl=0.0, particles=7
+    )
     run = small_run(objective=objective)
     nets, batch = nets_and_batch(run, size=SMALL.load(CPU).size)
     terms = play_turns(objective, nets, batch, Noise(3, 1))["model"]

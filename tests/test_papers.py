@@ -150,13 +150,13 @@ def test_without_matplotlib_nothing_is_trained(tmp_path, monkeypatch):
 
 PINWHEEL = {
     "SEEDS": {"beta": (0,), "alpha": (0,)}, "FEW": (0,), "STEPS": 2, "SAMPLES": 20, "SIDE": 32,
-    "DATA": Pinwheel(observations=9), "BETAS": (0.5, 1.0), "ALPHAS": (1.0, 8.0),
+    "DATA": Pinwheel(points_per_cluster=9), "BETAS": (0.5, 1.0), "ALPHAS": (1.0, 8.0),
     "LARGER_BETAS": (5.0,), "LARGER_ALPHAS": (9.0,),
 }  # fmt: skip
 TINY = {  # what makes each figure small, as other numbers in its module
     ("sikka2019", "fig2"): {
         "STUDY": Study(
-            Mixing(columns=MNIST(), picked=(1, 3, 0), observations=100), latents=3,
+            Mixing(columns=MNIST(), indices=(1, 3, 0), observations=100), latents=3,
             betas=(0.5, 2.0, 5.0), seeds=(0, 1), epochs=3, hidden=(8,),
         ),
         "SAMPLES": 4, "SECONDS": 0.01,
@@ -169,7 +169,7 @@ TINY = {  # what makes each figure small, as other numbers in its module
         "SAMPLES": 4, "SECONDS": 0.01, "SHOWN": (0.5, 5.0),
     },
     ("esmaeili2019", "fig3"): {
-        "DATA": Pinwheel(observations=5), "SEEDS": (0, 1), "STEPS": 5, "HIDDEN": (4, 4),
+        "DATA": Pinwheel(points_per_cluster=5), "SEEDS": (0, 1), "STEPS": 5, "HIDDEN": (4, 4),
         "PARTICLES": 4, "_NODES": 11, "_SAMPLES": 20,
     },
     ("sikka2019", "fig1"): {

@@ -13,7 +13,7 @@ from unweave.data import (
     Mixing,
     Paired,
     Pinwheel,
-    Sampled,
+    Selected,
     Subset,
     from_array,
 )
@@ -55,7 +55,7 @@ def test_a_sheet_shows_observations_and_a_walk_along_every_factor():
     ("data", "rows"),
     [
         (Blocks((2, 3), cell=16), 1 + 2),
-        (Sampled(Blocks((3, 3, 9), cell=4), (Subset(30),)), 3 + 3),
+        (Selected(Blocks((3, 3, 9), cell=4), (Subset(30),)), 3 + 3),
         (Paired(Blocks((2, 3), cell=4), changed=1), 1),
     ],
     ids=lambda case: getattr(case, "kind", case),
@@ -95,7 +95,7 @@ def test_walks_pass_held_out_combinations_by_and_say_what_classes_are_called():
     sizes = np.array([0.5, 1, 20])
     grid = np.array([(size, angle) for size in sizes for angle in range(15)])[::-1]
     spec, _ = from_array(np.zeros((45, 4, 4), np.uint8), grid, ["size", "angle"])
-    world = Sampled(spec, (HeldOut({"size": (1,), "angle": ("0..9",)}),)).load(CPU)
+    world = Selected(spec, (HeldOut({"size": (1,), "angle": ("0..9",)}),)).load(CPU)
     size, angle = walks(world)
     assert (size.name, size.ends, size.alone) == ("size", "0.5 .. 20", True)
     assert world.factors(size.rows)[:, 0].tolist() == [0, 1, 2]
@@ -152,7 +152,7 @@ def test_axes_are_called_as_the_columns_of_a_table(tmp_path, monkeypatch):
     (tmp_path / "a.csv").write_text("\n".join(lines))
     for key in ("weight,age", "age", "height,weight,age"):
         preview_sheet(Arrays(tmp_path / "a.csv", key=key).load(CPU))
-    part = Sampled(Arrays(tmp_path / "a.csv", factors_key="group"), (Subset(4),)).load(CPU)
+    part = Selected(Arrays(tmp_path / "a.csv", factors_key="group"), (Subset(4),)).load(CPU)
     assert part.value_names == ("height", "weight", "age")
     preview_sheet(from_array(x[:, :2])[1])
     assert told == [
@@ -170,7 +170,7 @@ def hues(world):
 
 
 def test_points_of_the_plane_are_plotted_by_cluster():
-    spec = Pinwheel(observations=200, radial=0.01, tangential=0.01, reading="text")
+    spec = Pinwheel(points_per_cluster=200, radial_std=0.01, tangential_std=0.01, convention="text")
     assert hues(spec.load(CPU)) == 4
     assert hues(Mixing(observations=50).load(CPU)) == 1
 
@@ -211,15 +211,15 @@ def test_the_picture_is_called_as_what_it_shows(unweave, tmp_path, monkeypatch):
         "table.csv-key=u,v,w-factors_key=k": ["table.csv", "key=u,v,w", "factors_key=k"],
         "blocks": ["blocks"],
         "blocks-sizes=-2,3": ["blocks", "sizes=[2,3]"],
-        "blocks-subset-count=2": ["blocks", "--way", "subset:count=2"],
-        "blocks-subset-count=3": ["blocks", "--way", "subset:count=3"],
+        "blocks-subset-count=2": ["blocks", "--select", "subset:count=2"],
+        "blocks-subset-count=3": ["blocks", "--select", "subset:count=3"],
     }
     for name, arguments in shown.items():
         code, out, _ = unweave("data", "preview", *arguments)
         assert (code, out.strip()) == (0, f"{name}-preview.png")
     assert {path.name for path in tmp_path.glob("*.png")} == {f"{n}-preview.png" for n in shown}
-    ways = [f"{many},part={part}" for part in ("rest", "held")]
-    long = [unweave("data", "preview", "blocks", "--way", way)[1] for way in ways]
+    ways = [f"{many},split={split}" for split in ("rest", "held-out")]
+    long = [unweave("data", "preview", "blocks", "--select", way)[1] for way in ways]
     assert len({*long}) == 2
     assert max(map(len, long)) < 160
 
@@ -227,7 +227,7 @@ def test_the_picture_is_called_as_what_it_shows(unweave, tmp_path, monkeypatch):
 def test_the_command_tells_what_was_decided_and_what_is_not_shown(unweave, tmp_path):
     np.savez(tmp_path / "a.npz", x=np.zeros((4, 4, 4)), f=np.array([0.5, 0.5, 2, 2]))
     data = [tmp_path / "a.npz", "key=x", "--out", tmp_path / "a.png"]
-    code, _, err = unweave("data", "preview", *data, "factors_key=f", "--way", "held-out:f=2")
+    code, _, err = unweave("data", "preview", *data, "factors_key=f", "--select", "held-out:f=2")
     assert code == 0
     assert "2 observations of 4: all but f=2" in " ".join(err.split())
     _, _, err = unweave("data", "preview", *data)

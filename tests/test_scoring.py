@@ -57,33 +57,33 @@ def test_score_as_csv_with_intervals_and_nulls(unweave, codes):
     assert "null" in out
 
 
-def test_score_with_the_spread_over_the_rng_and_the_best(unweave, codes):
-    asked = ["--metrics", "factor_vae_score/kim2018", "--draws", 2, "--best", "--rng", 5]
-    keywords = {"metrics": "factor_vae_score/kim2018", "rng": 5, "draws": 2, "best": True}
+def test_score_with_the_spread_over_the_rng_and_the_ceiling(unweave, codes):
+    asked = ["--metrics", "factor_vae_score/kim2018", "--reseeds", 2, "--ceiling", "--rng", 5]
+    keywords = {"metrics": "factor_vae_score/kim2018", "rng": 5, "reseeds": 2, "ceiling": True}
     expected = evaluate(Table.load(codes), **keywords)
     code, out, _ = unweave("score", codes, "--json", *asked)
     assert code == 0
     assert json.loads(out) == expected.to_json()
     found = expected["factor_vae_score/kim2018"]
-    assert found.asked == {n: found.details[n] for n in ("rng spread", "best")}
+    assert found.asked == {n: found.details[n] for n in ("rng spread", "ceiling")}
     numbers = [f"{number:.4f}" for number in (float(found), *found.asked.values())]
     for text in (unweave("score", codes, *asked)[1], str(expected)):
         head, *_, row = [line.split() for line in text.splitlines() if line.strip(" ─━-")]
-        assert head == ["metric", "value", "rng", "spread", "best"]
+        assert head == ["metric", "value", "rng", "spread", "ceiling"]
         assert row[1:] == numbers
     rows = list(csv.DictReader(io.StringIO(unweave("score", codes, "--csv", *asked)[1])))
     assert {name: float(rows[0][name]) for name in found.asked} == found.asked
-    assert unweave("score", codes, "--draws", 1)[0] == 2
+    assert unweave("score", codes, "--reseeds", 1)[0] == 2
 
 
 def test_what_was_asked_for_of_several_runs_has_rows_of_its_own():
     score = Score(
-        "mig", "chen2018", 0.5, details={"best": 0.75}, interval=(0.25, 0.625), null=0.125
+        "mig", "chen2018", 0.5, details={"ceiling": 0.75}, interval=(0.25, 0.625), null=0.125
     )
     for runs in (2, 6):
         table = scoring.as_table({f"run {n}": Scores(mig=score) for n in range(runs)})
         rows = {str(cell): n for n, cell in enumerate(table.columns[0].cells)}
-        assert list(rows) == ["mig", "mig low", "mig high", "mig null", "mig best"]
+        assert list(rows) == ["mig", "mig low", "mig high", "mig null", "mig ceiling"]
         column = list(table.columns[1 if runs == 2 else 2].cells)
         assert column == ["0.500", "0.250", "0.625", "0.125", "0.750"]
 

@@ -91,7 +91,7 @@ def recoded_by(q, matrix):
 def test_a_rate_without_a_formula_has_an_error():
     """The same prior, once as a Gaussian whose rate is taken on the sample."""
     plain = constructed(size=100, dimension=2, scale=0.3)
-    sampled = plain._replace(latent=uw.Gaussian(2, sampled=True))
+    sampled = plain._replace(latent=uw.Gaussian(2, sampled_rate=True))
     one, other = (expected(each, "stratified", (4,), samples=2000) for each in (plain, sampled))
     assert one.alone_error["kl"][0] < 1e-12 < 1e-3 < other.alone_error["kl"][0]
     off = abs(other.alone["kl"][0] - one.alone["kl"][0])

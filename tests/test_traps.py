@@ -81,7 +81,7 @@ def loss(objective, nets, batch):
 def test_beta_weighs_the_total_correlation_and_nothing_else(beta):
     """-ELBO + (beta - 1) TC; a peer also weighs the rate, so information costs beta as well."""
     objective = uw.BetaTCVAE(beta=beta)
-    latent = uw.Gaussian(3, sampled=True)
+    latent = uw.Gaussian(3, sampled_rate=True)
     nets, batch, passed = setting(objective=objective, latent=latent)
     terms = play_turns(objective, nets, batch, Noise(3, 1))["model"]
     dependence = (beta - 1) * terms["total_correlation"].value
@@ -170,7 +170,8 @@ def test_cross_entropy_on_grey_values_is_no_density(logit):
 
 
 @pytest.mark.parametrize(
-    "latent", [uw.Gaussian(3, sampled=True), uw.StudentT(3, sampled=True), uw.GaussianMixture()]
+    "latent",
+    [uw.Gaussian(3, sampled_rate=True), uw.StudentT(3, sampled_rate=True), uw.GaussianMixture()],
 )
 def test_a_sampled_rate_is_read_on_the_sample_that_is_decoded(latent):
     """The log-ratio of one point. Densities at different points add noise that does not cancel."""
@@ -181,7 +182,7 @@ def test_a_sampled_rate_is_read_on_the_sample_that_is_decoded(latent):
 
 
 def test_where_posterior_and_prior_agree_the_rate_is_zero_on_every_sample():
-    latent = uw.Gaussian(3, sampled=True)
+    latent = uw.Gaussian(3, sampled_rate=True)
     q, p = latent.posterior(torch.zeros(1000, 6, dtype=f64)), prior(latent)
     z, other = q.rsample(Noise(0)), q.rsample(Noise(1))
     assert latent.rate(q, p, z).abs().max() < 1e-12

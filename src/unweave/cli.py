@@ -13,22 +13,22 @@ import unweave
 from unweave.bench_commands import bench_command
 from unweave.console import (
     PAPERS,
-    BestOption,
+    CeilingOption,
     ContinuousOption,
     CsvOption,
     DeviceOption,
-    DrawsOption,
     FeaturesOption,
     IntervalOption,
     JsonOption,
     MetricsOption,
     NullOption,
-    PartOption,
     ResamplesOption,
+    ReseedsOption,
     RngOption,
     RowsOption,
+    SelectOption,
+    SplitOption,
     StoreOption,
-    WayOption,
     plain_table,
 )
 from unweave.console import err as _err
@@ -38,7 +38,7 @@ from unweave.parallel import Killed, usable_cores
 
 # What a command needs is loaded where it begins, so that help and mistakes are told at once.
 if TYPE_CHECKING:
-    from unweave.data.parted import AnyPart
+    from unweave.data.parted import AnySplit
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -65,7 +65,7 @@ def train_command(
     ] = None,
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
-    way: WayOption = None,
+    select: SelectOption = None,
     features: FeaturesOption = None,
     file: Annotated[
         Path | None, typer.Option("--from", help="Start from a run.json or a TOML file.")
@@ -92,7 +92,7 @@ def train_command(
 
       unweave train latent=product latent.style=gaussian latent.style.size=8 latent.place=gaussian
 
-      unweave train data=shapes2d --way held-out:shape=heart,x=0..15 --way subset:count=50000
+      unweave train data=shapes2d --select held-out:shape=heart,x=0..15 --select subset:count=50000
     """
     from unweave import listing
     from unweave.overrides import base_from, runs_from
@@ -101,7 +101,7 @@ def train_command(
 
     _use_cores(threads)
     base = base_from(file) if file else None
-    runs = runs_from(assignments or [], base, way or [], features)
+    runs = runs_from(assignments or [], base, select or [], features)
     outcomes = listing.train_all(runs, Store(store), device, checkpoint_seconds, checked(precision))
     listing.show_outcomes(outcomes, Store(store))
     if any(outcome.failure for outcome in outcomes):
@@ -113,14 +113,14 @@ def evaluate_command(
     names: RunArgument,
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
-    part: PartOption = None,
+    split: SplitOption = None,
     rows: RowsOption = 10_000,
     metrics: MetricsOption = "",
     interval: IntervalOption = None,
     resamples: ResamplesOption = 200,
     null: NullOption = False,
-    draws: DrawsOption = 0,
-    best: BestOption = False,
+    reseeds: ReseedsOption = 0,
+    ceiling: CeilingOption = False,
     continuous: ContinuousOption = None,
     rng: RngOption = 0,
     as_json: JsonOption = False,
@@ -141,7 +141,7 @@ def evaluate_command(
 
       unweave evaluate 3f2a --metrics mig,measures     (and what needs no factors)
 
-      unweave evaluate 3f2a --part held     (on combinations that were held out)
+      unweave evaluate 3f2a --split held-out     (on combinations that were held out)
     """
     from unweave import scoring
     from unweave.fitted import load
@@ -149,11 +149,11 @@ def evaluate_command(
     from unweave.store import Store
 
     form, asked = scoring.form_of(as_json, as_csv), scoring.named(metrics)
-    frame = scoring.frame_of(interval, resamples, null, draws, best, continuous)
+    frame = scoring.frame_of(interval, resamples, null, reseeds, ceiling, continuous)
     measure = partial(evaluate_table, metrics=asked, rng=rng, **frame)
     folders = Store(store).find_all(names)
-    chosen = cast("AnyPart | None", part)
-    models = scoring.telling(lambda paths: load(paths, part=chosen, device=device), folders, _err)
+    chosen = cast("AnySplit | None", split)
+    models = scoring.telling(lambda paths: load(paths, split=chosen, device=device), folders, _err)
     scores = scoring.evaluate_all(models, rows, _err, measure, asked is None)
     for line in scoring.measured_on(models, rows):
         (_out if form == "table" else _err).print(line, highlight=False)
@@ -167,8 +167,8 @@ def score_command(
     interval: IntervalOption = None,
     resamples: ResamplesOption = 200,
     null: NullOption = False,
-    draws: DrawsOption = 0,
-    best: BestOption = False,
+    reseeds: ReseedsOption = 0,
+    ceiling: CeilingOption = False,
     continuous: ContinuousOption = None,
     rng: RngOption = 0,
     as_json: JsonOption = False,
@@ -201,7 +201,7 @@ def score_command(
             "factors"
         )
     form, asked = scoring.form_of(as_json, as_csv), scoring.named(metrics)
-    frame = scoring.frame_of(interval, resamples, null, draws, best, continuous)
+    frame = scoring.frame_of(interval, resamples, null, reseeds, ceiling, continuous)
     table = scoring.telling(Table.load, path, _err)
     scores = Scores()
     try:

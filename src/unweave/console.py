@@ -16,20 +16,20 @@ err = Console(stderr=True)
 PAPERS = Path("papers")  # where pages of papers are written, if nobody says where
 
 StoreOption = Annotated[Path, typer.Option(help="Folder that holds the runs.")]
-WayOption = Annotated[
+SelectOption = Annotated[
     list[str] | None,
-    typer.Option(help="Sample the data: subset:count=5000, held-out:shape=heart,x=0..15, ..."),
+    typer.Option(help="Select observations: subset:count=5000, held-out:shape=heart,x=0..15, ..."),
 ]
 FeaturesOption = Annotated[
     Path | None,
-    typer.Option(help="Classes that ways may name, as `unweave data features` writes them."),
+    typer.Option(help="Classes that --select may name, as `unweave data features` writes them."),
 ]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
-PartOption = Annotated[
+SplitOption = Annotated[
     str | None,
     typer.Option(
-        help="Of the data: train, validation, test, or held, what ways held out; else the part "
-        "that the run was trained on."
+        help="Split to evaluate on: train, validation, test or held-out. Default: the one "
+        "the run was trained on."
     ),
 ]
 RowsOption = Annotated[int, typer.Option(min=2, help="Observations to encode.")]
@@ -47,11 +47,11 @@ ResamplesOption = Annotated[
     int, typer.Option(help="Random parts of the rows that intervals are made of.")
 ]
 NullOption = Annotated[bool, typer.Option("--null", help="Give values on shuffled factors too.")]
-DrawsOption = Annotated[
+ReseedsOption = Annotated[
     int, typer.Option(help="Other seeds on the same rows, for the spread over the rng.")
 ]
-BestOption = Annotated[
-    bool, typer.Option("--best", help="Give the values of the factors themselves as codes too.")
+CeilingOption = Annotated[
+    bool, typer.Option("--ceiling", help="Give the values of the factors themselves as codes too.")
 ]
 ContinuousOption = Annotated[
     str | None,

@@ -17,8 +17,8 @@ import typer
 from unweave.console import (
     DeviceOption,
     FeaturesOption,
+    SelectOption,
     StoreOption,
-    WayOption,
     err,
     out,
     plain_table,
@@ -38,7 +38,7 @@ AnyNameArgument = Annotated[
 ]
 NameArgument = Annotated[str, typer.Argument(help="A data set, as in `unweave data list`.")]
 FieldsArgument = Annotated[
-    list[str] | None, typer.Argument(help="Fields of it, as version=toy or part=test.")
+    list[str] | None, typer.Argument(help="Fields of it, as version=toy or split=test.")
 ]
 
 _LONGEST = 120  # characters of the name of a file
@@ -70,7 +70,7 @@ def list_command() -> None:
 def info_command(
     name: AnyNameArgument,
     fields: FieldsArgument = None,
-    way: WayOption = None,
+    select: SelectOption = None,
     features: FeaturesOption = None,
 ) -> None:
     """Say what data are: how many, of which size, their factors, and how they are read.
@@ -83,7 +83,7 @@ def info_command(
 
       unweave data info mpi3d version=toy
 
-      unweave data info shapes2d orientations=9 --way subset:count=5000
+      unweave data info shapes2d orientations=9 --select subset:count=5000
 
       unweave data info photos/
 
@@ -94,7 +94,7 @@ def info_command(
     from unweave.data import FileSet
     from unweave.data_page import described, described_world
 
-    data = _one(name, fields, way, features)
+    data = _one(name, fields, select, features)
     if isinstance(data, FileSet):
         files = data.sources if fields else data.ABOUT.sources
         sys.stdout.write(described(name, type(data), files))
@@ -159,7 +159,7 @@ def preview_command(
     file: Annotated[
         Path | None, typer.Option("--out", help="The PNG; else it is named by what it shows.")
     ] = None,
-    way: WayOption = None,
+    select: SelectOption = None,
     features: FeaturesOption = None,
 ) -> None:
     """Draw observations at random and a walk along every factor; vectors as points.
@@ -172,14 +172,14 @@ def preview_command(
 
       unweave data preview photos/
 
-      unweave data preview shapes3d --way held-out:floor_hue=0,wall_hue=0,part=held
+      unweave data preview shapes3d --select held-out:floor_hue=0,wall_hue=0,split=held-out
     """
     import torch
 
     from unweave.report import preview_sheet
 
-    world = _one(name, fields, way, features).load(torch.device("cpu"))
-    shown = [*_named(fields), *(way or []), *([] if features is None else [str(features)])]
+    world = _one(name, fields, select, features).load(torch.device("cpu"))
+    shown = [*_named(fields), *(select or []), *([] if features is None else [str(features)])]
     path = file or Path(f"{_file_name(name, shown)}-preview.png")
     picture, notes = preview_sheet(world)
     for note in (*world.notes, *notes):
@@ -198,13 +198,13 @@ def features_command(
     device: DeviceOption = "auto",
     file: Annotated[Path, typer.Option("--out", help="The file to write.")] = Path("features.npz"),
 ) -> None:
-    """Write the codes of a run's data, cut into classes, for --way to hold out combinations of.
+    """Write the codes of a run's data, cut into classes, for --select to hold out combinations of.
 
     Examples:
 
       unweave data features 3f2a --classes 5
 
-      unweave train data=mnist --features features.npz --way held-out:class=7,z3=4/class=0,z5=0
+      unweave train data=mnist --features features.npz --select held-out:class=7,z3=4/class=0,z5=0
     """
     from unweave.data import in_classes, write_features
     from unweave.fitted import load
@@ -263,12 +263,14 @@ def _file_name(name: str, shown: Sequence[str]) -> str:
     return text
 
 
-def _one(name: str, fields: list[str] | None, way: list[str] | None, features: Path | None) -> Data:
-    """The data of a name or path, with fields set, sampled by ways."""
+def _one(
+    name: str, fields: list[str] | None, select: list[str] | None, features: Path | None
+) -> Data:
+    """The data of a name or path, with fields set, reduced to a selection."""
     from unweave.overrides import runs_from
 
     assignments = [f"data={name}", *(f"data.{each}" for each in _named(fields))]
-    runs = runs_from(assignments, None, way or [], features)
+    runs = runs_from(assignments, None, select or [], features)
     if len(runs) != 1:
         raise ValueError(
             f"expected one data set, got {len(runs)} by lists of values: write a field that is a "

@@ -20,7 +20,7 @@ _INTRODUCTION = """# Data sets
 
 This page is made by `unweave data page` from the code.
 
-`unweave data get NAME` fetches a set, and `unweave train data=NAME` trains on it; `data.part=test`
+`unweave data get NAME` fetches a set, and `unweave train data=NAME` trains on it; `data.split=test`
 and other fields choose of it. Files lie in a folder of its name under that of the variable
 `UNWEAVE_DATA`, or `~/.cache/unweave`. Files that are already somewhere can be put there by hand. A
 download goes on where it stopped, and every file is compared with its published checksum; where

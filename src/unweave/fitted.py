@@ -27,13 +27,13 @@ from unweave.aggregate import Summary, summarise
 from unweave.data import (
     Data,
     InMemory,
-    Sampled,
+    Selected,
     World,
     as_numpy,
     from_array,
     read_like,
 )
-from unweave.data.parted import AnyPart, part_of, with_part
+from unweave.data.parted import AnySplit, split_of, with_split
 from unweave.data.paths import from_path
 from unweave.latents import Distribution, Latent, unrelaxed
 from unweave.likelihoods import Likelihood
@@ -60,8 +60,8 @@ class Fitted:
     """A trained run: encode, decode, sample, traverse, and a table for the metrics.
 
     Observations and codes go in as arrays or tensors and come out as float32 arrays. z has D
-    columns, which form V variables; the K columns of a categorical variable are one. `part` names
-    the part of its data that it is on, as `load` takes it.
+    columns, which form V variables; the K columns of a categorical variable are one. `split` names
+    the split of its data that it is on, as `load` takes it.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Fitted:
     ) -> None:
         self.run, self.log, self.world, self.folder = outcome.run, outcome.log, world, folder
         self.measures = outcome.measures
-        self.part = part_of(data or outcome.run.data)
+        self.split = split_of(data or outcome.run.data)
         self._device = world.device
         if trained is None:
             assert outcome.weights is not None
@@ -405,13 +405,13 @@ def _fitted(outcome: Outcome, world: World, store: str | Path | None) -> Fitted:
 
 @overload
 def load(  # type: ignore[overload-overlap]  # a text is one path, not one path a letter
-    path: str | Path, *, data: Any = ..., part: AnyPart | None = ..., device: str = ...
+    path: str | Path, *, data: Any = ..., split: AnySplit | None = ..., device: str = ...
 ) -> Fitted: ...
 
 
 @overload
 def load(
-    path: Iterable[str | Path], *, data: Any = ..., part: AnyPart | None = ..., device: str = ...
+    path: Iterable[str | Path], *, data: Any = ..., split: AnySplit | None = ..., device: str = ...
 ) -> list[Fitted]: ...
 
 
@@ -419,27 +419,27 @@ def load(
     path: str | Path | Iterable[str | Path],
     *,
     data: Any = None,
-    part: AnyPart | None = None,
+    split: AnySplit | None = None,
     device: str = "auto",
 ) -> Fitted | list[Fitted]:
     """A run from its folder, at its newest weights; several folders give a list.
 
     Runs over the same data are on one loading of it. A run that was trained on an array in memory
-    needs that array again, as `data`. `part` puts the run on another part of its data than it was
-    trained on: `load(path, part="test")` measures on what it has not seen, `part="held"` on the
-    combinations that were held out. A run that was trained on all of the data has seen every part
-    of it, of which it warns.
+    needs that array again, as `data`. `split` puts the run on another split of its data than it was
+    trained on: `load(path, split="test")` measures on what it has not seen, `split="held-out"` on
+    the combinations that were held out. A run that was trained on all of the data has seen every
+    split of it, of which it warns.
     """
     worlds: dict[str, tuple[Data, World]] = {}
     if isinstance(path, (str, Path)):
-        return _load(path, data, part, device, worlds)
-    return [_load(each, data, part, device, worlds) for each in path]
+        return _load(path, data, split, device, worlds)
+    return [_load(each, data, split, device, worlds) for each in path]
 
 
 def _load(
     path: str | Path,
     data: Any,
-    part: AnyPart | None,
+    split: AnySplit | None,
     device: str,
     worlds: dict[str, tuple[Data, World]],
 ) -> Fitted:
@@ -455,11 +455,11 @@ def _load(
         raise ValueError(f"{path} has no weights: {failure_text(run, outcome.failure)}")
     if outcome.weights is None:
         raise ValueError(f"{path} has no weights yet: train it first, with `unweave train`")
-    wanted = run.data if part is None else _another(run.data, part, path)
-    if part in ("validation", "test") and _whole(run.data):
+    wanted = run.data if split is None else _another(run.data, split, path)
+    if split in ("validation", "test") and _whole(run.data):
         warnings.warn(
-            f"{path} was trained on all of its data, part=all: it has seen the {part} part, and "
-            "scores on it are not those of unseen data; train with data.part=train to hold it out",
+            f"{path} was trained on all of its data, split=all: it has seen the {split} split, and "
+            "scores on it are not those of unseen data; train with data.split=train to hold it out",
             stacklevel=3,
         )
     key = digest(wanted)
@@ -474,13 +474,13 @@ def _load(
 
 
 def _whole(data: Data) -> bool:
-    """Whether data are all parts of what they are taken from."""
-    return getattr(data.world if isinstance(data, Sampled) else data, "part", None) == "all"
+    """Whether data are all splits of what they are taken from."""
+    return getattr(data.source if isinstance(data, Selected) else data, "split", None) == "all"
 
 
-def _another(data: Data, part: AnyPart, path: str | Path) -> Data:
-    """Another part of the data of a run."""
+def _another(data: Data, split: AnySplit, path: str | Path) -> Data:
+    """Another split of the data of a run."""
     try:
-        return with_part(data, part)
+        return with_split(data, split)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None

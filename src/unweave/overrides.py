@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast, get_type_hints
 
 from unweave import spec
-from unweave.data import AnyWay, Data, HeldOut, Paired, Sampled
+from unweave.data import AnyWay, Data, HeldOut, Paired, Selected
 from unweave.data.paths import from_path
 from unweave.run import Run
 
@@ -28,7 +28,7 @@ _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 def runs_from(
     assignments: Sequence[str],
     base: dict[str, Any] | None = None,
-    ways: Sequence[str] = (),
+    select: Sequence[str] = (),
     features: Path | None = None,
 ) -> list[Run]:
     """The runs that assignments describe; a list or a range of values is one run each.
@@ -41,10 +41,10 @@ def runs_from(
     choices = [_choices(assignment) for assignment in assignments]
     combinations = [itertools.chain(*each) for each in itertools.product(*choices)]
     runs = [spec.override(Run, combination, base) for combination in combinations]
-    if not ways and features is None:
+    if not select and features is None:
         return runs
-    taken = tuple(way_from(text) for text in ways)
-    return [dataclasses.replace(run, data=_sampled(run.data, taken, features)) for run in runs]
+    taken = tuple(way_from(text) for text in select)
+    return [dataclasses.replace(run, data=_selected(run.data, taken, features)) for run in runs]
 
 
 def base_from(path: Path) -> dict[str, Any]:
@@ -73,15 +73,15 @@ def way_from(text: str) -> AnyWay:
 
     Several classes are joined by +, or are a range; several combinations by /.
 
-    >>> way_from("held-out:shape=heart,x=0..2/scale=0+5,part=held").classes
+    >>> way_from("held-out:shape=heart,x=0..2/scale=0+5,split=held-out").classes
     ({'shape': ('heart',), 'x': ('0..2',)}, {'scale': (0, 5)})
-    >>> way_from("correlated:factors=floor_hue+wall_hue,spread=0.2").factors
+    >>> way_from("correlated:factors=floor_hue+wall_hue,scale=0.2").factors
     ('floor_hue', 'wall_hue')
     """
     kind, _, rest = text.partition(":")
     known = spec.members(AnyWay)
     if kind not in known:
-        raise ValueError(f"--way: {kind!r} is not known: {spec.nearest(kind, known)}")
+        raise ValueError(f"--select: {kind!r} is not known: {spec.nearest(kind, known)}")
     fields = {field.name for field in dataclasses.fields(known[kind])}
     content: dict[str, Any] = {"kind": kind}
     combinations: list[dict[str, list[Any]]] = []
@@ -91,7 +91,7 @@ def way_from(text: str) -> AnyWay:
             name, sign, value = item.partition("=")
             if not (sign and name and value):
                 raise ValueError(
-                    f"--way {text}: expected name=value, got {item!r}; as in subset:count=5000, "
+                    f"--select {text}: expected name=value, got {item!r}; as in subset:count=5000, "
                     "held-out:shape=heart,x=0..15 or correlated:factors=floor_hue+wall_hue"
                 )
             if name in fields or known[kind] is not HeldOut:
@@ -104,7 +104,7 @@ def way_from(text: str) -> AnyWay:
     try:
         return cast(AnyWay, spec.from_json(known[kind], content))
     except ValueError as error:
-        raise ValueError(f"--way {text}: {error}") from None
+        raise ValueError(f"--select {text}: {error}") from None
 
 
 def _class(text: str) -> Any:
@@ -120,13 +120,15 @@ def _number(text: str) -> Any:
         return text
 
 
-def _sampled(data: Data, ways: tuple[AnyWay, ...], features: Path | None) -> Sampled:
+def _selected(data: Data, ways: tuple[AnyWay, ...], features: Path | None) -> Selected:
     if isinstance(data, Paired):
-        raise ValueError("--way: pairs are made of a whole world; leave it out")
+        raise ValueError("--select: pairs are made of a whole world; leave it out")
     place = None if features is None else str(features)
-    if isinstance(data, Sampled):
-        return dataclasses.replace(data, ways=(*data.ways, *ways), features=place or data.features)
-    return Sampled(data, ways, place)
+    if isinstance(data, Selected):
+        return dataclasses.replace(
+            data, select=(*data.select, *ways), features=place or data.features
+        )
+    return Selected(data, ways, place)
 
 
 def _choices(assignment: str) -> list[list[str]]:

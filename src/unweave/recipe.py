@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from unweave.data import AnyWay, Arrays, Data, Folder, HeldOut, InMemory, Paired, Sampled, World
+from unweave.data import AnyWay, Arrays, Data, Folder, HeldOut, InMemory, Paired, Selected, World
 from unweave.latents import Latent, Product
 from unweave.run import Run
 from unweave.spec import to_json
@@ -179,18 +179,18 @@ def data_text(data: Data) -> str:
     """Data as commands take them: a name or path, the fields that were chosen, ways of sampling.
 
     >>> from unweave.data import Shapes2D, Subset
-    >>> data_text(Sampled(Shapes2D(side=32), (Subset(5000),)))
-    'shapes2d side=32 --way subset:count=5000'
+    >>> data_text(Selected(Shapes2D(side=32), (Subset(5000),)))
+    'shapes2d side=32 --select subset:count=5000'
     """
     if isinstance(data, InMemory):
         return f"an array {data.shape} of {data.dtype} in memory"
-    if isinstance(data, Sampled):
-        ways = [f"--way {shlex.quote(way_text(way))}" for way in data.ways]
+    if isinstance(data, Selected):
+        ways = [f"--select {shlex.quote(way_text(way))}" for way in data.select]
         features = [f"--features {shlex.quote(data.features)}"] if data.features else []
-        return " ".join([data_text(data.world), *features, *ways])
+        return " ".join([data_text(data.source), *features, *ways])
     fields, usual = _fields(data), _defaults(type(data))
     if isinstance(data, Paired):
-        name = f"pairs of {data_text(fields.pop('world'))}"
+        name = f"pairs of {data_text(fields.pop('source'))}"
     else:
         name = shlex.quote(fields.pop("path")) if isinstance(data, (Arrays, Folder)) else data.kind
     chosen = [shlex.quote(each) for f, v in fields.items() for each in _differences(f, v, usual[f])]
@@ -200,8 +200,8 @@ def data_text(data: Data) -> str:
 def way_text(way: AnyWay) -> str:
     """A way of sampling as the command line takes it.
 
-    >>> way_text(HeldOut(({"shape": ("heart",), "x": (0, 1)}, {"scale": (5,)}), part="held"))
-    'held-out:shape=heart,x=0+1/scale=5,part=held'
+    >>> way_text(HeldOut(({"shape": ("heart",), "x": (0, 1)}, {"scale": (5,)}), split="held-out"))
+    'held-out:shape=heart,x=0+1/scale=5,split=held-out'
     """
     fields, usual = _fields(way), _defaults(type(way))
     texts = []

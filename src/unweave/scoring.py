@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from unweave.console import plain_table
-from unweave.data.parted import part_of
+from unweave.data.parted import split_of
 from unweave.fitted import Fitted
 from unweave.measure import measured, noted
 from unweave.metrics import METRICS, Frame, Score, Scores, Table, evaluate, left_out
@@ -44,8 +44,8 @@ def frame_of(
     interval: float | None,
     resamples: int,
     null: bool,
-    draws: int,
-    best: bool,
+    reseeds: int,
+    ceiling: bool,
     continuous: str | None,
 ) -> Frame:
     """The keywords of every metric that the options stand for."""
@@ -54,8 +54,8 @@ def frame_of(
         "interval": interval,
         "resamples": resamples,
         "null": null,
-        "draws": draws,
-        "best": best,
+        "reseeds": reseeds,
+        "ceiling": ceiling,
     }
 
 
@@ -82,7 +82,7 @@ def evaluate_all(
             folder = models[number].folder
             assert folder is not None
             table.save(folder / "table.npz")
-            about = {"part": models[number].part, "rows": len(table)}
+            about = {"split": models[number].split, "rows": len(table)}
             write_json(folder / "scores.json", {**about, "scores": scores.to_json()})
             found[names[folder]] = scores
             notes = [*map(str, lines), *(omitted(table) if whole else [])]
@@ -158,11 +158,12 @@ def names_of(models: Iterable[Fitted]) -> dict[Path, str]:
 
 
 def measured_on(models: Sequence[Fitted], rows: int) -> list[str]:
-    """Which part of their data runs were measured on, and how much of it: a line for each."""
+    """Which split of their data runs were measured on, and how much of it: a line for each."""
     lines = []
     for m in models:
-        trained = part_of(m.run.data)
-        where = f"{m.part} part" + ("" if m.part == trained else f", trained on the {trained} part")
+        trained = split_of(m.run.data)
+        where = f"{m.split} split"
+        where += "" if m.split == trained else f", trained on the {trained} split"
         lines.append(f"measured on {min(rows, m.world.size):,} observations of the {where}")
     return list(dict.fromkeys(lines))
 

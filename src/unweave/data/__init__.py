@@ -17,7 +17,7 @@ from unweave.data.folder import Folder
 from unweave.data.generators import Mixing, MovingDigit, Pinwheel
 from unweave.data.labelled import MNIST, SVHN, CelebA, FashionMNIST
 from unweave.data.lattice import Factor, Lattice
-from unweave.data.sampling import Paired, Sampled, Whole
+from unweave.data.sampling import Paired, Selected, Whole
 from unweave.data.scenery import ColourShapes2D, NoisyShapes2D, TexturedShapes2D
 from unweave.data.sets import (
     MPI3D,
@@ -37,7 +37,7 @@ from unweave.data.streamed import Streamed
 from unweave.data.ways import AnyWay, Correlated, HeldOut, Incomplete, Subset
 from unweave.data.world import World
 
-Data = Annotated[Whole | Sampled | Paired, Field(discriminator="kind")]
+Data = Annotated[Whole | Selected | Paired, Field(discriminator="kind")]
 
 __all__ = [
     "MNIST",
@@ -69,7 +69,7 @@ __all__ = [
     "Paired",
     "Pinwheel",
     "Published",
-    "Sampled",
+    "Selected",
     "Shapes2D",
     "Shapes3D",
     "Shapes3DFile",

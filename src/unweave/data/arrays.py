@@ -20,7 +20,7 @@ from torch import Tensor
 from unweave.data.arrayfiles import ArrayFile, arrays_of
 from unweave.data.cache import remembered
 from unweave.data.lattice import Factor, Kind, Labels, Lattice
-from unweave.data.parts import Part, members_of
+from unweave.data.parts import DataSplit, members_of
 from unweave.data.reading import Reading, Scan, arranged, scan, understood
 from unweave.data.rows import MOST, Floats, Held, Picked, Rows, blocks, fresh, width
 from unweave.data.streamed import Streamed, how_shuffled
@@ -42,7 +42,7 @@ class Arrays:
     0..255 and scaled to [0, 1]; floats are kept as they are. `key` names the array; `factors_key`
     the factors (N, K), integers, text or floats that repeat, whose names are read from
     `factor_names` if the file has it. Of Parquet and CSV both are columns, several joined by
-    commas, in quotes if they have one, and all numbers are kept as they are. `part` takes 80 % of
+    commas, in quotes if they have one, and all numbers are kept as they are. `split` takes 80 % of
     the observations for training, 10 % for validation or 10 % for testing, always the same.
     Observations of more than 1 GiB are read from the file as they are needed; `stream` says
     otherwise.
@@ -51,7 +51,7 @@ class Arrays:
     path: Place
     key: str | None = None
     factors_key: str | None = None
-    part: Part = "all"
+    split: DataSplit = "all"
     stream: bool | None = None
     kind: Literal["arrays"] = tag("arrays")
 
@@ -73,7 +73,7 @@ class Arrays:
             notes += _csv_notes(file, columns_of(keyed or "", file.names))
         key = [self.path, chosen, *fresh(file.path)]
         try:
-            world = world_of(rows, factors, names, notes, self.part, self.stream, key)
+            world = world_of(rows, factors, names, notes, self.split, self.stream, key)
         except ValueError as error:
             raise ValueError(f"{self.path}: {error}") from None
         if world.shape == (len(columns),):
@@ -156,7 +156,7 @@ def world_of(
     factors: Array | None = None,
     names: Sequence[str] | None = None,
     notes: Sequence[str] = (),
-    part: Part = "all",
+    split: DataSplit = "all",
     stream: bool | None = None,
     key: Sequence[object] = (),
     lattice: Lattice | None = None,
@@ -167,19 +167,19 @@ def world_of(
     `key` says where the rows are from, so that what a pass over large ones finds is kept. A lattice
     that is given, with periods or labels, takes the place of the one that the factors enumerate. A
     reading that is given takes the place of what is found by looking at the numbers. A class of a
-    factor has the same number in every part, and an integer of an observation the same meaning.
+    factor has the same number in every split, and an integer of an observation the same meaning.
     """
     if reading is None:
         arranged(rows.shape)  # before its rows are walked over: they may be many, and empty
     count = rows.shape[0]
     codes, sizes, named = recode(None if factors is None else _rows_of(factors, count), count)
     whole = rows
-    if (chosen := members_of(part, count)) is not None:
+    if (chosen := members_of(split, count)) is not None:
         rows, codes = Picked(rows, chosen), codes[torch.from_numpy(chosen)]
-        notes = [*notes, f"the {part} part: {len(chosen):,} of {count:,} observations"]
+        notes = [*notes, f"the {split} split: {len(chosen):,} of {count:,} observations"]
     streamed = rows.shape[0] * width(rows) > MOST if stream is None else stream
     kept = key and (streamed or count * width(whole) > MOST)
-    # Of all rows, whatever the part: an integer stands for the same number in every part.
+    # Of all rows, whatever the split: an integer stands for the same number in every split.
     found = Scan(*remembered(key, lambda: scan(whole))) if kept else scan(whole)
     reading = reading or understood(rows, found)
     labels = _names(names, len(sizes))

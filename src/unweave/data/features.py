@@ -45,7 +45,7 @@ def in_classes(values: ArrayLike | Tensor, classes: int) -> Array:
 def write_features(
     path: str | Path, features: ArrayLike | Tensor, names: Sequence[str] | None = None
 ) -> None:
-    """Write classes (N, K), a row for each observation of a world, for `Sampled(features=path)`."""
+    """Write classes (N, K), one row per observation of a world, for `Selected(features=path)`."""
     table = as_numpy(features)
     if table.ndim != 2 or table.dtype.kind not in "iu":
         raise ValueError(

@@ -20,13 +20,13 @@ from unweave.data.folder import cut, decoding, in_blocks
 from unweave.data.formats import reading_fetched
 from unweave.data.lattice import Factor, Lattice
 from unweave.data.npy import NpyFile, write_npy
-from unweave.data.parts import Part
+from unweave.data.parts import DataSplit
 from unweave.data.rows import Rows, fresh
 from unweave.data.sources import Source
 from unweave.data.world import World
 
 Array = NDArray[Any]
-Split = Literal["all", "train", "test"]
+TrainTestSplit = Literal["all", "train", "test"]
 Side = Annotated[int, Field(ge=16, le=256)]
 
 GOOGLE = "https://storage.googleapis.com"
@@ -57,8 +57,8 @@ class About:
 class Content(NamedTuple):
     """Observations and factors of a data set.
 
-    Where the set has more observations than those of a part, `factors` are those of all, and
-    `chosen` says which rows of them the observations have: a class has one number in all parts.
+    Where the set has more observations than those of a split, `factors` are those of all, and
+    `chosen` says which rows of them the observations have: a class has one number in all splits.
     """
 
     rows: Rows
@@ -72,7 +72,7 @@ class FileSet(ABC):
 
     ABOUT: ClassVar[About]
     kind: Any
-    part: Any
+    split: Any
 
     @abstractmethod
     def read(self) -> Content:
@@ -94,10 +94,10 @@ class FileSet(ABC):
         return [source for source in self.sources if not (self.folder / source.name).is_file()]
 
     @property
-    def shuffled(self) -> Part:
-        """The part that is drawn at random, where the set has none of its own."""
-        part: Part = self.part if self.ABOUT.lattice else "all"
-        return part
+    def shuffled(self) -> DataSplit:
+        """The split that is drawn at random, where the set has none of its own."""
+        split: DataSplit = self.split if self.ABOUT.lattice else "all"
+        return split
 
     def load(self, device: torch.device) -> World:
         """The world on a device; what has to be unpacked is, the first time."""
@@ -109,7 +109,7 @@ class FileSet(ABC):
             )
         content = self.read()
         lattice = self.ABOUT.lattice
-        if lattice is not None or self.part == "all":
+        if lattice is not None or self.split == "all":
             self._expect(content.rows, self.ABOUT.count)
         if lattice is not None:
             grid = lattice.factors(torch.arange(lattice.size)).numpy()
@@ -118,7 +118,7 @@ class FileSet(ABC):
         rows, factors, names, chosen = content
         here = factors if factors is None or chosen is None else factors[chosen]
         world = world_of(
-            rows, here, names, part=self.shuffled, key=[*key, repr(self)], lattice=lattice
+            rows, here, names, split=self.shuffled, key=[*key, repr(self)], lattice=lattice
         )
         if factors is not None and chosen is not None:
             codes, sizes, labels = recode(factors, len(factors))

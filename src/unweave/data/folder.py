@@ -21,7 +21,7 @@ from pydantic import Field
 from unweave.data.arrays import world_of
 from unweave.data.cache import data_folder, prepared
 from unweave.data.npy import NpyFile, write_npy
-from unweave.data.parts import Part
+from unweave.data.parts import DataSplit
 from unweave.data.reading import COLOURS, Reading
 from unweave.data.rows import MOST, Held, Rows, fresh
 from unweave.data.tables import column_values, read_csv, stray
@@ -78,8 +78,8 @@ class Folder:
     (RGB) or 4 (RGBA); without it grey folders have 1, others 3, and transparent pictures are laid
     on white. Of a moving picture the first frame is taken. `factors` is a CSV file with a header,
     whose first column names pictures by their paths in the folder and whose other columns are
-    factors; without it, factors.csv in the folder, if it is there. `part` and `stream` are as those
-    of `Arrays`; pictures of more than 1 GiB are decoded once, to a file.
+    factors; without it, factors.csv in the folder, if it is there. `split` and `stream` are as
+    those of `Arrays`; pictures of more than 1 GiB are decoded once, to a file.
     """
 
     path: Place
@@ -87,7 +87,7 @@ class Folder:
     channels: Literal[1, 3, 4] | None = None
     fit: Fit = "crop"
     factors: Place | None = None
-    part: Part = "all"
+    split: DataSplit = "all"
     stream: bool | None = None
     kind: Literal["folder"] = tag("folder")
 
@@ -108,7 +108,7 @@ class Folder:
         table = Path(self.factors or folder / FACTORS)
         known = _listed(table, folder, files, self.factors is None)
         try:
-            world = world_of(rows, *known, self.part, self.stream, key, reading=reading)
+            world = world_of(rows, *known, self.split, self.stream, key, reading=reading)
         except ValueError as error:
             raise ValueError(f"{folder if known[0] is None else table}: {error}") from None
         return world.to(device)

@@ -32,24 +32,25 @@ class Pinwheel:
 
     [Mathieu2019] app. B names 400 points in 4 clusters, a radial standard deviation of 0.1, a
     tangential one of 0.3, and a rate of 0.25. The generator it used takes them the other way
-    round: a is its tangential and b its radial one. `reading="code"` does the same; with "text", a
-    is the radial and b the tangential one, and the arms are short and broad.  [Johnson2016]
+    round: a is its tangential and b its radial one. `convention="code"` does the same; with "text",
+    a is the radial and b the tangential one, and the arms are short and broad.  [Johnson2016]
     """
 
     clusters: Annotated[int, Field(ge=1, le=1024)] = 4
-    observations: PositiveInt = 100  # of each cluster
-    radial: NonNegativeFloat = 0.1
-    tangential: NonNegativeFloat = 0.3
+    points_per_cluster: PositiveInt = 100
+    radial_std: NonNegativeFloat = 0.1
+    tangential_std: NonNegativeFloat = 0.3
     rate: float = 0.25
-    reading: Literal["code", "text"] = "code"
+    convention: Literal["code", "text"] = "code"
     seed: Seed = 0
     kind: Literal["pinwheel"] = tag("pinwheel")
 
     def load(self, device: torch.device) -> World:
         """The points on a device."""
-        label = np.arange(self.clusters).repeat(self.observations)
-        swapped = self.reading == "code"
-        a, b = (self.tangential, self.radial) if swapped else (self.radial, self.tangential)
+        label = np.arange(self.clusters).repeat(self.points_per_cluster)
+        swapped = self.convention == "code"
+        radial, tangential = self.radial_std, self.tangential_std
+        a, b = (tangential, radial) if swapped else (radial, tangential)
         along, aside = _normal(self.seed, (len(label), 2), "points").T
         along, aside = 1 + a * along, b * aside
         angle = 2 * math.pi * label / self.clusters + self.rate * np.exp(along)
@@ -63,7 +64,7 @@ class Mixing:
     """Sources mixed by a matrix, with noise: x = A s + noise * e,  s, e ~ N(0, I).
 
     A is `matrix`, row by row, or its columns are pictures: those of `columns` with the numbers
-    `picked`, each a vector of its pixels; x then has the shape of a picture. With ten digits of
+    `indices`, each a vector of its pixels; x then has the shape of a picture. With ten digits of
     MNIST these are the data of [Sikka2019] sec. V; with A = 2 I + 0.73 those of app. C.
     [Sikka2019] eq. 17
 
@@ -72,7 +73,7 @@ class Mixing:
 
     matrix: Matrix = ((2.73, 0.73), (0.73, 2.73))
     columns: Pictures | None = None
-    picked: tuple[Annotated[int, Field(ge=0)], ...] = ()
+    indices: tuple[Annotated[int, Field(ge=0)], ...] = ()
     noise: NonNegativeFloat = 1.0
     observations: PositiveInt = 1000
     seed: Seed = 0
@@ -84,15 +85,15 @@ class Mixing:
                 f"expected matrix as rows of one length, at least 1, got {self.matrix}: give "
                 "a number for each source in every row"
             )
-        if (self.columns is None) != (not self.picked):
+        if (self.columns is None) != (not self.indices):
             raise ValueError(
-                "expected columns and picked together, got one of them: name the pictures and "
+                "expected columns and indices together, got one of them: name the pictures and "
                 "their numbers, or neither and use matrix"
             )
 
     def sources(self) -> Tensor:
         """The sources s of all observations, (observations, k)."""
-        width = len(self.picked) or len(self.matrix[0])
+        width = len(self.indices) or len(self.matrix[0])
         return torch.from_numpy(self._sources(width)).to(torch.float32)
 
     def loadings(self) -> Tensor:
@@ -113,7 +114,7 @@ class Mixing:
         """The matrix A (N, k), and the shape of an observation."""
         if self.columns is None:
             return np.array(self.matrix), (len(self.matrix),)
-        pictures = _pictures(self.columns, self.picked)
+        pictures = _pictures(self.columns, self.indices)
         return pictures.reshape(len(pictures), -1).T, pictures.shape[1:]
 
 
@@ -129,7 +130,7 @@ class MovingDigit:
     """
 
     digits: Pictures
-    picked: Annotated[int, Field(ge=0)] = 0
+    index: Annotated[int, Field(ge=0)] = 0
     side: Annotated[int, Field(ge=8, le=256)] = 48
     noise: NonNegativeFloat = 1.0
     observations: PositiveInt = 1000
@@ -150,7 +151,7 @@ class MovingDigit:
 
     def load(self, device: torch.device) -> World:
         """The pictures on a device."""
-        (digit,) = _pictures(self.digits, (self.picked,))
+        (digit,) = _pictures(self.digits, (self.index,))
         low = (
             self.side / 2 + self.places().double().numpy() - np.array(digit.shape[:0:-1]) / 2
         )  # x, y
@@ -169,9 +170,9 @@ def _normal(seed: int, shape: tuple[int, ...], stream: str) -> Floats:
     return drawn
 
 
-def _pictures(source: Pictures, picked: tuple[int, ...]) -> Floats:
+def _pictures(source: Pictures, indices: tuple[int, ...]) -> Floats:
     """Some pictures of a file or folder, (k, *shape)."""
-    found = source.load(torch.device("cpu")).images(torch.tensor(picked))
+    found = source.load(torch.device("cpu")).images(torch.tensor(indices))
     if found.ndim != 4:
         raise ValueError(
             f"expected pictures, got observations of shape {tuple(found.shape[1:])}: name the "

@@ -9,9 +9,18 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from unweave.data.fileset import GOOGLE, About, Array, Content, FileSet, Side, Split, decoded
+from unweave.data.fileset import (
+    GOOGLE,
+    About,
+    Array,
+    Content,
+    FileSet,
+    Side,
+    TrainTestSplit,
+    decoded,
+)
 from unweave.data.formats import archive, broken, read_idx, read_mat, read_table, reading_fetched
-from unweave.data.parts import Part
+from unweave.data.parts import DataSplit
 from unweave.data.rows import Held, Rows
 from unweave.data.sources import published
 from unweave.spec import spec, tag
@@ -23,12 +32,12 @@ class CelebA(FileSet):
 
     The centred square of `crop` pixels of the aligned pictures of 178 x 218, brought to `side`. The
     papers train on all of them at 64 x 64, "cropped", without saying how; 148 is the usual crop.
-    `part` is that of the authors: other people.
+    `split` is that of the authors: other people.
     """
 
     crop: Annotated[int, Field(ge=16, le=178)] = 148
     side: Side = 64
-    part: Part = "all"
+    split: DataSplit = "all"
     kind: Literal["celeba"] = tag("celeba")
 
     ABOUT: ClassVar[About] = About(
@@ -47,7 +56,7 @@ class CelebA(FileSet):
     )
 
     def read(self) -> Content:
-        """The pictures of a part in the order of their numbers, and their attributes."""
+        """The pictures of a split in the order of their numbers, and their attributes."""
         attributes, rows = read_table(self.folder / "list_attr_celeba.txt", 1)
         names = [row[0] for row in rows]
         with reading_fetched(self.folder / "list_attr_celeba.txt"):
@@ -66,19 +75,19 @@ class CelebA(FileSet):
         return Content(self.unpacked(shape, made), table, attributes, np.array(chosen, np.int64))
 
     def _chosen(self, names: Sequence[str]) -> list[int]:
-        if self.part == "all":
+        if self.split == "all":
             return list(range(len(names)))
         path = self.folder / "list_eval_partition.txt"
         first, rest = read_table(path, 0)
         parts = {row[0]: row[1] for row in (first, *rest) if len(row) == 2}
-        wanted = {"train": "0", "validation": "1", "test": "2"}[self.part]
+        wanted = {"train": "0", "validation": "1", "test": "2"}[self.split]
         if missing := [name for name in names if name not in parts]:
-            raise ValueError(broken(path, f"it does not say to which part {missing[0]} belongs"))
+            raise ValueError(broken(path, f"it does not say to which split {missing[0]} belongs"))
         return [number for number, name in enumerate(names) if parts[name] == wanted]
 
     @property
-    def shuffled(self) -> Part:
-        """None: the parts are those of the authors."""
+    def shuffled(self) -> DataSplit:
+        """None: the splits are those of the authors."""
         return "all"
 
 
@@ -100,7 +109,7 @@ class _Idx(FileSet):
 
     def read(self) -> Content:
         """Images and classes, training before testing."""
-        names = {"train": ("train",), "test": ("t10k",)}.get(self.part, ("train", "t10k"))
+        names = {"train": ("train",), "test": ("t10k",)}.get(self.split, ("train", "t10k"))
         images = [read_idx(self.folder / f"{name}-images-idx3-ubyte.gz", 3) for name in names]
         labels = [read_idx(self.folder / f"{name}-labels-idx1-ubyte.gz", 1) for name in names]
         return _in_ten(Held(np.concatenate(images)), np.concatenate(labels))
@@ -110,7 +119,7 @@ class _Idx(FileSet):
 class MNIST(_Idx):
     """70,000 written digits, of which 60,000 are for training.  [LeCun1998]."""
 
-    part: Split = "train"
+    split: TrainTestSplit = "train"
     kind: Literal["mnist"] = tag("mnist")
 
     ABOUT: ClassVar[About] = About(
@@ -134,7 +143,7 @@ class MNIST(_Idx):
 class FashionMNIST(_Idx):
     """70,000 pictures of clothes of ten kinds, of which 60,000 are for training.  [Xiao2017]."""
 
-    part: Split = "train"
+    split: TrainTestSplit = "train"
     kind: Literal["fashion-mnist"] = tag("fashion-mnist")
 
     ABOUT: ClassVar[About] = About(
@@ -158,7 +167,7 @@ class FashionMNIST(_Idx):
 class SVHN(FileSet):
     """99,289 house numbers in colour, cut to single digits, 73,257 for training.  [Netzer2011]."""
 
-    part: Split = "train"
+    split: TrainTestSplit = "train"
     kind: Literal["svhn"] = tag("svhn")
 
     ABOUT: ClassVar[About] = About(
@@ -178,7 +187,7 @@ class SVHN(FileSet):
 
     def read(self) -> Content:
         """Images and digits; the file has 10 for the digit 0."""
-        names = {"train": ("train",), "test": ("test",)}.get(self.part, ("train", "test"))
+        names = {"train": ("train",), "test": ("test",)}.get(self.split, ("train", "test"))
         found = [self._part(self.folder / f"{name}_32x32.mat") for name in names]
         images, labels = (np.concatenate(each) for each in zip(*found, strict=True))
         return _in_ten(Held(images), labels)

@@ -1,10 +1,10 @@
 """Ways of sampling a world: parts of it, factors that go together, pairs that share some.
 
-`Sampled` takes observations of a world by ways, one after the other; each maps a list of numbers of
-observations to another. The result is a world like any other.
+`Selected` takes observations of a world by ways, one after the other; each maps a list of numbers
+of observations to another. The result is a world like any other.
 
 >>> from unweave.data import Blocks, HeldOut
->>> data = Sampled(Blocks((3, 4)), ways=(HeldOut({"factor0": (2,), "factor1": (0, 1)}),))
+>>> data = Selected(Blocks((3, 4)), select=(HeldOut({"factor0": (2,), "factor1": (0, 1)}),))
 >>> data.load(torch.device("cpu")).size
 10
 """
@@ -58,7 +58,7 @@ Whole = Annotated[
 
 
 @spec
-class Sampled:
+class Selected:
     """Observations of a world, taken by ways that follow one another; without ways, all of it.
 
     Held-out combinations of [Esmaeili2019], correlated factors of [Trauble2021], and others.
@@ -69,25 +69,25 @@ class Sampled:
     columns.
     """
 
-    world: Whole = Shapes2D()
-    ways: tuple[AnyWay, ...] = ()
+    source: Whole = Shapes2D()
+    select: tuple[AnyWay, ...] = ()
     features: Place | None = None
-    kind: Literal["sampled"] = tag("sampled")
+    kind: Literal["selected"] = tag("selected")
 
     def load(self, device: torch.device) -> World:
         """The world on a device, with the numbers of what was taken."""
-        source = self.world.load(device)
+        source = self.source.load(device)
         more = None if self.features is None else with_features(source, Path(self.features))
         seen, whole = more or source, torch.arange(source.size)
-        rows = reduce(lambda taken, way: way.take(seen, taken), self.ways, whole)
+        rows = reduce(lambda taken, way: way.take(seen, taken), self.select, whole)
         if not len(rows):
             raise ValueError(
                 f"expected ways that leave an observation, got none of {source.size}: hold out "
                 "fewer combinations; several that are held together go into one held-out"
             )
-        if not self.ways:
+        if not self.select:
             return source
-        told = "; ".join(way.told(seen) for way in self.ways)
+        told = "; ".join(way.told(seen) for way in self.select)
         if isinstance(source, Streamed):
             return picked(source, rows.sort().values.numpy(), told).to(device)
         return Part(source, rows.to(device), told, more.checksum if more else "")
@@ -104,7 +104,7 @@ class Paired:
     second are named other_*.  [Locatello2020] sec. 3
     """
 
-    world: Whole = Shapes2D()
+    source: Whole = Shapes2D()
     shared: tuple[str, ...] = ()
     changed: PositiveInt | None = None
     seed: Seed = 0
@@ -119,16 +119,16 @@ class Paired:
 
     def load(self, device: torch.device) -> World:
         """The pairs on a device."""
-        source = self.world.load(device)
+        source = self.source.load(device)
         if isinstance(source, Streamed) and device.type == "cuda":
             raise ValueError(
-                f"expected pairs of data of at most 1 GiB on a GPU, got {self.world.kind}, which "
+                f"expected pairs of data of at most 1 GiB on a GPU, got {self.source.kind}, which "
                 "is read from its file as needed: save a part of it as a file, or use the CPU"
             )
         if source.lattice is None:
             raise ValueError(
                 f"expected a world of all combinations of factors to make pairs of, got "
-                f"{self.world.kind}: use one with a lattice, such as shapes2d"
+                f"{self.source.kind}: use one with a lattice, such as shapes2d"
             )
         each = zip(source.factor_names, source.factor_sizes, strict=True)
         count = sum(min(counts_of(*one, source.periods)[1]) > 1 for one in each)

@@ -22,7 +22,7 @@ from unweave.data.fileset import (
     Content,
     FileSet,
     Side,
-    Split,
+    TrainTestSplit,
     decoded,
     factors_of,
 )
@@ -36,7 +36,7 @@ from unweave.data.formats import (
     tar_members,
 )
 from unweave.data.labelled import MNIST, SVHN, CelebA, FashionMNIST
-from unweave.data.parts import Part
+from unweave.data.parts import DataSplit
 from unweave.data.rows import Held, blocks
 from unweave.data.shapes2d import Shapes2D
 from unweave.data.sources import Source, published
@@ -52,7 +52,7 @@ class DSprites(FileSet):
     `shapes2d` draws the same images without any file.
     """
 
-    part: Part = "all"
+    split: DataSplit = "all"
     kind: Literal["dsprites"] = tag("dsprites")
 
     ABOUT: ClassVar[About] = About(
@@ -80,7 +80,7 @@ class DSprites(FileSet):
 class Shapes3DFile(FileSet):
     """The 480,000 images of 3D Shapes, from their file.  [Kim2018] sec. 5."""
 
-    part: Part = "all"
+    split: DataSplit = "all"
     kind: Literal["3dshapes"] = tag("3dshapes")
 
     ABOUT: ClassVar[About] = About(
@@ -116,7 +116,7 @@ class MPI3D(FileSet):
     """
 
     version: Literal["toy", "realistic", "real"] = "real"
-    part: Part = "all"
+    split: DataSplit = "all"
     kind: Literal["mpi3d"] = tag("mpi3d")
 
     ABOUT: ClassVar[About] = About(
@@ -164,7 +164,7 @@ class Cars3D(FileSet):
     """
 
     side: Side = 64
-    part: Part = "all"
+    split: DataSplit = "all"
     kind: Literal["cars3d"] = tag("cars3d")
 
     ABOUT: ClassVar[About] = About(
@@ -213,12 +213,12 @@ class SmallNORB(FileSet):
     """Toys of five categories under light and from angles, 48,600 images.  [LeCun2004].
 
     The first picture of each stereo pair, of 96 x 96 pixels, brought to `side`; sorted by category,
-    instance, elevation, azimuth and lighting. `part` is that of the authors: other toys, which are
+    instance, elevation, azimuth and lighting. `split` is that of the authors: other toys, which are
     five instances of the ten.
     """
 
     side: Side = 64
-    part: Split = "all"
+    split: TrainTestSplit = "all"
     kind: Literal["smallnorb"] = tag("smallnorb")
 
     ABOUT: ClassVar[About] = About(
@@ -237,8 +237,8 @@ class SmallNORB(FileSet):
     )
 
     def read(self) -> Content:
-        """Pictures and factors of the parts, sorted."""
-        chosen = {"train": _NORB[:1], "test": _NORB[1:]}.get(self.part, _NORB)
+        """Pictures and factors of the splits, sorted."""
+        chosen = {"train": _NORB[:1], "test": _NORB[1:]}.get(self.split, _NORB)
         tables = [self._table(name) for name in _NORB]
         factors = np.concatenate(tables)
         parts = np.repeat(_NORB, [len(table) for table in tables])
@@ -276,7 +276,7 @@ class Chairs3D(FileSet):
     """
 
     side: Side = 64
-    part: Part = "all"
+    split: DataSplit = "all"
     kind: Literal["3dchairs"] = tag("3dchairs")
 
     ABOUT: ClassVar[About] = About(
@@ -313,7 +313,7 @@ class Faces3D(FileSet):
     The renders of [Chen2018] of the Basel face model, as a .npy file.
     """
 
-    part: Part = "all"
+    split: DataSplit = "all"
     kind: Literal["3dfaces"] = tag("3dfaces")
 
     ABOUT: ClassVar[About] = About(

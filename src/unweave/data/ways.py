@@ -18,7 +18,7 @@ from unweave.noise import Noise
 from unweave.spec import Seed, nearest, spec, tag
 
 Share = Annotated[float, Field(gt=0, lt=1)]
-WayPart = Literal["rest", "held"]
+HeldOutSplit = Literal["rest", "held-out"]
 Class = int | float | str
 Classes = Annotated[tuple[Class, ...], Field(min_length=1)]
 Combination = Annotated[dict[str, Classes], Field(min_length=1)]
@@ -69,17 +69,17 @@ class HeldOut:
     left out. A class goes by what it is called (`World.factor_labels`): of your own data the text
     or the number that stands there, {"size": (0.5,)}; of factors that have neither, as positions of
     `Shapes2D`, it goes by its number from 0. "0..15" is all from 0 to 15. Classes that the world
-    declares to be the same picture are left out with it. `part="held"` gives those and no others,
-    to see what a model makes of combinations whose parts it knows one by one: zero-shot
+    declares to be the same picture are left out with it. `split="held-out"` gives those and no
+    others, to see what a model makes of combinations whose parts it knows one by one: zero-shot
     generalisation.  [Esmaeili2019] sec. 6.4
     """
 
     classes: Combination | Annotated[tuple[Combination, ...], Field(min_length=1)]
-    part: WayPart = "rest"
+    split: HeldOutSplit = "rest"
     kind: Literal["held-out"] = tag("held-out")
 
     def take(self, world: Factored, rows: Tensor) -> Tensor:
-        """The rows of the part."""
+        """The rows of the split."""
         factors = world.factors(rows).cpu()
         held = torch.zeros(len(rows), dtype=torch.bool)
         for combination in self._combinations(world):
@@ -87,7 +87,7 @@ class HeldOut:
             for name, numbers in combination.items():
                 each &= _among(world, factors, name, numbers)
             held |= each
-        return rows[held if self.part == "held" else ~held]
+        return rows[held if self.split == "held-out" else ~held]
 
     def told(self, world: Factored) -> str:
         """Which combinations."""
@@ -95,7 +95,7 @@ class HeldOut:
             ",".join(called(world, name, numbers) for name, numbers in combination.items())
             for combination in self._combinations(world)
         ]
-        return f"{'only' if self.part == 'held' else 'all but'} {'/'.join(each)}"
+        return f"{'only' if self.split == 'held-out' else 'all but'} {'/'.join(each)}"
 
     def _combinations(self, world: Factored) -> list[dict[str, list[int]]]:
         """The numbers of the classes of each combination."""
@@ -107,29 +107,29 @@ class HeldOut:
 class Incomplete:
     """A lattice with gaps: a share of the combinations of some factors is missing, at random.
 
-    round(share * combinations) of them, all their observations; `part="held"` gives those. Classes
-    that the world declares to be the same picture are one.
+    round(share * combinations) of them, all their observations; `split="held-out"` gives those.
+    Classes that the world declares to be the same picture are one.
     """
 
     factors: Annotated[tuple[str, ...], Field(min_length=1)]
     share: Share = 0.25
     seed: Seed = 0
-    part: WayPart = "rest"
+    split: HeldOutSplit = "rest"
     kind: Literal["incomplete"] = tag("incomplete")
 
     def take(self, world: Factored, rows: Tensor) -> Tensor:
-        """The rows of the part."""
+        """The rows of the split."""
         columns = [column(world, name) for name in self.factors]
         there = _numbers(world, _all_classes(world, columns), columns).unique()
         order = Noise(self.seed, 0, "incomplete").permutation(len(there), "combinations")
         left_out = there[order[: round(self.share * len(there))]]
         number = _numbers(world, world.factors(rows).cpu(), columns)
         missing = torch.isin(number, left_out)
-        return rows[missing if self.part == "held" else ~missing]
+        return rows[missing if self.split == "held-out" else ~missing]
 
     def told(self, world: Factored) -> str:
         """Which share of what."""
-        taken = "only" if self.part == "held" else "all but"
+        taken = "only" if self.split == "held-out" else "all but"
         return f"{taken} {self.share:.3g} of the combinations of {', '.join(self.factors)}"
 
 
@@ -139,12 +139,12 @@ class Correlated:
 
     p(f, g) ~ exp(-(f / (n_f - 1) - g / (n_g - 1))^2 / (2 s^2))
 
-    with f and g the classes, n their numbers, and s the `spread`: 0.2 couples them strongly, 0.7
+    with f and g the classes, n their numbers, and s the `scale`: 0.2 couples them strongly, 0.7
     weakly. `count` observations, by default as many as there are.  [Trauble2021] sec. 3
     """
 
     factors: tuple[str, str]
-    spread: PositiveFloat = 0.2
+    scale: PositiveFloat = 0.2
     count: PositiveInt | None = None
     seed: Seed = 0
     kind: Literal["correlated"] = tag("correlated")
@@ -156,9 +156,9 @@ class Correlated:
             world.factors(rows).cpu()[:, each].double() / max(world.factor_sizes[each] - 1, 1)
             for each in columns
         )
-        # Less the least, so that some weight is 1 however small the spread is.
+        # Less the least, so that some weight is 1 however small the scale is.
         square = (f - g) ** 2
-        excess = (square - square.min()) / self.spread / self.spread
+        excess = (square - square.min()) / self.scale / self.scale
         edges = torch.exp(-excess / 2).cumsum(0)
         noise = Noise(self.seed, 0, "correlated")
         level = noise.uniform((self.count or len(rows),), "rows", torch.float64) * edges[-1]
@@ -166,7 +166,7 @@ class Correlated:
 
     def told(self, world: Factored) -> str:
         """What goes together, and how closely."""
-        return f"{' and '.join(self.factors)} correlated, spread {self.spread:g}"
+        return f"{' and '.join(self.factors)} correlated, scale {self.scale:g}"
 
 
 AnyWay = Annotated[Subset | HeldOut | Incomplete | Correlated, Field(discriminator="kind")]

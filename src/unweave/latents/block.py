@@ -278,20 +278,20 @@ class Continuous(Block):
 
 
 class Formula(Continuous, Fixed):
-    """Real columns whose rate has a formula; with `sampled` it is taken on the sample all the same.
+    """Real columns whose rate has a formula; with `sampled_rate` it is taken on the sample.
 
     The sample is the papers' way.
     """
 
-    sampled: bool
+    sampled_rate: bool
 
     def rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
         """KL(q(z|x) || p(z)), (...)."""
-        return super().rate(q, p, z) if self.sampled else self.joint_rate(q, p)
+        return super().rate(q, p, z) if self.sampled_rate else self.joint_rate(q, p)
 
     def rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
         """KL(q(z_j|x) || p(z_j)) of every column on its own, (..., D)."""
-        return super().rates(q, p, z) if self.sampled else self.column_rates(q, p)
+        return super().rates(q, p, z) if self.sampled_rate else self.column_rates(q, p)
 
     @abstractmethod
     def joint_rate(self, q: Distribution, p: Distribution) -> Tensor:

@@ -76,7 +76,7 @@ class Gaussian(Formula):
     variances: Literal["pca"] | tuple[PositiveFloat, ...] | None = None
     learn: Literal["nothing", "variances", "covariance"] = "nothing"
     encoding: Encoding = "diagonal"
-    sampled: bool = False
+    sampled_rate: bool = False
     kind: Literal["gaussian"] = tag("gaussian")
 
     @model_validator(mode="after")

@@ -31,14 +31,14 @@ class StudentT(Independent):
     """p(z) = prod_j t(z_j / scale; df) / scale: heavy tails, not invariant to rotation.
 
     [Mathieu2019] sec. 6, fig. 5. The posterior stays Gaussian; the rate is by quadrature where the
-    paper samples it (`sampled=True`).
+    paper samples it (`sampled_rate=True`).
     """
 
     size: PositiveInt = 10
     df: PositiveFloat = 5.0
     scale: PositiveFloat = 1.0
     encoding: Encoding = "diagonal"
-    sampled: bool = False
+    sampled_rate: bool = False
     kind: Literal["student-t"] = tag("student-t")
 
     def density(self, zero: Tensor) -> StudentDensity:
@@ -77,24 +77,25 @@ class StudentT(Independent):
 
 @spec
 class Sparse(Independent):
-    """p(z) = prod_j weight N(z_j; 0, scale^2) + (1 - weight) N(z_j; 0, 1).
+    """p(z) = prod_j w N(z_j; 0, s^2) + (1 - w) N(z_j; 0, 1).
 
-    [Mathieu2019] app. B: most columns of a code are off, within a spike whose standard deviation is
-    `scale`; `weight` is the share of columns that are off.
+    [Mathieu2019] app. B: most columns of a code are off, within a spike whose standard deviation s
+    is `spike_scale`; `spike_weight`, w, is the share of columns that are off.
     """
 
     size: PositiveInt = 50
-    weight: Annotated[float, Field(ge=0, le=1)] = 0.8
-    scale: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    spike_weight: Annotated[float, Field(ge=0, le=1)] = 0.8
+    spike_scale: Annotated[float, Field(gt=0, lt=1)] = 0.05
     encoding: Encoding = "diagonal"
-    sampled: bool = False
+    sampled_rate: bool = False
     kind: Literal["sparse"] = tag("sparse")
 
     def density(self, zero: Tensor) -> Factorised:
         """p(z), with the size, type and device of zeros (D,)."""
-        if self.weight in (0, 1):
-            return DiagonalGaussian(zero, zero + (math.log(self.scale) if self.weight else 0.0))
-        return SparseDensity(zero, self.weight, self.scale)
+        if self.spike_weight in (0, 1):
+            scale = self.spike_scale if self.spike_weight else 1.0
+            return DiagonalGaussian(zero, zero + math.log(scale))
+        return SparseDensity(zero, self.spike_weight, self.spike_scale)
 
     def reach(self, p: Distribution) -> tuple[Tensor, Tensor]:
         """Where traversals begin and end: 2 standard deviations of the wide part, (D,)."""
@@ -104,15 +105,15 @@ class Sparse(Independent):
         """-E[log p]: the mean of the cross terms with the spike and with the wide part."""
         p = self.density(torch.zeros(1, dtype=torch.float64))
         zero = torch.zeros(2, dtype=torch.float64)
-        both = torch.tensor([self.scale, 1.0], dtype=torch.float64)
-        shares = torch.tensor([self.weight, 1 - self.weight], dtype=torch.float64)
+        both = torch.tensor([self.spike_scale, 1.0], dtype=torch.float64)
+        shares = torch.tensor([self.spike_weight, 1 - self.spike_weight], dtype=torch.float64)
         return -self.size * float(shares @ p.cross(zero, both))
 
     def log_normaliser(self, beta: float) -> float:
         """log F_beta = D log of the integral of p(z_j)^beta, by quadrature."""
         p = self.density(torch.zeros(1, dtype=torch.float64))
         root = math.sqrt(positive(beta))
-        scales = torch.tensor([[self.scale], [1.0]], dtype=torch.float64)
+        scales = torch.tensor([[self.spike_scale], [1.0]], dtype=torch.float64)
         around = Peaks(torch.zeros_like(scales), scales / min(root, 1.0), scales / max(root, 1.0))
         found = cells(lambda z: beta * p.log_prob(z), around)
         return self.size * found.log_integral
@@ -132,7 +133,7 @@ class Laplace(Independent):
     size: PositiveInt = 10
     scale: PositiveFloat = 1.0
     encoding: Encoding = "diagonal"
-    sampled: bool = False
+    sampled_rate: bool = False
     kind: Literal["laplace"] = tag("laplace")
 
     def density(self, zero: Tensor) -> LaplaceDensity:

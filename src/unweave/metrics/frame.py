@@ -27,7 +27,7 @@ from unweave.metrics.inputs import (
     few_rows,
     merge,
 )
-from unweave.metrics.score import BEST, RNG_SPREAD, Score
+from unweave.metrics.score import CEILING, RNG_SPREAD, Score
 from unweave.metrics.whole import as_whole, counted
 from unweave.parallel import in_threads
 
@@ -44,8 +44,9 @@ _ARGUMENTS = """\
         resamples: random parts of the rows that the interval is made of.
         null: whether to give the value on shuffled factors too.
         shuffles: how many shuffles the null is the mean of.
-        draws: how many other seeds to take on the same rows, for the detail "rng spread".
-        best: whether to give the value of the factors themselves as codes, the detail "best"."""
+        reseeds: how many other seeds to take on the same rows, for the detail "rng spread".
+        ceiling: whether to give the value of the factors themselves as codes, the detail
+            "ceiling"."""
 
 
 class Frame(TypedDict, total=False):
@@ -57,8 +58,8 @@ class Frame(TypedDict, total=False):
     resamples: int
     null: bool
     shuffles: int
-    draws: int
-    best: bool
+    reseeds: int
+    ceiling: bool
 
 
 @dataclass(frozen=True)
@@ -71,11 +72,11 @@ class _Asked:
     resamples: int = 200
     null: bool = False
     shuffles: int = 10
-    draws: int = 0
-    best: bool = False
+    reseeds: int = 0
+    ceiling: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("resamples", "shuffles", "draws"):
+        for name in ("resamples", "shuffles", "reseeds"):
             as_whole(name, getattr(self, name))
         if self.interval is not None and not 0 < self.interval < 1:
             raise ValueError(
@@ -86,8 +87,8 @@ class _Asked:
                 f"expected at least 2 resamples and 2 shuffles, got {self.resamples} and "
                 f"{self.shuffles}"
             )
-        if self.draws < 0 or self.draws == 1:
-            raise ValueError(f"expected at least 2 draws, or 0 for none, got {self.draws}")
+        if self.reseeds < 0 or self.reseeds == 1:
+            raise ValueError(f"expected at least 2 reseeds, or 0 for none, got {self.reseeds}")
 
 
 def framed(function: Callable[P, Score]) -> Callable[P, Score]:
@@ -107,14 +108,14 @@ def framed(function: Callable[P, Score]) -> Callable[P, Score]:
     `null`: the mean over shuffles of the rows of the factors against those of the codes, with its
     standard deviation as the detail "null spread": what the metric gives where nothing is learned.
 
-    `draws`: the metric is computed on the same rows with so many other generators; their standard
+    `reseeds`: the metric is computed on the same rows with so many other generators; their standard
     deviation is the detail "rng spread", what another seed would change.
 
-    `best`: the detail "best" is the value of codes that are the factors themselves, standardised.
+    `ceiling`: the detail "ceiling" is the value of the standardised factors themselves as codes.
     Where factors depend on each other, so do they as codes, and what tells of one tells of the
     other: the score of a code for each factor is then below that of independent factors.
 
-    Parts, shuffles and draws have generators of their own, derived from `rng`: the value is the
+    Parts, shuffles and reseeds have generators of their own, derived from `rng`: the value is the
     same whether they are asked for or not, and they are the same on any number of threads. Which
     factors are `continuous` is decided once, of all rows.
 
@@ -132,9 +133,9 @@ def framed(function: Callable[P, Score]) -> Callable[P, Score]:
         given["continuous"] = asked.continuous
         score = checked(**given)  # type: ignore[call-arg]
         _decide(given)
-        if asked.best:
-            score = _with_best(score, function, given)
-        if asked.interval is None and not asked.null and not asked.draws:
+        if asked.ceiling:
+            score = _with_ceiling(score, function, given)
+        if asked.interval is None and not asked.null and not asked.reseeds:
             return score
         again = _Again(function, given)
         generator = np.random.default_rng(given.get("rng", 0))
@@ -143,8 +144,8 @@ def framed(function: Callable[P, Score]) -> Callable[P, Score]:
             score = _with_interval(score, again, asked.interval, parts.spawn(asked.resamples))
         if asked.null:
             score = _with_null(score, again, shuffled.spawn(asked.shuffles))
-        if asked.draws:
-            score = _with_spread(score, again, drawn.spawn(asked.draws))
+        if asked.reseeds:
+            score = _with_spread(score, again, drawn.spawn(asked.reseeds))
         return score
 
     metric.__signature__ = _shown(signature)  # type: ignore[attr-defined]
@@ -264,21 +265,21 @@ def _part_size(rows: int, read: int) -> int:
 
 def _with_spread(score: Score, again: _Again, rngs: list[np.random.Generator]) -> Score:
     values = np.array(list(in_threads(again.drawn, rngs)))
-    details = score.details | {RNG_SPREAD: float(values.std(ddof=1)), "draws": len(values)}
+    details = score.details | {RNG_SPREAD: float(values.std(ddof=1)), "reseeds": len(values)}
     return replace(score, details=details)
 
 
-def _with_best(score: Score, function: Callable[..., Score], given: Mapping[str, Any]) -> Score:
+def _with_ceiling(score: Score, function: Callable[..., Score], given: Mapping[str, Any]) -> Score:
     if "factors" not in given:
-        raise ValueError(f"expected no best of {score.name}, which reads no factors")
+        raise ValueError(f"expected no ceiling of {score.name}, which reads no factors")
     v = np.asarray(given["factors"], dtype=np.float64)
     varied = v[:, (v != v[0]).any(0)]
     codes = (varied - varied.mean(0)) / varied.std(0)
     call = {name: value for name, value in given.items() if name not in _OF_CODES}
     if given.get("scales") is not None:
         call["scales"] = np.full(codes.shape, _NARROW)
-    best = float(function(**call | {"codes": codes}))
-    return replace(score, details=score.details | {BEST: best})
+    ceiling = float(function(**call | {"codes": codes}))
+    return replace(score, details=score.details | {CEILING: ceiling})
 
 
 def _with_null(score: Score, again: _Again, rngs: list[np.random.Generator]) -> Score:

@@ -211,7 +211,7 @@ def merge(
     `{"orientation": {"shape": [9, 18, 36]}}` shape 0 looks the same after 9 steps, shape 1 after
     18. A factor without a name is called by its number, "factor 3". What is merged by another
     factor depends on it, and no codes are perfect in all metrics then: ask a metric for
-    `best=True`.
+    `ceiling=True`.
 
     >>> factors = np.array([[0, 3], [0, 13], [1, 13], [1, 40]])
     >>> merge(factors, {"turn": {"shape": [10, 40]}}, ("shape", "turn"))[:, 1]

@@ -46,9 +46,9 @@ held-out rows for prediction: on 600 rows of partly entangled codes the bootstra
 modularity by more than it spreads; moving the mean takes that out. The interval is about the number
 that the protocol gives for so many rows, and each part has its own seed: it covers rows and `rng`.
 
-**The spread of its own randomness.** `draws=10` computes the metric with 10 other seeds on the same
-rows; the detail "rng spread" is their standard deviation, what another seed changes, and a column
-of tables and CSV.
+**The spread of its own randomness.** `reseeds=10` computes the metric with 10 other seeds on the
+same rows; the detail "rng spread" is their standard deviation, what another seed changes, and a
+column of tables and CSV.
 
 **A null.** `null=True` gives the mean over 10 shuffles (`shuffles`) of the factors against the
 codes, with the detail "null spread": what the metric says where nothing is learned. Some say much:
@@ -61,13 +61,13 @@ ends, so a turn is 39 steps: `periods={"orientation": 39}` makes values one that
 36 steps of ten degrees, `periods={"orientation": {"shape": [9, 18, 36]}}` gives the period for each
 value of another factor. `Table(..., periods=...)` keeps them; `shapes2d` declares its own.
 
-**The best that a table allows.** Orientation that is merged by shape depends on shape: a square has
+**The ceiling of a table.** Orientation that is merged by shape depends on shape: a square has
 its first 9 steps only, so who knows the step knows something of the shape. Even codes that are the
 merged factors themselves then score below 1 in metrics of information and of fixed factors: with 3
 shapes, 36 orientations and the periods [9, 18, 36], MIG is 0.67, FactorVAE 0.91, and DCI still 1.
-`best=True` gives that number as the detail "best", and as a column of tables and CSV; it is 1 or
-near it for independent factors, and tells as much of tables whose factors are correlated or whose
-lattice is incomplete.
+`ceiling=True` gives that number as the detail "ceiling", and as a column of tables and CSV; it is
+1 or near it for independent factors, and tells as much of tables whose factors are correlated or
+whose lattice is incomplete.
 
 **Continuous factors.** A column of factors is continuous if it holds real numbers that do not
 repeat: on average, each comes less than twice. Metrics of counts cut it into bins as they do codes

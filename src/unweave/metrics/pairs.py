@@ -73,7 +73,7 @@ def beta_vae_score(
 
     The fit of `kim2018` is not run to its end, so its score is random beyond the choice of pairs:
     on codes that are half entangled seeds differ by 0.2, where those of `locatello2019` differ by
-    0.01. Ask for `draws=10` to see the spread, and take the mean over seeds.
+    0.01. Ask for `reseeds=10` to see the spread, and take the mean over seeds.
 
     Args:
         codes: (N, D) posterior means.

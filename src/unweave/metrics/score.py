@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Detail = bool | int | float | str | list[int] | list[float] | list[str]
-RNG_SPREAD, BEST = "rng spread", "best"  # details that are asked for
-_EXTRA = (RNG_SPREAD, BEST)
+RNG_SPREAD, CEILING = "rng spread", "ceiling"  # details that are asked for
+_EXTRA = (RNG_SPREAD, CEILING)
 _COLUMNS = ("metric", "value", "interval", "null", *_EXTRA)
-CSV_COLUMNS = ("metric", "protocol", "part", "value", "low", "high", "null", RNG_SPREAD, BEST)
+CSV_COLUMNS = ("metric", "protocol", "part", "value", "low", "high", "null", RNG_SPREAD, CEILING)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,7 +50,7 @@ class Score:
 
     @property
     def asked(self) -> dict[str, float]:
-        """What was asked for beside the value: low, high, null, rng spread, best."""
+        """What was asked for beside the value: low, high, null, rng spread, ceiling."""
         found = dict(zip(("low", "high"), self.interval or (), strict=False))
         if self.null is not None:
             found["null"] = self.null
@@ -102,7 +102,7 @@ class Scores(dict[str, Score]):
     metric        value   null
     mig/chen2018  0.2500  0.0100
     >>> print(scores.to_csv(), end="")
-    metric,protocol,part,value,low,high,null,rng spread,best
+    metric,protocol,part,value,low,high,null,rng spread,ceiling
     mig,chen2018,,0.25,,,0.01,,
     mig,chen2018,shape,0.1,,,,,
     mig,chen2018,scale,0.4,,,,,

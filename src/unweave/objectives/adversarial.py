@@ -69,7 +69,7 @@ class Adversarial(Game):
 
     information: Weight
     critic_steps: int
-    noise: int
+    noise_size: int
     network: Kim2018GAN
     critic_optimiser: Adam
     autoencodes: ClassVar[bool] = False
@@ -103,7 +103,7 @@ class Adversarial(Game):
         self, latent: Latent, network: Network | None, likelihood: Likelihood, shape: Shape
     ) -> Nets:
         """The networks of all players: generator, recogniser and critic are one model."""
-        model = models.InfoGAN(latent, self.network, likelihood, shape, self.noise)
+        model = models.InfoGAN(latent, self.network, likelihood, shape, self.noise_size)
         return Nets(model, {})
 
     def play_critic(self, nets: Nets, batch: Batch, noise: Noise, memo: Memo) -> tuple[Terms, Memo]:
@@ -145,13 +145,13 @@ class InfoGAN(Adversarial):
     can never equal p(c), so that the bound stays below 0 where nothing is known.
 
     A run's `optimiser` is the generator's and Q's: use Adam(lr=1e-3, betas=(0.5, 0.999)), [Kim2018]
-    app. H, from which the other defaults are; `noise` is 62 there for MNIST. `likelihood` gives the
-    images' range, and a run's `network` is left out.
+    app. H, from which the other defaults are; `noise_size` is 62 there for MNIST. `likelihood`
+    gives the images' range, and a run's `network` is left out.
     """
 
     information: Weight = 1.0
     critic_steps: PositiveInt = 1
-    noise: NonNegativeInt = 5
+    noise_size: NonNegativeInt = 5
     network: Kim2018GAN = Kim2018GAN()
     critic_optimiser: Adam = _ADAM
     kind: Literal["info-gan"] = tag("info-gan")
@@ -195,7 +195,7 @@ class InfoWGANGP(Adversarial):
     information: Weight = 1.0
     penalty: Weight = 10.0
     critic_steps: PositiveInt = 1
-    noise: NonNegativeInt = 5
+    noise_size: NonNegativeInt = 5
     network: Kim2018GAN = Kim2018GAN(norm="layer")
     critic_optimiser: Adam = _ADAM
     kind: Literal["info-wgan-gp"] = tag("info-wgan-gp")

@@ -103,17 +103,19 @@ class HFVAE(OnePlayer):
 
 @spec
 class LagrangianVAE(Game):
-    """first E[-log p(x|z) / p(x)] + second I(x; z) + third E[-log p(x)] + fourth KL(q(z) || p(z)).
+    """l1 E[-log p(x|z) / p(x)] + l2 I(x; z) + l3 E[-log p(x)] + l4 KL(q(z) || p(z)).
 
-    [Esmaeili2019] eq. 7 and fig. 2, with a weight on the first of the four terms too; at weights 1
-    it is the ELBO, in the manner of `BetaTCVAE`. p(x) is estimated on `particles` draws of p(z) and
-    one of q(z|x), which takes a latent space of few columns.
+    [Esmaeili2019] eq. 7 and fig. 2, with a weight on the first of the four terms too, which the
+    paper says is for the identifiability of z; the fields are l1 to l4 in order. Distortion is the
+    first and the third term together. At weights 1 it is the ELBO, in the manner of `BetaTCVAE`.
+    p(x) is estimated on `particles` draws of p(z) and one of q(z|x), which takes a latent space of
+    few columns.
     """
 
-    first: Weight = 1.0
-    second: Weight = 1.0
-    third: Weight = 1.0
-    fourth: Weight = 1.0
+    identifiability: Weight = 1.0
+    information: Weight = 1.0
+    likelihood: Weight = 1.0
+    marginal_kl: Weight = 1.0
     particles: PositiveInt = 256
     estimator: Estimator = "stratified"
     kind: Literal["lagrangian-vae"] = tag("lagrangian-vae")
@@ -129,12 +131,14 @@ class LagrangianVAE(Game):
         parts = taken_apart(passed, batch, self.estimator)
         likelihood = sampled_likelihood(nets.model, passed, noise, self.particles)
         return elbo(passed) | {
-            "distortion": Term(self.first, passed.distortion),
-            "mutual_information": Term(number(self.second) - 1.0, parts.mutual_information),
+            "distortion": Term(self.identifiability, passed.distortion),
+            "mutual_information": Term(number(self.information) - 1.0, parts.mutual_information),
             "marginal_kl": Term(
-                number(self.fourth) - 1.0, parts.total_correlation + parts.dimension_kl
+                number(self.marginal_kl) - 1.0, parts.total_correlation + parts.dimension_kl
             ),
-            "log_likelihood": Term(number(self.first) - number(self.third), likelihood),
+            "log_likelihood": Term(
+                number(self.identifiability) - number(self.likelihood), likelihood
+            ),
         }, left(passed)
 
     def refuses(self, latent: Latent) -> str | None:

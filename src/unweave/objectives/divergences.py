@@ -140,14 +140,14 @@ class Moments(Divergence):
 class SlicedWasserstein(Divergence):
     """The mean over random directions of W_2^2 between projected samples.  [Kolouri2018] alg. 1."""
 
-    count: PositiveInt = 50
+    projections: PositiveInt = 50
     kind: Literal["sliced-wasserstein"] = tag("sliced-wasserstein")
     nats: ClassVar[bool] = False
 
     def value(self, nets: Nets, passed: Pass, batch: Batch, noise: Noise) -> Tensor:
-        """The mean over `count` directions, ()."""
+        """The mean over the projections, ()."""
         y = drawn(passed.p, len(passed.z), noise)
-        along = directions(noise, self.count, passed.z.shape[-1], passed.z.dtype)
+        along = directions(noise, self.projections, passed.z.shape[-1], passed.z.dtype)
         return sliced_wasserstein(passed.corners, y, along)
 
     def refuses(self, latent: Latent) -> str | None:

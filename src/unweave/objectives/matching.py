@@ -107,22 +107,22 @@ class AlphaBetaVAE(Matching):
 
 @spec
 class InfoVAE(Matching):
-    """E_q[-log p(x|z)] + (1 - alpha) KL(q(z|x) || p(z)) + (alpha + scale - 1) D(q(z), p(z)).
+    """E_q[-log p(x|z)] + (1 - alpha) KL(q(z|x) || p(z)) + (alpha + lam - 1) D(q(z), p(z)).
 
-    [Zhao2019] eq. 6, whose lambda is `scale`: alpha rewards information, scale the match.
+    [Zhao2019] eq. 6, whose lambda is `lam`: alpha rewards information, lam the match.
     """
 
     alpha: Weight = 0.0
-    scale: Weight = 500.0  # [Zhao2019] app. D
+    lam: Weight = 500.0  # [Zhao2019] app. D
     divergence: AnyDivergence = MMD(kernel="rbf", scales=(100.0,))  # D^2 for D = 10, one kernel
     kind: Literal["info-vae"] = tag("info-vae")
 
     @model_validator(mode="after")
     def _check(self) -> InfoVAE:
-        alpha, scale = self.alpha, self.scale
-        if isinstance(alpha, float) and isinstance(scale, float) and alpha + scale < 1:
+        alpha, lam = self.alpha, self.lam
+        if isinstance(alpha, float) and isinstance(lam, float) and alpha + lam < 1:
             raise ValueError(
-                f"expected alpha + scale of 1 or more, got {alpha:g} + {scale:g}: less would "
+                f"expected alpha + lam of 1 or more, got {alpha:g} + {lam:g}: less would "
                 "reward a mismatch of q(z) and p(z)"
             )
         return self
@@ -134,9 +134,9 @@ class InfoVAE(Matching):
 
     @property
     def weights(self) -> tuple[float | Tensor, float | Tensor]:
-        """1 - alpha and alpha + scale - 1."""
+        """1 - alpha and alpha + lam - 1."""
         alpha = number(self.alpha)
-        return 1.0 - alpha, alpha + number(self.scale) - 1.0
+        return 1.0 - alpha, alpha + number(self.lam) - 1.0
 
 
 @spec

@@ -25,19 +25,19 @@ class DIPVAE(OnePlayer):
     """-ELBO + off_diagonal sum_{i != j} Cov_ij^2 + diagonal sum_i (Cov_ii - 1)^2.
 
     [Kumar2018] eqs. 6, 7, [Kim2018] eqs. 10, 11. Cov is that of the means of q(z|x) over the batch
-    (`of="means"`, DIP-VAE-I) or that of q(z) (`of="codes"`, DIP-VAE-II), with columns in units of
-    their standard deviation under the prior, which is 1 in the papers.
+    (`covariance_of="means"`, DIP-VAE-I) or that of q(z) (`covariance_of="codes"`, DIP-VAE-II), with
+    columns in units of their standard deviation under the prior, which is 1 in the papers.
     """
 
     off_diagonal: Weight = 10.0
     diagonal: Weight = 100.0
-    of: Literal["means", "codes"] = "means"
+    covariance_of: Literal["means", "codes"] = "means"
     kind: Literal["dip-vae"] = tag("dip-vae")
 
     def terms(self, passed: Pass, batch: Batch, noise: Noise) -> Terms:
         """Distortion, rate and the two penalties."""
         unit = passed.p.spread
-        variance = (passed.q.spread / unit).square() if self.of == "codes" else None
+        variance = (passed.q.spread / unit).square() if self.covariance_of == "codes" else None
         penalty = covariance_penalty(passed.q.mean / unit, variance)
         return elbo(passed) | {
             "off_diagonal": Term(self.off_diagonal, penalty.off_diagonal),
@@ -52,7 +52,7 @@ class DIPVAE(OnePlayer):
     def refuses(self, latent: Latent) -> str | None:
         """Why a latent space cannot be trained in this way, if it cannot."""
         full = [path for path, b in leaves(latent).items() if getattr(b, "encoding", "") == "full"]
-        if self.of == "codes" and full:
+        if self.covariance_of == "codes" and full:
             return f"DIP-VAE-II is about diagonal encodings, and {full[0] or 'the latent'} is full"
         return (
             continuous_only(latent, "a covariance of the identity is for continuous variables")

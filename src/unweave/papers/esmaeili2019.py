@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-DATA = Pinwheel(observations=25)
+DATA = Pinwheel(points_per_cluster=25)
 SEEDS = (0, 1, 2, 3)
 STEPS, PARTICLES, HIDDEN = 2500, 256, (32, 32)
 SCALE = 0.1  # of p(x|z)
@@ -98,7 +98,7 @@ def _run(weights: tuple[float, float, float, float], seed: int) -> Run:
         likelihood=GaussianLikelihood(scale=SCALE),
         objective=LagrangianVAE(*weights, particles=PARTICLES, estimator="exact"),
         optimiser=Adam(lr=2e-3),
-        batch_size=DATA.clusters * DATA.observations,
+        batch_size=DATA.clusters * DATA.points_per_cluster,
         steps=STEPS,
         seed=seed,
     )

@@ -6,7 +6,15 @@ import re
 
 from markupsafe import Markup
 
-GREEK = {"alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "lambda": "λ", "eta": "η"}
+GREEK = {
+    "alpha": "α",
+    "beta": "β",
+    "gamma": "γ",
+    "delta": "δ",
+    "lambda": "λ",
+    "lam": "λ",
+    "eta": "η",
+}
 _ACRONYMS = ("vae", "mig", "jemmig", "dcimig", "mcc", "mec", "dci", "sap", "udr", "mi", "tc", "kl",
              "irs")  # fmt: skip
 _SIGNS = {rf"\b{name}\b": letter for name, letter in GREEK.items()} | {

@@ -130,7 +130,7 @@ def theorem_1(
         )
     annealed = latent.annealed(beta)
     z = passed.corners
-    if isinstance(latent, Formula) and isinstance(annealed, Formula) and not latent.sampled:
+    if isinstance(latent, Formula) and isinstance(annealed, Formula) and not latent.sampled_rate:
         zero = passed.z.new_zeros(latent.size)
         rate, entropy = passed.rate, passed.q.entropy()
         other = annealed.rate(passed.q, annealed.density(zero), z)

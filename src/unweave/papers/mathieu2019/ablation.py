@@ -75,7 +75,7 @@ def falls(steps: Sequence[Measured]) -> bool:
 
 def beta_claims(top: Row, where: str, data: Pinwheel) -> tuple[Claim, ...]:
     """What both papers state of beta in their figure."""
-    others = data.clusters * data.observations - 1
+    others = data.clusters * data.points_per_cluster - 1
     return (
         judged(
             "Increasing β increases the level of overlap in q(z)",
@@ -100,7 +100,7 @@ def beta_claims(top: Row, where: str, data: Pinwheel) -> tuple[Claim, ...]:
 
 def alpha_claims(top: Row, bottom: Row, where: str, data: Pinwheel) -> tuple[Claim, ...]:
     """What both papers state of alpha in their figure."""
-    own, most, strongest = data.observations - 1, top.own[-1], bottom.own[-1]
+    own, most, strongest = data.points_per_cluster - 1, top.own[-1], bottom.own[-1]
     return (
         judged(
             "Increasing α always improves the match between q(z) and p(z)",

@@ -133,9 +133,9 @@ _CAPTION = (
 
 
 def _setting() -> str:
-    run = _run("beta", 1.0, 0, DATA, PRIOR)
+    run, points = _run("beta", 1.0, 0, DATA, PRIOR), DATA.clusters * DATA.points_per_cluster
     return (
-        f"`Pinwheel()`: {DATA.clusters * DATA.observations} points in {DATA.clusters} arms, with "
+        f"`Pinwheel()`: {points} points in {DATA.clusters} arms, with "
         "the generator's meaning of its standard deviations; `GaussianMixture()`: variances 0.03, "
         "the centres of the released code; a hidden layer of 100, scales of p(x|z) put out by the "
         f"decoder, Adam (amsgrad) at 1e-3, {run.steps} steps of all points, as in app. B. "
@@ -167,7 +167,7 @@ def _run(name: str, weight: float, seed: int, data: Pinwheel, prior: GaussianMix
             BetaVAE(beta=weight) if name == "beta" else AlphaBetaVAE(alpha=weight, beta=0.0)
         ),
         optimiser=Adam(lr=1e-3, amsgrad=True),
-        batch_size=data.clusters * data.observations,
+        batch_size=data.clusters * data.points_per_cluster,
         steps=STEPS,
         seed=seed,
     )
@@ -219,7 +219,7 @@ def _measured(model: Fitted) -> dict[str, float]:
 
 
 def _noticed(desk: Desk, top: Row, bottom: Row) -> str:
-    text = dataclasses.replace(DATA, reading="text")
+    text = dataclasses.replace(DATA, convention="text")
     other = _study(desk, "beta", BETAS, len(BETAS), FEW, text)
     end = BETAS[-2:]
     twice = _study(desk, "beta", end, len(end), prior=GaussianMixture(scales=_TWICE))
@@ -233,7 +233,7 @@ def _noticed(desk: Desk, top: Row, bottom: Row) -> str:
         "The released code sums the log-density of the prior over its two columns, which counts "
         "p(z) twice in the rate. Then the match is lost sooner: KL(p ‖ q) β = "
         f"{twice.text('inclusive', end)}, and components in use β = {twice.text('modes', end)}.\n\n"
-        'With standard deviations as the text has them, `Pinwheel(reading="text")`, and '
+        'With standard deviations as the text has them, `Pinwheel(convention="text")`, and '
         f"{len(FEW)} seeds, the paper's claims of β in the figure "
         + (
             "have the verdict pass, all of them."
@@ -307,9 +307,9 @@ def _measures(top: Row, bottom: Row) -> Figure:
     figure, axes = panels(2, 3, width=3.1, height=2.3)
     lettered(axes, ("Overlap by β", "Information by β", "Match by β",
                     "Overlap by α", "Information by α", "Match by α"))  # fmt: skip
-    clusters, size = DATA.clusters, DATA.clusters * DATA.observations
+    clusters, size = DATA.clusters, DATA.clusters * DATA.points_per_cluster
     across: tuple[dict[str, float], ...] = (
-        {f"{DATA.observations - 1}": DATA.observations - 1.0},
+        {f"{DATA.points_per_cluster - 1}": DATA.points_per_cluster - 1.0},
         {f"log {clusters}": math.log(clusters), f"log {size}": math.log(size)},
         {},
     )

@@ -50,7 +50,7 @@ _SAME = 1e-9  # nats: what rounding leaves of no change
 def student_priors(desk: Desk) -> Result:
     """Figure 5: densities of factored Student-t priors, and which priors a rotation changes."""
     students = {f"ν = {df:g}": StudentT(2, df=df) for df in FREEDOMS}
-    round_, long, sparse = Gaussian(2), Gaussian(2, variances=LONG), Sparse(2, weight=0.9)
+    round_, long, sparse = Gaussian(2), Gaussian(2, variances=LONG), Sparse(2, spike_weight=0.9)
     others: Priors = {"isotropic": round_, "anisotropic": long, "sparse": sparse}
     priors: Priors = {**students, **others}
     moves = _turned(desk, priors)

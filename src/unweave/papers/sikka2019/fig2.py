@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 STUDY = Study(
     # The first digit of each class.
-    data=Mixing(columns=MNIST(), picked=(1, 3, 5, 7, 2, 0, 13, 15, 17, 4)),
+    data=Mixing(columns=MNIST(), indices=(1, 3, 5, 7, 2, 0, 13, 15, 17, 4)),
     latents=10,
     betas=(0.1, 0.25, 0.5, 1.0, 1.5, 2.5, 4.0, 6.0, 10.0, 16.0, 25.0, 50.0),
     seeds=tuple(range(100)),

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from matplotlib.gridspec import SubplotSpec
 
 STUDY = Study(
-    data=MovingDigit(digits=MNIST(), picked=7, side=40),
+    data=MovingDigit(digits=MNIST(), index=7, side=40),
     latents=2,
     betas=(0.1, 0.25, 0.5, 1.0, 1.4, 2.0, 2.5, 3.0, 4.0, 6.0, 10.0, 16.0),
     seeds=tuple(range(50)),
