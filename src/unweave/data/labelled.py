@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from unweave.data.fileset import GOOGLE, About, Array, Content, FileSet, Side, Split, decoded
+from unweave.data.folder import shrunk
 from unweave.data.formats import archive, broken, read_idx, read_mat, read_table, reading_fetched
 from unweave.data.parts import Part
 from unweave.data.rows import Held, Rows
@@ -98,18 +99,27 @@ def _in_ten(rows: Rows, labels: Array) -> Content:
 class _Idx(FileSet):
     """Images and labels in the format of MNIST."""
 
+    side: Any
+
     def read(self) -> Content:
         """Images and classes, training before testing."""
         names = {"train": ("train",), "test": ("t10k",)}.get(self.part, ("train", "t10k"))
-        images = [read_idx(self.folder / f"{name}-images-idx3-ubyte.gz", 3) for name in names]
+        files = [read_idx(self.folder / f"{name}-images-idx3-ubyte.gz", 3) for name in names]
         labels = [read_idx(self.folder / f"{name}-labels-idx1-ubyte.gz", 1) for name in names]
-        return _in_ten(Held(np.concatenate(images)), np.concatenate(labels))
+        images = np.concatenate(files)
+        if self.side != images.shape[1]:
+            images = np.stack([shrunk(image, self.side) for image in images])
+        return _in_ten(Held(images), np.concatenate(labels))
 
 
 @spec
 class MNIST(_Idx):
-    """70,000 written digits, of which 60,000 are for training.  [LeCun1998]."""
+    """70,000 written digits, of which 60,000 are for training.  [LeCun1998].
 
+    The images are 28 x 28; another `side` resizes them bilinearly.
+    """
+
+    side: Side = 28
     part: Split = "train"
     kind: Literal["mnist"] = tag("mnist")
 
@@ -132,8 +142,12 @@ class MNIST(_Idx):
 
 @spec
 class FashionMNIST(_Idx):
-    """70,000 pictures of clothes of ten kinds, of which 60,000 are for training.  [Xiao2017]."""
+    """70,000 pictures of clothes of ten kinds, of which 60,000 are for training.  [Xiao2017].
 
+    The images are 28 x 28; another `side` resizes them bilinearly.
+    """
+
+    side: Side = 28
     part: Split = "train"
     kind: Literal["fashion-mnist"] = tag("fashion-mnist")
 
