@@ -1,7 +1,9 @@
 """The papers' experiments by name: what they state, and that all of it can be trained."""
 
 import dataclasses
+import re
 import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -306,6 +308,30 @@ def test_train_a_grid(unweave, tmp_path):
     found = {(run.objective.beta, run.seed) for run in runs}
     assert found == {(beta, seed) for beta in (0.01, 0.3, 0.5, 1.0, 1.2) for seed in (0, 1)}
     assert len(runs) == 10
+
+
+CHOICES = (Path(__file__).parent.parent / "docs/papers/choices.md").read_text()
+
+
+def test_the_page_of_choices_names_presets_that_exist():
+    papers = {each.paper for each in PRESETS.values()}
+    named = {
+        name for name in re.findall(r"`(\w+/[\w-]+)`", CHOICES) if name.split("/")[0] in papers
+    }
+    assert named <= set(PRESETS)
+    assert papers <= {name.split("/")[0] for name in named} | {"mathieu2018"}
+
+
+def test_defaults_are_those_that_the_page_of_choices_states():
+    assert uw.Sparse().weight == 0.8
+    assert uw.Critic() == uw.Critic(width=1000, depth=6, slope=0.2)
+    assert uw.Kim2018GAN().slope == 0.1
+    assert uw.InfoWGANGP().critic_steps == 1
+    assert uw.Categorical().temperature == uw.Bernoulli().temperature == 0.66
+    assert set(uw.GaussianMixture().centres) == {(0, -1), (0, 1), (1, 0), (-1, 0)}
+    assert uw.presets.PRESETS["kim2018/celeba-beta-vae"].run.data.crop == 148
+    for name in ("mathieu2019/shapes2d-student-t", "mathieu2019/celeba-sparse"):
+        assert uw.preset(name).run.latent.sampled
 
 
 def test_rendered_data_are_the_whole_published_lattice():

@@ -50,6 +50,9 @@ _CENTRES = (
 _TWICE = (
     "The released code counts log p(z) twice in the rate of this prior; the preset counts it once."
 )
+_SOFTPLUS = (
+    "The released encoder puts out softplus(h) + 1e-6 for standard deviations, ours exp(h / 2)."
+)
 _WEIGHTS = "The text does not name the weights; they are those of [Mathieu2018] fig. 2."
 _ALPHAS = (
     "The text lists no values of alpha, and the released scripts have 0 and 100; the others are "
@@ -165,7 +168,7 @@ def priors(paper: str, figure: str, third: int) -> tuple[Preset, ...]:
 def pinwheels(paper: str, figure: str, *notes: str) -> tuple[Preset, ...]:
     """The ablation on the pinwheel, which both papers have."""
     where = f"[{paper.capitalize()}] app. B, table 1b and fig. {figure}"
-    shared = (*notes, _READING, _CENTRES, _AMSGRAD)
+    shared = (*notes, _READING, _CENTRES, _AMSGRAD, _SOFTPLUS)
     return (
         Preset(
             f"{paper}/pinwheel-beta",
@@ -230,9 +233,9 @@ PRESETS = (
             _SPIKE,
             _ALPHAS,
             _KERNEL,
-            "The released encoder puts out softplus(h) + 1e-6 for standard deviations, ours "
-            "exp(h / 2); its convolutions have no biases, and ours have where no batch "
-            "normalisation follows.",
+            _SOFTPLUS,
+            "The released convolutions have no biases; ours do where no batch normalisation "
+            "follows.",
             _SAMPLED,
         ),
     ),
