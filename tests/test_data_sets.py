@@ -120,6 +120,17 @@ def test_a_digit_is_itself_where_others_are_missing(small, kind, split):
     np.testing.assert_allclose(everything(world), pictures / 255, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["mnist", "fashion-mnist"])
+def test_digits_at_another_side_are_interpolated_linearly(small, kind):
+    cls, images, labels = small(kind)
+    world = cls(part="all", side=32).load(CPU)
+    assert world.shape == (1, 32, 32)
+    assert world.factors(torch.arange(world.size)).tolist() == labels.tolist()
+    pictures = torch.from_numpy(images[:, None] / 255)
+    expected = torch.nn.functional.interpolate(pictures, (32, 32), mode="bilinear")
+    assert (everything(world) - expected).abs().max() < 1.5 / 255  # rounded twice, as bytes
+
+
 def test_classes_of_published_sets_go_by_their_values(small):
     """Of SmallNORB the azimuth is in steps of two, and of CelebA an attribute is -1 or 1."""
     cls, _, _ = small("smallnorb")

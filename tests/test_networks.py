@@ -71,6 +71,12 @@ TABLES = {  # network, channels of 64x64 images, variables: encoder, decoder
         ["fc 128 relu", "fc 1024 relu",
          "upconv 64/2 relu", "upconv 64/2 relu", "upconv 32/2 relu", "upconv 1/2"],
     ),
+    "mathieu2018 table 1a": (
+        uw.Mathieu2019(third=32), 1, 10,
+        [*CONVOLUTIONS[:2], "conv 32/2 relu", "conv 64/2 relu", "fc 128", "fc 20"],
+        ["fc 128 relu", "fc 1024 relu",
+         "upconv 64/2 relu", "upconv 64/2 relu", "upconv 32/2 relu", "upconv 1/2"],
+    ),
     "mathieu2019 table 1c": (
         uw.DCGAN(), 3, 50,
         [f"conv 32/2 {LEAKY}", f"conv 64/2 {LEAKY}", f"conv 128/2 {LEAKY}", f"conv 256/2 {LEAKY}",

@@ -1,4 +1,4 @@
-"""The command line: train, evaluate, score, report, runs, data, cite, reproduce."""
+"""The command line: train, presets, evaluate, score, report, runs, data, cite, reproduce."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ from unweave.console import err as _err
 from unweave.console import out as _out
 from unweave.data_commands import data_app
 from unweave.parallel import Killed, usable_cores
+from unweave.preset_commands import presets_command
 
 # What a command needs is loaded where it begins, so that help and mistakes are told at once.
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ app = typer.Typer(
 
 app.add_typer(data_app, name="data")
 app.command(name="bench")(bench_command)
+app.command(name="presets")(presets_command)
 
 RunArgument = Annotated[
     list[str], typer.Argument(help="Runs: digests, beginnings of digests, or folders.")
@@ -67,9 +69,13 @@ def train_command(
     device: DeviceOption = "auto",
     select: SelectOption = None,
     features: FeaturesOption = None,
-    file: Annotated[
-        Path | None, typer.Option("--from", help="Start from a run.json or a TOML file.")
+    source: Annotated[
+        str | None,
+        typer.Option("--from", help="Start from a preset, a run.json or a TOML file."),
     ] = None,
+    grid: Annotated[
+        bool, typer.Option("--grid", help="Train all runs of the preset, not only its first.")
+    ] = False,
     checkpoint_seconds: Annotated[
         float, typer.Option(min=0, help="Seconds between checkpoints.")
     ] = 30.0,
@@ -93,15 +99,21 @@ def train_command(
       unweave train latent=product latent.style=gaussian latent.style.size=8 latent.place=gaussian
 
       unweave train data=shapes2d --select held-out:shape=heart,x=0..15 --select subset:count=50000
+
+      unweave train --from kim2018/shapes2d-factor-vae --grid     (`unweave presets` lists others)
     """
     from unweave import listing
-    from unweave.overrides import base_from, runs_from
+    from unweave.overrides import runs_from
+    from unweave.presets import base_of, preset
     from unweave.store import Store
     from unweave.training.precision import checked
 
     _use_cores(threads)
-    base = base_from(file) if file else None
-    runs = runs_from(assignments or [], base, select or [], features)
+    if grid and not source:
+        raise ValueError("--grid needs a preset, as in --from kim2018/shapes2d-factor-vae --grid")
+    base = base_of(source) if source else None
+    given = preset(source or "").arguments(assignments or []) if grid else assignments or []
+    runs = runs_from(given, base, select or [], features)
     outcomes = listing.train_all(runs, Store(store), device, checkpoint_seconds, checked(precision))
     listing.show_outcomes(outcomes, Store(store))
     if any(outcome.failure for outcome in outcomes):

@@ -15,7 +15,7 @@ from unweave.data import (
     Data,
     DSprites,
     Paired,
-    Sampled,
+    Selected,
     Shapes2D,
     World,
     principal_variances,
@@ -155,7 +155,7 @@ def default_network(data: Data, shape: Shape) -> Network:
     >>> default_network(Faces3D(), (1, 64, 64))
     Kim2018(hidden=256)
     """
-    world = data.world if isinstance(data, (Sampled, Paired)) else data
+    world = data.source if isinstance(data, (Selected, Paired)) else data
     if len(shape) == 3 and shape[1:] == (64, 64):
         return Kim2018(hidden=128 if isinstance(world, (Shapes2D, DSprites)) else 256)
     if len(shape) == 3 and min(shape[1:]) >= 16 and max(shape[1:]) <= 256:

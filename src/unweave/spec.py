@@ -93,7 +93,7 @@ def members(union: Any) -> dict[str, type]:
     """
     found: dict[str, type] = {}
     for candidate in _flatten(union):
-        kind = get_type_hints(candidate).get("kind") if isinstance(candidate, type) else None
+        kind = _hints(candidate).get("kind") if isinstance(candidate, type) else None
         if get_origin(kind) is Literal:
             found[get_args(kind)[0]] = candidate
     return found
@@ -102,8 +102,7 @@ def members(union: Any) -> dict[str, type]:
 @functools.cache
 def lane_fields(cls: type) -> tuple[str, ...]:
     """Names of the fields of a spec that are marked as `Lane`."""
-    hints = get_type_hints(cls, include_extras=True)
-    return tuple(name for name, hint in hints.items() if _is_lane(hint))
+    return tuple(name for name, hint in _hints(cls).items() if _is_lane(hint))
 
 
 def to_json(value: object) -> Any:
@@ -213,6 +212,12 @@ def nearest_path(path: str | Path) -> str:
     return f"did you mean {close[0]!r}?" if close else "check the path."
 
 
+@functools.cache
+def _hints(cls: type) -> dict[str, Any]:
+    """The annotations of a spec; to evaluate them takes longer than to validate a run."""
+    return get_type_hints(cls, include_extras=True)
+
+
 def _flatten(union: Any) -> list[Any]:
     """All members of a possibly nested, possibly annotated union."""
     if get_origin(union) is Annotated:
@@ -241,7 +246,7 @@ def _parse(assignment: str) -> tuple[list[str], Any]:
 
 def _fields(cls: type) -> dict[str, Any]:
     """Field names of a spec with their annotations; the tag is not one a user sets."""
-    hints = get_type_hints(cls, include_extras=True)
+    hints = _hints(cls)
     if dataclasses.is_dataclass(cls):
         return {f.name: hints[f.name] for f in dataclasses.fields(cls) if f.name != "kind"}
     return {}
@@ -252,7 +257,7 @@ def _child(cls: type, name: str) -> Any:
     fields = _fields(cls)
     if name in fields:
         return fields[name]
-    extra = get_type_hints(cls, include_extras=True).get("__pydantic_extra__")
+    extra = _hints(cls).get("__pydantic_extra__")
     return get_args(extra)[1] if extra else None
 
 

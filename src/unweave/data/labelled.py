@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -19,6 +19,7 @@ from unweave.data.fileset import (
     TrainTestSplit,
     decoded,
 )
+from unweave.data.folder import shrunk
 from unweave.data.formats import archive, broken, read_idx, read_mat, read_table, reading_fetched
 from unweave.data.parts import DataSplit
 from unweave.data.rows import Held, Rows
@@ -107,18 +108,27 @@ def _in_ten(rows: Rows, labels: Array) -> Content:
 class _Idx(FileSet):
     """Images and labels in the format of MNIST."""
 
+    side: Any
+
     def read(self) -> Content:
         """Images and classes, training before testing."""
         names = {"train": ("train",), "test": ("t10k",)}.get(self.split, ("train", "t10k"))
-        images = [read_idx(self.folder / f"{name}-images-idx3-ubyte.gz", 3) for name in names]
+        files = [read_idx(self.folder / f"{name}-images-idx3-ubyte.gz", 3) for name in names]
         labels = [read_idx(self.folder / f"{name}-labels-idx1-ubyte.gz", 1) for name in names]
-        return _in_ten(Held(np.concatenate(images)), np.concatenate(labels))
+        images = np.concatenate(files)
+        if self.side != images.shape[1]:
+            images = np.stack([shrunk(image, self.side) for image in images])
+        return _in_ten(Held(images), np.concatenate(labels))
 
 
 @spec
 class MNIST(_Idx):
-    """70,000 written digits, of which 60,000 are for training.  [LeCun1998]."""
+    """70,000 written digits, of which 60,000 are for training.  [LeCun1998].
 
+    The images are 28 x 28; another `side` resizes them bilinearly.
+    """
+
+    side: Side = 28
     split: TrainTestSplit = "train"
     kind: Literal["mnist"] = tag("mnist")
 
@@ -141,8 +151,12 @@ class MNIST(_Idx):
 
 @spec
 class FashionMNIST(_Idx):
-    """70,000 pictures of clothes of ten kinds, of which 60,000 are for training.  [Xiao2017]."""
+    """70,000 pictures of clothes of ten kinds, of which 60,000 are for training.  [Xiao2017].
 
+    The images are 28 x 28; another `side` resizes them bilinearly.
+    """
+
+    side: Side = 28
     split: TrainTestSplit = "train"
     kind: Literal["fashion-mnist"] = tag("fashion-mnist")
 

@@ -67,18 +67,19 @@ class Mathieu2019:
     """Encoder and decoder for 64x64 images.  [Mathieu2019] table 1a.
 
     As [Kim2018] table 1, with 64 instead of 32 channels in the second transposed convolution.
-    Table 1b is `MLP`, table 1c `DCGAN`.
+    Table 1b is `MLP`, table 1c `DCGAN`. The third convolution has `third` channels: 64 there, 32
+    in [Mathieu2018] table 1a.
     """
 
     hidden: PositiveInt = 128
+    third: Literal[32, 64] = 64
     kind: Literal["mathieu2019"] = tag("mathieu2019")
 
     def encoder(self, shape: Shape, outputs: int) -> nn.Module:
         """From images (B, C, 64, 64) to (B, outputs)."""
         _require_image(shape, "mathieu2019", (64, 64))
-        return convolutional_encoder(
-            shape, (32, 32, 64, 64), self.hidden, outputs, activate_hidden=False
-        )
+        widths = (32, 32, self.third, 64)
+        return convolutional_encoder(shape, widths, self.hidden, outputs, activate_hidden=False)
 
     def decoder(self, size: int, shape: Shape) -> nn.Module:
         """From codes (B, size) to (B, C, 64, 64)."""

@@ -6,13 +6,20 @@ A paper is one module with `PRESETS`. `preset("kim2018/shapes2d-factor-vae")` re
 
 from __future__ import annotations
 
-from unweave.presets import kim2018
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from unweave.overrides import base_from
+from unweave.presets import esmaeili2019, kim2018, mathieu2018, mathieu2019, sikka2019
 from unweave.presets.base import Preset
-from unweave.spec import nearest
+from unweave.spec import nearest, to_json
 
-__all__ = ["PRESETS", "Preset", "preset"]
+__all__ = ["PRESETS", "Preset", "base_of", "preset", "presets_of"]
 
-PRESETS: dict[str, Preset] = {each.name: each for paper in (kim2018,) for each in paper.PRESETS}
+_PAPERS = (kim2018, mathieu2019, mathieu2018, sikka2019, esmaeili2019)
+PRESETS: dict[str, Preset] = {each.name: each for paper in _PAPERS for each in paper.PRESETS}
 
 
 def preset(name: str) -> Preset:
@@ -22,5 +29,33 @@ def preset(name: str) -> Preset:
     35.0
     """
     if name not in PRESETS:
-        raise ValueError(f"there is no preset {name!r}: {nearest(name, PRESETS)}")
+        raise ValueError(f"there is no preset {name!r}: {_hint(name, PRESETS)}")
     return PRESETS[name]
+
+
+def presets_of(name: str | None = None) -> list[Preset]:
+    """The presets of a paper, or all of them."""
+    papers = list(dict.fromkeys(each.paper for each in PRESETS.values()))
+    if name is not None and name not in papers:
+        raise ValueError(f"there is no paper {name!r}: {nearest(name, papers)}")
+    return [each for each in PRESETS.values() if name in (None, each.paper)]
+
+
+def base_of(name: str) -> dict[str, Any]:
+    """The JSON form of the run that a preset or a file holds; a file that exists comes first."""
+    path = Path(name)
+    if path.is_file() or (name not in PRESETS and path.suffix):
+        return base_from(path)
+    if name not in PRESETS:
+        raise ValueError(
+            f"--from: there is no preset or file {name!r}: {_hint(name, PRESETS)}; a file is a "
+            "run.json or .toml"
+        )
+    base: dict[str, Any] = to_json(PRESETS[name].run)
+    return base
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    meant = f"did you mean {close[0]!r}? " if close else ""
+    return f"{meant}`unweave presets` lists them"

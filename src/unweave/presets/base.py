@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 
 from unweave import spec
-from unweave.data import Data, FileSet, Paired, Sampled
+from unweave.data import FileSet
 from unweave.overrides import runs_from
 from unweave.run import Run
 
@@ -43,19 +44,21 @@ class Preset:
     @property
     def download(self) -> str | None:
         """The dataset to download before training, None if the data are generated."""
-        data: Data = self.run.data
-        while isinstance(data, (Sampled, Paired)):
-            data = data.world
-        return str(data.kind) if isinstance(data, FileSet) else None
+        return _published(self.run.data)
+
+    @property
+    def count(self) -> int:
+        """How many runs the grid has."""
+        return math.prod(len(values) for values in self.grid.values())
 
     def arguments(self, assignments: Iterable[str] = ()) -> list[str]:
         """The arguments of `unweave train` that give the grid, with some fields assigned otherwise.
 
-        An assignment replaces the grid's values of that field.
+        An assignment replaces the grid's values of that field and of the fields inside it.
         """
         given = list(assignments)
-        fixed = {assignment.partition("=")[0] for assignment in given}
-        varied = [path for path in self.grid if path not in fixed]
+        fixed = tuple(f"{assignment.partition('=')[0]}." for assignment in given)
+        varied = [path for path in self.grid if not f"{path}.".startswith(fixed)]
         return [
             *(_written(path, self.grid[path]) for path in sorted(varied, key="seed".__eq__)),
             *given,
@@ -67,6 +70,14 @@ class Preset:
         Assignments are those of the command line, such as "steps=1000" or "seed=0..2".
         """
         return runs_from(self.arguments(assignments), spec.to_json(self.run))
+
+
+def _published(data: object) -> str | None:
+    """The published dataset that data are, or are made of."""
+    if isinstance(data, FileSet):
+        return str(data.kind)
+    names = [each.name for each in fields(data)] if is_dataclass(data) else []
+    return next(filter(None, (_published(getattr(data, name)) for name in names)), None)
 
 
 def _written(path: str, values: tuple[Value, ...]) -> str:

@@ -19,16 +19,13 @@ from unweave.aggregate import log_aggregate
 from unweave.data import Pinwheel
 from unweave.fitted import Fitted
 from unweave.latents import DiagonalGaussian, GaussianMixture
-from unweave.likelihoods import Gaussian
 from unweave.metrics import (
     cluster_occupancy,
     exact_mutual_information,
     overlapping_neighbours,
     prior_match,
 )
-from unweave.networks import MLP
 from unweave.objectives import AlphaBetaVAE, BetaVAE
-from unweave.optimisers import Adam
 from unweave.papers.drawing import (
     BLUE,
     COLOURS,
@@ -53,6 +50,7 @@ from unweave.papers.mathieu2019.ablation import (
     modes_claim,
 )
 from unweave.parallel import in_threads
+from unweave.presets.mathieu2019 import PINWHEEL_ALPHAS, PINWHEEL_BETAS, pinwheel
 from unweave.run import Run
 from unweave.training.crew import torch_threads
 
@@ -61,8 +59,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DATA = Pinwheel()
-BETAS = (0.01, 0.3, 0.5, 1.0, 1.2)  # [Mathieu2018] fig. 2, top, alpha = 0
-ALPHAS = (1.0, 2.0, 3.0, 5.0, 8.0)  # bottom, beta = 0
+BETAS, ALPHAS = PINWHEEL_BETAS, PINWHEEL_ALPHAS  # [Mathieu2018] fig. 2
 LARGER_BETAS, LARGER_ALPHAS = (2.0, 5.0), (20.0, 100.0)  # ours
 SEEDS = {"beta": range(40), "alpha": range(10)}  # with alpha they train ten times as long
 FEW = range(10)  # for the other reading of the data
@@ -158,15 +155,11 @@ def _seeds() -> str:
 
 
 def _run(name: str, weight: float, seed: int, data: Pinwheel, prior: GaussianMixture) -> Run:
-    return Run(
+    objective = BetaVAE(beta=weight) if name == "beta" else AlphaBetaVAE(alpha=weight, beta=0.0)
+    return dataclasses.replace(
+        pinwheel(objective),
         data=data,
         latent=prior,
-        network=MLP(hidden=(100,)),
-        likelihood=Gaussian(learn="each"),
-        objective=(
-            BetaVAE(beta=weight) if name == "beta" else AlphaBetaVAE(alpha=weight, beta=0.0)
-        ),
-        optimiser=Adam(lr=1e-3, amsgrad=True),
         batch_size=data.clusters * data.points_per_cluster,
         steps=STEPS,
         seed=seed,

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,17 +16,15 @@ from torch import Tensor
 from unweave import kernels
 from unweave.data import Mixing, MovingDigit, World
 from unweave.fitted import Fitted
-from unweave.latents import Gaussian
-from unweave.likelihoods import Gaussian as GaussianLikelihood
 from unweave.networks import MLP
 from unweave.noise import Noise
 from unweave.objectives import BetaVAE, Nets
 from unweave.objectives.importance import particle_bound
-from unweave.optimisers import Adam
 from unweave.papers.drawing import BLUE, INK, MUTED, PURPLE, SKY, Values
 from unweave.papers.form import Claim, Desk, Measured, Numbers, judged
 from unweave.papers.intervals import give_or_take
 from unweave.papers.sikka2019.inference import Truth, inference_errors
+from unweave.presets.sikka2019 import BATCH, deep
 from unweave.run import Run
 from unweave.trained import join
 from unweave.training import Lanes
@@ -37,7 +35,6 @@ from unweave.training.precision import products
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-BATCH = 100  # ours: the paper gives none
 TERMS = {
     "elbo": "ELBO",
     "tie": "True inference error",
@@ -79,14 +76,10 @@ class Study:
 
     def run(self, beta: float, seed: int) -> Run:
         """One of the networks."""
-        return Run(
-            data=self.data,
-            latent=Gaussian(self.latents),
+        return replace(
+            deep(self.data, self.latents),
             network=MLP(hidden=self.hidden, activation="tanh"),
-            likelihood=GaussianLikelihood(scale=1.0),
             objective=BetaVAE(beta=beta),
-            optimiser=Adam(lr=1e-3),
-            batch_size=BATCH,
             steps=self.steps,
             seed=seed,
         )

@@ -10,12 +10,11 @@ import numpy as np
 import torch
 
 from unweave.bench import machine
-from unweave.data import MNIST, Mixing, MovingDigit
+from unweave.data import Mixing, MovingDigit
 from unweave.fitted import Fitted
 from unweave.papers.drawing import BLUE, DASHES, ORANGE, PURPLE, lettered, panels
 from unweave.papers.form import Claim, Desk, Numbers, Result, judged
 from unweave.papers.sikka2019.deep import (
-    BATCH,
     BRACKETS,
     TERMS,
     Study,
@@ -27,18 +26,13 @@ from unweave.papers.sikka2019.deep import (
     terms_of,
 )
 from unweave.papers.sikka2019.inference import Truth
+from unweave.presets.sikka2019 import BATCH, MIXED_BETAS, MIXED_DIGITS
 from unweave.theory import Solution, solve
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-STUDY = Study(
-    # The first digit of each class.
-    data=Mixing(columns=MNIST(), indices=(1, 3, 5, 7, 2, 0, 13, 15, 17, 4)),
-    latents=10,
-    betas=(0.1, 0.25, 0.5, 1.0, 1.5, 2.5, 4.0, 6.0, 10.0, 16.0, 25.0, 50.0),
-    seeds=tuple(range(100)),
-)
+STUDY = Study(MIXED_DIGITS, latents=10, betas=MIXED_BETAS, seeds=tuple(range(100)))
 SAMPLES = 100  # of q(z|x) for each observation
 SECONDS = 3.0  # for which training is timed
 _GRID = np.geomspace(0.08, 60, 1500)  # and where latents die

@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unweave.bench import machine
-from unweave.data import MNIST, Mixing, MovingDigit
+from unweave.data import Mixing, MovingDigit
 from unweave.fitted import Fitted
 from unweave.objectives import Nets
 from unweave.papers.drawing import BLUE, SKY, Values
 from unweave.papers.form import Claim, Desk, Numbers, Result, judged
 from unweave.papers.intervals import ranged
 from unweave.papers.sikka2019.deep import (
-    BATCH,
     BRACKETS,
     TERMS,
     Study,
@@ -34,6 +33,7 @@ from unweave.papers.sikka2019.deep import (
     tie_claims,
 )
 from unweave.papers.sikka2019.inference import Truth
+from unweave.presets.sikka2019 import BATCH, MOVING_BETAS, MOVING_DIGIT
 from unweave.trained import join
 
 if TYPE_CHECKING:
@@ -41,12 +41,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.gridspec import SubplotSpec
 
-STUDY = Study(
-    data=MovingDigit(digits=MNIST(), index=7, side=40),
-    latents=2,
-    betas=(0.1, 0.25, 0.5, 1.0, 1.4, 2.0, 2.5, 3.0, 4.0, 6.0, 10.0, 16.0),
-    seeds=tuple(range(50)),
-)
+STUDY = Study(MOVING_DIGIT, latents=2, betas=MOVING_BETAS, seeds=tuple(range(50)))
 SAMPLES = 100  # of q(z|x) for each observation
 SECONDS = 3.0  # for which training is timed
 SHOWN = (0.1, 2.5)  # the small and the large beta of panel E

@@ -1,0 +1,67 @@
+"""A preset as text: a TOML file of its run, with the rest as comments."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from unweave.presets.base import Preset
+from unweave.spec import to_json
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_WIDTH = 96
+
+
+def described(preset: Preset) -> str:
+    """A TOML file that `--from` reads: the run, and as comments its source, commands and notes."""
+    name, grid, data = preset.name, " ".join(preset.arguments()), preset.download
+    fetch = f"download {data} first: unweave data get {data}" if data else "nothing to download"
+    told = [
+        f"{name}: {preset.title}",
+        f"{preset.source}; data: {fetch}",
+        "",
+        f"unweave train --from {name}",
+    ]
+    if grid:
+        told += [f"unweave train --from {name} --grid", f"  {preset.count:,} runs: {grid}"]
+    told += ["", *(f"- {note}" for note in preset.notes)]
+    comments = [line for text in told for line in _commented(text)]
+    return "\n".join([*comments, "", *_tables((), to_json(preset.run))]) + "\n"
+
+
+def _commented(text: str) -> list[str]:
+    lines = textwrap.wrap(text, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    return [f"# {line}".rstrip() for line in lines or [""]]
+
+
+def _tables(path: tuple[str, ...], content: Mapping[str, Any]) -> Iterator[str]:
+    """The lines of a TOML table and of those inside it; TOML has no null, so None is left out."""
+    names = sorted(content, key="kind".__ne__)
+    given = {_key(name): content[name] for name in names if content[name] is not None}
+    if path:
+        yield f"[{'.'.join(path)}]"
+    yield from (f"{key} = {_value(value)}" for key, value in given.items() if not _table(value))
+    for key, value in given.items():
+        if _table(value):
+            yield ""
+            yield from _tables((*path, key), value)
+
+
+def _table(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else json.dumps(name)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        fields = (f"{_key(name)} = {_value(each)}" for name, each in value.items())
+        return f"{{ {', '.join(fields)} }}"
+    if isinstance(value, list):
+        return f"[{', '.join(_value(each) for each in value)}]"
+    return json.dumps(value)
