@@ -69,8 +69,8 @@ STATED = {
         "network.third": 32,
     }),
     "mathieu2019/pinwheel-alpha": (2, 400, 500, 1e-3, (0.9, 0.999), {
-        "objective.beta": 0, "network.hidden": (100,), "data.rate": 0.25, "data.radial": 0.1,
-        "data.tangential": 0.3, "objective.divergence.kind": "inclusive-kl",
+        "objective.beta": 0, "network.hidden": (100,), "data.rate": 0.25, "data.radial_std": 0.1,
+        "data.tangential_std": 0.3, "objective.divergence.kind": "inclusive-kl",
     }),
     "mathieu2019/celeba-sparse": (50, 256, 60 * 162_770 // 256, 2e-4, (0.5, 0.999), {
         "latent.spike_weight": 0.9, "latent.spike_scale": 0.05, "data.split": "train",
@@ -128,7 +128,7 @@ def shape_of(data):
         channels, *sides = data.ABOUT.shape
         side = getattr(data, "side", sides[0])
         return (channels, side, side)
-    if data.kind == "sampled":
+    if data.kind == "selected":
         return shape_of(data.source)
     if data.kind == "mixing":
         return (1, 28, 28) if data.columns else (len(data.matrix),)
@@ -324,7 +324,7 @@ def test_the_page_of_choices_names_presets_that_exist():
 
 
 def test_defaults_are_those_that_the_page_of_choices_states():
-    assert uw.Sparse().weight == 0.8
+    assert uw.Sparse().spike_weight == 0.8
     assert uw.Critic() == uw.Critic(width=1000, depth=6, slope=0.2)
     assert uw.Kim2018GAN().slope == 0.1
     assert uw.InfoWGANGP().critic_steps == 1
@@ -332,7 +332,7 @@ def test_defaults_are_those_that_the_page_of_choices_states():
     assert set(uw.GaussianMixture().centres) == {(0, -1), (0, 1), (1, 0), (-1, 0)}
     assert uw.presets.PRESETS["kim2018/celeba-beta-vae"].run.data.crop == 148
     for name in ("mathieu2019/shapes2d-student-t", "mathieu2019/celeba-sparse"):
-        assert uw.preset(name).run.latent.sampled
+        assert uw.preset(name).run.latent.sampled_rate
 
 
 def test_rendered_data_are_the_whole_published_lattice():

@@ -52,8 +52,8 @@ _GAN_SILENT = (
     "Q(c|x) of continuous codes is a density on [-1, 1], not a normal distribution.",
 )
 _GAN_TUNED = (
-    "The paper also tuned objective.noise_size over 5, 10, 20, 40, 80 and 160,"
-    " optimiser.lr over 1e-3 and 1e-4 and objective.critic_optimiser.lr over 1e-4 and 1e-5; app. H settles on these."
+    "The paper also tuned objective.noise_size over 5, 10, 20, 40, 80 and 160, optimiser.lr over "
+    "1e-3 and 1e-4 and objective.critic_optimiser.lr over 1e-4 and 1e-5; app. H settles on these."
 )
 _CRITIC_STEPS = (
     "The paper does not say how often the critic moves; [Gulrajani2017] has "
