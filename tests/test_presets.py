@@ -312,6 +312,31 @@ def test_train_a_grid(unweave, tmp_path):
 
 
 CHOICES = (Path(__file__).parent.parent / "docs/papers/choices.md").read_text()
+PARTS = "data|latent|network|likelihood|objective|optimiser"
+ASSIGNED = re.compile(rf"(?<![\w/])((?:{PARTS})\.[\w.]*\w)(=[\w.-]*\w)?")
+
+
+def takes(preset, path, value):
+    """Whether the run of a preset has a field, and takes the value that a text gives it."""
+    try:
+        at(preset.run, path)
+        preset.runs([f"{path}{value}", "seed=0"] if value else ["seed=0"])
+    except (AttributeError, KeyError, ValueError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("preset", ALL)
+def test_notes_name_fields_that_there_are(preset):
+    for path, value in ASSIGNED.findall(" ".join(preset.notes)):
+        assert takes(preset, path, value), path
+
+
+def test_the_page_of_choices_names_fields_that_there_are():
+    found = set(ASSIGNED.findall(" ".join(re.findall(r"`[^`]+`", CHOICES))))
+    assert found
+    for path, value in found:
+        assert any(takes(preset, path, value) for preset in PRESETS.values()), f"{path}{value}"
 
 
 def test_the_page_of_choices_names_presets_that_exist():

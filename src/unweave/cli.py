@@ -74,7 +74,7 @@ def train_command(
         typer.Option("--from", help="Start from a preset, a run.json or a TOML file."),
     ] = None,
     grid: Annotated[
-        bool, typer.Option("--grid", help="Train all runs of the preset, not only its first.")
+        bool, typer.Option("--grid", help="Train every run of the preset, not only its base run.")
     ] = False,
     checkpoint_seconds: Annotated[
         float, typer.Option(min=0, help="Seconds between checkpoints.")

@@ -58,4 +58,4 @@ def base_of(name: str) -> dict[str, Any]:
 def _hint(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     meant = f"did you mean {close[0]!r}? " if close else ""
-    return f"{meant}`unweave presets` lists them"
+    return f"{meant}`unweave presets` lists all presets"
