@@ -96,35 +96,56 @@ class Fitted:
         )
         return both[..., 0], both[..., 1]
 
-    def decode(self, z: ArrayLike | Tensor) -> Array:
-        """Expected observations E[x|z], (N, *shape)."""
+    def decode(self, z: ArrayLike | Tensor, noise: ArrayLike | Tensor | None = None) -> Array:
+        """Expected observations E[x|z], (N, *shape).
+
+        The generator of an InfoGAN takes noise beside the codes, E[x|z, e]: `noise` is (E,) for all
+        codes, or (N, E). By default all codes share `draw_noise(1)`, so images differ by their
+        codes alone. To see what the noise does, repeat a code: `decode(np.repeat(z[:1], 9, 0),
+        model.draw_noise(9))`, [Kim2018] fig. 26.
+        """
         codes = torch.as_tensor(as_numpy(z), dtype=torch.float32)
         size = self.run.latent.size
         if codes.dim() != 2 or codes.shape[1] != size:
             raise ValueError(f"expected codes of shape (N, {size}), got {tuple(codes.shape)}")
-        return self._map(lambda nets, part: nets.model.decode(part).mean, self._split(codes))
+        e = torch.as_tensor(self.draw_noise(1)[0] if noise is None else as_numpy(noise)).float()
+        count, columns = len(codes), self.trained.nets.model.noise
+        if e.shape not in ((columns,), (count, columns)):
+            wanted = f"({columns},) or ({count}, {columns})"
+            raise ValueError(
+                f"expected noise of shape {wanted}, got {tuple(e.shape)}; use draw_noise"
+            )
+        both = torch.cat([codes, e.expand(count, columns)], 1)
+        return self._map(lambda nets, part: nets.model.decode(part).mean, self._split(both))
 
-    def reconstruct(self, x: ArrayLike | Tensor) -> Array:
-        """Expected observations at the means of their codes, (N, *shape)."""
-        return self.decode(self.encode(x))
+    def draw_noise(self, count: int, seed: int = 0) -> Array:
+        """Draw the noise that a generator takes beside the codes, N(0, 1), (count, E)."""
+        shape = (count, self.trained.nets.model.noise)
+        return _numpy(Noise(seed, 0, "noise").normal(shape, "noise"))
+
+    def reconstruct(self, x: ArrayLike | Tensor, noise: ArrayLike | Tensor | None = None) -> Array:
+        """Expected observations at the means of their codes, with `noise` as in `decode`."""
+        return self.decode(self.encode(x), noise)
 
     def sample(self, count: int, seed: int = 0) -> Array:
-        """Expected observations E[x|z] at draws z of the prior, (count, *shape)."""
+        """Expected observations at draws of the prior and of a generator's noise."""
         noise = Noise(seed, 0, "sample", self._device)
-        return self.decode(unrelaxed(self.prior()).rsample(noise, (count,)).cpu())
+        z = unrelaxed(self.prior()).rsample(noise, (count,))
+        return self.decode(z.cpu(), self.draw_noise(count, seed))
 
     def traverse(
         self,
         x: ArrayLike | Tensor | None = None,
         values: ArrayLike | None = None,
         steps: int = 9,
+        noise: ArrayLike | Tensor | None = None,
     ) -> list[Array]:
         """Decoded walks along every variable, (n_v, *shape) each, in the order of `latent.names`.
 
         They start from the code of one observation x, else from the prior's mean. A continuous
         variable takes `values`, by default `steps` of them over its range under the prior (two
         standard deviations about the mean; all of an interval); a discrete one takes all of its
-        own, one picture a class.
+        own, one picture a class. `noise` (E,) is a generator's, the same along every traversal.
         """
         if steps < 1:
             raise ValueError(f"expected at least one step of a traversal, got {steps}")
@@ -134,20 +155,22 @@ class Fitted:
             given = np.asarray(values, np.float32)[:, None]
             discrete = zip(walks, self.run.latent.discrete, strict=True)
             walks = [walk if flag else given for walk, flag in discrete]
-        return [self.walk(start, variable, walk) for variable, walk in enumerate(walks)]
+        return [self.walk(start, variable, walk, noise) for variable, walk in enumerate(walks)]
 
     def walks(self, steps: int = 9) -> list[Array]:
         """The values that every variable takes in a traversal, (n_v, its columns) each."""
         return [_numpy(walk) for walk in self.run.latent.walks(self.prior(), steps)]
 
-    def walk(self, start: Array, variable: int, values: Array) -> Array:
+    def walk(
+        self, start: Array, variable: int, values: Array, noise: ArrayLike | Tensor | None = None
+    ) -> Array:
         """Expected observations as one variable takes values (n, its columns), (n, *shape).
 
-        The other columns stay at the start (D,).
+        The other columns stay at the start (D,), and so does a generator's `noise`.
         """
         codes = np.tile(start, (len(values), 1))
         codes[:, self.run.latent.columns[variable]] = values
-        return self.decode(codes)
+        return self.decode(codes, noise)
 
     def log_likelihood(
         self, x: ArrayLike | Tensor, particles: int = 5000, seed: int = 0
