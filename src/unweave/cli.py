@@ -14,6 +14,7 @@ from unweave.bench_commands import bench_command
 from unweave.console import (
     PAPERS,
     BestOption,
+    CodesOption,
     ContinuousOption,
     CsvOption,
     DeviceOption,
@@ -115,6 +116,7 @@ def evaluate_command(
     device: DeviceOption = "auto",
     part: PartOption = None,
     rows: RowsOption = 10_000,
+    codes: CodesOption = "mean",
     metrics: MetricsOption = "",
     interval: IntervalOption = None,
     resamples: ResamplesOption = 200,
@@ -142,6 +144,8 @@ def evaluate_command(
       unweave evaluate 3f2a --metrics mig,measures     (and what needs no factors)
 
       unweave evaluate 3f2a --part held     (on combinations that were held out)
+
+      unweave evaluate 3f2a --codes prior-cdf     (for Student-t and other priors)
     """
     from unweave import scoring
     from unweave.fitted import load
@@ -154,7 +158,7 @@ def evaluate_command(
     folders = Store(store).find_all(names)
     chosen = cast("AnyPart | None", part)
     models = scoring.telling(lambda paths: load(paths, part=chosen, device=device), folders, _err)
-    scores = scoring.evaluate_all(models, rows, _err, measure, asked is None)
+    scores = scoring.evaluate_all(models, rows, _err, measure, asked is None, codes)
     for line in scoring.measured_on(models, rows):
         (_out if form == "table" else _err).print(line, highlight=False)
     scoring.show(scores, form, _out)

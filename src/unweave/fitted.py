@@ -15,7 +15,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypedDict, Unpack, cast, overload
+from typing import Any, Literal, TypedDict, Unpack, cast, get_args, overload
 
 import numpy as np
 import torch
@@ -24,20 +24,13 @@ from rich.console import Console
 from torch import Tensor
 
 from unweave.aggregate import Summary, summarise
-from unweave.data import (
-    Data,
-    InMemory,
-    Sampled,
-    World,
-    as_numpy,
-    from_array,
-    read_like,
-)
-from unweave.data.parted import AnyPart, part_of, with_part
+from unweave.data import Data, InMemory, World, as_numpy, from_array, read_like
+from unweave.data.parted import AnyPart, part_of, takes_all, with_part
 from unweave.data.paths import from_path
 from unweave.latents import Distribution, Latent, unrelaxed
 from unweave.likelihoods import Likelihood
 from unweave.metrics import Table
+from unweave.metrics.inputs import check_choice
 from unweave.networks import Network
 from unweave.noise import Noise
 from unweave.objectives import Label, Nets, Objective, importance_bound
@@ -50,6 +43,7 @@ from unweave.trained import one
 from unweave.training import Outcome, Precision, Silent, notes, pick_device, recall, train
 
 Array = NDArray[np.float32]
+Codes = Literal["mean", "prior-cdf"]
 
 _NUMBERS = 4_000_000  # decoded at once when there are many codes to an observation
 TINY = float(np.finfo(np.float32).tiny)  # a standard deviation that underflowed
@@ -218,10 +212,14 @@ class Fitted:
         """q(z|x) of observations of the data, batch shape (N,)."""
         return self.run.latent.posterior(self.trained.raw(self.world, index)[0])
 
-    def table(self, rows: int = 10_000, seed: int = 0) -> Table:
-        """The data (or `rows` of it), encoded once, with its factors: what metrics read."""
+    def table(self, rows: int = 10_000, seed: int = 0, codes: Codes = "mean") -> Table:
+        """The data (or `rows` of it), encoded once, with its factors: what metrics read.
+
+        `codes` are the means of q(z_v|x), or with "prior-cdf" these as normal quantiles under the
+        prior, as [Mathieu2019] app. B scores Student-t priors; discrete codes stay as they are.
+        """
         index = self.rows(rows, seed)
-        return self.tabulate(index, self.posteriors(index))
+        return self.tabulate(index, self.posteriors(index), codes)
 
     def summary(self, samples: int = 10_000, rows: int | None = None, seed: int = 0) -> Summary:
         """The rate taken apart, with the exact q(z) of the data (or of `rows` of it), in nats.
@@ -232,19 +230,20 @@ class Fitted:
         index = self.rows(self.world.size if rows is None else rows, seed)
         return self.summarise(self.posteriors(index), samples, seed)
 
-    def tabulate(self, index: Tensor, q: Distribution) -> Table:
-        """The table of observations of the data whose posteriors are q."""
-        latent = self.run.latent
+    def tabulate(self, index: Tensor, q: Distribution, codes: Codes = "mean") -> Table:
+        """The table of observations of the data whose posteriors are q; `codes` as in `table`."""
+        latent, p = self.run.latent, self.prior()
         # On samples: where a rate has no formula, its value at the mean is not an estimate of it.
-        z = q.rsample(Noise(0, 0, "table", self._device))
-        rates = latent.rates(q, self.prior(), z)
+        rates = latent.rates(q, p, q.rsample(Noise(0, 0, "table", self._device)))
+        check_choice("codes", codes, get_args(Codes))
+        plain = codes == "mean"
         return Table(
-            _numpy(latent.codes(q)),
+            _numpy(latent.codes(q) if plain else latent.prior_codes(q, p)),
             _numpy(self.world.factors(index)),
-            scales=self._scales(q),
+            scales=self._scales(q) if plain else None,
             kl=_numpy(rates.double().mean(0)),
             discrete=np.array(latent.discrete),
-            normal=np.array(latent.normal),
+            normal=np.array(latent.normal) if plain else None,
             factor_names=self.world.factor_names,
             factor_sizes=self.world.factor_sizes,
             periods=self.world.periods,
@@ -470,7 +469,7 @@ def _load(
     if outcome.weights is None:
         raise ValueError(f"{path} has no weights yet: train it first, with `unweave train`")
     wanted = run.data if part is None else _another(run.data, part, path)
-    if part in ("validation", "test") and _whole(run.data):
+    if part in ("validation", "test") and takes_all(run.data):
         warnings.warn(
             f"{path} was trained on all of its data, part=all: it has seen the {part} part, and "
             "scores on it are not those of unseen data; train with data.part=train to hold it out",
@@ -485,11 +484,6 @@ def _load(
     if wanted == run.data:
         folder.check_data(world.fingerprint)
     return Fitted(outcome, world, folder.path, wanted)
-
-
-def _whole(data: Data) -> bool:
-    """Whether data are all parts of what they are taken from."""
-    return getattr(data.world if isinstance(data, Sampled) else data, "part", None) == "all"
 
 
 def _another(data: Data, part: AnyPart, path: str | Path) -> Data:

@@ -39,6 +39,11 @@ def part_of(data: AnyData) -> str:
     return str(getattr(data, "part", "all"))
 
 
+def takes_all(data: AnyData) -> bool:
+    """Whether data are all parts of the files they come from."""
+    return getattr(data.world if isinstance(data, Sampled) else data, "part", None) == "all"
+
+
 def with_part(data: AnyData, part: AnyPart) -> AnyData:
     """Another part of the same data; those that ways hold out of it are held out as before."""
     if part not in (known := parts_of(data)):

@@ -30,6 +30,10 @@ class Discrete(Fixed):
             f"posterior(logits).kl(block.density(torch.zeros({self.size})))"
         )
 
+    def prior_codes(self, q: Distribution, p: Distribution) -> Tensor:
+        """The codes themselves: categories have no order."""
+        return self.codes(q)
+
 
 class LearnedClasses(nn.Module):
     """A categorical prior with learned probabilities."""

@@ -96,6 +96,11 @@ class DiagonalGaussian(Columns):
         standard = (z - self.loc) * torch.exp(-self.log_scale)
         return -0.5 * standard.square() - self.log_scale - HALF_LOG_2PI
 
+    def cdf(self, z: Tensor) -> Tensor:
+        """Distribution function of every column, (..., D)."""
+        share: Tensor = torch.special.ndtr((z - self.loc) * torch.exp(-self.log_scale))
+        return share
+
     def entropy(self) -> Tensor:
         """Sum of log scale + (1 + log 2 pi) / 2, (...)."""
         return (self.log_scale + (0.5 + HALF_LOG_2PI)).sum(-1)
@@ -150,6 +155,10 @@ class FullGaussian:
     def log_marginals(self, z: Tensor) -> Tensor:
         """Log-density of every column on its own, (..., D)."""
         return self.marginals.log_marginals(z)
+
+    def cdf(self, z: Tensor) -> Tensor:
+        """Distribution function of every column on its own, (..., D)."""
+        return self.marginals.cdf(z)
 
     def entropy(self) -> Tensor:
         """log det L + D (1 + log 2 pi) / 2, (...)."""

@@ -197,6 +197,13 @@ class Product(BaseModel, Block, Plain):
         blocks = zip(self.blocks.values(), q.parts.values(), strict=True)
         return torch.cat([block.codes(part) for block, part in blocks], -1)
 
+    def prior_codes(self, q: Distribution, p: Distribution) -> Tensor:
+        """Codes as normal quantiles under the prior, (..., V)."""
+        assert isinstance(q, Joint)
+        assert isinstance(p, Joint)
+        both = zip(self.blocks.values(), q.parts.values(), p.parts.values(), strict=True)
+        return torch.cat([block.prior_codes(*parts) for block, *parts in both], -1)
+
     def reach(self, p: Distribution) -> tuple[Tensor, Tensor]:
         """Where traversals begin and end, the blocks' side by side, (D,) each."""
         assert isinstance(p, Joint)
