@@ -23,6 +23,7 @@ from unweave.papers.intervals import ranged
 from unweave.papers.sikka2019.deep import (
     BATCH,
     BRACKETS,
+    SAMPLES,
     TERMS,
     Study,
     beta_axis,
@@ -47,7 +48,6 @@ STUDY = Study(
     betas=(0.1, 0.25, 0.5, 1.0, 1.4, 2.0, 2.5, 3.0, 4.0, 6.0, 10.0, 16.0),
     seeds=tuple(range(50)),
 )
-SAMPLES = 100  # of q(z|x) for each observation
 SECONDS = 3.0  # for which training is timed
 SHOWN = (0.1, 2.5)  # the small and the large beta of panel E
 _WALK = np.linspace(-2, 2, 9)
