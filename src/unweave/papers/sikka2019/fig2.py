@@ -133,9 +133,10 @@ def _setting(numbers: Numbers) -> str:
         "sources; k = 2 is the setting of figure 3. The paper names neither the digits nor the "
         f"batch: ours is {BATCH}; our values of β were chosen after a trial "
         "with one seed. It gives 100 initialisations with the figure and 300 in app. C. "
-        f"The reconstruction is over {SAMPLES:,} samples for each observation, as in app. C. TIE is "
-        "against the exact posterior (eq. 19); where nothing else is said it is the smallest over orders and "
-        "signs of the latents that an assignment with exchanges finds. All terms are over the data "
+        f"The reconstruction is over {SAMPLES:,} samples for each observation, as in app. C. TIE "
+        "is against the exact posterior (eq. 19); where nothing else is said it is the smallest "
+        "over orders and signs of the latents that an assignment with exchanges finds. All terms "
+        "are over the data "
         f"that networks were trained on, as in the paper. {BRACKETS}\n\n"
         f"{STUDY.paces_text(numbers['paces'], numbers['machine'])}"
     )
