@@ -13,6 +13,8 @@ from unweave.networks.layers import BatchNorm, DownConv2d, UpConv2d
 from unweave.noise import Noise
 from unweave.run import default_network
 from unweave.spec import members
+from unweave.training import Lanes
+from worlds import CPU, LATENTS, SMALL, small_run
 
 
 def table(module):
@@ -122,7 +124,7 @@ TABLES = {  # network, channels of 64x64 images, variables: encoder, decoder
 def test_the_papers_tables(name):
     network, channels, size, down, up = TABLES[name]
     shape = (channels, 64, 64)
-    encoder, decoder = network.encoder(shape, 2 * size), network.decoder(size, shape)
+    encoder, decoder = network.encoder(shape, (False,) * (2 * size)), network.decoder(size, shape)
     assert table(encoder) == down
     assert table(decoder) == up
     assert encoder(torch.zeros(2, *shape)).shape == (2, 2 * size)
@@ -240,7 +242,10 @@ def test_an_adversary_says_which_images_it_takes():
 @pytest.mark.parametrize("side", [16, 32, 128])
 def test_dcgan_takes_other_squares(side):
     network = uw.DCGAN(base=2)
-    assert network.encoder((3, side, side), 6)(torch.zeros(2, 3, side, side)).shape == (2, 6)
+    assert network.encoder((3, side, side), (False,) * 6)(torch.zeros(2, 3, side, side)).shape == (
+        2,
+        6,
+    )
     assert network.decoder(3, (1, side, side))(torch.zeros(2, 3)).shape == (2, 1, side, side)
 
 
@@ -249,14 +254,14 @@ def test_dcgan_takes_other_squares(side):
 def test_conv_takes_any_image(sides, channels):
     shape = (channels, *sides)
     network = uw.Conv(base=4, hidden=8)
-    assert network.encoder(shape, 6)(torch.zeros(2, *shape)).shape == (2, 6)
+    assert network.encoder(shape, (False,) * 6)(torch.zeros(2, *shape)).shape == (2, 6)
     assert network.decoder(3, shape)(torch.zeros(2, 3)).shape == (2, *shape)
 
 
 @pytest.mark.parametrize("shape", [(7,), (1, 8, 8), (3, 5, 9)])
 def test_mlp_takes_anything(shape):
     network = uw.MLP(hidden=(9, 5), activation="tanh")
-    assert network.encoder(shape, 6)(torch.zeros(2, *shape)).shape == (2, 6)
+    assert network.encoder(shape, (False,) * 6)(torch.zeros(2, *shape)).shape == (2, 6)
     assert network.decoder(3, shape)(torch.zeros(2, 3)).shape == (2, *shape)
     assert table(network.decoder(3, shape))[:2] == ["fc 5 tanh", "fc 9 tanh"]
 
@@ -270,7 +275,7 @@ def test_mlp_takes_anything(shape):
 )  # fmt: skip
 def test_an_unfit_network_says_which_fits(network, shape, fix):
     with pytest.raises(ValueError, match=f"use network={fix}"):
-        network.encoder(shape, 4)
+        network.encoder(shape, (False,) * 4)
 
 
 def down(narrow, wide, activate):
@@ -406,7 +411,7 @@ def test_initial_weights_depend_on_the_seed_and_the_name_only():
 
 
 def test_dcgan_starts_from_narrow_normals():
-    module = nn.Sequential(uw.DCGAN().encoder((3, 64, 64), 100), nn.Linear(100, 5))
+    module = nn.Sequential(uw.DCGAN().encoder((3, 64, 64), (False,) * 100), nn.Linear(100, 5))
     values = initialise(module, Noise(3))
     kernels = torch.cat([v.flatten() for v in values.values() if v.dim() == 4])
     assert kernels.mean().abs() < 1e-4
@@ -445,3 +450,71 @@ def test_normalisations_start_neutral():
 def test_the_default_network_is_the_papers_for_the_dataset(spec, shape, expected):
     """[Kim2018] tables 1 (sprites: 128 units), 2 and 3 (colour and grey: 256)."""
     assert default_network(spec, shape) == expected
+
+
+# [Esmaeili2019] tables 3, 4, 5: the trunk, and the hidden layer that the logits do not read.
+TRUNKS = {
+    3: ((1, 28, 28), ["fc 400 relu"], 400, "fc 400 relu"),
+    4: ((1, 64, 64), ["fc 1200 relu", "fc 1200 relu"], 1200, "fc 800 relu"),
+    5: ((3, 64, 64), NORMALISED, 1024, "fc 512 relu"),
+}
+STYLE, WHAT, FLAGS = uw.Gaussian(3), uw.Categorical(4), uw.Bernoulli(2)
+TREES = [
+    uw.Product(style=STYLE, what=WHAT),
+    uw.Product(what=WHAT, style=STYLE),
+    uw.Product(what=WHAT, inner=uw.Product(style=STYLE, flags=FLAGS), more=uw.Gaussian(1)),
+]
+
+
+@pytest.mark.parametrize("latent", TREES, ids=lambda latent: "-".join(latent.blocks))
+@pytest.mark.parametrize("number", TRUNKS)
+def test_logits_leave_the_encoder_a_layer_before_the_others(number, latent):
+    shape, rows, width, hidden = TRUNKS[number]
+    encoder = uw.Esmaeili2019(table=number).encoder(shape, latent.discrete_outputs).double().eval()
+    count = sum(latent.discrete_outputs)
+    assert table(encoder.trunk) == rows
+    assert table(encoder.head) == [hidden, f"fc {latent.outputs - count}"]
+    assert (encoder.logits.in_features, encoder.logits.out_features) == (width, count)
+    x = torch.rand(2, *shape, dtype=torch.float64)
+    features = encoder.trunk(x)
+    raw = encoder(x)
+    mask = torch.tensor(latent.discrete_outputs)
+    torch.testing.assert_close(raw[:, mask], encoder.logits(features))
+    torch.testing.assert_close(raw[:, ~mask], encoder.head(features))
+    q = latent.posterior(raw)
+    probabilities = encoder.logits(features)[:, :4].softmax(-1)  # WHAT comes first in each tree
+    torch.testing.assert_close(q.parts["what"].mean, probabilities)
+
+
+@pytest.mark.parametrize("number", TRUNKS)
+def test_encoders_of_one_kind_of_variable_are_plain_stacks(number):
+    shape, rows, _, hidden = TRUNKS[number]
+    network = uw.Esmaeili2019(table=number)
+    assert table(network.encoder(shape, STYLE.discrete_outputs)) == [*rows, hidden, "fc 6"]
+    assert table(network.encoder(shape, WHAT.discrete_outputs)) == [*rows, "fc 4"]
+
+
+@pytest.mark.parametrize("latent", LATENTS)
+def test_a_latent_space_says_which_outputs_are_logits(latent):
+    """Those that change what discrete variables are: by the derivative of every variable's mean."""
+    raw = Noise(0).normal((latent.outputs,), "raw", torch.float64).requires_grad_()
+    q = latent.posterior(raw)
+    for discrete, columns in zip(latent.discrete, latent.columns, strict=True):
+        weights = torch.arange(1.0, 1 + columns.stop - columns.start)
+        (slope,) = torch.autograd.grad((q.mean[columns] * weights).sum(), raw, retain_graph=True)
+        flags = torch.tensor(latent.discrete_outputs)
+        assert (flags[slope != 0] == discrete).all()
+
+
+def test_early_logits_train_in_lanes_as_alone():
+    runs = [
+        small_run(network=uw.Esmaeili2019(table=3), latent=TREES[1], seed=seed) for seed in (0, 1)
+    ]
+    lanes, *alone = (Lanes(each, SMALL.load(CPU), CPU) for each in (runs, runs[:1], runs[1:]))
+    assert lanes.vectorised
+    for each in (lanes, *alone):
+        for _ in range(3):
+            each.advance()
+    for number, one in enumerate(alone):
+        for name, value in one.parameters.items():
+            torch.testing.assert_close(lanes.parameters[name][number], value[0])

@@ -53,6 +53,11 @@ class Block(ABC):
         """Numbers that the encoder puts out for this block."""
 
     @property
+    def discrete_outputs(self) -> tuple[bool, ...]:
+        """Whether each of these numbers is a logit of a discrete variable."""
+        return (any(self.discrete),) * self.outputs
+
+    @property
     @abstractmethod
     def variables(self) -> tuple[int, ...]:
         """Columns of each variable."""

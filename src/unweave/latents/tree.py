@@ -90,6 +90,11 @@ class Product(BaseModel, Block, Plain):
         return sum(block.outputs for block in self.blocks.values())
 
     @property
+    def discrete_outputs(self) -> tuple[bool, ...]:
+        """Whether each of these numbers is a logit of a discrete variable."""
+        return tuple(flag for block in self.blocks.values() for flag in block.discrete_outputs)
+
+    @property
     def variables(self) -> tuple[int, ...]:
         """Columns of each variable."""
         return tuple(width for block in self.blocks.values() for width in block.variables)
