@@ -369,6 +369,10 @@ class Joint:
         """Sum of the parts' entropies, (...)."""
         return torch.stack([p.entropy() for p in self.parts.values()]).sum(0)  # type: ignore[attr-defined]
 
+    def unrelaxed(self) -> Joint:
+        """The same with samples of discrete variables at their corners."""
+        return Joint({name: unrelaxed(part) for name, part in self.parts.items()}, self.sizes)
+
     def split(self, z: Tensor) -> list[tuple[Distribution, Tensor]]:
         """Every part with its columns of z."""
         return list(zip(self.parts.values(), z.split(self.sizes, -1), strict=True))
@@ -417,7 +421,7 @@ def log_sum(x: Tensor) -> Tensor:
 def unrelaxed(d: Distribution) -> Distribution:
     """The distribution with samples of its discrete variables at the corners, as they truly are."""
     if isinstance(d, Joint):
-        return Joint({name: unrelaxed(part) for name, part in d.parts.items()}, d.sizes)
+        return d.unrelaxed()
     return replace(d, hard=True) if isinstance(d, (OneHot, Bits)) else d
 
 
