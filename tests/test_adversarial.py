@@ -11,7 +11,6 @@ from torch import nn
 
 import unweave as uw
 from unweave import listing, metrics
-from unweave.latents import unrelaxed
 from unweave.noise import Noise
 from unweave.objectives import gradient_penalty, total
 from unweave.objectives.adversarial import between
@@ -397,39 +396,6 @@ def test_images_are_decoded_from_codes_and_noise():
     e = Noise(0).normal((5, 2), "noise", torch.float64)
     torch.testing.assert_close(model.decode(torch.cat([c, e], -1)).mean, x)
     assert not torch.allclose(model.decode(torch.cat([c, -e], -1)).mean, x)
-
-
-@each
-def test_users_draw_and_vary_the_noise(objective):
-    model = uw.fit(SMALL, objective=objective, latent=MIXED, steps=2, batch_size=16, progress=False)
-    noise = model.draw_noise(50_000, seed=3)
-    assert np.array_equal(noise, model.draw_noise(50_000, seed=3))
-    assert not np.isin(noise, model.draw_noise(50_000, seed=4)).any(1).all()
-    assert noise.shape == (50_000, objective.noise)
-    assert np.allclose(noise.mean(0), 0, atol=0.02)
-    assert np.allclose(np.cov(noise.T), np.eye(objective.noise), atol=0.02)
-
-    drawn = unrelaxed(model.prior()).rsample(Noise(7, 0, "sample"), (5,))
-    assert np.array_equal(model.sample(5, seed=7), model.decode(drawn, model.draw_noise(5, 7)))
-    assert not np.allclose(model.sample(5, seed=7), model.decode(drawn))
-
-    code = model.encode(model.observations([9]))
-    same = np.repeat(code, 4, 0)
-    still = model.decode(same)
-    assert np.allclose(still, still[:1], atol=1e-6)  # codes share the noise unless it is given
-    varied = model.decode(same, noise[:4])
-    assert all(not np.allclose(varied[0], other) for other in varied[1:])
-    for row in range(4):
-        one = model.decode(same, noise[row])
-        assert np.allclose(one, varied[row], atol=1e-6)
-        assert np.allclose(model.reconstruct(model.observations([9]), noise[row]), one, atol=1e-6)
-    walks = model.traverse(model.observations([9]), noise=noise[1])
-    for columns, values, walk in zip(MIXED.columns, model.walks(), walks, strict=True):
-        codes = np.repeat(code, len(values), 0)
-        codes[:, columns] = values
-        assert np.allclose(walk, model.decode(codes, noise[1]), atol=1e-6)
-    with pytest.raises(ValueError, match=r"shape \(2,\) or \(4, 2\), got \(3, 2\)"):
-        model.decode(same, noise[:3])
 
 
 # ---- what is refused

@@ -106,7 +106,7 @@ def test_evaluate_measures_the_part_that_is_asked_for(unweave, tmp_path):
             key: score.value for key, score in expected.items()
         }
         kept = json.loads((folder / "scores.json").read_text())
-        assert kept == {"part": part, "rows": size, "scores": found}
+        assert kept == {"part": part, "rows": size, "codes": "mean", "scores": found}
         table = uw.metrics.Table.load(folder / "table.npz")
         hearts = table.factors[:, table.factor_names.index("shape")] == 2
         left = table.factors[:, table.factor_names.index("x")] < 2

@@ -7,46 +7,14 @@ import torch
 from torch import nn
 
 import unweave as uw
+from printed_layers import CONVOLUTIONS, NORMALISED, table
 from unweave import data
 from unweave.networks import Network, initialise
 from unweave.networks.layers import BatchNorm, DownConv2d, UpConv2d
 from unweave.noise import Noise
 from unweave.run import default_network
 from unweave.spec import members
-from unweave.training import Lanes
-from worlds import CPU, LATENTS, SMALL, small_run
 
-
-def table(module):
-    """Every layer with weights as papers print it: kind, width, normalisation, activation."""
-    rows = []
-    for part in [module] if isinstance(module, nn.Linear) else module:
-        match part:
-            case nn.Linear():
-                rows.append(f"fc {part.out_features}")
-            case nn.Conv2d() | nn.ConvTranspose2d():
-                assert part.kernel_size == (4, 4)
-                kind = "conv" if isinstance(part, nn.Conv2d) else "upconv"
-                rows.append(f"{kind} {part.out_channels}/{part.stride[0]}")
-                rows[-1] += " relu" * getattr(part, "activate", False)
-            case BatchNorm():
-                assert rows[-1].split()[1].split("/")[0] == str(len(part.weight))
-                rows[-1] += " batch"
-            case nn.LayerNorm():
-                rows[-1] += " layer"
-            case nn.ReLU():
-                rows[-1] += " relu"
-            case nn.Tanh():
-                rows[-1] += " tanh"
-            case nn.LeakyReLU():
-                rows[-1] += f" lrelu({part.negative_slope})"
-            case _:
-                assert isinstance(part, (nn.Flatten, nn.Unflatten, nn.ZeroPad2d))
-    return rows
-
-
-CONVOLUTIONS = ["conv 32/2 relu", "conv 32/2 relu", "conv 64/2 relu", "conv 64/2 relu"]
-NORMALISED = [row.replace("relu", "batch relu") for row in CONVOLUTIONS]
 LEAKY = "batch lrelu(0.2)"
 TABLES = {  # network, channels of 64x64 images, variables: encoder, decoder
     "kim2018 table 1": (
@@ -450,71 +418,3 @@ def test_normalisations_start_neutral():
 def test_the_default_network_is_the_papers_for_the_dataset(spec, shape, expected):
     """[Kim2018] tables 1 (sprites: 128 units), 2 and 3 (colour and grey: 256)."""
     assert default_network(spec, shape) == expected
-
-
-# [Esmaeili2019] tables 3, 4, 5: the trunk, and the hidden layer that the logits do not read.
-TRUNKS = {
-    3: ((1, 28, 28), ["fc 400 relu"], 400, "fc 400 relu"),
-    4: ((1, 64, 64), ["fc 1200 relu", "fc 1200 relu"], 1200, "fc 800 relu"),
-    5: ((3, 64, 64), NORMALISED, 1024, "fc 512 relu"),
-}
-STYLE, WHAT, FLAGS = uw.Gaussian(3), uw.Categorical(4), uw.Bernoulli(2)
-TREES = [
-    uw.Product(style=STYLE, what=WHAT),
-    uw.Product(what=WHAT, style=STYLE),
-    uw.Product(what=WHAT, inner=uw.Product(style=STYLE, flags=FLAGS), more=uw.Gaussian(1)),
-]
-
-
-@pytest.mark.parametrize("latent", TREES, ids=lambda latent: "-".join(latent.blocks))
-@pytest.mark.parametrize("number", TRUNKS)
-def test_logits_leave_the_encoder_a_layer_before_the_others(number, latent):
-    shape, rows, width, hidden = TRUNKS[number]
-    encoder = uw.Esmaeili2019(table=number).encoder(shape, latent.discrete_outputs).double().eval()
-    count = sum(latent.discrete_outputs)
-    assert table(encoder.trunk) == rows
-    assert table(encoder.head) == [hidden, f"fc {latent.outputs - count}"]
-    assert (encoder.logits.in_features, encoder.logits.out_features) == (width, count)
-    x = torch.rand(2, *shape, dtype=torch.float64)
-    features = encoder.trunk(x)
-    raw = encoder(x)
-    mask = torch.tensor(latent.discrete_outputs)
-    torch.testing.assert_close(raw[:, mask], encoder.logits(features))
-    torch.testing.assert_close(raw[:, ~mask], encoder.head(features))
-    q = latent.posterior(raw)
-    probabilities = encoder.logits(features)[:, :4].softmax(-1)  # WHAT comes first in each tree
-    torch.testing.assert_close(q.parts["what"].mean, probabilities)
-
-
-@pytest.mark.parametrize("number", TRUNKS)
-def test_encoders_of_one_kind_of_variable_are_plain_stacks(number):
-    shape, rows, _, hidden = TRUNKS[number]
-    network = uw.Esmaeili2019(table=number)
-    assert table(network.encoder(shape, STYLE.discrete_outputs)) == [*rows, hidden, "fc 6"]
-    assert table(network.encoder(shape, WHAT.discrete_outputs)) == [*rows, "fc 4"]
-
-
-@pytest.mark.parametrize("latent", LATENTS)
-def test_a_latent_space_says_which_outputs_are_logits(latent):
-    """Those that change what discrete variables are: by the derivative of every variable's mean."""
-    raw = Noise(0).normal((latent.outputs,), "raw", torch.float64).requires_grad_()
-    q = latent.posterior(raw)
-    for discrete, columns in zip(latent.discrete, latent.columns, strict=True):
-        weights = torch.arange(1.0, 1 + columns.stop - columns.start)
-        (slope,) = torch.autograd.grad((q.mean[columns] * weights).sum(), raw, retain_graph=True)
-        flags = torch.tensor(latent.discrete_outputs)
-        assert (flags[slope != 0] == discrete).all()
-
-
-def test_early_logits_train_in_lanes_as_alone():
-    runs = [
-        small_run(network=uw.Esmaeili2019(table=3), latent=TREES[1], seed=seed) for seed in (0, 1)
-    ]
-    lanes, *alone = (Lanes(each, SMALL.load(CPU), CPU) for each in (runs, runs[:1], runs[1:]))
-    assert lanes.vectorised
-    for each in (lanes, *alone):
-        for _ in range(3):
-            each.advance()
-    for number, one in enumerate(alone):
-        for name, value in one.parameters.items():
-            torch.testing.assert_close(lanes.parameters[name][number], value[0])
