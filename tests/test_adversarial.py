@@ -11,7 +11,6 @@ from torch import nn
 
 import unweave as uw
 from unweave import listing, metrics
-from unweave.latents import unrelaxed
 from unweave.noise import Noise
 from unweave.objectives import gradient_penalty, total
 from unweave.objectives.adversarial import between
@@ -390,13 +389,13 @@ def test_classes_and_bits_are_drawn_exactly():
     assert x.max() <= 1
 
 
-def test_codes_are_decoded_without_noise():
+def test_images_are_decoded_from_codes_and_noise():
     nets, _ = nets_and_batch(gan_run())
     model = nets.model.eval()
-    c = model(5, Noise(0)).c
-    still = model.decode(c).mean
-    torch.testing.assert_close(still, model.generate(c, torch.zeros(5, 2).double()).mean)
-    assert not torch.allclose(still, model.generate(c, torch.ones(5, 2).double()).mean)
+    c, x = model(5, Noise(0))
+    e = Noise(0).normal((5, 2), "noise", torch.float64)
+    torch.testing.assert_close(model.decode(torch.cat([c, e], -1)).mean, x)
+    assert not torch.allclose(model.decode(torch.cat([c, -e], -1)).mean, x)
 
 
 # ---- what is refused
@@ -451,8 +450,6 @@ def test_a_trained_model_is_used_like_any_other(objective, latent, tmp_path):
     assert mean.shape == scale.shape == (4, latent.size)
     assert np.allclose(model.encode(x[:1]), mean[:1], atol=1e-5)  # whatever comes with it
     assert model.decode(mean).shape == model.reconstruct(x).shape == x.shape
-    drawn = unrelaxed(model.prior()).rsample(Noise(0, 0, "sample"), (7,))
-    assert np.array_equal(model.sample(7), model.decode(drawn))
     assert set(model.log[-1]) >= {"step", "critic", "adversarial", "information"}
     assert ("critic_accuracy" in model.log[-1]) == (objective.kind == "info-gan")
     again = uw.load(model.folder, device="cpu")

@@ -29,6 +29,14 @@ def test_train_evaluate_report_runs_cite(unweave, tmp_path):
     scores = json.loads(out)[name]
     assert 0 <= scores["factor_vae_score/kim2018"]["value"] <= 1
     assert (folders[0].path / "table.npz").exists()
+    assert json.loads((folders[0].path / "scores.json").read_text())["codes"] == "mean"
+    options = ["--metrics", "mig/locatello2019", "--codes", "prior-cdf", "--rows", 200]
+    code, _, _ = unweave("evaluate", name, "--store", store, *options)
+    assert code == 0
+    assert json.loads((folders[0].path / "scores.json").read_text())["codes"] == "prior-cdf"
+    code, _, err = unweave("evaluate", name, "--store", store, "--codes", "cdf")
+    assert code != 0
+    assert "prior-cdf" in err
     code, out, _ = unweave("report", name, "--store", store, "--rows", 200)
     assert code == 0
     assert (folders[0].path / "report.html").stat().st_size > 10_000
@@ -98,7 +106,7 @@ def test_evaluate_measures_the_split_that_is_asked_for(unweave, tmp_path):
             key: score.value for key, score in expected.items()
         }
         kept = json.loads((folder / "scores.json").read_text())
-        assert kept == {"split": split, "rows": size, "scores": found}
+        assert kept == {"split": split, "rows": size, "codes": "mean", "scores": found}
         table = uw.metrics.Table.load(folder / "table.npz")
         hearts = table.factors[:, table.factor_names.index("shape")] == 2
         left = table.factors[:, table.factor_names.index("x")] < 2

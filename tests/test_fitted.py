@@ -10,9 +10,11 @@ import torch
 from torch.distributions import MultivariateNormal
 
 import unweave as uw
+from unweave.latents import unrelaxed
 from unweave.metrics import left_out
+from unweave.noise import Noise
 from unweave.training import Outcome
-from worlds import LATENTS, SMALL
+from worlds import ADVERSARIAL, LATENTS, SMALL
 
 FIELDS = dict(network=uw.MLP((16,)), latent=uw.Gaussian(3), batch_size=16, progress=False)
 ROOT = Path(__file__).parent.parent
@@ -278,3 +280,39 @@ def test_links_in_the_documents_lead_somewhere():
 def test_the_page_on_aggregates_runs_as_it_is_printed():
     code = re.findall(r"```python\n(.*?)```", (ROOT / "docs/aggregate.md").read_text(), re.S)
     exec(code[0], {})
+
+
+@pytest.mark.parametrize("objective", ADVERSARIAL, ids=lambda o: o.kind)
+def test_users_draw_and_vary_the_noise(objective):
+    latent = uw.Product(what=uw.Categorical(3), place=uw.Uniform(2))
+    model = uw.fit(
+        SMALL, objective=objective, latent=latent, steps=2, batch_size=16, progress=False
+    )
+    noise = model.draw_noise(50_000, seed=3)
+    assert np.array_equal(noise, model.draw_noise(50_000, seed=3))
+    assert not np.isin(noise, model.draw_noise(50_000, seed=4)).any(1).all()
+    assert noise.shape == (50_000, objective.noise)
+    assert np.allclose(noise.mean(0), 0, atol=0.02)
+    assert np.allclose(np.cov(noise.T), np.eye(objective.noise), atol=0.02)
+
+    drawn = unrelaxed(model.prior()).rsample(Noise(7, 0, "sample"), (5,))
+    assert np.array_equal(model.sample(5, seed=7), model.decode(drawn, model.draw_noise(5, 7)))
+    assert not np.allclose(model.sample(5, seed=7), model.decode(drawn))
+
+    code = model.encode(model.observations([9]))
+    same = np.repeat(code, 4, 0)
+    still = model.decode(same)
+    assert np.allclose(still, still[:1], atol=1e-6)  # codes share the noise unless it is given
+    varied = model.decode(same, noise[:4])
+    assert all(not np.allclose(varied[0], other) for other in varied[1:])
+    for row in range(4):
+        one = model.decode(same, noise[row])
+        assert np.allclose(one, varied[row], atol=1e-6)
+        assert np.allclose(model.reconstruct(model.observations([9]), noise[row]), one, atol=1e-6)
+    walks = model.traverse(model.observations([9]), noise=noise[1])
+    for columns, values, walk in zip(latent.columns, model.walks(), walks, strict=True):
+        codes = np.repeat(code, len(values), 0)
+        codes[:, columns] = values
+        assert np.allclose(walk, model.decode(codes, noise[1]), atol=1e-6)
+    with pytest.raises(ValueError, match=r"shape \(2,\) or \(4, 2\), got \(3, 2\)"):
+        model.decode(same, noise[:3])

@@ -255,3 +255,34 @@ def test_an_annealed_prior_is_one_on_its_own(block):
     torch.testing.assert_close(again.log_prob(z[::1000]), twice.log_prob(z[::1000]))
     power = math.log(torch.exp(0.8 * log_f).sum().item() * step)
     assert annealed.log_normaliser(0.8) == pytest.approx(power, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("block", "reference"),
+    [
+        (uw.Gaussian(1, variances=(2.0,)), stats.norm(0, math.sqrt(2))),
+        (uw.StudentT(1, df=3), stats.t(3)),
+        (uw.StudentT(1, df=0.5), stats.t(0.5)),
+        (uw.Laplace(1, scale=0.7), stats.laplace(0, 0.7)),
+        (uw.Uniform(1), stats.uniform(-1, 2)),
+    ],
+    ids=lambda v: getattr(v, "kind", ""),
+)
+def test_distribution_functions_are_scipys(block, reference):
+    z = torch.linspace(-6, 6, 41, dtype=torch.float64)[:, None]
+    found = block.density(torch.zeros(1, dtype=torch.float64)).cdf(z)
+    np.testing.assert_allclose(found[:, 0], reference.cdf(z[:, 0].numpy()), rtol=1e-9, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    "latent", [each for each in LATENTS if not isinstance(each, uw.Product)], ids=lambda v: v.kind
+)
+def test_the_slope_of_the_distribution_function_is_the_density(latent):
+    p = prior(latent)
+    if any(latent.discrete):
+        assert not hasattr(p, "cdf")
+        return
+    z = torch.linspace(-0.93, 0.89, 15, dtype=torch.float64)[:, None].repeat(1, latent.size)
+    h = 1e-5
+    slope = (p.cdf(z + h) - p.cdf(z - h)) / (2 * h)
+    torch.testing.assert_close(slope, p.log_marginals(z).exp(), rtol=1e-6, atol=1e-8)

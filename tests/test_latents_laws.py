@@ -9,12 +9,27 @@ from torch.distributions import Normal
 
 import unweave as uw
 from posteriors import draws, posterior
-from unweave.latents import Latent, owner
+from unweave.latents import Joint, Latent, owner, unrelaxed
 from unweave.latents.block import Continuous
 from unweave.noise import Noise
 from unweave.objectives.support import leaves
 from unweave.spec import from_json, members, to_json
 from worlds import LATENTS, SHAPE, prior
+
+
+class Certain:
+    """A distribution that is its mean: what codes read of a posterior without width."""
+
+    def __init__(self, mean):
+        self.mean = mean
+
+    @classmethod
+    def at(cls, latent, z):
+        if not isinstance(latent, uw.Product):
+            return cls(z)
+        sizes = [block.size for block in latent.blocks.values()]
+        parts = zip(latent.blocks.items(), z.split(sizes, -1), strict=True)
+        return Joint({name: cls.at(block, part) for (name, block), part in parts}, tuple(sizes))
 
 
 def test_every_block_is_tried_here():
@@ -54,6 +69,21 @@ class TestLaws:
         )
         for index, node in enumerate(latent.nodes):
             assert node.parent is None or node.parent < index
+
+    def test_draws_of_the_prior_are_normal_as_codes_under_it(self, latent):
+        """By the moments and quantiles of Phi^-1(F(z)); classes and bits stay as they are."""
+        p = prior(latent)
+        z = unrelaxed(p).rsample(Noise(3), (40_000,))
+        codes = latent.prior_codes(Certain.at(latent, z), p)
+        own = latent.codes(Certain.at(latent, z))
+        grid = torch.tensor([-2.0, -1.0, 0.0, 1.0, 2.0], dtype=torch.float64)
+        for v, discrete in enumerate(latent.discrete):
+            if discrete:
+                assert torch.equal(codes[:, v], own[:, v])
+                continue
+            below = (codes[:, v, None] < grid).double().mean(0)
+            torch.testing.assert_close(below, torch.special.ndtr(grid), rtol=0, atol=0.012)
+            assert (codes[:, v][own[:, v].argsort()].diff() >= 0).all()  # in the same order
 
     def test_columns_of_variables_are_side_by_side(self, latent):
         places = [list(range(latent.size))[columns] for columns in latent.columns]

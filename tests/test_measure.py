@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from rich.console import Console
+from scipy import stats
 from threadpoolctl import threadpool_info
 
 import unweave as uw
@@ -60,6 +61,27 @@ def assert_same(one, two, exactly=True):
             np.testing.assert_array_equal(a, b)
         else:
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_codes_are_scored_as_quantiles_of_the_prior():
+    """As [Mathieu2019] do for Student-t priors; by hand from the means, with scipy."""
+    model = uw.fit(SMALL, **(FIELDS | {"latent": uw.StudentT(3, df=4), "steps": 40}))
+    plain, mapped = model.table(), model.table(codes="prior-cdf")
+    expected = stats.norm.ppf(stats.t(4).cdf(plain.codes.astype(float)))
+    np.testing.assert_allclose(mapped.codes, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(mapped.kl, plain.kl)
+    assert mapped.scales is None
+    name = "factor_vae_score/mathieu2019"
+    (scores,) = uw.evaluate([model], metrics=name, codes="prior-cdf")
+    by_hand = uw.metrics.factor_vae_score(
+        mapped.codes, plain.factors, protocol="mathieu2019", periods=plain.periods
+    )
+    assert float(scores[name]) == float(by_hand)
+    normal = uw.fit(SMALL, **FIELDS)
+    codes = normal.table(codes="prior-cdf").codes
+    np.testing.assert_allclose(codes, normal.table().codes, rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match="prior-cdf"):
+        model.table(codes="cdf")
 
 
 @each

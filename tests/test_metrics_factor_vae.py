@@ -1,7 +1,6 @@
 """The FactorVAE score: its pieces against plain loops, its votes, and which codes are pruned."""
 
 import math
-from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -160,26 +159,3 @@ def test_mathieu_has_its_numbers_and_prunes_nothing():
     dead = with_columns(identity(), np.full(480, 0.1), np.ones(480))
     dead = factor_vae_score(dead.codes, dead.factors, protocol="mathieu2019", votes=600)
     assert dead.details["pruned"] == [3]
-
-
-def test_codes_mapped_to_gaussian():
-    base = blurred()
-    u = 1 / (1 + np.exp(-base.codes * 9))  # of a narrow logistic prior; the ends are clamped
-    u[0] = 0.0
-    u[1] = 1.0
-    options = {"protocol": "mathieu2019", "votes": 500, "batch": 50}
-    by_function = factor_vae_score(
-        base.codes, base.factors, prior_cdf=lambda z: 1 / (1 + np.exp(-9 * z)), **options
-    )
-    again = factor_vae_score(
-        base.codes, base.factors, prior_cdf=1 / (1 + np.exp(-9 * base.codes)), **options
-    )
-    assert float(by_function) == float(again)
-    clamped = np.minimum(np.maximum(u, 2**-24), 1 - 2**-24)
-    quantiles = np.array([[NormalDist().inv_cdf(x) for x in row] for row in clamped])
-    mapped = factor_vae_score(base.codes, base.factors, prior_cdf=u, **options)
-    np.testing.assert_array_equal(
-        mapped.matrix, factor_vae_score(quantiles, base.factors, **options).matrix
-    )
-    with pytest.raises(ValueError, match="numbers in"):
-        factor_vae_score(base.codes, base.factors, prior_cdf=lambda z: z)

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import unweave as uw
+from printed_layers import CONVOLUTIONS, NORMALISED, table
 from unweave import data
 from unweave.networks import Network, initialise
 from unweave.networks.layers import BatchNorm, DownConv2d, UpConv2d
@@ -14,37 +15,6 @@ from unweave.noise import Noise
 from unweave.run import default_network
 from unweave.spec import members
 
-
-def table(module):
-    """Every layer with weights as papers print it: kind, width, normalisation, activation."""
-    rows = []
-    for part in [module] if isinstance(module, nn.Linear) else module:
-        match part:
-            case nn.Linear():
-                rows.append(f"fc {part.out_features}")
-            case nn.Conv2d() | nn.ConvTranspose2d():
-                assert part.kernel_size == (4, 4)
-                kind = "conv" if isinstance(part, nn.Conv2d) else "upconv"
-                rows.append(f"{kind} {part.out_channels}/{part.stride[0]}")
-                rows[-1] += " relu" * getattr(part, "activate", False)
-            case BatchNorm():
-                assert rows[-1].split()[1].split("/")[0] == str(len(part.weight))
-                rows[-1] += " batch"
-            case nn.LayerNorm():
-                rows[-1] += " layer"
-            case nn.ReLU():
-                rows[-1] += " relu"
-            case nn.Tanh():
-                rows[-1] += " tanh"
-            case nn.LeakyReLU():
-                rows[-1] += f" lrelu({part.negative_slope})"
-            case _:
-                assert isinstance(part, (nn.Flatten, nn.Unflatten, nn.ZeroPad2d))
-    return rows
-
-
-CONVOLUTIONS = ["conv 32/2 relu", "conv 32/2 relu", "conv 64/2 relu", "conv 64/2 relu"]
-NORMALISED = [row.replace("relu", "batch relu") for row in CONVOLUTIONS]
 LEAKY = "batch lrelu(0.2)"
 TABLES = {  # network, channels of 64x64 images, variables: encoder, decoder
     "kim2018 table 1": (
@@ -128,7 +98,7 @@ TABLES = {  # network, channels of 64x64 images, variables: encoder, decoder
 def test_the_papers_tables(name):
     network, channels, size, down, up = TABLES[name]
     shape = (channels, 64, 64)
-    encoder, decoder = network.encoder(shape, 2 * size), network.decoder(size, shape)
+    encoder, decoder = network.encoder(shape, (False,) * (2 * size)), network.decoder(size, shape)
     assert table(encoder) == down
     assert table(decoder) == up
     assert encoder(torch.zeros(2, *shape)).shape == (2, 2 * size)
@@ -246,7 +216,10 @@ def test_an_adversary_says_which_images_it_takes():
 @pytest.mark.parametrize("side", [16, 32, 128])
 def test_dcgan_takes_other_squares(side):
     network = uw.DCGAN(base=2)
-    assert network.encoder((3, side, side), 6)(torch.zeros(2, 3, side, side)).shape == (2, 6)
+    assert network.encoder((3, side, side), (False,) * 6)(torch.zeros(2, 3, side, side)).shape == (
+        2,
+        6,
+    )
     assert network.decoder(3, (1, side, side))(torch.zeros(2, 3)).shape == (2, 1, side, side)
 
 
@@ -255,14 +228,14 @@ def test_dcgan_takes_other_squares(side):
 def test_conv_takes_any_image(sides, channels):
     shape = (channels, *sides)
     network = uw.Conv(base=4, hidden=8)
-    assert network.encoder(shape, 6)(torch.zeros(2, *shape)).shape == (2, 6)
+    assert network.encoder(shape, (False,) * 6)(torch.zeros(2, *shape)).shape == (2, 6)
     assert network.decoder(3, shape)(torch.zeros(2, 3)).shape == (2, *shape)
 
 
 @pytest.mark.parametrize("shape", [(7,), (1, 8, 8), (3, 5, 9)])
 def test_mlp_takes_anything(shape):
     network = uw.MLP(hidden=(9, 5), activation="tanh")
-    assert network.encoder(shape, 6)(torch.zeros(2, *shape)).shape == (2, 6)
+    assert network.encoder(shape, (False,) * 6)(torch.zeros(2, *shape)).shape == (2, 6)
     assert network.decoder(3, shape)(torch.zeros(2, 3)).shape == (2, *shape)
     assert table(network.decoder(3, shape))[:2] == ["fc 5 tanh", "fc 9 tanh"]
 
@@ -276,7 +249,7 @@ def test_mlp_takes_anything(shape):
 )  # fmt: skip
 def test_an_unfit_network_says_which_fits(network, shape, fix):
     with pytest.raises(ValueError, match=f"use network={fix}"):
-        network.encoder(shape, 4)
+        network.encoder(shape, (False,) * 4)
 
 
 def down(narrow, wide, activate):
@@ -412,7 +385,7 @@ def test_initial_weights_depend_on_the_seed_and_the_name_only():
 
 
 def test_dcgan_starts_from_narrow_normals():
-    module = nn.Sequential(uw.DCGAN().encoder((3, 64, 64), 100), nn.Linear(100, 5))
+    module = nn.Sequential(uw.DCGAN().encoder((3, 64, 64), (False,) * 100), nn.Linear(100, 5))
     values = initialise(module, Noise(3))
     kernels = torch.cat([v.flatten() for v in values.values() if v.dim() == 4])
     assert kernels.mean().abs() < 1e-4
@@ -437,7 +410,7 @@ def test_normalisations_start_neutral():
     [
         (uw.Shapes2D(), (1, 64, 64), uw.Kim2018(128)),
         (data.DSprites(), (1, 64, 64), uw.Kim2018(128)),
-        (data.Sampled(uw.Shapes2D()), (1, 64, 64), uw.Kim2018(128)),
+        (data.Selected(uw.Shapes2D()), (1, 64, 64), uw.Kim2018(128)),
         (data.Paired(uw.Shapes2D(), changed=1), (2, 64, 64), uw.Kim2018(128)),
         (uw.Shapes3D(), (3, 64, 64), uw.Kim2018(256)),
         (data.Faces3D(), (1, 64, 64), uw.Kim2018(256)),

@@ -97,6 +97,19 @@ def test_terms_of_lanes_are_those_of_the_closed_form(tmp_path, monkeypatch):
     assert got["elbo"] == pytest.approx(np.subtract(got["reconstruction"], got["rate"]), abs=2e-4)
 
 
+@pytest.mark.parametrize(("at_once", "lots"), [(3000, [1, 1, 1]), (6000, [2, 1]), (1, [1, 1, 1])])
+def test_as_many_networks_are_measured_together_as_memory_holds(
+    tmp_path, monkeypatch, at_once, lots
+):
+    seen = []
+    monkeypatch.setattr(deep, "_passes", lambda models, *_: seen.append(len(models)) or [])
+    monkeypatch.setattr(deep, "_AT_ONCE", {"cpu": at_once, "cuda": 0})
+    world = Mixing(matrix=((1.0,), (0.5,), (0.2,)), observations=10).load(torch.device("cpu"))
+    terms_of([None] * 3, world, None, samples=1000, desk=desk(tmp_path))
+    assert seen == lots
+    assert deep.SAMPLES == 1000  # [Sikka2019] app. C
+
+
 def test_extrema_are_found_between_the_weights():
     betas = (0.1, 0.5, 1.0, 3.0, 10.0)
     curve = -np.square(np.log(np.array(betas) / 1.3))

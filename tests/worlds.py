@@ -68,6 +68,11 @@ LATENTS = [
     uw.Categorical(4),
     uw.Categorical(3, hard=True, learn=True),
     uw.Bernoulli(3, probability=0.3),
+    uw.Product(
+        what=uw.Categorical(3, learn=True),
+        style=uw.Gaussian(2),
+        colour=uw.Categorical(2, given="what"),
+    ),
     uw.Product(style=uw.Gaussian(2), place=uw.Product(x=uw.Gaussian(1), y=uw.Gaussian(1))),
     uw.Product(
         style=uw.Gaussian(2, learn="covariance", encoding="full"),

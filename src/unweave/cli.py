@@ -14,6 +14,7 @@ from unweave.bench_commands import bench_command
 from unweave.console import (
     PAPERS,
     CeilingOption,
+    CodesOption,
     ContinuousOption,
     CsvOption,
     DeviceOption,
@@ -127,6 +128,7 @@ def evaluate_command(
     device: DeviceOption = "auto",
     split: SplitOption = None,
     rows: RowsOption = 10_000,
+    codes: CodesOption = "mean",
     metrics: MetricsOption = "",
     interval: IntervalOption = None,
     resamples: ResamplesOption = 200,
@@ -154,6 +156,8 @@ def evaluate_command(
       unweave evaluate 3f2a --metrics mig,measures     (and what needs no factors)
 
       unweave evaluate 3f2a --split held-out     (on combinations that were held out)
+
+      unweave evaluate 3f2a --codes prior-cdf     (for Student-t and other priors)
     """
     from unweave import scoring
     from unweave.fitted import load
@@ -166,7 +170,7 @@ def evaluate_command(
     folders = Store(store).find_all(names)
     chosen = cast("AnySplit | None", split)
     models = scoring.telling(lambda paths: load(paths, split=chosen, device=device), folders, _err)
-    scores = scoring.evaluate_all(models, rows, _err, measure, asked is None)
+    scores = scoring.evaluate_all(models, rows, _err, measure, asked is None, codes)
     for line in scoring.measured_on(models, rows):
         (_out if form == "table" else _err).print(line, highlight=False)
     scoring.show(scores, form, _out)

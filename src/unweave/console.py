@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -30,6 +30,12 @@ SplitOption = Annotated[
     typer.Option(
         help="Split to evaluate on: train, validation, test or held-out. Default: the one "
         "the run was trained on."
+    ),
+]
+CodesOption = Annotated[
+    Literal["mean", "prior-cdf"],
+    typer.Option(
+        help="Codes to score: posterior means, or these as normal quantiles under the prior."
     ),
 ]
 RowsOption = Annotated[int, typer.Option(min=2, help="Observations to encode.")]

@@ -15,7 +15,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypedDict, Unpack, cast, overload
+from typing import Any, Literal, TypedDict, Unpack, cast, get_args, overload
 
 import numpy as np
 import torch
@@ -24,20 +24,13 @@ from rich.console import Console
 from torch import Tensor
 
 from unweave.aggregate import Summary, summarise
-from unweave.data import (
-    Data,
-    InMemory,
-    Selected,
-    World,
-    as_numpy,
-    from_array,
-    read_like,
-)
-from unweave.data.parted import AnySplit, split_of, with_split
+from unweave.data import Data, InMemory, World, as_numpy, from_array, read_like
+from unweave.data.parted import AnySplit, split_of, takes_all, with_split
 from unweave.data.paths import from_path
 from unweave.latents import Distribution, Latent, unrelaxed
 from unweave.likelihoods import Likelihood
 from unweave.metrics import Table
+from unweave.metrics.inputs import check_choice
 from unweave.networks import Network
 from unweave.noise import Noise
 from unweave.objectives import Label, Nets, Objective, importance_bound
@@ -50,6 +43,7 @@ from unweave.trained import Trained, one
 from unweave.training import Outcome, Precision, Silent, notes, pick_device, recall, train
 
 Array = NDArray[np.float32]
+Codes = Literal["mean", "prior-cdf"]
 
 # Numbers decoded at once when there are many codes to an observation.
 _NUMBERS = {"cpu": 2**22, "cuda": 2**27}
@@ -105,35 +99,56 @@ class Fitted:
         )
         return both[..., 0], both[..., 1]
 
-    def decode(self, z: ArrayLike | Tensor) -> Array:
-        """Expected observations E[x|z], (N, *shape)."""
+    def decode(self, z: ArrayLike | Tensor, noise: ArrayLike | Tensor | None = None) -> Array:
+        """Expected observations E[x|z], (N, *shape).
+
+        The generator of an InfoGAN takes noise beside the codes, E[x|z, e]: `noise` is (E,) for all
+        codes, or (N, E). By default all codes share `draw_noise(1)`, so images differ by their
+        codes alone. To see what the noise does, repeat a code: `decode(np.repeat(z[:1], 9, 0),
+        model.draw_noise(9))`, [Kim2018] fig. 26.
+        """
         codes = torch.as_tensor(as_numpy(z), dtype=torch.float32)
         size = self.run.latent.size
         if codes.dim() != 2 or codes.shape[1] != size:
             raise ValueError(f"expected codes of shape (N, {size}), got {tuple(codes.shape)}")
-        return self._map(lambda nets, part: nets.model.decode(part).mean, self._split(codes))
+        e = torch.as_tensor(self.draw_noise(1)[0] if noise is None else as_numpy(noise)).float()
+        count, columns = len(codes), self.trained.nets.model.noise
+        if e.shape not in ((columns,), (count, columns)):
+            wanted = f"({columns},) or ({count}, {columns})"
+            raise ValueError(
+                f"expected noise of shape {wanted}, got {tuple(e.shape)}; use draw_noise"
+            )
+        both = torch.cat([codes, e.expand(count, columns)], 1)
+        return self._map(lambda nets, part: nets.model.decode(part).mean, self._split(both))
 
-    def reconstruct(self, x: ArrayLike | Tensor) -> Array:
-        """Expected observations at the means of their codes, (N, *shape)."""
-        return self.decode(self.encode(x))
+    def draw_noise(self, count: int, seed: int = 0) -> Array:
+        """Draw the noise that a generator takes beside the codes, N(0, 1), (count, E)."""
+        shape = (count, self.trained.nets.model.noise)
+        return _numpy(Noise(seed, 0, "noise").normal(shape, "noise"))
+
+    def reconstruct(self, x: ArrayLike | Tensor, noise: ArrayLike | Tensor | None = None) -> Array:
+        """Expected observations at the means of their codes, with `noise` as in `decode`."""
+        return self.decode(self.encode(x), noise)
 
     def sample(self, count: int, seed: int = 0) -> Array:
-        """Expected observations E[x|z] at draws z of the prior, (count, *shape)."""
+        """Expected observations at draws of the prior and of a generator's noise."""
         noise = Noise(seed, 0, "sample", self._device)
-        return self.decode(unrelaxed(self.prior()).rsample(noise, (count,)).cpu())
+        z = unrelaxed(self.prior()).rsample(noise, (count,))
+        return self.decode(z.cpu(), self.draw_noise(count, seed))
 
     def traverse(
         self,
         x: ArrayLike | Tensor | None = None,
         values: ArrayLike | None = None,
         steps: int = 9,
+        noise: ArrayLike | Tensor | None = None,
     ) -> list[Array]:
         """Decoded walks along every variable, (n_v, *shape) each, in the order of `latent.names`.
 
         They start from the code of one observation x, else from the prior's mean. A continuous
         variable takes `values`, by default `steps` of them over its range under the prior (two
         standard deviations about the mean; all of an interval); a discrete one takes all of its
-        own, one picture a class.
+        own, one picture a class. `noise` (E,) is a generator's, the same along every traversal.
         """
         if steps < 1:
             raise ValueError(f"expected at least one step of a traversal, got {steps}")
@@ -143,20 +158,22 @@ class Fitted:
             given = np.asarray(values, np.float32)[:, None]
             discrete = zip(walks, self.run.latent.discrete, strict=True)
             walks = [walk if flag else given for walk, flag in discrete]
-        return [self.walk(start, variable, walk) for variable, walk in enumerate(walks)]
+        return [self.walk(start, variable, walk, noise) for variable, walk in enumerate(walks)]
 
     def walks(self, steps: int = 9) -> list[Array]:
         """The values that every variable takes in a traversal, (n_v, its columns) each."""
         return [_numpy(walk) for walk in self.run.latent.walks(self.prior(), steps)]
 
-    def walk(self, start: Array, variable: int, values: Array) -> Array:
+    def walk(
+        self, start: Array, variable: int, values: Array, noise: ArrayLike | Tensor | None = None
+    ) -> Array:
         """Expected observations as one variable takes values (n, its columns), (n, *shape).
 
-        The other columns stay at the start (D,).
+        The other columns stay at the start (D,), and so does a generator's `noise`.
         """
         codes = np.tile(start, (len(values), 1))
         codes[:, self.run.latent.columns[variable]] = values
-        return self.decode(codes)
+        return self.decode(codes, noise)
 
     def log_likelihood(
         self, x: ArrayLike | Tensor, particles: int = 5000, seed: int = 0
@@ -204,10 +221,14 @@ class Fitted:
         """q(z|x) of observations of the data, batch shape (N,)."""
         return self.run.latent.posterior(self.trained.raw(self.world, index)[0])
 
-    def table(self, rows: int = 10_000, seed: int = 0) -> Table:
-        """The data (or `rows` of it), encoded once, with its factors: what metrics read."""
+    def table(self, rows: int = 10_000, seed: int = 0, codes: Codes = "mean") -> Table:
+        """The data (or `rows` of it), encoded once, with its factors: what metrics read.
+
+        `codes` are the means of q(z_v|x), or with "prior-cdf" these as normal quantiles under the
+        prior, as [Mathieu2019] app. B scores Student-t priors; discrete codes stay as they are.
+        """
         index = self.rows(rows, seed)
-        return self.tabulate(index, self.posteriors(index))
+        return self.tabulate(index, self.posteriors(index), codes)
 
     def summary(self, samples: int = 10_000, rows: int | None = None, seed: int = 0) -> Summary:
         """The rate taken apart, with the exact q(z) of the data (or of `rows` of it), in nats.
@@ -218,19 +239,20 @@ class Fitted:
         index = self.rows(self.world.size if rows is None else rows, seed)
         return self.summarise(self.posteriors(index), samples, seed)
 
-    def tabulate(self, index: Tensor, q: Distribution) -> Table:
-        """The table of observations of the data whose posteriors are q."""
-        latent = self.run.latent
+    def tabulate(self, index: Tensor, q: Distribution, codes: Codes = "mean") -> Table:
+        """The table of observations of the data whose posteriors are q; `codes` as in `table`."""
+        latent, p = self.run.latent, self.prior()
         # On samples: where a rate has no formula, its value at the mean is not an estimate of it.
-        z = q.rsample(Noise(0, 0, "table", self._device))
-        rates = latent.rates(q, self.prior(), z)
+        rates = latent.rates(q, p, q.rsample(Noise(0, 0, "table", self._device)))
+        check_choice("codes", codes, get_args(Codes))
+        plain = codes == "mean"
         return Table(
-            _numpy(latent.codes(q)),
+            _numpy(latent.codes(q) if plain else latent.prior_codes(q, p)),
             _numpy(self.world.factors(index)),
-            scales=self._scales(q),
+            scales=self._scales(q) if plain else None,
             kl=_numpy(rates.double().mean(0)),
             discrete=np.array(latent.discrete),
-            normal=np.array(latent.normal),
+            normal=np.array(latent.normal) if plain else None,
             factor_names=self.world.factor_names,
             factor_sizes=self.world.factor_sizes,
             periods=self.world.periods,
@@ -456,7 +478,7 @@ def _load(
     if outcome.weights is None:
         raise ValueError(f"{path} has no weights yet: train it first, with `unweave train`")
     wanted = run.data if split is None else _another(run.data, split, path)
-    if split in ("validation", "test") and _whole(run.data):
+    if split in ("validation", "test") and takes_all(run.data):
         warnings.warn(
             f"{path} was trained on all of its data, split=all: it has seen the {split} split, and "
             "scores on it are not those of unseen data; train with data.split=train to hold it out",
@@ -471,11 +493,6 @@ def _load(
     if wanted == run.data:
         folder.check_data(world.fingerprint)
     return Fitted(outcome, world, folder.path, wanted)
-
-
-def _whole(data: Data) -> bool:
-    """Whether data are all splits of what they are taken from."""
-    return getattr(data.source if isinstance(data, Selected) else data, "split", None) == "all"
 
 
 def _another(data: Data, split: AnySplit, path: str | Path) -> Data:

@@ -25,7 +25,7 @@ import numpy as np
 from torch import Tensor
 
 from unweave.aggregate import Summary
-from unweave.fitted import TINY, Array, Fitted
+from unweave.fitted import TINY, Array, Codes, Fitted
 from unweave.latents import DiagonalGaussian, Distribution, Latent
 from unweave.latents.densities import Mixture
 from unweave.metrics import Frame, Score, Scores, Table
@@ -117,20 +117,22 @@ def evaluate(
     rows: int = 10_000,
     *,
     metrics: str | Sequence[str] | None = None,
+    codes: Codes = "mean",
     rng: int = 0,
     **frame: Unpack[Frame],
 ) -> list[Scores]:
     """Scores of every model by metric and protocol, as `metrics.evaluate` gives them of its table.
 
     Tables are made in lanes, and measured on all cores, several at once, while others are being
-    encoded.
+    encoded. `codes="prior-cdf"` scores the codes as normal quantiles under the prior (see
+    `Fitted.table`); metrics that need the scales of q(z|x) are then left out.
     """
     if isinstance(models, Fitted):
         raise TypeError("expected a list of models, got one: give [model]")
     scored = partial(noted, partial(evaluate_table, metrics=metrics, rng=rng, **frame))
     found: dict[int, Scores] = {}
     told: dict[str, Warning] = {}
-    for number, _, (scores, notes) in measured(models, rows, scored):
+    for number, _, (scores, notes) in measured(models, rows, scored, codes=codes):
         found[number] = scores
         told |= {str(note): note for note in notes}
     for note in told.values():
@@ -152,6 +154,7 @@ def measured(
     rows: int,
     measure: Callable[[Table], R],
     progress: Callable[[int], object] | None = None,
+    codes: Codes = "mean",
 ) -> Iterator[tuple[int, Table, R]]:
     """The number of every model, its table, and what a function says of that, on all cores.
 
@@ -162,7 +165,7 @@ def measured(
 
     def made() -> Iterator[Table]:
         for each in encode(models, rows, progress=progress):
-            waiting.append((each.number, each.model.tabulate(each.rows, each.q)))
+            waiting.append((each.number, each.model.tabulate(each.rows, each.q, codes)))
             yield waiting[-1][1]
 
     for result in in_processes(measure, made(), min(own_cores(), len(models))):

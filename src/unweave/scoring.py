@@ -17,7 +17,7 @@ from rich.table import Table as RichTable
 
 from unweave.console import plain_table
 from unweave.data.parted import split_of
-from unweave.fitted import Fitted
+from unweave.fitted import Codes, Fitted
 from unweave.measure import measured, noted
 from unweave.metrics import METRICS, Frame, Score, Scores, Table, evaluate, left_out
 from unweave.metrics.registry import listed, select
@@ -65,6 +65,7 @@ def evaluate_all(
     console: Console,
     measure: Callable[[Table], Scores] = evaluate,
     whole: bool = True,
+    codes: Codes = "mean",
 ) -> dict[str, Scores]:
     """Scores of runs by digest, kept in their folders with the tables they were computed from.
 
@@ -78,11 +79,11 @@ def evaluate_all(
     told: set[str] = set()
     with Counts(console, totals) as counts:
         work, encoded = partial(noted, measure), partial(counts.add, "encoded")
-        for number, table, (scores, lines) in measured(models, rows, work, encoded):
+        for number, table, (scores, lines) in measured(models, rows, work, encoded, codes):
             folder = models[number].folder
             assert folder is not None
             table.save(folder / "table.npz")
-            about = {"split": models[number].split, "rows": len(table)}
+            about = {"split": models[number].split, "rows": len(table), "codes": codes}
             write_json(folder / "scores.json", {**about, "scores": scores.to_json()})
             found[names[folder]] = scores
             notes = [*map(str, lines), *(omitted(table) if whole else [])]

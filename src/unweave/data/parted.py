@@ -39,6 +39,11 @@ def split_of(data: AnyData) -> str:
     return str(getattr(data, "split", "all"))
 
 
+def takes_all(data: AnyData) -> bool:
+    """Whether data are all splits of the files they come from."""
+    return getattr(data.source if isinstance(data, Selected) else data, "split", None) == "all"
+
+
 def with_split(data: AnyData, split: AnySplit) -> AnyData:
     """Another split of the same data; those that ways hold out of it are held out as before."""
     if split not in (known := splits_of(data)):

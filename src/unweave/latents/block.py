@@ -28,6 +28,7 @@ from unweave.tensors import Numbers, floating
 
 # A posterior narrower or wider than this is numerically a point or flat; exp stays in float32.
 LOG_VARIANCE_BOUNDS = (-30.0, 20.0)
+_EDGE = 2**-24  # how far from 0 and 1 the distribution function of a prior stays
 _NARROWEST = 1e-3  # standard deviation for which traversals are made: a walk is never a point
 
 Encode = Callable[[Tensor], Tensor]  # observations to the encoder's raw output for a block
@@ -50,6 +51,11 @@ class Block(ABC):
     @abstractmethod
     def outputs(self) -> int:
         """Numbers that the encoder puts out for this block."""
+
+    @property
+    def discrete_outputs(self) -> tuple[bool, ...]:
+        """Whether each of these numbers is a logit of a discrete variable."""
+        return (any(self.discrete),) * self.outputs
 
     @property
     @abstractmethod
@@ -149,6 +155,16 @@ class Block(ABC):
     def codes(self, q: Distribution) -> Tensor:
         """A number for every variable: the posterior's mean, or the likeliest value, (..., V)."""
         return q.mean
+
+    def prior_codes(self, q: Distribution, p: Distribution) -> Tensor:
+        """Codes as normal quantiles under the prior, Phi^-1(F_v(E_q[z_v])), (..., V).
+
+        F_v is the distribution function of the prior of variable v, so draws of the prior become
+        standard normal. F_v is kept 2^-24 away from 0 and 1. [Mathieu2019] app. B.
+        """
+        share: Tensor = p.cdf(q.mean.double())  # type: ignore[attr-defined]
+        quantile: Tensor = torch.special.ndtri(share.clamp(_EDGE, 1 - _EDGE))
+        return quantile.to(q.mean.dtype)
 
     def reach(self, p: Distribution) -> tuple[Tensor, Tensor]:
         """Where traversals begin and end: 2 standard deviations about the prior's mean, (D,)."""

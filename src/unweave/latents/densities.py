@@ -95,6 +95,13 @@ class StudentDensity(Centred):
         """Log-density of every column, (..., D)."""
         return self._constant - 0.5 * (self.df + 1) * self._log_tail(z)
 
+    def cdf(self, z: Tensor) -> Tensor:
+        """Distribution function of every column, without a gradient, (..., D)."""
+        from scipy.special import stdtr
+
+        share = stdtr(self.df, (z.detach().double() / self.scale).cpu().numpy())
+        return torch.as_tensor(share, dtype=z.dtype, device=z.device)
+
     def cross(self, mean: Tensor, scale: Tensor) -> Tensor:
         """E[log p(z_j)] under N(mean, scale^2), (..., D)."""
         # From where it bends to where it is a logarithm, over three decades.
@@ -136,6 +143,11 @@ class LaplaceDensity(Centred):
         """Log-density of every column, (..., D)."""
         return -z.abs() / self.scale - math.log(2 * self.scale)
 
+    def cdf(self, z: Tensor) -> Tensor:
+        """Distribution function of every column, (..., D)."""
+        tail = 0.5 * torch.exp(-z.abs() / self.scale)
+        return torch.where(z < 0, tail, 1 - tail)
+
     def cross(self, mean: Tensor, scale: Tensor) -> Tensor:
         """-E|z| / b - log 2 b, with E|z| that of a folded normal, (..., D)."""
         ratio = mean / scale.clamp(min=torch.finfo(scale.dtype).tiny)
@@ -166,6 +178,12 @@ class SparseDensity(Centred):
     def log_marginals(self, z: Tensor) -> Tensor:
         """Log-density of every column, (..., D)."""
         return self._log_slab(z.square()) + self._log_excess(z)
+
+    def cdf(self, z: Tensor) -> Tensor:
+        """Distribution function of every column, (..., D)."""
+        both = torch.special.ndtr(torch.stack([z / self.spike, z], -1))
+        share: Tensor = both @ both.new_tensor([self.weight, 1 - self.weight])
+        return share
 
     def cross(self, mean: Tensor, scale: Tensor) -> Tensor:
         """E[log p(z_j)]: closed form for the wide part, quadrature where the spike is seen."""
@@ -225,6 +243,10 @@ class UniformDensity(Columns):
         level = torch.full_like(z, -math.log(self.high - self.low))
         return torch.where(inside, level, -math.inf)
 
+    def cdf(self, z: Tensor) -> Tensor:
+        """Distribution function of every column, (..., D)."""
+        return ((z - self.low) / (self.high - self.low)).clamp(0, 1)
+
     def cross(self, mean: Tensor, scale: Tensor) -> Tensor:
         """Minus infinity: a normal distribution has mass outside, (..., D)."""
         return torch.full_like(mean + scale, -math.inf)
@@ -265,6 +287,10 @@ class Mixture:
         """log sum_c pi_c N(z_j; c), (..., D)."""
         each = self.components.log_marginals(z.unsqueeze(-2))
         return torch.logsumexp(self.log_weights.unsqueeze(-1) + each, -2)
+
+    def cdf(self, z: Tensor) -> Tensor:
+        """Distribution function of every column on its own, (..., D)."""
+        return (self._weights * self.components.cdf(z.unsqueeze(-2))).sum(-2)
 
     @property
     def _weights(self) -> Tensor:

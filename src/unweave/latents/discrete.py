@@ -7,6 +7,7 @@ Only the sample that the decoder sees is relaxed, so that a gradient passes.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import Annotated, Literal
 
 import torch
@@ -30,6 +31,14 @@ class Discrete(Fixed):
             f"posterior(logits).kl(block.density(torch.zeros({self.size})))"
         )
 
+    @abstractmethod
+    def values(self) -> Tensor:
+        """All values of z, (n, size)."""
+
+    def prior_codes(self, q: Distribution, p: Distribution) -> Tensor:
+        """The codes themselves: categories have no order."""
+        return self.codes(q)
+
 
 class LearnedClasses(nn.Module):
     """A categorical prior with learned probabilities."""
@@ -51,13 +60,16 @@ class Categorical(Discrete):
     The encoder puts out logits; the sample is a Concrete one-hot vector [Maddison2017] eq. 10 at
     the given temperature, rounded with `hard` (straight through). Rate and aggregate use the
     masses of the classes, never the Concrete density. All classes are one variable. With `learn`
-    the prior's probabilities are learned.
+    the prior's probabilities are learned. With `given`, the name of a discrete block that stands
+    before it in the same `Product`, the prior is p(z|z_given), with learned probabilities.
+    [Esmaeili2019] sec. 5.
     """
 
     size: Annotated[int, Field(ge=2)] = 10
     temperature: PositiveFloat = 0.66
     hard: bool = False
     learn: bool = False
+    given: str | None = None
     kind: Literal["categorical"] = tag("categorical")
 
     @property
@@ -78,7 +90,7 @@ class Categorical(Discrete):
     @property
     def learned(self) -> bool:
         """Whether the prior has parameters."""
-        return self.learn
+        return self.learn or self.given is not None
 
     def posterior(self, raw: Tensor) -> OneHot:
         """q(z|x) from the encoder's logits."""
@@ -90,6 +102,11 @@ class Categorical(Discrete):
 
     def prior(self, shape: tuple[int, ...]) -> nn.Module:
         """A module that returns p(z)."""
+        if self.given is not None:
+            raise ValueError(
+                f"expected a product in which the block {self.given!r} stands before this "
+                f"categorical, got it alone: use Product({self.given}=..., ...), or leave out given"
+            )
         return LearnedClasses(self) if self.learn else FixedPrior(self)
 
     def rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
@@ -121,6 +138,10 @@ class Categorical(Discrete):
     def walks(self, p: Distribution, steps: int) -> tuple[Tensor, ...]:
         """The corner of every class, (K, K)."""
         return (torch.eye(self.size, dtype=p.mean.dtype, device=p.mean.device),)
+
+    def values(self) -> Tensor:
+        """The corner of every class, (K, K)."""
+        return torch.eye(self.size)
 
     def entropy(self) -> float:
         """log of the number of classes."""
@@ -202,6 +223,10 @@ class Bernoulli(Discrete):
     def walks(self, p: Distribution, steps: int) -> tuple[Tensor, ...]:
         """Zero and one for every bit, (2, 1) each."""
         return (p.mean.new_tensor([[0.0], [1.0]]),) * self.size
+
+    def values(self) -> Tensor:
+        """All combinations of zeros and ones, (2^D, D)."""
+        return torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * self.size).reshape(-1, self.size)
 
     def entropy(self) -> float:
         """Sum of the entropies of the bits."""

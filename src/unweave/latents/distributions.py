@@ -96,6 +96,11 @@ class DiagonalGaussian(Columns):
         standard = (z - self.loc) * torch.exp(-self.log_scale)
         return -0.5 * standard.square() - self.log_scale - HALF_LOG_2PI
 
+    def cdf(self, z: Tensor) -> Tensor:
+        """Distribution function of every column, (..., D)."""
+        share: Tensor = torch.special.ndtr((z - self.loc) * torch.exp(-self.log_scale))
+        return share
+
     def entropy(self) -> Tensor:
         """Sum of log scale + (1 + log 2 pi) / 2, (...)."""
         return (self.log_scale + (0.5 + HALF_LOG_2PI)).sum(-1)
@@ -150,6 +155,10 @@ class FullGaussian:
     def log_marginals(self, z: Tensor) -> Tensor:
         """Log-density of every column on its own, (..., D)."""
         return self.marginals.log_marginals(z)
+
+    def cdf(self, z: Tensor) -> Tensor:
+        """Distribution function of every column on its own, (..., D)."""
+        return self.marginals.cdf(z)
 
     def entropy(self) -> Tensor:
         """log det L + D (1 + log 2 pi) / 2, (...)."""
@@ -360,6 +369,10 @@ class Joint:
         """Sum of the parts' entropies, (...)."""
         return torch.stack([p.entropy() for p in self.parts.values()]).sum(0)  # type: ignore[attr-defined]
 
+    def unrelaxed(self) -> Joint:
+        """The same with samples of discrete variables at their corners."""
+        return Joint({name: unrelaxed(part) for name, part in self.parts.items()}, self.sizes)
+
     def split(self, z: Tensor) -> list[tuple[Distribution, Tensor]]:
         """Every part with its columns of z."""
         return list(zip(self.parts.values(), z.split(self.sizes, -1), strict=True))
@@ -408,7 +421,7 @@ def log_sum(x: Tensor) -> Tensor:
 def unrelaxed(d: Distribution) -> Distribution:
     """The distribution with samples of its discrete variables at the corners, as they truly are."""
     if isinstance(d, Joint):
-        return Joint({name: unrelaxed(part) for name, part in d.parts.items()}, d.sizes)
+        return d.unrelaxed()
     return replace(d, hard=True) if isinstance(d, (OneHot, Bits)) else d
 
 

@@ -19,7 +19,8 @@ from unweave.latents.block import (
     points,
     positive,
 )
-from unweave.latents.discrete import Bernoulli, Categorical
+from unweave.latents.dependent import Conditional, ConditionalPrior, Dependent
+from unweave.latents.discrete import Bernoulli, Categorical, Discrete
 from unweave.latents.distributions import Distribution, Joint, log_sum
 from unweave.latents.gaussian import Gaussian
 from unweave.latents.independent import Laplace, Sparse, StudentT, Uniform
@@ -27,29 +28,59 @@ from unweave.latents.mixture import GaussianMixture, VampPrior
 from unweave.spec import explained
 from unweave.tensors import Numbers
 
+_MOST_BITS = 10  # of a block that another depends on: all of its values are summed over
+
 
 class JointPrior(nn.Module):
-    """The product of the priors of named blocks."""
+    """The priors of named blocks, in which a block may depend on one before it."""
 
     def __init__(self, blocks: dict[str, Latent], shape: tuple[int, ...]) -> None:
         super().__init__()
-        self.parts = nn.ModuleDict({name: block.prior(shape) for name, block in blocks.items()})
+        self.parts = nn.ModuleDict()
+        for name, block in blocks.items():
+            parent = _parent(blocks, name)
+            if isinstance(block, Categorical) and parent is not None:
+                self.parts[name] = ConditionalPrior(block, parent)
+            else:
+                self.parts[name] = block.prior(shape)
         self.sizes = tuple(block.size for block in blocks.values())
         self.outputs = tuple(block.outputs for block in blocks.values())
 
     def forward(self, encode: Encode) -> Joint:
         """The prior as a distribution over z of shape (D,)."""
-        parts = {}
+        parts: dict[str, Distribution] = {}
+        links: dict[str, Conditional] = {}
         for number, (name, part) in enumerate(self.parts.items()):
-            parts[name] = part(lambda x, n=number: encode(x).split(self.outputs, -1)[n])
-        return Joint(parts, self.sizes)
+            if isinstance(part, ConditionalPrior):
+                links[name] = part()
+                parts[name] = links[name].marginal(parts[links[name].given])
+            else:
+                parts[name] = part(lambda x, n=number: encode(x).split(self.outputs, -1)[n])
+        return Dependent(parts, self.sizes, links) if links else Joint(parts, self.sizes)
+
+
+def _parent(blocks: dict[str, Latent], name: str) -> Discrete | None:
+    """The block on which a block depends under the prior."""
+    given = getattr(blocks[name], "given", None)
+    if given is None:
+        return None
+    before = {other: blocks[other] for other in list(blocks)[: list(blocks).index(name)]}
+    parent = before.get(given)
+    if isinstance(parent, Discrete) and len(parent.variables) <= _MOST_BITS:
+        return parent
+    found = f"{type(parent).__name__} of size {parent.size}" if parent else "no such block"
+    raise ValueError(
+        f"expected {name}.given={given!r} to name a categorical, or at most {_MOST_BITS} bits, "
+        f"before it in the same product, got {found}; before it: {', '.join(before) or '-'}"
+    )
 
 
 @explained
 class Product(BaseModel, Block, Plain):
     """Named blocks, independent under the prior: p(z) = prod_g p_g(z_g).  [Esmaeili2019] fig. 4.
 
-    The names are the keyword arguments; their order is the order of the columns of z.
+    The names are the keyword arguments; their order is the order of the columns of z. Blocks that
+    name another one as `given` depend on it instead, p_g(z_g|z_given); see `Categorical`.
 
     >>> tree = Product(style=Gaussian(3), place=Product(x=Gaussian(1), y=Gaussian(1)))
     >>> tree.size, tree.names
@@ -72,6 +103,8 @@ class Product(BaseModel, Block, Plain):
                 raise ValueError(f"{name!r} cannot name a block: use letters, digits and _")
             if hasattr(nn.ModuleDict, name) or hasattr(BaseModel, name):
                 raise ValueError(f"{name!r} cannot name a block: it means something already")
+        for name in self.blocks:
+            _parent(self.blocks, name)  # raises where it cannot depend on what it names
         return self
 
     @property
@@ -88,6 +121,11 @@ class Product(BaseModel, Block, Plain):
     def outputs(self) -> int:
         """Numbers that the encoder puts out for the tree."""
         return sum(block.outputs for block in self.blocks.values())
+
+    @property
+    def discrete_outputs(self) -> tuple[bool, ...]:
+        """Whether each of these numbers is a logit of a discrete variable."""
+        return tuple(flag for block in self.blocks.values() for flag in block.discrete_outputs)
 
     @property
     def variables(self) -> tuple[int, ...]:
@@ -164,8 +202,14 @@ class Product(BaseModel, Block, Plain):
         return Annealed(self, positive(beta))
 
     def rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
-        """KL(q || p), the sum of the blocks', (...)."""
-        return torch.stack([block.rate(*parts) for block, parts in self._parts(q, p, z)]).sum(0)
+        """KL(q || p), the sum of the blocks', each given the block it depends on, (...)."""
+        assert isinstance(q, Joint)
+        named = zip(self.blocks, self._parts(q, p, z), strict=True)
+        rates = [
+            p.rate(name, q) if isinstance(p, Dependent) and name in p.links else block.rate(*parts)
+            for name, (block, parts) in named
+        ]
+        return torch.stack(rates).sum(0)
 
     def rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
         """KL(q || p) of every variable on its own, the blocks' side by side, (..., V)."""
@@ -196,6 +240,13 @@ class Product(BaseModel, Block, Plain):
         assert isinstance(q, Joint)
         blocks = zip(self.blocks.values(), q.parts.values(), strict=True)
         return torch.cat([block.codes(part) for block, part in blocks], -1)
+
+    def prior_codes(self, q: Distribution, p: Distribution) -> Tensor:
+        """Codes as normal quantiles under the prior, (..., V)."""
+        assert isinstance(q, Joint)
+        assert isinstance(p, Joint)
+        both = zip(self.blocks.values(), q.parts.values(), p.parts.values(), strict=True)
+        return torch.cat([block.prior_codes(*parts) for block, *parts in both], -1)
 
     def reach(self, p: Distribution) -> tuple[Tensor, Tensor]:
         """Where traversals begin and end, the blocks' side by side, (D,) each."""
@@ -234,6 +285,11 @@ class Product(BaseModel, Block, Plain):
                 raise ValueError(
                     f"the prior of {name} is made of encodings, so it needs an encoder: use "
                     "prior() of a fitted model"
+                )
+            if parent := getattr(block, "given", None):
+                raise ValueError(
+                    f"the prior of {name} given {parent} is learned, so it is not known "
+                    "beforehand: use prior() of a fitted model"
                 )
             found.append(block)
         return found

@@ -34,7 +34,7 @@ from unweave.parallel import in_threads
 P = ParamSpec("P")
 
 _ROWS = ("codes", "factors", "scales")  # arguments with a row for each observation
-_OF_CODES = ("codes", "scales", "kl", "discrete", "prior_cdf", "estimates")
+_OF_CODES = ("codes", "scales", "kl", "discrete", "estimates")
 _NARROW = 0.01  # the scale of q(z|x) of a factor itself, beside its standard deviation of 1
 _ARGUMENTS = """\
         periods: factors whose values repeat, such as {"orientation": 39}; see `merge`.

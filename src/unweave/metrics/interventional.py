@@ -8,13 +8,12 @@ as they occur together with the value.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Unpack, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
 
 from unweave.metrics.frame import Frame, framed
 from unweave.metrics.inputs import (
@@ -66,7 +65,6 @@ _PROTOCOLS: Mapping[str, _Votes] = {
     "locatello2019": _Votes(batch=64, train=10_000, test=5_000, points=10_000),
     "mathieu2019": _Votes(batch=1000, train=20_000, test=0, points=None, prunes=False),
 }
-_EDGE = 2.0**-24  # closer to 0 or 1 than that, single precision says 0 or 1 itself
 _CHUNK = 2**17  # rows chosen at once: a few megabytes, whatever N and D are
 
 
@@ -85,7 +83,6 @@ def factor_vae_score(
     votes: int | None = None,
     kl_threshold: float = 0.01,
     std_threshold: float = 0.05,
-    prior_cdf: Callable[[Floats], ArrayLike] | ArrayLike | None = None,
     **frame: Unpack[Frame],
 ) -> Score:
     """How well the code that varies least tells which factor is fixed.
@@ -99,9 +96,10 @@ def factor_vae_score(
     prunes codes that have collapsed to the prior. `locatello2019` has L = 64, makes the classifier
     by 10,000 votes and scores it on 5,000 others, takes Var(z_j) from 10,000 rows and prunes by the
     standard deviation of the means.  [Locatello2019] `mathieu2019` has L = 1000 and 20,000 votes
-    that both make and score the classifier, prunes constant codes only, and can map codes to a
-    standard normal distribution through the distribution function u = F(z) of their prior.
-    [Mathieu2019] app. B, whose code gives the numbers
+    that both make and score the classifier, and prunes constant codes only. For priors that are not
+    normal the paper first maps codes to normal quantiles through the distribution function of their
+    prior: score a model with `uw.evaluate(models, codes="prior-cdf")`.  [Mathieu2019] app. B, whose
+    code gives the numbers
 
     The spread of a discrete code is Gini's variance ([Kim2018] eq. 4); it is pruned if constant.
     Where no code is left the score is 0 by definition. A factor is left out that takes one value
@@ -126,8 +124,6 @@ def factor_vae_score(
         votes: number of votes that make the classifier, if not that of the protocol.
         kl_threshold: nats below which a code counts as collapsed.
         std_threshold: standard deviation below which a code counts as collapsed.
-        prior_cdf: F, from codes (N, D) to numbers in [0, 1], or these numbers; codes that are not
-            categories become the normal quantiles of u, kept 2^-24 away from 0 and 1.
 
     Returns:
         Parts: accuracy on the votes of each factor. Matrix: V (D, K) of the classifier's votes.
@@ -147,8 +143,6 @@ def factor_vae_score(
         leave_out=leave_out,
         continuous=frame.get("continuous"),
     )
-    if prior_cdf is not None:
-        inputs = inputs._replace(codes=_gaussian(inputs, prior_cdf))
     rules = _rules(_PROTOCOLS[protocol], batch, votes)
     divergence = None if kl is None or protocol != "kim2018" else as_kl(kl, inputs.dims)
     generator = np.random.default_rng(rng)
@@ -239,18 +233,6 @@ def _rules(rules: _Votes, batch: int | None, votes: int | None) -> _Votes:
             "leave them out to use the numbers of the protocol"
         )
     return replace(rules, batch=batch, train=votes)
-
-
-def _gaussian(inputs: Inputs, prior_cdf: Callable[[Floats], ArrayLike] | ArrayLike) -> Floats:
-    """The codes as normal quantiles of what their prior's distribution function says of them."""
-    u = np.asarray(prior_cdf(inputs.codes) if callable(prior_cdf) else prior_cdf, dtype=np.float64)
-    if u.shape != inputs.codes.shape or not ((u >= 0) & (u <= 1)).all():
-        raise ValueError(
-            f"expected prior_cdf to give numbers in [0, 1] of shape {inputs.codes.shape}, got "
-            f"shape {u.shape} from {u.min()} to {u.max()}: give the distribution function of each "
-            "code's prior at the codes"
-        )
-    return np.where(inputs.discrete, inputs.codes, ndtri(u.clip(_EDGE, 1 - _EDGE)))
 
 
 def _columns(inputs: Inputs, points: Ints) -> list[_Code]:

@@ -74,12 +74,8 @@ class InfoGAN(Model):
         return full(cast(Tensor, self.recogniser(self.critic.trunk(x))))
 
     def decode(self, z: Tensor) -> Observation:
-        """p(x|c, e = 0) for codes (B, D): with the noise at its mean, one picture a code."""
-        return self.generate(z, z.new_zeros(len(z), self.noise))
-
-    def generate(self, c: Tensor, e: Tensor) -> Observation:
-        """p(x|c, e) for codes (B, D) and noise (B, E)."""
-        return self.likelihood(self.head(full(self.generator(torch.cat([c, e], -1)))))
+        """p(x|c, e) for codes c and noise e side by side, (B, D + noise)."""
+        return self.likelihood(self.head(full(self.generator(z))))
 
     def judge(self, x: Tensor) -> tuple[Tensor, Posterior]:
         """D(x), (B,), and Q(c|x) in one pass through the trunk."""
@@ -90,4 +86,4 @@ class InfoGAN(Model):
         """Draw codes and noise, and generate their images."""
         c = unrelaxed(self.p()).rsample(noise.fold("codes"), (count,))
         e = noise.normal((count, self.noise), "noise", c.dtype)
-        return Drawn(c, self.generate(c, e).mean)
+        return Drawn(c, self.decode(torch.cat([c, e], -1)).mean)

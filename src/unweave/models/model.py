@@ -24,6 +24,7 @@ class Model(nn.Module, ABC):
     latent: Latent
     prior: nn.Module
     players: ClassVar[tuple[str, ...]] = ()  # parts of it that are players of their own
+    noise: int = 0  # columns of N(0, 1) noise that the decoder takes beside the codes
 
     @abstractmethod
     def raw(self, x: Tensor) -> Tensor:
@@ -31,7 +32,7 @@ class Model(nn.Module, ABC):
 
     @abstractmethod
     def decode(self, z: Tensor) -> Observation:
-        """p(x|z) for codes (B, D)."""
+        """p(x|z) for codes and, after them, the decoder's noise if it has any, (B, D + noise)."""
 
     def encode(self, x: Tensor) -> Posterior:
         """q(z|x) for a batch (B, *shape)."""

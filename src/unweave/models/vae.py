@@ -48,7 +48,7 @@ class VAE(Model):
     ) -> None:
         super().__init__()
         self.latent, self.likelihood = latent, likelihood
-        self.encoder = network.encoder(shape, latent.outputs)
+        self.encoder = network.encoder(shape, latent.discrete_outputs)
         self.decoder = network.decoder(latent.size, likelihood.raw_shape(shape))
         self.head = likelihood.head()
         self.prior = latent.prior(shape)

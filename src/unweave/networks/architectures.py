@@ -13,11 +13,13 @@ from torch import nn
 from unweave.networks.initialise import NormalStack
 from unweave.networks.layers import BatchNorm, Conv2d, ConvTranspose2d
 from unweave.networks.stacks import (
+    Outputs,
     Shape,
     block,
     convolutional_decoder,
     convolutional_encoder,
     convolutions,
+    early_logits,
     mlp,
     upconvolutions,
 )
@@ -50,11 +52,11 @@ class Kim2018:
     hidden: PositiveInt = 128
     kind: Literal["kim2018"] = tag("kim2018")
 
-    def encoder(self, shape: Shape, outputs: int) -> nn.Module:
+    def encoder(self, shape: Shape, outputs: Outputs) -> nn.Module:
         """From images (B, C, 64, 64) to (B, outputs)."""
         _require_image(shape, "kim2018", (64, 64))
         return convolutional_encoder(
-            shape, (32, 32, 64, 64), self.hidden, outputs, activate_hidden=False
+            shape, (32, 32, 64, 64), self.hidden, len(outputs), activate_hidden=False
         )
 
     def decoder(self, size: int, shape: Shape) -> nn.Module:
@@ -75,11 +77,13 @@ class Mathieu2019:
     third: Literal[32, 64] = 64
     kind: Literal["mathieu2019"] = tag("mathieu2019")
 
-    def encoder(self, shape: Shape, outputs: int) -> nn.Module:
+    def encoder(self, shape: Shape, outputs: Outputs) -> nn.Module:
         """From images (B, C, 64, 64) to (B, outputs)."""
         _require_image(shape, "mathieu2019", (64, 64))
         widths = (32, 32, self.third, 64)
-        return convolutional_encoder(shape, widths, self.hidden, outputs, activate_hidden=False)
+        return convolutional_encoder(
+            shape, widths, self.hidden, len(outputs), activate_hidden=False
+        )
 
     def decoder(self, size: int, shape: Shape) -> nn.Module:
         """From codes (B, size) to (B, C, 64, 64)."""
@@ -100,12 +104,12 @@ class DCGAN:
     first_norm: bool = True
     kind: Literal["dcgan"] = tag("dcgan")
 
-    def encoder(self, shape: Shape, outputs: int) -> nn.Module:
+    def encoder(self, shape: Shape, outputs: Outputs) -> nn.Module:
         """From images (B, C, S, S) to (B, outputs)."""
         widths = self._widths(shape)
         norms = [self.first_norm, *[True] * (len(widths) - 1)]
         layers, _ = convolutions(shape, widths, slope=0.2, norms=norms)
-        return NormalStack(*layers, Conv2d(widths[-1], outputs, 4), nn.Flatten())
+        return NormalStack(*layers, Conv2d(widths[-1], len(outputs), 4), nn.Flatten())
 
     def decoder(self, size: int, shape: Shape) -> nn.Module:
         """From codes (B, size) to (B, C, S, S)."""
@@ -130,8 +134,8 @@ class Esmaeili2019:
     """Encoders and decoders of [Esmaeili2019] tables 3 (MNIST), 4 (dSprites) and 5 (CelebA).
 
     Tables 3 and 4 are fully connected, table 5 has convolutions with batch normalisation on 64x64
-    images. The paper reads the logits of discrete variables off the layer before the last hidden
-    one; a network here knows one vector of outputs, so they are read off the last, like the rest.
+    images. As printed, the logits of discrete variables leave the encoder one layer before the
+    others: they read the input of the last hidden layer, and means and log-variances its output.
     That layer, printed "2 x" its width, is one of twice the width. The ReLU that table 5 prints
     after means and log-variances is left out, since it would keep them from being negative.
     """
@@ -139,15 +143,15 @@ class Esmaeili2019:
     table: Literal[3, 4, 5] = 5
     kind: Literal["esmaeili2019"] = tag("esmaeili2019")
 
-    def encoder(self, shape: Shape, outputs: int) -> nn.Module:
+    def encoder(self, shape: Shape, outputs: Outputs) -> nn.Module:
         """From observations (B, *shape) to (B, outputs)."""
         if self.table == 5:
             _require_image(shape, "esmaeili2019 of table 5", (64, 64))
-            return convolutional_encoder(
-                shape, (32, 32, 64, 64), 2 * 256, outputs, activate_hidden=True, norm=True
-            )
-        widths = (400, 2 * 200) if self.table == 3 else (1200, 1200, 2 * 400)
-        return _flat_encoder(shape, widths, outputs, nn.ReLU())
+            layers, end = convolutions(shape, (32, 32, 64, 64), norms=[True] * 4)
+            return early_logits([*layers, nn.Flatten()], math.prod(end), 2 * 256, outputs)
+        widths, hidden = ((400,), 2 * 200) if self.table == 3 else ((1200, 1200), 2 * 400)
+        layers = [nn.Flatten(), *mlp((math.prod(shape), *widths), nn.ReLU()), nn.ReLU()]
+        return early_logits(layers, widths[-1], hidden, outputs)
 
     def decoder(self, size: int, shape: Shape) -> nn.Module:
         """From codes (B, size) to (B, *shape)."""
@@ -171,11 +175,11 @@ class Conv:
     hidden: PositiveInt = 256
     kind: Literal["conv"] = tag("conv")
 
-    def encoder(self, shape: Shape, outputs: int) -> nn.Module:
+    def encoder(self, shape: Shape, outputs: Outputs) -> nn.Module:
         """From images (B, C, H, W) to (B, outputs)."""
         _require_image(shape, "conv", (16, 256))
         return convolutional_encoder(
-            shape, self._widths(shape), self.hidden, outputs, activate_hidden=True
+            shape, self._widths(shape), self.hidden, len(outputs), activate_hidden=True
         )
 
     def decoder(self, size: int, shape: Shape) -> nn.Module:
@@ -200,9 +204,9 @@ class MLP:
     activation: Literal["relu", "tanh"] = "relu"
     kind: Literal["mlp"] = tag("mlp")
 
-    def encoder(self, shape: Shape, outputs: int) -> nn.Module:
+    def encoder(self, shape: Shape, outputs: Outputs) -> nn.Module:
         """From observations (B, *shape) to (B, outputs)."""
-        return _flat_encoder(shape, self.hidden, outputs, _ACTIVATIONS[self.activation]())
+        return _flat_encoder(shape, self.hidden, len(outputs), _ACTIVATIONS[self.activation]())
 
     def decoder(self, size: int, shape: Shape) -> nn.Module:
         """From codes (B, size) to (B, *shape)."""

@@ -7,11 +7,13 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from unweave.networks.layers import BatchNorm, Chain, DownConv2d, UpConv2d
 
 Shape = tuple[int, ...]
+Outputs = Sequence[bool]  # the encoder's numbers: whether each is a logit of a discrete variable
 
 
 def halvings(side: int, stages: int) -> list[int]:
@@ -107,6 +109,42 @@ def convolutional_encoder(
     if activate_hidden:
         layers.append(nn.ReLU(inplace=True))
     return Chain(*layers, nn.Linear(hidden, outputs))
+
+
+class EarlyLogits(nn.Module):
+    """A trunk that two heads read: some layers, and a linear layer for the logits.
+
+    Their numbers are put into the order of `outputs`.
+    """
+
+    def __init__(self, trunk: Chain, head: Chain, logits: nn.Linear, outputs: Outputs) -> None:
+        super().__init__()
+        self.trunk, self.head, self.logits = trunk, head, logits
+        others = [place for place, logit in enumerate(outputs) if not logit]
+        apart = others + [place for place, logit in enumerate(outputs) if logit]
+        order = torch.tensor(sorted(range(len(apart)), key=apart.__getitem__))
+        self.register_buffer("order", order, persistent=False)
+        self.order: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        """From observations (B, *shape) to (B, outputs)."""
+        features = self.trunk(x)
+        return torch.cat([self.head(features), self.logits(features)], -1)[..., self.order]
+
+
+def early_logits(
+    trunk: Sequence[nn.Module], width: int, hidden: int, outputs: Outputs
+) -> nn.Module:
+    """An encoder whose logits are linear in the trunk's features (B, width).
+
+    Its other numbers are linear in a hidden layer with a ReLU on top of the same features.
+    """
+    if all(outputs):
+        return Chain(*trunk, nn.Linear(width, len(outputs)))
+    head = [nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, len(outputs) - sum(outputs))]
+    if not any(outputs):
+        return Chain(*trunk, *head)
+    return EarlyLogits(Chain(*trunk), Chain(*head), nn.Linear(width, sum(outputs)), outputs)
 
 
 def convolutional_decoder(

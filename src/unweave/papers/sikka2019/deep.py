@@ -35,6 +35,7 @@ from unweave.training.precision import products
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+SAMPLES = 1000  # of q(z|x) for each observation, as in app. C
 TERMS = {
     "elbo": "ELBO",
     "tie": "True inference error",
@@ -42,7 +43,7 @@ TERMS = {
     "rate": "Conditional independence loss",
     "mie": "Model inference error, at least",
 }
-_LANES = 100  # networks that are measured together
+_LANES = 100  # networks that are measured together, at most
 _TIMED = {"cpu": 8, "cuda": 100}  # lanes that are timed
 _AT_ONCE = {"cpu": 2**23, "cuda": 2**28}  # numbers that decoders put out at once
 _RESAMPLES = 2000
@@ -163,8 +164,10 @@ def terms_of(
     importance-weighted bound of log p(x) on the same samples in its place: it is no larger.
     """
     found: dict[str, list[float]] = {name: [] for name in (*TERMS, "printed")}
-    for start in desk.each("lots of networks measured", range(0, len(models), _LANES)):
-        for q, values in _passes(models[start : start + _LANES], world, samples):
+    numbers = samples * int(np.prod(world.shape))  # for one observation of one network
+    lanes = max(1, min(_LANES, _at_once(world) // numbers))
+    for start in desk.each("lots of networks measured", range(0, len(models), lanes)):
+        for q, values in _passes(models[start : start + lanes], world, samples):
             mean, spread = np.split(q, 2, axis=1)
             errors = inference_errors(mean, np.square(spread), truth)
             bound, reconstruction, rate = values.mean(0)
@@ -179,7 +182,7 @@ def _passes(models: Sequence[Fitted], world: World, samples: int) -> list[tuple[
     """Of every model, means and scales (n, 2 k), and bound, reconstruction and rate, (n, 3)."""
     trained = join([model.trained for model in models])
     width = samples * len(models) * int(np.prod(world.shape))
-    size = max(1, _AT_ONCE.get(world.device.type, _AT_ONCE["cuda"]) // width)
+    size = max(1, _at_once(world) // width)
     parts = []
     for number, index in enumerate(torch.arange(world.size, device=world.device).split(size)):
         noise = Noise(0, number, "terms", world.device)
@@ -194,6 +197,11 @@ def _passes(models: Sequence[Fitted], world: World, samples: int) -> list[tuple[
 
         parts.append(trained.together(terms, world.images(index)).double().cpu().numpy())
     return [(lane[:, :-3], lane[:, -3:]) for lane in np.concatenate(parts, 1)]
+
+
+def _at_once(world: World) -> int:
+    """How many numbers decoders put out at once on the device of a world."""
+    return _AT_ONCE.get(world.device.type, _AT_ONCE["cuda"])
 
 
 def curves(numbers: Numbers, name: str) -> Values:

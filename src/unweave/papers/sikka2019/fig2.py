@@ -16,6 +16,7 @@ from unweave.papers.drawing import BLUE, DASHES, ORANGE, PURPLE, lettered, panel
 from unweave.papers.form import Claim, Desk, Numbers, Result, judged
 from unweave.papers.sikka2019.deep import (
     BRACKETS,
+    SAMPLES,
     TERMS,
     Study,
     beta_axis,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 STUDY = Study(MIXED_DIGITS, latents=10, betas=MIXED_BETAS, seeds=tuple(range(100)))
-SAMPLES = 100  # of q(z|x) for each observation
 SECONDS = 3.0  # for which training is timed
 _GRID = np.geomspace(0.08, 60, 1500)  # and where latents die
 
@@ -127,9 +127,10 @@ def _setting(numbers: Numbers) -> str:
         "sources; k = 2 is the setting of figure 3. The paper names neither the digits nor the "
         f"batch: ours is {BATCH}; our values of β were chosen after a trial "
         "with one seed. It gives 100 initialisations with the figure and 300 in app. C. "
-        f"The reconstruction is over {SAMPLES} samples for each observation. TIE is against the "
-        "exact posterior (eq. 19); where nothing else is said it is the smallest over orders and "
-        "signs of the latents that an assignment with exchanges finds. All terms are over the data "
+        f"The reconstruction is over {SAMPLES:,} samples for each observation, as in app. C. TIE "
+        "is against the exact posterior (eq. 19); where nothing else is said it is the smallest "
+        "over orders and signs of the latents that an assignment with exchanges finds. All terms "
+        "are over the data "
         f"that networks were trained on, as in the paper. {BRACKETS}\n\n"
         f"{STUDY.paces_text(numbers['paces'], numbers['machine'])}"
     )

@@ -22,6 +22,7 @@ from unweave.papers.form import Claim, Desk, Numbers, Result, judged
 from unweave.papers.intervals import ranged
 from unweave.papers.sikka2019.deep import (
     BRACKETS,
+    SAMPLES,
     TERMS,
     Study,
     beta_axis,
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from matplotlib.gridspec import SubplotSpec
 
 STUDY = Study(MOVING_DIGIT, latents=2, betas=MOVING_BETAS, seeds=tuple(range(50)))
-SAMPLES = 100  # of q(z|x) for each observation
 SECONDS = 3.0  # for which training is timed
 SHOWN = (0.1, 2.5)  # the small and the large beta of panel E
 _WALK = np.linspace(-2, 2, 9)

@@ -1,0 +1,115 @@
+"""Priors in which a discrete block depends on another: p(z) = prod_b p(z_b|z_a(b)).
+
+The parts of such a prior are the marginals p(z_b), so everything that reads blocks one by one sees
+the right distribution; only the joint density, samples and the rate know of the dependence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from unweave.latents.discrete import Categorical, Discrete
+from unweave.latents.distributions import (
+    Distribution,
+    Joint,
+    OneHot,
+    bit_corner,
+    one_hot_corner,
+)
+from unweave.noise import Noise
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """p(z_b|z_a) = softmax(weight z_a + bias) of a class z_b, with z_a one of n values (n, D_a).
+
+    For a one-hot z_a this is a table of conditional probabilities, a row for each class.
+    """
+
+    given: str  # the block a
+    values: Tensor  # (n, D_a), all values of z_a
+    weight: Tensor  # (K, D_a)
+    bias: Tensor  # (K,)
+    temperature: float
+    hard: bool
+
+    def at(self, z: Tensor) -> OneHot:
+        """p(z_b|z_a = z) for values (..., D_a)."""
+        logits = z @ self.weight.T + self.bias
+        return OneHot(F.log_softmax(logits, -1), self.temperature, self.hard)
+
+    def marginal(self, parent: Distribution) -> OneHot:
+        """p(z_b) = sum over the values of p(z_a) p(z_b|z_a)."""
+        weights = parent.log_prob(self.values).unsqueeze(-1)
+        log_probs = torch.logsumexp(weights + self.at(self.values).log_probs, 0)
+        return OneHot(log_probs, self.temperature, self.hard)
+
+    def rate(self, q_a: Distribution, q_b: Distribution) -> Tensor:
+        """E[log q(z_b|x) - log p(z_b|z_a)] for independent q(z_a|x) and q(z_b|x), (...)."""
+        batch = (1,) * (q_a.mean.dim() - 1)
+        values = self.values.reshape(len(self.values), *batch, -1)
+        shares = q_a.log_prob(values).exp().movedim(0, -1)  # (..., n)
+        expected = shares @ self.at(self.values).log_probs
+        entropy: Tensor = q_b.entropy()  # type: ignore[attr-defined]
+        return -entropy - (q_b.mean * expected).sum(-1)
+
+
+@dataclass(frozen=True)
+class Dependent(Joint):
+    """prod_b p(z_b|z_a(b)), with the marginals p(z_b) as parts; a block comes after its parent."""
+
+    links: Mapping[str, Conditional]
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        """Sum of log p(z_b|z_a(b)) over the blocks, (...)."""
+        columns = dict(zip(self.parts, z.split(self.sizes, -1), strict=True))
+        given = {name: link.at(columns[link.given]) for name, link in self.links.items()}
+        parts: dict[str, Distribution] = {**self.parts, **given}
+        return torch.stack([parts[name].log_prob(own) for name, own in columns.items()]).sum(0)
+
+    def rsample(self, noise: Noise, shape: Sequence[int] = ()) -> Tensor:
+        """A sample of every block, given that of its parent at the nearest corner."""
+        samples: dict[str, Tensor] = {}
+        for name, part in self.parts.items():
+            link = self.links.get(name)
+            if link is None:
+                samples[name] = part.rsample(noise.fold(name), shape)
+                continue
+            nearest = one_hot_corner if isinstance(self.parts[link.given], OneHot) else bit_corner
+            samples[name] = link.at(nearest(samples[link.given])).rsample(noise.fold(name))
+        return torch.cat(list(samples.values()), -1)
+
+    def rate(self, name: str, q: Joint) -> Tensor:
+        """E[log q(z_b|x) - log p(z_b|z_a)] of a block b that depends on another, (...)."""
+        link = self.links[name]
+        return link.rate(q.parts[link.given], q.parts[name])
+
+    def unrelaxed(self) -> Dependent:
+        """The same with samples of discrete variables at their corners."""
+        links = {name: replace(link, hard=True) for name, link in self.links.items()}
+        return replace(self, parts=super().unrelaxed().parts, links=links)
+
+
+class ConditionalPrior(nn.Module):
+    """A learned p(z_b|z_a); at first z_b is uniform, whatever z_a is."""
+
+    def __init__(self, block: Categorical, parent: Discrete) -> None:
+        super().__init__()
+        self.block = block
+        self.weight = nn.Parameter(torch.zeros(block.size, parent.size))
+        self.bias = nn.Parameter(torch.zeros(block.size))
+        self.register_buffer("values", parent.values(), persistent=False)
+        self.values: Tensor
+
+    def forward(self) -> Conditional:
+        """The conditional distribution."""
+        block = self.block
+        assert block.given is not None
+        return Conditional(
+            block.given, self.values, self.weight, self.bias, block.temperature, block.hard
+        )
