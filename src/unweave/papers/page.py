@@ -3,7 +3,7 @@
 out/README.md              claims of all papers by verdict, and how much of each paper is reproduced
 out/<paper>.md             the page
 out/<paper>/<figure>.json  claims, setting, seeds, time
-out/<paper>/<figure>-numbers.json  of long studies: what was measured, of which the rest is made
+out/<paper>/<figure>-numbers.json  what a long study measured; all else follows from it
 out/<paper>/<name>.svg     drawings, and the same as .png
 """
 
@@ -38,7 +38,7 @@ _VERDICTS = """A claim
 - **passes** if what we measured agrees with it,
 - **fails** if what we measured contradicts it,
 - is **undecided** if the evidence allows both answers, or if another choice of ours (a bound, a \
-range of weights, a reading of the text) would change the verdict,
+range, a reading of the text) could change the verdict,
 - is **not comparable** if our setting differs from the paper's in what the claim is about.
 
 Claims marked “(ours)” are not in the papers: they are our own checks, counted like the others."""

@@ -64,7 +64,7 @@ class Row:
     """Networks (W, S) of W weights and S seeds with their measures: a row of the figure."""
 
     weights: tuple[float, ...]
-    inside: int  # the first so many are the paper's, the others ours
+    inside: int  # how many of them are the paper's; the rest are ours
     trained: int  # steps of training
     models: list[list[Fitted]]
     measures: dict[str, Values]  # (W, S) each

@@ -127,8 +127,8 @@ def conference_figure(desk: Desk) -> Result:
 _CAPTION = (
     "Density of q(z) (blue, each panel on its own scale) over the contours of p(z) that hold 50% "
     "and 90% of its mass. Left: the prior, and the observations coloured by cluster. Each panel "
-    "shows the network with the median KL(p ‖ q) over seeds, given in its corner. Encodings are "
-    "drawn at least a pixel wide."
+    "shows the network with the median KL(p ‖ q) over seeds (the lower of the middle two), given "
+    "in its corner. Encodings are drawn at least a pixel wide."
 )
 
 
