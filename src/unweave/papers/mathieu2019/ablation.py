@@ -149,8 +149,8 @@ def top_right_claim(top: Row, rate: str, where: str, data: Pinwheel) -> Claim:
     step, whole = Step.of(kl[1] - kl[0]), ~out.any(0)
     medians, seeds = np.median(kl, 1), kl.shape[1]
     kept = (
-        f" In the {whole.sum()} networks that use all components at both weights it changes by "
-        f"{redrawn((kl[1] - kl[0])[whole])} on average."
+        f"; in the {whole.sum()} networks that use all components at both weights the mean change "
+        f"is {redrawn((kl[1] - kl[0])[whole])}"
         if whole.any()
         else ""
     )
@@ -161,11 +161,11 @@ def top_right_claim(top: Row, rate: str, where: str, data: Pinwheel) -> Claim:
         f"KL(p ‖ q) is larger at β = {most:g} than at {before:g} (our reading)",
         f"means: β = {top.text('inclusive', top.own[-2:])}; medians: {medians[0]:.3g} and "
         f"{medians[1]:.3g}; change: {step}; networks that leave a component out: "
-        f"{out[0].sum()} and {out[1].sum()} of {seeds}",
+        f"{out[0].sum()} and {out[1].sum()} of {seeds}{kept}",
         step.rises,
-        "KL(p ‖ q) mostly counts the components of the prior that a network leaves out, and β = "
-        f"{most:g} does not make more networks leave one out.{kept} The paper does not say what "
-        "the mismatch is larger than; larger weights are in the rows below.",
+        "KL(p ‖ q) depends mostly on how many components of the prior a network leaves out, and β "
+        f"= {most:g} does not make more networks leave one out. The paper does not say what the "
+        "mismatch is larger than; larger weights are in the rows below.",
         decisive=False,
     )
 
