@@ -12,7 +12,7 @@ from tempfile import TemporaryFile
 from unweave.papers import esmaeili2019, kim2018, mathieu2018, mathieu2019, sikka2019
 from unweave.papers.drawing import styled
 from unweave.papers.form import Claim, Cost, Desk, Measured, Reproduction, Result, judged
-from unweave.papers.page import done, write_index, write_page, write_result
+from unweave.papers.page import check_index, done, write_index, write_page, write_result
 from unweave.spec import nearest
 
 __all__ = [
@@ -67,6 +67,7 @@ def reproduce(figures: Sequence[Reproduction], desk: Desk, out: Path | str) -> l
         begun = Cost.now()
         with styled():  # which tells before any training if figures cannot be drawn
             _can_write(place)
+            check_index(out)
             desk.say(f"{made.paper} {made.figure}, {made.title}: about {made.cost} on two cores")
             result = made.make(desk)
         write_result(made, result, desk, Cost.now() - begun, out)

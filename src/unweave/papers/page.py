@@ -32,6 +32,7 @@ _SIGNS = {
     "undecided": "? undecided",
     "not comparable": "– not comparable",
 }
+_TITLE = "# Papers reproduced"
 _STATUSES = ("reproduced", "partly", "not reproduced", "not an experiment")
 _VERDICTS = """A claim
 
@@ -91,8 +92,19 @@ def write_page(paper: str, figures: Sequence[Reproduction], out: Path) -> Path:
     return place
 
 
+def check_index(out: Path) -> None:
+    """Raise if the folder has a README.md that is not an index of papers, and must not be lost."""
+    place = out / "README.md"
+    if place.exists() and not place.read_text(encoding="utf-8").startswith(_TITLE):
+        raise ValueError(
+            f"{place} would be overwritten by the index of papers, but is another text: give "
+            "another folder by --out"
+        )
+
+
 def write_index(figures: Sequence[Reproduction], out: Path) -> Path:
     """Write README.md: the verdicts on all claims, and how much of each paper is reproduced."""
+    check_index(out)
     made = [each for each in figures if done(each, out)]
     claims = {each: [Claim(**claim) for claim in _facts(each, out)["claims"]] for each in made}
     tallies = {each: Counter(claim.verdict for claim in some) for each, some in claims.items()}
@@ -112,7 +124,7 @@ def write_index(figures: Sequence[Reproduction], out: Path) -> Path:
         covered.append([name, *(str(tally[status]) for status in _STATUSES)])
     named = {"fail": "Claims that failed", "undecided": "Undecided claims"}
     parts = [
-        "# Papers reproduced\n",
+        f"{_TITLE}\n",
         "Written by `unweave reproduce`.\n",
         "## Figures and tables\n",
         _table(["paper", *_STATUSES], covered),
