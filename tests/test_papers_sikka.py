@@ -207,37 +207,42 @@ def measured(**changes):
     return {**numbers, "motions": motions.reshape(-1, 2, 2).tolist()}
 
 
-def failed(numbers):
+def verdicts(numbers):
+    """The verdicts that are not pass, by the number of the claim."""
     claims = [
         *claims_of(numbers, "3", "x"), *tie_claims(numbers, "Minima", "x", np.min),
         fig3._worsens_claim(numbers), fig3._axes_claim(numbers),
     ]  # fmt: skip
-    assert len(claims) == 9
-    return [number for number, claim in enumerate(claims) if claim.verdict == "fail"]
+    assert [claim.verdict for claim in claims[7:8]] == ["not comparable"]
+    return {n: each.verdict for n, each in enumerate(claims) if each.verdict != "pass" and n != 7}
 
 
 @pytest.mark.parametrize(
-    ("changes", "numbers"),
+    ("changes", "expected"),
     [
-        ({}, []),
-        ({"elbo": (0.1, -7)}, [0]),  # the maximum is elsewhere
-        ({"elbo": (16.0, -11.8)}, [0]),  # a rise after it
-        ({"elbo": (6.0, [-8, -12, -16, -10])}, [0]),  # perhaps a rise
-        ({"printed": (16.0, 8)}, [1, 5]),
-        ({"tie": (0.1, 3)}, [2, 6]),
-        ({"tie": (16.0, [9, 9, 9, 3.5])}, [6]),  # of one network alone
-        ({"reconstruction": (2.5, -1472)}, [3]),
-        ({"rate": (2.5, [5.2, 5.2, 4.9, 4.9])}, [4]),
-        ({"motions": {2.5: FLAT}}, [8]),
-        ({"motions": {0.1: STEEP}}, [8]),  # orthogonal, but no more so than at the small weight
+        ({}, {}),
+        ({"elbo": (0.1, -7)}, {0: "fail"}),  # the maximum is elsewhere, and a rise follows
+        ({"elbo": (0.5, -7.9)}, {0: "undecided"}),  # on the grid it is at the edge of our bound
+        ({"elbo": (16.0, -11.8)}, {0: "fail"}),  # a rise after it
+        ({"elbo": (6.0, [-8, -12, -16, -10])}, {0: "undecided"}),  # perhaps a rise
+        ({"printed": (16.0, 8)}, {1: "undecided", 5: "undecided"}),
+        ({"tie": (0.1, 3)}, {2: "undecided", 6: "undecided"}),
+        ({"tie": (16.0, [9, 9, 9, 3.5])}, {6: "undecided"}),  # of one network alone
+        ({"reconstruction": (2.5, -1472)}, {3: "fail"}),
+        ({"rate": (2.5, [5.2, 5.2, 4.9, 4.9])}, {4: "undecided"}),
+        ({"motions": {2.5: FLAT}}, {8: "fail"}),
+        ({"motions": {2.5: [STEEP, STEEP, FLAT, STEEP]}}, {8: "undecided"}),
+        ({"motions": {0.1: STEEP}}, {8: "fail"}),  # orthogonal, but no more than at the small one
     ],
 )
-def test_one_term_at_one_weight_turns_the_claim_about_it(changes, numbers):
-    assert failed(measured(**changes)) == numbers
+def test_one_term_at_one_weight_changes_the_claim_about_it(changes, expected):
+    assert verdicts(measured(**changes)) == expected
 
 
 def test_claims_say_what_is_not_at_one_and_what_is_dead():
-    assert "below 1, where proposition 3" in claims_of(measured(elbo=(0.5, -7)), "3", "x")[0].got
+    claim = claims_of(measured(elbo=(0.5, -7)), "3", "x")[0]
+    assert ", below 1, 0.5 on the grid;" in claim.got
+    assert "at β = 0.5, the very edge of our bound" in claim.note
     dead = [[3.0, 0.0], [0.0, 0.1]]
     found = fig3._axes_claim(measured(motions={0.1: [FLAT, FLAT, FLAT, dead]}))
     assert found.got.endswith("0.99 over 3 at β = 0.1")
@@ -252,7 +257,7 @@ def test_the_optimum_of_deep_networks_is_that_of_the_linear_model_or_not():
     best = min(closed, key=lambda each: each.tie_aligned).beta
     far, near = (measured(tie=(weight, 1)) for weight in (6.0, 1.0))
     assert 0.6 < best < 1.7
-    for numbers, verdict in ((near, "pass"), (far, "fail")):
+    for numbers, verdict in ((near, "pass"), (far, "undecided")):
         claim = fig2._theory_claim({**numbers, "fresh": numbers}, closed)
         assert claim.verdict == verdict
 

@@ -318,11 +318,15 @@ def reproduce_command(
     store: StoreOption = Path("runs"),
     out: Annotated[Path, typer.Option(help="Folder for pages and figures.")] = PAPERS,
     device: DeviceOption = "auto",
+    pages_only: Annotated[
+        bool, typer.Option(help="Rewrite the pages from stored results; train and draw nothing.")
+    ] = False,
 ) -> None:
-    """Make figures of the papers again, with their claims; without a paper, list what there is.
+    """Reproduce figures of the papers and check their claims; without a paper, list the figures.
 
-    Trains what the store does not have, draws, and writes the page of the paper. Interrupted, the
-    same command goes on where it was. Drawing needs matplotlib: pip install 'unweave[papers]'.
+    Trains what the store does not have, draws, and writes the page of the paper and the index of
+    all papers. Interrupted, the same command goes on where it was. Drawing needs matplotlib: pip
+    install 'unweave[papers]'.
 
     Examples:
 
@@ -331,12 +335,21 @@ def reproduce_command(
       unweave reproduce sikka2019 fig1
 
       unweave reproduce mathieu2019 fig5 fig6
+
+      unweave reproduce --pages-only
     """
     from unweave import papers
     from unweave.progress import progress_on
     from unweave.store import Store
     from unweave.training import pick_device
 
+    if pages_only:
+        if figures:
+            raise ValueError("--pages-only rewrites the whole page of a paper: name no figures")
+        chosen = papers.chosen(paper) if paper else papers.FIGURES
+        for path in papers.write_pages(list(dict.fromkeys(made.paper for made in chosen)), out):
+            _out.print(f"page: {path}", soft_wrap=True, highlight=False)
+        return
     if paper is None:
         table = plain_table("paper", "figure", "what", "time", "done")
         for made in papers.FIGURES:

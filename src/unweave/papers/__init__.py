@@ -12,7 +12,7 @@ from tempfile import TemporaryFile
 from unweave.papers import esmaeili2019, kim2018, mathieu2018, mathieu2019, sikka2019
 from unweave.papers.drawing import styled
 from unweave.papers.form import Claim, Cost, Desk, Measured, Reproduction, Result, judged
-from unweave.papers.page import done, write_page, write_result
+from unweave.papers.page import check_index, done, write_index, write_page, write_result
 from unweave.spec import nearest
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "done",
     "judged",
     "reproduce",
+    "write_pages",
 ]
 
 FIGURES: tuple[Reproduction, ...] = (
@@ -66,13 +67,25 @@ def reproduce(figures: Sequence[Reproduction], desk: Desk, out: Path | str) -> l
         begun = Cost.now()
         with styled():  # which tells before any training if figures cannot be drawn
             _can_write(place)
+            check_index(out)
             desk.say(f"{made.paper} {made.figure}, {made.title}: about {made.cost} on two cores")
             result = made.make(desk)
         write_result(made, result, desk, Cost.now() - begun, out)
-        known = [each for each in (*FIGURES, *figures) if each.paper == made.paper]
-        write_page(made.paper, list(dict.fromkeys(known)), out)
+        write_pages([made.paper], out, figures)
         claims += result.claims
     return claims
+
+
+def write_pages(
+    papers: Sequence[str], out: Path | str, own: Sequence[Reproduction] = ()
+) -> list[Path]:
+    """Write the pages of papers and the index from stored results, without training or drawing.
+
+    `own` are figures of yours that are not in `FIGURES`.
+    """
+    known, out = list(dict.fromkeys((*FIGURES, *own))), Path(out)
+    out.mkdir(parents=True, exist_ok=True)
+    return [*(write_page(paper, known, out) for paper in papers), write_index(known, out)]
 
 
 def _can_write(place: Path) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 T = TypeVar("T")
-Verdict = Literal["pass", "fail", "not comparable"]
+Verdict = Literal["pass", "fail", "undecided", "not comparable"]
 Numbers = dict[str, Any]  # what JSON holds
 
 _TOGETHER = 400  # runs that are locked and trained at once
@@ -75,7 +75,11 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class Claim:
-    """What a paper states, what follows from it, what we got, and whether that agrees."""
+    """What a paper states, what follows from it, what we got, and whether that agrees.
+
+    A claim fails if the evidence contradicts it. It is undecided if the evidence allows both
+    answers, or if another choice of a bound or reading of ours would change the verdict.
+    """
 
     statement: str  # in the paper's words where they are short
     where: str  # in the paper
@@ -94,12 +98,30 @@ class Claim:
 
 
 def judged(
-    statement: str, where: str, expected: str, got: object, holds: bool, note: str = ""
+    statement: str,
+    where: str,
+    expected: str,
+    got: object,
+    holds: bool,
+    note: str = "",
+    *,
+    decisive: bool = True,
 ) -> Claim:
-    """A claim that passes if something holds, and fails if not, for the reason in the note."""
+    """Return a claim that passes if `holds`; otherwise it fails, or is undecided.
+
+    Set `decisive=False` if a miss does not contradict the paper: because the bound, the range or
+    the reading that was missed is our choice, or because the intervals allow both answers.
+
+    >>> judged("TC is small", "sec. 2", "below 0.1 nats (our bound)", 0.2, False,
+    ...        decisive=False).verdict
+    'undecided'
+    """
     if holds:
         return Claim(statement, where, expected, str(got), "pass")
-    return Claim(statement, where, expected, str(got), "fail", note or "The reason is open.")
+    if decisive:
+        return Claim(statement, where, expected, str(got), "fail", note or "The reason is open.")
+    default = "The bound is ours; with another one the verdict could differ."
+    return Claim(statement, where, expected, str(got), "undecided", note or default)
 
 
 @dataclass(frozen=True, eq=False)

@@ -182,6 +182,7 @@ def claims_of(
             "It grows as long as encodings overlap in the data set as a whole. Where they do not, "
             "q(z) itself is a mixture of parts that never meet, its entropy is log n + "
             "E[H[q(z|x)]], and the estimate is right.",
+            decisive=False,
         ),
     )
 
@@ -200,6 +201,7 @@ def _large(learned: dict[float, Estimates]) -> Claim:
             for beta, (bias, batch) in found.items()
         ),
         any(bias.low > _FAR and batch.low > _PART * size for bias, batch in found.values()),
+        decisive=False,
     )
 
 
@@ -214,9 +216,10 @@ def _apart(name: str, each: Estimates) -> Claim:
         "lies between them, or more (our bound)",
         f"off by {bias} of {alone - truth.value:.2f}, and by {bias_at(each, 2)} at B = 2",
         bias.low > 0.8 * (alone - truth.value),
-        "The argument takes two overlapping encodings in a batch to be rare. In the smallest "
-        "batches they are, and the estimate is there; in this one they are not, and it is on its "
-        "way to the truth.",
+        "The argument assumes that encodings in a batch rarely overlap. In the smallest batches "
+        "this holds, and so does the equation; in this one encodings do overlap, and the estimate "
+        "is closer to the true value. How small B must be is not said.",
+        decisive=False,
     )
 
 
@@ -231,10 +234,11 @@ def _negative(name: str, each: Estimates) -> Claim:
         f"below 0 at B = {BATCH} on average; rate - log n = {alone:.2f}",
         f"{value}, where the KL is {truth}",
         value.high < 0,
-        "The rate of this network is above log n, so that by the paper's own equation the estimate "
-        "is above 0 too."
+        "The rate of this network is above log n, so the paper's own equation also puts the "
+        "estimate above 0; the paper says “likely”, not “always”."
         if alone > 0
         else "",
+        decisive=alone <= 0,
     )
 
 

@@ -48,6 +48,7 @@ _TIMED = {"cpu": 8, "cuda": 100}  # lanes that are timed
 _AT_ONCE = {"cpu": 2**23, "cuda": 2**28}  # numbers that decoders put out at once
 _RESAMPLES = 2000
 _RISE = 0.1  # nats: less is the noise of samples
+_AROUND = 0.5, 2.0  # what counts as around beta = 1; ours
 BRACKETS = (
     "Brackets after a β have 95 % of what a bootstrap over initialisations gives, those after a "
     "rise two standard errors over initialisations on either side."
@@ -269,19 +270,30 @@ def claims_of(numbers: Numbers, figure: str, where: str) -> list[Claim]:
 def _elbo_claim(numbers: Numbers, where: str) -> Claim:
     betas, elbo = numbers["betas"], curves(numbers, "elbo")
     top = extremum(betas, elbo, True)
-    start = min(int(elbo.mean(1).argmax()), len(betas) - 2)  # from which on it is to fall
+    at = int(elbo.mean(1).argmax())
+    start = min(at, len(betas) - 2)  # from which on it is to fall
     after = largest_rise(elbo[start:])
-    away = ""
-    if not top.low <= 1 <= top.high:
-        side = "below" if top.high < 1 else "above"
-        away = f", {side} 1, where proposition 3 has it for optimal networks"
+    side = "" if top.low <= 1 <= top.high else ", below 1" if top.high < 1 else ", above 1"
+    note = (
+        "Proposition 3 puts the maximum of optimal networks at 1; whether this one is “around 1” "
+        "depends on our bound."
+    )
+    if betas[at] in _AROUND:
+        note = (
+            f"The largest mean on the grid is at β = {betas[at]:g}, the very edge of our bound; a "
+            f"parabola through it and its neighbours has its maximum inside. {note}"
+        )
     return judged(
         "After being maximized around β = 1 the ELBO decreases with β",
         where,
-        f"our bounds: a maximum at 0.5 < β < 2, and from the largest on no rise of {_RISE} nats "
-        "within its error",
-        f"β = {top}{away}; the largest rise from β = {betas[start]:g} on: {after} nats",
-        top.low > 0.5 and top.high < 2 and after.high <= _RISE,
+        f"a maximum at {_AROUND[0]:g} < β < {_AROUND[1]:g}, on the grid of β and between its "
+        f"points, and after it no rise of {_RISE} nats within its error (our bounds)",
+        f"β = {top}{side}, {betas[at]:g} on the grid; the largest rise from there on: {after} nats",
+        _AROUND[0] < min(top.low, betas[at])
+        and max(top.high, betas[at]) < _AROUND[1]
+        and after.high <= _RISE,
+        note,
+        decisive=after.low > _RISE,
     )
 
 
@@ -304,11 +316,12 @@ def tie_claims(
             judged(
                 f"{statement}: {title}",
                 where,
-                "a smallest inside, and neither end in its interval (our bound)",
+                "a minimum inside our range of β, whose interval reaches neither end",
                 f"β = {found}, TIE {line.min():.4g}; {line[0]:.4g} at β = {betas[0]:g}, "
                 f"{line[-1]:.4g} at {betas[-1]:g}",
                 bool(betas[0] < found.low and found.high < betas[-1]),
                 _why_at_an_end(numbers, name, found),
+                decisive=False,
             )
         )
     return claims
@@ -319,13 +332,13 @@ def _why_at_an_end(numbers: Numbers, name: str, found: Measured) -> str:
     end = betas[0] if found.low <= betas[0] else betas[-1]
     told = "is smallest" if found.value == end else "may be smallest, by its interval,"
     why = (
-        " As printed latent i is taken for source i, but no network knows the order and the signs "
-        "of sources: most of this error is that of a wrong order, which costs less the less "
-        "latents say."
+        " As printed, latent i stands for source i, but no network knows the order and the signs "
+        "of the sources. Most of this error comes from a wrong order, which costs less the less "
+        "information latents carry."
         if name == "printed"
         else ""
     )
-    return f"TIE {told} at β = {end:g}, an end of what was tried.{why}"
+    return f"TIE {told} at β = {end:g}, an end of our range: there may be a minimum beyond it.{why}"
 
 
 def _fall_claim(numbers: Numbers, name: str, where: str) -> Claim:
@@ -337,6 +350,7 @@ def _fall_claim(numbers: Numbers, name: str, where: str) -> Claim:
         f"no rise of {_RISE} nats from one β to the next, within its error (our bound)",
         f"from {means[0]:.5g} to {means[-1]:.5g} nats; the largest rise: {rise}",
         rise.high <= _RISE,
+        decisive=rise.low > _RISE,
     )
 
 

@@ -209,6 +209,7 @@ def _axes_claim(numbers: Numbers) -> Claim:
         f"{SHOWN[0]:g}",
         bool(means[large] < 0.2 and means[large] < means[small]),
         _crooked(numbers, large, some, cosine[large][some]),
+        decisive=bool(means[large] >= means[small]),
     )
 
 

@@ -1,0 +1,47 @@
+"""Every figure and table of the papers: which reproductions cover it, or what stands in the way.
+
+One TOML file per paper. Whether something has been reproduced is not written there: it follows from
+the results that exist.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Item:
+    """A figure, table or appendix of a paper.
+
+    An experiment that no reproduction covers says why, and which commands would train its networks.
+    """
+
+    number: str  # as in the paper: "Figure 4"
+    title: str
+    experiment: bool = True  # False for sketches, definitions and lists of layers
+    made_by: tuple[str, ...] = ()  # reproductions that cover it, as "kim2018/fig3"
+    missing: str = ""  # what they leave out
+    why: str = ""  # why nothing covers it
+    commands: tuple[str, ...] = ()  # that would train what it needs, or the missing part
+
+    def __post_init__(self) -> None:
+        if self.experiment and not self.made_by and not (self.why and self.commands):
+            raise ValueError(f"{self.number}: expected made_by, or why and commands")
+
+
+def inventory(paper: str) -> tuple[Item, ...]:
+    """All figures and tables of a paper, in its order; none if the paper is not one of ours.
+
+    >>> inventory("sikka2019")[0].number
+    'Table I'
+    """
+    path = files(__name__) / f"{paper}.toml"
+    if not path.is_file():
+        return ()
+    rows: list[dict[str, Any]] = tomllib.loads(path.read_text(encoding="utf-8"))["item"]
+    for row in rows:
+        row |= {name: tuple(value) for name, value in row.items() if isinstance(value, list)}
+    return tuple(Item(**row) for row in rows)

@@ -1,0 +1,146 @@
+"""Pages of the papers: verdicts, the inventory of figures and tables, and the index of claims."""
+
+import json
+import re
+import shlex
+import shutil
+from pathlib import Path
+from typing import get_args
+
+import pytest
+import typer
+
+from unweave.bibliography import entries
+from unweave.cli import app
+from unweave.console import PAPERS
+from unweave.papers import FIGURES, Claim, chosen, form, write_pages
+from unweave.papers.inventory import Item, inventory
+from unweave.papers.page import write_page
+
+PAGES = Path(__file__).parent.parent / "docs/papers"
+PAPER_KEYS = list(dict.fromkeys(made.paper for made in FIGURES))
+
+
+def test_the_pages_are_those_of_the_code(tmp_path, monkeypatch):
+    """`unweave reproduce --pages-only --out docs/papers` writes them anew."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(PAGES, "docs/papers", ignore=shutil.ignore_patterns("*.md", "*.png", "*.svg"))
+    assert set(PAPER_KEYS) <= {key.lower() for key in entries()}
+    written = write_pages(PAPER_KEYS, "docs/papers")
+    assert {path.name for path in written} == {path.name for path in PAGES.glob("*.md")}
+    for path in written:
+        assert path.read_text() == (PAGES / path.name).read_text(), path.name
+
+
+def stored_claims():
+    for path in sorted(PAGES.glob("*/*.json")):
+        if not path.stem.endswith("-numbers"):
+            for claim in json.loads(path.read_text())["claims"]:
+                yield f"{path.parent.name} {path.stem}", Claim(**claim)
+
+
+def test_a_claim_that_misses_a_bound_of_ours_has_not_failed():
+    for figure, claim in stored_claims():
+        if re.search(r"\bour (bound|reading|weight|range)", claim.expected):
+            assert claim.verdict != "fail", (figure, claim.statement)
+
+
+def test_the_index_counts_every_claim():
+    text = (PAGES / "README.md").read_text()
+    total = re.search(r"\| \*\*all\*\* \|.*", text)[0]
+    verdicts = [claim.verdict for _, claim in stored_claims()]
+    counted = [int(number) for number in re.findall(r"\*\*(\d+)\*\*", total)]
+    assert counted == [verdicts.count(each) for each in get_args(form.Verdict)]
+    for figure, claim in stored_claims():
+        if claim.verdict in ("fail", "undecided"):
+            assert f"): {claim.statement}\n" in text, figure
+
+
+def numbers_of(paper, kind):
+    found = [item.number.removeprefix(kind) for item in inventory(paper)
+             if item.number.startswith(kind)]  # fmt: skip
+    assert len(found) == len(set(found))
+    return {1 if each == "I" else int(each) for each in found}
+
+
+@pytest.mark.parametrize(
+    ("paper", "figures", "tables"),
+    [("kim2018", 40, 6), ("mathieu2019", 6, 1), ("mathieu2018", 3, 1), ("sikka2019", 3, 1),
+     ("esmaeili2019", 11, 5)],
+)  # fmt: skip
+def test_the_inventory_has_every_figure_and_table_of_the_paper(paper, figures, tables):
+    assert numbers_of(paper, "Figure ") == set(range(1, figures + 1))
+    assert numbers_of(paper, "Table ") == set(range(1, tables + 1))
+
+
+def test_every_reproduction_is_in_an_inventory():
+    named = {name for paper in PAPER_KEYS for item in inventory(paper) for name in item.made_by}
+    assert named == {f"{made.paper}/{made.figure}" for made in FIGURES}
+
+
+def test_every_command_of_an_inventory_parses():
+    group = typer.main.get_command(app)
+    for paper in PAPER_KEYS:
+        for item in inventory(paper):
+            for text in item.commands:
+                program, name, *arguments = shlex.split(text)
+                assert program == "unweave"
+                command = group.commands[name]
+                with command.make_context(name, arguments) as context:
+                    assert str(context.params["file"]).split("/")[0] == paper, text
+                    assert all("=" in each for each in context.params["assignments"] or ()), text
+
+
+def test_an_item_says_what_made_it_or_why_nothing_did():
+    with pytest.raises(ValueError, match=r"Figure 4: expected made_by, or why and commands"):
+        Item("Figure 4", "scores", why="No time.")
+
+
+def test_a_status_follows_from_what_was_made(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(PAGES / "kim2018", PAPERS / "kim2018")
+    page, index = (path.read_text() for path in write_pages(["kim2018"], PAPERS))
+    assert "[partly](kim2018.md#figure-3-where-the-older-metric-fails)" in page
+    assert "| [Kim2018](kim2018.md) | 0 | 2 | 36 | 8 |" in index
+    (PAPERS / "kim2018/fig3.json").unlink()
+    page, index = (path.read_text() for path in write_pages(["kim2018"], PAPERS))
+    assert "[partly](kim2018.md#figure-3-where" not in page
+    assert "<br>`unweave reproduce kim2018 fig3`<br>" in page
+    assert "| [Kim2018](kim2018.md) | 0 | 1 | 37 | 8 |" in index
+
+
+def test_pages_alone_by_the_command_line(unweave, tmp_path):
+    shutil.copytree(PAGES / "sikka2019", tmp_path / "sikka2019")
+    code, out, _ = unweave("reproduce", "sikka2019", "--pages-only", "--out", tmp_path)
+    assert (code, out.count("page: ")) == (0, 2)
+    assert {path.name for path in tmp_path.glob("*.md")} == {"README.md", "sikka2019.md"}
+    code, _, err = unweave("reproduce", "sikka2019", "fig1", "--pages-only", "--out", tmp_path)
+    assert (code, "name no figures" in " ".join(err.split())) == (2, True)
+
+
+def test_a_readme_of_yours_is_not_overwritten(unweave, tmp_path):
+    (tmp_path / "README.md").write_text("# Mine\n")
+    for arguments in (["sikka2019", "fig1"], ["--pages-only"]):
+        code, _, err = unweave("reproduce", *arguments, "--out", tmp_path)
+        assert (code, "give another folder by --out" in " ".join(err.split())) == (2, True)
+    assert (tmp_path / "README.md").read_text() == "# Mine\n"
+
+
+def test_links_lead_to_headings():
+    for path in PAGES.glob("*.md"):
+        for page, anchor in re.findall(r"\]\((\w+\.md)#([^)]+)\)", path.read_text()):
+            headings = re.findall(r"^#+ (.*)$", (PAGES / page).read_text(), re.M)
+            # As GitHub names headings: lower case, without punctuation, hyphens for spaces.
+            names = ["".join(c for c in h.lower() if c.isalnum() or c in "-_ ") for h in headings]
+            assert anchor in [name.replace(" ", "-") for name in names], (path.name, anchor)
+
+
+def test_a_page_says_what_is_not_made_yet(tmp_path, monkeypatch):
+    others = chosen("sikka2019")[1:]
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(PAGES / "sikka2019", PAPERS / "sikka2019")
+    for made in others:
+        (PAPERS / "sikka2019" / f"{made.figure}.json").unlink()
+    text = write_page("sikka2019", FIGURES, PAPERS).read_text()
+    assert text.count("Not reproduced yet") == len(others)
+    assert all(f"`unweave reproduce sikka2019 {made.figure}` takes" in text for made in others)
