@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -318,15 +320,29 @@ def reproduce_command(
     store: StoreOption = Path("runs"),
     out: Annotated[Path, typer.Option(help="Folder for pages and figures.")] = PAPERS,
     device: DeviceOption = "auto",
+    minutes: Annotated[
+        float | None,
+        typer.Option(min=0, help="Stop training after this time; 0 only draws what is there."),
+    ] = None,
+    networks: Annotated[
+        int | None, typer.Option(min=0, help="Train at most this many networks of large studies.")
+    ] = None,
+    merge: Annotated[
+        list[Path] | None, typer.Option(help="Add the results of a study from another machine.")
+    ] = None,
+    train_only: Annotated[
+        bool, typer.Option("--train-only", help="Train and keep the results; draw nothing.")
+    ] = False,
     pages_only: Annotated[
         bool, typer.Option(help="Rewrite the pages from stored results; train and draw nothing.")
     ] = False,
 ) -> None:
     """Reproduce figures of the papers and check their claims; without a paper, list the figures.
 
-    Trains what the store does not have, draws, and writes the page of the paper and the index of
-    all papers. Interrupted, the same command goes on where it was. Drawing needs matplotlib: pip
-    install 'unweave[papers]'.
+    Trains the networks that are missing, draws, and writes the page of the paper and the index of
+    all papers. Interrupted, the same command continues from the last checkpoint. Large studies
+    keep the results of each network in one file beside the page, so they can be trained in slices
+    and on several machines. Drawing needs matplotlib: pip install 'unweave[papers]'.
 
     Examples:
 
@@ -335,6 +351,10 @@ def reproduce_command(
       unweave reproduce sikka2019 fig1
 
       unweave reproduce mathieu2019 fig5 fig6
+
+      unweave reproduce kim2018 fig4 --minutes 25     (a slice of a large study)
+
+      unweave reproduce kim2018 fig4 --merge other/shapes2d.jsonl --minutes 0
 
       unweave reproduce --pages-only
     """
@@ -358,8 +378,20 @@ def reproduce_command(
         _out.print(table)
         return
     asked = papers.chosen(paper, figures or [])
+    papers.merge_results(asked, merge or [], out, _err)
     _use_cores()
-    desk = papers.Desk(Store(store), pick_device(device), progress_on(_err), _err)
+    deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
+    desk = papers.Desk(
+        Store(store),
+        pick_device(device),
+        progress_on(_err),
+        _err,
+        deadline=deadline,
+        networks=networks,
+    )
+    if train_only:
+        papers.train_studies(asked, desk, out)
+        return
     claims = papers.reproduce(asked, desk, out)
     table = plain_table("verdict", "claim", "got")
     for claim in claims:

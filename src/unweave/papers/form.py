@@ -27,6 +27,8 @@ from unweave.training import Outcome, Progress, train
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from unweave.papers.study import Study
+
 T = TypeVar("T")
 Verdict = Literal["pass", "fail", "undecided", "not comparable"]
 Numbers = dict[str, Any]  # what JSON holds
@@ -146,6 +148,7 @@ class Reproduction:
     cost: str  # about how long it takes on two cores
     make: Callable[[Desk], Result]
     command: str = ""  # that makes it, where it is not one of `unweave reproduce`
+    study: Study | None = None  # whose results it is drawn from
 
 
 @dataclass

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,7 @@ PICTURES = "pictures"
 _DIGITS = 6  # of the numbers that are kept
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Study:
     """The networks of a study, and what is measured of each.
 
@@ -49,6 +48,7 @@ class Study:
     measures: tuple[Measure, ...]  # during training
     describe: Callable[[Fitted], Numbers]  # at the end; images under "pictures"
     pictured: Callable[[Sequence[Network]], Sequence[Network]]  # whose pictures are kept
+    seconds: Mapping[str, float]  # of a network in lanes on an H200, by objective
     precision: Precision = "bf16"  # on a GPU
 
     def path(self, out: Path) -> Path:
@@ -117,8 +117,12 @@ def results_of(desk: Desk, study: Study) -> Results:
     path = study.path(desk.place.parent.parent)
     missing = _missing(study, read_networks(path))
     if missing and time.monotonic() < desk.deadline:
-        desk.say(f"{len(missing)} of {len(study.runs)} networks of {study.name} are missing")
-        _train_missing(desk, study, missing[: desk.networks], path)
+        todo = missing[: desk.networks]
+        if desk.networks is not None:
+            desk.networks -= len(todo)
+        if todo:
+            desk.say(f"{len(missing)} of {len(study.runs)} networks of {study.name} are missing")
+            _train_missing(desk, study, todo, path)
     found = read_networks(path)
     keys = [run.digest for run in study.runs if run.digest in found]
     return Results([found[key] for key in keys], _missing(study, found))
@@ -223,10 +227,9 @@ def _say_what_is_missing(
         text += f", {done / steps:.0%} of their steps are done"
     if seconds == seconds:
         text += f"; here they would take {_duration(seconds * (steps - done))}"
-    elsewhere = [network.cost for network in found.values() if network.cost["device"] == "cuda"]
-    if elsewhere and desk.device.type != "cuda":
-        each = median(cost["seconds"] for cost in elsewhere if cost["seconds"])
-        text += f", on {elsewhere[0]['machine']} {_duration(each * len(missing))}"
+    if desk.device.type != "cuda":
+        there = sum(study.seconds[run.objective.kind] for run in missing)
+        text += f", on an H200 GPU {_duration(there)}"
     desk.say(f"{text}. The same command goes on from here.")
 
 

@@ -127,4 +127,5 @@ STUDY = Study(
     ),
     describe=describe,
     pictured=_pictured,
+    seconds={"beta-vae": 37.0, "factor-vae": 78.0},
 )
