@@ -24,6 +24,7 @@ from unweave.files import write_atomically
 from unweave.papers.drawing import save
 from unweave.papers.form import Claim, Cost, Desk, Reproduction, Result, Verdict
 from unweave.papers.inventory import Item, inventory
+from unweave.papers.study import read_networks
 from unweave.store import write_json
 
 _SIGNS = {
@@ -172,12 +173,23 @@ def _status(
     made = [named[name] for name in item.made_by if done(named[name], out)]
     waiting = [named[name] for name in item.made_by if named[name] not in made]
     commands = [*(_command(each, out) for each in waiting), *item.commands]
-    parts = [item.why or item.missing, *(f"`{command}`" for command in commands)]
+    untrained = [text for each in made if (text := _untrained(each, out))]
+    parts = [*untrained[:1], item.why or item.missing, *(f"`{command}`" for command in commands)]
     text = "<br>".join(filter(None, parts))
     if not made:
         return _STATUSES[2], text
-    status = _STATUSES[1] if waiting or item.missing else _STATUSES[0]
+    status = _STATUSES[1] if waiting or untrained or item.missing else _STATUSES[0]
     return (", ".join(f"[{status}]({_link(each)})" for each in made) if linked else status), text
+
+
+def _untrained(made: Reproduction, out: Path) -> str:
+    """How many networks the study of a figure still lacks, and how to train them."""
+    if made.study is None:
+        return ""
+    there, whole = len(read_networks(made.study.path(out))), len(made.study.runs)
+    if there >= whole:
+        return ""
+    return f"{there} of {whole} networks are trained; the others: `{_command(made, out)}`"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -253,7 +253,7 @@ def read_networks(path: Path) -> dict[str, Network]:
         try:
             content = json.loads(line)
             network = Network(spec.from_json(Run, content.pop("run")), **content)
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, LookupError) as error:
             raise ValueError(
                 f"{path}, line {number}, is not a network's result ({error}): bring back the file "
                 "from version control, or delete the line to train that network again"

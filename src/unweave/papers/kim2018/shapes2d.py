@@ -17,7 +17,7 @@ from unweave.monitor import Measure
 from unweave.noise import Noise
 from unweave.papers.form import Numbers
 from unweave.papers.images import encoded_png
-from unweave.papers.kim2018.small import draws_of
+from unweave.papers.kim2018 import fig18
 from unweave.papers.study import PICTURES, Network, Study
 from unweave.presets import preset
 from unweave.run import Run
@@ -26,6 +26,7 @@ _OURS, _HIGGINS = "factor_vae_score/kim2018", "beta_vae_score/kim2018"
 OURS, HIGGINS = f"metrics/{_OURS}", f"metrics/{_HIGGINS}"
 TRUE_TC, CRITIC_TC = "metrics/total_correlation", "terms/total_correlation"
 COLUMNS, LATENTS = 8, 8  # of a picture of traversals
+CODES = "codes"  # where a network's facts have them
 EDGES = np.linspace(-4, 4, 41)  # of the histograms of q(z_j)
 ROWS = 10_000
 LIKELIHOODS, PARTICLES = 64, 5_000  # app. E
@@ -65,8 +66,8 @@ def describe(model: Fitted) -> Numbers:
         PICTURES: {"traversals": traversals(model, table), "samples": samples(model)},
     }
     if kind == "beta-vae" and seed == 0:
-        facts["draws"] = draws_of(model)
-        facts["codes"] = _packed(table.codes)
+        facts[fig18.FACT] = fig18.draws_of(model)
+        facts[CODES] = _packed(table.codes)
     return facts
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,11 +26,10 @@ from unweave.papers.kim2018.comparison import (
     spread,
 )
 from unweave.papers.kim2018.shapes2d import CRITIC_TC, HIGGINS, OURS, STUDY, TRUE_TC, ranked
-from unweave.papers.study import Results, results_of
+from unweave.papers.study import Network, Results, results_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
 _FAR = 40  # nats of rate, twice what networks have at the end
 
 
