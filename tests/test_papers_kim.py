@@ -64,8 +64,8 @@ def networks_of(kind, weight, count=10, **last):
         "terms/rate": 20.0, ACCURACY: 0.6,
     } | {globals()[key]: value for key, value in last.items()}  # fmt: skip
     factors = {"x": 0.9, "y": 0.9, "scale": 0.9, "shape": 0.5, "orientation": 0.3}
-    facts = {"factors": factors, "log_likelihood": -46.0, "log_likelihood_error": 1.0, "kl": [1.0] * 10,
-             "marginals": [[1] * 40] * 10}  # fmt: skip
+    facts = {"factors": factors, "log_likelihood": -46.0, "log_likelihood_error": 1.0,
+             "kl": [1.0] * 10, "marginals": [[1] * 40] * 10}  # fmt: skip
     return [
         Network(
             run,

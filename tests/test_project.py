@@ -31,9 +31,9 @@ ORDER = [
     "files", "parallel", "console", "spec", "tensors", "kernels", "noise", "data", "schedules",
     "optimisers", "latents", "likelihoods", "networks", "models", "aggregate", "objectives",
     "run", "store", "recipe", "training", "progress", "metrics", "trained", "fitted", "measure",
-    "monitor", "theory", "bibliography", "bench", "report", "overrides", "presets", "methods",
-    "demo", "scoring", "papers", "listing", "data_page", "bench_commands", "data_commands",
-    "preset_commands", "cli",
+    "monitor", "fitting", "theory", "bibliography", "bench", "report", "overrides", "presets",
+    "methods", "demo", "scoring", "papers", "listing", "data_page", "bench_commands",
+    "data_commands", "preset_commands", "cli",
 ]  # fmt: skip
 FILES = sorted(SOURCE.rglob("*.py"))
 OWN_DATA = {"arrays", "folder", "memory", "blobs", "blocks"}  # the user's, and ours: no papers

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from unweave import aggregate, likelihoods, metrics, presets
     from unweave.data import Arrays, Folder, Lattice, Shapes2D, Shapes3D
-    from unweave.fitted import Fitted, fit, load
+    from unweave.fitted import Fitted, load
+    from unweave.fitting import fit
     from unweave.latents import (
         Bernoulli,
         Categorical,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         VampPrior,
     )
     from unweave.measure import describe, evaluate, summaries, tables
+    from unweave.monitor import Measure
     from unweave.networks import (
         DCGAN,
         MLP,
@@ -109,6 +111,7 @@ __all__ = [
     "Lattice",
     "Linear",
     "Mathieu2019",
+    "Measure",
     "Noise",
     "Preset",
     "Product",
@@ -138,10 +141,12 @@ __all__ = [
 # seconds, and the help of the command line does without it.
 _HOMES = {
     "data": "Arrays Folder Lattice Shapes2D Shapes3D",
-    "fitted": "Fitted fit load",
+    "fitted": "Fitted load",
+    "fitting": "fit",
     "latents": "Bernoulli Categorical Gaussian GaussianMixture Laplace Product Sparse StudentT "
     "Uniform VampPrior",
     "measure": "describe evaluate summaries tables",
+    "monitor": "Measure",
     "networks": "DCGAN MLP Conv Critic Esmaeili2019 Kim2018 Kim2018GAN Mathieu2019",
     "noise": "Noise",
     "objectives": "AAE DIPVAE HFVAE IWAE VAE WAE AlphaBetaVAE AnchorVAE BetaTCVAE BetaVAE "

@@ -88,6 +88,17 @@ def train_command(
     precision: Annotated[
         str, typer.Option(help="Of products on a GPU: fp32, tf32 or bf16, the faster the later.")
     ] = "fp32",
+    measure: Annotated[
+        str,
+        typer.Option(
+            help="Metrics to measure during training, as mig,total_correlation; the terms of the "
+            "objective are measured too."
+        ),
+    ] = "",
+    measure_every: Annotated[
+        int | None, typer.Option(min=1, help="Steps between measurements; default 10,000.")
+    ] = None,
+    measure_rows: Annotated[int, typer.Option(min=2, help="Observations to measure on.")] = 10_000,
 ) -> None:
     """Train runs; interrupted, the same command goes on where it was.
 
@@ -104,8 +115,12 @@ def train_command(
       unweave train data=shapes2d --select held-out:shape=heart,x=0..15 --select subset:count=50000
 
       unweave train --from kim2018/shapes2d-factor-vae --grid     (`unweave presets` lists others)
+
+      unweave train --measure-every 5000 --measure factor_vae_score/kim2018,total_correlation
     """
     from unweave import listing
+    from unweave.metrics.registry import listed
+    from unweave.monitor import TERMS, Measure
     from unweave.overrides import runs_from
     from unweave.presets import base_of, preset
     from unweave.store import Store
@@ -117,8 +132,15 @@ def train_command(
     base = base_of(source) if source else None
     given = preset(source or "").arguments(assignments or []) if grid else assignments or []
     runs = runs_from(given, base, select or [], features)
-    outcomes = listing.train_all(runs, Store(store), device, checkpoint_seconds, checked(precision))
-    listing.show_outcomes(outcomes, Store(store))
+    watched = None
+    if measure or measure_every:
+        names = (TERMS, *listed(measure))
+        watched = Measure(measure_every or 10_000, names, measure_rows)
+    kept = Store(store)
+    outcomes = listing.train_all(
+        runs, kept, device, checkpoint_seconds, checked(precision), watched
+    )
+    listing.show_outcomes(outcomes, kept)
     if any(outcome.failure for outcome in outcomes):
         raise typer.Exit(1)
 

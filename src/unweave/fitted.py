@@ -1,4 +1,4 @@
-"""The Python interface: `fit` data, and work with what was learned.
+"""A trained model: encode, decode, sample, traverse; `load` it from its folder.
 
 >>> import numpy as np
 >>> from unweave import MLP, fit
@@ -11,36 +11,30 @@
 from __future__ import annotations
 
 import math
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack, cast, get_args, overload
+from typing import Any, Literal, cast, get_args, overload
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from rich.console import Console
 from torch import Tensor
 
 from unweave.aggregate import Summary, summarise
 from unweave.data import Data, InMemory, World, as_numpy, from_array, read_like
 from unweave.data.parted import AnySplit, split_of, takes_all, with_split
 from unweave.data.paths import from_path
-from unweave.latents import Distribution, Latent, unrelaxed
-from unweave.likelihoods import Likelihood
+from unweave.latents import Distribution, unrelaxed
 from unweave.metrics import Table
 from unweave.metrics.inputs import check_choice
-from unweave.networks import Network
 from unweave.noise import Noise
-from unweave.objectives import Label, Nets, Objective, importance_bound
-from unweave.optimisers import Adam
-from unweave.progress import failure_text, progress_on
-from unweave.run import Run
+from unweave.objectives import Nets, importance_bound
+from unweave.progress import failure_text
 from unweave.spec import digest, members
 from unweave.store import Store
 from unweave.trained import Trained, one
-from unweave.training import Outcome, Precision, Silent, notes, pick_device, recall, train
+from unweave.training import Outcome, pick_device, recall
 
 Array = NDArray[np.float32]
 Codes = Literal["mean", "prior-cdf"]
@@ -325,104 +319,6 @@ def as_data(data: Any, device: torch.device) -> tuple[Data, World]:
         spec = cast(Data, data)
         return spec, spec.load(device)
     return from_array(data, device=device)
-
-
-class Fields(TypedDict, total=False):
-    """What `fit` takes beside the data and the seed."""
-
-    latent: Latent
-    objective: Objective
-    network: Network
-    likelihood: Likelihood
-    optimiser: Adam
-    labels: tuple[Label, ...]
-    batch_size: int
-    steps: int
-
-
-@overload
-def fit(
-    data: Any,
-    *,
-    seed: int = ...,
-    device: str = ...,
-    store: str | Path | None = ...,
-    progress: bool = ...,
-    precision: Precision = ...,
-    **fields: Unpack[Fields],
-) -> Fitted: ...
-
-
-@overload
-def fit(
-    data: Any,
-    *,
-    seed: Iterable[int],
-    device: str = ...,
-    store: str | Path | None = ...,
-    progress: bool = ...,
-    precision: Precision = ...,
-    **fields: Unpack[Fields],
-) -> list[Fitted]: ...
-
-
-def fit(
-    data: Any,
-    *,
-    seed: int | Iterable[int] = 0,
-    device: str = "auto",
-    store: str | Path | None = None,
-    progress: bool = True,
-    precision: Precision = "fp32",
-    **fields: Unpack[Fields],
-) -> Fitted | list[Fitted]:
-    """Learn a representation of data; several seeds train together and give a list.
-
-    Args:
-        data: observations as an array or tensor, the path of a file or folder, or a data spec.
-        seed: the seed, or several. Of several, those that broke are left out, with a warning.
-        device: "auto" (CUDA if there is one), "cpu", "cuda", ...
-        store: a folder to keep the runs in; a run found there is resumed or loaded.
-        progress: show how far training is, and what was decided about the data.
-        precision: of products on a GPU, "fp32", "tf32" or "bf16".
-        fields: latent, objective, network, likelihood, optimiser, labels, batch_size, steps, as in
-            `Run`.
-    """
-    spec, world = as_data(data, pick_device(device))
-    if isinstance(seed, (int, np.integer)):
-        runs = [Run(data=spec, seed=int(seed), **fields).resolve(world)]
-        (only,) = _fit(runs, world, store, progress, precision)
-        if only.failure:
-            raise FloatingPointError(failure_text(only.run, only.failure))
-        return _fitted(only, world, store)
-    runs = [Run(data=spec, seed=int(each), **fields).resolve(world) for each in seed]
-    if not runs:
-        raise ValueError("expected a seed or several, as seed=range(10), got none")
-    outcomes = _fit(runs, world, store, progress, precision)
-    for outcome in outcomes:
-        if outcome.failure:
-            warnings.warn(failure_text(outcome.run, outcome.failure), stacklevel=2)
-    return [_fitted(outcome, world, store) for outcome in outcomes if not outcome.failure]
-
-
-def _fit(
-    runs: list[Run],
-    world: World,
-    store: str | Path | None,
-    progress: bool,
-    precision: Precision,
-) -> list[Outcome]:
-    console = Console(file=sys.stderr)
-    for note in notes(runs, world) if progress else ():
-        console.print(note, highlight=False)
-    shown = progress_on(console) if progress else Silent()
-    kept = None if store is None else Store(Path(store))
-    return train(runs, world, kept, shown, precision=precision)
-
-
-def _fitted(outcome: Outcome, world: World, store: str | Path | None) -> Fitted:
-    folder = None if store is None else Store(Path(store)).folder(outcome.run).path
-    return Fitted(outcome, world, folder)
 
 
 @overload

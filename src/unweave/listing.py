@@ -6,6 +6,7 @@ from typing import Any
 
 from unweave import spec
 from unweave.console import err, out, plain_table
+from unweave.monitor import Measure, monitor_of
 from unweave.progress import failure_text, progress_on
 from unweave.recipe import blocks_of, data_text
 from unweave.run import Run
@@ -14,7 +15,12 @@ from unweave.training import Outcome, Precision, notes, pick_device, train
 
 
 def train_all(
-    runs: list[Run], store: Store, device: str, seconds: float, precision: Precision = "fp32"
+    runs: list[Run],
+    store: Store,
+    device: str,
+    seconds: float,
+    precision: Precision = "fp32",
+    measure: Measure | None = None,
 ) -> list[Outcome]:
     """Train runs, those over the same data on one loading of it."""
     outcomes: list[Outcome] = []
@@ -26,7 +32,14 @@ def train_all(
         resolved = [run.resolve(world) for run in group]
         for note in notes(resolved, world):
             err.print(note, highlight=False)
-        outcomes += train(resolved, world, store, progress_on(err), seconds, precision)
+        monitor = monitor_of(measure, resolved, world)
+        outcomes += train(resolved, world, store, progress_on(err), seconds, precision, monitor)
+    if measure and any(o.weights is not None and not o.measures for o in outcomes):
+        err.print(
+            "note: runs that were finished before are not measured again; delete their folders to "
+            "train them with measurements",
+            highlight=False,
+        )
     return outcomes
 
 
