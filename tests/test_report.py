@@ -466,3 +466,23 @@ def test_a_constant_curve_has_a_frame():
 def test_numbers_and_formulas():
     assert [number(x) for x in (0.0, -0.004, -1.5, 1234.5)] == ["0.00", "0.00", "−1.50", "1,234"]
     assert typeset("<b2> & x") == "&lt;b2&gt; &amp; <var>x</var>"
+
+
+def test_a_panel_for_everything_measured_during_training(lattice, tmp_path):
+    lattice.measures = [
+        {"step": 5, "terms": {"rate": 1.0}, "metrics": {"mig/chen2018": 0.2}},
+        {"step": 10, "terms": {"rate": 2.0}, "metrics": {"mig/chen2018": None}},
+        {"step": 15, "terms": {"rate": 3.0}, "metrics": {"total_correlation": 0.5}},
+    ]
+    try:
+        panels = figures.measured(content.gather(lattice, 200))
+        page = uw.write_report(lattice, tmp_path / "report.html", rows=200).read_text()
+    finally:
+        lattice.measures = []
+    assert [panel.title for panel in panels] == ["rate", "mig/chen2018", "total correlation"]
+    assert ["nats" in panel.remark for panel in panels] == [True, False, True]
+    assert "Measured during training" in page
+    assert (
+        "Measured during training"
+        not in uw.write_report(lattice, tmp_path / "plain.html", rows=200).read_text()
+    )

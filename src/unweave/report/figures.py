@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from unweave.data import Factor
+from unweave.measure import AggregateName
 from unweave.metrics import Table
 from unweave.report.charts import Frame, Panel, Span, padded, ticks
 from unweave.report.content import Array, Content, Told, Variable
@@ -33,6 +34,26 @@ def curves(content: Content) -> list[Panel]:
     names = [name for name in (log[0] if log else {}) if name != "step"]
     panels = [_curve(name, log, "" if name in run.objective.unitless else "nats") for name in names]
     return panels + [_weight(n, weight, run.steps) for n, weight in scheduled(content).items()]
+
+
+def measured(content: Content) -> list[Panel]:
+    """Every term and metric that was measured during training, over the steps."""
+    unitless = content.model.run.objective.unitless
+    aggregates = get_args(AggregateName)
+    panels: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in content.model.measures:
+        for kind in ("terms", "metrics"):
+            for name, value in row.get(kind, {}).items():
+                if value is not None:
+                    panels.setdefault((kind, name), []).append({"step": row["step"], name: value})
+    return [
+        _curve(name, rows, "nats" if _in_nats(kind, name, unitless, aggregates) else "")
+        for (kind, name), rows in panels.items()
+    ]
+
+
+def _in_nats(kind: str, name: str, unitless: Sequence[str], aggregates: Sequence[str]) -> bool:
+    return name not in unitless if kind == "terms" else name in aggregates
 
 
 def scheduled(content: Content) -> dict[str, Schedule]:

@@ -93,6 +93,7 @@ def _drawings(content: Content) -> dict[str, Any]:
     """Charts that every kind of data has."""
     return {
         "curves": figures.curves(content),
+        "measured": figures.measured(content),
         "scheduled": bool(figures.scheduled(content)),
         "marginals": figures.marginals(content),
         "responses": figures.responses(content),
