@@ -415,6 +415,8 @@ def reproduce_command(
         papers.train_studies(asked, desk, out)
         return
     claims = papers.reproduce(asked, desk, out)
+    if not claims:
+        return
     table = plain_table("verdict", "claim", "got")
     for claim in claims:
         table.add_row(claim.verdict, claim.statement, claim.got)

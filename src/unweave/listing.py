@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from unweave import spec
 from unweave.console import err, out, plain_table
-from unweave.monitor import Measure, monitor_of
 from unweave.progress import failure_text, progress_on
 from unweave.recipe import blocks_of, data_text
 from unweave.run import Run
 from unweave.store import RunFolder, Store
 from unweave.training import Outcome, Precision, notes, pick_device, train
+
+if TYPE_CHECKING:
+    from unweave.monitor import Measure
 
 
 def train_all(
@@ -23,6 +25,8 @@ def train_all(
     measure: Measure | None = None,
 ) -> list[Outcome]:
     """Train runs, those over the same data on one loading of it."""
+    from unweave.monitor import monitor_of  # loads the metrics, which `unweave runs` does without
+
     outcomes: list[Outcome] = []
     by_data: dict[str, list[Run]] = {}
     for run in runs:
