@@ -50,7 +50,7 @@ def give_or_take(value: float, error: float) -> Measured:
 def student_mean(values: Sequence[float] | Values, level: float = 0.95) -> Measured:
     """The mean of a normal sample of unknown variance, with its t interval.
 
-    One value alone has no interval but all numbers.
+    The bounds of a single value are NaN.
 
     >>> str(student_mean([1.0, 2.0, 3.0]))
     '2 [-0.4841, 4.484]'
@@ -64,6 +64,8 @@ def student_difference(
 ) -> Measured:
     """The mean of one normal sample less that of another, with Welch's t interval.
 
+    The bounds are NaN if a sample is a single value.
+
     >>> str(student_difference([2.0, 4.0], [1.0, 1.0]))
     '2 [-10.71, 14.71]'
     """
@@ -76,13 +78,10 @@ def student_difference(
 
 def _mean_and_squared_error(values: Sequence[float] | Values) -> tuple[float, float]:
     array = np.asarray(values, dtype=np.float64)
-    if len(array) < 2:
-        return float(array.mean()), float("nan")
-    return float(array.mean()), float(array.var(ddof=1)) / len(array)
+    variance = array.var(ddof=1) if len(array) > 1 else np.nan
+    return float(array.mean()), float(variance) / len(array)
 
 
 def _student(value: float, squared: float, freedom: float, level: float) -> Measured:
-    if np.isnan(squared):
-        return Measured(value, -np.inf, np.inf)
     half = float(stats.t.ppf((1 + level) / 2, freedom)) * squared**0.5
     return Measured(value, value - half, value + half)

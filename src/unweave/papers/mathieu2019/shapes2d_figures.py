@@ -351,10 +351,22 @@ def _draw(found: Found) -> Figure:
         _draw_points(bottom, found, score)
         for axis in (top, bottom):
             axis.set_xlabel("reconstruction loss (nats)")
-            axis.set_ylabel("disentanglement score")
-        if top.get_legend_handles_labels()[0]:
-            top.legend(loc="best", title="Gaussian prior", title_fontsize=8)
-    lettered(axes, [f"{kind}, {name}" for kind in ("Gaussian", "Student-t") for name in SCORES])
+            axis.set_ylabel("disentanglement score" if column == 0 else "")
+    for (left, right), priors in ((axes[:2], GAUSSIANS), (axes[2:], (STUDENT,))):
+        right.sharey(left)
+        left.autoscale()
+        there = sum(len(each) for (prior, _), each in found.items() if prior in priors)
+        whole = sum(setting_of(run)[0] in priors for run in STUDY.runs)
+        if there < whole:
+            left.text(0.02, 0.02, f"{there} of {whole} networks", color=MUTED, fontsize=8,
+                      transform=left.transAxes)  # fmt: skip
+        if not there:
+            left.set(xticks=[], yticks=[])
+            right.set(xticks=[], yticks=[])
+    if axes[0].get_legend_handles_labels()[0]:
+        axes[0].legend(loc="lower right", title="Gaussian prior", title_fontsize=8)
+    lettered(axes, [f"{kind}, score {name}" for kind in ("Gaussian", "Student-t")
+                    for name in SCORES])  # fmt: skip
     return figure
 
 
@@ -368,14 +380,21 @@ def _draw_curve(axis: Axes, found: Found, prior: str, score: Score) -> None:
     scores = [student_mean(_of(networks, score)) for _, networks in settings]
     for _, networks in settings:
         axis.plot(_of(networks, _loss), _of(networks, score), marker, color=colour, markersize=2,
-                  alpha=0.3, linewidth=0)  # fmt: skip
+                  alpha=0.25, linewidth=0)  # fmt: skip
     bounds = np.clip([(m.low, m.high) for m in scores], 0, 1)
     axis.fill_between(losses, *bounds.T, color=colour, alpha=0.15, linewidth=0)
     axis.plot(losses, [m.value for m in scores], color=colour, linestyle=dashes, marker=marker,
               markersize=5, label=_NAMES[prior])  # fmt: skip
     for (beta, _), loss, mean in zip(settings, losses, scores, strict=True):
-        axis.annotate(f"{beta:g}", (loss, mean.value), (4, 4), textcoords="offset points",
-                      fontsize=7.5, color=colour)  # fmt: skip
+        _label(axis, f"{beta:g}", loss, mean.value, colour)
+
+
+def _label(axis: Axes, text: str, x: float, y: float, colour: str) -> None:
+    """Name a point; a white edge keeps the name legible on bands and lines."""
+    from matplotlib.patheffects import withStroke
+
+    axis.annotate(text, (x, y), (4, 4), textcoords="offset points", fontsize=7.5, color=colour,
+                  path_effects=[withStroke(linewidth=2, foreground="white")])  # fmt: skip
 
 
 def _draw_points(axis: Axes, found: Found, score: Score) -> None:
@@ -392,12 +411,10 @@ def _draw_points(axis: Axes, found: Found, score: Score) -> None:
         x, y = _of(networks, _loss), _of(networks, score)
         loss, mean = student_mean(x), student_mean(y)
         axis.plot(x, y, "o", color=colour, markersize=2, alpha=0.35)
-        if len(networks) > 1:
-            axis.errorbar(loss.value, mean.value, xerr=loss.high - loss.value,
-                          yerr=mean.high - mean.value, color=colour, linewidth=1)  # fmt: skip
+        axis.errorbar(loss.value, mean.value, xerr=loss.high - loss.value,
+                      yerr=mean.high - mean.value, color=colour, linewidth=1)  # fmt: skip
         axis.plot(loss.value, mean.value, "o", color=colour, markersize=6)
-        axis.annotate(label, (loss.value, mean.value), (5, 5), textcoords="offset points",
-                      fontsize=7.5, color=INK)  # fmt: skip
+        _label(axis, label, loss.value, mean.value, INK)
 
 
 def _draw_traversals(found: Found) -> Figure:
