@@ -29,7 +29,7 @@ FIGURES = (
         "mathieu2019",
         "fig4",
         "Figure 4: sparsity over α, on Fashion-MNIST",
-        "a day (five minutes on an H200)",
+        "days (five minutes on an H200)",
         fig4,
     ),
     Reproduction(

@@ -1,12 +1,16 @@
 """The study of [Mathieu2019] figure 2: priors for axis-aligned disentanglement on 2D Shapes.
 
-240 networks, ten seeds for each point of the figure, where the paper has a hundred. On an H200, at
-about 81 to 120 us for each step of a network with a batch of 64 and four times that with 256, all
-of them take 93 to 138 minutes. `--networks` takes the slices, which are in order of importance:
+240 networks, ten seeds for each point of the figure, where the paper has a hundred. On an H200 a
+step with a batch of 64 takes 81 us of each network in 64 lanes and 122 in 15; with a batch of 256
+it should take at most four times as long. All networks then take 93 to 141 minutes. The runs are in
+three slices, in order of importance:
 
-- 60 networks, 19 to 28 minutes: all Gaussian priors at beta = 1 and 4;
-- 60 networks, 37 to 55 minutes: Student-t priors, each of the six degrees of freedom by itself;
-- 120 networks, 37 to 55 minutes: all Gaussian priors at the other values of beta.
+- 60 networks, 19 to 28 minutes: Gaussian priors at beta = 1 and 4, 20 lanes for each prior;
+- 60 networks, 37 to 56 minutes: Student-t priors, 10 lanes for each number of degrees of freedom;
+- 120 networks, 37 to 56 minutes: Gaussian priors at the other beta, 40 lanes for each prior.
+
+Runs of one prior train together whatever their slice, unless `--networks` leaves later ones out:
+`unweave reproduce mathieu2019 fig2 --networks 60` trains the first slice alone.
 """
 
 from __future__ import annotations
