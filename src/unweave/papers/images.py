@@ -7,9 +7,10 @@ import io
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
+from unweave.fitted import Fitted
 from unweave.report.pictures import tiled
 
 _LEVELS = 16  # of grey
@@ -35,3 +36,17 @@ def decoded_png(text: str) -> NDArray[np.uint8]:
     """The pixels (H, W, 3) of a PNG in base64."""
     with Image.open(io.BytesIO(base64.b64decode(text))) as image:
         return np.asarray(image.convert("RGB"))
+
+
+def traversals_png(
+    model: Fitted, kl: NDArray[np.floating], shown: ArrayLike, start: int, latents: int
+) -> str:
+    """Encode a sheet of what a network has learned.
+
+    Rows are the observations `shown`, their reconstructions, and traversals from the observation
+    `start` of the latents with the largest `kl`, (D,).
+    """
+    originals = model.observations(shown)
+    walked = model.traverse(model.observations([start]), steps=len(originals))
+    order = np.argsort(-kl)[:latents]
+    return encoded_png([originals, model.reconstruct(originals), *(walked[each] for each in order)])

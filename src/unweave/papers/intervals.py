@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from scipy import stats
 
 from unweave.papers.drawing import Values
 from unweave.papers.form import Measured
@@ -44,3 +45,43 @@ def give_or_take(value: float, error: float) -> Measured:
     Measured(value=1.0, low=0.5, high=1.5)
     """
     return Measured(float(value), float(value - 2 * error), float(value + 2 * error))
+
+
+def student_mean(values: Sequence[float] | Values, level: float = 0.95) -> Measured:
+    """The mean of a normal sample of unknown variance, with its t interval.
+
+    The bounds of a single value are NaN.
+
+    >>> str(student_mean([1.0, 2.0, 3.0]))
+    '2 [-0.4841, 4.484]'
+    """
+    mean, squared = _mean_and_squared_error(values)
+    return _student(mean, squared, len(values) - 1, level)
+
+
+def student_difference(
+    one: Sequence[float] | Values, two: Sequence[float] | Values, level: float = 0.95
+) -> Measured:
+    """The mean of one normal sample less that of another, with Welch's t interval.
+
+    The bounds are NaN if a sample is a single value.
+
+    >>> str(student_difference([2.0, 4.0], [1.0, 1.0]))
+    '2 [-10.71, 14.71]'
+    """
+    (a, va), (b, vb) = _mean_and_squared_error(one), _mean_and_squared_error(two)
+    if not va + vb > 0:
+        return _student(a - b, va + vb, 1, level)
+    freedom = (va + vb) ** 2 / (va**2 / (len(one) - 1) + vb**2 / (len(two) - 1))
+    return _student(a - b, va + vb, freedom, level)
+
+
+def _mean_and_squared_error(values: Sequence[float] | Values) -> tuple[float, float]:
+    array = np.asarray(values, dtype=np.float64)
+    variance = array.var(ddof=1) if len(array) > 1 else np.nan
+    return float(array.mean()), float(variance) / len(array)
+
+
+def _student(value: float, squared: float, freedom: float, level: float) -> Measured:
+    half = float(stats.t.ppf((1 + level) / 2, freedom)) * squared**0.5
+    return Measured(value, value - half, value + half)

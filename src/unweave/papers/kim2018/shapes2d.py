@@ -16,7 +16,7 @@ from unweave.metrics import Table, evaluate
 from unweave.monitor import Measure
 from unweave.noise import Noise
 from unweave.papers.form import Numbers
-from unweave.papers.images import encoded_png
+from unweave.papers.images import encoded_png, traversals_png
 from unweave.papers.kim2018 import fig18
 from unweave.papers.study import PICTURES, Network, Study
 from unweave.presets import preset
@@ -74,10 +74,7 @@ def describe(model: Fitted) -> Numbers:
 def traversals(model: Fitted, table: Table) -> str:
     """Originals, reconstructions, and traversals of the latents with the largest KL, as a PNG."""
     assert table.kl is not None
-    shown = model.observations(_SHOWN)
-    walked = model.traverse(model.observations([_START]), steps=COLUMNS)
-    order = np.argsort(-table.kl)[:LATENTS]
-    return encoded_png([shown, model.reconstruct(shown), *(walked[latent] for latent in order)])
+    return traversals_png(model, table.kl, _SHOWN, _START, LATENTS)
 
 
 def samples(model: Fitted) -> str:
