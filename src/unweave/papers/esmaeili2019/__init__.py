@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from unweave.papers.esmaeili2019 import fig3
+from unweave.papers.esmaeili2019 import digits_figures, fig3, table2
 from unweave.papers.form import Reproduction
 
 __all__ = ["FIGURES"]
 
-FIGURES: tuple[Reproduction, ...] = (*fig3.FIGURES,)
+FIGURES: tuple[Reproduction, ...] = (
+    *fig3.FIGURES,
+    *digits_figures.FIGURES,
+    *table2.FIGURES,
+)
