@@ -367,7 +367,7 @@ def _draw_classes(group: Group, which: str) -> Figure | None:
     return figure
 
 
-_COST = "a day; three minutes on a large GPU, all five figures"
+_COST = "two days for figures 5 to 11 together"
 
 FIGURES = tuple(
     Reproduction("esmaeili2019", figure, title, _COST, make)

@@ -327,7 +327,7 @@ FIGURES = (
         "esmaeili2019",
         "table2",
         "Table 2: disentanglement scores of five methods",
-        "two weeks; ten minutes on a large GPU",
+        "two weeks",
         table2,
     ),
 )
