@@ -16,6 +16,7 @@ from unweave.papers.esmaeili2019.digits import (
     INFORMATION,
     SAMPLES,
     SETTINGS,
+    SHOWN,
     STUDY,
     VALUES,
     rank,
@@ -103,7 +104,7 @@ def _draw_traversals(group: Group) -> Figure | None:
         return None
     network = chosen[_MEDIAN]
     order, names = network.facts["order"], style_names(network)
-    figure, (axis,) = panels(1, 1, width=7.2, height=0.34 * len(order) + 0.4)
+    figure, (axis,) = panels(1, 1, width=7.2, height=0.33 * len(order) + 0.25)
     columns = len(SAMPLES) * len(VALUES)
     draw_sheet(axis, network.facts[PICTURES]["traversals"], columns, len(order))
     each = [network.last(INFORMATION + names[variable]) for variable in order]
@@ -278,8 +279,9 @@ def fig9(desk: Desk) -> Result:
             "Held out are the fifth of sevens with the thickest strokes and the fifth of zeros "
             "that are narrowest, 2,438 images. The paper trains an HFVAE first, and seems to prune "
             "by what it has learned; here thickness and width are measured in the images, so that "
-            "all networks miss the same digits. Reconstructions are of up to 400 images; the "
-            "learned feature is the latent that correlates most with the measured one."
+            "all networks miss the same digits. Reconstructions are of up to 400 images of each "
+            "kind, and are compared with each other, since blur makes strokes thicker; the learned "
+            "feature is the latent that correlates most with the measured one."
         ),
         _SEEDS,
     )
@@ -295,10 +297,10 @@ def draw_unseen(groups: Mapping[str, Group]) -> Figure | None:
     from matplotlib.figure import Figure
 
     figure = Figure((9.2, 3.6), layout="constrained")
-    grid = figure.add_gridspec(2, 3, width_ratios=(2.1, 1, 1))
+    grid = figure.add_gridspec(2, 3, width_ratios=(2.4, 1, 1))
     left = figure.add_subplot(grid[:, 0])
-    draw_sheet(left, networks["trained without them"].facts[PICTURES]["unseen"], 12, 4)
-    left.set_yticks(np.arange(4) + 0.5, ["held out", "made"] * 2)
+    draw_sheet(left, networks["trained without them"].facts[PICTURES]["unseen"], SHOWN, 4)
+    left.set_yticks(np.arange(4) + 0.5, ["held out", "reconstructed"] * 2)
     for row, name in enumerate(HELD_OUT):
         for column, (title, network) in enumerate(networks.items()):
             axis = figure.add_subplot(grid[row, column + 1])

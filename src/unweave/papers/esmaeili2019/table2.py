@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from torch.nn.functional import one_hot
 
 from unweave.fitted import Fitted
 from unweave.metrics import Table
@@ -59,19 +60,21 @@ def describe(model: Fitted) -> Numbers:
     assert table.kl is not None
     facts: Numbers = {"kl": table.kl.tolist(), PICTURES: {"traversals": _traversals(model, table)}}
     if any(model.run.latent.discrete):
-        facts["category"] = category_counts(table, "shape")
+        facts["category"] = category_counts(model, "shape")
     return facts
 
 
-def category_counts(table: Table, factor: str) -> list[list[int]]:
-    """How often each class of the discrete variable (C) comes with each value of a factor (Y)."""
-    assert table.discrete is not None
-    (variable,) = np.flatnonzero(table.discrete)
-    column = list(table.factor_names).index(factor)
-    classes, labels = table.codes[:, variable].astype(int), table.factors[:, column].astype(int)
-    counts = np.zeros((classes.max() + 1, table.factor_sizes[column]), int)
-    np.add.at(counts, (classes, labels), 1)
-    return [[int(count) for count in row] for row in counts]
+def category_counts(model: Fitted, factor: str) -> list[list[float]]:
+    """How often each class of the discrete variable (C) comes with each value of a factor (Y).
+
+    sum_n q(c|x_n) [y_n = y]: expected counts, so a class that is not used tells nothing.
+    """
+    latent, rows = model.run.latent, model.rows(ROWS)
+    classes = model.posteriors(rows).mean[:, latent.columns[latent.discrete.index(True)]]
+    column = model.world.factor_names.index(factor)
+    labels = one_hot(model.world.factors(rows)[:, column], model.world.factor_sizes[column])
+    counts: list[list[float]] = (classes.T @ labels.to(classes)).tolist()
+    return counts
 
 
 def _traversals(model: Fitted, table: Table) -> str:
