@@ -70,6 +70,22 @@ def test_measurements_agree_with_the_fitted_model():
     )
 
 
+def test_information_and_correlations_are_those_of_the_tree():
+    latent = uw.Product(style=uw.Gaussian(2), category=uw.Categorical(3))
+    (run,) = runs_of([0], latent=latent, objective=uw.HFVAE())
+    measure = Measure(10, ("information", "correlations"), rows=64, samples=100)
+    (outcome,) = trained([run], measure)
+    summary = uw.fitted.Fitted(outcome, WORLD).summary(samples=100, rows=64)
+    expected = dict(zip(latent.names, summary.information, strict=True))
+    assert set(expected) == {"style.0", "style.1", "category"}
+    assert outcome.measures[-1]["metrics"] == pytest.approx(
+        {f"information/{name}": value for name, value in expected.items()}
+        | {f"correlations/{name}": value for name, value in summary.correlations.items()},
+        rel=1e-3, abs=1e-5,
+    )  # fmt: skip
+    assert set(summary.correlations) == {"", "style"}
+
+
 def test_terms_are_those_of_the_rows_whatever_the_weights():
     whole = Measure(every=5, rows=WORLD.size)
     runs = runs_of([0], steps=5, batch_size=WORLD.size, objective=uw.BetaVAE(beta=7.0))

@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal
 
-from unweave.papers import Desk, esmaeili2019
-from unweave.papers.esmaeili2019 import Terms, claims_of, terms_of
+from unweave.papers import Desk
+from unweave.papers.esmaeili2019 import fig3 as esmaeili2019
+from unweave.papers.esmaeili2019.fig3 import Terms, claims_of, terms_of
 from unweave.store import Store
 from unweave.training import Silent
 

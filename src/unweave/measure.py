@@ -47,7 +47,9 @@ from unweave.trained import join
 R = TypeVar("R")
 T = TypeVar("T")
 
-AggregateName = Literal["mutual_information", "total_correlation", "dimension_kl"]
+AggregateName = Literal[
+    "mutual_information", "total_correlation", "dimension_kl", "information", "correlations"
+]
 
 _HELD = 2**30  # numbers of weights and codes on the device at once: 4 GB
 
@@ -107,9 +109,24 @@ def summaries(
     return [found[number] for number in range(len(models))]
 
 
-def aggregates(summary: Summary, names: Sequence[AggregateName]) -> dict[AggregateName, float]:
-    """Parts of the rate by name."""
-    return {name: float(getattr(summary, name)) for name in names}
+def aggregates(
+    summary: Summary, names: Sequence[AggregateName], variables: Sequence[str]
+) -> dict[str, float]:
+    """Parts of the rate by name.
+
+    "information" is I(x; z_v) of each variable, as "information/style.0", and "correlations" the
+    total correlation of each group, as "correlations/style"; that of the root is "correlations/".
+    """
+    found: dict[str, float] = {}
+    for name in names:
+        if name == "information":
+            each = zip(variables, summary.information, strict=True)
+            found |= {f"{name}/{variable}": value for variable, value in each}
+        elif name == "correlations":
+            found |= {f"{name}/{group}": value for group, value in summary.correlations.items()}
+        else:
+            found[name] = getattr(summary, name)
+    return found
 
 
 def evaluate(

@@ -47,9 +47,11 @@ class Measure:
 
     `metrics` are names: "terms" for all terms of the objective, such as distortion, rate and what
     its critic reports; "mutual_information", "total_correlation" and "dimension_kl", the parts of
-    the rate under the exact aggregate posterior of the rows [Kim2018] app. C; and any metric, as
-    `unweave.evaluate` takes it. The rows are the same at every step and for every run. Measuring
-    is not part of a run: it changes neither its identity nor its weights.
+    the rate under the exact aggregate posterior of the rows [Kim2018] app. C; "information",
+    I(x; z_v) of every latent variable, and "correlations", the total correlation of every group of
+    a latent tree [Esmaeili2019] fig. 4 and 6; and any metric, as `unweave.evaluate` takes it. The
+    rows are the same at every step and for every run. Measuring is not part of a run: it changes
+    neither its identity nor its weights.
 
     Args:
         every: steps between two measurements; the last step is always measured.
@@ -147,9 +149,7 @@ def _measure(measure: Measure, lanes: Lanes) -> Callable[[], list[Row]]:
     return wait
 
 
-def _encoded(
-    measure: Measure, lanes: Lanes
-) -> Iterator[tuple[Table | None, dict[AggregateName, float]]]:
+def _encoded(measure: Measure, lanes: Lanes) -> Iterator[tuple[Table | None, dict[str, float]]]:
     """The table of every lane, if a metric needs it, and the parts of its rate."""
     nets = copy.deepcopy(lanes.nets).eval()
     weights = {**lanes.parameters, **lanes.buffers}
@@ -166,7 +166,8 @@ def _encoded(
         if measure.aggregates:
             summary = each.model.summarise(each.q, measure.samples, measure.seed)
         table = each.model.tabulate(each.rows, each.q) if measure.scores else None
-        yield table, aggregates(summary, measure.aggregates) if summary else {}
+        names = each.model.run.latent.names
+        yield table, aggregates(summary, measure.aggregates, names) if summary else {}
 
 
 def _batches(measure: Measure, lanes: Lanes) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -24,6 +25,7 @@ from unweave.data.formats import archive, broken, read_idx, read_mat, read_table
 from unweave.data.parts import DataSplit
 from unweave.data.rows import Held, Rows
 from unweave.data.sources import published
+from unweave.data.strokes import STROKES, in_fifths
 from unweave.spec import spec, tag
 
 
@@ -99,10 +101,15 @@ _IDX = [
 ]
 
 
-def _in_ten(rows: Rows, labels: Array) -> Content:
-    """Pictures and their classes 0 to 9, which have these numbers if some are missing too."""
+def _in_ten(rows: Rows, labels: Array, more: Array | None = None) -> Content:
+    """Pictures and their classes 0 to 9, which have these numbers if some are missing too.
+
+    `more` are other factors (N, 2), of classes 0 to 4: thickness and width.
+    """
     known = np.r_[labels, np.arange(10)][:, None]
-    return Content(rows, known, ("class",), np.arange(len(labels)))
+    if more is not None:
+        known = np.c_[known, np.r_[more, np.stack([np.arange(10) % 5] * 2, 1)]]
+    return Content(rows, known, ("class", *STROKES)[: known.shape[1]], np.arange(len(labels)))
 
 
 class _Idx(FileSet):
@@ -110,26 +117,34 @@ class _Idx(FileSet):
 
     side: Any
 
+    @abstractmethod
+    def measured(self, images: Array, labels: Array) -> Array | None:
+        """Factors besides the class, of images (N, 28, 28) of bytes."""
+
     def read(self) -> Content:
         """Images and classes, training before testing."""
         names = {"train": ("train",), "test": ("t10k",)}.get(self.split, ("train", "t10k"))
         files = [read_idx(self.folder / f"{name}-images-idx3-ubyte.gz", 3) for name in names]
         labels = [read_idx(self.folder / f"{name}-labels-idx1-ubyte.gz", 1) for name in names]
-        images = np.concatenate(files)
+        images, label = np.concatenate(files), np.concatenate(labels)
+        measured = self.measured(images, label)
         if self.side != images.shape[1]:
             images = np.stack([shrunk(image, self.side) for image in images])
-        return _in_ten(Held(images), np.concatenate(labels))
+        return _in_ten(Held(images), label, measured)
 
 
 @spec
 class MNIST(_Idx):
     """70,000 written digits, of which 60,000 are for training.  [LeCun1998].
 
-    The images are 28 x 28; another `side` resizes them bilinearly.
+    The images are 28 x 28; another `side` resizes them bilinearly. With `strokes` the thickness of
+    the stroke and the width of the digit are factors too, measured in the images and cut into
+    fifths of the digits of each class: combinations to hold out, such as thick sevens.
     """
 
     side: Side = 28
     split: TrainTestSplit = "train"
+    strokes: bool = False
     kind: Literal["mnist"] = tag("mnist")
 
     ABOUT: ClassVar[About] = About(
@@ -147,6 +162,10 @@ class MNIST(_Idx):
         factors="class 10",
         picture="48 of its images",
     )
+
+    def measured(self, images: Array, labels: Array) -> Array | None:
+        """Thickness and width, if asked for."""
+        return in_fifths(images / np.float32(255), labels) if self.strokes else None
 
 
 @spec
@@ -175,6 +194,10 @@ class FashionMNIST(_Idx):
         factors="class 10",
         picture="48 of its images",
     )
+
+    def measured(self, images: Array, labels: Array) -> Array | None:
+        """None."""
+        return None
 
 
 @spec

@@ -1,0 +1,14 @@
+"""Esmaeili et al., Structured Disentangled Representations.  [Esmaeili2019]."""
+
+from __future__ import annotations
+
+from unweave.papers.esmaeili2019 import digits_figures, fig3, table2
+from unweave.papers.form import Reproduction
+
+__all__ = ["FIGURES"]
+
+FIGURES: tuple[Reproduction, ...] = (
+    *fig3.FIGURES,
+    *digits_figures.FIGURES,
+    *table2.FIGURES,
+)

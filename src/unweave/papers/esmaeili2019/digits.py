@@ -1,0 +1,326 @@
+"""The study of [Esmaeili2019] figures 5 to 7, 9 and 11: MNIST and Fashion-MNIST.
+
+What is found of each network at the end of training is a number or a picture of the paper's
+figures; the thickness of strokes and the width of digits are measured in images, and which digit
+an image shows is judged by the images of the dataset that are nearest to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from unweave.data import FashionMNIST, World
+from unweave.data.sampling import Part
+from unweave.data.strokes import STROKES, in_fifths, strokes
+from unweave.fitted import Array, Fitted
+from unweave.monitor import Measure
+from unweave.noise import Noise
+from unweave.papers.esmaeili2019.groups import groups_of
+from unweave.papers.esmaeili2019.table2 import category_counts, category_information
+from unweave.papers.form import Numbers
+from unweave.papers.images import encoded_png
+from unweave.papers.study import PICTURES, Network, Study
+from unweave.presets import preset
+from unweave.presets.esmaeili2019 import UNSEEN
+from unweave.run import Run
+
+_PRESETS = {
+    "HFVAE": "mnist-hfvae",
+    "β-VAE": "mnist-beta-vae",
+    "β-SVAE": "mnist-beta-svae",
+    "zero-shot": "mnist-zero-shot",
+    "Fashion-MNIST": "fashion-mnist-hfvae",
+}
+SETTINGS: dict[str, list[Run]] = {
+    name: preset(f"esmaeili2019/{each}").runs() for name, each in _PRESETS.items()
+}
+VALUES = np.linspace(-3, 3, 7, dtype=np.float32)  # of a traversal: the paper goes from -3 to 3
+SAMPLES = (3, 5, 8)  # classes whose first images traversals start from
+DIMENSIONS = 4  # of pictures by class
+SHOWN = 8  # columns of the picture of held-out digits
+EDGES = np.linspace(-5, 5, 41)  # of histograms
+INFORMATION = "metrics/information/"
+HELD_OUT = ("thick sevens", "narrow zeros")
+_ROWS, _PER_DIGIT, _PER_CLASS, _UNSEEN = 10_000, 20, 50, 400
+_NEIGHBOURS = 5
+_UNUSED = 0.1  # nats of KL below which a latent counts as unused
+_STEPS = SETTINGS["HFVAE"][0].steps
+
+
+def describe(model: Fitted) -> Numbers:
+    """What figures show of a trained network, beside its curves."""
+    table, digits = model.table(_ROWS), digits_of(model.world)
+    assert table.kl is not None
+    discrete = np.array(model.run.latent.discrete)
+    order = [v for v in np.argsort(-table.kl).tolist() if not discrete[v]]
+    pictures = {"traversals": _traversals(model, digits, order)}
+    facts: Numbers = {"kl": table.kl.tolist(), "order": order, PICTURES: pictures}
+    if discrete.any():
+        facts["category"] = category_counts(model, "class")
+        pictures["classes"] = _by_class(model, order[:DIMENSIONS])
+    if isinstance(model.run.data, FashionMNIST):
+        return facts
+    labels = table.factors[:, table.factor_names.index("class")].astype(np.int64)
+    facts["follows"] = followed(
+        # Unused latents follow features a little too, without an effect on images.
+        np.where(discrete | (table.kl < _UNUSED), 0.0, table.codes),
+        strokes(model.observations(model.rows(_ROWS))[:, 0]),
+        labels,
+    )
+    thickness = facts["follows"]["thickness"]
+    facts |= _identity(model, digits, thickness)
+    pictures["thickness"] = _thickened(model, digits, thickness)
+    if discrete.any():
+        facts["prior"], pictures["samples"] = _prior_samples(model, digits)
+    if model.run.objective.kind == "hfvae":
+        facts["unseen"], pictures["unseen"] = _generalised(model, digits, facts["follows"])
+    return facts
+
+
+class Digits(NamedTuple):
+    """All images of a dataset, also those that were held out, and their labels."""
+
+    images: NDArray[np.float32]  # (N, 1, H, W)
+    labels: NDArray[np.int64]
+    device: torch.device
+
+    def first(self, count: int) -> NDArray[np.int64]:
+        """The first observations of each label, label by label."""
+        each = [np.flatnonzero(self.labels == label)[:count] for label in np.unique(self.labels)]
+        return np.concatenate(each)
+
+    def judged(self, images: ArrayLike) -> NDArray[np.int64]:
+        """The digit that each image (n, 1, H, W) shows: that of most of its nearest neighbours."""
+        known = torch.from_numpy(self.images).flatten(1).to(self.device)
+        asked = torch.as_tensor(np.asarray(images, np.float32)).flatten(1).to(self.device)
+        labels = torch.from_numpy(self.labels).to(self.device)
+        squares = known.square().sum(1)  # |a - b|^2 less |a|^2, which is the same for all b
+        nearest = [
+            (squares - 2 * part @ known.T).topk(_NEIGHBOURS, largest=False).indices
+            for part in asked.split(512)
+        ]
+        votes: NDArray[np.int64] = labels[torch.cat(nearest)].mode(1).values.cpu().numpy()
+        return votes
+
+
+def digits_of(world: World) -> Digits:
+    """The images of a dataset; if combinations are held out of it, those too."""
+    whole = world.source if isinstance(world, Part) else world
+    index = torch.arange(whole.size, device=whole.device)
+    labels = whole.factors(index)[:, whole.factor_names.index("class")].cpu().numpy()
+    return Digits(whole.images(index).cpu().numpy(), labels, whole.device)
+
+
+def followed(
+    codes: ArrayLike, measured: ArrayLike, labels: NDArray[np.int64]
+) -> dict[str, dict[str, float]]:
+    """The latent variable that follows each measured feature best among images of one label.
+
+    Codes (N, V) and features (N, 2), less their means by label, have the correlation r.
+    """
+    apart = [_within(np.asarray(each, np.float64), labels) for each in (codes, measured)]
+    lengths = [np.sqrt((each**2).sum(0)) for each in apart]
+    with np.errstate(invalid="ignore"):
+        correlations = np.nan_to_num(apart[0].T @ apart[1] / np.outer(*lengths))  # (V, 2)
+    best = np.abs(correlations).argmax(0)
+    return {
+        name: {"variable": int(v), "correlation": float(correlations[v, k])}
+        for k, (name, v) in enumerate(zip(STROKES, best, strict=True))
+    }
+
+
+def _within(values: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Values (N, K) less their means over rows of the same label."""
+    sums = np.zeros((int(labels.max()) + 1, values.shape[1]))
+    np.add.at(sums, labels, values)
+    counts = np.maximum(np.bincount(labels), 1)[:, None]
+    within: NDArray[np.float64] = values - (sums / counts)[labels]
+    return within
+
+
+def _traversals(model: Fitted, digits: Digits, order: Sequence[int]) -> str:
+    """Traversals of every continuous latent from three observations side by side."""
+    first = digits.first(1)
+    starts = model.encode(digits.images[[first[label % len(first)] for label in SAMPLES]])
+    values = VALUES[:, None]
+    rows = [[model.walk(start, variable, values) for start in starts] for variable in order]
+    return encoded_png([np.concatenate(row) for row in rows])
+
+
+def _by_class(model: Fitted, variables: Sequence[int]) -> str:
+    """Traversals with the other latents at 0, a row for each class.  [Esmaeili2019] fig. 11."""
+    starts, values = _one_hot(model), VALUES[:, None]
+    rows = [[model.walk(start, variable, values) for variable in variables] for start in starts]
+    return encoded_png([np.concatenate(row) for row in rows])
+
+
+def _one_hot(model: Fitted) -> Array:
+    """Codes of every class of the discrete variable (C, D), with the other latents at 0."""
+    latent = model.run.latent
+    columns = np.arange(latent.size)[latent.columns[latent.discrete.index(True)]]
+    codes = np.zeros((len(columns), latent.size), np.float32)
+    codes[np.arange(len(columns)), columns] = 1.0
+    return codes
+
+
+def _walked(model: Fitted, codes: Array, follows: Numbers) -> list[Array]:
+    """Images (n, 1, H, W) of codes (n, D) at each value of a traversal of one latent variable.
+
+    The measured feature, which the variable follows, grows along the traversal.
+    """
+    column = model.run.latent.columns[follows["variable"]]
+    values = VALUES if follows["correlation"] >= 0 else VALUES[::-1]
+    images = []
+    for value in values:
+        moved = codes.copy()
+        moved[:, column] = value
+        images.append(model.decode(moved))
+    return images
+
+
+def _identity(model: Fitted, digits: Digits, thickness: Numbers) -> Numbers:
+    """How many digits keep their identity along a traversal of thickness.  [Esmaeili2019] fig. 7.
+
+    Of the images whose reconstruction shows the right digit.
+    """
+    chosen = digits.first(_PER_DIGIT)
+    codes, labels = model.encode(digits.images[chosen]), digits.labels[chosen]
+    right = digits.judged(model.decode(codes)) == labels
+    if not right.any():
+        return {"recognised": 0.0, "kept": [0.0] * len(VALUES), "thickened": [0.0] * len(VALUES)}
+    walked = _walked(model, codes[right], thickness)
+    return {
+        "recognised": float(right.mean()),
+        "kept": [float((digits.judged(images) == labels[right]).mean()) for images in walked],
+        "thickened": [float(strokes(images[:, 0])[:, 0].mean()) for images in walked],
+    }
+
+
+def _thickened(model: Fitted, digits: Digits, thickness: Numbers) -> str:
+    """One image of each digit, with its thickness changed."""
+    walked = np.stack(_walked(model, model.encode(digits.images[digits.first(1)]), thickness), 1)
+    return encoded_png(list(walked))
+
+
+def _prior_samples(model: Fitted, digits: Digits) -> tuple[list[list[int]], str]:
+    """Which digits (Y) draws of the prior with each class (C) show, as counts, and a picture."""
+    starts = _one_hot(model)
+    style = Noise(0, 0, "prior").normal((_PER_CLASS, starts.shape[1]), "style").numpy()
+    style[:, starts.any(0)] = 0.0
+    counts, rows = [], []
+    for start in starts:
+        images = model.decode(start + style)
+        counts.append(np.bincount(digits.judged(images), minlength=10).tolist())
+        rows.append(images[:10])
+    return counts, encoded_png(rows)
+
+
+def _generalised(model: Fitted, digits: Digits, follows: Numbers) -> tuple[Numbers, str]:
+    """What a network makes of the combinations that are held out.  [Esmaeili2019] fig. 9."""
+    found, rows = {}, []
+    for name, combination in zip(HELD_OUT, UNSEEN, strict=True):
+        (feature,) = {*combination} & {*STROKES}
+        label, fifth = int(combination["class"][0]), int(combination[feature][0])
+        own = digits.images[digits.labels == label]
+        column = STROKES.index(feature)
+        unseen = in_fifths(own[:, 0], np.full(len(own), label))[:, column] == fifth
+        found[name], shown = _unseen(
+            model, digits, own, unseen, (label, column, 1 if fifth else -1), follows[feature]
+        )
+        rows += shown
+    return found, encoded_png(rows)
+
+
+def _unseen(
+    model: Fitted,
+    digits: Digits,
+    own: Array,
+    unseen: NDArray[np.bool_],
+    which: tuple[int, int, int],
+    follows: Numbers,
+) -> tuple[Numbers, list[Array]]:
+    """One held-out combination: features of codes and of reconstructions; images to show.
+
+    `which` are the digit, the column of the feature, and whether held-out digits have more (1) or
+    less (-1) of it.
+    """
+    label, column, side = which
+    measured = strokes(own[:, 0])[:, column]
+    bound = float(measured[unseen].min() if side > 0 else measured[unseen].max())
+    codes = model.encode(own)[:, model.run.latent.columns[follows["variable"]]].reshape(-1)
+    codes = codes if follows["correlation"] >= 0 else -codes
+    images, others = own[unseen][:_UNSEEN], own[~unseen][:_UNSEEN]
+    made, made_others = model.reconstruct(images), model.reconstruct(others)
+    features, usual = (strokes(each[:, 0])[:, column] for each in (made, made_others))
+    facts = {
+        "bound": bound,
+        "original": float(measured[unseen][:_UNSEEN].mean()),
+        "reconstructed": float(features.mean()),
+        # Among reconstructions, since blur makes strokes thicker.
+        "beyond": ordered(side * features, side * usual),
+        "recognised": float((digits.judged(made) == label).mean()),
+        "distortion": _cross_entropy(images, made),
+        "distortion_of_others": _cross_entropy(others, made_others),
+        "ordered": ordered(side * codes[unseen], side * codes[~unseen]),
+        "histograms": {
+            "held out": np.histogram(codes[unseen], EDGES)[0].tolist(),
+            "others": np.histogram(codes[~unseen], EDGES)[0].tolist(),
+        },
+    }
+    shown = np.linspace(0, len(images) - 1, SHOWN).round().astype(int)
+    return facts, [images[shown], made[shown]]
+
+
+def ordered(higher: ArrayLike, lower: ArrayLike) -> float:
+    """P(a > b) + P(a = b) / 2 of a value a of the first and b of the second.
+
+    >>> ordered([2.0, 3.0], [1.0, 2.0])
+    0.875
+    """
+    a, b = np.asarray(higher), np.sort(np.asarray(lower))
+    below, upto = (np.searchsorted(b, a, side) for side in ("left", "right"))
+    return float((below + upto).mean() / (2 * len(b)))
+
+
+def _cross_entropy(images: Array, made: Array) -> float:
+    """-log p(x|z) of images at the means of their codes in nats, on average."""
+    made = made.clip(1e-6, 1 - 1e-6)
+    each = images * np.log(made) + (1 - images) * np.log(1 - made)
+    return float(-each.sum((1, 2, 3)).mean())
+
+
+def rank(network: Network) -> float:
+    """What networks are ranked by: what the category tells of the label, or digits kept."""
+    if "category" in network.facts:
+        return category_information(network)
+    return float(np.mean(network.facts["kept"]))
+
+
+def _pictured(networks: Sequence[Network]) -> list[Network]:
+    """The best and the median network of every setting."""
+    ranked = [group.ranked(rank) for group in groups_of(networks, SETTINGS).values()]
+    return [network for each in ranked if each for network in (each[0], each[len(each) // 2])]
+
+
+STUDY = Study(
+    "esmaeili2019",
+    "digits",
+    # All settings with few seeds before any with many.
+    [run for same_seed in zip(*SETTINGS.values(), strict=True) for run in same_seed],
+    measures=(
+        Measure(every=500, rows=2_048),
+        Measure(every=500, metrics=("information",)),
+        Measure(
+            every=_STEPS,
+            metrics=("mutual_information", "total_correlation", "correlations"),
+            rows=None,
+        ),
+    ),
+    describe=describe,
+    pictured=_pictured,
+)

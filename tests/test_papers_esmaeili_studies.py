@@ -1,0 +1,309 @@
+"""Studies of Esmaeili et al.: from training to pages on tiny stand-ins, and how claims turn."""
+
+from dataclasses import replace
+from itertools import chain
+
+import numpy as np
+import pytest
+import torch
+
+from published_files import idx
+from reproduced import desk
+from unweave.monitor import Measure
+from unweave.networks import MLP
+from unweave.papers import reproduce
+from unweave.papers.esmaeili2019 import digits, digits_claims, digits_figures, table2
+from unweave.papers.esmaeili2019.digits import HELD_OUT, INFORMATION, Digits, followed, ordered
+from unweave.papers.esmaeili2019.groups import Group, groups_of
+from unweave.papers.study import PICTURES, Network, read_networks
+from unweave.presets import preset
+
+TINY = ["steps=3", "batch_size=16"]
+
+
+def stand_in(monkeypatch, module, presets, assignments, measures):
+    """The study of a module with tiny runs in the place of its own."""
+    settings = {
+        name: [
+            replace(run, network=MLP((8,)))
+            for run in preset(f"esmaeili2019/{each}").runs([*TINY, *assignments])
+        ]
+        for name, each in presets.items()
+    }
+    runs = list(chain.from_iterable(zip(*settings.values(), strict=True)))
+    study = replace(module.STUDY, runs=runs, measures=measures)
+    users = [module, digits_figures] if module is digits else [module]
+    for user in users:
+        monkeypatch.setattr(user, "SETTINGS", settings)
+        monkeypatch.setattr(user, "STUDY", study)
+    return study
+
+
+def rings(count):
+    """Rings of random thickness and width, (count, 28, 28) bytes, with labels 0 to 9 in turn."""
+    rng = np.random.default_rng(0)
+    v, u = np.mgrid[:28, :28] - 13.5
+    radius, thick = rng.uniform(4, 11, (count, 1, 1)), rng.uniform(1, 3, (count, 1, 1))
+    far = np.abs(np.hypot(u * 10 / radius, v) - 10) < thick
+    return (255 * far).astype(np.uint8), (np.arange(count) % 10).astype(np.uint8)
+
+
+@pytest.fixture
+def sketches(monkeypatch):
+    """Drawings of few pixels, and no SVG: they take longer than all else."""
+
+    def save(figure, stem):
+        figure.savefig(stem.with_suffix(".png"), dpi=10)
+        return [stem.with_suffix(".png")]
+
+    monkeypatch.setattr("unweave.papers.page.save", save)
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path / "data"))
+    images, labels = rings(200)
+    for kind in ("mnist", "fashion-mnist"):
+        folder = tmp_path / "data" / kind
+        folder.mkdir(parents=True)
+        for part in ("train", "t10k"):
+            (folder / f"{part}-images-idx3-ubyte.gz").write_bytes(idx(images))
+            (folder / f"{part}-labels-idx1-ubyte.gz").write_bytes(idx(labels))
+
+
+def made_twice(figures, tmp_path, study):
+    """Make figures, and again without weights and data: the same claims, nothing trained."""
+    at, out = desk(tmp_path / "runs"), tmp_path / "pages"
+    first = reproduce(figures, at, out)
+    kept = read_networks(study.path(out))
+    assert [*kept] == [run.digest for run in study.runs]
+    assert all(network.failure is None for network in kept.values())
+    other = desk(tmp_path / "none")
+    assert reproduce(figures, other, out) == first
+    assert other.trained == 0
+    assert not (tmp_path / "none").exists() or not any((tmp_path / "none").iterdir())
+    return kept, (out / "esmaeili2019.md").read_text()
+
+
+def test_table_2_from_training_to_the_page(tmp_path, monkeypatch, sketches):
+    small = ["data.side=16", "data.positions=4", "data.orientations=3", "data.scales=2"]
+    presets = {name: f"shapes2d-{name.lower().replace('β', 'beta')}" for name in table2.PAPER}
+    measures = (
+        Measure(3, ("terms", table2.FACTOR, table2.EASTWOOD), rows=64),
+        Measure(3, table2.STUDY.measures[-1].metrics, rows=64, samples=20),
+    )
+    study = stand_in(monkeypatch, table2, presets, ["seed=0..1", *small], measures)
+    kept, page = made_twice(table2.FIGURES, tmp_path, study)
+    for name in table2.PAPER:
+        assert f"| {name} | 2 of 2 | {table2.PAPER[name][0]:.2f} | 0." in page
+    mixed = [network for network in kept.values() if network.run.latent.kind == "product"]
+    assert len(mixed) == 4
+    for network in kept.values():
+        correlations = [name for name in network.curves if "/correlations/" in name]
+        assert len(correlations) == (2 if network in mixed else 1)  # at the root, and in style
+        assert ("category" in network.facts) == (network in mixed)
+        assert len(network.facts["kl"]) == 10 + (network in mixed)
+
+
+def test_figures_of_digits_from_training_to_the_page(tmp_path, monkeypatch, files, sketches):
+    measures = (Measure(2, ("information",), rows=50, samples=20),)
+    study = stand_in(monkeypatch, digits, digits._PRESETS, ["seed=3"], measures)
+    kept, page = made_twice(digits_figures.FIGURES, tmp_path, study)
+    assert "2 of 12 networks trained" in page  # about 2D Shapes too, which are not trained
+    groups = groups_of(kept.values(), digits.SETTINGS)
+    assert {name for name, group in groups.items() if "unseen" in group.networks[0].facts} == {
+        "HFVAE", "zero-shot"
+    }  # fmt: skip
+    assert "follows" not in groups["Fashion-MNIST"].networks[0].facts
+    whole, pruned = (groups[name].networks[0].facts["unseen"] for name in ("HFVAE", "zero-shot"))
+    for name in HELD_OUT:  # the same digits, whatever a network has seen
+        assert whole[name]["bound"] == pruned[name]["bound"]
+        assert whole[name]["original"] == pruned[name]["original"]
+        for which, count in (("held out", 4), ("others", 16)):
+            assert sum(whole[name]["histograms"][which]) == count
+    for network in groups["HFVAE"].networks:
+        assert len(network.curve(f"{INFORMATION}style.3")[0]) == 2  # steps 2 and 3
+        assert np.sum(network.facts["prior"]) == 10 * 50
+
+
+def test_without_networks_all_claims_are_undecided(tmp_path, sketches):
+    """Nothing trained and no data: pages say how many networks are missing."""
+    at = desk(tmp_path / "runs")
+    at.deadline = 0.0
+    claims = reproduce([*digits_figures.FIGURES, *table2.FIGURES], at, tmp_path / "pages")
+    assert {claim.verdict for claim in claims} == {"undecided"}
+    assert {claim.got for claim in claims} == {"no networks yet"}
+    assert all(claim.note.startswith("0 of ") for claim in claims)
+
+
+# Claims on numbers that are made up.
+
+
+def networks(settings, name, curves=(), **facts):
+    """Networks of a setting; a callable is asked for the value of each seed."""
+    made = []
+    for run in settings[name]:
+        value = {key: v(run.seed) if callable(v) else v for key, v in dict(curves).items()}
+        columns = {key: v if isinstance(v, list) else [v] for key, v in value.items()}
+        steps = list(range(len(next(iter(columns.values()), [0]))))
+        made.append(Network(run, {"step": steps, **columns}, dict(facts), {}))
+    return made
+
+
+def scored(changes=()):
+    """Networks of table 2 that score as the paper's, with a little noise, but for changes."""
+    made = []
+    for name, paper in table2.PAPER.items():
+        factor, eastwood = {**dict(changes)}.get(name, paper)
+        curves = {
+            f"metrics/{table2.FACTOR}": lambda seed, at=factor: at + 0.004 * (seed - 4.5),
+            f"metrics/{table2.EASTWOOD}": lambda seed, at=eastwood: at + 0.004 * (seed - 4.5),
+        }
+        made += networks(table2.SETTINGS, name, curves)
+    return made
+
+
+def table2_verdicts(made):
+    return [claim.verdict for claim in table2.claims_of(groups_of(made, table2.SETTINGS))]
+
+
+@pytest.mark.parametrize(
+    ("changes", "turned"),
+    [
+        ({}, {}),
+        ({"β-VAE": (0.9, 0.71)}, {0: "fail", 5: "undecided"}),
+        ({"β-VAE": (0.78, 0.71)}, {0: "undecided", 5: "undecided"}),
+        ({"VAE": (0.71, 0.9)}, {1: "fail", 4: "undecided"}),
+        ({"VAE": (0.3, 0.40)}, {2: "fail", 4: "undecided"}),
+        ({"HFVAE": (0.3, 0.1)}, {0: "fail", 1: "fail", 2: "fail", 3: "fail", 8: "undecided"}),
+    ],
+)
+def test_claims_of_table_2_turn_with_the_scores(changes, turned):
+    expected = [turned.get(number, "pass") for number in range(9)]
+    assert table2_verdicts(scored(changes)) == expected
+
+
+def test_claims_are_undecided_until_their_networks_are_there():
+    made = scored()
+    claims = table2.claims_of(groups_of(made[:-1], table2.SETTINGS))  # an HFVAE is missing
+    assert [claim.verdict for claim in claims] == ["undecided"] * 4 + ["pass"] * 4 + ["undecided"]
+    assert claims[0].note == "49 of 50 networks trained."
+    assert claims[-1].note == "9 of 10 networks trained."
+    assert claims[-1].got.startswith("FactorVAE 0.78 [0.77, 0.78], from 0.76 to 0.79")
+    broken = [*made[:-1], replace(made[-1], curves={"step": []}, failure={"step": 7})]
+    assert table2_verdicts(broken) == ["pass"] * 9  # nothing is missing
+
+
+SURE = np.diag([50] * 10).tolist()  # every class shows one digit
+VAGUE = np.full((10, 10), 5).tolist()
+SOME = (np.diag([20] * 10) + 5).tolist()
+SOUND = {
+    "informations": [1.0] * 7 + [0.0] * 3, "peak": 0.5,
+    "β-VAE kept": [0.5] * 7, "β-SVAE kept": [0.95] * 7, "HFVAE kept": [0.97] * 7,
+    "β-SVAE prior": VAGUE, "HFVAE prior": SURE,
+    "beyond": 0.8, "recognised": 0.9, "ordered": 0.9,
+    "Fashion-MNIST category": SURE, "MNIST category": (np.diag([40] * 10) + 1).tolist(),
+    "2D Shapes category": VAGUE,
+}  # fmt: skip
+
+
+def found(**changes):
+    """Groups of networks as the paper says they are, but for changes."""
+    has = SOUND | changes
+    curves = {
+        f"{INFORMATION}style.{d}": [0.0, has["peak"], value]
+        for d, value in enumerate(has["informations"])
+    }
+    unseen = {"distortion": 100.0} | {key: has[key] for key in ("beyond", "recognised", "ordered")}
+    settings, made = digits.SETTINGS, []
+    made += networks(settings, "β-VAE", kept=has["β-VAE kept"])
+    made += networks(settings, "β-SVAE", kept=has["β-SVAE kept"], prior=has["β-SVAE prior"])
+    ours = dict(prior=has["HFVAE prior"], category=has["MNIST category"], kept=has["HFVAE kept"])
+    made += networks(settings, "HFVAE", curves, unseen=dict.fromkeys(HELD_OUT, unseen), **ours)
+    made += networks(settings, "zero-shot", unseen=dict.fromkeys(HELD_OUT, unseen))
+    made += networks(settings, "Fashion-MNIST", category=has["Fashion-MNIST category"])
+    shapes = networks(table2.SETTINGS, "HFVAE", category=has["2D Shapes category"])
+    return {**groups_of(made, settings), "2D Shapes": Group(tuple(shapes), 10)}
+
+
+def verdicts(groups):
+    claims = chain.from_iterable(
+        claim(groups)
+        for claim in (
+            digits_claims.features_claims, digits_claims.pruning_claims,
+            digits_claims.identity_claims, digits_claims.unseen_claims,
+            digits_claims.category_claims,
+        )
+    )  # fmt: skip
+    return [claim.verdict for claim in claims]
+
+
+@pytest.mark.parametrize(
+    ("changes", "turned"),
+    [
+        ({}, {}),
+        ({"informations": [1.0] * 8 + [0.0] * 2}, {0: "undecided"}),
+        ({"informations": [1.0] * 10}, {0: "undecided", 1: "fail", 2: "undecided"}),
+        ({"peak": 0.0, "informations": [1.0] * 7 + [0.05] * 3}, {2: "fail"}),
+        ({"β-VAE kept": [0.95] * 7}, {3: "undecided", 5: "undecided"}),
+        ({"β-VAE kept": [0.99] * 7}, {3: "undecided", 5: "fail"}),
+        ({"HFVAE kept": [0.97, 0.97, 0.97, 0.8, 0.97, 0.97, 0.97]}, {4: "undecided"}),
+        ({"HFVAE prior": VAGUE}, {6: "fail"}),  # classes show no digit
+        ({"HFVAE prior": SOME}, {6: "undecided"}),  # higher, and not much
+        ({"HFVAE prior": VAGUE, "β-SVAE prior": SURE}, {6: "fail", 7: "fail"}),
+        ({"beyond": 0.6}, {8: "undecided", 10: "undecided"}),
+        ({"beyond": 0.2}, {8: "fail", 10: "fail"}),
+        ({"recognised": 0.2}, {8: "fail", 10: "fail"}),
+        ({"ordered": 0.6}, {9: "undecided", 11: "undecided"}),
+        ({"ordered": 0.2}, {9: "fail", 11: "fail"}),
+        ({"Fashion-MNIST category": VAGUE}, {12: "fail", 14: "fail"}),
+        ({"Fashion-MNIST category": SOME}, {12: "undecided", 14: "fail"}),
+        ({"MNIST category": SURE}, {14: "undecided"}),
+        ({"2D Shapes category": SURE}, {13: "fail", 14: "fail"}),
+    ],
+)
+def test_claims_about_digits_turn_with_the_numbers(changes, turned):
+    expected = [turned.get(number, "pass") for number in range(15)]
+    assert verdicts(found(**changes)) == expected
+
+
+# What is measured of networks.
+
+
+def test_the_latent_that_follows_a_feature_is_found_among_images_of_one_label():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 10, 2000)
+    thickness, width = rng.normal(size=(2, 2000))
+    codes = rng.normal(size=(2000, 4))
+    codes[:, 1] = -thickness + 0.5 * rng.normal(size=2000)
+    codes[:, 2] = width
+    codes[:, 3] = labels  # follows the label and neither feature
+    features = np.stack([thickness + labels, width], 1)
+    got = followed(codes, features, labels)
+    assert got["thickness"]["variable"] == 1
+    assert got["thickness"]["correlation"] == pytest.approx(-1 / np.sqrt(1.25), abs=0.02)
+    assert got["width"] == {"variable": 2, "correlation": pytest.approx(1.0)}
+
+
+def test_digits_are_judged_by_their_neighbours():
+    images, labels = rings(100)
+    known = Digits(images[:, None] / np.float32(255), labels.astype(np.int64), torch.device("cpu"))
+    same = Digits(np.repeat(known.images[:10], 5, 0), np.repeat(known.labels[:10], 5), known.device)
+    assert np.array_equal(same.judged(known.images[:10]), labels[:10])
+    assert np.array_equal(known.labels[known.first(3)], np.repeat(np.arange(10), 3))
+
+
+def test_ordered_counts_pairs():
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 9, 50), rng.integers(0, 6, 70)
+    gaps = a[:, None] - b
+    assert ordered(a, b) == pytest.approx((gaps > 0).mean() + (gaps == 0).mean() / 2)
+
+
+def test_the_best_and_the_median_network_keep_their_pictures():
+    made = [
+        replace(network, facts={PICTURES: {}, "category": [[10 - seed, seed], [seed, 10]]})
+        for seed, network in enumerate(networks(digits.SETTINGS, "HFVAE")[:5])
+    ]
+    kept = digits.STUDY.pictured(made)
+    assert [network.run.seed for network in kept] == [0, 2]
