@@ -2,9 +2,35 @@
 
 from __future__ import annotations
 
-from unweave.papers.form import Reproduction
-from unweave.papers.kim2018 import shapes2d_figures, small
+from unweave.papers.form import Desk, Reproduction, Result
+from unweave.papers.kim2018 import fig3, fig18
+from unweave.papers.kim2018.sensitivity import fig16
+from unweave.papers.kim2018.shapes2d import STUDY
+from unweave.papers.kim2018.shapes2d_curves import fig4, fig5, fig7
+from unweave.papers.kim2018.shapes2d_pictures import fig6, fig19, fig40
+from unweave.papers.study import results_of
 
 __all__ = ["FIGURES"]
 
-FIGURES: tuple[Reproduction, ...] = (*shapes2d_figures.FIGURES, *small.FIGURES)
+
+def _fig18(desk: Desk) -> Result:
+    return fig18.drawn(results_of(desk, STUDY))
+
+
+_SHAPES2D = tuple(
+    Reproduction(
+        "kim2018", figure, title, "weeks (an hour and a half on an H200)", make, study=STUDY
+    )
+    for figure, title, make in (
+        ("fig4", "Figure 4: reconstruction and both metrics during training", fig4),
+        ("fig5", "Figure 5: reconstruction against disentanglement", fig5),
+        ("fig6", "Figure 6: traversals of the best networks", fig6),
+        ("fig7", "Figures 7 and 37: the total correlation and its critic", fig7),
+        ("fig16", "Figures 16 and 17: how both metrics depend on their settings", fig16),
+        ("fig18", "Figure 18: total correlation with a batch in place of the dataset", _fig18),
+        ("fig19", "Figures 19 and 20: samples, and log-likelihoods", fig19),
+        ("fig40", "Figure 40: the marginals of the codes", fig40),
+    )
+)
+
+FIGURES: tuple[Reproduction, ...] = (fig3.FIGURE, *_SHAPES2D)

@@ -1,0 +1,101 @@
+"""Figures 16 and 17 of [Kim2018]: how both metrics depend on their own settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from unweave.metrics import beta_vae_score, factor_vae_score
+from unweave.metrics.studies import Sensitivity, sensitivity
+from unweave.noise import Noise
+from unweave.papers.drawing import COLOURS, DASHES, Values, lettered, panels
+from unweave.papers.form import Claim, Desk, Result, judged
+from unweave.papers.images import unpacked
+from unweave.papers.kim2018.shapes2d import CODES, STUDY
+from unweave.papers.study import Network, results_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+HIGGINS_GRID = {"pairs": (50, 100, 200), "steps": (1_000, 3_000, 10_000)}
+KIM_GRID = {"batch": (25, 50, 100, 200), "votes": (200, 400, 800)}
+SEEDS = tuple(range(10))
+BETA = 4.0  # of the network whose codes are scored: the paper's is "randomly chosen"
+
+
+def fig16(desk: Desk) -> Result:
+    """Figures 16 and 17, on the codes of one beta-VAE of the study."""
+    networks = results_of(desk, STUDY).of("beta-vae").get(BETA, [])
+    network = next(each for each in networks if CODES in each.facts)
+    codes, factors = codes_of(network)
+    older = sensitivity(beta_vae_score, codes, factors, HIGGINS_GRID, rngs=SEEDS)
+    newer = sensitivity(factor_vae_score, codes, factors, KIM_GRID, rngs=SEEDS)
+    figure, axes = panels(1, 2, width=3.6, height=2.6)
+    _draw(axes[0], older, "iterations of Adagrad")
+    _draw(axes[1], newer, "votes")
+    lettered(axes, ("Higgins et al.", "Kim & Mnih"))
+    axes[0].set_ylabel("score")
+    return Result(
+        drawings={"": figure},
+        captions={
+            "": "Mean and standard deviation over ten seeds of the metric, on the codes of one "
+            "network. A: by the number of iterations and of pairs L (figure 16). B: by the number "
+            "of votes and the batch L of each (figure 17)."
+        },
+        claims=claims_of(older, newer),
+        setting=(
+            f"The codes of 10,000 observations by the β-VAE with β = {BETA:g} and seed "
+            f"{network.run.seed} of the study of figure 4."
+        ),
+        seeds=f"{SEEDS[0]} to {SEEDS[-1]} (of the metrics)",
+    )
+
+
+def codes_of(network: Network) -> tuple[Values, Values]:
+    """Codes (N, D) that a network's results hold, and the factors (N, K) of their observations."""
+    codes = unpacked(network.facts[CODES], -1, network.run.latent.size)
+    world = network.run.data.load(torch.device("cpu"))
+    order = Noise(0, 0, "rows").permutation(world.size, "rows")  # as `Fitted.rows` chooses them
+    factors = world.factors(order[: len(codes)].sort().values).numpy()
+    return codes, factors[:, np.array(world.factor_sizes) > 1]
+
+
+def claims_of(older: Sensitivity, newer: Sensitivity) -> tuple[Claim, ...]:
+    """What appendix B says about the two metrics."""
+    means = older.mean.mean(0)
+    ranges = [float(np.ptp(each.mean)) for each in (older, newer)]
+    return (
+        judged(
+            "the metric in Higgins et al. constantly improves with more iterations",
+            "app. B, fig. 16",
+            "its mean over L rises with the number of iterations",
+            ", ".join(
+                f"{steps:,}: {mean:.3f}"
+                for steps, mean in zip(older.settings["steps"], means, strict=True)
+            ),
+            bool((np.diff(means) > 0).all()),
+        ),
+        judged(
+            "our metric is much less sensitive to hyperparameters",
+            "app. B, fig. 17",
+            "the range of its means over the settings is smaller (settings are ours)",
+            f"{ranges[1]:.3f} against {ranges[0]:.3f}",
+            ranges[1] < ranges[0],
+            decisive=False,
+        ),
+    )
+
+
+def _draw(axis: Axes, found: Sensitivity, label: str) -> None:
+    """Lines over the second setting, one for each value of the first."""
+    batches, sizes = found.settings.values()
+    for number, batch in enumerate(batches):
+        axis.errorbar(range(len(sizes)), found.mean[number], found.spread[number],
+                      color=COLOURS[number], linestyle=DASHES[number], capsize=2,
+                      label=f"L = {batch}")  # fmt: skip
+    axis.set_xticks(range(len(sizes)), [f"{size:,}" for size in sizes])
+    axis.set_xlabel(label)
+    axis.set_ylim(0.3, 1.0)
+    axis.legend(loc="lower right", fontsize=7)

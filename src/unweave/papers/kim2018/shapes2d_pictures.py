@@ -1,0 +1,220 @@
+"""Figures 6, 19, 20 and 40 of [Kim2018]: what networks trained on 2D Shapes have learned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unweave.papers.drawing import BLUE, INK, ORANGE, panels
+from unweave.papers.form import Claim, Desk, Result, judged
+from unweave.papers.images import decoded_png
+from unweave.papers.intervals import redrawn
+from unweave.papers.kim2018.comparison import (
+    METHODS,
+    MISMATCH,
+    Found,
+    compared,
+    difference,
+    final,
+    result_of,
+    spread,
+)
+from unweave.papers.kim2018.shapes2d import (
+    EDGES,
+    LATENTS,
+    LIKELIHOODS,
+    OURS,
+    PARTICLES,
+    STUDY,
+    ranked,
+)
+from unweave.papers.study import PICTURES, Network, Results, results_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def fig6(desk: Desk) -> Result:
+    """Figure 6: traversals of the best and of the median networks."""
+    results = results_of(desk, STUDY)
+    chosen = {kind: _best_and_median(results, kind) for kind in METHODS}
+    figure, axes = panels(1, 4, width=2.3, height=3.3)
+    for axis in axes:
+        axis.set_axis_off()
+    for column, networks in enumerate(chosen.values()):
+        for place, (which, network) in enumerate(networks.items()):
+            _show(axes[2 * place + column], network, "traversals")
+            axes[2 * place + column].set_title(
+                f"{_label(network)}, {which}\nscore {network.last(OURS):.3f}", fontsize=8
+            )
+    return result_of(
+        results,
+        {"": figure},
+        {
+            "": "First row: originals. Second: reconstructions. Others: traversals from -2 to 2 of "
+            f"the {LATENTS} latents with the largest KL(q(zⱼ|x) ‖ p(zⱼ)), largest first, from the "
+            "code of one observation. Best and median are by the paper's score among all networks "
+            "of the best setting."
+        },
+        [_factors_found(results)],
+    )
+
+
+def _best_setting(results: Results, kind: str) -> Sequence[Network]:
+    """The networks of the setting with the largest mean score."""
+    settings = results.of(kind)
+    return max(settings.values(), key=lambda each: final(each, OURS).mean()) if settings else ()
+
+
+def _best_and_median(results: Results, kind: str) -> dict[str, Network]:
+    """The best network of the best setting and the one nearest its median, among those pictured."""
+    order = ranked(_best_setting(results, kind))
+    pictured = [network for network in order if PICTURES in network.facts]
+    if not pictured:
+        return {}
+    middle = float(np.median([network.last(OURS) for network in order]))
+    nearest = min(pictured, key=lambda network: abs(network.last(OURS) - middle))
+    return {"best": pictured[0], "median": nearest}
+
+
+def _label(network: Network) -> str:
+    name, weight = METHODS[network.run.objective.kind]
+    return f"{name} {weight} = {next(iter(network.run.weights.values())):g}"
+
+
+def _show(axis: Axes, network: Network, picture: str) -> None:
+    axis.imshow(decoded_png(network.facts[PICTURES][picture]), interpolation="none")
+
+
+def _factors_found(results: Results) -> Claim:
+    text = (
+        "both models are capable of finding x-position, y-position, and scale, but struggle to "
+        "disentangle orientation and shape",
+        "sec. 6, fig. 6",
+    )
+    expected = (
+        "the share of votes that name the factor is larger for x, y and scale than for others"
+    )
+
+    def judge(found: Found) -> Claim:
+        parts, holds = [], True
+        for (kind, _), networks in found.items():
+            mean = {
+                name: redrawn(np.array([network.facts["factors"][name] for network in networks]))
+                for name in ("x", "y", "scale", "orientation", "shape")
+            }
+            good = min(mean[name].value for name in ("x", "y", "scale"))
+            holds &= good > max(mean[name].value for name in ("orientation", "shape"))
+            listed = ", ".join(f"{name} {value.value:.2f}" for name, value in mean.items())
+            parts.append(f"{METHODS[kind][0]}: {listed}")
+        return judged(*text, expected, "; ".join(parts), holds)
+
+    best = {kind: _best_setting(results, kind) for kind in METHODS}
+    needed = {k: (float(next(iter(n[0].run.weights.values()))),) for k, n in best.items() if n}
+    return compared(results, needed, *text, expected, judge)
+
+
+def fig40(desk: Desk) -> Result:
+    """Figure 40: histograms of q(z_j) beside the prior."""
+    results = results_of(desk, STUDY)
+    rows = [
+        ranked(networks)[len(networks) // 2] for kind in METHODS
+        for networks in results.of(kind).values()
+    ]  # fmt: skip
+    figure, axes = panels(max(1, len(rows)), 10, width=0.8, height=0.75)
+    middle, width = (EDGES[1:] + EDGES[:-1]) / 2, EDGES[1] - EDGES[0]
+    prior = np.exp(-(middle**2) / 2) / np.sqrt(2 * np.pi)
+    for number, network in enumerate(rows):
+        order = np.argsort(-np.array(network.facts["kl"]))
+        for column, latent in enumerate(order):
+            axis = axes[10 * number + column]
+            counts = np.array(network.facts["marginals"][latent])
+            axis.fill_between(middle, counts / max(1, counts.sum()) / width, step="mid", color=BLUE,
+                              alpha=0.6, linewidth=0)  # fmt: skip
+            axis.plot(middle, prior, color=ORANGE, linewidth=0.9)
+            axis.set_ylim(0, 0.9)
+            axis.set_xticks([])
+            axis.set_yticks([])
+            axis.grid(False)
+            if column == 0:
+                axis.set_ylabel(_label(network), rotation=0, ha="right", va="center", fontsize=7,
+                                color=INK)  # fmt: skip
+    return result_of(
+        results,
+        {"": figure},
+        {
+            "": "Samples of q(z) of the median network of each setting, one column for each latent "
+            "in the order of its KL; orange: the prior N(0, 1), from -4 to 4."
+        },
+        [_mismatch(results)],
+    )
+
+
+def _mismatch(results: Results) -> Claim:
+    text = (
+        "the marginals of FactorVAE are quite different from the prior; it can focus on "
+        "factorising q(z) instead of pushing it towards the prior",
+        "app. I, fig. 40",
+    )
+    expected = "Σⱼ KL(q(zⱼ) ‖ p(zⱼ)) is larger with γ = 40 than with β = 4"
+
+    def judge(found: Found) -> Claim:
+        ours, theirs = found["factor-vae", 40.0], found["beta-vae", 4.0]
+        gap = difference(ours, theirs, MISMATCH)
+        got = f"{spread(ours, MISMATCH)} and {spread(theirs, MISMATCH)} nats"
+        return judged(*text, expected, got, gap.low > 0, decisive=gap.high < 0)
+
+    needed = {"beta-vae": (4.0,), "factor-vae": (40.0,)}
+    return compared(results, needed, *text, expected, judge)
+
+
+def fig19(desk: Desk) -> Result:
+    """Figures 19 and 20: samples of the best networks, and their log-likelihoods."""
+    results = results_of(desk, STUDY)
+    figure, axes = panels(1, 2, width=3.6, height=2.4)
+    best = {kind: _best_and_median(results, kind).get("best") for kind in METHODS}
+    for axis, network in zip(axes, best.values(), strict=True):
+        axis.set_axis_off()
+        if network:
+            _show(axis, network, "samples")
+            axis.set_title(f"{_label(network)}, log p(x) ≥ {network.facts['log_likelihood']:.1f}")
+    return result_of(
+        results,
+        {"": figure},
+        {
+            "": "Images at draws of the prior from the best network of the best setting of each "
+            "method by the paper's score."
+        },
+        [
+            _likelihood(results, "beta-vae", 1.0, -43.3),
+            _likelihood(results, "beta-vae", 4.0, -46.1),
+            _likelihood(results, "factor-vae", 35.0, -51.9),
+        ],
+    )
+
+
+def _likelihood(results: Results, kind: str, weight: float, stated: float) -> Claim:
+    name = f"{METHODS[kind][0]}, {METHODS[kind][1]} = {weight:g}"
+    statement = f"log marginal likelihood of the best {name}: {stated}"
+    if weight == 1.0:
+        statement = f"log marginal likelihood of a randomly chosen VAE: {stated}"
+    expected = f"{stated}, among those of our seeds or within two standard errors of one"
+
+    def judge(found: Found) -> Claim:
+        networks = found[kind, weight]
+        values = np.array([network.facts["log_likelihood"] for network in networks])
+        error = max(network.facts["log_likelihood_error"] for network in networks)
+        got = (
+            f"{values.mean():.1f} on average, from {values.min():.1f} to {values.max():.1f}; "
+            f"standard error of each {error:.1f}"
+        )
+        holds = values.min() - 2 * error <= stated <= values.max() + 2 * error
+        note = (
+            f"Ours is the bound with {PARTICLES:,} particles, as in the paper, on {LIKELIHOODS} "
+            "observations of the training data; the paper does not say on which."
+        )
+        return judged(statement, "app. E", expected, got, holds, note, decisive=False)
+
+    return compared(results, {kind: (weight,)}, statement, "app. E", expected, judge)

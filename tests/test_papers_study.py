@@ -1,0 +1,231 @@
+"""Large studies: trained in slices, on several machines, and drawn from their results alone."""
+
+import dataclasses
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import unweave as uw
+from reproduced import desk
+from unweave.monitor import Measure
+from unweave.papers import Reproduction, Result, merge_results, reproduce, train_studies
+from unweave.papers.study import (
+    PICTURES,
+    Network,
+    Study,
+    merge,
+    read_networks,
+    results_of,
+    write_networks,
+)
+from unweave.training import Silent
+
+DATA = uw.data.Blobs(side=8, positions=4)
+
+
+def describe(model):
+    """Something of a network that is the same wherever it is measured."""
+    kl = [round(float(each), 3) for each in model.table().kl]
+    return {"kl": kl, PICTURES: {"one": "picture"}}
+
+
+def best(networks):
+    return [network for network in networks if network.run.seed == 0]
+
+
+def runs_of(steps=12, seeds=range(3)):
+    common = dict(data=DATA, latent=uw.Gaussian(2), network=uw.MLP((4,)), batch_size=8, steps=steps)
+    objectives = (uw.BetaVAE(beta=2.0), uw.VAE())
+    likelihood = uw.likelihoods.Bernoulli()
+    return [
+        uw.Run(objective=objective, likelihood=likelihood, seed=seed, **common)
+        for objective in objectives
+        for seed in seeds
+    ]
+
+
+def study_of(**fields):
+    given = dict(
+        paper="kim2018", name="tiny", runs=runs_of(), describe=describe, pictured=best,
+        measures=(Measure(every=5, rows=16),), seconds={"beta-vae": 1.0, "vae": 1.0},
+    )  # fmt: skip
+    return Study(**(given | fields))
+
+
+def at(folder, **fields):
+    """A desk for figures under a folder, with a store of its own."""
+    one = desk(folder / "runs")
+    one.turn_to(folder / "papers/kim2018/fig99")
+    for name, value in fields.items():
+        setattr(one, name, value)
+    return one
+
+
+def file_of(folder):
+    return folder / "papers/kim2018/tiny.jsonl"
+
+
+def content(folder):
+    """The results of a study without what depends on the clock."""
+    networks = read_networks(file_of(folder))
+    return {key: (each.curves, each.facts, each.failure) for key, each in networks.items()}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A study trained at once."""
+    folder = tmp_path_factory.mktemp("whole")
+    results = results_of(at(folder), study_of())
+    assert results.complete
+    return folder
+
+
+def test_the_results_hold_settings_curves_facts_and_costs(whole):
+    networks = list(read_networks(file_of(whole)).values())
+    assert [network.run for network in networks] == runs_of()
+    for network in networks:
+        steps, rates = network.curve("terms/rate")
+        assert steps.tolist() == [5, 10, 12]
+        assert network.last("terms/rate") == rates[-1] >= 0
+        assert np.isnan(network.last("terms/of-another-objective"))
+        assert network.cost["lanes"] >= 1
+        assert network.cost["seconds"] > 0
+        assert (PICTURES in network.facts) == (network.run.seed == 0)
+
+
+def test_an_empty_store_elsewhere_trains_nothing_that_is_there(whole, tmp_path, monkeypatch):
+    file_of(tmp_path).parent.mkdir(parents=True)
+    file_of(tmp_path).write_bytes(file_of(whole).read_bytes())
+    monkeypatch.setattr("unweave.papers.study.train", None)
+    assert results_of(at(tmp_path), study_of()).complete
+    assert not (tmp_path / "runs").exists()
+
+
+def test_slices_on_two_machines_merge_to_the_whole(whole, tmp_path):
+    study = study_of()
+    one, two = tmp_path / "one", tmp_path / "two"
+    assert len(results_of(at(one, networks=2), study).missing) == 4
+    other = dataclasses.replace(study, runs=study.runs[::-1])
+    assert len(results_of(at(two, networks=4), other).missing) == 2
+    assert merge(study, file_of(one), [file_of(two)]) == 4
+    assert merge(study, file_of(one), [file_of(two)]) == 0
+    assert content(one) == content(whole)
+    assert [network.run for network in read_networks(file_of(one)).values()] == study.runs
+
+
+def test_the_number_of_networks_is_for_the_whole_call(tmp_path):
+    one = at(tmp_path, networks=2)
+    assert len(results_of(one, study_of()).networks) == 2
+    assert len(results_of(one, study_of()).networks) == 2
+
+
+class StopsAt(Silent):
+    """Passes the deadline at a step."""
+
+    def __init__(self, clock, step):
+        self.clock, self.step = clock, step
+
+    def advance(self, step, rows):
+        if step >= self.step:
+            self.clock[0] = 2.0
+
+
+def test_time_that_is_up_keeps_what_is_trained_and_says_what_is_missing(whole, tmp_path):
+    clock, said = [0.0], []
+    with pytest.MonkeyPatch.context() as patch:
+        for place in ("unweave.training.loop", "unweave.papers.study"):
+            patch.setattr(f"{place}.time.monotonic", lambda: clock[0])
+        one = at(tmp_path, deadline=1.0, progress=StopsAt(clock, 7), say=said.append)
+        assert results_of(one, study_of()).networks == []
+    assert "6 of 6 networks of tiny are still missing" in said[-1]
+    assert "of their steps are done" in said[-1]
+    assert "on an H200 GPU 6 seconds" in said[-1]
+    assert results_of(at(tmp_path), study_of()).complete
+    assert content(tmp_path) == content(whole)
+
+
+def test_a_run_that_breaks_is_a_result_too(tmp_path):
+    runs = [*runs_of()[:2], dataclasses.replace(runs_of()[2], optimiser=uw.Adam(lr=1e30))]
+    results = results_of(at(tmp_path), study_of(runs=runs))
+    assert results.complete
+    assert [network.failure is None for network in results.networks] == [True, True, False]
+    assert [network.run.seed for network in results.of("beta-vae")[2.0]] == [0, 1]
+
+
+def test_a_damaged_line_is_named(whole, tmp_path):
+    lines = file_of(whole).read_text().splitlines()
+    path = tmp_path / "damaged.jsonl"
+    for damage in ("", "null", "[]", "{}", lines[1][:-5], json.dumps({"run": {}})):
+        path.write_text("\n".join([lines[0], damage, *lines[2:]]))
+        with pytest.raises(ValueError, match=r"damaged.jsonl, line 2, .* delete the line"):
+            read_networks(path)
+
+
+def test_numbers_are_kept_with_six_or_seven_digits(tmp_path):
+    run = runs_of()[0]
+    network = Network(run, {"step": [1], "terms/rate": [1 / 3]}, {"x": [2 / 3]}, {"seconds": 1.0})
+    write_networks(study_of(), tmp_path / "x.jsonl", [network])
+    (found,) = read_networks(tmp_path / "x.jsonl").values()
+    assert (found.curves["terms/rate"], found.facts["x"]) == ([0.333333], [0.6666667])
+
+
+def make(one):
+    results = results_of(one, study_of())
+    return Result({}, {}, (), f"{len(results.networks)} networks", "0")
+
+
+def test_figures_are_drawn_from_what_there_is(tmp_path):
+    said = []
+    made = Reproduction("kim2018", "fig99", "Figure 99", "a second", make, study=study_of())
+    folder = tmp_path / "papers"
+    assert reproduce([made], at(tmp_path, networks=0, say=said.append), folder) == []
+    assert "no network of kim2018 fig99 is trained yet" in said[-1]
+    assert not (folder / "kim2018.md").exists()
+    reproduce([made], at(tmp_path, networks=4), folder)
+    assert "4 networks" in (folder / "kim2018.md").read_text()
+    other = tmp_path / "other"
+    train_studies([made], at(other), other / "papers")
+    merge_results([made], [file_of(other)], folder, Console(quiet=True))
+    reproduce([made], at(tmp_path, deadline=time.monotonic()), folder)
+    assert "6 networks" in (folder / "kim2018.md").read_text()
+    plain = dataclasses.replace(made, study=None)
+    with pytest.raises(ValueError, match=r"--train-only is for figures drawn from a study, got"):
+        train_studies([plain], at(other), other)
+    with pytest.raises(ValueError, match="name one"):
+        merge_results([plain], [file_of(other)], folder, None)
+
+
+def test_killed_at_any_moment_a_study_ends_as_uninterrupted(whole, tmp_path):
+    """Kill -9 at random moments, until the study is complete."""
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path;"
+        "import test_papers_study as t; one = t.at(Path(sys.argv[2]), checkpoint_seconds=0.0);"
+        "t.results_of(one, t.study_of())"
+    )
+    tests = str(Path(__file__).parent)
+    clock = random.Random(0)
+    for kills in range(30):
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, tests, str(tmp_path)],
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            process.wait(timeout=clock.uniform(2.0, 5.0) if kills < 4 else 120)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            continue
+        assert process.returncode == 0
+        break
+    assert content(tmp_path) == content(whole)
+    assert not list(tmp_path.rglob(".unfinished*"))
