@@ -9,11 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
 
+from rich.console import Console
+
 from unweave.papers import esmaeili2019, kim2018, mathieu2018, mathieu2019, sikka2019
 from unweave.papers.drawing import styled
 from unweave.papers.form import Claim, Cost, Desk, Measured, Reproduction, Result, judged
 from unweave.papers.page import check_index, done, write_index, write_page, write_result
-from unweave.spec import nearest
+from unweave.papers.study import Incomplete, merge, results_of
+from unweave.spec import nearest, nearest_path
 
 __all__ = [
     "FIGURES",
@@ -25,7 +28,9 @@ __all__ = [
     "chosen",
     "done",
     "judged",
+    "merge_results",
     "reproduce",
+    "train_studies",
     "write_pages",
 ]
 
@@ -68,12 +73,49 @@ def reproduce(figures: Sequence[Reproduction], desk: Desk, out: Path | str) -> l
         with styled():  # which tells before any training if figures cannot be drawn
             _can_write(place)
             check_index(out)
-            desk.say(f"{made.paper} {made.figure}, {made.title}: about {made.cost} on two cores")
-            result = made.make(desk)
+            desk.say(f"{made.paper} {made.figure}, {made.title}: {made.cost} on two cores")
+            if made.study and not results_of(desk, made.study).networks:
+                name = f"{made.paper} {made.figure}"
+                desk.say(f"no network of {name} is trained yet: nothing to draw")
+                continue
+            try:
+                result = made.make(desk)
+            except Incomplete as reason:
+                desk.say(f"{made.paper} {made.figure} is not drawn: {reason}")
+                continue
         write_result(made, result, desk, Cost.now() - begun, out)
         write_pages([made.paper], out, figures)
         claims += result.claims
     return claims
+
+
+def train_studies(figures: Sequence[Reproduction], desk: Desk, out: Path | str) -> None:
+    """Train the networks that the studies of figures lack, and keep their results."""
+    without = [made.figure for made in figures if made.study is None]
+    if without:
+        raise ValueError(
+            f"--train-only is for figures drawn from a study, got {', '.join(without)}: leave it "
+            "out for these"
+        )
+    for made in figures:
+        assert made.study is not None
+        desk.turn_to(Path(out) / made.paper / made.figure)
+        results_of(desk, made.study)
+
+
+def merge_results(
+    figures: Sequence[Reproduction], files: Sequence[Path], out: Path | str, console: Console
+) -> None:
+    """Add the networks of files of results to the studies of figures, and say how many are new."""
+    studies = {made.study.name: made.study for made in figures if made.study}
+    for file in files:
+        if not studies:
+            raise ValueError("--merge is for figures that are drawn from a study: name one")
+        if not file.is_file():
+            raise ValueError(f"there is no file {file}: {nearest_path(file)}")
+        for study in studies.values():
+            new = merge(study, study.path(Path(out)), [file])
+            console.print(f"{file}: {new} new networks of {study.name}", highlight=False)
 
 
 def write_pages(
