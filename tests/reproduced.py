@@ -3,14 +3,22 @@
 import numpy as np
 import torch
 
+from unweave.fitted import Fitted
 from unweave.papers import Desk
 from unweave.store import Store
-from unweave.training import Silent
+from unweave.training import Silent, train
 
 
 def desk(path, console=None):
     """A desk that trains on the CPU and keeps runs under a path."""
     return Desk(Store(path), torch.device("cpu"), Silent(), console)
+
+
+def fitted(run):
+    """A model of a run, trained in memory."""
+    world = run.data.load(torch.device("cpu"))
+    (outcome,) = train([run.resolve(world)], world)
+    return Fitted(outcome, world)
 
 
 def put(model, **weights):

@@ -87,6 +87,19 @@ def test_columns_of_the_matrix_can_be_pictures(digits):
     assert from_json(Mixing, to_json(spec)) == spec
 
 
+def test_exact_moments_are_those_of_the_distribution():
+    spec = Mixing(((2.0, 0.5), (0.0, 1.0), (1.0, 1.0)), noise=0.5, observations=7,
+                  exact_moments=True)  # fmt: skip
+    x, s = values(spec).astype(np.float64), spec.sources().double().numpy()
+    a = np.array(spec.matrix)
+    np.testing.assert_allclose(x.mean(0), 0, atol=1e-6)
+    np.testing.assert_allclose(x.T @ x / 7, a @ a.T + 0.25 * np.eye(3), atol=1e-6)
+    np.testing.assert_allclose(s.T @ s / 7, np.eye(2), atol=1e-6)
+    np.testing.assert_allclose(x.T @ s / 7, a, atol=1e-6)
+    with pytest.raises(ValueError, match="more observations than sources and values together, 5"):
+        Mixing(spec.matrix, observations=5, exact_moments=True).load(CPU)
+
+
 def test_the_moving_digit_is_where_its_sources_say(digits):
     """The centre of mass of one bright pixel is the middle, A s, and its place in the digit."""
     spec = MovingDigit(digits, side=40, noise=0, observations=60)

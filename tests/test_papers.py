@@ -1,5 +1,6 @@
 """Reproductions of papers: claims, studies that go on, figures and pages."""
 
+import dataclasses
 import io
 import json
 import re
@@ -14,101 +15,24 @@ from rich.console import Console
 
 import unweave as uw
 from published_files import digits
-from reproduced import desk, put_closed_form
-from unweave.data import MNIST, Mixing, MovingDigit, Pinwheel, from_array
+from reproduced import desk, fitted, put_closed_form
+from unweave.data import MNIST, Mixing, MovingDigit, Pinwheel
 from unweave.papers import (
     FIGURES,
     Claim,
-    Desk,
     Measured,
-    Reproduction,
-    Result,
     chosen,
-    form,
     judged,
     reproduce,
 )
 from unweave.papers.drawing import lettered, panels, save, styled
-from unweave.papers.form import Cost
 from unweave.papers.kim2018 import fig3 as kim_fig3
-from unweave.papers.mathieu2019 import appc
-from unweave.papers.page import write_page, write_result
 from unweave.papers.sikka2019 import fig1
-from unweave.papers.sikka2019.deep import Study
-from unweave.store import Store
+from unweave.papers.sikka2019.deep import Sweep
 from unweave.theory import solve
-from unweave.training import Silent
 
 PAGES = Path(__file__).parent.parent / "docs/papers"
 CPU = torch.device("cpu")
-
-
-def study(steps=30):
-    data, world = from_array(np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32))
-    runs = [
-        uw.Run(data=data, latent=uw.Gaussian(1), network=uw.MLP((4,)), batch_size=10, steps=steps,
-               objective=uw.BetaVAE(beta=beta), seed=seed)
-        for beta in (1.0, 2.0) for seed in (0, 1)
-    ]  # fmt: skip
-    return runs, world
-
-
-def test_a_study_trains_only_what_is_missing(tmp_path):
-    runs, world = study()
-    one = desk(tmp_path)
-    some = one.carry_out(runs[:3], world)
-    assert (one.trained, one.found) == (3, 0)
-    every = one.carry_out(runs, world)
-    assert (one.trained, one.found) == (4, 3)
-    assert [model.run.seed for model in every] == [0, 1, 0, 1]
-    for before, after in zip(some, every, strict=False):
-        for name, weight in before.trained.weights.items():
-            assert torch.equal(weight, after.trained.weights[name])
-
-
-class Watched(Silent):
-    """Progress of somebody who sees where training begins, and may stop it."""
-
-    def __init__(self, stop=None):
-        self.begun, self.stop = [], stop
-
-    def begin(self, runs, step):
-        self.begun.append(step)
-
-    def advance(self, step, rows):
-        if step == self.stop:
-            raise KeyboardInterrupt
-
-
-def test_a_study_that_is_stopped_goes_on(tmp_path):
-    runs, world = study()
-    whole = desk(tmp_path / "whole").carry_out(runs, world)
-    store = Store(tmp_path / "stopped")
-    with pytest.raises(KeyboardInterrupt):
-        Desk(store, CPU, Watched(stop=20), checkpoint_seconds=0).carry_out(runs, world)
-    watched = Watched()
-    again = Desk(store, CPU, watched)
-    for one, other in zip(whole, again.carry_out(runs, world), strict=True):
-        for name, weight in one.trained.weights.items():
-            assert torch.equal(weight, other.trained.weights[name])
-    assert watched.begun == [19]
-    assert (again.trained, again.found) == (4, 0)
-
-
-def test_a_large_study_is_finished_part_by_part(tmp_path, monkeypatch):
-    runs, world = study()
-    monkeypatch.setattr(form, "_TOGETHER", 3)
-    watched = Watched()
-    one = Desk(Store(tmp_path), CPU, watched)
-    assert [model.run.seed for model in one.carry_out(runs, world)] == [0, 1, 0, 1]
-    assert (watched.begun, one.trained) == ([0, 0], 4)
-
-
-def test_a_run_that_broke_is_not_drawn(tmp_path):
-    runs, world = study()
-    broken = [uw.Run(**{**vars(runs[0]), "optimiser": uw.Adam(lr=1e30)})]
-    with pytest.raises(FloatingPointError, match="not finite"):
-        desk(tmp_path).carry_out(broken, world)
 
 
 def test_claims_say_why_they_fail():
@@ -160,18 +84,18 @@ PINWHEEL = {
 }  # fmt: skip
 TINY = {  # what makes each figure small, as other numbers in its module
     ("sikka2019", "fig2"): {
-        "STUDY": Study(
+        "SWEEP": Sweep(
             Mixing(columns=MNIST(), indices=(1, 3, 0), observations=100), latents=3,
             betas=(0.5, 2.0, 5.0), seeds=(0, 1), epochs=3, hidden=(8,),
         ),
-        "SAMPLES": 4, "SECONDS": 0.01,
+        "SAMPLES": 4,
     },
     ("sikka2019", "fig3"): {
-        "STUDY": Study(
+        "SWEEP": Sweep(
             MovingDigit(digits=MNIST(), side=32, observations=100), latents=2,
             betas=(0.5, 2.0, 5.0), seeds=(0, 1), epochs=3, hidden=(8,),
         ),
-        "SAMPLES": 4, "SECONDS": 0.01, "SHOWN": (0.5, 5.0),
+        "SAMPLES": 4, "SHOWN": (0.5, 5.0),
     },
     ("esmaeili2019", "fig3"): {
         "DATA": Pinwheel(points_per_cluster=5), "SEEDS": (0, 1), "STEPS": 5, "HIDDEN": (4, 4),
@@ -183,7 +107,8 @@ TINY = {  # what makes each figure small, as other numbers in its module
     },
     ("mathieu2019", "appc"): {
         "SIZE": 400, "DIMENSIONS": (1, 2), "SCALES": (0.3, 0.1), "DATA_SETS": (100, 400),
-        "BETAS": (1.0,), "FINE": 1, "DRAWS": 64,
+        "BETAS": (1.0,), "FINE": 1, "DRAWS": 64, "STEPS": 20,
+        "SPRITES": uw.Shapes2D(side=16, positions=4, orientations=1),
     },
     ("mathieu2019", "fig3"): PINWHEEL,
     ("mathieu2018", "fig2"): PINWHEEL,
@@ -208,33 +133,30 @@ VERDICTS = {  # of what does not hang on the size, by place in the paper
 }  # fmt: skip
 
 
-def small_run(beta):
-    return uw.Run(
-        data=uw.Shapes2D(side=16, positions=4, orientations=1), network=uw.MLP((8,)),
-        latent=uw.Gaussian(3), objective=uw.BetaVAE(beta=beta), batch_size=16, steps=20,
-    )  # fmt: skip
-
-
-# Studies whose results are kept apart from the store have tests of their own.
-STUDIED = {("mathieu2019", "fig2"), ("mathieu2019", "fig4")}
-FROM_STORE = [made for made in FIGURES if (made.paper, made.figure) not in STUDIED]
-
-
 @pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
-@pytest.mark.parametrize("made", FROM_STORE, ids=lambda made: f"{made.paper} {made.figure}")
+@pytest.mark.parametrize(
+    "made",
+    [made for made in FIGURES if (made.paper, made.figure) in TINY],
+    ids=lambda made: f"{made.paper} {made.figure}",
+)
 def test_every_figure_from_the_store_to_the_page(made, tmp_path, monkeypatch):
-    monkeypatch.setattr(appc, "_run", small_run)
     monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path / "data"))
     (tmp_path / "data/mnist").mkdir(parents=True)
     digits(tmp_path / "data/mnist")
     key = (made.paper, made.figure)
+    module = sys.modules[made.make.__module__]
     for name, value in TINY[key].items():
-        monkeypatch.setattr(sys.modules[made.make.__module__], name, value)
+        monkeypatch.setattr(module, name, value)
+    if made.study:
+        small = dataclasses.replace(made, study=module.study())
+        others = tuple(small if each is made else each for each in FIGURES)
+        monkeypatch.setattr("unweave.papers.FIGURES", others)
+        made = small
     out = tmp_path / "out"
     told = io.StringIO()
     console = Console(file=told, force_terminal=True, width=200)
     claims = reproduce(chosen(made.paper, [made.figure]), desk(tmp_path / "runs", console), out)
-    assert told.getvalue().startswith(f"{made.paper} {made.figure}, {made.title}: about")
+    assert told.getvalue().startswith(f"{made.paper} {made.figure}, {made.title}: {made.cost}")
     counted = re.findall(
         r"(\w+) \S* (\d+)/(\d+)", re.sub("\x1b\\[[\\d;?]*\\w", "", told.getvalue())
     )
@@ -251,34 +173,14 @@ def test_every_figure_from_the_store_to_the_page(made, tmp_path, monkeypatch):
         assert text in page
     for claim in claims:
         assert "| " + claim.statement.replace("|", r"\|") + " |" in page
-    if trained:
-        again = desk(tmp_path / "runs")
+    if made.study:
+        assert trained == len(made.study.runs)
+        again = desk(tmp_path / "another store")
+        again.turn_to(out / made.paper / made.figure)
         with styled():
             assert made.make(again).claims == tuple(claims)
-        assert (again.trained, again.found) == (0, trained)
-
-
-def test_a_figure_drawn_again_remembers_what_its_training_took(tmp_path):
-    runs, world = study(steps=2)
-
-    def make(desk):
-        desk.carry_out(runs, world)
-        return Result({}, {}, (), "", "0")
-
-    made = Reproduction("sikka2019", "fig9", "Figure 9", "a second", make)
-    asked = {"runs": len(runs), "seconds": 70, "cpu_seconds": 120}
-    for number in range(3):
-        one = desk(tmp_path / "runs")
-        begun = Cost.now()
-        result = make(one)
-        write_result(made, result, one, Cost.now() - begun, tmp_path)
-        facts = json.loads((tmp_path / "sikka2019/fig9.json").read_text())
-        assert facts["training"]["runs"] == len(runs)
-        if number == 0:
-            (tmp_path / "sikka2019/fig9.json").write_text(json.dumps({**facts, "training": asked}))
-    assert facts["training"] == asked
-    page = write_page("sikka2019", [*FIGURES, made], tmp_path).read_text()
-    assert "4 runs found in the store, their training: 70 seconds, 120 of CPU time" in page
+        assert again.trained == 0
+        assert not (tmp_path / "another store").exists()
 
 
 def test_the_tables_of_figure_3_hold_what_they_say():
@@ -292,9 +194,8 @@ def test_the_tables_of_figure_3_hold_what_they_say():
 
 def test_terms_of_a_trained_network_are_those_of_its_matrices(tmp_path):
     """Weights put in by hand: those of the closed form have its terms."""
-    runs, world = fig1._runs()
-    run = uw.Run(**{**vars(runs[0]), "steps": 1, "objective": uw.BetaVAE(beta=0.6)})
-    (model,) = desk(tmp_path).carry_out([run], world)
+    (run, *_) = fig1.study().runs
+    model = fitted(dataclasses.replace(run, steps=1, objective=uw.BetaVAE(beta=0.6)))
     found = solve(fig1.MIXING, 0.6)
     put_closed_form(model, found)
     reached = fig1._reached(*fig1._opened(model))

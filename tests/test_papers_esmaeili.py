@@ -6,11 +6,9 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal
 
-from unweave.papers import Desk
+from reproduced import fitted
 from unweave.papers.esmaeili2019 import fig3 as esmaeili2019
 from unweave.papers.esmaeili2019.fig3 import Terms, claims_of, terms_of
-from unweave.store import Store
-from unweave.training import Silent
 
 MOST = math.log(100)
 WHOLE = Terms(3.0, 0.1, -1.0, 2.0, -3.0)
@@ -37,16 +35,15 @@ def test_claims_follow_from_the_terms():
         assert claims[number].verdict == "undecided", name
 
 
-def test_terms_of_a_linear_model_are_those_of_its_matrices(tmp_path, monkeypatch):
+def test_terms_of_a_linear_model_are_those_of_its_matrices(monkeypatch):
     """Weights put in by hand: the encoder is the posterior, so rate and likelihood say all."""
     monkeypatch.setattr(esmaeili2019, "HIDDEN", ())
     monkeypatch.setattr(esmaeili2019, "SCALE", 0.7)
     monkeypatch.setattr(esmaeili2019, "STEPS", 1)
     monkeypatch.setattr(esmaeili2019, "PARTICLES", 4)
     run = esmaeili2019._run((1.0, 1.0, 1.0, 1.0), seed=0)
-    desk = Desk(Store(tmp_path), torch.device("cpu"), Silent())
-    world = run.data.load(desk.device)
-    (model,) = desk.carry_out([run], world)
+    model = fitted(run)
+    world = model.world
     loadings = torch.diag(torch.tensor([1.0, 0.5]))  # so that the posterior is diagonal
     variances = 1 / (1 + loadings.diagonal().square() / 0.49)
     ours = {

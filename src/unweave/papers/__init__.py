@@ -15,7 +15,7 @@ from unweave.papers import esmaeili2019, kim2018, mathieu2018, mathieu2019, sikk
 from unweave.papers.drawing import styled
 from unweave.papers.form import Claim, Cost, Desk, Measured, Reproduction, Result, judged
 from unweave.papers.page import check_index, done, write_index, write_page, write_result
-from unweave.papers.study import merge, results_of
+from unweave.papers.study import Incomplete, merge, results_of
 from unweave.spec import nearest, nearest_path
 
 __all__ = [
@@ -69,15 +69,20 @@ def reproduce(figures: Sequence[Reproduction], desk: Desk, out: Path | str) -> l
     for made in figures:
         place = out / made.paper
         desk.turn_to(place / made.figure)
-        if made.study and not results_of(desk, made.study).networks:
-            desk.say(f"no network of {made.paper} {made.figure} is trained yet: nothing to draw")
-            continue
         begun = Cost.now()
         with styled():  # which tells before any training if figures cannot be drawn
             _can_write(place)
             check_index(out)
             desk.say(f"{made.paper} {made.figure}, {made.title}: {made.cost} on two cores")
-            result = made.make(desk)
+            if made.study and not results_of(desk, made.study).networks:
+                name = f"{made.paper} {made.figure}"
+                desk.say(f"no network of {name} is trained yet: nothing to draw")
+                continue
+            try:
+                result = made.make(desk)
+            except Incomplete as reason:
+                desk.say(f"{made.paper} {made.figure} is not drawn: {reason}")
+                continue
         write_result(made, result, desk, Cost.now() - begun, out)
         write_pages([made.paper], out, figures)
         claims += result.claims

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import os
 import time
@@ -16,13 +14,9 @@ import torch
 from rich.console import Console
 
 from unweave.bench import machine
-from unweave.data import World
-from unweave.files import write_atomically
-from unweave.fitted import Fitted
-from unweave.progress import Counts, failure_text
-from unweave.run import Run
+from unweave.progress import Counts
 from unweave.store import Store
-from unweave.training import Outcome, Progress, train
+from unweave.training import Progress
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,9 +26,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Verdict = Literal["pass", "fail", "undecided", "not comparable"]
 Numbers = dict[str, Any]  # what JSON holds
-
-_TOGETHER = 400  # runs that are locked and trained at once
-_FEW = 100  # runs whose checkpoint is quickly written
 
 
 class Cost(NamedTuple):
@@ -165,17 +156,13 @@ class Desk:
     checkpoint_seconds: float = 30.0
     deadline: float = math.inf  # on the clock of time.monotonic; large studies stop there
     networks: int | None = None  # the most that large studies train
-    trained: int = field(default=0, init=False)  # runs that were trained here
-    found: int = field(default=0, init=False)  # runs that were finished before
-    training: list[Cost] = field(default_factory=list, init=False)  # what the former took
+    trained: int = field(default=0, init=False)  # networks trained for this figure just now
+    costs: dict[str, Numbers] = field(default_factory=dict, init=False)  # of all its networks
     place: Path | None = field(default=None, init=False)  # the files of the figure, less their ends
-    earlier: Numbers | None = field(default=None, init=False)  # what kept numbers had cost
 
     def turn_to(self, place: Path) -> None:
         """Begin with another figure."""
-        self.trained = self.found = 0
-        self.training = []
-        self.place, self.earlier = place, None
+        self.trained, self.costs, self.place = 0, {}, place
 
     def say(self, text: str) -> None:
         """What is being done."""
@@ -192,71 +179,16 @@ class Desk:
                 yield item
                 counts.add(what)
 
-    def carry_out(self, runs: Sequence[Run], world: World) -> list[Fitted]:
-        """The runs of a study over one world, trained where the store does not have them.
-
-        Interrupted, the same call goes on from the last checkpoint. Of more than 400 runs, some
-        are finished before the others begin. A run that broke raises.
-        """
-        resolved = [run.resolve(world) for run in runs]
-        there = [self.store.folder(run).status == "finished" for run in resolved]
-        outcomes: list[Outcome] = []
-        begun = Cost.now()
-        for start in range(0, len(resolved), _TOGETHER):
-            part = resolved[start : start + _TOGETHER]
-            seconds = self.checkpoint_seconds * max(1.0, len(part) / _FEW)
-            outcomes += train(part, world, self.store, self.progress, seconds)
-        for outcome in outcomes:
-            if outcome.failure:
-                raise FloatingPointError(failure_text(outcome.run, outcome.failure))
-        self.found += sum(there)
-        self.trained += len(there) - sum(there)
-        if not all(there):
-            self.training.append(Cost.now() - begun)
-        return [Fitted(each, world, self.store.folder(each.run).path) for each in outcomes]
-
-    def measured(
-        self, runs: Sequence[Run], settings: Numbers, measure: Callable[[], Numbers]
-    ) -> Numbers:
-        """The numbers of a study that takes long, kept beside the page as <figure>-numbers.json.
-
-        Those of the same runs, measured with the same settings, that are kept there are read, with
-        what they had cost; else the study is made. So the page and the drawings are made anew
-        wherever that file is.
-        """
-        digest = digest_of(runs, settings)
-        path = self.place and self.place.with_name(f"{self.place.name}-numbers.json")
-        if path and path.exists():
-            kept = json.loads(path.read_text(encoding="utf-8"))
-            if kept["digest"] == digest:
-                self.earlier = kept["cost"]
-                found: Numbers = kept["numbers"]
-                return found
-        begun = Cost.now()
-        text = json.dumps(measure())
-        if path:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            cost = json.dumps(self.spent(Cost.now() - begun))
-            content = f'{{"digest": "{digest}",\n"cost": {cost},\n"numbers": {text}}}\n'
-            write_atomically(path, content.encode())
-        made: Numbers = json.loads(text)
-        return made
-
     def spent(self, cost: Cost) -> Numbers:
         """What the page says of the cost of a figure."""
         return {
             **cost.rounded(),
             "trained": self.trained,
-            "found": self.found,
+            "found": len(self.costs) - self.trained,
             "training": {
-                "runs": self.trained,
-                **Cost(*(sum(part) for part in zip(*self.training, (0, 0), strict=True))).rounded(),
+                "runs": len(self.costs),
+                "seconds": round(sum(each["seconds"] or 0 for each in self.costs.values())),
+                "machines": sorted({each["machine"] for each in self.costs.values()}),
             },
             "machine": machine(self.device),
         }
-
-
-def digest_of(runs: Sequence[Run], settings: Numbers) -> str:
-    """What tells numbers from those of other runs, or measured otherwise."""
-    text = json.dumps([[run.digest for run in runs], settings], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,10 +1,14 @@
-"""Images of networks in files of results, and back: sheets of tiles as small PNGs."""
+"""Images and arrays as text in files of results, and back.
+
+Images are sheets of tiles as small PNGs; arrays have half precision, or are bytes.
+"""
 
 from __future__ import annotations
 
 import base64
 import io
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -50,3 +54,19 @@ def traversals_png(
     walked = model.traverse(model.observations([start]), steps=len(originals))
     order = np.argsort(-kl)[:latents]
     return encoded_png([originals, model.reconstruct(originals), *(walked[each] for each in order)])
+
+
+def packed(values: NDArray[Any]) -> str:
+    """An array in base64: bytes as they are, other numbers in half precision."""
+    kept = values if values.dtype == np.uint8 else values.astype(np.float16)
+    return base64.b64encode(kept.tobytes()).decode()
+
+
+def unpacked(text: str, *shape: int, dtype: type = np.float16) -> NDArray[Any]:
+    """The array of a shape that was packed, in double precision if it has no bytes.
+
+    >>> unpacked(packed(np.array([[0.5, 2.0]])), -1, 2)
+    array([[0.5, 2. ]])
+    """
+    found: NDArray[Any] = np.frombuffer(base64.b64decode(text), dtype).reshape(shape)
+    return found if dtype == np.uint8 else found.astype(np.float64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from unweave.papers.form import Reproduction
-from unweave.papers.mathieu2019.fig3 import workshop_figure
+from unweave.papers.mathieu2019.fig3 import study, workshop_figure
 
 FIGURES = (
     Reproduction(
@@ -12,5 +12,6 @@ FIGURES = (
         "Figure 2: q(z) of the pinwheel by α and β",
         "fifteen minutes",
         workshop_figure,
+        study=study(),
     ),
 )

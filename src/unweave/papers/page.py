@@ -3,7 +3,7 @@
 out/README.md              claims of all papers by verdict, and how much of each paper is reproduced
 out/<paper>.md             the page
 out/<paper>/<figure>.json  claims, setting, seeds, time
-out/<paper>/<figure>-numbers.json  what a long study measured; all else follows from it
+out/<paper>/<study>.jsonl  results of the networks of a study; all else follows from it
 out/<paper>/<name>.svg     drawings, and the same as .png
 """
 
@@ -24,7 +24,7 @@ from unweave.files import write_atomically
 from unweave.papers.drawing import save
 from unweave.papers.form import Claim, Cost, Desk, Reproduction, Result, Verdict
 from unweave.papers.inventory import Item, inventory
-from unweave.papers.study import read_networks
+from unweave.papers.study import count_networks
 from unweave.store import write_json
 
 _SIGNS = {
@@ -66,14 +66,10 @@ def write_result(
         "setting": result.setting,
         "seeds": result.seeds,
         "noticed": result.noticed,
-        **(desk.earlier or desk.spent(cost)),
+        **desk.spent(cost),
         "version": unweave.__version__,
     }
     path = _place(made, out)
-    if path.exists():
-        before = _facts(made, out)["training"]
-        if desk.found and before["runs"] == desk.found:  # those that are there were trained for it
-            facts["training"] = {name: before[name] + facts["training"][name] for name in before}
     write_json(path, facts)
     return [*pictures, path]
 
@@ -186,7 +182,7 @@ def _untrained(made: Reproduction, out: Path) -> str:
     """How many networks the study of a figure still lacks, and how to train them."""
     if made.study is None:
         return ""
-    there, whole = len(read_networks(made.study.path(out))), len(made.study.runs)
+    there, whole = count_networks(made.study.path(out)), len(made.study.runs)
     if there >= whole:
         return ""
     return f"{there} of {whole} networks are trained; the others: `{_command(made, out)}`"
@@ -279,13 +275,13 @@ def _section(made: Reproduction, facts: dict[str, Any], out: Path) -> str:
 
 
 def _time(facts: dict[str, Any]) -> str:
-    text = f"{_seconds(facts)} on {facts['machine']}"
-    parts = [f"{facts['trained']} runs trained"] if facts["trained"] else []
+    text, training = f"{_seconds(facts)} on {facts['machine']}", facts["training"]
+    parts = [f"{facts['trained']} networks trained"] if facts["trained"] else []
     if facts["found"]:
-        training = facts["training"]
-        known = training["runs"] == facts["found"] + facts["trained"]
-        parts += [f"{facts['found']} runs found in the store"]
-        parts += [f"their training: {_seconds(training)}"] if known else []
+        parts += [f"{facts['found']} networks from earlier results"]
+    if facts["found"] and training["runs"] == facts["found"] + facts["trained"]:
+        machines = " and ".join(training["machines"])
+        parts += [f"training all of them: {training['seconds']:,} seconds on {machines}"]
     return f"{text} ({', '.join(parts)})" if parts else text
 
 

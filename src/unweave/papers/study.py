@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,16 @@ from unweave.files import write_atomically
 from unweave.fitted import Fitted
 from unweave.monitor import Measure, monitor_of
 from unweave.papers.form import Desk, Numbers
-from unweave.parallel import usable_cores
+from unweave.parallel import in_threads, usable_cores
+from unweave.progress import failure_text
 from unweave.run import Run
 from unweave.training import Outcome, Precision, Row, train
+from unweave.training.crew import torch_threads
 
 _LANES = 64  # networks that train at once on a GPU
+_FEW = 100  # networks whose checkpoint is quickly written
 PICTURES = "pictures"
-_DIGITS = 6  # of the numbers that are kept
+_CURVE_DIGITS, _FACT_DIGITS = 6, 7  # figures take small differences of facts
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,11 +49,19 @@ class Study:
     paper: str  # the key in the bibliography, in lower case
     name: str
     runs: Sequence[Run]
-    measures: tuple[Measure, ...]  # during training
     describe: Callable[[Fitted], Numbers]  # at the end; images under "pictures"
-    pictured: Callable[[Sequence[Network]], Sequence[Network]]  # whose pictures are kept
-    seconds: Mapping[str, float]  # of a network in lanes on an H200, by objective
+    measures: tuple[Measure, ...] = ()  # during training
+    # Whose pictures are kept; by default those of all networks.
+    pictured: Callable[[Sequence[Network]], Sequence[Network]] = lambda networks: networks
+    # Seconds that a network takes in lanes on an H200, by objective, where that is known.
+    seconds: Mapping[str, float] = field(default_factory=dict)
     precision: Precision = "bf16"  # on a GPU
+    lanes: int | None = None  # networks that train at once; by default as many as cores, or 64
+
+    @cached_property
+    def keys(self) -> dict[str, Run]:
+        """The runs by the keys of their networks."""
+        return {run.digest: run for run in self.runs}
 
     def path(self, out: Path) -> Path:
         """The file of the results, under the folder of the pages."""
@@ -66,7 +78,7 @@ class Network:
     cost: Numbers  # seconds of its share, lanes, machine, precision
     failure: Row | None = None
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Names the network: the digest of its run."""
         return self.run.digest
@@ -106,6 +118,23 @@ class Results:
                 )
         return dict(sorted(found.items()))
 
+    @property
+    def facts(self) -> list[Numbers]:
+        """The facts of every network in the study's order; raises if a network is not there."""
+        if self.missing:
+            raise Incomplete(
+                f"{len(self.missing)} of {len(self.networks) + len(self.missing)} networks are not "
+                "trained yet, and this figure needs all of them: run the same command again"
+            )
+        for network in self.networks:
+            if network.failure:
+                raise FloatingPointError(failure_text(network.run, network.failure))
+        return [network.facts for network in self.networks]
+
+
+class Incomplete(ValueError):
+    """A figure cannot be drawn yet, because networks of its study are not trained."""
+
 
 def results_of(desk: Desk, study: Study) -> Results:
     """The results of a study, after training what is missing, as far as time allows.
@@ -115,7 +144,8 @@ def results_of(desk: Desk, study: Study) -> Results:
     """
     assert desk.place is not None
     path = study.path(desk.place.parent.parent)
-    missing = _missing(study, read_networks(path))
+    found = read_networks(path)
+    missing = _missing(study, found)
     if missing and time.monotonic() < desk.deadline:
         todo = missing[: desk.networks]
         if desk.networks is not None:
@@ -123,18 +153,19 @@ def results_of(desk: Desk, study: Study) -> Results:
         if todo:
             desk.say(f"{len(missing)} of {len(study.runs)} networks of {study.name} are missing")
             _train_missing(desk, study, todo, path)
-    found = read_networks(path)
-    keys = [run.digest for run in study.runs if run.digest in found]
-    return Results([found[key] for key in keys], _missing(study, found))
+            found = read_networks(path)
+    networks = [found[key] for key in study.keys if key in found]
+    desk.costs |= {network.key: network.cost for network in networks}
+    return Results(networks, _missing(study, found))
 
 
 def _missing(study: Study, found: Mapping[str, Network]) -> list[Run]:
-    return [run for run in study.runs if run.digest not in found]
+    return [run for key, run in study.keys.items() if key not in found]
 
 
 def _train_missing(desk: Desk, study: Study, runs: Sequence[Run], path: Path) -> None:
     """Train runs group by group until all are done or time is up, and say what is left."""
-    lanes = _LANES if desk.device.type == "cuda" else usable_cores()
+    lanes = study.lanes or (_LANES if desk.device.type == "cuda" else usable_cores())
     worlds: dict[str, World] = {}
     seconds = float("nan")  # of a step of one network
     for group in _groups(runs, lanes):
@@ -151,11 +182,7 @@ def _train_missing(desk: Desk, study: Study, runs: Sequence[Run], path: Path) ->
             "machine": machine(desk.device),
             "precision": study.precision if desk.device.type == "cuda" else "fp32",
         }
-        networks = [
-            _network(study, run, outcome, worlds[key], cost)
-            for run, outcome in zip(group, desk.each("networks described", outcomes), strict=True)
-            if outcome.weights is not None or outcome.failure
-        ]
+        networks = _described(desk, study, group, outcomes, worlds[key], cost)
         write_networks(study, path, [*read_networks(path).values(), *networks])
     _say_what_is_missing(desk, study, read_networks(path), seconds)
 
@@ -179,7 +206,7 @@ def _train(desk: Desk, study: Study, group: list[Run], world: World) -> tuple[li
         world,
         desk.store,
         desk.progress,
-        desk.checkpoint_seconds,
+        desk.checkpoint_seconds * max(1.0, len(group) / _FEW),
         study.precision,
         monitor_of(study.measures, resolved, world),
         desk.deadline,
@@ -196,10 +223,34 @@ def _steps(desk: Desk, run: Run) -> int:
     return run.steps if folder.weights.exists() else max(folder.states, default=0)
 
 
-def _network(study: Study, asked: Run, outcome: Outcome, world: World, cost: Numbers) -> Network:
-    """The results of a network that is trained, or broke."""
-    facts = {} if outcome.failure else study.describe(Fitted(outcome, world))
-    return Network(asked, _columns(outcome.measures), facts, cost, outcome.failure)
+def _described(
+    desk: Desk,
+    study: Study,
+    group: Sequence[Run],
+    outcomes: Sequence[Outcome],
+    world: World,
+    cost: Numbers,
+) -> list[Network]:
+    """Return the results of the networks of a group that are trained, or broke.
+
+    On a CPU each core describes one network at a time.
+    """
+    ended = [
+        (run, outcome)
+        for run, outcome in zip(group, outcomes, strict=True)
+        if outcome.weights is not None or outcome.failure
+    ]
+
+    def network(pair: tuple[Run, Outcome]) -> Network:
+        run, outcome = pair
+        facts = {} if outcome.failure else study.describe(Fitted(outcome, world))
+        return Network(run, _columns(outcome.measures), facts, cost, outcome.failure)
+
+    each = desk.each("networks described", ended)
+    if world.device.type != "cpu":
+        return [network(pair) for pair in each]
+    with torch_threads(1):
+        return list(in_threads(network, each))
 
 
 def _columns(rows: Sequence[Row]) -> dict[str, list[float | None]]:
@@ -227,9 +278,9 @@ def _say_what_is_missing(
         text += f", {done / steps:.0%} of their steps are done"
     if seconds == seconds:
         text += f"; here they would take {_duration(seconds * (steps - done))}"
-    if desk.device.type != "cuda":
-        there = sum(study.seconds[run.objective.kind] for run in missing)
-        text += f", on an H200 GPU {_duration(there)}"
+    there = [study.seconds.get(run.objective.kind, float("nan")) for run in missing]
+    if desk.device.type != "cuda" and sum(there) == sum(there):
+        text += f", on an H200 GPU {_duration(sum(there))}"
     desk.say(f"{text}. The same command goes on from here.")
 
 
@@ -262,13 +313,18 @@ def read_networks(path: Path) -> dict[str, Network]:
     return found
 
 
+def count_networks(path: Path) -> int:
+    """How many networks a file of results has."""
+    return len(path.read_text(encoding="utf-8").splitlines()) if path.exists() else 0
+
+
 def write_networks(study: Study, path: Path, networks: Sequence[Network]) -> None:
     """Write results, each network once, in the order of the study.
 
     Of the pictures only those that figures show are kept.
     """
     found = {network.key: network for network in networks}
-    kept = [found[run.digest] for run in study.runs if run.digest in found]
+    kept = [found[key] for key in study.keys if key in found]
     pictured = {network.key for network in study.pictured(kept)}
     lines = [_line(network, network.key in pictured) for network in kept]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -289,19 +345,21 @@ def merge(study: Study, path: Path, others: Sequence[Path]) -> int:
 def _line(network: Network, pictured: bool) -> str:
     facts = network.facts if pictured else {k: v for k, v in network.facts.items() if k != PICTURES}
     content = {
-        "run": spec.to_json(network.run),
-        "curves": network.curves,
-        "facts": facts,
-        "cost": network.cost,
+        "run": spec.to_json(network.run),  # not rounded: its digest is the network's key
+        "curves": _rounded(network.curves, _CURVE_DIGITS),
+        "facts": _rounded(facts, _FACT_DIGITS),
+        "cost": _rounded(network.cost, _CURVE_DIGITS),
         "failure": network.failure,
     }
-    return json.dumps(_rounded(content), separators=(",", ":"))
+    return json.dumps(content, separators=(",", ":"))
 
 
-def _rounded(value: Any) -> Any:
-    """Numbers with six digits, which is more than is known of any of them."""
+def _rounded(value: Any, digits: int) -> Any:
+    """Numbers with so many digits."""
     if isinstance(value, float):
-        return float(f"{value:.{_DIGITS}g}")
+        return float(f"{value:.{digits}g}")
     if isinstance(value, Mapping):
-        return {name: _rounded(item) for name, item in value.items()}
-    return [_rounded(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return {name: _rounded(item, digits) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_rounded(item, digits) for item in value]
+    return value

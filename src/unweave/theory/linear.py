@@ -29,6 +29,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from unweave.data.generators import whitened
 from unweave.noise import Noise
 from unweave.theory.matching import Alignment, matched
 
@@ -329,16 +330,8 @@ def observations(
     """
     a = _matrix("mixing", mixing)
     _check_positive(noise=noise)
-    columns = sum(a.shape)
-    if _whole(size) <= columns:
-        raise ValueError(
-            f"expected more observations than sources and values together, {columns}, for a sample "
-            f"with the moments of the model, got {size}"
-        )
-    draws = Noise(seed).normal((size, columns), "linear", torch.float64).numpy()
-    draws = draws - draws.mean(0)
-    root = np.linalg.cholesky(draws.T @ draws / size)
-    white = np.linalg.solve(root, draws.T).T
+    shape = _whole(size), sum(a.shape)
+    white = whitened(Noise(seed).normal(shape, "linear", torch.float64).numpy())
     sources = white[:, : a.shape[1]]
     return sources @ a.T + noise * white[:, a.shape[1] :], sources
 

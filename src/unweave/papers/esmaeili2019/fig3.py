@@ -21,8 +21,10 @@ from unweave.noise import Noise
 from unweave.objectives import LagrangianVAE, Nets
 from unweave.optimisers import Adam
 from unweave.papers.drawing import BLUE, GREEN, INK, MUTED, ORANGE, PURPLE, Values, panels, square
-from unweave.papers.form import Claim, Desk, Measured, Reproduction, Result, judged
+from unweave.papers.form import Claim, Desk, Measured, Numbers, Reproduction, Result, judged
+from unweave.papers.images import packed, unpacked
 from unweave.papers.intervals import ranged
+from unweave.papers.study import PICTURES, Network, Study, results_of
 from unweave.run import Run
 
 if TYPE_CHECKING:
@@ -54,17 +56,18 @@ class Terms(NamedTuple):
     reconstruction: float  # E[log p(x|z)]; ① is this less the likelihood
     volume: float  # E[sum log scale of q(z|x)]: 0 where it is as wide as the prior
 
+    @classmethod
+    def of(cls, facts: Numbers) -> Terms:
+        """The terms of a network from its facts."""
+        return cls(**{name: facts[name] for name in cls._fields})
+
 
 def fig3(desk: Desk) -> Result:
     """Figure 3: what becomes of a model without one of the four terms."""
-    world = DATA.load(desk.device)
-    runs = [_run(weights, seed) for weights, seed in itertools.product(LEFT_OUT.values(), SEEDS)]
-    models = desk.carry_out(runs, world)
-    found = [terms_of(model) for model in desk.each("networks measured", models)]
-    by_term = {
-        name: found[at * len(SEEDS) : (at + 1) * len(SEEDS)] for at, name in enumerate(LEFT_OUT)
-    }
-    shown = {name: models[at * len(SEEDS)] for at, name in enumerate(LEFT_OUT)}
+    facts, count, world = results_of(desk, study()).facts, len(SEEDS), DATA.load(desk.device)
+    every = {name: facts[at * count :][:count] for at, name in enumerate(LEFT_OUT)}
+    by_term = {name: [Terms.of(each) for each in some] for name, some in every.items()}
+    shown = {name: some[0][PICTURES] for name, some in every.items()}
     return Result(
         drawings={"": _draw(shown, by_term, world)},
         captions={
@@ -88,6 +91,28 @@ def fig3(desk: Desk) -> Result:
         seeds=f"{SEEDS[0]} to {SEEDS[-1]} (networks); 0 (data and samples)",
         noticed=_noticed(by_term),
     )
+
+
+def study() -> Study:
+    """Networks with all four terms, and without one of them, of all seeds."""
+    runs = [_run(weights, seed) for weights, seed in itertools.product(LEFT_OUT.values(), SEEDS)]
+    return Study(
+        "esmaeili2019", "terms", runs, _describe, pictured=_shown, precision="fp32", lanes=400
+    )
+
+
+def _describe(model: Fitted) -> Numbers:
+    """The terms, and what the figure draws: encodings, and draws of p(x)."""
+    q = model.posteriors(model.rows())
+    encodings = torch.cat([q.mean, q.spread], 1)[::2].cpu().numpy()
+    centres = model.sample(1000)
+    noise = Noise(0, 0, "draws", model.world.device).normal(centres.shape, "x").cpu().numpy()
+    pictures = {"encodings": packed(encodings), "draws": packed(centres + SCALE * noise)}
+    return {**terms_of(model)._asdict(), PICTURES: pictures}
+
+
+def _shown(networks: Sequence[Network]) -> list[Network]:
+    return [network for network in networks if network.run.seed == SEEDS[0]]
 
 
 def _run(weights: tuple[float, float, float, float], seed: int) -> Run:
@@ -229,13 +254,14 @@ def _noticed(by_term: dict[str, list[Terms]]) -> str:
     )
 
 
-def _draw(shown: dict[str, Fitted], by_term: dict[str, list[Terms]], world: World) -> Figure:
+def _draw(shown: dict[str, Numbers], by_term: dict[str, list[Terms]], world: World) -> Figure:
     figure, axes = panels(2, len(shown), width=2.0, height=2.15)
-    label = world.factors(torch.arange(world.size, device=world.device))[:, 0].cpu().numpy()
-    for column, (name, model) in enumerate(shown.items()):
+    index = torch.arange(world.size, device=world.device)
+    label, x = world.factors(index)[:, 0].cpu().numpy(), world.images(index).cpu().numpy()
+    for column, (name, pictures) in enumerate(shown.items()):
         codes, points = axes[column], axes[column + len(shown)]
-        _draw_codes(codes, model, label)
-        _draw_points(points, model, label)
+        _draw_codes(codes, unpacked(pictures["encodings"], -1, 4), label[::2])
+        _draw_points(points, unpacked(pictures["draws"], -1, 2), x, label)
         title = f"{'ABCD'[column - 1]}  without {name}" if name else "    all terms"
         codes.set_title(title)
         terms = {key: _over(by_term[name], key).value for key in Terms._fields}
@@ -247,16 +273,15 @@ def _draw(shown: dict[str, Fitted], by_term: dict[str, list[Terms]], world: Worl
     return figure
 
 
-def _draw_codes(axis: Axes, model: Fitted, label: NDArray[np.int64]) -> None:
+def _draw_codes(axis: Axes, encodings: Values, label: NDArray[np.int64]) -> None:
     from matplotlib.collections import EllipseCollection
     from matplotlib.patches import Circle
 
     for radius in (1, 2):
         axis.add_patch(Circle((0, 0), radius, fill=False, color=INK, linewidth=0.8,
                               linestyle=(0, (4, 3))))  # fmt: skip
-    q = model.posteriors(model.rows())
-    mean, spread = q.mean[::2].cpu().numpy(), q.spread[::2].cpu().numpy()
-    colours = [_CLUSTERS[each % len(_CLUSTERS)] for each in label[::2]]
+    mean, spread = np.split(encodings, 2, axis=1)
+    colours = [_CLUSTERS[each % len(_CLUSTERS)] for each in label]
     axis.add_collection(
         EllipseCollection(
             2 * spread[:, 0], 2 * spread[:, 1], np.zeros(len(mean)), units="xy", offsets=mean,
@@ -267,12 +292,10 @@ def _draw_codes(axis: Axes, model: Fitted, label: NDArray[np.int64]) -> None:
     square(axis, max(3.0, 1.05 * float((np.abs(mean) + spread).max())), 2)
 
 
-def _draw_points(axis: Axes, model: Fitted, label: NDArray[np.int64]) -> None:
-    noise = Noise(0, 0, "draws", model.world.device)
-    centres = model.sample(1000)
-    drawn = centres + SCALE * noise.normal(centres.shape, "x").cpu().numpy()
+def _draw_points(
+    axis: Axes, drawn: Values, x: NDArray[np.float32], label: NDArray[np.int64]
+) -> None:
     axis.plot(*drawn.T, ".", color=MUTED, markersize=1.5, alpha=0.5, rasterized=True)
-    x = model.observations(model.rows())
     for cluster in np.unique(label):
         own = x[label == cluster]
         axis.plot(*own.T, "o", color=_CLUSTERS[cluster % len(_CLUSTERS)], markersize=2.5)
@@ -286,5 +309,6 @@ FIGURES = (
         "Figure 3: what each term of the objective is for",
         "seven minutes",
         fig3,
+        study=study(),
     ),
 )

@@ -12,7 +12,8 @@ from unweave.metrics.studies import Sensitivity, sensitivity
 from unweave.noise import Noise
 from unweave.papers.drawing import COLOURS, DASHES, Values, lettered, panels
 from unweave.papers.form import Claim, Desk, Result, judged
-from unweave.papers.kim2018.shapes2d import CODES, STUDY, unpacked
+from unweave.papers.images import unpacked
+from unweave.papers.kim2018.shapes2d import CODES, STUDY
 from unweave.papers.study import Network, results_of
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def fig16(desk: Desk) -> Result:
 
 def codes_of(network: Network) -> tuple[Values, Values]:
     """Codes (N, D) that a network's results hold, and the factors (N, K) of their observations."""
-    codes = unpacked(network.facts[CODES], network.run.latent.size)
+    codes = unpacked(network.facts[CODES], -1, network.run.latent.size)
     world = network.run.data.load(torch.device("cpu"))
     order = Noise(0, 0, "rows").permutation(world.size, "rows")  # as `Fitted.rows` chooses them
     factors = world.factors(order[: len(codes)].sort().values).numpy()

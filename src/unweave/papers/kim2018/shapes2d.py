@@ -5,18 +5,16 @@ Curves during training, and at the end what the figures show of a network.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unweave.fitted import Fitted
 from unweave.metrics import Table, evaluate
 from unweave.monitor import Measure
 from unweave.noise import Noise
 from unweave.papers.form import Numbers
-from unweave.papers.images import encoded_png, traversals_png
+from unweave.papers.images import encoded_png, packed, traversals_png
 from unweave.papers.kim2018 import fig18
 from unweave.papers.study import PICTURES, Network, Study
 from unweave.presets import preset
@@ -67,7 +65,7 @@ def describe(model: Fitted) -> Numbers:
     }
     if kind == "beta-vae" and seed == 0:
         facts[fig18.FACT] = fig18.draws_of(model)
-        facts[CODES] = _packed(table.codes)
+        facts[CODES] = packed(table.codes)
     return facts
 
 
@@ -81,17 +79,6 @@ def samples(model: Fitted) -> str:
     """Images at draws of the prior as a PNG.  [Kim2018] fig. 19, 20."""
     drawn = model.sample(5 * COLUMNS)
     return encoded_png(list(drawn.reshape(5, COLUMNS, *drawn.shape[1:])))
-
-
-def _packed(codes: NDArray[np.float32]) -> str:
-    """Codes of the rows that `Fitted.table` takes, in half precision, as text."""
-    return base64.b64encode(codes.astype(np.float16).tobytes()).decode()
-
-
-def unpacked(text: str, latents: int) -> NDArray[np.float64]:
-    """Codes (N, D) from their text."""
-    flat = np.frombuffer(base64.b64decode(text), np.float16)
-    return flat.reshape(-1, latents).astype(np.float64)
 
 
 def ranked(networks: Sequence[Network]) -> list[Network]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from unweave.papers.form import Reproduction
-from unweave.papers.mathieu2019.appc import appendix_c
-from unweave.papers.mathieu2019.fig3 import conference_figure
-from unweave.papers.mathieu2019.fig5 import student_priors
+from unweave.papers.mathieu2019 import appc, fig3, fig5
 from unweave.papers.mathieu2019.fig6 import mixture_prior
 from unweave.papers.mathieu2019.shapes2d_figures import fig2
 from unweave.papers.mathieu2019.sparsity_figures import fig4
@@ -23,7 +21,8 @@ FIGURES = (
         "fig3",
         "Figure 3: q(z) of the pinwheel by α and β",
         "twenty minutes",
-        conference_figure,
+        fig3.conference_figure,
+        study=fig3.study(),
     ),
     Reproduction(
         "mathieu2019",
@@ -37,7 +36,8 @@ FIGURES = (
         "fig5",
         "Figure 5: Student-t priors, and rotations",
         "three minutes",
-        student_priors,
+        fig5.student_priors,
+        study=fig5.study(),
     ),
     Reproduction(
         "mathieu2019", "fig6", "Figure 6: the mixture prior", "half a minute", mixture_prior
@@ -47,6 +47,7 @@ FIGURES = (
         "appc",
         "Appendix C: the bias of estimates of KL(q(z) ‖ p(z))",
         "ten minutes, with training",
-        appendix_c,
+        appc.appendix_c,
+        study=appc.study(),
     ),
 )

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unweave.data import Pinwheel
-from unweave.fitted import Fitted
 from unweave.latents import GaussianMixture
 from unweave.papers.drawing import Values
 from unweave.papers.form import Claim, Measured, judged
 from unweave.papers.intervals import redrawn
+from unweave.papers.study import Network
 
 PRIOR = GaussianMixture()
 _NEAR = 0.05  # nats of I(x; z) that count as none; ours
@@ -66,7 +66,7 @@ class Row:
     weights: tuple[float, ...]
     inside: int  # how many of them are the paper's; the rest are ours
     trained: int  # steps of training
-    models: list[list[Fitted]]
+    networks: list[list[Network]]
     measures: dict[str, Values]  # (W, S) each
 
     @property
@@ -88,16 +88,20 @@ class Row:
         values = self.measures[name][[self.weights.index(weight) for weight in among]]
         return [Step.of(changes) for changes in np.diff(values, axis=0)]
 
-    def middle(self, weight: float) -> Fitted:
+    def middle(self, weight: float) -> Network:
         """The network with the median KL(p(z) || q(z)) over seeds, the lower of two."""
-        row = self.weights.index(weight)
-        order = np.argsort(self.measures["inclusive"][row])
-        return self.models[row][int(order[(len(order) - 1) // 2])]
+        return middle(self.networks[self.weights.index(weight)])
 
     def text(self, name: str, among: Sequence[float]) -> str:
         """A measure at weights: 0.01: 3 [2, 4], 0.3: 5 [4, 6]."""
         found = [(weight, self.at(name, weight)) for weight in among]
         return ", ".join(f"{w:g}: {m.value:.3g} [{m.low:.3g}, {m.high:.3g}]" for w, m in found)
+
+
+def middle(networks: Sequence[Network]) -> Network:
+    """The network with the median KL(p(z) || q(z)), the lower of two."""
+    ordered = sorted(networks, key=lambda network: float(network.facts["inclusive"]))
+    return ordered[(len(ordered) - 1) // 2]
 
 
 def rises(steps: Sequence[Step]) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 from unweave.data import Shapes2D
 from unweave.fitted import Fitted
 from unweave.latents import Gaussian
+from unweave.likelihoods import Bernoulli
 from unweave.networks import MLP
 from unweave.objectives import BetaVAE
 from unweave.optimisers import Adam
@@ -24,16 +25,11 @@ from unweave.papers.drawing import (
     lettered,
     panels,
 )
-from unweave.papers.form import Claim, Desk, Measured, Result, judged
+from unweave.papers.form import Claim, Desk, Measured, Numbers, Result, judged
 from unweave.papers.intervals import give_or_take
+from unweave.papers.study import Study, results_of
 from unweave.run import Run
-from unweave.theory import (
-    Encodings,
-    Estimates,
-    constructed,
-    encodings_of,
-    expected,
-)
+from unweave.theory import Encodings, Estimates, constructed, encodings_of, expected
 from unweave.theory.bias import BatchEstimator, Quantity
 
 if TYPE_CHECKING:
@@ -44,8 +40,10 @@ DIMENSIONS = (1, 2, 3, 4, 6, 8)
 SCALES = (0.5, 0.3, 0.1, 0.03)
 DATA_SETS = (100, 300, 1000, 3000, 10_000)
 BETAS = (1.0, 5.0, 9.0)
-FINE = 4  # sizes of the batch between one and twice as many
+SPRITES, STEPS = Shapes2D(side=32, positions=16, orientations=4), 6000
+FINE = 4  # batch sizes within a factor of 2
 _NEAR, _FAR, _PART = 0.1, 0.5, 0.1  # nats of bias to ask for, and that are many; of the data
+_BY_BATCH = ("bias", "error", "alone", "alone_error")  # arrays over batch sizes
 _ESTIMATORS: tuple[BatchEstimator, ...] = ("stratified", "weighted", "batch")
 
 
@@ -54,13 +52,12 @@ def appendix_c(desk: Desk) -> Result:
     base = constructed(SIZE, DIMENSION, SCALE)
     names, dimensions = desk.each("estimators", _ESTIMATORS), desk.each("dimensions", DIMENSIONS)
     scales, sizes = desk.each("scales", SCALES), desk.each("sizes", DATA_SETS)
-    by_estimator = {name: expected(base, name, _sizes(SIZE), DRAWS) for name in names}
+    by_estimator = {name: expected(base, name, _batch_sizes(SIZE), DRAWS) for name in names}
     by_dimension = {d: _stratified(constructed(SIZE, d, SCALE)) for d in dimensions}
     by_scale = {s: _stratified(constructed(SIZE, DIMENSION, s)) for s in scales}
     by_size = {n: _stratified(constructed(n, DIMENSION, SCALE)) for n in sizes}
-    models = {model.run.weights["beta"]: model for model in trained_models(desk)}
-    pairs = desk.each("networks measured", list(models.items()))
-    learned = {beta: _stratified(encodings_of(model)) for beta, model in pairs}
+    facts = results_of(desk, study()).facts
+    learned = {beta: estimates(each) for beta, each in zip(BETAS, facts, strict=True)}
     figure, axes = panels(2, 3, width=3.2)
     lettered(axes, ("Entropy", "KL", "Bias by dimension", "Bias by overlap",
                     "Bias by size of the data set", "Bias of trained models"))  # fmt: skip
@@ -72,7 +69,7 @@ def appendix_c(desk: Desk) -> Result:
     draw_bias(axes[3], {f"scale {s}": each for s, each in by_scale.items()})
     draw_bias(axes[4], {f"n = {n:,}": each for n, each in by_size.items()})
     draw_bias(axes[5], {f"β = {beta:g}": each for beta, each in learned.items()})
-    size = next(iter(models.values())).world.size
+    size: int = facts[0]["observations"]
     return Result(
         drawings={"": figure},
         captions={
@@ -90,7 +87,7 @@ def appendix_c(desk: Desk) -> Result:
             "standard errors of that mean to either side; those of a size of the batch are the "
             "sizes at which the ends of the bias' own bracket are within bounds. "
             f"Trained: β-VAEs with ten latents on {size:,} sprites of 32 x 32 pixels, an MLP of "
-            f"256-256, {_run(1.0).steps:,} steps of 64, one network for each β."
+            f"256-256, {STEPS:,} steps of 64, one network for each β."
         ),
         seeds="0 (mixtures, draws and networks)",
         noticed=(
@@ -101,47 +98,73 @@ def appendix_c(desk: Desk) -> Result:
     )
 
 
-def trained_models(desk: Desk) -> list[Fitted]:
-    """beta-VAEs on a few thousand sprites: those of [Kim2018] app. D, made small."""
-    runs = [_run(beta) for beta in BETAS]
-    return desk.carry_out(runs, runs[0].data.load(desk.device))
+def study() -> Study:
+    """Small beta-VAEs on sprites, one for each beta, with the estimates for their encodings."""
+    runs = [
+        Run(
+            data=SPRITES,
+            latent=Gaussian(10),
+            network=MLP(hidden=(256, 256)),
+            likelihood=Bernoulli(),
+            objective=BetaVAE(beta=beta),
+            optimiser=Adam(lr=1e-3),
+            steps=STEPS,
+        )
+        for beta in BETAS
+    ]
+    return Study("mathieu2019", "sprites", runs, _describe, precision="fp32")
 
 
-def _run(beta: float) -> Run:
-    return Run(
-        data=Shapes2D(side=32, positions=16, orientations=4),
-        latent=Gaussian(10),
-        network=MLP(hidden=(256, 256)),
-        objective=BetaVAE(beta=beta),
-        optimiser=Adam(lr=1e-3),
-        steps=6000,
-    )
+def _describe(model: Fitted) -> Numbers:
+    found = _stratified(encodings_of(model))
+    by_batch = {
+        name: {quantity: values.tolist() for quantity, values in getattr(found, name).items()}
+        for name in _BY_BATCH
+    }
+    return {
+        "observations": model.world.size,
+        "batch_sizes": found.batch_sizes,
+        "exact": found.exact,
+        "exact_error": found.exact_error,
+        **by_batch,
+    }
 
 
-def _sizes(most: int) -> tuple[int, ...]:
-    """Sizes of a batch from 2 on, evenly along a logarithmic axis, and the whole data set."""
+def estimates(facts: Numbers) -> Estimates:
+    """The estimates by the stratified estimator for the encodings of a network, from its facts."""
+    by_batch = {
+        name: {quantity: np.array(values) for quantity, values in facts[name].items()}
+        for name in _BY_BATCH
+    }
+    sizes = tuple(facts["batch_sizes"])
+    return Estimates("stratified", sizes, facts["exact"], facts["exact_error"], **by_batch)
+
+
+def _stratified(encodings: Encodings) -> Estimates:
+    """Expected estimates by the stratified estimator, eq. 10, for all batch sizes."""
+    return expected(encodings, "stratified", _batch_sizes(encodings.size), DRAWS)
+
+
+def _batch_sizes(most: int) -> tuple[int, ...]:
+    """Batch sizes from 2 on, evenly along a logarithmic axis, and the whole dataset."""
     powers = range(FINE, FINE * 64)
     sizes = dict.fromkeys(round(2 ** (power / FINE)) for power in powers)
     return (*itertools.takewhile(lambda size: size < most, sizes), most)
 
 
-def _stratified(encodings: Encodings) -> Estimates:
-    return expected(encodings, "stratified", _sizes(encodings.size), DRAWS)
-
-
-def bias_at(estimates: Estimates, batch: int = BATCH) -> Measured:
+def bias_at(each: Estimates, batch: int = BATCH) -> Measured:
     """The bias of the entropy with a batch."""
-    at = estimates.batch_sizes.index(batch)
-    return give_or_take(estimates.bias["entropy"][at], estimates.error["entropy"][at])
+    at = each.batch_sizes.index(batch)
+    return give_or_take(each.bias["entropy"][at], each.error["entropy"][at])
 
 
-def batch_needed(estimates: Estimates, bias: float = _NEAR) -> Measured:
+def batch_needed(each: Estimates, bias: float = _NEAR) -> Measured:
     """The smallest batch, of those estimated, from which on the entropy is off by `bias` at most.
 
     Its interval is by the bias less and plus two standard errors.
     """
-    found, error = np.abs(estimates.bias["entropy"]), 2 * estimates.error["entropy"]
-    sizes = np.array(estimates.batch_sizes)
+    found, error = np.abs(each.bias["entropy"]), 2 * each.error["entropy"]
+    sizes = np.array(each.batch_sizes)
 
     def first(values: Values) -> float:
         off = (values > bias).nonzero()[0]

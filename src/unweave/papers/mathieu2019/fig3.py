@@ -7,7 +7,6 @@ them is varied at a time.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
@@ -38,7 +37,8 @@ from unweave.papers.drawing import (
     panels,
     square,
 )
-from unweave.papers.form import Claim, Desk, Result
+from unweave.papers.form import Claim, Desk, Numbers, Result
+from unweave.papers.images import packed, unpacked
 from unweave.papers.mathieu2019.ablation import (
     PRIOR,
     Row,
@@ -47,13 +47,13 @@ from unweave.papers.mathieu2019.ablation import (
     limit_claims,
     listed,
     meaning_claim,
+    middle,
     modes_claim,
     top_right_claim,
 )
-from unweave.parallel import in_threads
+from unweave.papers.study import PICTURES, Network, Study, results_of
 from unweave.presets.mathieu2019 import PINWHEEL_ALPHAS, PINWHEEL_BETAS, pinwheel
 from unweave.run import Run
-from unweave.training.crew import torch_threads
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,7 +72,8 @@ _TWICE = math.sqrt(0.015)  # scales of the mixture p(z)^2 / F, whose components 
 
 def workshop_figure(desk: Desk) -> Result:
     """[Mathieu2018] fig. 2, with weights beyond it for its claims about large weights."""
-    top, bottom, twice, longer = _rows(desk)
+    rows = _rows(desk)
+    top, bottom, twice, longer = (rows[name] for name in ("top", "bottom", "twice", "longer"))
     where = "fig. 2"
     return Result(
         drawings={"": _densities(top, bottom)},
@@ -95,7 +96,8 @@ def workshop_figure(desk: Desk) -> Result:
 
 def conference_figure(desk: Desk) -> Result:
     """[Mathieu2019] fig. 3, with weights beyond it, the other reading of the data, and measures."""
-    top, bottom, twice, longer = _rows(desk)
+    rows = _rows(desk)
+    top, bottom, twice, longer = (rows[name] for name in ("top", "bottom", "twice", "longer"))
     where = "sec. 6.2, fig. 3"
     return Result(
         drawings={"": _densities(top, bottom), "measures": _measures(top, bottom)},
@@ -117,7 +119,7 @@ def conference_figure(desk: Desk) -> Result:
         + " The paper does not give its weights; these are the weights of the workshop paper, "
         f"[Mathieu2018] fig. 2. Ours, beyond them: {_larger()}.",
         seeds=_seeds(),
-        noticed=_noticed(desk, top, bottom, twice),
+        noticed=_noticed(top, bottom, twice, rows["text"]),
     )
 
 
@@ -189,46 +191,86 @@ def _run(
     )
 
 
-def _rows(desk: Desk) -> tuple[Row, Row, Row, Row]:
-    """The rows of the figure with weights beyond it: beta, alpha, and two more for claims on beta.
+def _parts() -> dict[str, Part]:
+    """The networks of both figures: the rows with weights beyond them, and more for some claims.
 
-    These are the last two weights with the released code's rate, and large ones trained longer.
+    These are the last two betas with the released code's rate, large ones trained longer, and the
+    other reading of the data.
     """
-    return (
-        _study(desk, "beta", (*BETAS, *LARGER_BETAS), len(BETAS)),
-        _study(desk, "alpha", (*ALPHAS, *LARGER_ALPHAS), len(ALPHAS)),
-        _study(desk, "beta", BETAS[-2:], 2, prior=GaussianMixture(scales=_TWICE)),
-        _study(desk, "beta", LIMIT_BETAS, 0, steps=LONGER),
+    text = dataclasses.replace(DATA, convention="text")
+    return {
+        "top": Part("beta", (*BETAS, *LARGER_BETAS), len(BETAS)),
+        "bottom": Part("alpha", (*ALPHAS, *LARGER_ALPHAS), len(ALPHAS)),
+        "twice": Part("beta", BETAS[-2:], 2, prior=GaussianMixture(scales=_TWICE)),
+        "longer": Part("beta", LIMIT_BETAS, 0, steps=LONGER),
+        "text": Part("beta", BETAS, len(BETAS), FEW, text),
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Networks with several values of one of the two weights."""
+
+    name: Literal["alpha", "beta"]
+    weights: tuple[float, ...]
+    inside: int  # how many of them are the paper's
+    seeds: Sequence[int] = ()  # by default those of the weight
+    data: Pinwheel | None = None
+    prior: GaussianMixture = PRIOR
+    steps: int = 0
+
+    @property
+    def runs(self) -> list[list[Run]]:
+        """The runs of every weight."""
+        seeds, steps = self.seeds or SEEDS[self.name], self.steps or STEPS
+        return [
+            [_run(self.name, weight, seed, self.data or DATA, self.prior, steps) for seed in seeds]
+            for weight in self.weights
+        ]
+
+    def row(self, found: dict[str, Network]) -> Row:
+        """The row of these networks, from the results of all networks by their keys."""
+        networks = [[found[run.digest] for run in runs] for runs in self.runs]
+        names = [name for name in networks[0][0].facts if name != PICTURES]
+        measures = {
+            name: np.array([[network.facts[name] for network in row] for row in networks])
+            for name in names
+        }
+        return Row(self.weights, self.inside, self.steps or STEPS, networks, measures)
+
+
+def study() -> Study:
+    """The networks of both figures, and what is measured of each."""
+    runs = [run for part in _parts().values() for row in part.runs for run in row]
+    return Study(
+        "mathieu2019", "pinwheel", runs, _measured, pictured=_pictured, precision="fp32", lanes=400
     )
 
 
-def _study(
-    desk: Desk,
-    name: Literal["alpha", "beta"],
-    weights: tuple[float, ...],
-    inside: int,
-    seeds: Sequence[int] | None = None,
-    data: Pinwheel | None = None,
-    prior: GaussianMixture | None = None,
-    steps: int | None = None,
-) -> Row:
-    """Train networks with several values of one of the two weights, and measure them."""
-    seeds, data, prior = seeds or SEEDS[name], data or DATA, prior or PRIOR
-    steps = steps or STEPS
-    pairs = itertools.product(weights, seeds)
-    runs = [_run(name, weight, seed, data, prior, steps) for weight, seed in pairs]
-    models = desk.carry_out(runs, data.load(desk.device))
-    with torch_threads(1):  # a few hundred rows: more threads would only wait for each other
-        every = list(in_threads(_measured, desk.each("networks measured", models)))
-    shape = len(weights), -1
-    measures = {name: np.array([each[name] for each in every]).reshape(shape) for name in every[0]}
-    starts = range(0, len(models), len(seeds))
-    rows = [models[at : at + len(seeds)] for at in starts]
-    return Row(weights, inside, steps, rows, measures)
+def _pictured(networks: Sequence[Network]) -> list[Network]:
+    """The networks that the figure shows; of a weight that is not complete, all of them."""
+    found = {network.key: network for network in networks if network.failure is None}
+    kept = []
+    for part in (_parts()["top"], _parts()["bottom"]):
+        for runs in part.runs[: part.inside]:
+            own = [found[run.digest] for run in runs if run.digest in found]
+            kept += [middle(own)] if len(own) == len(runs) else own
+    return kept
 
 
-def _measured(model: Fitted) -> dict[str, float]:
-    """Overlap of the encodings and match of q(z) to the prior of the paper, whatever its own is."""
+def _rows(desk: Desk) -> dict[str, Row]:
+    """The rows of both figures, after training what is missing."""
+    results = results_of(desk, study())
+    assert results.facts  # all networks are there
+    found = {network.key: network for network in results.networks}
+    return {name: part.row(found) for name, part in _parts().items()}
+
+
+def _measured(model: Fitted) -> Numbers:
+    """Overlap of the encodings and match of q(z) to the prior of the paper, whatever its own is.
+
+    The pictures are the means and standard deviations of all encodings, (N, 4).
+    """
     codes, scales = model.posterior(model.observations(model.rows()))
     match = prior_match(codes, scales, prior=PRIOR, samples=SAMPLES, points=2)
     modes = cluster_occupancy(codes, PRIOR.centres, PRIOR.scales)
@@ -239,13 +281,12 @@ def _measured(model: Fitted) -> dict[str, float]:
         "inclusive": match["inclusive_kl/exact"].value,
         "exclusive": match["exclusive_kl/exact"].value,
         "modes": math.exp(modes.value),
+        PICTURES: packed(np.concatenate([codes, scales], 1)),
     }
 
 
-def _noticed(desk: Desk, top: Row, bottom: Row, twice: Row) -> str:
-    text = dataclasses.replace(DATA, convention="text")
-    other = _study(desk, "beta", BETAS, len(BETAS), FEW, text)
-    claims = (*beta_claims(other, "", text), top_right_claim(other, "", "", text))
+def _noticed(top: Row, bottom: Row, twice: Row, other: Row) -> str:
+    claims = (*beta_claims(other, "", DATA), top_right_claim(other, "", "", DATA))
     missed = [claim for claim in claims if claim.verdict != "pass"]
     return (
         "How many components the codes use with β alone depends on the seed: β = "
@@ -279,8 +320,7 @@ def _densities(top: Row, bottom: Row) -> Figure:
     _observations(axes[1 + len(BETAS)])
     for start, row, letter in ((1, top, "β"), (2 + len(BETAS), bottom, "α")):
         for axis, weight in zip(axes[start:], row.own, strict=False):
-            model = row.middle(weight)
-            draw_density(axis, lines, _density(model, z))
+            draw_density(axis, lines, _density(row.middle(weight), z))
             axis.contour(lines, lines, prior.reshape(SIDE, SIDE), _levels(prior),
                          colors=ORANGE, linewidths=0.8, linestyles=["--", "-"])  # fmt: skip
             axis.set_title(f"{letter} = {weight:g}")
@@ -296,16 +336,11 @@ def _densities(top: Row, bottom: Row) -> Figure:
     return figure
 
 
-def _density(model: Fitted, z: torch.Tensor) -> Values:
+def _density(network: Network, z: torch.Tensor) -> Values:
     """q(z) of the data at points (S, 2), with encodings at least as wide as a pixel."""
-    q = model.posteriors(model.rows())
-    pixel = 2 * REACH / SIDE
-    spread = (q.spread.double().square() + pixel**2).sqrt()
-    wide = DiagonalGaussian(q.mean.double(), spread.log())
-    with torch.no_grad():
-        found: Values = (
-            log_aggregate(model.run.latent, wide, z.to(spread))[:, 0].exp().cpu().numpy()
-        )
+    mean, scales = torch.from_numpy(unpacked(network.facts[PICTURES], -1, 4)).split(2, 1)
+    wide = DiagonalGaussian(mean, 0.5 * (scales.square() + (2 * REACH / SIDE) ** 2).log())
+    found: Values = log_aggregate(network.run.latent, wide, z)[:, 0].exp().numpy()
     return found
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from unweave.data import Pinwheel
+from unweave.fitted import Fitted
 from unweave.latents import Gaussian, Sparse, StudentT
 from unweave.likelihoods import Gaussian as GaussianLikelihood
 from unweave.networks import MLP
@@ -27,9 +28,10 @@ from unweave.papers.drawing import (
     panels,
     square,
 )
-from unweave.papers.form import Claim, Desk, Measured, Result, judged
+from unweave.papers.form import Claim, Desk, Measured, Numbers, Result, judged
 from unweave.papers.intervals import redrawn
 from unweave.papers.mathieu2019.priors import draw_angles, on_grid, rotated_kl, turn
+from unweave.papers.study import Study, results_of
 from unweave.run import Run
 from unweave.theory import Comparison, theorem_2
 
@@ -49,11 +51,9 @@ _SAME = 1e-9  # nats: what rounding leaves of no change
 
 def student_priors(desk: Desk) -> Result:
     """Figure 5: densities of factored Student-t priors, and which priors a rotation changes."""
-    students = {f"ν = {df:g}": StudentT(2, df=df) for df in FREEDOMS}
-    round_, long, sparse = Gaussian(2), Gaussian(2, variances=LONG), Sparse(2, spike_weight=0.9)
-    others: Priors = {"isotropic": round_, "anisotropic": long, "sparse": sparse}
-    priors: Priors = {**students, **others}
-    moves = _turned(desk, priors)
+    students, others = _students(), _others()
+    priors = _priors()
+    moves = _turned(desk)
     each = desk.each("priors turned", list(priors.items()))
     apart = {name: rotated_kl(prior, math.pi / 4, DRAWN) for name, prior in each}
     limit = {df: from_normal(df) for df in (*FREEDOMS, 1000.0)}
@@ -81,27 +81,48 @@ def student_priors(desk: Desk) -> Result:
     )
 
 
+def _students() -> dict[str, StudentT]:
+    return {f"ν = {df:g}": StudentT(2, df=df) for df in FREEDOMS}
+
+
+def _others() -> Priors:
+    return {
+        "isotropic": Gaussian(2),
+        "anisotropic": Gaussian(2, variances=LONG),
+        "sparse": Sparse(2, spike_weight=0.9),
+    }
+
+
+def _priors() -> Priors:
+    return {**_students(), **_others()}
+
+
 def from_normal(df: float) -> float:
     """KL(N(0, I) || p) of two Student-t's with a number of degrees of freedom, by quadrature."""
     zero = torch.zeros(2, dtype=torch.float64)
     return StudentT(2, df=df).kl(zero, zero + 1).sum().item()
 
 
-def _turned(desk: Desk, priors: Priors) -> dict[str, list[Comparison]]:
-    """Terms of VAEs with different priors before and after their codes turn by 45°."""
+def study() -> Study:
+    """VAEs on the pinwheel with every prior, and what a rotation of their codes changes."""
     data = Pinwheel()
-    world = data.load(desk.device)
-    made = {
-        name: desk.carry_out([_run(data, prior, seed) for seed in SEEDS], world)
-        for name, prior in priors.items()  # of different structure
-    }
-    return {
-        name: [
-            theorem_2(model, 1.0, turn(math.pi / 4), noise=Noise(seed))
-            for seed, model in zip(SEEDS, models, strict=True)
-        ]
-        for name, models in desk.each("priors of turned networks", list(made.items()))
-    }
+    runs = [_run(data, prior, seed) for prior in _priors().values() for seed in SEEDS]
+    return Study("mathieu2019", "rotations", runs, _describe, precision="fp32", lanes=400)
+
+
+def _describe(model: Fitted) -> Numbers:
+    return turned(theorem_2(model, 1.0, turn(math.pi / 4), noise=Noise(model.run.seed)))
+
+
+def turned(both: Comparison) -> Numbers:
+    """By how much the ELBO changes when the codes turn by 45°, and the terms that change."""
+    return {"change": both.after["objective"] - both.before["objective"], "moved": both.moved()}
+
+
+def _turned(desk: Desk) -> dict[str, list[Numbers]]:
+    """What a rotation changes in the networks of each prior."""
+    facts, count = results_of(desk, study()).facts, len(SEEDS)
+    return {name: facts[at * count :][:count] for at, name in enumerate(_priors())}
 
 
 def _run(data: Pinwheel, prior: Block, seed: int) -> Run:
@@ -120,7 +141,7 @@ def _run(data: Pinwheel, prior: Block, seed: int) -> Run:
 
 def claims_of(
     priors: Priors,
-    moves: dict[str, list[Comparison]],
+    moves: dict[str, list[Numbers]],
     apart: dict[str, Measured],
     limit: dict[float, float],
 ) -> tuple[Claim, ...]:
@@ -130,7 +151,7 @@ def claims_of(
     isotropic, long, *_ = list(priors)[len(FREEDOMS) :]
     excess = max(_excess(prior) for prior in priors.values())
     most = float(np.abs(_changes(moves[isotropic])).max())
-    stays = sorted({name for each in moves[isotropic] for name in each.moved()})
+    stays = sorted({name for each in moves[isotropic] for name in each["moved"]})
     return (
         judged(
             "p_ν(z) → N(z; 0, I) as ν → ∞",
@@ -182,9 +203,9 @@ def claims_of(
     )
 
 
-def _changes(both: Sequence[Comparison]) -> Values:
-    """By how much the objective is higher after a turn, of networks."""
-    return np.array([each.after["objective"] - each.before["objective"] for each in both])
+def _changes(facts: Sequence[Numbers]) -> Values:
+    """By how much the ELBO of networks changes."""
+    return np.array([each["change"] for each in facts])
 
 
 def _apart_in_order(found: Sequence[Measured]) -> bool:
@@ -202,7 +223,7 @@ def _excess(prior: Block) -> float:
 def _draw(
     students: dict[str, StudentT],
     others: Priors,
-    moves: dict[str, list[Comparison]],
+    moves: dict[str, list[Numbers]],
 ) -> Figure:
     figure, axes = panels(2, 3, width=2.8, height=2.6)
     lettered(axes, (*students, "Turned priors", "Far from N(0, I)", "Turned codes"))

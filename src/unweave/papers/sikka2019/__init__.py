@@ -12,6 +12,7 @@ FIGURES = (
         "Figure 1: terms of the optimal linear β-VAE",
         "three minutes",
         fig1.fig1,
+        study=fig1.study(),
     ),
     Reproduction(
         "sikka2019",
@@ -19,6 +20,7 @@ FIGURES = (
         "Figure 2: terms of deep β-VAEs on mixed digits",
         "a day; minutes on a GPU",
         fig2.fig2,
+        study=fig2.study(),
     ),
     Reproduction(
         "sikka2019",
@@ -26,5 +28,6 @@ FIGURES = (
         "Figure 3: terms of deep β-VAEs on a digit that moves, and walks along their latents",
         "a day; minutes on a GPU",
         fig3.fig3,
+        study=fig3.study(),
     ),
 )

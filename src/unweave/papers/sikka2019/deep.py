@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unweave import kernels
 from unweave.data import Mixing, MovingDigit, World
 from unweave.fitted import Fitted
 from unweave.networks import MLP
@@ -21,16 +18,11 @@ from unweave.noise import Noise
 from unweave.objectives import BetaVAE, Nets
 from unweave.objectives.importance import particle_bound
 from unweave.papers.drawing import BLUE, INK, MUTED, PURPLE, SKY, Values
-from unweave.papers.form import Claim, Desk, Measured, Numbers, judged
+from unweave.papers.form import Claim, Measured, Numbers, judged
 from unweave.papers.intervals import give_or_take
 from unweave.papers.sikka2019.inference import Truth, inference_errors
 from unweave.presets.sikka2019 import BATCH, deep
 from unweave.run import Run
-from unweave.trained import join
-from unweave.training import Lanes
-from unweave.training.crew import Crew
-from unweave.training.memory import memory_kept
-from unweave.training.precision import products
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,8 +35,7 @@ TERMS = {
     "rate": "Conditional independence loss",
     "mie": "Model inference error, at least",
 }
-_LANES = 100  # networks that are measured together, at most
-_TIMED = {"cpu": 8, "cuda": 100}  # lanes that are timed
+LANES = 100  # networks that train at once
 _AT_ONCE = {"cpu": 2**23, "cuda": 2**28}  # numbers that decoders put out at once
 _RESAMPLES = 2000
 _RISE = 0.1  # nats: less is the noise of samples
@@ -56,7 +47,7 @@ BRACKETS = (
 
 
 @dataclass(frozen=True)
-class Study:
+class Sweep:
     """Networks of appendix C on data, for weights and seeds."""
 
     data: Mixing | MovingDigit
@@ -86,104 +77,35 @@ class Study:
             seed=seed,
         )
 
-    def paces(self, device: torch.device, seconds: float) -> dict[str, dict[str, float]]:
-        """Milliseconds for a step of one network, alone and in lanes, measured for some seconds.
 
-        On two threads of the CPU, and on the device if it is another.
-        """
-        found = {}
-        for place in dict.fromkeys((torch.device("cpu"), device)):
-            world, lanes = self.data.load(place), _TIMED[place.type]
-            with _two_threads():
-                found[place.type] = {
-                    name: round(
-                        _pace([self.run(1.0, seed) for seed in range(n)], world, seconds), 4
-                    )
-                    for name, n in (("alone", 1), ("lanes", lanes))
-                }
-        return found
-
-    def paces_text(self, paces: dict[str, dict[str, float]], machine: str) -> str:
-        """What all networks would take, one after another and in lanes."""
-        count = len(self.betas) * len(self.seeds)
-        names = {"cpu": "two cores of a CPU", "cuda": machine}
-        parts = []
-        for place, pace in paces.items():
-            hours = {name: count * self.steps * each / 3.6e6 for name, each in pace.items()}
-            parts.append(
-                f"on {names[place]} a step of one network takes {pace['alone']:.3g} ms alone and "
-                f"{pace['lanes']:.3g} ms as one of {_TIMED[place]} lanes, which are "
-                f"{pace['alone'] / pace['lanes']:.3g} times as fast: {_time(hours['alone'])} for "
-                f"all {count:,} one after another, {_time(hours['lanes'])} in lanes"
-            )
-        return "Timed for a few seconds each, " + "; ".join(parts) + "."
-
-
-def _time(hours: float) -> str:
-    """A time in words.
-
-    >>> _time(0.5), _time(26.2)
-    ('30 minutes', '26 hours')
-    """
-    return f"{60 * hours:.0f} minutes" if hours < 2 else f"{hours:.0f} hours"
-
-
-@contextlib.contextmanager
-def _two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(min(2, before))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def _pace(runs: Sequence[Run], world: World, seconds: float) -> float:
-    """Milliseconds that a step of one of the runs takes, all of them as lanes."""
-    with kernels.on(world.device), products("fp32"), memory_kept(world.device):
-        resolved = [run.resolve(world) for run in runs]
-        with contextlib.closing(Crew(Lanes(resolved, world, world.device))) as crew:
-            crew.run(5)
-            steps = 5
-            while True:
-                begun = time.perf_counter()
-                crew.run(steps)
-                crew.rows()  # waits for the device
-                spent = time.perf_counter() - begun
-                if spent >= seconds:
-                    return 1000 * spent / steps / len(runs)
-                steps *= 2
-
-
-def terms_of(
-    models: Sequence[Fitted], world: World, truth: Truth, samples: int, desk: Desk
-) -> dict[str, list[float]]:
-    """The terms of every model, means over the observations of a world, in nats.
+def terms_of(model: Fitted, world: World, truth: Truth, samples: int) -> Numbers:
+    """The terms of a model, means over the observations of a world, in nats.
 
     The reconstruction is over samples of q(z|x), so many for each observation; the rate and the
     true inference error are exact. The model inference error is log p(x) - ELBO, eq. 16, with the
     importance-weighted bound of log p(x) on the same samples in its place: it is no larger.
     """
-    found: dict[str, list[float]] = {name: [] for name in (*TERMS, "printed")}
-    numbers = samples * int(np.prod(world.shape))  # for one observation of one network
-    lanes = max(1, min(_LANES, _at_once(world) // numbers))
-    for start in desk.each("lots of networks measured", range(0, len(models), lanes)):
-        for q, values in _passes(models[start : start + lanes], world, samples):
-            mean, spread = np.split(q, 2, axis=1)
-            errors = inference_errors(mean, np.square(spread), truth)
-            bound, reconstruction, rate = values.mean(0)
-            elbo = reconstruction - rate
-            row = (elbo, errors.aligned, reconstruction, rate, bound - elbo, errors.printed)
-            for name, value in zip(found, row, strict=True):
-                found[name].append(round(float(value), 4))
-    return found
+    q, values = _passes(model, world, samples)
+    mean, stddev = np.split(q, 2, axis=1)
+    errors = inference_errors(mean, np.square(stddev), truth)
+    bound, reconstruction, rate = values.mean(0).tolist()
+    elbo = reconstruction - rate
+    return {
+        "elbo": elbo,
+        "tie": errors.aligned,
+        "reconstruction": reconstruction,
+        "rate": rate,
+        "mie": bound - elbo,
+        "printed": errors.printed,
+    }
 
 
-def _passes(models: Sequence[Fitted], world: World, samples: int) -> list[tuple[Values, Values]]:
-    """Of every model, means and scales (n, 2 k), and bound, reconstruction and rate, (n, 3)."""
-    trained = join([model.trained for model in models])
-    width = samples * len(models) * int(np.prod(world.shape))
-    size = max(1, _at_once(world) // width)
+def _passes(model: Fitted, world: World, samples: int) -> tuple[Values, Values]:
+    """Means and scales (n, 2 k) of all observations, and bound, reconstruction and rate, (n, 3)."""
+    size = max(
+        1,
+        _AT_ONCE.get(world.device.type, _AT_ONCE["cuda"]) // (samples * int(np.prod(world.shape))),
+    )
     parts = []
     for number, index in enumerate(torch.arange(world.size, device=world.device).split(size)):
         noise = Noise(0, number, "terms", world.device)
@@ -196,13 +118,38 @@ def _passes(models: Sequence[Fitted], world: World, samples: int) -> list[tuple[
             values = torch.stack([bound, -distortion, rate], -1)
             return torch.cat([q.mean, q.spread, values], -1)
 
-        parts.append(trained.together(terms, world.images(index)).double().cpu().numpy())
-    return [(lane[:, :-3], lane[:, -3:]) for lane in np.concatenate(parts, 1)]
+        parts.append(model.trained.alone(0, terms, world.images(index)).double().cpu().numpy())
+    every = np.concatenate(parts)
+    return every[:, :-3], every[:, -3:]
 
 
-def _at_once(world: World) -> int:
-    """How many numbers decoders put out at once on the device of a world."""
-    return _AT_ONCE.get(world.device.type, _AT_ONCE["cuda"])
+def gathered(betas: Sequence[float], facts: Sequence[Numbers]) -> Numbers:
+    """The terms of all networks by name, on the data of training and on fresh data.
+
+    The facts of a network are those of `terms_of`, under "fresh" the same on fresh data, and under
+    "samples" how many samples of q(z|x) they are over.
+    """
+
+    def by_name(every: Sequence[Numbers]) -> Numbers:
+        names = (*TERMS, "printed")
+        return {"betas": betas, **{name: [each[name] for each in every] for name in names}}
+
+    return {
+        **by_name(facts),
+        "fresh": by_name([each["fresh"] for each in facts]),
+        "samples": sorted({each["samples"] for each in facts}),
+    }
+
+
+def samples_text(numbers: Numbers) -> str:
+    """How many samples of q(z|x) the reconstruction is over.
+
+    >>> samples_text({"samples": [100]})
+    '100 samples for each observation (app. C has 1,000)'
+    """
+    counts = " or ".join(f"{count:,}" for count in numbers["samples"])
+    paper = ", as in app. C" if numbers["samples"] == [SAMPLES] else f" (app. C has {SAMPLES:,})"
+    return f"{counts} samples for each observation{paper}"
 
 
 def curves(numbers: Numbers, name: str) -> Values:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unweave.data import World, from_array
+from unweave.data import Mixing
 from unweave.fitted import Fitted
 from unweave.latents import Gaussian
 from unweave.likelihoods import Gaussian as GaussianLikelihood
@@ -19,13 +19,13 @@ from unweave.networks import MLP
 from unweave.objectives import BetaVAE
 from unweave.optimisers import Adam
 from unweave.papers.drawing import BLUE, DASHES, INK, MUTED, ORANGE, Values, lettered, panels
-from unweave.papers.form import Claim, Desk, Measured, Result, judged
+from unweave.papers.form import Claim, Desk, Measured, Numbers, Result, judged
 from unweave.papers.intervals import ranged
 from unweave.papers.sikka2019.inference import Truth, inference_errors
+from unweave.papers.study import Study, results_of
 from unweave.run import Run
-from unweave.theory import Optimum, Solution, observations, solve
+from unweave.theory import Optimum, Solution, solve
 from unweave.theory.identities import double
-from unweave.training.crew import torch_threads
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,14 +46,8 @@ Dots = Sequence[dict[str, float]]  # terms of trained networks
 def fig1(desk: Desk) -> Result:
     """Figure 1: terms of the optimal linear beta-VAE over beta, in closed form and trained."""
     found = [solve(MIXING, beta) for beta in desk.each("solved", BETAS.tolist())]
-    runs, world = _runs()
-    models = desk.carry_out(runs, world)
-    with torch_threads(1):  # of a few hundred rows: threads would only wait for each other
-        sampled = [_reached(*_opened(model)) for model in desk.each("networks measured", models)]
-        dots = [
-            _reached(*_descended(*_opened(model)))
-            for model in desk.each("networks descended", models)
-        ]
+    facts = results_of(desk, study()).facts
+    sampled, dots = ([each[name] for each in facts] for name in ("trained", "descended"))
     betas = [beta for beta, _ in itertools.product(TRAINED, SEEDS)]
     best = {name: np.array([getattr(each, name) for each in found]) for name in _TERMS}
     return Result(
@@ -98,9 +92,10 @@ def _noticed(found: Sequence[Solution], best: dict[str, Values]) -> str:
     )
 
 
-def _runs() -> tuple[list[Run], World]:
-    x, _ = observations(MIXING, _SIZE)
-    data, world = from_array(x.astype(np.float32))
+def study() -> Study:
+    """Linear networks of all weights and seeds, as trained and after descent."""
+    matrix = tuple(map(tuple, MIXING.tolist()))
+    data = Mixing(matrix=matrix, observations=_SIZE, exact_moments=True)
     runs = [
         Run(
             data=data,
@@ -115,7 +110,14 @@ def _runs() -> tuple[list[Run], World]:
         )
         for beta, seed in itertools.product(TRAINED, SEEDS)
     ]
-    return runs, world
+    return Study("sikka2019", "linear", runs, _describe, precision="fp32", lanes=400)
+
+
+def _describe(model: Fitted) -> Numbers:
+    return {
+        "trained": _reached(*_opened(model)),
+        "descended": _reached(*_descended(*_opened(model))),
+    }
 
 
 def _opened(model: Fitted) -> tuple[VAE, Tensor, float]:

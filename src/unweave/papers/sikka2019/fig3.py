@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,37 +13,39 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unweave.bench import machine
-from unweave.data import Mixing, MovingDigit
+from unweave.data import MovingDigit, World
 from unweave.fitted import Fitted
 from unweave.objectives import Nets
 from unweave.papers.drawing import BLUE, SKY, Values
 from unweave.papers.form import Claim, Desk, Numbers, Result, judged
+from unweave.papers.images import packed, unpacked
 from unweave.papers.intervals import ranged
 from unweave.papers.sikka2019.deep import (
     BRACKETS,
+    LANES,
     SAMPLES,
     TERMS,
-    Study,
+    Sweep,
     beta_axis,
     claims_of,
     curves,
     draw_term,
     extremum,
+    gathered,
+    samples_text,
     terms_of,
     tie_claims,
 )
 from unweave.papers.sikka2019.inference import Truth
+from unweave.papers.study import PICTURES, Network, Results, Study, results_of
 from unweave.presets.sikka2019 import BATCH, MOVING_BETAS, MOVING_DIGIT
-from unweave.trained import join
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.gridspec import SubplotSpec
 
-STUDY = Study(MOVING_DIGIT, latents=2, betas=MOVING_BETAS, seeds=tuple(range(50)))
-SECONDS = 3.0  # for which training is timed
+SWEEP = Sweep(MOVING_DIGIT, latents=2, betas=MOVING_BETAS, seeds=tuple(range(50)))
 SHOWN = (0.1, 2.5)  # the small and the large beta of panel E
 _WALK = np.linspace(-2, 2, 9)
 _ALIVE = 1.0  # pixels that a digit moves at least, where a latent goes from -1 to 1
@@ -52,8 +54,8 @@ _SAME = 0.7  # |cos| above which two motions are along about the same line
 
 def fig3(desk: Desk) -> Result:
     """Figure 3: terms of deep beta-VAEs over beta, and walks along their latents."""
-    numbers = numbers_of(desk)
-    seeds = STUDY.seeds
+    numbers = numbers_of(results_of(desk, study()))
+    seeds = SWEEP.seeds
     return Result(
         drawings={"": _draw(numbers)},
         captions={
@@ -85,44 +87,63 @@ def fig3(desk: Desk) -> Result:
     )
 
 
-def numbers_of(desk: Desk) -> Numbers:
-    """Terms and motions of all networks, and the walks that are shown; kept beside the page."""
-    runs = STUDY.runs
-
-    def measure() -> Numbers:
-        world = STUDY.data.load(desk.device)
-        paces = STUDY.paces(desk.device, SECONDS)
-        models = desk.carry_out(runs, world)
-        terms = _terms(models, STUDY.data, desk)
-        return {
-            **terms,
-            "fresh": _terms(models, replace(STUDY.data, seed=1), desk),
-            "motions": motions(models),
-            "walks": [_walks(models, terms, beta) for beta in SHOWN],
-            "paces": paces,
-            "machine": machine(desk.device),
-        }
-
-    return desk.measured(
-        runs, {"samples": SAMPLES, "shown": SHOWN, "walk": _WALK.tolist()}, measure
+def study() -> Study:
+    """The networks of the figure, with their terms and motions."""
+    return Study(
+        "sikka2019",
+        "moving-digit",
+        SWEEP.runs,
+        _describe,
+        pictured=_pictured,
+        precision="fp32",
+        lanes=LANES,
     )
 
 
-def _terms(models: Sequence[Fitted], data: Mixing | MovingDigit, desk: Desk) -> Numbers:
-    """The terms over all pictures; where a picture is says all about the sources."""
+def numbers_of(results: Results) -> Numbers:
+    """Terms and motions of all networks, and the traversals that are shown."""
+    numbers = gathered(SWEEP.betas, results.facts)
+    for name in ("squared_error", "motions"):
+        numbers[name] = [facts[name] for facts in results.facts]
+    best = [_best(results.of("beta-vae")[beta]) for beta in SHOWN]
+    numbers["walks"] = [_images(network.facts[PICTURES]) for network in best]
+    return numbers
+
+
+def _describe(model: Fitted) -> Numbers:
+    data = model.run.data
     assert isinstance(data, MovingDigit)
+    terms = _terms(model, data)
+    # log p(x|z) = -(pixels log 2 pi + |x - decoded|^2) / 2
+    squares = -2 * terms["reconstruction"] - data.side**2 * math.log(2 * math.pi)
+    return {
+        **terms,
+        "fresh": _terms(model, replace(data, seed=1)),
+        "samples": SAMPLES,
+        "squared_error": squares,
+        "motions": motions(model),
+        PICTURES: _walk(model),
+    }
+
+
+def _terms(model: Fitted, data: MovingDigit) -> Numbers:
+    """The terms over all pictures; where a picture is says all about the sources."""
+    return terms_of(model, *_observed(data, model.world.device), SAMPLES)
+
+
+@lru_cache(2)
+def _observed(data: MovingDigit, device: torch.device) -> tuple[World, Truth]:
+    """Pictures of the digit, and what is known of them."""
     truth = Truth(data.loadings().numpy(), data.places().double().numpy())
-    world = data.load(desk.device)
-    return {"betas": STUDY.betas, **terms_of(models, world, truth, SAMPLES, desk)}
+    return data.load(device), truth
 
 
-def motions(models: Sequence[Fitted]) -> list[list[list[float]]]:
+def motions(model: Fitted) -> list[list[float]]:
     """Pixels, x and y, by which the centre of mass moves as each latent goes from -1 to 1.
 
-    (models, 2, 2), the other latent at 0; of what decoders show, the part above 0.
+    (2, 2), the other latent at 0; of what the decoder shows, the part above 0.
     """
-    trained = join([model.trained for model in models])
-    codes = torch.tensor([[-1.0, 0.0], [1.0, 0.0], [0.0, -1.0], [0.0, 1.0]], device=trained.device)
+    codes = torch.tensor([[-1.0, 0.0], [1.0, 0.0], [0.0, -1.0], [0.0, 1.0]])
 
     def centres(nets: Nets, z: Tensor) -> Tensor:
         pictures = nets.model.decode(z).mean.clamp(min=0).sum(1)  # (4, H, W)
@@ -131,24 +152,35 @@ def motions(models: Sequence[Fitted]) -> list[list[list[float]]]:
         sums = [pictures.sum(-2) @ place, pictures.sum(-1) @ place]
         return torch.stack(sums, -1) / mass.unsqueeze(-1)
 
-    ends = trained.together(centres, codes).cpu().numpy()  # (L, 4, 2)
-    found: list[list[list[float]]] = (ends[:, 1::2] - ends[:, ::2]).round(3).tolist()
+    ends = model.trained.alone(0, centres, codes.to(model.world.device)).cpu().numpy()  # (4, 2)
+    found: list[list[float]] = (ends[1::2] - ends[::2]).tolist()
     return found
 
 
-def _walks(models: Sequence[Fitted], terms: Numbers, beta: float) -> Numbers:
-    """Pictures (2, steps, H, W) of the network of a beta whose TIE is smallest, as bytes."""
-    row = terms["betas"].index(beta)
-    best = row * len(STUDY.seeds) + int(curves(terms, "tie")[row].argmin())
-    pictures = np.stack(models[best].traverse(values=_WALK))[:, :, 0]
-    content = np.clip(255 * pictures, 0, 255).round().astype(np.uint8)
-    text = base64.b64encode(content.tobytes()).decode()
-    return {"beta": beta, "number": best, "shape": content.shape, "bytes": text}
+def _walk(model: Fitted) -> str:
+    """Traversals of both latents as bytes, (2, steps, H, W)."""
+    pictures = np.stack(model.traverse(values=_WALK))[:, :, 0]
+    return packed(np.clip(255 * pictures, 0, 255).round().astype(np.uint8))
 
 
-def _pictures(walk: Numbers) -> NDArray[np.uint8]:
-    flat = np.frombuffer(base64.b64decode(walk["bytes"]), np.uint8)
-    return flat.reshape(walk["shape"])
+def _images(walk: str) -> NDArray[np.uint8]:
+    assert isinstance(SWEEP.data, MovingDigit)
+    side = SWEEP.data.side
+    return unpacked(walk, SWEEP.latents, len(_WALK), side, side, dtype=np.uint8)
+
+
+def _best(networks: Sequence[Network]) -> Network:
+    """The network with the smallest true inference error."""
+    return min(networks, key=lambda network: float(network.facts["tie"]))
+
+
+def _pictured(networks: Sequence[Network]) -> list[Network]:
+    """The networks that are shown; of a beta that is not complete, all of them."""
+    kept: list[Network] = []
+    for beta in SHOWN:
+        own = [each for each in networks if each.run.weights["beta"] == beta and not each.failure]
+        kept += [_best(own)] if len(own) == len(SWEEP.seeds) else own
+    return kept
 
 
 def cosines(moved: Values) -> tuple[Values, Values]:
@@ -173,10 +205,7 @@ def _means(cosine: Values, alive: NDArray[np.bool_]) -> Values:
 
 def _worsens_claim(numbers: Numbers) -> Claim:
     """How much worse pictures get, as far as numbers say."""
-    betas, data = numbers["betas"], STUDY.data
-    assert isinstance(data, MovingDigit)
-    # log p(x|z) = -(pixels log 2 pi + |x - decoded|^2) / 2
-    squares = -2 * curves(numbers, "reconstruction") - data.side**2 * math.log(2 * math.pi)
+    betas, squares = numbers["betas"], curves(numbers, "squared_error")
     small, large = (ranged(squares[betas.index(beta)].tolist()) for beta in SHOWN)
     return Claim(
         "Reconstruction of the digits noticeably worsens with higher β",
@@ -231,7 +260,7 @@ def _crooked(numbers: Numbers, row: int, alive: NDArray[np.bool_], angles: Value
 
 
 def _setting(numbers: Numbers) -> str:
-    betas, seeds, data = len(STUDY.betas), len(STUDY.seeds), STUDY.data
+    betas, seeds, data = len(SWEEP.betas), len(SWEEP.seeds), SWEEP.data
     assert isinstance(data, MovingDigit)
     return (
         f"One digit of MNIST, the first 3, on a canvas of {data.side} x {data.side} pixels at "
@@ -243,9 +272,9 @@ def _setting(numbers: Numbers) -> str:
         "range of β. Noise is in the place and not "
         "in the pixels: the place can be read off the picture, so the true posterior is that of "
         "eq. 19 with the place for x. Where nothing else is said TIE is the smallest over orders "
-        f"and signs of the two latents. {BRACKETS} For a smallest value over initialisations, "
-        "which hangs on one of them, a bootstrap is rough.\n\n"
-        f"{STUDY.paces_text(numbers['paces'], numbers['machine'])}"
+        f"and signs of the two latents. The reconstruction is over {samples_text(numbers)}. "
+        f"{BRACKETS} For a smallest value over initialisations, which hangs on one of them, a "
+        "bootstrap is rough."
     )
 
 
@@ -287,11 +316,15 @@ def _draw(numbers: Numbers) -> Figure:
 
 def _draw_walks(figure: Figure, place: SubplotSpec, numbers: Numbers) -> None:
     """Panel E: a strip of pictures for each latent of the two networks."""
-    strips = [(walk, latent) for walk in numbers["walks"] for latent in range(walk["shape"][0])]
+    strips = [
+        (beta, latent, strip)
+        for beta, walk in zip(SHOWN, numbers["walks"], strict=True)
+        for latent, strip in enumerate(walk)
+    ]
     grid = place.subgridspec(len(strips), 1)
-    for row, (walk, latent) in enumerate(strips):
+    for row, (beta, latent, strip) in enumerate(strips):
         axis = figure.add_subplot(grid[row])
-        framed = np.pad(_pictures(walk)[latent], ((0, 0), (0, 0), (1, 1)), constant_values=128)
+        framed = np.pad(strip, ((0, 0), (0, 0), (1, 1)), constant_values=128)
         axis.imshow(np.concatenate(list(framed), 1), cmap="gray_r", vmin=0, vmax=255)
         axis.set_ylabel(f"z{'₁₂'[latent]}", rotation=0, ha="right", va="center")
         axis.set_xticks([])
@@ -299,7 +332,7 @@ def _draw_walks(figure: Figure, place: SubplotSpec, numbers: Numbers) -> None:
         axis.grid(visible=False)
         if latent == 0:
             axis.set_title(f"{'E  Walks along the latents, ' if row == 0 else ''}"
-                           f"β = {walk['beta']:g}")  # fmt: skip
+                           f"β = {beta:g}")  # fmt: skip
 
 
 def _draw_angles(axis: Axes, numbers: Numbers) -> None:

@@ -1,0 +1,150 @@
+"""Results of studies: what is trained, what is kept, and figures drawn from committed results."""
+
+import dataclasses
+import json
+import math
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import unweave as uw
+from reproduced import desk
+from unweave.data import Pinwheel
+from unweave.latents import GaussianMixture
+from unweave.papers import FIGURES, Desk, Reproduction, Result, reproduce
+from unweave.papers.drawing import styled
+from unweave.papers.images import packed, unpacked
+from unweave.papers.mathieu2019 import appc
+from unweave.papers.study import PICTURES, Incomplete, Study, read_networks, results_of
+from unweave.store import Store
+from unweave.training import Silent
+
+PAGES = Path(__file__).parent.parent / "docs/papers"
+DATA = Pinwheel(points_per_cluster=10)
+
+
+def described(model):
+    return {"mean": float(model.encode(model.observations([0])).mean()), PICTURES: "x" * 50}
+
+
+def small_study(steps=30, lanes=None, describe=described, **changes):
+    """Four networks with a number among their settings that seven digits do not hold."""
+    runs = [
+        uw.Run(data=DATA, latent=GaussianMixture(scales=math.sqrt(0.015)), network=uw.MLP((4,)),
+               likelihood=uw.likelihoods.Gaussian(), batch_size=10, steps=steps, seed=seed,
+               objective=uw.BetaVAE(beta=beta), **changes)
+        for beta in (1.0, 2.0) for seed in (0, 1)
+    ]  # fmt: skip
+    return Study("paper", "small", runs, describe, lanes=lanes,
+                 pictured=lambda networks: networks[:1])  # fmt: skip
+
+
+def at(path, store="runs", progress=None, **fields):
+    one = Desk(Store(path / store), torch.device("cpu"), progress or Silent(), **fields)
+    one.turn_to(path / "out/paper/fig1")
+    return one
+
+
+class Watched(Silent):
+    """Progress that records how many lanes begin, and at which step."""
+
+    def __init__(self):
+        self.begun = []
+
+    def begin(self, runs, step):
+        self.begun.append((len(runs), step))
+
+
+def test_results_are_found_again_in_an_empty_store(tmp_path):
+    first = at(tmp_path)
+    trained = results_of(first, small_study())
+    assert trained.complete
+    assert (first.trained, len(first.costs)) == (4, 4)
+    second = at(tmp_path, "elsewhere")
+    assert results_of(second, small_study()) == trained
+    assert (second.trained, len(second.costs)) == (0, 4)
+    assert not (tmp_path / "elsewhere").exists()
+    assert [network.run for network in trained.networks] == small_study().runs
+    assert [PICTURES in facts for facts in trained.facts] == [True, False, False, False]
+
+
+def test_as_many_networks_train_at_once_as_a_study_says(tmp_path):
+    watched = Watched()
+    results_of(at(tmp_path, progress=watched), small_study(lanes=3))
+    assert watched.begun == [(3, 0), (1, 0)]
+
+
+def test_figures_that_need_all_networks_say_which_are_not_there(tmp_path):
+    results = results_of(at(tmp_path, networks=3), small_study())
+    assert (len(results.networks), len(results.missing)) == (3, 1)
+    with pytest.raises(Incomplete, match="1 of 4 networks are not trained yet"):
+        _ = results.facts
+    broken = small_study(optimiser=uw.Adam(lr=1e30))
+    with pytest.raises(FloatingPointError, match="not finite"):
+        _ = results_of(at(tmp_path / "broken"), broken).facts
+
+
+def test_packed_arrays_come_back():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(5, 3))
+    np.testing.assert_allclose(unpacked(packed(values), -1, 3), values, rtol=1e-3)
+    pixels = rng.integers(0, 256, (2, 3, 4), dtype=np.uint8)
+    assert (unpacked(packed(pixels), 2, 3, 4, dtype=np.uint8) == pixels).all()
+
+
+def test_the_page_says_what_training_took_and_where(tmp_path):
+    def make(desk):
+        return Result({}, {}, (), "", str(len(results_of(desk, small_study(2)).facts)))
+
+    made = Reproduction("paper", "fig1", "Figure 1", "a second", make, study=small_study(2))
+    reproduce([made], at(tmp_path, networks=1), tmp_path / "some")
+    assert not (tmp_path / "some/paper.md").exists()  # a figure that needs all networks
+    for number, expected in enumerate(["(4 networks trained)", "(4 networks from earlier results"]):
+        reproduce([made], at(tmp_path, f"store {number}"), tmp_path / "out")
+        page = (tmp_path / "out/paper.md").read_text()
+        assert expected in page
+    assert "training all of them: " in page
+
+
+DRAWN = [made for made in FIGURES if made.study]
+TRAINED_ONLY = {  # what makes the rest of a figure small, of which only some claims are compared
+    ("mathieu2019", "appc"): (
+        appc, {"SIZE": 100, "DIMENSIONS": (1, 2), "SCALES": (0.1,), "DATA_SETS": (100, 200)}, 7,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("made", DRAWN, ids=lambda made: f"{made.paper} {made.figure}")
+def test_committed_results_give_the_stored_claims_without_training(made, tmp_path, monkeypatch):
+    """In an empty store, without any dataset, and from the file of the study alone."""
+    monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path / "no data"))
+    module, changes, some = TRAINED_ONLY.get((made.paper, made.figure), (None, {}, None))
+    for name, value in changes.items():
+        monkeypatch.setattr(module, name, value)
+    path = made.study.path(tmp_path / "out")
+    path.parent.mkdir(parents=True)
+    shutil.copy(made.study.path(PAGES), path)
+    one = desk(tmp_path / "runs")
+    one.networks = 0  # a study may be incomplete, and none of it is to be trained here
+    one.turn_to(tmp_path / "out" / made.paper / made.figure)
+    with styled():
+        claims = [dataclasses.asdict(claim) for claim in made.make(one).claims]
+    stored = json.loads((PAGES / made.paper / f"{made.figure}.json").read_text())["claims"]
+    if some is None:
+        assert claims == stored
+    else:
+        assert sum(claim in stored for claim in claims) >= some
+    assert one.trained == 0
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("made", DRAWN, ids=lambda made: f"{made.paper} {made.figure}")
+def test_committed_results_hold_every_network_of_a_study_once(made):
+    networks = read_networks(made.study.path(PAGES))
+    lines = made.study.path(PAGES).read_text().splitlines()
+    assert len(networks) == len(lines)
+    assert list(networks) == [key for key in made.study.keys if key in networks]
+    assert all(network.cost["machine"] for network in networks.values())
