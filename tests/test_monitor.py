@@ -1,5 +1,6 @@
 """Measuring during training: right, the same in lanes as alone, and without a trace in the run."""
 
+import dataclasses
 import time
 
 import numpy as np
@@ -12,7 +13,7 @@ from unweave.metrics import evaluate as evaluate_table
 from unweave.monitor import Measure, monitor_of
 from unweave.run import Run
 from unweave.store import Store
-from unweave.training import train
+from unweave.training import Silent, train
 from worlds import SMALL
 
 WORLD = SMALL.load(torch.device("cpu"))
@@ -61,7 +62,7 @@ def test_measurements_agree_with_the_fitted_model():
     (outcome,) = trained(runs_of([3]))
     row = outcome.measures[-1]
     assert row["step"] == 10
-    summary = model.summary(samples=200, rows=128)
+    summary = model.summary(samples=200)
     for name in AGGREGATES:
         assert row["metrics"][name] == pytest.approx(getattr(summary, name), rel=1e-4, abs=1e-5)
     scores = evaluate_table(model.table(rows=128), metrics="mig")
@@ -75,7 +76,7 @@ def test_information_and_correlations_are_those_of_the_tree():
     (run,) = runs_of([0], latent=latent, objective=uw.HFVAE())
     measure = Measure(10, ("information", "correlations"), rows=64, samples=100)
     (outcome,) = trained([run], measure)
-    summary = uw.fitted.Fitted(outcome, WORLD).summary(samples=100, rows=64)
+    summary = uw.fitted.Fitted(outcome, WORLD).summary(samples=100)
     expected = dict(zip(latent.names, summary.information, strict=True))
     assert set(expected) == {"style.0", "style.1", "category"}
     assert outcome.measures[-1]["metrics"] == pytest.approx(
@@ -103,6 +104,17 @@ def test_measures_fall_between_rows_of_the_log():
     assert outcome.log == train(runs, WORLD)[0].log
 
 
+class Late(Silent):
+    """A clock that passes the deadline at a step."""
+
+    def __init__(self, clock, step):
+        self.clock, self.step = clock, step
+
+    def advance(self, step, rows):
+        if step == self.step:
+            self.clock[0] = 2.0
+
+
 def test_a_deadline_stops_and_the_next_call_goes_on(tmp_path):
     runs = runs_of(steps=40)
     whole = trained(runs)
@@ -111,21 +123,10 @@ def test_a_deadline_stops_and_the_next_call_goes_on(tmp_path):
     assert first.weights is None
     assert first.failure is None
 
-    class Late:
-        """A clock that passes the deadline after some steps."""
-
-        def begin(self, runs, step): ...
-        def broke(self, run, failure): ...
-        def end(self): ...
-
-        def advance(self, step, rows):
-            if step == 13:
-                clock[0] = 2.0
-
     clock = [0.0]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("unweave.training.loop.time.monotonic", lambda: clock[0])
-        stopped = trained(runs, store=store, progress=Late(), deadline=1.0)
+        stopped = trained(runs, store=store, progress=Late(clock, 13), deadline=1.0)
     assert [outcome.weights for outcome in stopped] == [None, None]
     assert [max(store.folder(run).states) for run in runs] == [13, 13]
     for outcome, expected in zip(trained(runs, store=store), whole, strict=True):
@@ -151,3 +152,42 @@ def test_a_broken_lane_keeps_what_was_measured_before():
     (outcome,) = trained(runs, Measure(every=1, rows=16))
     assert outcome.failure
     assert [row["step"] for row in outcome.measures] == list(range(1, outcome.failure["step"] + 1))
+
+
+@pytest.mark.parametrize("metric", ["mig", "total_correlation"])
+def test_a_lane_that_breaks_does_not_stop_the_others(metric):
+    good, bad = runs_of(steps=60)
+    bad = dataclasses.replace(bad, objective=uw.BetaVAE(beta=1e30))
+    measure = Measure(every=7, metrics=("terms", metric), rows=128, samples=50)
+    healthy, broken = trained([good, bad], measure)
+    assert broken.failure
+    assert healthy.weights is not None
+    assert [row["step"] for row in healthy.measures] == [7, 14, 21, 28, 35, 42, 49, 56, 60]
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_term_of_several_updates_counts_once(steps):
+    objective = uw.InfoGAN(noise_size=2, critic_steps=steps)
+    runs = runs_of([0], steps=2, objective=objective, network=None)
+    (outcome,) = trained(runs, Measure(every=2, rows=64))
+    terms = outcome.measures[0]["terms"]
+    assert 0 <= terms["critic_accuracy"] <= 1
+    assert terms.keys() == outcome.log[0].keys() - {"step"}
+    for name, value in terms.items():
+        assert value == pytest.approx(outcome.log[-1][name], rel=0.5, abs=0.5), name
+
+
+def test_runs_under_way_do_not_begin_anew_beside_new_ones(tmp_path):
+    first, second = runs_of(steps=40)
+    store, clock = Store(tmp_path), [0.0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("unweave.training.loop.time.monotonic", lambda: clock[0])
+        trained([first], store=store, progress=Late(clock, 30), deadline=1.0)
+    begun = []
+
+    class Watched(Silent):
+        def begin(self, runs, step):
+            begun.append(([run.seed for run in runs], step))
+
+    trained([first, second], store=store, progress=Watched())
+    assert begun == [([0], 30), ([1], 0)]

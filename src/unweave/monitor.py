@@ -16,7 +16,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, get_args
 
@@ -47,17 +47,16 @@ class Measure:
 
     `metrics` are names: "terms" for all terms of the objective, such as distortion, rate and what
     its critic reports; "mutual_information", "total_correlation" and "dimension_kl", the parts of
-    the rate under the exact aggregate posterior of the rows [Kim2018] app. C; "information",
-    I(x; z_v) of every latent variable, and "correlations", the total correlation of every group of
-    a latent tree [Esmaeili2019] fig. 4 and 6; and any metric, as `unweave.evaluate` takes it. The
-    rows are the same at every step and for every run. Measuring is not part of a run: it changes
-    neither its identity nor its weights.
+    the rate under the exact aggregate posterior of all observations [Kim2018] app. C;
+    "information", I(x; z_v) of every latent variable, and "correlations", the total correlation of
+    every group of a latent tree [Esmaeili2019] fig. 4 and 6; and any metric, as `unweave.evaluate`
+    takes it. The rows are the same at every step and for every run. Measuring is not part of a
+    run: it changes neither its identity nor its weights.
 
     Args:
         every: steps between two measurements; the last step is always measured.
         metrics: the names.
-        rows: observations to measure on; None means all, which the exact total correlation of a
-            large dataset needs.
+        rows: observations for terms and metrics, None for all; parts of the rate use all.
         samples: draws of the aggregate posterior for its parts.
         seed: chooses the rows and draws.
     """
@@ -132,28 +131,36 @@ def _measure(measure: Measure, lanes: Lanes) -> Callable[[], list[Row]]:
         terms = lanes.evaluate(_batches(measure, lanes))
         for lane, row in enumerate(rows):
             row[TERMS] = {name: _finite(values[lane].item()) for name, values in terms.items()}
-    if not measure.scores and not measure.aggregates:
-        return lambda: rows
-    tables: list[Table] = []
-    for lane, (table, found) in enumerate(_encoded(measure, lanes)):
-        rows[lane]["metrics"] = {name: _finite(value) for name, value in found.items()}
-        tables += [] if table is None else [table]
+    models = _models(lanes) if measure.scores or measure.aggregates else []
+    for row in rows[: len(models)]:
+        row["metrics"] = {}
+    # With all observations: q(z) of some of them is another distribution.
+    for each in encode(models, None) if measure.aggregates else ():
+        summary = each.model.summarise(each.q, measure.samples, measure.seed)
+        found = aggregates(summary, measure.aggregates, each.model.run.latent.names)
+        rows[each.number]["metrics"] |= {name: _finite(value) for name, value in found.items()}
+    # A lane that is about to break may have codes that are not finite, and then has no table.
+    tables = {
+        each.number: each.model.tabulate(each.rows, each.q)
+        for each in (encode(models, measure.rows, measure.seed) if measure.scores else ())
+        if each.q.mean.isfinite().all() and each.q.spread.isfinite().all()
+    }
     scored = partial(_scores, metrics=measure.scores)
-    scores = in_background(scored, tables) if tables else lambda: [{} for _ in rows]
+    scores = in_background(scored, list(tables.values()))
 
     def wait() -> list[Row]:
-        for row, more in zip(rows, scores(), strict=True):
-            row["metrics"] |= more
+        for lane, more in zip(tables, scores(), strict=True):
+            rows[lane]["metrics"] |= more
         return rows
 
     return wait
 
 
-def _encoded(measure: Measure, lanes: Lanes) -> Iterator[tuple[Table | None, dict[str, float]]]:
-    """The table of every lane, if a metric needs it, and the parts of its rate."""
+def _models(lanes: Lanes) -> list[Fitted]:
+    """The lanes as models that share their state."""
     nets = copy.deepcopy(lanes.nets).eval()
     weights = {**lanes.parameters, **lanes.buffers}
-    models = [
+    return [
         Fitted(
             Outcome(run, None, [], None),
             lanes.world,
@@ -161,13 +168,6 @@ def _encoded(measure: Measure, lanes: Lanes) -> Iterator[tuple[Table | None, dic
         )
         for lane, run in enumerate(lanes.runs)
     ]
-    for each in encode(models, measure.rows, measure.seed):  # one structure: in order
-        summary = None
-        if measure.aggregates:
-            summary = each.model.summarise(each.q, measure.samples, measure.seed)
-        table = each.model.tabulate(each.rows, each.q) if measure.scores else None
-        names = each.model.run.latent.names
-        yield table, aggregates(summary, measure.aggregates, names) if summary else {}
 
 
 def _batches(measure: Measure, lanes: Lanes) -> Tensor:

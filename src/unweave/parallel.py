@@ -95,7 +95,7 @@ def in_background(function: Callable[[T], R], items: Sequence[T]) -> Callable[[]
     [1, 2]
     """
     cores = own_cores()
-    if cores == 1 or multiprocessing.current_process().daemon:
+    if cores == 1 or not items or multiprocessing.current_process().daemon:
         found = [function(item) for item in items]
         return lambda: found
     count = min(cores, len(items))
@@ -104,6 +104,9 @@ def in_background(function: Callable[[T], R], items: Sequence[T]) -> Callable[[]
     def wait() -> list[R]:
         try:
             return [future.result() for future in futures]
+        except KeyboardInterrupt:
+            _pool(count, cores).shutdown(wait=False, kill_workers=True)
+            raise
         except BrokenProcessPool as error:
             raise _killed(count) from error
 

@@ -160,10 +160,16 @@ class RunFolder:
         write_atomically(self.path / name, text.encode())
 
     def create(self, run: Run) -> None:
-        """Make the folder, with its run.json, if it is not there."""
+        """Make the folder, with its run.json, if it is not there; refuse that of another run."""
         self.path.mkdir(parents=True, exist_ok=True)
         if not (self.path / "run.json").exists():
             write_json(self.path / "run.json", spec.to_json(run))
+        elif self.read_run() != run:
+            raise ValueError(
+                f"{self.path} holds another run than the one of that name: its run.json was "
+                "changed, or is of another version of unweave; delete the folder, or use another "
+                "store"
+            )
 
     def check_data(self, fingerprint: str) -> None:
         """Refuse data other than those that the run began with."""

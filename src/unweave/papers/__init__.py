@@ -114,7 +114,7 @@ def merge_results(
         if not file.is_file():
             raise ValueError(f"there is no file {file}: {nearest_path(file)}")
         for study in studies.values():
-            new = merge(study, study.path(Path(out)), [file])
+            new = merge(study, study.path(Path(out)), file)
             console.print(f"{file}: {new} new networks of {study.name}", highlight=False)
 
 

@@ -127,6 +127,7 @@ class Result:
     setting: str  # what was computed, in Markdown: sizes, weights, choices of ours
     seeds: str
     noticed: str = ""  # what the paper does not say, in Markdown
+    networks: tuple[int, int] | None = None  # of a study: how many it shows, and of how many
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ from unweave.files import write_atomically
 from unweave.papers.drawing import save
 from unweave.papers.form import Claim, Cost, Desk, Reproduction, Result, Verdict
 from unweave.papers.inventory import Item, inventory
-from unweave.papers.study import count_networks
 from unweave.store import write_json
 
 _SIGNS = {
@@ -66,6 +65,7 @@ def write_result(
         "setting": result.setting,
         "seeds": result.seeds,
         "noticed": result.noticed,
+        "networks": result.networks,
         **desk.spent(cost),
         "version": unweave.__version__,
     }
@@ -179,10 +179,8 @@ def _status(
 
 
 def _untrained(made: Reproduction, out: Path) -> str:
-    """How many networks the study of a figure still lacks, and how to train them."""
-    if made.study is None:
-        return ""
-    there, whole = count_networks(made.study.path(out)), len(made.study.runs)
+    """How many networks a figure lacks that it should show, and how to train them."""
+    there, whole = _facts(made, out).get("networks") or (0, 0)
     if there >= whole:
         return ""
     return f"{there} of {whole} networks are trained; the others: `{_command(made, out)}`"

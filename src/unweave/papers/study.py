@@ -8,15 +8,19 @@ merged into it by `merge`, so a study can be trained anywhere, a few networks at
 
 from __future__ import annotations
 
+import hashlib
 import json
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock
 from numpy.typing import NDArray
 
 from unweave import spec
@@ -183,17 +187,19 @@ def _train_missing(desk: Desk, study: Study, runs: Sequence[Run], path: Path) ->
             "precision": study.precision if desk.device.type == "cuda" else "fp32",
         }
         networks = _described(desk, study, group, outcomes, worlds[key], cost)
-        write_networks(study, path, [*read_networks(path).values(), *networks])
+        add_networks(study, path, networks)
     _say_what_is_missing(desk, study, read_networks(path), seconds)
 
 
 def _groups(runs: Sequence[Run], most: int) -> Iterator[list[Run]]:
-    """Runs that can train together, at most so many at once; the first ones come first."""
+    """Runs that can train together, at most so many at once, by the place of their first run."""
     alike: dict[str, list[Run]] = {}
     for run in runs:
         alike.setdefault(run.lane_key, []).append(run)
-    for group in alike.values():
-        yield from (group[at : at + most] for at in range(0, len(group), most))
+    groups = [
+        group[at : at + most] for group in alike.values() for at in range(0, len(group), most)
+    ]
+    yield from sorted(groups, key=lambda group: runs.index(group[0]))
 
 
 def _train(desk: Desk, study: Study, group: list[Run], world: World) -> tuple[list[Outcome], float]:
@@ -276,9 +282,9 @@ def _say_what_is_missing(
     text = f"{len(missing)} of {len(study.runs)} networks of {study.name} are still missing"
     if done:
         text += f", {done / steps:.0%} of their steps are done"
-    if seconds == seconds:
-        text += f"; here they would take {_duration(seconds * (steps - done))}"
     there = [study.seconds.get(run.objective.kind, float("nan")) for run in missing]
+    if seconds == seconds:
+        text += f"; at this speed they would take {_duration(seconds * (steps - done))}"
     if desk.device.type != "cuda" and sum(there) == sum(there):
         text += f", on an H200 GPU {_duration(sum(there))}"
     desk.say(f"{text}. The same command goes on from here.")
@@ -313,33 +319,38 @@ def read_networks(path: Path) -> dict[str, Network]:
     return found
 
 
-def count_networks(path: Path) -> int:
-    """How many networks a file of results has."""
-    return len(path.read_text(encoding="utf-8").splitlines()) if path.exists() else 0
+def add_networks(study: Study, path: Path, networks: Sequence[Network]) -> int:
+    """Add networks to a file of results; those that are there already stay. Returns how many.
 
-
-def write_networks(study: Study, path: Path, networks: Sequence[Network]) -> None:
-    """Write results, each network once, in the order of the study.
-
-    Of the pictures only those that figures show are kept.
+    The networks of the study come first, in its order. Others that are in the file, of a study
+    that has changed since, are kept. Of the pictures only those that figures show are kept.
     """
-    found = {network.key: network for network in networks}
-    kept = [found[key] for key in study.keys if key in found]
-    pictured = {network.key for network in study.pictured(kept)}
-    lines = [_line(network, network.key in pictured) for network in kept]
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, "".join(f"{line}\n" for line in lines).encode())
+    with _writing(path):
+        here = read_networks(path)
+        new = {each.key: each for each in networks if each.key not in here}
+        found = here | new
+        ordered = [found[key] for key in study.keys if key in found]
+        pictured = {network.key for network in study.pictured(ordered)}
+        others = [network for key, network in found.items() if key not in study.keys]
+        lines = [_line(network, network.key in pictured) for network in ordered]
+        lines += [_line(network, pictured=True) for network in others]
+        write_atomically(path, "".join(f"{line}\n" for line in lines).encode())
+    return len(new)
 
 
-def merge(study: Study, path: Path, others: Sequence[Path]) -> int:
-    """Add the networks of other files to a study's results; returns how many are new.
+def merge(study: Study, path: Path, other: Path) -> int:
+    """Add the networks of a study that another file of results has; returns how many are new."""
+    there = read_networks(other)
+    return add_networks(study, path, [there[key] for key in study.keys if key in there])
 
-    A network that is there already stays as it is; one that is not of the study is left out.
-    """
-    here = read_networks(path)
-    there = {key: each for other in others for key, each in read_networks(other).items()}
-    write_networks(study, path, [*there.values(), *here.values()])
-    return len(read_networks(path)) - len(here)
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Keep other processes of this machine from writing a file at the same time."""
+    name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
+    with FileLock(Path(tempfile.gettempdir()) / f"unweave-{name}.lock"):
+        yield
 
 
 def _line(network: Network, pictured: bool) -> str:

@@ -200,6 +200,7 @@ class Lanes:
         with statistics_held(self.nets), products("fp32"):
             for step in range(len(batches)):
                 carried: Tensors = {}
+                found: Tensors = {}  # as in the log, the last update that reports a term counts
                 for turn, player in enumerate(self.turns):
                     seen = batches[(step + turn) % len(batches)].expand(len(self.runs), -1)
                     fixed = {"seed": self.seeds * 0, "step": self.seeds * 0 + step}
@@ -207,7 +208,8 @@ class Lanes:
                     own = {name: self.parameters[name] for name in self.names[player]}
                     others = self._others(player, self.parameters, self.buffers)
                     means, carried = self._evaluate(turn, own, others, weights, batch, carried)
-                    sums |= {name: sums.get(name, 0.0) + value for name, value in means.items()}
+                    found |= means
+                sums = {name: sums.get(name, 0.0) + value for name, value in found.items()}
         return {name: value / len(batches) for name, value in sums.items()}
 
     def _evaluate(self, turn: int, *inputs: Tensors) -> tuple[Tensors, Tensors]:

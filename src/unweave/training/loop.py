@@ -165,14 +165,19 @@ class Group:
             while lanes.step < logged:
                 measured = self.monitor.next_step(lanes.step) if self.monitor else logged
                 self.crew.run(min(logged, measured) - lanes.step)
-                if self.monitor and lanes.step in (measured, steps):
-                    self._collect()
-                    digests = [run.digest for run in lanes.runs]
-                    self._pending.append((digests, self.monitor.measure(lanes)))
-            self._report()
+                if lanes.step == logged:
+                    self._report()
+                if self.monitor and lanes.runs and lanes.step in (measured, steps):
+                    self._measure(self.monitor)
             if lanes.runs and time.monotonic() - saved >= self.checkpoint_seconds:
                 self._save()
                 saved = time.monotonic()
+
+    def _measure(self, monitor: Monitor) -> None:
+        """Begin to measure the lanes; those that broke were dropped before."""
+        self._collect()
+        digests = [run.digest for run in self.lanes.runs]
+        self._pending.append((digests, monitor.measure(self.lanes)))
 
     def _collect(self) -> None:
         """Wait for the measurements under way."""
@@ -344,8 +349,12 @@ def _groups(
     locks: contextlib.ExitStack,
     outcomes: dict[str, Outcome],
 ) -> Iterator[list[Run]]:
-    """The runs still to train, those with the same structure together."""
-    open_runs: dict[str, list[Run]] = {}
+    """The runs still to train, those that can together.
+
+    Lanes have the same structure, and a checkpoint at a common step or none: a run that is under
+    way would otherwise begin anew beside one that is not.
+    """
+    open_runs: dict[str, list[tuple[set[int], list[Run]]]] = {}
     for run in {run.digest: run for run in runs}.values():
         if store:
             folder = store.folder(run)
@@ -355,8 +364,17 @@ def _groups(
             if folder.status in ("finished", "failed"):
                 outcomes[run.digest] = recall(folder, run)
                 continue
-        open_runs.setdefault(run.lane_key, []).append(run)
-    yield from open_runs.values()
+        steps = set(store.folder(run).states) if store else set()
+        groups = open_runs.setdefault(run.lane_key, [])
+        for common, group in groups:
+            if common & steps or not (common or steps):
+                common &= steps
+                group.append(run)
+                break
+        else:
+            groups.append((steps, [run]))
+    for groups in open_runs.values():
+        yield from (group for _, group in groups)
 
 
 def recall(folder: RunFolder, run: Run) -> Outcome:

@@ -10,20 +10,20 @@ from scipy import stats
 
 from unweave.papers.drawing import BLUE, DASHES, MUTED, ORANGE, lettered, panels
 from unweave.papers.form import Claim, Desk, Result, judged
-from unweave.papers.intervals import redrawn
+from unweave.papers.intervals import correlation, redrawn
 from unweave.papers.kim2018.comparison import (
     ACCURACY,
+    BOTH,
     DISTORTION,
     METHODS,
-    WEAK,
+    OPEN,
     Found,
     Settings,
     compared,
-    difference,
     final,
-    resampled,
+    gap,
+    mean_of,
     result_of,
-    spread,
 )
 from unweave.papers.kim2018.shapes2d import CRITIC_TC, HIGGINS, OURS, STUDY, TRUE_TC, ranked
 from unweave.papers.study import Network, Results, results_of
@@ -66,10 +66,11 @@ def _better_than_vae(results: Results) -> Claim:
 
     def judge(found: Found) -> Claim:
         ours, theirs = found["factor-vae", 40.0], found["beta-vae", 1.0]
-        gap = difference(ours, theirs, OURS)
-        got = f"{spread(ours, OURS)} and {spread(theirs, OURS)}, difference {gap}"
-        note = "The interval of the difference allows both answers. " + WEAK
-        return judged(*text, expected, got, gap.low > 0, note, decisive=gap.high < 0)
+        more = gap(ours, theirs, OURS)
+        got = f"{mean_of(ours, OURS)} and {mean_of(theirs, OURS)}, difference {more}"
+        decisive = more.high < 0
+        note = OPEN if decisive else BOTH
+        return judged(*text, expected, got, more.low > 0, note, decisive=decisive)
 
     needed = {"beta-vae": (1.0,), "factor-vae": (40.0,)}
     return compared(results, needed, *text, expected, judge)
@@ -77,18 +78,18 @@ def _better_than_vae(results: Results) -> Claim:
 
 def _barely(results: Results) -> Claim:
     text = "while barely sacrificing reconstruction error", "sec. 6, fig. 4"
-    expected = (
-        "γ = 40 costs less reconstruction error than β = 4 does, both against β = 1 (our reading)"
-    )
+    expected = "little more than with β = 1; the paper gives no number"
 
     def judge(found: Found) -> Claim:
-        vae = found["beta-vae", 1.0]
-        cost = {key: difference(found[key], vae, DISTORTION) for key in found}
-        factor, beta = cost["factor-vae", 40.0], cost["beta-vae", 4.0]
-        got = f"{factor} nats more with γ = 40, {beta} with β = 4"
-        return judged(*text, expected, got, factor.high < beta.low, decisive=False)
+        vae, factor = found["beta-vae", 1.0], found["factor-vae", 40.0]
+        got = (
+            f"{mean_of(factor, DISTORTION)} nats with γ = 40, {mean_of(vae, DISTORTION)} with "
+            f"β = 1: {gap(factor, vae, DISTORTION)} more"
+        )
+        note = "How much more is still “barely” is not stated."
+        return Claim(*text, expected, got, "undecided", note)
 
-    needed = {"beta-vae": (1.0, 4.0), "factor-vae": (40.0,)}
+    needed = {"beta-vae": (1.0,), "factor-vae": (40.0,)}
     return compared(results, needed, *text, expected, judge)
 
 
@@ -100,9 +101,9 @@ def _curves(axis: Axes, settings: Settings, name: str, weight: str) -> None:
     for colour, dashes, (value, networks) in zip(
         shades, DASHES * 2, settings.items(), strict=False
     ):
-        steps = networks[0].curve(name)[0]
-        values = np.array([network.curve(name)[1] for network in networks])
-        each = [redrawn(column) for column in values.T]
+        curves = [dict(zip(*network.curve(name), strict=True)) for network in networks]
+        steps = sorted(set.intersection(*(set(curve) for curve in curves)))  # measured in all
+        each = [redrawn(np.array([curve[step] for curve in curves])) for step in steps]
         axis.fill_between(steps, [m.low for m in each], [m.high for m in each], color=colour,
                           alpha=0.2, linewidth=0)  # fmt: skip
         label = f"{weight} = {value:g}"
@@ -157,9 +158,14 @@ def _excursions(networks: Sequence[Network]) -> str:
         early = network.curve("terms/rate")[1][0]
         scores[bool(early > _FAR)].append(f"{network.last(OURS):.2f}")
     return (
-        f"Some networks with γ = 40 leave the prior early: at 10,000 iterations the rate of "
-        f"{len(scores[True])} of {len(networks)} is above {_FAR} nats, and their scores at the end "
-        f"are {', '.join(scores[True]) or 'none'}; the others score {', '.join(scores[False])}."
+        "The scores with γ = 40 have two modes. At 10,000 iterations the rate of "
+        f"{len(scores[True])} of {len(networks)} networks is above {_FAR} nats: their codes have "
+        f"left the prior. At the end these score {', '.join(scores[True]) or 'nothing'}, the "
+        f"others {', '.join(scores[False])}.\n\n"
+        "With γ = 40 our reconstruction is better than the paper's, and the true total correlation "
+        "is larger at the end than at 50,000 iterations (figure 7). A critic that finds more of "
+        "the correlation would explain both, but that is a conjecture: the paper shows its "
+        "critic's values only in its figures."
     )
 
 
@@ -172,15 +178,16 @@ def _headline(results: Results) -> list[Claim]:
             _stated(results, kind, weight, OURS, f"mean score of {name}: around {score}",
                     score, 0.01),
             _stated(results, kind, weight, DISTORTION, f"reconstruction error of {name}: around 45",
-                    45.0, 2.5),
+                    45.0, 2.0),
         ]  # fmt: skip
     text = "significantly higher than the one for β-VAE", "sec. 6, fig. 5"
     expected = "the score of γ = 40 minus that of β = 4 is above 0"
 
     def judge(found: Found) -> Claim:
-        gap = difference(found["factor-vae", 40.0], found["beta-vae", 4.0], OURS)
-        note = "The interval allows both answers; the paper's difference is 0.09. " + WEAK
-        return judged(*text, expected, gap, gap.low > 0, note, decisive=gap.high < 0)
+        more = gap(found["factor-vae", 40.0], found["beta-vae", 4.0], OURS)
+        decisive = more.high < 0
+        note = OPEN if decisive else f"{BOTH} The paper's difference is 0.09."
+        return judged(*text, expected, more, more.low > 0, note, decisive=decisive)
 
     needed = {"beta-vae": (4.0,), "factor-vae": (40.0,)}
     return [*claims, compared(results, needed, *text, expected, judge)]
@@ -195,37 +202,47 @@ def _stated(
     value: float,
     slack: float,
 ) -> Claim:
-    """A mean that the paper states: within our interval, up to how exactly it is stated."""
-    expected = f"{value:g}, within our interval widened by {slack:g}"
+    """A mean that the paper states as "around" a value, without its error.
+
+    It agrees if it is in our interval, up to a slack, and contradicts ours if it is more than
+    three slacks away.
+    """
+    expected = f"{value:g} in our interval, up to {slack:g} (our bound)"
 
     def judge(found: Found) -> Claim:
-        mean = spread(found[kind, weight], name)
-        holds = mean.low - slack <= value <= mean.high + slack
-        note = WEAK if kind == "factor-vae" else "The reason is open."
-        return judged(statement, "sec. 6, fig. 5", expected, mean, holds, note)
+        mean = mean_of(found[kind, weight], name)
+        away = max(mean.low - value, value - mean.high, 0.0)
+        values = final(found[kind, weight], name)
+        got = f"{mean}, median {np.median(values):.4g}"
+        note = OPEN if kind == "factor-vae" else "The reason is open."
+        return judged(
+            statement, "sec. 6, fig. 5", expected if away <= 3 * slack else f"{value:g}", got,
+            away <= slack, note, decisive=away > 3 * slack,
+        )  # fmt: skip
 
     return compared(results, {kind: (weight,)}, statement, "sec. 6, fig. 5", expected, judge)
 
 
 def _correlations(results: Results) -> list[Claim]:
     """How the two metrics correlate over all networks."""
-    if len(results.networks) < 3:
+    networks = [each for kind in METHODS for some in results.of(kind).values() for each in some]
+    if len(networks) < 3:
         return []
-    ours, theirs = (final(results.networks, name) for name in (OURS, HIGGINS))
+    ours, theirs = (final(networks, name) for name in (OURS, HIGGINS))
     claims = []
     for name, function, stated in (
         ("Pearson", stats.pearsonr, 0.404),
         ("Kendall", stats.kendalltau, 0.310),
         ("Spearman", stats.spearmanr, 0.444),
     ):
-        found = resampled(ours, theirs, function)
+        found = correlation(ours, theirs, function)
         claims.append(
             judged(
                 f"{name} correlation of the two metrics: {stated}",
                 "sec. 6",
-                f"{stated}, within our interval",
-                f"{found} over {len(ours)} networks",
-                found.low <= stated <= found.high,
+                f"{stated} in our interval, over all networks of the study",
+                f"{found} over {len(networks)} networks",
+                results.complete and found.low <= stated <= found.high,
                 "The paper does not say which networks it correlates."
                 + ("" if results.complete else " Ours are not all trained yet."),
                 decisive=False,
@@ -293,7 +310,7 @@ def _decreases(settings: Settings) -> Claim:
         else "not measured yet",
         change is not None and change.high < 0,
         "The information in the codes keeps growing, and the critic misses most of the correlation "
-        "that comes with it. Before 50,000 iterations the true TC was not measured. " + WEAK
+        "that comes with it. Before 50,000 iterations the true TC was not measured."
         if change
         else "No networks are trained yet.",
         decisive=change is not None and change.low > 0,
@@ -314,9 +331,8 @@ def _higher_gamma(settings: Settings) -> list[Claim]:
             claims.append(Claim(statement, where, expected, "not measured yet", "undecided", note))
             continue
         gammas, values = np.array(pairs).T
-        found = resampled(gammas, values, stats.spearmanr)
-        decisive = found.low > 0
+        found = correlation(gammas, values, stats.spearmanr, groups=gammas)
         claims.append(
-            judged(statement, where, expected, found, found.high < 0, WEAK, decisive=decisive)
+            judged(statement, where, expected, found, found.high < 0, decisive=found.low > 0)
         )
     return claims

@@ -16,10 +16,10 @@ from unweave.papers.kim2018.comparison import (
     MISMATCH,
     Found,
     compared,
-    difference,
     final,
+    gap,
+    mean_of,
     result_of,
-    spread,
 )
 from unweave.papers.kim2018.shapes2d import (
     EDGES,
@@ -91,25 +91,32 @@ def _show(axis: Axes, network: Network, picture: str) -> None:
 def _factors_found(results: Results) -> Claim:
     text = (
         "both models are capable of finding x-position, y-position, and scale, but struggle to "
-        "disentangle orientation and shape",
+        "disentangle orientation and shape, β-VAE especially; neither method can robustly capture "
+        "shape",
         "sec. 6, fig. 6",
     )
     expected = (
-        "the share of votes that name the factor is larger for x, y and scale than for others"
+        "with both, x, y and scale get a larger share of the votes of their samples than "
+        "orientation and shape (our reading)"
     )
 
     def judge(found: Found) -> Claim:
-        parts, holds = [], True
+        parts, lowest = [], 1.0
         for (kind, _), networks in found.items():
-            mean = {
-                name: redrawn(np.array([network.facts["factors"][name] for network in networks]))
+            votes = {
+                name: np.array([network.facts["factors"][name] for network in networks])
                 for name in ("x", "y", "scale", "orientation", "shape")
             }
-            good = min(mean[name].value for name in ("x", "y", "scale"))
-            holds &= good > max(mean[name].value for name in ("orientation", "shape"))
-            listed = ", ".join(f"{name} {value.value:.2f}" for name, value in mean.items())
+            lows = [
+                redrawn(votes[good] - votes[bad]).low
+                for good in ("x", "y", "scale")
+                for bad in ("orientation", "shape")
+            ]
+            lowest = min(lowest, *lows)
+            listed = ", ".join(f"{name} {each.mean():.2f}" for name, each in votes.items())
             parts.append(f"{METHODS[kind][0]}: {listed}")
-        return judged(*text, expected, "; ".join(parts), holds)
+        note = "The interval of at least one of the differences, seed by seed, allows both answers."
+        return judged(*text, expected, "; ".join(parts), lowest > 0, note, decisive=False)
 
     best = {kind: _best_setting(results, kind) for kind in METHODS}
     needed = {k: (float(next(iter(n[0].run.weights.values()))),) for k, n in best.items() if n}
@@ -162,9 +169,9 @@ def _mismatch(results: Results) -> Claim:
 
     def judge(found: Found) -> Claim:
         ours, theirs = found["factor-vae", 40.0], found["beta-vae", 4.0]
-        gap = difference(ours, theirs, MISMATCH)
-        got = f"{spread(ours, MISMATCH)} and {spread(theirs, MISMATCH)} nats"
-        return judged(*text, expected, got, gap.low > 0, decisive=gap.high < 0)
+        more = gap(ours, theirs, MISMATCH)
+        got = f"{mean_of(ours, MISMATCH)} and {mean_of(theirs, MISMATCH)} nats"
+        return judged(*text, expected, got, more.low > 0, decisive=more.high < 0)
 
     needed = {"beta-vae": (4.0,), "factor-vae": (40.0,)}
     return compared(results, needed, *text, expected, judge)
@@ -185,7 +192,8 @@ def fig19(desk: Desk) -> Result:
         {"": figure},
         {
             "": "Images at draws of the prior from the best network of the best setting of each "
-            "method by the paper's score."
+            "method by the paper's score. log p(x) is the mean bound over "
+            f"{LIKELIHOODS} observations."
         },
         [
             _likelihood(results, "beta-vae", 1.0, -43.3),
@@ -197,24 +205,21 @@ def fig19(desk: Desk) -> Result:
 
 def _likelihood(results: Results, kind: str, weight: float, stated: float) -> Claim:
     name = f"{METHODS[kind][0]}, {METHODS[kind][1]} = {weight:g}"
-    statement = f"log marginal likelihood of the best {name}: {stated}"
-    if weight == 1.0:
-        statement = f"log marginal likelihood of a randomly chosen VAE: {stated}"
-    expected = f"{stated}, among those of our seeds or within two standard errors of one"
+    chosen = "a randomly chosen VAE" if weight == 1.0 else f"the best {name}"
+    statement = f"log marginal likelihood of {chosen}: {stated}"
+    expected = f"{stated}, up to two standard errors"
 
     def judge(found: Found) -> Claim:
-        networks = found[kind, weight]
-        values = np.array([network.facts["log_likelihood"] for network in networks])
-        error = max(network.facts["log_likelihood_error"] for network in networks)
-        got = (
-            f"{values.mean():.1f} on average, from {values.min():.1f} to {values.max():.1f}; "
-            f"standard error of each {error:.1f}"
-        )
-        holds = values.min() - 2 * error <= stated <= values.max() + 2 * error
+        networks = ranked(found[kind, weight])
+        values = [network.facts["log_likelihood"] for network in networks]
+        error = networks[0].facts["log_likelihood_error"]
+        value = float(np.mean(values)) if weight == 1.0 else values[0]
+        got = f"{value:.1f} ± {error:.1f}; all seeds from {min(values):.1f} to {max(values):.1f}"
         note = (
-            f"Ours is the bound with {PARTICLES:,} particles, as in the paper, on {LIKELIHOODS} "
-            "observations of the training data; the paper does not say on which."
+            f"Ours is the bound with {PARTICLES:,} particles, as the paper's, on {LIKELIHOODS} "
+            "observations; the paper's is on the entire data set."
         )
-        return judged(statement, "app. E", expected, got, holds, note, decisive=False)
+        away = abs(value - stated)
+        return judged(statement, "app. E", expected, got, away <= 2 * error, note, decisive=False)
 
     return compared(results, {kind: (weight,)}, statement, "app. E", expected, judge)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from unweave.papers.form import Reproduction
-from unweave.papers.mathieu2019 import appc, fig3, fig5
+from unweave.papers.mathieu2019 import appc, fig3, fig5, shapes2d, sparsity
 from unweave.papers.mathieu2019.fig6 import mixture_prior
 from unweave.papers.mathieu2019.shapes2d_figures import fig2
 from unweave.papers.mathieu2019.sparsity_figures import fig4
@@ -15,6 +15,7 @@ FIGURES = (
         "Figure 2: reconstruction against disentanglement by the prior",
         "weeks (two hours on an H200)",
         fig2,
+        study=shapes2d.STUDY,
     ),
     Reproduction(
         "mathieu2019",
@@ -30,6 +31,7 @@ FIGURES = (
         "Figure 4: sparsity over α, on Fashion-MNIST",
         "days (five minutes on an H200)",
         fig4,
+        study=sparsity.STUDY,
     ),
     Reproduction(
         "mathieu2019",
