@@ -14,7 +14,7 @@ from reproduced import desk
 from unweave.data import Shapes2D
 from unweave.metrics import Table
 from unweave.networks import DCGAN
-from unweave.papers import chosen, reproduce
+from unweave.papers import Reproduction, chosen, reproduce
 from unweave.papers.images import decoded_png
 from unweave.papers.intervals import student_difference, student_mean
 from unweave.papers.mathieu2019 import shapes2d, shapes2d_figures, sparsity, sparsity_figures
@@ -231,11 +231,13 @@ def test_magnitudes_are_means_over_the_observations_of_a_class():
 
 
 def reproduced(figure, tmp_path):
+    (full,) = chosen("mathieu2019", [figure])
+    made = [Reproduction(full.paper, full.figure, full.title, full.cost, full.make)]
     out = tmp_path / "out"
     one = desk(tmp_path / "runs")
-    claims = reproduce(chosen("mathieu2019", [figure]), one, out)
+    claims = reproduce(made, one, out)
     again = desk(tmp_path / "other")  # another store: all is read from the results
-    assert reproduce(chosen("mathieu2019", [figure]), again, out) == claims
+    assert reproduce(made, again, out) == claims
     assert again.trained == 0
     page = (out / "mathieu2019.md").read_text()
     for claim in claims:

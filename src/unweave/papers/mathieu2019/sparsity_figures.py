@@ -212,7 +212,7 @@ def _title(setting: Setting, network: Network) -> str:
 
 
 def _draw_codes(found: Found) -> Figure:
-    figure, axes = panels(2, 2, width=4.2, height=1.7)
+    figure, axes = panels(2, 2, width=4.2, height=1.8)
     there = {setting: _pictured(found, setting) for setting in SHOWN}
     magnitudes = {
         setting: np.array(network.facts[PICTURES]["magnitudes"])
@@ -220,7 +220,7 @@ def _draw_codes(found: Found) -> Figure:
         if network
     }
     largest = max((float(each.max()) for each in magnitudes.values()), default=1.0)
-    for number, (axis, setting) in enumerate(zip(axes, SHOWN, strict=True)):
+    for axis, setting in zip(axes, SHOWN, strict=True):
         axis.grid(False)
         network = there[setting]
         if network is None:
@@ -230,9 +230,8 @@ def _draw_codes(found: Found) -> Figure:
         order = np.argsort(-values.max(0))
         shown = axis.imshow(values[:, order], cmap="Blues", vmin=0, vmax=largest, aspect="auto",
                             interpolation="none")  # fmt: skip
-        labels = _CLASSES if number % 2 == 0 else [""] * len(values)
-        axis.set_yticks(range(len(values)), labels[: len(values)], fontsize=6)
-        axis.set_xlabel("latent" if number >= 2 else "")
+        axis.set_yticks(range(len(values)), _CLASSES[: len(values)], fontsize=6)
+        axis.set_xlabel("latent")
         axis.set_title(_title(setting, network), fontsize=8)
     if magnitudes:
         figure.colorbar(shown, ax=axes, shrink=0.6, label="mean |code|")
