@@ -303,8 +303,8 @@ def rank(network: Network) -> float:
 
 def _pictured(networks: Sequence[Network]) -> list[Network]:
     """The best and the median network of every setting."""
-    ranked = [group.ranked(rank) for group in groups_of(networks, SETTINGS).values()]
-    return [network for each in ranked if each for network in (each[0], each[len(each) // 2])]
+    groups = groups_of(networks, SETTINGS).values()
+    return [network for group in groups for network in group.chosen(rank).values()]
 
 
 STUDY = Study(

@@ -31,7 +31,7 @@ from unweave.papers.esmaeili2019.digits_claims import (
     style_names,
     unseen_claims,
 )
-from unweave.papers.esmaeili2019.groups import Group, groups_of, short
+from unweave.papers.esmaeili2019.groups import BEST, MEDIAN, Group, groups_of, short
 from unweave.papers.esmaeili2019.table2 import category_information, draw_sheet
 from unweave.papers.form import Desk, Reproduction, Result
 from unweave.papers.study import PICTURES, Network, read_networks, results_of
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _SEEDS = "0 to 9"
-_BEST, _MEDIAN = "best", "median"
 
 
 def _groups(desk: Desk) -> dict[str, Group]:
@@ -57,12 +56,6 @@ def _setting(text: str) -> str:
         "the label, I(category; label) / H(label), those without a category by the digits that "
         "keep their identity in figure 7; brackets are 95% bootstrap intervals of means over seeds."
     )
-
-
-def _chosen(group: Group) -> dict[str, Network]:
-    """The best and the median network; none before any is trained."""
-    ranked = group.ranked(rank)
-    return {_BEST: ranked[0], _MEDIAN: ranked[len(ranked) // 2]} if ranked else {}
 
 
 def _drawn(
@@ -100,9 +93,9 @@ def fig5(desk: Desk) -> Result:
 
 
 def _draw_traversals(group: Group) -> Figure | None:
-    if not (chosen := _chosen(group)):
+    if not (chosen := group.chosen(rank)):
         return None
-    network = chosen[_MEDIAN]
+    network = chosen[MEDIAN]
     order, names = network.facts["order"], style_names(network)
     figure, (axis,) = panels(1, 1, width=7.2, height=0.33 * len(order) + 0.25)
     columns = len(SAMPLES) * len(VALUES)
@@ -148,11 +141,11 @@ def fig6(desk: Desk) -> Result:
 
 def draw_information(group: Group) -> Figure | None:
     """I(x; z_d) over steps, of dimensions that end informative and of those that do not."""
-    if not (chosen := _chosen(group)):
+    if not (chosen := group.chosen(rank)):
         return None
     from matplotlib import colormaps
 
-    network = chosen[_MEDIAN]
+    network = chosen[MEDIAN]
     figure, axes = panels(1, 2, width=3.6, height=2.5)
     ends = {name: network.last(INFORMATION + name) for name in style_names(network)}
     for axis, names in (
@@ -185,14 +178,14 @@ def fig7(desk: Desk) -> Result:
     )
     drawings, captions = _drawn(
         {
-            "": _draw_thickness(methods, _MEDIAN),
-            _BEST: _draw_thickness(methods, _BEST),
+            "": _draw_thickness(methods, MEDIAN),
+            BEST: _draw_thickness(methods, BEST),
             "kept": _draw_kept(methods),
             "samples": _draw_samples({n: methods[n] for n in ("β-SVAE", "HFVAE")}),
         },
         {
-            "": caption.format(_MEDIAN),
-            _BEST: caption.format(_BEST),
+            "": caption.format(MEDIAN),
+            BEST: caption.format(BEST),
             "kept": "Left: digits that keep their identity as thickness varies, by each network "
             "and on average. Right: measured thickness of the same images.",
             "samples": "Draws of the prior by the median network of each method, a row for each "
@@ -215,7 +208,9 @@ def fig7(desk: Desk) -> Result:
 
 
 def _draw_thickness(methods: Mapping[str, Group], which: str) -> Figure | None:
-    chosen = {name: _chosen(group)[which] for name, group in methods.items() if _chosen(group)}
+    chosen = {
+        name: group.chosen(rank)[which] for name, group in methods.items() if group.chosen(rank)
+    }
     if not chosen:
         return None
     figure, axes = panels(1, len(chosen), width=2.4, height=3.7)
@@ -248,7 +243,9 @@ def _draw_kept(methods: Mapping[str, Group]) -> Figure | None:
 
 
 def _draw_samples(methods: Mapping[str, Group]) -> Figure | None:
-    chosen = {name: _chosen(group)[_MEDIAN] for name, group in methods.items() if _chosen(group)}
+    chosen = {
+        name: group.chosen(rank)[MEDIAN] for name, group in methods.items() if group.chosen(rank)
+    }
     if not chosen:
         return None
     figure, axes = panels(1, len(chosen), width=3.4, height=3.6)
@@ -289,11 +286,11 @@ def fig9(desk: Desk) -> Result:
 
 def draw_unseen(groups: Mapping[str, Group]) -> Figure | None:
     """Held-out digits, reconstructed; histograms of their learned feature before and after."""
-    chosen = {name: _chosen(groups[name]) for name in ("HFVAE", "zero-shot")}
+    chosen = {name: groups[name].chosen(rank) for name in ("HFVAE", "zero-shot")}
     if not all(chosen.values()):
         return None
-    networks = {"trained on all": chosen["HFVAE"][_MEDIAN],
-                "trained without them": chosen["zero-shot"][_MEDIAN]}  # fmt: skip
+    networks = {"trained on all": chosen["HFVAE"][MEDIAN],
+                "trained without them": chosen["zero-shot"][MEDIAN]}  # fmt: skip
     from matplotlib.figure import Figure
 
     figure = Figure((9.2, 3.6), layout="constrained")
@@ -332,14 +329,14 @@ def fig11(desk: Desk) -> Result:
     )
     drawings, captions = _drawn(
         {
-            "": _draw_classes(groups["Fashion-MNIST"], _MEDIAN),
-            _BEST: _draw_classes(groups["Fashion-MNIST"], _BEST),
-            "mnist": _draw_classes(groups["HFVAE"], _MEDIAN),
+            "": _draw_classes(groups["Fashion-MNIST"], MEDIAN),
+            BEST: _draw_classes(groups["Fashion-MNIST"], BEST),
+            "mnist": _draw_classes(groups["HFVAE"], MEDIAN),
         },
         {
-            "": caption.format(_MEDIAN, "Fashion-MNIST"),
-            _BEST: caption.format(_BEST, "Fashion-MNIST"),
-            "mnist": caption.format(_MEDIAN, "MNIST"),
+            "": caption.format(MEDIAN, "Fashion-MNIST"),
+            BEST: caption.format(BEST, "Fashion-MNIST"),
+            "mnist": caption.format(MEDIAN, "MNIST"),
         },
     )
     return Result(drawings, captions, category_claims(groups), _setting(_told(groups)), _SEEDS)
@@ -357,7 +354,7 @@ def _told(groups: Mapping[str, Group]) -> str:
 
 
 def _draw_classes(group: Group, which: str) -> Figure | None:
-    if not (chosen := _chosen(group)):
+    if not (chosen := group.chosen(rank)):
         return None
     network = chosen[which]
     figure, (axis,) = panels(1, 1, width=9.2, height=3.6)

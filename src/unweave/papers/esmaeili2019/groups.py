@@ -15,6 +15,7 @@ from unweave.papers.intervals import redrawn
 from unweave.papers.study import PICTURES, Network
 from unweave.run import Run
 
+BEST, MEDIAN = "best", "median"
 _REDRAWS = 2_000
 Reader = Callable[[Network], float]
 
@@ -40,9 +41,17 @@ class Group:
         """The mean over networks with its 95% bootstrap interval."""
         return redrawn(self.values(read))
 
-    def ranked(self, read: Reader) -> list[Network]:
-        """The networks that kept their pictures, the one with the highest number first."""
-        return sorted((n for n in self.networks if PICTURES in n.facts), key=lambda n: -read(n))
+    def chosen(self, read: Reader) -> dict[str, Network]:
+        """The networks with the best and the median number, of those that kept their pictures.
+
+        If the median network did not keep them, the one nearest to it in rank.
+        """
+        ranked = sorted(self.networks, key=lambda network: -read(network))
+        shown = [place for place, network in enumerate(ranked) if PICTURES in network.facts]
+        if not shown:
+            return {}
+        median = min(shown, key=lambda place: abs(place - len(ranked) // 2))
+        return {BEST: ranked[shown[0]], MEDIAN: ranked[median]}
 
 
 def groups_of(

@@ -94,8 +94,8 @@ def score(name: str) -> Reader:
 
 def _pictured(networks: Sequence[Network]) -> list[Network]:
     """The best and the median network of every method, by the FactorVAE score."""
-    ranked = [group.ranked(score(FACTOR)) for group in groups_of(networks, SETTINGS).values()]
-    return [network for each in ranked if each for network in (each[0], each[len(each) // 2])]
+    groups = groups_of(networks, SETTINGS).values()
+    return [network for group in groups for network in group.chosen(score(FACTOR)).values()]
 
 
 STUDY = Study(
@@ -124,11 +124,11 @@ def table2(desk: Desk) -> Result:
     groups = groups_of(results_of(desk, STUDY).networks, SETTINGS)
     drawings = {"": draw_scores(groups)}
     captions = {
-        "": "Scores of ten seeds of each method (dots), their mean with its 95% interval (bar), "
-        "and the paper's number (diamond)."
+        "": "Scores of each network (dots), their mean with its 95% interval (bar), and the "
+        "paper's number (diamond)."
     }
-    if ranked := groups[OURS].ranked(score(FACTOR)):
-        drawings["traversals"] = _draw_traversals(ranked)
+    if chosen := groups[OURS].chosen(score(FACTOR)):
+        drawings["traversals"] = _draw_traversals(chosen)
         captions["traversals"] = (
             "Traversals of the HFVAE with the best and with the median FactorVAE score, from -2 to "
             "2, the latents with the largest KL first."
@@ -303,15 +303,14 @@ def _draw_row(axis: Axes, place: int, group: Group, metric: str, colour: str) ->
     axis.plot(mean.value, place, "|", color=colour, markersize=10, markeredgewidth=2.2)
 
 
-def _draw_traversals(ranked: Sequence[Network]) -> Figure:
-    chosen = {"best": ranked[0], "median": ranked[len(ranked) // 2]}
+def _draw_traversals(chosen: Mapping[str, Network]) -> Figure:
     figure, axes = panels(1, 2, width=3.6, height=4.4)
     for axis, (name, network) in zip(axes, chosen.items(), strict=True):
         draw_sheet(axis, network.facts[PICTURES]["traversals"], COLUMNS, LATENTS)
         kl = sorted(network.facts["kl"][:LATENTS], reverse=True)
         axis.set_yticks(np.arange(len(kl)) + 0.5, [f"{value:.1f}" for value in kl])
         axis.set_title(f"{name} HFVAE: {network.last(f'metrics/{FACTOR}'):.2f}")
-        axis.set_ylabel("KL of the latent in nats" if name == "best" else "")
+        axis.set_ylabel("KL of the latent in nats" if axis is axes[0] else "")
     return figure
 
 
