@@ -109,7 +109,16 @@ def test_the_page_says_what_training_took_and_where(tmp_path):
     assert "training all of them: " in page
 
 
-DRAWN = [made for made in FIGURES if made.study]
+SLOW = {("kim2018", "fig16")}  # computes scores
+DRAWN = [
+    pytest.param(
+        made,
+        id=f"{made.paper} {made.figure}",
+        marks=[pytest.mark.slow] if (made.paper, made.figure) in SLOW else [],
+    )
+    for made in FIGURES
+    if made.study
+]
 TRAINED_ONLY = {  # what makes the rest of a figure small, of which only some claims are compared
     ("mathieu2019", "appc"): (
         appc, {"SIZE": 100, "DIMENSIONS": (1, 2), "SCALES": (0.1,), "DATA_SETS": (100, 200)}, 7,
@@ -117,7 +126,7 @@ TRAINED_ONLY = {  # what makes the rest of a figure small, of which only some cl
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("made", DRAWN, ids=lambda made: f"{made.paper} {made.figure}")
+@pytest.mark.parametrize("made", DRAWN)
 def test_committed_results_give_the_stored_claims_without_training(made, tmp_path, monkeypatch):
     """In an empty store, without any dataset, and from the file of the study alone."""
     monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path / "no data"))
@@ -141,7 +150,7 @@ def test_committed_results_give_the_stored_claims_without_training(made, tmp_pat
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize("made", DRAWN, ids=lambda made: f"{made.paper} {made.figure}")
+@pytest.mark.parametrize("made", DRAWN)
 def test_committed_results_hold_every_network_of_a_study_once(made):
     networks = read_networks(made.study.path(PAGES))
     lines = made.study.path(PAGES).read_text().splitlines()

@@ -123,8 +123,8 @@ class Results:
         return dict(sorted(found.items()))
 
     @property
-    def facts(self) -> list[Numbers]:
-        """The facts of every network in the study's order; raises if a network is not there."""
+    def whole(self) -> list[Network]:
+        """All networks in the study's order; raises if one is missing or broke."""
         if self.missing:
             raise Incomplete(
                 f"{len(self.missing)} of {len(self.networks) + len(self.missing)} networks are not "
@@ -133,7 +133,12 @@ class Results:
         for network in self.networks:
             if network.failure:
                 raise FloatingPointError(failure_text(network.run, network.failure))
-        return [network.facts for network in self.networks]
+        return self.networks
+
+    @property
+    def facts(self) -> list[Numbers]:
+        """The facts of all networks in the study's order; raises if one is missing or broke."""
+        return [network.facts for network in self.whole]
 
 
 class Incomplete(ValueError):

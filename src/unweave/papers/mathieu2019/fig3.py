@@ -260,9 +260,7 @@ def _pictured(networks: Sequence[Network]) -> list[Network]:
 
 def _rows(desk: Desk) -> dict[str, Row]:
     """The rows of both figures, after training what is missing."""
-    results = results_of(desk, study())
-    assert results.facts  # all networks are there
-    found = {network.key: network for network in results.networks}
+    found = {network.key: network for network in results_of(desk, study()).whole}
     return {name: part.row(found) for name, part in _parts().items()}
 
 
