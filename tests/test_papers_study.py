@@ -22,10 +22,10 @@ from unweave.papers.study import (
     PICTURES,
     Network,
     Study,
+    add_networks,
     merge,
     read_networks,
     results_of,
-    write_networks,
 )
 from unweave.training import Silent
 
@@ -116,8 +116,8 @@ def test_slices_on_two_machines_merge_to_the_whole(whole, tmp_path):
     assert len(results_of(at(one, networks=2), study).missing) == 4
     other = dataclasses.replace(study, runs=study.runs[::-1])
     assert len(results_of(at(two, networks=4), other).missing) == 2
-    assert merge(study, file_of(one), [file_of(two)]) == 4
-    assert merge(study, file_of(one), [file_of(two)]) == 0
+    assert merge(study, file_of(one), file_of(two)) == 4
+    assert merge(study, file_of(one), file_of(two)) == 0
     assert content(one) == content(whole)
     assert [network.run for network in read_networks(file_of(one)).values()] == study.runs
 
@@ -173,7 +173,7 @@ def test_a_damaged_line_is_named(whole, tmp_path):
 def test_numbers_are_kept_with_six_or_seven_digits(tmp_path):
     run = runs_of()[0]
     network = Network(run, {"step": [1], "terms/rate": [1 / 3]}, {"x": [2 / 3]}, {"seconds": 1.0})
-    write_networks(study_of(), tmp_path / "x.jsonl", [network])
+    assert add_networks(study_of(), tmp_path / "x.jsonl", [network]) == 1
     (found,) = read_networks(tmp_path / "x.jsonl").values()
     assert (found.curves["terms/rate"], found.facts["x"]) == ([0.333333], [0.6666667])
 
@@ -229,3 +229,31 @@ def test_killed_at_any_moment_a_study_ends_as_uninterrupted(whole, tmp_path):
         break
     assert content(tmp_path) == content(whole)
     assert not list(tmp_path.rglob(".unfinished*"))
+
+
+def test_networks_of_a_study_that_has_changed_since_are_kept(whole, tmp_path):
+    file_of(tmp_path).parent.mkdir(parents=True)
+    file_of(tmp_path).write_bytes(file_of(whole).read_bytes())
+    fewer = study_of(runs=runs_of(seeds=range(4))[:4])
+    results = results_of(at(tmp_path), fewer)
+    assert (len(results.networks), results.complete) == (4, True)
+    assert len(read_networks(file_of(tmp_path))) == 7
+    assert content(whole).items() <= content(tmp_path).items()
+
+
+def test_the_first_runs_of_a_study_are_trained_first(tmp_path):
+    beta, plain = runs_of()[:3], runs_of()[3:]
+    begun = []
+
+    class Watched(Silent):
+        def begin(self, runs, step):
+            begun.append([(run.objective.kind, run.seed) for run in runs])
+
+    order = [beta[0], plain[0], plain[1], beta[1], beta[2], plain[2]]
+    results_of(at(tmp_path, progress=Watched()), study_of(runs=order, lanes=2))
+    assert begun == [
+        [("beta-vae", 0), ("beta-vae", 1)],
+        [("vae", 0), ("vae", 1)],
+        [("beta-vae", 2)],
+        [("vae", 2)],
+    ]

@@ -195,10 +195,7 @@ class Fitted:
 
     def rows(self, count: int = 10_000, seed: int = 0) -> Tensor:
         """Indices of observations of the data to evaluate on: all, or `count` without repeats."""
-        if self.world.size <= count:
-            return torch.arange(self.world.size, device=self._device)
-        order = Noise(seed, 0, "rows", self._device).permutation(self.world.size, "rows")
-        return order[:count].sort().values
+        return chosen_rows(self.world, count, seed)
 
     def observations(self, index: ArrayLike | Tensor) -> Array:
         """Observations of the data, (N, *shape)."""
@@ -307,6 +304,14 @@ def _moments(q: Distribution) -> Tensor:
 
 def _numpy(tensor: Tensor) -> NDArray[Any]:
     return tensor.detach().cpu().numpy()
+
+
+def chosen_rows(world: World, count: int, seed: int = 0) -> Tensor:
+    """Indices of observations to evaluate on: all, or `count` without repeats, in order."""
+    if world.size <= count:
+        return torch.arange(world.size, device=world.device)
+    order = Noise(seed, 0, "rows", world.device).permutation(world.size, "rows")
+    return order[:count].sort().values
 
 
 def as_data(data: Any, device: torch.device) -> tuple[Data, World]:

@@ -6,6 +6,7 @@ A paper is one module with `FIGURES`, or a folder with a module for each of them
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -74,7 +75,8 @@ def reproduce(figures: Sequence[Reproduction], desk: Desk, out: Path | str) -> l
             _can_write(place)
             check_index(out)
             desk.say(f"{made.paper} {made.figure}, {made.title}: {made.cost} on two cores")
-            if made.study and not results_of(desk, made.study).networks:
+            results = results_of(desk, made.study) if made.study else None
+            if results and not results.networks:
                 name = f"{made.paper} {made.figure}"
                 desk.say(f"no network of {name} is trained yet: nothing to draw")
                 continue
@@ -83,6 +85,9 @@ def reproduce(figures: Sequence[Reproduction], desk: Desk, out: Path | str) -> l
             except Incomplete as reason:
                 desk.say(f"{made.paper} {made.figure} is not drawn: {reason}")
                 continue
+        if results and result.networks is None:
+            there = len(results.networks)
+            result = replace(result, networks=(there, there + len(results.missing)))
         write_result(made, result, desk, Cost.now() - begun, out)
         write_pages([made.paper], out, figures)
         claims += result.claims

@@ -369,7 +369,7 @@ def _draw_classes(group: Group, which: str) -> Figure | None:
 _COST = "two days for figures 5 to 11 together"
 
 FIGURES = tuple(
-    Reproduction("esmaeili2019", figure, title, _COST, make)
+    Reproduction("esmaeili2019", figure, title, _COST, make, study=STUDY)
     for figure, title, make in (
         ("fig5", "Figure 5: features of MNIST and Fashion-MNIST", fig5),
         ("fig6", "Figure 6: features that are pruned", fig6),

@@ -331,5 +331,6 @@ FIGURES = (
         "Table 2: disentanglement scores of five methods",
         "two weeks",
         table2,
+        study=STUDY,
     ),
 )

@@ -18,9 +18,7 @@ def _fig18(desk: Desk) -> Result:
 
 
 _SHAPES2D = tuple(
-    Reproduction(
-        "kim2018", figure, title, "weeks (an hour and a half on an H200)", make, study=STUDY
-    )
+    Reproduction("kim2018", figure, title, "weeks (100 minutes on an H200)", make, study=STUDY)
     for figure, title, make in (
         ("fig4", "Figure 4: reconstruction and both metrics during training", fig4),
         ("fig5", "Figure 5: reconstruction against disentanglement", fig5),

@@ -70,13 +70,7 @@ def result_of(
 ) -> Result:
     """A result with the study's setting and seeds."""
     return Result(
-        drawings,
-        captions,
-        tuple(claims),
-        setting_of(results),
-        seeds_of(results),
-        noticed,
-        networks=(len(results.networks), len(STUDY.runs)),
+        drawings, captions, tuple(claims), setting_of(results), seeds_of(results), noticed
     )
 
 

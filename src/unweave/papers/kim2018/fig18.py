@@ -17,13 +17,14 @@ from unweave.noise import Noise
 from unweave.papers.drawing import BLUE, INK, ORANGE, Values, panels
 from unweave.papers.form import Claim, Measured, Numbers, Result, judged
 from unweave.papers.intervals import give_or_take, ranged
-from unweave.papers.study import Results
+from unweave.papers.study import Incomplete, Results
 from unweave.theory import encodings_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BATCH, BATCHES, DRAWS = 10_000, 20, 500
+BETAS = 4  # of the study, with one network each
 FACT = "draws"  # where a network's facts have them
 
 
@@ -46,6 +47,8 @@ def drawn(results: Results) -> Result:
         for network in networks
         if FACT in network.facts
     }
+    if not found:
+        raise Incomplete("no β-VAE with seed 0 is trained yet")
     return Result(
         drawings={"": _histograms(found)},
         captions={
@@ -61,6 +64,7 @@ def drawn(results: Results) -> Result:
             "the true TC, with all observations, are two standard errors of the mean over draws."
         ),
         seeds="0 (networks, batches and draws)",
+        networks=(len(found), BETAS),
     )
 
 
@@ -97,13 +101,6 @@ def claims_of(found: Mapping[float, Draws]) -> tuple[Claim, ...]:
                 )
             ),
             all((draws.spreads[:, 0] > draws.spreads[:, 1]).all() for draws in found.values()),
-        ),
-        judged(
-            "A fix is to use samples from the batch's own mixture",
-            "app. D",
-            "0 or more on average, which is sure of a KL divergence of that mixture",
-            each(lambda draws: ranged(draws.fixed)),
-            min(draws.fixed.mean() for draws in found.values()) >= 0,
         ),
         Claim(
             "log q(z) becomes very small for latent dimension d ≥ 2 during training",

@@ -176,7 +176,7 @@ def _headline(results: Results) -> list[Claim]:
         name = f"{METHODS[kind][0]} ({METHODS[kind][1]} = {weight:g})"
         claims += [
             _stated(results, kind, weight, OURS, f"mean score of {name}: around {score}",
-                    score, 0.01),
+                    score, 0.02),
             _stated(results, kind, weight, DISTORTION, f"reconstruction error of {name}: around 45",
                     45.0, 2.0),
         ]  # fmt: skip
