@@ -117,7 +117,7 @@ DRAWN = [
         marks=[pytest.mark.slow] if (made.paper, made.figure) in SLOW else [],
     )
     for made in FIGURES
-    if made.study
+    if made.study and made.study.path(PAGES).exists()
 ]
 TRAINED_ONLY = {  # what makes the rest of a figure small, of which only some claims are compared
     ("mathieu2019", "appc"): (
