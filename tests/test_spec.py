@@ -1,19 +1,34 @@
 """Specs: Python, JSON and the command line are one value; errors say what to do."""
 
+import dataclasses
+import hashlib
+import json
 from typing import Literal
 
 import pytest
 
 import unweave as uw
 from unweave import likelihoods, spec
-from unweave.data import Data, FashionMNIST, HeldOut, Mixing, Paired, Pinwheel, Selected, Subset
+from unweave.data import (
+    AnyWay,
+    Data,
+    FashionMNIST,
+    HeldOut,
+    Mixing,
+    Paired,
+    Pinwheel,
+    Selected,
+    Subset,
+)
 from unweave.latents import Latent
 from unweave.likelihoods import Likelihood
 from unweave.networks import Network
 from unweave.objectives import Objective
+from unweave.objectives.divergences import AnyDivergence
 from unweave.overrides import runs_from
 from unweave.run import Run
 from unweave.schedules import at
+from unweave.store import Store
 from worlds import CPU
 
 UNIONS = {"data": Data, "latent": Latent, "network": Network, "likelihood": Likelihood,
@@ -296,3 +311,40 @@ PINNED = {
 @pytest.mark.parametrize(("digest", "run"), PINNED.items(), ids=PINNED)
 def test_the_identity_of_stored_runs_does_not_change(digest, run):
     assert run.digest == digest
+
+
+def defaults():
+    """The default of every field of every spec that a run can hold, as JSON."""
+    unions = (*UNIONS.values(), AnyDivergence, AnyWay)
+    classes = {each for union in unions for each in spec.members(union).values()}
+    others = {Run, uw.Adam, uw.Critic, uw.Kim2018GAN, uw.Label, uw.Linear, uw.Cyclic}
+    return {
+        each.__qualname__: {
+            field.name: spec.to_json(field.default)
+            for field in dataclasses.fields(each)
+            if field.default is not dataclasses.MISSING
+        }
+        for each in sorted(classes | others, key=lambda each: each.__qualname__)
+        if dataclasses.is_dataclass(each)
+    }
+
+
+def test_the_defaults_of_specs_are_those_of_the_schema():
+    """Digests leave defaults out, so a default that changes changes what stored runs mean.
+
+    If this fails because a default changed, raise `spec.SCHEMA`, pin the digests above anew, and
+    then this one; a new field with a default only needs this one pinned anew.
+    """
+    text = json.dumps(defaults(), sort_keys=True)
+    assert hashlib.sha256(text.encode()).hexdigest()[:12] == "91ca95e7266b"
+
+
+def test_a_folder_that_holds_another_run_is_refused(tmp_path):
+    store = Store(tmp_path)
+    folder = store.folder(Run())
+    folder.create(Run())
+    folder.create(Run())
+    content = json.loads((folder.path / "run.json").read_text())
+    (folder.path / "run.json").write_text(json.dumps(content | {"steps": 7}))
+    with pytest.raises(ValueError, match="holds another run"):
+        folder.create(Run())

@@ -129,7 +129,18 @@ def _fit(
     shown = progress_on(console) if progress else Silent()
     kept = None if store is None else Store(Path(store))
     monitor = monitor_of(measure, runs, world)
-    return train(runs, world, kept, shown, precision=precision, monitor=monitor)
+    outcomes = train(runs, world, kept, shown, precision=precision, monitor=monitor)
+    if monitor and any(each.weights is not None and not each.measures for each in outcomes):
+        warnings.warn(unmeasured(store), stacklevel=4)
+    return outcomes
+
+
+def unmeasured(store: object) -> str:
+    """Why runs that were to be measured during training have no measurements."""
+    return (
+        f"runs that were finished before, in {store}, are not measured again; delete their folders "
+        "to train them with measurements"
+    )
 
 
 def _fitted(outcome: Outcome, world: World, store: str | Path | None) -> Fitted:

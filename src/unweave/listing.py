@@ -25,6 +25,7 @@ def train_all(
     measure: Measure | None = None,
 ) -> list[Outcome]:
     """Train runs, those over the same data on one loading of it."""
+    from unweave.fitting import unmeasured
     from unweave.monitor import monitor_of  # loads the metrics, which `unweave runs` does without
 
     outcomes: list[Outcome] = []
@@ -39,11 +40,7 @@ def train_all(
         monitor = monitor_of(measure, resolved, world)
         outcomes += train(resolved, world, store, progress_on(err), seconds, precision, monitor)
     if measure and any(o.weights is not None and not o.measures for o in outcomes):
-        err.print(
-            "note: runs that were finished before are not measured again; delete their folders to "
-            "train them with measurements",
-            highlight=False,
-        )
+        err.print(f"note: {unmeasured(store.root)}", highlight=False, markup=False)
     return outcomes
 
 
