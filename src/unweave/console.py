@@ -70,7 +70,8 @@ RngOption = Annotated[int, typer.Option(min=0, help="Seed of whatever is random.
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV, with the parts of each score.")]
 
-_WRAPPED = ("objective", "what", "claim", "got", "factors")  # columns whose texts may be long
+_LEAST = 18  # characters of a column whose texts are wrapped
+_WRAPPED = ("objective", "what", "claim", "got", "factors", "time")  # columns whose texts may be long
 
 
 def plain_table(first: str, *columns: str) -> Table:
@@ -79,5 +80,10 @@ def plain_table(first: str, *columns: str) -> Table:
     table.add_column(first, no_wrap=True)
     for column in columns:
         wrapped = column in _WRAPPED
-        table.add_column(column, no_wrap=not wrapped, overflow="fold" if wrapped else "ellipsis")
+        table.add_column(
+            column,
+            no_wrap=not wrapped,
+            overflow="fold" if wrapped else "ellipsis",
+            min_width=_LEAST if wrapped else None,
+        )
     return table
