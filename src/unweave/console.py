@@ -71,7 +71,8 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV, with the parts of each score.")]
 
 _LEAST = 18  # characters of a column whose texts are wrapped
-_WRAPPED = ("objective", "what", "claim", "got", "factors", "time")  # columns whose texts may be long
+# Columns whose texts may be long.
+_WRAPPED = ("objective", "what", "claim", "got", "factors", "time")
 
 
 def plain_table(first: str, *columns: str) -> Table:
