@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import sys
-import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -14,7 +12,6 @@ import typer
 import unweave
 from unweave.bench_commands import bench_command
 from unweave.console import (
-    PAPERS,
     CeilingOption,
     CodesOption,
     ContinuousOption,
@@ -32,11 +29,11 @@ from unweave.console import (
     SelectOption,
     SplitOption,
     StoreOption,
-    plain_table,
 )
 from unweave.console import err as _err
 from unweave.console import out as _out
 from unweave.data_commands import data_app
+from unweave.paper_commands import reproduce_command
 from unweave.parallel import Killed, usable_cores
 from unweave.preset_commands import presets_command
 
@@ -54,6 +51,7 @@ app = typer.Typer(
 
 app.add_typer(data_app, name="data")
 app.command(name="bench")(bench_command)
+app.command(name="reproduce")(reproduce_command)
 app.command(name="presets")(presets_command)
 
 RunArgument = Annotated[
@@ -333,95 +331,6 @@ def metrics_command() -> None:
     from unweave.metrics.page import page
 
     sys.stdout.write(page())
-
-
-@app.command(name="reproduce")
-def reproduce_command(
-    paper: Annotated[str | None, typer.Argument(help="A paper; without one, list them.")] = None,
-    figures: Annotated[list[str] | None, typer.Argument(help="Its figures; else all.")] = None,
-    store: StoreOption = Path("runs"),
-    out: Annotated[Path, typer.Option(help="Folder for pages and figures.")] = PAPERS,
-    device: DeviceOption = "auto",
-    minutes: Annotated[
-        float | None,
-        typer.Option(min=0, help="Stop training after this time; 0 only draws what is there."),
-    ] = None,
-    networks: Annotated[
-        int | None, typer.Option(min=0, help="Train at most this many networks of large studies.")
-    ] = None,
-    merge: Annotated[
-        list[Path] | None, typer.Option(help="Add the results of a study from another machine.")
-    ] = None,
-    train_only: Annotated[
-        bool, typer.Option("--train-only", help="Train and keep the results; draw nothing.")
-    ] = False,
-    pages_only: Annotated[
-        bool, typer.Option(help="Rewrite the pages from stored results; train and draw nothing.")
-    ] = False,
-) -> None:
-    """Reproduce figures of the papers and check their claims; without a paper, list the figures.
-
-    Trains the networks that are missing, draws, and writes the page of the paper and the index of
-    all papers. Interrupted, the same command continues from the last checkpoint. Large studies
-    keep the results of each network in one file beside the page, so they can be trained in slices
-    and on several machines. Drawing needs matplotlib: pip install 'unweave[papers]'.
-
-    Examples:
-
-      unweave reproduce
-
-      unweave reproduce sikka2019 fig1
-
-      unweave reproduce mathieu2019 fig5 fig6
-
-      unweave reproduce kim2018 fig4 --minutes 25     (a slice of a large study)
-
-      unweave reproduce kim2018 fig4 --merge other/shapes2d.jsonl --minutes 0
-
-      unweave reproduce --pages-only
-    """
-    from unweave import papers
-    from unweave.progress import progress_on
-    from unweave.store import Store
-    from unweave.training import pick_device
-
-    if pages_only:
-        if figures:
-            raise ValueError("--pages-only rewrites the whole page of a paper: name no figures")
-        chosen = papers.chosen(paper) if paper else papers.FIGURES
-        for path in papers.write_pages(list(dict.fromkeys(made.paper for made in chosen)), out):
-            _out.print(f"page: {path}", soft_wrap=True, highlight=False)
-        return
-    if paper is None:
-        table = plain_table("paper", "figure", "what", "time", "done")
-        for made in papers.FIGURES:
-            there = "yes" if papers.done(made, out) else ""
-            table.add_row(made.paper, made.figure, made.title, made.cost, there)
-        _out.print(table)
-        return
-    asked = papers.chosen(paper, figures or [])
-    papers.merge_results(asked, merge or [], out, _err)
-    _use_cores()
-    deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
-    desk = papers.Desk(
-        Store(store),
-        pick_device(device),
-        progress_on(_err),
-        _err,
-        deadline=deadline,
-        networks=networks,
-    )
-    if train_only:
-        papers.train_studies(asked, desk, out)
-        return
-    claims = papers.reproduce(asked, desk, out)
-    if not claims:
-        return
-    table = plain_table("verdict", "claim", "got")
-    for claim in claims:
-        table.add_row(claim.verdict, claim.statement, claim.got)
-    _out.print(table)
-    _out.print(f"page: {out / paper}.md", soft_wrap=True, highlight=False)
 
 
 @app.command(name="demo")

@@ -1,12 +1,4 @@
-"""A trained model: encode, decode, sample, traverse; `load` it from its folder.
-
->>> import numpy as np
->>> from unweave import MLP, fit
->>> images = np.random.default_rng(0).integers(0, 2, (64, 8, 8)) * 255
->>> model = fit(images.astype(np.uint8), network=MLP(), steps=5, progress=False)
->>> model.encode(images.astype(np.uint8)).shape
-(64, 10)
-"""
+"""A trained model: encode, decode, sample, traverse; `load` it from its folder."""
 
 from __future__ import annotations
 
