@@ -139,8 +139,10 @@ def test_a_deadline_stops_and_the_next_call_goes_on(tmp_path):
 
 
 def test_what_cannot_be_measured_is_refused_before_training():
-    with pytest.raises(ValueError, match="did you mean 'mig'"):
-        Measure(metrics=("migg",))
+    with pytest.raises(ValueError, match="did you mean 'total_correlation'"):
+        Measure(metrics=("total_corelation",))
+    with pytest.raises(TypeError, match="expected measure=Measure"):
+        uw.fit(SMALL, steps=1, measure="mig", progress=False)
     data, world = uw.data.from_array(np.zeros((32, 8, 8), np.uint8))
     run = Run(data=data, network=uw.MLP((4,)), batch_size=8, steps=2).resolve(world)
     with pytest.raises(ValueError, match="mig"):

@@ -33,7 +33,7 @@ ORDER = [
     "run", "store", "recipe", "training", "progress", "metrics", "trained", "fitted", "measure",
     "monitor", "fitting", "theory", "bibliography", "bench", "report", "overrides", "presets",
     "methods", "demo", "scoring", "papers", "listing", "data_page", "bench_commands",
-    "data_commands", "preset_commands", "paper_commands", "cli",
+    "data_commands", "preset_commands", "paper_commands", "cli", "__main__",
 ]  # fmt: skip
 FILES = sorted(SOURCE.rglob("*.py"))
 OWN_DATA = {"arrays", "folder", "memory", "blobs", "blocks"}  # the user's, and ours: no papers

@@ -38,6 +38,13 @@ def train_all(
         for note in notes(resolved, world):
             err.print(note, highlight=False)
         monitor = monitor_of(measure, resolved, world)
+        if measure:
+            err.print(
+                f"measuring {', '.join(measure.metrics)} every {measure.every:,} steps, into "
+                "measures.jsonl of each run",
+                highlight=False,
+                markup=False,
+            )
         outcomes += train(resolved, world, store, progress_on(err), seconds, precision, monitor)
     if measure and any(o.weights is not None and not o.measures for o in outcomes):
         err.print(f"note: {unmeasured(store.root)}", highlight=False, markup=False)

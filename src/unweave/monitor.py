@@ -28,13 +28,13 @@ from torch import Tensor
 from unweave.data import World
 from unweave.fitted import Fitted
 from unweave.measure import AggregateName, aggregates, encode, noted
-from unweave.metrics import Table
+from unweave.metrics import MEASURES, METRICS, Table
 from unweave.metrics import evaluate as evaluate_table
 from unweave.metrics.registry import named, select
 from unweave.noise import Noise
 from unweave.parallel import in_background
 from unweave.run import Run
-from unweave.spec import Seed, spec
+from unweave.spec import Seed, nearest, spec
 from unweave.trained import Trained
 from unweave.training import Lanes, Outcome, Row
 
@@ -69,7 +69,14 @@ class Measure:
 
     def __post_init__(self) -> None:
         for name in self.scores:
-            named(name)
+            try:
+                named(name)
+            except ValueError:
+                own = (TERMS, *get_args(AggregateName))
+                raise ValueError(
+                    f"{name!r} cannot be measured during training: "
+                    f"{nearest(name, (*own, *METRICS, *MEASURES))}"
+                ) from None
 
     @property
     def scores(self) -> tuple[str, ...]:
@@ -90,6 +97,10 @@ def monitor_of(
     Metrics that the data cannot have, for want of factors, are refused here, before training.
     """
     measures = [measure] if isinstance(measure, Measure) else list(measure or ())
+    if wrong := next((each for each in measures if not isinstance(each, Measure)), None):
+        raise TypeError(
+            f"expected measure=Measure(every=..., metrics=(...)) or a list of them, got {wrong!r}"
+        )
     for each in measures:
         if each.scores:
             _check(each.scores, runs[0], world)

@@ -38,12 +38,12 @@ def reproduce_command(
         bool, typer.Option(help="Rewrite the pages from stored results; train and draw nothing.")
     ] = False,
 ) -> None:
-    """Reproduce figures of the papers and check their claims; without a paper, list the figures.
+    r"""Reproduce figures of the papers and check their claims; without a paper, list the figures.
 
     Trains the networks that are missing, draws, and writes the page of the paper and the index of
     all papers. Interrupted, the same command continues from the last checkpoint. Large studies
     keep the results of each network in one file beside the page, so they can be trained in slices
-    and on several machines. Drawing needs matplotlib: pip install 'unweave[papers]'.
+    and on several machines. Drawing needs matplotlib: pip install 'unweave\[papers]'.
 
     Examples:
 
@@ -76,8 +76,7 @@ def reproduce_command(
     if paper is None:
         table = plain_table("paper", "figure", "what", "time", "done")
         for made in papers.FIGURES:
-            there = "yes" if papers.done(made, out) else ""
-            table.add_row(made.paper, made.figure, made.title, made.cost, there)
+            table.add_row(made.paper, made.figure, made.title, made.cost, papers.state(made, out))
         printed.print(table)
         return
     asked = papers.chosen(paper, figures or [])

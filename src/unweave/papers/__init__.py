@@ -5,6 +5,7 @@ A paper is one module with `FIGURES`, or a folder with a module for each of them
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,14 @@ from rich.console import Console
 from unweave.papers import esmaeili2019, kim2018, mathieu2018, mathieu2019, sikka2019
 from unweave.papers.drawing import styled
 from unweave.papers.form import Claim, Cost, Desk, Measured, Reproduction, Result, judged
-from unweave.papers.page import check_index, done, write_index, write_page, write_result
+from unweave.papers.page import (
+    check_index,
+    done,
+    state,
+    write_index,
+    write_page,
+    write_result,
+)
 from unweave.papers.study import Incomplete, merge, results_of
 from unweave.spec import nearest, nearest_path
 
@@ -31,6 +39,7 @@ __all__ = [
     "judged",
     "merge_results",
     "reproduce",
+    "state",
     "train_studies",
     "write_pages",
 ]
@@ -74,7 +83,8 @@ def reproduce(figures: Sequence[Reproduction], desk: Desk, out: Path | str) -> l
         with styled():  # which tells before any training if figures cannot be drawn
             _can_write(place)
             check_index(out)
-            desk.say(f"{made.paper} {made.figure}, {made.title}: {made.cost} on two cores")
+            cost = f": {made.cost} on two cores" if time.monotonic() < desk.deadline else ""
+            desk.say(f"{made.paper} {made.figure}, {made.title}{cost}")
             results = results_of(desk, made.study) if made.study else None
             if results and not results.networks:
                 name = f"{made.paper} {made.figure}"

@@ -213,6 +213,14 @@ def done(made: Reproduction, out: Path) -> bool:
     return _place(made, out).exists()
 
 
+def state(made: Reproduction, out: Path) -> str:
+    """How far a figure is: "yes", "25 of 100" networks, or nothing."""
+    if not done(made, out):
+        return ""
+    there, whole = _facts(made, out).get("networks") or (0, 0)
+    return "yes" if there >= whole else f"{there} of {whole}"
+
+
 def _place(made: Reproduction, out: Path) -> Path:
     return out / made.paper / f"{made.figure}.json"
 

@@ -347,6 +347,11 @@ def add_networks(study: Study, path: Path, networks: Sequence[Network]) -> int:
 def merge(study: Study, path: Path, other: Path) -> int:
     """Add the networks of a study that another file of results has; returns how many are new."""
     there = read_networks(other)
+    if not there.keys() & study.keys.keys():
+        raise ValueError(
+            f"{other} has {len(there)} networks and none of the study {study.name}: give the file "
+            f"of the same study, {study.name}.jsonl"
+        )
     return add_networks(study, path, [there[key] for key in study.keys if key in there])
 
 

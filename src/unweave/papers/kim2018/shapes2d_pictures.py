@@ -214,7 +214,10 @@ def _likelihood(results: Results, kind: str, weight: float, stated: float) -> Cl
         values = [network.facts["log_likelihood"] for network in networks]
         error = networks[0].facts["log_likelihood_error"]
         value = float(np.mean(values)) if weight == 1.0 else values[0]
-        got = f"{value:.1f} ± {error:.1f}; all seeds from {min(values):.1f} to {max(values):.1f}"
+        got = (
+            f"{value:.1f}, standard error {error:.1f}; all seeds from {min(values):.1f} to "
+            f"{max(values):.1f}"
+        )
         note = (
             f"Ours is the bound with {PARTICLES:,} particles, as the paper's, on {LIKELIHOODS} "
             "observations; the paper's is on the entire data set."
