@@ -291,9 +291,9 @@ def test_users_draw_and_vary_the_noise(objective):
     noise = model.draw_noise(50_000, seed=3)
     assert np.array_equal(noise, model.draw_noise(50_000, seed=3))
     assert not np.isin(noise, model.draw_noise(50_000, seed=4)).any(1).all()
-    assert noise.shape == (50_000, objective.noise)
+    assert noise.shape == (50_000, objective.noise_size)
     assert np.allclose(noise.mean(0), 0, atol=0.02)
-    assert np.allclose(np.cov(noise.T), np.eye(objective.noise), atol=0.02)
+    assert np.allclose(np.cov(noise.T), np.eye(objective.noise_size), atol=0.02)
 
     drawn = unrelaxed(model.prior()).rsample(Noise(7, 0, "sample"), (5,))
     assert np.array_equal(model.sample(5, seed=7), model.decode(drawn, model.draw_noise(5, 7)))

@@ -62,6 +62,16 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, facts
 
 
+def read_facts(path: Path) -> dict[str, Any]:
+    """Facts of a file written by `write_tensors`, without its tensors."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            facts: dict[str, Any] = json.loads((file.metadata() or {})["unweave"])
+    except (SafetensorError, KeyError, json.JSONDecodeError) as error:
+        raise ValueError(_damaged(path, str(error))) from None
+    return facts
+
+
 def _checksum(tensors: Mapping[str, Tensor]) -> int:
     value = 0
     for name in sorted(tensors):

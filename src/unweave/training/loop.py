@@ -14,7 +14,14 @@ import torch
 from unweave import kernels
 from unweave.data import World
 from unweave.run import Run
-from unweave.store import RunFolder, Store, read_tensors, write_json, write_tensors
+from unweave.store import (
+    RunFolder,
+    Store,
+    read_facts,
+    read_tensors,
+    write_json,
+    write_tensors,
+)
 from unweave.training import compiled
 from unweave.training.crew import Crew
 from unweave.training.engine import Row
@@ -248,12 +255,13 @@ class Group:
             return
         broken = [lane for lane, good in enumerate(lanes.finite()) if not good]
         self._drop({lane: {"step": lanes.step - 1, "term": "gradient"} for lane in broken})
+        facts = {"step": lanes.step, "lanes": [run.digest for run in lanes.runs]}
         for lane, folder in enumerate(self.folders):
             if folder:
                 folder.write_log(self.logs[lane])
                 folder.write_measures(self.measures[lanes.runs[lane].digest])
                 path = folder.path / f"state-{lanes.step}.safetensors"
-                write_tensors(path, lanes.state(lane), {"step": lanes.step})
+                write_tensors(path, lanes.state(lane), facts)
         for folder in self.folders:
             if folder:
                 folder.drop_states(before=lanes.step)
@@ -351,10 +359,10 @@ def _groups(
 ) -> Iterator[list[Run]]:
     """The runs still to train, those that can together.
 
-    Lanes have the same structure, and a checkpoint at a common step or none: a run that is under
-    way would otherwise begin anew beside one that is not.
+    Lanes have the same structure. Those that have checkpoints stay with the lanes that they were
+    saved with, so that they go on with the same bits; beside new runs they would begin anew.
     """
-    open_runs: dict[str, list[tuple[set[int], list[Run]]]] = {}
+    open_runs: dict[str, list[Run]] = {}
     for run in {run.digest: run for run in runs}.values():
         if store:
             folder = store.folder(run)
@@ -364,17 +372,25 @@ def _groups(
             if folder.status in ("finished", "failed"):
                 outcomes[run.digest] = recall(folder, run)
                 continue
-        steps = set(store.folder(run).states) if store else set()
-        groups = open_runs.setdefault(run.lane_key, [])
-        for common, group in groups:
-            if common & steps or not (common or steps):
-                common &= steps
-                group.append(run)
-                break
-        else:
-            groups.append((steps, [run]))
-    for groups in open_runs.values():
-        yield from (group for _, group in groups)
+        open_runs.setdefault(run.lane_key, []).append(run)
+    for alike in open_runs.values():
+        yield from _saved_together(alike, store) if store else [alike]
+
+
+def _saved_together(runs: Sequence[Run], store: Store) -> list[list[Run]]:
+    """Runs of one structure by the groups that their checkpoints name; new ones are one group.
+
+    A run whose group was stopped during its first checkpoint may have none itself.
+    """
+    saved: dict[str, frozenset[str]] = {}  # the lanes that a run was saved with
+    for run in runs:
+        if states := store.folder(run).states:
+            saved[run.digest] = frozenset(read_facts(states[max(states)])["lanes"])
+    named = {digest: together for together in saved.values() for digest in together} | saved
+    groups: dict[frozenset[str], list[Run]] = {}
+    for run in runs:
+        groups.setdefault(named.get(run.digest, frozenset()), []).append(run)
+    return list(groups.values())
 
 
 def recall(folder: RunFolder, run: Run) -> Outcome:
