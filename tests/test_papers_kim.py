@@ -22,7 +22,7 @@ def made(**changes):
     spreads = np.stack([np.full(3, 4.0), np.full(3, 2.0)], 1)
     truth = Measured(1.0, 0.9, 1.1)
     fields = {"joint": np.zeros(4), "marginals": np.zeros(4), "spreads": spreads, "truth": truth,
-              "estimates": np.full(3, -2.0), "fixed": np.full(3, 0.5)}  # fmt: skip
+              "estimates": np.full(3, -2.0)}  # fmt: skip
     return Draws(**fields | changes)
 
 

@@ -120,18 +120,18 @@ class LaneMonitor:
     def measure(self, lanes: Lanes) -> Callable[[], list[Row]]:
         """Begin to measure all lanes; the result waits for the rows, one for each lane."""
         step, last = lanes.step, lanes.runs[0].steps
+        count = len(lanes.runs)  # some may break before the rows are there
         due = [each for each in self.measures if step % each.every == 0 or step == last]
         waits = [_measure(each, lanes) for each in due]
 
         def wait() -> list[Row]:
-            rows: list[Row] = [{"step": step} for _ in lanes_at_start]
+            rows: list[Row] = [{"step": step} for _ in range(count)]
             for found in (each() for each in waits):
                 for row, more in zip(rows, found, strict=True):
                     for kind, values in more.items():
                         row.setdefault(kind, {}).update(values)
             return rows
 
-        lanes_at_start = list(lanes.runs)  # some may break before the rows are there
         return wait
 
 

@@ -318,7 +318,6 @@ STUDY = Study(
         Measure(
             every=_STEPS,
             metrics=("mutual_information", "total_correlation", "correlations"),
-            rows=None,
         ),
     ),
     describe=describe,

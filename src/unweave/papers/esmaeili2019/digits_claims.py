@@ -13,14 +13,13 @@ from unweave.papers.esmaeili2019.groups import (
     Group,
     Reader,
     claim_about,
-    difference,
     higher_by,
     shared_information,
     short,
 )
 from unweave.papers.esmaeili2019.table2 import category_information
 from unweave.papers.form import Claim
-from unweave.papers.intervals import ranged
+from unweave.papers.intervals import difference, ranged
 from unweave.papers.study import Network
 
 Groups = Mapping[str, Group]

@@ -16,7 +16,6 @@ from unweave.papers.study import PICTURES, Network
 from unweave.run import Run
 
 BEST, MEDIAN = "best", "median"
-_REDRAWS = 2_000
 Reader = Callable[[Network], float]
 
 
@@ -100,19 +99,6 @@ def claim_about(
         return Claim(statement, where, expected, finding.got, "fail", note or "The reason is open.")
     default = "The evidence allows both answers."
     return Claim(statement, where, expected, finding.got, "undecided", note or default)
-
-
-def difference(higher: ArrayLike, lower: ArrayLike) -> Measured:
-    """The difference of two means over networks with its 95% bootstrap interval.
-
-    >>> difference([2.0, 2.0], [1.5, 1.5])
-    Measured(value=0.5, low=0.5, high=0.5)
-    """
-    rng = np.random.default_rng(0)
-    both = [np.asarray(values, np.float64) for values in (higher, lower)]
-    drawn = [rng.choice(values, (_REDRAWS, len(values))).mean(1) for values in both]
-    low, high = np.quantile(drawn[0] - drawn[1], (0.025, 0.975))
-    return Measured(float(both[0].mean() - both[1].mean()), float(low), float(high))
 
 
 def higher_by(differences: Mapping[str, Measured], got: str) -> Finding:

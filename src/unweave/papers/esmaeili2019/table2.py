@@ -17,7 +17,6 @@ from unweave.papers.esmaeili2019.groups import (
     Group,
     Reader,
     claim_about,
-    difference,
     groups_of,
     higher_by,
     shared_information,
@@ -25,6 +24,7 @@ from unweave.papers.esmaeili2019.groups import (
 )
 from unweave.papers.form import Claim, Desk, Numbers, Reproduction, Result
 from unweave.papers.images import decoded_png, encoded_png
+from unweave.papers.intervals import difference
 from unweave.papers.study import PICTURES, Network, Study, results_of
 from unweave.presets import preset
 from unweave.run import Run
@@ -107,11 +107,9 @@ STUDY = Study(
         Measure(every=1_000, rows=2_048),
         Measure(every=10_000, metrics=(FACTOR,)),
         Measure(every=10_000, metrics=(EASTWOOD,), rows=15_000),
-        # All observations: of fewer, q(z) would be another distribution.
         Measure(
             every=_STEPS,
             metrics=("mutual_information", "total_correlation", "information", "correlations"),
-            rows=None,
         ),
     ),
     describe=describe,

@@ -35,7 +35,6 @@ class Draws(NamedTuple):
     marginals: Values  # sum_j log q(z_j) by the first batch, (H,)
     estimates: Values  # of the total correlation by each batch
     spreads: Values  # standard deviations of both log-densities over draws, (batches, 2)
-    fixed: Values  # the estimates at draws of the batches themselves
     truth: Measured  # with all of q(z)
 
 
@@ -134,13 +133,12 @@ def _draws(model: Fitted) -> Draws:
     latent, q, _ = encodings = encodings_of(model)
     noise = Noise(0, 0, "appendix d", q.mean.device)
     z = rows(q, noise.integers(encodings.size, (DRAWS,), "rows")).rsample(noise)
-    tables, fixed = [], []
+    tables = []
     for number in range(BATCHES):
         own = noise.fold(f"batch {number}")
         chosen = own.permutation(encodings.size, "batch")
         batch = rows(q, chosen[:BATCH])
         tables.append(batch.log_marginals(z[:, None]))
-        fixed.append(batch_total_correlation(batch.log_marginals(batch.rsample(own)[:, None])))
     joint = torch.stack([exact(table.sum(-1)) for table in tables]).cpu().numpy()
     marginals = torch.stack([exact(table).sum(-1) for table in tables]).cpu().numpy()
     return Draws(
@@ -148,7 +146,6 @@ def _draws(model: Fitted) -> Draws:
         marginals[0],
         np.array([batch_total_correlation(table).item() for table in tables]),
         np.stack([joint.std(1), marginals.std(1)], 1),
-        torch.stack(fixed).cpu().numpy(),
         _correlation(latent, q, z),
     )
 

@@ -108,12 +108,7 @@ STUDY = Study(
     measures=(
         Measure(every=10_000, rows=2_048),
         Measure(every=10_000, metrics=(_OURS, _HIGGINS)),
-        # All observations: of fewer, q(z) would be another distribution.
-        Measure(
-            every=50_000,
-            metrics=("mutual_information", "total_correlation", "dimension_kl"),
-            rows=None,
-        ),
+        Measure(every=50_000, metrics=("mutual_information", "total_correlation", "dimension_kl")),
     ),
     describe=describe,
     pictured=_pictured,

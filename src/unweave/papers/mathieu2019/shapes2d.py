@@ -137,12 +137,9 @@ STUDY = Study(
     measures=(
         Measure(every=11_520, rows=8_192),
         Measure(every=57_600, metrics=(KIM,)),
-        # At the end only. All observations: of fewer, q(z) would be another distribution.
-        Measure(every=230_400, metrics=(RELEASED,)),
-        Measure(
+        Measure(  # at the end only
             every=230_400,
-            metrics=("mutual_information", "total_correlation", "dimension_kl"),
-            rows=None,
+            metrics=(RELEASED, "mutual_information", "total_correlation", "dimension_kl"),
         ),
     ),
     describe=describe,
