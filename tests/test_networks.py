@@ -374,6 +374,19 @@ def test_initial_weights_are_those_of_torch_in_distribution():
             assert ours[name].std().item() == pytest.approx(bound / math.sqrt(3), rel=0.1)
 
 
+def test_glorot_weights_are_those_of_torch_in_distribution_and_biases_are_zero():
+    """[Glorot2010] eq. 16, against `torch.nn.init.xavier_uniform_`."""
+    module = nn.Sequential(nn.Conv2d(3, 40, 4), nn.ConvTranspose2d(40, 30, 4), nn.Linear(50, 60))
+    ours = initialise(module, Noise(0), "glorot")
+    for name, theirs in module.named_parameters():
+        if theirs.dim() == 1:
+            assert not ours[name].any()
+            continue
+        nn.init.xavier_uniform_(theirs)
+        assert ours[name].abs().max().item() == pytest.approx(theirs.abs().max().item(), rel=0.05)
+        assert ours[name].std().item() == pytest.approx(theirs.std().item(), rel=0.05)
+
+
 def test_initial_weights_depend_on_the_seed_and_the_name_only():
     small, large = nn.Sequential(nn.Linear(3, 4)), nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 5))
     assert torch.equal(

@@ -22,7 +22,7 @@ from unweave.data import (
 )
 from unweave.latents import Gaussian, Latent
 from unweave.likelihoods import Likelihood
-from unweave.networks import MLP, Conv, Kim2018, Network, Shape
+from unweave.networks import MLP, Conv, Init, Kim2018, Network, Shape
 from unweave.objectives import BetaVAE, Label, Nets, Objective
 from unweave.optimisers import Adam
 from unweave.schedules import Linear
@@ -36,7 +36,8 @@ class Run:
     `network` and `likelihood` may be left open; `resolve` chooses them from the data. `network` is
     that of an autoencoder; it stays open for an objective that has networks of its own, such as
     `InfoGAN`. `optimiser` is the model's, and its default is for VAEs: the generator of an InfoGAN
-    wants Adam(lr=1e-3, betas=(0.5, 0.999)). The other players' are the objective's.
+    wants Adam(lr=1e-3, betas=(0.5, 0.999)). The other players' are the objective's. `init` is how
+    the weights of all networks start: as in PyTorch ("fan-in") or as in TensorFlow ("glorot").
 
     >>> Run(seed=3) == Run(seed=3), Run(seed=3).digest == Run(seed=4).digest
     (True, False)
@@ -49,6 +50,7 @@ class Run:
     objective: Objective = BetaVAE()
     labels: tuple[Label, ...] = ()
     optimiser: Adam = Adam()
+    init: Init = "fan-in"
     batch_size: PositiveInt = 64
     steps: PositiveInt = 30_000  # a first look; [Kim2018] app. A: 300,000 on 2D Shapes
     seed: Seed = 0

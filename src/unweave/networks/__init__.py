@@ -11,7 +11,7 @@ from unweave.networks.architectures import (
     Mathieu2019,
     Network,
 )
-from unweave.networks.initialise import initialise
+from unweave.networks.initialise import Init, initialise
 from unweave.networks.layers import statistics_held
 from unweave.networks.stacks import Shape
 
@@ -21,6 +21,7 @@ __all__ = [
     "Conv",
     "Critic",
     "Esmaeili2019",
+    "Init",
     "Kim2018",
     "Kim2018GAN",
     "Mathieu2019",

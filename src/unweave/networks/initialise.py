@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -21,6 +21,7 @@ class Drawn(Protocol):
         """Initial parameters by name, under a path."""
 
 
+Init = Literal["fan-in", "glorot"]
 _LAYERS = (nn.Linear, nn.Conv2d, nn.ConvTranspose2d)
 
 
@@ -32,12 +33,14 @@ class NormalStack(nn.Sequential):
     """
 
 
-def initialise(module: nn.Module, noise: Noise) -> dict[str, Tensor]:
-    """Initial parameters by name; layers are uniform within 1 / sqrt(fan in), others as built.
+def initialise(module: nn.Module, noise: Noise, init: Init = "fan-in") -> dict[str, Tensor]:
+    """Draw the initial parameters of a module, by name.
 
-    The bound is that of `torch.nn` for linear and convolutional layers; the fan of a transposed
-    convolution is, as there, that of its second axis. What is in a `NormalStack`, or
-    is `Drawn`, starts as it says.
+    Linear and convolutional layers start uniform. "fan-in" bounds weights and biases by
+    1 / sqrt(fan in), as `torch.nn` does (there the fan of a transposed convolution is that of its
+    second axis); "glorot" bounds weights by sqrt(6 / (fan in + fan out)) and starts biases at 0, as
+    TensorFlow does [Glorot2010] eq. 16. A `NormalStack` and modules that are `Drawn` follow their
+    own rule, and everything else starts as it was built.
     """
     values = {name: p.detach().to(noise.device) for name, p in module.named_parameters()}
     stacks = [part for part in module.modules() if isinstance(part, NormalStack)]
@@ -46,18 +49,23 @@ def initialise(module: nn.Module, noise: Noise) -> dict[str, Tensor]:
         if layer in normal and isinstance(layer, (*_LAYERS, BatchNorm)):
             values |= _normal(layer, path, noise)
         elif isinstance(layer, _LAYERS):
-            values |= _uniform(layer, path, noise)
+            values |= _uniform(layer, path, noise, init)
         elif isinstance(layer, Drawn):
             values |= layer.initial(noise, path)
     return values
 
 
 def _uniform(
-    layer: nn.Linear | nn.Conv2d | nn.ConvTranspose2d, path: str, noise: Noise
+    layer: nn.Linear | nn.Conv2d | nn.ConvTranspose2d, path: str, noise: Noise, init: Init
 ) -> dict[str, Tensor]:
     bound = 1 / math.sqrt(layer.weight[0].numel())
-    own = layer.named_parameters(prefix=path, recurse=False)
-    return {name: bound * (2 * noise.uniform(p.shape, name, p.dtype) - 1) for name, p in own}
+    if init == "glorot":
+        bound = math.sqrt(6 / (layer.weight[0].numel() + layer.weight[:, 0].numel()))
+    values = {}
+    for name, p in layer.named_parameters(prefix=path, recurse=False):
+        drawn = bound * (2 * noise.uniform(p.shape, name, p.dtype) - 1)
+        values[name] = drawn.zero_() if init == "glorot" and p.dim() == 1 else drawn
+    return values
 
 
 def _normal(layer: nn.Module, path: str, noise: Noise) -> dict[str, Tensor]:

@@ -60,7 +60,7 @@ class Lanes:
         self.turns = [turn.player for turn in run.objective.turns]
         self.teacher = Teacher(run.labels, run.latent, world)
         self.step = 0
-        initial = [initialise(self.nets, Noise(r.seed, 0, "initial", device)) for r in runs]
+        initial = [initialise(self.nets, Noise(r.seed, 0, "initial", device), r.init) for r in runs]
         self._hold({name: torch.stack([v[name] for v in initial]) for name in initial[0]})
         self.buffers = {
             name: shared(torch.stack([value] * len(runs)))
