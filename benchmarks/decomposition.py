@@ -18,9 +18,9 @@ from rich.progress import Progress
 
 import unweave as uw
 from unweave.aggregate import exact, summarise
+from unweave.core.noise import Noise
+from unweave.core.parallel import usable_cores
 from unweave.latents import DiagonalGaussian
-from unweave.noise import Noise
-from unweave.parallel import usable_cores
 from unweave.training import pick_device
 
 CODES = 737_280

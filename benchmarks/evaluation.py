@@ -22,15 +22,15 @@ from typing import TypeVar
 import torch
 
 import unweave as uw
-from unweave.bench import timed
-from unweave.measure import encode
+from unweave.bench.throughput import timed
+from unweave.core.parallel import in_processes, usable_cores
+from unweave.evaluation.evaluate import encode
 from unweave.metrics import evaluate as evaluate_table
-from unweave.parallel import in_processes, usable_cores
-from unweave.run import Run
 from unweave.training import Lanes, Outcome, Precision, pick_device
 from unweave.training.engine import Engine
 from unweave.training.lanes import trained
 from unweave.training.precision import checked, products
+from unweave.training.run import Run
 
 STEPS = 50_000  # of a run, as a study has them
 FEW = 2  # models that what scales plainly is measured on

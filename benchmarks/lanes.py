@@ -19,13 +19,13 @@ import numpy as np
 import torch
 
 import unweave as uw
-from unweave.bench import OBJECTIVES
-from unweave.cli import usable_cores
+from unweave.bench.throughput import OBJECTIVES
+from unweave.cli.main import usable_cores
 from unweave.data import Data, World, from_array
 from unweave.networks import Network
 from unweave.training import Lanes
-from unweave.training.crew import Crew
 from unweave.training.memory import memory_kept
+from unweave.training.workers import Crew
 
 CPU = torch.device("cpu")
 

@@ -25,12 +25,12 @@ import torch
 from PIL import Image
 
 import unweave as uw
+from unweave.core.parallel import usable_cores
 from unweave.data import Data, World, from_array
 from unweave.networks import Network
-from unweave.parallel import usable_cores
 from unweave.training import Lanes, pick_device
-from unweave.training.crew import Crew
 from unweave.training.memory import memory_kept
+from unweave.training.workers import Crew
 
 SHAPE = (64, 64, 3)
 HELD = 20_000  # images of the array in memory

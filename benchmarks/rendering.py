@@ -15,6 +15,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from unweave.core.noise import Noise
 from unweave.data import (
     Blobs,
     ColourShapes2D,
@@ -26,7 +27,6 @@ from unweave.data import (
     shapes2d,
     shapes3d,
 )
-from unweave.noise import Noise
 
 
 def sprite(classes: list[int]) -> np.ndarray:

@@ -26,9 +26,9 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.data import DataLoader, TensorDataset
 
 import unweave as uw
-from unweave import bench
-from unweave.bench import BATCH
-from unweave.parallel import usable_cores
+from unweave.bench import throughput as bench
+from unweave.bench.throughput import BATCH
+from unweave.core.parallel import usable_cores
 from unweave.training import Lanes
 
 STORED = 20_000  # images in the plain loop's data set: enough that none is in cache

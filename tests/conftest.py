@@ -13,7 +13,7 @@ if not torch.cuda.is_available():
 @pytest.fixture(autouse=True)
 def as_if_alone(monkeypatch):
     """What a test draws, and on how many threads, does not depend on the tests before it."""
-    monkeypatch.setattr("unweave.parallel.usable_cores", lambda: 1)
+    monkeypatch.setattr("unweave.core.parallel.usable_cores", lambda: 1)
     torch.manual_seed(0)
     torch.set_num_threads(1)  # the networks here are tiny, and other threads only get in the way
 
@@ -22,7 +22,8 @@ def as_if_alone(monkeypatch):
 def unweave(monkeypatch, capsys):
     """Runs the command line in this process: (exit code, stdout, stderr)."""
 
-    from unweave import cli, console  # which defines kernels
+    from unweave.cli import main as cli
+    from unweave.core import console  # which defines kernels
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["unweave", *map(str, arguments)])

@@ -2,7 +2,7 @@
 
 import torch
 
-from unweave.noise import Noise
+from unweave.core.noise import Noise
 
 f64 = torch.float64
 

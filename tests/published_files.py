@@ -10,8 +10,8 @@ import numpy as np
 import scipy.io
 from PIL import Image
 
-from unweave.data import sets
 from unweave.data.lattice import Factor, Lattice
+from unweave.data.published import sets
 
 RNG = np.random.default_rng(0)
 

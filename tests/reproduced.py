@@ -3,10 +3,10 @@
 import numpy as np
 import torch
 
-from unweave.fitted import Fitted
+from unweave.evaluation.model import Fitted
 from unweave.papers import Desk
-from unweave.store import Store
 from unweave.training import Silent, train
+from unweave.training.store import Store
 
 
 def desk(path, console=None):

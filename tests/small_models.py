@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import torch
 
 import unweave as uw
-from unweave.noise import Noise
+from unweave.core.noise import Noise
 from unweave.objectives import Batch, total
 from worlds import play_turns
 

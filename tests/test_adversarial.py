@@ -10,15 +10,16 @@ import torch.nn.functional as F
 from torch import nn
 
 import unweave as uw
-from unweave import listing, metrics
-from unweave.noise import Noise
+from unweave import metrics
+from unweave.cli import runs as listing
+from unweave.core.noise import Noise
+from unweave.core.spec import from_json, to_json
 from unweave.objectives import gradient_penalty, total
 from unweave.objectives.adversarial import between
-from unweave.objectives.support import leaves
-from unweave.run import Run
-from unweave.spec import from_json, to_json
-from unweave.store import Store
+from unweave.objectives.compatibility import leaves
 from unweave.training import Lanes, train
+from unweave.training.run import Run
+from unweave.training.store import Store
 from worlds import (
     ADVERSARIAL,
     CPU,

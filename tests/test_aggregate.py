@@ -17,8 +17,8 @@ from unweave.aggregate import (
     summarise,
     weighted,
 )
+from unweave.core.noise import Noise
 from unweave.latents import DiagonalGaussian, rows
-from unweave.noise import Noise
 from worlds import LATENTS, nets_and_batch, prior, small_run
 
 

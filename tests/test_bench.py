@@ -6,8 +6,9 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
-from unweave import bench, bench_commands
-from unweave.report.speed import speed_chart
+from unweave.bench import throughput as bench
+from unweave.bench.chart import speed_chart
+from unweave.cli import bench as bench_commands
 from worlds import CPU
 
 

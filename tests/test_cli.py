@@ -9,7 +9,7 @@ from PIL import Image
 
 import unweave as uw
 from unweave.data import HeldOut, Selected, Subset
-from unweave.store import Store
+from unweave.training.store import Store
 from worlds import LATENTS, SMALL
 
 TINY = ["data=shapes2d", "data.side=16", "data.positions=4", "data.orientations=1", "network=mlp",
@@ -123,7 +123,7 @@ def test_evaluate_measures_the_split_that_is_asked_for(unweave, tmp_path):
 
 
 def test_runs_say_which_data_they_were_trained_on(unweave, tmp_path, monkeypatch):
-    monkeypatch.setattr("unweave.console.out._width", 400)
+    monkeypatch.setattr("unweave.core.console.out._width", 400)
     np.savez(
         tmp_path / "my x.npz", images=np.random.default_rng(0).random((50, 7)), y=np.arange(50)
     )

@@ -14,13 +14,14 @@ import pytest
 import torch
 
 import unweave as uw
-from unweave.parallel import Killed, in_processes
-from unweave.store import Store
-from unweave.training import Lanes, crew, train
-from unweave.training.crew import Crew, Plan, planned
+from unweave.core.parallel import Killed, in_processes
+from unweave.training import Lanes, train
+from unweave.training import workers as crew
 from unweave.training.engine import Engine
-from unweave.training.hands import can_fork
 from unweave.training.memory import memory_kept
+from unweave.training.store import Store
+from unweave.training.worker_processes import can_fork
+from unweave.training.workers import Crew, Plan, planned
 from worlds import CPU, CRITIC, SMALL, small_run
 
 FACTOR = uw.FactorVAE(gamma=5.0, critic=CRITIC)

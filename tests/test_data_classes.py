@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from unweave.data import Arrays, Folder, HeldOut, Selected, Shapes2D, from_array
-from unweave.overrides import way_from
+from unweave.training.overrides import way_from
 from worlds import CPU
 
 

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from published_files import digits
-from unweave.data import MNIST, sources
-from unweave.data.sources import Source, fetch, wrong_with
+from unweave.data import MNIST
+from unweave.data.published import download as sources
+from unweave.data.published.download import Source, fetch, wrong_with
 
 CONTENT = np.random.default_rng(0).integers(0, 256, 300_000, dtype=np.uint8).tobytes()
 DIGEST = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"

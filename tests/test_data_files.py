@@ -12,9 +12,9 @@ import torch
 from PIL import Image
 
 from byte_images import BYTES, everything
+from unweave.core.spec import from_json, members, to_json
 from unweave.data import Arrays, Data, Folder, InMemory, Published, Shapes2D, Streamed
-from unweave.data.world import Stored
-from unweave.spec import from_json, members, to_json
+from unweave.data.dataset import Stored
 from worlds import CPU
 
 
@@ -110,7 +110,7 @@ class TestArrays:
             Arrays(path).load(CPU)
 
     def test_a_zip_bomb_is_not_unpacked(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("unweave.data.rows._BOMB", 2**18)
+        monkeypatch.setattr("unweave.data.files.rows._BOMB", 2**18)
         np.savez_compressed(tmp_path / "a.npz", imgs=np.zeros((100, 64, 64), np.uint8))
         with pytest.raises(ValueError, match="zip bomb"):
             Arrays(tmp_path / "a.npz").load(CPU)
@@ -122,7 +122,7 @@ class TestArrays:
             Arrays(tmp_path / "a.h5").load(CPU)
         pq.write_table(pa.table({"u": pa.nulls(10**5, pa.int8()).fill_null(0)}), tmp_path / "a.pq")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("unweave.data.rows._BOMB", 2**18)
+            patch.setattr("unweave.data.files.rows._BOMB", 2**18)
             with pytest.raises(ValueError, match="zip bomb"):
                 Arrays(tmp_path / "a.pq").load(CPU)
 
@@ -408,7 +408,7 @@ class TestFolder:
         assert isinstance(world, Streamed)
         assert torch.equal(everything(world), everything(held))
         with monkeypatch.context() as without:
-            without.setattr("unweave.data.folder._pixels", None)  # decoding again would fail
+            without.setattr("unweave.data.files.folder._pixels", None)  # decoding again would fail
             assert torch.equal(everything(spec.load(CPU)), everything(held))
         padded, cut = (
             Folder(tmp_path / "pictures", size=8, fit=fit, stream=True).load(CPU)

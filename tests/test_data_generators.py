@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from unweave.core.spec import from_json, to_json
 from unweave.data import Arrays, Mixing, MovingDigit, Pinwheel
-from unweave.spec import from_json, to_json
 from worlds import CPU
 
 

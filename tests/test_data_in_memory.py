@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from byte_images import BYTES, everything
+from unweave.core.spec import digest, from_json, to_json
 from unweave.data import Factor, InMemory, Lattice, from_array
-from unweave.spec import digest, from_json, to_json
 from worlds import CPU
 
 

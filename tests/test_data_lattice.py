@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from unweave.core.noise import Noise
 from unweave.data import Factor, Lattice, Shapes2D
 from unweave.data.lattice import different
 from unweave.metrics.inputs import merge
-from unweave.noise import Noise
 
 LATTICES = [
     Lattice((Factor("a", 1),)),

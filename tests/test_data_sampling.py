@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import unweave as uw
+from unweave.core.spec import from_json, to_json
 from unweave.data import (
     Arrays,
     Blocks,
@@ -24,9 +25,8 @@ from unweave.data import (
 )
 from unweave.metrics.inputs import merge
 from unweave.networks import MLP
-from unweave.overrides import runs_from, way_from
-from unweave.recipe import way_text
-from unweave.spec import from_json, to_json
+from unweave.training.overrides import runs_from, way_from
+from unweave.training.recipe import way_text
 from worlds import CPU
 
 WORLD = Blocks((3, 4, 5), cell=1)
@@ -308,8 +308,8 @@ def test_what_is_taken_of_a_streamed_world_is_streamed_if_it_is_large(
 ):
     codes = np.stack([np.arange(200) % 3, np.arange(200) // 50], 1)
     np.savez(tmp_path / "a.npz", x=STREAMED, codes=codes)
-    monkeypatch.setattr("unweave.data.arrays.MOST", 2**21 if small else 2**12)
-    monkeypatch.setattr("unweave.data.streamed.WINDOW", 2**15)  # eight rows
+    monkeypatch.setattr("unweave.data.files.arrays.MOST", 2**21 if small else 2**12)
+    monkeypatch.setattr("unweave.data.files.streaming.WINDOW", 2**15)  # eight rows
     in_memory = Selected(Arrays(tmp_path / "a.npz", "x", "codes", stream=False), ways).load(CPU)
     world = Selected(Arrays(tmp_path / "a.npz", "x", "codes", stream=True), ways).load(CPU)
     assert isinstance(world, Streamed) is not small

@@ -15,10 +15,11 @@ from PIL import Image
 
 from byte_images import everything
 from published_files import WRITERS
-from unweave.data import Data, FileSet, HeldOut, Published, Selected, formats, sets
+from unweave.core.spec import from_json, members, to_json
+from unweave.data import Data, FileSet, HeldOut, Published, Selected
 from unweave.data.parts import members_of
-from unweave.overrides import runs_from
-from unweave.spec import from_json, members, to_json
+from unweave.data.published import formats, sets
+from unweave.training.overrides import runs_from
 from worlds import CPU
 
 SETS = members(Published)
@@ -232,7 +233,7 @@ def test_a_picture_that_is_a_bomb_is_named(small, monkeypatch):
 
 
 def test_a_member_that_is_too_large_is_not_read(small, monkeypatch):
-    monkeypatch.setattr("unweave.data.formats._LARGEST", 100)
+    monkeypatch.setattr("unweave.data.published.formats._LARGEST", 100)
     for kind, name in (("celeba", "img_align"), ("3dchairs", "rendered"), ("cars3d", "nips2015")):
         cls, _, _ = small(kind)
         with pytest.raises(ValueError, match=rf"{name}.* in it has .* bytes"):

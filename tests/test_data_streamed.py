@@ -11,12 +11,14 @@ import torch
 
 import unweave as uw
 from byte_images import everything
-from unweave.data import Arrays, Selected, Streamed, Subset, from_array, rows, streamed
+from unweave.data import Arrays, Selected, Streamed, Subset, from_array
+from unweave.data.files import rows
+from unweave.data.files import streaming as streamed
 from unweave.data.parts import SHARES, members_of
-from unweave.run import Run
-from unweave.store import Store
 from unweave.training import train
+from unweave.training.run import Run
 from unweave.training.sampler import Feed, Sampler
+from unweave.training.store import Store
 from worlds import CPU, SMALL
 
 SIZE = 103
@@ -214,7 +216,7 @@ def test_changed_data_are_noticed(file, tmp_path):
 
 def test_what_a_pass_finds_is_kept_until_the_file_changes(file, monkeypatch):
     world = world_of(file)
-    monkeypatch.setattr("unweave.data.arrays.scan", None)  # a second pass would fail
+    monkeypatch.setattr("unweave.data.files.arrays.scan", None)  # a second pass would fail
     assert world_of(file).fingerprint == world.fingerprint
 
 
@@ -275,7 +277,7 @@ def test_a_number_means_the_same_in_every_split(tmp_path, monkeypatch, stream):
 
 def test_a_mapped_array_is_not_copied_into_memory(tmp_path, monkeypatch):
     np.save(tmp_path / "a.npy", IMAGES)
-    monkeypatch.setattr("unweave.data.arrays.MOST", 1000)
+    monkeypatch.setattr("unweave.data.files.arrays.MOST", 1000)
     with pytest.raises(ValueError, match=r"give the path of the \.npy file"):
         from_array(np.load(tmp_path / "a.npy", mmap_mode="r"))
 

@@ -6,7 +6,7 @@ import torch
 
 from published_files import idx
 from unweave.data import MNIST, HeldOut, Selected
-from unweave.data.strokes import in_fifths, strokes
+from unweave.data.published.strokes import in_fifths, strokes
 
 V, U = np.mgrid[:64, :64] - 31.5
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from byte_images import everything
-from unweave.data import Arrays, tables
+from unweave.data import Arrays
+from unweave.data.files import tables
 from worlds import CPU
 
 
@@ -171,7 +172,7 @@ def test_numbers_of_tables_are_kept_whatever_their_type(tmp_path, kind):
 
 def test_a_bomb_in_the_lists_of_parquet_is_not_read(tmp_path, monkeypatch):
     """One row whose list is long is as much as many rows."""
-    monkeypatch.setattr("unweave.data.rows._BOMB", 2**20)
+    monkeypatch.setattr("unweave.data.files.rows._BOMB", 2**20)
     long = pa.ListArray.from_arrays(pa.array([0, 10**6], pa.int32()), np.zeros(10**6, np.int32))
     pq.write_table(pa.table({"a": long, "a.b": [1]}), tmp_path / "a.parquet")
     with pytest.raises(ValueError, match="zip bomb"):

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from unweave.core.noise import Noise
+from unweave.core.spec import from_json, members, to_json
 from unweave.data import (
     Blobs,
     Blocks,
@@ -14,9 +16,7 @@ from unweave.data import (
     Shapes3D,
     TexturedShapes2D,
 )
-from unweave.data import rendered as module
-from unweave.noise import Noise
-from unweave.spec import from_json, members, to_json
+from unweave.data.drawn import renderer as module
 from worlds import CPU
 
 SPRITES = Shapes2D(side=32, shapes=("heart", "square"), scales=2, orientations=4, positions=3)
@@ -163,7 +163,7 @@ def test_colours_are_uniform_on_the_upper_half():
 
 
 def test_two_pictures_share_noise_as_often_as_said():
-    from unweave.data.scenery import STARTS, _starts
+    from unweave.data.drawn.shapes2d_variants import STARTS, _starts
 
     count, words = 20_000, 3 * 64**2 // 8
     index = torch.arange(count)
@@ -190,14 +190,14 @@ def test_two_pictures_share_noise_as_often_as_said():
 def test_pictures_painted_by_bytes_are_those_painted_by_words(spec, monkeypatch):
     index = torch.arange(0, 90, 7)
     by_words = spec.load(CPU).images(index)
-    monkeypatch.setattr("unweave.data.scenery._kind", lambda side: torch.uint8)
+    monkeypatch.setattr("unweave.data.drawn.shapes2d_variants._kind", lambda side: torch.uint8)
     assert torch.equal(spec.load(CPU).images(index), by_words)
     odd = type(spec)(Shapes2D(side=18, positions=3)).load(CPU)
     assert odd.images(index).unique(dim=0).shape == (len(index), 3, 18, 18)
 
 
 def test_texture_repeats_without_a_seam_and_the_sprite_inverts_it():
-    from unweave.data.scenery import CANVAS, texture
+    from unweave.data.drawn.shapes2d_variants import CANVAS, texture
 
     canvas = texture().double()
     assert torch.equal(texture(9)[:, CANVAS:, CANVAS:], texture()[:, :9, :9])

@@ -23,8 +23,8 @@ from unweave.aggregate import (
     sliced_wasserstein,
     total_correlation,
 )
+from unweave.core.noise import Noise
 from unweave.latents import DiagonalGaussian
-from unweave.noise import Noise
 
 KERNELS = ["imq", "imq-dimensionwise", "imq-unsquared", "rbf"]
 SEVEN = (0.1, 0.2, 0.5, 1, 2, 5, 10)

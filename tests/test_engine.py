@@ -6,10 +6,11 @@ import pytest
 import torch
 
 import unweave as uw
-from unweave.store import Store
-from unweave.training import Lanes, compiled, loop, train
+from unweave.training import Lanes, loop, train
+from unweave.training import compile as compiled
 from unweave.training.engine import Engine
 from unweave.training.precision import checked, half_precision, products
+from unweave.training.store import Store
 from worlds import CPU, CRITIC, SMALL, small_run
 
 RUNS = [

@@ -10,9 +10,9 @@ import torch
 from torch.distributions import MultivariateNormal
 
 import unweave as uw
+from unweave.core.noise import Noise
 from unweave.latents import unrelaxed
 from unweave.metrics import left_out
-from unweave.noise import Noise
 from unweave.training import Outcome
 from worlds import ADVERSARIAL, LATENTS, SMALL
 
@@ -140,7 +140,7 @@ def linear_gaussian(spread):
     assert [name.split(".")[1] for name in names] == ["encoder"] * 2 + ["decoder"] * 2
     values = dict(zip(names, (*encoder, w, b), strict=True))
     assert {n: v.shape for n, v in values.items()} == {n: weights[n].shape for n in names}
-    exact = uw.fitted.Fitted(Outcome(model.run, weights | values, [], None), model.world)
+    exact = uw.Fitted(Outcome(model.run, weights | values, [], None), model.world)
     marginal = MultivariateNormal(b, w @ w.T + 0.25 * torch.eye(4))
     return exact, x, marginal.log_prob(torch.as_tensor(x)).numpy()
 
@@ -174,7 +174,9 @@ def test_more_particles_tighten_the_bound(monkeypatch):
     whole = model.log_likelihood(x, 2000, seed=1)
     assert np.allclose(whole, expected, atol=0.15)
     assert abs(whole.mean() - expected.mean()) < 0.02
-    monkeypatch.setattr(uw.fitted, "_NUMBERS", {"cpu": 4 * 300})  # chunks of 300 and a rest of 200
+    monkeypatch.setattr(
+        uw.evaluation.model, "_NUMBERS", {"cpu": 4 * 300}
+    )  # chunks of 300 and a rest of 200
     parts = model.log_likelihood(x, 2000, seed=1)
     assert np.allclose(parts, expected, atol=0.15)
     assert abs(parts.mean() - expected.mean()) < 0.02

@@ -10,8 +10,8 @@ from torch.distributions import MultivariateNormal, Normal, OneHotCategorical
 import unweave as uw
 from small_models import COUNT, NOISE, SHAPE, SIZE, X, correlate, f64, loss, nets_of
 from unweave.aggregate import decompose, decompose_exactly
+from unweave.core.noise import Noise
 from unweave.latents import FullGaussian, OneHot
-from unweave.noise import Noise
 from unweave.theory import elbo_parts
 from worlds import D
 

@@ -9,8 +9,8 @@ from scipy import integrate
 import unweave as uw
 from small_models import NOISE, X, f64, loss, loss_of, nets_of
 from unweave.aggregate import exact, stratified, weighted
+from unweave.core.noise import Noise
 from unweave.latents import DiagonalGaussian
-from unweave.noise import Noise
 from unweave.theory import corollary_1, corollary_2, recoded, rescaling, theorem_1
 
 # Theorem 1: L_beta(x) = L(x; pi_beta, q) + (beta - 1) H_q + log F_beta

@@ -6,9 +6,9 @@ import torch
 import unweave as uw
 from small_models import NOISE, X, f64, loss_of, nets_of
 from unweave.aggregate import exact, inclusive_kl
+from unweave.core.noise import Noise
 from unweave.latents import DiagonalGaussian, FullGaussian
 from unweave.latents.distributions import HALF_LOG_2PI
-from unweave.noise import Noise
 from unweave.theory import recoded, theorem_2
 from worlds import D
 

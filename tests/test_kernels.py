@@ -7,17 +7,19 @@ import torch
 import torch.nn.functional as F
 
 import unweave as uw
-from unweave import kernels, noise
-from unweave.data import shapes2d
+from unweave import kernels
+from unweave.core import noise
+from unweave.data.drawn import shapes2d
 from unweave.kernels.adam import adam
+from unweave.kernels.bernoulli import bernoulli_nats
 from unweave.kernels.convolution import Tile, down, meet, up
 from unweave.kernels.layers import convolve
-from unweave.kernels.nats import bernoulli_nats
 from unweave.kernels.random import random_normal, random_words
 from unweave.kernels.sprites import draw
 from unweave.kernels.sums import added, settle
 from unweave.networks.layers import Chain, DownConv2d, UpConv2d
-from unweave.training import compiled, notes
+from unweave.training import compile as compiled
+from unweave.training import notes
 from worlds import SMALL, small_run
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

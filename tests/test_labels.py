@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F
 
 import unweave as uw
+from unweave.core.noise import Noise
 from unweave.data import from_array
-from unweave.fitted import Fitted
-from unweave.noise import Noise
+from unweave.evaluation.model import Fitted
 from unweave.objectives import Batch, Label, Teacher, total, with_labels
-from unweave.objectives.support import part
+from unweave.objectives.compatibility import part
 from unweave.training import Lanes, train
 from worlds import ADVERSARIAL, CPU, OBJECTIVES, SMALL, nets_and_batch, small_run
 
@@ -143,7 +143,7 @@ def test_labels_that_do_not_fit_say_so(label, message):
 
 
 def test_labels_survive_the_command_line():
-    from unweave.spec import override
+    from unweave.core.spec import override
 
     text = 'labels=[{"factor": "shape", "block": "what.shape", "share": 0.2}]'
     expected = Label("shape", block="what.shape", share=0.2)

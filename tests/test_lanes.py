@@ -6,15 +6,15 @@ import pytest
 import torch
 
 import unweave as uw
+from unweave.catalogue.methods import games, spaces
+from unweave.core.noise import Noise
+from unweave.core.optimisers import Adam
+from unweave.core.schedules import at
 from unweave.data import from_array
-from unweave.methods import games, spaces
-from unweave.noise import Noise
-from unweave.optimisers import Adam
-from unweave.schedules import at
-from unweave.store import Store, read_tensors
 from unweave.training import Lanes, recall, train
 from unweave.training.engine import Engine
 from unweave.training.sampler import Sampler
+from unweave.training.store import Store, read_tensors
 from worlds import (
     ADVERSARIAL,
     CPU,

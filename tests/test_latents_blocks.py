@@ -9,8 +9,8 @@ from scipy import stats
 
 import unweave as uw
 from posteriors import f64, posterior
+from unweave.core.noise import Noise
 from unweave.latents import OneHot, Squashed
-from unweave.noise import Noise
 from worlds import SHAPE, prior
 
 

@@ -11,9 +11,9 @@ from torch.distributions import Laplace, MultivariateNormal, Normal, StudentT
 
 import unweave as uw
 from posteriors import draws, f64
+from unweave.core.noise import Noise
 from unweave.latents import FullGaussian
 from unweave.latents.block import Fixed
-from unweave.noise import Noise
 from worlds import LATENTS, prior
 
 FIXED = [block for block in LATENTS if isinstance(block, Fixed)]

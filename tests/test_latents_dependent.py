@@ -9,9 +9,9 @@ import torch
 import unweave as uw
 from posteriors import f64, posterior
 from unweave.aggregate import decompose, exact
+from unweave.core.noise import Noise
 from unweave.latents import unrelaxed
 from unweave.latents.dependent import Dependent
-from unweave.noise import Noise
 from unweave.objectives import total
 from worlds import SHAPE, SMALL, nets_and_batch, play_turns, small_run
 

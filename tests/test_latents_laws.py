@@ -9,11 +9,11 @@ from torch.distributions import Normal
 
 import unweave as uw
 from posteriors import draws, posterior
+from unweave.core.noise import Noise
+from unweave.core.spec import from_json, members, to_json
 from unweave.latents import Joint, Latent, owner, unrelaxed
 from unweave.latents.block import Continuous
-from unweave.noise import Noise
-from unweave.objectives.support import leaves
-from unweave.spec import from_json, members, to_json
+from unweave.objectives.compatibility import leaves
 from worlds import LATENTS, SHAPE, prior
 
 

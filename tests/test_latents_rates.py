@@ -11,8 +11,8 @@ from torch.distributions import MultivariateNormal, Normal, kl_divergence
 
 import unweave as uw
 from posteriors import f64, posterior
+from unweave.core.noise import Noise
 from unweave.latents import DiagonalGaussian
-from unweave.noise import Noise
 from worlds import SHAPE, prior
 
 

@@ -5,6 +5,8 @@ import math
 import pytest
 import torch
 
+from unweave.core.noise import Noise
+from unweave.core.spec import members
 from unweave.likelihoods import (
     Bernoulli,
     ContinuousBernoulli,
@@ -15,8 +17,6 @@ from unweave.likelihoods import (
 )
 from unweave.models import VAE
 from unweave.networks import MLP
-from unweave.noise import Noise
-from unweave.spec import members
 from worlds import LIKELIHOODS, small_run
 
 EXTREMES = [-50.0, -5.0, -1e-3, 0.0, 1e-6, 0.4999, 0.5001, 3.0, 50.0]

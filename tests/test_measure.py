@@ -18,12 +18,16 @@ from scipy import stats
 from threadpoolctl import threadpool_info
 
 import unweave as uw
-from unweave import measure, parallel, progress, scoring, trained
-from unweave.data.shapes2d import Sprites
-from unweave.data.world import Stored
+from unweave.cli import scores as scoring
+from unweave.core import parallel
+from unweave.core.parallel import Killed, in_processes, in_threads
+from unweave.data.dataset import Stored
+from unweave.data.drawn.shapes2d import Sprites
+from unweave.evaluation import evaluate as measure
+from unweave.evaluation import stacked as trained
 from unweave.metrics import MEASURES, Score, Scores
 from unweave.metrics import evaluate as evaluate_table
-from unweave.parallel import Killed, in_processes, in_threads
+from unweave.training import progress
 from worlds import CRITIC, LATENTS, SMALL
 
 OTHER = dataclasses.replace(SMALL, positions=4)

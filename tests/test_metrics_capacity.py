@@ -7,9 +7,10 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from lattice_tables import identity, kinds
 from plain_splits import UNEVEN, categories, halves
-from unweave.metrics import dci_es, forests
-from unweave.metrics.capacity import DEPTHS, explicitness_of
-from unweave.metrics.forests import grow
+from unweave.metrics import dci_es
+from unweave.metrics.dci_es import DEPTHS, explicitness_of
+from unweave.metrics.trees import forests
+from unweave.metrics.trees.forests import grow
 
 
 class Counted:

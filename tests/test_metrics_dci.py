@@ -9,8 +9,8 @@ from lattice_tables import blurred, identity, kinds
 from plain_splits import UNEVEN, categories, halves, scaled
 from unweave.metrics import bins, dci
 from unweave.metrics.bins import bins_of
-from unweave.metrics.boosting import boost
-from unweave.metrics.predictive import purities, purity
+from unweave.metrics.dci import purities, purity
+from unweave.metrics.trees.boosting import boost
 
 
 def entangled(rows, sizes, dims, rng):
@@ -231,6 +231,6 @@ def test_dci_does_not_depend_on_the_number_of_threads(monkeypatch):
     base = blurred()
     scores = []
     for threads in (1, 3):
-        monkeypatch.setattr("unweave.parallel.usable_cores", lambda n=threads: n)
+        monkeypatch.setattr("unweave.core.parallel.usable_cores", lambda n=threads: n)
         scores.append(dci(base.codes, base.factors).matrix)
     np.testing.assert_array_equal(*scores)

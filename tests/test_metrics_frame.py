@@ -25,7 +25,7 @@ from unweave.metrics import (
     mig,
     sap,
 )
-from unweave.metrics.frame import centred
+from unweave.metrics.options import centred
 
 metrics = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
 
@@ -111,7 +111,7 @@ def test_interval_and_null_are_those_of_the_rng_alone(monkeypatch):
     codes, factors = draw(1, rows=200)
     asked = {"interval": 0.9, "resamples": 20, "null": True, "shuffles": 3}
     first = factor_vae_score(codes, factors, rng=3, **asked)
-    monkeypatch.setattr("unweave.parallel.usable_cores", lambda: 2)
+    monkeypatch.setattr("unweave.core.parallel.usable_cores", lambda: 2)
     for rng in (3, np.random.default_rng(3)):
         assert factor_vae_score(codes, factors, rng=rng, **asked).to_json() == first.to_json()
     plain = factor_vae_score(codes, factors, rng=3)

@@ -16,7 +16,7 @@ from unweave.metrics import (
     prior_match,
     relative_scale,
 )
-from unweave.metrics import overlap as module
+from unweave.metrics.posterior import overlap as module
 
 RNG = np.random.default_rng(3)
 CODES = RNG.standard_normal((40, 2)) * [1.0, 0.4]

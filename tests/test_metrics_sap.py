@@ -8,7 +8,7 @@ from sklearn.svm import LinearSVC
 from lattice_tables import identity, kinds
 from plain_splits import UNEVEN, categories, halves
 from unweave.metrics import sap
-from unweave.metrics.separated import category_machines, machines
+from unweave.metrics.sap import category_machines, machines
 
 
 def by_loops(score_of, dims):

@@ -9,11 +9,11 @@ import torch
 
 import unweave as uw
 from test_measure import STRUCTURES
+from unweave.evaluation.monitor import Measure, monitor_of
 from unweave.metrics import evaluate as evaluate_table
-from unweave.monitor import Measure, monitor_of
-from unweave.run import Run
-from unweave.store import Store
 from unweave.training import Silent, train
+from unweave.training.run import Run
+from unweave.training.store import Store
 from worlds import SMALL
 
 WORLD = SMALL.load(torch.device("cpu"))
@@ -76,7 +76,7 @@ def test_information_and_correlations_are_those_of_the_tree():
     (run,) = runs_of([0], latent=latent, objective=uw.HFVAE())
     measure = Measure(10, ("information", "correlations"), rows=64, samples=100)
     (outcome,) = trained([run], measure)
-    summary = uw.fitted.Fitted(outcome, WORLD).summary(samples=100)
+    summary = uw.Fitted(outcome, WORLD).summary(samples=100)
     expected = dict(zip(latent.names, summary.information, strict=True))
     assert set(expected) == {"style.0", "style.1", "category"}
     assert outcome.measures[-1]["metrics"] == pytest.approx(
@@ -91,7 +91,7 @@ def test_terms_are_those_of_the_rows_whatever_the_weights():
     whole = Measure(every=5, rows=WORLD.size)
     runs = runs_of([0], steps=5, batch_size=WORLD.size, objective=uw.BetaVAE(beta=7.0))
     (outcome,) = trained(runs, whole)
-    model = uw.fitted.Fitted(outcome, WORLD)
+    model = uw.Fitted(outcome, WORLD)
     assert outcome.measures[0]["terms"]["rate"] == pytest.approx(
         float(model.table(rows=WORLD.size).kl.sum()), rel=1e-4
     )

@@ -9,11 +9,11 @@ from torch import nn
 import unweave as uw
 from printed_layers import CONVOLUTIONS, NORMALISED, table
 from unweave import data
+from unweave.core.noise import Noise
+from unweave.core.spec import members
 from unweave.networks import Network, initialise
 from unweave.networks.layers import BatchNorm, DownConv2d, UpConv2d
-from unweave.noise import Noise
-from unweave.run import default_network
-from unweave.spec import members
+from unweave.training.run import default_network
 
 LEAKY = "batch lrelu(0.2)"
 TABLES = {  # network, channels of 64x64 images, variables: encoder, decoder

@@ -5,7 +5,7 @@ import torch
 
 import unweave as uw
 from printed_layers import NORMALISED, table
-from unweave.noise import Noise
+from unweave.core.noise import Noise
 from unweave.training import Lanes
 from worlds import CPU, LATENTS, SMALL, small_run
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy import stats
 
-from unweave.noise import Noise, philox
+from unweave.core.noise import Noise, philox
 
 # Known answers of the authors' Random123 distribution for philox4x32-10.
 VECTORS = [

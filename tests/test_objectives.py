@@ -9,13 +9,14 @@ import torch.nn.functional as F
 
 import unweave as uw
 from unweave.aggregate import exact
+from unweave.core.noise import Noise
+from unweave.core.spec import members
 from unweave.latents import DiagonalGaussian, distributions, owner
-from unweave.noise import Noise
-from unweave.objectives import Objective, game, total
+from unweave.objectives import Objective, total
+from unweave.objectives import base as game
 from unweave.objectives.decomposed import sampled_likelihood
 from unweave.objectives.divergences import accuracy
 from unweave.objectives.factor import permute_variables
-from unweave.spec import members
 from unweave.training import Lanes
 from unweave.training import lanes as lanes_module
 from worlds import (

@@ -25,10 +25,10 @@ from unweave.papers import (
     judged,
     reproduce,
 )
-from unweave.papers.drawing import lettered, panels, save, styled
 from unweave.papers.kim2018 import fig3 as kim_fig3
 from unweave.papers.sikka2019 import fig1
 from unweave.papers.sikka2019.deep import Sweep
+from unweave.studies.drawing import lettered, panels, save, styled
 from unweave.theory import solve
 
 PAGES = Path(__file__).parent.parent / "docs/papers"

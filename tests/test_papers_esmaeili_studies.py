@@ -10,14 +10,14 @@ import torch
 
 from published_files import idx
 from reproduced import desk
-from unweave.monitor import Measure
+from unweave.evaluation.monitor import Measure
 from unweave.networks import MLP
 from unweave.papers import reproduce
 from unweave.papers.esmaeili2019 import digits, digits_claims, digits_figures, table2
 from unweave.papers.esmaeili2019.digits import HELD_OUT, INFORMATION, Digits, followed, ordered
 from unweave.papers.esmaeili2019.groups import Group, groups_of
-from unweave.papers.study import PICTURES, Network, read_networks
 from unweave.presets import preset
+from unweave.studies.study import PICTURES, Network, read_networks
 
 TINY = ["steps=3", "batch_size=16"]
 
@@ -57,7 +57,7 @@ def sketches(monkeypatch):
         figure.savefig(stem.with_suffix(".png"), dpi=10)
         return [stem.with_suffix(".png")]
 
-    monkeypatch.setattr("unweave.papers.page.save", save)
+    monkeypatch.setattr("unweave.studies.page.save", save)
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from unweave.metrics import factor_vae_score
-from unweave.papers.form import Measured
 from unweave.papers.kim2018 import fig18, sensitivity, shapes2d, shapes2d_curves
 from unweave.papers.kim2018.comparison import ACCURACY, DISTORTION, MISMATCH, OPEN
 from unweave.papers.kim2018.fig18 import Draws
 from unweave.papers.kim2018.shapes2d import CRITIC_TC, HIGGINS, OURS, TRUE_TC
-from unweave.papers.study import Network, Results, read_networks
 from unweave.presets import preset
+from unweave.studies.study import Network, Results, read_networks
+from unweave.studies.workspace import Measured
 
 PAGES = Path(__file__).parent.parent / "docs/papers"
 

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from unweave.latents import Gaussian, GaussianMixture
-from unweave.papers.form import Measured
-from unweave.papers.intervals import redrawn
 from unweave.papers.mathieu2019 import ablation, appc, fig3, fig5, fig6
 from unweave.papers.mathieu2019.ablation import Row, Step
 from unweave.papers.mathieu2019.fig3 import ALPHAS, BETAS, DATA, LARGER_ALPHAS, LARGER_BETAS
 from unweave.papers.mathieu2019.priors import rotated_kl
+from unweave.studies.intervals import redrawn
+from unweave.studies.workspace import Measured
 from unweave.theory import Comparison
 
 LOG_4 = math.log(4)

@@ -15,11 +15,11 @@ from unweave.data import Shapes2D
 from unweave.metrics import Table
 from unweave.networks import DCGAN
 from unweave.papers import Reproduction, chosen, reproduce
-from unweave.papers.images import decoded_png
-from unweave.papers.intervals import student_difference, student_mean
 from unweave.papers.mathieu2019 import shapes2d, shapes2d_figures, sparsity, sparsity_figures
 from unweave.papers.mathieu2019.shapes2d import GAUSSIANS, KIM, MAPPED, RELEASED, STUDENT
-from unweave.papers.study import PICTURES, Network, Results, read_networks
+from unweave.studies.images import decoded_png
+from unweave.studies.intervals import student_difference, student_mean
+from unweave.studies.study import PICTURES, Network, Results, read_networks
 
 RNG = np.random.default_rng(0)
 

@@ -10,13 +10,14 @@ from typing import get_args
 import pytest
 import typer
 
-from unweave.bibliography import entries
-from unweave.cli import app
-from unweave.console import PAPERS
-from unweave.papers import FIGURES, Claim, chosen, form, write_pages
-from unweave.papers.inventory import Item, inventory
-from unweave.papers.page import write_page
+from unweave.cli.main import app
+from unweave.core.bibliography import entries
+from unweave.core.console import PAPERS
+from unweave.papers import FIGURES, Claim, chosen, write_pages
 from unweave.presets import preset
+from unweave.studies import workspace as form
+from unweave.studies.inventory import Item, inventory
+from unweave.studies.page import write_page
 
 PAGES = Path(__file__).parent.parent / "docs/papers"
 PAPER_KEYS = list(dict.fromkeys(made.paper for made in FIGURES))

@@ -15,12 +15,12 @@ from reproduced import desk
 from unweave.data import Pinwheel
 from unweave.latents import GaussianMixture
 from unweave.papers import FIGURES, Desk, Reproduction, Result, reproduce
-from unweave.papers.drawing import styled
-from unweave.papers.images import packed, unpacked
 from unweave.papers.mathieu2019 import appc
-from unweave.papers.study import PICTURES, Incomplete, Study, read_networks, results_of
-from unweave.store import Store
+from unweave.studies.drawing import styled
+from unweave.studies.images import packed, unpacked
+from unweave.studies.study import PICTURES, Incomplete, Study, read_networks, results_of
 from unweave.training import Silent
+from unweave.training.store import Store
 
 PAGES = Path(__file__).parent.parent / "docs/papers"
 DATA = Pinwheel(points_per_cluster=10)

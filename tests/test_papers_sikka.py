@@ -10,7 +10,7 @@ import torch
 
 from reproduced import fitted, put, put_closed_form
 from unweave.data import MNIST, Mixing, MovingDigit, from_array
-from unweave.fitted import Fitted
+from unweave.evaluation.model import Fitted
 from unweave.latents import FullGaussian
 from unweave.papers.sikka2019 import deep, fig1, fig2, fig3
 from unweave.papers.sikka2019.deep import (

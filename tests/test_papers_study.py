@@ -16,9 +16,9 @@ from rich.console import Console
 
 import unweave as uw
 from reproduced import desk
-from unweave.monitor import Measure
+from unweave.evaluation.monitor import Measure
 from unweave.papers import Reproduction, Result, merge_results, reproduce, train_studies
-from unweave.papers.study import (
+from unweave.studies.study import (
     PICTURES,
     Network,
     Study,
@@ -105,7 +105,7 @@ def test_the_results_hold_settings_curves_facts_and_costs(whole):
 def test_an_empty_store_elsewhere_trains_nothing_that_is_there(whole, tmp_path, monkeypatch):
     file_of(tmp_path).parent.mkdir(parents=True)
     file_of(tmp_path).write_bytes(file_of(whole).read_bytes())
-    monkeypatch.setattr("unweave.papers.study.train", None)
+    monkeypatch.setattr("unweave.studies.study.train", None)
     assert results_of(at(tmp_path), study_of()).complete
     assert not (tmp_path / "runs").exists()
 
@@ -142,7 +142,7 @@ class StopsAt(Silent):
 def test_time_that_is_up_keeps_what_is_trained_and_says_what_is_missing(whole, tmp_path):
     clock, said = [0.0], []
     with pytest.MonkeyPatch.context() as patch:
-        for place in ("unweave.training.loop", "unweave.papers.study"):
+        for place in ("unweave.training.loop", "unweave.studies.study"):
             patch.setattr(f"{place}.time.monotonic", lambda: clock[0])
         one = at(tmp_path, deadline=1.0, progress=StopsAt(clock, 7), say=said.append)
         assert results_of(one, study_of()).networks == []

@@ -11,13 +11,13 @@ import torch
 
 import unweave as uw
 from test_cli import check_error
-from unweave.bibliography import cited, entries
+from unweave.core.bibliography import cited, entries
+from unweave.core.spec import from_json, to_json
 from unweave.data import FileSet, Shapes2D, from_array
 from unweave.presets import PRESETS, base_of, presets_of
 from unweave.presets.text import described
-from unweave.run import Run
-from unweave.spec import from_json, to_json
-from unweave.store import Store
+from unweave.training.run import Run
+from unweave.training.store import Store
 
 ALL = [pytest.param(each, id=each.name) for each in PRESETS.values()]
 

@@ -14,8 +14,6 @@ import torch
 from PIL import Image
 
 import unweave as uw
-from unweave import recipe
-from unweave.overrides import runs_from
 from unweave.report import (
     charts,
     content,
@@ -27,6 +25,8 @@ from unweave.report import (
     write_report,
 )
 from unweave.report.text import number, typeset
+from unweave.training import recipe
+from unweave.training.overrides import runs_from
 from worlds import LATENTS
 
 pytestmark = pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")  # of small worlds

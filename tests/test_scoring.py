@@ -12,7 +12,7 @@ import pytest
 
 import unweave as uw
 from lattice_tables import identity
-from unweave import scoring
+from unweave.cli import scores as scoring
 from unweave.metrics import METRICS, Metric, Score, Scores, Table, evaluate, hoyer, mcc
 
 

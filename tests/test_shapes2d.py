@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from unweave.core.noise import Noise
+from unweave.core.spec import digest, from_json, to_json
 from unweave.data import Lattice, Shapes2D
-from unweave.data import shapes2d as module
+from unweave.data.drawn import shapes2d as module
 from unweave.data.lattice import Factor
 from unweave.metrics import merge
-from unweave.noise import Noise
-from unweave.spec import digest, from_json, to_json
 
 CPU = torch.device("cpu")
 SHAPES = ("square", "ellipse", "heart")

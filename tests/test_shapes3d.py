@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from unweave.data import Shapes3D
-from unweave.data import shapes3d as module
+from unweave.data.drawn import shapes3d as module
 from worlds import CPU
 
 HUES = [colorsys.hsv_to_rgb(k / 10, 1, 1) for k in range(10)]

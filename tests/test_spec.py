@@ -8,7 +8,9 @@ from typing import Literal
 import pytest
 
 import unweave as uw
-from unweave import likelihoods, spec
+from unweave import likelihoods
+from unweave.core import spec
+from unweave.core.schedules import at
 from unweave.data import (
     AnyWay,
     Data,
@@ -25,10 +27,9 @@ from unweave.likelihoods import Likelihood
 from unweave.networks import Network
 from unweave.objectives import Objective
 from unweave.objectives.divergences import AnyDivergence
-from unweave.overrides import runs_from
-from unweave.run import Run
-from unweave.schedules import at
-from unweave.store import Store
+from unweave.training.overrides import runs_from
+from unweave.training.run import Run
+from unweave.training.store import Store
 from worlds import CPU
 
 UNIONS = {"data": Data, "latent": Latent, "network": Network, "likelihood": Likelihood,

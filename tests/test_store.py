@@ -15,14 +15,14 @@ import pytest
 import torch
 
 import unweave as uw
-from unweave import files
-from unweave.files import write_atomically
-from unweave.spec import to_json
-from unweave.store import RunFolder, Store, read_tensors, write_tensors
+from unweave.core import files
+from unweave.core.files import write_atomically
+from unweave.core.spec import to_json
 from unweave.training import train
+from unweave.training.store import RunFolder, Store, read_tensors, write_tensors
 from worlds import CPU, CRITIC, SMALL, small_run
 
-UNWEAVE = [sys.executable, "-c", "from unweave.cli import main; main()"]
+UNWEAVE = [sys.executable, "-c", "from unweave.cli.main import main; main()"]
 
 
 def test_tensors_survive(tmp_path):

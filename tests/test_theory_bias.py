@@ -8,9 +8,9 @@ import torch
 
 import unweave as uw
 from unweave.aggregate import batch_total_correlation, decompose, exact
+from unweave.core.noise import Noise
 from unweave.latents import FullGaussian, rows
 from unweave.latents.gaussian import as_full
-from unweave.noise import Noise
 from unweave.theory import Encodings, batch_size_for, constructed, encodings_of, expected
 
 f64 = torch.float64

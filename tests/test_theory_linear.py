@@ -9,7 +9,7 @@ import torch
 from torch.distributions import MultivariateNormal, Normal, kl_divergence
 
 import unweave as uw
-from unweave.noise import Noise
+from unweave.core.noise import Noise
 from unweave.theory import observations, solve, solve_encoder
 
 f64 = torch.float64

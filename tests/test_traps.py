@@ -42,8 +42,8 @@ from torch.distributions import (
 
 import unweave as uw
 from unweave.aggregate import decompose_exactly, exact, stratified, weighted
+from unweave.core.noise import Noise
 from unweave.latents import DiagonalGaussian, owner
-from unweave.noise import Noise
 from unweave.objectives import Batch, decomposed, total
 from unweave.objectives.divergences import critic_terms
 from unweave.objectives.factor import permute_variables
@@ -216,7 +216,7 @@ def test_a_table_estimates_rates_without_a_formula_on_samples():
 def test_a_table_weighs_observations_and_not_batches(monkeypatch):
     """50 = 7 * 7 + 1 observations: a mean over batches gives the last one the weight of seven."""
     model = trained(uw.Gaussian(3))
-    monkeypatch.setitem(uw.trained._MOST, "cpu", 7)
+    monkeypatch.setitem(uw.evaluation.stacked._MOST, "cpu", 7)
     table = model.table(50)
     m, s = table.codes, table.scales
     each = 0.5 * (m**2 + s**2 - 1 - 2 * np.log(s))

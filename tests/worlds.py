@@ -4,9 +4,9 @@ import torch
 
 import unweave as uw
 from unweave import likelihoods
-from unweave.noise import Noise
+from unweave.core.noise import Noise
 from unweave.objectives import Batch
-from unweave.run import Run
+from unweave.training.run import Run
 
 CPU = torch.device("cpu")
 SMALL = uw.Shapes2D(side=16, shapes=("square", "ellipse"), scales=2, orientations=1, positions=8)

@@ -13,9 +13,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from unweave import aggregate, likelihoods, metrics, presets
+    from unweave.core.noise import Noise
+    from unweave.core.optimisers import Adam
+    from unweave.core.schedules import Cyclic, Linear
     from unweave.data import Arrays, Folder, Lattice, Shapes2D, Shapes3D
-    from unweave.fitted import Fitted, load
-    from unweave.fitting import fit
+    from unweave.evaluation.evaluate import describe, evaluate, summaries, tables
+    from unweave.evaluation.fit import fit
+    from unweave.evaluation.model import Fitted, load
+    from unweave.evaluation.monitor import Measure
     from unweave.latents import (
         Bernoulli,
         Categorical,
@@ -28,8 +33,6 @@ if TYPE_CHECKING:
         Uniform,
         VampPrior,
     )
-    from unweave.measure import describe, evaluate, summaries, tables
-    from unweave.monitor import Measure
     from unweave.networks import (
         DCGAN,
         MLP,
@@ -40,7 +43,6 @@ if TYPE_CHECKING:
         Kim2018GAN,
         Mathieu2019,
     )
-    from unweave.noise import Noise
     from unweave.objectives import (
         AAE,
         DIPVAE,
@@ -63,11 +65,9 @@ if TYPE_CHECKING:
         LagrangianVAE,
         divergences,
     )
-    from unweave.optimisers import Adam
     from unweave.presets import Preset, preset
     from unweave.report import write_report
-    from unweave.run import Run
-    from unweave.schedules import Cyclic, Linear
+    from unweave.training.run import Run
 
 __version__ = "0.1.0"
 
@@ -141,22 +141,22 @@ __all__ = [
 # seconds, and the help of the command line does without it.
 _HOMES = {
     "data": "Arrays Folder Lattice Shapes2D Shapes3D",
-    "fitted": "Fitted load",
-    "fitting": "fit",
+    "evaluation.model": "Fitted load",
+    "evaluation.fit": "fit",
     "latents": "Bernoulli Categorical Gaussian GaussianMixture Laplace Product Sparse StudentT "
     "Uniform VampPrior",
-    "measure": "describe evaluate summaries tables",
-    "monitor": "Measure",
+    "evaluation.evaluate": "describe evaluate summaries tables",
+    "evaluation.monitor": "Measure",
     "networks": "DCGAN MLP Conv Critic Esmaeili2019 Kim2018 Kim2018GAN Mathieu2019",
-    "noise": "Noise",
+    "core.noise": "Noise",
     "objectives": "AAE DIPVAE HFVAE IWAE VAE WAE AlphaBetaVAE AnchorVAE BetaTCVAE BetaVAE "
     "CapacityVAE EntropyVAE FactorVAE InfoGAN InformationDropout InfoVAE InfoWGANGP Label "
     "LagrangianVAE divergences",
-    "optimisers": "Adam",
+    "core.optimisers": "Adam",
     "presets": "Preset preset",
     "report": "write_report",
-    "run": "Run",
-    "schedules": "Cyclic Linear",
+    "training.run": "Run",
+    "core.schedules": "Cyclic Linear",
 }
 
 if not TYPE_CHECKING:  # a checker knows the names, and would take any other for one

@@ -18,9 +18,9 @@ from pydantic import Field, PositiveFloat
 from torch import Tensor, nn
 
 from unweave import kernels
+from unweave.core.noise import Noise
+from unweave.core.spec import spec, tag
 from unweave.latents.distributions import HALF_LOG_2PI
-from unweave.noise import Noise
-from unweave.spec import spec, tag
 
 _FLOOR = 1e-3  # of a learned scale, as a share of where it starts
 _SOFTPLUS_ONE = math.log(math.e - 1)  # where softplus is 1
@@ -58,7 +58,7 @@ class BernoulliObservation:
     def log_prob(self, x: Tensor) -> Tensor:
         """Sum of x log p + (1 - x) log(1 - p), (B,)."""
         if kernels.take(self.logits) and self.logits.shape == x.shape:
-            from unweave.kernels.nats import bernoulli_nats
+            from unweave.kernels.bernoulli import bernoulli_nats
 
             return bernoulli_nats(self.logits, x)
         nats = F.binary_cross_entropy_with_logits(self.logits, x, reduction="none")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from unweave.tensors import Numbers, floating
+from unweave.core.tensors import Numbers, floating
 
 
 def checked_points(x: Numbers, y: Numbers) -> tuple[Tensor, Tensor]:

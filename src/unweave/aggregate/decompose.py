@@ -10,8 +10,8 @@ from torch import Tensor
 
 from unweave.aggregate.blocks import Progress, log_aggregate
 from unweave.aggregate.estimators import Estimator, estimate
+from unweave.core.tensors import Numbers, columns, floating
 from unweave.latents import Distribution, Latent, Node
-from unweave.tensors import Numbers, columns, floating
 
 
 class Decomposition(NamedTuple):

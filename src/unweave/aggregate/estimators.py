@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from unweave.spec import nearest
-from unweave.tensors import Numbers, floating
+from unweave.core.spec import nearest
+from unweave.core.tensors import Numbers, floating
 
 Estimator = Literal["weighted", "stratified", "exact"]
 

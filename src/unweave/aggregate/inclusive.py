@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from unweave.aggregate.estimators import exact
-from unweave.tensors import Numbers, floating
+from unweave.core.tensors import Numbers, floating
 
 
 def inclusive_kl(log_p: Numbers, log_q: Numbers) -> Tensor:

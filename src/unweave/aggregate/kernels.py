@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from unweave.aggregate.checks import checked_points
-from unweave.spec import nearest
-from unweave.tensors import Numbers, columns
+from unweave.core.spec import nearest
+from unweave.core.tensors import Numbers, columns
 
 Kernel = Literal["imq", "imq-dimensionwise", "imq-unsquared", "rbf"]
 Group = Sequence[int] | slice

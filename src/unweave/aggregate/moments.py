@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from unweave.aggregate.checks import checked_points
-from unweave.tensors import Numbers
+from unweave.core.tensors import Numbers
 
 
 class CovariancePenalty(NamedTuple):

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from unweave.aggregate.blocks import Progress, log_aggregate
 from unweave.aggregate.decompose import decomposed
+from unweave.core.noise import Noise
 from unweave.latents import Distribution, Latent, rows, unrelaxed
-from unweave.noise import Noise
 
 
 class Summary(NamedTuple):

@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from unweave.aggregate.checks import checked_points
-from unweave.noise import Noise
-from unweave.tensors import Numbers, floating
+from unweave.core.noise import Noise
+from unweave.core.tensors import Numbers, floating
 
 
 def directions(noise: Noise, count: int, size: int, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -10,16 +10,20 @@ from typing import Annotated
 
 from pydantic import Field
 
-from unweave.data.arrays import Arrays, InMemory, as_numpy, from_array, read_like
-from unweave.data.features import in_classes, write_features
-from unweave.data.fileset import FileSet
-from unweave.data.folder import Folder
-from unweave.data.generators import Mixing, MovingDigit, Pinwheel
-from unweave.data.labelled import MNIST, SVHN, CelebA, FashionMNIST
+from unweave.data.dataset import World
+from unweave.data.drawn.paper_generators import Mixing, MovingDigit, Pinwheel
+from unweave.data.drawn.shapes2d import Shapes2D
+from unweave.data.drawn.shapes2d_variants import ColourShapes2D, NoisyShapes2D, TexturedShapes2D
+from unweave.data.drawn.shapes3d import Shapes3D
+from unweave.data.drawn.toy import Blobs, Blocks
+from unweave.data.files.arrays import Arrays, InMemory, as_numpy, from_array, read_like
+from unweave.data.files.features import in_classes, write_features
+from unweave.data.files.folder import Folder
+from unweave.data.files.streaming import Streamed
 from unweave.data.lattice import Factor, Lattice
-from unweave.data.sampling import Paired, Selected, Whole
-from unweave.data.scenery import ColourShapes2D, NoisyShapes2D, TexturedShapes2D
-from unweave.data.sets import (
+from unweave.data.published.base import FileSet
+from unweave.data.published.labelled import MNIST, SVHN, CelebA, FashionMNIST
+from unweave.data.published.sets import (
     MPI3D,
     Cars3D,
     Chairs3D,
@@ -29,13 +33,9 @@ from unweave.data.sets import (
     Shapes3DFile,
     SmallNORB,
 )
-from unweave.data.shapes2d import Shapes2D
-from unweave.data.shapes3d import Shapes3D
-from unweave.data.small import Blobs, Blocks
+from unweave.data.sampling import Paired, Selected, Whole
+from unweave.data.selection import AnyWay, Correlated, HeldOut, Incomplete, Subset
 from unweave.data.spectrum import principal_variances
-from unweave.data.streamed import Streamed
-from unweave.data.ways import AnyWay, Correlated, HeldOut, Incomplete, Subset
-from unweave.data.world import World
 
 Data = Annotated[Whole | Selected | Paired, Field(discriminator="kind")]
 

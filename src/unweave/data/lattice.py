@@ -17,8 +17,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from unweave.noise import Noise
-from unweave.spec import nearest
+from unweave.core.noise import Noise
+from unweave.core.spec import nearest
 
 Kind = Literal["ordinal", "cyclic", "categorical"]
 # What the classes of each factor are called, text or numbers; None where only their place is known.
@@ -141,7 +141,7 @@ class Lattice:
     def draw(self, noise: Noise, n: int, fixed: Mapping[str, int] | None = None) -> Tensor:
         """`n` combinations (n, K), uniform and independent, but for the factors in `fixed`.
 
-        noise: `unweave.noise.Noise(seed)`; the same noise gives the same combinations. Every
+        noise: `unweave.core.noise.Noise(seed)`; the same noise gives the same combinations. Every
         factor has a stream of its own, so fixing one leaves the draws of the others as they are:
         two such draws differ in that factor alone.
         """

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from unweave.noise import Noise
+from unweave.core.noise import Noise
 
 DataSplit = Literal["all", "train", "validation", "test"]
 SHARES = {"train": 80, "validation": 10, "test": 10}  # of a hundred

@@ -22,21 +22,21 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
-from unweave.data.arrays import Arrays, InMemory, picked
-from unweave.data.features import with_features
-from unweave.data.folder import Folder
-from unweave.data.generators import Mixing, MovingDigit, Pinwheel
+from unweave.core.noise import Noise
+from unweave.core.spec import Seed, spec, tag
+from unweave.data.dataset import Place, World
+from unweave.data.drawn.paper_generators import Mixing, MovingDigit, Pinwheel
+from unweave.data.drawn.shapes2d import Shapes2D
+from unweave.data.drawn.shapes2d_variants import ColourShapes2D, NoisyShapes2D, TexturedShapes2D
+from unweave.data.drawn.shapes3d import Shapes3D
+from unweave.data.drawn.toy import Blobs, Blocks
+from unweave.data.files.arrays import Arrays, InMemory, picked
+from unweave.data.files.features import with_features
+from unweave.data.files.folder import Folder
+from unweave.data.files.streaming import Streamed
 from unweave.data.lattice import Labels, Lattice, Periods, checked, counts_of, different
-from unweave.data.scenery import ColourShapes2D, NoisyShapes2D, TexturedShapes2D
-from unweave.data.sets import Published
-from unweave.data.shapes2d import Shapes2D
-from unweave.data.shapes3d import Shapes3D
-from unweave.data.small import Blobs, Blocks
-from unweave.data.streamed import Streamed
-from unweave.data.ways import AnyWay, column
-from unweave.data.world import Place, World
-from unweave.noise import Noise
-from unweave.spec import Seed, spec, tag
+from unweave.data.published.sets import Published
+from unweave.data.selection import AnyWay, column
 
 Whole = Annotated[
     Shapes2D

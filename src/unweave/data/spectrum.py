@@ -6,8 +6,8 @@ import math
 
 import torch
 
-from unweave.data.world import World
-from unweave.noise import Noise
+from unweave.core.noise import Noise
+from unweave.data.dataset import World
 
 _OBSERVATIONS = 10_000
 _NUMBERS = 2**27  # values held at once, half a gigabyte

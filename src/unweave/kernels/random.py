@@ -1,4 +1,4 @@
-"""Philox4x32-10: the words of `unweave.noise` in one kernel, bit for bit, and its normals."""
+"""Philox4x32-10: the words of `unweave.core.noise` in one kernel, bit for bit, and its normals."""
 
 from __future__ import annotations
 

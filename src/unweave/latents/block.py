@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
+from unweave.core.tensors import Numbers, floating
 from unweave.latents.densities import Factorised
 from unweave.latents.distributions import (
     HALF_LOG_2PI,
@@ -24,7 +25,6 @@ from unweave.latents.distributions import (
     log_sum,
     log_tables,
 )
-from unweave.tensors import Numbers, floating
 
 # A posterior narrower or wider than this is numerically a point or flat; exp stays in float32.
 LOG_VARIANCE_BOUNDS = (-30.0, 20.0)

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from unweave.core.noise import Noise
 from unweave.latents.distributions import (
     HALF_LOG_2PI,
     Columns,
@@ -23,7 +24,6 @@ from unweave.latents.distributions import (
     FullGaussian,
 )
 from unweave.latents.quadrature import expectation
-from unweave.noise import Noise
 
 
 class Factorised(Distribution, Protocol):

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from unweave.core.noise import Noise
 from unweave.latents.discrete import Categorical, Discrete
 from unweave.latents.distributions import (
     Distribution,
@@ -21,7 +22,6 @@ from unweave.latents.distributions import (
     bit_corner,
     one_hot_corner,
 )
-from unweave.noise import Noise
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ import torch.nn.functional as F
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
+from unweave.core.spec import spec, tag
+from unweave.core.tensors import Numbers
 from unweave.latents.block import Annealed, Encode, Fixed, FixedPrior, points, positive
 from unweave.latents.distributions import Bits, Distribution, OneHot, bit_corner, one_hot_corner
-from unweave.spec import spec, tag
-from unweave.tensors import Numbers
 
 
 class Discrete(Fixed):

@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from unweave.core.noise import Noise
 from unweave.latents.quadrature import expectation
-from unweave.noise import Noise
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 

@@ -10,6 +10,8 @@ import torch
 from pydantic import PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 
+from unweave.core.spec import spec, tag
+from unweave.core.tensors import Numbers
 from unweave.latents.block import (
     Encode,
     Encoding,
@@ -26,8 +28,6 @@ from unweave.latents.distributions import (
     Distribution,
     FullGaussian,
 )
-from unweave.spec import spec, tag
-from unweave.tensors import Numbers
 
 
 class LearnedVariances(nn.Module):

@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
+from unweave.core.spec import spec, tag
+from unweave.core.tensors import Numbers
 from unweave.latents.block import Annealed, Encoding, Fixed, Independent, normal, positive
 from unweave.latents.densities import (
     Factorised,
@@ -22,8 +24,6 @@ from unweave.latents.densities import (
 )
 from unweave.latents.distributions import DiagonalGaussian, Distribution, Squashed
 from unweave.latents.quadrature import Peaks, cells
-from unweave.spec import spec, tag
-from unweave.tensors import Numbers
 
 
 @spec

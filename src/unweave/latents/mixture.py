@@ -9,6 +9,9 @@ import torch
 from pydantic import BeforeValidator, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 
+from unweave.core.noise import Noise
+from unweave.core.spec import spec, tag
+from unweave.core.tensors import Numbers
 from unweave.latents.block import (
     Annealed,
     Continuous,
@@ -22,9 +25,6 @@ from unweave.latents.block import (
 from unweave.latents.densities import Mixture
 from unweave.latents.distributions import DiagonalGaussian
 from unweave.latents.quadrature import REACH, Cells, Peaks, cells
-from unweave.noise import Noise
-from unweave.spec import spec, tag
-from unweave.tensors import Numbers
 
 _GRID = 2  # columns up to which integrals are done on a grid
 _NODES = {1: 4096, 2: 512}  # nodes for each column

@@ -8,6 +8,8 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 
+from unweave.core.spec import explained
+from unweave.core.tensors import Numbers
 from unweave.latents.block import (
     Annealed,
     Block,
@@ -25,8 +27,6 @@ from unweave.latents.distributions import Distribution, Joint, log_sum
 from unweave.latents.gaussian import Gaussian
 from unweave.latents.independent import Laplace, Sparse, StudentT, Uniform
 from unweave.latents.mixture import GaussianMixture, VampPrior
-from unweave.spec import explained
-from unweave.tensors import Numbers
 
 _MOST_BITS = 10  # of a block that another depends on: all of its values are summed over
 

@@ -21,33 +21,33 @@ What takes long to load, scipy.stats and scipy.optimize, is imported by the func
 most commands of the command line need none of it.
 """
 
-from unweave.metrics.capacity import dci_es
+from unweave.metrics.beta_vae_score import beta_vae_score
 from unweave.metrics.clusters import cluster_occupancy, clustering_accuracy, nmi
-from unweave.metrics.frame import Frame, framed
+from unweave.metrics.dci import dci
+from unweave.metrics.dci_es import dci_es
+from unweave.metrics.factor_vae_score import factor_vae_score
 from unweave.metrics.gaps import dcimig, jemmig, mig_sup
 from unweave.metrics.infomec import info_mec
 from unweave.metrics.information import mig, mutual_information_matrix
 from unweave.metrics.inputs import FewRows, Periods, merge
-from unweave.metrics.interventional import factor_vae_score
-from unweave.metrics.match import prior_match
+from unweave.metrics.irs import irs
 from unweave.metrics.mcc import mcc
 from unweave.metrics.modularity import modularity
-from unweave.metrics.overlap import (
+from unweave.metrics.options import Frame, framed
+from unweave.metrics.posterior.match import prior_match
+from unweave.metrics.posterior.overlap import (
     exact_mutual_information,
     exact_total_correlation,
     overlapping_neighbours,
     relative_scale,
 )
-from unweave.metrics.pairs import beta_vae_score
-from unweave.metrics.predictive import dci
 from unweave.metrics.probes import downstream, explicitness
-from unweave.metrics.ranking import udr
 from unweave.metrics.registry import MEASURES, METRICS, Metric, describe, evaluate, left_out
-from unweave.metrics.robustness import irs
+from unweave.metrics.sap import sap
 from unweave.metrics.score import Score, Scores
-from unweave.metrics.separated import sap
 from unweave.metrics.studies import Agreement, Sensitivity, agreement, sensitivity
 from unweave.metrics.table import Table
+from unweave.metrics.udr import udr
 from unweave.metrics.unsupervised import (
     active_units,
     gaussian_total_correlation,

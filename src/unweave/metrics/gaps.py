@@ -8,9 +8,9 @@ from typing import Literal, Unpack, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unweave.metrics.frame import Frame, framed
 from unweave.metrics.information import Binned, entropy, read_binned, top_gap
 from unweave.metrics.inputs import Bools, Inputs, Seed, check_choice
+from unweave.metrics.options import Frame, framed
 from unweave.metrics.score import Detail, Score
 
 MIGSupProtocol = Literal["li2020"]

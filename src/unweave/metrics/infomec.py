@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import digamma
 
-from unweave.metrics.frame import Frame, framed
 from unweave.metrics.information import discretise, entropy, mutual_information
 from unweave.metrics.inputs import Bools, Floats, Inputs, Ints, Seed, check_choice, read, subset
 from unweave.metrics.modularity import check_two_factors
+from unweave.metrics.options import Frame, framed
 from unweave.metrics.predictors import logistic, standardised, with_blas
 from unweave.metrics.score import Score
 

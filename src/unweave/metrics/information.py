@@ -10,10 +10,10 @@ from typing import Literal, Unpack, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unweave.metrics.frame import Frame, framed
 from unweave.metrics.inputs import Floats, Inputs, Ints, Seed, as_scales, check_choice, read, subset
+from unweave.metrics.options import Frame, framed
 from unweave.metrics.score import Score
-from unweave.metrics.whole import counted
+from unweave.metrics.validation import counted
 
 MIGProtocol = Literal["locatello2019", "chen2018"]
 

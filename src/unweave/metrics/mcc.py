@@ -8,8 +8,8 @@ from typing import Literal, Unpack, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unweave.metrics.frame import Frame, framed
 from unweave.metrics.inputs import Floats, Seed, check_choice, read
+from unweave.metrics.options import Frame, framed
 from unweave.metrics.predictors import standardised
 from unweave.metrics.score import Score
 

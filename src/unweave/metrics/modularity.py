@@ -8,10 +8,10 @@ from typing import Literal, Unpack, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unweave.metrics.frame import Frame, framed
 from unweave.metrics.gaps import active
 from unweave.metrics.information import read_binned
 from unweave.metrics.inputs import Floats, Inputs, Seed, check_choice
+from unweave.metrics.options import Frame, framed
 from unweave.metrics.score import Score
 
 ModularityProtocol = Literal["locatello2019", "ridgeway2018"]

@@ -9,9 +9,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from unweave.core.parallel import in_threads, own_cores
 from unweave.metrics.inputs import Floats, Inputs, Ints
 from unweave.metrics.score import Detail
-from unweave.parallel import in_threads, own_cores
 
 T = TypeVar("T")
 R = TypeVar("R")

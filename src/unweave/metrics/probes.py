@@ -9,9 +9,8 @@ from typing import Literal, Unpack, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unweave.metrics.boosting import boost
-from unweave.metrics.frame import Frame, framed
 from unweave.metrics.inputs import Bools, Floats, Ints, Seed, check_choice, read
+from unweave.metrics.options import Frame, framed
 from unweave.metrics.predictors import (
     TEST,
     TRAIN,
@@ -23,6 +22,7 @@ from unweave.metrics.predictors import (
     with_blas,
 )
 from unweave.metrics.score import Score
+from unweave.metrics.trees.boosting import boost
 
 ExplicitnessProtocol = Literal["locatello2019", "ridgeway2018"]
 DownstreamProtocol = Literal["locatello2019"]

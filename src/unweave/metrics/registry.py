@@ -5,15 +5,19 @@ from __future__ import annotations
 import inspect
 import logging
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unweave.metrics.capacity import dci_es
-from unweave.metrics.frame import Frame, told
+from unweave.core.bibliography import cited, known
+from unweave.core.spec import nearest
+from unweave.metrics.beta_vae_score import beta_vae_score
+from unweave.metrics.dci import dci
+from unweave.metrics.dci_es import dci_es
+from unweave.metrics.factor_vae_score import factor_vae_score
 from unweave.metrics.gaps import dcimig, jemmig, mig_sup
 from unweave.metrics.infomec import info_mec, info_mec_estimates
 from unweave.metrics.information import mig
@@ -26,16 +30,14 @@ from unweave.metrics.inputs import (
     as_mask,
     real_factors,
 )
-from unweave.metrics.interventional import factor_vae_score
+from unweave.metrics.irs import irs
 from unweave.metrics.mcc import mcc
 from unweave.metrics.modularity import modularity
-from unweave.metrics.overlap import relative_scale
-from unweave.metrics.pairs import beta_vae_score
-from unweave.metrics.predictive import dci
+from unweave.metrics.options import Frame, told
+from unweave.metrics.posterior.overlap import relative_scale
 from unweave.metrics.probes import downstream, explicitness
-from unweave.metrics.robustness import irs
+from unweave.metrics.sap import sap
 from unweave.metrics.score import Score, Scores
-from unweave.metrics.separated import sap
 from unweave.metrics.table import Table
 from unweave.metrics.unsupervised import (
     active_units,
@@ -44,8 +46,7 @@ from unweave.metrics.unsupervised import (
     hoyer,
     mean_pairwise_information,
 )
-from unweave.metrics.whole import counted
-from unweave.spec import nearest
+from unweave.metrics.validation import counted
 
 Need = Callable[[Table], str | None]
 Change = Literal["scale", "sign", "dead"]
@@ -416,3 +417,13 @@ def _possible(table: Table, metrics: Mapping[str, Metric]) -> dict[str, Metric]:
         if reason is not None:
             _log.info("%s is left out: %s", key, reason)
     return {key: metric for key, metric in metrics.items() if reasons[key] is None}
+
+
+def metric_citations(names: Iterable[str]) -> dict[str, str]:
+    """Return the BibTeX entries that the documentation of metrics cites.
+
+    >>> list(metric_citations(["mig/chen2018"]))
+    ['Chen2018', 'Locatello2019']
+    """
+    documents = [(METRICS | MEASURES)[name].compute.__doc__ or "" for name in names]
+    return known(key for document in documents for key in cited(document))

@@ -12,10 +12,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
+from unweave.core.parallel import in_threads
 from unweave.metrics.inputs import Floats, check_choice
 from unweave.metrics.score import Score, aligned
-from unweave.metrics.whole import counted
-from unweave.parallel import in_threads
+from unweave.metrics.validation import counted
 
 Correlation = Literal["pearson", "spearman", "kendall"]
 

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from unweave.files import write_atomically
+from unweave.core.files import write_atomically
 from unweave.metrics.inputs import (
     Bools,
     Floats,

@@ -20,7 +20,7 @@ from unweave.metrics.inputs import (
     subset,
 )
 from unweave.metrics.score import Score
-from unweave.metrics.whole import counted
+from unweave.metrics.validation import counted
 
 HoyerProtocol = Literal["mathieu2019", "mathieu2019-normalised"]
 ActiveProtocol = Literal["burda2016", "kl"]

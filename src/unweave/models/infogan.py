@@ -7,11 +7,11 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
+from unweave.core.noise import Noise
 from unweave.latents import Latent, Posterior, unrelaxed
 from unweave.likelihoods import Likelihood, Observation
 from unweave.models.model import Model, full
 from unweave.networks import Kim2018GAN, Shape
-from unweave.noise import Noise
 
 
 class Drawn(NamedTuple):

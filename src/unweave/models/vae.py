@@ -6,11 +6,11 @@ from typing import NamedTuple, cast
 
 from torch import Tensor
 
+from unweave.core.noise import Noise
 from unweave.latents import Distribution, Latent, Posterior
 from unweave.likelihoods import Likelihood, Observation
 from unweave.models.model import Model, full
 from unweave.networks import Network, Shape
-from unweave.noise import Noise
 
 
 class Pass(NamedTuple):

@@ -9,9 +9,9 @@ from typing import Literal, NamedTuple
 from pydantic import NonNegativeFloat
 from torch import nn
 
+from unweave.core.spec import spec
 from unweave.networks.layers import BatchNorm, Conv2d, ConvTranspose2d
 from unweave.networks.stacks import Shape, block, convolutions, rectifier, upconvolutions
-from unweave.spec import spec
 
 _HEAD = 128  # units of the recogniser's own layer
 

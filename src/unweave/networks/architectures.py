@@ -10,6 +10,8 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeFloat, PositiveInt
 from torch import nn
 
+from unweave.core.optimisers import Adam
+from unweave.core.spec import spec, tag
 from unweave.networks.initialise import NormalStack
 from unweave.networks.layers import BatchNorm, Conv2d, ConvTranspose2d
 from unweave.networks.stacks import (
@@ -23,8 +25,6 @@ from unweave.networks.stacks import (
     mlp,
     upconvolutions,
 )
-from unweave.optimisers import Adam
-from unweave.spec import spec, tag
 
 _ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
 

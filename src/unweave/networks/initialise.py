@@ -7,8 +7,8 @@ from typing import Literal, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
+from unweave.core.noise import Noise
 from unweave.networks.layers import BatchNorm
-from unweave.noise import Noise
 
 _SPREAD = 0.02
 

@@ -4,19 +4,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from unweave.objectives import divergences, game
+from unweave.objectives import base, divergences
 from unweave.objectives.adversarial import InfoGAN, InfoWGANGP, gradient_penalty
-from unweave.objectives.beta import VAE, BetaVAE, CapacityVAE, EntropyVAE
-from unweave.objectives.decomposed import (
-    HFVAE,
-    AnchorVAE,
-    BetaTCVAE,
-    InformationDropout,
-    LagrangianVAE,
-)
-from unweave.objectives.divergences import AnyDivergence
-from unweave.objectives.factor import FactorVAE
-from unweave.objectives.game import (
+from unweave.objectives.base import (
     MODEL,
     Batch,
     Memo,
@@ -27,6 +17,16 @@ from unweave.objectives.game import (
     reckon,
     total,
 )
+from unweave.objectives.beta import VAE, BetaVAE, CapacityVAE, EntropyVAE
+from unweave.objectives.decomposed import (
+    HFVAE,
+    AnchorVAE,
+    BetaTCVAE,
+    InformationDropout,
+    LagrangianVAE,
+)
+from unweave.objectives.divergences import AnyDivergence
+from unweave.objectives.factor import FactorVAE
 from unweave.objectives.importance import IWAE, importance_bound
 from unweave.objectives.labels import Label, Teacher, with_labels
 from unweave.objectives.matching import AAE, WAE, AlphaBetaVAE, InfoVAE
@@ -84,8 +84,8 @@ __all__ = [
     "Term",
     "Terms",
     "Turn",
+    "base",
     "divergences",
-    "game",
     "gradient_penalty",
     "importance_bound",
     "reckon",

@@ -12,12 +12,14 @@ from pydantic import NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor
 
 from unweave import models
+from unweave.core.noise import Noise
+from unweave.core.optimisers import Adam
+from unweave.core.schedules import Weight
+from unweave.core.spec import spec, tag
 from unweave.latents import Latent
 from unweave.likelihoods import Likelihood
 from unweave.networks import Kim2018GAN, Network, Shape
-from unweave.noise import Noise
-from unweave.objectives.divergences import CRITIC, accuracy
-from unweave.objectives.game import (
+from unweave.objectives.base import (
     CRITIC_ACCURACY,
     MODEL,
     Batch,
@@ -28,10 +30,8 @@ from unweave.objectives.game import (
     Terms,
     Turn,
 )
-from unweave.objectives.support import fixed_prior_only
-from unweave.optimisers import Adam
-from unweave.schedules import Weight
-from unweave.spec import spec, tag
+from unweave.objectives.compatibility import fixed_prior_only
+from unweave.objectives.divergences import CRITIC, accuracy
 
 _ADAM = Adam(lr=1e-4, betas=(0.5, 0.999))  # [Kim2018] app. H; the generator's has lr=1e-3
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
+from unweave.core.noise import Noise
+from unweave.core.schedules import Linear, Weight
+from unweave.core.spec import spec, tag
 from unweave.latents import Latent
 from unweave.latents.distributions import HALF_LOG_2PI
 from unweave.models import Pass
-from unweave.noise import Noise
-from unweave.objectives.game import Batch, OnePlayer, Term, Terms, elbo, number
-from unweave.objectives.support import gaussian_only
-from unweave.schedules import Linear, Weight
-from unweave.spec import spec, tag
+from unweave.objectives.base import Batch, OnePlayer, Term, Terms, elbo, number
+from unweave.objectives.compatibility import gaussian_only
 
 
 @spec

@@ -11,10 +11,12 @@ from torch import Tensor
 from torch.func import vmap
 
 from unweave.aggregate import Decomposition, Estimator, decompose, estimate
+from unweave.core.noise import Noise
+from unweave.core.schedules import Weight
+from unweave.core.spec import nearest, spec, tag
 from unweave.latents import Latent, unrelaxed
 from unweave.models import Model, Pass
-from unweave.noise import Noise
-from unweave.objectives.game import (
+from unweave.objectives.base import (
     MODEL,
     Batch,
     Game,
@@ -28,9 +30,7 @@ from unweave.objectives.game import (
     left,
     number,
 )
-from unweave.objectives.support import fixed_prior_only, several_variables
-from unweave.schedules import Weight
-from unweave.spec import nearest, spec, tag
+from unweave.objectives.compatibility import fixed_prior_only, several_variables
 
 
 def taken_apart(passed: Pass, batch: Batch, estimator: Estimator) -> Decomposition:

@@ -22,14 +22,14 @@ from unweave.aggregate import (
     moment_matching,
     sliced_wasserstein,
 )
+from unweave.core.noise import Noise
+from unweave.core.spec import spec, tag
 from unweave.latents import Distribution, Latent, unrelaxed
 from unweave.latents.block import side_by_side
 from unweave.models import Pass
 from unweave.networks import Critic
-from unweave.noise import Noise
-from unweave.objectives.game import CRITIC_ACCURACY, Batch, Memo, Nets, Term, Terms, Turn
-from unweave.objectives.support import finite_variance_only, leaves
-from unweave.spec import spec, tag
+from unweave.objectives.base import CRITIC_ACCURACY, Batch, Memo, Nets, Term, Terms, Turn
+from unweave.objectives.compatibility import finite_variance_only, leaves
 
 CRITIC = "critic"
 

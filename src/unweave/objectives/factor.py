@@ -6,14 +6,14 @@ from typing import Literal
 
 from torch import Tensor
 
+from unweave.core.noise import Noise
+from unweave.core.schedules import Weight
+from unweave.core.spec import spec, tag
 from unweave.latents import Latent, owner, unrelaxed
 from unweave.networks import Critic
-from unweave.noise import Noise
+from unweave.objectives.base import MODEL, Batch, Game, Memo, Nets, Term, Terms, Turn, elbo, left
+from unweave.objectives.compatibility import several_variables
 from unweave.objectives.divergences import CRITIC, critic_terms, log_ratio
-from unweave.objectives.game import MODEL, Batch, Game, Memo, Nets, Term, Terms, Turn, elbo, left
-from unweave.objectives.support import several_variables
-from unweave.schedules import Weight
-from unweave.spec import spec, tag
 
 
 def permute_variables(z: Tensor, latent: Latent, noise: Noise) -> Tensor:

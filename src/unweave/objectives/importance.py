@@ -9,11 +9,11 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor
 
+from unweave.core.noise import Noise
+from unweave.core.spec import spec, tag
 from unweave.latents import Distribution
 from unweave.models import Model
-from unweave.noise import Noise
-from unweave.objectives.game import MODEL, Batch, Game, Memo, Nets, Term, Terms, Turn
-from unweave.spec import spec, tag
+from unweave.objectives.base import MODEL, Batch, Game, Memo, Nets, Term, Terms, Turn
 
 
 def importance_bound(model: Model, x: Tensor, noise: Noise, particles: int) -> tuple[Tensor, ...]:

@@ -9,13 +9,13 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from unweave.core.noise import Noise
+from unweave.core.schedules import Weight
+from unweave.core.spec import nearest, spec
 from unweave.data import World
 from unweave.latents import Distribution, Latent
-from unweave.noise import Noise
-from unweave.objectives.game import MODEL, Batch, Memo, Nets, Term, Terms, Turn
-from unweave.objectives.support import leaves, part
-from unweave.schedules import Weight
-from unweave.spec import nearest, spec
+from unweave.objectives.base import MODEL, Batch, Memo, Nets, Term, Terms, Turn
+from unweave.objectives.compatibility import leaves, part
 
 
 @spec

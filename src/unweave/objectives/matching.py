@@ -8,11 +8,12 @@ from typing import Literal
 from pydantic import model_validator
 from torch import Tensor
 
+from unweave.core.noise import Noise
+from unweave.core.schedules import Weight
+from unweave.core.spec import spec, tag
 from unweave.latents import Latent
 from unweave.networks import Critic
-from unweave.noise import Noise
-from unweave.objectives.divergences import MMD, AnyDivergence, DensityRatio, InclusiveKL
-from unweave.objectives.game import (
+from unweave.objectives.base import (
     MODEL,
     Batch,
     Game,
@@ -25,9 +26,8 @@ from unweave.objectives.game import (
     left,
     number,
 )
-from unweave.objectives.support import exactly, fixed_prior_only
-from unweave.schedules import Weight
-from unweave.spec import spec, tag
+from unweave.objectives.compatibility import exactly, fixed_prior_only
+from unweave.objectives.divergences import MMD, AnyDivergence, DensityRatio, InclusiveKL
 
 
 class Matching(Game):

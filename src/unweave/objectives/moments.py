@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Literal
 
 from unweave.aggregate import covariance_penalty
+from unweave.core.noise import Noise
+from unweave.core.schedules import Weight
+from unweave.core.spec import spec, tag
 from unweave.latents import Latent
 from unweave.models import Pass
-from unweave.noise import Noise
-from unweave.objectives.game import Batch, OnePlayer, Term, Terms, elbo
-from unweave.objectives.support import (
+from unweave.objectives.base import Batch, OnePlayer, Term, Terms, elbo
+from unweave.objectives.compatibility import (
     continuous_only,
     factorised_only,
     finite_variance_only,
     fixed_prior_only,
     leaves,
 )
-from unweave.schedules import Weight
-from unweave.spec import spec, tag
 
 
 @spec

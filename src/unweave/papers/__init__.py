@@ -13,10 +13,10 @@ from tempfile import TemporaryFile
 
 from rich.console import Console
 
+from unweave.core.spec import nearest, nearest_path
 from unweave.papers import esmaeili2019, kim2018, mathieu2018, mathieu2019, sikka2019
-from unweave.papers.drawing import styled
-from unweave.papers.form import Claim, Cost, Desk, Measured, Reproduction, Result, judged
-from unweave.papers.page import (
+from unweave.studies.drawing import styled
+from unweave.studies.page import (
     check_index,
     done,
     state,
@@ -24,8 +24,8 @@ from unweave.papers.page import (
     write_page,
     write_result,
 )
-from unweave.papers.study import Incomplete, merge, results_of
-from unweave.spec import nearest, nearest_path
+from unweave.studies.study import Incomplete, merge, results_of
+from unweave.studies.workspace import Claim, Cost, Desk, Measured, Reproduction, Result, judged
 
 __all__ = [
     "FIGURES",

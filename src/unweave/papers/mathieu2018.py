@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from unweave.papers.form import Reproduction
 from unweave.papers.mathieu2019.fig3 import study, workshop_figure
+from unweave.studies.workspace import Reproduction
 
 FIGURES = (
     Reproduction(

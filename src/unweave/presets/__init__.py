@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from unweave.overrides import base_from
+from unweave.core.spec import nearest, to_json
 from unweave.presets import esmaeili2019, kim2018, mathieu2018, mathieu2019, sikka2019
 from unweave.presets.base import Preset
-from unweave.spec import nearest, to_json
+from unweave.training.overrides import base_from
 
 __all__ = ["PRESETS", "Preset", "base_of", "preset", "presets_of"]
 

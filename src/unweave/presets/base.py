@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 
-from unweave import spec
+from unweave.core import spec
 from unweave.data import FileSet
-from unweave.overrides import runs_from
-from unweave.run import Run
+from unweave.training.overrides import runs_from
+from unweave.training.run import Run
 
 Value = int | float | str
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from unweave.core.optimisers import Adam
 from unweave.data import MNIST, CelebA, Chairs3D, Data, Faces3D, Shapes2D, Shapes3D
 from unweave.latents import Categorical, Gaussian, Latent, Product, Uniform
 from unweave.likelihoods import Bernoulli
@@ -18,9 +19,8 @@ from unweave.objectives import (
     Objective,
 )
 from unweave.objectives.divergences import DensityRatio
-from unweave.optimisers import Adam
 from unweave.presets.base import Preset
-from unweave.run import Run
+from unweave.training.run import Run
 
 SEEDS = tuple(range(10))
 BETAS, GAMMAS = (1, 4, 6, 10), (10, 20, 30, 35, 40, 100)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from unweave.core.optimisers import Adam
 from unweave.data import CelebA, Data, FashionMNIST, Pinwheel, Shapes2D
 from unweave.latents import Gaussian, GaussianMixture, Latent, Sparse, StudentT
 from unweave.likelihoods import Bernoulli, Laplace
@@ -11,10 +12,9 @@ from unweave.likelihoods import Gaussian as GaussianLikelihood
 from unweave.networks import DCGAN, MLP, Mathieu2019
 from unweave.objectives import AlphaBetaVAE, BetaVAE, Objective
 from unweave.objectives.divergences import MMD, InclusiveKL
-from unweave.optimisers import Adam
 from unweave.presets.base import Preset
 from unweave.presets.kim2018 import CROP
-from unweave.run import Run
+from unweave.training.run import Run
 
 HUNDRED = tuple(range(100))
 BETAS = (1, 2, 4, 6, 8, 10)

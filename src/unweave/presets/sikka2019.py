@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from unweave.core.optimisers import Adam
 from unweave.data import MNIST, Data, Mixing, MovingDigit
 from unweave.latents import Gaussian
 from unweave.likelihoods import Gaussian as GaussianLikelihood
 from unweave.networks import MLP
 from unweave.objectives import BetaVAE
-from unweave.optimisers import Adam
 from unweave.presets.base import Preset
-from unweave.run import Run
+from unweave.training.run import Run
 
 _BATCH = "The paper gives no batch size; we use 100."
 _BETAS = "The text does not list the values of beta; the grid is ours."

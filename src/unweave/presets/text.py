@@ -8,8 +8,8 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from unweave.core.spec import to_json
 from unweave.presets.base import Preset
-from unweave.spec import to_json
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _WIDTH = 96

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unweave.aggregate import Summary, summarise
+from unweave.core.noise import Noise
 from unweave.data import Factor
-from unweave.fitted import Fitted
+from unweave.evaluation.model import Fitted
 from unweave.latents import Distribution
 from unweave.metrics import Score, Table, evaluate, left_out, mutual_information_matrix
-from unweave.noise import Noise
 
 Array = NDArray[np.floating[Any]]
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import torch
 from markupsafe import Markup
 
+from unweave.core.schedules import Schedule
 from unweave.metrics import Score
 from unweave.report.content import DEAD, Content, Variable
 from unweave.report.text import number, typeset, words
-from unweave.schedules import Schedule
 
 _SATURATED = 0.9  # share of log N from which the information is all there can be
 _EQUAL = 1e-3  # nats within which two log-densities are the same

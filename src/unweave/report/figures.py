@@ -11,13 +11,13 @@ import torch
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from unweave.core.schedules import Schedule
 from unweave.data import Factor
-from unweave.measure import AggregateName
+from unweave.evaluation.evaluate import AggregateName
 from unweave.metrics import Table
 from unweave.report.charts import Frame, Panel, Span, padded, ticks
 from unweave.report.content import Array, Content, Told, Variable
 from unweave.report.text import number, short, symbol, words
-from unweave.schedules import Schedule
 
 Floats = NDArray[np.float64]
 

@@ -12,15 +12,17 @@ import torch
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import unweave
-from unweave import recipe, spec
-from unweave.bibliography import citations, metric_citations
-from unweave.files import write_atomically
-from unweave.fitted import Fitted
+from unweave.core import spec
+from unweave.core.bibliography import citations
+from unweave.core.files import write_atomically
+from unweave.evaluation.model import Fitted
 from unweave.metrics import Score
+from unweave.metrics.registry import metric_citations
 from unweave.report import facts, figures, observed
 from unweave.report.content import DEAD, Content, gather
 from unweave.report.pictures import is_image
 from unweave.report.text import number, symbol
+from unweave.training import recipe
 
 
 def write_report(

@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
+from unweave.core.noise import Noise
 from unweave.data import Lattice, World
 from unweave.data.sampling import Pairs
-from unweave.noise import Noise
 from unweave.report.pictures import Array, display_span, is_image, tiled
 from unweave.report.scatter import class_names, scatter
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from unweave.files import write_atomically
+from unweave.core.files import write_atomically
 from unweave.metrics import Agreement, Sensitivity
 from unweave.metrics.studies import Correlation
 from unweave.report.charts import Frame, padded, ticks

@@ -31,11 +31,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unweave.aggregate import LogWeights, decomposed, log_weights
-from unweave.fitted import Fitted
+from unweave.core.noise import Noise
+from unweave.core.spec import nearest
+from unweave.evaluation.model import Fitted
 from unweave.latents import DiagonalGaussian, Distribution, Gaussian, Latent, rows, unrelaxed
 from unweave.latents.distributions import Posterior, log_sum
-from unweave.noise import Noise
-from unweave.spec import nearest
 
 BatchEstimator = Literal["weighted", "stratified", "batch", "outside"]
 Quantity = Literal["entropy", "kl", "total_correlation"]

@@ -27,13 +27,13 @@ import torch
 from torch import Tensor
 
 from unweave.aggregate import Decomposition, decompose_exactly
-from unweave.fitted import Fitted
+from unweave.core.noise import Noise
+from unweave.core.tensors import Numbers, floating
+from unweave.evaluation.model import Fitted
 from unweave.latents import FullGaussian, Gaussian, Latent
 from unweave.latents.block import Formula, Plain
 from unweave.latents.gaussian import as_full
 from unweave.models import VAE, Pass
-from unweave.noise import Noise
-from unweave.tensors import Numbers, floating
 from unweave.theory.linear import Solution
 
 _ROWS = 256  # observations of a fitted model's data that are looked at

@@ -29,8 +29,8 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from unweave.data.generators import whitened
-from unweave.noise import Noise
+from unweave.core.noise import Noise
+from unweave.data.drawn.paper_generators import whitened
 from unweave.theory.matching import Alignment, matched
 
 Matrix = NDArray[np.float64]

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unweave.training.compiled import fused
+from unweave.training.compile import fused
 from unweave.training.lanes import Lanes
 
 Row = dict[str, Any]

@@ -13,19 +13,19 @@ from torch.func import functional_call, vmap
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from unweave import kernels
+from unweave.core.noise import Noise
+from unweave.core.schedules import at
+from unweave.core.spec import lane_fields
 from unweave.data import World
 from unweave.networks import initialise, statistics_held
-from unweave.noise import Noise
 from unweave.objectives import MODEL, Batch, Teacher, reckon, with_labels
-from unweave.objectives.game import Game
-from unweave.run import Run
-from unweave.schedules import at
-from unweave.spec import lane_fields
-from unweave.training.compiled import fused
+from unweave.objectives.base import Game
+from unweave.training.compile import fused
+from unweave.training.flat_parameters import Slab, Tensors, alike
 from unweave.training.memory import shared
 from unweave.training.precision import Precision, half_precision, products
+from unweave.training.run import Run
 from unweave.training.sampler import Sampler
-from unweave.training.slab import Slab, Tensors, alike
 
 _AHEAD = 200  # steps whose weights are worked out at once
 

@@ -13,8 +13,14 @@ import torch
 
 from unweave import kernels
 from unweave.data import World
-from unweave.run import Run
-from unweave.store import (
+from unweave.training import compile as compiled
+from unweave.training.engine import Row
+from unweave.training.flat_parameters import Tensors
+from unweave.training.lanes import Lanes, trained
+from unweave.training.memory import memory_kept
+from unweave.training.precision import Precision, checked, products
+from unweave.training.run import Run
+from unweave.training.store import (
     RunFolder,
     Store,
     read_facts,
@@ -22,13 +28,7 @@ from unweave.store import (
     write_json,
     write_tensors,
 )
-from unweave.training import compiled
-from unweave.training.crew import Crew
-from unweave.training.engine import Row
-from unweave.training.lanes import Lanes, trained
-from unweave.training.memory import memory_kept
-from unweave.training.precision import Precision, checked, products
-from unweave.training.slab import Tensors
+from unweave.training.workers import Crew
 
 _WORTH_COMPILING = 10_000  # steps, in which the seconds that it takes are won back
 

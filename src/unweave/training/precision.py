@@ -8,7 +8,7 @@ from typing import Literal, cast, get_args
 
 import torch
 
-from unweave.spec import nearest
+from unweave.core.spec import nearest
 
 Precision = Literal["fp32", "tf32", "bf16"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from unweave.core.noise import Noise
 from unweave.data import Streamed, World
-from unweave.data.streamed import Window
-from unweave.noise import Noise
+from unweave.data.files.streaming import Window
 
 _KEYS_AT_ONCE = 4_000_000  # sorts about 300 MB of keys and counters at a time
 

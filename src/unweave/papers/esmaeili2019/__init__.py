@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from unweave.papers.esmaeili2019 import digits_figures, fig3, table2
-from unweave.papers.form import Reproduction
+from unweave.studies.workspace import Reproduction
 
 __all__ = ["FIGURES"]
 

@@ -14,20 +14,20 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from unweave.core.noise import Noise
 from unweave.data import FashionMNIST, World
+from unweave.data.published.strokes import STROKES, in_fifths, strokes
 from unweave.data.sampling import Part
-from unweave.data.strokes import STROKES, in_fifths, strokes
-from unweave.fitted import Array, Fitted
-from unweave.monitor import Measure
-from unweave.noise import Noise
+from unweave.evaluation.model import Array, Fitted
+from unweave.evaluation.monitor import Measure
 from unweave.papers.esmaeili2019.groups import groups_of
 from unweave.papers.esmaeili2019.table2 import category_counts, category_information
-from unweave.papers.form import Numbers
-from unweave.papers.images import encoded_png
-from unweave.papers.study import PICTURES, Network, Study
 from unweave.presets import preset
 from unweave.presets.esmaeili2019 import UNSEEN
-from unweave.run import Run
+from unweave.studies.images import encoded_png
+from unweave.studies.study import PICTURES, Network, Study
+from unweave.studies.workspace import Numbers
+from unweave.training.run import Run
 
 _PRESETS = {
     "HFVAE": "mnist-hfvae",

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from unweave.papers.drawing import Values
 from unweave.papers.esmaeili2019.digits import HELD_OUT, INFORMATION
 from unweave.papers.esmaeili2019.groups import (
     Finding,
@@ -18,9 +17,10 @@ from unweave.papers.esmaeili2019.groups import (
     short,
 )
 from unweave.papers.esmaeili2019.table2 import category_information
-from unweave.papers.form import Claim
-from unweave.papers.intervals import difference, ranged
-from unweave.papers.study import Network
+from unweave.studies.drawing import Values
+from unweave.studies.intervals import difference, ranged
+from unweave.studies.study import Network
+from unweave.studies.workspace import Claim
 
 Groups = Mapping[str, Group]
 ACTIVE = 0.1  # nats of I(x; z_d) above which a dimension counts as informative

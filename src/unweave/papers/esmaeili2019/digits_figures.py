@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unweave.papers.drawing import BLUE, DASHES, MUTED, ORANGE, panels
 from unweave.papers.esmaeili2019 import table2
 from unweave.papers.esmaeili2019.digits import (
     DIMENSIONS,
@@ -33,8 +32,9 @@ from unweave.papers.esmaeili2019.digits_claims import (
 )
 from unweave.papers.esmaeili2019.groups import BEST, MEDIAN, Group, groups_of, short
 from unweave.papers.esmaeili2019.table2 import category_information, draw_sheet
-from unweave.papers.form import Desk, Reproduction, Result
-from unweave.papers.study import PICTURES, Network, read_networks, results_of
+from unweave.studies.drawing import BLUE, DASHES, MUTED, ORANGE, panels
+from unweave.studies.study import PICTURES, Network, read_networks, results_of
+from unweave.studies.workspace import Desk, Reproduction, Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

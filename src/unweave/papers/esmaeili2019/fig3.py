@@ -12,20 +12,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from unweave.core.noise import Noise
+from unweave.core.optimisers import Adam
 from unweave.data import Pinwheel, World
-from unweave.fitted import Fitted
+from unweave.evaluation.model import Fitted
 from unweave.latents import Gaussian
 from unweave.likelihoods import Gaussian as GaussianLikelihood
 from unweave.networks import MLP
-from unweave.noise import Noise
 from unweave.objectives import LagrangianVAE, Nets
-from unweave.optimisers import Adam
-from unweave.papers.drawing import BLUE, GREEN, INK, MUTED, ORANGE, PURPLE, Values, panels, square
-from unweave.papers.form import Claim, Desk, Measured, Numbers, Reproduction, Result, judged
-from unweave.papers.images import packed, unpacked
-from unweave.papers.intervals import ranged
-from unweave.papers.study import PICTURES, Network, Study, results_of
-from unweave.run import Run
+from unweave.studies.drawing import BLUE, GREEN, INK, MUTED, ORANGE, PURPLE, Values, panels, square
+from unweave.studies.images import packed, unpacked
+from unweave.studies.intervals import ranged
+from unweave.studies.study import PICTURES, Network, Study, results_of
+from unweave.studies.workspace import Claim, Desk, Measured, Numbers, Reproduction, Result, judged
+from unweave.training.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unweave.papers.drawing import Values
-from unweave.papers.form import Claim, Measured
-from unweave.papers.intervals import redrawn
-from unweave.papers.study import PICTURES, Network
-from unweave.run import Run
+from unweave.studies.drawing import Values
+from unweave.studies.intervals import redrawn
+from unweave.studies.study import PICTURES, Network
+from unweave.studies.workspace import Claim, Measured
+from unweave.training.run import Run
 
 BEST, MEDIAN = "best", "median"
 Reader = Callable[[Network], float]

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch.nn.functional import one_hot
 
-from unweave.fitted import Fitted
+from unweave.evaluation.model import Fitted
+from unweave.evaluation.monitor import Measure
 from unweave.metrics import Table
-from unweave.monitor import Measure
-from unweave.papers.drawing import BLUE, INK, MUTED, ORANGE, panels
 from unweave.papers.esmaeili2019.groups import (
     Finding,
     Group,
@@ -22,12 +21,13 @@ from unweave.papers.esmaeili2019.groups import (
     shared_information,
     short,
 )
-from unweave.papers.form import Claim, Desk, Numbers, Reproduction, Result
-from unweave.papers.images import decoded_png, encoded_png
-from unweave.papers.intervals import difference
-from unweave.papers.study import PICTURES, Network, Study, results_of
 from unweave.presets import preset
-from unweave.run import Run
+from unweave.studies.drawing import BLUE, INK, MUTED, ORANGE, panels
+from unweave.studies.images import decoded_png, encoded_png
+from unweave.studies.intervals import difference
+from unweave.studies.study import PICTURES, Network, Study, results_of
+from unweave.studies.workspace import Claim, Desk, Numbers, Reproduction, Result
+from unweave.training.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from unweave.papers.form import Desk, Reproduction, Result
 from unweave.papers.kim2018 import fig3, fig18
 from unweave.papers.kim2018.sensitivity import fig16
 from unweave.papers.kim2018.shapes2d import STUDY
 from unweave.papers.kim2018.shapes2d_curves import fig4, fig5, fig7
 from unweave.papers.kim2018.shapes2d_pictures import fig6, fig19, fig40
-from unweave.papers.study import results_of
+from unweave.studies.study import results_of
+from unweave.studies.workspace import Desk, Reproduction, Result
 
 __all__ = ["FIGURES"]
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unweave.papers.drawing import Values
-from unweave.papers.form import Claim, Measured, Result
-from unweave.papers.intervals import difference, redrawn
 from unweave.papers.kim2018.shapes2d import STUDY
-from unweave.papers.study import Network, Results
+from unweave.studies.drawing import Values
+from unweave.studies.intervals import difference, redrawn
+from unweave.studies.study import Network, Results
+from unweave.studies.workspace import Claim, Measured, Result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from unweave.aggregate import batch_total_correlation, exact, log_aggregate, total_correlation
-from unweave.fitted import Fitted
+from unweave.core.noise import Noise
+from unweave.evaluation.model import Fitted
 from unweave.latents import Distribution, Latent, rows
-from unweave.noise import Noise
-from unweave.papers.drawing import BLUE, INK, ORANGE, Values, panels
-from unweave.papers.form import Claim, Measured, Numbers, Result, judged
-from unweave.papers.intervals import give_or_take, ranged
-from unweave.papers.study import Incomplete, Results
+from unweave.studies.drawing import BLUE, INK, ORANGE, Values, panels
+from unweave.studies.intervals import give_or_take, ranged
+from unweave.studies.study import Incomplete, Results
+from unweave.studies.workspace import Claim, Measured, Numbers, Result, judged
 from unweave.theory import encodings_of
 
 if TYPE_CHECKING:

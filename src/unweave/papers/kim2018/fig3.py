@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unweave.metrics import beta_vae_score, factor_vae_score
-from unweave.papers.drawing import BLUE, DASHES, MUTED, ORANGE, Values, panels
-from unweave.papers.form import Desk, Reproduction, Result, judged
-from unweave.papers.intervals import ranged
+from unweave.studies.drawing import BLUE, DASHES, MUTED, ORANGE, Values, panels
+from unweave.studies.intervals import ranged
+from unweave.studies.workspace import Desk, Reproduction, Result, judged
 
 FACTORS = {"x": 8, "y": 8, "scale": 6, "orientation": 10}  # the shape is ignored, as in the paper
 COLUMNS = 10

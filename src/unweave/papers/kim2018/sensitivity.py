@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from unweave.fitted import chosen_rows
+from unweave.evaluation.model import chosen_rows
 from unweave.metrics import beta_vae_score, factor_vae_score
 from unweave.metrics.studies import Sensitivity, sensitivity
-from unweave.papers.drawing import COLOURS, DASHES, Values, lettered, panels
-from unweave.papers.form import Claim, Desk, Result, judged
-from unweave.papers.images import unpacked
-from unweave.papers.intervals import redrawn
 from unweave.papers.kim2018.shapes2d import CODES, STUDY
-from unweave.papers.study import Incomplete, Network, results_of
+from unweave.studies.drawing import COLOURS, DASHES, Values, lettered, panels
+from unweave.studies.images import unpacked
+from unweave.studies.intervals import redrawn
+from unweave.studies.study import Incomplete, Network, results_of
+from unweave.studies.workspace import Claim, Desk, Result, judged
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

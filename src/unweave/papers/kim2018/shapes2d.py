@@ -10,16 +10,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from unweave.fitted import Fitted
+from unweave.core.noise import Noise
+from unweave.evaluation.model import Fitted
+from unweave.evaluation.monitor import Measure
 from unweave.metrics import Table, evaluate
-from unweave.monitor import Measure
-from unweave.noise import Noise
-from unweave.papers.form import Numbers
-from unweave.papers.images import encoded_png, packed, traversals_png
 from unweave.papers.kim2018 import fig18
-from unweave.papers.study import PICTURES, Network, Study
 from unweave.presets import preset
-from unweave.run import Run
+from unweave.studies.images import encoded_png, packed, traversals_png
+from unweave.studies.study import PICTURES, Network, Study
+from unweave.studies.workspace import Numbers
+from unweave.training.run import Run
 
 _OURS, _HIGGINS = "factor_vae_score/kim2018", "beta_vae_score/kim2018"
 OURS, HIGGINS = f"metrics/{_OURS}", f"metrics/{_HIGGINS}"

@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
-from unweave.papers.drawing import BLUE, DASHES, MUTED, ORANGE, lettered, panels
-from unweave.papers.form import Claim, Desk, Result, judged
-from unweave.papers.intervals import correlation, redrawn
 from unweave.papers.kim2018.comparison import (
     ACCURACY,
     BOTH,
@@ -26,7 +23,10 @@ from unweave.papers.kim2018.comparison import (
     result_of,
 )
 from unweave.papers.kim2018.shapes2d import CRITIC_TC, HIGGINS, OURS, STUDY, TRUE_TC, ranked
-from unweave.papers.study import Network, Results, results_of
+from unweave.studies.drawing import BLUE, DASHES, MUTED, ORANGE, lettered, panels
+from unweave.studies.intervals import correlation, redrawn
+from unweave.studies.study import Network, Results, results_of
+from unweave.studies.workspace import Claim, Desk, Result, judged
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

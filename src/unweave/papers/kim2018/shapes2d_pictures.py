@@ -7,10 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unweave.papers.drawing import BLUE, INK, ORANGE, panels
-from unweave.papers.form import Claim, Desk, Result, judged
-from unweave.papers.images import decoded_png
-from unweave.papers.intervals import redrawn
 from unweave.papers.kim2018.comparison import (
     METHODS,
     MISMATCH,
@@ -30,7 +26,11 @@ from unweave.papers.kim2018.shapes2d import (
     STUDY,
     ranked,
 )
-from unweave.papers.study import PICTURES, Network, Results, results_of
+from unweave.studies.drawing import BLUE, INK, ORANGE, panels
+from unweave.studies.images import decoded_png
+from unweave.studies.intervals import redrawn
+from unweave.studies.study import PICTURES, Network, Results, results_of
+from unweave.studies.workspace import Claim, Desk, Result, judged
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

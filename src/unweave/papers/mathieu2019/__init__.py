@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from unweave.papers.form import Reproduction
 from unweave.papers.mathieu2019 import appc, fig3, fig5, shapes2d, sparsity
 from unweave.papers.mathieu2019.fig6 import mixture_prior
 from unweave.papers.mathieu2019.shapes2d_figures import fig2
 from unweave.papers.mathieu2019.sparsity_figures import fig4
+from unweave.studies.workspace import Reproduction
 
 FIGURES = (
     Reproduction(

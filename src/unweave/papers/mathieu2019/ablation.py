@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from unweave.data import Pinwheel
 from unweave.latents import GaussianMixture
-from unweave.papers.drawing import Values
-from unweave.papers.form import Claim, Measured, judged
-from unweave.papers.intervals import redrawn
-from unweave.papers.study import Network
+from unweave.studies.drawing import Values
+from unweave.studies.intervals import redrawn
+from unweave.studies.study import Network
+from unweave.studies.workspace import Claim, Measured, judged
 
 PRIOR = GaussianMixture()
 _NEAR = 0.05  # nats of I(x; z) that count as none; ours

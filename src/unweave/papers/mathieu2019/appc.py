@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unweave.core.optimisers import Adam
 from unweave.data import Shapes2D
-from unweave.fitted import Fitted
+from unweave.evaluation.model import Fitted
 from unweave.latents import Gaussian
 from unweave.likelihoods import Bernoulli
 from unweave.networks import MLP
 from unweave.objectives import BetaVAE
-from unweave.optimisers import Adam
-from unweave.papers.drawing import (
+from unweave.studies.drawing import (
     COLOURS,
     DASHES,
     INK,
@@ -25,12 +25,12 @@ from unweave.papers.drawing import (
     lettered,
     panels,
 )
-from unweave.papers.form import Claim, Desk, Measured, Numbers, Result, judged
-from unweave.papers.intervals import give_or_take
-from unweave.papers.study import Study, results_of
-from unweave.run import Run
+from unweave.studies.intervals import give_or_take
+from unweave.studies.study import Study, results_of
+from unweave.studies.workspace import Claim, Desk, Measured, Numbers, Result, judged
 from unweave.theory import Encodings, Estimates, constructed, encodings_of, expected
 from unweave.theory.bias import BatchEstimator, Quantity
+from unweave.training.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

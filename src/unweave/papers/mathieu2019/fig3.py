@@ -16,7 +16,7 @@ import torch
 
 from unweave.aggregate import log_aggregate
 from unweave.data import Pinwheel
-from unweave.fitted import Fitted
+from unweave.evaluation.model import Fitted
 from unweave.latents import DiagonalGaussian, GaussianMixture
 from unweave.metrics import (
     cluster_occupancy,
@@ -25,20 +25,6 @@ from unweave.metrics import (
     prior_match,
 )
 from unweave.objectives import AlphaBetaVAE, BetaVAE
-from unweave.papers.drawing import (
-    BLUE,
-    COLOURS,
-    INK,
-    MUTED,
-    ORANGE,
-    Values,
-    draw_density,
-    lettered,
-    panels,
-    square,
-)
-from unweave.papers.form import Claim, Desk, Numbers, Result
-from unweave.papers.images import packed, unpacked
 from unweave.papers.mathieu2019.ablation import (
     PRIOR,
     Row,
@@ -51,9 +37,23 @@ from unweave.papers.mathieu2019.ablation import (
     modes_claim,
     top_right_claim,
 )
-from unweave.papers.study import PICTURES, Network, Study, results_of
 from unweave.presets.mathieu2019 import PINWHEEL_ALPHAS, PINWHEEL_BETAS, pinwheel
-from unweave.run import Run
+from unweave.studies.drawing import (
+    BLUE,
+    COLOURS,
+    INK,
+    MUTED,
+    ORANGE,
+    Values,
+    draw_density,
+    lettered,
+    panels,
+    square,
+)
+from unweave.studies.images import packed, unpacked
+from unweave.studies.study import PICTURES, Network, Study, results_of
+from unweave.studies.workspace import Claim, Desk, Numbers, Result
+from unweave.training.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from unweave.core.noise import Noise
+from unweave.core.optimisers import Adam
 from unweave.data import Pinwheel
-from unweave.fitted import Fitted
+from unweave.evaluation.model import Fitted
 from unweave.latents import Gaussian, Sparse, StudentT
 from unweave.likelihoods import Gaussian as GaussianLikelihood
 from unweave.networks import MLP
-from unweave.noise import Noise
 from unweave.objectives import BetaVAE
-from unweave.optimisers import Adam
-from unweave.papers.drawing import (
+from unweave.papers.mathieu2019.priors import draw_angles, on_grid, rotated_kl, turn
+from unweave.studies.drawing import (
     BLUE,
     MUTED,
     ORANGE,
@@ -28,12 +29,11 @@ from unweave.papers.drawing import (
     panels,
     square,
 )
-from unweave.papers.form import Claim, Desk, Measured, Numbers, Result, judged
-from unweave.papers.intervals import redrawn
-from unweave.papers.mathieu2019.priors import draw_angles, on_grid, rotated_kl, turn
-from unweave.papers.study import Study, results_of
-from unweave.run import Run
+from unweave.studies.intervals import redrawn
+from unweave.studies.study import Study, results_of
+from unweave.studies.workspace import Claim, Desk, Measured, Numbers, Result, judged
 from unweave.theory import Comparison, theorem_2
+from unweave.training.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from unweave.core.noise import Noise
 from unweave.latents import GaussianMixture
 from unweave.metrics import cluster_occupancy
-from unweave.noise import Noise
-from unweave.papers.drawing import BLUE, DASHES, ORANGE, draw_density, lettered, panels, square
-from unweave.papers.form import Claim, Desk, Result, judged
 from unweave.papers.mathieu2019.priors import draw_angles, on_grid, rotated_kl
+from unweave.studies.drawing import BLUE, DASHES, ORANGE, draw_density, lettered, panels, square
+from unweave.studies.workspace import Claim, Desk, Result, judged
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unweave.core.noise import Noise
 from unweave.latents.block import Fixed
-from unweave.noise import Noise
-from unweave.papers.drawing import COLOURS, DASHES, Values
-from unweave.papers.form import Measured
-from unweave.papers.intervals import give_or_take
+from unweave.studies.drawing import COLOURS, DASHES, Values
+from unweave.studies.intervals import give_or_take
+from unweave.studies.workspace import Measured
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,16 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from unweave.fitted import Fitted
+from unweave.evaluation.model import Fitted
+from unweave.evaluation.monitor import Measure
 from unweave.latents import Gaussian, StudentT
 from unweave.metrics import evaluate
-from unweave.monitor import Measure
-from unweave.papers.form import Numbers
-from unweave.papers.images import traversals_png
-from unweave.papers.study import PICTURES, Network, Study
 from unweave.presets import preset
 from unweave.presets.mathieu2019 import BETAS, DEGREES
-from unweave.run import Run
+from unweave.studies.images import traversals_png
+from unweave.studies.study import PICTURES, Network, Study
+from unweave.studies.workspace import Numbers
+from unweave.training.run import Run
 
 Setting = tuple[str, float]  # the prior, and its beta or degrees of freedom
 

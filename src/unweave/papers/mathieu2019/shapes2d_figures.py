@@ -7,10 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unweave.papers.drawing import BLUE, GREEN, INK, MUTED, ORANGE, Values, lettered, panels
-from unweave.papers.form import Claim, Desk, Measured, Result, judged
-from unweave.papers.images import decoded_png
-from unweave.papers.intervals import student_difference, student_mean
 from unweave.papers.mathieu2019.shapes2d import (
     DISTORTION,
     FIRST_BETAS,
@@ -26,7 +22,11 @@ from unweave.papers.mathieu2019.shapes2d import (
     released_score,
     setting_of,
 )
-from unweave.papers.study import PICTURES, Network, Results, results_of
+from unweave.studies.drawing import BLUE, GREEN, INK, MUTED, ORANGE, Values, lettered, panels
+from unweave.studies.images import decoded_png
+from unweave.studies.intervals import student_difference, student_mean
+from unweave.studies.study import PICTURES, Network, Results, results_of
+from unweave.studies.workspace import Claim, Desk, Measured, Result, judged
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from unweave.fitted import Fitted
+from unweave.evaluation.model import Fitted
+from unweave.evaluation.monitor import Measure
 from unweave.latents import Sparse
 from unweave.metrics import Table
-from unweave.monitor import Measure
-from unweave.papers.form import Numbers
-from unweave.papers.images import traversals_png
-from unweave.papers.study import PICTURES, Network, Study
 from unweave.presets import preset
-from unweave.run import Run
+from unweave.studies.images import traversals_png
+from unweave.studies.study import PICTURES, Network, Study
+from unweave.studies.workspace import Numbers
+from unweave.training.run import Run
 
 Setting = tuple[float, float]  # gamma, the weight of the spike, and alpha
 

@@ -7,10 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unweave.papers.drawing import BLUE, MUTED, ORANGE, Values, lettered, panels
-from unweave.papers.form import Claim, Desk, Result, judged
-from unweave.papers.images import decoded_png
-from unweave.papers.intervals import student_mean
 from unweave.papers.mathieu2019.sparsity import (
     ACTIVE,
     DISTORTION,
@@ -25,7 +21,11 @@ from unweave.papers.mathieu2019.sparsity import (
     by_setting,
     setting_of,
 )
-from unweave.papers.study import PICTURES, Network, Results, results_of
+from unweave.studies.drawing import BLUE, MUTED, ORANGE, Values, lettered, panels
+from unweave.studies.images import decoded_png
+from unweave.studies.intervals import student_mean
+from unweave.studies.study import PICTURES, Network, Results, results_of
+from unweave.studies.workspace import Claim, Desk, Result, judged
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from unweave.papers.form import Reproduction
 from unweave.papers.sikka2019 import fig1, fig2, fig3
+from unweave.studies.workspace import Reproduction
 
 FIGURES = (
     Reproduction(

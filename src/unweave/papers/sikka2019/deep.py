@@ -11,18 +11,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unweave.core.noise import Noise
 from unweave.data import Mixing, MovingDigit, World
-from unweave.fitted import Fitted
+from unweave.evaluation.model import Fitted
 from unweave.networks import MLP
-from unweave.noise import Noise
 from unweave.objectives import BetaVAE, Nets
 from unweave.objectives.importance import particle_bound
-from unweave.papers.drawing import BLUE, INK, MUTED, PURPLE, SKY, Values
-from unweave.papers.form import Claim, Measured, Numbers, judged
-from unweave.papers.intervals import give_or_take
 from unweave.papers.sikka2019.inference import Truth, inference_errors
 from unweave.presets.sikka2019 import BATCH, deep
-from unweave.run import Run
+from unweave.studies.drawing import BLUE, INK, MUTED, PURPLE, SKY, Values
+from unweave.studies.intervals import give_or_take
+from unweave.studies.workspace import Claim, Measured, Numbers, judged
+from unweave.training.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,22 +10,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unweave.core.optimisers import Adam
 from unweave.data import Mixing
-from unweave.fitted import Fitted
+from unweave.evaluation.model import Fitted
 from unweave.latents import Gaussian
 from unweave.likelihoods import Gaussian as GaussianLikelihood
 from unweave.models import VAE
 from unweave.networks import MLP
 from unweave.objectives import BetaVAE
-from unweave.optimisers import Adam
-from unweave.papers.drawing import BLUE, DASHES, INK, MUTED, ORANGE, Values, lettered, panels
-from unweave.papers.form import Claim, Desk, Measured, Numbers, Result, judged
-from unweave.papers.intervals import ranged
 from unweave.papers.sikka2019.inference import Truth, inference_errors
-from unweave.papers.study import Study, results_of
-from unweave.run import Run
+from unweave.studies.drawing import BLUE, DASHES, INK, MUTED, ORANGE, Values, lettered, panels
+from unweave.studies.intervals import ranged
+from unweave.studies.study import Study, results_of
+from unweave.studies.workspace import Claim, Desk, Measured, Numbers, Result, judged
 from unweave.theory import Optimum, Solution, solve
 from unweave.theory.identities import double
+from unweave.training.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

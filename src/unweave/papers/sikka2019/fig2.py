@@ -11,10 +11,7 @@ import numpy as np
 import torch
 
 from unweave.data import Mixing, World
-from unweave.fitted import Fitted
-from unweave.papers.drawing import BLUE, DASHES, ORANGE, PURPLE, Values, lettered, panels
-from unweave.papers.form import Claim, Desk, Numbers, Result, judged
-from unweave.papers.images import packed, unpacked
+from unweave.evaluation.model import Fitted
 from unweave.papers.sikka2019.deep import (
     BRACKETS,
     LANES,
@@ -31,8 +28,11 @@ from unweave.papers.sikka2019.deep import (
     terms_of,
 )
 from unweave.papers.sikka2019.inference import Truth
-from unweave.papers.study import PICTURES, Network, Study, results_of
 from unweave.presets.sikka2019 import BATCH, MIXED_BETAS, MIXED_DIGITS
+from unweave.studies.drawing import BLUE, DASHES, ORANGE, PURPLE, Values, lettered, panels
+from unweave.studies.images import packed, unpacked
+from unweave.studies.study import PICTURES, Network, Study, results_of
+from unweave.studies.workspace import Claim, Desk, Numbers, Result, judged
 from unweave.theory import Solution, solve
 
 if TYPE_CHECKING:

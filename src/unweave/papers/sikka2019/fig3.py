@@ -14,12 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unweave.data import MovingDigit, World
-from unweave.fitted import Fitted
+from unweave.evaluation.model import Fitted
 from unweave.objectives import Nets
-from unweave.papers.drawing import BLUE, SKY, Values
-from unweave.papers.form import Claim, Desk, Numbers, Result, judged
-from unweave.papers.images import packed, unpacked
-from unweave.papers.intervals import ranged
 from unweave.papers.sikka2019.deep import (
     BRACKETS,
     LANES,
@@ -37,8 +33,12 @@ from unweave.papers.sikka2019.deep import (
     tie_claims,
 )
 from unweave.papers.sikka2019.inference import Truth
-from unweave.papers.study import PICTURES, Network, Results, Study, results_of
 from unweave.presets.sikka2019 import BATCH, MOVING_BETAS, MOVING_DIGIT
+from unweave.studies.drawing import BLUE, SKY, Values
+from unweave.studies.images import packed, unpacked
+from unweave.studies.intervals import ranged
+from unweave.studies.study import PICTURES, Network, Results, Study, results_of
+from unweave.studies.workspace import Claim, Desk, Numbers, Result, judged
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from unweave.papers.drawing import Values
+from unweave.studies.drawing import Values
 from unweave.theory import matched
 
 

@@ -1,0 +1,1 @@
+"""How fast training is on this machine."""

@@ -1,0 +1,1 @@
+"""Documentation pages generated from the code."""

@@ -1,0 +1,40 @@
+"""`unweave presets` on the command line."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from unweave.core.console import out, plain_table
+
+
+def presets_command(
+    name: Annotated[
+        str | None, typer.Argument(help="A paper, or a preset; without one, list all.")
+    ] = None,
+) -> None:
+    """List the papers' experiments, or show one as a TOML file that `train --from` reads.
+
+    Examples:
+
+      unweave presets
+
+      unweave presets kim2018
+
+      unweave presets kim2018/shapes2d-factor-vae > run.toml
+
+      unweave train --from kim2018/shapes2d-factor-vae seed=0..2 steps=1000
+    """
+    from unweave.presets import preset, presets_of
+    from unweave.presets.text import described
+
+    if name is not None and "/" in name:
+        sys.stdout.write(described(preset(name)))
+        return
+    table = plain_table("preset", "what", "data", "runs")
+    for each in presets_of(name):
+        data = f"{each.download}, download" if each.download else each.run.data.kind
+        table.add_row(each.name, each.title, data, f"{each.count:,}")
+    out.print(table)

@@ -1,0 +1,104 @@
+"""`unweave reproduce` on the command line."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unweave.core.console import PAPERS, DeviceOption, StoreOption, plain_table
+from unweave.core.console import err as errors
+from unweave.core.console import out as printed
+from unweave.core.parallel import usable_cores
+
+
+def reproduce_command(
+    paper: Annotated[str | None, typer.Argument(help="A paper; without one, list them.")] = None,
+    figures: Annotated[list[str] | None, typer.Argument(help="Its figures; else all.")] = None,
+    store: StoreOption = Path("runs"),
+    out: Annotated[Path, typer.Option(help="Folder for pages and figures.")] = PAPERS,
+    device: DeviceOption = "auto",
+    minutes: Annotated[
+        float | None,
+        typer.Option(min=0, help="Stop training after this time; 0 only draws what is there."),
+    ] = None,
+    networks: Annotated[
+        int | None, typer.Option(min=0, help="Train at most this many networks of large studies.")
+    ] = None,
+    merge: Annotated[
+        list[Path] | None, typer.Option(help="Add the results of a study from another machine.")
+    ] = None,
+    train_only: Annotated[
+        bool, typer.Option("--train-only", help="Train and keep the results; draw nothing.")
+    ] = False,
+    pages_only: Annotated[
+        bool, typer.Option(help="Rewrite the pages from stored results; train and draw nothing.")
+    ] = False,
+) -> None:
+    r"""Reproduce figures of the papers and check their claims; without a paper, list the figures.
+
+    Trains the networks that are missing, draws, and writes the page of the paper and the index of
+    all papers. Interrupted, the same command continues from the last checkpoint. Large studies
+    keep the results of each network in one file beside the page, so they can be trained in slices
+    and on several machines. Drawing needs matplotlib: pip install 'unweave\[papers]'.
+
+    Examples:
+
+      unweave reproduce
+
+      unweave reproduce sikka2019 fig1
+
+      unweave reproduce mathieu2019 fig5 fig6
+
+      unweave reproduce kim2018 fig4 --minutes 25     (a slice of a large study)
+
+      unweave reproduce kim2018 fig4 --merge other/shapes2d.jsonl --minutes 0
+
+      unweave reproduce --pages-only
+    """
+    import torch
+
+    from unweave import papers
+    from unweave.training import pick_device
+    from unweave.training.progress import progress_on
+    from unweave.training.store import Store
+
+    if pages_only:
+        if figures:
+            raise ValueError("--pages-only rewrites the whole page of a paper: name no figures")
+        chosen = papers.chosen(paper) if paper else papers.FIGURES
+        for path in papers.write_pages(list(dict.fromkeys(made.paper for made in chosen)), out):
+            printed.print(f"page: {path}", soft_wrap=True, highlight=False)
+        return
+    if paper is None:
+        table = plain_table("paper", "figure", "what", "time", "done")
+        for made in papers.FIGURES:
+            table.add_row(made.paper, made.figure, made.title, made.cost, papers.state(made, out))
+        printed.print(table)
+        return
+    asked = papers.chosen(paper, figures or [])
+    papers.merge_results(asked, merge or [], out, errors)
+    torch.set_num_threads(usable_cores())
+    deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
+    desk = papers.Desk(
+        Store(store),
+        pick_device(device),
+        progress_on(errors),
+        errors,
+        deadline=deadline,
+        networks=networks,
+    )
+    if train_only:
+        papers.train_studies(asked, desk, out)
+        return
+    claims = papers.reproduce(asked, desk, out)
+    if not claims:
+        return
+    table = plain_table("verdict", "claim", "got")
+    for claim in claims:
+        table.add_row(claim.verdict, claim.statement, claim.got)
+    printed.print(table)
+    printed.print(f"page: {out / paper}.md", soft_wrap=True, highlight=False)

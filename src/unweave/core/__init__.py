@@ -1,0 +1,1 @@
+"""The foundations: specs, randomness, files, processes, schedules, citations."""

@@ -1,0 +1,61 @@
+"""The one bibliography, and which entries of it a run rests on."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator
+from importlib.resources import files
+
+from pydantic import BaseModel
+
+_KEY = re.compile(r"\[([A-Z][A-Za-z]+\d{4})\]")
+_ENTRY = re.compile(r"@\w+\{(\w+),.*?\n\}", re.DOTALL)
+
+
+def entries() -> dict[str, str]:
+    """All entries of `references.bib` by key."""
+    text = files("unweave.core").joinpath("references.bib").read_text(encoding="utf-8")
+    return {match[1]: match[0] for match in _ENTRY.finditer(text)}
+
+
+def cited(text: str) -> list[str]:
+    """The keys that a text cites, in order, each once.
+
+    >>> cited("[Kim2018] eq. 2 and alg. 2, after [Higgins2017]; again [Kim2018]")
+    ['Kim2018', 'Higgins2017']
+    """
+    return list(dict.fromkeys(_KEY.findall(text)))
+
+
+def citations(spec: object) -> dict[str, str]:
+    """BibTeX entries for a spec and all that it is made of.
+
+    They are those that its docstring cites, and, of a part with settings that have sources of their
+    own, those it names as `also_cites`.
+
+    >>> from unweave.objectives import FactorVAE
+    >>> list(citations(FactorVAE()))
+    ['Kim2018', 'Kingma2015']
+    """
+    keys: list[str] = []
+    for part in _parts(spec):
+        keys += [*cited(type(part).__doc__ or ""), *getattr(part, "also_cites", ())]
+    return known(keys)
+
+
+def known(keys: Iterable[str]) -> dict[str, str]:
+    """BibTeX entries of keys, each once."""
+    found = entries()
+    return {key: found[key] for key in dict.fromkeys(keys)}
+
+
+def _parts(spec: object) -> Iterator[object]:
+    if dataclasses.is_dataclass(spec):
+        yield spec
+        for field in dataclasses.fields(spec):
+            yield from _parts(getattr(spec, field.name))
+    elif isinstance(spec, BaseModel):
+        yield spec
+        for part in (spec.__pydantic_extra__ or {}).values():
+            yield from _parts(part)

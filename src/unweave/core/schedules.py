@@ -1,0 +1,99 @@
+"""Schedules: the weight of a term as a function of the training step.
+
+A constant weight is a plain number. `Weight` is the type of every weight of every objective; runs
+that differ only in weights train together.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, NonNegativeFloat, PositiveInt, Tag
+
+from unweave.core.spec import Lane, spec, tag
+
+
+class Schedule(ABC):
+    """A weight that changes during training; as text it says how."""
+
+    @abstractmethod
+    def __call__(self, step: int) -> float:
+        """The weight at a step."""
+
+    @abstractmethod
+    def __str__(self) -> str:
+        """How the weight changes, in a few words."""
+
+
+@spec
+class Linear(Schedule):
+    """From `start` to `stop` in a straight line over `steps` steps, then constant.
+
+    >>> Linear(0.0, 4.0, steps=100)(25)
+    1.0
+    >>> str(Linear(0.0, 4.0, steps=10_000))
+    'from 0 to 4 over 10,000 steps'
+    """
+
+    start: NonNegativeFloat = 0.0
+    stop: NonNegativeFloat = 1.0
+    steps: PositiveInt = 10_000
+    kind: Literal["linear"] = tag("linear")
+
+    def __call__(self, step: int) -> float:
+        """The weight at a step."""
+        return self.start + (self.stop - self.start) * min(1.0, step / self.steps)
+
+    def __str__(self) -> str:
+        return f"from {self.start:g} to {self.stop:g} over {self.steps:,} steps"
+
+
+@spec
+class Cyclic(Schedule):
+    """Sawtooth with period `period`: rises from `low` to `high` over `rise` of it, then rests.
+
+    The cyclical annealing of [Fu2019].
+
+    >>> [round(Cyclic(0.0, 1.0, period=10, rise=0.5)(step), 1) for step in (0, 2, 5, 9, 10)]
+    [0.0, 0.4, 1.0, 1.0, 0.0]
+    """
+
+    low: NonNegativeFloat = 0.0
+    high: NonNegativeFloat = 1.0
+    period: PositiveInt = 10_000
+    rise: Annotated[float, Field(gt=0, le=1)] = 0.5
+    kind: Literal["cyclic"] = tag("cyclic")
+
+    def __call__(self, step: int) -> float:
+        """The weight at a step."""
+        phase = math.fmod(step, self.period) / self.period
+        return self.low + (self.high - self.low) * min(1.0, phase / self.rise)
+
+    def __str__(self) -> str:
+        return f"between {self.low:g} and {self.high:g} every {self.period:,} steps"
+
+
+def _form(value: Any) -> str | None:
+    if isinstance(value, dict):
+        return str(value.get("kind"))
+    return str(getattr(value, "kind", "number"))
+
+
+Weight = Annotated[
+    Annotated[NonNegativeFloat, Tag("number")]
+    | Annotated[Linear, Tag("linear")]
+    | Annotated[Cyclic, Tag("cyclic")],
+    Discriminator(_form),
+    Lane(),
+]
+
+
+def at(weight: float | Schedule, step: int) -> float:
+    """The value of a weight at a step.
+
+    >>> at(4.0, 100), at(Linear(0.0, 1.0, steps=10), 5)
+    (4.0, 0.5)
+    """
+    return weight(step) if isinstance(weight, Schedule) else weight

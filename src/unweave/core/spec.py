@@ -1,0 +1,391 @@
+"""Specs: frozen, validated values that are Python objects, JSON and command line alike.
+
+A spec is a pydantic dataclass. Its fields are the configuration; no second class mirrors it. Specs
+that can stand in the same place carry a `kind` and form a union, and the union is the registry:
+
+>>> from unweave.latents import Gaussian
+>>> Gaussian(10) == Gaussian(size=10)
+True
+>>> to_json(Gaussian(10))["size"]
+10
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+T = TypeVar("T")
+Seed = Annotated[int, Field(ge=0, lt=2**63)]  # of `unweave.core.noise`
+
+_NAME = re.compile(r"[a-zA-Z_]\w*|\d+").fullmatch
+
+# Part of every digest. Raise it when a default value changes, or when a field or kind is renamed:
+# stored runs are then trained anew instead of being taken for something they are not.
+SCHEMA = 1
+
+CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+@dataclass_transform(frozen_default=True)
+def spec(cls: type[T]) -> type[T]:
+    """Make a class a spec: a frozen dataclass whose fields pydantic validates.
+
+    What cannot be is a ValueError of one line that says what to do.
+    """
+    return explained(cast(type[T], dataclass(frozen=True, config=CONFIG)(cls)))
+
+
+def explained(cls: type[T]) -> type[T]:
+    """Let a class that pydantic validates say what is wrong as `explain` does."""
+    validate = cls.__init__
+
+    @functools.wraps(validate)
+    def init(self: T, *args: Any, **fields: Any) -> None:
+        if args and not dataclasses.is_dataclass(cls):
+            raise ValueError(
+                f"{cls.__name__} takes names: {cls.__name__}(style=...), got {args[0]!r}"
+            )
+        try:
+            validate(self, *args, **fields)
+        except ValidationError as error:
+            raise ValueError(explain(error, cls)) from None
+
+    setattr(cls, "__init__", init)  # noqa: B010  (mypy does not allow the assignment)
+    return cls
+
+
+def tag(name: str) -> Any:
+    """The `kind` of a spec that is a member of a union."""
+    return dataclasses.field(default=name, kw_only=True, repr=False)
+
+
+class Lane:
+    """Marks a field whose values may differ between runs that train together as lanes."""
+
+
+def members(union: Any) -> dict[str, type]:
+    """The registry that a union is: each member by its `kind`.
+
+    >>> from unweave.objectives import Objective
+    >>> sorted(members(Objective))[-2:]
+    ['vae', 'wae']
+    """
+    found: dict[str, type] = {}
+    for candidate in _flatten(union):
+        kind = _hints(candidate).get("kind") if isinstance(candidate, type) else None
+        if get_origin(kind) is Literal:
+            found[get_args(kind)[0]] = candidate
+    return found
+
+
+@functools.cache
+def lane_fields(cls: type) -> tuple[str, ...]:
+    """Names of the fields of a spec that are marked as `Lane`."""
+    return tuple(name for name, hint in _hints(cls).items() if _is_lane(hint))
+
+
+def to_json(value: object) -> Any:
+    """The JSON form of a spec: plain dicts, lists, strings and numbers."""
+    return TypeAdapter(type(value)).dump_python(value, mode="json")
+
+
+def digest(value: object) -> str:
+    """Twelve hexadecimal digits that identify a spec by its content.
+
+    Only settings that differ from their defaults are hashed, so a new field with a default leaves
+    the digests of stored runs as they are.
+    """
+    content = {"schema": SCHEMA, "spec": _settings(value)}
+    text = json.dumps(content, separators=(",", ":"), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _settings(value: Any) -> Any:
+    """The JSON form of a value, without the fields of specs that have their default value.
+
+    A spec in a field that differs from the field's default is given relative to the defaults of
+    its own class, and always with its kind. The blocks of a product are a list: their order counts.
+    """
+    if dataclasses.is_dataclass(value):
+        changed = {
+            field.name: _settings(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+            if field.name == "kind" or getattr(value, field.name) != field.default
+        }
+        return changed
+    if isinstance(value, BaseModel):
+        blocks = [[name, _settings(block)] for name, block in (value.model_extra or {}).items()]
+        return {"kind": getattr(value, "kind", None), "blocks": blocks}
+    if isinstance(value, (tuple, list)):
+        return [_settings(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _settings(item) for name, item in value.items()}
+    return to_json(value)
+
+
+def from_json(cls: type[T], content: object) -> T:
+    """Validate the JSON form of a spec, with an error that says what to do."""
+    try:
+        return TypeAdapter(cls).validate_python(content)
+    except ValidationError as error:
+        raise ValueError(explain(error, cls)) from None
+
+
+def override(cls: type[T], assignments: Iterable[str], base: Mapping[str, Any] | None = None) -> T:
+    """A spec from `path=value` assignments, as on the command line.
+
+    A value that names a member of the union at that path chooses that member, with its defaults;
+    any other value is read as JSON, else as text.
+
+    >>> from unweave.training.run import Run
+    >>> run = override(Run, ["objective=factor-vae", "objective.gamma=35", "seed=3"])
+    >>> run.objective.gamma, run.seed
+    (35.0, 3)
+    """
+    content: dict[str, Any] = dict(base or to_json(cls()))
+    parsed = [_parse(assignment) for assignment in assignments]
+    for path, value in sorted(parsed, key=lambda item: len(item[0])):
+        _assign(content, cls, path, value)
+    return from_json(cls, content)
+
+
+def explain(error: ValidationError, cls: type) -> str:
+    """One line for each thing wrong with a spec: where, what was expected, what came."""
+    deepest: dict[str, Any] = {}
+    for problem in error.errors():  # of the forms that a value may have, the one that came closest
+        where = _locate(problem["loc"], cls)[0].partition(".")[0]
+        if where not in deepest or _closeness(problem) > _closeness(deepest[where]):
+            deepest[where] = problem
+    return "; ".join(_explain_one(problem, cls) for problem in deepest.values())
+
+
+def _closeness(problem: Any) -> tuple[bool, int]:
+    """How near a value came to a form: whether it has its type, and how deep it was followed."""
+    return not problem["type"].endswith("_type"), len(problem["loc"])
+
+
+def nearest(name: object, valid: Iterable[str]) -> str:
+    """A hint that names the valid choices, the nearest first if there is a near one."""
+    choices = sorted(valid)
+    close = difflib.get_close_matches(str(name), choices, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}Valid here: {', '.join(choices)}."
+
+
+def near_paths(path: str | Path) -> list[str]:
+    """Paths that there are with a name near one that there is not, the nearest first."""
+    place = Path(path)
+    missing = next((each for each in (place, *place.parents) if each.parent.is_dir()), place)
+    try:
+        names = sorted(entry.name for entry in missing.parent.iterdir())
+    except OSError:  # a folder that is not ours to look into
+        return []
+    close = difflib.get_close_matches(missing.name, names, n=3, cutoff=0.5)
+    paths = [missing.parent / name / place.relative_to(missing) for name in close]
+    return [str(each) for each in paths if each.exists()]
+
+
+def nearest_path(path: str | Path) -> str:
+    """A hint for a path with nothing at it: the nearest that there is."""
+    close = near_paths(path)
+    return f"did you mean {close[0]!r}?" if close else "check the path."
+
+
+@functools.cache
+def _hints(cls: type) -> dict[str, Any]:
+    """The annotations of a spec; to evaluate them takes longer than to validate a run."""
+    return get_type_hints(cls, include_extras=True)
+
+
+def _flatten(union: Any) -> list[Any]:
+    """All members of a possibly nested, possibly annotated union."""
+    if get_origin(union) is Annotated:
+        return _flatten(get_args(union)[0])
+    if isinstance(union, type):
+        return [union]
+    return [leaf for arg in get_args(union) for leaf in _flatten(arg)]
+
+
+def _is_lane(hint: Any) -> bool:
+    return get_origin(hint) is Annotated and any(isinstance(m, Lane) for m in get_args(hint)[1:])
+
+
+def _parse(assignment: str) -> tuple[list[str], Any]:
+    path, sign, text = assignment.partition("=")
+    if not sign or not path:
+        raise ValueError(
+            f"expected an assignment such as objective=beta-vae or seed=3, got {assignment!r}"
+        )
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError:
+        value = text
+    return path.split("."), value
+
+
+def _fields(cls: type) -> dict[str, Any]:
+    """Field names of a spec with their annotations; the tag is not one a user sets."""
+    hints = _hints(cls)
+    if dataclasses.is_dataclass(cls):
+        return {f.name: hints[f.name] for f in dataclasses.fields(cls) if f.name != "kind"}
+    return {}
+
+
+def _child(cls: type, name: str) -> Any:
+    """Annotation of the field `name` of a spec, free-form names of a product included."""
+    fields = _fields(cls)
+    if name in fields:
+        return fields[name]
+    extra = _hints(cls).get("__pydantic_extra__")
+    return get_args(extra)[1] if extra else None
+
+
+def _owner(annotation: Any, content: Any) -> type | None:
+    """The spec class that a piece of content at an annotation belongs to."""
+    union = members(annotation)
+    if isinstance(content, dict) and content.get("kind") in union:
+        return union[content["kind"]]
+    classes: list[type] = [
+        c for c in _flatten(annotation) if isinstance(c, type) and dataclasses.is_dataclass(c)
+    ]
+    return classes[0] if len(classes) == 1 else None
+
+
+def _assign(content: dict[str, Any], cls: type, path: list[str], value: Any) -> None:
+    """Set the value at a dotted path, filling in the defaults of what is passed on the way."""
+    name, *rest = path
+    annotation = _child(cls, name)
+    if annotation is None:
+        raise ValueError(
+            f"{name!r} is not a field of {cls.__name__}: {nearest(name, _fields(cls))}"
+        )
+    if not rest:
+        content[name] = _chosen(name, annotation, value)
+        return
+    if member := _member(annotation):
+        content[name] = _assigned(name, list(content.get(name) or ()), member, rest, value)
+        return
+    inner = content.get(name, _default(cls, name))
+    owner = _owner(annotation, inner)
+    if owner is None:
+        hint = f"choose one first: {name}={' or '.join(members(annotation)) or 'VALUE'}"
+        raise ValueError(f"{'.'.join(path)!r} has no place, as {name!r} is not set; {hint}")
+    if not isinstance(inner, dict):
+        inner = {}
+    content[name] = inner = dict(inner)
+    _assign(inner, owner, rest, value)
+
+
+def _member(annotation: Any) -> type | None:
+    """The spec that a field holds any number of, if it does."""
+    if get_origin(annotation) is not tuple:
+        return None
+    kind = get_args(annotation)[0]
+    return kind if dataclasses.is_dataclass(kind) and isinstance(kind, type) else None
+
+
+def _assigned(name: str, items: list[Any], member: type, path: list[str], value: Any) -> list[Any]:
+    """A list of specs with one field of one of them set, or one more."""
+    number, *rest = path
+    if not number.isdigit() or int(number) > len(items) or not rest:
+        raise ValueError(
+            f"{name} is a list: set the fields of its members by number, from 0, as in "
+            f"{name}.{len(items)}.{next(iter(_fields(member)))}=VALUE"
+        )
+    index = int(number)
+    inner = dict(items[index]) if index < len(items) else {}
+    _assign(inner, member, rest, value)
+    return [*items[:index], inner, *items[index + 1 :]]
+
+
+def _chosen(name: str, annotation: Any, value: Any) -> Any:
+    """A value as it stands in the JSON form: the name of a union's member means that member."""
+    union = members(annotation)
+    if not union or not isinstance(value, str):
+        return value
+    if value in union:
+        return {"kind": value}
+    number = " or a number" if float in _flatten(annotation) else ""
+    raise ValueError(f"{name}: {value!r} is not known: {nearest(value, union)[:-1]}{number}.")
+
+
+def _default(cls: type, name: str) -> Any:
+    """The JSON form of a field's default, {} where it has none."""
+    if dataclasses.is_dataclass(cls):
+        for field in dataclasses.fields(cls):
+            if field.name == name and field.default is not dataclasses.MISSING:
+                return to_json(field.default)
+    return {}
+
+
+def _explain_one(problem: Any, cls: type) -> str:
+    where, owner = _locate(problem["loc"], cls)
+    kind, given = problem["type"], problem["input"]
+    if kind == "union_tag_invalid":
+        valid = re.findall(r"'([^']+)'", problem["ctx"]["expected_tags"])
+        name = problem["ctx"]["tag"]
+        return f"{where}: {name!r} is not known: {nearest(name, valid)}"
+    if kind in ("unexpected_keyword_argument", "extra_forbidden") and owner is not None:
+        name = problem["loc"][-1]
+        return f"{where}: not a field of {owner.__name__}: {nearest(name, _fields(owner))}"
+    if kind == "tuple_type":
+        return f"{where}: expected a list, in JSON as [...], got {given!r}"
+    if kind in ("dataclass_type", "model_attributes_type", "model_type"):
+        return f"{where}: {given!r} is not one of its kinds: {_forms(problem, cls)}"
+    message = problem["msg"].removeprefix("Value error, ")
+    if kind in ("value_error", "assertion_error"):
+        return f"{where}: {message}" if where else str(message)
+    return f"{where}: {message[0].lower()}{message[1:]}, got {given!r}"
+
+
+def _forms(problem: Any, cls: type) -> str:
+    """How a part can be given, in Python and on the command line."""
+    name = str(problem["loc"][0])
+    kinds = members(_child(cls, name))
+    if problem["input"] in kinds:
+        kind = problem["input"]
+        return f"use {kinds[kind].__name__}(...), or {name}={kind} on the command line"
+    choices = ", ".join(f"{c.__name__}(...) or {name}={kind}" for kind, c in kinds.items())
+    return f"use {choices}; then {name}.part=value" if choices else "see its documentation"
+
+
+def _locate(loc: tuple[int | str, ...], cls: type) -> tuple[str, type | None]:
+    """The dotted path of an error, union tags left out, and the spec that holds its last name."""
+    names: list[str] = []
+    owner: type | None = cls
+    annotation: Any = None
+    for step in loc:
+        if annotation is not None and step in members(annotation):
+            owner = members(annotation)[str(step)]
+            annotation = None
+            continue
+        if annotation is not None:
+            owner = _owner(annotation, None)
+        if isinstance(step, str) and (step in ("number", "list", "tuple") or not _NAME(step)):
+            continue
+        if isinstance(step, int) and not names:  # a positional argument
+            step = list(_fields(cls))[step]
+        names.append(str(step))
+        annotation = _child(owner, str(step)) if owner is not None else None
+    return ".".join(names), owner

@@ -1,0 +1,1 @@
+"""Datasets read from files: arrays, tables, folders of images."""

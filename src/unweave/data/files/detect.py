@@ -1,0 +1,27 @@
+"""Data by a path alone: a file of arrays, or a folder of pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from unweave.core.spec import nearest_path
+from unweave.data.files.arrayfiles import EXTENSIONS
+from unweave.data.files.arrays import Arrays
+from unweave.data.files.folder import Folder
+
+
+def from_path(path: str | Path) -> Arrays | Folder:
+    """The data spec for a file of arrays or a folder of images."""
+    place = Path(path)
+    if place.is_dir():
+        return Folder(str(place))
+    if not place.exists():
+        raise ValueError(
+            f"expected a folder of images or a file of arrays at {path}, got nothing there: "
+            f"{nearest_path(place)}"
+        )
+    if place.suffix.lower() in EXTENSIONS:
+        return Arrays(str(place))
+    raise ValueError(
+        f"{path} is neither a folder of images nor a file of arrays: {', '.join(EXTENSIONS)}"
+    )

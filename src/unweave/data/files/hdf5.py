@@ -1,0 +1,58 @@
+"""Arrays of HDF5 files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from unweave.core.spec import nearest
+from unweave.data.files.rows import Array, Rows, Table, optional, reading, refuse_bombs
+
+
+@dataclass(frozen=True)
+class Hdf5File:
+    """An HDF5 file; its datasets are named by their paths in it."""
+
+    path: Path
+    tabular: ClassVar[bool] = False
+
+    @property
+    def names(self) -> list[str]:
+        """The datasets."""
+        found: list[str] = []
+        h5py = optional("h5py", "HDF5", self.path)
+        with reading(str(self.path)), h5py.File(self.path, "r") as file:
+            file.visititems(
+                lambda name, item: found.append(name) if isinstance(item, h5py.Dataset) else None
+            )
+        return found
+
+    def rows(self, name: str) -> Rows:
+        """A dataset."""
+        h5py = optional("h5py", "HDF5", self.path)
+        where = f"{name!r} of {self.path}"
+        with reading(where), h5py.File(self.path, "r") as file:
+            dataset = file
+            # An external link would read any other file, and a virtual dataset too.
+            for step in name.strip("/").split("/"):
+                within = isinstance(dataset, h5py.Group)
+                link = dataset.get(step, getlink=True) if within else None
+                dataset = dataset[step] if isinstance(link, h5py.HardLink) else None
+            if not isinstance(dataset, h5py.Dataset):
+                raise ValueError(f"there is no array {where}: {nearest(name, self.names)}")
+            if dataset.is_virtual or dataset.external:
+                raise ValueError(f"{where} lies in other files: copy it into one")
+            if dataset.dtype.kind not in "biuf":
+                raise ValueError(f"expected numbers in {where}, got {dataset.dtype}")
+            refuse_bombs(where, dataset.id.get_storage_size(), dataset.nbytes)
+            shape, dtype = tuple(dataset.shape), dataset.dtype
+            grain = dataset.chunks[0] if dataset.chunks else 1
+
+        def read(start: int, stop: int) -> Array:
+            with h5py.File(self.path, "r") as file:
+                return np.asarray(file[name][start:stop])
+
+        return Table(self.path, shape, dtype, grain, read)

@@ -1,0 +1,1 @@
+"""Published datasets: download, verify and read them."""

@@ -1,0 +1,359 @@
+"""The data sets that papers are compared on, as they lie in their published files.
+
+`unweave data get NAME` fetches them. They lie under `data_folder()`, a folder each. What cannot be
+read row by row (packed, or pictures in an archive) is unpacked there once, to a .npy file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from io import BytesIO
+from itertools import product
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from unweave.core.spec import spec, tag
+from unweave.data.drawn.shapes2d import Shapes2D
+from unweave.data.files.arrayfiles import arrays_of
+from unweave.data.files.folder import shrunk
+from unweave.data.files.rows import Held, blocks
+from unweave.data.parts import DataSplit
+from unweave.data.published.base import (
+    GOOGLE,
+    About,
+    Array,
+    Content,
+    FileSet,
+    Side,
+    TrainTestSplit,
+    decoded,
+    factors_of,
+)
+from unweave.data.published.download import Source, published
+from unweave.data.published.formats import (
+    archive,
+    broken,
+    norb_blocks,
+    read_mat,
+    read_norb,
+    tar_members,
+)
+from unweave.data.published.labelled import MNIST, SVHN, CelebA, FashionMNIST
+
+_SPRITES = "dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz"
+
+
+@spec
+class DSprites(FileSet):
+    """The 737,280 binary images of dSprites, from their file.  [Matthey2017].
+
+    `shapes2d` draws the same images without any file.
+    """
+
+    split: DataSplit = "all"
+    kind: Literal["dsprites"] = tag("dsprites")
+
+    ABOUT: ClassVar[About] = About(
+        "dSprites",
+        737_280,
+        (1, 64, 64),
+        "Apache 2.0",
+        "https://github.com/google-deepmind/dsprites-dataset",
+        published(
+            "dsprites",
+            [_SPRITES],
+            "https://github.com/google-deepmind/dsprites-dataset/raw/master",
+            "https://raw.githubusercontent.com/google-deepmind/dsprites-dataset/master",
+        ),
+        Shapes2D().lattice,
+        picture="48 of its images",
+    )
+
+    def read(self) -> Content:
+        """The array `imgs`; the metadata, which is pickled, is left alone."""
+        return Content(arrays_of(self.folder / _SPRITES).rows("imgs"))
+
+
+@spec
+class Shapes3DFile(FileSet):
+    """The 480,000 images of 3D Shapes, from their file.  [Kim2018] sec. 5."""
+
+    split: DataSplit = "all"
+    kind: Literal["3dshapes"] = tag("3dshapes")
+
+    ABOUT: ClassVar[About] = About(
+        "3D Shapes",
+        480_000,
+        (3, 64, 64),
+        "Apache 2.0",
+        "https://github.com/google-deepmind/3d-shapes",
+        published("3dshapes", ["3dshapes.h5"], f"{GOOGLE}/3d-shapes"),
+        factors_of(floor_hue=10, wall_hue=10, object_hue=10, scale=8, shape=4, orientation=15),
+        needs="h5py",
+        picture="24 of its images, resampled once",
+    )
+
+    def read(self) -> Content:
+        """The dataset `images`, unpacked once: 5.9 GB."""
+        rows = arrays_of(self.folder / "3dshapes.h5").rows("images")
+        return Content(self.unpacked(rows.shape, lambda: (block for _, block in blocks(rows))))
+
+
+def _moved(source: Source) -> Source:
+    """A file of MPI3D with the place that its authors moved it to in 2024."""
+    name = "real.npz" if source.name == "mpi3d_real.npz" else source.name
+    place = f"{GOOGLE}/mpi3d_disentanglement_dataset/data/{name}"
+    return dataclasses.replace(source, urls=(place, *source.urls))
+
+
+@spec
+class MPI3D(FileSet):
+    """The 1,036,800 images of MPI3D: rendered simply, realistically, or photographed.
+
+    [Gondal2019]
+    """
+
+    version: Literal["toy", "realistic", "real"] = "real"
+    split: DataSplit = "all"
+    kind: Literal["mpi3d"] = tag("mpi3d")
+
+    ABOUT: ClassVar[About] = About(
+        "MPI3D",
+        1_036_800,
+        (3, 64, 64),
+        "CC BY 4.0",
+        "https://github.com/rr-learning/disentanglement_dataset",
+        tuple(
+            map(
+                _moved,
+                published(
+                    "mpi3d",
+                    [f"mpi3d_{version}.npz" for version in ("toy", "realistic", "real")],
+                    f"{GOOGLE}/disentanglement_dataset/Final_Dataset",
+                ),
+            )
+        ),
+        factors_of(
+            object_colour=6,
+            object_shape=6,
+            object_size=2,
+            camera_height=3,
+            background_colour=3,
+            horizontal_axis=40,
+            vertical_axis=40,
+        ),
+    )
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The file of the version."""
+        return tuple(s for s in self.ABOUT.sources if s.name == f"mpi3d_{self.version}.npz")
+
+    def read(self) -> Content:
+        """The array `images`."""
+        return Content(arrays_of(self.folder / self.sources[0].name).rows("images"))
+
+
+@spec
+class Cars3D(FileSet):
+    """183 cars from 24 sides and 4 heights, 17,568 images.  [Reed2015].
+
+    Of 128 x 128 pixels, brought to `side`.
+    """
+
+    side: Side = 64
+    split: DataSplit = "all"
+    kind: Literal["cars3d"] = tag("cars3d")
+
+    ABOUT: ClassVar[About] = About(
+        "Cars3D",
+        17_568,
+        (3, 64, 64),
+        "not stated; for research",
+        "https://papers.nips.cc/paper/5845-deep-visual-analogy-making",
+        published(
+            "cars3d",
+            ["nips2015-analogy-data.tar.gz"],
+            "http://www.scottreed.info/files",
+            "http://www-personal.umich.edu/~reedscot/files",
+        ),
+        factors_of(elevation=4, azimuth=24, car=183),
+    )
+
+    def read(self) -> Content:
+        """The cars, in the order of their names, unpacked once."""
+        lattice = self.ABOUT.lattice
+        assert lattice is not None
+        shape = (lattice.size, self.side, self.side, 3)
+        return Content(self.unpacked(shape, lambda: [self._pictures(*lattice.sizes)]))
+
+    def _pictures(self, heights: int, sides: int, count: int) -> Array:
+        path = self.folder / self.sources[0].name
+        found: dict[str, Array] = {}
+        for match, content in tar_members(path, r"(?:\./)?data/cars/(car_\w+_mesh)\.mat"):
+            car = read_mat(BytesIO(content), "im", 5, path)  # (128, 128, 3, 24, 4)
+            if car.shape[2:] != (3, sides, heights) or len(found) == count:
+                raise ValueError(broken(path, f"{match[1]} in it is of shape {car.shape}"))
+            views = product(range(heights), range(sides))
+            found[match[1]] = np.stack([shrunk(car[..., s, h], self.side) for h, s in views])
+        if len(found) != count:
+            raise ValueError(broken(path, f"it holds {len(found)} cars, not {count}"))
+        cars = np.stack([found[name] for name in sorted(found)], 1)
+        return cars.reshape(-1, self.side, self.side, 3)
+
+
+_NORB = ("smallnorb-5x46789x9x18x6x2x96x96-training", "smallnorb-5x01235x9x18x6x2x96x96-testing")
+_NORB_FACTORS = ("category", "instance", "elevation", "azimuth", "lighting")
+
+
+@spec
+class SmallNORB(FileSet):
+    """Toys of five categories under light and from angles, 48,600 images.  [LeCun2004].
+
+    The first picture of each stereo pair, of 96 x 96 pixels, brought to `side`; sorted by category,
+    instance, elevation, azimuth and lighting. `split` is that of the authors: other toys, which are
+    five instances of the ten.
+    """
+
+    side: Side = 64
+    split: TrainTestSplit = "all"
+    kind: Literal["smallnorb"] = tag("smallnorb")
+
+    ABOUT: ClassVar[About] = About(
+        "SmallNORB",
+        48_600,
+        (1, 64, 64),
+        "for research only, not to be sold",
+        "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/",
+        published(
+            "smallnorb",
+            [f"{name}-{part}.mat.gz" for name in _NORB for part in ("dat", "cat", "info")],
+            "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small",
+            "https://cs.nyu.edu/~yann/data/norb-v1.0-small",
+        ),
+        factors="category 5, instance 10, elevation 9, azimuth 18, lighting 6",
+    )
+
+    def read(self) -> Content:
+        """Pictures and factors of the splits, sorted."""
+        chosen = {"train": _NORB[:1], "test": _NORB[1:]}.get(self.split, _NORB)
+        tables = [self._table(name) for name in _NORB]
+        factors = np.concatenate(tables)
+        parts = np.repeat(_NORB, [len(table) for table in tables])
+        rows = np.flatnonzero(np.isin(parts, chosen))
+        order = np.lexsort(factors[rows].T[::-1])
+        shape = (len(rows), self.side, self.side)
+
+        def made() -> list[Array]:
+            return [np.concatenate([self._pictures(name) for name in chosen])[order]]
+
+        return Content(self.unpacked(shape, made), factors, _NORB_FACTORS, rows[order])
+
+    def _table(self, name: str) -> Array:
+        """Category; instance, elevation, azimuth and lighting."""
+        classes = read_norb(self.folder / f"{name}-cat.mat.gz")
+        others = read_norb(self.folder / f"{name}-info.mat.gz")
+        if classes.ndim != 1 or others.shape != (len(classes), 4):
+            where = self.folder / f"{name}-info.mat.gz"
+            raise ValueError(broken(where, f"{classes.shape} and {others.shape} do not fit"))
+        return np.column_stack([classes, others])
+
+    def _pictures(self, name: str) -> Array:
+        path = self.folder / f"{name}-dat.mat.gz"
+        shape, found = norb_blocks(path)
+        if len(shape) != 4:
+            raise ValueError(broken(path, f"its shape is {shape}, not (N, 2, 96, 96)"))
+        return np.stack([shrunk(pair[0], self.side) for block in found for pair in block])
+
+
+@spec
+class Chairs3D(FileSet):
+    """1,393 chairs from 31 sides and 2 heights, 86,366 images.  [Aubry2014].
+
+    The whole picture, of 600 x 600 pixels, brought to `side`.
+    """
+
+    side: Side = 64
+    split: DataSplit = "all"
+    kind: Literal["3dchairs"] = tag("3dchairs")
+
+    ABOUT: ClassVar[About] = About(
+        "3D Chairs",
+        86_366,
+        (3, 64, 64),
+        "not stated; for research",
+        "https://www.di.ens.fr/willow/research/seeing3Dchairs/",
+        published(
+            "3dchairs",
+            ["rendered_chairs.tar"],
+            "https://www.di.ens.fr/willow/research/seeing3Dchairs/data",
+            "http://www.di.ens.fr/willow/research/seeing3Dchairs/data",
+        ),
+        factors_of(chair=1393, elevation=2, azimuth=31),
+    )
+
+    def read(self) -> Content:
+        """The pictures in the order of chair, elevation and azimuth, unpacked once."""
+        return Content(self.unpacked((self.ABOUT.count, self.side, self.side, 3), self._pictures))
+
+    def _pictures(self) -> Iterator[Array]:
+        with archive(self.folder / self.sources[0].name) as (names, read):
+            # image_001_p020_t011_r096.png: elevation p, azimuth t.
+            pictures = [n for n in names if "/renders/" in n and n.endswith(".png")]
+            order = sorted(pictures, key=lambda n: (n.split("/")[-3], *n.split("_")[-3:-1]))
+            yield from decoded(order, read, None, self.side)
+
+
+@spec
+class Faces3D(FileSet):
+    """50 faces by azimuth 21, elevation 11 and light 11, 127,050 grey images.  [Paysan2009].
+
+    The renders of [Chen2018] of the Basel face model, as a .npy file.
+    """
+
+    split: DataSplit = "all"
+    kind: Literal["3dfaces"] = tag("3dfaces")
+
+    ABOUT: ClassVar[About] = About(
+        "3D Faces",
+        127_050,
+        (1, 64, 64),
+        "of the Basel face model: for research, by an agreement that each user makes",
+        "https://faces.dmi.unibas.ch/bfm/",
+        published("3dfaces", ["3dfaces.npy"]),
+        factors_of(face=50, azimuth=21, elevation=11, light=11),
+        hand="Agree to the licence of the Basel face model at https://faces.dmi.unibas.ch/bfm/ "
+        "and get basel_face_renders.pth (50 x 21 x 11 x 11 images of 64 x 64) from its makers, the "
+        "authors of https://github.com/rtqichen/beta-tcvae. It is a pickle, which is never loaded "
+        'here; turn it into an array yourself: python -c "import numpy, torch; '
+        "numpy.save('3dfaces.npy', torch.load('basel_face_renders.pth', weights_only=True)"
+        ".numpy())\". The papers' 239,840 images of Kim & Mnih are not public.",
+    )
+
+    def read(self) -> Content:
+        """The array (50, 21, 11, 11, 64, 64), or (127050, 64, 64)."""
+        path = self.folder / self.sources[0].name
+        rows = arrays_of(path).rows("")
+        lattice = self.ABOUT.lattice
+        assert lattice is not None
+        if len(rows.shape) < 3 or rows.shape[:-2] not in (lattice.sizes, (lattice.size,)):
+            wanted = (*lattice.sizes, *self.ABOUT.shape[1:])
+            raise ValueError(broken(path, f"its shape is {rows.shape}, not {wanted}"))
+        return Content(Held(rows.read(0, rows.shape[0]).reshape(-1, *rows.shape[-2:])))
+
+
+Published = (
+    DSprites
+    | Shapes3DFile
+    | MPI3D
+    | Cars3D
+    | SmallNORB
+    | Chairs3D
+    | Faces3D
+    | CelebA
+    | MNIST
+    | FashionMNIST
+    | SVHN
+)

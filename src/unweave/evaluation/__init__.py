@@ -1,0 +1,1 @@
+"""Trained models: fit, load, encode, evaluate."""

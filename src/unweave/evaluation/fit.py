@@ -1,0 +1,148 @@
+"""Learn a representation of data: `fit`.
+
+>>> import numpy as np
+>>> from unweave import MLP, fit
+>>> images = np.random.default_rng(0).integers(0, 2, (64, 8, 8)) * 255
+>>> model = fit(images.astype(np.uint8), network=MLP(), steps=5, progress=False)
+>>> model.encode(images.astype(np.uint8)).shape
+(64, 10)
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypedDict, Unpack, overload
+
+import numpy as np
+from rich.console import Console
+
+from unweave.core.optimisers import Adam
+from unweave.data import World
+from unweave.evaluation.model import Fitted, as_data
+from unweave.evaluation.monitor import Measure, monitor_of
+from unweave.latents import Latent
+from unweave.likelihoods import Likelihood
+from unweave.networks import Network
+from unweave.objectives import Label, Objective
+from unweave.training import Outcome, Precision, Silent, notes, pick_device, train
+from unweave.training.progress import failure_text, progress_on
+from unweave.training.run import Run
+from unweave.training.store import Store
+
+
+class Fields(TypedDict, total=False):
+    """What `fit` takes beside the data and the seed."""
+
+    latent: Latent
+    objective: Objective
+    network: Network
+    likelihood: Likelihood
+    optimiser: Adam
+    labels: tuple[Label, ...]
+    batch_size: int
+    steps: int
+
+
+@overload
+def fit(
+    data: Any,
+    *,
+    seed: int = ...,
+    device: str = ...,
+    store: str | Path | None = ...,
+    progress: bool = ...,
+    precision: Precision = ...,
+    measure: Measure | Sequence[Measure] | None = ...,
+    **fields: Unpack[Fields],
+) -> Fitted: ...
+
+
+@overload
+def fit(
+    data: Any,
+    *,
+    seed: Iterable[int],
+    device: str = ...,
+    store: str | Path | None = ...,
+    progress: bool = ...,
+    precision: Precision = ...,
+    measure: Measure | Sequence[Measure] | None = ...,
+    **fields: Unpack[Fields],
+) -> list[Fitted]: ...
+
+
+def fit(
+    data: Any,
+    *,
+    seed: int | Iterable[int] = 0,
+    device: str = "auto",
+    store: str | Path | None = None,
+    progress: bool = True,
+    precision: Precision = "fp32",
+    measure: Measure | Sequence[Measure] | None = None,
+    **fields: Unpack[Fields],
+) -> Fitted | list[Fitted]:
+    """Learn a representation of data; several seeds train together and give a list.
+
+    Args:
+        data: observations as an array or tensor, the path of a file or folder, or a data spec.
+        seed: the seed, or several. Of several, those that broke are left out, with a warning.
+        device: "auto" (CUDA if there is one), "cpu", "cuda", ...
+        store: a folder to keep the runs in; a run found there is resumed or loaded.
+        progress: show how far training is, and what was decided about the data.
+        precision: of products on a GPU, "fp32", "tf32" or "bf16".
+        measure: what to measure during training, and how often; `model.measures` has the results.
+        fields: latent, objective, network, likelihood, optimiser, labels, batch_size, steps, as in
+            `Run`.
+    """
+    spec, world = as_data(data, pick_device(device))
+    if isinstance(seed, (int, np.integer)):
+        runs = [Run(data=spec, seed=int(seed), **fields).resolve(world)]
+        (only,) = _fit(runs, world, store, progress, precision, measure)
+        if only.failure:
+            raise FloatingPointError(failure_text(only.run, only.failure))
+        return _fitted(only, world, store)
+    runs = [Run(data=spec, seed=int(each), **fields).resolve(world) for each in seed]
+    if not runs:
+        raise ValueError("expected a seed or several, as seed=range(10), got none")
+    outcomes = _fit(runs, world, store, progress, precision, measure)
+    for outcome in outcomes:
+        if outcome.failure:
+            warnings.warn(failure_text(outcome.run, outcome.failure), stacklevel=2)
+    return [_fitted(outcome, world, store) for outcome in outcomes if not outcome.failure]
+
+
+def _fit(
+    runs: list[Run],
+    world: World,
+    store: str | Path | None,
+    progress: bool,
+    precision: Precision,
+    measure: Measure | Sequence[Measure] | None,
+) -> list[Outcome]:
+    console = Console(file=sys.stderr)
+    for note in notes(runs, world) if progress else ():
+        console.print(note, highlight=False)
+    shown = progress_on(console) if progress else Silent()
+    kept = None if store is None else Store(Path(store))
+    monitor = monitor_of(measure, runs, world)
+    outcomes = train(runs, world, kept, shown, precision=precision, monitor=monitor)
+    if monitor and any(each.weights is not None and not each.measures for each in outcomes):
+        warnings.warn(unmeasured(store), stacklevel=4)
+    return outcomes
+
+
+def unmeasured(store: object) -> str:
+    """Why runs that were to be measured during training have no measurements."""
+    return (
+        f"runs that were finished before, in {store}, are not measured again; delete their folders "
+        "to train them with measurements"
+    )
+
+
+def _fitted(outcome: Outcome, world: World, store: str | Path | None) -> Fitted:
+    folder = None if store is None else Store(Path(store)).folder(outcome.run).path
+    return Fitted(outcome, world, folder)

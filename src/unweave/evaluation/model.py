@@ -1,0 +1,396 @@
+"""A trained model: encode, decode, sample, traverse; `load` it from its folder."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal, cast, get_args, overload
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from unweave.aggregate import Summary, summarise
+from unweave.core.noise import Noise
+from unweave.core.spec import digest, members
+from unweave.data import Data, InMemory, World, as_numpy, from_array, read_like
+from unweave.data.files.detect import from_path
+from unweave.data.splits import AnySplit, split_of, takes_all, with_split
+from unweave.evaluation.stacked import Trained, one
+from unweave.latents import Distribution, unrelaxed
+from unweave.metrics import Table
+from unweave.metrics.inputs import check_choice
+from unweave.objectives import Nets, importance_bound
+from unweave.training import Outcome, pick_device, recall
+from unweave.training.progress import failure_text
+from unweave.training.store import Store
+
+Array = NDArray[np.float32]
+Codes = Literal["mean", "prior-cdf"]
+
+# Numbers decoded at once when there are many codes to an observation.
+_NUMBERS = {"cpu": 2**22, "cuda": 2**27}
+TINY = float(np.finfo(np.float32).tiny)  # a standard deviation that underflowed
+
+
+class Fitted:
+    """A trained run: encode, decode, sample, traverse, and a table for the metrics.
+
+    Observations and codes go in as arrays or tensors and come out as float32 arrays. z has D
+    columns, which form V variables; the K columns of a categorical variable are one. `split` names
+    the split of its data that it is on, as `load` takes it.
+    """
+
+    def __init__(
+        self,
+        outcome: Outcome,
+        world: World,
+        folder: Path | None = None,
+        data: Data | None = None,
+        trained: Trained | None = None,
+    ) -> None:
+        self.run, self.log, self.world, self.folder = outcome.run, outcome.log, world, folder
+        self.measures = outcome.measures
+        self.split = split_of(data or outcome.run.data)
+        self._device = world.device
+        if trained is None:
+            assert outcome.weights is not None
+            trained = one(outcome.run.build(world.shape), outcome.weights, world.device)
+        self.trained = trained
+
+    def __repr__(self) -> str:
+        last = self.log[-1] if self.log else {}
+        terms = ", ".join(f"{k} {v:.2f}" for k, v in last.items() if k != "step")
+        step = last.get("step", 0)
+        return f"Fitted({self.run.objective.kind}, seed {self.run.seed}, {step} steps: {terms})"
+
+    def encode(self, x: ArrayLike | Tensor) -> Array:
+        """Means of q(z|x), (N, D): what `decode` takes."""
+        return self._map(lambda nets, part: nets.model.encode(part).mean, self._observations(x))
+
+    def codes(self, x: ArrayLike | Tensor) -> Array:
+        """A number for every variable, (N, V): the mean of q(z_v|x), or the likeliest class."""
+        latent = self.run.latent
+        return self._map(
+            lambda nets, part: latent.codes(nets.model.encode(part)), self._observations(x)
+        )
+
+    def posterior(self, x: ArrayLike | Tensor) -> tuple[Array, Array]:
+        """Means and standard deviations of q(z|x), (N, D) each."""
+        both = self._map(
+            lambda nets, part: _moments(nets.model.encode(part)), self._observations(x)
+        )
+        return both[..., 0], both[..., 1]
+
+    def decode(self, z: ArrayLike | Tensor, noise: ArrayLike | Tensor | None = None) -> Array:
+        """Expected observations E[x|z], (N, *shape).
+
+        The generator of an InfoGAN takes noise beside the codes, E[x|z, e]: `noise` is (E,) for all
+        codes, or (N, E). By default all codes share `draw_noise(1)`, so images differ by their
+        codes alone. To see what the noise does, repeat a code: `decode(np.repeat(z[:1], 9, 0),
+        model.draw_noise(9))`, [Kim2018] fig. 26.
+        """
+        codes = torch.as_tensor(as_numpy(z), dtype=torch.float32)
+        size = self.run.latent.size
+        if codes.dim() != 2 or codes.shape[1] != size:
+            raise ValueError(f"expected codes of shape (N, {size}), got {tuple(codes.shape)}")
+        e = torch.as_tensor(self.draw_noise(1)[0] if noise is None else as_numpy(noise)).float()
+        count, columns = len(codes), self.trained.nets.model.noise
+        if e.shape not in ((columns,), (count, columns)):
+            wanted = f"({columns},) or ({count}, {columns})"
+            raise ValueError(
+                f"expected noise of shape {wanted}, got {tuple(e.shape)}; use draw_noise"
+            )
+        both = torch.cat([codes, e.expand(count, columns)], 1)
+        return self._map(lambda nets, part: nets.model.decode(part).mean, self._split(both))
+
+    def draw_noise(self, count: int, seed: int = 0) -> Array:
+        """Draw the noise that a generator takes beside the codes, N(0, 1), (count, E)."""
+        shape = (count, self.trained.nets.model.noise)
+        return _numpy(Noise(seed, 0, "noise").normal(shape, "noise"))
+
+    def reconstruct(self, x: ArrayLike | Tensor, noise: ArrayLike | Tensor | None = None) -> Array:
+        """Expected observations at the means of their codes, with `noise` as in `decode`."""
+        return self.decode(self.encode(x), noise)
+
+    def sample(self, count: int, seed: int = 0) -> Array:
+        """Expected observations at draws of the prior and of a generator's noise."""
+        noise = Noise(seed, 0, "sample", self._device)
+        z = unrelaxed(self.prior()).rsample(noise, (count,))
+        return self.decode(z.cpu(), self.draw_noise(count, seed))
+
+    def traverse(
+        self,
+        x: ArrayLike | Tensor | None = None,
+        values: ArrayLike | None = None,
+        steps: int = 9,
+        noise: ArrayLike | Tensor | None = None,
+    ) -> list[Array]:
+        """Decoded walks along every variable, (n_v, *shape) each, in the order of `latent.names`.
+
+        They start from the code of one observation x, else from the prior's mean. A continuous
+        variable takes `values`, by default `steps` of them over its range under the prior (two
+        standard deviations about the mean; all of an interval); a discrete one takes all of its
+        own, one picture a class. `noise` (E,) is a generator's, the same along every traversal.
+        """
+        if steps < 1:
+            raise ValueError(f"expected at least one step of a traversal, got {steps}")
+        start = _numpy(self.prior().mean) if x is None else self._one(x)
+        walks = self.walks(steps)
+        if values is not None:
+            given = np.asarray(values, np.float32)[:, None]
+            discrete = zip(walks, self.run.latent.discrete, strict=True)
+            walks = [walk if flag else given for walk, flag in discrete]
+        return [self.walk(start, variable, walk, noise) for variable, walk in enumerate(walks)]
+
+    def walks(self, steps: int = 9) -> list[Array]:
+        """The values that every variable takes in a traversal, (n_v, its columns) each."""
+        return [_numpy(walk) for walk in self.run.latent.walks(self.prior(), steps)]
+
+    def walk(
+        self, start: Array, variable: int, values: Array, noise: ArrayLike | Tensor | None = None
+    ) -> Array:
+        """Expected observations as one variable takes values (n, its columns), (n, *shape).
+
+        The other columns stay at the start (D,), and so does a generator's `noise`.
+        """
+        codes = np.tile(start, (len(values), 1))
+        codes[:, self.run.latent.columns[variable]] = values
+        return self.decode(codes, noise)
+
+    def log_likelihood(
+        self, x: ArrayLike | Tensor, particles: int = 5000, seed: int = 0
+    ) -> NDArray[np.float64]:
+        """Importance-weighted lower bounds of log p(x) in nats, (N,).  [Burda2016] eq. 8.
+
+        log 1/K sum_k p(x, z_k) / q(z_k|x) with z_k ~ q(z|x), which tightens as the number K of
+        particles grows. Classes and bits are drawn as they are, not relaxed. Memory is bounded
+        whatever K is.
+        """
+        if not self.run.objective.autoencodes:
+            raise ValueError(
+                f"a model of objective {self.run.objective.kind} gives no log p(x): its generator "
+                "draws images and says nothing of their density"
+            )
+        if particles < 1:
+            raise ValueError(f"expected at least 1 particle, got {particles}")
+        observations = (one for part in self._observations(x) for one in part.split(1))
+        return np.array(
+            [
+                self._log_likelihood(one, particles, Noise(seed, row, "likelihood", self._device))
+                for row, one in enumerate(observations)
+            ]
+        )
+
+    def rows(self, count: int = 10_000, seed: int = 0) -> Tensor:
+        """Indices of observations of the data to evaluate on: all, or `count` without repeats."""
+        return chosen_rows(self.world, count, seed)
+
+    def observations(self, index: ArrayLike | Tensor) -> Array:
+        """Observations of the data, (N, *shape)."""
+        chosen = torch.as_tensor(index, device=self._device)
+        parts = [self.world.images(part).cpu() for part in self._split(chosen)]
+        return _numpy(torch.cat(parts))
+
+    def prior(self) -> Distribution:
+        """p(z), over z of shape (D,)."""
+        prior: Distribution = self.trained.alone(0, lambda nets: nets.model.p())
+        return prior
+
+    def posteriors(self, index: Tensor) -> Distribution:
+        """q(z|x) of observations of the data, batch shape (N,)."""
+        return self.run.latent.posterior(self.trained.raw(self.world, index)[0])
+
+    def table(self, rows: int = 10_000, seed: int = 0, codes: Codes = "mean") -> Table:
+        """The data (or `rows` of it), encoded once, with its factors: what metrics read.
+
+        `codes` are the means of q(z_v|x), or with "prior-cdf" these as normal quantiles under the
+        prior, as [Mathieu2019] app. B scores Student-t priors; discrete codes stay as they are.
+        """
+        index = self.rows(rows, seed)
+        return self.tabulate(index, self.posteriors(index), codes)
+
+    def summary(self, samples: int = 10_000, rows: int | None = None, seed: int = 0) -> Summary:
+        """The rate taken apart, with the exact q(z) of the data (or of `rows` of it), in nats.
+
+        Mutual information, total correlation, at every group of a tree too, and what the variables
+        differ from the prior. Costs `samples` x N densities of every variable.
+        """
+        index = self.rows(self.world.size if rows is None else rows, seed)
+        return self.summarise(self.posteriors(index), samples, seed)
+
+    def tabulate(self, index: Tensor, q: Distribution, codes: Codes = "mean") -> Table:
+        """The table of observations of the data whose posteriors are q; `codes` as in `table`."""
+        latent, p = self.run.latent, self.prior()
+        # On samples: where a rate has no formula, its value at the mean is not an estimate of it.
+        rates = latent.rates(q, p, q.rsample(Noise(0, 0, "table", self._device)))
+        check_choice("codes", codes, get_args(Codes))
+        plain = codes == "mean"
+        return Table(
+            _numpy(latent.codes(q) if plain else latent.prior_codes(q, p)),
+            _numpy(self.world.factors(index)),
+            scales=self._scales(q) if plain else None,
+            kl=_numpy(rates.double().mean(0)),
+            discrete=np.array(latent.discrete),
+            normal=np.array(latent.normal) if plain else None,
+            factor_names=self.world.factor_names,
+            factor_sizes=self.world.factor_sizes,
+            periods=self.world.periods,
+        )
+
+    def summarise(self, q: Distribution, samples: int = 10_000, seed: int = 0) -> Summary:
+        """The rate taken apart over observations whose posteriors are q."""
+        noise = Noise(seed, 0, "summary", self._device)
+        return summarise(self.run.latent, q, self.prior(), noise, samples)
+
+    def _scales(self, q: Distribution) -> Array:
+        """Standard deviations of variables of one column, (N, V), and 1 for others."""
+        latent, spread = self.run.latent, _numpy(q.spread)
+        scales = np.ones((len(spread), len(latent.variables)), np.float32)
+        for variable, columns in enumerate(latent.columns):
+            if latent.variables[variable] == 1:
+                scales[:, [variable]] = np.maximum(spread[:, columns], TINY)
+        return scales
+
+    def _one(self, x: ArrayLike | Tensor) -> Array:
+        code = self.encode(x)
+        if len(code) != 1:
+            raise ValueError(f"expected one observation to start from, got {len(code)}; use x[:1]")
+        first: Array = code[0]
+        return first
+
+    def _log_likelihood(self, x: Tensor, particles: int, noise: Noise) -> float:
+        """The bound for one observation (1, *shape), some particles at a time."""
+        most = max(1, _NUMBERS[self._device.type] // x.numel())
+        starts = range(0, particles, most)
+        counts = [min(most, particles - first) for first in starts]
+
+        def bounds(nets: Nets, one: Tensor) -> Tensor:
+            draws = zip(map(str, starts), counts, strict=True)
+            found = [importance_bound(nets.model, one, noise.fold(s), n)[0] for s, n in draws]
+            return torch.stack(found)
+
+        sums = self._map(bounds, [x])[:, 0] + np.log(counts)
+        return float(np.logaddexp.reduce(sums)) - math.log(particles)
+
+    def _observations(self, x: ArrayLike | Tensor) -> Sequence[Tensor]:
+        return self._split(read_like(self.world, x))
+
+    def _split(self, rows: Tensor) -> Sequence[Tensor]:
+        """Rows that each belong to an observation, as many at once as the networks take."""
+        parts: Sequence[Tensor] = rows.split(self.trained.chunk(self.world.shape))
+        return parts
+
+    def _map(self, function: Callable[[Nets, Tensor], Tensor], parts: Iterable[Tensor]) -> Array:
+        """Apply a function of the trained networks to every part, and put the results together."""
+        results = [self.trained.alone(0, function, part.to(self._device)).cpu() for part in parts]
+        return _numpy(torch.cat(results))
+
+
+def _moments(q: Distribution) -> Tensor:
+    return torch.stack([q.mean, q.spread], -1)
+
+
+def _numpy(tensor: Tensor) -> NDArray[Any]:
+    return tensor.detach().cpu().numpy()
+
+
+def chosen_rows(world: World, count: int, seed: int = 0) -> Tensor:
+    """Indices of observations to evaluate on: all, or `count` without repeats, in order."""
+    if world.size <= count:
+        return torch.arange(world.size, device=world.device)
+    order = Noise(seed, 0, "rows", world.device).permutation(world.size, "rows")
+    return order[:count].sort().values
+
+
+def as_data(data: Any, device: torch.device) -> tuple[Data, World]:
+    """A data spec and the data loaded, from a spec, a path, or an array of observations."""
+    if isinstance(data, (str, Path)):
+        if (named := members(Data).get(str(data))) and not Path(data).exists():
+            raise ValueError(f"{data!r} is the name of a data set: give {named.__name__}(...)")
+        data = from_path(data)
+    if isinstance(data, tuple(members(Data).values())):
+        spec = cast(Data, data)
+        return spec, spec.load(device)
+    return from_array(data, device=device)
+
+
+@overload
+def load(  # type: ignore[overload-overlap]  # a text is one path, not one path a letter
+    path: str | Path, *, data: Any = ..., split: AnySplit | None = ..., device: str = ...
+) -> Fitted: ...
+
+
+@overload
+def load(
+    path: Iterable[str | Path], *, data: Any = ..., split: AnySplit | None = ..., device: str = ...
+) -> list[Fitted]: ...
+
+
+def load(
+    path: str | Path | Iterable[str | Path],
+    *,
+    data: Any = None,
+    split: AnySplit | None = None,
+    device: str = "auto",
+) -> Fitted | list[Fitted]:
+    """A run from its folder, at its newest weights; several folders give a list.
+
+    Runs over the same data are on one loading of it. A run that was trained on an array in memory
+    needs that array again, as `data`. `split` puts the run on another split of its data than it was
+    trained on: `load(path, split="test")` measures on what it has not seen, `split="held-out"` on
+    the combinations that were held out. A run that was trained on all of the data has seen every
+    split of it, of which it warns.
+    """
+    worlds: dict[str, tuple[Data, World]] = {}
+    if isinstance(path, (str, Path)):
+        return _load(path, data, split, device, worlds)
+    return [_load(each, data, split, device, worlds) for each in path]
+
+
+def _load(
+    path: str | Path,
+    data: Any,
+    split: AnySplit | None,
+    device: str,
+    worlds: dict[str, tuple[Data, World]],
+) -> Fitted:
+    """A run on its world, which is loaded if it is not among the `worlds` by now."""
+    folder = Store(Path(path).parent).find(Path(path).name)
+    run = folder.read_run()
+    if isinstance(run.data, InMemory) and data is None:
+        raise ValueError(
+            f"{path} was trained on an array in memory; give it again: load(path, data=images)"
+        )
+    outcome = recall(folder, run)
+    if outcome.failure and outcome.weights is None:
+        raise ValueError(f"{path} has no weights: {failure_text(run, outcome.failure)}")
+    if outcome.weights is None:
+        raise ValueError(f"{path} has no weights yet: train it first, with `unweave train`")
+    wanted = run.data if split is None else _another(run.data, split, path)
+    if split in ("validation", "test") and takes_all(run.data):
+        warnings.warn(
+            f"{path} was trained on all of its data, split=all: it has seen the {split} split, and "
+            "scores on it are not those of unseen data; train with data.split=train to hold it out",
+            stacklevel=3,
+        )
+    key = digest(wanted)
+    if key not in worlds:
+        worlds[key] = as_data(wanted if data is None else data, pick_device(device))
+    spec, world = worlds[key]
+    if spec != wanted:
+        raise ValueError(f"{path} was trained on other data: expected {wanted}, got {spec}")
+    if wanted == run.data:
+        folder.check_data(world.fingerprint)
+    return Fitted(outcome, world, folder.path, wanted)
+
+
+def _another(data: Data, split: AnySplit, path: str | Path) -> Data:
+    """Another split of the data of a run."""
+    try:
+        return with_split(data, split)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None

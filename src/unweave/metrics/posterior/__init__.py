@@ -1,0 +1,1 @@
+"""Metrics that read the posterior q(z|x), not only codes."""

@@ -1,0 +1,268 @@
+"""How far the encodings q(z|x) = N(codes, diag(scales^2)) of different observations overlap.
+
+The first of the two factors of decomposition in [Mathieu2019] sec. 3.1. With q(x, z) = q(z|x) / N
+over N observations, all of it is exact up to sampled points, whose number the caller chooses.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+
+from unweave.aggregate import Summary, summarise
+from unweave.core.noise import Noise
+from unweave.latents import DiagonalGaussian, Gaussian
+from unweave.metrics.inputs import Floats, Ints, Seed, as_codes, as_mask, as_scales, as_seed, subset
+from unweave.metrics.score import Score
+from unweave.metrics.validation import counted
+
+_CHUNK = 2**16  # pairs at once: half a megabyte an array, which stays in the cache
+
+
+@counted
+def exact_mutual_information(
+    codes: ArrayLike, scales: ArrayLike, *, rng: Seed = 0, samples: int = 10_000
+) -> Score:
+    """I(x; z) of the encoder over the observations in nats, with bounds that need no samples.
+
+    I = E[log q(z|x) - log 1/N sum_m q(z|x_m)], at `samples` points z ~ q(z|x_n), n uniform, with
+    the sum over all N rows.  [Hoffman2016], [Kim2018] app. C
+
+    Bounds from pairs of encodings in closed form, [Kolchinsky2017] sec. 3 less the mean entropy of
+    q(z|x):  - 1/N sum_n log 1/N sum_m exp(-D(q_n, q_m)) is below I for the Bhattacharyya distance
+    D = - log BC (see `overlapping_neighbours`) and above it for D = KL(q_n || q_m); and I <= log N.
+    They meet where encodings are either apart or the same.
+
+    I can be no more than log N: from few rows with narrow posteriors it says log N and nothing of
+    the encoder. The part of a code alone is I(x; z_j).
+
+    Args:
+        codes: (N, D) posterior means.
+        scales: (N, D) posterior standard deviations.
+        rng: seed or generator.
+        samples: points at which the exact q(z) is evaluated; also the rows n of the bounds.
+
+    Returns:
+        Nats. Parts: I(x; z_j) of each code. Details: the bounds, and log N.
+
+    >>> far = exact_mutual_information([[0.0], [100.0]], [[1.0], [1.0]])
+    >>> round(far.value, 3), round(far.details["lower"], 3), round(far.details["upper"], 3)
+    (0.693, 0.693, 0.693)
+    """
+    mean, scale = _encodings(codes, scales)
+    seed = as_seed(rng)
+    found = _summary(mean, scale, samples, seed)
+    bounds = _pairs(mean, scale, samples, np.random.default_rng(seed))
+    return information_score(found, len(mean), bounds)
+
+
+def information_score(
+    summary: Summary, rows: int, pairs: Pairs | None = None, rate: float | None = None
+) -> Score:
+    """I(x; z) of a summary over N rows; with bounds by pairs, and the rate, where there are any."""
+    above = [math.log(rows), pairs.upper if pairs else math.inf, math.inf if rate is None else rate]
+    return Score(
+        "mutual_information",
+        "exact",
+        summary.mutual_information,
+        parts={f"code {j}": value for j, value in enumerate(summary.information)},
+        details={
+            "rows": rows,
+            "log N": math.log(rows),
+            "lower": 0.0 if pairs is None else max(0.0, pairs.lower),
+            "upper": min(above),
+        },
+    )
+
+
+@counted
+def exact_total_correlation(
+    codes: ArrayLike, scales: ArrayLike, *, rng: Seed = 0, samples: int = 10_000
+) -> Score:
+    """KL(q(z) || prod_j q(z_j)) of the aggregate posterior of the observations, in nats.
+
+    E[log q(z) - sum_j log q(z_j)] at `samples` points z of q(z) = 1/N sum_n q(z|x_n), with q(z) and
+    every q(z_j) summed over all N rows: the "true total correlation" of [Kim2018] fig. 7. Of N rows
+    it is that of their mixture, which is more than that of all data where N is small and posteriors
+    are narrow; see `exact_mutual_information`.
+
+    Args:
+        codes: (N, D) posterior means.
+        scales: (N, D) posterior standard deviations.
+        rng: seed or generator.
+        samples: points at which the exact q(z) is evaluated.
+
+    Returns:
+        Nats; 0 up to the noise of sampling where codes are independent.
+
+    >>> score = exact_total_correlation([[0.0, 0.0], [100.0, 100.0]], np.ones((2, 2)))
+    >>> round(score.value, 3)
+    0.693
+    """
+    mean, scale = _encodings(codes, scales)
+    return correlation_score(_summary(mean, scale, samples, as_seed(rng)), len(mean))
+
+
+def correlation_score(summary: Summary, rows: int) -> Score:
+    """The total correlation of a summary over N rows; parts by node of a latent tree, if any."""
+    nodes = {name or "whole": value for name, value in summary.correlations.items()}
+    return Score(
+        "total_correlation",
+        "exact",
+        summary.total_correlation,
+        parts=nodes if len(nodes) > 1 else {},
+        details={"rows": rows},
+    )
+
+
+def relative_scale(
+    codes: ArrayLike, scales: ArrayLike, *, discrete: ArrayLike | None = None
+) -> Score:
+    """Posterior scale over aggregate scale: 1 where encodings all lie on one another, 0 apart.
+
+    For each code  E_x[s_j(x)] / sqrt(Var_x[m_j(x)] + E_x[s_j(x)^2]), the mean standard deviation of
+    q(z_j|x) over that of q(z_j); the value is the mean over codes.  [Mathieu2019] sec. 3.1 has the
+    variance of the encoder at fixed q(z) stand for the overlap of Gaussian encodings.
+
+    Args:
+        codes: (N, D) posterior means.
+        scales: (N, D) posterior standard deviations.
+        discrete: (D,) mask of codes that are categories, which have no scale and are left out.
+
+    Returns:
+        In (0, 1]. Parts: the ratio of each code.
+
+    >>> relative_scale([[-3.0, 0.0], [3.0, 0.0]], [[4.0, 1.0], [4.0, 1.0]])
+    Score(relative_scale/mathieu2019 = 0.9000; code 0 0.800, code 1 1.000)
+    """
+    mean, scale = _encodings(codes, scales)
+    columns = np.flatnonzero(~as_mask("discrete", discrete, mean.shape[1]))
+    if not len(columns):
+        raise ValueError("expected a code that is not a category, got none: these have no scale")
+    mean, scale = mean[:, columns], scale[:, columns]
+    spread = np.sqrt((mean - mean[:1]).var(0) + np.square(scale).mean(0))
+    ratios = np.minimum(scale.mean(0) / spread, 1.0)
+    return Score(
+        "relative_scale",
+        "mathieu2019",
+        float(ratios.mean()),
+        parts={f"code {j}": float(r) for j, r in zip(columns, ratios, strict=True)},
+        details={"rows": len(mean)},
+    )
+
+
+@counted
+def overlapping_neighbours(
+    codes: ArrayLike, scales: ArrayLike, *, rng: Seed = 0, samples: int = 10_000
+) -> Score:
+    """Expected number of other observations whose encodings overlap with that of one.
+
+    E_n sum_{m != n} BC(q_n, q_m), where the Bhattacharyya coefficient of two Gaussians
+    BC = int sqrt(q_n q_m) dz
+       = prod_j sqrt(2 s s' / (s^2 + s'^2)) exp(-(m - m')^2 / (4 (s^2 + s'^2)))
+    is 1 for equal encodings and 0 for encodings apart. So it counts what I(x; z) does not,
+    [Mathieu2019] sec. 3.1: whether there is much overlap with few others or little with many. From
+    0 (a lookup table) to N - 1 (encodings that do not depend on x); it grows with N.
+
+    Args:
+        codes: (N, D) posterior means.
+        scales: (N, D) posterior standard deviations.
+        rng: seed or generator that chooses the rows n, where there are more than `samples`.
+        samples: rows n that the mean is over; the sum is over all rows.
+
+    Returns:
+        In [0, N - 1]. Parts: the least, middle and largest number for an observation.
+
+    >>> overlapping_neighbours([[0.0], [0.0], [50.0]], [[1.0], [1.0], [1.0]])
+    Score(overlapping_neighbours/bhattacharyya = 0.6667; least 0.000, median 1.000, most 1.000)
+    """
+    mean, scale = _encodings(codes, scales)
+    return neighbours_score(_pairs(mean, scale, samples, np.random.default_rng(rng)))
+
+
+class Pairs(NamedTuple):
+    """What pairs of encodings say, each a mean over chosen rows n of sums over all rows m."""
+
+    neighbours: Floats  # (S,) sum_{m != n} BC(q_n, q_m)
+    lower: float  # of I(x; z), by Bhattacharyya distances
+    upper: float  # of I(x; z), by KL(q_n || q_m)
+    rows: int  # N
+
+
+def neighbours_score(pairs: Pairs) -> Score:
+    """The expected number of neighbours, of pairs that are there already."""
+    least, median, most = np.quantile(pairs.neighbours, (0, 0.5, 1)).tolist()
+    mean = float(pairs.neighbours.mean())
+    return Score(
+        "overlapping_neighbours",
+        "bhattacharyya",
+        mean,
+        parts={"least": least, "median": median, "most": most},
+        details={"rows": pairs.rows, "share of all others": mean / (pairs.rows - 1)},
+    )
+
+
+def pairs_of(codes: ArrayLike, scales: ArrayLike, samples: int, rng: Seed) -> Pairs:
+    """All that pairs of encodings say, in one pass over them."""
+    return _pairs(*_encodings(codes, scales), samples, np.random.default_rng(rng))
+
+
+def _pairs(mean: Floats, scale: Floats, samples: int, rng: np.random.Generator) -> Pairs:
+    count = len(mean)
+    chosen = subset(count, samples, rng)
+    step = max(1, _CHUNK // count)
+    width = min(count, _CHUNK)
+    near, far = np.zeros(len(chosen)), np.zeros(len(chosen))
+    for at in range(0, len(chosen), step):
+        rows = chosen[at : at + step]
+        for start in range(0, count, width):
+            columns = slice(start, start + width)
+            coefficients, decay = _blocks(mean, scale, rows, columns)
+            near[at : at + step] += coefficients.sum(1)
+            far[at : at + step] += decay.sum(1)
+    # A row overlaps with itself wholly, so both sums are at least 1.
+    lower, upper = (-float(np.log(np.maximum(s, 1.0) / count).mean()) for s in (near, far))
+    return Pairs(np.maximum(near - 1, 0.0), lower, upper, count)
+
+
+def _blocks(mean: Floats, scale: Floats, rows: Ints, columns: slice) -> tuple[Floats, Floats]:
+    """BC(q_n, q_m) and exp(-KL(q_n || q_m)) of rows n and columns m, (rows, columns) each.
+
+    Products of ratios of scales, which are at most 1, may vanish where the answer does.
+    """
+    shape = len(rows), len(mean[columns])
+    exponent, ratio, divergence = np.zeros(shape), np.ones(shape), np.zeros(shape)
+    square, both, term = np.empty(shape), np.empty(shape), np.empty(shape)
+    for own_mean, own, other_mean, other in zip(
+        mean[rows].T, scale[rows].T, mean[columns].T, scale[columns].T, strict=True
+    ):
+        np.subtract(own_mean[:, None], other_mean, out=square)
+        square *= square
+        np.add((own**2)[:, None], other**2, out=both)
+        exponent += np.divide(square, both, out=term)
+        np.multiply((2 * own)[:, None], other, out=term)
+        ratio *= np.divide(term, both, out=term)
+        square += (own**2)[:, None]
+        divergence += np.multiply(square, 0.5 / other**2, out=term)
+    size = np.log(scale[rows]).sum(1)[:, None] + 0.5 * mean.shape[1]
+    divergence += np.log(scale[columns]).sum(1) - size
+    return np.sqrt(ratio) * np.exp(-0.25 * exponent), np.exp(-np.maximum(divergence, 0.0))
+
+
+def _summary(mean: Floats, scale: Floats, samples: int, seed: int) -> Summary:
+    """The exact decomposition; information and correlation do not depend on the prior."""
+    if samples < 1:
+        raise ValueError(f"expected at least 1 sample, got {samples}")
+    latent = Gaussian(mean.shape[1])
+    q = DiagonalGaussian(torch.from_numpy(mean), torch.from_numpy(np.log(scale)))
+    p = latent.density(torch.zeros(mean.shape[1], dtype=torch.float64))
+    return summarise(latent, q, p, Noise(seed), samples)
+
+
+def _encodings(codes: ArrayLike, scales: ArrayLike) -> tuple[Floats, Floats]:
+    z = as_codes(codes).astype(np.float64)
+    return z, as_scales(scales, z.shape).astype(np.float64)

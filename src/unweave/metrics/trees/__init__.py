@@ -1,0 +1,1 @@
+"""Decision trees: random forests and gradient boosting."""

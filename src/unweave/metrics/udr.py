@@ -1,0 +1,135 @@
+"""UDR: which of several models agree with the others, and so are likely to be disentangled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from unweave.metrics.inputs import Bools, Floats, Seed, as_codes, as_kl, check_choice, subset
+from unweave.metrics.predictors import lasso, standardised
+from unweave.metrics.score import Score
+from unweave.metrics.validation import counted
+
+UDRProtocol = Literal["duan2020-lasso", "duan2020-spearman"]
+
+_ALPHA = 0.1  # weight of the L1 penalty, [Duan2020]
+
+
+@counted
+def udr(
+    codes: Sequence[ArrayLike],
+    *,
+    protocol: UDRProtocol = "duan2020-lasso",
+    kl: Sequence[ArrayLike] | None = None,
+    kl_threshold: float = 0.01,
+    rng: Seed = 0,
+    samples: int = 10_000,
+) -> list[Score]:
+    """Unsupervised disentanglement ranking: do other models find the same codes, one to one?
+
+    For models i and j on the same rows, R (D_i, D_j) says how strongly their codes go together;
+    r_ij = 1/2 [mean_b max_a R_ab^2 / sum_a R_ab + mean_a max_b R_ab^2 / sum_b R_ab] is 1 where each
+    code of one is one code of the other. The score of model j is the median of r_ij over the others
+    i.  [Duan2020], with the constants and means of its released code (in disentanglement_lib)
+
+    Protocols: with codes standardised, `duan2020-lasso` takes for R the absolute coefficients of a
+    lasso (alpha = 0.1) that predicts the codes of j from those of i, so that even equal codes reach
+    only 0.9; `duan2020-spearman` takes absolute rank correlations.
+
+    Only informative codes count: those that vary, and where `kl` is given have a mean KL above
+    0.01 nats. A pair in which a model has none scores 0. Models may have different numbers of
+    codes. The released code samples rows for each call; here they are the caller's, `samples` of
+    them at random.
+
+    Args:
+        codes: (N, D_m) posterior means of each of at least two models, row n of all being the same
+            observation.
+        protocol: how codes are compared.
+        kl: (D_m,) mean KL(q(z_j|x) || p(z_j)) of each model.
+        kl_threshold: nats above which a code is informative.
+        rng: seed or generator that chooses the rows, where there are more than `samples`.
+        samples: rows to compare on.
+
+    Returns:
+        A score for each model, in [0, 1]. Parts: r_ij with each other model.
+
+    >>> z = np.random.default_rng(0).standard_normal((500, 3))
+    >>> turned = z @ [[1, 1, 0], [1, -1, 0], [0, 0, 1]]
+    >>> [round(s.value, 2) for s in udr([z, -z[:, ::-1], turned], protocol="duan2020-spearman")]
+    [0.77, 0.77, 0.56]
+    """
+    check_choice("protocol", protocol, get_args(UDRProtocol))
+    tables = [as_codes(each).astype(np.float64) for each in codes]
+    masks = _informative(tables, kl, kl_threshold)
+    rows = subset(len(tables[0]), samples, np.random.default_rng(rng))
+    compare = _lasso if protocol == "duan2020-lasso" else _rank_correlation
+    # A code that varies may be constant in the rows chosen: it is 0, and goes together with none.
+    prepared = [standardised(z[rows][:, mask])[0] for z, mask in zip(tables, masks, strict=True)]
+    if protocol == "duan2020-spearman":
+        from scipy.stats import rankdata
+
+        prepared = [standardised(rankdata(z, axis=0))[0] for z in prepared]
+    count = len(prepared)
+    pairs = np.zeros((count, count))
+    for i in range(count):
+        for j in range(count):
+            if i != j and prepared[i].size and prepared[j].size:
+                pairs[i, j] = one_to_one(compare(prepared[i], prepared[j]))
+    return [
+        Score(
+            "udr",
+            protocol,
+            float(np.median(np.delete(pairs[:, j], j))),
+            parts={f"model {i}": float(pairs[i, j]) for i in range(count) if i != j},
+            details={"rows": len(rows), "informative": np.flatnonzero(masks[j]).tolist()},
+        )
+        for j in range(count)
+    ]
+
+
+def one_to_one(strengths: Floats) -> float:
+    """1/2 [mean_b max_a R_ab^2 / sum_a R_ab + mean_a max_b R_ab^2 / sum_b R_ab] of R (A, B).
+
+    >>> one_to_one(np.eye(2)), one_to_one(np.ones((2, 2))), one_to_one(np.zeros((2, 2)))
+    (1.0, 0.5, 0.0)
+    """
+    return (_relative(strengths) + _relative(strengths.T)) / 2
+
+
+def _relative(strengths: Floats) -> float:
+    """The mean over columns of largest^2 / sum; 0 for a column of zeros."""
+    top, total = strengths.max(0), strengths.sum(0)
+    return float(np.divide(top**2, total, out=np.zeros_like(top), where=total > 0).mean())
+
+
+def _lasso(a: Floats, b: Floats) -> Floats:
+    """|coefficients| of the codes a in a lasso for each of the codes b, (A, B)."""
+    return np.abs(lasso(a.T @ a / len(a), a.T @ b / len(a), _ALPHA))
+
+
+def _rank_correlation(a: Floats, b: Floats) -> Floats:
+    """|Spearman's correlation| of standardised ranks, (A, B)."""
+    strengths: Floats = np.abs(np.einsum("na,nb->ab", a, b)) / len(a)
+    return strengths
+
+
+def _informative(
+    tables: list[Floats], kl: Sequence[ArrayLike] | None, threshold: float
+) -> list[Bools]:
+    """Which codes of each model count, (D_m,) each."""
+    lengths = [len(z) for z in tables]
+    if len(tables) < 2 or len(set(lengths)) > 1:
+        raise ValueError(
+            f"expected the codes of at least two models on the same rows, got {len(tables)} with "
+            f"{', '.join(map(str, lengths)) or 'no'} rows: encode the same observations by each"
+        )
+    varied = [(z != z[:1]).any(0) for z in tables]
+    if kl is None:
+        return varied
+    if len(kl) != len(tables):
+        raise ValueError(f"expected kl of each of {len(tables)} models, got {len(kl)}")
+    given = [as_kl(values, z.shape[1]) for values, z in zip(kl, tables, strict=True)]
+    return [mask & (values > threshold) for mask, values in zip(varied, given, strict=True)]

@@ -1,0 +1,1 @@
+"""Large studies: runs in slices, results, claims, figures and pages."""

@@ -1,0 +1,79 @@
+"""The parameters of a player and what its optimiser keeps beside them, each in one piece."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from unweave.core.optimisers import Adam
+from unweave.kernels import BLOCK
+from unweave.training.memory import shared_zeros
+
+Tensors = dict[str, Tensor]
+
+
+class Slab:
+    """Flat memory for stacked tensors (L, ...) and, beside each, as much for every moment.
+
+    The tensors are views of it, kernels of convolutions with their input channels innermost. With
+    `half` a copy of the parameters in bfloat16 is kept up to date.
+    """
+
+    def __init__(self, values: Tensors, optimiser: Adam, half: bool) -> None:
+        self.optimiser = optimiser
+        self._shapes = {name: value.shape for name, value in values.items()}
+        self.starts: list[int] = []
+        end = 0
+        for value in values.values():
+            self.starts.append(end)
+            end += -(-value.numel() // BLOCK) * BLOCK
+        device = next(iter(values.values())).device
+        self.flat = shared_zeros((end,), device=device)
+        self.moments = {name: shared_zeros((end,), device=device) for name in optimiser.moments}
+        self.half = torch.zeros_like(self.flat, dtype=torch.bfloat16) if half else None
+        for name, view in self.views(self.flat).items():
+            view.copy_(values[name])
+
+    def views(self, flat: Tensor) -> Tensors:
+        """The tensors by name, out of memory arranged as the parameters'."""
+        pairs = zip(self._shapes.items(), self.starts, strict=True)
+        return {name: _view(flat, start, shape) for (name, shape), start in pairs}
+
+    def refresh(self) -> None:
+        """Bring the copy in half precision up to date."""
+        if self.half is not None:
+            self.half.copy_(self.flat)
+
+    def sweep(self, gradients: list[Tensor], clock: Tensor, turns: int, before: int) -> None:
+        """Step clock * turns + before + 1 of the optimiser by our kernel, half precision included.
+
+        Gradients are laid out as the parameters, in any type.
+        """
+        from unweave.kernels.adam import adam  # Triton is not everywhere
+
+        rule = self.optimiser
+        adam(
+            self.flat, self.half, self.moments, gradients, self.starts, clock, turns, before,
+            rule.lr, rule.betas, rule.eps,
+        )  # fmt: skip
+
+
+def _view(flat: Tensor, start: int, shape: torch.Size) -> Tensor:
+    piece = flat[start : start + shape.numel()]
+    if len(shape) != 5:
+        return piece.view(shape)
+    lanes, first, second, *kernel = shape
+    return piece.view(lanes, first, *kernel, second).permute(0, 1, 4, 2, 3)
+
+
+def alike(gradient: Tensor, parameter: Tensor) -> Tensor:
+    """The gradient in the layout of its parameter."""
+    if gradient.stride() == parameter.stride():
+        return gradient
+    return torch.empty_like(parameter, dtype=gradient.dtype).copy_(gradient)
+
+
+def stacked(values: list[Tensor]) -> Tensor:
+    """One tensor of every lane as one (L, ...), laid out as in a slab."""
+    together = torch.stack(values)
+    return _view(torch.empty_like(together).flatten(), 0, together.shape).copy_(together)

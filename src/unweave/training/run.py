@@ -1,0 +1,165 @@
+"""What a run is: one immutable value, the same in Python, in `run.json` and on the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import Any
+
+import torch
+from pydantic import PositiveInt
+
+from unweave import likelihoods
+from unweave.core import spec as specs
+from unweave.core.optimisers import Adam
+from unweave.core.schedules import Linear
+from unweave.core.spec import Seed, spec
+from unweave.data import (
+    Data,
+    DSprites,
+    Paired,
+    Selected,
+    Shapes2D,
+    World,
+    principal_variances,
+)
+from unweave.latents import Gaussian, Latent
+from unweave.likelihoods import Likelihood
+from unweave.networks import MLP, Conv, Init, Kim2018, Network, Shape
+from unweave.objectives import BetaVAE, Label, Nets, Objective
+
+
+@spec
+class Run:
+    """Data, latent space, network, likelihood, objective, optimiser, batch, steps and seed.
+
+    `network` and `likelihood` may be left open; `resolve` chooses them from the data. `network` is
+    that of an autoencoder; it stays open for an objective that has networks of its own, such as
+    `InfoGAN`. `optimiser` is the model's, and its default is for VAEs: the generator of an InfoGAN
+    wants Adam(lr=1e-3, betas=(0.5, 0.999)). The other players' are the objective's. `init` is how
+    the weights of all networks start: as in PyTorch ("fan-in") or as in TensorFlow ("glorot").
+
+    >>> Run(seed=3) == Run(seed=3), Run(seed=3).digest == Run(seed=4).digest
+    (True, False)
+    """
+
+    data: Data = Shapes2D()
+    latent: Latent = Gaussian(10)
+    network: Network | None = None
+    likelihood: Likelihood | None = None
+    objective: Objective = BetaVAE()
+    labels: tuple[Label, ...] = ()
+    optimiser: Adam = Adam()
+    init: Init = "fan-in"
+    batch_size: PositiveInt = 64
+    steps: PositiveInt = 30_000  # a first look; [Kim2018] app. A: 300,000 on 2D Shapes
+    seed: Seed = 0
+
+    @property
+    def digest(self) -> str:
+        """The name of the run: twelve hexadecimal digits of its content."""
+        return specs.digest(self)
+
+    @property
+    def weights(self) -> dict[str, Any]:
+        """The weights of the objective and the labels: numbers or schedules by name."""
+        names = specs.lane_fields(type(self.objective))
+        found = {name: getattr(self.objective, name) for name in names}
+        return found | {label.name: label.weight for label in self.labels}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user may not have meant: schedules that go on after the last step."""
+        return tuple(
+            f"note: {name} goes {weight}, and the run has {self.steps:,}"
+            for name, weight in self.weights.items()
+            if isinstance(weight, Linear) and weight.steps > self.steps
+        )
+
+    @property
+    def lane_key(self) -> str:
+        """Equal for runs that differ only in seed and weights, which can train together."""
+        content = specs.to_json(self)
+        for name in specs.lane_fields(type(self.objective)):
+            del content["objective"][name]
+        for label in content["labels"]:
+            del label["weight"]
+        del content["seed"]
+        return repr(content)
+
+    def resolve(self, world: World) -> Run:
+        """The run with what was left open chosen to fit the data, and checked against it."""
+        run = dataclasses.replace(
+            self,
+            latent=self.latent.resolve(partial(principal_variances, world)),
+            network=self._network(world.shape),
+            likelihood=self.likelihood or _likelihood(world),
+        )
+        assert run.likelihood is not None
+        if run.likelihood.bounded and not world.bounded:
+            raise ValueError(
+                f"a {run.likelihood.kind} likelihood needs values in [0, 1], and the data has "
+                "others; scale the data, or use likelihood=gaussian"
+            )
+        if run.batch_size > world.size:
+            raise ValueError(
+                f"batch_size={run.batch_size} is more than the {world.size} observations there "
+                f"are; use batch_size={world.size} or less"
+            )
+        if reason := run.objective.refuses(run.latent):
+            raise ValueError(f"objective {run.objective.kind} cannot be used here: {reason}")
+        if run.objective.whole and run.batch_size != world.size:
+            raise ValueError(
+                f"the exact q(z) needs all {world.size} observations in a batch, got batch_size="
+                f"{run.batch_size}; use batch_size={world.size}, or another estimator"
+            )
+        names = [label.name for label in run.labels]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f"expected one label for a factor and block, got two named {twice}")
+        for label in run.labels:
+            label.check(run.latent, dict(zip(world.factor_names, world.factor_sizes, strict=True)))
+        with torch.device("meta"):  # shapes alone, nothing allocated
+            run.build(world.shape)
+        return run
+
+    def build(self, shape: Shape) -> Nets:
+        """The networks of all players, for observations of a shape."""
+        assert self.likelihood is not None
+        return self.objective.build(self.latent, self.network, self.likelihood, shape)
+
+    def _network(self, shape: Shape) -> Network | None:
+        """The autoencoder's network, if the objective trains an autoencoder."""
+        if self.objective.autoencodes:
+            return self.network or default_network(self.data, shape)
+        if self.network is not None:
+            raise ValueError(
+                f"objective {self.objective.kind} has networks of its own, objective.network: "
+                f"expected no network, got network={self.network.kind}; leave it out"
+            )
+        return None
+
+
+def _likelihood(world: World) -> Likelihood:
+    return likelihoods.Bernoulli() if world.bounded else likelihoods.Gaussian()
+
+
+def default_network(data: Data, shape: Shape) -> Network:
+    """Choose a network: convolutions for images, an MLP for everything else.
+
+    64x64 images get the networks of [Kim2018]. The paper has two sizes, and which one applies
+    depends on the dataset and not on the colours: 128 hidden units for the sprites of 2D Shapes
+    (table 1), 256 for everything else, coloured (table 2) or grey (table 3, 3D Faces). So
+    `Shapes2D` and `DSprites` get 128, also when sampled or paired, and all other images 256.
+
+    >>> from unweave.data import Faces3D
+    >>> default_network(Shapes2D(), (1, 64, 64))
+    Kim2018(hidden=128)
+    >>> default_network(Faces3D(), (1, 64, 64))
+    Kim2018(hidden=256)
+    """
+    world = data.source if isinstance(data, (Selected, Paired)) else data
+    if len(shape) == 3 and shape[1:] == (64, 64):
+        return Kim2018(hidden=128 if isinstance(world, (Shapes2D, DSprites)) else 256)
+    if len(shape) == 3 and min(shape[1:]) >= 16 and max(shape[1:]) <= 256:
+        return Conv()
+    return MLP(hidden=(256, 256))

@@ -1,0 +1,258 @@
+"""The store: a folder a run, written atomically, never half there, and no pickle anywhere.
+
+runs/<digest>/run.json             the run
+              data.json            fingerprint of the data it was begun on
+              log.jsonl            one line per stretch of steps: the mean of every term
+              measures.jsonl       what was measured at chosen steps of training
+              state-<step>.safetensors   checkpoint of a run under way
+              weights.safetensors  the trained weights; their presence means "finished"
+              failed.json          where and why a run stopped
+              table.npz scores.json report.html
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from filelock import FileLock, Timeout
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from unweave.core import spec
+from unweave.core.files import UNFINISHED, write_atomically
+from unweave.training.run import Run
+
+Status = Literal["finished", "failed", "under way", "not started"]
+
+_STATE = re.compile(r"state-(\d+)\.safetensors")
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write JSON atomically, readable by people."""
+    write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+    """Write tensors atomically as safetensors, with facts and a checksum in the header."""
+    ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    header = {"unweave": json.dumps({**facts, "crc32": _checksum(ready)})}
+    write_atomically(path, save(ready, metadata=header))
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and facts of a file written by `write_tensors`, checked."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            facts = json.loads((file.metadata() or {})["unweave"])
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+            expected = facts["crc32"]
+    except (SafetensorError, KeyError, json.JSONDecodeError) as error:
+        raise ValueError(_damaged(path, str(error))) from None
+    if _checksum(tensors) != expected:
+        raise ValueError(_damaged(path, "its checksum does not match"))
+    return tensors, facts
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """Facts of a file written by `write_tensors`, without its tensors."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            facts: dict[str, Any] = json.loads((file.metadata() or {})["unweave"])
+    except (SafetensorError, KeyError, json.JSONDecodeError) as error:
+        raise ValueError(_damaged(path, str(error))) from None
+    return facts
+
+
+def _checksum(tensors: Mapping[str, Tensor]) -> int:
+    value = 0
+    for name in sorted(tensors):
+        flat = tensors[name].reshape(-1).view(torch.uint8) if tensors[name].numel() else None
+        value = zlib.crc32(name.encode(), value)
+        if flat is not None:
+            value = zlib.crc32(flat.numpy().data, value)
+    return value
+
+
+def _damaged(path: Path, reason: str) -> str:
+    return (
+        f"{path} cannot be read ({reason}): the file is damaged. Delete it to go on from what else "
+        f"is in the folder, or delete {path.parent} to start the run again"
+    )
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of one run."""
+
+    path: Path
+
+    @property
+    def weights(self) -> Path:
+        """The trained weights."""
+        return self.path / "weights.safetensors"
+
+    @property
+    def failure(self) -> dict[str, Any] | None:
+        """Where and why the run stopped, if it did."""
+        path = self.path / "failed.json"
+        return _read_json(path) if path.exists() else None
+
+    @property
+    def scored(self) -> tuple[str, ...]:
+        """Names of the metrics whose scores are kept."""
+        path = self.path / "scores.json"
+        if not path.exists():
+            return ()
+        content = _read_json(path)
+        if "scores" not in content:
+            raise ValueError(f"{path} is of an earlier version: measure again, `unweave evaluate`")
+        return tuple(content["scores"])
+
+    @property
+    def states(self) -> dict[int, Path]:
+        """Checkpoints by step, the oldest first."""
+        found = ((_STATE.fullmatch(entry.name), entry) for entry in self.path.glob("state-*"))
+        return dict(sorted((int(match[1]), entry) for match, entry in found if match))
+
+    @property
+    def status(self) -> Status:
+        """How far the run is."""
+        if self.weights.exists():
+            return "finished"
+        if self.failure:
+            return "failed"
+        return "under way" if self.states else "not started"
+
+    def read_run(self) -> Run:
+        """The run that the folder belongs to."""
+        path = self.path / "run.json"
+        if not path.exists():
+            raise ValueError(
+                f"{self.path} is not a run: it has no run.json; `unweave runs` lists the runs"
+            )
+        return spec.from_json(Run, _read_json(path))
+
+    def read_log(self, until: int | None = None) -> list[dict[str, Any]]:
+        """The log's rows, up to and including a step."""
+        return self._read_rows("log.jsonl", until)
+
+    def write_log(self, rows: list[dict[str, Any]]) -> None:
+        """Replace the log."""
+        self._write_rows("log.jsonl", rows)
+
+    def read_measures(self, until: int | None = None) -> list[dict[str, Any]]:
+        """The measurements made during training, up to and including a step."""
+        return self._read_rows("measures.jsonl", until)
+
+    def write_measures(self, rows: list[dict[str, Any]]) -> None:
+        """Replace the measurements; a run that has none has no file."""
+        if rows or (self.path / "measures.jsonl").exists():
+            self._write_rows("measures.jsonl", rows)
+
+    def _read_rows(self, name: str, until: int | None) -> list[dict[str, Any]]:
+        path = self.path / name
+        if not path.exists():
+            return []
+        rows = _read(path, lambda text: [json.loads(line) for line in text.splitlines()])
+        return [row for row in rows if until is None or row["step"] <= until]
+
+    def _write_rows(self, name: str, rows: list[dict[str, Any]]) -> None:
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        write_atomically(self.path / name, text.encode())
+
+    def create(self, run: Run) -> None:
+        """Make the folder, with its run.json, if it is not there; refuse that of another run."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        if not (self.path / "run.json").exists():
+            write_json(self.path / "run.json", spec.to_json(run))
+        elif self.read_run() != run:
+            raise ValueError(
+                f"{self.path} holds another run than the one of that name: its run.json was "
+                "changed, or is of another version of unweave; delete the folder, or use another "
+                "store"
+            )
+
+    def check_data(self, fingerprint: str) -> None:
+        """Refuse data other than those that the run began with."""
+        path = self.path / "data.json"
+        if not path.exists():
+            write_json(path, {"fingerprint": fingerprint})
+        elif _read_json(path)["fingerprint"] != fingerprint:
+            raise ValueError(
+                f"the data have changed since {self.path} was begun; bring them back, or delete "
+                f"that folder to train on the new ones"
+            )
+
+    def drop_states(self, before: int) -> None:
+        """Delete the checkpoints of earlier steps."""
+        for step, path in self.states.items():
+            if step < before:
+                path.unlink()
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other processes from training the same run at the same time."""
+        try:
+            with FileLock(self.path / "lock", timeout=0):
+                for litter in self.path.glob(f"{UNFINISHED}*"):  # of a process that was killed
+                    litter.unlink()
+                yield
+        except Timeout:
+            raise ValueError(
+                f"{self.path} is being trained by another process; wait for it or stop it"
+            ) from None
+
+
+@dataclass(frozen=True)
+class Store:
+    """All runs under one folder."""
+
+    root: Path
+
+    def folder(self, run: Run) -> RunFolder:
+        """The folder of a run."""
+        return RunFolder(self.root / run.digest)
+
+    def folders(self) -> list[RunFolder]:
+        """The folders that hold a run, the newest last."""
+        if not self.root.is_dir():
+            return []
+        found = [entry.parent for entry in self.root.glob("*/run.json")]
+        return [RunFolder(path) for path in sorted(found, key=lambda p: p.stat().st_mtime)]
+
+    def find_all(self, names: Iterable[str]) -> list[Path]:
+        """The folders of runs by their names, as `find` takes them, each once."""
+        return list(dict.fromkeys(self.find(name).path for name in names))
+
+    def find(self, name: str) -> RunFolder:
+        """The run with this path, digest or beginning of a digest."""
+        if (Path(name) / "run.json").exists():
+            return RunFolder(Path(name))
+        hits = [f for f in self.folders() if f.path.name.startswith(name)]
+        if len(hits) == 1:
+            return hits[0]
+        known = [f.path.name for f in hits or self.folders()]
+        problem = "is the beginning of several runs" if hits else "is not a run"
+        newest = f"the newest of {len(known)} are" if len(known) > 8 else "there are"
+        listing = f"{newest} {', '.join(known[-8:])}" if known else "there are none yet"
+        raise ValueError(f"{name!r} {problem} in {self.root}: {listing}; see `unweave runs`")
+
+
+def _read_json(path: Path) -> Any:
+    return _read(path, json.loads)
+
+
+def _read(path: Path, parse: Callable[[str], Any]) -> Any:
+    try:
+        return parse(path.read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(_damaged(path, str(error))) from None
