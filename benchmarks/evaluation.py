@@ -41,17 +41,17 @@ T = TypeVar("T")
 
 def trained_models(
     count: int, device: torch.device, precision: Precision
-) -> tuple[list[uw.Fitted], float]:
+) -> tuple[list[uw.FittedModel], float]:
     """Models as the steps that timed training left them, and the seconds that one took a step."""
-    world = uw.Shapes2D().load(device)
-    runs = [Run(seed=seed).resolve(world) for seed in range(count)]
+    dataset = uw.Shapes2D().load(device)
+    runs = [Run(seed=seed).resolve(dataset) for seed in range(count)]
     with products(precision):
-        lanes = Lanes(runs, world, device, precision, compiles=True)
+        lanes = Lanes(runs, dataset, device, precision, compiles=True)
         engine = Engine(lanes)
         step = timed(lambda: engine.run(1), device, 2.0) / 1e6 / count
     states = [{n: v.clone() for n, v in trained(lanes.state(k)).items()} for k in range(count)]
     outcomes = [Outcome(*pair, [], None) for pair in zip(runs, states, strict=True)]
-    return [uw.Fitted(outcome, world) for outcome in outcomes], step
+    return [uw.FittedModel(outcome, dataset) for outcome in outcomes], step
 
 
 def seconds(work: Callable[[], T], device: torch.device) -> tuple[T, float]:
@@ -63,7 +63,7 @@ def seconds(work: Callable[[], T], device: torch.device) -> tuple[T, float]:
     return result, time.perf_counter() - start
 
 
-def encoded(models: list[uw.Fitted], images: int) -> int:
+def encoded(models: list[uw.FittedModel], images: int) -> int:
     """Encode images by all models in lanes, and let the codes go."""
     return sum(len(one.rows) for one in encode(models, images))
 
@@ -74,7 +74,7 @@ def figures(options: argparse.Namespace, device: torch.device) -> Iterator[tuple
     count, few = len(models), models[:FEW]
     scale = count / len(few)
     scaled = f"{len(few)} models, scaled" if scale > 1 else "measured"
-    images = min(options.images, models[0].world.size)
+    images = min(options.images, models[0].dataset.size)
     yield f"training, {STEPS:,} steps", step * STEPS * count, f"{1e6 * step:,.0f} us a model-step"
     encoded(models, WARM)
     for model in few:

@@ -21,26 +21,26 @@ import torch
 import unweave as uw
 from unweave.bench.throughput import OBJECTIVES
 from unweave.cli.main import usable_cores
-from unweave.data import Data, World, from_array
+from unweave.data import Data, Dataset, from_array
 from unweave.networks import Network
 from unweave.training import Lanes
 from unweave.training.memory import memory_kept
-from unweave.training.workers import Crew
+from unweave.training.workers import LanePool
 
 CPU = torch.device("cpu")
 
 
 class Side:
-    """A crew that is timed."""
+    """A pool that is timed."""
 
-    def __init__(self, run: uw.Run, world: World, lanes: int) -> None:
+    def __init__(self, run: uw.Run, dataset: Dataset, lanes: int) -> None:
         runs = [uw.Run(**{**vars(run), "seed": seed}) for seed in range(lanes)]
-        self.lanes, self.crew = lanes, Crew(Lanes(runs, world, CPU))
+        self.lanes, self.pool = lanes, LanePool(Lanes(runs, dataset, CPU))
         self.times: list[float] = []  # milliseconds for a step of one lane
 
     def warm_up(self, seconds: float) -> None:
         """Some steps that do not count, and how many take so many seconds."""
-        self.crew.run(3)
+        self.pool.run(3)
         self.steps = max(2, round(seconds / (self._seconds(2) / 2)))
 
     def measure(self) -> None:
@@ -50,26 +50,26 @@ class Side:
 
     def _seconds(self, steps: int) -> float:
         start = time.perf_counter()
-        self.crew.run(steps)
+        self.pool.run(steps)
         return time.perf_counter() - start
 
 
-def networks() -> dict[str, tuple[Data, World, Network]]:
+def networks() -> dict[str, tuple[Data, Dataset, Network]]:
     """Networks with the data they are trained on, from the smallest to the largest."""
     digits, small = from_array(np.random.default_rng(0).random((2_000, 8, 8), np.float32))
     shapes = uw.Shapes2D()
-    world = shapes.load(CPU)
+    dataset = shapes.load(CPU)
     return {
         "linear, 8x8": (digits, small, uw.MLP(hidden=())),
         "mlp 64, 8x8": (digits, small, uw.MLP(hidden=(64,))),
-        "mlp 256 256, 64x64": (shapes, world, uw.MLP(hidden=(256, 256))),
-        "kim2018, 64x64": (shapes, world, uw.Kim2018()),
+        "mlp 256 256, 64x64": (shapes, dataset, uw.MLP(hidden=(256, 256))),
+        "kim2018, 64x64": (shapes, dataset, uw.Kim2018()),
     }
 
 
-def compare(run: uw.Run, world: World, lanes: int, rounds: int, seconds: float) -> str:
+def compare(run: uw.Run, dataset: Dataset, lanes: int, rounds: int, seconds: float) -> str:
     """The row of one case."""
-    alone, together = (Side(run, world, count) for count in (1, lanes))
+    alone, together = (Side(run, dataset, count) for count in (1, lanes))
     for side in (alone, together):
         side.warm_up(seconds)
     for turn in range(rounds):
@@ -77,7 +77,7 @@ def compare(run: uw.Run, world: World, lanes: int, rounds: int, seconds: float) 
             side.measure()
     ratios = [one / other for one, other in zip(alone.times, together.times, strict=True)]
     low, half, high = statistics.quantiles(ratios, n=4)
-    plan = together.crew.plan
+    plan = together.pool.plan
     dealt = f"{plan.parts:2d} x {plan.workers} x {plan.threads}"
     times = [statistics.median(side.times) for side in (alone, together)]
     return f"{times[0]:9.2f} {times[1]:9.2f}   {half:5.2f} ({low:.2f} to {high:.2f})   {dealt}"
@@ -96,13 +96,13 @@ def main() -> None:
     print("network             objective   lanes  ms alone  in lanes   faster by"
           "                parts x workers x threads")  # fmt: skip
     with memory_kept(CPU):
-        for name, (data, world, network) in networks().items():
+        for name, (data, dataset, network) in networks().items():
             for kind, objective in OBJECTIVES.items():
                 if options.only not in (case := f"{name:19s} {kind:11s}"):
                     continue
-                run = uw.Run(data=data, network=network, objective=objective).resolve(world)
+                run = uw.Run(data=data, network=network, objective=objective).resolve(dataset)
                 for lanes in map(int, options.lanes.split(",")):
-                    row = compare(run, world, lanes, options.rounds, options.seconds)
+                    row = compare(run, dataset, lanes, options.rounds, options.seconds)
                     print(f"{case} {lanes:4d} {row}", flush=True)
 
 

@@ -26,11 +26,11 @@ from PIL import Image
 
 import unweave as uw
 from unweave.core.parallel import usable_cores
-from unweave.data import Data, World, from_array
+from unweave.data import Data, Dataset, from_array
 from unweave.networks import Network
 from unweave.training import Lanes, pick_device
 from unweave.training.memory import memory_kept
-from unweave.training.workers import Crew
+from unweave.training.workers import LanePool
 
 SHAPE = (64, 64, 3)
 HELD = 20_000  # images of the array in memory
@@ -60,19 +60,19 @@ def make_pictures(folder: Path, count: int) -> None:
         picture.save(folder / f"{number:06d}.jpg")
 
 
-def crew_of(data: Data, world: World, network: Network) -> Crew:
+def crew_of(data: Data, dataset: Dataset, network: Network) -> LanePool:
     """What takes the steps of a run."""
-    run = uw.Run(data=data, network=network).resolve(world)
-    crew = Crew(Lanes([run], world, world.device))
-    crew.run(20)
-    return crew
+    run = uw.Run(data=data, network=network).resolve(dataset)
+    pool = LanePool(Lanes([run], dataset, dataset.device))
+    pool.run(20)
+    return pool
 
 
-def seconds_for(crew: Crew, steps: int) -> float:
+def seconds_for(pool: LanePool, steps: int) -> float:
     """Time for steps, after which the device has nothing left to do."""
     start = time.perf_counter()
-    crew.run(steps)
-    if crew.lanes.device.type == "cuda":
+    pool.run(steps)
+    if pool.lanes.device.type == "cuda":
         torch.cuda.synchronize()
     return time.perf_counter() - start
 
@@ -80,24 +80,24 @@ def seconds_for(crew: Crew, steps: int) -> float:
 def measure(data: Data, network: Network, device: torch.device, seconds: float) -> str:
     """Load, train in rounds beside an array in memory, and say what it took."""
     start = time.perf_counter()
-    world = data.load(device)
+    dataset = data.load(device)
     loading = time.perf_counter() - start
     with memory_kept(device):
-        crew = crew_of(data, world, network)
-        steps = max(1, round(20 * seconds / 8 / seconds_for(crew, 20)))
+        pool = crew_of(data, dataset, network)
+        steps = max(1, round(20 * seconds / 8 / seconds_for(pool, 20)))
         spec, held = from_array(
             np.random.default_rng(1).integers(0, 256, (HELD, *SHAPE), dtype=np.uint8),
             device=device,
         )
         other = crew_of(spec, held, network)
-        times = [[seconds_for(each, steps) for each in (crew, other)] for _ in range(8)]
+        times = [[seconds_for(each, steps) for each in (pool, other)] for _ in range(8)]
     share = statistics.median(there / here for here, there in times)
     fastest = 64 * steps / statistics.median(here for here, _ in times)
     # ru_maxrss is in kilobytes on Linux and in bytes on a Mac.
     unit = 1 if sys.platform == "darwin" else 1024
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    feed = crew.lanes.sampler.feed
-    passed = f", {crew.lanes.step // feed.steps} windows passed" if feed else ""
+    feed = pool.lanes.sampler.feed
+    passed = f", {pool.lanes.step // feed.steps} windows passed" if feed else ""
     return (
         f"loaded in {loading:6.1f} s   {fastest:9,.0f} images/s   "
         f"{share:5.0%} of the speed in memory   {most / 1e9:.2f} GB at most{passed}"

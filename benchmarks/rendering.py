@@ -1,4 +1,4 @@
-"""How fast worlds are drawn, against a loop that draws one picture after the other.
+"""How fast datasets are drawn, against a loop that draws one picture after the other.
 
 python benchmarks/rendering.py [--device cuda] [--batch 1024]
 
@@ -19,11 +19,11 @@ from unweave.core.noise import Noise
 from unweave.data import (
     Blobs,
     ColourShapes2D,
+    Dataset,
     NoisyShapes2D,
     Shapes2D,
     Shapes3D,
     TexturedShapes2D,
-    World,
     shapes2d,
     shapes3d,
 )
@@ -73,7 +73,7 @@ def main() -> None:
     options = parser.parse_args()
     device = torch.device(options.device)
     loops: dict[str, Callable[[list[int]], np.ndarray]] = {"shapes2d": sprite, "shapes3d": scene}
-    print(f"{'world':20}{'images/s':>12}{'loop':>10}{'ratio':>8}{'load s':>8}")
+    print(f"{'dataset':20}{'images/s':>12}{'loop':>10}{'ratio':>8}{'load s':>8}")
     for spec in (
         Shapes2D(),
         ColourShapes2D(),
@@ -83,13 +83,13 @@ def main() -> None:
         Blobs(side=64),
     ):
         start = time.perf_counter()
-        world: World = spec.load(device)
+        dataset: Dataset = spec.load(device)
         loaded = time.perf_counter() - start
-        index = Noise(0, 0, "", device).integers(world.size, (options.batch,), "index")
-        fast = rate(lambda w=world, i=index: w.images(i), options.batch, device, options.seconds)
+        index = Noise(0, 0, "", device).integers(dataset.size, (options.batch,), "index")
+        fast = rate(lambda w=dataset, i=index: w.images(i), options.batch, device, options.seconds)
         line = f"{spec.kind:20}{fast:12,.0f}"
         if loop := loops.get(spec.kind):
-            some = world.factors(index[:32]).tolist()
+            some = dataset.factors(index[:32]).tolist()
             slow = rate(
                 lambda draw=loop, all=some: [draw(each) for each in all],
                 32,

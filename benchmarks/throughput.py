@@ -54,9 +54,9 @@ def plain_step(workers: int) -> Callable[[], object]:
 def our_step() -> Callable[[], object]:
     """Our side."""
     cpu = torch.device("cpu")
-    world = uw.Shapes2D().load(cpu)
-    run = uw.Run(network=uw.Kim2018(), objective=uw.BetaVAE(beta=4.0)).resolve(world)
-    return Lanes([run], world, cpu).advance
+    dataset = uw.Shapes2D().load(cpu)
+    run = uw.Run(network=uw.Kim2018(), objective=uw.BetaVAE(beta=4.0)).resolve(dataset)
+    return Lanes([run], dataset, cpu).advance
 
 
 OURS = "unweave"

@@ -1,4 +1,4 @@
-"""Six small grey images of bytes, and all the images of a world."""
+"""Six small grey images of bytes, and all the images of a dataset."""
 
 import numpy as np
 import torch
@@ -7,5 +7,5 @@ BYTES = np.random.default_rng(0).integers(0, 256, (6, 5, 7), dtype=np.uint8)
 BYTES[0, 0, 0], BYTES[0, 0, 1] = 0, 255
 
 
-def everything(world):
-    return world.images(torch.arange(world.size))
+def everything(dataset):
+    return dataset.images(torch.arange(dataset.size))

@@ -1,4 +1,4 @@
-"""Posteriors of latent blocks, and draws of them whose discrete variables are at the corners."""
+"""Posteriors of latent blocks, and draws of them with hard samples of discrete variables."""
 
 import torch
 

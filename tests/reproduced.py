@@ -3,22 +3,22 @@
 import numpy as np
 import torch
 
-from unweave.evaluation.model import Fitted
-from unweave.papers import Desk
+from unweave.evaluation.model import FittedModel
+from unweave.papers import Workspace
 from unweave.training import Silent, train
 from unweave.training.store import Store
 
 
-def desk(path, console=None):
-    """A desk that trains on the CPU and keeps runs under a path."""
-    return Desk(Store(path), torch.device("cpu"), Silent(), console)
+def workspace(path, console=None):
+    """A workspace that trains on the CPU and keeps runs under a path."""
+    return Workspace(Store(path), torch.device("cpu"), Silent(), console)
 
 
 def fitted(run):
     """A model of a run, trained in memory."""
-    world = run.data.load(torch.device("cpu"))
-    (outcome,) = train([run.resolve(world)], world)
-    return Fitted(outcome, world)
+    dataset = run.data.load(torch.device("cpu"))
+    (outcome,) = train([run.resolve(dataset)], dataset)
+    return FittedModel(outcome, dataset)
 
 
 def put(model, **weights):

@@ -3,11 +3,11 @@
 from types import SimpleNamespace
 
 import torch
+from datasets import play_turns
 
 import unweave as uw
 from unweave.core.noise import Noise
 from unweave.objectives import Batch, total
-from worlds import play_turns
 
 f64 = torch.float64
 SHAPE, COUNT = (4,), 12
@@ -40,4 +40,4 @@ def loss(objective, nets, size=SIZE, noise=NOISE):
 def loss_of(objective, passed, size=SIZE):
     """The loss of a forward pass that is given."""
     nets = SimpleNamespace(model=lambda x, noise: passed)
-    return total(objective.turns[0].loss(nets, Batch(passed.x, size), NOISE, {})[0])
+    return total(objective.updates[0].loss(nets, Batch(passed.x, size), NOISE, {})[0])

@@ -7,6 +7,17 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from datasets import (
+    ADVERSARIAL,
+    CPU,
+    LATENTS,
+    SMALL,
+    batch_of,
+    nets_and_batch,
+    play_turns,
+    small_run,
+    turned,
+)
 from torch import nn
 
 import unweave as uw
@@ -20,22 +31,11 @@ from unweave.objectives.compatibility import leaves
 from unweave.training import Lanes, train
 from unweave.training.run import Run
 from unweave.training.store import Store
-from worlds import (
-    ADVERSARIAL,
-    CPU,
-    LATENTS,
-    SMALL,
-    batch_of,
-    nets_and_batch,
-    play_turns,
-    small_run,
-    turned,
-)
 
 GAN, WGAN = ADVERSARIAL
 MIXED = uw.Product(what=uw.Categorical(3), place=uw.Uniform(2))
 CODES = [MIXED, uw.Gaussian(3), uw.Bernoulli(3, probability=0.3)]
-SPACES = [latent for latent in LATENTS if GAN.refuses(latent) is None]
+SPACES = [latent for latent in LATENTS if GAN.incompatibility(latent) is None]
 each = pytest.mark.parametrize("objective", ADVERSARIAL, ids=lambda o: o.kind)
 
 
@@ -48,7 +48,7 @@ def lanes_of(runs, *, vectorised=False, double=False):
     lanes = Lanes(runs, SMALL.load(CPU), CPU)
     lanes.vectorised = vectorised
     if double:
-        lanes.sampler.world = Doubled(lanes.world)
+        lanes.sampler.dataset = Doubled(lanes.dataset)
         lanes.nets.double()
         for tensors in lanes._tensors.values():
             tensors |= {name: value.double() for name, value in tensors.items()}
@@ -56,13 +56,13 @@ def lanes_of(runs, *, vectorised=False, double=False):
 
 
 class Doubled:
-    """A world whose images are in float64."""
+    """A dataset whose images are in float64."""
 
-    def __init__(self, world):
-        self.world, self.size = world, world.size
+    def __init__(self, dataset):
+        self.dataset, self.size = dataset, dataset.size
 
     def images(self, index):
-        return self.world.images(index).double()
+        return self.dataset.images(index).double()
 
 
 def advance(lanes, steps):
@@ -93,8 +93,8 @@ def test_training_is_finite_and_resumes_bit_for_bit(objective, latent, vectorise
     values = advance(whole, 2)
     advance(resumed, 2)
     assert all(value.isfinite().all() for value in values.values())
-    assert whole.turns == ["critic"] * objective.critic_steps + ["model"]
-    assert set(whole.turns) == set(whole.optimisers)
+    assert whole.updates == ["critic"] * objective.critic_steps + ["model"]
+    assert set(whole.updates) == set(whole.optimisers)
     assert sum(map(len, whole.names.values())) == len(whole.parameters)
     for lane in (0, 1):
         for name, value in whole.state(lane).items():
@@ -122,7 +122,7 @@ def test_a_lane_is_the_run_alone(objective, vectorised):
 def test_in_a_turn_only_its_player_changes_statistics_included(objective, vectorised):
     lanes = lanes_of([gan_run(objective, seed=s) for s in (0, 1)], vectorised=vectorised)
     lanes.prepare()
-    for index, player in enumerate(lanes.turns):
+    for index, player in enumerate(lanes.updates):
         before = {n: v.clone() for n, v in {**lanes.parameters, **lanes.buffers}.items()}
         turned(lanes, index, {})
         for name, value in {**lanes.parameters, **lanes.buffers}.items():
@@ -148,7 +148,7 @@ def test_every_move_of_the_critic_has_its_own_batch_and_draws():
     hook = critic.register_forward_pre_hook(lambda _, args: seen.append(args[0].detach().clone()))
     lanes.advance()
     hook.remove()
-    real = [lanes.world.images(batch_of(lanes, 0, turn))[0] for turn in (0, 1)]
+    real = [lanes.dataset.images(batch_of(lanes, 0, turn))[0] for turn in (0, 1)]
     first, between_first, second, between_second = seen
     assert torch.equal(first, real[0])
     assert torch.equal(second, real[1])
@@ -162,7 +162,7 @@ def test_every_move_of_the_critic_has_its_own_batch_and_draws():
 @each
 def test_the_critics_loss_does_not_reach_the_generator(objective):
     nets, batch = nets_and_batch(gan_run(objective))
-    terms, _ = objective.play_critic(nets, batch, Noise(0), {})
+    terms, _ = objective.critic_loss(nets, batch, Noise(0), {})
     generator = list(nets.model.generator.parameters())
     slopes = torch.autograd.grad(total(terms), generator, allow_unused=True, retain_graph=True)
     assert all(slope is None for slope in slopes)
@@ -176,7 +176,7 @@ def test_the_critics_loss_does_not_reach_the_generator(objective):
 def test_information_reaches_the_generator_through_a_trunk_that_is_held(objective):
     nets, batch = nets_and_batch(gan_run(objective))
     nets.model.critic.requires_grad_(False)
-    terms, _ = objective.play_model(nets, batch, Noise(0), {})
+    terms, _ = objective.model_loss(nets, batch, Noise(0), {})
     own = [p for p in nets.parameters() if p.requires_grad]
     slopes = torch.autograd.grad(terms["information"].value.mean(), own)
     assert all(slope.isfinite().all() and slope.abs().sum() > 0 for slope in slopes)
@@ -185,7 +185,7 @@ def test_information_reaches_the_generator_through_a_trunk_that_is_held(objectiv
 @each
 def test_the_trunk_learns_to_tell_codes_too(objective):
     nets, batch = nets_and_batch(gan_run(objective))
-    terms, _ = objective.play_critic(nets, batch, Noise(0), {})
+    terms, _ = objective.critic_loss(nets, batch, Noise(0), {})
     trunk = list(nets.model.critic.trunk.parameters())
     slopes = torch.autograd.grad(terms["information"].value.mean(), trunk)
     assert all(slope.abs().sum() > 0 for slope in slopes)
@@ -227,20 +227,20 @@ def test_the_gradients_agree_with_finite_differences(objective, latent):
 def test_infogans_losses_by_hand():
     """Equation 15 with log probabilities, and the generator's that does not saturate."""
     nets, batch = nets_and_batch(gan_run(GAN))
-    terms, _ = GAN.play_critic(nets, batch, Noise(0), {})
+    terms, _ = GAN.critic_loss(nets, batch, Noise(0), {})
     _, x = nets.model(len(batch.x), Noise(0))
     real, fake = torch.sigmoid(nets.model.critic(batch.x)), torch.sigmoid(nets.model.critic(x))
     torch.testing.assert_close(terms["critic"].value, -torch.log(real) - torch.log(1 - fake))
     right = ((real > 0.5).double().mean() + (fake < 0.5).double().mean()) / 2
     torch.testing.assert_close(terms["critic_accuracy"].value.mean(), right)
-    terms, _ = GAN.play_model(nets, batch, Noise(0), {})
+    terms, _ = GAN.model_loss(nets, batch, Noise(0), {})
     torch.testing.assert_close(terms["adversarial"].value, -torch.log(fake))
 
 
 def test_infowgans_losses_by_hand():
     """Equation 16 as a loss: what the critic makes large has a minus, the penalty a plus."""
     nets, batch = nets_and_batch(gan_run(WGAN))
-    terms, _ = WGAN.play_critic(nets, batch, Noise(0), {})
+    terms, _ = WGAN.critic_loss(nets, batch, Noise(0), {})
     c, x = nets.model(len(batch.x), Noise(0))
     critic = nets.model.critic
     middle = between(batch.x, x.detach(), Noise(0)).requires_grad_()
@@ -249,7 +249,7 @@ def test_infowgans_losses_by_hand():
     _, q = nets.model.judge(x)
     expected = critic(x).mean() - critic(batch.x).mean() + 5.0 * penalty
     torch.testing.assert_close(total(terms), expected - 0.5 * q.log_prob(c).mean())
-    terms, _ = WGAN.play_model(nets, batch, Noise(0), {})
+    terms, _ = WGAN.model_loss(nets, batch, Noise(0), {})
     torch.testing.assert_close(terms["adversarial"].value, -critic(x))
 
 
@@ -257,7 +257,7 @@ def test_infowgans_losses_by_hand():
 def test_information_is_the_cross_entropy_of_the_codes(objective):
     """By hand: the mass of the class, and the density of u carried over to the interval."""
     nets, batch = nets_and_batch(gan_run(objective))
-    terms, _ = objective.play_model(nets, batch, Noise(0), {})
+    terms, _ = objective.model_loss(nets, batch, Noise(0), {})
     c, x = nets.model(len(batch.x), Noise(0))
     raw = nets.model.raw(x)
     classes = F.cross_entropy(raw[:, :3], c[:, :3].argmax(1), reduction="none")
@@ -295,7 +295,7 @@ def test_information_lies_between_none_and_the_entropy(sure, expected):
     model = nets.model
     model.generator, model.recogniser = Painted(), Read(sure)
     model.critic.trunk, model.critic.last = nn.Flatten(), nn.Linear(256, 1).double()
-    terms, _ = objective.play_model(nets, batch, Noise(0), {})
+    terms, _ = objective.model_loss(nets, batch, Noise(0), {})
     assert terms["information"].value.mean().item() == pytest.approx(expected, abs=1e-6)
 
 
@@ -406,7 +406,7 @@ def test_images_are_decoded_from_codes_and_noise():
 def test_learned_priors_are_refused_with_a_reason(objective):
     for latent in LATENTS:
         learned = any(block.learned for block in leaves(latent).values())
-        reason = objective.refuses(latent)
+        reason = objective.incompatibility(latent)
         assert (reason is not None) == learned, latent
         if reason:
             with pytest.raises(ValueError, match="cannot be used here: codes are drawn from"):
@@ -415,12 +415,12 @@ def test_learned_priors_are_refused_with_a_reason(objective):
 
 @each
 def test_a_run_has_no_network_beside_the_objectives(objective):
-    world = SMALL.load(CPU)
-    run = Run(data=SMALL, objective=objective, batch_size=8).resolve(world)
+    dataset = SMALL.load(CPU)
+    run = Run(data=SMALL, objective=objective, batch_size=8).resolve(dataset)
     assert run.network is None
     assert from_json(Run, to_json(run)).digest == run.digest
     with pytest.raises(ValueError, match="expected no network, got network=mlp"):
-        small_run(objective=objective).resolve(world)
+        small_run(objective=objective).resolve(dataset)
 
 
 def test_a_penalty_needs_a_critic_of_single_images():
@@ -440,7 +440,7 @@ def test_images_that_the_networks_cannot_take_are_refused():
     "latent", [MIXED, uw.Product(place=uw.Uniform(2), flags=uw.Bernoulli(2))], ids=["mixed", "flat"]
 )
 @each
-@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 def test_a_trained_model_is_used_like_any_other(objective, latent, tmp_path):
     fields = {"steps": 6, "batch_size": 16, "optimiser": uw.Adam(lr=1e-3, betas=(0.5, 0.999))}
     model = uw.fit(

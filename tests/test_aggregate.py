@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from datasets import LATENTS, nets_and_batch, prior, small_run
 
 import unweave as uw
 from unweave.aggregate import (
@@ -19,7 +20,6 @@ from unweave.aggregate import (
 )
 from unweave.core.noise import Noise
 from unweave.latents import DiagonalGaussian, rows
-from worlds import LATENTS, nets_and_batch, prior, small_run
 
 
 def encodings(count, size=2, scale=0.5, seed=0):
@@ -107,7 +107,7 @@ def test_the_parts_sum_to_the_rate_on_every_sample(latent, estimator):
     q, p = latent.posterior(raw), prior(latent)
     z = q.rsample(Noise(1))
     parts = decompose(latent, q, p, z, 100, estimator)
-    z = latent.corners(z)
+    z = latent.hard_samples(z)
     rate = q.log_prob(z) - p.log_prob(z)
     whole = parts.mutual_information + parts.total_correlation + parts.dimension_kl
     torch.testing.assert_close(whole, rate)
@@ -126,7 +126,7 @@ def test_the_exact_decomposition_sums_to_the_rate_and_is_not_negative():
     assert all(part.mean() > -0.05 for part in three)
 
 
-def test_summary_agrees_with_the_linear_gaussian_world():
+def test_summary_agrees_with_the_linear_gaussian_dataset():
     """Encodings N(x, s^2 I) of x ~ N(0, S): q(z) is N(0, S + s^2 I), and all is closed form."""
     torch.manual_seed(0)
     covariance = torch.tensor([[1.0, 0.8], [0.8, 1.0]], dtype=torch.float64)
@@ -186,15 +186,15 @@ def test_bad_input_is_refused():
     assert stratified(torch.zeros(1, 1), 1).item() == 0
 
 
-def enumerated(latent, q, p, corners):
-    """MI, TC, leaf KLs and the rate by sums over all corners (M, D) and observations."""
-    each = q.log_prob(corners[:, None])  # (M, N)
+def enumerated(latent, q, p, hard_samples):
+    """MI, TC, leaf KLs and the rate by sums over all hard_samples (M, D) and observations."""
+    each = q.log_prob(hard_samples[:, None])  # (M, N)
     log_q = exact(each)
     joint = log_q.exp()
-    marginals = exact(q.log_marginals(corners[:, None]))  # (M, V)
+    marginals = exact(q.log_marginals(hard_samples[:, None]))  # (M, V)
     information = (each.exp() * (each - log_q[:, None])).sum(0).mean()
     correlation = (joint * (log_q - marginals.sum(-1))).sum()
-    leaves = (joint[:, None] * (marginals - p.log_marginals(corners))).sum(0)
+    leaves = (joint[:, None] * (marginals - p.log_marginals(hard_samples))).sum(0)
     return information, correlation, leaves
 
 
@@ -206,12 +206,12 @@ def test_the_parts_of_discrete_variables_are_those_of_their_masses():
     p = prior(latent)
     rows_ = torch.eye(3, dtype=torch.float64)
     bits = torch.tensor([[a, b] for a in (0, 1) for b in (0, 1)], dtype=torch.float64)
-    corners = torch.cat([rows_.repeat_interleave(4, 0), bits.repeat(3, 1)], -1)
-    information, correlation, leaves = enumerated(latent, q, p, corners)
+    hard_samples = torch.cat([rows_.repeat_interleave(4, 0), bits.repeat(3, 1)], -1)
+    information, correlation, leaves = enumerated(latent, q, p, hard_samples)
     index = noise.integers(7, (30_000,), "rows")
     source = rows(q, index)
     relaxed = source.rsample(noise)
-    z = latent.corners(relaxed)
+    z = latent.hard_samples(relaxed)
     assert not torch.equal(z, relaxed)
     parts = decompose_exactly(latent, q, p, z, source.log_prob(z))
     assert parts.mutual_information.mean().item() == pytest.approx(information.item(), abs=0.03)
@@ -240,7 +240,7 @@ def test_objectives_read_discrete_variables_at_their_corners(objective):
     latent = uw.Product(what=uw.Categorical(3), flags=uw.Bernoulli(2, probability=0.3))
     nets, batch = nets_and_batch(small_run(objective=objective, latent=latent))
     relaxed = nets.model(batch.x, Noise(0))
-    hard = relaxed._replace(z=latent.corners(relaxed.z))
+    hard = relaxed._replace(z=latent.hard_samples(relaxed.z))
     assert not torch.equal(hard.z, relaxed.z)
     if isinstance(objective, uw.AlphaBetaVAE):
         one, two = (objective.divergence.value(nets, r, batch, Noise(0)) for r in (relaxed, hard))

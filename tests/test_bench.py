@@ -5,11 +5,11 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
+from datasets import CPU
 
 from unweave.bench import throughput as bench
 from unweave.bench.chart import speed_chart
 from unweave.cli import bench as bench_commands
-from worlds import CPU
 
 
 def test_the_work_of_a_step_is_that_of_the_network():

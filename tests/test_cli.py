@@ -5,12 +5,12 @@ import shlex
 
 import numpy as np
 import pytest
+from datasets import LATENTS, SMALL
 from PIL import Image
 
 import unweave as uw
 from unweave.data import HeldOut, Selected, Subset
 from unweave.training.store import Store
-from worlds import LATENTS, SMALL
 
 TINY = ["data=shapes2d", "data.side=16", "data.positions=4", "data.orientations=1", "network=mlp",
         "latent.size=3", "batch_size=8", "steps=20"]  # fmt: skip
@@ -86,7 +86,7 @@ def test_a_folder_of_images_and_a_file_of_arrays(unweave, tmp_path):
 HELD = {"shape": ("heart",), "x": (0, 1)}
 
 
-@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 def test_evaluate_measures_the_split_that_is_asked_for(unweave, tmp_path):
     data = Selected(uw.Shapes2D(side=16, positions=4, orientations=1), (HeldOut(HELD),))
     folder = uw.fit(data, latent=uw.Gaussian(3), network=uw.MLP((16,)), batch_size=16, steps=5,
@@ -252,12 +252,12 @@ def test_bad_input_is_one_line(unweave, case, tmp_path, monkeypatch):
 
 
 MEANT = {
-    "a world alone": (["train", "shape2d"], "got 'shape2d': did you mean data=shapes2d?"),
+    "a dataset alone": (["train", "shape2d"], "got 'shape2d': did you mean data=shapes2d?"),
     "an objective alone": (["train", "factorvae"], "did you mean objective=factor-vae?"),
     "a field alone": (["train", "step"], "did you mean steps=VALUE?"),
     "a path alone": (["train", "images"], "did you mean data=images?"),
     "nothing near": (["train", "qqqq"], "as data=shapes2d, steps=50 or seed=3"),
-    "a world": (["data", "preview", "shape2d"], "did you mean 'shapes2d'?"),
+    "a dataset": (["data", "preview", "shape2d"], "did you mean 'shapes2d'?"),
     "a path": (["data", "preview", "./imgs"], "did you mean 'images'?"),
     "a path of data": (["train", "data=imgs"], "did you mean 'images'?"),
     "a file": (["train", "data=images/tabel.csv"], "did you mean 'images/table.csv'?"),

@@ -1,4 +1,4 @@
-"""The crew: however lanes are dealt over processes, each is the run alone, and nothing hangs."""
+"""The pool: however lanes are dealt over processes, each is the run alone, and nothing hangs."""
 
 import ctypes
 import multiprocessing
@@ -12,17 +12,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from datasets import CPU, CRITIC, SMALL, small_run
 
 import unweave as uw
 from unweave.core.parallel import Killed, in_processes
 from unweave.training import Lanes, train
-from unweave.training import workers as crew
+from unweave.training import workers as pool
 from unweave.training.engine import Engine
 from unweave.training.memory import memory_kept
 from unweave.training.store import Store
 from unweave.training.worker_processes import can_fork
-from unweave.training.workers import Crew, Plan, planned
-from worlds import CPU, CRITIC, SMALL, small_run
+from unweave.training.workers import LanePool, Plan, planned
 
 FACTOR = uw.FactorVAE(gamma=5.0, critic=CRITIC)
 NORMALISED = uw.DCGAN(base=4)
@@ -45,16 +45,16 @@ def copied(lanes):
 
 @pytest.fixture
 def dealt(monkeypatch):
-    """Every crew has as many workers as lanes."""
-    monkeypatch.setattr(crew, "_plan", lambda lanes: Plan(len(lanes.runs), len(lanes.runs), 1))
+    """Every pool has as many workers as lanes."""
+    monkeypatch.setattr(pool, "_plan", lambda lanes: Plan(len(lanes.runs), len(lanes.runs), 1))
 
 
 @pytest.mark.parametrize("network", [uw.MLP((16,)), uw.Conv(base=4, hidden=8), NORMALISED])
 @pytest.mark.parametrize("plan", PLANS, ids=str)
 def test_however_lanes_are_dealt_each_is_the_run_alone(plan, network):
-    """State and log; of two players, one of whom leaves the other a memo."""
+    """State and log; of two players, one of whom leaves the other a carry."""
     runs = runs_of(objective=FACTOR, network=network)
-    together = Crew(lanes_of(runs), plan)
+    together = LanePool(lanes_of(runs), plan)
     together.run(5)
     together.run(4)
     assert together.lanes.step == int(together.lanes.clock[0]) == 9
@@ -63,7 +63,7 @@ def test_however_lanes_are_dealt_each_is_the_run_alone(plan, network):
     # Normalisation divides rounding errors by small deviations.
     tolerance = 1e-3 if network is NORMALISED else 2e-5
     for lane, run in enumerate(runs):
-        alone = Crew(lanes_of([run]), Plan(1, 1, 1))
+        alone = LanePool(lanes_of([run]), Plan(1, 1, 1))
         alone.run(9)
         assert rows[lane] == pytest.approx(alone.rows()[0], rel=1e-3, abs=1e-3)
         for name, value in alone.lanes.state(0).items():
@@ -74,7 +74,7 @@ def test_however_lanes_are_dealt_each_is_the_run_alone(plan, network):
 @pytest.mark.parametrize("plan", PLANS, ids=str)
 def test_however_lanes_are_dealt_they_resume_bit_for_bit(plan):
     runs = runs_of(objective=FACTOR, network=NORMALISED)
-    whole, resumed = (Crew(lanes_of(runs), plan) for _ in range(2))
+    whole, resumed = (LanePool(lanes_of(runs), plan) for _ in range(2))
     whole.run(4)
     resumed.lanes.restore(copied(whole.lanes), 4)
     whole.run(7)
@@ -134,7 +134,7 @@ def test_what_a_worker_raises_is_raised_here_and_stops_the_others(error, seen, m
     monkeypatch.setattr(Engine, "step", fails)
     before = set(threading.enumerate())
     with pytest.raises(type(error)) as raised:
-        Crew(lanes_of(runs_of()), Plan(3, 3, 1)).run(9_000)
+        LanePool(lanes_of(runs_of()), Plan(3, 3, 1)).run(9_000)
     assert "in fails" in raised.value.__notes__[0]
     assert sum(seen) < 1_000
     assert set(threading.enumerate()) == before
@@ -153,12 +153,12 @@ def test_an_error_that_cannot_be_pickled_is_told_in_words(monkeypatch):
 
     monkeypatch.setattr(Engine, "step", fails)
     with pytest.raises(RuntimeError, match="TwoWords: no way"):
-        Crew(lanes_of(runs_of()), Plan(3, 2, 1)).run(5)
+        LanePool(lanes_of(runs_of()), Plan(3, 2, 1)).run(5)
 
 
 def test_a_worker_that_is_killed_is_missed(monkeypatch):
     """In a step, and between two stretches of steps."""
-    crews = [Crew(lanes_of(runs_of()), Plan(3, 2, 1)) for _ in range(2)]
+    crews = [LanePool(lanes_of(runs_of()), Plan(3, 2, 1)) for _ in range(2)]
     crews[0].run(1)
     for child in multiprocessing.active_children():
         os.kill(child.pid, signal.SIGKILL)
@@ -177,29 +177,29 @@ def test_where_no_process_can_be_forked_that_is_raised(monkeypatch):
     before = set(threading.enumerate())
     monkeypatch.setattr(os, "fork", refused)
     with pytest.raises(BlockingIOError):
-        Crew(lanes_of(runs_of()), Plan(3, 2, 1)).run(5)
+        LanePool(lanes_of(runs_of()), Plan(3, 2, 1)).run(5)
     assert set(threading.enumerate()) == before
 
 
 def test_a_process_that_may_not_have_others_takes_the_steps_itself(monkeypatch):
     lanes = lanes_of(runs_of())
-    assert can_fork(lanes.world, CPU)
+    assert can_fork(lanes.dataset, CPU)
     monkeypatch.setattr(multiprocessing.current_process(), "_config", {"daemon": True})
-    assert not can_fork(lanes.world, CPU)
+    assert not can_fork(lanes.dataset, CPU)
     assert list(in_processes(lambda item: os.getpid(), range(3), 2)) == 3 * [os.getpid()]
 
 
 KILLED = """
 import os, signal, sys, torch
 sys.path[:0] = {paths!r}
-from test_crew import Crew, Plan, Engine, lanes_of, runs_of
+from test_crew import LanePool, Plan, Engine, lanes_of, runs_of
 healthy = Engine.step
 def told(engine):
     if engine.lanes.step == 3:
         os.write(1, b"%d\\n" % os.getpid())
     return healthy(engine)
 Engine.step = told
-Crew(lanes_of(runs_of()), Plan(3, 3, 1)).run(10**9)
+LanePool(lanes_of(runs_of()), Plan(3, 3, 1)).run(10**9)
 """
 
 
@@ -221,7 +221,7 @@ def test_lanes_that_do_not_divide_are_taken_in_turns(seen, monkeypatch):
         return healthy(engine)
 
     monkeypatch.setattr(Engine, "step", counted)
-    Crew(lanes_of(runs_of(network=uw.MLP((300,)))), Plan(3, 2, 1)).run(160)
+    LanePool(lanes_of(runs_of(network=uw.MLP((300,)))), Plan(3, 2, 1)).run(160)
     taken = [count for count in seen if count]
     assert len(taken) == 2
     assert sum(taken) == 3 * 160
@@ -238,7 +238,7 @@ def test_threads_are_as_planned_inside_and_as_before_outside(plan, seen, monkeyp
 
     monkeypatch.setattr(Engine, "step", looked_at)
     torch.set_num_threads(3)
-    Crew(lanes_of(runs_of()), plan).run(2)
+    LanePool(lanes_of(runs_of()), plan).run(2)
     assert {number for number, count in enumerate(seen) if count} == {plan.threads}
     assert torch.get_num_threads() == 3
     with ThreadPoolExecutor(1) as pool:
@@ -249,7 +249,7 @@ def test_after_threads_were_used_here_processes_can_use_them():
     """A thread pool of OpenMP does not outlive a fork."""
     torch.set_num_threads(2)
     runs = runs_of(network=uw.MLP((400, 400)), batch_size=64)[:2]
-    crews = [Crew(lanes_of(runs), plan) for plan in (Plan(2, 1, 2), Plan(2, 2, 2))]
+    crews = [LanePool(lanes_of(runs), plan) for plan in (Plan(2, 1, 2), Plan(2, 2, 2))]
     for each in crews:
         each.run(1)
     for one, two in zip(*(copied(each.lanes) for each in crews), strict=True):
@@ -282,11 +282,11 @@ def test_the_plan_follows_from_the_network(monkeypatch):
     layers = (inputs * hidden, hidden * 2 * codes, codes * hidden, hidden * inputs)
     work = 2 * batch * (3 * sum(layers) - layers[0])  # no gradient of the images
     assert small.operations() == work
-    assert Crew(small).plan == Plan(1, 1, 1)
-    assert Crew(large).plan == Plan(3, 2, 1)
-    assert Crew(convolved).plan == Plan(3, 2, 1)
-    monkeypatch.setattr(crew, "can_fork", lambda world, device: False)
-    assert Crew(large).plan.workers == 1
+    assert LanePool(small).plan == Plan(1, 1, 1)
+    assert LanePool(large).plan == Plan(3, 2, 1)
+    assert LanePool(convolved).plan == Plan(3, 2, 1)
+    monkeypatch.setattr(pool, "can_fork", lambda dataset, device: False)
+    assert LanePool(large).plan.workers == 1
 
 
 def test_counting_operations_changes_nothing():

@@ -3,30 +3,30 @@
 import numpy as np
 import pytest
 import torch
+from datasets import CPU
 from PIL import Image
 
 from unweave.data import Arrays, Folder, HeldOut, Selected, Shapes2D, from_array
 from unweave.training.overrides import way_from
-from worlds import CPU
 
 
-def taken(way, world):
+def taken(way, dataset):
     """Combinations of factors that are taken, as tuples in order."""
-    loaded = Selected(world, (way,)).load(CPU)
+    loaded = Selected(dataset, (way,)).load(CPU)
     return [tuple(row) for row in loaded.factors(torch.arange(loaded.size)).tolist()]
 
 
 def test_classes_go_by_their_names_where_they_have_some():
-    world = Shapes2D(side=16, scales=1, orientations=1, positions=2)
+    dataset = Shapes2D(side=16, scales=1, orientations=1, positions=2)
     named = HeldOut({"shape": ("heart", "square"), "x": (1,)})
     numbered = HeldOut({"shape": (2, 0), "x": (1,)})
-    assert taken(named, world) == taken(numbered, world)
+    assert taken(named, dataset) == taken(numbered, dataset)
     for classes, message in (
         ({"shape": ("hart",)}, "did you mean 'heart'"),
         ({"x": ("left",)}, "its classes are numbers, 0 to 1"),
     ):
         with pytest.raises(ValueError, match=message):
-            Selected(world, (HeldOut(classes),)).load(CPU)
+            Selected(dataset, (HeldOut(classes),)).load(CPU)
 
 
 def test_classes_of_your_own_data_have_the_names_they_came_with(tmp_path):
@@ -38,14 +38,14 @@ def test_classes_of_your_own_data_have_the_names_they_came_with(tmp_path):
         "f,colour,size\n0.png,red,9\n1.png,blue,10\n2.png,red,10\n"
     )
     spec, _ = from_array(np.eye(3), np.array([["red", "9"], ["blue", "10"], ["red", "10"]]))
-    for world in (table, Folder(tmp_path), spec):
-        name = world.load(CPU).factor_names[0]
-        left = Selected(world, (HeldOut({name: ("red",)}),)).load(CPU)
+    for dataset in (table, Folder(tmp_path), spec):
+        name = dataset.load(CPU).factor_names[0]
+        left = Selected(dataset, (HeldOut({name: ("red",)}),)).load(CPU)
         assert left.factors(torch.arange(left.size))[:, 0].tolist() == [0]
         assert left.factor_labels[0] == ("blue", "red")
         with pytest.raises(ValueError, match=r"did you mean 'red'\?.*blue"):
-            Selected(world, (HeldOut({name: ("rod",)}),)).load(CPU)
-        assert left.factor_labels[1] == (("10", "9") if world is spec else (9, 10))
+            Selected(dataset, (HeldOut({name: ("rod",)}),)).load(CPU)
+        assert left.factor_labels[1] == (("10", "9") if dataset is spec else (9, 10))
 
 
 DOSES = np.array([1, 0.1, 2, 1, 0.1, 10, 10, 2, -1, 1])
@@ -88,10 +88,10 @@ def test_numbers_of_your_own_data_are_values_and_not_places(tmp_path, form, give
     data = numbered(tmp_path, form)
     for split, rows, said in (("rest", ~held, "all but"), ("held-out", held, "only")):
         way = way_from(f"held-out:dose={given},split={split}")
-        world = Selected(data, (way,)).load(CPU)
-        classes = world.factors(torch.arange(world.size))[:, 0].tolist()
-        assert [world.factor_labels[0][each] for each in classes] == DOSES[rows].tolist()
-        assert world.notes[-1].endswith(f"{rows.sum()} observations of 10: {said} dose={told}")
+        dataset = Selected(data, (way,)).load(CPU)
+        classes = dataset.factors(torch.arange(dataset.size))[:, 0].tolist()
+        assert [dataset.factor_labels[0][each] for each in classes] == DOSES[rows].tolist()
+        assert dataset.notes[-1].endswith(f"{rows.sum()} observations of 10: {said} dose={told}")
 
 
 def test_a_value_that_is_not_there_names_those_that_are(tmp_path):
@@ -110,12 +110,12 @@ def test_a_value_that_is_not_there_names_those_that_are(tmp_path):
 
 def test_large_numbers_and_truths_are_themselves():
     codes = np.stack([np.array([2**60, 2**60 + 1] * 3), np.arange(6) % 3], 1)
-    spec, world = from_array(np.eye(6), codes)
-    assert world.factor_labels == ((2**60, 2**60 + 1), (0, 1, 2))
+    spec, dataset = from_array(np.eye(6), codes)
+    assert dataset.factor_labels == ((2**60, 2**60 + 1), (0, 1, 2))
     left = Selected(spec, (HeldOut({"factor0": (2**60 + 1,)}),)).load(CPU)
     assert left.factors(torch.arange(3))[:, 0].tolist() == [0, 0, 0]
-    flags, world = from_array(np.eye(4), np.array([True, True, True, True]))
-    assert world.factor_labels == ((1,),)
+    flags, dataset = from_array(np.eye(4), np.array([True, True, True, True]))
+    assert dataset.factor_labels == ((1,),)
     assert Selected(flags, (HeldOut({"factor0": (True,)}, "held-out"),)).load(CPU).size == 4
     with pytest.raises(ValueError, match=r"NaN or infinity in column 0, first in row 2"):
         from_array(np.eye(4), np.array([0.1, 0.1, np.nan, np.nan]))
@@ -123,8 +123,8 @@ def test_large_numbers_and_truths_are_themselves():
 
 def test_words_that_are_numbers_go_by_them():
     """Text such as "007" is a name first, and a number where it is asked for as one."""
-    spec, world = from_array(np.eye(4), np.array(["10", "9", "007", "none"]))
-    assert world.factor_labels == (("007", "10", "9", "none"),)
+    spec, dataset = from_array(np.eye(4), np.array(["10", "9", "007", "none"]))
+    assert dataset.factor_labels == (("007", "10", "9", "none"),)
     for given, rest in ((9, 3), ("007", 3), (7, 3), ("7..9", 2), ("none", 3)):
         assert Selected(spec, (HeldOut({"factor0": (given,)}),)).load(CPU).size == rest
     with pytest.raises(ValueError, match="is not a class"):  # no places beside numbers

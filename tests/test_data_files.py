@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from datasets import CPU
 from PIL import Image
 
 from byte_images import BYTES, everything
 from unweave.core.spec import from_json, members, to_json
 from unweave.data import Arrays, Data, Folder, InMemory, Published, Shapes2D, Streamed
 from unweave.data.dataset import Stored
-from worlds import CPU
 
 
 def test_the_union_names_its_members():
@@ -28,18 +28,18 @@ class TestArrays:
         np.save(tmp_path / "a.npy", BYTES)
         spec = Arrays(tmp_path / "a.npy")
         assert spec == Arrays(str(tmp_path / "a.npy")) == from_json(Arrays, to_json(spec))
-        world = spec.load(CPU)
-        assert isinstance(world, Stored)
-        np.testing.assert_allclose(everything(world)[:, 0], BYTES / 255, rtol=1e-6)
+        dataset = spec.load(CPU)
+        assert isinstance(dataset, Stored)
+        np.testing.assert_allclose(everything(dataset)[:, 0], BYTES / 255, rtol=1e-6)
 
     def test_npz_with_factors_and_names(self, tmp_path):
         factors = np.stack(np.unravel_index(np.arange(6), (2, 3)), -1)
         path = tmp_path / "a.npz"
         np.savez(path, pictures=BYTES, classes=factors, factor_names=["up", "down"])
-        world = Arrays(path, "pictures", "classes").load(CPU)
-        assert world.factor_names == ("up", "down")
-        assert world.factors(torch.arange(6)).tolist() == factors.tolist()
-        assert world.lattice is not None
+        dataset = Arrays(path, "pictures", "classes").load(CPU)
+        assert dataset.factor_names == ("up", "down")
+        assert dataset.factors(torch.arange(6)).tolist() == factors.tolist()
+        assert dataset.lattice is not None
         without = Arrays(path, key="pictures").load(CPU)
         assert without.factor_names == ()
         assert "classes" in without.notes[0]
@@ -227,13 +227,13 @@ class TestFolder:
             save(tmp_path, f"{'ab'[i % 2]}/{i}.png", pixels)
         (tmp_path / "readme.txt").write_text("no picture")
         (tmp_path / ".hidden.png").write_text("no picture")
-        world = Folder(tmp_path).load(CPU)
-        assert world.shape == (1, 5, 7)
-        assert len(world.notes) == 1
-        assert world.bounded
-        assert world.lattice is None
+        dataset = Folder(tmp_path).load(CPU)
+        assert dataset.shape == (1, 5, 7)
+        assert len(dataset.notes) == 1
+        assert dataset.bounded
+        assert dataset.lattice is None
         order = [0, 2, 4, 1, 3, 5]  # a/0, a/2, a/4, b/1, ...
-        np.testing.assert_allclose(everything(world)[:, 0], BYTES[order] / 255, rtol=1e-6)
+        np.testing.assert_allclose(everything(dataset)[:, 0], BYTES[order] / 255, rtol=1e-6)
 
     def test_the_spec_survives_json(self):
         for spec in (Folder("a/b"), Folder("a", 32), Folder("a", (8, 9), 3)):
@@ -242,8 +242,8 @@ class TestFolder:
     @pytest.mark.parametrize("extension", ["bmp", "gif", "jpg", "png", "ppm", "tif", "webp"])
     def test_common_formats(self, tmp_path, extension):
         save(tmp_path, f"a.{extension.upper()}", COLOUR)
-        world = Folder(tmp_path).load(CPU)
-        assert world.shape == (3, 5, 7)
+        dataset = Folder(tmp_path).load(CPU)
+        assert dataset.shape == (3, 5, 7)
 
     def test_colours_come_channel_first(self, tmp_path):
         save(tmp_path, "a.png", COLOUR)
@@ -253,20 +253,20 @@ class TestFolder:
     def test_mixed_sizes_become_64_by_64_and_say_so(self, tmp_path):
         save(tmp_path, "a.png", np.full((100, 200), 80, np.uint8))
         save(tmp_path, "b.png", np.full((30, 20), 80, np.uint8))
-        world = Folder(tmp_path).load(CPU)
-        assert world.shape == (1, 64, 64)
-        assert "2 sizes: scaled to 64 x 64" in world.notes[1]
-        assert "2 of 2 pictures, of another form than 64 x 64, are cut to their" in world.notes[2]
-        torch.testing.assert_close(everything(world), torch.full((2, 1, 64, 64), 80 / 255))
+        dataset = Folder(tmp_path).load(CPU)
+        assert dataset.shape == (1, 64, 64)
+        assert "2 sizes: scaled to 64 x 64" in dataset.notes[1]
+        assert "2 of 2 pictures, of another form than 64 x 64, are cut to their" in dataset.notes[2]
+        torch.testing.assert_close(everything(dataset), torch.full((2, 1, 64, 64), 80 / 255))
 
     def test_pictures_are_cut_in_the_centre_and_averaged(self, tmp_path):
         pixels = np.zeros((8, 24), np.uint8)
         pixels[:, 8:16] = np.indices((8, 8)).sum(0) % 2 * 200  # a board in the central square
         pixels[:, :8] = 255
         save(tmp_path, "a.png", pixels)
-        world = Folder(tmp_path, size=2).load(CPU)
+        dataset = Folder(tmp_path, size=2).load(CPU)
         torch.testing.assert_close(
-            everything(world), torch.full((1, 1, 2, 2), 100 / 255), atol=0.1, rtol=0
+            everything(dataset), torch.full((1, 1, 2, 2), 100 / 255), atol=0.1, rtol=0
         )
         assert Folder(tmp_path, size=(4, 6)).load(CPU).shape == (1, 4, 6)
 
@@ -275,7 +275,7 @@ class TestFolder:
         """Twice as wide as high, to a square: linear between pixels, a quarter off their middle."""
         wide = np.array([[0, 32, 112, 240], [80, 112, 208, 48]], np.uint8)
         save(tmp_path, "a.png", wide)
-        world = Folder(tmp_path, size=4, fit=fit).load(CPU)
+        dataset = Folder(tmp_path, size=4, fit=fit).load(CPU)
         up = np.array([[1, 0], [0.75, 0.25], [0.25, 0.75], [0, 1]])  # 2 pixels to 4, bilinear
         middle = np.array([[1, 3, 0, 0], [0, 3, 1, 0], [0, 1, 3, 0], [0, 0, 3, 1]]) / 4
         expected = {
@@ -283,9 +283,11 @@ class TestFolder:
             "pad": np.pad(wide, ((1, 1), (0, 0))),
             "stretch": up @ wide,
         }[fit]
-        torch.testing.assert_close(everything(world)[0, 0] * 255, torch.tensor(expected).float())
+        torch.testing.assert_close(everything(dataset)[0, 0] * 255, torch.tensor(expected).float())
         told = {"crop": "are cut", "pad": "have bars", "stretch": "are stretched"}[fit]
-        assert any(f"1 of 1 pictures, of another form than 4 x 4, {told}" in n for n in world.notes)
+        assert any(
+            f"1 of 1 pictures, of another form than 4 x 4, {told}" in n for n in dataset.notes
+        )
         assert len(Folder(tmp_path, size=(4, 8), fit=fit).load(CPU).notes) == 1  # of that form
 
     def test_bars_are_black_or_transparent_and_beside_the_middle(self, tmp_path):
@@ -304,10 +306,10 @@ class TestFolder:
         save(tmp_path, "b.png", BYTES[0])
         save(tmp_path, "c.png", COLOUR, "P")
         save(tmp_path, "d.jpg", COLOUR, "CMYK")
-        world = Folder(tmp_path).load(CPU)
-        assert world.shape == (3, 5, 7)
-        assert "1 grey pictures among 4" in world.notes[1]
-        assert torch.equal(everything(world)[1, 0], everything(world)[1, 2])
+        dataset = Folder(tmp_path).load(CPU)
+        assert dataset.shape == (3, 5, 7)
+        assert "1 grey pictures among 4" in dataset.notes[1]
+        assert torch.equal(everything(dataset)[1, 0], everything(dataset)[1, 2])
 
     def test_channels_can_be_asked_for(self, tmp_path):
         save(tmp_path, "a.png", COLOUR)
@@ -318,20 +320,20 @@ class TestFolder:
         pixels = np.zeros((4, 4, 4), np.uint8)
         pixels[:2, :, 3] = 255  # black above, nothing below
         save(tmp_path, "a.png", pixels)
-        world = Folder(tmp_path).load(CPU)
-        assert world.shape == (3, 4, 4)
-        assert "transparency" in world.notes[1]
-        assert everything(world)[0, :, :2].max() == 0
-        assert everything(world)[0, :, 2:].min() == 1
+        dataset = Folder(tmp_path).load(CPU)
+        assert dataset.shape == (3, 4, 4)
+        assert "transparency" in dataset.notes[1]
+        assert everything(dataset)[0, :, :2].max() == 0
+        assert everything(dataset)[0, :, 2:].min() == 1
         kept = Folder(tmp_path, channels=4).load(CPU)
         assert len(kept.notes) == 1
         assert everything(kept)[0, 3].unique().tolist() == [0, 1]
 
     def test_transparent_grey_stays_grey(self, tmp_path):
         save(tmp_path, "a.png", Image.new("LA", (4, 4), (0, 0)))
-        world = Folder(tmp_path).load(CPU)
-        assert world.shape == (1, 4, 4)
-        assert everything(world).min() == 1
+        dataset = Folder(tmp_path).load(CPU)
+        assert dataset.shape == (1, 4, 4)
+        assert everything(dataset).min() == 1
 
     def test_a_palette_with_transparency_is_laid_on_white(self, tmp_path):
         image = Image.new("P", (4, 4), 0)
@@ -347,20 +349,20 @@ class TestFolder:
     @pytest.mark.parametrize("extension", ["png", "tif", "pgm"])
     def test_sixteen_bits_become_eight_and_say_so(self, tmp_path, extension):
         save(tmp_path, f"a.{extension}", BYTES[0].astype(np.uint16) * 257)
-        world = Folder(tmp_path).load(CPU)
-        assert world.shape == (1, 5, 7)
-        assert "16 bits" in world.notes[1]
-        np.testing.assert_allclose(everything(world)[0, 0], BYTES[0] / 255, atol=1e-6)
+        dataset = Folder(tmp_path).load(CPU)
+        assert dataset.shape == (1, 5, 7)
+        assert "16 bits" in dataset.notes[1]
+        np.testing.assert_allclose(everything(dataset)[0, 0], BYTES[0] / 255, atol=1e-6)
 
     def test_a_camera_held_sideways_is_heeded(self, tmp_path):
         exif = Image.Exif()
         exif[0x0112] = 6
         save(tmp_path, "a.png", COLOUR, exif=exif)
-        world = Folder(tmp_path).load(CPU)
-        assert world.shape == (3, 7, 5)
+        dataset = Folder(tmp_path).load(CPU)
+        assert dataset.shape == (3, 7, 5)
         expected = np.rot90(COLOUR, -1)
         np.testing.assert_allclose(
-            everything(world)[0], np.moveaxis(expected, -1, 0) / 255, rtol=1e-6
+            everything(dataset)[0], np.moveaxis(expected, -1, 0) / 255, rtol=1e-6
         )
 
     def test_factors_come_from_a_csv_file(self, tmp_path):
@@ -368,11 +370,11 @@ class TestFolder:
             save(tmp_path, f"{i}.png", pixels)
         rows = ["3.png,red,10", "0.png,blue,9.5", "1.png,red,9.5", "2.png,blue,10", "9.png,red,1"]
         (tmp_path / "factors.csv").write_text("\n".join(["file,colour,size", *rows]))
-        world = Folder(tmp_path).load(CPU)
-        assert world.factor_names == ("colour", "size")
-        codes = world.factors(torch.arange(4)).tolist()
+        dataset = Folder(tmp_path).load(CPU)
+        assert dataset.factor_names == ("colour", "size")
+        codes = dataset.factors(torch.arange(4)).tolist()
         assert codes == [[0, 0], [1, 0], [0, 1], [1, 1]]  # numbers by their size, not as text
-        assert any("1 rows of factors.csv name no picture" in note for note in world.notes)
+        assert any("1 rows of factors.csv name no picture" in note for note in dataset.notes)
 
     @pytest.mark.parametrize(
         ("text", "message"),
@@ -404,9 +406,9 @@ class TestFolder:
             save(tmp_path / "pictures", f"{i}.png", pixels)
         held = Folder(tmp_path / "pictures", split="train").load(CPU)
         spec = Folder(tmp_path / "pictures", split="train", stream=True)
-        world = spec.load(CPU)
-        assert isinstance(world, Streamed)
-        assert torch.equal(everything(world), everything(held))
+        dataset = spec.load(CPU)
+        assert isinstance(dataset, Streamed)
+        assert torch.equal(everything(dataset), everything(held))
         with monkeypatch.context() as without:
             without.setattr("unweave.data.files.folder._pixels", None)  # decoding again would fail
             assert torch.equal(everything(spec.load(CPU)), everything(held))
@@ -417,7 +419,7 @@ class TestFolder:
         assert not torch.equal(everything(padded), everything(cut))
         for i, pixels in enumerate(BYTES):
             save(tmp_path / "pictures", f"{i}.png", 255 - pixels)
-        assert spec.load(CPU).fingerprint != world.fingerprint
+        assert spec.load(CPU).fingerprint != dataset.fingerprint
 
     def test_bad_folders_are_refused(self, tmp_path):
         with pytest.raises(ValueError, match="check the path"):
@@ -439,7 +441,9 @@ class TestFolder:
         with pytest.raises(ValueError, match=r"bad\.png.*Repair or remove"):
             Folder(tmp_path).load(CPU)
 
-    @pytest.mark.parametrize("limit", [60, 20])  # Pillow warns above it, refuses above twice it
+    @pytest.mark.parametrize(
+        "limit", [60, 20]
+    )  # Pillow warns above it, incompatibility above twice it
     def test_a_decompression_bomb_is_named(self, tmp_path, monkeypatch, limit):
         save(tmp_path, "bomb.png", np.zeros((10, 10), np.uint8))
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 import torch
+from datasets import CPU
 
 from unweave.core.spec import from_json, to_json
 from unweave.data import Arrays, Mixing, MovingDigit, Pinwheel
-from worlds import CPU
 
 
 def values(spec):
-    world = spec.load(CPU)
-    return world.images(torch.arange(world.size)).double().numpy()
+    dataset = spec.load(CPU)
+    return dataset.images(torch.arange(dataset.size)).double().numpy()
 
 
 def unbent(spec):
@@ -45,12 +45,12 @@ def test_both_conventions_of_the_pinwheel(convention, spreads):
 
 
 def test_the_pinwheel_of_the_paper():
-    world = Pinwheel().load(CPU)
-    assert world.size == 400
-    assert world.shape == (2,)
-    assert world.factor_names == ("cluster",)
-    assert world.factors(torch.arange(400)).flatten().bincount().tolist() == [100] * 4
-    assert not world.bounded
+    dataset = Pinwheel().load(CPU)
+    assert dataset.size == 400
+    assert dataset.shape == (2,)
+    assert dataset.factor_names == ("cluster",)
+    assert dataset.factors(torch.arange(400)).flatten().bincount().tolist() == [100] * 4
+    assert not dataset.bounded
     # With no spread an arm is one point, (cos t, -sin t) at t = 2 pi k / n + rate e.
     points = values(Pinwheel(clusters=3, points_per_cluster=1, radial_std=0, tangential_std=0))
     angle = 2 * np.pi * np.arange(3) / 3 + 0.25 * np.e

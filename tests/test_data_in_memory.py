@@ -5,11 +5,11 @@ import gc
 import numpy as np
 import pytest
 import torch
+from datasets import CPU
 
 from byte_images import BYTES, everything
 from unweave.core.spec import digest, from_json, to_json
 from unweave.data import Factor, InMemory, Lattice, from_array
-from worlds import CPU
 
 
 def load(images, **extra):
@@ -35,22 +35,22 @@ def load(images, **extra):
 )
 def test_axes_are_understood(given, shape):
     images = np.arange(np.prod(given), dtype=np.float32).reshape(given)
-    world = load(images)
-    assert world.size == 6
-    assert world.shape == shape
+    dataset = load(images)
+    assert dataset.size == 6
+    assert dataset.shape == shape
     last = len(given) == 4 and shape == (given[3], *given[1:3])
     expected = np.moveaxis(images, -1, 1) if last else images
-    np.testing.assert_array_equal(everything(world), expected.reshape(6, *shape))
+    np.testing.assert_array_equal(everything(dataset), expected.reshape(6, *shape))
     two_ways = len(given) == 4 and given[1] in (1, 3, 4) and given[3] in (1, 3, 4)
-    assert any("two ways" in note for note in world.notes) == two_ways
+    assert any("two ways" in note for note in dataset.notes) == two_ways
 
 
 def test_bytes_stay_bytes_and_become_floats_in_the_unit_interval():
-    world = load(BYTES)
-    assert world.data.dtype == torch.uint8
-    images = everything(world)
+    dataset = load(BYTES)
+    assert dataset.data.dtype == torch.uint8
+    images = everything(dataset)
     assert images.dtype == torch.float32
-    assert world.bounded
+    assert dataset.bounded
     assert images.min() == 0
     assert images.max() == 1
     np.testing.assert_allclose(images[:, 0], BYTES / 255, rtol=1e-6)
@@ -79,10 +79,10 @@ def test_tensors_that_numpy_cannot_hold_are_refused(images):
     ids=["bool", "0-1 bytes", "0-1 int", "int", "uint16", ">u2", "float", "half", ">f8", "signed"],
 )
 def test_types_are_understood(images, expected, bounded):
-    world = load(images)
-    assert world.bounded is bounded
-    assert any("Bernoulli" in note for note in world.notes) is not bounded
-    np.testing.assert_allclose(everything(world)[:, 0], expected, atol=1e-6)
+    dataset = load(images)
+    assert dataset.bounded is bounded
+    assert any("Bernoulli" in note for note in dataset.notes) is not bounded
+    np.testing.assert_allclose(everything(dataset)[:, 0], expected, atol=1e-6)
 
 
 def nan_image():
@@ -118,27 +118,27 @@ def test_bad_observations_are_refused(images, message):
 
 def test_factors_are_recoded_column_by_column():
     factors = np.array([[5, 0], [9, 0], [5, 1], [7, 0], [5, 0], [9, 1]])
-    world = load(BYTES, factors=factors)
-    assert world.factor_names == ("factor0", "factor1")
-    assert world.factor_sizes == (3, 2)
-    assert world.factors(torch.arange(6))[:, 0].tolist() == [0, 2, 0, 1, 0, 2]
-    assert world.factors(torch.tensor([[0, 1], [2, 3]])).shape == (2, 2, 2)
-    assert world.lattice is None
+    dataset = load(BYTES, factors=factors)
+    assert dataset.factor_names == ("factor0", "factor1")
+    assert dataset.factor_sizes == (3, 2)
+    assert dataset.factors(torch.arange(6))[:, 0].tolist() == [0, 2, 0, 1, 0, 2]
+    assert dataset.factors(torch.tensor([[0, 1], [2, 3]])).shape == (2, 2, 2)
+    assert dataset.lattice is None
 
 
 def test_a_full_enumeration_in_order_is_a_lattice():
     factors = np.stack(np.unravel_index(np.arange(6), (2, 3)), -1)
-    world = load(BYTES, factors=factors + 10, names=("big", "small"))
+    dataset = load(BYTES, factors=factors + 10, names=("big", "small"))
     big, small = Factor("big", 2, values=(10, 11)), Factor("small", 3, values=(10, 11, 12))
-    assert world.lattice == Lattice((big, small))
+    assert dataset.lattice == Lattice((big, small))
     assert load(BYTES, factors=factors[::-1]).lattice is None
 
 
 def test_one_column_of_labels_is_one_factor_and_none_is_none():
     assert load(BYTES, factors=np.array([0, 1, 0, 1, 0, 2])).factor_sizes == (3,)
-    world = load(BYTES)
-    assert world.factor_names == world.factor_sizes == ()
-    assert world.factors(torch.arange(4)).shape == (4, 0)
+    dataset = load(BYTES)
+    assert dataset.factor_names == dataset.factor_sizes == ()
+    assert dataset.factors(torch.arange(4)).shape == (4, 0)
 
 
 @pytest.mark.parametrize(
@@ -159,22 +159,22 @@ def test_bad_factors_are_refused(factors, names, message):
 
 
 def test_indices_are_checked_and_take_any_shape():
-    world = load(BYTES)
-    assert world.images(torch.tensor(2)).shape == (1, 5, 7)
-    assert world.images(torch.zeros(2, 3, dtype=torch.int64)).shape == (2, 3, 1, 5, 7)
-    assert world.images(torch.zeros(0, dtype=torch.int64)).shape == (0, 1, 5, 7)
-    for call in (world.images, world.factors):
+    dataset = load(BYTES)
+    assert dataset.images(torch.tensor(2)).shape == (1, 5, 7)
+    assert dataset.images(torch.zeros(2, 3, dtype=torch.int64)).shape == (2, 3, 1, 5, 7)
+    assert dataset.images(torch.zeros(0, dtype=torch.int64)).shape == (0, 1, 5, 7)
+    for call in (dataset.images, dataset.factors):
         with pytest.raises(ValueError, match="between 0 and 5"):
             call(torch.tensor([6]))
 
 
 class TestInMemory:
     def test_the_spec_identifies_the_content(self):
-        spec, world = from_array(BYTES)
+        spec, dataset = from_array(BYTES)
         assert (spec.shape, spec.dtype) == ((6, 5, 7), "uint8")
         assert spec == from_array(BYTES.copy())[0]
         assert from_json(InMemory, to_json(spec)) == spec
-        assert torch.equal(everything(spec.load(CPU)), everything(world))
+        assert torch.equal(everything(spec.load(CPU)), everything(dataset))
         different = [
             from_array(BYTES.astype(np.int64))[0],
             from_array(BYTES.reshape(6, 7, 5))[0],
@@ -198,9 +198,9 @@ class TestInMemory:
 
     def test_what_happens_to_the_array_later_changes_nothing(self):
         images = np.zeros((3, 4), np.float32)
-        spec, world = from_array(images)
+        spec, dataset = from_array(images)
         images += 1
-        assert everything(world).max() == everything(spec.load(CPU)).max() == 0
+        assert everything(dataset).max() == everything(spec.load(CPU)).max() == 0
 
     def test_tensors_and_lists_are_arrays(self):
         assert torch.equal(everything(load(torch.tensor(BYTES))), everything(load(BYTES)))

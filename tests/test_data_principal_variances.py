@@ -14,30 +14,30 @@ def test_principal_variances_are_those_of_the_covariance(shape):
     rng = np.random.default_rng(0)
     x = rng.normal(size=shape).astype(np.float32)
     x = x * np.linspace(1, 3, shape[-1], dtype=np.float32) + 5
-    _, world = from_array(x, device=torch.device("cpu"))
-    flat = world.images(torch.arange(len(x))).flatten(1).double().numpy()
+    _, dataset = from_array(x, device=torch.device("cpu"))
+    flat = dataset.images(torch.arange(len(x))).flatten(1).double().numpy()
     expected = np.linalg.eigvalsh(np.cov(flat.T, bias=True))[::-1][:10]
-    assert principal_variances(world, 10) == pytest.approx(expected, rel=1e-4)
+    assert principal_variances(dataset, 10) == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("spectrum", [np.ones(400), np.linspace(1, 0.5, 400)])
 def test_principal_variances_of_a_flat_spectrum(spectrum):
     """Where eigenvalues are close, and powers of the covariance alone do not tell them apart."""
     x = np.random.default_rng(0).normal(size=(1500, 400)) * np.sqrt(spectrum)
-    _, world = from_array(x.astype(np.float32), device=torch.device("cpu"))
+    _, dataset = from_array(x.astype(np.float32), device=torch.device("cpu"))
     expected = np.linalg.eigvalsh(np.cov(x.T, bias=True))[::-1][:10]
-    assert principal_variances(world, 10) == pytest.approx(expected, rel=1e-5)
+    assert principal_variances(dataset, 10) == pytest.approx(expected, rel=1e-5)
 
 
 def test_directions_without_variance_are_zero():
     x = np.zeros((30, 6), np.float32)
     x[:, 0], x[:, 3] = np.arange(30), np.arange(30) % 2
-    _, world = from_array(x, device=torch.device("cpu"))
-    found = principal_variances(world, 8)
+    _, dataset = from_array(x, device=torch.device("cpu"))
+    found = principal_variances(dataset, 8)
     assert len(found) == 8
     assert sum(value > 0 for value in found) == 2
     with pytest.raises(ValueError, match=r"use latent\.size=2 or less"):
-        uw.Run(latent=uw.Gaussian(3, variances="pca"), batch_size=4).resolve(world)
-    run = uw.Run(latent=uw.Gaussian(2, variances="pca"), batch_size=4).resolve(world)
+        uw.Run(latent=uw.Gaussian(3, variances="pca"), batch_size=4).resolve(dataset)
+    run = uw.Run(latent=uw.Gaussian(2, variances="pca"), batch_size=4).resolve(dataset)
     assert sum(run.latent.variances) == pytest.approx(2, rel=1e-5)
-    assert run.resolve(world) == run  # resolved once, it stays
+    assert run.resolve(dataset) == run  # resolved once, it stays

@@ -1,10 +1,11 @@
-"""Ways of sampling a world: what they take, in which shares, and that the result is a world."""
+"""Ways of sampling a dataset: what they take, in which shares, and that the result is a dataset."""
 
 import math
 
 import numpy as np
 import pytest
 import torch
+from datasets import CPU
 
 import unweave as uw
 from unweave.core.spec import from_json, to_json
@@ -27,26 +28,25 @@ from unweave.metrics.inputs import merge
 from unweave.networks import MLP
 from unweave.training.overrides import runs_from, way_from
 from unweave.training.recipe import way_text
-from worlds import CPU
 
-WORLD = Blocks((3, 4, 5), cell=1)
+DATASET = Blocks((3, 4, 5), cell=1)
 ALL = torch.arange(60)
 
 
-def taken(*ways, world=WORLD):
+def taken(*ways, dataset=DATASET):
     """Combinations of factors that are taken, as tuples in order."""
-    loaded = Selected(world, ways).load(CPU)
+    loaded = Selected(dataset, ways).load(CPU)
     return [tuple(row) for row in loaded.factors(torch.arange(loaded.size)).tolist()]
 
 
-def test_without_ways_a_sample_is_the_world():
-    loaded = Selected(WORLD).load(CPU)
-    assert loaded.lattice == WORLD.lattice
-    assert torch.equal(loaded.images(ALL), WORLD.load(CPU).images(ALL))
+def test_without_ways_a_sample_is_the_dataset():
+    loaded = Selected(DATASET).load(CPU)
+    assert loaded.lattice == DATASET.lattice
+    assert torch.equal(loaded.images(ALL), DATASET.load(CPU).images(ALL))
 
 
-def test_pictures_and_factors_are_those_of_the_world():
-    loaded, whole = Selected(WORLD, (Subset(20),)).load(CPU), WORLD.load(CPU)
+def test_pictures_and_factors_are_those_of_the_dataset():
+    loaded, whole = Selected(DATASET, (Subset(20),)).load(CPU), DATASET.load(CPU)
     index = torch.arange(20).view(4, 5)
     rows = whole.lattice.index(loaded.factors(index))
     assert torch.equal(loaded.images(index), whole.images(rows))
@@ -64,7 +64,7 @@ def test_subsets_are_distinct_ordered_and_drawn_by_the_seed():
 
 def test_every_observation_is_as_likely_in_a_subset():
     counts = sum(
-        np.bincount(Subset(15, seed).take(WORLD.load(CPU), ALL), minlength=60)
+        np.bincount(Subset(15, seed).take(DATASET.load(CPU), ALL), minlength=60)
         for seed in range(400)
     )
     spread = math.sqrt(400 * 0.25 * 0.75)  # binomial
@@ -102,11 +102,11 @@ def test_learned_features_are_held_out_like_factors(tmp_path):
     held = (digits == 7) & (classes[:, 0] == 2) | (digits == 0) & (classes[:, 1] == 0)
     for split, rows in (("rest", ~held), ("held-out", held)):
         data = Selected(spec, (HeldOut(unseen, split),), path)
-        world = data.load(CPU)
-        assert np.array_equal(world.images(torch.arange(world.size)), images[rows])
-        assert world.factor_names == ("class",)  # what was learned is no truth
+        dataset = data.load(CPU)
+        assert np.array_equal(dataset.images(torch.arange(dataset.size)), images[rows])
+        assert dataset.factor_names == ("class",)  # what was learned is no truth
         assert from_json(Selected, to_json(data)) == data
-    before = world.fingerprint
+    before = dataset.fingerprint
     write_features(path, classes[::-1])
     with pytest.raises(ValueError, match=r"'thickness' is not a factor.*feature0"):
         data.load(CPU)
@@ -123,16 +123,16 @@ def test_learned_features_are_held_out_like_factors(tmp_path):
 
 
 def test_a_run_is_put_on_the_combinations_it_has_not_seen(tmp_path):
-    data = Selected(WORLD, (HeldOut({"factor0": (0,), "factor1": (1,)}), Subset(40)))
+    data = Selected(DATASET, (HeldOut({"factor0": (0,), "factor1": (1,)}), Subset(40)))
     uw.fit(data, network=MLP(hidden=(4,)), steps=2, progress=False, store=tmp_path, batch_size=8)
     (folder,) = tmp_path.iterdir()
     with pytest.raises(ValueError, match="at most the 5 observations"):
         uw.load(folder, split="held-out")
-    data = Selected(WORLD, (HeldOut({"factor0": (0,), "factor1": (1,)}),))
+    data = Selected(DATASET, (HeldOut({"factor0": (0,), "factor1": (1,)}),))
     model = uw.fit(
         data, network=MLP(hidden=(4,)), steps=2, progress=False, store=tmp_path, batch_size=8
     )
-    held = uw.load(model.folder, split="held-out").world
+    held = uw.load(model.folder, split="held-out").dataset
     assert held.factors(torch.arange(held.size))[:, :2].tolist() == [[0, 1]] * 5
     with pytest.raises(
         ValueError, match="blocks has the splits rest, held-out, and 'test' was asked for"
@@ -170,7 +170,7 @@ def test_a_scale_below_every_distance_draws_the_nearest(scale):
     """Without the diagonal of 3 x 3 classes, its four neighbours, all as likely."""
     equal = HeldOut(tuple({"factor0": (k,), "factor1": (k,)} for k in range(3)))
     correlated = Correlated(("factor0", "factor1"), scale, count=4000)
-    rows = taken(equal, correlated, world=Blocks((3, 3)))
+    rows = taken(equal, correlated, dataset=Blocks((3, 3)))
     assert set(rows) == {(0, 1), (1, 0), (1, 2), (2, 1)}
     shares = np.array([rows.count(row) for row in set(rows)]) / 4000
     np.testing.assert_allclose(shares, 0.25, atol=5 * math.sqrt(0.1875 / 4000))
@@ -182,7 +182,7 @@ def test_ways_follow_one_another():
     assert len(rows) == 100
     assert 0 not in {row[0] for row in rows}
     assert taken(*ways) == rows
-    spec = Selected(WORLD, ways)
+    spec = Selected(DATASET, ways)
     assert from_json(Selected, to_json(spec)) == spec
 
 
@@ -210,7 +210,7 @@ def test_arrays_in_memory_are_sampled_too():
 )
 def test_what_cannot_be_taken_is_refused(way, message):
     with pytest.raises(ValueError, match=message):
-        Selected(WORLD, (way,)).load(CPU)
+        Selected(DATASET, (way,)).load(CPU)
 
 
 WRITTEN = {
@@ -252,7 +252,7 @@ def test_ways_are_written_plainly_on_the_command_line(text, way):
         (["--features", "none.npz"], "got nothing there"),
         (
             ["data=paired", "data.changed=1", "--select", "subset:count=4"],
-            "pairs are made of a whole world",
+            "pairs are made of a whole dataset",
         ),
     ],
     ids=str,
@@ -311,17 +311,17 @@ def test_what_is_taken_of_a_streamed_world_is_streamed_if_it_is_large(
     monkeypatch.setattr("unweave.data.files.arrays.MOST", 2**21 if small else 2**12)
     monkeypatch.setattr("unweave.data.files.streaming.WINDOW", 2**15)  # eight rows
     in_memory = Selected(Arrays(tmp_path / "a.npz", "x", "codes", stream=False), ways).load(CPU)
-    world = Selected(Arrays(tmp_path / "a.npz", "x", "codes", stream=True), ways).load(CPU)
-    assert isinstance(world, Streamed) is not small
-    every = torch.arange(world.size)
+    dataset = Selected(Arrays(tmp_path / "a.npz", "x", "codes", stream=True), ways).load(CPU)
+    assert isinstance(dataset, Streamed) is not small
+    every = torch.arange(dataset.size)
     order = in_memory.images(every)[:, 0].argsort(stable=True)  # in that of the file
-    assert torch.equal(world.images(every), in_memory.images(every)[order])
-    assert torch.equal(world.factors(every), in_memory.factors(every)[order])
-    assert (world.factor_names, world.factor_sizes) == (
+    assert torch.equal(dataset.images(every), in_memory.images(every)[order])
+    assert torch.equal(dataset.factors(every), in_memory.factors(every)[order])
+    assert (dataset.factor_names, dataset.factor_sizes) == (
         in_memory.factor_names,
         in_memory.factor_sizes,
     )
-    assert any(f"{world.size} observations of 200" in note for note in world.notes)
+    assert any(f"{dataset.size} observations of 200" in note for note in dataset.notes)
     model = uw.fit(
         Selected(Arrays(tmp_path / "a.npz", "x", "codes", stream=True), ways),
         network=MLP(hidden=(4,)), steps=3, batch_size=5, progress=False,
@@ -330,9 +330,11 @@ def test_what_is_taken_of_a_streamed_world_is_streamed_if_it_is_large(
 
 
 def test_pairs_of_a_streamed_world_are_refused_on_a_gpu(tmp_path, monkeypatch):
-    monkeypatch.setattr(Streamed, "to", lambda world, device: world)
+    monkeypatch.setattr(Streamed, "to", lambda dataset, device: dataset)
     index = torch.arange(60)
-    np.savez(tmp_path / "a.npz", x=WORLD.load(CPU).images(index), f=WORLD.lattice.factors(index))
+    np.savez(
+        tmp_path / "a.npz", x=DATASET.load(CPU).images(index), f=DATASET.lattice.factors(index)
+    )
     data = Paired(Arrays(tmp_path / "a.npz", "x", "f", stream=True), changed=1)
     assert data.load(CPU).size == 60
     with pytest.raises(ValueError, match="at most 1 GiB on a GPU, got arrays"):
@@ -340,16 +342,16 @@ def test_pairs_of_a_streamed_world_are_refused_on_a_gpu(tmp_path, monkeypatch):
 
 
 def test_pairs_share_the_factors_that_are_named():
-    loaded = Paired(WORLD, shared=("factor1",)).load(CPU)
+    loaded = Paired(DATASET, shared=("factor1",)).load(CPU)
     first, second = loaded.factors(ALL).chunk(2, -1)
-    assert torch.equal(first, WORLD.lattice.factors(ALL))
+    assert torch.equal(first, DATASET.lattice.factors(ALL))
     assert torch.equal(first[:, 1], second[:, 1])
     assert (first[:, 0] != second[:, 0]).float().mean() == pytest.approx(2 / 3, abs=0.25)
-    whole = WORLD.load(CPU)
+    whole = DATASET.load(CPU)
     picture = loaded.images(ALL)
     assert loaded.shape == picture.shape[1:] == (2, 3, 5)
     assert torch.equal(picture[:, :1], whole.images(ALL))
-    assert torch.equal(picture[:, 1:], whole.images(WORLD.lattice.index(second)))
+    assert torch.equal(picture[:, 1:], whole.images(DATASET.lattice.index(second)))
     assert loaded.factor_names[3:] == ("other_factor0", "other_factor1", "other_factor2")
 
 
@@ -367,11 +369,11 @@ def test_pairs_differ_in_as_many_factors_as_asked(changed):
 
 def test_pairs_that_cannot_be_are_refused():
     with pytest.raises(ValueError, match="either shared"):
-        Paired(WORLD)
+        Paired(DATASET)
     with pytest.raises(ValueError, match="either shared"):
-        Paired(WORLD, shared=("factor0",), changed=1)
+        Paired(DATASET, shared=("factor0",), changed=1)
     with pytest.raises(ValueError, match="at most the 3 factors"):
-        Paired(WORLD, changed=4).load(CPU)
+        Paired(DATASET, changed=4).load(CPU)
     spec, _ = from_array(np.zeros((4, 2)))
     with pytest.raises(ValueError, match="all combinations"):
         Paired(spec, changed=1).load(CPU)
@@ -380,8 +382,8 @@ def test_pairs_that_cannot_be_are_refused():
 @pytest.mark.parametrize(
     "data",
     [
-        Selected(WORLD, (HeldOut({"factor0": (0,), "factor1": (1,)}), Subset(40))),
-        Paired(WORLD, changed=1),
+        Selected(DATASET, (HeldOut({"factor0": (0,), "factor1": (1,)}), Subset(40))),
+        Paired(DATASET, changed=1),
     ],
     ids=lambda data: data.kind,
 )
@@ -407,17 +409,17 @@ TURNED = Shapes2D(side=16, scales=1, orientations=5, positions=1)
 )
 def test_every_sample_knows_which_of_its_pictures_repeat(data):
     """There are as many pictures as combinations of classes that are not declared to be equal."""
-    world = data.load(CPU)
-    index = torch.arange(world.size)
-    classes = merge(world.factors(index).numpy(), world.periods, world.factor_names)
-    pictures = world.images(index).flatten(1).unique(dim=0)
-    assert len(np.unique(classes, axis=0)) == len(pictures) < world.size
+    dataset = data.load(CPU)
+    index = torch.arange(dataset.size)
+    classes = merge(dataset.factors(index).numpy(), dataset.periods, dataset.factor_names)
+    pictures = dataset.images(index).flatten(1).unique(dim=0)
+    assert len(np.unique(classes, axis=0)) == len(pictures) < dataset.size
 
 
 def pictures(data):
-    """Every picture of a world, as bytes."""
-    world = data.load(CPU)
-    return [each.tobytes() for each in world.images(torch.arange(world.size)).numpy()]
+    """Every picture of a dataset, as bytes."""
+    dataset = data.load(CPU)
+    return [each.tobytes() for each in dataset.images(torch.arange(dataset.size)).numpy()]
 
 
 @pytest.mark.parametrize("way", [
@@ -429,28 +431,28 @@ def pictures(data):
 @pytest.mark.parametrize("orientations", [4, 5, 9])
 def test_no_picture_that_is_held_out_is_left_under_another_class(way, orientations):
     """Of 9 orientations, a square shows 2, an ellipse 4 and a heart 8 that differ."""
-    world = Shapes2D(side=16, scales=1, orientations=orientations, positions=2)
-    rest, held = (pictures(Selected(world, (way(split),))) for split in ("rest", "held-out"))
+    dataset = Shapes2D(side=16, scales=1, orientations=orientations, positions=2)
+    rest, held = (pictures(Selected(dataset, (way(split),))) for split in ("rest", "held-out"))
     assert not set(rest) & set(held)
-    assert sorted(rest + held) == sorted(pictures(world))
+    assert sorted(rest + held) == sorted(pictures(dataset))
 
 
 def test_incomplete_lattices_count_combinations_that_differ():
     """2 + 4 + 8 of them in 9 orientations, of which half are left."""
-    world = Shapes2D(side=16, scales=1, orientations=9, positions=1)
-    left = set(pictures(Selected(world, (Incomplete(("shape", "orientation"), 0.5),))))
-    assert (len(left), len(set(pictures(world)))) == (7, 14)
+    dataset = Shapes2D(side=16, scales=1, orientations=9, positions=1)
+    left = set(pictures(Selected(dataset, (Incomplete(("shape", "orientation"), 0.5),))))
+    assert (len(left), len(set(pictures(dataset)))) == (7, 14)
 
 
 @pytest.mark.parametrize("orientations", [4, 5, 9])
 @pytest.mark.parametrize("changed", [1, 2])
 def test_pairs_that_differ_are_different_pictures(orientations, changed):
     spec = Shapes2D(scales=2, orientations=orientations, positions=1)
-    world = Paired(spec, changed=changed).load(CPU)
-    index = torch.arange(world.size)
-    first, second = world.images(index).chunk(2, 1)
+    dataset = Paired(spec, changed=changed).load(CPU)
+    index = torch.arange(dataset.size)
+    first, second = dataset.images(index).chunk(2, 1)
     assert (first != second).flatten(1).any(1).all()
-    one, other = world.factors(index).chunk(2, -1)
+    one, other = dataset.factors(index).chunk(2, -1)
     assert ((one != other).sum(1) == changed).all()
     alike = one[:, 1] == other[:, 1]  # of one shape, so that periods are the same
     merged = [merge(each[alike], spec.lattice.periods, spec.lattice.names) for each in (one, other)]
@@ -458,8 +460,8 @@ def test_pairs_that_differ_are_different_pictures(orientations, changed):
     more = Paired(Shapes2D(orientations=orientations, positions=12), changed=changed).load(CPU)
     one, other = more.factors(torch.arange(more.size)).chunk(2, -1)
     hearts = (one[:, 1] == 2) & (one != other)[:, 3]  # by all angles but none, as likely
-    turns = (other - one)[hearts, 3] % (orientations - 1)
-    shares = turns.bincount()[1:] / len(turns)
-    np.testing.assert_allclose(shares, 1 / (orientations - 2), atol=2.5 * len(turns) ** -0.5)
+    updates = (other - one)[hearts, 3] % (orientations - 1)
+    shares = updates.bincount()[1:] / len(updates)
+    np.testing.assert_allclose(shares, 1 / (orientations - 2), atol=2.5 * len(updates) ** -0.5)
     with pytest.raises(ValueError, match="factors that change every picture"):
         Paired(spec, changed=4).load(CPU)

@@ -11,6 +11,7 @@ import zlib
 import numpy as np
 import pytest
 import torch
+from datasets import CPU
 from PIL import Image
 
 from byte_images import everything
@@ -20,7 +21,6 @@ from unweave.data import Data, FileSet, HeldOut, Published, Selected
 from unweave.data.parts import members_of
 from unweave.data.published import formats, sets
 from unweave.training.overrides import runs_from
-from worlds import CPU
 
 SETS = members(Published)
 
@@ -57,14 +57,14 @@ def test_every_published_set_is_data_and_has_a_writer_here():
 @pytest.mark.parametrize("kind", SETS)
 def test_what_the_files_hold_is_read(small, kind):
     cls, images, factors = small(kind)
-    world = cls(split="all").load(CPU)
-    assert world.size == len(images)
+    dataset = cls(split="all").load(CPU)
+    assert dataset.size == len(images)
     expected = np.moveaxis(images, -1, 1) if images.ndim == 4 else images[:, None]
     tolerance = 0.02 if kind == "celeba" else 1e-6  # JPEG
-    np.testing.assert_allclose(everything(world), expected / 255, atol=tolerance)
-    assert world.factors(torch.arange(world.size)).tolist() == factors.tolist()
+    np.testing.assert_allclose(everything(dataset), expected / 255, atol=tolerance)
+    assert dataset.factors(torch.arange(dataset.size)).tolist() == factors.tolist()
     # A second time, from what was unpacked.
-    assert torch.equal(everything(cls(split="all").load(CPU)), everything(world))
+    assert torch.equal(everything(cls(split="all").load(CPU)), everything(dataset))
 
 
 @pytest.mark.parametrize("kind", SETS)
@@ -93,10 +93,10 @@ def test_a_class_is_the_same_in_every_split_of_the_authors(small, kind):
     cls, _, _ = small(kind)
 
     def told(split):
-        world = cls(split=split).load(CPU)
-        factors = world.factors(torch.arange(world.size)).tolist()
-        pictures = everything(world).flatten(1).tolist()
-        return world.factor_sizes, sorted(zip(pictures, factors, strict=True))
+        dataset = cls(split=split).load(CPU)
+        factors = dataset.factors(torch.arange(dataset.size)).tolist()
+        pictures = everything(dataset).flatten(1).tolist()
+        return dataset.factor_sizes, sorted(zip(pictures, factors, strict=True))
 
     sizes, whole = told("all")
     splits = ("train", "validation", "test") if kind == "celeba" else ("train", "test")
@@ -114,22 +114,22 @@ def test_a_digit_is_itself_where_others_are_missing(small, kind, split):
     expected = images[rows][digits[rows, 0] == 7]
     few = HeldOut({"class": (0, "1..2")})
     data = Selected(cls(split=split), (few, HeldOut({"class": (7,)}, "held-out")))
-    world = data.load(CPU)
-    assert world.factor_sizes == (10,)
-    assert world.factors(torch.arange(world.size)).tolist() == [[7]] * len(expected)
+    dataset = data.load(CPU)
+    assert dataset.factor_sizes == (10,)
+    assert dataset.factors(torch.arange(dataset.size)).tolist() == [[7]] * len(expected)
     pictures = np.moveaxis(expected, -1, 1) if expected.ndim == 4 else expected[:, None]
-    np.testing.assert_allclose(everything(world), pictures / 255, atol=1e-6)
+    np.testing.assert_allclose(everything(dataset), pictures / 255, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["mnist", "fashion-mnist"])
 def test_digits_at_another_side_are_interpolated_linearly(small, kind):
     cls, images, labels = small(kind)
-    world = cls(side=32).load(CPU)  # the 14 for training
-    assert world.shape == (1, 32, 32)
-    assert world.factors(torch.arange(world.size)).tolist() == labels[:14].tolist()
+    dataset = cls(side=32).load(CPU)  # the 14 for training
+    assert dataset.shape == (1, 32, 32)
+    assert dataset.factors(torch.arange(dataset.size)).tolist() == labels[:14].tolist()
     pictures = torch.from_numpy(images[:14, None] / 255)
     expected = torch.nn.functional.interpolate(pictures, (32, 32), mode="bilinear")
-    assert (everything(world) - expected).abs().max() < 1.5 / 255  # rounded twice, as bytes
+    assert (everything(dataset) - expected).abs().max() < 1.5 / 255  # rounded twice, as bytes
 
 
 def test_classes_of_published_sets_go_by_their_values(small):
@@ -150,11 +150,11 @@ def test_splits_number_classes_alike_and_know_which_repeat(small):
     lattice = dataclasses.replace(cls.ABOUT.lattice, periods={"f2": 2})
     cls.ABOUT = dataclasses.replace(cls.ABOUT, lattice=lattice)
     for split in ("train", "validation", "test"):
-        world = cls(split=split).load(CPU)
+        dataset = cls(split=split).load(CPU)
         rows = members_of(split, len(factors))
-        assert world.factors(torch.arange(world.size)).tolist() == factors[rows].tolist()
-        assert world.factor_sizes == lattice.sizes
-        assert world.periods == lattice.periods
+        assert dataset.factors(torch.arange(dataset.size)).tolist() == factors[rows].tolist()
+        assert dataset.factor_sizes == lattice.sizes
+        assert dataset.periods == lattice.periods
 
 
 @pytest.mark.parametrize("kind", SETS)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from datasets import CPU, SMALL
 
 import unweave as uw
 from byte_images import everything
@@ -19,7 +20,6 @@ from unweave.training import train
 from unweave.training.run import Run
 from unweave.training.sampler import Feed, Sampler
 from unweave.training.store import Store
-from worlds import CPU, SMALL
 
 SIZE = 103
 IMAGES = np.random.default_rng(3).integers(0, 256, (SIZE, 6, 8, 3), dtype=np.uint8)
@@ -42,7 +42,7 @@ def file(tmp_path):
     return tmp_path / "a.npz"
 
 
-def world_of(path, **fields):
+def dataset_of(path, **fields):
     return Arrays(path, factors_key="factors", stream=True, **fields).load(CPU)
 
 
@@ -80,22 +80,22 @@ def test_every_kind_of_file_is_read_as_in_memory(tmp_path, monkeypatch, kind, sp
     specs = written(tmp_path, kind)
     held = Arrays(**{**vars(specs[0]), "split": split}).load(CPU)
     monkeypatch.setattr(rows, "MOST", 1000)  # so that nothing is held
-    world = Arrays(**{**vars(specs[1]), "split": split}).load(CPU)
-    assert isinstance(world, Streamed)
-    assert (world.size, world.shape, world.bounded) == (held.size, held.shape, held.bounded)
-    assert torch.equal(everything(world), everything(held))
+    dataset = Arrays(**{**vars(specs[1]), "split": split}).load(CPU)
+    assert isinstance(dataset, Streamed)
+    assert (dataset.size, dataset.shape, dataset.bounded) == (held.size, held.shape, held.bounded)
+    assert torch.equal(everything(dataset), everything(held))
     index = torch.tensor([[5, 0], [0, 7]])
-    assert torch.equal(world.images(index), held.images(index))
-    assert torch.equal(world.factors(index), held.factors(index))
-    sampler = Sampler(torch.tensor([3]), world, 4)
+    assert torch.equal(dataset.images(index), held.images(index))
+    assert torch.equal(dataset.factors(index), held.factors(index))
+    sampler = Sampler(torch.tensor([3]), dataset, 4)
     for step in range(2 * sampler.per_epoch):
         seen = in_turn(sampler, step)[0]
         assert torch.equal(sampler.images(seen), held.images(seen))
 
 
 def test_an_epoch_is_a_permutation_that_follows_from_seed_and_epoch(file):
-    world = world_of(file)
-    sampler = Sampler(torch.tensor([0, 1]), world, 8, turns=2)
+    dataset = dataset_of(file)
+    sampler = Sampler(torch.tensor([0, 1]), dataset, 8, updates=2)
     window = sampler.feed.steps * 8
     assert window == 32
     for epoch in range(3):
@@ -103,12 +103,12 @@ def test_an_epoch_is_a_permutation_that_follows_from_seed_and_epoch(file):
         orders = sampler.orders
         for order in orders.flatten(0, 1):
             assert order.sort().values.tolist() == list(range(SIZE))
-        # Windows are the same rows for all seeds and turns, each in an order of its own.
+        # Windows are the same rows for all seeds and updates, each in an order of its own.
         for start in range(0, SIZE, window):
             parts = orders[..., start : start + window].flatten(0, 1)
             assert (parts.sort().values == parts[0].sort().values).all()
             assert len({tuple(part.tolist()) for part in parts}) == len(parts)
-    alone = Sampler(torch.tensor([1]), world, 8, turns=2)
+    alone = Sampler(torch.tensor([1]), dataset, 8, updates=2)
     assert torch.equal(in_turn(alone, 20)[:, 0], in_turn(sampler, 20)[:, 1])
     assert [sampler.left(step) for step in (0, 3, 4, 11, 12, 16)] == [4, 1, 4, 1, 4, 4]
     assert not torch.equal(in_turn(sampler, 0), in_turn(sampler, 12))
@@ -116,7 +116,7 @@ def test_an_epoch_is_a_permutation_that_follows_from_seed_and_epoch(file):
 
 def test_data_that_fit_into_a_window_are_shuffled_as_in_memory(file, monkeypatch):
     monkeypatch.setattr(streamed, "WINDOW", IMAGES.nbytes)
-    sampler = Sampler(torch.tensor([0]), world_of(file), 8)
+    sampler = Sampler(torch.tensor([0]), dataset_of(file), 8)
     left_out = set()
     for epoch in range(40):
         in_turn(sampler, epoch * sampler.per_epoch)
@@ -127,14 +127,14 @@ def test_data_that_fit_into_a_window_are_shuffled_as_in_memory(file, monkeypatch
 
 def test_windows_in_one_place_hold_what_others_do(file):
     """As on CUDA, where recorded steps read the same memory every time."""
-    world = world_of(file)
-    sampler = Sampler(torch.tensor([5]), world, 8)
-    fixed = Feed(world, 8, CPU, fixed=True)
+    dataset = dataset_of(file)
+    sampler = Sampler(torch.tensor([5]), dataset, 8)
+    fixed = Feed(dataset, 8, CPU, fixed=True)
     places = set()
     for step in range(3 * sampler.per_epoch):
         seen = in_turn(sampler, step)[0]
         fixed.turn_to(*divmod(step, sampler.per_epoch))
-        assert torch.equal(fixed.images(seen), world.images(seen))
+        assert torch.equal(fixed.images(seen), dataset.images(seen))
         places.add((fixed._data.data_ptr(), fixed._begins.data_ptr()))
     assert len(places) == 1
 
@@ -148,8 +148,8 @@ def test_cuda_trains_as_the_cpu_does(file):
 
 
 def test_a_window_is_whole_chunks_in_a_random_order(file):
-    world = world_of(file)
-    sampler = Sampler(torch.tensor([0]), world, 8)
+    dataset = dataset_of(file)
+    sampler = Sampler(torch.tensor([0]), dataset, 8)
     in_turn(sampler, 0)
     first = sampler.orders[0, 0, :32].sort().values
     chunks = (first // 5).unique(return_counts=True)[1]
@@ -174,9 +174,9 @@ def test_lanes_over_threads_are_the_runs_alone(tmp_path, network):
         Run(data=data, network=network, latent=uw.Gaussian(2), batch_size=8, steps=20, seed=seed)
         for seed in range(3)
     ]
-    world = data.load(CPU)
-    runs = [run.resolve(world) for run in runs]
-    together = train(runs, world)
+    dataset = data.load(CPU)
+    runs = [run.resolve(dataset) for run in runs]
+    together = train(runs, dataset)
     torch.set_num_threads(1)
     for run, outcome in zip(runs, together, strict=True):
         alone = train([run], data.load(CPU))[0]
@@ -215,28 +215,28 @@ def test_changed_data_are_noticed(file, tmp_path):
 
 
 def test_what_a_pass_finds_is_kept_until_the_file_changes(file, monkeypatch):
-    world = world_of(file)
+    dataset = dataset_of(file)
     monkeypatch.setattr("unweave.data.files.arrays.scan", None)  # a second pass would fail
-    assert world_of(file).fingerprint == world.fingerprint
+    assert dataset_of(file).fingerprint == dataset.fingerprint
 
 
 def test_a_file_that_becomes_shorter_is_named(tmp_path):
     path = tmp_path / "a.npy"
     np.save(path, IMAGES)
-    world = Arrays(path, stream=True).load(CPU)
+    dataset = Arrays(path, stream=True).load(CPU)
     path.write_bytes(path.read_bytes()[:-50])
     with pytest.raises(ValueError, match=r"a\.npy ends before observation 102"):
-        everything(world)
+        everything(dataset)
     with pytest.raises(ValueError, match=r"a\.npy ends before"):
-        world.windows.get(0, 0, SIZE)
+        dataset.windows.get(0, 0, SIZE)
 
 
 def test_few_windows_are_held(file):
-    world = world_of(file)
-    sampler = Sampler(torch.tensor([0]), world, 8)
+    dataset = dataset_of(file)
+    sampler = Sampler(torch.tensor([0]), dataset, 8)
     for step in range(4 * sampler.per_epoch):
         sampler.turn_to(step)
-        assert len(world.windows._held) <= 3
+        assert len(dataset.windows._held) <= 3
     assert sum(t.name.startswith("windows") for t in threading.enumerate()) >= 1
 
 
@@ -252,12 +252,12 @@ def test_a_file_that_keeps_many_rows_together_is_said_to_be_shuffled_poorly(tmp_
 
 
 def test_splits_are_disjoint_and_together_all(file):
-    worlds = {p: Arrays(file, split=p).load(CPU) for p in ("train", "validation", "test")}
-    assert [world.size for world in worlds.values()] == [82, 10, 11]
-    found = torch.cat([everything(world) for world in worlds.values()]).flatten(1)
+    datasets = {p: Arrays(file, split=p).load(CPU) for p in ("train", "validation", "test")}
+    assert [dataset.size for dataset in datasets.values()] == [82, 10, 11]
+    found = torch.cat([everything(dataset) for dataset in datasets.values()]).flatten(1)
     whole = everything(Arrays(file).load(CPU)).flatten(1)
     assert sorted(map(tuple, found.tolist())) == sorted(map(tuple, whole.tolist()))
-    assert all(world.lattice is None for world in worlds.values())
+    assert all(dataset.lattice is None for dataset in datasets.values())
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -268,11 +268,11 @@ def test_a_number_means_the_same_in_every_split(tmp_path, monkeypatch, stream):
     images[members_of("train", 20)[0]], images[members_of("test", 20)[0]] = 255, 0
     np.save(tmp_path / "a.npy", images)
     splits = [Arrays(tmp_path / "a.npy", split=p, stream=stream).load(CPU) for p in SHARES]
-    assert {(world.integer_unit, world.bounded) for world in splits} == {(1 / 255, True)}
-    for world, split in zip(splits, SHARES, strict=True):
+    assert {(dataset.integer_unit, dataset.bounded) for dataset in splits} == {(1 / 255, True)}
+    for dataset, split in zip(splits, SHARES, strict=True):
         expected = torch.from_numpy(images[members_of(split, 20)]) / 255
-        torch.testing.assert_close(everything(world)[:, 0], expected)
-    assert len({world.fingerprint for world in splits}) == 3
+        torch.testing.assert_close(everything(dataset)[:, 0], expected)
+    assert len({dataset.fingerprint for dataset in splits}) == 3
 
 
 def test_a_mapped_array_is_not_copied_into_memory(tmp_path, monkeypatch):
@@ -287,7 +287,7 @@ def test_a_run_is_measured_on_another_split_of_its_data(file, tmp_path):
     model = uw.fit(data, network=uw.MLP((8,)), batch_size=8, steps=2, store=tmp_path / "runs",
                    progress=False)  # fmt: skip
     unseen = uw.load(model.folder, split="test")
-    assert torch.equal(everything(unseen.world), everything(Arrays(file, split="test").load(CPU)))
+    assert torch.equal(everything(unseen.dataset), everything(Arrays(file, split="test").load(CPU)))
     assert len(unseen.table().codes) == 11
     np.testing.assert_array_equal(unseen.encode(IMAGES[:3]), model.encode(IMAGES[:3]))
     drawn = uw.fit(SMALL, network=uw.MLP((8,)), steps=2, store=tmp_path / "runs", progress=False)

@@ -21,7 +21,7 @@ def ring(across, down, thickness, slant=0.0):
 @pytest.mark.parametrize("thickness", [2, 4, 6])
 def test_a_ring_has_its_thickness_and_width(thickness):
     ((measured, width),) = strokes(ring(40, 40, thickness)[None])
-    assert measured == pytest.approx(thickness, rel=0.12)  # corners of pixels
+    assert measured == pytest.approx(thickness, rel=0.12)  # hard_samples of pixels
     assert width == pytest.approx(40, rel=0.03)
 
 
@@ -59,10 +59,10 @@ def test_fifths_are_those_of_digits_of_one_class(tmp_path, monkeypatch):
         (tmp_path / f"mnist/{part}-images-idx3-ubyte.gz").write_bytes(idx(images))
         (tmp_path / f"mnist/{part}-labels-idx1-ubyte.gz").write_bytes(idx(labels))
     data = MNIST(strokes=True)
-    world = data.load(torch.device("cpu"))
-    assert world.factor_names == ("class", "thickness", "width")
-    assert world.factor_sizes == (10, 5, 5)
-    assert np.array_equal(world.factors(torch.arange(500)), np.c_[labels, fifths])
+    dataset = data.load(torch.device("cpu"))
+    assert dataset.factor_names == ("class", "thickness", "width")
+    assert dataset.factor_sizes == (10, 5, 5)
+    assert np.array_equal(dataset.factors(torch.arange(500)), np.c_[labels, fifths])
     thick = HeldOut({"class": (7,), "thickness": (4,)}, split="held-out")
     held = Selected(data, (thick,)).load(torch.device("cpu"))
     assert held.size == 10

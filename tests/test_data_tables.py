@@ -7,21 +7,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from datasets import CPU
 
 from byte_images import everything
 from unweave.data import Arrays
 from unweave.data.files import tables
-from worlds import CPU
 
 
 def test_parquet_columns_are_vectors_and_factors(tmp_path):
     path = tmp_path / "a.parquet"
     columns = {"u": [0.5, 1.5, 2.5], "v": [1, 2, 3], "colour": ["red", "blue", "red"]}
     pq.write_table(pa.table(columns), path)
-    world = Arrays(path, factors_key="colour").load(CPU)
-    assert everything(world).tolist() == [[0.5, 1], [1.5, 2], [2.5, 3]]
-    assert world.factors(torch.arange(3)).tolist() == [[1], [0], [1]]
-    assert world.factor_names == ("colour",)
+    dataset = Arrays(path, factors_key="colour").load(CPU)
+    assert everything(dataset).tolist() == [[0.5, 1], [1.5, 2], [2.5, 3]]
+    assert dataset.factors(torch.arange(3)).tolist() == [[1], [0], [1]]
+    assert dataset.factor_names == ("colour",)
     with pytest.raises(ValueError, match="did you mean 'colour'"):
         Arrays(path, factors_key="color").load(CPU)
     pq.write_table(pa.table({"u": [0.5, None, 2.5]}), path)
@@ -48,13 +48,13 @@ def test_tables_are_kept_as_they_are(tmp_path, suffix, part):
         path.write_text("\n".join(part.join(map(str, line)) for line in lines))
     else:
         pq.write_table(pa.table(columns), path)
-    world = Arrays(path, factors_key="colour, dose").load(CPU)
+    dataset = Arrays(path, factors_key="colour, dose").load(CPU)
     assert (
-        everything(world).T.tolist() == torch.tensor([columns["age"], columns["height"]]).tolist()
+        everything(dataset).T.tolist() == torch.tensor([columns["age"], columns["height"]]).tolist()
     )
-    assert world.factors(torch.arange(4)).tolist() == [[1, 0], [0, 1], [1, 0], [1, 1]]
-    assert world.factor_names == ("colour", "dose")
-    assert not world.bounded
+    assert dataset.factors(torch.arange(4)).tolist() == [[1, 0], [0, 1], [1, 0], [1, 1]]
+    assert dataset.factor_names == ("colour", "dose")
+    assert not dataset.bounded
     ages = Arrays(path, key="age").load(CPU)
     assert everything(ages).tolist() == [[30], [255], [7], [90]]
     with pytest.raises(
@@ -68,8 +68,8 @@ def test_tables_are_kept_as_they_are(tmp_path, suffix, part):
 def test_a_table_of_numbers_needs_no_names(tmp_path):
     numbers = np.array([[0.1, 2], [0.3, 4], [0.5, 6]])
     np.savetxt(tmp_path / "a.csv", numbers, delimiter=",")
-    world = Arrays(tmp_path / "a.csv", key="column0", factors_key="column1").load(CPU)
-    np.testing.assert_allclose(everything(world), numbers[:, :1], rtol=1e-6)
+    dataset = Arrays(tmp_path / "a.csv", key="column0", factors_key="column1").load(CPU)
+    np.testing.assert_allclose(everything(dataset), numbers[:, :1], rtol=1e-6)
     (tmp_path / "a.csv").write_text("u,v\n1,2\n")
     with pytest.raises(ValueError, match=r"no column 'w'.*Valid here: u, v"):
         Arrays(tmp_path / "a.csv", key="w").load(CPU)
@@ -102,10 +102,10 @@ def test_a_bad_cell_of_a_table_is_named_by_line_and_column(tmp_path, text, messa
 
 def test_text_among_numbers_of_a_factor_is_told(tmp_path):
     (tmp_path / "a.csv").write_text("u,size\n1,2\n3,10\n5,big\n")
-    world = Arrays(tmp_path / "a.csv", factors_key="size").load(CPU)
-    assert world.factor_labels == (("10", "2", "big"),)
+    dataset = Arrays(tmp_path / "a.csv", factors_key="size").load(CPU)
+    assert dataset.factor_labels == (("10", "2", "big"),)
     note = "line 4, column 'size': expected a number, got 'big'; its classes are text"
-    assert note in world.notes
+    assert note in dataset.notes
 
 
 def test_lists_of_text_are_refused(tmp_path):
@@ -121,10 +121,10 @@ def test_lists_of_text_are_refused(tmp_path):
 def test_numbers_as_pandas_names_columns_are_names(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("0,1,2\n5,6,7\n8,9,10\n")
-    world = Arrays(path, factors_key="1").load(CPU)
-    assert everything(world).tolist() == [[5, 7], [8, 10]]
-    assert world.factor_names == ("1",)
-    assert any("counts the columns" in note for note in world.notes)
+    dataset = Arrays(path, factors_key="1").load(CPU)
+    assert everything(dataset).tolist() == [[5, 7], [8, 10]]
+    assert dataset.factor_names == ("1",)
+    assert any("counts the columns" in note for note in dataset.notes)
     path.write_text("0,1,3\n5,6,7\n")
     assert everything(Arrays(path).load(CPU)).tolist() == [[0, 1, 3], [5, 6, 7]]
     path.write_text("0\n1\n")  # one column of numbers
@@ -144,8 +144,8 @@ def test_names_of_columns_are_distinct_and_may_have_commas(tmp_path, suffix):
 
     path = written(["a,b", "c", "d"])
     assert everything(Arrays(path).load(CPU)).tolist() == [[1, 2, 0], [3, 4, 0]]
-    world = Arrays(path, key='c, "a,b"', factors_key="d").load(CPU)
-    assert everything(world).tolist() == [[2, 1], [4, 3]]
+    dataset = Arrays(path, key='c, "a,b"', factors_key="d").load(CPU)
+    assert everything(dataset).tolist() == [[2, 1], [4, 3]]
     for key in ("a,b", '"a,b"'):
         assert Arrays(path, key="c", factors_key=key).load(CPU).factor_names == ("a,b",)
     with pytest.raises(ValueError, match=r"distinct names in .*, got a more than once"):
@@ -165,9 +165,9 @@ def test_a_csv_file_is_parsed_once(tmp_path, monkeypatch):
 def test_numbers_of_tables_are_kept_whatever_their_type(tmp_path, kind):
     table = {"a": pa.array([1, 2, 100], kind), "b": pa.array([3, 0, 5], kind)}
     pq.write_table(pa.table(table), tmp_path / "a.parquet")
-    world = Arrays(tmp_path / "a.parquet").load(CPU)
-    assert everything(world).tolist() == [[1, 3], [2, 0], [100, 5]]
-    assert world.integer_unit == 1
+    dataset = Arrays(tmp_path / "a.parquet").load(CPU)
+    assert everything(dataset).tolist() == [[1, 3], [2, 0], [100, 5]]
+    assert dataset.integer_unit == 1
 
 
 def test_a_bomb_in_the_lists_of_parquet_is_not_read(tmp_path, monkeypatch):

@@ -1,8 +1,9 @@
-"""Laws of every rendered world: its lattice, and what its pictures depend on."""
+"""Laws of every rendered dataset: its lattice, and what its pictures depend on."""
 
 import numpy as np
 import pytest
 import torch
+from datasets import CPU
 
 from unweave.core.noise import Noise
 from unweave.core.spec import from_json, members, to_json
@@ -17,7 +18,6 @@ from unweave.data import (
     TexturedShapes2D,
 )
 from unweave.data.drawn import renderer as module
-from worlds import CPU
 
 SPRITES = Shapes2D(side=32, shapes=("heart", "square"), scales=2, orientations=4, positions=3)
 SMALL = [
@@ -32,7 +32,9 @@ SMALL = [
     Blocks((3, 1, 5), cell=2),
 ]
 SCENES = [spec for spec in SMALL if "shapes2d-" in spec.kind]
-worlds = pytest.mark.parametrize("spec", SMALL, ids=lambda spec: f"{spec.kind}-{spec.lattice.size}")
+datasets = pytest.mark.parametrize(
+    "spec", SMALL, ids=lambda spec: f"{spec.kind}-{spec.lattice.size}"
+)
 
 
 def test_the_laws_are_held_for_every_world_with_a_renderer():
@@ -40,55 +42,55 @@ def test_the_laws_are_held_for_every_world_with_a_renderer():
     assert {spec.kind for spec in SMALL} == rendered
 
 
-@worlds
+@datasets
 def test_index_of_factors_is_the_identity(spec):
-    world = spec.load(CPU)
-    index = torch.arange(0, world.size, max(1, world.size // 5000))
-    factors = world.factors(index)
-    assert torch.equal(world.lattice.index(factors), index)
-    assert world.factor_names == spec.lattice.names
-    assert world.factor_sizes == spec.lattice.sizes
-    assert (factors < torch.tensor(world.factor_sizes)).all()
+    dataset = spec.load(CPU)
+    index = torch.arange(0, dataset.size, max(1, dataset.size // 5000))
+    factors = dataset.factors(index)
+    assert torch.equal(dataset.lattice.index(factors), index)
+    assert dataset.factor_names == spec.lattice.names
+    assert dataset.factor_sizes == spec.lattice.sizes
+    assert (factors < torch.tensor(dataset.factor_sizes)).all()
 
 
-@worlds
+@datasets
 def test_every_factor_changes_the_picture(spec):
     """From one class to another, whatever the others are; but for classes declared to be equal."""
-    world = spec.load(CPU)
-    lattice = world.lattice
+    dataset = spec.load(CPU)
+    lattice = dataset.lattice
     some = lattice.draw(Noise(1), 50)
     for column, (name, size) in enumerate(zip(lattice.names, lattice.sizes, strict=True)):
         if size == 1 or name in lattice.periods:
             continue
         other = some.clone()
         other[:, column] = (other[:, column] + 1 + torch.arange(50) % (size - 1)) % size
-        changed = world.images(lattice.index(some)) != world.images(lattice.index(other))
+        changed = dataset.images(lattice.index(some)) != dataset.images(lattice.index(other))
         assert changed.flatten(1).any(1).all(), name
 
 
-@worlds
+@datasets
 def test_a_picture_depends_on_its_number_alone(spec, monkeypatch):
-    world, again = spec.load(CPU), spec.load(CPU)
-    index = Noise(2).integers(world.size, (30,), "index")
-    together = world.images(index)
+    dataset, again = spec.load(CPU), spec.load(CPU)
+    index = Noise(2).integers(dataset.size, (30,), "index")
+    together = dataset.images(index)
     assert together.dtype == torch.float32
-    assert together.shape == (30, *world.shape)
+    assert together.shape == (30, *dataset.shape)
     assert together.min() >= 0
     assert together.max() <= 1
     assert torch.equal(again.images(index.flip(0)).flip(0), together)
-    assert torch.equal(world.images(index.view(5, 6)), together.view(5, 6, *world.shape))
-    assert torch.equal(world.images(index[3]), together[3])
-    assert world.images(index[:0]).shape == (0, *world.shape)
+    assert torch.equal(dataset.images(index.view(5, 6)), together.view(5, 6, *dataset.shape))
+    assert torch.equal(dataset.images(index[3]), together[3])
+    assert dataset.images(index[:0]).shape == (0, *dataset.shape)
     monkeypatch.setitem(module.CHUNK_VALUES, "cpu", 1)
-    assert torch.equal(world.images(index), together)
+    assert torch.equal(dataset.images(index), together)
 
 
-@worlds
+@datasets
 def test_specs_survive_json_and_numbers_out_of_range_are_refused(spec):
     assert from_json(type(spec), to_json(spec)) == spec
-    world = spec.load(CPU)
-    with pytest.raises(ValueError, match=f"between 0 and {world.size - 1}"):
-        world.images(torch.tensor([world.size]))
+    dataset = spec.load(CPU)
+    with pytest.raises(ValueError, match=f"between 0 and {dataset.size - 1}"):
+        dataset.images(torch.tensor([dataset.size]))
 
 
 @pytest.mark.gpu
@@ -113,8 +115,8 @@ def test_the_seed_changes_the_scenery_and_not_the_sprites(spec):
     one, two = spec.load(CPU), type(spec)(SPRITES, seed=99).load(CPU)
     assert torch.equal(one.factors(index), two.factors(index))
     assert (one.images(index) != two.images(index)).flatten(1).any(1).all()
-    for world in (one, two):
-        pictures = world.images(index)
+    for dataset in (one, two):
+        pictures = dataset.images(index)
         shape, rest = pictures.where(sprites, torch.nan), pictures.where(~sprites, torch.nan)
         if spec.kind == "shapes2d-colour":
             assert (rest.nan_to_num(0) == 0).all()
@@ -126,8 +128,8 @@ def test_the_seed_changes_the_scenery_and_not_the_sprites(spec):
 
 def test_noise_is_uniform_over_bytes_pixels_and_pictures():
     """Mean 127.5 and variance (256^2 - 1) / 12 of a uniform byte, within five standard errors."""
-    world = NoisyShapes2D(SPRITES).load(CPU)
-    values = world.images(torch.arange(96))[:, :, 0].double() * 255  # a row no sprite reaches
+    dataset = NoisyShapes2D(SPRITES).load(CPU)
+    values = dataset.images(torch.arange(96))[:, :, 0].double() * 255  # a row no sprite reaches
     count = values.numel()
     variance = (256**2 - 1) / 12
     assert abs(values.mean() - 127.5) < 5 * (variance / count) ** 0.5
@@ -142,20 +144,20 @@ def test_noise_is_uniform_over_bytes_pixels_and_pictures():
 
 def test_noise_is_two_parts_of_tables_in_numpy():
     side, seed = 16, 5
-    world = NoisyShapes2D(Shapes2D(side=side, positions=3), seed=seed).load(CPU)
+    dataset = NoisyShapes2D(Shapes2D(side=side, positions=3), seed=seed).load(CPU)
     words = Noise(seed, 0, "noise").words(4 * (2**16 + 3 * side**2 // 8), "tables").numpy()
     a, b = words.astype("<u4").view(np.uint8).reshape(2, -1)
-    for number in (0, 77, world.size - 1):
+    for number in (0, 77, dataset.size - 1):
         s, t = Noise(seed, number, "scenery").integers(2**16, (2,), "starts").tolist()
         expected = a[8 * s :][: 3 * side**2] ^ b[8 * t :][: 3 * side**2]
-        picture = (world.images(torch.tensor(number)) * 255).round().byte().numpy()
+        picture = (dataset.images(torch.tensor(number)) * 255).round().byte().numpy()
         assert np.array_equal(picture[:, 0], expected.reshape(3, side, side)[:, 0])
 
 
 def test_colours_are_uniform_on_the_upper_half():
     """The 128 bytes of at least 1/2, by chi-square of 127 degrees: 127 +- 16."""
-    world = ColourShapes2D().load(CPU)
-    levels = world.images(torch.arange(0, world.size, 97)).amax((2, 3)) * 255
+    dataset = ColourShapes2D().load(CPU)
+    levels = dataset.images(torch.arange(0, dataset.size, 97)).amax((2, 3)) * 255
     counts = np.bincount(levels.round().long().flatten(), minlength=256)
     expected = counts.sum() / 128
     assert not counts[:128].any()
@@ -210,22 +212,22 @@ def test_texture_repeats_without_a_seam_and_the_sprite_inverts_it():
 
 
 def test_blobs_are_their_formula():
-    world = Blobs(side=12, positions=3).load(CPU)
-    for number in (0, 7, world.size - 1):
+    dataset = Blobs(side=12, positions=3).load(CPU)
+    for number in (0, 7, dataset.size - 1):
         b, w, x, y = (
             factor.values[k]
             for factor, k in zip(
-                world.lattice.members, world.factors(torch.tensor(number)).tolist(), strict=True
+                dataset.lattice.members, dataset.factors(torch.tensor(number)).tolist(), strict=True
             )
         )
         place = (torch.arange(12, dtype=torch.float64) + 0.5) / 12
         square = (place - x) ** 2 + (place[:, None] - y) ** 2
         expected = b * torch.exp(-square / (2 * w**2))
-        picture = world.images(torch.tensor(number))[0].double()
+        picture = dataset.images(torch.tensor(number))[0].double()
         torch.testing.assert_close(picture, expected, rtol=1e-6, atol=1e-7)
 
 
 def test_blocks_show_their_classes():
-    world = Blocks((3, 2), cell=2).load(CPU)
-    picture = world.images(torch.tensor(5))[0]  # classes 2 and 1
+    dataset = Blocks((3, 2), cell=2).load(CPU)
+    picture = dataset.images(torch.tensor(5))[0]  # classes 2 and 1
     assert picture.tolist() == 2 * [[0, 0, 0, 0, 1, 1]] + 2 * [[0, 0, 1, 1, 0, 0]]

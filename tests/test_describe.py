@@ -5,11 +5,11 @@ import math
 
 import numpy as np
 import pytest
+from datasets import LATENTS, SMALL
 
 import unweave as uw
 from lattice_tables import blurred
-from unweave.metrics import MEASURES, Score, Table
-from worlds import LATENTS, SMALL
+from unweave.metrics import UNSUPERVISED, Score, Table
 
 FIELDS = dict(network=uw.MLP((16,)), batch_size=16, steps=4, progress=False)
 QUICK = dict(rows=60, samples=50, observations=3, particles=5)
@@ -32,7 +32,7 @@ def test_a_table_is_described_by_every_measure_it_does_for():
     base = blurred()
     table = Table(base.codes, np.zeros((len(base), 0), int), scales=base.scales, kl=[1.0, 2.0, 0.0])
     found = uw.metrics.describe(table)
-    assert set(found) == set(MEASURES)
+    assert set(found) == set(UNSUPERVISED)
     for key, score in found.items():
         assert key == f"{score.name}/{score.protocol}"
         assert math.isfinite(score.value)
@@ -60,7 +60,7 @@ def test_a_degenerate_table_is_described_by_what_is_left(table, missing):
 
 def test_a_model_is_described_and_several_as_each(models):
     several = uw.describe(models, **QUICK)
-    assert set(several[0]) == set(MEASURES) | OVERLAP | MATCH | {LIKELIHOOD}
+    assert set(several[0]) == set(UNSUPERVISED) | OVERLAP | MATCH | {LIKELIHOOD}
     alone = uw.describe(models[1], **QUICK)
     for key, score in alone.items():
         assert several[1][key].value == pytest.approx(score.value, rel=1e-4, abs=1e-5), key

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 import torch
+from datasets import CPU, CRITIC, SMALL, small_run
 
 import unweave as uw
 from unweave.training import Lanes, loop, train
@@ -11,7 +12,6 @@ from unweave.training import compile as compiled
 from unweave.training.engine import Engine
 from unweave.training.precision import checked, half_precision, products
 from unweave.training.store import Store
-from worlds import CPU, CRITIC, SMALL, small_run
 
 RUNS = [
     small_run(
@@ -129,8 +129,8 @@ def test_lower_precision_stays_near(precision):
 def test_replayed_steps_are_steps_from_python():
     """To float tolerance over 200 steps: a recorded step does what Python did."""
     cuda = torch.device("cuda")
-    world = SMALL.load(cuda)
-    replayed, plain = Lanes(RUNS, world, cuda), Lanes(RUNS, world, cuda)
+    dataset = SMALL.load(cuda)
+    replayed, plain = Lanes(RUNS, dataset, cuda), Lanes(RUNS, dataset, cuda)
     with products("fp32"):
         Engine(replayed).run(200)
         for _ in range(200):
@@ -161,10 +161,10 @@ def test_compiled_steps_are_steps(precision, fields, count):
     Weights whose gradient is noise move by their learning rate either way, so terms are compared.
     """
     cuda = torch.device("cuda")
-    world = SMALL.load(cuda)
+    dataset = SMALL.load(cuda)
     runs = [small_run(**fields, seed=seed) for seed in range(count)]
     with products(precision):
-        plain, one, two = (Engine(Lanes(runs, world, cuda, precision, c)) for c in (0, 1, 1))
+        plain, one, two = (Engine(Lanes(runs, dataset, cuda, precision, c)) for c in (0, 1, 1))
         for engine in (plain, one, two):
             engine.run(20)
     for name, value in one.lanes.parameters.items():

@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 import torch
+from datasets import CPU, DIVERGENCES, OBJECTIVES, SMALL, small_run
 
 import unweave as uw
 from unweave.data import from_array
 from unweave.training import Lanes
-from worlds import CPU, DIVERGENCES, OBJECTIVES, SMALL, small_run
 
 
-def finite_after(run, world=None, steps=25):
+def finite_after(run, dataset=None, steps=25):
     """Whether all terms, weights and moments stay finite over some steps at a high rate."""
-    world = world or SMALL.load(CPU)
-    lanes = Lanes([run.resolve(world)], world, CPU)
+    dataset = dataset or SMALL.load(CPU)
+    lanes = Lanes([run.resolve(dataset)], dataset, CPU)
     for _ in range(steps):
         values, shares = lanes.advance()
         assert all(v.isfinite().all() for v in (*values.values(), *shares.values()))
@@ -58,7 +58,7 @@ def test_no_weight_on_the_rate_and_much_on_the_divergence(divergence):
 )  # fmt: skip
 def test_priors_at_their_edges(latent, objective):
     run = small_run(latent=uw.Product(edge=latent, plain=uw.Gaussian(1)), objective=objective)
-    if run.objective.refuses(run.latent) is None:
+    if run.objective.incompatibility(run.latent) is None:
         assert finite_after(run)
         return
     with pytest.raises(ValueError, match="no variance"):
@@ -69,15 +69,15 @@ def test_priors_at_their_edges(latent, objective):
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda o: o.kind)
 def test_images_all_of_one_value(value, objective):
     images = np.full((32, 16, 16), value, np.uint8)
-    spec, world = from_array(images, device=CPU)
+    spec, dataset = from_array(images, device=CPU)
     run = small_run(objective=objective, data=spec, optimiser=uw.Adam(lr=1e-2))
-    assert finite_after(run, world, steps=10)
+    assert finite_after(run, dataset, steps=10)
 
 
 def test_principal_components_of_constant_images_are_refused():
-    _, world = from_array(np.zeros((32, 16, 16), np.uint8), device=CPU)
+    _, dataset = from_array(np.zeros((32, 16, 16), np.uint8), device=CPU)
     with pytest.raises(ValueError, match="vary in 0 directions"):
-        small_run(latent=uw.Gaussian(2, variances="pca")).resolve(world)
+        small_run(latent=uw.Gaussian(2, variances="pca")).resolve(dataset)
 
 
 @pytest.mark.parametrize("estimator", ["weighted", "stratified"])
@@ -95,8 +95,8 @@ def test_encodings_far_narrower_than_their_distances(estimator):
 
 def test_the_exact_aggregate_needs_the_whole_data_set():
     divergence = uw.divergences.ExclusiveKL(estimator="exact")
-    world = SMALL.load(CPU)
-    run = small_run(objective=uw.AlphaBetaVAE(divergence=divergence), batch_size=world.size)
+    dataset = SMALL.load(CPU)
+    run = small_run(objective=uw.AlphaBetaVAE(divergence=divergence), batch_size=dataset.size)
     assert finite_after(run, steps=3)
-    with pytest.raises(ValueError, match=f"batch_size={world.size}"):
-        small_run(objective=uw.AlphaBetaVAE(divergence=divergence)).resolve(world)
+    with pytest.raises(ValueError, match=f"batch_size={dataset.size}"):
+        small_run(objective=uw.AlphaBetaVAE(divergence=divergence)).resolve(dataset)

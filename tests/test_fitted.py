@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from datasets import ADVERSARIAL, LATENTS, SMALL
 from torch.distributions import MultivariateNormal
 
 import unweave as uw
 from unweave.core.noise import Noise
-from unweave.latents import unrelaxed
+from unweave.latents import with_hard_samples
 from unweave.metrics import left_out
 from unweave.training import Outcome
-from worlds import ADVERSARIAL, LATENTS, SMALL
 
 FIELDS = dict(network=uw.MLP((16,)), latent=uw.Gaussian(3), batch_size=16, progress=False)
 ROOT = Path(__file__).parent.parent
@@ -74,7 +74,7 @@ def test_a_table_is_what_the_encoder_says(model):
 
 
 @pytest.mark.parametrize("latent", LATENTS)
-@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 def test_codes_walks_and_table_of_every_latent_space(latent):
     model = uw.fit(SMALL, steps=3, **(FIELDS | {"latent": latent}))
     x, count = model.observations([3, 4]), len(latent.variables)
@@ -140,7 +140,7 @@ def linear_gaussian(spread):
     assert [name.split(".")[1] for name in names] == ["encoder"] * 2 + ["decoder"] * 2
     values = dict(zip(names, (*encoder, w, b), strict=True))
     assert {n: v.shape for n, v in values.items()} == {n: weights[n].shape for n in names}
-    exact = uw.Fitted(Outcome(model.run, weights | values, [], None), model.world)
+    exact = uw.FittedModel(Outcome(model.run, weights | values, [], None), model.dataset)
     marginal = MultivariateNormal(b, w @ w.T + 0.25 * torch.eye(4))
     return exact, x, marginal.log_prob(torch.as_tensor(x)).numpy()
 
@@ -158,9 +158,9 @@ def test_log_likelihood_of_classes_and_bits_is_the_sum_over_them():
     model = uw.fit(
         x, steps=1, latent=latent, network=uw.MLP(hidden=(8,)), batch_size=6, progress=False
     )
-    corners = [[*row, bit] for row in np.eye(3) for bit in (0.0, 1.0)]
+    hard_samples = [[*row, bit] for row in np.eye(3) for bit in (0.0, 1.0)]
     prior = [math.log(p / 3) for _ in range(3) for p in (0.7, 0.3)]
-    means = torch.as_tensor(model.decode(np.array(corners, np.float32)))
+    means = torch.as_tensor(model.decode(np.array(hard_samples, np.float32)))
     each = torch.distributions.Normal(means, 1.0).log_prob(torch.as_tensor(x)[:, None]).sum(-1)
     expected = torch.logsumexp(each + torch.tensor(prior), 1).numpy()
     assert np.allclose(model.log_likelihood(x, 40_000), expected, atol=0.02)
@@ -297,7 +297,7 @@ def test_users_draw_and_vary_the_noise(objective):
     assert np.allclose(noise.mean(0), 0, atol=0.02)
     assert np.allclose(np.cov(noise.T), np.eye(objective.noise_size), atol=0.02)
 
-    drawn = unrelaxed(model.prior()).rsample(Noise(7, 0, "sample"), (5,))
+    drawn = with_hard_samples(model.prior()).rsample(Noise(7, 0, "sample"), (5,))
     assert np.array_equal(model.sample(5, seed=7), model.decode(drawn, model.draw_noise(5, 7)))
     assert not np.allclose(model.sample(5, seed=7), model.decode(drawn))
 

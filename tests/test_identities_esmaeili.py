@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from datasets import D
 from torch.distributions import MultivariateNormal, Normal, OneHotCategorical
 
 import unweave as uw
@@ -13,7 +14,6 @@ from unweave.aggregate import decompose, decompose_exactly
 from unweave.core.noise import Noise
 from unweave.latents import FullGaussian, OneHot
 from unweave.theory import elbo_parts
-from worlds import D
 
 # Figures 2 and 4
 
@@ -29,10 +29,10 @@ def test_figure_2_sums_to_the_elbo_by_enumeration():
         [uw.likelihoods.Bernoulli()(row.expand(3, 2)).log_prob(x) for row in logits]
     )
     log_px = torch.logsumexp(log_x + p.log_probs[:, None], 0)
-    corners = torch.eye(4, dtype=f64)
+    hard_samples = torch.eye(4, dtype=f64)
     terms = []
     for n in range(3):
-        parts = decompose_exactly(latent, q, p, corners, q.log_probs[n])
+        parts = decompose_exactly(latent, q, p, hard_samples, q.log_probs[n])
         fourth = q.log_probs[n] - p.log_probs - parts.mutual_information
         first, third = log_x[:, n] - log_px[n], log_px[n] + math.log(3)
         weights = q.mean[n] / 3
@@ -134,7 +134,7 @@ def test_the_parts_of_figure_4_sum_to_the_elbo_of_a_model(latent):
     sides = elbo_parts(nets.model, X, NOISE)
     torch.testing.assert_close(sides.left, sides.right)
     passed = nets.model(X, NOISE)
-    z = passed.corners
+    z = passed.hard_samples
     elbo = -passed.distortion - passed.q.log_prob(z) + passed.p.log_prob(z)
     torch.testing.assert_close(sides.left, elbo)
     parts = decompose_exactly(latent, passed.q, passed.p, z, passed.q.log_prob(z))

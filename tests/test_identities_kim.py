@@ -3,6 +3,7 @@
 import math
 
 import torch
+from datasets import CRITIC, D, play_turns
 from torch import nn
 from torch.distributions import Normal
 
@@ -11,7 +12,6 @@ from small_models import COUNT, NOISE, X, f64, loss, nets_of
 from unweave.aggregate import exact
 from unweave.objectives import Batch, total
 from unweave.theory import elbo_parts
-from worlds import CRITIC, D, play_turns
 
 
 def test_lemma_1_holds_on_every_sample():

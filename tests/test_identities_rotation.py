@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from datasets import D
 
 import unweave as uw
 from small_models import NOISE, X, f64, loss_of, nets_of
@@ -10,7 +11,6 @@ from unweave.core.noise import Noise
 from unweave.latents import DiagonalGaussian, FullGaussian
 from unweave.latents.distributions import HALF_LOG_2PI
 from unweave.theory import recoded, theorem_2
-from worlds import D
 
 
 def rotation(size, seed=0):

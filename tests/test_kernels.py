@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.nn.functional as F
+from datasets import SMALL, small_run
 
 import unweave as uw
 from unweave import kernels
@@ -20,7 +21,6 @@ from unweave.kernels.sums import added, settle
 from unweave.networks.layers import Chain, DownConv2d, UpConv2d
 from unweave.training import compile as compiled
 from unweave.training import notes
-from worlds import SMALL, small_run
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 # Lanes, batch, height and width of the small image, channels of the small and the big one.
@@ -229,7 +229,7 @@ def test_bernoulli_nats_are_torchs():
 @pytest.mark.parametrize("amsgrad", [False, True])
 @pytest.mark.parametrize("betas", [(0.9, 0.999), (0.0, 0.5)])
 def test_adam_is_torchs(amsgrad, betas):
-    """Over three steps of two turns each, in flat memory; more tensors than a launch takes."""
+    """Over three steps of two updates each, in flat memory; more tensors than a launch takes."""
     sizes = [3, 1024, 1500, 1, 2, 4, 5, 6, 7, 8, 2100]
     reference = [torch.randn(size, device=DEVICE, requires_grad=True) for size in sizes]
     starts = [0]
@@ -283,13 +283,13 @@ def test_random_numbers_are_those_of_noise(stream):
         uw.Shapes2D(side=50, positions=1),
     ],
 )
-def test_sprites_are_those_of_the_world(spec):
-    world = spec.load(torch.device("cpu"))
-    index = torch.randint(0, world.size, (30,))
+def test_sprites_are_those_of_the_dataset(spec):
+    dataset = spec.load(torch.device("cpu"))
+    index = torch.randint(0, dataset.size, (30,))
     there = spec.load(torch.device(DEVICE))
     tables = (there.cosine, there.sine, there.lower, there.upper)
     drawn = draw(index.to(DEVICE), shapes2d.frame(there), *tables)
-    assert torch.equal(drawn.cpu().view(30, *world.shape), world.images(index))
+    assert torch.equal(drawn.cpu().view(30, *dataset.shape), dataset.images(index))
 
 
 class Reason:
@@ -330,17 +330,17 @@ def test_why_kernels_cannot_run_is_one_line(monkeypatch):
 
 
 def test_before_training_a_note_says_so(monkeypatch):
-    world, run = SMALL.load(torch.device("cpu")), small_run(steps=20_000)
-    assert notes([run], world) == [*world.notes, *run.notes]
+    dataset, run = SMALL.load(torch.device("cpu")), small_run(steps=20_000)
+    assert notes([run], dataset) == [*dataset.notes, *run.notes]
     monkeypatch.setattr(kernels, "reason", lambda: "Triton is not installed")
-    there = SimpleNamespace(notes=world.notes, device=torch.device("cuda"))
+    there = SimpleNamespace(notes=dataset.notes, device=torch.device("cuda"))
     assert notes([run, run], there)[-1] == (
         "on this GPU torch's own layers train, not our faster ones: Triton is not installed"
     )
     monkeypatch.setattr(kernels, "reason", lambda: None)
     monkeypatch.setattr(compiled, "available", lambda: False)
     assert notes([run], there)[-1].startswith("steps are not compiled")
-    assert notes([small_run(steps=20)], there) == [*world.notes, *run.notes]
+    assert notes([small_run(steps=20)], there) == [*dataset.notes, *run.notes]
 
 
 def test_a_chain_settles_what_its_convolutions_leave(monkeypatch):

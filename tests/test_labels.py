@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from datasets import ADVERSARIAL, CPU, OBJECTIVES, SMALL, nets_and_batch, small_run
 
 import unweave as uw
 from unweave.core.noise import Noise
 from unweave.data import from_array
-from unweave.evaluation.model import Fitted
+from unweave.evaluation.model import FittedModel
 from unweave.objectives import Batch, Label, Teacher, total, with_labels
 from unweave.objectives.compatibility import part
 from unweave.training import Lanes, train
-from worlds import ADVERSARIAL, CPU, OBJECTIVES, SMALL, nets_and_batch, small_run
 
 TREE = uw.Product(
     style=uw.Gaussian(2), what=uw.Product(shape=uw.Categorical(2), big=uw.Bernoulli(1)),
@@ -31,17 +31,17 @@ LABELS = (
 def test_the_terms_are_the_log_masses_and_densities_of_what_is_known():
     run = small_run(latent=TREE, labels=LABELS)
     nets, _ = nets_and_batch(run)
-    world = SMALL.load(CPU)
+    dataset = SMALL.load(CPU)
     index = torch.arange(40)
-    targets = Teacher(LABELS, TREE, world).targets(index)
-    batch = Batch(world.images(index).double(), world.size, targets)
-    turn = with_labels(run.objective.turns[0], LABELS, run.weights)
+    targets = Teacher(LABELS, TREE, dataset).targets(index)
+    batch = Batch(dataset.images(index).double(), dataset.size, targets)
+    turn = with_labels(run.objective.updates[0], LABELS, run.weights)
     terms, _ = turn.loss(nets, batch, Noise(0), {})
-    plain, _ = run.objective.turns[0].loss(nets, batch, Noise(0), {})
+    plain, _ = run.objective.updates[0].loss(nets, batch, Noise(0), {})
     names = {"label_shape_what_shape", "label_scale_what_big", "label_x_across", "label_y_down"}
     assert terms.keys() - plain.keys() == names
-    raw, factors = nets.model.raw(batch.x), world.factors(index)
-    names = world.factor_names
+    raw, factors = nets.model.raw(batch.x), dataset.factors(index)
+    names = dataset.factor_names
     shape = factors[:, names.index("shape")]
     known = targets["known0"]
     expected = F.cross_entropy(raw[:, 4:6], shape, reduction="none") * known / 0.5
@@ -61,8 +61,8 @@ def test_the_terms_are_the_log_masses_and_densities_of_what_is_known():
 
 
 def test_the_share_of_known_labels_is_as_asked_and_the_same_for_every_run():
-    world = SMALL.load(CPU)
-    one, two = (Teacher((Label("x", share=0.3),), uw.Gaussian(1), world) for _ in range(2))
+    dataset = SMALL.load(CPU)
+    one, two = (Teacher((Label("x", share=0.3),), uw.Gaussian(1), dataset) for _ in range(2))
     assert torch.equal(one.known[0], two.known[0])
     assert one.known[0].float().mean().item() == pytest.approx(0.3, abs=0.06)
 
@@ -72,16 +72,16 @@ def test_labels_join_every_objective_in_lanes(objective):
     """With weights that differ between the lanes, one of them a schedule."""
     latent = uw.Product(style=uw.Gaussian(2), across=uw.Gaussian(1))
     network = uw.MLP((16,)) if objective.autoencodes else None
-    world = SMALL.load(CPU)
+    dataset = SMALL.load(CPU)
     runs = [
         small_run(
             objective=objective, latent=latent, network=network, seed=seed,
             labels=(Label("x", block="across", share=0.5, weight=weight),),
-        ).resolve(world)
+        ).resolve(dataset)
         for seed, weight in ((0, 1.0), (1, uw.Linear(0.0, 20.0, steps=4)))
     ]  # fmt: skip
     assert runs[0].lane_key == runs[1].lane_key
-    together, alone = Lanes(runs, world, CPU), Lanes(runs[1:], world, CPU)
+    together, alone = Lanes(runs, dataset, CPU), Lanes(runs[1:], dataset, CPU)
     for step in range(5):
         values, weighted = together.advance()
         expected, _ = alone.advance()
@@ -95,25 +95,25 @@ def test_labels_teach_a_block_its_meaning():
     """Half of the labels, and the category tells the scale on the other half too."""
     latent = uw.Product(style=uw.Gaussian(3), size=uw.Categorical(2))
     labels = (Label("scale", block="size", share=0.5, weight=50.0),)
-    world = SMALL.load(CPU)
+    dataset = SMALL.load(CPU)
     run = small_run(
         latent=latent, labels=labels, steps=600, batch_size=64, network=uw.MLP((128,)),
         optimiser=uw.Adam(lr=3e-3),
     )  # fmt: skip
-    model = Fitted(train([run.resolve(world)], world)[0], world)
-    unlabelled = torch.arange(world.size)[~Teacher(labels, latent, world).known[0]]
+    model = FittedModel(train([run.resolve(dataset)], dataset)[0], dataset)
+    unlabelled = torch.arange(dataset.size)[~Teacher(labels, latent, dataset).known[0]]
     classes = latent.codes(model.posteriors(unlabelled))[:, -1]
-    right = classes == world.factors(unlabelled)[:, world.factor_names.index("scale")]
+    right = classes == dataset.factors(unlabelled)[:, dataset.factor_names.index("scale")]
     assert right.float().mean() > 0.9
 
 
 def test_the_batch_is_encoded_once():
     """Labels read the encoding there is, so that batch normalisation sees the batch once."""
     latent = uw.Product(style=uw.Gaussian(2), across=uw.Gaussian(1))
-    world = SMALL.load(CPU)
-    plain = small_run(latent=latent, network=uw.DCGAN(base=4)).resolve(world)
+    dataset = SMALL.load(CPU)
+    plain = small_run(latent=latent, network=uw.DCGAN(base=4)).resolve(dataset)
     told = dataclasses.replace(plain, labels=(Label("x", block="across", weight=0.0),))
-    one, two = Lanes([plain], world, CPU), Lanes([told], world, CPU)
+    one, two = Lanes([plain], dataset, CPU), Lanes([told], dataset, CPU)
     one.advance()
     two.advance()
     assert one.buffers
@@ -161,12 +161,12 @@ def test_labels_survive_the_command_line():
 
 
 def test_a_label_needs_factors():
-    spec, world = from_array(np.zeros((20, 4), np.float32))
+    spec, dataset = from_array(np.zeros((20, 4), np.float32))
     with pytest.raises(ValueError, match="needs data with factors"):
-        small_run(data=spec, latent=uw.Gaussian(1), labels=(Label("x"),)).resolve(world)
+        small_run(data=spec, latent=uw.Gaussian(1), labels=(Label("x"),)).resolve(dataset)
 
 
-@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 def test_a_labelled_run_has_a_report(tmp_path):
     latent = uw.Product(style=uw.Gaussian(2), shape=uw.Categorical(2))
     labels = (Label("shape", block="shape", weight=uw.Linear(0.0, 5.0, steps=10)),)
@@ -185,7 +185,7 @@ def test_the_loss_with_no_label_known_is_that_without():
     nets, batch = nets_and_batch(run)
     targets = Teacher(LABELS, TREE, SMALL.load(CPU)).targets(torch.arange(len(batch.x)))
     nothing = {k: v & False if k.startswith("known") else v for k, v in targets.items()}
-    turn = with_labels(run.objective.turns[0], LABELS, run.weights)
+    turn = with_labels(run.objective.updates[0], LABELS, run.weights)
     with_none, _ = turn.loss(nets, batch._replace(targets=nothing), Noise(0), {})
-    without, _ = run.objective.turns[0].loss(nets, batch, Noise(0), {})
+    without, _ = run.objective.updates[0].loss(nets, batch, Noise(0), {})
     torch.testing.assert_close(total(with_none), total(without))

@@ -4,18 +4,7 @@ import dataclasses
 
 import pytest
 import torch
-
-import unweave as uw
-from unweave.catalogue.methods import games, spaces
-from unweave.core.noise import Noise
-from unweave.core.optimisers import Adam
-from unweave.core.schedules import at
-from unweave.data import from_array
-from unweave.training import Lanes, recall, train
-from unweave.training.engine import Engine
-from unweave.training.sampler import Sampler
-from unweave.training.store import Store, read_tensors
-from worlds import (
+from datasets import (
     ADVERSARIAL,
     CPU,
     CRITIC,
@@ -29,6 +18,17 @@ from worlds import (
     small_run,
     turned,
 )
+
+import unweave as uw
+from unweave.catalogue.methods import games, spaces
+from unweave.core.noise import Noise
+from unweave.core.optimisers import Adam
+from unweave.core.schedules import at
+from unweave.data import from_array
+from unweave.training import Lanes, recall, train
+from unweave.training.engine import Engine
+from unweave.training.sampler import Sampler
+from unweave.training.store import Store, read_tensors
 
 NETWORKS = [uw.MLP((16,)), uw.Conv(base=4, hidden=8), uw.DCGAN(base=4)]
 NORMALISED = NETWORKS[2]
@@ -101,7 +101,7 @@ def test_what_is_supported_trains_in_lanes_and_resumes(objective, latent):
     advance(alone, 4)
     advance(resumed, 2)
     assert all(value.isfinite().all() for value in values.values())
-    assert set(together.turns) == {"model", *objective.critics} == set(together.optimisers)
+    assert set(together.updates) == {"model", *objective.critics} == set(together.optimisers)
     for lane in (0, 1):
         for name, value in together.state(lane).items():
             assert torch.equal(value, resumed.state(lane)[name]), name
@@ -118,15 +118,15 @@ def test_what_is_supported_trains_in_lanes_and_resumes(objective, latent):
     ],
 )
 def test_a_prior_that_nothing_would_teach_is_refused(objective):
-    assert "does not teach" in objective.refuses(uw.Gaussian(3, learn="variances"))
-    assert objective.refuses(uw.Gaussian(3)) is None
-    assert uw.AlphaBetaVAE(divergence=D.DensityRatio()).refuses(uw.VampPrior(3)) is None
-    wide = uw.WAE(divergence=D.Moments()).refuses(uw.StudentT(2, df=1))
+    assert "does not teach" in objective.incompatibility(uw.Gaussian(3, learn="variances"))
+    assert objective.incompatibility(uw.Gaussian(3)) is None
+    assert uw.AlphaBetaVAE(divergence=D.DensityRatio()).incompatibility(uw.VampPrior(3)) is None
+    wide = uw.WAE(divergence=D.Moments()).incompatibility(uw.StudentT(2, df=1))
     assert "variance" in wide
 
 
 def test_what_is_not_supported_is_refused_with_a_reason():
-    refused = [(o, latent) for o in OBJECTIVES for latent in LATENTS if o.refuses(latent)]
+    refused = [(o, latent) for o in OBJECTIVES for latent in LATENTS if o.incompatibility(latent)]
     assert len(refused) + len(PAIRS) == len(OBJECTIVES) * len(LATENTS)
     for objective, latent in refused:
         with pytest.raises(ValueError, match="cannot be used here: ") as caught:
@@ -137,7 +137,7 @@ def test_what_is_not_supported_is_refused_with_a_reason():
 def everything():
     """What the page of methods says is supported: objectives on two blocks of every kind."""
     objectives = [objective for objective in games().values() if objective.autoencodes]
-    cells = [(o, s) for o in objectives for s in spaces().values() if o.refuses(s) is None]
+    cells = [(o, s) for o in objectives for s in spaces().values() if o.incompatibility(s) is None]
     assert len(cells) > 200
     return [(with_small_critic(o), latent) for o, latent in cells]
 
@@ -209,14 +209,14 @@ def test_running_statistics_are_those_of_the_player_who_moves():
     lanes.prepare()
     name = "model.encoder.1.running_mean"
     kernel = lanes.parameters["model.encoder.0.weight"].clone()
-    x = lanes.world.images(batch_of(lanes, 0, 0))
-    _, _, memo = turned(lanes, 0, {})
+    x = lanes.dataset.images(batch_of(lanes, 0, 0))
+    _, _, carry = turned(lanes, 0, {})
     for lane in range(2):
         convolved = torch.nn.functional.conv2d(x[lane], kernel[lane], stride=2, padding=1)
         mean = 0.1 * convolved.mean((0, 2, 3))
         torch.testing.assert_close(lanes.buffers[name][lane], mean, rtol=1e-4, atol=1e-6)
     before = {n: v.clone() for n, v in lanes.buffers.items()}
-    turned(lanes, 1, memo)
+    turned(lanes, 1, carry)
     assert all(torch.equal(before[n], v) for n, v in lanes.buffers.items())
 
 
@@ -262,7 +262,7 @@ def test_the_critic_moves_on_codes_of_before_and_after_the_models_move():
     of_model, joint, permuted = seen
     assert torch.equal(of_model, joint)
     after = {n: v[0] for n, v in lanes.parameters.items()}
-    x = lanes.world.images(batch_of(lanes, 0, 1))[0]
+    x = lanes.dataset.images(batch_of(lanes, 0, 1))[0]
     noise = uw.Noise(lanes.seeds[0], 0, "turn1")
 
     def codes(parameters):
@@ -297,7 +297,7 @@ def test_our_adam_is_torchs(amsgrad):
     optimiser = torch.optim.Adam(parameters.values(), lr=1e-2, amsgrad=amsgrad, foreach=False)
     for step in range(5):
         lanes.prepare()
-        x = lanes.world.images(batch_of(lanes, step, 0))[0]
+        x = lanes.dataset.images(batch_of(lanes, step, 0))[0]
         weights, _ = lanes._now(lanes.clock, lanes.levels, lanes.sampler.orders)
         batch = {"x": x, "seed": lanes.seeds[0], "step": lanes.clock[0]}
         own = {name: weight[0] for name, weight in weights.items()}
@@ -315,14 +315,14 @@ def test_every_epoch_sees_everything_once():
         sampler.turn_to(step)
         return sampler.indices(torch.tensor(step), sampler.orders)[turn]
 
-    world = from_array(torch.zeros(100, 2))[1]
-    sampler = Sampler(torch.tensor([0, 1]), world, 10, turns=2)
+    dataset = from_array(torch.zeros(100, 2))[1]
+    sampler = Sampler(torch.tensor([0, 1]), dataset, 10, updates=2)
     for epoch in range(3):
         seen = torch.cat([indices(sampler, 10 * epoch + i) for i in range(10)], 1)
         assert torch.equal(seen.sort(1).values, torch.arange(100).expand(2, 100))
     assert not torch.equal(indices(sampler, 0), indices(sampler, 10))
     assert not torch.equal(indices(sampler, 0), indices(sampler, 0, turn=1))
-    alone = Sampler(torch.tensor([1]), world, 10, turns=2)
+    alone = Sampler(torch.tensor([1]), dataset, 10, updates=2)
     assert torch.equal(indices(alone, 5, turn=1), indices(sampler, 5, turn=1)[1:])
     assert [sampler.left(step) for step in (0, 7, 9, 10)] == [10, 3, 1, 10]
 
@@ -346,7 +346,7 @@ def test_a_lane_that_breaks_stops_alone(tmp_path):
 
 
 def test_a_broken_lanes_last_good_checkpoint_is_kept(tmp_path, monkeypatch):
-    """A weight turns into NaN at step 20 of 60: the term is named, and checkpoint 20 stays."""
+    """A weight updates into NaN at step 20 of 60: the term is named, and checkpoint 20 stays."""
     runs, store = [small_run(steps=60, seed=seed) for seed in (0, 1)], Store(tmp_path)
     healthy = Engine.step
 

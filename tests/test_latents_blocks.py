@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pytest
 import torch
+from datasets import SHAPE, prior
 from scipy import stats
 
 import unweave as uw
 from posteriors import f64, posterior
 from unweave.core.noise import Noise
 from unweave.latents import OneHot, Squashed
-from worlds import SHAPE, prior
 
 
 def test_learned_variances_keep_their_sum():
@@ -75,13 +75,15 @@ def test_discrete_blocks_use_masses_everywhere():
     block = uw.Categorical(4)
     q, p = posterior(block), prior(block)
     assert isinstance(q, OneHot)
-    corners = torch.eye(4, dtype=f64)
-    torch.testing.assert_close(q.log_prob(corners[:, None]).exp().sum(0), torch.ones(5, dtype=f64))
+    hard_samples = torch.eye(4, dtype=f64)
+    torch.testing.assert_close(
+        q.log_prob(hard_samples[:, None]).exp().sum(0), torch.ones(5, dtype=f64)
+    )
     expected = (q.mean * (q.mean.log() - p.mean.log())).sum(-1)
     torch.testing.assert_close(block.rate(q, p, q.mean), expected)
     assert (q.log_prob(q.rsample(Noise(0))) <= 0).all()
     assert block.variables == (4,)
-    assert q.log_marginals(corners[:1]).shape == (5, 1)
+    assert q.log_marginals(hard_samples[:1]).shape == (5, 1)
     bits = uw.Bernoulli(2)
     assert (posterior(bits).log_marginals(posterior(bits).rsample(Noise(0))) <= 0).all()
 

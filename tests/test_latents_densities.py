@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from datasets import LATENTS, prior
 from scipy import integrate, stats
 from torch.distributions import Laplace, MultivariateNormal, Normal, StudentT
 
@@ -14,7 +15,6 @@ from posteriors import draws, f64
 from unweave.core.noise import Noise
 from unweave.latents import FullGaussian
 from unweave.latents.block import Fixed
-from worlds import LATENTS, prior
 
 FIXED = [block for block in LATENTS if isinstance(block, Fixed)]
 
@@ -26,12 +26,12 @@ class TestPlainUse:
     def test_the_density_integrates_to_one(self, block):
         p = prior(block)
         if all(block.discrete):
-            corners = (
+            hard_samples = (
                 torch.eye(block.size)
                 if isinstance(block, uw.Categorical)
                 else (torch.tensor(list(itertools.product([0.0, 1.0], repeat=block.size))))
             )
-            assert p.log_prob(corners.double()).exp().sum().item() == pytest.approx(1)
+            assert p.log_prob(hard_samples.double()).exp().sum().item() == pytest.approx(1)
             return
         for column in range(block.size):
 
@@ -143,12 +143,12 @@ def test_the_normaliser_is_the_integral_however_sharp_the_power(block, beta):
 def test_large_powers_do_not_overflow(block):
     """log F_beta / beta goes to the largest log-density."""
     p = block.density(torch.zeros(block.size, dtype=f64))
-    corners = block.corners(draws(block, p, 2_000))
-    top = p.log_prob(torch.cat([corners, torch.zeros(1, block.size)])).max().item()
+    hard_samples = block.hard_samples(draws(block, p, 2_000))
+    top = p.log_prob(torch.cat([hard_samples, torch.zeros(1, block.size)])).max().item()
     if all(block.discrete):
-        top = p.log_prob(corners).max().item()
+        top = p.log_prob(hard_samples).max().item()
     assert block.log_normaliser(1e5) / 1e5 == pytest.approx(top, abs=1e-3)
-    assert math.isfinite(block.annealed(1e5).log_prob(corners[:1]).item())
+    assert math.isfinite(block.annealed(1e5).log_prob(hard_samples[:1]).item())
 
 
 def test_a_tree_on_plain_tensors_is_the_sum_of_its_blocks():

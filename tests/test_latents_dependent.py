@@ -5,15 +5,15 @@ import math
 
 import pytest
 import torch
+from datasets import SHAPE, SMALL, nets_and_batch, play_turns, small_run
 
 import unweave as uw
 from posteriors import f64, posterior
 from unweave.aggregate import decompose, exact
 from unweave.core.noise import Noise
-from unweave.latents import unrelaxed
+from unweave.latents import with_hard_samples
 from unweave.latents.dependent import Dependent
 from unweave.objectives import total
-from worlds import SHAPE, SMALL, nets_and_batch, play_turns, small_run
 
 # A chain a -> b -> d, bits -> c, with a continuous block between them.
 TREE = uw.Product(
@@ -101,18 +101,18 @@ def test_the_joint_and_the_marginals_are_those_of_enumeration():
 @pytest.mark.parametrize("hard", [True, False])
 def test_samples_have_these_frequencies(hard):
     p = prior_of(TREE)
-    z = (unrelaxed(p) if hard else p).rsample(Noise(1), (200_000,))
+    z = (with_hard_samples(p) if hard else p).rsample(Noise(1), (200_000,))
     if hard:
         assert set(z[:, TREE.columns[0]].unique().tolist()) == {0.0, 1.0}
-    corners = TREE.corners(z)
+    hard_samples = TREE.hard_samples(z)
     discrete = torch.ones(TREE.size, dtype=torch.bool)
     discrete[9:11] = False  # style
     weights = (2.0 ** torch.arange(int(discrete.sum()))).double()
-    keys, found = (corners[:, discrete] @ weights).round(), (Z[:, discrete] @ weights).round()
+    keys, found = (hard_samples[:, discrete] @ weights).round(), (Z[:, discrete] @ weights).round()
     counts = torch.stack([(keys == key).double().mean() for key in found])
     assert (counts - MASSES).abs().max() < 4 * math.sqrt(MASSES.max() / len(z))
     torch.testing.assert_close(counts.sum(), torch.tensor(1.0, dtype=f64))
-    torch.testing.assert_close(corners.mean(0)[discrete], p.mean[discrete], rtol=0, atol=0.006)
+    torch.testing.assert_close(hard_samples.mean(0)[discrete], p.mean[discrete], rtol=0, atol=0.006)
 
 
 def test_the_rate_is_the_divergence_of_the_joint():
@@ -155,7 +155,7 @@ def test_term_a_has_the_dependence_of_the_prior():
 
 def test_inner_blocks_depend_on_each_other_too():
     p, q = prior_of(NESTED), posterior(NESTED)
-    z = unrelaxed(q).rsample(Noise(0))
+    z = with_hard_samples(q).rsample(Noise(0))
     parts = decompose(NESTED, q, p, z, 5, "exact")
     torch.testing.assert_close(parts.prior_correlations[""], torch.zeros(5, dtype=f64))
     assert (parts.prior_correlations["inner"].abs() > 1e-3).any()
@@ -236,4 +236,4 @@ def test_dependent_blocks_are_refused_where_they_make_no_sense():
     with pytest.raises(ValueError, match="not known beforehand"):
         latent.log_prob(torch.zeros(5))
     for objective in (uw.InfoGAN(), uw.DIPVAE(), uw.AAE()):
-        assert objective.refuses(latent) is not None, objective.kind
+        assert objective.incompatibility(latent) is not None, objective.kind

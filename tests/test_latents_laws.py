@@ -5,16 +5,16 @@ import math
 
 import pytest
 import torch
+from datasets import LATENTS, SHAPE, prior
 from torch.distributions import Normal
 
 import unweave as uw
 from posteriors import draws, posterior
 from unweave.core.noise import Noise
 from unweave.core.spec import from_json, members, to_json
-from unweave.latents import Joint, Latent, owner, unrelaxed
+from unweave.latents import Joint, Latent, owner, with_hard_samples
 from unweave.latents.block import Continuous
 from unweave.objectives.compatibility import leaves
-from worlds import LATENTS, SHAPE, prior
 
 
 class Certain:
@@ -73,7 +73,7 @@ class TestLaws:
     def test_draws_of_the_prior_are_normal_as_codes_under_it(self, latent):
         """By the moments and quantiles of Phi^-1(F(z)); classes and bits stay as they are."""
         p = prior(latent)
-        z = unrelaxed(p).rsample(Noise(3), (40_000,))
+        z = with_hard_samples(p).rsample(Noise(3), (40_000,))
         codes = latent.prior_codes(Certain.at(latent, z), p)
         own = latent.codes(Certain.at(latent, z))
         grid = torch.tensor([-2.0, -1.0, 0.0, 1.0, 2.0], dtype=torch.float64)
@@ -117,7 +117,7 @@ class TestLaws:
             z = d.rsample(Noise(2), (40_000,))
             assert z.isfinite().all()
             if any(latent.discrete) and not _hard(latent):
-                continue  # relaxed samples are near, not at, the corners
+                continue  # relaxed samples are near, not at, the hard_samples
             spread = d.spread.expand(z.shape[1:]).clamp(max=30)
             error = (z.mean(0) - d.mean).abs() / spread
             assert error[spread < 30].max() < 0.04

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from datasets import SHAPE, prior
 from scipy import integrate, stats
 from torch.distributions import MultivariateNormal, Normal, kl_divergence
 
@@ -13,7 +14,6 @@ import unweave as uw
 from posteriors import f64, posterior
 from unweave.core.noise import Noise
 from unweave.latents import DiagonalGaussian
-from worlds import SHAPE, prior
 
 
 def adaptive(f, low, high, cuts):

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from datasets import LIKELIHOODS, small_run
 
 from unweave.core.noise import Noise
 from unweave.core.spec import members
@@ -17,7 +18,6 @@ from unweave.likelihoods import (
 )
 from unweave.models import VAE
 from unweave.networks import MLP
-from worlds import LIKELIHOODS, small_run
 
 EXTREMES = [-50.0, -5.0, -1e-3, 0.0, 1e-6, 0.4999, 0.5001, 3.0, 50.0]
 each = pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=str)

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from datasets import CRITIC, LATENTS, SMALL
 from rich.console import Console
 from scipy import stats
 from threadpoolctl import threadpool_info
@@ -25,10 +26,9 @@ from unweave.data.dataset import Stored
 from unweave.data.drawn.shapes2d import Sprites
 from unweave.evaluation import evaluate as measure
 from unweave.evaluation import stacked as trained
-from unweave.metrics import MEASURES, Score, Scores
+from unweave.metrics import UNSUPERVISED, Score, Scores
 from unweave.metrics import evaluate as evaluate_table
 from unweave.training import progress
-from worlds import CRITIC, LATENTS, SMALL
 
 OTHER = dataclasses.replace(SMALL, positions=4)
 MIXED = LATENTS[-1]  # full covariances, classes, bits and Student's t
@@ -52,7 +52,7 @@ def fitted(data=SMALL, seeds=(0, 1, 2), **fields):
 
 @pytest.fixture(scope="module")
 def models():
-    """Two structures over one world and a third over another, one after the other."""
+    """Two structures over one dataset and a third over another, one after the other."""
     plain, wide, other = fitted(), fitted(latent=uw.Gaussian(4)), fitted(OTHER)
     return [model for three in zip(plain, wide, other, strict=True) for model in three]
 
@@ -125,7 +125,7 @@ def test_on_cuda_too(structure):
         torch.testing.assert_close(q.spread, alone.spread, rtol=1e-3, atol=1e-4)
         weights = {name: value[0].cpu() for name, value in model.trained.weights.items()}
         outcome = uw.training.Outcome(model.run, weights, model.log, None)
-        here = uw.Fitted(outcome, model.run.data.load(torch.device("cpu")))
+        here = uw.FittedModel(outcome, model.run.data.load(torch.device("cpu")))
         on_cpu = here.posteriors(rows.cpu())
         torch.testing.assert_close(q.mean.cpu(), on_cpu.mean, rtol=1e-2, atol=1e-3)
 
@@ -160,7 +160,7 @@ def test_observations_are_read_once_for_all_lanes(monkeypatch):
     models = fitted()
     read, images = [], Sprites.images
     monkeypatch.setattr(
-        Sprites, "images", lambda world, index: read.append(len(index)) or images(world, index)
+        Sprites, "images", lambda dataset, index: read.append(len(index)) or images(dataset, index)
     )
     told = []
     list(measure.encode(models, rows=150, progress=told.append))
@@ -168,7 +168,7 @@ def test_observations_are_read_once_for_all_lanes(monkeypatch):
     assert sum(told) == 3 * 150
 
 
-@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 def test_tables_and_scores_of_a_list_are_those_of_its_members(models):
     tables = uw.tables(models, rows=100)
     for model, table, scores in zip(models, tables, uw.evaluate(models, rows=100), strict=True):
@@ -197,11 +197,11 @@ def test_a_summary_adds_up_to_the_rate():
     parts = found.mutual_information + found.total_correlation + found.dimension_kl
     assert rate > 1
     assert parts == pytest.approx(rate, rel=0.02)
-    assert found.mutual_information <= np.log(model.world.size)
+    assert found.mutual_information <= np.log(model.dataset.size)
     assert model.summary(500, rows=50).mutual_information <= np.log(50)
 
 
-def test_runs_loaded_together_are_on_one_world(tmp_path, monkeypatch):
+def test_runs_loaded_together_are_on_one_dataset(tmp_path, monkeypatch):
     kept = [*fitted(store=tmp_path), *fitted(OTHER, store=tmp_path, seeds=[0])]
     loads = []
     load = uw.Shapes2D.load
@@ -209,12 +209,12 @@ def test_runs_loaded_together_are_on_one_world(tmp_path, monkeypatch):
     models = uw.load([model.folder for model in kept])
     assert loads == [SMALL, OTHER]
     assert [model.run for model in models] == [model.run for model in kept]
-    assert models[0].world is models[2].world is not models[3].world
+    assert models[0].dataset is models[2].dataset is not models[3].dataset
     images = np.random.default_rng(0).integers(0, 256, (40, 8, 8), dtype=np.uint8)
     folders = [model.folder for model in fitted(images, seeds=(0, 1), store=tmp_path)]
     again = uw.load(folders, data=images)
-    assert again[0].world is again[1].world
-    assert isinstance(again[0].world, Stored)
+    assert again[0].dataset is again[1].dataset
+    assert isinstance(again[0].dataset, Stored)
 
 
 # ---- on the command line
@@ -231,7 +231,7 @@ def written(folder):
 
 
 def test_many_runs_are_evaluated_as_each_alone(evaluate, tmp_path):
-    """Over two worlds and three structures, in the order in which they were named."""
+    """Over two datasets and three structures, in the order in which they were named."""
     kept = [
         *fitted(store=tmp_path),
         *fitted(OTHER, store=tmp_path),
@@ -293,7 +293,7 @@ def test_a_run_without_factors_has_measures_beside_the_metrics_of_others(evaluat
     assert code == 0, err
     found = json.loads(out)
     assert "mig/locatello2019" in found[good.name]
-    assert set(found[other.name]) <= set(MEASURES)
+    assert set(found[other.name]) <= set(UNSUPERVISED)
     assert "hoyer/mathieu2019" in found[other.name]
     assert "some metrics are left out: the table has no factors" in err
     assert written(good)
@@ -337,7 +337,7 @@ def in_a_process(item):
     return item, os.getpid(), parallel.own_cores(), max(pools, default=1)
 
 
-@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 def test_in_processes(monkeypatch):
     """They share the cores, keep the order and score as here, and what fails is raised."""
     models = fitted(seeds=range(2))

@@ -159,7 +159,7 @@ def test_categories_differ_or_not():
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 def test_beta_vae_score_of_odd_tables(protocol):
     three = beta_vae_score([[0.1], [0.2], [0.5]], [[0], [1], [0]], protocol=protocol)
     assert float(three) == 1.0  # one factor only

@@ -208,7 +208,7 @@ def test_dci_of_duplicated_missing_and_noise_codes():
 
 
 @pytest.mark.parametrize("protocol", ["locatello2019", "esmaeili2019", "eastwood2018"])
-@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 def test_dci_of_odd_tables(protocol):
     three = dci([[0.1], [0.2], [0.5]], [[0], [1], [0]], protocol=protocol)
     assert all(0 <= part <= 1 for part in three.parts.values())

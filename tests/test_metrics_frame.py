@@ -11,8 +11,8 @@ import pytest
 
 from lattice_tables import blurred, identity
 from unweave.metrics import (
-    MEASURES,
     METRICS,
+    UNSUPERVISED,
     Score,
     Scores,
     Table,
@@ -31,7 +31,7 @@ metrics = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
 
 
 def draw(seed, rows=600):
-    """Random rows of a partly entangled world."""
+    """Random rows of a partly entangled dataset."""
     rng = np.random.default_rng(seed)
     v = rng.integers([4, 5, 6], size=(rows, 3))
     turned = (v / [1.1, 1.4, 1.7]) @ np.array([[1, 0.5, 0], [-0.5, 1, 0], [0, 0, 1.0]])
@@ -150,7 +150,7 @@ def test_bad_keywords(asked, message):
         mig(*draw(0), **asked)
 
 
-@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 def test_too_few_rows_for_halves():
     with pytest.raises(ValueError, match="at least 4 rows for an interval"):
         mig([[0.0], [1.0], [2.0]], [[0], [1], [2]], interval=0.9)
@@ -214,7 +214,7 @@ def test_bad_periods(periods, message):
 
 
 def test_a_code_of_what_can_be_seen_is_perfect_once_the_factor_is_declared_to_repeat():
-    """Of a square that turns by 12 steps, 3 of which look the same, a code can tell 3 steps."""
+    """Of a square that updates by 12 steps, 3 of which look the same, a code can tell 3 steps."""
     shape, turn = np.divmod(np.tile(np.arange(24), 20), 12)
     factors = np.column_stack([shape, turn])
     seen = np.where(shape == 0, turn % 3, turn)
@@ -298,7 +298,7 @@ def test_arrays_or_a_table():
         evaluate(base.codes)
     with pytest.raises(ValueError, match="got a table and factors"):
         evaluate(base, base.factors)
-    assert set(evaluate(base.codes, np.zeros((480, 0)))) <= set(MEASURES)
+    assert set(evaluate(base.codes, np.zeros((480, 0)))) <= set(UNSUPERVISED)
 
 
 # Continuous factors.
@@ -323,7 +323,7 @@ def test_a_continuous_factor_is_cut_into_bins():
 
 
 @pytest.mark.parametrize("metric", [m for m in METRICS.values() if not m.slow], ids=lambda m: m.key)
-@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 def test_classes_may_have_any_numbers(metric):
     """Angles that repeat are classes as their numbers are, and none of 40 is lost to 20 bins."""
     rng = np.random.default_rng(0)

@@ -9,7 +9,7 @@ import pytest
 
 from lattice_tables import blurred, identity
 from unweave import metrics
-from unweave.metrics import FewRows, Table, evaluate, factor_vae_score, mig, sap, sensitivity
+from unweave.metrics import FewRowsWarning, Table, evaluate, factor_vae_score, mig, sap, sensitivity
 
 functions = pytest.mark.parametrize("function", [factor_vae_score, mig])
 
@@ -126,7 +126,7 @@ def test_bad_options_of_mig(options, message):
         mig(identity().codes, identity().factors, **options)
 
 
-@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 def test_values_that_never_repeat_cannot_be_fixed():
     with pytest.raises(ValueError, match="at least two rows"):
         factor_vae_score(np.eye(4), np.arange(4)[:, None])
@@ -205,7 +205,9 @@ def test_few_rows_are_warned_of_once():
         lambda: evaluate(codes, factors, metrics="mig, mcc", null=True, shuffles=2),
         lambda: mig(codes, factors, interval=0.9, resamples=3, null=True, shuffles=2),
     ):
-        with pytest.warns(FewRows, match="20 rows are too few: for 3 values of factor 0") as told:
+        with pytest.warns(
+            FewRowsWarning, match="20 rows are too few: for 3 values of factor 0"
+        ) as told:
             call()
         assert len(told) == 1
         assert told[0].filename == __file__
@@ -237,7 +239,7 @@ def test_what_is_decided_about_real_numbers_is_said(caplog):
         mig(v, v, continuous="angle")
 
 
-@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 def test_parts_of_the_rows_decide_as_all_rows_do():
     """Values that come 2.5 times on average, and less than twice in half of the rows."""
     rng = np.random.default_rng(0)

@@ -72,7 +72,7 @@ def test_rows_are_chosen_where_there_are_many():
 
 
 @pytest.mark.parametrize("protocol", ["suter2019", "locatello2019"])
-@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 def test_irs_of_odd_tables(protocol):
     constant = irs(np.full((30, 2), 0.1), lattice()[:30], protocol=protocol)
     assert float(constant) == 0.0

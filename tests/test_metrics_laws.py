@@ -22,7 +22,7 @@ from lattice_tables import (
     table,
     with_columns,
 )
-from unweave.metrics import MEASURES, METRICS, FewRows, Score, Table, evaluate
+from unweave.metrics import METRICS, UNSUPERVISED, FewRowsWarning, Score, Table, evaluate
 
 # One number of labels of `downstream`, which takes as long as all others together with four.
 DOWNSTREAM = METRICS["downstream/locatello2019"]
@@ -186,9 +186,9 @@ def test_numbers_of_the_factor_values_do_not_matter(metric):
 @metrics
 def test_values_that_are_declared_the_same_are_one(metric):
     base = blurred()
-    turns = np.random.default_rng(0).integers(3, size=len(base))
+    updates = np.random.default_rng(0).integers(3, size=len(base))
     factors = base.factors.copy()
-    factors[:, 2] += 6 * turns
+    factors[:, 2] += 6 * updates
     repeated = replace(base, factors=factors, factor_sizes=(), periods={"x": 6})
     assert float(metric(repeated)) == float(scored(metric, blurred))
 
@@ -288,7 +288,7 @@ ODD = {
 }
 
 
-EVERY = METRICS | MEASURES
+EVERY = METRICS | UNSUPERVISED
 every = over(EVERY)
 
 
@@ -302,7 +302,7 @@ def call(metric, codes, factors, **columns):
 
 @every
 @pytest.mark.parametrize("make", ODD.values(), ids=ODD)
-@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 def test_odd_tables_have_a_defined_value_or_are_refused_in_words(metric, make):
     base = replace(make(), kl=np.ones(make().codes.shape[1]))
     if metric.lacks(base):
@@ -344,7 +344,9 @@ def test_scales_that_do_not_fit_are_refused(metric):
 
 @metrics
 def test_three_rows_are_warned_of_and_enough_are_not(metric):
-    with pytest.warns(FewRows, match="3 rows are too few: for 5 codes there should be 50") as told:
+    with pytest.warns(
+        FewRowsWarning, match="3 rows are too few: for 5 codes there should be 50"
+    ) as told:
         metric(few(3)()) if metric.lacks(few(3)()) is None else evaluate(few(3)(), metrics="mig")
     assert len(told) == 1
     scored(metric, identity)  # without a warning, which would be an error

@@ -135,7 +135,7 @@ def test_downstream_by_scikit_learn():
     assert float(score) == pytest.approx(np.mean(list(score.parts.values())))
 
 
-@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 def test_downstream_takes_what_labels_there_are():
     base = blurred()
     score = downstream(base.codes, base.factors, labels=[10, 50_000], test=1000)
@@ -146,7 +146,7 @@ def test_downstream_takes_what_labels_there_are():
 
 
 @pytest.mark.parametrize("metric", [explicitness, downstream])
-@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 def test_odd_tables(metric):
     three = metric([[0.1], [0.2], [0.5]], [[0], [1], [0]])
     assert 0 <= float(three) <= 1

@@ -130,7 +130,7 @@ def test_two_values_are_told_perfectly():
 
 
 @pytest.mark.parametrize("protocol", ["locatello2019", "kumar2018"])
-@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 def test_sap_of_odd_tables(protocol):
     three = sap([[0.1], [0.2], [0.5]], [[0], [1], [0]], protocol=protocol)
     assert 0 <= float(three) <= 1

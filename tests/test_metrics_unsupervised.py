@@ -29,7 +29,7 @@ TABLES = {
     "shifted": 3 + RNG.standard_normal((300, 3)) @ RNG.standard_normal((3, 3)),
 }
 tables = pytest.mark.parametrize("codes", TABLES.values(), ids=TABLES)
-MEASURES = {
+UNSUPERVISED = {
     "hoyer": hoyer,
     "normalised hoyer": lambda z, **more: hoyer(z, protocol="mathieu2019-normalised", **more),
     "active": active_units,
@@ -40,7 +40,7 @@ MEASURES = {
     ),
     "pairs": mean_pairwise_information,
 }
-measures = pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES)
+measures = pytest.mark.parametrize("measure", UNSUPERVISED.values(), ids=UNSUPERVISED)
 SCALE_FREE = ("normalised hoyer", "tc", "pairs")
 
 
@@ -194,15 +194,17 @@ def test_order_and_sign_do_not_matter(measure, codes):
 def test_scale_does_not_matter_where_the_definition_has_none(name):
     codes = TABLES["blurred"]
     scaled = codes * [1e-8, 1.0, 1e8]
-    expected = MEASURES[name](codes).value
-    assert MEASURES[name](scaled).value == pytest.approx(expected, rel=1e-6)
+    expected = UNSUPERVISED[name](codes).value
+    assert UNSUPERVISED[name](scaled).value == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("name", ["active", "tc", "w2", "normalised w2", "normalised hoyer"])
 def test_dead_codes_do_not_matter(name):
     codes = TABLES["blurred"]
     dead = np.column_stack([codes, np.full(len(codes), 0.1)])
-    assert MEASURES[name](dead).value == pytest.approx(MEASURES[name](codes).value, abs=1e-12)
+    assert UNSUPERVISED[name](dead).value == pytest.approx(
+        UNSUPERVISED[name](codes).value, abs=1e-12
+    )
 
 
 @measures
@@ -227,8 +229,8 @@ def test_bad_input_is_said_so(measure):
 
 @pytest.mark.parametrize("name", ["active", "tc", "w2", "normalised w2", "pairs"])
 def test_constant_codes_and_three_rows_have_a_value(name):
-    assert MEASURES[name](np.full((5, 3), 0.1)).value == 0.0
-    value = MEASURES[name](np.eye(3)).value
+    assert UNSUPERVISED[name](np.full((5, 3), 0.1)).value == 0.0
+    value = UNSUPERVISED[name](np.eye(3)).value
     assert value == math.inf if name == "tc" else math.isfinite(value)
 
 

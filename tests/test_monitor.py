@@ -6,6 +6,7 @@ import time
 import numpy as np
 import pytest
 import torch
+from datasets import SMALL
 
 import unweave as uw
 from test_measure import STRUCTURES
@@ -14,27 +15,26 @@ from unweave.metrics import evaluate as evaluate_table
 from unweave.training import Silent, train
 from unweave.training.run import Run
 from unweave.training.store import Store
-from worlds import SMALL
 
-WORLD = SMALL.load(torch.device("cpu"))
+DATASET = SMALL.load(torch.device("cpu"))
 AGGREGATES = ("mutual_information", "total_correlation", "dimension_kl")
 MEASURE = Measure(every=4, metrics=("terms", *AGGREGATES, "mig"), rows=128, samples=200)
 
 
 def runs_of(seeds=(0, 1), steps=10, **fields):
     given = dict(network=uw.MLP((16,)), latent=uw.Gaussian(3), batch_size=16) | fields
-    return [Run(data=SMALL, seed=seed, steps=steps, **given).resolve(WORLD) for seed in seeds]
+    return [Run(data=SMALL, seed=seed, steps=steps, **given).resolve(DATASET) for seed in seeds]
 
 
 def trained(runs, measure=MEASURE, **options):
-    return train(runs, WORLD, monitor=monitor_of(measure, runs, WORLD), **options)
+    return train(runs, DATASET, monitor=monitor_of(measure, runs, DATASET), **options)
 
 
 @pytest.mark.parametrize("structure", STRUCTURES.values(), ids=STRUCTURES)
 def test_measuring_does_not_change_the_bits_of_training(structure):
     runs = runs_of(steps=6, **structure)
     for plain, measured in zip(
-        train(runs, WORLD), trained(runs, Measure(every=2, metrics=("terms", "mig"), rows=32)),
+        train(runs, DATASET), trained(runs, Measure(every=2, metrics=("terms", "mig"), rows=32)),
         strict=True,
     ):  # fmt: skip
         assert plain.log == measured.log
@@ -76,7 +76,7 @@ def test_information_and_correlations_are_those_of_the_tree():
     (run,) = runs_of([0], latent=latent, objective=uw.HFVAE())
     measure = Measure(10, ("information", "correlations"), rows=64, samples=100)
     (outcome,) = trained([run], measure)
-    summary = uw.Fitted(outcome, WORLD).summary(samples=100)
+    summary = uw.FittedModel(outcome, DATASET).summary(samples=100)
     expected = dict(zip(latent.names, summary.information, strict=True))
     assert set(expected) == {"style.0", "style.1", "category"}
     assert outcome.measures[-1]["metrics"] == pytest.approx(
@@ -88,12 +88,12 @@ def test_information_and_correlations_are_those_of_the_tree():
 
 
 def test_terms_are_those_of_the_rows_whatever_the_weights():
-    whole = Measure(every=5, rows=WORLD.size)
-    runs = runs_of([0], steps=5, batch_size=WORLD.size, objective=uw.BetaVAE(beta=7.0))
+    whole = Measure(every=5, rows=DATASET.size)
+    runs = runs_of([0], steps=5, batch_size=DATASET.size, objective=uw.BetaVAE(beta=7.0))
     (outcome,) = trained(runs, whole)
-    model = uw.Fitted(outcome, WORLD)
+    model = uw.FittedModel(outcome, DATASET)
     assert outcome.measures[0]["terms"]["rate"] == pytest.approx(
-        float(model.table(rows=WORLD.size).kl.sum()), rel=1e-4
+        float(model.table(rows=DATASET.size).kl.sum()), rel=1e-4
     )
 
 
@@ -101,7 +101,7 @@ def test_measures_fall_between_rows_of_the_log():
     runs = runs_of([0], steps=450)  # a row of the log every 2 steps
     (outcome,) = trained(runs, [Measure(every=151), Measure(75, ("dimension_kl",), 16, 10)])
     assert [row["step"] for row in outcome.measures] == [75, 150, 151, 225, 300, 302, 375, 450]
-    assert outcome.log == train(runs, WORLD)[0].log
+    assert outcome.log == train(runs, DATASET)[0].log
 
 
 class Late(Silent):
@@ -143,10 +143,10 @@ def test_what_cannot_be_measured_is_refused_before_training():
         Measure(metrics=("total_corelation",))
     with pytest.raises(TypeError, match="expected measure=Measure"):
         uw.fit(SMALL, steps=1, measure="mig", progress=False)
-    data, world = uw.data.from_array(np.zeros((32, 8, 8), np.uint8))
-    run = Run(data=data, network=uw.MLP((4,)), batch_size=8, steps=2).resolve(world)
+    data, dataset = uw.data.from_array(np.zeros((32, 8, 8), np.uint8))
+    run = Run(data=data, network=uw.MLP((4,)), batch_size=8, steps=2).resolve(dataset)
     with pytest.raises(ValueError, match="mig"):
-        monitor_of(Measure(metrics=("mig",)), [run], world)
+        monitor_of(Measure(metrics=("mig",)), [run], dataset)
 
 
 def test_a_broken_lane_keeps_what_was_measured_before():

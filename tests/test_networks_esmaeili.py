@@ -2,12 +2,12 @@
 
 import pytest
 import torch
+from datasets import CPU, LATENTS, SMALL, small_run
 
 import unweave as uw
 from printed_layers import NORMALISED, table
 from unweave.core.noise import Noise
 from unweave.training import Lanes
-from worlds import CPU, LATENTS, SMALL, small_run
 
 # Tables 3, 4, 5: the trunk, and the hidden layer that the logits do not read.
 TRUNKS = {

@@ -6,6 +6,18 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from datasets import (
+    ADVERSARIAL,
+    CPU,
+    CRITIC,
+    CROSS,
+    LATENTS,
+    OBJECTIVES,
+    SMALL,
+    nets_and_batch,
+    play_turns,
+    small_run,
+)
 
 import unweave as uw
 from unweave.aggregate import exact
@@ -19,18 +31,6 @@ from unweave.objectives.divergences import accuracy
 from unweave.objectives.factor import permute_variables
 from unweave.training import Lanes
 from unweave.training import lanes as lanes_module
-from worlds import (
-    ADVERSARIAL,
-    CPU,
-    CRITIC,
-    CROSS,
-    LATENTS,
-    OBJECTIVES,
-    SMALL,
-    nets_and_batch,
-    play_turns,
-    small_run,
-)
 
 NEUTRAL = {
     "vae": {},
@@ -66,16 +66,16 @@ def test_every_objective_is_tried_here():
 @pytest.mark.parametrize("latent", LATENTS)
 def test_at_its_neutral_weights_every_objective_is_the_elbo(kind, latent):
     objective = members(Objective)[kind](**NEUTRAL[kind])
-    if objective.refuses(latent):
+    if objective.incompatibility(latent):
         return
     nets, batch = nets_and_batch(small_run(objective=objective, latent=latent))
     noise = Noise(3, 1)
     loss = total(play_turns(objective, nets, batch, noise)["model"])
     passed = nets.model(batch.x, noise)
-    z = passed.corners
+    z = passed.hard_samples
     sampled = passed.q.log_prob(z) - passed.p.log_prob(z)
     rate = sampled if kind in SAMPLED else passed.rate
-    if kind in SAMPLED:  # whose decoder sees corners too
+    if kind in SAMPLED:  # whose decoder sees hard_samples too
         passed = passed._replace(px=nets.model.decode(z))
     expected = passed.distortion.mean() + rate.mean()
     if kind == "capacity-vae":
@@ -175,9 +175,9 @@ def test_the_gradient_agrees_with_finite_differences(objective, latent, monkeypa
 def test_the_critic_gives_the_encoder_exactly_no_gradient():
     objective = uw.FactorVAE(gamma=5.0, critic=CRITIC)
     nets, batch = nets_and_batch(small_run(objective=objective))
-    _, memo = objective.play_model(nets, batch, Noise(0), {})
+    _, carry = objective.model_loss(nets, batch, Noise(0), {})
     nets.zero_grad()
-    terms, _ = objective.play_critic(nets, batch, Noise(0), memo)
+    terms, _ = objective.critic_loss(nets, batch, Noise(0), carry)
     total(terms).backward()
     for name, parameter in nets.named_parameters():
         reached = parameter.grad is not None and parameter.grad.abs().sum() > 0
@@ -188,8 +188,8 @@ def test_the_total_correlation_term_is_the_critics_log_ratio():
     """log D / (1 - D) with the first logit for q(z): positive where the critic says joint."""
     objective = uw.FactorVAE(gamma=5.0, critic=CRITIC)
     nets, batch = nets_and_batch(small_run(objective=objective))
-    terms, memo = objective.play_model(nets, batch, Noise(0), {})
-    probability = torch.softmax(nets.critic(memo["z"]), -1)[:, 0]
+    terms, carry = objective.model_loss(nets, batch, Noise(0), {})
+    probability = torch.softmax(nets.critic(carry["z"]), -1)[:, 0]
     expected = torch.log(probability / (1 - probability))
     torch.testing.assert_close(terms["total_correlation"].value, expected)
 
@@ -198,12 +198,12 @@ def test_the_critics_loss_is_that_of_algorithm_2():
     objective = uw.FactorVAE(gamma=5.0, critic=CRITIC)
     nets, first = nets_and_batch(small_run(objective=objective))
     _, second = nets_and_batch(small_run(objective=objective), seed=1)
-    _, memo = objective.play_model(nets, first, Noise(0), {})
-    terms, _ = objective.play_critic(nets, second, Noise(0, 0, "second"), memo)
+    _, carry = objective.model_loss(nets, first, Noise(0), {})
+    terms, _ = objective.critic_loss(nets, second, Noise(0, 0, "second"), carry)
     noise = Noise(0, 0, "second")
     z = nets.model.encode(second.x).rsample(noise.fold("posterior"))
     permuted = permute_variables(z, nets.model.latent, noise)
-    d = torch.softmax(nets.critic(memo["z"]), -1)[:, 0]
+    d = torch.softmax(nets.critic(carry["z"]), -1)[:, 0]
     d_permuted = torch.softmax(nets.critic(permuted), -1)[:, 0]
     size = len(first.x)
     expected = -(torch.log(d).sum() + torch.log(1 - d_permuted).sum()) / (2 * size)
@@ -233,12 +233,12 @@ def test_the_accuracy_of_a_critic_is_reported_and_changes_no_bit(
     accuracy = values["critic_accuracy"]
     assert ((accuracy >= 0) & (accuracy <= 1)).all()
     torch.testing.assert_close(accuracy * 2 * run.batch_size, (accuracy * 32).round())
-    assert "critic_accuracy" in objective.unitless
+    assert "critic_accuracy" in objective.not_in_nats
 
     def reckon_others(terms):
-        return game.reckon({n: t for n, t in terms.items() if n != "critic_accuracy"})
+        return game.reduce_terms({n: t for n, t in terms.items() if n != "critic_accuracy"})
 
-    monkeypatch.setattr(lanes_module, "reckon", reckon_others)
+    monkeypatch.setattr(lanes_module, "reduce_terms", reckon_others)
     without, same = trained()
     assert values.keys() - without.keys() == {"critic_accuracy"}
     assert all(torch.equal(parameters[name], value) for name, value in same.items())
@@ -301,8 +301,8 @@ def test_beta_tcvae_with_the_whole_data_set_as_batch_is_exact():
     """B = N: the stratified parts are those of the exact aggregate posterior."""
     objective = uw.BetaTCVAE()
     run = small_run(objective=objective)
-    world = SMALL.load(CPU)
-    nets, batch = nets_and_batch(run, size=world.size)
+    dataset = SMALL.load(CPU)
+    nets, batch = nets_and_batch(run, size=dataset.size)
     terms = play_turns(objective, nets, batch, Noise(0))["model"]
     passed = nets.model(batch.x, Noise(0))
     log_joint = exact(passed.q.log_prob(passed.z[:, None]))
@@ -328,7 +328,7 @@ def test_impossible_weights_are_refused(bad):
 
 
 def test_confident_classes_that_match_the_prior_are_no_mismatch():
-    """Draws of the prior are corners; relaxed ones lie where confident encodings have no mass."""
+    """Draws of the prior are hard; relaxed ones lie where confident encodings have no mass."""
     latent = uw.Categorical(5)
     objective = uw.AlphaBetaVAE(alpha=1.0)
     nets, batch = nets_and_batch(small_run(objective=objective, latent=latent), size=40)
@@ -355,7 +355,7 @@ def test_dip_vae_counts_in_standard_deviations_of_the_prior():
             torch.testing.assert_close(one[name].value, two[name].value)
     for latent in (uw.StudentT(2, df=1), uw.GaussianMixture(), uw.VampPrior(2), uw.Categorical(3),
                    uw.Gaussian(2, learn="variances")):  # fmt: skip
-        assert uw.DIPVAE().refuses(latent)
+        assert uw.DIPVAE().incompatibility(latent)
 
 
 def test_information_may_not_be_paid_by_a_mismatch():

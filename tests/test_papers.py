@@ -15,7 +15,7 @@ from rich.console import Console
 
 import unweave as uw
 from published_files import digits
-from reproduced import desk, fitted, put_closed_form
+from reproduced import fitted, put_closed_form, workspace
 from unweave.data import MNIST, Mixing, MovingDigit, Pinwheel
 from unweave.papers import (
     FIGURES,
@@ -71,7 +71,7 @@ def test_figures_are_vector_and_png_and_the_same_every_time(tmp_path):
 def test_without_matplotlib_nothing_is_trained(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ValueError, match=r"pip install 'unweave\[papers\]'"):
-        reproduce(FIGURES[:1], desk(tmp_path / "runs"), tmp_path / "out")
+        reproduce(FIGURES[:1], workspace(tmp_path / "runs"), tmp_path / "out")
     assert not (tmp_path / "runs").exists()
     assert not (tmp_path / "out").exists()
 
@@ -133,7 +133,7 @@ VERDICTS = {  # of what does not hang on the size, by place in the paper
 }  # fmt: skip
 
 
-@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 @pytest.mark.parametrize(
     "made",
     [made for made in FIGURES if (made.paper, made.figure) in TINY],
@@ -155,7 +155,9 @@ def test_every_figure_from_the_store_to_the_page(made, tmp_path, monkeypatch):
     out = tmp_path / "out"
     told = io.StringIO()
     console = Console(file=told, force_terminal=True, width=200)
-    claims = reproduce(chosen(made.paper, [made.figure]), desk(tmp_path / "runs", console), out)
+    claims = reproduce(
+        chosen(made.paper, [made.figure]), workspace(tmp_path / "runs", console), out
+    )
     assert told.getvalue().startswith(f"{made.paper} {made.figure}, {made.title}: {made.cost}")
     counted = re.findall(
         r"(\w+) \S* (\d+)/(\d+)", re.sub("\x1b\\[[\\d;?]*\\w", "", told.getvalue())
@@ -175,7 +177,7 @@ def test_every_figure_from_the_store_to_the_page(made, tmp_path, monkeypatch):
         assert "| " + claim.statement.replace("|", r"\|") + " |" in page
     if made.study:
         assert trained == len(made.study.runs)
-        again = desk(tmp_path / "another store")
+        again = workspace(tmp_path / "another store")
         again.turn_to(out / made.paper / made.figure)
         with styled():
             assert made.make(again).claims == tuple(claims)
@@ -230,7 +232,7 @@ def test_where_figures_cannot_be_written_nothing_is_made(unweave, tmp_path):
 def test_what_takes_long_is_counted():
     told = io.StringIO()
     console = Console(file=told, force_terminal=True, width=80)
-    assert list(desk("nowhere", console).each("networks measured", [3, 4, 5])) == [3, 4, 5]
+    assert list(workspace("nowhere", console).each("networks measured", [3, 4, 5])) == [3, 4, 5]
     assert "networks measured" in told.getvalue()
     assert "3/3" in told.getvalue()
 

@@ -43,7 +43,7 @@ def test_terms_of_a_linear_model_are_those_of_its_matrices(monkeypatch):
     monkeypatch.setattr(esmaeili2019, "PARTICLES", 4)
     run = esmaeili2019._run((1.0, 1.0, 1.0, 1.0), seed=0)
     model = fitted(run)
-    world = model.world
+    dataset = model.dataset
     loadings = torch.diag(torch.tensor([1.0, 0.5]))  # so that the posterior is diagonal
     variances = 1 / (1 + loadings.diagonal().square() / 0.49)
     ours = {
@@ -56,7 +56,7 @@ def test_terms_of_a_linear_model_are_those_of_its_matrices(monkeypatch):
     for name, value in ours.items():
         weight = model.trained.weights[f"model.{name}"]
         weight.copy_(value.reshape(weight.shape))
-    x = world.images(torch.arange(world.size))
+    x = dataset.images(torch.arange(dataset.size))
     law = MultivariateNormal(torch.zeros(2), loadings @ loadings.T + 0.49 * torch.eye(2))
     found = terms_of(model)
     assert found.likelihood == pytest.approx(law.log_prob(x).mean().item(), abs=1e-3)

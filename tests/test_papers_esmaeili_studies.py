@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from published_files import idx
-from reproduced import desk
+from reproduced import workspace
 from unweave.evaluation.monitor import Measure
 from unweave.networks import MLP
 from unweave.papers import reproduce
@@ -74,13 +74,13 @@ def files(tmp_path, monkeypatch):
 
 def made_twice(figures, tmp_path, study):
     """Make figures, and again without weights and data: the same claims, nothing trained."""
-    at, out = desk(tmp_path / "runs"), tmp_path / "pages"
+    at, out = workspace(tmp_path / "runs"), tmp_path / "pages"
     figures = [dataclasses.replace(made, study=study) for made in figures]
     first = reproduce(figures, at, out)
     kept = read_networks(study.path(out))
     assert [*kept] == [run.digest for run in study.runs]
     assert all(network.failure is None for network in kept.values())
-    other = desk(tmp_path / "none")
+    other = workspace(tmp_path / "none")
     assert reproduce(figures, other, out) == first
     assert other.trained == 0
     assert not (tmp_path / "none").exists() or not any((tmp_path / "none").iterdir())
@@ -130,7 +130,7 @@ def test_figures_of_digits_from_training_to_the_page(tmp_path, monkeypatch, file
 
 def test_without_networks_all_claims_are_undecided(tmp_path, sketches):
     """Nothing trained and no data: pages say how many networks are missing."""
-    at = desk(tmp_path / "runs")
+    at = workspace(tmp_path / "runs")
     at.deadline = 0.0
     figures = [*digits_figures.FIGURES, *table2.FIGURES]
     plain = [dataclasses.replace(made, study=None) for made in figures]

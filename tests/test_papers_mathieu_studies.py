@@ -10,7 +10,7 @@ from scipy import stats
 
 import unweave as uw
 from published_files import digits
-from reproduced import desk
+from reproduced import workspace
 from unweave.data import Shapes2D
 from unweave.metrics import Table
 from unweave.networks import DCGAN
@@ -234,9 +234,9 @@ def reproduced(figure, tmp_path):
     (full,) = chosen("mathieu2019", [figure])
     made = [Reproduction(full.paper, full.figure, full.title, full.cost, full.make)]
     out = tmp_path / "out"
-    one = desk(tmp_path / "runs")
+    one = workspace(tmp_path / "runs")
     claims = reproduce(made, one, out)
-    again = desk(tmp_path / "other")  # another store: all is read from the results
+    again = workspace(tmp_path / "other")  # another store: all is read from the results
     assert reproduce(made, again, out) == claims
     assert again.trained == 0
     page = (out / "mathieu2019.md").read_text()
@@ -245,7 +245,7 @@ def reproduced(figure, tmp_path):
     return one, out, page
 
 
-@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 def test_figure_2_from_training_to_the_page(tmp_path, monkeypatch):
     data = Shapes2D(side=16, positions=4, orientations=3)
     wanted = {(prior, 4.0) for prior in GAUSSIANS} | {(STUDENT, 5.0)}

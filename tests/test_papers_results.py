@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import unweave as uw
-from reproduced import desk
+from reproduced import workspace
 from unweave.data import Pinwheel
 from unweave.latents import GaussianMixture
-from unweave.papers import FIGURES, Desk, Reproduction, Result, reproduce
+from unweave.papers import FIGURES, Reproduction, Result, Workspace, reproduce
 from unweave.papers.mathieu2019 import appc
 from unweave.studies.drawing import styled
 from unweave.studies.images import packed, unpacked
@@ -43,7 +43,7 @@ def small_study(steps=30, lanes=None, describe=described, **changes):
 
 
 def at(path, store="runs", progress=None, **fields):
-    one = Desk(Store(path / store), torch.device("cpu"), progress or Silent(), **fields)
+    one = Workspace(Store(path / store), torch.device("cpu"), progress or Silent(), **fields)
     one.turn_to(path / "out/paper/fig1")
     return one
 
@@ -96,8 +96,8 @@ def test_packed_arrays_come_back():
 
 
 def test_the_page_says_what_training_took_and_where(tmp_path):
-    def make(desk):
-        return Result({}, {}, (), "", str(len(results_of(desk, small_study(2)).facts)))
+    def make(workspace):
+        return Result({}, {}, (), "", str(len(results_of(workspace, small_study(2)).facts)))
 
     made = Reproduction("paper", "fig1", "Figure 1", "a second", make, study=small_study(2))
     reproduce([made], at(tmp_path, networks=1), tmp_path / "some")
@@ -136,7 +136,7 @@ def test_committed_results_give_the_stored_claims_without_training(made, tmp_pat
     path = made.study.path(tmp_path / "out")
     path.parent.mkdir(parents=True)
     shutil.copy(made.study.path(PAGES), path)
-    one = desk(tmp_path / "runs")
+    one = workspace(tmp_path / "runs")
     one.networks = 0  # a study may be incomplete, and none of it is to be trained here
     one.turn_to(tmp_path / "out" / made.paper / made.figure)
     with styled():

@@ -10,7 +10,7 @@ import torch
 
 from reproduced import fitted, put, put_closed_form
 from unweave.data import MNIST, Mixing, MovingDigit, from_array
-from unweave.evaluation.model import Fitted
+from unweave.evaluation.model import FittedModel
 from unweave.latents import FullGaussian
 from unweave.papers.sikka2019 import deep, fig1, fig2, fig3
 from unweave.papers.sikka2019.deep import (
@@ -79,14 +79,14 @@ def test_terms_of_networks_are_those_of_the_closed_form(monkeypatch):
         Mixing(matrix=matrix, observations=1000), latents=2, betas=(0.5, 2.0), seeds=(0,),
         epochs=1, hidden=(),
     )  # fmt: skip
-    world = sweep.data.load(torch.device("cpu"))
+    dataset = sweep.data.load(torch.device("cpu"))
     monkeypatch.setattr(deep, "_AT_ONCE", {"cpu": 2 * 6 * 200 * 300, "cuda": 0})
-    x = world.images(torch.arange(world.size)).double().numpy()
+    x = dataset.images(torch.arange(dataset.size)).double().numpy()
     truth = Truth(sweep.data.loadings().numpy(), x)
     for run in sweep.runs:
         model, each = fitted(run), solve(matrix, run.weights["beta"])
         put_closed_form(model, each)
-        got = terms_of(model, world, truth, samples=200)
+        got = terms_of(model, dataset, truth, samples=200)
         terms = {"elbo": each.elbo, "tie": each.tie_aligned, "rate": each.rate, "mie": each.mie,
                  "reconstruction": each.reconstruction}  # fmt: skip
         for name, wanted in terms.items():
@@ -108,7 +108,7 @@ def test_as_many_observations_are_measured_together_as_memory_holds(monkeypatch,
     (run,) = Sweep(data, latents=1, betas=(1.0,), seeds=(0,), hidden=()).runs
     model = fitted(dataclasses.replace(run, steps=1, batch_size=4))
     truth = Truth(data.loadings().numpy(), np.zeros((4, 3)))
-    terms_of(model, model.world, truth, samples=1000)
+    terms_of(model, model.dataset, truth, samples=1000)
     assert seen == lots
     assert deep.SAMPLES == 1000  # [Sikka2019] app. C
 
@@ -148,9 +148,9 @@ def test_motions_are_those_of_what_decoders_show():
     places = np.stack([x.ravel(), y.ravel()])
     power = np.square(places).mean(1)  # a change of mass by place / power moves the mean by one
     loadings = (places / power[:, None]).T @ ways.T / 2  # half of it on either side of 0
-    data, world = from_array(np.random.default_rng(0).random((100, 8, 8), np.float32))
-    run = dataclasses.replace(sweep.runs[0], data=data).resolve(world)
-    model = Fitted(train([run], world)[0], world)
+    data, dataset = from_array(np.random.default_rng(0).random((100, 8, 8), np.float32))
+    run = dataclasses.replace(sweep.runs[0], data=data).resolve(dataset)
+    model = FittedModel(train([run], dataset)[0], dataset)
     put(model, decoder__0__weight=loadings, decoder__0__bias=np.ones(64))
     moved = np.array(motions(model))
     np.testing.assert_allclose(moved, ways, atol=2e-3)

@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 import unweave as uw
-from reproduced import desk
+from reproduced import workspace
 from unweave.evaluation.monitor import Measure
 from unweave.papers import Reproduction, Result, merge_results, reproduce, train_studies
 from unweave.studies.study import (
@@ -62,8 +62,8 @@ def study_of(**fields):
 
 
 def at(folder, **fields):
-    """A desk for figures under a folder, with a store of its own."""
-    one = desk(folder / "runs")
+    """A workspace for figures under a folder, with a store of its own."""
+    one = workspace(folder / "runs")
     one.turn_to(folder / "papers/kim2018/fig99")
     for name, value in fields.items():
         setattr(one, name, value)

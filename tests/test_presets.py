@@ -149,9 +149,9 @@ def stand_in(data, count):
 class TestEveryPreset:
     @pytest.mark.parametrize("preset", ALL)
     def test_resolves_on_data_of_its_shape_and_builds_its_networks(self, preset):
-        spec, world = from_array(stand_in(preset.run.data, 64))
+        spec, dataset = from_array(stand_in(preset.run.data, 64))
         run = dataclasses.replace(preset.run, data=spec, batch_size=min(preset.run.batch_size, 64))
-        resolved = run.resolve(world)  # builds networks on the meta device
+        resolved = run.resolve(dataset)  # builds networks on the meta device
         assert resolved.network == preset.run.network
         assert resolved.likelihood == preset.run.likelihood
 

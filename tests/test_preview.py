@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from datasets import CPU
 from PIL import Image
 
 from unweave.data import (
@@ -20,7 +21,6 @@ from unweave.data import (
 from unweave.report import preview_sheet
 from unweave.report.preview import walks
 from unweave.report.scatter import planar
-from worlds import CPU
 
 
 def cells(sheet, rows, side=32):
@@ -33,13 +33,13 @@ def cells(sheet, rows, side=32):
 
 
 def test_a_sheet_shows_observations_and_a_walk_along_every_factor():
-    world = Blobs(side=32, levels=1, widths=3, positions=15).load(CPU)
-    sheet, notes = preview_sheet(world)
+    dataset = Blobs(side=32, levels=1, widths=3, positions=15).load(CPU)
+    sheet, notes = preview_sheet(dataset)
     assert notes == ()
     found = cells(sheet, rows=4 + 3)
     shown = found[:4].reshape(48, -1)
     assert len(np.unique(shown, axis=0)) == 48
-    everything = (world.images(torch.arange(world.size)) * 255).round().flatten(1).numpy()
+    everything = (dataset.images(torch.arange(dataset.size)) * 255).round().flatten(1).numpy()
     rows = {row.tobytes() for row in everything.astype(np.uint8)}
     assert all(row.tobytes() in rows for row in shown)
     width, x, y = found[4:]
@@ -61,8 +61,8 @@ def test_a_sheet_shows_observations_and_a_walk_along_every_factor():
     ids=lambda case: getattr(case, "kind", case),
 )
 def test_every_kind_of_world_is_shown(data, rows):
-    world = data.load(CPU)
-    sheet, notes = preview_sheet(world)
+    dataset = data.load(CPU)
+    sheet, notes = preview_sheet(dataset)
     height = (sheet.height - 2 * 8 - 13 * len(notes) + 1) / rows
     assert height == pytest.approx(round(height), abs=0.5)
     assert np.asarray(sheet).std() > 10
@@ -73,10 +73,10 @@ def test_walks_along_data_that_are_no_lattice_change_one_factor_if_they_can(seed
     """Against a search through all combinations of the other factors."""
     rng = np.random.default_rng(seed)
     codes = np.stack([rng.integers(0, n, 60) for n in (2, 3, 4)], 1)
-    _, world = from_array(np.zeros((60, 4, 4), np.uint8), codes, ["a", "b", "c"])
+    _, dataset = from_array(np.zeros((60, 4, 4), np.uint8), codes, ["a", "b", "c"])
     starred = []
-    for k, walk in enumerate(walks(world)):
-        seen = world.factors(walk.rows).numpy()
+    for k, walk in enumerate(walks(dataset)):
+        seen = dataset.factors(walk.rows).numpy()
         assert seen[:, k].tolist() == [*range(codes[:, k].max() + 1)]
         others = np.delete(codes, k, 1)
         together = [len({*codes[(others == one).all(1), k]}) for one in others]
@@ -84,7 +84,7 @@ def test_walks_along_data_that_are_no_lattice_change_one_factor_if_they_can(seed
         changed = (np.delete(seen, k, 1) != np.delete(seen, k, 1)[:, None]).any(2).sum(1).min()
         assert changed == len(seen) - max(together)  # as many as can have all else equal
         starred += [] if walk.alone else [walk.name]
-    notes = preview_sheet(world).notes
+    notes = preview_sheet(dataset).notes
     assert [note.partition(": ")[2].partition(";")[0] for note in notes] == [
         ", ".join(starred) for _ in starred[:1]
     ]
@@ -95,20 +95,20 @@ def test_walks_pass_held_out_combinations_by_and_say_what_classes_are_called():
     sizes = np.array([0.5, 1, 20])
     grid = np.array([(size, angle) for size in sizes for angle in range(15)])[::-1]
     spec, _ = from_array(np.zeros((45, 4, 4), np.uint8), grid, ["size", "angle"])
-    world = Selected(spec, (HeldOut({"size": (1,), "angle": ("0..9",)}),)).load(CPU)
-    size, angle = walks(world)
+    dataset = Selected(spec, (HeldOut({"size": (1,), "angle": ("0..9",)}),)).load(CPU)
+    size, angle = walks(dataset)
     assert (size.name, size.ends, size.alone) == ("size", "0.5 .. 20", True)
-    assert world.factors(size.rows)[:, 0].tolist() == [0, 1, 2]
-    assert len(world.factors(size.rows)[:, 1].unique()) == 1
+    assert dataset.factors(size.rows)[:, 0].tolist() == [0, 1, 2]
+    assert len(dataset.factors(size.rows)[:, 1].unique()) == 1
     assert (angle.name, angle.ends, angle.alone) == ("angle", "0 .. 14", True)
-    seen = world.factors(angle.rows)
+    seen = dataset.factors(angle.rows)
     assert seen[:, 1].tolist() == [0, 1, 3, 4, 5, 6, 8, 9, 10, 11, 13, 14]  # 12 of them
     assert seen[:, 0].unique().tolist() in ([0], [2])
 
 
 def test_what_cannot_be_walked_along_is_said():
-    _, world = from_array(np.zeros((30, 4, 4), np.uint8))
-    assert preview_sheet(world).notes == ("no factors are known: there are no walks along them",)
+    _, dataset = from_array(np.zeros((30, 4, 4), np.uint8))
+    assert preview_sheet(dataset).notes == ("no factors are known: there are no walks along them",)
     pairs = Paired(Blocks((2, 3), cell=4), changed=1).load(CPU)
     assert walks(pairs) == []
     assert "there are no walks" in preview_sheet(pairs).notes[0]
@@ -119,9 +119,9 @@ def test_what_cannot_be_walked_along_is_said():
     )
 
 
-def dots(world):
+def dots(dataset):
     """Centres of the dots of each colour in a plot, by colour; the key is left out."""
-    picture = np.asarray(preview_sheet(world).picture)[:432, 60:484].astype(int)
+    picture = np.asarray(preview_sheet(dataset).picture)[:432, 60:484].astype(int)
     bright = np.ptp(picture, -1) > 100
     colours = np.unique(picture[bright], axis=0)
     places = [np.argwhere((picture == colour).all(-1)) for colour in colours]
@@ -129,17 +129,17 @@ def dots(world):
 
 
 def test_points_lie_where_their_numbers_are():
-    """Corners of a square are corners of a square; with other units, both axes are filled."""
-    corners = np.array([[0, 0], [10, 0], [0, 10], [10, 10.0]])
+    """Corners of a square are hard_samples of a square; with other units, both axes are filled."""
+    hard_samples = np.array([[0, 0], [10, 0], [0, 10], [10, 10.0]])
     for scale, offset in ((1, 0), (0.01, 7), ([1, 1000], 0)):
-        _, world = from_array(corners * scale + offset, np.arange(4))
-        found = dots(world)
+        _, dataset = from_array(hard_samples * scale + offset, np.arange(4))
+        found = dots(dataset)
         assert len(found) == 4
         across, down = found.max(0) - found.min(0)
         assert across == pytest.approx(down, abs=1)
         assert across == pytest.approx(420 / 1.08, abs=1.5)  # with air at both sides
-    _, world = from_array(corners * [1, 0.5], np.arange(4))  # alike enough for one scale
-    across, down = np.ptp(dots(world), axis=0)
+    _, dataset = from_array(hard_samples * [1, 0.5], np.arange(4))  # alike enough for one scale
+    across, down = np.ptp(dots(dataset), axis=0)
     assert down / across == pytest.approx(0.5, abs=0.01)
 
 
@@ -164,8 +164,8 @@ def test_axes_are_called_as_the_columns_of_a_table(tmp_path, monkeypatch):
     ]  # fmt: skip
 
 
-def hues(world):
-    colours = np.asarray(preview_sheet(world).picture).reshape(-1, 3).astype(int)
+def hues(dataset):
+    colours = np.asarray(preview_sheet(dataset).picture).reshape(-1, 3).astype(int)
     return len(np.unique(colours[np.ptp(colours, 1) > 100], axis=0))
 
 
@@ -184,8 +184,8 @@ def test_vectors_are_plotted_by_their_principal_components():
     torch.testing.assert_close(torch.cdist(shown, shown), torch.cdist(flat, flat))
     assert planar(flat).equal(flat)
     assert planar(flat[:, :1])[:, 1].tolist() == [0] * 30
-    _, world = from_array((flat @ axes.T).numpy(), np.arange(30) % 3)
-    assert hues(world) == 3
+    _, dataset = from_array((flat @ axes.T).numpy(), np.arange(30) % 3)
+    assert hues(dataset) == 3
 
 
 def test_the_command_writes_a_picture(unweave, tmp_path):

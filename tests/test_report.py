@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 import torch
+from datasets import LATENTS
 from PIL import Image
 
 import unweave as uw
@@ -27,9 +28,10 @@ from unweave.report import (
 from unweave.report.text import number, typeset
 from unweave.training import recipe
 from unweave.training.overrides import runs_from
-from worlds import LATENTS
 
-pytestmark = pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")  # of small worlds
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::unweave.metrics.FewRowsWarning"
+)  # of small datasets
 SECTIONS = [
     "top",
     "traversals",
@@ -278,29 +280,29 @@ def test_hostile_text_is_only_text(tmp_path):
     ],
 )
 def test_the_command_makes_the_run_again(run):
-    world = run.data.load(torch.device("cpu"))
-    run = run.resolve(world)
-    arguments = shlex.split(" ".join(recipe.command(run, world)))
-    assert [again.resolve(world) for again in runs_from(arguments)] == [run]
+    dataset = run.data.load(torch.device("cpu"))
+    run = run.resolve(dataset)
+    arguments = shlex.split(" ".join(recipe.command(run, dataset)))
+    assert [again.resolve(dataset) for again in runs_from(arguments)] == [run]
 
 
 def test_the_command_for_a_file_with_an_odd_name(tmp_path):
     path = tmp_path / "a,b $HOME '1..2'.npz"
     np.savez(path, images=np.zeros((9, 8, 8), np.uint8), factors=np.arange(9))
     data = uw.Arrays(str(path), factors_key="factors")
-    world = data.load(torch.device("cpu"))
-    run = uw.Run(data=data, batch_size=3).resolve(world)
-    arguments = shlex.split(" ".join(recipe.command(run, world)))
-    assert [again.resolve(world) for again in runs_from(arguments)] == [run]
+    dataset = data.load(torch.device("cpu"))
+    run = uw.Run(data=data, batch_size=3).resolve(dataset)
+    arguments = shlex.split(" ".join(recipe.command(run, dataset)))
+    assert [again.resolve(dataset) for again in runs_from(arguments)] == [run]
 
 
 def test_the_page_shows_the_command_and_marks_what_was_changed(lattice):
     page = Page(render(lattice))
-    for line in recipe.command(lattice.run, lattice.world):
+    for line in recipe.command(lattice.run, lattice.dataset):
         assert " ".join(line.split()) in page.words
     changed = {
         f.name
-        for part in recipe.parts(lattice.run, lattice.world)
+        for part in recipe.parts(lattice.run, lattice.dataset)
         for f in part.fields
         if f.changed
     }

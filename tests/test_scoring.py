@@ -142,8 +142,8 @@ def test_interrupted_what_is_done_is_printed(unweave, codes, monkeypatch):
 
 
 def test_evaluate_takes_the_same_options(unweave, tmp_path):
-    world = uw.Shapes2D(side=16, positions=4, orientations=1)
-    models = uw.fit(world, latent=uw.Gaussian(3), network=uw.MLP((8,)), batch_size=8, steps=2,
+    dataset = uw.Shapes2D(side=16, positions=4, orientations=1)
+    models = uw.fit(dataset, latent=uw.Gaussian(3), network=uw.MLP((8,)), batch_size=8, steps=2,
                     seed=range(2), store=tmp_path, progress=False)  # fmt: skip
     folders = [model.folder for model in models]
     asked = ["--rows", 100, "--metrics", "mig/locatello2019", "--null"]
@@ -199,7 +199,7 @@ def test_arrays_that_are_none_of_a_table_are_told(unweave, tmp_path):
     assert "'code': did you mean 'codes'?" in unweave("score", path)[2]
 
 
-@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRows")
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 @pytest.mark.parametrize("arrays", [{}, {"factors": np.zeros((9, 0), int)}])
 def test_codes_without_factors_have_measures(unweave, tmp_path, arrays):
     z = np.random.default_rng(0).normal(size=(9, 3))
@@ -256,8 +256,8 @@ def test_help(unweave):
 
 
 def test_a_table_of_shapes_knows_which_pictures_are_the_same():
-    world = uw.Shapes2D(side=16, scales=1, positions=2, orientations=5)
-    model = uw.fit(world, latent=uw.Gaussian(3), network=uw.MLP((8,)), batch_size=8, steps=2,
+    dataset = uw.Shapes2D(side=16, scales=1, positions=2, orientations=5)
+    model = uw.fit(dataset, latent=uw.Gaussian(3), network=uw.MLP((8,)), batch_size=8, steps=2,
                    progress=False)  # fmt: skip
     table = model.table(100)
     assert table.periods == {"orientation": {"shape": [1, 2, 4]}}

@@ -1,4 +1,4 @@
-"""Laws of the rendered world: the lattice it spans, the pixels it draws, what they depend on."""
+"""Laws of the rendered dataset: the lattice it spans, the pixels it draws, what they depend on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BORDER = 1e-3
 
 
 @pytest.fixture(scope="module")
-def world():
+def dataset():
     return Shapes2D().load(CPU)
 
 
@@ -74,14 +74,14 @@ def runs(image: torch.Tensor) -> str:
     return " ".join(found)
 
 
-def test_the_default_is_the_lattice_of_dsprites(world):
+def test_the_default_is_the_lattice_of_dsprites(dataset):
     lattice = Shapes2D().lattice
     assert lattice.names == ("colour", "shape", "scale", "orientation", "x", "y")
-    assert lattice.sizes == world.factor_sizes == (1, 3, 6, 40, 32, 32)
-    assert lattice.size == world.size == 737_280
-    assert world.shape == (1, 64, 64)
-    assert world.bounded
-    assert world.notes == ()
+    assert lattice.sizes == dataset.factor_sizes == (1, 3, 6, 40, 32, 32)
+    assert lattice.size == dataset.size == 737_280
+    assert dataset.shape == (1, 64, 64)
+    assert dataset.bounded
+    assert dataset.notes == ()
     values = {member.name: member.values for member in lattice.members}
     assert values["shape"] == (1.0, 2.0, 3.0)
     np.testing.assert_allclose(values["scale"], [0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
@@ -90,10 +90,10 @@ def test_the_default_is_the_lattice_of_dsprites(world):
     assert lattice.members[1].labels == SHAPES
 
 
-def test_index_of_factors_is_the_identity_on_the_whole_lattice(world):
-    index = torch.arange(world.size)
-    factors = world.factors(index)
-    assert torch.equal(world.lattice.index(factors), index)
+def test_index_of_factors_is_the_identity_on_the_whole_lattice(dataset):
+    index = torch.arange(dataset.size)
+    factors = dataset.factors(index)
+    assert torch.equal(dataset.lattice.index(factors), index)
     assert factors[1].tolist() == [0, 0, 0, 0, 0, 1]
     assert factors[-1].tolist() == [0, 2, 5, 39, 31, 31]
 
@@ -145,8 +145,8 @@ GOLDEN = {
 
 
 @pytest.mark.parametrize("classes", GOLDEN, ids=str)
-def test_golden_images(world, classes):
-    image = world.images(world.lattice.index(torch.tensor(classes)))
+def test_golden_images(dataset, classes):
+    image = dataset.images(dataset.lattice.index(torch.tensor(classes)))
     assert image.shape == (1, 64, 64)
     assert runs(image[0]) == GOLDEN[classes]
 
@@ -162,39 +162,39 @@ def test_the_upright_heart_points_down_and_is_symmetric():
 
 
 @pytest.mark.parametrize("shape", range(3))
-def test_first_and_last_orientation_are_the_same_picture(world, shape):
-    factors = world.lattice.draw(Noise(2), 64, {"shape": shape})
+def test_first_and_last_orientation_are_the_same_picture(dataset, shape):
+    factors = dataset.lattice.draw(Noise(2), 64, {"shape": shape})
     first, last = factors.clone(), factors.clone()
     first[:, 3], last[:, 3] = 0, 39
-    index = world.lattice.index
-    assert torch.equal(world.images(index(first)), world.images(index(last)))
+    index = dataset.lattice.index
+    assert torch.equal(dataset.images(index(first)), dataset.images(index(last)))
 
 
 @pytest.mark.parametrize("name", ["shape", "scale", "orientation", "x", "y"])
-def test_every_factor_changes_pixels(world, name):
+def test_every_factor_changes_pixels(dataset, name):
     # The heart has no symmetry, and neighbouring classes differ at full scale.
     fixed = {"shape": 2, "scale": 5, "orientation": 4, "x": 9, "y": 21}
-    sizes = dict(zip(world.factor_names, world.factor_sizes, strict=True))
-    column = world.factor_names.index(name)
+    sizes = dict(zip(dataset.factor_names, dataset.factor_sizes, strict=True))
+    column = dataset.factor_names.index(name)
     classes = torch.arange(min(sizes[name], 39))  # orientation 39 repeats 0
-    factors = world.lattice.draw(Noise(0), len(classes), fixed)
+    factors = dataset.lattice.draw(Noise(0), len(classes), fixed)
     factors[:, column] = classes
-    images = world.images(world.lattice.index(factors)).flatten(1)
+    images = dataset.images(dataset.lattice.index(factors)).flatten(1)
     assert len(images.unique(dim=0)) == len(classes)
 
 
-def test_an_image_depends_on_its_index_alone(world):
-    index = Noise(5).integers(world.size, (700,), "index")
-    together = world.images(index)
-    assert torch.equal(together.flip(0), world.images(index.flip(0)))
-    alone = torch.stack([world.images(i) for i in index[:20]])
+def test_an_image_depends_on_its_index_alone(dataset):
+    index = Noise(5).integers(dataset.size, (700,), "index")
+    together = dataset.images(index)
+    assert torch.equal(together.flip(0), dataset.images(index.flip(0)))
+    alone = torch.stack([dataset.images(i) for i in index[:20]])
     assert torch.equal(together[:20], alone)
-    assert torch.equal(world.images(index.view(7, 100)), together.view(7, 100, 1, 64, 64))
-    assert torch.equal(world.images(index.int()), together)
+    assert torch.equal(dataset.images(index.view(7, 100)), together.view(7, 100, 1, 64, 64))
+    assert torch.equal(dataset.images(index.int()), together)
 
 
-def test_images_are_binary_float32_and_none_is_empty_or_cut_off(world):
-    images = world.images(Noise(6).integers(world.size, (2000,), "index"))
+def test_images_are_binary_float32_and_none_is_empty_or_cut_off(dataset):
+    images = dataset.images(Noise(6).integers(dataset.size, (2000,), "index"))
     assert images.dtype == torch.float32
     assert images.unique().tolist() == [0.0, 1.0]
     assert images.sum((1, 2, 3)).min() > 50
@@ -202,17 +202,17 @@ def test_images_are_binary_float32_and_none_is_empty_or_cut_off(world):
     assert images[..., 0].sum() + images[..., -1].sum() == 0
 
 
-def test_no_index_gives_no_images(world):
-    assert world.images(torch.zeros(0, dtype=torch.int64)).shape == (0, 1, 64, 64)
-    assert world.factors(torch.zeros(0, dtype=torch.int64)).shape == (0, 6)
+def test_no_index_gives_no_images(dataset):
+    assert dataset.images(torch.zeros(0, dtype=torch.int64)).shape == (0, 1, 64, 64)
+    assert dataset.factors(torch.zeros(0, dtype=torch.int64)).shape == (0, 6)
 
 
 @pytest.mark.parametrize("chunk", [900, 5000, 2**22])
-def test_chunks_leave_no_trace(world, monkeypatch, chunk):
-    index = torch.arange(0, world.size, 9973)
-    expected = world.images(index)
+def test_chunks_leave_no_trace(dataset, monkeypatch, chunk):
+    index = torch.arange(0, dataset.size, 9973)
+    expected = dataset.images(index)
     monkeypatch.setitem(module.CHUNK_PIXELS, "cpu", chunk)
-    assert torch.equal(world.images(index), expected)
+    assert torch.equal(dataset.images(index), expected)
 
 
 @pytest.mark.parametrize("side", [16, 17, 31, 48, 100, 256])
@@ -236,7 +236,7 @@ def test_single_classes_take_their_neutral_value():
     assert values["x"] == values["y"] == (0.5,)
 
 
-def test_shapes_can_be_chosen_and_keep_their_order(world):
+def test_shapes_can_be_chosen_and_keep_their_order(dataset):
     chosen = Shapes2D(shapes=("heart", "square"))
     loaded = chosen.load(CPU)
     assert chosen.lattice.members[1].labels == ("heart", "square")
@@ -244,11 +244,11 @@ def test_shapes_can_be_chosen_and_keep_their_order(world):
     here = torch.tensor([0, 0, 5, 7, 3, 4])
     there = torch.tensor([0, 2, 5, 7, 3, 4])
     assert torch.equal(
-        loaded.images(chosen.lattice.index(here)), world.images(world.lattice.index(there))
+        loaded.images(chosen.lattice.index(here)), dataset.images(dataset.lattice.index(there))
     )
 
 
-def test_the_finer_grid_shows_the_same_world():
+def test_the_finer_grid_shows_the_same_dataset():
     coarse, fine = Shapes2D(side=64).load(CPU), Shapes2D(side=192).load(CPU)
     index = Noise(3).integers(coarse.size, (40,), "index")
     # The middle pixel of every 3 x 3 has the centre of the coarse pixel.
@@ -287,13 +287,13 @@ def test_impossible_worlds_are_refused(fields):
         from_json(Shapes2D, fields)
 
 
-def test_indices_out_of_range_are_refused(world):
+def test_indices_out_of_range_are_refused(dataset):
     with pytest.raises(ValueError, match="between 0 and 737279"):
-        world.images(torch.tensor([737_280]))
+        dataset.images(torch.tensor([737_280]))
     with pytest.raises(ValueError, match="between 0 and 737279"):
-        world.factors(torch.tensor([-1]))
+        dataset.factors(torch.tensor([-1]))
     with pytest.raises(ValueError, match="integers"):
-        world.images(torch.tensor([0.5]))
+        dataset.images(torch.tensor([0.5]))
 
 
 @pytest.mark.gpu
@@ -332,14 +332,14 @@ def test_drawing_can_be_captured_in_a_cuda_graph():
 
 @pytest.mark.parametrize("orientations", [5, 13, 40, 41])
 def test_pictures_that_are_declared_equal_are_equal_and_no_others(orientations):
-    world = Shapes2D(orientations=orientations, positions=2, scales=2).load(torch.device("cpu"))
-    index = torch.arange(world.size)
-    factors = world.factors(index).numpy()
-    same = merge(factors, world.lattice.periods, world.factor_names)
-    pictures = np.unique(world.images(index).flatten(1).numpy(), axis=0, return_inverse=True)[1]
+    dataset = Shapes2D(orientations=orientations, positions=2, scales=2).load(torch.device("cpu"))
+    index = torch.arange(dataset.size)
+    factors = dataset.factors(index).numpy()
+    same = merge(factors, dataset.lattice.periods, dataset.factor_names)
+    pictures = np.unique(dataset.images(index).flatten(1).numpy(), axis=0, return_inverse=True)[1]
     classes = np.unique(same, axis=0, return_inverse=True)[1]
     assert len(set(zip(pictures.tolist(), classes.tolist(), strict=True))) == len(set(classes))
-    assert len(set(classes)) < world.size
+    assert len(set(classes)) < dataset.size
     if orientations != 40:  # of which a square's, a quarter of a step apart, show no difference
         assert len(set(pictures)) == len(set(classes))
 

@@ -5,46 +5,46 @@ import colorsys
 import numpy as np
 import pytest
 import torch
+from datasets import CPU
 
 from unweave.data import Shapes3D
 from unweave.data.drawn import shapes3d as module
-from worlds import CPU
 
 HUES = [colorsys.hsv_to_rgb(k / 10, 1, 1) for k in range(10)]
 
 
 @pytest.fixture(scope="module")
-def world():
+def dataset():
     return Shapes3D().load(CPU)
 
 
-def picture(world, *classes):
+def picture(dataset, *classes):
     """Bytes (64, 64, 3) of one combination."""
-    image = world.images(world.lattice.index(torch.tensor(classes)))
+    image = dataset.images(dataset.lattice.index(torch.tensor(classes)))
     return (image * 255).round().int().movedim(0, -1).numpy()
 
 
-def test_the_default_is_the_lattice_of_3d_shapes(world):
+def test_the_default_is_the_lattice_of_3d_shapes(dataset):
     names = ("floor_hue", "wall_hue", "object_hue", "scale", "shape", "orientation")
-    assert world.factor_names == names
-    assert world.factor_sizes == (10, 10, 10, 8, 4, 15)
-    assert world.size == 480_000
-    assert world.shape == (3, 64, 64)
-    members = {factor.name: factor for factor in world.lattice.members}
+    assert dataset.factor_names == names
+    assert dataset.factor_sizes == (10, 10, 10, 8, 4, 15)
+    assert dataset.size == 480_000
+    assert dataset.shape == (3, 64, 64)
+    members = {factor.name: factor for factor in dataset.lattice.members}
     np.testing.assert_allclose(members["scale"].values, np.linspace(0.75, 1.25, 8))
     np.testing.assert_allclose(members["orientation"].values, np.linspace(-30, 30, 15))
     assert members["shape"].labels == ("cube", "cylinder", "sphere", "capsule")
-    assert world.factors(torch.tensor(1)).tolist() == [0, 0, 0, 0, 0, 1]
+    assert dataset.factors(torch.tensor(1)).tolist() == [0, 0, 0, 0, 0, 1]
 
 
 def test_hues_are_those_of_the_colour_circle():
     np.testing.assert_allclose(module.colours() / 5, HUES, atol=1e-6)
 
 
-def test_values_are_whole_bytes_and_the_sky_is_the_original(world):
-    image = world.images(torch.tensor([0, 123_456, 479_999])) * 255
+def test_values_are_whole_bytes_and_the_sky_is_the_original(dataset):
+    image = dataset.images(torch.tensor([0, 123_456, 479_999])) * 255
     np.testing.assert_allclose(image, image.round(), atol=1e-4)
-    assert (picture(world, 3, 4, 5, 0, 0, 7)[0] == module.SKY).all()
+    assert (picture(dataset, 3, 4, 5, 0, 0, 7)[0] == module.SKY).all()
 
 
 def test_a_picture_is_the_float_formula_of_its_rays():
@@ -106,21 +106,21 @@ def test_objects_without_edges_look_alike_from_all_sides():
     assert not (covers("sphere", 0.75) & ~covers("sphere", 1.25))[:45].any()
 
 
-def test_the_corner_of_the_room_moves_with_the_orientation(world):
+def test_the_corner_of_the_room_moves_with_the_orientation(dataset):
     """It is seen at f (-r cos a + r sin a) / (d + r sin a + r cos a) from the middle."""
     reach, distance = module.ROOM[0], module.CAMERA[0]
     focal = 32 / np.tan(module.VIEW / 2)
     for orientation in (11, 12, 13, 14):
-        angle = np.radians(world.lattice.members[-1].values[orientation])
+        angle = np.radians(dataset.lattice.members[-1].values[orientation])
         across = -reach * np.cos(angle) + reach * np.sin(angle)
         depth = distance + reach * np.sin(angle) + reach * np.cos(angle)
         expected = 32 + focal * across / depth
-        row = picture(world, 0, 6, 3, 0, 0, orientation)[22, :, 2]  # blue, above the cube
+        row = picture(dataset, 0, 6, 3, 0, 0, orientation)[22, :, 2]  # blue, above the cube
         assert np.abs(np.diff(row)).argmax() + 1 == pytest.approx(expected, abs=1)
 
 
-def test_shadows_are_dark_and_lie_away_from_the_light(world):
-    image = picture(world, 0, 5, 3, 7, 3, 7)
+def test_shadows_are_dark_and_lie_away_from_the_light(dataset):
+    image = picture(dataset, 0, 5, 3, 7, 3, 7)
     red = image[50:, :, 0] * (image[50:, :, 1] == 0)
     dark = (red > 60) & (red < 110)
     columns = np.flatnonzero(dark.any(0))
@@ -130,17 +130,17 @@ def test_shadows_are_dark_and_lie_away_from_the_light(world):
     assert lit > dark.sum()
 
 
-def test_each_hue_colours_its_own_part_and_no_other(world):
+def test_each_hue_colours_its_own_part_and_no_other(dataset):
     base = (0, 0, 0, 5, 2, 3)
     parts = []
     for column in range(3):
         classes = list(base)
         classes[column] = 4
-        parts.append((picture(world, *classes) != picture(world, *base)).any(-1))
+        parts.append((picture(dataset, *classes) != picture(dataset, *base)).any(-1))
     floor, wall, thing = parts
     assert not (floor & wall)[:30].any()
     assert thing.sum() > 300
-    assert (floor & wall & thing).sum() < 20  # edges show two materials, corners three
+    assert (floor & wall & thing).sum() < 20  # edges show two materials, hard_samples three
     assert floor[-3:].all()
 
 

@@ -6,6 +6,7 @@ import json
 from typing import Literal
 
 import pytest
+from datasets import CPU
 
 import unweave as uw
 from unweave import likelihoods
@@ -30,7 +31,6 @@ from unweave.objectives.divergences import AnyDivergence
 from unweave.training.overrides import runs_from
 from unweave.training.run import Run
 from unweave.training.store import Store
-from worlds import CPU
 
 UNIONS = {"data": Data, "latent": Latent, "network": Network, "likelihood": Likelihood,
           "objective": Objective}  # fmt: skip

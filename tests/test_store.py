@@ -13,6 +13,7 @@ import time
 import numpy as np
 import pytest
 import torch
+from datasets import CPU, CRITIC, SMALL, small_run
 
 import unweave as uw
 from unweave.core import files
@@ -20,7 +21,6 @@ from unweave.core.files import write_atomically
 from unweave.core.spec import to_json
 from unweave.training import train
 from unweave.training.store import RunFolder, Store, read_tensors, write_tensors
-from worlds import CPU, CRITIC, SMALL, small_run
 
 UNWEAVE = [sys.executable, "-c", "from unweave.cli.main import main; main()"]
 

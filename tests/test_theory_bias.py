@@ -209,7 +209,7 @@ def test_the_ends_of_the_batch_size_for_a_bias():
 
 
 def test_a_trained_model_and_a_tree():
-    """Its q(z) is that of the model's own summary; discrete variables are at their corners."""
+    """Its q(z) is that of the model's own summary; discrete variables are at their hard_samples."""
     x = np.random.default_rng(0).normal(size=(200, 6))
     tree = uw.Product(style=uw.Gaussian(2), what=uw.Categorical(3))
     model = uw.fit(x, latent=tree, network=uw.MLP(), steps=150, objective=uw.VAE(),

@@ -150,7 +150,7 @@ def test_equally_large_entries_have_the_sign_of_the_first(beta):
 
 
 def test_the_gap_tells_where_the_optimum_is_one_of_many():
-    """Equal eigenvalues: a change of 1e-9 in A turns D and moves the true inference error."""
+    """Equal eigenvalues: a change of 1e-9 in A updates D and moves the true inference error."""
     turn = np.array([[1.0, -1.0], [1.0, 1.0]]) / math.sqrt(2)
     nearly = [solve(np.eye(4, 2) @ np.diag([2.0, 2.0 + e]) @ turn, 0.5) for e in (0.0, 1e-9)]
     assert abs(nearly[0].tie_aligned - nearly[1].tie_aligned) > 1

@@ -33,6 +33,18 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from datasets import (
+    CPU,
+    CRITIC,
+    LIKELIHOODS,
+    OBJECTIVES,
+    SMALL,
+    batch_of,
+    nets_and_batch,
+    play_turns,
+    prior,
+    small_run,
+)
 from torch.distributions import (
     MultivariateNormal,
     Normal,
@@ -48,18 +60,6 @@ from unweave.objectives import Batch, decomposed, total
 from unweave.objectives.divergences import critic_terms
 from unweave.objectives.factor import permute_variables
 from unweave.training import Lanes
-from worlds import (
-    CPU,
-    CRITIC,
-    LIKELIHOODS,
-    OBJECTIVES,
-    SMALL,
-    batch_of,
-    nets_and_batch,
-    play_turns,
-    prior,
-    small_run,
-)
 
 f64 = torch.float64
 FACTOR = uw.FactorVAE(gamma=5.0, critic=CRITIC)
@@ -243,7 +243,7 @@ def test_the_leak_of_the_critics_loss_weakens_the_penalty():
 
 
 def test_the_encoder_gets_gamma_times_the_critics_slope():
-    """Over both turns of a step: the gradient of -ELBO + gamma log D / (1 - D), and no more."""
+    """Over both updates of a step: the gradient of -ELBO + gamma log D / (1 - D), and no more."""
     nets, batch, passed = setting(objective=FACTOR)
     games = play_turns(FACTOR, nets, batch, Noise(3, 1))
     logits = nets.critic(passed.z)
@@ -261,7 +261,7 @@ def test_the_encoder_gets_gamma_times_the_critics_slope():
 def test_no_critics_loss_reaches_the_model(objective):
     """Neither the encoder nor a learned prior whose draws the critic sees."""
     latent = uw.Gaussian(3, learn="covariance")
-    latent = uw.Gaussian(3) if objective.refuses(latent) else latent
+    latent = uw.Gaussian(3) if objective.incompatibility(latent) else latent
     nets, batch, _ = setting(objective=objective, latent=latent)
     terms = play_turns(objective, nets, batch, Noise(3, 1))["critic"]
     model = list(nets.model.parameters())
@@ -327,9 +327,9 @@ def test_the_first_label_is_that_of_the_joint(swapped):
 
     z = Noise(0).normal((20_000, 2), "z", f64) @ torch.linalg.cholesky(c).T
     zero = 0 * z[:, 0]
-    passed = SimpleNamespace(corners=z, raw=z, rate=zero, distortion=zero)
+    passed = SimpleNamespace(hard_samples=z, raw=z, rate=zero, distortion=zero)
     nets = SimpleNamespace(model=lambda x, noise: passed, critic=critic)
-    terms, _ = FACTOR.play_model(nets, Batch(z, len(z)), Noise(0), {})
+    terms, _ = FACTOR.model_loss(nets, Batch(z, len(z)), Noise(0), {})
     expected = -0.5 * math.log(1 - rho**2)
     estimate = terms["total_correlation"].value.mean().item()
     assert estimate == pytest.approx(-expected if swapped else expected, abs=0.02)
@@ -351,9 +351,9 @@ def test_a_run_tells_its_estimator_the_true_sizes(monkeypatch):
         return original(latent, q, p, z, dataset_size, estimator)
 
     monkeypatch.setattr(decomposed, "decompose", spy)
-    world = SMALL.load(CPU)
+    dataset = SMALL.load(CPU)
     for size in (16, 24):
-        Lanes([small_run(objective=uw.BetaTCVAE(), batch_size=size)], world, CPU).advance()
+        Lanes([small_run(objective=uw.BetaTCVAE(), batch_size=size)], dataset, CPU).advance()
     assert seen == [(256, 16), (256, 24)]
 
 
@@ -384,12 +384,12 @@ def test_the_released_form_of_equation_13_is_off_by_a_constant(batch, offset):
 LOGITS = torch.tensor([[4.0, 0, 0], [0, 3.0, 0], [0, 0, 5.0], [1.0, 1.0, 0]], dtype=f64)
 
 
-def enumerated(latent, q, p, corners):
+def enumerated(latent, q, p, hard_samples):
     """Every part at every corner for every observation, weighed by q(z|x) / N."""
     found = {}
     for n in range(len(q.mean)):
-        own = q.log_prob(corners[:, None])[:, n]
-        parts = decompose_exactly(latent, q, p, corners, own)
+        own = q.log_prob(hard_samples[:, None])[:, n]
+        parts = decompose_exactly(latent, q, p, hard_samples, own)
         for name in ("mutual_information", "total_correlation", "dimension_kl"):
             value = (own.exp() * getattr(parts, name)).sum() / len(q.mean)
             found[name] = found.get(name, 0.0) + value.item()

@@ -1,4 +1,4 @@
-"""Small worlds, runs and helpers shared by the tests."""
+"""Small datasets, runs and helpers shared by the tests."""
 
 import torch
 
@@ -92,7 +92,7 @@ LIKELIHOODS = [
 
 
 # What is supported; the rest is refused, with a reason.
-PAIRS = [(o, latent) for o in OBJECTIVES for latent in LATENTS if o.refuses(latent) is None]
+PAIRS = [(o, latent) for o in OBJECTIVES for latent in LATENTS if o.incompatibility(latent) is None]
 # Every objective and every latent space at least three times: for laws that cost more.
 CROSS = [
     (o, latent)
@@ -123,17 +123,17 @@ def small_run(**fields):
 def nets_and_batch(run, seed=0, size=12):
     """Fresh networks of a run and a batch of its data, in float64."""
     torch.manual_seed(seed)
-    world = SMALL.load(CPU)
-    nets = run.build(world.shape).double()
-    index = torch.randperm(world.size)[:size]
-    return nets, Batch(world.images(index).double(), world.size)
+    dataset = SMALL.load(CPU)
+    nets = run.build(dataset.shape).double()
+    index = torch.randperm(dataset.size)[:size]
+    return nets, Batch(dataset.images(index).double(), dataset.size)
 
 
 def play_turns(objective, nets, batch, noise):
-    """All turns of an objective on the same batch: {player: terms}."""
-    memo, played = {}, {}
-    for turn in objective.turns:
-        played[turn.player], memo = turn.loss(nets, batch, noise, memo)
+    """All updates of an objective on the same batch: {player: terms}."""
+    carry, played = {}, {}
+    for turn in objective.updates:
+        played[turn.player], carry = turn.loss(nets, batch, noise, carry)
     return played
 
 
@@ -143,7 +143,7 @@ def batch_of(lanes, step, turn):
     return lanes.sampler.indices(torch.tensor(step), lanes.sampler.orders)[turn]
 
 
-def turned(lanes, turn, memo):
-    """A turn of the next step alone: means of the terms, their shares, and the memo."""
+def turned(lanes, turn, carry):
+    """A turn of the next step alone: means of the terms, their shares, and the carry."""
     weights, seen = lanes._now(lanes.clock, lanes.levels, lanes.sampler.orders)
-    return lanes._turn(turn, weights, seen[turn], memo)
+    return lanes._turn(turn, weights, seen[turn], carry)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from unweave.data import Arrays, Folder, Lattice, Shapes2D, Shapes3D
     from unweave.evaluation.evaluate import describe, evaluate, summaries, tables
     from unweave.evaluation.fit import fit
-    from unweave.evaluation.model import Fitted, load
+    from unweave.evaluation.model import FittedModel, load
     from unweave.evaluation.monitor import Measure
     from unweave.latents import (
         Bernoulli,
@@ -95,7 +95,7 @@ __all__ = [
     "EntropyVAE",
     "Esmaeili2019",
     "FactorVAE",
-    "Fitted",
+    "FittedModel",
     "Folder",
     "Gaussian",
     "GaussianMixture",
@@ -141,7 +141,7 @@ __all__ = [
 # seconds, and the help of the command line does without it.
 _HOMES = {
     "data": "Arrays Folder Lattice Shapes2D Shapes3D",
-    "evaluation.model": "Fitted load",
+    "evaluation.model": "FittedModel load",
     "evaluation.fit": "fit",
     "latents": "Bernoulli Categorical Gaussian GaussianMixture Laplace Product Sparse StudentT "
     "Uniform VampPrior",

@@ -59,9 +59,9 @@ def decompose(
     """Decompose the rate with q(z) estimated from the batch; z_i is a sample of q's i-th row.
 
     q: batch (B,), z: (B, D). q at every node is estimated from log q(z_i|x_j) over the batch.
-    Relaxed samples of discrete variables are taken at their corners, where masses are.
+    Relaxed samples of discrete variables are taken as hard samples, where masses are.
     """
-    z = latent.corners(floating(z))
+    z = latent.hard_samples(floating(z))
     log_q = estimate(latent.log_nodes(q, z[:, None]), dataset_size, estimator)
     return decomposed(latent.nodes, q.log_prob(z), log_q, latent.log_nodes(p, z))
 
@@ -76,7 +76,7 @@ def decompose_exactly(
 ) -> Decomposition:
     """Decompose the rate with q holding every one of the N observations.
 
-    z: (S, D) samples of q(z), discrete variables at their corners; log_own: (S,) = log q(z|x) of
+    z: (S, D) samples of q(z), hard for discrete variables; log_own: (S,) = log q(z|x) of
     each at the observation it came from. In bounded memory; `progress` is told the share done.
     """
     log_q = log_aggregate(latent, q, z, progress)

@@ -9,7 +9,7 @@ from torch import Tensor
 from unweave.aggregate.blocks import Progress, log_aggregate
 from unweave.aggregate.decompose import decomposed
 from unweave.core.noise import Noise
-from unweave.latents import Distribution, Latent, rows, unrelaxed
+from unweave.latents import Distribution, Latent, rows, with_hard_samples
 
 
 class Summary(NamedTuple):
@@ -40,7 +40,7 @@ def summarise(
     """
     chosen = noise.integers(len(q.mean), (samples,), "summary")
     source = rows(q, chosen)
-    z = unrelaxed(source).rsample(noise.fold("summary"))
+    z = with_hard_samples(source).rsample(noise.fold("summary"))
     own = latent.log_nodes(source, z)
     log_q = log_aggregate(latent, q, z, progress)
     parts = decomposed(latent.nodes, own[:, 0], log_q, latent.log_nodes(p, z))

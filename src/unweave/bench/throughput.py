@@ -21,7 +21,7 @@ from unweave.training import Lanes, Precision
 from unweave.training.memory import memory_kept
 from unweave.training.precision import products
 from unweave.training.run import Run
-from unweave.training.workers import Crew
+from unweave.training.workers import LanePool
 
 BATCH = 64
 _STORED = 20_000  # images of the plain loop
@@ -106,8 +106,8 @@ def plain_factor_step(device: torch.device) -> Callable[[], None]:
 
 def stored(device: torch.device) -> Iterator[Tensor]:
     """Random batches, without end, of images that are stored on the device."""
-    world = Shapes2D().load(device)
-    images = world.images(torch.randperm(world.size, device=device)[:_STORED])
+    dataset = Shapes2D().load(device)
+    images = dataset.images(torch.randperm(dataset.size, device=device)[:_STORED])
     while True:
         yield images[torch.randint(0, _STORED, (BATCH,), device=device)]
 
@@ -167,12 +167,12 @@ def cases(lanes: list[int], quick: bool) -> list[Case]:
 
 def measure(case: Case, device: torch.device, precision: Precision, seconds: float) -> float:
     """Microseconds for a step of all lanes of a case."""
-    world = case.run.data.load(device)
-    runs = [dataclasses.replace(case.run, seed=seed).resolve(world) for seed in range(case.lanes)]
+    dataset = case.run.data.load(device)
+    runs = [dataclasses.replace(case.run, seed=seed).resolve(dataset) for seed in range(case.lanes)]
     with kernels.on(device), products(precision), memory_kept(device):
-        crew = Crew(Lanes(runs, world, device, precision, compiles=True))
+        pool = LanePool(Lanes(runs, dataset, device, precision, compiles=True))
         stretch = _STRETCH.get(device.type, _STRETCH["cuda"])
-        return timed(lambda: crew.run(stretch), device, seconds) / stretch
+        return timed(lambda: pool.run(stretch), device, seconds) / stretch
 
 
 def timed(step: Callable[[], object], device: torch.device, seconds: float) -> float:

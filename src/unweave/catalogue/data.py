@@ -1,4 +1,4 @@
-"""What is known of data, as text: of published sets, of worlds that are drawn, of your own files.
+"""What is known of data, as text: of published sets, of datasets that are drawn, of your own files.
 
 `docs/datasets.md` is `page("figures")`.
 """
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from unweave.core import spec
 from unweave.core.bibliography import cited, entries
-from unweave.data import Arrays, Data, FileSet, Folder, InMemory, Published, World
+from unweave.data import Arrays, Data, Dataset, FileSet, Folder, InMemory, Published
 from unweave.data.published.base import About
 from unweave.data.published.download import Source
 
@@ -66,7 +66,7 @@ def page(pictures: str | None = None) -> str:
     return "\n".join([introduction, head + rows, *parts])
 
 
-def described_world(data: Data, world: World) -> str:
+def described_dataset(data: Data, dataset: Dataset) -> str:
     """What is known of data once they are loaded."""
     from unweave.training.recipe import (
         data_text,  # knows all of a run, which a list of sets does not need
@@ -74,23 +74,23 @@ def described_world(data: Data, world: World) -> str:
 
     own = isinstance(data, (Arrays, Folder, InMemory))
     first = _documented(type(data)).split("\n\n")[0]
-    images = len(world.shape) == 3
-    size = size_text(world.shape) if images else f"{world.shape[0]} numbers"
+    images = len(dataset.shape) == 3
+    size = size_text(dataset.shape) if images else f"{dataset.shape[0]} numbers"
     lines = [
         *(data_text(data), ""),
         *(() if own else (first, "")),
-        f"- {'images' if images else 'vectors'}: {world.size:,} of {size}",
-        f"- values: {'in [0, 1]' if world.bounded else 'any numbers'}",
-        f"- factors: {_known_factors(world) or 'none known'}",
-        *([f"- read as: {'; '.join(world.notes)}"] if world.notes else []),
+        f"- {'images' if images else 'vectors'}: {dataset.size:,} of {size}",
+        f"- values: {'in [0, 1]' if dataset.bounded else 'any numbers'}",
+        f"- factors: {_known_factors(dataset) or 'none known'}",
+        *([f"- read as: {'; '.join(dataset.notes)}"] if dataset.notes else []),
     ]
     return "\n".join([*lines, "", *_bibtex(type(data))])
 
 
-def _known_factors(world: World) -> str:
+def _known_factors(dataset: Dataset) -> str:
     """Factors with their numbers of classes, and the names of these where they are few."""
     told = []
-    names = zip(world.factor_names, world.factor_sizes, world.factor_labels, strict=True)
+    names = zip(dataset.factor_names, dataset.factor_sizes, dataset.factor_labels, strict=True)
     for name, size, labels in names:
         some = ", ".join(map(str, labels[:_LABELS])) if labels else ""
         more = ", ..." if labels and len(labels) > _LABELS else ""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, get_type_hints
 from unweave.core.spec import lane_fields, members
 from unweave.latents import Gaussian, Latent, Product
 from unweave.objectives import AnyDivergence, Objective
-from unweave.objectives.base import Game
+from unweave.objectives.base import BaseObjective
 
 _KIND = r"(?:eqs?|secs?|algs?|apps?|figs?|tables?|lemma|theorem)\.?"
 _PLACE = rf"{_KIND} [A-Z]?\d*[.\d]*(?:(?:, | and )\d+)*"
@@ -21,9 +21,9 @@ _INTRODUCTION = """# Methods
 
 This page is made by `unweave methods` from the code.
 
-A number in a table refuses a combination, for the reason under the table; every other cell is
-trained by a test, and a cross of settings and latent spaces that has every objective and every kind
-of block is, in lanes, compared with the run alone and resumed. Each block stands for two of its
+A number in a table marks a combination that is refused, for the reason given under the table. A test
+trains every other cell, and a selection with every objective and every kind of block is trained in
+lanes, compared with the run alone, and resumed. Each block stands for two of its
 kind side by side: of one variable alone there is no total correlation, and the objectives that need
 one say so. "learned" is a prior with parameters (variances, covariance, centres, probabilities,
 pseudo-inputs), "full" an encoding with a full covariance.
@@ -65,18 +65,18 @@ def spaces() -> dict[str, Latent]:
 
 
 def refusals() -> dict[str, dict[str, str | None]]:
-    """Why an objective or divergence refuses a kind of block, by both names; None: it does not."""
+    """Why an objective or divergence refuses a kind of block, or None, by both names."""
     return {
-        name: {space: objective.refuses(latent) for space, latent in spaces().items()}
+        name: {space: objective.incompatibility(latent) for space, latent in spaces().items()}
         for name, objective in games().items()
     }
 
 
-def games() -> dict[str, Game]:
+def games() -> dict[str, BaseObjective]:
     """Every objective with its defaults; those that take any divergence, with each."""
-    found: dict[str, Game] = {}
+    found: dict[str, BaseObjective] = {}
     for kind, cls in members(Objective).items():
-        taken = members(get_type_hints(cls).get("divergence", Game))
+        taken = members(get_type_hints(cls).get("divergence", BaseObjective))
         found |= {f"{kind}, {name}": cls(divergence=made()) for name, made in taken.items()}
         if not taken:
             found[kind] = cls()

@@ -32,7 +32,7 @@ of real numbers counts as the 20 bins that it is cut into. Ten to a coefficient 
 regressions are trusted with [Peduzzi1996], and what is said of a value is said by its rows. With
 fewer, codes that know nothing score high: of noise in 10 codes and three factors of 10 values,
 `irs/suter2019` is 0.77 for 20 rows, 0.40 for 100 and 0.33 for 200, `mcc` 0.38, 0.19 and 0.13. A
-metric then warns (`FewRows`), `evaluate` once for a table; on the command line it is a note.
+metric then warns (`FewRowsWarning`), `evaluate` once for a table; on the command line it is a note.
 
 ## What every metric takes
 

@@ -91,7 +91,7 @@ def info_command(
     """
     import torch
 
-    from unweave.catalogue.data import described, described_world
+    from unweave.catalogue.data import described, described_dataset
     from unweave.data import FileSet
 
     data = _one(name, fields, select, features)
@@ -99,7 +99,7 @@ def info_command(
         files = data.sources if fields else data.ABOUT.sources
         sys.stdout.write(described(name, type(data), files))
     else:
-        sys.stdout.write(described_world(data, data.load(torch.device("cpu"))))
+        sys.stdout.write(described_dataset(data, data.load(torch.device("cpu"))))
 
 
 @data_app.command(name="get")
@@ -148,8 +148,8 @@ def check_command(name: NameArgument, fields: FieldsArgument = None) -> None:
         raise ValueError(f"{'; '.join(problems)}. Delete what is wrong and fetch it again")
     for source in found:
         out.print(f"{source.name}{verdict(source)}", soft_wrap=True, highlight=False)
-    world = made.load(torch.device("cpu"))
-    out.print("; ".join(world.notes), soft_wrap=True, highlight=False)
+    dataset = made.load(torch.device("cpu"))
+    out.print("; ".join(dataset.notes), soft_wrap=True, highlight=False)
 
 
 @data_app.command(name="preview")
@@ -178,11 +178,11 @@ def preview_command(
 
     from unweave.report import preview_sheet
 
-    world = _one(name, fields, select, features).load(torch.device("cpu"))
+    dataset = _one(name, fields, select, features).load(torch.device("cpu"))
     shown = [*_named(fields), *(select or []), *([] if features is None else [str(features)])]
     path = file or Path(f"{_file_name(name, shown)}-preview.png")
-    picture, notes = preview_sheet(world)
-    for note in (*world.notes, *notes):
+    picture, notes = preview_sheet(dataset)
+    for note in (*dataset.notes, *notes):
         err.print(note, highlight=False)
     content = io.BytesIO()
     picture.save(content, "PNG", optimize=True)
@@ -211,7 +211,7 @@ def features_command(
     from unweave.training.store import Store
 
     model = load(Store(store).find(name).path, device=device)
-    table = model.table(rows=model.world.size)
+    table = model.table(rows=model.dataset.size)
     codes = in_classes(table.codes, classes)
     codes[:, table.discrete] = table.codes[:, table.discrete]
     names = [f"z{each}" if each[0].isdigit() else each for each in model.run.latent.names]

@@ -1,4 +1,4 @@
-"""The demo: a world small enough to learn in minutes on two cores."""
+"""The demo: a dataset small enough to learn in minutes on two cores."""
 
 from __future__ import annotations
 

@@ -339,7 +339,7 @@ def metrics_command() -> None:
 def demo_command(
     store: StoreOption = Path("demo"), seed: Annotated[int, typer.Option(min=0)] = 0
 ) -> None:
-    """Learn a small world in minutes, measure it, and write its report.
+    """Learn a small dataset in minutes, measure it, and write its report.
 
     Example:
 

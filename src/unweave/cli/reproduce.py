@@ -83,7 +83,7 @@ def reproduce_command(
     papers.merge_results(asked, merge or [], out, errors)
     torch.set_num_threads(usable_cores())
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
-    desk = papers.Desk(
+    workspace = papers.Workspace(
         Store(store),
         pick_device(device),
         progress_on(errors),
@@ -92,9 +92,9 @@ def reproduce_command(
         networks=networks,
     )
     if train_only:
-        papers.train_studies(asked, desk, out)
+        papers.train_studies(asked, workspace, out)
         return
-    claims = papers.reproduce(asked, desk, out)
+    claims = papers.reproduce(asked, workspace, out)
     if not claims:
         return
     table = plain_table("verdict", "claim", "got")

@@ -35,11 +35,11 @@ def train_all(
     for run in runs:
         by_data.setdefault(spec.digest(run.data), []).append(run)
     for group in by_data.values():
-        world = group[0].data.load(pick_device(device))
-        resolved = [run.resolve(world) for run in group]
-        for note in notes(resolved, world):
+        dataset = group[0].data.load(pick_device(device))
+        resolved = [run.resolve(dataset) for run in group]
+        for note in notes(resolved, dataset):
             err.print(note, highlight=False)
-        monitor = monitor_of(measure, resolved, world)
+        monitor = monitor_of(measure, resolved, dataset)
         if measure:
             err.print(
                 f"measuring {', '.join(measure.metrics)} every {measure.every:,} steps, into "
@@ -47,7 +47,7 @@ def train_all(
                 highlight=False,
                 markup=False,
             )
-        outcomes += train(resolved, world, store, progress_on(err), seconds, precision, monitor)
+        outcomes += train(resolved, dataset, store, progress_on(err), seconds, precision, monitor)
     if measure and any(o.weights is not None and not o.measures for o in outcomes):
         err.print(f"note: {unmeasured(store.root)}", highlight=False, markup=False)
     return outcomes

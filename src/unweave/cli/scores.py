@@ -18,7 +18,7 @@ from rich.table import Table as RichTable
 from unweave.core.console import plain_table
 from unweave.data.splits import split_of
 from unweave.evaluation.evaluate import measured, noted
-from unweave.evaluation.model import Codes, Fitted
+from unweave.evaluation.model import Codes, FittedModel
 from unweave.metrics import METRICS, Frame, Score, Scores, Table, evaluate, left_out
 from unweave.metrics.registry import listed, select
 from unweave.metrics.registry import named as known
@@ -60,7 +60,7 @@ def frame_of(
 
 
 def evaluate_all(
-    models: list[Fitted],
+    models: list[FittedModel],
     rows: int,
     console: Console,
     measure: Callable[[Table], Scores] = evaluate,
@@ -73,7 +73,7 @@ def evaluate_all(
     others are encoded, so what is done stays if this is stopped. Where `whole`, no metrics were
     named, and what is left out is told.
     """
-    totals = {"encoded": sum(min(rows, m.world.size) for m in models), "measured": len(models)}
+    totals = {"encoded": sum(min(rows, m.dataset.size) for m in models), "measured": len(models)}
     names = names_of(models)
     found = {name: Scores() for name in names.values()}
     told: set[str] = set()
@@ -151,21 +151,21 @@ def omitted(table: Table) -> list[str]:
     return lines
 
 
-def names_of(models: Iterable[Fitted]) -> dict[Path, str]:
+def names_of(models: Iterable[FittedModel]) -> dict[Path, str]:
     """What a run is called by its folder: its digest, or the folder if another has the same."""
     folders = {model.folder: model.run.digest for model in models if model.folder is not None}
     often = Counter(folders.values())
     return {f: digest if often[digest] == 1 else str(f) for f, digest in folders.items()}
 
 
-def measured_on(models: Sequence[Fitted], rows: int) -> list[str]:
+def measured_on(models: Sequence[FittedModel], rows: int) -> list[str]:
     """Which split of their data runs were measured on, and how much of it: a line for each."""
     lines = []
     for m in models:
         trained = split_of(m.run.data)
         where = f"{m.split} split"
         where += "" if m.split == trained else f", trained on the {trained} split"
-        lines.append(f"measured on {min(rows, m.world.size):,} observations of the {where}")
+        lines.append(f"measured on {min(rows, m.dataset.size):,} observations of the {where}")
     return list(dict.fromkeys(lines))
 
 

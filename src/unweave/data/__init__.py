@@ -1,6 +1,6 @@
 """Data: a lattice of factors with a renderer, or files and arrays by the same door.
 
-A data spec says what the data are; `load(device)` gives the `World` to draw batches from. The
+A data spec says what the data are; `load(device)` gives the `Dataset` to draw batches from. The
 union `Data` is the registry: a new data set is one spec and one name in it.
 """
 
@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from unweave.data.dataset import World
+from unweave.data.dataset import Dataset
 from unweave.data.drawn.paper_generators import Mixing, MovingDigit, Pinwheel
 from unweave.data.drawn.shapes2d import Shapes2D
 from unweave.data.drawn.shapes2d_variants import ColourShapes2D, NoisyShapes2D, TexturedShapes2D
@@ -54,6 +54,7 @@ __all__ = [
     "Correlated",
     "DSprites",
     "Data",
+    "Dataset",
     "Faces3D",
     "Factor",
     "FashionMNIST",
@@ -78,7 +79,6 @@ __all__ = [
     "Subset",
     "TexturedShapes2D",
     "Whole",
-    "World",
     "as_numpy",
     "from_array",
     "in_classes",

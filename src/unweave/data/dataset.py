@@ -26,7 +26,7 @@ Place = Annotated[
 
 
 class Factored(Protocol):
-    """Observations with factors, as ways of sampling see them: a world, or its learned features."""
+    """Observations with factors, as selections see them: a dataset, or its learned features."""
 
     @property
     def factor_names(self) -> tuple[str, ...]:
@@ -51,7 +51,7 @@ class Factored(Protocol):
         """Classes of the factors (..., K), int64 on the device, by the numbers (...)."""
 
 
-class World(Factored, Protocol):
+class Dataset(Factored, Protocol):
     """Observations 0..size-1 on a device, rendered or stored, and their factors if known."""
 
     @property
@@ -97,7 +97,7 @@ class World(Factored, Protocol):
 @final
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """A world held in memory, as small as it came: bytes stay bytes until a batch asks for them.
+    """A dataset held in memory, as small as it came: bytes stay bytes until a batch asks for them.
 
     images(i) = unit * data[i]
     """
@@ -138,7 +138,7 @@ class Stored:
         return f"{sums[0]:08x}{sums[1]:08x}"
 
     def to(self, device: torch.device) -> Stored:
-        """The same world on another device."""
+        """The same dataset on another device."""
         return dataclasses.replace(self, data=self.data.to(device), codes=self.codes.to(device))
 
     def images(self, index: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
-"""Ways of sampling a world: parts of it, factors that go together, pairs that share some.
+"""Ways of sampling a dataset: parts of it, factors that go together, pairs that share some.
 
-`Selected` takes observations of a world by ways, one after the other; each maps a list of numbers
-of observations to another. The result is a world like any other.
+`Selected` takes observations of a dataset by ways, one after the other; each maps a list of numbers
+of observations to another. The result is a dataset like any other.
 
 >>> from unweave.data import Blocks, HeldOut
 >>> data = Selected(Blocks((3, 4)), select=(HeldOut({"factor0": (2,), "factor1": (0, 1)}),))
@@ -24,7 +24,7 @@ from torch import Tensor
 
 from unweave.core.noise import Noise
 from unweave.core.spec import Seed, spec, tag
-from unweave.data.dataset import Place, World
+from unweave.data.dataset import Dataset, Place
 from unweave.data.drawn.paper_generators import Mixing, MovingDigit, Pinwheel
 from unweave.data.drawn.shapes2d import Shapes2D
 from unweave.data.drawn.shapes2d_variants import ColourShapes2D, NoisyShapes2D, TexturedShapes2D
@@ -59,13 +59,14 @@ Whole = Annotated[
 
 @spec
 class Selected:
-    """Observations of a world, taken by ways that follow one another; without ways, all of it.
+    """Observations of a dataset, taken by ways that follow one another; without ways, all of it.
 
     Held-out combinations of [Esmaeili2019], correlated factors of [Trauble2021], and others.
 
     `features` is a file of classes that ways may speak of as of factors, though they are none of
-    the world's: features that a model has learned, cut into classes by `write_features`. The array
-    `features` (N, K) has a row for each observation of the world, and `factor_names` names its
+    the dataset's: features that a model has learned, cut into classes by `write_features`. The
+    array
+    `features` (N, K) has a row for each observation of the dataset, and `factor_names` names its
     columns.
     """
 
@@ -74,8 +75,8 @@ class Selected:
     features: Place | None = None
     kind: Literal["selected"] = tag("selected")
 
-    def load(self, device: torch.device) -> World:
-        """The world on a device, with the numbers of what was taken."""
+    def load(self, device: torch.device) -> Dataset:
+        """The dataset on a device, with the numbers of what was taken."""
         source = self.source.load(device)
         more = None if self.features is None else with_features(source, Path(self.features))
         seen, whole = more or source, torch.arange(source.size)
@@ -97,9 +98,9 @@ class Selected:
 class Paired:
     """Pairs of observations that share factors: weak supervision.
 
-    Pair i is observation i of the world and another that has the factors `shared` in common with
+    Pair i is observation i of the dataset and another that has the factors `shared` in common with
     it, the others drawn anew; with `changed=k` the two differ in k factors and no others, which
-    are drawn for each pair; classes that the world declares to be one picture of the first do not
+    are drawn for each pair; classes that the dataset declares to be one picture of the first do not
     differ. The two pictures lie one after the other along the channels, and the factors of the
     second are named other_*.  [Locatello2020] sec. 3
     """
@@ -117,7 +118,7 @@ class Paired:
                 f"changed, how many differ, got shared={self.shared} and changed={self.changed}"
             )
 
-    def load(self, device: torch.device) -> World:
+    def load(self, device: torch.device) -> Dataset:
         """The pairs on a device."""
         source = self.source.load(device)
         if isinstance(source, Streamed) and device.type == "cuda":
@@ -127,7 +128,7 @@ class Paired:
             )
         if source.lattice is None:
             raise ValueError(
-                f"expected a world of all combinations of factors to make pairs of, got "
+                f"expected a dataset of all combinations of factors to make pairs of, got "
                 f"{self.source.kind}: use one with a lattice, such as shapes2d"
             )
         each = zip(source.factor_names, source.factor_sizes, strict=True)
@@ -143,9 +144,9 @@ class Paired:
 
 @dataclass(frozen=True, eq=False)
 class _Drawn:
-    """What is made of the observations of a world."""
+    """What is made of the observations of a dataset."""
 
-    source: World
+    source: Dataset
 
     @property
     def device(self) -> torch.device:
@@ -176,7 +177,7 @@ class _Drawn:
 @final
 @dataclass(frozen=True, eq=False)
 class Part(_Drawn):
-    """Observations of a world by a list of their numbers in it."""
+    """Observations of a dataset by a list of their numbers in it."""
 
     rows: Tensor = field(repr=False)  # (N,) int64 on the device
     told: str  # which they are

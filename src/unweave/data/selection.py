@@ -1,4 +1,4 @@
-"""Ways of sampling a world: each takes some of its observations, by their numbers."""
+"""Ways of sampling a dataset: each takes some of its observations, by their numbers."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _FEW = 12  # classes that a line names
 
 
 class Way(Protocol):
-    """What takes observations of a world."""
+    """What takes observations of a dataset."""
 
-    def take(self, world: Factored, rows: Tensor) -> Tensor:
+    def take(self, dataset: Factored, rows: Tensor) -> Tensor:
         """Numbers of the observations taken, of those with the numbers `rows`, on the CPU."""
 
-    def told(self, world: Factored) -> str:
+    def told(self, dataset: Factored) -> str:
         """What is taken, in words, with classes as they are called."""
 
 
@@ -46,7 +46,7 @@ class Subset:
     seed: Seed = 0
     kind: Literal["subset"] = tag("subset")
 
-    def take(self, world: Factored, rows: Tensor) -> Tensor:
+    def take(self, dataset: Factored, rows: Tensor) -> Tensor:
         """The rows drawn."""
         if self.count > len(rows):
             raise ValueError(
@@ -56,7 +56,7 @@ class Subset:
         order = Noise(self.seed, 0, "subset").permutation(len(rows), "rows")
         return rows[order[: self.count].sort().values]
 
-    def told(self, world: Factored) -> str:
+    def told(self, dataset: Factored) -> str:
         """How many."""
         return f"{self.count:,} at random"
 
@@ -66,9 +66,9 @@ class HeldOut:
     """Combinations of factors that are left out: all classes given, of every factor given.
 
     `classes` is one combination, {"shape": ("heart",), "x": (0, 1)}, or several, of which any is
-    left out. A class goes by what it is called (`World.factor_labels`): of your own data the text
+    left out. A class goes by what it is called (`Dataset.factor_labels`): of your own data the text
     or the number that stands there, {"size": (0.5,)}; of factors that have neither, as positions of
-    `Shapes2D`, it goes by its number from 0. "0..15" is all from 0 to 15. Classes that the world
+    `Shapes2D`, it goes by its number from 0. "0..15" is all from 0 to 15. Classes that the dataset
     declares to be the same picture are left out with it. `split="held-out"` gives those and no
     others, to see what a model makes of combinations whose parts it knows one by one: zero-shot
     generalisation.  [Esmaeili2019] sec. 6.4
@@ -78,29 +78,29 @@ class HeldOut:
     split: HeldOutSplit = "rest"
     kind: Literal["held-out"] = tag("held-out")
 
-    def take(self, world: Factored, rows: Tensor) -> Tensor:
+    def take(self, dataset: Factored, rows: Tensor) -> Tensor:
         """The rows of the split."""
-        factors = world.factors(rows).cpu()
+        factors = dataset.factors(rows).cpu()
         held = torch.zeros(len(rows), dtype=torch.bool)
-        for combination in self._combinations(world):
+        for combination in self._combinations(dataset):
             each = torch.ones(len(rows), dtype=torch.bool)
             for name, numbers in combination.items():
-                each &= _among(world, factors, name, numbers)
+                each &= _among(dataset, factors, name, numbers)
             held |= each
         return rows[held if self.split == "held-out" else ~held]
 
-    def told(self, world: Factored) -> str:
+    def told(self, dataset: Factored) -> str:
         """Which combinations."""
         each = [
-            ",".join(called(world, name, numbers) for name, numbers in combination.items())
-            for combination in self._combinations(world)
+            ",".join(called(dataset, name, numbers) for name, numbers in combination.items())
+            for combination in self._combinations(dataset)
         ]
         return f"{'only' if self.split == 'held-out' else 'all but'} {'/'.join(each)}"
 
-    def _combinations(self, world: Factored) -> list[dict[str, list[int]]]:
+    def _combinations(self, dataset: Factored) -> list[dict[str, list[int]]]:
         """The numbers of the classes of each combination."""
         given = (self.classes,) if isinstance(self.classes, dict) else self.classes
-        return [{name: _numbered(world, name, each[name]) for name in each} for each in given]
+        return [{name: _numbered(dataset, name, each[name]) for name in each} for each in given]
 
 
 @spec
@@ -108,7 +108,7 @@ class Incomplete:
     """A lattice with gaps: a share of the combinations of some factors is missing, at random.
 
     round(share * combinations) of them, all their observations; `split="held-out"` gives those.
-    Classes that the world declares to be the same picture are one.
+    Classes that the dataset declares to be the same picture are one.
     """
 
     factors: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -117,17 +117,17 @@ class Incomplete:
     split: HeldOutSplit = "rest"
     kind: Literal["incomplete"] = tag("incomplete")
 
-    def take(self, world: Factored, rows: Tensor) -> Tensor:
+    def take(self, dataset: Factored, rows: Tensor) -> Tensor:
         """The rows of the split."""
-        columns = [column(world, name) for name in self.factors]
-        there = _numbers(world, _all_classes(world, columns), columns).unique()
+        columns = [column(dataset, name) for name in self.factors]
+        there = _numbers(dataset, _all_classes(dataset, columns), columns).unique()
         order = Noise(self.seed, 0, "incomplete").permutation(len(there), "combinations")
         left_out = there[order[: round(self.share * len(there))]]
-        number = _numbers(world, world.factors(rows).cpu(), columns)
+        number = _numbers(dataset, dataset.factors(rows).cpu(), columns)
         missing = torch.isin(number, left_out)
         return rows[missing if self.split == "held-out" else ~missing]
 
-    def told(self, world: Factored) -> str:
+    def told(self, dataset: Factored) -> str:
         """Which share of what."""
         taken = "only" if self.split == "held-out" else "all but"
         return f"{taken} {self.share:.3g} of the combinations of {', '.join(self.factors)}"
@@ -149,11 +149,11 @@ class Correlated:
     seed: Seed = 0
     kind: Literal["correlated"] = tag("correlated")
 
-    def take(self, world: Factored, rows: Tensor) -> Tensor:
+    def take(self, dataset: Factored, rows: Tensor) -> Tensor:
         """The rows drawn."""
-        columns = [column(world, name) for name in self.factors]
+        columns = [column(dataset, name) for name in self.factors]
         f, g = (
-            world.factors(rows).cpu()[:, each].double() / max(world.factor_sizes[each] - 1, 1)
+            dataset.factors(rows).cpu()[:, each].double() / max(dataset.factor_sizes[each] - 1, 1)
             for each in columns
         )
         # Less the least, so that some weight is 1 however small the scale is.
@@ -164,7 +164,7 @@ class Correlated:
         level = noise.uniform((self.count or len(rows),), "rows", torch.float64) * edges[-1]
         return rows[torch.searchsorted(edges, level).clamp(max=len(rows) - 1)]
 
-    def told(self, world: Factored) -> str:
+    def told(self, dataset: Factored) -> str:
         """What goes together, and how closely."""
         return f"{' and '.join(self.factors)} correlated, scale {self.scale:g}"
 
@@ -172,53 +172,53 @@ class Correlated:
 AnyWay = Annotated[Subset | HeldOut | Incomplete | Correlated, Field(discriminator="kind")]
 
 
-def column(world: Factored, name: str) -> int:
-    """The number of a factor of a world."""
-    if name not in world.factor_names:
-        hint = nearest(name, world.factor_names) if world.factor_names else "it has none."
-        raise ValueError(f"{name!r} is not a factor of the world: {hint}")
-    return world.factor_names.index(name)
+def column(dataset: Factored, name: str) -> int:
+    """The number of a factor of a dataset."""
+    if name not in dataset.factor_names:
+        hint = nearest(name, dataset.factor_names) if dataset.factor_names else "it has none."
+        raise ValueError(f"{name!r} is not a factor of the dataset: {hint}")
+    return dataset.factor_names.index(name)
 
 
-def _different(world: Factored, factors: Tensor, place: int) -> Tensor:
+def _different(dataset: Factored, factors: Tensor, place: int) -> Tensor:
     """How many classes of a factor are different pictures (N,), beside others (N, K)."""
-    names, sizes = world.factor_names, world.factor_sizes
-    return different(place, names, sizes, world.periods, factors)
+    names, sizes = dataset.factor_names, dataset.factor_sizes
+    return different(place, names, sizes, dataset.periods, factors)
 
 
-def _among(world: Factored, factors: Tensor, name: str, numbers: Sequence[int]) -> Tensor:
+def _among(dataset: Factored, factors: Tensor, name: str, numbers: Sequence[int]) -> Tensor:
     """Mask (N,) of the classes (N, K) whose factor `name` shows one of some classes."""
-    place = column(world, name)
-    count = _different(world, factors, place)
+    place = column(dataset, name)
+    count = _different(dataset, factors, place)
     shown, found = factors[:, place] % count, torch.zeros(len(factors), dtype=torch.bool)
     for number in numbers:
         found |= shown == number % count
     return found
 
 
-def _all_classes(world: Factored, columns: Sequence[int]) -> Tensor:
+def _all_classes(dataset: Factored, columns: Sequence[int]) -> Tensor:
     """All combinations (N, K) of factors, and of those that their periods depend on; others 0."""
     varied = set(columns)
     for each in columns:
-        on, _ = counts_of(world.factor_names[each], world.factor_sizes[each], world.periods)
-        varied |= set() if on is None else {column(world, on)}
-    sizes = [n if k in varied else 1 for k, n in enumerate(world.factor_sizes)]
+        on, _ = counts_of(dataset.factor_names[each], dataset.factor_sizes[each], dataset.periods)
+        varied |= set() if on is None else {column(dataset, on)}
+    sizes = [n if k in varied else 1 for k, n in enumerate(dataset.factor_sizes)]
     return torch.cartesian_prod(*(torch.arange(n) for n in sizes)).view(-1, len(sizes))
 
 
-def _numbers(world: Factored, factors: Tensor, columns: Sequence[int]) -> Tensor:
+def _numbers(dataset: Factored, factors: Tensor, columns: Sequence[int]) -> Tensor:
     """The number (N,) of the combination of some factors; those that are one picture have one."""
     number = torch.zeros(len(factors), dtype=torch.int64)
     for each in columns:
-        shown = factors[:, each] % _different(world, factors, each)
-        number = number * world.factor_sizes[each] + shown
+        shown = factors[:, each] % _different(dataset, factors, each)
+        number = number * dataset.factor_sizes[each] + shown
     return number
 
 
-def _numbered(world: Factored, name: str, given: Sequence[Class]) -> list[int]:
+def _numbered(dataset: Factored, name: str, given: Sequence[Class]) -> list[int]:
     """The numbers of classes of a factor, each once, by what they are called."""
-    place = column(world, name)
-    labels, size = world.factor_labels[place], world.factor_sizes[place]
+    place = column(dataset, name)
+    labels, size = dataset.factor_labels[place], dataset.factor_sizes[place]
     found = [number for each in given for number in _matching(name, each, labels, size)]
     return sorted(set(found))
 
@@ -267,16 +267,16 @@ def _choices(given: Class, labels: Sequence[str | float], size: int) -> str:
     return f"{ends}, near it {min(near)} and {max(near)}."
 
 
-def called(world: Factored, name: str, numbers: Sequence[int]) -> str:
+def called(dataset: Factored, name: str, numbers: Sequence[int]) -> str:
     """Classes of a factor by what they are called, written as on the command line.
 
     >>> from unweave.data import Shapes2D
-    >>> world = Shapes2D().load(torch.device("cpu"))
-    >>> called(world, "shape", [0, 2]), called(world, "x", [0, 5, 6, 7])
+    >>> dataset = Shapes2D().load(torch.device("cpu"))
+    >>> called(dataset, "shape", [0, 2]), called(dataset, "x", [0, 5, 6, 7])
     ('shape=square+heart', 'x=0+5..7')
     """
-    place = column(world, name)
-    labels = world.factor_labels[place] or tuple(range(world.factor_sizes[place]))
+    place = column(dataset, name)
+    labels = dataset.factor_labels[place] or tuple(range(dataset.factor_sizes[place]))
     words = any(isinstance(label, str) for label in labels)
     parts: list[str] = []
     for _, group in itertools.groupby(enumerate(numbers), lambda each: each[1] - each[0]):

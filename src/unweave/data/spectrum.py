@@ -7,7 +7,7 @@ import math
 import torch
 
 from unweave.core.noise import Noise
-from unweave.data.dataset import World
+from unweave.data.dataset import Dataset
 
 _OBSERVATIONS = 10_000
 _NUMBERS = 2**27  # values held at once, half a gigabyte
@@ -15,16 +15,16 @@ _SPARE = 10  # directions beyond those asked for, which make the iteration conve
 _ROUNDS = 30
 
 
-def principal_variances(world: World, count: int) -> list[float]:
+def principal_variances(dataset: Dataset, count: int) -> list[float]:
     """The `count` largest eigenvalues of the covariance of the observations, largest first.
 
     Of all observations, or of 10,000 drawn at random, always the same; centred; by block Krylov
     iteration. Directions in which the data do not vary give 0.
     """
-    noise = Noise(0, 0, "spectrum", world.device)
-    size = min(world.size, _OBSERVATIONS, max(2, _NUMBERS // math.prod(world.shape)))
-    index = noise.permutation(world.size, "rows")[:size].sort().values
-    x = torch.cat([world.images(part).flatten(1) for part in index.split(256)])
+    noise = Noise(0, 0, "spectrum", dataset.device)
+    size = min(dataset.size, _OBSERVATIONS, max(2, _NUMBERS // math.prod(dataset.shape)))
+    index = noise.permutation(dataset.size, "rows")[:size].sort().values
+    x = torch.cat([dataset.images(part).flatten(1) for part in index.split(256)])
     x = x - x.mean(0)
     width = min(count + _SPARE, *x.shape)
     spans = [torch.linalg.qr(noise.normal((x.shape[1], width), "start")).Q]

@@ -1,4 +1,4 @@
-"""Measuring many trained runs: those of one structure over one world are encoded as lanes.
+"""Measuring many trained runs: those of one structure over one dataset are encoded as lanes.
 
 >>> import numpy as np
 >>> from unweave import MLP, fit
@@ -27,7 +27,7 @@ from torch import Tensor
 from unweave.aggregate import Summary
 from unweave.core.noise import Noise
 from unweave.core.parallel import in_processes, own_cores
-from unweave.evaluation.model import TINY, Array, Codes, Fitted
+from unweave.evaluation.model import TINY, Array, Codes, FittedModel
 from unweave.evaluation.stacked import join
 from unweave.latents import DiagonalGaussian, Distribution, Latent
 from unweave.latents.densities import Mixture
@@ -58,20 +58,20 @@ class Encoded(NamedTuple):
     """A model with what it says of rows of its data."""
 
     number: int  # among the models
-    model: Fitted
+    model: FittedModel
     rows: Tensor  # (N,) numbers of the observations
     q: Distribution  # q(z|x) of each
 
 
 def encode(
-    models: Sequence[Fitted],
+    models: Sequence[FittedModel],
     rows: int | None = 10_000,
     seed: int = 0,
     progress: Callable[[int], object] | None = None,
 ) -> Iterator[Encoded]:
     """Encode `rows` observations of the data of every model, or all, model after model.
 
-    Models of one structure over one world, as `fit` and `load` give them in a list, see each
+    Models of one structure over one dataset, as `fit` and `load` give them in a list, see each
     observation together: it is read once. So the order is that of structures; q(z|x) stays on the
     device, for as many models at once as memory bears. `progress` is told how many more codes
     there are.
@@ -81,7 +81,7 @@ def encode(
 
 
 def _together(
-    models: Sequence[Fitted],
+    models: Sequence[FittedModel],
     numbers: list[int],
     rows: int | None,
     seed: int,
@@ -90,21 +90,21 @@ def _together(
     """The models of a group, whose codes are gone before those of the next are made."""
     first = models[numbers[0]]
     index = first.rows(_rows(first, rows), seed)
-    raw = join([models[number].trained for number in numbers]).raw(first.world, index, progress)
+    raw = join([models[number].trained for number in numbers]).raw(first.dataset, index, progress)
     for lane, number in enumerate(numbers):
         yield Encoded(number, models[number], index, first.run.latent.posterior(raw[lane]))
 
 
-def tables(models: Sequence[Fitted], rows: int = 10_000, seed: int = 0) -> list[Table]:
-    """`Fitted.table` of every model."""
+def tables(models: Sequence[FittedModel], rows: int = 10_000, seed: int = 0) -> list[Table]:
+    """`FittedModel.table` of every model."""
     found = {e.number: e.model.tabulate(e.rows, e.q) for e in encode(models, rows, seed)}
     return [found[number] for number in range(len(models))]
 
 
 def summaries(
-    models: Sequence[Fitted], samples: int = 10_000, rows: int | None = None, seed: int = 0
+    models: Sequence[FittedModel], samples: int = 10_000, rows: int | None = None, seed: int = 0
 ) -> list[Summary]:
-    """`Fitted.summary` of every model: the rate taken apart, with the exact q(z) of its data."""
+    """`FittedModel.summary` of every model: its rate decomposed with the exact q(z)."""
     found = {e.number: e.model.summarise(e.q, samples, seed) for e in encode(models, rows, seed)}
     return [found[number] for number in range(len(models))]
 
@@ -130,7 +130,7 @@ def aggregates(
 
 
 def evaluate(
-    models: Sequence[Fitted],
+    models: Sequence[FittedModel],
     rows: int = 10_000,
     *,
     metrics: str | Sequence[str] | None = None,
@@ -142,9 +142,9 @@ def evaluate(
 
     Tables are made in lanes, and measured on all cores, several at once, while others are being
     encoded. `codes="prior-cdf"` scores the codes as normal quantiles under the prior (see
-    `Fitted.table`); metrics that need the scales of q(z|x) are then left out.
+    `FittedModel.table`); metrics that need the scales of q(z|x) are then left out.
     """
-    if isinstance(models, Fitted):
+    if isinstance(models, FittedModel):
         raise TypeError("expected a list of models, got one: give [model]")
     scored = partial(noted, partial(evaluate_table, metrics=metrics, rng=rng, **frame))
     found: dict[int, Scores] = {}
@@ -167,7 +167,7 @@ def noted(function: Callable[[T], R], item: T) -> tuple[R, list[Warning]]:
 
 
 def measured(
-    models: Sequence[Fitted],
+    models: Sequence[FittedModel],
     rows: int,
     measure: Callable[[Table], R],
     progress: Callable[[int], object] | None = None,
@@ -191,7 +191,7 @@ def measured(
 
 @overload
 def describe(
-    models: Fitted,
+    models: FittedModel,
     *,
     rows: int | None = ...,
     samples: int = ...,
@@ -203,7 +203,7 @@ def describe(
 
 @overload
 def describe(
-    models: Sequence[Fitted],
+    models: Sequence[FittedModel],
     *,
     rows: int | None = ...,
     samples: int = ...,
@@ -214,7 +214,7 @@ def describe(
 
 
 def describe(
-    models: Fitted | Sequence[Fitted],
+    models: FittedModel | Sequence[FittedModel],
     *,
     rows: int | None = 10_000,
     samples: int = 2_000,
@@ -241,7 +241,7 @@ def describe(
         particles: importance samples to each.
         seed: of rows and samples.
     """
-    if isinstance(models, Fitted):
+    if isinstance(models, FittedModel):
         return describe(
             [models],
             rows=rows,
@@ -272,7 +272,7 @@ def _described(encoded: Encoded, samples: int, seed: int) -> dict[str, Score]:
         correlation_score(summary, len(index)),
         *([neighbours_score(pairs)] if pairs else []),
     ]
-    noise = Noise(seed, 0, "describe", model.world.device)
+    noise = Noise(seed, 0, "describe", model.dataset.device)
     return (
         describe_table(model.tabulate(index, q))
         | {f"{score.name}/{score.protocol}": score for score in own}
@@ -284,7 +284,9 @@ def _described(encoded: Encoded, samples: int, seed: int) -> dict[str, Score]:
     )
 
 
-def _likelihood(model: Fitted, observations: int, particles: int, seed: int) -> dict[str, Score]:
+def _likelihood(
+    model: FittedModel, observations: int, particles: int, seed: int
+) -> dict[str, Score]:
     """The mean importance-weighted bound of log p(x) in nats, with its standard error."""
     if observations < 2:
         raise ValueError(
@@ -322,11 +324,11 @@ def _mixtures(latent: Latent, p: Distribution, z: Tensor) -> dict[str, tuple[Mix
     return {path: (d, own) for path, (d, own) in parts.items() if isinstance(d, Mixture)}
 
 
-def _groups(models: Sequence[Fitted], rows: int | None) -> Iterator[list[int]]:
+def _groups(models: Sequence[FittedModel], rows: int | None) -> Iterator[list[int]]:
     """Numbers of models that are encoded together."""
     alike: dict[tuple[int, str], list[int]] = {}
     for number, model in enumerate(models):
-        alike.setdefault((id(model.world), model.run.lane_key), []).append(number)
+        alike.setdefault((id(model.dataset), model.run.lane_key), []).append(number)
     for numbers in alike.values():
         model = models[numbers[0]]
         weights = sum(value.numel() for value in model.trained.weights.values())
@@ -334,6 +336,6 @@ def _groups(models: Sequence[Fitted], rows: int | None) -> Iterator[list[int]]:
         yield from (numbers[at : at + lanes] for at in range(0, len(numbers), lanes))
 
 
-def _rows(model: Fitted, rows: int | None) -> int:
+def _rows(model: FittedModel, rows: int | None) -> int:
     """How many observations are encoded."""
-    return model.world.size if rows is None else min(rows, model.world.size)
+    return model.dataset.size if rows is None else min(rows, model.dataset.size)

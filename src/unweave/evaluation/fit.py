@@ -20,8 +20,8 @@ import numpy as np
 from rich.console import Console
 
 from unweave.core.optimisers import Adam
-from unweave.data import World
-from unweave.evaluation.model import Fitted, as_data
+from unweave.data import Dataset
+from unweave.evaluation.model import FittedModel, as_data
 from unweave.evaluation.monitor import Measure, monitor_of
 from unweave.latents import Latent
 from unweave.likelihoods import Likelihood
@@ -57,7 +57,7 @@ def fit(
     precision: Precision = ...,
     measure: Measure | Sequence[Measure] | None = ...,
     **fields: Unpack[Fields],
-) -> Fitted: ...
+) -> FittedModel: ...
 
 
 @overload
@@ -71,7 +71,7 @@ def fit(
     precision: Precision = ...,
     measure: Measure | Sequence[Measure] | None = ...,
     **fields: Unpack[Fields],
-) -> list[Fitted]: ...
+) -> list[FittedModel]: ...
 
 
 def fit(
@@ -84,7 +84,7 @@ def fit(
     precision: Precision = "fp32",
     measure: Measure | Sequence[Measure] | None = None,
     **fields: Unpack[Fields],
-) -> Fitted | list[Fitted]:
+) -> FittedModel | list[FittedModel]:
     """Learn a representation of data; several seeds train together and give a list.
 
     Args:
@@ -98,38 +98,38 @@ def fit(
         fields: latent, objective, network, likelihood, optimiser, labels, batch_size, steps, as in
             `Run`.
     """
-    spec, world = as_data(data, pick_device(device))
+    spec, dataset = as_data(data, pick_device(device))
     if isinstance(seed, (int, np.integer)):
-        runs = [Run(data=spec, seed=int(seed), **fields).resolve(world)]
-        (only,) = _fit(runs, world, store, progress, precision, measure)
+        runs = [Run(data=spec, seed=int(seed), **fields).resolve(dataset)]
+        (only,) = _fit(runs, dataset, store, progress, precision, measure)
         if only.failure:
             raise FloatingPointError(failure_text(only.run, only.failure))
-        return _fitted(only, world, store)
-    runs = [Run(data=spec, seed=int(each), **fields).resolve(world) for each in seed]
+        return _fitted(only, dataset, store)
+    runs = [Run(data=spec, seed=int(each), **fields).resolve(dataset) for each in seed]
     if not runs:
         raise ValueError("expected a seed or several, as seed=range(10), got none")
-    outcomes = _fit(runs, world, store, progress, precision, measure)
+    outcomes = _fit(runs, dataset, store, progress, precision, measure)
     for outcome in outcomes:
         if outcome.failure:
             warnings.warn(failure_text(outcome.run, outcome.failure), stacklevel=2)
-    return [_fitted(outcome, world, store) for outcome in outcomes if not outcome.failure]
+    return [_fitted(outcome, dataset, store) for outcome in outcomes if not outcome.failure]
 
 
 def _fit(
     runs: list[Run],
-    world: World,
+    dataset: Dataset,
     store: str | Path | None,
     progress: bool,
     precision: Precision,
     measure: Measure | Sequence[Measure] | None,
 ) -> list[Outcome]:
     console = Console(file=sys.stderr)
-    for note in notes(runs, world) if progress else ():
+    for note in notes(runs, dataset) if progress else ():
         console.print(note, highlight=False)
     shown = progress_on(console) if progress else Silent()
     kept = None if store is None else Store(Path(store))
-    monitor = monitor_of(measure, runs, world)
-    outcomes = train(runs, world, kept, shown, precision=precision, monitor=monitor)
+    monitor = monitor_of(measure, runs, dataset)
+    outcomes = train(runs, dataset, kept, shown, precision=precision, monitor=monitor)
     if monitor and any(each.weights is not None and not each.measures for each in outcomes):
         warnings.warn(unmeasured(store), stacklevel=4)
     return outcomes
@@ -143,6 +143,6 @@ def unmeasured(store: object) -> str:
     )
 
 
-def _fitted(outcome: Outcome, world: World, store: str | Path | None) -> Fitted:
+def _fitted(outcome: Outcome, dataset: Dataset, store: str | Path | None) -> FittedModel:
     folder = None if store is None else Store(Path(store)).folder(outcome.run).path
-    return Fitted(outcome, world, folder)
+    return FittedModel(outcome, dataset, folder)

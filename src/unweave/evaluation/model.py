@@ -16,11 +16,11 @@ from torch import Tensor
 from unweave.aggregate import Summary, summarise
 from unweave.core.noise import Noise
 from unweave.core.spec import digest, members
-from unweave.data import Data, InMemory, World, as_numpy, from_array, read_like
+from unweave.data import Data, Dataset, InMemory, as_numpy, from_array, read_like
 from unweave.data.files.detect import from_path
 from unweave.data.splits import AnySplit, split_of, takes_all, with_split
-from unweave.evaluation.stacked import Trained, one
-from unweave.latents import Distribution, unrelaxed
+from unweave.evaluation.stacked import StackedModels, one
+from unweave.latents import Distribution, with_hard_samples
 from unweave.metrics import Table
 from unweave.metrics.inputs import check_choice
 from unweave.objectives import Nets, importance_bound
@@ -36,7 +36,7 @@ _NUMBERS = {"cpu": 2**22, "cuda": 2**27}
 TINY = float(np.finfo(np.float32).tiny)  # a standard deviation that underflowed
 
 
-class Fitted:
+class FittedModel:
     """A trained run: encode, decode, sample, traverse, and a table for the metrics.
 
     Observations and codes go in as arrays or tensors and come out as float32 arrays. z has D
@@ -47,25 +47,27 @@ class Fitted:
     def __init__(
         self,
         outcome: Outcome,
-        world: World,
+        dataset: Dataset,
         folder: Path | None = None,
         data: Data | None = None,
-        trained: Trained | None = None,
+        trained: StackedModels | None = None,
     ) -> None:
-        self.run, self.log, self.world, self.folder = outcome.run, outcome.log, world, folder
+        self.run, self.log, self.dataset, self.folder = outcome.run, outcome.log, dataset, folder
         self.measures = outcome.measures
         self.split = split_of(data or outcome.run.data)
-        self._device = world.device
+        self._device = dataset.device
         if trained is None:
             assert outcome.weights is not None
-            trained = one(outcome.run.build(world.shape), outcome.weights, world.device)
+            trained = one(outcome.run.build(dataset.shape), outcome.weights, dataset.device)
         self.trained = trained
 
     def __repr__(self) -> str:
         last = self.log[-1] if self.log else {}
         terms = ", ".join(f"{k} {v:.2f}" for k, v in last.items() if k != "step")
         step = last.get("step", 0)
-        return f"Fitted({self.run.objective.kind}, seed {self.run.seed}, {step} steps: {terms})"
+        return (
+            f"FittedModel({self.run.objective.kind}, seed {self.run.seed}, {step} steps: {terms})"
+        )
 
     def encode(self, x: ArrayLike | Tensor) -> Array:
         """Means of q(z|x), (N, D): what `decode` takes."""
@@ -119,7 +121,7 @@ class Fitted:
     def sample(self, count: int, seed: int = 0) -> Array:
         """Expected observations at draws of the prior and of a generator's noise."""
         noise = Noise(seed, 0, "sample", self._device)
-        z = unrelaxed(self.prior()).rsample(noise, (count,))
+        z = with_hard_samples(self.prior()).rsample(noise, (count,))
         return self.decode(z.cpu(), self.draw_noise(count, seed))
 
     def traverse(
@@ -187,12 +189,12 @@ class Fitted:
 
     def rows(self, count: int = 10_000, seed: int = 0) -> Tensor:
         """Indices of observations of the data to evaluate on: all, or `count` without repeats."""
-        return chosen_rows(self.world, count, seed)
+        return chosen_rows(self.dataset, count, seed)
 
     def observations(self, index: ArrayLike | Tensor) -> Array:
         """Observations of the data, (N, *shape)."""
         chosen = torch.as_tensor(index, device=self._device)
-        parts = [self.world.images(part).cpu() for part in self._split(chosen)]
+        parts = [self.dataset.images(part).cpu() for part in self._split(chosen)]
         return _numpy(torch.cat(parts))
 
     def prior(self) -> Distribution:
@@ -202,7 +204,7 @@ class Fitted:
 
     def posteriors(self, index: Tensor) -> Distribution:
         """q(z|x) of observations of the data, batch shape (N,)."""
-        return self.run.latent.posterior(self.trained.raw(self.world, index)[0])
+        return self.run.latent.posterior(self.trained.raw(self.dataset, index)[0])
 
     def table(self, rows: int = 10_000, seed: int = 0, codes: Codes = "mean") -> Table:
         """The data (or `rows` of it), encoded once, with its factors: what metrics read.
@@ -219,7 +221,7 @@ class Fitted:
         Mutual information, total correlation, at every group of a tree too, and what the variables
         differ from the prior. Costs `samples` x N densities of every variable.
         """
-        index = self.rows(self.world.size if rows is None else rows, seed)
+        index = self.rows(self.dataset.size if rows is None else rows, seed)
         return self.summarise(self.posteriors(index), samples, seed)
 
     def tabulate(self, index: Tensor, q: Distribution, codes: Codes = "mean") -> Table:
@@ -231,14 +233,14 @@ class Fitted:
         plain = codes == "mean"
         return Table(
             _numpy(latent.codes(q) if plain else latent.prior_codes(q, p)),
-            _numpy(self.world.factors(index)),
+            _numpy(self.dataset.factors(index)),
             scales=self._scales(q) if plain else None,
             kl=_numpy(rates.double().mean(0)),
             discrete=np.array(latent.discrete),
             normal=np.array(latent.normal) if plain else None,
-            factor_names=self.world.factor_names,
-            factor_sizes=self.world.factor_sizes,
-            periods=self.world.periods,
+            factor_names=self.dataset.factor_names,
+            factor_sizes=self.dataset.factor_sizes,
+            periods=self.dataset.periods,
         )
 
     def summarise(self, q: Distribution, samples: int = 10_000, seed: int = 0) -> Summary:
@@ -277,11 +279,11 @@ class Fitted:
         return float(np.logaddexp.reduce(sums)) - math.log(particles)
 
     def _observations(self, x: ArrayLike | Tensor) -> Sequence[Tensor]:
-        return self._split(read_like(self.world, x))
+        return self._split(read_like(self.dataset, x))
 
     def _split(self, rows: Tensor) -> Sequence[Tensor]:
         """Rows that each belong to an observation, as many at once as the networks take."""
-        parts: Sequence[Tensor] = rows.split(self.trained.chunk(self.world.shape))
+        parts: Sequence[Tensor] = rows.split(self.trained.chunk(self.dataset.shape))
         return parts
 
     def _map(self, function: Callable[[Nets, Tensor], Tensor], parts: Iterable[Tensor]) -> Array:
@@ -298,15 +300,15 @@ def _numpy(tensor: Tensor) -> NDArray[Any]:
     return tensor.detach().cpu().numpy()
 
 
-def chosen_rows(world: World, count: int, seed: int = 0) -> Tensor:
+def chosen_rows(dataset: Dataset, count: int, seed: int = 0) -> Tensor:
     """Indices of observations to evaluate on: all, or `count` without repeats, in order."""
-    if world.size <= count:
-        return torch.arange(world.size, device=world.device)
-    order = Noise(seed, 0, "rows", world.device).permutation(world.size, "rows")
+    if dataset.size <= count:
+        return torch.arange(dataset.size, device=dataset.device)
+    order = Noise(seed, 0, "rows", dataset.device).permutation(dataset.size, "rows")
     return order[:count].sort().values
 
 
-def as_data(data: Any, device: torch.device) -> tuple[Data, World]:
+def as_data(data: Any, device: torch.device) -> tuple[Data, Dataset]:
     """A data spec and the data loaded, from a spec, a path, or an array of observations."""
     if isinstance(data, (str, Path)):
         if (named := members(Data).get(str(data))) and not Path(data).exists():
@@ -321,13 +323,13 @@ def as_data(data: Any, device: torch.device) -> tuple[Data, World]:
 @overload
 def load(  # type: ignore[overload-overlap]  # a text is one path, not one path a letter
     path: str | Path, *, data: Any = ..., split: AnySplit | None = ..., device: str = ...
-) -> Fitted: ...
+) -> FittedModel: ...
 
 
 @overload
 def load(
     path: Iterable[str | Path], *, data: Any = ..., split: AnySplit | None = ..., device: str = ...
-) -> list[Fitted]: ...
+) -> list[FittedModel]: ...
 
 
 def load(
@@ -336,7 +338,7 @@ def load(
     data: Any = None,
     split: AnySplit | None = None,
     device: str = "auto",
-) -> Fitted | list[Fitted]:
+) -> FittedModel | list[FittedModel]:
     """A run from its folder, at its newest weights; several folders give a list.
 
     Runs over the same data are on one loading of it. A run that was trained on an array in memory
@@ -345,10 +347,10 @@ def load(
     the combinations that were held out. A run that was trained on all of the data has seen every
     split of it, of which it warns.
     """
-    worlds: dict[str, tuple[Data, World]] = {}
+    datasets: dict[str, tuple[Data, Dataset]] = {}
     if isinstance(path, (str, Path)):
-        return _load(path, data, split, device, worlds)
-    return [_load(each, data, split, device, worlds) for each in path]
+        return _load(path, data, split, device, datasets)
+    return [_load(each, data, split, device, datasets) for each in path]
 
 
 def _load(
@@ -356,9 +358,9 @@ def _load(
     data: Any,
     split: AnySplit | None,
     device: str,
-    worlds: dict[str, tuple[Data, World]],
-) -> Fitted:
-    """A run on its world, which is loaded if it is not among the `worlds` by now."""
+    datasets: dict[str, tuple[Data, Dataset]],
+) -> FittedModel:
+    """A run on its dataset, which is loaded if it is not among the `datasets` by now."""
     folder = Store(Path(path).parent).find(Path(path).name)
     run = folder.read_run()
     if isinstance(run.data, InMemory) and data is None:
@@ -378,14 +380,14 @@ def _load(
             stacklevel=3,
         )
     key = digest(wanted)
-    if key not in worlds:
-        worlds[key] = as_data(wanted if data is None else data, pick_device(device))
-    spec, world = worlds[key]
+    if key not in datasets:
+        datasets[key] = as_data(wanted if data is None else data, pick_device(device))
+    spec, dataset = datasets[key]
     if spec != wanted:
         raise ValueError(f"{path} was trained on other data: expected {wanted}, got {spec}")
     if wanted == run.data:
-        folder.check_data(world.fingerprint)
-    return Fitted(outcome, world, folder.path, wanted)
+        folder.check_data(dataset.fingerprint)
+    return FittedModel(outcome, dataset, folder.path, wanted)
 
 
 def _another(data: Data, split: AnySplit, path: str | Path) -> Data:

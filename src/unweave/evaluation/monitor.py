@@ -5,10 +5,10 @@
 >>> from unweave.training.run import Run
 >>> from unweave.networks import MLP
 >>> from unweave.training import train
->>> data, world = from_array(np.random.default_rng(0).integers(0, 2, (64, 8, 8)) == 1)
->>> run = Run(data=data, network=MLP(), batch_size=16, steps=20).resolve(world)
+>>> data, dataset = from_array(np.random.default_rng(0).integers(0, 2, (64, 8, 8)) == 1)
+>>> run = Run(data=data, network=MLP(), batch_size=16, steps=20).resolve(dataset)
 >>> measure = Measure(every=10, metrics=("terms", "total_correlation"), rows=32, samples=100)
->>> (outcome,) = train([run], world, monitor=monitor_of(measure, [run], world))
+>>> (outcome,) = train([run], dataset, monitor=monitor_of(measure, [run], dataset))
 >>> [(row["step"], sorted(row)) for row in outcome.measures]
 [(10, ['metrics', 'step', 'terms']), (20, ['metrics', 'step', 'terms'])]
 """
@@ -28,11 +28,11 @@ from torch import Tensor
 from unweave.core.noise import Noise
 from unweave.core.parallel import in_background
 from unweave.core.spec import Seed, nearest, spec
-from unweave.data import World
+from unweave.data import Dataset
 from unweave.evaluation.evaluate import AggregateName, aggregates, encode, noted
-from unweave.evaluation.model import Fitted
-from unweave.evaluation.stacked import Trained
-from unweave.metrics import MEASURES, METRICS, Table
+from unweave.evaluation.model import FittedModel
+from unweave.evaluation.stacked import StackedModels
+from unweave.metrics import METRICS, UNSUPERVISED, Table
 from unweave.metrics import evaluate as evaluate_table
 from unweave.metrics.registry import named, select
 from unweave.training import Lanes, Outcome, Row
@@ -75,7 +75,7 @@ class Measure:
                 own = (TERMS, *get_args(AggregateName))
                 raise ValueError(
                     f"{name!r} cannot be measured during training: "
-                    f"{nearest(name, (*own, *METRICS, *MEASURES))}"
+                    f"{nearest(name, (*own, *METRICS, *UNSUPERVISED))}"
                 ) from None
 
     @property
@@ -90,7 +90,7 @@ class Measure:
 
 
 def monitor_of(
-    measure: Measure | Sequence[Measure] | None, runs: Sequence[Run], world: World
+    measure: Measure | Sequence[Measure] | None, runs: Sequence[Run], dataset: Dataset
 ) -> LaneMonitor | None:
     """What measures runs over a dataset in training; None if nothing is to be measured.
 
@@ -103,7 +103,7 @@ def monitor_of(
         )
     for each in measures:
         if each.scores:
-            _check(each.scores, runs[0], world)
+            _check(each.scores, runs[0], dataset)
     return LaneMonitor(measures) if measures else None
 
 
@@ -167,15 +167,15 @@ def _measure(measure: Measure, lanes: Lanes) -> Callable[[], list[Row]]:
     return wait
 
 
-def _models(lanes: Lanes) -> list[Fitted]:
+def _models(lanes: Lanes) -> list[FittedModel]:
     """The lanes as models that share their state."""
     nets = copy.deepcopy(lanes.nets).eval()
     weights = {**lanes.parameters, **lanes.buffers}
     return [
-        Fitted(
+        FittedModel(
             Outcome(run, None, [], None),
-            lanes.world,
-            trained=Trained(nets, {name: value[[lane]] for name, value in weights.items()}),
+            lanes.dataset,
+            trained=StackedModels(nets, {name: value[[lane]] for name, value in weights.items()}),
         )
         for lane, run in enumerate(lanes.runs)
     ]
@@ -183,7 +183,7 @@ def _models(lanes: Lanes) -> list[Fitted]:
 
 def _batches(measure: Measure, lanes: Lanes) -> Tensor:
     """Batches of the run's size out of the rows, (N, B); what is left over is not used."""
-    size, batch = lanes.world.size, lanes.runs[0].batch_size
+    size, batch = lanes.dataset.size, lanes.runs[0].batch_size
     count = max(1, min(measure.rows or size, size) // batch)
     order = Noise(measure.seed, 0, "measure", lanes.device).permutation(size, "rows")
     return order[: count * batch].reshape(count, batch)
@@ -199,19 +199,19 @@ def _finite(value: float) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def _check(metrics: Sequence[str], run: Run, world: World) -> None:
+def _check(metrics: Sequence[str], run: Run, dataset: Dataset) -> None:
     """Refuse metrics that the data do not allow, by the factors of a few rows."""
-    index = torch.arange(min(world.size, 1_000), device=world.device)
+    index = torch.arange(min(dataset.size, 1_000), device=dataset.device)
     codes = np.random.default_rng(0).normal(size=(len(index), len(run.latent.variables)))
     table = Table(
         codes,
-        world.factors(index).cpu().numpy(),
+        dataset.factors(index).cpu().numpy(),
         scales=np.ones_like(codes),
         kl=np.ones(codes.shape[1]),
         discrete=np.array(run.latent.discrete),
         normal=np.array(run.latent.normal),
-        factor_names=world.factor_names,
-        factor_sizes=world.factor_sizes,
-        periods=world.periods,
+        factor_names=dataset.factor_names,
+        factor_sizes=dataset.factor_sizes,
+        periods=dataset.periods,
     )
     select(table, metrics)

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.func import functional_call, vmap
 
 from unweave import kernels
-from unweave.data import World
+from unweave.data import Dataset
 from unweave.objectives import Nets
 from unweave.training.flat_parameters import Tensors, stacked
 from unweave.training.lanes import vectorises
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Trained:
+class StackedModels:
     """L trained networks of one structure, on the device of their weights.
 
     Batch normalisation is by its running statistics: what comes of an observation does not depend
@@ -76,7 +76,7 @@ class Trained:
         return torch.stack([self.alone(lane, function, x) for lane in range(len(self))])
 
     def raw(
-        self, world: World, index: Tensor, progress: Callable[[int], object] | None = None
+        self, dataset: Dataset, index: Tensor, progress: Callable[[int], object] | None = None
     ) -> Tensor:
         """What the encoders put out for observations of the data, (L, N, outputs).
 
@@ -85,29 +85,29 @@ class Trained:
         """
         outputs = self.nets.model.latent.outputs
         raw = torch.empty(len(self), len(index), outputs, device=self.device)
-        size = self.chunk(world.shape)
+        size = self.chunk(dataset.shape)
         for start in range(0, len(index), size):
             part = slice(start, start + size)
-            codes = self.together(_encoded, world.images(index[part]))
+            codes = self.together(_encoded, dataset.images(index[part]))
             raw[:, part] = codes
             if progress:
                 progress(codes.shape[1] * len(self))
         return raw
 
 
-def one(nets: Nets, weights: Tensors, device: torch.device) -> Trained:
+def one(nets: Nets, weights: Tensors, device: torch.device) -> StackedModels:
     """The networks of one run."""
     there = {name: stacked([value.to(device)]) for name, value in weights.items()}
-    return Trained(nets.to(device).eval(), there)
+    return StackedModels(nets.to(device).eval(), there)
 
 
-def join(several: Sequence[Trained]) -> Trained:
+def join(several: Sequence[StackedModels]) -> StackedModels:
     """Networks of one structure and device as the lanes of one."""
     first = several[0]
     if len(several) == 1:
         return first
     lanes = {n: [lane for each in several for lane in each.weights[n]] for n in first.weights}
-    return Trained(first.nets, {name: stacked(values) for name, values in lanes.items()})
+    return StackedModels(first.nets, {name: stacked(values) for name, values in lanes.items()})
 
 
 def _encoded(nets: Nets, x: Tensor) -> Tensor:

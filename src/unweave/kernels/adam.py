@@ -24,7 +24,7 @@ def _read(g, first, last, block, at, so_far):
 @triton.jit
 def _adam_kernel(
     p, half, m, v, largest, clock, g0, g1, g2, g3, g4, g5, g6, g7, a0, a1, a2, a3, a4, a5, a6, a7,
-    z0, z1, z2, z3, z4, z5, z6, z7, turns, before, lr, eps, LOG1: tl.constexpr,
+    z0, z1, z2, z3, z4, z5, z6, z7, updates, before, lr, eps, LOG1: tl.constexpr,
     LOG2: tl.constexpr, HALF: tl.constexpr, LARGEST: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
     block = a0 + tl.program_id(0).to(tl.int64) * SIZE
@@ -39,7 +39,7 @@ def _adam_kernel(
     g = _read(g6, a6, z6, block, at, g)
     g = _read(g7, a7, z7, block, at, g)
     # The powers in float64: 1 - beta^n of a small n loses digits.
-    count = (tl.load(clock) * turns + before + 1).to(tl.float64)
+    count = (tl.load(clock) * updates + before + 1).to(tl.float64)
     beta1, beta2 = tl.exp(LOG1 + 0.0 * count), tl.exp(LOG2 + 0.0 * count)
     left1, left2 = 1.0 - tl.exp(count * LOG1), 1.0 - tl.exp(count * LOG2)
     first, second = tl.load(m + at), tl.load(v + at)
@@ -64,7 +64,7 @@ def adam(
     gradients: list[Tensor],
     starts: list[int],
     clock: Tensor,
-    turns: int,
+    updates: int,
     before: int,
     lr: float,
     betas: tuple[float, float],
@@ -73,7 +73,7 @@ def adam(
     """One step in place, of parameters and moments in flat memory.
 
     The tensors begin at `starts`, multiples of 1024, and have memory up to the next multiple.
-    Gradients are laid out as their parameters are. It is step clock * turns + before + 1 of the
+    Gradients are laid out as their parameters are. It is step clock * updates + before + 1 of the
     optimiser. `half` gets the parameters as they are afterwards, in its type.
     """
     ends = [start + g.numel() for start, g in zip(starts, gradients, strict=True)]
@@ -85,7 +85,7 @@ def adam(
         _adam_kernel[(blocks,)](
             parameters, half, moments["first"], moments["second"], largest, clock,
             *gradients[part], *[gradients[at]] * fill, *starts[part], *[0] * fill, *ends[part],
-            *[0] * fill, turns, before, lr, eps, _log(betas[0]), _log(betas[1]), half is not None,
+            *[0] * fill, updates, before, lr, eps, _log(betas[0]), _log(betas[1]), half is not None,
             largest is not None, BLOCK,
         )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What a kernel needs to know of a world of sprites."""
+"""What a kernel needs to know of a dataset of sprites."""
 
 from __future__ import annotations
 

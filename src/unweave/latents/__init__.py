@@ -24,7 +24,7 @@ from unweave.latents.distributions import (
     Posterior,
     Squashed,
     rows,
-    unrelaxed,
+    with_hard_samples,
 )
 from unweave.latents.gaussian import Gaussian
 from unweave.latents.independent import Laplace, Sparse, StudentT, Uniform
@@ -55,7 +55,7 @@ __all__ = [
     "VampPrior",
     "owner",
     "rows",
-    "unrelaxed",
+    "with_hard_samples",
 ]
 
 

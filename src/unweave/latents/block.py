@@ -126,8 +126,8 @@ class Block(ABC):
         below = log_sum(each)
         return joint, below if len(self.variables) > 1 else below[:, :0]
 
-    def corners(self, z: Tensor) -> Tensor:
-        """Samples (..., D) as q(z|x) and p(z) know them: relaxed variables at their corners.
+    def hard_samples(self, z: Tensor) -> Tensor:
+        """Samples (..., D) as q(z|x) and p(z) know them: relaxed variables as hard samples.
 
         The corner nearest to a relaxed sample is a sample of the masses; its gradient is that of
         the relaxed one (straight through).

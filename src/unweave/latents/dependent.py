@@ -89,10 +89,10 @@ class Dependent(Joint):
         link = self.links[name]
         return link.rate(q.parts[link.given], q.parts[name])
 
-    def unrelaxed(self) -> Dependent:
-        """The same with samples of discrete variables at their corners."""
+    def with_hard_samples(self) -> Dependent:
+        """The same with samples of discrete variables as hard samples."""
         links = {name: replace(link, hard=True) for name, link in self.links.items()}
-        return replace(self, parts=super().unrelaxed().parts, links=links)
+        return replace(self, parts=super().with_hard_samples().parts, links=links)
 
 
 class ConditionalPrior(nn.Module):

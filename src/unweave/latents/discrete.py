@@ -119,7 +119,7 @@ class Categorical(Discrete):
         """The same, (..., 1)."""
         return self.rate(q, p, z).unsqueeze(-1)
 
-    def corners(self, z: Tensor) -> Tensor:
+    def hard_samples(self, z: Tensor) -> Tensor:
         """The nearest one-hot vectors, (..., size)."""
         return one_hot_corner(z)
 
@@ -204,7 +204,7 @@ class Bernoulli(Discrete):
         assert isinstance(p, Bits)
         return q.kl(p)
 
-    def corners(self, z: Tensor) -> Tensor:
+    def hard_samples(self, z: Tensor) -> Tensor:
         """The nearest zeros and ones, (..., D)."""
         return bit_corner(z)
 

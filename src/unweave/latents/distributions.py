@@ -298,7 +298,7 @@ class OneHot:
 class Bits(Columns):
     """Independent zeros and ones with the given logits (..., D), relaxed when sampled.
 
-    log p(z) = sum z log p + (1 - z) log(1 - p), the log-mass at the corners. Samples are
+    log p(z) = sum z log p + (1 - z) log(1 - p), the log-mass as hard samples. Samples are
     sigmoid((logit + logistic) / temperature)  [Maddison2017] app. B; `hard` rounds them.
     """
 
@@ -369,9 +369,11 @@ class Joint:
         """Sum of the parts' entropies, (...)."""
         return torch.stack([p.entropy() for p in self.parts.values()]).sum(0)  # type: ignore[attr-defined]
 
-    def unrelaxed(self) -> Joint:
-        """The same with samples of discrete variables at their corners."""
-        return Joint({name: unrelaxed(part) for name, part in self.parts.items()}, self.sizes)
+    def with_hard_samples(self) -> Joint:
+        """The same with samples of discrete variables as hard samples."""
+        return Joint(
+            {name: with_hard_samples(part) for name, part in self.parts.items()}, self.sizes
+        )
 
     def split(self, z: Tensor) -> list[tuple[Distribution, Tensor]]:
         """Every part with its columns of z."""
@@ -418,10 +420,10 @@ def log_sum(x: Tensor) -> Tensor:
     return torch.where(torch.isneginf(x.amax(-1)), -torch.inf, total)
 
 
-def unrelaxed(d: Distribution) -> Distribution:
-    """The distribution with samples of its discrete variables at the corners, as they truly are."""
+def with_hard_samples(d: Distribution) -> Distribution:
+    """The same distribution, but its discrete variables give hard samples."""
     if isinstance(d, Joint):
-        return d.unrelaxed()
+        return d.with_hard_samples()
     return replace(d, hard=True) if isinstance(d, (OneHot, Bits)) else d
 
 

@@ -230,10 +230,10 @@ class Product(BaseModel, Block, Plain):
         own = [torch.cat([log_sum(joint).unsqueeze(-1), below], -1) for joint, below in parts]
         return torch.stack([joint for joint, _ in parts]).sum(0), torch.cat(own, -1)
 
-    def corners(self, z: Tensor) -> Tensor:
-        """Samples with the discrete variables of every block at their corners, (..., D)."""
+    def hard_samples(self, z: Tensor) -> Tensor:
+        """Samples with the discrete variables of every block as hard samples, (..., D)."""
         columns = zip(self.blocks.values(), z.split(self._sizes, -1), strict=True)
-        return torch.cat([block.corners(part) for block, part in columns], -1)
+        return torch.cat([block.hard_samples(part) for block, part in columns], -1)
 
     def codes(self, q: Distribution) -> Tensor:
         """A number for every variable, (..., V)."""

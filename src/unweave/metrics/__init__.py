@@ -29,7 +29,7 @@ from unweave.metrics.factor_vae_score import factor_vae_score
 from unweave.metrics.gaps import dcimig, jemmig, mig_sup
 from unweave.metrics.infomec import info_mec
 from unweave.metrics.information import mig, mutual_information_matrix
-from unweave.metrics.inputs import FewRows, Periods, merge
+from unweave.metrics.inputs import FewRowsWarning, Periods, merge
 from unweave.metrics.irs import irs
 from unweave.metrics.mcc import mcc
 from unweave.metrics.modularity import modularity
@@ -42,7 +42,7 @@ from unweave.metrics.posterior.overlap import (
     relative_scale,
 )
 from unweave.metrics.probes import downstream, explicitness
-from unweave.metrics.registry import MEASURES, METRICS, Metric, describe, evaluate, left_out
+from unweave.metrics.registry import METRICS, UNSUPERVISED, Metric, describe, evaluate, left_out
 from unweave.metrics.sap import sap
 from unweave.metrics.score import Score, Scores
 from unweave.metrics.studies import Agreement, Sensitivity, agreement, sensitivity
@@ -57,10 +57,10 @@ from unweave.metrics.unsupervised import (
 )
 
 __all__ = [
-    "MEASURES",
     "METRICS",
+    "UNSUPERVISED",
     "Agreement",
-    "FewRows",
+    "FewRowsWarning",
     "Frame",
     "Metric",
     "Periods",

@@ -22,7 +22,7 @@ _ROWS_EACH = 10  # for each code and each value: as many to a coefficient [Peduz
 _BINS = 20  # that a continuous factor is cut into
 
 
-class FewRows(UserWarning):
+class FewRowsWarning(UserWarning):
     """A table has too few rows for what it is to tell; see `few_rows`."""
 
 

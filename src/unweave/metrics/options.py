@@ -19,7 +19,7 @@ import numpy as np
 
 from unweave.core.parallel import in_threads
 from unweave.metrics.inputs import (
-    FewRows,
+    FewRowsWarning,
     Floats,
     Periods,
     as_names,
@@ -119,7 +119,7 @@ def framed(function: Callable[P, Score]) -> Callable[P, Score]:
     same whether they are asked for or not, and they are the same on any number of threads. Which
     factors are `continuous` is decided once, of all rows.
 
-    A metric warns of `FewRows`, and refuses integers that are none; see `few_rows` and `counted`.
+    A metric issues `FewRowsWarning` and checks its integers; see `few_rows` and `counted`.
     """
     signature = inspect.signature(function)
     checked = counted(function)
@@ -182,7 +182,7 @@ def _decide(given: dict[str, Any]) -> None:
         np.asarray(given["codes"]), factors[:, kept], mask[kept], tuple(names[k] for k in kept)
     )
     if why:
-        warnings.warn(why, FewRows, stacklevel=3)
+        warnings.warn(why, FewRowsWarning, stacklevel=3)
 
 
 @dataclass(frozen=True)

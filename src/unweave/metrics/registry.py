@@ -22,7 +22,7 @@ from unweave.metrics.gaps import dcimig, jemmig, mig_sup
 from unweave.metrics.infomec import info_mec, info_mec_estimates
 from unweave.metrics.information import mig
 from unweave.metrics.inputs import (
-    FewRows,
+    FewRowsWarning,
     Ints,
     Seed,
     as_codes,
@@ -258,7 +258,7 @@ METRICS: dict[str, Metric] = {
 }
 
 
-MEASURES: dict[str, Metric] = {
+UNSUPERVISED: dict[str, Metric] = {
     metric.key: metric
     for metric in (
         Metric("hoyer", "mathieu2019", hoyer, (two_quantities,)),
@@ -288,7 +288,7 @@ def describe(table: Table) -> Scores:
     >>> len(describe(table)), describe(table)["active_units/burda2016"].value
     (7, 2.0)
     """
-    return Scores({key: m(table) for key, m in MEASURES.items() if m.lacks(table) is None})
+    return Scores({key: m(table) for key, m in UNSUPERVISED.items() if m.lacks(table) is None})
 
 
 @counted
@@ -326,7 +326,7 @@ def evaluate(
     for note in table.notes:
         _log.info(note)
     if table.few:
-        warnings.warn(table.few, FewRows, stacklevel=3)  # past `counted`
+        warnings.warn(table.few, FewRowsWarning, stacklevel=3)  # past `counted`
     tell = progress or (lambda key, score: None)
     scores = Scores()
     shared: dict[Callable[..., object], object] = {}
@@ -384,8 +384,8 @@ def listed(metrics: str) -> list[str]:
 
 def named(asked: str) -> dict[str, Metric]:
     """The metrics or measures of a name or key; "all": all metrics, "measures": all measures."""
-    groups = {"all": METRICS, "measures": MEASURES}
-    every = METRICS | MEASURES
+    groups = {"all": METRICS, "measures": UNSUPERVISED}
+    every = METRICS | UNSUPERVISED
     found = groups.get(asked) or {k: m for k, m in every.items() if asked in (k, m.name)}
     if not found:
         short = [*groups, *dict.fromkeys(metric.name for metric in every.values())]
@@ -398,7 +398,7 @@ def select(table: Table, metrics: str | Sequence[str] | None = None) -> dict[str
     """What `evaluate` runs; an error if one that is named is not to be had."""
     if metrics is None:
         quick = {key: metric for key, metric in METRICS.items() if not metric.slow}
-        return _possible(table, quick) or _possible(table, MEASURES)
+        return _possible(table, quick) or _possible(table, UNSUPERVISED)
     chosen: dict[str, Metric] = {}
     for asked in listed(metrics) or [metrics] if isinstance(metrics, str) else metrics:
         found = named(asked)
@@ -425,5 +425,5 @@ def metric_citations(names: Iterable[str]) -> dict[str, str]:
     >>> list(metric_citations(["mig/chen2018"]))
     ['Chen2018', 'Locatello2019']
     """
-    documents = [(METRICS | MEASURES)[name].compute.__doc__ or "" for name in names]
+    documents = [(METRICS | UNSUPERVISED)[name].compute.__doc__ or "" for name in names]
     return known(key for document in documents for key in cited(document))

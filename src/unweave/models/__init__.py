@@ -2,6 +2,6 @@
 
 from unweave.models.infogan import Discriminator, Drawn, InfoGAN
 from unweave.models.model import Model, full
-from unweave.models.vae import VAE, Pass
+from unweave.models.vae import VAE, ForwardPass
 
-__all__ = ["VAE", "Discriminator", "Drawn", "InfoGAN", "Model", "Pass", "full"]
+__all__ = ["VAE", "Discriminator", "Drawn", "ForwardPass", "InfoGAN", "Model", "full"]

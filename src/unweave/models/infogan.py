@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from unweave.core.noise import Noise
-from unweave.latents import Latent, Posterior, unrelaxed
+from unweave.latents import Latent, Posterior, with_hard_samples
 from unweave.likelihoods import Likelihood, Observation
 from unweave.models.model import Model, full
 from unweave.networks import Kim2018GAN, Shape
@@ -84,6 +84,6 @@ class InfoGAN(Model):
 
     def forward(self, count: int, noise: Noise) -> Drawn:
         """Draw codes and noise, and generate their images."""
-        c = unrelaxed(self.p()).rsample(noise.fold("codes"), (count,))
+        c = with_hard_samples(self.p()).rsample(noise.fold("codes"), (count,))
         e = noise.normal((count, self.noise), "noise", c.dtype)
         return Drawn(c, self.decode(torch.cat([c, e], -1)).mean)

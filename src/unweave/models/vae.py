@@ -13,7 +13,7 @@ from unweave.models.model import Model, full
 from unweave.networks import Network, Shape
 
 
-class Pass(NamedTuple):
+class ForwardPass(NamedTuple):
     """All that an objective reads of one forward pass over a batch of B observations."""
 
     x: Tensor  # (B, *shape)
@@ -35,9 +35,9 @@ class Pass(NamedTuple):
         return self.latent.rate(self.q, self.p, self.z)
 
     @property
-    def corners(self) -> Tensor:
-        """The sample as q(z) and p(z) know it, discrete variables at their corners, (B, D)."""
-        return self.latent.corners(self.z)
+    def hard_samples(self) -> Tensor:
+        """The sample as q(z) and p(z) know it, discrete variables as hard samples, (B, D)."""
+        return self.latent.hard_samples(self.z)
 
 
 class VAE(Model):
@@ -61,9 +61,9 @@ class VAE(Model):
         """p(x|z) for codes (B, D)."""
         return self.likelihood(self.head(full(self.decoder(z))))
 
-    def forward(self, x: Tensor, noise: Noise) -> Pass:
+    def forward(self, x: Tensor, noise: Noise) -> ForwardPass:
         """Encode, sample and decode a batch."""
         raw = self.raw(x)
         q = self.latent.posterior(raw)
         z = q.rsample(noise.fold("posterior"))
-        return Pass(x, raw, q, z, self.p(), self.decode(z), self.latent)
+        return ForwardPass(x, raw, q, z, self.p(), self.decode(z), self.latent)

@@ -22,13 +22,13 @@ from unweave.networks import Kim2018GAN, Network, Shape
 from unweave.objectives.base import (
     CRITIC_ACCURACY,
     MODEL,
+    BaseObjective,
     Batch,
-    Game,
-    Memo,
+    Carry,
     Nets,
     Term,
     Terms,
-    Turn,
+    Update,
 )
 from unweave.objectives.compatibility import fixed_prior_only
 from unweave.objectives.divergences import CRITIC, accuracy
@@ -52,7 +52,7 @@ def between(real: Tensor, fake: Tensor, noise: Noise) -> Tensor:
     return fake + share * (real - fake)
 
 
-class Adversarial(Game):
+class Adversarial(BaseObjective):
     """min over G, Q, max over D of V(D, G) - information L(G, Q).  [Kim2018] eq. 14.
 
     L(G, Q) = E_p(c) E_p(e) [log Q(c|G(c, e))], eq. 13, and V is the members' own. A step is
@@ -63,7 +63,7 @@ class Adversarial(Game):
     the trunk is a part of Q, over which eq. 14 minimises as well, and Q would else have to make do
     with what helps D: so the critic's loss is -V - information L, on images that are held. Thus G
     follows V and L, D follows V, Q's own layers L, and the trunk both, as in the code released with
-    [Chen2016] (where all of Q moves with the critic). Both turns report "information"; the log has
+    [Chen2016] (where all of Q moves with the critic). Both updates report it; the log has
     the model's, which comes last.
     """
 
@@ -89,10 +89,10 @@ class Adversarial(Game):
         """What else the critic's loss has."""
 
     @property
-    def turns(self) -> tuple[Turn, ...]:
+    def updates(self) -> tuple[Update, ...]:
         """The critic moves as often as it is to, then the model."""
-        critic = Turn(CRITIC, self.play_critic)
-        return (*[critic] * self.critic_steps, Turn(MODEL, self.play_model))
+        critic = Update(CRITIC, self.critic_loss)
+        return (*[critic] * self.critic_steps, Update(MODEL, self.model_loss))
 
     @property
     def optimisers(self) -> dict[str, Adam]:
@@ -106,7 +106,9 @@ class Adversarial(Game):
         model = models.InfoGAN(latent, self.network, likelihood, shape, self.noise_size)
         return Nets(model, {})
 
-    def play_critic(self, nets: Nets, batch: Batch, noise: Noise, memo: Memo) -> tuple[Terms, Memo]:
+    def critic_loss(
+        self, nets: Nets, batch: Batch, noise: Noise, carry: Carry
+    ) -> tuple[Terms, Carry]:
         """The critic's loss on a batch and as many generated images."""
         gan = _gan(nets)
         c, x = gan(len(batch.x), noise)
@@ -116,7 +118,9 @@ class Adversarial(Game):
         terms["information"] = Term(self.information, -q.log_prob(c))
         return terms | self.smoothness(gan.critic, batch.x, held, noise), {}
 
-    def play_model(self, nets: Nets, batch: Batch, noise: Noise, memo: Memo) -> tuple[Terms, Memo]:
+    def model_loss(
+        self, nets: Nets, batch: Batch, noise: Noise, carry: Carry
+    ) -> tuple[Terms, Carry]:
         """The model's loss on as many generated images as there are in a batch."""
         gan = _gan(nets)
         c, x = gan(len(batch.x), noise)
@@ -126,7 +130,7 @@ class Adversarial(Game):
             "information": Term(self.information, -q.log_prob(c)),
         }, {}
 
-    def refuses(self, latent: Latent) -> str | None:
+    def incompatibility(self, latent: Latent) -> str | None:
         """Why a latent space cannot be trained in this way, if it cannot."""
         return fixed_prior_only(latent, "codes are drawn from a prior that is given")
 
@@ -168,7 +172,7 @@ class InfoGAN(Adversarial):
         }
 
     @property
-    def unitless(self) -> tuple[str, ...]:
+    def not_in_nats(self) -> tuple[str, ...]:
         """The terms whose values are not in nats."""
         return (CRITIC_ACCURACY,)
 
@@ -225,7 +229,7 @@ class InfoWGANGP(Adversarial):
         return {"penalty": Term(self.penalty, value)}
 
     @property
-    def unitless(self) -> tuple[str, ...]:
+    def not_in_nats(self) -> tuple[str, ...]:
         """The terms whose values are not in nats."""
         return ("critic", "adversarial", "penalty")
 

@@ -1,6 +1,6 @@
 """Training as a game: who moves, in which order, and what each tries to make small.
 
-An objective is a frozen callable value: a sequence of turns. In a turn one player's loss is
+An objective is a frozen callable value: a sequence of updates. In a turn one player's loss is
 computed from a batch and only that player's parameters move. A VAE has one player and one turn; a
 FactorVAE has two.
 """
@@ -20,7 +20,7 @@ from unweave.core.optimisers import Adam
 from unweave.core.schedules import Weight
 from unweave.latents import Latent
 from unweave.likelihoods import Likelihood
-from unweave.models import VAE, Model, Pass, full
+from unweave.models import VAE, ForwardPass, Model, full
 from unweave.networks import Critic, Network, Shape
 from unweave.objectives.compatibility import exactly
 
@@ -41,7 +41,7 @@ class Batch(NamedTuple):
 class Term(NamedTuple):
     """A weighted part of a loss; the value is (B,), one for each example, or () for the batch.
 
-    It is in nats unless the objective has it among the `unitless`. A weight of 0 makes it a
+    It is in nats unless the objective has it among the `not_in_nats`. A weight of 0 makes it a
     diagnostic.
     """
 
@@ -50,7 +50,7 @@ class Term(NamedTuple):
 
 
 Terms = dict[str, Term]
-Memo = Mapping[str, Tensor]  # what earlier turns of the same step leave for later ones
+Carry = Mapping[str, Tensor]  # what earlier updates of the same step leave for later ones
 
 
 class Nets(nn.Module):
@@ -78,21 +78,21 @@ class Nets(nn.Module):
         return part if place == "critics" or part in self.model.players else MODEL
 
 
-class Turn(NamedTuple):
-    """One move: `loss(nets, batch, noise, memo)` gives the player's terms and a memo."""
+class Update(NamedTuple):
+    """One move: `loss(nets, batch, noise, carry)` gives the player's terms and a carry."""
 
     player: str
-    loss: Callable[[Nets, Batch, Noise, Memo], tuple[Terms, Memo]]
+    loss: Callable[[Nets, Batch, Noise, Carry], tuple[Terms, Carry]]
 
 
-class Game(ABC):
+class BaseObjective(ABC):
     """What an objective offers to the training loop."""
 
     autoencodes: ClassVar[bool] = True  # else the objective has networks of its own
 
     @property
     @abstractmethod
-    def turns(self) -> tuple[Turn, ...]:
+    def updates(self) -> tuple[Update, ...]:
         """The moves of one step, in order; each draws a batch of its own."""
 
     @property
@@ -119,39 +119,39 @@ class Game(ABC):
         return exactly(self)
 
     @property
-    def unitless(self) -> tuple[str, ...]:
+    def not_in_nats(self) -> tuple[str, ...]:
         """The terms whose values are not in nats."""
         return (CRITIC_ACCURACY,) if self.critics else ()
 
-    def refuses(self, latent: Latent) -> str | None:
+    def incompatibility(self, latent: Latent) -> str | None:
         """Why a latent space cannot be trained in this way, if it cannot."""
         return None
 
 
-class OnePlayer(Game):
+class OnePlayer(BaseObjective):
     """An objective in which only the model moves."""
 
     @property
-    def turns(self) -> tuple[Turn, ...]:
+    def updates(self) -> tuple[Update, ...]:
         """The model moves."""
-        return (Turn(MODEL, self.play),)
+        return (Update(MODEL, self.play),)
 
-    def play(self, nets: Nets, batch: Batch, noise: Noise, memo: Memo) -> tuple[Terms, Memo]:
+    def play(self, nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> tuple[Terms, Carry]:
         """The model's loss."""
         passed = nets.model(batch.x, noise)
         return self.terms(passed, batch, noise), left(passed)
 
     @abstractmethod
-    def terms(self, passed: Pass, batch: Batch, noise: Noise) -> Terms:
+    def terms(self, passed: ForwardPass, batch: Batch, noise: Noise) -> Terms:
         """The loss of one forward pass."""
 
 
 def total(terms: Terms) -> Tensor:
     """The loss: the weighted sum of the terms' batch means."""
-    return reckon(terms)[0]
+    return reduce_terms(terms)[0]
 
 
-def reckon(terms: Terms) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
+def reduce_terms(terms: Terms) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
     """The loss, the batch mean of every term, and what each term adds to the loss."""
     means = {name: term.value.mean() for name, term in terms.items()}
     shares = {name: number(term.weight) * means[name] for name, term in terms.items()}
@@ -165,12 +165,12 @@ def number(weight: Weight | Tensor) -> float | Tensor:
     raise TypeError(f"a loss needs a weight's value at a step, got the schedule {weight}")
 
 
-def left(passed: Pass) -> Memo:
-    """What a pass leaves for later turns and for labels: the encoder's output, and the codes."""
-    return {"raw": passed.raw, "z": passed.corners}
+def left(passed: ForwardPass) -> Carry:
+    """What a pass leaves for later updates and for labels: the encoder's output, and the codes."""
+    return {"raw": passed.raw, "z": passed.hard_samples}
 
 
-def elbo(passed: Pass, rate: Weight | Tensor = 1.0) -> Terms:
+def elbo(passed: ForwardPass, rate: Weight | Tensor = 1.0) -> Terms:
     """Distortion and rate, whose sum is the negative evidence lower bound.  [Kingma2014] eq. 7.
 
     A rate of weight 0 is only reported.

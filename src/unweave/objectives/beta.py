@@ -9,7 +9,7 @@ from unweave.core.schedules import Linear, Weight
 from unweave.core.spec import spec, tag
 from unweave.latents import Latent
 from unweave.latents.distributions import HALF_LOG_2PI
-from unweave.models import Pass
+from unweave.models import ForwardPass
 from unweave.objectives.base import Batch, OnePlayer, Term, Terms, elbo, number
 from unweave.objectives.compatibility import gaussian_only
 
@@ -23,7 +23,7 @@ class VAE(OnePlayer):
 
     kind: Literal["vae"] = tag("vae")
 
-    def terms(self, passed: Pass, batch: Batch, noise: Noise) -> Terms:
+    def terms(self, passed: ForwardPass, batch: Batch, noise: Noise) -> Terms:
         """Distortion and rate."""
         return elbo(passed)
 
@@ -35,7 +35,7 @@ class BetaVAE(OnePlayer):
     beta: Weight = 4.0  # [Kim2018] sec. 6: the best beta on 2D Shapes
     kind: Literal["beta-vae"] = tag("beta-vae")
 
-    def terms(self, passed: Pass, batch: Batch, noise: Noise) -> Terms:
+    def terms(self, passed: ForwardPass, batch: Batch, noise: Noise) -> Terms:
         """Distortion and the weighted rate."""
         return elbo(passed, rate=self.beta)
 
@@ -51,7 +51,7 @@ class CapacityVAE(OnePlayer):
     capacity: Weight = Linear(0.0, 25.0, steps=100_000)
     kind: Literal["capacity-vae"] = tag("capacity-vae")
 
-    def terms(self, passed: Pass, batch: Batch, noise: Noise) -> Terms:
+    def terms(self, passed: ForwardPass, batch: Batch, noise: Noise) -> Terms:
         """Distortion, and how far the rate is from the capacity."""
         rate = passed.rate
         away = (rate.mean() - number(self.capacity)).abs()
@@ -72,13 +72,13 @@ class EntropyVAE(OnePlayer):
     beta: Weight = 4.0
     kind: Literal["entropy-vae"] = tag("entropy-vae")
 
-    def terms(self, passed: Pass, batch: Batch, noise: Noise) -> Terms:
+    def terms(self, passed: ForwardPass, batch: Batch, noise: Noise) -> Terms:
         """Distortion, rate, and the entropy of the encodings."""
         size = passed.z.shape[-1]
         half_log_det = passed.q.entropy() - size * (0.5 + HALF_LOG_2PI)
         weight = 1.0 - number(self.beta)
         return elbo(passed) | {"half_log_det": Term(weight, half_log_det)}
 
-    def refuses(self, latent: Latent) -> str | None:
+    def incompatibility(self, latent: Latent) -> str | None:
         """Why a latent space cannot be trained in this way, if it cannot."""
         return gaussian_only(latent, "eq. 5 is about the covariance of Gaussian encodings")

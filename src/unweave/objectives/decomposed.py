@@ -14,18 +14,18 @@ from unweave.aggregate import Decomposition, Estimator, decompose, estimate
 from unweave.core.noise import Noise
 from unweave.core.schedules import Weight
 from unweave.core.spec import nearest, spec, tag
-from unweave.latents import Latent, unrelaxed
-from unweave.models import Model, Pass
+from unweave.latents import Latent, with_hard_samples
+from unweave.models import ForwardPass, Model
 from unweave.objectives.base import (
     MODEL,
+    BaseObjective,
     Batch,
-    Game,
-    Memo,
+    Carry,
     Nets,
     OnePlayer,
     Term,
     Terms,
-    Turn,
+    Update,
     elbo,
     left,
     number,
@@ -33,7 +33,7 @@ from unweave.objectives.base import (
 from unweave.objectives.compatibility import fixed_prior_only, several_variables
 
 
-def taken_apart(passed: Pass, batch: Batch, estimator: Estimator) -> Decomposition:
+def decompose_batch(passed: ForwardPass, batch: Batch, estimator: Estimator) -> Decomposition:
     """The parts of the rate of a pass, with q(z) estimated from the batch."""
     return decompose(passed.latent, passed.q, passed.p, passed.z, batch.dataset_size, estimator)
 
@@ -53,16 +53,16 @@ class BetaTCVAE(OnePlayer):
     estimator: Estimator = "stratified"
     kind: Literal["beta-tcvae"] = tag("beta-tcvae")
 
-    def terms(self, passed: Pass, batch: Batch, noise: Noise) -> Terms:
+    def terms(self, passed: ForwardPass, batch: Batch, noise: Noise) -> Terms:
         """Distortion and the parts of the rate."""
-        parts = taken_apart(passed, batch, self.estimator)
+        parts = decompose_batch(passed, batch, self.estimator)
         return elbo(passed) | {
             "mutual_information": Term(number(self.alpha) - 1.0, parts.mutual_information),
             "total_correlation": Term(number(self.beta) - 1.0, parts.total_correlation),
             "dimension_kl": Term(number(self.gamma) - 1.0, parts.dimension_kl),
         }
 
-    def refuses(self, latent: Latent) -> str | None:
+    def incompatibility(self, latent: Latent) -> str | None:
         """Why a latent space cannot be trained in this way, if it cannot."""
         return several_variables(latent)
 
@@ -83,9 +83,9 @@ class HFVAE(OnePlayer):
     estimator: Estimator = "stratified"
     kind: Literal["hfvae"] = tag("hfvae")
 
-    def terms(self, passed: Pass, batch: Batch, noise: Noise) -> Terms:
+    def terms(self, passed: ForwardPass, batch: Batch, noise: Noise) -> Terms:
         """Distortion and the parts of the rate, level by level."""
-        parts = taken_apart(passed, batch, self.estimator)
+        parts = decompose_batch(passed, batch, self.estimator)
         inner = [name for name in parts.correlations if name]
         within = [parts.excess(name) for name in inner] or [torch.zeros_like(passed.distortion)]
         leaves = torch.stack(list(parts.leaf_kls.values())).sum(0)
@@ -96,13 +96,13 @@ class HFVAE(OnePlayer):
             "leaf_kl": Term(0.0, leaves.detach()),
         }
 
-    def refuses(self, latent: Latent) -> str | None:
+    def incompatibility(self, latent: Latent) -> str | None:
         """Why a latent space cannot be trained in this way, if it cannot."""
         return several_variables(latent)
 
 
 @spec
-class LagrangianVAE(Game):
+class LagrangianVAE(BaseObjective):
     """l1 E[-log p(x|z) / p(x)] + l2 I(x; z) + l3 E[-log p(x)] + l4 KL(q(z) || p(z)).
 
     [Esmaeili2019] eq. 7 and fig. 2, with a weight on the first of the four terms too, which the
@@ -121,14 +121,14 @@ class LagrangianVAE(Game):
     kind: Literal["lagrangian-vae"] = tag("lagrangian-vae")
 
     @property
-    def turns(self) -> tuple[Turn, ...]:
+    def updates(self) -> tuple[Update, ...]:
         """The model moves."""
-        return (Turn(MODEL, self.play),)
+        return (Update(MODEL, self.play),)
 
-    def play(self, nets: Nets, batch: Batch, noise: Noise, memo: Memo) -> tuple[Terms, Memo]:
+    def play(self, nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> tuple[Terms, Carry]:
         """Distortion, the two parts of the rate, and the log-likelihood."""
         passed = nets.model(batch.x, noise)
-        parts = taken_apart(passed, batch, self.estimator)
+        parts = decompose_batch(passed, batch, self.estimator)
         likelihood = sampled_likelihood(nets.model, passed, noise, self.particles)
         return elbo(passed) | {
             "distortion": Term(self.identifiability, passed.distortion),
@@ -141,29 +141,29 @@ class LagrangianVAE(Game):
             ),
         }, left(passed)
 
-    def refuses(self, latent: Latent) -> str | None:
+    def incompatibility(self, latent: Latent) -> str | None:
         """Why a latent space cannot be trained in this way, if it cannot."""
         return several_variables(latent)
 
 
-def sampled_likelihood(model: Model, passed: Pass, noise: Noise, particles: int) -> Tensor:
+def sampled_likelihood(model: Model, passed: ForwardPass, noise: Noise, particles: int) -> Tensor:
     """log sum_j p(x|z_j) / (K + q(z_j|x) / p(z_j)), z_j K draws of p(z) and one of q(z|x), (B,).
 
     An estimate of log p(x) by both, weighed by the balance heuristic. The prior's draws alone would
     let a decoder hide from them what it shows to the encoder.
     """
-    z = unrelaxed(passed.p).rsample(noise.fold("prior"), (particles,))
+    z = with_hard_samples(passed.p).rsample(noise.fold("prior"), (particles,))
     px = model.decode(z)  # once for all x
 
     def seen(one: Tensor) -> Tensor:
         return px.log_prob(one.expand(particles, *one.shape))
 
     drawn = vmap(seen)(passed.x) - _weight(passed, z[:, None], particles).T  # (B, K)
-    own = -passed.distortion - _weight(passed, passed.corners, particles)
+    own = -passed.distortion - _weight(passed, passed.hard_samples, particles)
     return torch.logsumexp(torch.cat([drawn, own.unsqueeze(-1)], -1), -1)
 
 
-def _weight(passed: Pass, z: Tensor, particles: int) -> Tensor:
+def _weight(passed: ForwardPass, z: Tensor, particles: int) -> Tensor:
     """log(K + q(z|x) / p(z))."""
     ratio = passed.q.log_prob(z) - passed.p.log_prob(z)
     return torch.logaddexp(ratio, torch.full_like(ratio, math.log(particles)))
@@ -182,15 +182,15 @@ class InformationDropout(OnePlayer):
     estimator: Estimator = "stratified"
     kind: Literal["information-dropout"] = tag("information-dropout")
 
-    def terms(self, passed: Pass, batch: Batch, noise: Noise) -> Terms:
+    def terms(self, passed: ForwardPass, batch: Batch, noise: Noise) -> Terms:
         """Distortion, information and dependence."""
-        parts = taken_apart(passed, batch, self.estimator)
+        parts = decompose_batch(passed, batch, self.estimator)
         return elbo(passed, rate=0.0) | {
             "mutual_information": Term(self.beta, parts.mutual_information),
             "total_correlation": Term(self.gamma, parts.total_correlation),
         }
 
-    def refuses(self, latent: Latent) -> str | None:
+    def incompatibility(self, latent: Latent) -> str | None:
         """Why a latent space cannot be trained in this way, if it cannot."""
         return fixed_prior_only(latent, "nothing here would teach a prior")
 
@@ -208,13 +208,13 @@ class AnchorVAE(OnePlayer):
     estimator: Estimator = "stratified"
     kind: Literal["anchor-vae"] = tag("anchor-vae")
 
-    def terms(self, passed: Pass, batch: Batch, noise: Noise) -> Terms:
+    def terms(self, passed: ForwardPass, batch: Batch, noise: Noise) -> Terms:
         """Distortion, rate and the anchors' information."""
         return elbo(passed) | {
             "anchor_information": Term(-number(self.weight), self._information(passed, batch))
         }
 
-    def refuses(self, latent: Latent) -> str | None:
+    def incompatibility(self, latent: Latent) -> str | None:
         """Why a latent space cannot be trained in this way, if it cannot."""
         names = [node.name for node in latent.nodes]
         if self.anchor in names:
@@ -225,9 +225,9 @@ class AnchorVAE(OnePlayer):
             )
         return f"{self.anchor!r} is not in the latent tree: {nearest(self.anchor, names[1:])}"
 
-    def _information(self, passed: Pass, batch: Batch) -> Tensor:
+    def _information(self, passed: ForwardPass, batch: Batch) -> Tensor:
         """log q(z_a|x) / q(z_a) on the sample, (B,)."""
-        latent, q, z = passed.latent, passed.q, passed.corners
+        latent, q, z = passed.latent, passed.q, passed.hard_samples
         column = [node.name for node in latent.nodes].index(self.anchor)
         table = latent.log_nodes(q, z[:, None])[..., column]
         return table.diagonal() - estimate(table, batch.dataset_size, self.estimator)

@@ -24,23 +24,23 @@ from unweave.aggregate import (
 )
 from unweave.core.noise import Noise
 from unweave.core.spec import spec, tag
-from unweave.latents import Distribution, Latent, unrelaxed
+from unweave.latents import Distribution, Latent, with_hard_samples
 from unweave.latents.block import side_by_side
-from unweave.models import Pass
+from unweave.models import ForwardPass
 from unweave.networks import Critic
-from unweave.objectives.base import CRITIC_ACCURACY, Batch, Memo, Nets, Term, Terms, Turn
+from unweave.objectives.base import CRITIC_ACCURACY, Batch, Carry, Nets, Term, Terms, Update
 from unweave.objectives.compatibility import finite_variance_only, leaves
 
 CRITIC = "critic"
 
 
 class Divergence(ABC):
-    """How far q(z) is from p(z), estimated on a batch, from samples at their corners."""
+    """How far q(z) is from p(z), estimated on a batch, from samples as hard samples."""
 
     nats: ClassVar[bool] = True  # whether its value is in nats
 
     @abstractmethod
-    def value(self, nets: Nets, passed: Pass, batch: Batch, noise: Noise) -> Tensor:
+    def value(self, nets: Nets, passed: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
         """The estimate, of mean or value D(q(z), p(z)): (B,) or ()."""
 
     @property
@@ -49,11 +49,11 @@ class Divergence(ABC):
         return {}
 
     @property
-    def turns(self) -> tuple[Turn, ...]:
+    def updates(self) -> tuple[Update, ...]:
         """Their moves, after the model's."""
         return ()
 
-    def refuses(self, latent: Latent) -> str | None:
+    def incompatibility(self, latent: Latent) -> str | None:
         """Why it makes no sense on a latent space, if it does not."""
         return None
 
@@ -69,9 +69,9 @@ class ExclusiveKL(Divergence):
     estimator: Estimator = "stratified"
     kind: Literal["exclusive-kl"] = tag("exclusive-kl")
 
-    def value(self, nets: Nets, passed: Pass, batch: Batch, noise: Noise) -> Tensor:
+    def value(self, nets: Nets, passed: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
         """log q(z) - log p(z) on the samples, (B,)."""
-        z = passed.corners
+        z = passed.hard_samples
         table = passed.q.log_prob(z[:, None])
         return estimate(table, batch.dataset_size, self.estimator) - passed.p.log_prob(z)
 
@@ -85,12 +85,12 @@ class InclusiveKL(Divergence):
 
     kind: Literal["inclusive-kl"] = tag("inclusive-kl")
 
-    def value(self, nets: Nets, passed: Pass, batch: Batch, noise: Noise) -> Tensor:
+    def value(self, nets: Nets, passed: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
         """The mean over as many draws of p(z) as there are observations, ()."""
         z = drawn(passed.p, len(passed.z), noise)
         return inclusive_kl(passed.p.log_prob(z), passed.q.log_prob(z[:, None]))
 
-    def refuses(self, latent: Latent) -> str | None:
+    def incompatibility(self, latent: Latent) -> str | None:
         """Why it makes no sense on a latent space, if it does not."""
         return finite_variance_only(latent, "KL(p || q) is infinite if the prior has no variance")
 
@@ -110,11 +110,11 @@ class MMD(Divergence):
     kind: Literal["mmd"] = tag("mmd")
     nats: ClassVar[bool] = False
 
-    def value(self, nets: Nets, passed: Pass, batch: Batch, noise: Noise) -> Tensor:
+    def value(self, nets: Nets, passed: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
         """The statistic, ()."""
         y = drawn(passed.p, len(passed.z), noise)
         groups = _blocks(passed.latent) if self.blockwise else None
-        return mmd(passed.corners, y, self.kernel, self.scales, groups=groups)
+        return mmd(passed.hard_samples, y, self.kernel, self.scales, groups=groups)
 
 
 @spec
@@ -127,11 +127,11 @@ class Moments(Divergence):
     kind: Literal["moments"] = tag("moments")
     nats: ClassVar[bool] = False
 
-    def value(self, nets: Nets, passed: Pass, batch: Batch, noise: Noise) -> Tensor:
+    def value(self, nets: Nets, passed: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
         """The squared differences, ()."""
-        return moment_matching(passed.corners, drawn(passed.p, len(passed.z), noise))
+        return moment_matching(passed.hard_samples, drawn(passed.p, len(passed.z), noise))
 
-    def refuses(self, latent: Latent) -> str | None:
+    def incompatibility(self, latent: Latent) -> str | None:
         """Why it makes no sense on a latent space, if it does not."""
         return finite_variance_only(latent, "second moments need a prior that has a variance")
 
@@ -144,18 +144,18 @@ class SlicedWasserstein(Divergence):
     kind: Literal["sliced-wasserstein"] = tag("sliced-wasserstein")
     nats: ClassVar[bool] = False
 
-    def value(self, nets: Nets, passed: Pass, batch: Batch, noise: Noise) -> Tensor:
+    def value(self, nets: Nets, passed: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
         """The mean over the projections, ()."""
         y = drawn(passed.p, len(passed.z), noise)
         along = directions(noise, self.projections, passed.z.shape[-1], passed.z.dtype)
-        return sliced_wasserstein(passed.corners, y, along)
+        return sliced_wasserstein(passed.hard_samples, y, along)
 
-    def refuses(self, latent: Latent) -> str | None:
+    def incompatibility(self, latent: Latent) -> str | None:
         """Why it makes no sense on a latent space, if it does not."""
         return finite_variance_only(latent, "W_2 needs a prior that has a variance")
 
 
-class Criticised(Divergence):
+class CriticDivergence(Divergence):
     """A divergence by a critic that tells q(z) from p(z)."""
 
     critic: Critic
@@ -166,13 +166,13 @@ class Criticised(Divergence):
         return {CRITIC: self.critic}
 
     @property
-    def turns(self) -> tuple[Turn, ...]:
+    def updates(self) -> tuple[Update, ...]:
         """The critic moves, on the codes that the model left and as many draws of the prior."""
-        return (Turn(CRITIC, play_critic),)
+        return (Update(CRITIC, critic_loss),)
 
 
 @spec
-class DensityRatio(Criticised):
+class DensityRatio(CriticDivergence):
     """KL(q(z) || p(z)) = E_q[log D(z) / (1 - D(z))], D a critic that tells q(z) from p(z).
 
     [Kim2018] eqs. 7, 12. The first logit stands for q(z), the second for p(z).
@@ -181,13 +181,13 @@ class DensityRatio(Criticised):
     critic: Critic = Critic()
     kind: Literal["density-ratio"] = tag("density-ratio")
 
-    def value(self, nets: Nets, passed: Pass, batch: Batch, noise: Noise) -> Tensor:
+    def value(self, nets: Nets, passed: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
         """log D(z) / (1 - D(z)) on the samples, (B,)."""
-        return log_ratio(nets, passed.corners)
+        return log_ratio(nets, passed.hard_samples)
 
 
 @spec
-class Adversary(Criticised):
+class Adversary(CriticDivergence):
     """E_q[-log(1 - D(z))], D a critic that tells q(z) from p(z): WAE-GAN.  [Tolstikhin2018] alg. 1.
 
     Small where the critic takes codes for draws of the prior; not itself a divergence.
@@ -196,21 +196,21 @@ class Adversary(Criticised):
     critic: Critic = Critic()
     kind: Literal["adversary"] = tag("adversary")
 
-    def value(self, nets: Nets, passed: Pass, batch: Batch, noise: Noise) -> Tensor:
+    def value(self, nets: Nets, passed: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
         """-log(1 - D(z)) on the samples, (B,)."""
-        return -F.log_softmax(nets.critic(passed.corners), -1)[:, 1]
+        return -F.log_softmax(nets.critic(passed.hard_samples), -1)[:, 1]
 
 
-def play_critic(nets: Nets, batch: Batch, noise: Noise, memo: Memo) -> tuple[Terms, Memo]:
+def critic_loss(nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> tuple[Terms, Carry]:
     """The critic's cross-entropy on codes of q(z) and draws of p(z)."""
-    z = memo["z"].detach()
+    z = carry["z"].detach()
     theirs = drawn(nets.model.p(), len(z), noise).detach()
     return critic_terms(nets, z, theirs), {}
 
 
 def drawn(p: Distribution, count: int, noise: Noise) -> Tensor:
-    """Draws of the prior, classes and bits at the corners, (count, D)."""
-    return unrelaxed(p).rsample(noise.fold("prior"), (count,))
+    """Draws of the prior, classes and bits as hard samples, (count, D)."""
+    return with_hard_samples(p).rsample(noise.fold("prior"), (count,))
 
 
 def log_ratio(nets: Nets, z: Tensor) -> Tensor:

@@ -9,9 +9,20 @@ from torch import Tensor
 from unweave.core.noise import Noise
 from unweave.core.schedules import Weight
 from unweave.core.spec import spec, tag
-from unweave.latents import Latent, owner, unrelaxed
+from unweave.latents import Latent, owner, with_hard_samples
 from unweave.networks import Critic
-from unweave.objectives.base import MODEL, Batch, Game, Memo, Nets, Term, Terms, Turn, elbo, left
+from unweave.objectives.base import (
+    MODEL,
+    BaseObjective,
+    Batch,
+    Carry,
+    Nets,
+    Term,
+    Terms,
+    Update,
+    elbo,
+    left,
+)
 from unweave.objectives.compatibility import several_variables
 from unweave.objectives.divergences import CRITIC, critic_terms, log_ratio
 
@@ -27,7 +38,7 @@ def permute_variables(z: Tensor, latent: Latent, noise: Noise) -> Tensor:
 
 
 @spec
-class FactorVAE(Game):
+class FactorVAE(BaseObjective):
     """-ELBO + gamma TC(z), with TC(z) = E_q[log D(z) / (1 - D(z))] from a critic D.
 
     [Kim2018] eq. 2, 3 and alg. 2: the model moves on one batch; then the critic moves, telling the
@@ -42,27 +53,31 @@ class FactorVAE(Game):
     kind: Literal["factor-vae"] = tag("factor-vae")
 
     @property
-    def turns(self) -> tuple[Turn, ...]:
+    def updates(self) -> tuple[Update, ...]:
         """The model moves, then the critic."""
-        return (Turn(MODEL, self.play_model), Turn(CRITIC, self.play_critic))
+        return (Update(MODEL, self.model_loss), Update(CRITIC, self.critic_loss))
 
     @property
     def critics(self) -> dict[str, Critic]:
         """The critic that tells q(z) from the product of its marginals."""
         return {CRITIC: self.critic}
 
-    def play_model(self, nets: Nets, batch: Batch, noise: Noise, memo: Memo) -> tuple[Terms, Memo]:
+    def model_loss(
+        self, nets: Nets, batch: Batch, noise: Noise, carry: Carry
+    ) -> tuple[Terms, Carry]:
         """The model's loss; the codes are kept for the critic."""
         passed = nets.model(batch.x, noise)
-        correlation = Term(self.gamma, log_ratio(nets, passed.corners))
+        correlation = Term(self.gamma, log_ratio(nets, passed.hard_samples))
         return elbo(passed) | {"total_correlation": correlation}, left(passed)
 
-    def play_critic(self, nets: Nets, batch: Batch, noise: Noise, memo: Memo) -> tuple[Terms, Memo]:
+    def critic_loss(
+        self, nets: Nets, batch: Batch, noise: Noise, carry: Carry
+    ) -> tuple[Terms, Carry]:
         """The critic's cross-entropy, (-log D(z) - log(1 - D(permuted z'))) / 2, and accuracy."""
-        second = unrelaxed(nets.model.encode(batch.x)).rsample(noise.fold("posterior"))
+        second = with_hard_samples(nets.model.encode(batch.x)).rsample(noise.fold("posterior"))
         permuted = permute_variables(second, nets.model.latent, noise)
-        return critic_terms(nets, memo["z"].detach(), permuted.detach()), {}
+        return critic_terms(nets, carry["z"].detach(), permuted.detach()), {}
 
-    def refuses(self, latent: Latent) -> str | None:
+    def incompatibility(self, latent: Latent) -> str | None:
         """Why a latent space cannot be trained in this way, if it cannot."""
         return several_variables(latent)

@@ -13,14 +13,14 @@ from unweave.core.noise import Noise
 from unweave.core.spec import spec, tag
 from unweave.latents import Distribution
 from unweave.models import Model
-from unweave.objectives.base import MODEL, Batch, Game, Memo, Nets, Term, Terms, Turn
+from unweave.objectives.base import MODEL, BaseObjective, Batch, Carry, Nets, Term, Terms, Update
 
 
 def importance_bound(model: Model, x: Tensor, noise: Noise, particles: int) -> tuple[Tensor, ...]:
     """log 1/K sum_k p(x, z_k) / q(z_k|x), and distortion and rate of the particles, (B,) each.
 
     A lower bound of log p(x) that tightens as K grows.  [Burda2016] eq. 8. Discrete variables are
-    at their corners, where the weights are their masses and which the decoder sees as well.
+    as hard samples, where the weights are their masses and which the decoder sees as well.
     """
     return particle_bound(model, model.encode(x), x, noise, particles)
 
@@ -30,7 +30,7 @@ def particle_bound(
 ) -> tuple[Tensor, ...]:
     """The same with q(z|x) given."""
     p = model.p()
-    z = model.latent.corners(q.rsample(noise.fold("posterior"), (particles,)))  # (K, B, D)
+    z = model.latent.hard_samples(q.rsample(noise.fold("posterior"), (particles,)))  # (K, B, D)
     everyone = x.unsqueeze(0).expand(particles, *x.shape).flatten(0, 1)
     distortion = -model.decode(z.flatten(0, 1)).log_prob(everyone).unflatten(0, z.shape[:2])
     rate = q.log_prob(z) - p.log_prob(z)
@@ -39,7 +39,7 @@ def particle_bound(
 
 
 @spec
-class IWAE(Game):
+class IWAE(BaseObjective):
     """-log 1/K sum_k p(x, z_k) / q(z_k|x) with z_k ~ q(z|x).  [Burda2016] eq. 8.
 
     With one particle it is the negative ELBO on the sample. The decoder sees classes and bits
@@ -50,11 +50,11 @@ class IWAE(Game):
     kind: Literal["iwae"] = tag("iwae")
 
     @property
-    def turns(self) -> tuple[Turn, ...]:
+    def updates(self) -> tuple[Update, ...]:
         """The model moves."""
-        return (Turn(MODEL, self.play),)
+        return (Update(MODEL, self.play),)
 
-    def play(self, nets: Nets, batch: Batch, noise: Noise, memo: Memo) -> tuple[Terms, Memo]:
+    def play(self, nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> tuple[Terms, Carry]:
         """The bound; distortion and rate are means over the particles, only reported."""
         raw = nets.model.raw(batch.x)
         q = nets.model.latent.posterior(raw)

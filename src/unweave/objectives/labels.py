@@ -12,9 +12,9 @@ from torch import Tensor
 from unweave.core.noise import Noise
 from unweave.core.schedules import Weight
 from unweave.core.spec import nearest, spec
-from unweave.data import World
+from unweave.data import Dataset
 from unweave.latents import Distribution, Latent
-from unweave.objectives.base import MODEL, Batch, Memo, Nets, Term, Terms, Turn
+from unweave.objectives.base import MODEL, Batch, Carry, Nets, Term, Terms, Update
 from unweave.objectives.compatibility import leaves, part
 
 
@@ -59,38 +59,40 @@ class Label:
 class Teacher:
     """What the labels of a run say about observations of its data."""
 
-    def __init__(self, labels: Sequence[Label], latent: Latent, world: World) -> None:
-        self.labels, self.world, self.blocks = labels, world, leaves(latent)
-        noise = Noise(0, 0, "labels", world.device)
-        self.known = [noise.uniform((world.size,), label.factor) < label.share for label in labels]
+    def __init__(self, labels: Sequence[Label], latent: Latent, dataset: Dataset) -> None:
+        self.labels, self.dataset, self.blocks = labels, dataset, leaves(latent)
+        noise = Noise(0, 0, "labels", dataset.device)
+        self.known = [
+            noise.uniform((dataset.size,), label.factor) < label.share for label in labels
+        ]
 
     def targets(self, index: Tensor) -> dict[str, Tensor]:
         """Code and presence of every label for observations (...): (..., width) and (...)."""
         if not self.labels:
             return {}
-        factors, found = self.world.factors(index), {}
+        factors, found = self.dataset.factors(index), {}
         for number, label in enumerate(self.labels):
-            column = self.world.factor_names.index(label.factor)
-            classes = self.world.factor_sizes[column]
+            column = self.dataset.factor_names.index(label.factor)
+            classes = self.dataset.factor_sizes[column]
             target = self.blocks[label.block].target(factors[..., column], classes)
             found[f"target{number}"] = target.to(torch.float32)
             found[f"known{number}"] = self.known[number][index]
         return found
 
 
-def with_labels(turn: Turn, labels: Sequence[Label], weights: Mapping[str, Tensor]) -> Turn:
+def with_labels(turn: Update, labels: Sequence[Label], weights: Mapping[str, Tensor]) -> Update:
     """The turn with the labels' terms added, if it is the model's; their weights are by name."""
     if not labels or turn.player != MODEL:
         return turn
 
-    def loss(nets: Nets, batch: Batch, noise: Noise, memo: Memo) -> tuple[Terms, Memo]:
-        terms, left = turn.loss(nets, batch, noise, memo)
+    def loss(nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> tuple[Terms, Carry]:
+        terms, left = turn.loss(nets, batch, noise, carry)
         # An autoencoder has encoded the batch already.
         raw = left["raw"] if "raw" in left else nets.model.raw(batch.x)
         told = label_nats(nets.model.latent.posterior(raw), batch, labels)
         return terms | {name: Term(weights[name], nats) for name, nats in told.items()}, left
 
-    return Turn(turn.player, loss)
+    return Update(turn.player, loss)
 
 
 def label_nats(q: Distribution, batch: Batch, labels: Sequence[Label]) -> dict[str, Tensor]:

@@ -15,13 +15,13 @@ from unweave.latents import Latent
 from unweave.networks import Critic
 from unweave.objectives.base import (
     MODEL,
+    BaseObjective,
     Batch,
-    Game,
-    Memo,
+    Carry,
     Nets,
     Term,
     Terms,
-    Turn,
+    Update,
     elbo,
     left,
     number,
@@ -30,7 +30,7 @@ from unweave.objectives.compatibility import exactly, fixed_prior_only
 from unweave.objectives.divergences import MMD, AnyDivergence, DensityRatio, InclusiveKL
 
 
-class Matching(Game):
+class Matching(BaseObjective):
     """Distortion, rate and a divergence, each with a weight."""
 
     divergence: AnyDivergence
@@ -46,33 +46,33 @@ class Matching(Game):
         """The weights of the rate and of the divergence, as numbers."""
 
     @property
-    def turns(self) -> tuple[Turn, ...]:
+    def updates(self) -> tuple[Update, ...]:
         """The model moves, then the critic if the divergence has one."""
-        return (Turn(MODEL, self.play), *self.divergence.turns)
+        return (Update(MODEL, self.play), *self.divergence.updates)
 
     @property
     def critics(self) -> dict[str, Critic]:
         """The critic of the divergence, if it has one."""
         return self.divergence.critics
 
-    def play(self, nets: Nets, batch: Batch, noise: Noise, memo: Memo) -> tuple[Terms, Memo]:
+    def play(self, nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> tuple[Terms, Carry]:
         """The model's loss; the codes are kept for the critic."""
         passed = nets.model(batch.x, noise)
         rate, divergence = self.weights
         value = self.divergence.value(nets, passed, batch, noise)
         return elbo(passed, rate) | {"divergence": Term(divergence, value)}, left(passed)
 
-    def refuses(self, latent: Latent) -> str | None:
+    def incompatibility(self, latent: Latent) -> str | None:
         """Why a latent space cannot be trained in this way, if it cannot."""
         if self.critics and not self.rated:
             untaught = fixed_prior_only(latent, "a critic does not teach a prior")
-            return untaught or self.divergence.refuses(latent)
-        return self.divergence.refuses(latent)
+            return untaught or self.divergence.incompatibility(latent)
+        return self.divergence.incompatibility(latent)
 
     @property
-    def unitless(self) -> tuple[str, ...]:
+    def not_in_nats(self) -> tuple[str, ...]:
         """The terms whose values are not in nats."""
-        return super().unitless + (() if self.divergence.nats else ("divergence",))
+        return super().not_in_nats + (() if self.divergence.nats else ("divergence",))
 
     @property
     def whole(self) -> bool:

@@ -9,7 +9,7 @@ from unweave.core.noise import Noise
 from unweave.core.schedules import Weight
 from unweave.core.spec import spec, tag
 from unweave.latents import Latent
-from unweave.models import Pass
+from unweave.models import ForwardPass
 from unweave.objectives.base import Batch, OnePlayer, Term, Terms, elbo
 from unweave.objectives.compatibility import (
     continuous_only,
@@ -34,7 +34,7 @@ class DIPVAE(OnePlayer):
     covariance_of: Literal["means", "codes"] = "means"
     kind: Literal["dip-vae"] = tag("dip-vae")
 
-    def terms(self, passed: Pass, batch: Batch, noise: Noise) -> Terms:
+    def terms(self, passed: ForwardPass, batch: Batch, noise: Noise) -> Terms:
         """Distortion, rate and the two penalties."""
         unit = passed.p.spread
         variance = (passed.q.spread / unit).square() if self.covariance_of == "codes" else None
@@ -45,11 +45,11 @@ class DIPVAE(OnePlayer):
         }
 
     @property
-    def unitless(self) -> tuple[str, ...]:
+    def not_in_nats(self) -> tuple[str, ...]:
         """The terms whose values are not in nats."""
         return ("off_diagonal", "diagonal")
 
-    def refuses(self, latent: Latent) -> str | None:
+    def incompatibility(self, latent: Latent) -> str | None:
         """Why a latent space cannot be trained in this way, if it cannot."""
         full = [path for path, b in leaves(latent).items() if getattr(b, "encoding", "") == "full"]
         if self.covariance_of == "codes" and full:

@@ -25,15 +25,15 @@ from unweave.studies.page import (
     write_result,
 )
 from unweave.studies.study import Incomplete, merge, results_of
-from unweave.studies.workspace import Claim, Cost, Desk, Measured, Reproduction, Result, judged
+from unweave.studies.workspace import Claim, Cost, Measured, Reproduction, Result, Workspace, judged
 
 __all__ = [
     "FIGURES",
     "Claim",
-    "Desk",
     "Measured",
     "Reproduction",
     "Result",
+    "Workspace",
     "chosen",
     "done",
     "judged",
@@ -69,7 +69,9 @@ def chosen(paper: str, figures: Sequence[str] = ()) -> list[Reproduction]:
     return [made for made in FIGURES if made.paper == paper and made.figure in (figures or named)]
 
 
-def reproduce(figures: Sequence[Reproduction], desk: Desk, out: Path | str) -> list[Claim]:
+def reproduce(
+    figures: Sequence[Reproduction], workspace: Workspace, out: Path | str
+) -> list[Claim]:
     """Make figures, keep what was found, and write the pages of their papers under a folder.
 
     Figures of your own go the same way: a page has those of `FIGURES` and these.
@@ -78,33 +80,33 @@ def reproduce(figures: Sequence[Reproduction], desk: Desk, out: Path | str) -> l
     out = Path(out)
     for made in figures:
         place = out / made.paper
-        desk.turn_to(place / made.figure)
+        workspace.turn_to(place / made.figure)
         begun = Cost.now()
         with styled():  # which tells before any training if figures cannot be drawn
             _can_write(place)
             check_index(out)
-            cost = f": {made.cost} on two cores" if time.monotonic() < desk.deadline else ""
-            desk.say(f"{made.paper} {made.figure}, {made.title}{cost}")
-            results = results_of(desk, made.study) if made.study else None
+            cost = f": {made.cost} on two cores" if time.monotonic() < workspace.deadline else ""
+            workspace.say(f"{made.paper} {made.figure}, {made.title}{cost}")
+            results = results_of(workspace, made.study) if made.study else None
             if results and not results.networks:
                 name = f"{made.paper} {made.figure}"
-                desk.say(f"no network of {name} is trained yet: nothing to draw")
+                workspace.say(f"no network of {name} is trained yet: nothing to draw")
                 continue
             try:
-                result = made.make(desk)
+                result = made.make(workspace)
             except Incomplete as reason:
-                desk.say(f"{made.paper} {made.figure} is not drawn: {reason}")
+                workspace.say(f"{made.paper} {made.figure} is not drawn: {reason}")
                 continue
         if results and result.networks is None:
             there = len(results.networks)
             result = replace(result, networks=(there, there + len(results.missing)))
-        write_result(made, result, desk, Cost.now() - begun, out)
+        write_result(made, result, workspace, Cost.now() - begun, out)
         write_pages([made.paper], out, figures)
         claims += result.claims
     return claims
 
 
-def train_studies(figures: Sequence[Reproduction], desk: Desk, out: Path | str) -> None:
+def train_studies(figures: Sequence[Reproduction], workspace: Workspace, out: Path | str) -> None:
     """Train the networks that the studies of figures lack, and keep their results."""
     without = [made.figure for made in figures if made.study is None]
     if without:
@@ -114,8 +116,8 @@ def train_studies(figures: Sequence[Reproduction], desk: Desk, out: Path | str) 
         )
     for made in figures:
         assert made.study is not None
-        desk.turn_to(Path(out) / made.paper / made.figure)
-        results_of(desk, made.study)
+        workspace.turn_to(Path(out) / made.paper / made.figure)
+        results_of(workspace, made.study)
 
 
 def merge_results(

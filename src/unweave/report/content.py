@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from unweave.aggregate import Summary, summarise
 from unweave.core.noise import Noise
 from unweave.data import Factor
-from unweave.evaluation.model import Fitted
+from unweave.evaluation.model import FittedModel
 from unweave.latents import Distribution
 from unweave.metrics import Score, Table, evaluate, left_out, mutual_information_matrix
 
@@ -66,7 +66,7 @@ class Start(NamedTuple):
 class Content:
     """All that a report says, of the rows of the data that it read."""
 
-    model: Fitted
+    model: FittedModel
     posterior: Distribution  # q(z|x) of every row
     prior: Distribution  # p(z)
     index: NDArray[np.int64]  # (N,) numbers of the observations read
@@ -202,7 +202,7 @@ class Content:
         return self.model.walk(self.means[row], variable.number, self.walks[variable.number])
 
 
-def gather(model: Fitted, rows: int, scores: dict[str, Score] | None = None) -> Content:
+def gather(model: FittedModel, rows: int, scores: dict[str, Score] | None = None) -> Content:
     """Encode `rows` observations of the data, and measure them in every way that a report shows.
 
     Scores of the same rows that are there already need not be computed again.
@@ -234,9 +234,9 @@ def gather(model: Fitted, rows: int, scores: dict[str, Score] | None = None) -> 
     )
 
 
-def _factors(model: Fitted, table: Table) -> list[tuple[int, Factor]]:
+def _factors(model: FittedModel, table: Table) -> list[tuple[int, Factor]]:
     """The factors that take at least two values in the table, with their column."""
-    lattice = model.world.lattice
+    lattice = model.dataset.lattice
     members = (
         lattice.members if lattice else tuple(map(Factor, table.factor_names, table.factor_sizes))
     )

@@ -55,7 +55,7 @@ def weights(content: Content) -> str:
 
 def tiles(content: Content) -> list[Tile]:
     """Distortion and rate, the rate taken apart, the variables in use, and some scores."""
-    summary, everything = content.summary, len(content.table) == content.model.world.size
+    summary, everything = content.summary, len(content.table) == content.model.dataset.size
     told = Markup("I(<var>x</var>; <var>z</var>)")
     correlation = "exact" if everything else "over the rows read"
     return [
@@ -97,7 +97,7 @@ def tile_columns(count: int) -> int:
 
 def bound(content: Content) -> Markup:
     """How far the information can be trusted: N observations cannot tell more than log N."""
-    count, size = len(content.table), content.model.world.size
+    count, size = len(content.table), content.model.dataset.size
     most = math.log(count)
     sentences = [
         f"q(z) is the mixture over {count:,} of {size:,} observations, so I(x; z) is at most "

@@ -32,13 +32,15 @@ def curves(content: Content) -> list[Panel]:
     """Every term of the log over the steps, unweighted, and then the weights that change."""
     log, run = content.model.log, content.model.run
     names = [name for name in (log[0] if log else {}) if name != "step"]
-    panels = [_curve(name, log, "" if name in run.objective.unitless else "nats") for name in names]
+    panels = [
+        _curve(name, log, "" if name in run.objective.not_in_nats else "nats") for name in names
+    ]
     return panels + [_weight(n, weight, run.steps) for n, weight in scheduled(content).items()]
 
 
 def measured(content: Content) -> list[Panel]:
     """Every term and metric that was measured during training, over the steps."""
-    unitless = content.model.run.objective.unitless
+    not_in_nats = content.model.run.objective.not_in_nats
     aggregates = get_args(AggregateName)
     panels: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in content.model.measures:
@@ -47,13 +49,13 @@ def measured(content: Content) -> list[Panel]:
                 if value is not None:
                     panels.setdefault((kind, name), []).append({"step": row["step"], name: value})
     return [
-        _curve(name, rows, "nats" if _in_nats(kind, name, unitless, aggregates) else "")
+        _curve(name, rows, "nats" if _in_nats(kind, name, not_in_nats, aggregates) else "")
         for (kind, name), rows in panels.items()
     ]
 
 
-def _in_nats(kind: str, name: str, unitless: Sequence[str], aggregates: Sequence[str]) -> bool:
-    return name not in unitless if kind == "terms" else name in aggregates
+def _in_nats(kind: str, name: str, not_in_nats: Sequence[str], aggregates: Sequence[str]) -> bool:
+    return name not in not_in_nats if kind == "terms" else name in aggregates
 
 
 def scheduled(content: Content) -> dict[str, Schedule]:

@@ -111,4 +111,4 @@ def sample_sheet(drawn: Array, span: Span) -> Sheet:
 def span_of(content: Content) -> Span:
     """The values shown as black and white."""
     rows = content.some_rows(64, "span")
-    return display_span(content.observations(rows), content.model.world.bounded)
+    return display_span(content.observations(rows), content.model.dataset.bounded)

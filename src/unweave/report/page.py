@@ -15,7 +15,7 @@ import unweave
 from unweave.core import spec
 from unweave.core.bibliography import citations
 from unweave.core.files import write_atomically
-from unweave.evaluation.model import Fitted
+from unweave.evaluation.model import FittedModel
 from unweave.metrics import Score
 from unweave.metrics.registry import metric_citations
 from unweave.report import facts, figures, observed
@@ -26,7 +26,7 @@ from unweave.training import recipe
 
 
 def write_report(
-    model: Fitted,
+    model: FittedModel,
     path: str | Path,
     *,
     rows: int = 10_000,
@@ -44,7 +44,9 @@ def write_report(
     return place
 
 
-def render(model: Fitted, *, rows: int = 10_000, scores: dict[str, Score] | None = None) -> str:
+def render(
+    model: FittedModel, *, rows: int = 10_000, scores: dict[str, Score] | None = None
+) -> str:
     """The page about a trained run as HTML."""
     content = gather(model, rows, scores)
     environment = Environment(
@@ -77,8 +79,8 @@ def _facts(content: Content) -> dict[str, Any]:
         "bound": facts.bound(content),
         "correlations": facts.correlations(content),
         "dependent_prior": facts.dependent_prior(content),
-        "parts": recipe.parts(model.run, model.world),
-        "command": recipe.command(model.run, model.world),
+        "parts": recipe.parts(model.run, model.dataset),
+        "command": recipe.command(model.run, model.dataset),
         "in_memory": recipe.in_memory(model.run),
         "run_json": json.dumps(spec.to_json(model.run), indent=2, ensure_ascii=False),
         "references": _references(content),
@@ -105,7 +107,7 @@ def _drawings(content: Content) -> dict[str, Any]:
 def _observed(content: Content) -> dict[str, Any]:
     """What shows observations: pictures, or lines where they are vectors."""
     drawn, starts = observed.samples(content), content.starts()
-    if is_image(content.model.world.shape):
+    if is_image(content.model.dataset.shape):
         span = observed.span_of(content)
         return {
             "pictured": True,

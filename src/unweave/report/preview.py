@@ -1,4 +1,4 @@
-"""A world at a glance: observations at random, and a walk along every factor."""
+"""A dataset at a glance: observations at random, and a walk along every factor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from unweave.core.noise import Noise
-from unweave.data import Lattice, World
+from unweave.data import Dataset, Lattice
 from unweave.data.sampling import Pairs
 from unweave.report.pictures import Array, display_span, is_image, tiled
 from unweave.report.scatter import class_names, scatter
@@ -27,7 +27,7 @@ _FAINT = (120, 120, 120)
 
 
 class Preview(NamedTuple):
-    """A picture of a world, and what it does not show, or not as one would think."""
+    """A picture of a dataset, and what it does not show, or not as one would think."""
 
     picture: Image.Image
     notes: tuple[str, ...]
@@ -42,8 +42,8 @@ class Walk(NamedTuple):
     alone: bool
 
 
-def preview_sheet(world: World) -> Preview:
-    """A picture of a world: observations at random above, and below a row for every factor.
+def preview_sheet(dataset: Dataset) -> Preview:
+    """A picture of a dataset: observations at random above, and below a row for every factor.
 
     A row walks through the classes of its factor, at most 12 of them, while the others stay. Where
     the observations are not all combinations of factors, they stay as far as there are observations
@@ -51,34 +51,34 @@ def preview_sheet(world: World) -> Preview:
     plotted as points, by their two principal components if they have more than two numbers, each in
     the colour of its class of the first factor.
     """
-    if not is_image(world.shape):
-        index = _random_rows(world, min(world.size, _POINTS))
-        return Preview(*scatter(world, index))
-    count = min(world.size, _ROWS * _COLUMNS)
-    some = _observations(world, _random_rows(world, count))
+    if not is_image(dataset.shape):
+        index = _random_rows(dataset, min(dataset.size, _POINTS))
+        return Preview(*scatter(dataset, index))
+    count = min(dataset.size, _ROWS * _COLUMNS)
+    some = _observations(dataset, _random_rows(dataset, count))
     rows = [some[first : first + _COLUMNS] for first in range(0, count, _COLUMNS)]
     names = [("at random", ""), *[("", "")] * (len(rows) - 1)]
-    found = walks(world)
+    found = walks(dataset)
     for walk in found:
         names.append((walk.name + ("" if walk.alone else " *"), walk.ends))
-        rows.append(_observations(world, walk.rows))
-    span = display_span(some, world.bounded)
+        rows.append(_observations(dataset, walk.rows))
+    span = display_span(some, dataset.bounded)
     widest = max(len(row) for row in rows)
     blanks = [np.full((widest - len(row), *row.shape[1:]), span[1]) for row in rows]
     filled = [np.concatenate(pair) for pair in zip(rows, blanks, strict=True)]
     picture, _, gap = tiled(filled, span)
-    notes = _notes(world, found)
+    notes = _notes(dataset, found)
     return Preview(_labelled(picture.convert("RGBA"), names, gap, notes), notes)
 
 
-def walks(world: World) -> list[Walk]:
+def walks(dataset: Dataset) -> list[Walk]:
     """A walk along every factor that has several classes; none along factors of pairs."""
-    if isinstance(world, Pairs) or not world.factor_names:
+    if isinstance(dataset, Pairs) or not dataset.factor_names:
         return []
-    if world.lattice is not None:
-        return _on_lattice(world, world.lattice)
-    index = _random_rows(world, min(world.size, _LOOKED_THROUGH)).sort().values
-    codes = world.factors(index).cpu().numpy()
+    if dataset.lattice is not None:
+        return _on_lattice(dataset, dataset.lattice)
+    index = _random_rows(dataset, min(dataset.size, _LOOKED_THROUGH)).sort().values
+    codes = dataset.factors(index).cpu().numpy()
     # A number for each combination of factors, from which a factor can be taken out again.
     weights: Ints = np.random.default_rng(0).integers(-(2**62), 2**62, (codes.shape[1],))
     marks = codes @ weights
@@ -88,9 +88,9 @@ def walks(world: World) -> list[Walk]:
         if len(classes) > 1:
             others = marks - weights[column] * codes[:, column]
             rows, alone = _among(codes, others, column, classes[_spaced(len(classes))])
-            ends = _ends(world, column, classes)
+            ends = _ends(dataset, column, classes)
             place = torch.from_numpy(rows).to(index.device)
-            found.append(Walk(world.factor_names[column], ends, index[place], alone))
+            found.append(Walk(dataset.factor_names[column], ends, index[place], alone))
     return found
 
 
@@ -115,7 +115,7 @@ def _among(codes: Ints, others: Ints, column: int, shown: Ints) -> tuple[Ints, b
     return rows, not changed[rows].any()
 
 
-def _on_lattice(world: World, lattice: Lattice) -> list[Walk]:
+def _on_lattice(dataset: Dataset, lattice: Lattice) -> list[Walk]:
     # Past the middle, and hues apart from each other.
     middle = torch.tensor(
         [
@@ -129,7 +129,7 @@ def _on_lattice(world: World, lattice: Lattice) -> list[Walk]:
             classes = _spaced(size)
             factors = middle.repeat(len(classes), 1)
             factors[:, column] = torch.from_numpy(classes)
-            ends = _ends(world, column, classes)
+            ends = _ends(dataset, column, classes)
             found.append(Walk(name, ends, lattice.index(factors), True))
     return found
 
@@ -140,15 +140,15 @@ def _spaced(count: int) -> Ints:
     return places
 
 
-def _ends(world: World, column: int, classes: Ints) -> str:
-    names = class_names(world, column)
+def _ends(dataset: Dataset, column: int, classes: Ints) -> str:
+    names = class_names(dataset, column)
     return f"{names[int(classes[0])]} .. {names[int(classes[-1])]}"
 
 
-def _notes(world: World, found: list[Walk]) -> tuple[str, ...]:
-    if isinstance(world, Pairs):
+def _notes(dataset: Dataset, found: list[Walk]) -> tuple[str, ...]:
+    if isinstance(dataset, Pairs):
         return ("pairs, the second picture below the first: there are no walks along factors",)
-    if not world.factor_names:
+    if not dataset.factor_names:
         return ("no factors are known: there are no walks along them",)
     if others := [walk.name for walk in found if not walk.alone]:
         gaps = f"no observations show all their classes with all else equal: {', '.join(others)}"
@@ -156,16 +156,16 @@ def _notes(world: World, found: list[Walk]) -> tuple[str, ...]:
     return ()
 
 
-def _random_rows(world: World, count: int) -> torch.Tensor:
+def _random_rows(dataset: Dataset, count: int) -> torch.Tensor:
     """Different observations, the same ones every time."""
-    if world.size > 2**24:  # a permutation would be large, and none is likely to come twice
-        return Noise(0, 0, "preview", world.device).integers(world.size, (count,), "rows")
-    return Noise(0, 0, "preview", world.device).permutation(world.size, "rows")[:count]
+    if dataset.size > 2**24:  # a permutation would be large, and none is likely to come twice
+        return Noise(0, 0, "preview", dataset.device).integers(dataset.size, (count,), "rows")
+    return Noise(0, 0, "preview", dataset.device).permutation(dataset.size, "rows")[:count]
 
 
-def _observations(world: World, index: torch.Tensor) -> Array:
-    images: Array = world.images(index).cpu().numpy()
-    if isinstance(world, Pairs):  # one picture above the other
+def _observations(dataset: Dataset, index: torch.Tensor) -> Array:
+    images: Array = dataset.images(index).cpu().numpy()
+    if isinstance(dataset, Pairs):  # one picture above the other
         return np.concatenate(np.split(images, 2, 1), 2)
     return images
 

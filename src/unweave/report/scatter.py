@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from unweave.data import World
+from unweave.data import Dataset
 from unweave.report.charts import Span, padded, ticks
 
 _SIDE = 420  # pixels across the plot
@@ -23,26 +23,28 @@ _FAINT, _GREY = (120, 120, 120), (205, 205, 205)
 Colour = tuple[int, ...]
 
 
-def class_names(world: World, column: int) -> Sequence[str]:
+def class_names(dataset: Dataset, column: int) -> Sequence[str]:
     """What the classes of a factor are called, or their numbers."""
-    return [str(each) for each in world.factor_labels[column] or range(world.factor_sizes[column])]
+    return [
+        str(each) for each in dataset.factor_labels[column] or range(dataset.factor_sizes[column])
+    ]
 
 
-def scatter(world: World, index: torch.Tensor) -> tuple[Image.Image, tuple[str, ...]]:
-    """Observations of a world of vectors as points, and what is not shown of it.
+def scatter(dataset: Dataset, index: torch.Tensor) -> tuple[Image.Image, tuple[str, ...]]:
+    """Observations of a dataset of vectors as points, and what is not shown of it.
 
     The axes are the numbers themselves where there are at most two, else principal components.
     """
-    vectors = world.images(index).flatten(1).double().cpu()
+    vectors = dataset.images(index).flatten(1).double().cpu()
     points = planar(vectors)
-    classes = world.factors(index)[:, 0].tolist() if world.factor_names else [0] * len(points)
-    hues = world.factor_sizes[0] if world.factor_names else 1
+    classes = dataset.factors(index)[:, 0].tolist() if dataset.factor_names else [0] * len(points)
+    hues = dataset.factor_sizes[0] if dataset.factor_names else 1
     colours = [_colour(each, hues) for each in range(hues)]
-    key = _key(world, classes)
-    notes = _notes(world, len(index))
+    key = _key(dataset, classes)
+    notes = _notes(dataset, len(index))
     canvas = Image.new("RGB", _size(key, notes), "white")
     x, y = _spans(points.numpy(), vectors.shape[1] > 2)
-    _axes(canvas, (x, y), _axis_names(world, vectors, points))
+    _axes(canvas, (x, y), _axis_names(dataset, vectors, points))
     draw = ImageDraw.Draw(canvas)
     for (a, b), label in zip(points.tolist(), classes, strict=True):
         across, down = _place(a, b, x, y)
@@ -67,10 +69,10 @@ def planar(vectors: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.pad(vectors, (0, 2 - vectors.shape[1]))
 
 
-def _axis_names(world: World, vectors: torch.Tensor, points: torch.Tensor) -> tuple[str, str]:
+def _axis_names(dataset: Dataset, vectors: torch.Tensor, points: torch.Tensor) -> tuple[str, str]:
     count = vectors.shape[1]
     if count <= 2:
-        names = world.value_names or tuple(f"value {n}" for n in range(count))
+        names = dataset.value_names or tuple(f"value {n}" for n in range(count))
         return (names[0], names[1]) if count == 2 else (names[0], "")
     total = float(vectors.var(0, correction=0).sum()) or 1.0
     first, second = (float(each) / total for each in points.var(0, correction=0))
@@ -78,25 +80,27 @@ def _axis_names(world: World, vectors: torch.Tensor, points: torch.Tensor) -> tu
     return of.format(1, first), of.format(2, second)
 
 
-def _notes(world: World, shown: int) -> tuple[str, ...]:
-    notes = [f"{shown:,} of {world.size:,} observations, at random"] if shown < world.size else []
-    if not world.factor_names:
+def _notes(dataset: Dataset, shown: int) -> tuple[str, ...]:
+    notes = (
+        [f"{shown:,} of {dataset.size:,} observations, at random"] if shown < dataset.size else []
+    )
+    if not dataset.factor_names:
         notes.append("no factors are known: all points have one colour")
-    elif others := world.factor_names[1:]:
+    elif others := dataset.factor_names[1:]:
         notes.append(
-            f"colours are classes of {world.factor_names[0]}; not shown: {', '.join(others)}"
+            f"colours are classes of {dataset.factor_names[0]}; not shown: {', '.join(others)}"
         )
     return tuple(notes)
 
 
-def _key(world: World, classes: Sequence[int]) -> list[tuple[int | None, str]]:
+def _key(dataset: Dataset, classes: Sequence[int]) -> list[tuple[int | None, str]]:
     """The classes that the colours stand for, under the name of their factor."""
-    if not world.factor_names:
+    if not dataset.factor_names:
         return []
-    names, there = class_names(world, 0), sorted(set(classes))
+    names, there = class_names(dataset, 0), sorted(set(classes))
     picked = sorted({round(each) for each in np.linspace(0, len(there) - 1, _NAMED).tolist()})
     left = f"{len(picked)} of {len(there)} classes" if len(picked) < len(there) else ""
-    key: list[tuple[int | None, str]] = [(None, world.factor_names[0])]
+    key: list[tuple[int | None, str]] = [(None, dataset.factor_names[0])]
     key += [(there[each], names[there[each]]) for each in picked]
     return [*key, (None, left)] if left else key
 

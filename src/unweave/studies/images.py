@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
-from unweave.evaluation.model import Fitted
+from unweave.evaluation.model import FittedModel
 from unweave.report.pictures import tiled
 
 _LEVELS = 16  # of grey
@@ -43,7 +43,7 @@ def decoded_png(text: str) -> NDArray[np.uint8]:
 
 
 def traversals_png(
-    model: Fitted, kl: NDArray[np.floating], shown: ArrayLike, start: int, latents: int
+    model: FittedModel, kl: NDArray[np.floating], shown: ArrayLike, start: int, latents: int
 ) -> str:
     """Encode a sheet of what a network has learned.
 

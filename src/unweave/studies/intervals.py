@@ -15,10 +15,10 @@ from unweave.studies.drawing import Values
 from unweave.studies.workspace import Measured
 
 
-def ranged(values: Sequence[float] | Values) -> Measured:
+def range_interval(values: Sequence[float] | Values) -> Measured:
     """The mean of a few values, from the least to the largest of them.
 
-    >>> ranged([1.0, 2.0, 6.0])
+    >>> range_interval([1.0, 2.0, 6.0])
     Measured(value=3.0, low=1.0, high=6.0)
     """
     return Measured(float(np.mean(values)), float(np.min(values)), float(np.max(values)))
@@ -39,10 +39,10 @@ def redrawn(values: Values, of: Callable[..., Values] = np.mean) -> Measured:
     return Measured(float(of(values)), float(low), float(high))
 
 
-def give_or_take(value: float, error: float) -> Measured:
+def two_sigma_interval(value: float, error: float) -> Measured:
     """A mean over draws, with two standard errors to either side.
 
-    >>> give_or_take(1.0, 0.25)
+    >>> two_sigma_interval(1.0, 0.25)
     Measured(value=1.0, low=0.5, high=1.5)
     """
     return Measured(float(value), float(value - 2 * error), float(value + 2 * error))

@@ -23,7 +23,7 @@ from unweave.core.console import PAPERS
 from unweave.core.files import write_atomically
 from unweave.studies.drawing import save
 from unweave.studies.inventory import Item, inventory
-from unweave.studies.workspace import Claim, Cost, Desk, Reproduction, Result, Verdict
+from unweave.studies.workspace import Claim, Cost, Reproduction, Result, Verdict, Workspace
 from unweave.training.store import write_json
 
 _SIGNS = {
@@ -46,7 +46,7 @@ Claims marked “(ours)” are not in the papers: they are our own checks, count
 
 
 def write_result(
-    made: Reproduction, result: Result, desk: Desk, cost: Cost, out: Path
+    made: Reproduction, result: Result, workspace: Workspace, cost: Cost, out: Path
 ) -> list[Path]:
     """Write the drawings of a figure and what was found; the page is written from it later."""
     folder = out / made.paper
@@ -66,7 +66,7 @@ def write_result(
         "seeds": result.seeds,
         "noticed": result.noticed,
         "networks": result.networks,
-        **desk.spent(cost),
+        **workspace.spent(cost),
         "version": unweave.__version__,
     }
     path = _place(made, out)

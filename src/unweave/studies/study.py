@@ -27,10 +27,10 @@ from unweave.bench.throughput import machine
 from unweave.core import spec
 from unweave.core.files import write_atomically
 from unweave.core.parallel import in_threads, usable_cores
-from unweave.data import World
-from unweave.evaluation.model import Fitted
+from unweave.data import Dataset
+from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure, monitor_of
-from unweave.studies.workspace import Desk, Numbers
+from unweave.studies.workspace import Numbers, Workspace
 from unweave.training import Outcome, Precision, Row, train
 from unweave.training.progress import failure_text
 from unweave.training.run import Run
@@ -53,7 +53,7 @@ class Study:
     paper: str  # the key in the bibliography, in lower case
     name: str
     runs: Sequence[Run]
-    describe: Callable[[Fitted], Numbers]  # at the end; images under "pictures"
+    describe: Callable[[FittedModel], Numbers]  # at the end; images under "pictures"
     measures: tuple[Measure, ...] = ()  # during training
     # Whose pictures are kept; by default those of all networks.
     pictured: Callable[[Sequence[Network]], Sequence[Network]] = lambda networks: networks
@@ -145,26 +145,28 @@ class Incomplete(ValueError):
     """A figure cannot be drawn yet, because networks of its study are not trained."""
 
 
-def results_of(desk: Desk, study: Study) -> Results:
+def results_of(workspace: Workspace, study: Study) -> Results:
     """The results of a study, after training what is missing, as far as time allows.
 
     Networks train in lanes. Results are written after each group of lanes, so whatever ends the
     process, the next call goes on: from the results, and from the checkpoints of this store.
     """
-    assert desk.place is not None
-    path = study.path(desk.place.parent.parent)
+    assert workspace.place is not None
+    path = study.path(workspace.place.parent.parent)
     found = read_networks(path)
     missing = _missing(study, found)
-    if missing and time.monotonic() < desk.deadline:
-        todo = missing[: desk.networks]
-        if desk.networks is not None:
-            desk.networks -= len(todo)
+    if missing and time.monotonic() < workspace.deadline:
+        todo = missing[: workspace.networks]
+        if workspace.networks is not None:
+            workspace.networks -= len(todo)
         if todo:
-            desk.say(f"{len(missing)} of {len(study.runs)} networks of {study.name} are missing")
-            _train_missing(desk, study, todo, path)
+            workspace.say(
+                f"{len(missing)} of {len(study.runs)} networks of {study.name} are missing"
+            )
+            _train_missing(workspace, study, todo, path)
             found = read_networks(path)
     networks = [found[key] for key in study.keys if key in found]
-    desk.costs |= {network.key: network.cost for network in networks}
+    workspace.costs |= {network.key: network.cost for network in networks}
     return Results(networks, _missing(study, found))
 
 
@@ -172,28 +174,28 @@ def _missing(study: Study, found: Mapping[str, Network]) -> list[Run]:
     return [run for key, run in study.keys.items() if key not in found]
 
 
-def _train_missing(desk: Desk, study: Study, runs: Sequence[Run], path: Path) -> None:
+def _train_missing(workspace: Workspace, study: Study, runs: Sequence[Run], path: Path) -> None:
     """Train runs group by group until all are done or time is up, and say what is left."""
-    lanes = study.lanes or (_LANES if desk.device.type == "cuda" else usable_cores())
-    worlds: dict[str, World] = {}
+    lanes = study.lanes or (_LANES if workspace.device.type == "cuda" else usable_cores())
+    datasets: dict[str, Dataset] = {}
     seconds = float("nan")  # of a step of one network
     for group in _groups(runs, lanes):
-        if time.monotonic() >= desk.deadline:
+        if time.monotonic() >= workspace.deadline:
             break
         data = group[0].data
-        if (key := spec.digest(data)) not in worlds:
-            worlds[key] = data.load(desk.device)
-        outcomes, seconds = _train(desk, study, group, worlds[key])
+        if (key := spec.digest(data)) not in datasets:
+            datasets[key] = data.load(workspace.device)
+        outcomes, seconds = _train(workspace, study, group, datasets[key])
         cost = {
             "seconds": None if seconds != seconds else seconds * group[0].steps,
             "lanes": len(group),
-            "device": desk.device.type,
-            "machine": machine(desk.device),
-            "precision": study.precision if desk.device.type == "cuda" else "fp32",
+            "device": workspace.device.type,
+            "machine": machine(workspace.device),
+            "precision": study.precision if workspace.device.type == "cuda" else "fp32",
         }
-        networks = _described(desk, study, group, outcomes, worlds[key], cost)
+        networks = _described(workspace, study, group, outcomes, datasets[key], cost)
         add_networks(study, path, networks)
-    _say_what_is_missing(desk, study, read_networks(path), seconds)
+    _say_what_is_missing(workspace, study, read_networks(path), seconds)
 
 
 def _groups(runs: Sequence[Run], most: int) -> Iterator[list[Run]]:
@@ -207,39 +209,41 @@ def _groups(runs: Sequence[Run], most: int) -> Iterator[list[Run]]:
     yield from sorted(groups, key=lambda group: runs.index(group[0]))
 
 
-def _train(desk: Desk, study: Study, group: list[Run], world: World) -> tuple[list[Outcome], float]:
+def _train(
+    workspace: Workspace, study: Study, group: list[Run], dataset: Dataset
+) -> tuple[list[Outcome], float]:
     """Train one group of lanes; also the seconds that a step of one network took."""
-    resolved = [run.resolve(world) for run in group]
-    steps = [_steps(desk, run) for run in resolved]
+    resolved = [run.resolve(dataset) for run in group]
+    steps = [_steps(workspace, run) for run in resolved]
     begun = time.monotonic()
     outcomes = train(
         resolved,
-        world,
-        desk.store,
-        desk.progress,
-        desk.checkpoint_seconds * max(1.0, len(group) / _FEW),
+        dataset,
+        workspace.store,
+        workspace.progress,
+        workspace.checkpoint_seconds * max(1.0, len(group) / _FEW),
         study.precision,
-        monitor_of(study.measures, resolved, world),
-        desk.deadline,
+        monitor_of(study.measures, resolved, dataset),
+        workspace.deadline,
     )
     seconds = time.monotonic() - begun
-    done = sum(_steps(desk, run) for run in resolved) - sum(steps)
-    desk.trained += sum(outcome.weights is not None for outcome in outcomes)
+    done = sum(_steps(workspace, run) for run in resolved) - sum(steps)
+    workspace.trained += sum(outcome.weights is not None for outcome in outcomes)
     return outcomes, seconds / done if done else float("nan")
 
 
-def _steps(desk: Desk, run: Run) -> int:
+def _steps(workspace: Workspace, run: Run) -> int:
     """The step that a run has reached in the store."""
-    folder = desk.store.folder(run)
+    folder = workspace.store.folder(run)
     return run.steps if folder.weights.exists() else max(folder.states, default=0)
 
 
 def _described(
-    desk: Desk,
+    workspace: Workspace,
     study: Study,
     group: Sequence[Run],
     outcomes: Sequence[Outcome],
-    world: World,
+    dataset: Dataset,
     cost: Numbers,
 ) -> list[Network]:
     """Return the results of the networks of a group that are trained, or broke.
@@ -254,11 +258,11 @@ def _described(
 
     def network(pair: tuple[Run, Outcome]) -> Network:
         run, outcome = pair
-        facts = {} if outcome.failure else study.describe(Fitted(outcome, world))
+        facts = {} if outcome.failure else study.describe(FittedModel(outcome, dataset))
         return Network(run, _columns(outcome.measures), facts, cost, outcome.failure)
 
-    each = desk.each("networks described", ended)
-    if world.device.type != "cpu":
+    each = workspace.each("networks described", ended)
+    if dataset.device.type != "cpu":
         return [network(pair) for pair in each]
     with torch_threads(1):
         return list(in_threads(network, each))
@@ -276,23 +280,23 @@ def _columns(rows: Sequence[Row]) -> dict[str, list[float | None]]:
 
 
 def _say_what_is_missing(
-    desk: Desk, study: Study, found: Mapping[str, Network], seconds: float
+    workspace: Workspace, study: Study, found: Mapping[str, Network], seconds: float
 ) -> None:
     """Say how many networks are missing, how far they are, and what they would take."""
     missing = _missing(study, found)
     if not missing:
         return
     steps = sum(run.steps for run in missing)
-    done = sum(_steps(desk, run) for run in missing)
+    done = sum(_steps(workspace, run) for run in missing)
     text = f"{len(missing)} of {len(study.runs)} networks of {study.name} are still missing"
     if done:
         text += f", {done / steps:.0%} of their steps are done"
     there = [study.seconds.get(run.objective.kind, float("nan")) for run in missing]
     if seconds == seconds:
         text += f"; at this speed they would take {_duration(seconds * (steps - done))}"
-    if desk.device.type != "cuda" and sum(there) == sum(there):
+    if workspace.device.type != "cuda" and sum(there) == sum(there):
         text += f", on an H200 GPU {_duration(sum(there))}"
-    desk.say(f"{text}. The same command goes on from here.")
+    workspace.say(f"{text}. The same command goes on from here.")
 
 
 def _duration(seconds: float) -> str:

@@ -138,13 +138,13 @@ class Reproduction:
     figure: str
     title: str
     cost: str  # about how long it takes on two cores
-    make: Callable[[Desk], Result]
+    make: Callable[[Workspace], Result]
     command: str = ""  # that makes it, where it is not one of `unweave reproduce`
     study: Study | None = None  # whose results it is drawn from
 
 
 @dataclass
-class Desk:
+class Workspace:
     """Where a reproduction works: a store of runs, a device, and somebody who watches.
 
     `progress` is told of training; on the console, if there is one, stands what else is done.

@@ -33,8 +33,15 @@ from torch import Tensor
 from unweave.aggregate import LogWeights, decomposed, log_weights
 from unweave.core.noise import Noise
 from unweave.core.spec import nearest
-from unweave.evaluation.model import Fitted
-from unweave.latents import DiagonalGaussian, Distribution, Gaussian, Latent, rows, unrelaxed
+from unweave.evaluation.model import FittedModel
+from unweave.latents import (
+    DiagonalGaussian,
+    Distribution,
+    Gaussian,
+    Latent,
+    rows,
+    with_hard_samples,
+)
 from unweave.latents.distributions import Posterior, log_sum
 
 BatchEstimator = Literal["weighted", "stratified", "batch", "outside"]
@@ -103,10 +110,10 @@ def constructed(size: int, dimension: int, scale: float, seed: int = 0) -> Encod
     return Encodings(latent, q, latent.density(loc.new_zeros(dimension)))
 
 
-def encodings_of(model: Fitted, count: int | None = None) -> Encodings:
+def encodings_of(model: FittedModel, count: int | None = None) -> Encodings:
     """The encodings of a trained model's data, or of `count` of its observations."""
-    index = model.rows(model.world.size if count is None else count)
-    raw = model.trained.raw(model.world, index)[0].double()
+    index = model.rows(model.dataset.size if count is None else count)
+    raw = model.trained.raw(model.dataset, index)[0].double()
     return Encodings(model.run.latent, model.run.latent.posterior(raw), model.prior())
 
 
@@ -134,7 +141,7 @@ def expected(
     noise = Noise(seed, 0, "bias", q.mean.device)
     chosen = noise.integers(encodings.size, (samples,), "rows")
     source = rows(q, chosen)
-    z = unrelaxed(source).rsample(noise.fold("draws"))
+    z = with_hard_samples(source).rsample(noise.fold("draws"))
     own, log_p = latent.log_nodes(source, z), latent.log_nodes(p, z)
     sums = _running(encodings, z, chosen, sizes, noise)
     rank = noise.integers(encodings.size, (samples,), "ranks")
@@ -275,7 +282,7 @@ def _controls(encodings: Encodings, own: Tensor, log_p: Tensor, noise: Noise) ->
     """
     latent, q, p = encodings
     entropy = q.entropy().mean()
-    z = [unrelaxed(q).rsample(noise.fold(f"rate {turn}")) for turn in range(2)]
+    z = [with_hard_samples(q).rsample(noise.fold(f"rate {turn}")) for turn in range(2)]
     rates = [latent.rate(q, p, each) for each in z]
     controls = [own + entropy]
     if torch.equal(*rates):

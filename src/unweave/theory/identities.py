@@ -1,7 +1,7 @@
 """What the papers prove, as functions of a trained model that return both sides.
 
-Each takes a `Fitted` model, or the `VAE` inside one with observations x, and computes in float64.
-Of a `Fitted` model's data it looks at 256 observations, drawn from all, unless x is given: q(z) is
+Each takes a `FittedModel`, or the `VAE` inside one with observations x, and computes in float64.
+Of a `FittedModel`'s data it looks at 256 observations, drawn from all, unless x is given: q(z) is
 that of these, so its terms are not those of `model.summary()`, whose q(z) is of all the data.
 Sides are equal up to rounding whatever the networks are, trained or not; only the propositions of
 [Sikka2019] are about optima, and a trained model is as near to them as its training. Those three
@@ -29,11 +29,11 @@ from torch import Tensor
 from unweave.aggregate import Decomposition, decompose_exactly
 from unweave.core.noise import Noise
 from unweave.core.tensors import Numbers, floating
-from unweave.evaluation.model import Fitted
+from unweave.evaluation.model import FittedModel
 from unweave.latents import FullGaussian, Gaussian, Latent
 from unweave.latents.block import Formula, Plain
 from unweave.latents.gaussian import as_full
-from unweave.models import VAE, Pass
+from unweave.models import VAE, ForwardPass
 from unweave.theory.linear import Solution
 
 _ROWS = 256  # observations of a fitted model's data that are looked at
@@ -105,11 +105,11 @@ class Optimum(NamedTuple):
         return self.reconstruction - self.beta * self.rate
 
 
-Reached = Optimum | Solution | Fitted
+Reached = Optimum | Solution | FittedModel
 
 
 def theorem_1(
-    model: Fitted | VAE, beta: float, x: Numbers | None = None, noise: Noise | None = None
+    model: FittedModel | VAE, beta: float, x: Numbers | None = None, noise: Noise | None = None
 ) -> Identity:
     """L_beta(x) = L(x; pi_beta, q) + (beta - 1) H_q + log F_beta, (B,).  [Mathieu2019] eq. 3.
 
@@ -129,7 +129,7 @@ def theorem_1(
             "that is not learned"
         )
     annealed = latent.annealed(beta)
-    z = passed.corners
+    z = passed.hard_samples
     if isinstance(latent, Formula) and isinstance(annealed, Formula) and not latent.sampled_rate:
         zero = passed.z.new_zeros(latent.size)
         rate, entropy = passed.rate, passed.q.entropy()
@@ -146,7 +146,7 @@ def theorem_1(
 
 
 def corollary_1(
-    model: Fitted | VAE, beta: float, x: Numbers | None = None, noise: Noise | None = None
+    model: FittedModel | VAE, beta: float, x: Numbers | None = None, noise: Noise | None = None
 ) -> Identity:
     """L_beta(x; theta, phi) = L(x; theta', phi') + (beta - 1)/2 log|S'(x)| + c, (B,).
 
@@ -170,7 +170,7 @@ def corollary_1(
 
 
 def corollary_2(
-    model: Fitted | VAE, beta: float, x: Numbers | None = None, noise: Noise | None = None
+    model: FittedModel | VAE, beta: float, x: Numbers | None = None, noise: Noise | None = None
 ) -> Identity:
     """Gradients of the mean L_beta and of the mean L_H,beta of the rescaled networks.
 
@@ -190,7 +190,7 @@ def corollary_2(
 
 
 def theorem_2(
-    model: Fitted | VAE,
+    model: FittedModel | VAE,
     beta: float,
     rotation: Numbers | None = None,
     x: Numbers | None = None,
@@ -218,7 +218,7 @@ def theorem_2(
 
 
 def rescaling(
-    model: Fitted | VAE, beta: float, x: Numbers | None = None, noise: Noise | None = None
+    model: FittedModel | VAE, beta: float, x: Numbers | None = None, noise: Noise | None = None
 ) -> Comparison:
     """Terms of a model and of the same with codes larger by sqrt(beta), as in corollary 1."""
     both = recoded(model, _scaling(model, beta), x, noise)
@@ -226,7 +226,7 @@ def rescaling(
 
 
 def elbo_parts(
-    model: Fitted | VAE, x: Numbers | None = None, noise: Noise | None = None
+    model: FittedModel | VAE, x: Numbers | None = None, noise: Noise | None = None
 ) -> Identity:
     """ELBO = log p(x|z) - I(x; z) - [TC beyond the prior's, at every node] - [KL of every leaf].
 
@@ -235,7 +235,7 @@ def elbo_parts(
     """
     passed = _pass(model, x, noise)
     found = _decomposition(passed)
-    z = passed.corners
+    z = passed.hard_samples
     parts = {
         "reconstruction": -passed.distortion,
         "mutual_information": -found.mutual_information,
@@ -286,7 +286,7 @@ def proposition_3(models: Sequence[Reached]) -> Bounds:
 
 def optimum(model: Reached, rows: int = 10_000) -> Optimum:
     """What a model reached with its beta, on its data or on `rows` of it, one sample each."""
-    if not isinstance(model, Fitted):
+    if not isinstance(model, FittedModel):
         return Optimum(model.beta, model.reconstruction, model.rate)
     weights = model.run.weights
     beta = weights.get("beta", 1.0)
@@ -301,8 +301,8 @@ def optimum(model: Reached, rows: int = 10_000) -> Optimum:
 
 
 def recoded(
-    model: Fitted | VAE, matrix: Numbers, x: Numbers | None = None, noise: Noise | None = None
-) -> tuple[Pass, Pass]:
+    model: FittedModel | VAE, matrix: Numbers, x: Numbers | None = None, noise: Noise | None = None
+) -> tuple[ForwardPass, ForwardPass]:
     """A pass of a model with Gaussian codes, and the same with codes M z instead of z.
 
     q'(z|x) = N(M m, M S M^T), p'(x|z) = p(x|M^-1 z), and the same draws: z' = M z, for any
@@ -326,7 +326,7 @@ def recoded(
     return passed, passed._replace(q=turned, z=z, px=px)
 
 
-def terms(passed: Pass, beta: float) -> dict[str, float]:
+def terms(passed: ForwardPass, beta: float) -> dict[str, float]:
     """The terms of the theorems, means over one pass, with q(z) exact over its observations."""
     with torch.no_grad():
         found = _decomposition(passed)
@@ -344,7 +344,7 @@ def terms(passed: Pass, beta: float) -> dict[str, float]:
         return {name: _mean(value) for name, value in means.items()}
 
 
-def double(model: Fitted) -> VAE:
+def double(model: FittedModel) -> VAE:
     """The networks of a fitted model with its weights, in float64."""
     nets = copy.deepcopy(model.trained.nets)
     nets.load_state_dict({name: value[0] for name, value in model.trained.weights.items()})
@@ -358,14 +358,14 @@ def double(model: Fitted) -> VAE:
 
 
 def _subject(
-    model: Fitted | VAE, x: Numbers | None, noise: Noise | None
+    model: FittedModel | VAE, x: Numbers | None, noise: Noise | None
 ) -> tuple[VAE, Tensor, Noise]:
     """Networks, observations and noise."""
     if isinstance(model, VAE):
         if x is None:
             raise ValueError("expected observations x with a bare VAE, got none; give x")
         return model, floating(x).to(next(model.parameters())), noise or Noise(0)
-    subject, shape = double(model), model.world.shape
+    subject, shape = double(model), model.dataset.shape
     given = torch.from_numpy(model.observations(model.rows(_ROWS))) if x is None else floating(x)
     if tuple(given.shape[1:]) != tuple(shape):
         raise ValueError(
@@ -387,13 +387,13 @@ def _square(matrix: Numbers, size: int) -> Tensor:
     return found
 
 
-def _pass(model: Fitted | VAE, x: Numbers | None, noise: Noise | None) -> Pass:
+def _pass(model: FittedModel | VAE, x: Numbers | None, noise: Noise | None) -> ForwardPass:
     subject, x, noise = _subject(model, x, noise)
-    passed: Pass = subject(x, noise)
+    passed: ForwardPass = subject(x, noise)
     return passed
 
 
-def _latent(model: Fitted | VAE) -> Latent:
+def _latent(model: FittedModel | VAE) -> Latent:
     return model.latent if isinstance(model, VAE) else model.run.latent
 
 
@@ -406,7 +406,7 @@ def _real(latent: Latent) -> Formula:
     return latent
 
 
-def _scaling(model: Fitted | VAE, beta: float) -> Tensor:
+def _scaling(model: FittedModel | VAE, beta: float) -> Tensor:
     """sqrt(beta) I, for a model with a Gaussian prior."""
     latent = _latent(model)
     if not isinstance(latent, Gaussian):
@@ -421,8 +421,8 @@ def _scaling(model: Fitted | VAE, beta: float) -> Tensor:
     return math.sqrt(beta) * torch.eye(latent.size, dtype=torch.float64)
 
 
-def _decomposition(passed: Pass) -> Decomposition:
-    z = passed.corners
+def _decomposition(passed: ForwardPass) -> Decomposition:
+    z = passed.hard_samples
     return decompose_exactly(passed.latent, passed.q, passed.p, z, passed.q.log_prob(z))
 
 
@@ -448,7 +448,7 @@ def _problem(model: Reached) -> object:
     """What is the same of models that differ in beta alone; None where that is not known."""
     if isinstance(model, Solution):
         return model.mixing.shape, model.mixing.tobytes(), model.noise
-    if isinstance(model, Fitted):
+    if isinstance(model, FittedModel):
         run = model.run
         return run.data, run.latent, run.network, run.likelihood
     return None

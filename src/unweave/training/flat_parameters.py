@@ -12,7 +12,7 @@ from unweave.training.memory import shared_zeros
 Tensors = dict[str, Tensor]
 
 
-class Slab:
+class FlatParameters:
     """Flat memory for stacked tensors (L, ...) and, beside each, as much for every moment.
 
     The tensors are views of it, kernels of convolutions with their input channels innermost. With
@@ -44,8 +44,8 @@ class Slab:
         if self.half is not None:
             self.half.copy_(self.flat)
 
-    def sweep(self, gradients: list[Tensor], clock: Tensor, turns: int, before: int) -> None:
-        """Step clock * turns + before + 1 of the optimiser by our kernel, half precision included.
+    def sweep(self, gradients: list[Tensor], clock: Tensor, updates: int, before: int) -> None:
+        """Take step clock * updates + before + 1 of the optimiser by our kernel, halves included.
 
         Gradients are laid out as the parameters, in any type.
         """
@@ -53,7 +53,7 @@ class Slab:
 
         rule = self.optimiser
         adam(
-            self.flat, self.half, self.moments, gradients, self.starts, clock, turns, before,
+            self.flat, self.half, self.moments, gradients, self.starts, clock, updates, before,
             rule.lr, rule.betas, rule.eps,
         )  # fmt: skip
 
@@ -74,6 +74,6 @@ def alike(gradient: Tensor, parameter: Tensor) -> Tensor:
 
 
 def stacked(values: list[Tensor]) -> Tensor:
-    """One tensor of every lane as one (L, ...), laid out as in a slab."""
+    """One tensor of every lane as one (L, ...), laid out as in a flat."""
     together = torch.stack(values)
     return _view(torch.empty_like(together).flatten(), 0, together.shape).copy_(together)

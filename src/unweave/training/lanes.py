@@ -16,12 +16,12 @@ from unweave import kernels
 from unweave.core.noise import Noise
 from unweave.core.schedules import at
 from unweave.core.spec import lane_fields
-from unweave.data import World
+from unweave.data import Dataset
 from unweave.networks import initialise, statistics_held
-from unweave.objectives import MODEL, Batch, Teacher, reckon, with_labels
-from unweave.objectives.base import Game
+from unweave.objectives import MODEL, Batch, Teacher, reduce_terms, with_labels
+from unweave.objectives.base import BaseObjective
 from unweave.training.compile import fused
-from unweave.training.flat_parameters import Slab, Tensors, alike
+from unweave.training.flat_parameters import FlatParameters, Tensors, alike
 from unweave.training.memory import shared
 from unweave.training.precision import Precision, half_precision, products
 from unweave.training.run import Run
@@ -29,7 +29,7 @@ from unweave.training.sampler import Sampler
 
 _AHEAD = 200  # steps whose weights are worked out at once
 
-Played = tuple[Tensor, Tensors, Tensors, Tensors]  # loss, terms, terms weighted, memo
+Played = tuple[Tensor, Tensors, Tensors, Tensors]  # loss, terms, terms weighted, carry
 
 
 class Lanes:
@@ -47,18 +47,18 @@ class Lanes:
     def __init__(
         self,
         runs: list[Run],
-        world: World,
+        dataset: Dataset,
         device: torch.device,
         precision: Precision = "fp32",
         compiles: bool = False,
     ) -> None:
         run = runs[0]
-        self.runs, self.world, self.device, self.precision = runs, world, device, precision
+        self.runs, self.dataset, self.device, self.precision = runs, dataset, device, precision
         self.compiles = compiles and device.type == "cuda"
-        self.nets = run.build(world.shape).to(device)
+        self.nets = run.build(dataset.shape).to(device)
         self.optimisers = {MODEL: run.optimiser, **run.objective.optimisers}
-        self.turns = [turn.player for turn in run.objective.turns]
-        self.teacher = Teacher(run.labels, run.latent, world)
+        self.updates = [turn.player for turn in run.objective.updates]
+        self.teacher = Teacher(run.labels, run.latent, dataset)
         self.step = 0
         initial = [initialise(self.nets, Noise(r.seed, 0, "initial", device), r.init) for r in runs]
         self._hold({name: torch.stack([v[name] for v in initial]) for name in initial[0]})
@@ -77,28 +77,30 @@ class Lanes:
             for player in self.optimisers
         }
         half = self.device.type == "cuda" and self.precision == "bf16"
-        self.slabs = {
-            player: Slab({name: parameters[name] for name in names}, self.optimisers[player], half)
+        self.flat_parameters = {
+            player: FlatParameters(
+                {name: parameters[name] for name in names}, self.optimisers[player], half
+            )
             for player, names in self.names.items()
         }
         self.parameters: Tensors = {}
         self.moments: dict[str, Tensors] = {}
         self.halves: Tensors = {}  # what layers take for a parameter
         linear = _linear(self.nets)
-        for slab in self.slabs.values():
-            self.parameters |= slab.views(slab.flat)
-            for moment, flat in slab.moments.items():
-                self.moments.setdefault(moment, {}).update(slab.views(flat))
-            if slab.half is not None:
-                views = slab.views(slab.half)
+        for flat in self.flat_parameters.values():
+            self.parameters |= flat.views(flat.flat)
+            for moment, values in flat.moments.items():
+                self.moments.setdefault(moment, {}).update(flat.views(values))
+            if flat.half is not None:
+                views = flat.views(flat.half)
                 self.halves |= {name: view for name, view in views.items() if name in linear}
         # In the order of the networks.
         self.parameters = {name: self.parameters[name] for name in parameters}
 
     def _refresh(self) -> None:
         """Bring copies of the parameters up to date with them."""
-        for slab in self.slabs.values():
-            slab.refresh()
+        for flat in self.flat_parameters.values():
+            flat.refresh()
 
     def _arrange(self) -> None:
         """What follows from the runs: weights, seeds, batches, and how lanes are mapped."""
@@ -108,12 +110,12 @@ class Lanes:
         self.clock = torch.full((len(self.runs),), self.step, device=self.device)
         self.seeds = torch.tensor([run.seed for run in self.runs], device=self.device)
         batch = self.runs[0].batch_size
-        self.sampler = Sampler(self.seeds, self.world, batch, len(self.turns))
+        self.sampler = Sampler(self.seeds, self.dataset, batch, len(self.updates))
         self.vectorised = len(self.runs) > 1 and vectorises(self.nets, self.device)
         self._read = fused(self._now, self.compiles)
         self._plays = [
             fused(partial(self._differentiate, turn), self.compiles)
-            for turn in range(len(self.turns))
+            for turn in range(len(self.updates))
         ]
 
     def part(self, start: int, stop: int) -> Lanes:
@@ -177,9 +179,9 @@ class Lanes:
         weights, indices = self._read(self.clock, self.levels, self.sampler.orders)
         values: Tensors = {}
         weighted: Tensors = {}
-        memo: Tensors = {}
+        carry: Tensors = {}
         for turn, seen in enumerate(indices):
-            means, shares, memo = self._turn(turn, weights, seen, memo)
+            means, shares, carry = self._turn(turn, weights, seen, carry)
             values |= means
             weighted |= shares
         self.clock += 1
@@ -201,7 +203,7 @@ class Lanes:
             for step in range(len(batches)):
                 carried: Tensors = {}
                 found: Tensors = {}  # as in the log, the last update that reports a term counts
-                for turn, player in enumerate(self.turns):
+                for turn, player in enumerate(self.updates):
                     seen = batches[(step + turn) % len(batches)].expand(len(self.runs), -1)
                     fixed = {"seed": self.seeds * 0, "step": self.seeds * 0 + step}
                     batch = self._batch(seen) | fixed
@@ -220,18 +222,18 @@ class Lanes:
         return self._gather(list(means)), self._gather(list(carried))
 
     def _turn(
-        self, turn: int, weights: Tensors, seen: Tensor, memo: Tensors
+        self, turn: int, weights: Tensors, seen: Tensor, carry: Tensors
     ) -> tuple[Tensors, Tensors, Tensors]:
         """One player moves, on the observations with numbers `seen` (L, B)."""
         batch = self._batch(seen)
         current = self.parameters | self.halves
-        gradients, *told = self._plays[turn](current, self.buffers, weights, batch, memo)
+        gradients, *told = self._plays[turn](current, self.buffers, weights, batch, carry)
         self._update(turn, gradients)
         means, shares, left = told
         return means, shares, left
 
     def _now(self, clock: Tensor, levels: Tensor, orders: Tensor) -> tuple[Tensors, Tensor]:
-        """The value of every weight at this step, (L,) each, and what the turns see (T, L, B)."""
+        """The value of every weight at this step, (L,) each, and what the updates see (T, L, B)."""
         now = levels.index_select(0, clock[:1] % _AHEAD)[0]
         weights = dict(zip(self.weights, now, strict=True))
         return weights, self.sampler.indices(clock[0], orders)
@@ -243,16 +245,16 @@ class Lanes:
         buffers: Tensors,
         weights: Tensors,
         batch: Tensors,
-        memo: Tensors,
+        carry: Tensors,
     ) -> tuple[list[Tensor], Tensors, Tensors, Tensors]:
-        """A turn without its update: gradients, means of the terms, their shares, and the memo.
+        """A turn without its update: gradients, means of the terms, their shares, and the carry.
 
         `current` are parameters as layers take them. Buffers are written to in place: the player's
         own, and copies of the others'.
         """
-        player = self.turns[turn]
+        player = self.updates[turn]
         leaves = self._leaves(self.names[player], current)
-        shared = (self._others(player, current, buffers), weights, batch, memo)
+        shared = (self._others(player, current, buffers), weights, batch, carry)
         play = vmap(self._player(turn)) if self.vectorised else self._player(turn)
         gradients: list[Tensor] = []
         results: list[list[Tensors]] = []
@@ -292,19 +294,19 @@ class Lanes:
     def _player(self, index: int) -> Callable[..., Played]:
         """The loss of one turn as a function of one lane's parameters, weights and batch."""
         objective, labels = self.runs[0].objective, self.runs[0].labels
-        size = self.world.size
+        size = self.dataset.size
 
         def play(
-            own: Tensors, others: Tensors, weights: Tensors, batch: Tensors, memo: Tensors
+            own: Tensors, others: Tensors, weights: Tensors, batch: Tensors, carry: Tensors
         ) -> Played:
-            turn = with_labels(_bind(objective, weights).turns[index], labels, weights)
+            turn = with_labels(_bind(objective, weights).updates[index], labels, weights)
             noise = Noise(batch["seed"], batch["step"], f"turn{index}", self.device)
             terms, left = functional_call(
                 self.nets,
                 {**own, **others},
-                (turn.loss, Batch(batch["x"], size, batch), noise, memo),
+                (turn.loss, Batch(batch["x"], size, batch), noise, carry),
             )
-            return *reckon(terms), dict(left)
+            return *reduce_terms(terms), dict(left)
 
         return play
 
@@ -331,24 +333,24 @@ class Lanes:
 
     def _update(self, turn: int, gradients: list[Tensor]) -> None:
         """A step of the optimiser of the player whose turn it is, for all lanes."""
-        player = self.turns[turn]
-        slab = self.slabs[player]
+        player = self.updates[turn]
+        flat = self.flat_parameters[player]
         # Every turn of a player is one step of its optimiser.
-        turns, before = self.turns.count(player), self.turns[:turn].count(player)
+        updates, before = self.updates.count(player), self.updates[:turn].count(player)
         parameters = self._slices(self.parameters, self.names[player])
-        if kernels.take(slab.flat):
+        if kernels.take(flat.flat):
             # Gradients are read as memory; a compiled turn may have laid them out in its own way.
-            slab.sweep(list(map(alike, gradients, parameters)), self.clock, turns, before)
+            flat.sweep(list(map(alike, gradients, parameters)), self.clock, updates, before)
             return
         moments = {
             moment: self._slices(self.moments[moment], self.names[player])
-            for moment in slab.optimiser.moments
+            for moment in flat.optimiser.moments
         }
-        count = self.clock[0] * turns + before
+        count = self.clock[0] * updates + before
         counts = list(count.float().expand(len(parameters)).clone().unbind())
         matched = [g.to(p.dtype) for g, p in zip(gradients, parameters, strict=True)]
-        slab.optimiser.update(parameters, matched, moments, counts)
-        slab.refresh()
+        flat.optimiser.update(parameters, matched, moments, counts)
+        flat.refresh()
 
     def _slices(self, tensors: Tensors, names: list[str]) -> list[Tensor]:
         if self.vectorised:
@@ -456,7 +458,7 @@ def vectorises(nets: nn.Module, device: torch.device) -> bool:
     return device.type != "cpu" or not any(isinstance(m, convolutions) for m in nets.modules())
 
 
-def _bind(objective: Game, weights: Mapping[str, Tensor]) -> Game:
+def _bind(objective: BaseObjective, weights: Mapping[str, Tensor]) -> BaseObjective:
     """The objective with the numbers of this step and lane in place of its weights."""
     bound = copy.copy(objective)
     for name in lane_fields(type(objective)):

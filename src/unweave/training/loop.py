@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import torch
 
 from unweave import kernels
-from unweave.data import World
+from unweave.data import Dataset
 from unweave.training import compile as compiled
 from unweave.training.engine import Row
 from unweave.training.flat_parameters import Tensors
@@ -28,7 +28,7 @@ from unweave.training.store import (
     write_json,
     write_tensors,
 )
-from unweave.training.workers import Crew
+from unweave.training.workers import LanePool
 
 _WORTH_COMPILING = 10_000  # steps, in which the seconds that it takes are won back
 
@@ -92,10 +92,10 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
-def notes(runs: Sequence[Run], world: World) -> list[str]:
+def notes(runs: Sequence[Run], dataset: Dataset) -> list[str]:
     """What to know before training: of the data, of the runs, and of the device."""
-    found = [*world.notes, *(note for run in runs for note in run.notes)]
-    if world.device.type == "cuda":
+    found = [*dataset.notes, *(note for run in runs for note in run.notes)]
+    if dataset.device.type == "cuda":
         if why := kernels.reason():
             found.append(f"on this GPU torch's own layers train, not our faster ones: {why}")
         elif _compiles(runs) and not compiled.available():
@@ -145,7 +145,7 @@ class Group:
     ) -> None:
         self.lanes, self.folders, self.progress = lanes, folders, progress
         self.checkpoint_seconds, self.monitor, self.deadline = checkpoint_seconds, monitor, deadline
-        self.crew = Crew(lanes)
+        self.pool = LanePool(lanes)
         self.logs: list[list[Row]] = [[] for _ in folders]
         self.measures: dict[str, list[Row]] = {run.digest: [] for run in lanes.runs}
         self.outcomes: dict[str, Outcome] = {}
@@ -159,7 +159,7 @@ class Group:
             self._advance()
             self._finish()
         finally:
-            self.crew.close()
+            self.pool.close()
             self.progress.end()
 
     def _advance(self) -> None:
@@ -171,7 +171,7 @@ class Group:
             logged = min(steps, lanes.step + interval - lanes.step % interval)
             while lanes.step < logged:
                 measured = self.monitor.next_step(lanes.step) if self.monitor else logged
-                self.crew.run(min(logged, measured) - lanes.step)
+                self.pool.run(min(logged, measured) - lanes.step)
                 if lanes.step == logged:
                     self._report()
                 if self.monitor and lanes.runs and lanes.step in (measured, steps):
@@ -208,8 +208,8 @@ class Group:
 
     def _report(self) -> None:
         """Write the log's rows, and part with the lanes that broke."""
-        rows, failures = self.crew.rows(), self.crew.failures()
-        self.crew.clear()
+        rows, failures = self.pool.rows(), self.pool.failures()
+        self.pool.clear()
         for log, row in zip(self.logs, rows, strict=True):
             log.append(row)
         self._drop(failures)
@@ -225,10 +225,10 @@ class Group:
         kept = [lane for lane in range(len(self.folders)) if lane not in failures]
         self.folders = [self.folders[lane] for lane in kept]
         self.logs = [self.logs[lane] for lane in kept]
-        self.crew.close()
+        self.pool.close()
         self.lanes.keep(kept)
         if kept:
-            self.crew = Crew(self.lanes)
+            self.pool = LanePool(self.lanes)
         # The others' checkpoint comes first: resumed from before the break, they would do those
         # steps in a smaller group, and that need not give the same bits.
         self._save()
@@ -288,7 +288,7 @@ class Group:
 
 def train(
     runs: Sequence[Run],
-    world: World,
+    dataset: Dataset,
     store: Store | None = None,
     progress: Progress | None = None,
     checkpoint_seconds: float = 30.0,
@@ -296,7 +296,7 @@ def train(
     monitor: Monitor | None = None,
     deadline: float = math.inf,
 ) -> list[Outcome]:
-    """Train runs over one world, those that can together in lanes; resume what is under way.
+    """Train runs over one dataset, those that can together in lanes; resume what is under way.
 
     With a store, runs that are finished or have failed are not trained again. Where the memory of a
     GPU does not hold the lanes of a group, its halves are trained one after the other. At the
@@ -305,7 +305,7 @@ def train(
     outcomes: dict[str, Outcome] = {}
     checked(precision)
     with contextlib.ExitStack() as locks:
-        waiting = list(_groups(runs, world, store, locks, outcomes))
+        waiting = list(_groups(runs, dataset, store, locks, outcomes))
         while waiting:
             group = waiting.pop(0)
             if time.monotonic() >= deadline:
@@ -314,7 +314,7 @@ def train(
             folders = [store.folder(run) if store else None for run in group]
             found = _together(
                 group,
-                world,
+                dataset,
                 precision,
                 folders=folders,
                 progress=progress or Silent(),
@@ -331,15 +331,15 @@ def train(
 
 
 def _together(
-    group: list[Run], world: World, precision: Precision, **options: Any
+    group: list[Run], dataset: Dataset, precision: Precision, **options: Any
 ) -> dict[str, Outcome] | None:
     """Train runs as lanes; None if the device has too little memory for them.
 
     The options are those of `Group`.
     """
     try:
-        with kernels.on(world.device), products(precision), memory_kept(world.device):
-            lanes = Lanes(group, world, world.device, precision, _compiles(group))
+        with kernels.on(dataset.device), products(precision), memory_kept(dataset.device):
+            lanes = Lanes(group, dataset, dataset.device, precision, _compiles(group))
             job = Group(lanes, **options)
             job.train()
         return job.outcomes
@@ -352,7 +352,7 @@ def _together(
 
 def _groups(
     runs: Sequence[Run],
-    world: World,
+    dataset: Dataset,
     store: Store | None,
     locks: contextlib.ExitStack,
     outcomes: dict[str, Outcome],
@@ -367,7 +367,7 @@ def _groups(
         if store:
             folder = store.folder(run)
             folder.create(run)
-            folder.check_data(world.fingerprint)
+            folder.check_data(dataset.fingerprint)
             locks.enter_context(folder.lock())
             if folder.status in ("finished", "failed"):
                 outcomes[run.digest] = recall(folder, run)

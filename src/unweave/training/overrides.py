@@ -122,7 +122,7 @@ def _number(text: str) -> Any:
 
 def _selected(data: Data, ways: tuple[AnyWay, ...], features: Path | None) -> Selected:
     if isinstance(data, Paired):
-        raise ValueError("--select: pairs are made of a whole world; leave it out")
+        raise ValueError("--select: pairs are made of a whole dataset; leave it out")
     place = None if features is None else str(features)
     if isinstance(data, Selected):
         return dataclasses.replace(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from unweave.core.spec import to_json
-from unweave.data import AnyWay, Arrays, Data, Folder, HeldOut, InMemory, Paired, Selected, World
+from unweave.data import AnyWay, Arrays, Data, Dataset, Folder, HeldOut, InMemory, Paired, Selected
 from unweave.latents import Latent, Product
 from unweave.training.run import Run
 
@@ -38,9 +38,9 @@ class Part(NamedTuple):
     fields: list[Field]
 
 
-def parts(run: Run, world: World) -> list[Part]:
+def parts(run: Run, dataset: Dataset) -> list[Part]:
     """The parts of a run; the last one holds its plain numbers."""
-    usual = defaults(run, world)
+    usual = defaults(run, dataset)
     specs = {name: value for name, value in _fields(run).items() if _is_spec(value)}
     found = [
         Part(name, type(value).__name__, _flat(value, usual[name])) for name, value in specs.items()
@@ -53,15 +53,15 @@ def parts(run: Run, world: World) -> list[Part]:
     return [*found, Part("training", "", numbers)]
 
 
-def command(run: Run, world: World) -> list[str]:
+def command(run: Run, dataset: Dataset) -> list[str]:
     """The arguments of `unweave train` that give this run, in lines of what belongs together.
 
     >>> import torch
-    >>> world = Run().data.load(torch.device("cpu"))
-    >>> command(Run(seed=3).resolve(world), world)
+    >>> dataset = Run().data.load(torch.device("cpu"))
+    >>> command(Run(seed=3).resolve(dataset), dataset)
     ['seed=3']
     """
-    usual = defaults(run, world)
+    usual = defaults(run, dataset)
     groups = [
         _data(value) if name == "data" else _differences(name, value, usual[name])
         for name, value in _fields(run).items()
@@ -80,10 +80,10 @@ def _lines(arguments: list[str]) -> list[str]:
     return lines
 
 
-def defaults(run: Run, world: World) -> dict[str, Any]:
+def defaults(run: Run, dataset: Dataset) -> dict[str, Any]:
     """The fields of a run of which nothing but the data was chosen."""
     # The default batch may be larger than the data; then no run can be resolved with it.
-    small = Run(data=run.data, batch_size=1).resolve(world)
+    small = Run(data=run.data, batch_size=1).resolve(dataset)
     network = small.network if run.objective.autoencodes else None
     return _fields(small) | {
         "data": Run().data,

@@ -16,11 +16,11 @@ from unweave.core.schedules import Linear
 from unweave.core.spec import Seed, spec
 from unweave.data import (
     Data,
+    Dataset,
     DSprites,
     Paired,
     Selected,
     Shapes2D,
-    World,
     principal_variances,
 )
 from unweave.latents import Gaussian, Latent
@@ -87,39 +87,41 @@ class Run:
         del content["seed"]
         return repr(content)
 
-    def resolve(self, world: World) -> Run:
+    def resolve(self, dataset: Dataset) -> Run:
         """The run with what was left open chosen to fit the data, and checked against it."""
         run = dataclasses.replace(
             self,
-            latent=self.latent.resolve(partial(principal_variances, world)),
-            network=self._network(world.shape),
-            likelihood=self.likelihood or _likelihood(world),
+            latent=self.latent.resolve(partial(principal_variances, dataset)),
+            network=self._network(dataset.shape),
+            likelihood=self.likelihood or _likelihood(dataset),
         )
         assert run.likelihood is not None
-        if run.likelihood.bounded and not world.bounded:
+        if run.likelihood.bounded and not dataset.bounded:
             raise ValueError(
                 f"a {run.likelihood.kind} likelihood needs values in [0, 1], and the data has "
                 "others; scale the data, or use likelihood=gaussian"
             )
-        if run.batch_size > world.size:
+        if run.batch_size > dataset.size:
             raise ValueError(
-                f"batch_size={run.batch_size} is more than the {world.size} observations there "
-                f"are; use batch_size={world.size} or less"
+                f"batch_size={run.batch_size} is more than the {dataset.size} observations there "
+                f"are; use batch_size={dataset.size} or less"
             )
-        if reason := run.objective.refuses(run.latent):
+        if reason := run.objective.incompatibility(run.latent):
             raise ValueError(f"objective {run.objective.kind} cannot be used here: {reason}")
-        if run.objective.whole and run.batch_size != world.size:
+        if run.objective.whole and run.batch_size != dataset.size:
             raise ValueError(
-                f"the exact q(z) needs all {world.size} observations in a batch, got batch_size="
-                f"{run.batch_size}; use batch_size={world.size}, or another estimator"
+                f"the exact q(z) needs all {dataset.size} observations in a batch, got batch_size="
+                f"{run.batch_size}; use batch_size={dataset.size}, or another estimator"
             )
         names = [label.name for label in run.labels]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise ValueError(f"expected one label for a factor and block, got two named {twice}")
         for label in run.labels:
-            label.check(run.latent, dict(zip(world.factor_names, world.factor_sizes, strict=True)))
+            label.check(
+                run.latent, dict(zip(dataset.factor_names, dataset.factor_sizes, strict=True))
+            )
         with torch.device("meta"):  # shapes alone, nothing allocated
-            run.build(world.shape)
+            run.build(dataset.shape)
         return run
 
     def build(self, shape: Shape) -> Nets:
@@ -139,8 +141,8 @@ class Run:
         return None
 
 
-def _likelihood(world: World) -> Likelihood:
-    return likelihoods.Bernoulli() if world.bounded else likelihoods.Gaussian()
+def _likelihood(dataset: Dataset) -> Likelihood:
+    return likelihoods.Bernoulli() if dataset.bounded else likelihoods.Gaussian()
 
 
 def default_network(data: Data, shape: Shape) -> Network:
@@ -157,9 +159,9 @@ def default_network(data: Data, shape: Shape) -> Network:
     >>> default_network(Faces3D(), (1, 64, 64))
     Kim2018(hidden=256)
     """
-    world = data.source if isinstance(data, (Selected, Paired)) else data
+    dataset = data.source if isinstance(data, (Selected, Paired)) else data
     if len(shape) == 3 and shape[1:] == (64, 64):
-        return Kim2018(hidden=128 if isinstance(world, (Shapes2D, DSprites)) else 256)
+        return Kim2018(hidden=128 if isinstance(dataset, (Shapes2D, DSprites)) else 256)
     if len(shape) == 3 and min(shape[1:]) >= 16 and max(shape[1:]) <= 256:
         return Conv()
     return MLP(hidden=(256, 256))

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from unweave.core.noise import Noise
-from unweave.data import Streamed, World
+from unweave.data import Dataset, Streamed
 from unweave.data.files.streaming import Window
 
 _KEYS_AT_ONCE = 4_000_000  # sorts about 300 MB of keys and counters at a time
@@ -18,16 +18,18 @@ class Sampler:
     Each turn of a game has permutations of its own, so a second batch is independent of the first.
     What an epoch has left over (fewer than a batch) waits for the next one.
 
-    A world larger than memory is permuted window by window (see `data/streamed.py`), and the
+    A dataset larger than memory is permuted window by window (see `data/streamed.py`), and the
     observations of the window at hand are on the device.
     """
 
-    def __init__(self, seeds: Tensor, world: World, batch_size: int, turns: int = 1) -> None:
-        self.seeds, self.world, self.size, self.batch = seeds, world, world.size, batch_size
+    def __init__(self, seeds: Tensor, dataset: Dataset, batch_size: int, updates: int = 1) -> None:
+        self.seeds, self.dataset, self.size, self.batch = seeds, dataset, dataset.size, batch_size
         self.per_epoch = self.size // batch_size
-        self.feed = Feed(world, batch_size, seeds.device) if isinstance(world, Streamed) else None
+        self.feed = (
+            Feed(dataset, batch_size, seeds.device) if isinstance(dataset, Streamed) else None
+        )
         # int32 halves the memory of what is 737,280 numbers a lane for 2D Shapes.
-        shape = (turns, len(seeds), self.size)
+        shape = (updates, len(seeds), self.size)
         self.orders = torch.empty(shape, dtype=torch.int32, device=seeds.device)
         self._epoch: int | None = None
 
@@ -69,10 +71,10 @@ class Sampler:
 
     def images(self, index: Tensor) -> Tensor:
         """Observations (L, B, *shape) of a step that was turned to, by their numbers (L, B)."""
-        return self.feed.images(index) if self.feed else self.world.images(index)
+        return self.feed.images(index) if self.feed else self.dataset.images(index)
 
     def indices(self, clock: Tensor, orders: Tensor) -> Tensor:
-        """Numbers (T, L, B) of the observations that every lane sees in the turns of the step ().
+        """Numbers (T, L, B) of the observations that every lane sees in the updates of the step ().
 
         The step is of the epoch that was last turned to; `orders` are the sampler's own.
         """
@@ -82,36 +84,36 @@ class Sampler:
 
 
 class Feed:
-    """The window of a streamed world that steps at hand draw from, on the device.
+    """The window of a streamed dataset that steps at hand draw from, on the device.
 
     On CUDA it is copied to the same memory every time (`fixed`), where recorded steps read it.
     """
 
     def __init__(
-        self, world: Streamed, batch_size: int, device: torch.device, fixed: bool | None = None
+        self, dataset: Streamed, batch_size: int, device: torch.device, fixed: bool | None = None
     ) -> None:
-        self.world, self.device = world, device
+        self.dataset, self.device = dataset, device
         self.fixed = device.type != "cpu" if fixed is None else fixed
-        self.rows = world.window(batch_size)
+        self.rows = dataset.window(batch_size)
         self.steps = max(1, self.rows // batch_size)
         # Places from which on an epoch has no whole batch left.
-        self._last = world.size // batch_size * batch_size
+        self._last = dataset.size // batch_size * batch_size
         self._at: tuple[int, int] | None = None
         self._data = self._begins = torch.empty(0)
 
     def sequence(self, epoch: int) -> Tensor:
         """The observations in the order in which their chunks come, (N,)."""
-        chunk = self.world.chunk
-        starts = self.world.windows.chunks(epoch).to(self.device) * chunk
+        chunk = self.dataset.chunk
+        starts = self.dataset.windows.chunks(epoch).to(self.device) * chunk
         rows = (starts.unsqueeze(-1) + torch.arange(chunk, device=self.device)).flatten()
-        return rows[rows < self.world.size]
+        return rows[rows < self.dataset.size]
 
     def turn_to(self, epoch: int, step: int) -> None:
         """Have the window of a step of an epoch at hand, and the next one be read."""
         window = step // self.steps
         if self._at == (epoch, window):
             return
-        windows = self.world.windows
+        windows = self.dataset.windows
         found = windows.get(epoch, *self._ends(window))
         following = (
             (epoch, window + 1) if self._ends(window + 1)[0] < self._last else (epoch + 1, 0)
@@ -125,7 +127,7 @@ class Feed:
 
     def _copy(self, window: Window) -> None:
         if self._at is None:
-            shape = (self.rows, *self.world.shape)
+            shape = (self.rows, *self.dataset.shape)
             self._data = torch.empty(shape, dtype=window.data.dtype, device=self.device)
             self._begins = torch.empty_like(window.begins, device=self.device)
         self._data[: len(window.data)].copy_(window.data, non_blocking=True)
@@ -133,11 +135,11 @@ class Feed:
 
     def _ends(self, window: int) -> tuple[int, int]:
         """Places of an epoch at which a window begins and ends."""
-        return window * self.rows, min((window + 1) * self.rows, self.world.size)
+        return window * self.rows, min((window + 1) * self.rows, self.dataset.size)
 
     def images(self, index: Tensor) -> Tensor:
         """Observations by their numbers; before the first window is at hand, from the file."""
         if self._at is None:
-            return self.world.images(index)
-        place = self._begins[index // self.world.chunk] + index % self.world.chunk
-        return self._data[place].to(torch.float32) * self.world.reading.unit
+            return self.dataset.images(index)
+        place = self._begins[index // self.dataset.chunk] + index % self.dataset.chunk
+        return self._data[place].to(torch.float32) * self.dataset.reading.unit

@@ -21,17 +21,17 @@ from multiprocessing.process import BaseProcess
 import torch
 
 from unweave.core.parallel import Killed
-from unweave.data import Streamed, World
+from unweave.data import Dataset, Streamed
 from unweave.training.engine import Engine, Told
 
 _TURNS = 8  # in which lanes that are not as many for each process are taken
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
 
 
-def can_fork(world: World, device: torch.device) -> bool:
+def can_fork(dataset: Dataset, device: torch.device) -> bool:
     """Whether processes can take steps: not where something besides memory would be shared.
 
-    A world larger than memory is read ahead by a thread, autograd forbids it where it has threads
+    A dataset larger than memory is read ahead by a thread, autograd forbids it where it has threads
     for a GPU, and systems other than Linux fork without what their libraries need. A process of
     `multiprocessing.Pool` may not have others.
     """
@@ -40,11 +40,11 @@ def can_fork(world: World, device: torch.device) -> bool:
         and not multiprocessing.current_process().daemon
         and device.type == "cpu"
         and not torch.cuda.is_available()
-        and not isinstance(world, Streamed)
+        and not isinstance(dataset, Streamed)
     )
 
 
-class Hands:
+class WorkerProcesses:
     """Processes that are forked once and told which steps of which engine to take.
 
     All of them have all engines, and the state of the lanes is in memory that they share, so any

@@ -11,7 +11,7 @@ import torch
 
 from unweave.training.engine import Engine, Row
 from unweave.training.lanes import Lanes, vectorises
-from unweave.training.worker_processes import Hands, can_fork
+from unweave.training.worker_processes import WorkerProcesses, can_fork
 
 # Operations that a core does in the time that Python takes for a step, of a lane alone and of lanes
 # that are mapped.
@@ -46,7 +46,7 @@ def planned(lanes: int, work: int, mapped: bool, cores: int, forks: bool = True)
     return Plan(parts, workers, min(cores // workers, 1 + work * lanes // parts // _MAPPED))
 
 
-class Crew:
+class LanePool:
     """Engines that share the lanes, and what their records say together.
 
     On CUDA one engine has all lanes. On the CPU an operation of a small network is too short to be
@@ -63,14 +63,14 @@ class Crew:
         cuts = [part * count // parts for part in range(parts + 1)]
         shares = [lanes.part(*ends) for ends in itertools.pairwise(cuts)] if parts > 1 else [lanes]
         self.engines = [Engine(share) for share in shares]
-        self._hands: Hands | None = None
+        self._hands: WorkerProcesses | None = None
 
     def run(self, steps: int) -> None:
         """Take steps of all lanes, and add their terms to the records."""
         step = self.lanes.step
         if self.plan.workers > 1:
             if self._hands is None:
-                self._hands = Hands(self.engines, self.plan.workers, self.plan.threads)
+                self._hands = WorkerProcesses(self.engines, self.plan.workers, self.plan.threads)
             self._hands.run(step, steps)
         else:
             with torch_threads(self.plan.threads):
@@ -80,7 +80,7 @@ class Crew:
         self.lanes.seek(step + steps)
 
     def close(self) -> None:
-        """Let go of the processes, which are also let go of with the crew."""
+        """Let go of the processes, which are also let go of with the pool."""
         if self._hands is not None:
             self._hands.close()
             self._hands = None
@@ -110,7 +110,7 @@ def _plan(lanes: Lanes) -> Plan:
     cores = torch.get_num_threads()
     if lanes.device.type != "cpu":
         return Plan(1, 1, cores)
-    mapped, forks = vectorises(lanes.nets, lanes.device), can_fork(lanes.world, lanes.device)
+    mapped, forks = vectorises(lanes.nets, lanes.device), can_fork(lanes.dataset, lanes.device)
     return planned(len(lanes.runs), lanes.operations(), mapped, cores, forks)
 
 

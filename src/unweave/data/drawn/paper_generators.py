@@ -13,7 +13,7 @@ from torch import Tensor
 
 from unweave.core.noise import Noise
 from unweave.core.spec import Seed, spec, tag
-from unweave.data.dataset import World
+from unweave.data.dataset import Dataset
 from unweave.data.files.arrays import Arrays, in_memory
 from unweave.data.files.folder import Folder
 from unweave.data.published.sets import Published
@@ -45,7 +45,7 @@ class Pinwheel:
     seed: Seed = 0
     kind: Literal["pinwheel"] = tag("pinwheel")
 
-    def load(self, device: torch.device) -> World:
+    def load(self, device: torch.device) -> Dataset:
         """The points on a device."""
         label = np.arange(self.clusters).repeat(self.points_per_cluster)
         swapped = self.convention == "code"
@@ -72,7 +72,7 @@ class Mixing:
     exactly, so means of quadratics in x are those of the distribution. This takes more observations
     than sources and values of x together.
 
-    The sources are real numbers, which `sources()` gives; the world has no classes of factors.
+    The sources are real numbers, which `sources()` gives; the dataset has no classes of factors.
     """
 
     matrix: Matrix = ((2.73, 0.73), (0.73, 2.73))
@@ -108,7 +108,7 @@ class Mixing:
         """The matrix A in double precision, (N, k)."""
         return torch.from_numpy(self._mixing()[0])
 
-    def load(self, device: torch.device) -> World:
+    def load(self, device: torch.device) -> Dataset:
         """The observations on a device."""
         mixing, shape = self._mixing()
         sources, noise = self._drawn(mixing)
@@ -143,7 +143,7 @@ class MovingDigit:
     paper names no sizes: by default the canvas leaves three standard deviations on each side of
     a digit of 28 x 28.  [Sikka2019] fig. 3
 
-    The sources are real numbers, which `sources()` gives; the world has no classes of factors.
+    The sources are real numbers, which `sources()` gives; the dataset has no classes of factors.
     """
 
     digits: Pictures
@@ -166,7 +166,7 @@ class MovingDigit:
         """A s + noise * e of all observations, pixels off the middle, (observations, 2)."""
         return self._plane().load(torch.device("cpu")).images(torch.arange(self.observations))
 
-    def load(self, device: torch.device) -> World:
+    def load(self, device: torch.device) -> Dataset:
         """The pictures on a device."""
         (digit,) = _pictures(self.digits, (self.index,))
         low = (

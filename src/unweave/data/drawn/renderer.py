@@ -1,4 +1,4 @@
-"""A lattice with a renderer: a world of which nothing is stored."""
+"""A lattice with a renderer: a dataset of which nothing is stored."""
 
 from __future__ import annotations
 

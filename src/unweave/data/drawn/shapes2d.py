@@ -1,4 +1,4 @@
-"""Two-dimensional shapes: the world of dSprites, drawn on demand and exactly.
+"""Two-dimensional shapes: the dataset of dSprites, drawn on demand and exactly.
 
 A pixel is on when its centre, carried into the frame of the sprite, lies inside the shape:
 
@@ -32,7 +32,7 @@ Shape = Literal["square", "ellipse", "heart"]
 Floats = NDArray[np.float64]
 Bounds = tuple[Floats, Floats]
 
-# Fitted to 320 frames of the original, see docs/data.md; all of them are reproduced exactly.
+# FittedModel to 320 frames of the original, see docs/data.md; all of them are reproduced exactly.
 HALF_SIDE = 2457 / 256  # a multiple of the table step, so the table holds the edge exactly
 SEMI_AXES = (12.7659, 7.21235)
 HEART = (9.6, 0.6622, -1.44)  # half width, stretch along v, offset along v
@@ -40,7 +40,7 @@ HEART_SIDES = 150  # a polygon, as the original seems to be: the best smooth cur
 
 SYMMETRY = {"square": 4, "ellipse": 2, "heart": 1}  # turns that look like none, in a whole one
 
-FIELD = 64  # side of the world in units
+FIELD = 64  # side of the dataset in units
 MARGIN = 16  # a sprite's centre keeps this distance from the border
 REACH = 14  # no shape of scale 1 extends further from its centre: a corner of the square is at 13.6
 SMALLEST = 0.5  # smallest scale
@@ -65,7 +65,7 @@ class Shapes2D:
     The default is the original set: 737,280 images of 64 x 64.  [Matthey2017]
 
     A single scale is 1, a single orientation 0 and a single position the middle. `side` draws the
-    same world on a finer or coarser grid of pixels.
+    same dataset on a finer or coarser grid of pixels.
     """
 
     side: Annotated[int, Field(ge=16, le=256)] = 64
@@ -117,7 +117,7 @@ class Shapes2D:
         return {"orientation": each[0] if len(set(each)) == 1 else {"shape": each}}
 
     def load(self, device: torch.device) -> Sprites:
-        """The world on a device: some tables, no images."""
+        """The dataset on a device: some tables, no images."""
         cosine, sine = rotations(self)
         lower, upper = tables(self)
         return Sprites(
@@ -134,7 +134,7 @@ class Shapes2D:
 @final
 @dataclass(frozen=True, eq=False)
 class Sprites(OnLattice):
-    """The world of `Shapes2D`, drawn at the moment it is looked at.
+    """The dataset of `Shapes2D`, drawn at the moment it is looked at.
 
     Only the window around the sprite is drawn; the rest of the canvas stays 0.
     """
@@ -228,13 +228,13 @@ class Sprites(OnLattice):
         return (v >= lower).logical_and_(v <= upper)
 
 
-def frame(world: Sprites) -> Frame:
-    """The integers of a world."""
-    sizes, side = world.lattice.sizes, world.side
+def frame(dataset: Sprites) -> Frame:
+    """The integers of a dataset."""
+    sizes, side = dataset.lattice.sizes, dataset.side
     q, middle = steps_between(sizes[4])
     return Frame(
         side=side,
-        width=world.width,
+        width=dataset.width,
         positions=sizes[4],
         orientations=sizes[3],
         scales=sizes[2],
@@ -243,7 +243,7 @@ def frame(world: Sprites) -> Frame:
         reach=REACH * side * q,
         spacing=side * (FIELD - 2 * MARGIN),
         origin=side * (MARGIN * q + middle),
-        steps=world.lower.shape[0] // sizes[1],
+        steps=dataset.lower.shape[0] // sizes[1],
         coarse=COEFFICIENT_BITS - PLANE_BITS,
         fine=PLANE_BITS - TABLE_BITS,
     )
@@ -259,26 +259,26 @@ def steps_between(positions: int) -> tuple[int, int]:
     return (positions - 1, 0) if positions > 1 else (1, FIELD // 2 - MARGIN)
 
 
-def rotations(world: Shapes2D) -> tuple[Tensor, Tensor]:
+def rotations(dataset: Shapes2D) -> tuple[Tensor, Tensor]:
     """cos(t) / scale and sin(t) / scale as integers, (scales * orientations,) each.
 
     The angle is taken modulo one turn before it is scaled, so 2 pi is 0 to the last bit.
     """
-    q, _ = steps_between(world.positions)
-    turns = max(world.orientations - 1, 1)
-    angle = 2 * math.pi * (np.arange(world.orientations) % turns) / turns
-    scale = spaced(SMALLEST, 1, world.scales, 1)[:, None]
-    size = 2.0**COEFFICIENT_BITS / (scale * world.side * q)
+    q, _ = steps_between(dataset.positions)
+    turns = max(dataset.orientations - 1, 1)
+    angle = 2 * math.pi * (np.arange(dataset.orientations) % turns) / turns
+    scale = spaced(SMALLEST, 1, dataset.scales, 1)[:, None]
+    size = 2.0**COEFFICIENT_BITS / (scale * dataset.side * q)
     cosine, sine = (_integers(curve(angle) * size, torch.int64) for curve in (np.cos, np.sin))
     return cosine, sine
 
 
-def tables(world: Shapes2D) -> tuple[Tensor, Tensor]:
+def tables(dataset: Shapes2D) -> tuple[Tensor, Tensor]:
     """Lower and upper bound of v at the middle of every step of u, shape after shape."""
     # The corner of the window, where the smallest scale carries it.
-    reach = math.ceil(math.sqrt(2) * (REACH + FIELD / world.side) / SMALLEST) + 1
+    reach = math.ceil(math.sqrt(2) * (REACH + FIELD / dataset.side) / SMALLEST) + 1
     u = (np.arange(2 * reach << TABLE_BITS) + 0.5) / 2**TABLE_BITS - reach
-    bounds = [OUTLINES[name](u) for name in world.shapes]
+    bounds = [OUTLINES[name](u) for name in dataset.shapes]
     lower = np.concatenate([lower for lower, _ in bounds]) * 2**PLANE_BITS
     upper = np.concatenate([upper for _, upper in bounds]) * 2**PLANE_BITS
     return (

@@ -53,7 +53,7 @@ class ColourShapes2D(Scenery):
     kind: Literal["shapes2d-colour"] = tag("shapes2d-colour")
 
     def load(self, device: torch.device) -> Rendered:
-        """The world on a device."""
+        """The dataset on a device."""
         return _scene(self, device, _colour, _in_colour)
 
 
@@ -74,7 +74,7 @@ class NoisyShapes2D(Scenery):
     kind: Literal["shapes2d-noisy"] = tag("shapes2d-noisy")
 
     def load(self, device: torch.device) -> Rendered:
-        """The world on a device."""
+        """The dataset on a device."""
         paint = functools.partial(_on_noise, *tables(self.seed, 3 * self.sprites.side**2, device))
         return _scene(self, device, _starts, paint)
 
@@ -90,7 +90,7 @@ class TexturedShapes2D(Scenery):
     kind: Literal["shapes2d-textured"] = tag("shapes2d-textured")
 
     def load(self, device: torch.device) -> Rendered:
-        """The world on a device."""
+        """The dataset on a device."""
         side = self.sprites.side
         table = shifted(texture(side), _kind(side)).to(device)
         return _scene(self, device, _part, functools.partial(_on_texture, table))

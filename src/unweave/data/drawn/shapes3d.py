@@ -1,4 +1,4 @@
-"""Three-dimensional shapes: the world of 3D Shapes, drawn on demand.
+"""Three-dimensional shapes: the dataset of 3D Shapes, drawn on demand.
 
 A room of four equal walls without a ceiling, a spotlight above it, a camera that goes round the
 object at its middle. Every surface has the same law of light,
@@ -34,7 +34,7 @@ Solid = Literal["cube", "cylinder", "sphere", "capsule"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int16]
 
-# Fitted to frames of the original, see docs/data.md.
+# FittedModel to frames of the original, see docs/data.md.
 CAMERA = (4.0, 1.2217)  # distance from the axis, height; it looks straight ahead
 VIEW = math.radians(50)  # angle of view
 ROOM = (5.802, 3.264)  # from the axis to each wall, height of the walls
@@ -71,7 +71,7 @@ class Shapes3D:
     original lattice: 480,000 RGB images of 64 x 64. The pictures are near the original's, not
     equal to them.  [Shapes2018]
 
-    A single scale is 1 and a single orientation 0. `side` draws the same world on another grid.
+    A single scale is 1 and a single orientation 0. `side` draws the same dataset on another grid.
     """
 
     side: Annotated[int, Field(ge=16, le=128)] = 64
@@ -108,7 +108,7 @@ class Shapes3D:
         return _spaced(-30, 30, self.orientations)
 
     def load(self, device: torch.device) -> Rendered:
-        """The world on a device: some tables, no images."""
+        """The dataset on a device: some tables, no images."""
         tables = torch.from_numpy(scenes(self)).to(device)
         paint = functools.partial(coloured, tables, colours().to(device), _sky().to(device))
         shape = (3, self.side, self.side)
@@ -193,22 +193,22 @@ class View(NamedTuple):
 
 
 @functools.lru_cache(maxsize=2)
-def scenes(world: Shapes3D) -> Integers:
+def scenes(dataset: Shapes3D) -> Integers:
     """Tables (8, scales * shapes * orientations, side, side) of int16.
 
     Planes: sky in quarters of a pixel; cover and brightness of floor, walls and object, a cover of
     255 BYTE being the whole pixel and a brightness that over STEPS; gloss.
     """
     with np.errstate(divide="ignore", invalid="ignore"):  # rays that miss
-        views = [room(world.side, math.radians(angle)) for angle in world._angles]
-        scales = _spaced(0.75, 1.25, world.scales)
+        views = [room(dataset.side, math.radians(angle)) for angle in dataset._angles]
+        scales = _spaced(0.75, 1.25, dataset.scales)
         found = [
             planes(view, shape, scale)
             for scale in scales
-            for shape in world.shapes
+            for shape in dataset.shapes
             for view in views
         ]
-    return np.stack(found, 1).reshape(8, -1, world.side, world.side)
+    return np.stack(found, 1).reshape(8, -1, dataset.side, dataset.side)
 
 
 def room(side: int, angle: float) -> View:

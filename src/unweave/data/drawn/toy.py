@@ -1,4 +1,4 @@
-"""Small worlds to try things on: a blob that moves, and blocks that show any lattice."""
+"""Small datasets to try things on: a blob that moves, and blocks that show any lattice."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Blobs:
         )
 
     def load(self, device: torch.device) -> Rendered:
-        """The world on a device."""
+        """The dataset on a device."""
         level, width, place, _ = (np.array(factor.values) for factor in self.lattice.members)
         offset = (np.arange(self.side) + 0.5) / self.side - place[:, None]
         profile = np.exp(-(offset**2) / (2 * width[:, None, None] ** 2))  # (widths, positions, s)
@@ -88,7 +88,7 @@ class Blocks:
         return Lattice(tuple(Factor(f"factor{k}", size) for k, size in enumerate(self.sizes)))
 
     def load(self, device: torch.device) -> Rendered:
-        """The world on a device."""
+        """The dataset on a device."""
         shape = (1, len(self.sizes) * self.cell, max(self.sizes) * self.cell)
         draw = functools.partial(_blocks, self.lattice, self.cell)
         return Rendered(self.lattice, device, shape, draw)

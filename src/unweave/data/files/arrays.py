@@ -18,7 +18,7 @@ from pydantic import Field
 from torch import Tensor
 
 from unweave.core.spec import spec, tag
-from unweave.data.dataset import Place, Stored, World
+from unweave.data.dataset import Dataset, Place, Stored
 from unweave.data.files.arrayfiles import ArrayFile, arrays_of
 from unweave.data.files.reading import Reading, Scan, arranged, scan, understood
 from unweave.data.files.rows import MOST, Floats, Held, Picked, Rows, blocks, fresh, width
@@ -55,7 +55,7 @@ class Arrays:
     stream: bool | None = None
     kind: Literal["arrays"] = tag("arrays")
 
-    def load(self, device: torch.device) -> World:
+    def load(self, device: torch.device) -> Dataset:
         """Read the file, or make ready to read it as it is needed."""
         file = arrays_of(Path(self.path))
         chosen = self.key or _usual(file, self.factors_key)
@@ -73,12 +73,12 @@ class Arrays:
             notes += _csv_notes(file, columns_of(keyed or "", file.names))
         key = [self.path, chosen, *fresh(file.path)]
         try:
-            world = world_of(rows, factors, names, notes, self.split, self.stream, key)
+            dataset = dataset_of(rows, factors, names, notes, self.split, self.stream, key)
         except ValueError as error:
             raise ValueError(f"{self.path}: {error}") from None
-        if world.shape == (len(columns),):
-            world = dataclasses.replace(world, value_names=tuple(columns))
-        return world.to(device)
+        if dataset.shape == (len(columns),):
+            dataset = dataclasses.replace(dataset, value_names=tuple(columns))
+        return dataset.to(device)
 
 
 @spec
@@ -94,9 +94,9 @@ class InMemory:
     dtype: str
     kind: Literal["memory"] = tag("memory")
 
-    def load(self, device: torch.device) -> World:
+    def load(self, device: torch.device) -> Dataset:
         """The bound array on a device."""
-        bound = _WORLDS.get(self)
+        bound = _DATASETS.get(self)
         if bound is None:
             raise ValueError(
                 f"expected an array {self.shape} of {self.dtype} with digest {self.digest[:12]} to "
@@ -108,7 +108,7 @@ class InMemory:
 
 # The arrays behind the specs. Both maps are weak: an array is held while its spec is in use.
 _SPECS: WeakValueDictionary[str, InMemory] = WeakValueDictionary()
-_WORLDS: WeakKeyDictionary[InMemory, Stored] = WeakKeyDictionary()
+_DATASETS: WeakKeyDictionary[InMemory, Stored] = WeakKeyDictionary()
 
 
 def from_array(
@@ -117,13 +117,13 @@ def from_array(
     names: Sequence[str] | None = None,
     *,
     device: torch.device | str = "cpu",
-) -> tuple[InMemory, World]:
-    """The spec of an array, and the world it is; while the spec lives, so does the binding.
+) -> tuple[InMemory, Dataset]:
+    """The spec of an array, and the dataset it is; while the spec lives, so does the binding.
 
     The array is copied: what the caller does to it later changes nothing here.
 
-    >>> spec, world = from_array(np.zeros((5, 8, 8), np.uint8))
-    >>> spec.shape, world.shape
+    >>> spec, dataset = from_array(np.zeros((5, 8, 8), np.uint8))
+    >>> spec.shape, dataset.shape
     ((5, 8, 8), (1, 8, 8))
     """
     if isinstance(images, np.memmap) and images.nbytes > MOST:
@@ -134,24 +134,24 @@ def from_array(
         )
     images = as_numpy(images)
     factors = None if factors is None else as_numpy(factors)
-    world = in_memory(images, factors, names).to(torch.device(device))
-    digest = _digest(images, factors, world.factor_names)
+    dataset = in_memory(images, factors, names).to(torch.device(device))
+    digest = _digest(images, factors, dataset.factor_names)
     made = InMemory(digest, images.shape, str(images.dtype))
     identity = _SPECS.setdefault(digest, made)
-    _WORLDS.setdefault(identity, world)
-    return identity, world
+    _DATASETS.setdefault(identity, dataset)
+    return identity, dataset
 
 
 def in_memory(
     images: Array, factors: Array | None = None, names: Sequence[str] | None = None
 ) -> Stored:
-    """The world of an array, after every check that can be made on it."""
-    world = world_of(Held(images), factors, names, stream=False)
-    assert isinstance(world, Stored)
-    return world
+    """The dataset of an array, after every check that can be made on it."""
+    dataset = dataset_of(Held(images), factors, names, stream=False)
+    assert isinstance(dataset, Stored)
+    return dataset
 
 
-def world_of(
+def dataset_of(
     rows: Rows,
     factors: Array | None = None,
     names: Sequence[str] | None = None,
@@ -162,7 +162,7 @@ def world_of(
     lattice: Lattice | None = None,
     reading: Reading | None = None,
 ) -> Stored | Streamed:
-    """A world of rows, in memory or read as they are needed, after every check that can be made.
+    """A dataset of rows, in memory or read as they are needed, after every check that can be made.
 
     `key` says where the rows are from, so that what a pass over large ones finds is kept. A lattice
     that is given, with periods or labels, takes the place of the one that the factors enumerate. A
@@ -207,55 +207,57 @@ def world_of(
     )
 
 
-def picked(world: Streamed, numbers: Array, which: str) -> Stored | Streamed:
-    """Rows of a streamed world by their numbers, in order; in memory where they fit."""
-    rows = Picked(world.rows, numbers)
-    told = world.notes[: -len(how_shuffled(world.rows))]
-    told = (*told, f"{len(numbers):,} observations of {world.size:,}: {which}")
-    codes = world.codes[torch.from_numpy(numbers).to(world.codes.device)]
+def picked(dataset: Streamed, numbers: Array, which: str) -> Stored | Streamed:
+    """Rows of a streamed dataset by their numbers, in order; in memory where they fit."""
+    rows = Picked(dataset.rows, numbers)
+    told = dataset.notes[: -len(how_shuffled(dataset.rows))]
+    told = (*told, f"{len(numbers):,} observations of {dataset.size:,}: {which}")
+    codes = dataset.codes[torch.from_numpy(numbers).to(dataset.codes.device)]
     if len(numbers) * width(rows) > MOST:
-        checksum = zlib.crc32(numbers.data, world.checksum)
+        checksum = zlib.crc32(numbers.data, dataset.checksum)
         told = (*told, *how_shuffled(rows))
         return dataclasses.replace(
-            world, rows=rows, codes=codes, lattice=None, notes=told, checksum=checksum
+            dataset, rows=rows, codes=codes, lattice=None, notes=told, checksum=checksum
         )
     return Stored(
-        data=_gathered(rows, world.reading),
+        data=_gathered(rows, dataset.reading),
         codes=codes,
-        unit=world.reading.unit,
-        bounded=world.bounded,
-        factor_names=world.factor_names,
-        factor_sizes=world.factor_sizes,
-        factor_labels=world.factor_labels,
+        unit=dataset.reading.unit,
+        bounded=dataset.bounded,
+        factor_names=dataset.factor_names,
+        factor_sizes=dataset.factor_sizes,
+        factor_labels=dataset.factor_labels,
         lattice=None,
-        periods=world.periods,
+        periods=dataset.periods,
         notes=told,
-        integer_unit=world.integer_unit,
-        value_names=world.value_names,
+        integer_unit=dataset.integer_unit,
+        value_names=dataset.value_names,
     )
 
 
-def read_like(world: World, observations: ArrayLike | Tensor) -> Tensor:
-    """Observations (N, *shape) as float32 on the world's device, read as the world's own were.
+def read_like(dataset: Dataset, observations: ArrayLike | Tensor) -> Tensor:
+    """Observations (N, *shape) as float32 on the dataset's device, read as the dataset's own were.
 
-    Integers are multiplied by the world's unit, so what they mean does not depend on which others
+    Integers are multiplied by the dataset's unit, so what they mean does not depend on which others
     come with them; floats are taken as they are. Images may have their channels last, or none.
     """
     array = as_numpy(observations)
-    if array.shape[1:] == world.shape[1:] and world.shape[0] == 1 and len(world.shape) == 3:
+    if array.shape[1:] == dataset.shape[1:] and dataset.shape[0] == 1 and len(dataset.shape) == 3:
         array = array[:, None]
-    elif array.shape[1:] == (*world.shape[1:], world.shape[0]) != world.shape:
+    elif array.shape[1:] == (*dataset.shape[1:], dataset.shape[0]) != dataset.shape:
         array = np.moveaxis(array, -1, 1)
-    if array.ndim == 0 or array.shape[1:] != world.shape or not len(array):
+    if array.ndim == 0 or array.shape[1:] != dataset.shape or not len(array):
         raise ValueError(
-            f"expected observations of shape (N, {', '.join(map(str, world.shape))}), as in the "
+            f"expected observations of shape (N, {', '.join(map(str, dataset.shape))}), as in the "
             f"data, got {array.shape}"
         )
-    unit = world.integer_unit if array.dtype.kind in "iu" else 1.0
-    values = torch.from_numpy(np.array(array, dtype=np.float32, order="C")).to(world.device) * unit
+    unit = dataset.integer_unit if array.dtype.kind in "iu" else 1.0
+    values = (
+        torch.from_numpy(np.array(array, dtype=np.float32, order="C")).to(dataset.device) * unit
+    )
     if not values.isfinite().all():
         raise ValueError("expected finite observations, got NaN or infinity: remove or replace it")
-    if world.bounded and not 0 <= values.min() <= values.max() <= 1:
+    if dataset.bounded and not 0 <= values.min() <= values.max() <= 1:
         raise ValueError(
             f"expected values in [0, 1] as in the data, got {values.min():g} to {values.max():g}"
         )

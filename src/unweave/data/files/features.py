@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from unweave.core.files import write_atomically
-from unweave.data.dataset import World
+from unweave.data.dataset import Dataset
 from unweave.data.files.arrayfiles import arrays_of
 from unweave.data.files.arrays import Array, as_numpy, read_factors, recode
 from unweave.data.lattice import Labels, Periods
@@ -45,7 +45,7 @@ def in_classes(values: ArrayLike | Tensor, classes: int) -> Array:
 def write_features(
     path: str | Path, features: ArrayLike | Tensor, names: Sequence[str] | None = None
 ) -> None:
-    """Write classes (N, K), one row per observation of a world, for `Selected(features=path)`."""
+    """Write classes (N, K), one row per observation of a dataset, for `Selected(features=path)`."""
     table = as_numpy(features)
     if table.ndim != 2 or table.dtype.kind not in "iu":
         raise ValueError(
@@ -60,35 +60,35 @@ def write_features(
     write_atomically(Path(path), content.getvalue())
 
 
-def with_features(world: World, path: Path) -> Described:
-    """A world that counts the features of a file among its factors."""
+def with_features(dataset: Dataset, path: Path) -> Described:
+    """A dataset that counts the features of a file among its factors."""
     file = arrays_of(path)
     key = ",".join(file.names) if file.tabular else "" if file.names == [""] else KEY
     values, names = read_factors(file, key)
     if values.ndim == 1:
         values = values[:, None]
-    if len(values) != world.size:
+    if len(values) != dataset.size:
         raise ValueError(
-            f"expected {world.size:,} rows of features in {path}, one for each observation of the "
-            f"world, got {len(values):,}: write them anew for the same part of the same data"
+            f"expected {dataset.size:,} rows of features in {path}, one per observation of the "
+            f"dataset, got {len(values):,}: write them anew for the same part of the same data"
         )
     told = [f"feature{k}" for k in range(values.shape[1])] if names is None else names
-    if both := sorted({*told} & {*world.factor_names}):
+    if both := sorted({*told} & {*dataset.factor_names}):
         raise ValueError(f"expected features with names of their own in {path}, got {both[0]!r}")
     if values.dtype.kind in "iu" and values.min() >= 0:  # classes as they were numbered
         codes = torch.from_numpy(np.ascontiguousarray(values, np.int64))
         sizes = tuple((codes.amax(0) + 1).tolist())
-        return Described(world, codes, tuple(told), sizes, (None,) * len(told))
-    codes, sizes, labels = recode(values, world.size)
-    return Described(world, codes, tuple(told), sizes, labels)
+        return Described(dataset, codes, tuple(told), sizes, (None,) * len(told))
+    codes, sizes, labels = recode(values, dataset.size)
+    return Described(dataset, codes, tuple(told), sizes, labels)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Described:
-    """A world with more factors: what ways look at."""
+    """A dataset with more factors: what ways look at."""
 
-    source: World
+    source: Dataset
     codes: Tensor = field(repr=False)  # (N, K) int64 on the CPU
     names: tuple[str, ...]
     sizes: tuple[int, ...]
@@ -96,22 +96,22 @@ class Described:
 
     @property
     def factor_names(self) -> tuple[str, ...]:
-        """Those of the world, and the features."""
+        """Those of the dataset, and the features."""
         return (*self.source.factor_names, *self.names)
 
     @property
     def factor_sizes(self) -> tuple[int, ...]:
-        """Those of the world, and of the features."""
+        """Those of the dataset, and of the features."""
         return (*self.source.factor_sizes, *self.sizes)
 
     @property
     def factor_labels(self) -> Labels:
-        """Those of the world, and of the features."""
+        """Those of the dataset, and of the features."""
         return (*self.source.factor_labels, *self.labels)
 
     @property
     def periods(self) -> Periods:
-        """Those of the world."""
+        """Those of the dataset."""
         return self.source.periods
 
     def factors(self, index: Tensor) -> Tensor:

@@ -19,8 +19,8 @@ from PIL import Image, ImageOps
 from pydantic import Field
 
 from unweave.core.spec import nearest_path, spec, tag
-from unweave.data.dataset import Place, World
-from unweave.data.files.arrays import world_of
+from unweave.data.dataset import Dataset, Place
+from unweave.data.files.arrays import dataset_of
 from unweave.data.files.npy import NpyFile, write_npy
 from unweave.data.files.reading import COLOURS, Reading
 from unweave.data.files.rows import MOST, Held, Rows, fresh
@@ -91,7 +91,7 @@ class Folder:
     stream: bool | None = None
     kind: Literal["folder"] = tag("folder")
 
-    def load(self, device: torch.device) -> World:
+    def load(self, device: torch.device) -> Dataset:
         """Decode all pictures, into memory or to a file, and put them on a device."""
         folder = Path(self.path)
         files = _files(folder)
@@ -108,10 +108,10 @@ class Folder:
         table = Path(self.factors or folder / FACTORS)
         known = _listed(table, folder, files, self.factors is None)
         try:
-            world = world_of(rows, *known, self.split, self.stream, key, reading=reading)
+            dataset = dataset_of(rows, *known, self.split, self.stream, key, reading=reading)
         except ValueError as error:
             raise ValueError(f"{folder if known[0] is None else table}: {error}") from None
-        return world.to(device)
+        return dataset.to(device)
 
     def _decoded(
         self, files: Sequence[Path], shape: tuple[int, ...], pool: ThreadPoolExecutor

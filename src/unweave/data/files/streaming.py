@@ -1,4 +1,4 @@
-"""A world larger than memory: rows of a file, of which some hundred megabytes are at hand.
+"""A dataset larger than memory: rows of a file, of which some hundred megabytes are at hand.
 
 How it is shuffled. Rows that lie side by side in the file form chunks of about a megabyte. An epoch
 passes through all chunks in a random order, the same for all seeds. A window is so many of these
@@ -97,7 +97,7 @@ class Windows:
 @final
 @dataclass(frozen=True, eq=False)
 class Streamed:
-    """A world that is read from its file as it is needed.
+    """A dataset that is read from its file as it is needed.
 
     `images` reads any observations; training draws from `windows`, read ahead.
     """
@@ -158,7 +158,7 @@ class Streamed:
         return f"{self.checksum:08x}{zlib.crc32(self.codes.cpu().numpy().data):08x}"
 
     def to(self, device: torch.device) -> Streamed:
-        """The same world for networks on another device."""
+        """The same dataset for networks on another device."""
         return dataclasses.replace(self, device=device, codes=self.codes.to(device))
 
     def images(self, index: Tensor) -> Tensor:

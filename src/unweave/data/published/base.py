@@ -1,4 +1,4 @@
-"""What a published data set is: what is known of it, and how its files become a world."""
+"""What a published data set is: what is known of it, and how its files become a dataset."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
-from unweave.data.dataset import World
-from unweave.data.files.arrays import recode, world_of
+from unweave.data.dataset import Dataset
+from unweave.data.files.arrays import dataset_of, recode
 from unweave.data.files.folder import cut, decoding, in_blocks
 from unweave.data.files.npy import NpyFile, write_npy
 from unweave.data.files.rows import Rows, fresh
@@ -99,8 +99,8 @@ class FileSet(ABC):
         split: DataSplit = self.split if self.ABOUT.lattice else "all"
         return split
 
-    def load(self, device: torch.device) -> World:
-        """The world on a device; what has to be unpacked is, the first time."""
+    def load(self, device: torch.device) -> Dataset:
+        """The dataset on a device; what has to be unpacked is, the first time."""
         if missing := self.missing:
             absent = ", ".join(source.name for source in missing)
             raise ValueError(
@@ -117,19 +117,19 @@ class FileSet(ABC):
         key = [str(self.kind), *(fresh(self.folder / each.name) for each in self.sources)]
         rows, factors, names, chosen = content
         here = factors if factors is None or chosen is None else factors[chosen]
-        world = world_of(
+        dataset = dataset_of(
             rows, here, names, split=self.shuffled, key=[*key, repr(self)], lattice=lattice
         )
         if factors is not None and chosen is not None:
             codes, sizes, labels = recode(factors, len(factors))
-            world = dataclasses.replace(
-                world,
+            dataset = dataclasses.replace(
+                dataset,
                 codes=codes[torch.from_numpy(chosen)],
                 factor_sizes=sizes,
                 factor_labels=labels,
-                lattice=world.lattice if sizes == world.factor_sizes else None,
+                lattice=dataset.lattice if sizes == dataset.factor_sizes else None,
             )
-        return world.to(device)
+        return dataset.to(device)
 
     def _expect(self, rows: Rows, count: int) -> None:
         """Refuse files that hold another number of observations than the published ones."""

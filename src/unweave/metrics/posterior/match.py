@@ -24,7 +24,14 @@ from unweave.aggregate import (
     summarise,
 )
 from unweave.core.noise import Noise
-from unweave.latents import DiagonalGaussian, Distribution, Gaussian, Latent, rows, unrelaxed
+from unweave.latents import (
+    DiagonalGaussian,
+    Distribution,
+    Gaussian,
+    Latent,
+    rows,
+    with_hard_samples,
+)
 from unweave.latents.block import Fixed
 from unweave.metrics.inputs import Seed, as_codes, as_scales, as_seed
 from unweave.metrics.score import Detail, Score
@@ -144,10 +151,10 @@ def _sampled(
 
 
 def _aggregate_samples(q: Distribution, samples: int, noise: Noise) -> Tensor:
-    """Samples of q(z), classes and bits at their corners: of random rows, one each, (S, D)."""
+    """Samples of q(z), classes and bits as hard samples: of random rows, one each, (S, D)."""
     chosen = noise.integers(len(q.mean), (samples,), "match")
-    return unrelaxed(rows(q, chosen)).rsample(noise.fold("aggregate"))
+    return with_hard_samples(rows(q, chosen)).rsample(noise.fold("aggregate"))
 
 
 def _suits(divergence: Divergence, latent: Latent) -> bool:
-    return divergence.refuses(latent) is None
+    return divergence.incompatibility(latent) is None

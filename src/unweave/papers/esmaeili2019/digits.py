@@ -15,10 +15,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from unweave.core.noise import Noise
-from unweave.data import FashionMNIST, World
+from unweave.data import Dataset, FashionMNIST
 from unweave.data.published.strokes import STROKES, in_fifths, strokes
 from unweave.data.sampling import Part
-from unweave.evaluation.model import Array, Fitted
+from unweave.evaluation.model import Array, FittedModel
 from unweave.evaluation.monitor import Measure
 from unweave.papers.esmaeili2019.groups import groups_of
 from unweave.papers.esmaeili2019.table2 import category_counts, category_information
@@ -52,9 +52,9 @@ _UNUSED = 0.1  # nats of KL below which a latent counts as unused
 _STEPS = SETTINGS["HFVAE"][0].steps
 
 
-def describe(model: Fitted) -> Numbers:
+def describe(model: FittedModel) -> Numbers:
     """What figures show of a trained network, beside its curves."""
-    table, digits = model.table(_ROWS), digits_of(model.world)
+    table, digits = model.table(_ROWS), digits_of(model.dataset)
     assert table.kl is not None
     discrete = np.array(model.run.latent.discrete)
     order = [v for v in np.argsort(-table.kl).tolist() if not discrete[v]]
@@ -108,9 +108,9 @@ class Digits(NamedTuple):
         return votes
 
 
-def digits_of(world: World) -> Digits:
+def digits_of(dataset: Dataset) -> Digits:
     """The images of a dataset; if combinations are held out of it, those too."""
-    whole = world.source if isinstance(world, Part) else world
+    whole = dataset.source if isinstance(dataset, Part) else dataset
     index = torch.arange(whole.size, device=whole.device)
     labels = whole.factors(index)[:, whole.factor_names.index("class")].cpu().numpy()
     return Digits(whole.images(index).cpu().numpy(), labels, whole.device)
@@ -143,7 +143,7 @@ def _within(values: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[n
     return within
 
 
-def _traversals(model: Fitted, digits: Digits, order: Sequence[int]) -> str:
+def _traversals(model: FittedModel, digits: Digits, order: Sequence[int]) -> str:
     """Traversals of every continuous latent from three observations side by side."""
     first = digits.first(1)
     starts = model.encode(digits.images[[first[label % len(first)] for label in SAMPLES]])
@@ -152,14 +152,14 @@ def _traversals(model: Fitted, digits: Digits, order: Sequence[int]) -> str:
     return encoded_png([np.concatenate(row) for row in rows])
 
 
-def _by_class(model: Fitted, variables: Sequence[int]) -> str:
+def _by_class(model: FittedModel, variables: Sequence[int]) -> str:
     """Traversals with the other latents at 0, a row for each class.  [Esmaeili2019] fig. 11."""
     starts, values = _one_hot(model), VALUES[:, None]
     rows = [[model.walk(start, variable, values) for variable in variables] for start in starts]
     return encoded_png([np.concatenate(row) for row in rows])
 
 
-def _one_hot(model: Fitted) -> Array:
+def _one_hot(model: FittedModel) -> Array:
     """Codes of every class of the discrete variable (C, D), with the other latents at 0."""
     latent = model.run.latent
     columns = np.arange(latent.size)[latent.columns[latent.discrete.index(True)]]
@@ -168,7 +168,7 @@ def _one_hot(model: Fitted) -> Array:
     return codes
 
 
-def _walked(model: Fitted, codes: Array, follows: Numbers) -> list[Array]:
+def _walked(model: FittedModel, codes: Array, follows: Numbers) -> list[Array]:
     """Images (n, 1, H, W) of codes (n, D) at each value of a traversal of one latent variable.
 
     The measured feature, which the variable follows, grows along the traversal.
@@ -183,7 +183,7 @@ def _walked(model: Fitted, codes: Array, follows: Numbers) -> list[Array]:
     return images
 
 
-def _identity(model: Fitted, digits: Digits, thickness: Numbers) -> Numbers:
+def _identity(model: FittedModel, digits: Digits, thickness: Numbers) -> Numbers:
     """How many digits keep their identity along a traversal of thickness.  [Esmaeili2019] fig. 7.
 
     Of the images whose reconstruction shows the right digit.
@@ -201,13 +201,13 @@ def _identity(model: Fitted, digits: Digits, thickness: Numbers) -> Numbers:
     }
 
 
-def _thickened(model: Fitted, digits: Digits, thickness: Numbers) -> str:
+def _thickened(model: FittedModel, digits: Digits, thickness: Numbers) -> str:
     """One image of each digit, with its thickness changed."""
     walked = np.stack(_walked(model, model.encode(digits.images[digits.first(1)]), thickness), 1)
     return encoded_png(list(walked))
 
 
-def _prior_samples(model: Fitted, digits: Digits) -> tuple[list[list[int]], str]:
+def _prior_samples(model: FittedModel, digits: Digits) -> tuple[list[list[int]], str]:
     """Which digits (Y) draws of the prior with each class (C) show, as counts, and a picture."""
     starts = _one_hot(model)
     style = Noise(0, 0, "prior").normal((_PER_CLASS, starts.shape[1]), "style").numpy()
@@ -220,7 +220,7 @@ def _prior_samples(model: Fitted, digits: Digits) -> tuple[list[list[int]], str]
     return counts, encoded_png(rows)
 
 
-def _generalised(model: Fitted, digits: Digits, follows: Numbers) -> tuple[Numbers, str]:
+def _generalised(model: FittedModel, digits: Digits, follows: Numbers) -> tuple[Numbers, str]:
     """What a network makes of the combinations that are held out.  [Esmaeili2019] fig. 9."""
     found, rows = {}, []
     for name, combination in zip(HELD_OUT, UNSEEN, strict=True):
@@ -237,7 +237,7 @@ def _generalised(model: Fitted, digits: Digits, follows: Numbers) -> tuple[Numbe
 
 
 def _unseen(
-    model: Fitted,
+    model: FittedModel,
     digits: Digits,
     own: Array,
     unseen: NDArray[np.bool_],

@@ -18,7 +18,7 @@ from unweave.papers.esmaeili2019.groups import (
 )
 from unweave.papers.esmaeili2019.table2 import category_information
 from unweave.studies.drawing import Values
-from unweave.studies.intervals import difference, ranged
+from unweave.studies.intervals import difference, range_interval
 from unweave.studies.study import Network
 from unweave.studies.workspace import Claim
 
@@ -93,7 +93,7 @@ def pruning_claims(groups: Groups) -> tuple[Claim, ...]:
 
     def decreases() -> Finding:
         last, peak = (np.array(each) for each in zip(*_uninformative(group), strict=True))
-        got = f"{ranged(last)} nats at the end; at most {ranged(peak)} before"
+        got = f"{range_interval(last)} nats at the end; at most {range_interval(peak)} before"
         return Finding(got, bool((last < peak).all()), contradicted=bool((last >= peak).all()))
 
     pruned = [*_uninformative(group)]

@@ -34,7 +34,7 @@ from unweave.papers.esmaeili2019.groups import BEST, MEDIAN, Group, groups_of, s
 from unweave.papers.esmaeili2019.table2 import category_information, draw_sheet
 from unweave.studies.drawing import BLUE, DASHES, MUTED, ORANGE, panels
 from unweave.studies.study import PICTURES, Network, read_networks, results_of
-from unweave.studies.workspace import Desk, Reproduction, Result
+from unweave.studies.workspace import Reproduction, Result, Workspace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 _SEEDS = "0 to 9"
 
 
-def _groups(desk: Desk) -> dict[str, Group]:
-    return groups_of(results_of(desk, STUDY).networks, SETTINGS)
+def _groups(workspace: Workspace) -> dict[str, Group]:
+    return groups_of(results_of(workspace, STUDY).networks, SETTINGS)
 
 
 def _setting(text: str) -> str:
@@ -66,9 +66,9 @@ def _drawn(
     return there, {name: captions[name] for name in there}
 
 
-def fig5(desk: Desk) -> Result:
+def fig5(workspace: Workspace) -> Result:
     """Figure 5: traversals on MNIST and Fashion-MNIST."""
-    groups = _groups(desk)
+    groups = _groups(workspace)
     caption = (
         "Reconstructions for z_d from -3 to 3 by the median HFVAE on {}, from three images of the "
         "dataset, a row for each dimension; on the left I(x; z_d) in nats at the end of training."
@@ -120,9 +120,9 @@ def _split(axis: Axes, blocks: int, rows: int) -> None:
         axis.plot([block * len(VALUES)] * 2, [0, rows], color="white", linewidth=3)
 
 
-def fig6(desk: Desk) -> Result:
+def fig6(workspace: Workspace) -> Result:
     """Figure 6: mutual information of each dimension during training."""
-    groups = _groups(desk)
+    groups = _groups(workspace)
     drawings, captions = _drawn(
         {"": draw_information(groups["HFVAE"])},
         {
@@ -168,9 +168,9 @@ def draw_information(group: Group) -> Figure | None:
     return figure
 
 
-def fig7(desk: Desk) -> Result:
+def fig7(workspace: Workspace) -> Result:
     """Figure 7: traversals of thickness by three methods."""
-    groups = _groups(desk)
+    groups = _groups(workspace)
     methods = {name: groups[name] for name in ("β-VAE", "β-SVAE", "HFVAE")}
     caption = (
         "One image of each digit with its thickness latent from -3 to 3, by the {} network of each "
@@ -256,9 +256,9 @@ def _draw_samples(methods: Mapping[str, Group]) -> Figure | None:
     return figure
 
 
-def fig9(desk: Desk) -> Result:
+def fig9(workspace: Workspace) -> Result:
     """Figure 9: combinations that were never seen."""
-    groups = _groups(desk)
+    groups = _groups(workspace)
     drawings, captions = _drawn(
         {"": draw_unseen(groups)},
         {
@@ -318,10 +318,12 @@ def _draw_histograms(axis: Axes, network: Network, name: str) -> None:
     axis.set_ylim(bottom=0)
 
 
-def fig11(desk: Desk) -> Result:
+def fig11(workspace: Workspace) -> Result:
     """Figure 11: traversals of each class of Fashion-MNIST."""
-    groups = _groups(desk)
-    shapes = read_networks(table2.STUDY.path(desk.place.parent.parent)) if desk.place else {}
+    groups = _groups(workspace)
+    shapes = (
+        read_networks(table2.STUDY.path(workspace.place.parent.parent)) if workspace.place else {}
+    )
     groups["2D Shapes"] = groups_of(shapes.values(), table2.SETTINGS)[table2.OURS]
     caption = (
         "The four latents with the largest KL of the {} HFVAE on {}, from -3 to 3 with the others "

@@ -14,17 +14,25 @@ from torch import Tensor
 
 from unweave.core.noise import Noise
 from unweave.core.optimisers import Adam
-from unweave.data import Pinwheel, World
-from unweave.evaluation.model import Fitted
+from unweave.data import Dataset, Pinwheel
+from unweave.evaluation.model import FittedModel
 from unweave.latents import Gaussian
 from unweave.likelihoods import Gaussian as GaussianLikelihood
 from unweave.networks import MLP
 from unweave.objectives import LagrangianVAE, Nets
 from unweave.studies.drawing import BLUE, GREEN, INK, MUTED, ORANGE, PURPLE, Values, panels, square
 from unweave.studies.images import packed, unpacked
-from unweave.studies.intervals import ranged
+from unweave.studies.intervals import range_interval
 from unweave.studies.study import PICTURES, Network, Study, results_of
-from unweave.studies.workspace import Claim, Desk, Measured, Numbers, Reproduction, Result, judged
+from unweave.studies.workspace import (
+    Claim,
+    Measured,
+    Numbers,
+    Reproduction,
+    Result,
+    Workspace,
+    judged,
+)
 from unweave.training.run import Run
 
 if TYPE_CHECKING:
@@ -62,24 +70,28 @@ class Terms(NamedTuple):
         return cls(**{name: facts[name] for name in cls._fields})
 
 
-def fig3(desk: Desk) -> Result:
+def fig3(workspace: Workspace) -> Result:
     """Figure 3: what becomes of a model without one of the four terms."""
-    facts, count, world = results_of(desk, study()).facts, len(SEEDS), DATA.load(desk.device)
+    facts, count, dataset = (
+        results_of(workspace, study()).facts,
+        len(SEEDS),
+        DATA.load(workspace.device),
+    )
     every = {name: facts[at * count :][:count] for at, name in enumerate(LEFT_OUT)}
     by_term = {name: [Terms.of(each) for each in some] for name, some in every.items()}
     shown = {name: some[0][PICTURES] for name, some in every.items()}
     return Result(
-        drawings={"": _draw(shown, by_term, world)},
+        drawings={"": _draw(shown, by_term, dataset)},
         captions={
             "": "Models trained with all four terms of the ELBO, and without one of them (seed "
             f"{SEEDS[0]}). Above: q(z|x) of every other observation at one standard deviation, "
             "coloured by cluster, over the prior at one and two (dashed). Below: the data, over "
             "draws of p(x) in grey. Numbers are means over seeds, in nats."
         },
-        claims=claims_of(by_term, math.log(world.size)),
+        claims=claims_of(by_term, math.log(dataset.size)),
         setting=(
             "The paper's figure is a drawing, without data; here it is trained. "
-            f"{world.size} points of a pinwheel, two latents, an MLP of {HIDDEN[0]}-{HIDDEN[1]}, "
+            f"{dataset.size} points of a pinwheel, two latents, an MLP of {HIDDEN[0]}-{HIDDEN[1]}, "
             f"p(x|z) = N(·, {SCALE}² I), Adam 2e-3, {STEPS:,} steps with all the data in the "
             "batch, so that q(z) is exact; p(x) in the loss is estimated on "
             f"{PARTICLES} draws of the prior and one of q(z|x) (`LagrangianVAE`, eq. 7 with a "
@@ -101,12 +113,12 @@ def study() -> Study:
     )
 
 
-def _describe(model: Fitted) -> Numbers:
+def _describe(model: FittedModel) -> Numbers:
     """The terms, and what the figure draws: encodings, and draws of p(x)."""
     q = model.posteriors(model.rows())
     encodings = torch.cat([q.mean, q.spread], 1)[::2].cpu().numpy()
     centres = model.sample(1000)
-    noise = Noise(0, 0, "draws", model.world.device).normal(centres.shape, "x").cpu().numpy()
+    noise = Noise(0, 0, "draws", model.dataset.device).normal(centres.shape, "x").cpu().numpy()
     pictures = {"encodings": packed(encodings), "draws": packed(centres + SCALE * noise)}
     return {**terms_of(model)._asdict(), PICTURES: pictures}
 
@@ -129,12 +141,12 @@ def _run(weights: tuple[float, float, float, float], seed: int) -> Run:
     )
 
 
-def terms_of(model: Fitted) -> Terms:
+def terms_of(model: FittedModel) -> Terms:
     """The terms of a model over all its data."""
     index = model.rows()
     q = model.posteriors(index)
     summary = model.summarise(q, _SAMPLES)
-    x = model.world.images(index)
+    x = model.dataset.images(index)
     z = q.rsample(Noise(0, 0, "terms", x.device), (20,))  # (20, N, D)
 
     def reconstruction(nets: Nets, codes: Tensor) -> Tensor:
@@ -150,7 +162,7 @@ def terms_of(model: Fitted) -> Terms:
     )
 
 
-def log_likelihoods(model: Fitted, x: Tensor) -> Values:
+def log_likelihoods(model: FittedModel, x: Tensor) -> Values:
     """log p(x) of observations (N, *shape), by a sum over a grid of z in two dimensions."""
     line = torch.linspace(-_EDGE, _EDGE, _NODES, device=x.device)
     grid = torch.cartesian_prod(line, line)
@@ -241,7 +253,7 @@ def claims_of(by_term: dict[str, list[Terms]], most: float) -> tuple[Claim, ...]
 
 def _over(terms: Sequence[Terms], name: str) -> Measured:
     """The mean and the range over seeds."""
-    return ranged([getattr(each, name) for each in terms])
+    return range_interval([getattr(each, name) for each in terms])
 
 
 def _noticed(by_term: dict[str, list[Terms]]) -> str:
@@ -254,10 +266,10 @@ def _noticed(by_term: dict[str, list[Terms]]) -> str:
     )
 
 
-def _draw(shown: dict[str, Numbers], by_term: dict[str, list[Terms]], world: World) -> Figure:
+def _draw(shown: dict[str, Numbers], by_term: dict[str, list[Terms]], dataset: Dataset) -> Figure:
     figure, axes = panels(2, len(shown), width=2.0, height=2.15)
-    index = torch.arange(world.size, device=world.device)
-    label, x = world.factors(index)[:, 0].cpu().numpy(), world.images(index).cpu().numpy()
+    index = torch.arange(dataset.size, device=dataset.device)
+    label, x = dataset.factors(index)[:, 0].cpu().numpy(), dataset.images(index).cpu().numpy()
     for column, (name, pictures) in enumerate(shown.items()):
         codes, points = axes[column], axes[column + len(shown)]
         _draw_codes(codes, unpacked(pictures["encodings"], -1, 4), label[::2])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch.nn.functional import one_hot
 
-from unweave.evaluation.model import Fitted
+from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure
 from unweave.metrics import Table
 from unweave.papers.esmaeili2019.groups import (
@@ -26,7 +26,7 @@ from unweave.studies.drawing import BLUE, INK, MUTED, ORANGE, panels
 from unweave.studies.images import decoded_png, encoded_png
 from unweave.studies.intervals import difference
 from unweave.studies.study import PICTURES, Network, Study, results_of
-from unweave.studies.workspace import Claim, Desk, Numbers, Reproduction, Result
+from unweave.studies.workspace import Claim, Numbers, Reproduction, Result, Workspace
 from unweave.training.run import Run
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ _START = 4 * 91_237 + 5_000  # the observation that traversals start from
 _STEPS = SETTINGS[OURS][0].steps
 
 
-def describe(model: Fitted) -> Numbers:
+def describe(model: FittedModel) -> Numbers:
     """What the table and its pictures need of a trained network, beside its curves."""
     table = model.table(ROWS)
     assert table.kl is not None
@@ -64,24 +64,24 @@ def describe(model: Fitted) -> Numbers:
     return facts
 
 
-def category_counts(model: Fitted, factor: str) -> list[list[float]]:
+def category_counts(model: FittedModel, factor: str) -> list[list[float]]:
     """How often each class of the discrete variable (C) comes with each value of a factor (Y).
 
     sum_n q(c|x_n) [y_n = y]: expected counts, so a class that is not used tells nothing.
     """
     latent, rows = model.run.latent, model.rows(ROWS)
     classes = model.posteriors(rows).mean[:, latent.columns[latent.discrete.index(True)]]
-    column = model.world.factor_names.index(factor)
-    labels = one_hot(model.world.factors(rows)[:, column], model.world.factor_sizes[column])
+    column = model.dataset.factor_names.index(factor)
+    labels = one_hot(model.dataset.factors(rows)[:, column], model.dataset.factor_sizes[column])
     counts: list[list[float]] = (classes.T @ labels.to(classes)).tolist()
     return counts
 
 
-def _traversals(model: Fitted, table: Table) -> str:
+def _traversals(model: FittedModel, table: Table) -> str:
     """Traversals of the continuous latents, the largest KL first, as a PNG."""
     assert table.kl is not None
     kl = table.kl.tolist()
-    walked = model.traverse(model.observations([_START % model.world.size]), steps=COLUMNS)
+    walked = model.traverse(model.observations([_START % model.dataset.size]), steps=COLUMNS)
     continuous = [v for v, flag in enumerate(model.run.latent.discrete) if not flag]
     order = sorted(continuous, key=lambda v: -float(kl[v]))[:LATENTS]
     return encoded_png([walked[variable] for variable in order])
@@ -117,9 +117,9 @@ STUDY = Study(
 )
 
 
-def table2(desk: Desk) -> Result:
+def table2(workspace: Workspace) -> Result:
     """Table 2: disentanglement scores for dSprites."""
-    groups = groups_of(results_of(desk, STUDY).networks, SETTINGS)
+    groups = groups_of(results_of(workspace, STUDY).networks, SETTINGS)
     drawings = {"": draw_scores(groups)}
     captions = {
         "": "Scores of each network (dots), their mean with its 95% interval (bar), and the "

@@ -8,13 +8,13 @@ from unweave.papers.kim2018.shapes2d import STUDY
 from unweave.papers.kim2018.shapes2d_curves import fig4, fig5, fig7
 from unweave.papers.kim2018.shapes2d_pictures import fig6, fig19, fig40
 from unweave.studies.study import results_of
-from unweave.studies.workspace import Desk, Reproduction, Result
+from unweave.studies.workspace import Reproduction, Result, Workspace
 
 __all__ = ["FIGURES"]
 
 
-def _fig18(desk: Desk) -> Result:
-    return fig18.drawn(results_of(desk, STUDY))
+def _fig18(workspace: Workspace) -> Result:
+    return fig18.drawn(results_of(workspace, STUDY))
 
 
 _SHAPES2D = tuple(

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from unweave.aggregate import batch_total_correlation, exact, log_aggregate, total_correlation
 from unweave.core.noise import Noise
-from unweave.evaluation.model import Fitted
+from unweave.evaluation.model import FittedModel
 from unweave.latents import Distribution, Latent, rows
 from unweave.studies.drawing import BLUE, INK, ORANGE, Values, panels
-from unweave.studies.intervals import give_or_take, ranged
+from unweave.studies.intervals import range_interval, two_sigma_interval
 from unweave.studies.study import Incomplete, Results
 from unweave.studies.workspace import Claim, Measured, Numbers, Result, judged
 from unweave.theory import encodings_of
@@ -85,7 +85,9 @@ def claims_of(found: Mapping[float, Draws]) -> tuple[Claim, ...]:
             "as big as 10,000",
             "app. D, fig. 18",
             "below 0 for every batch",
-            each(lambda draws: f"{ranged(draws.estimates)}, with all of q(z) {draws.truth}"),
+            each(
+                lambda draws: f"{range_interval(draws.estimates)}, with all of q(z) {draws.truth}"
+            ),
             max(draws.estimates.max() for draws in found.values()) < 0,
         ),
         judged(
@@ -95,7 +97,8 @@ def claims_of(found: Mapping[float, Draws]) -> tuple[Claim, ...]:
             "paper says no measure, nor how much)",
             each(
                 lambda draws: (
-                    f"{ranged(draws.spreads[:, 0])} and {ranged(draws.spreads[:, 1])}, "
+                    f"{range_interval(draws.spreads[:, 0])} and "
+                    f"{range_interval(draws.spreads[:, 1])}, "
                     f"{(draws.spreads[:, 0] / draws.spreads[:, 1]).mean():.1f} times"
                 )
             ),
@@ -121,7 +124,7 @@ def claims_of(found: Mapping[float, Draws]) -> tuple[Claim, ...]:
     )
 
 
-def draws_of(model: Fitted) -> Numbers:
+def draws_of(model: FittedModel) -> Numbers:
     """Log-densities at draws of q(z) with batches in place of the dataset, as JSON holds them."""
     return {
         name: value.tolist() if isinstance(value, np.ndarray) else list(value)
@@ -129,7 +132,7 @@ def draws_of(model: Fitted) -> Numbers:
     }
 
 
-def _draws(model: Fitted) -> Draws:
+def _draws(model: FittedModel) -> Draws:
     latent, q, _ = encodings = encodings_of(model)
     noise = Noise(0, 0, "appendix d", q.mean.device)
     z = rows(q, noise.integers(encodings.size, (DRAWS,), "rows")).rsample(noise)
@@ -154,7 +157,7 @@ def _correlation(latent: Latent, q: Distribution, z: Tensor) -> Measured:
     """The total correlation of a mixture of all encodings that are given, by draws."""
     nodes = log_aggregate(latent, q, z)
     values = total_correlation(nodes[:, 0], nodes[:, 1:])
-    return give_or_take(values.mean().item(), values.std().item() / math.sqrt(len(z)))
+    return two_sigma_interval(values.mean().item(), values.std().item() / math.sqrt(len(z)))
 
 
 def _histograms(found: Mapping[float, Draws]) -> Figure:

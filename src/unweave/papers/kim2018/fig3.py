@@ -7,20 +7,20 @@ from numpy.typing import NDArray
 
 from unweave.metrics import beta_vae_score, factor_vae_score
 from unweave.studies.drawing import BLUE, DASHES, MUTED, ORANGE, Values, panels
-from unweave.studies.intervals import ranged
-from unweave.studies.workspace import Desk, Reproduction, Result, judged
+from unweave.studies.intervals import range_interval
+from unweave.studies.workspace import Reproduction, Result, Workspace, judged
 
 FACTORS = {"x": 8, "y": 8, "scale": 6, "orientation": 10}  # the shape is ignored, as in the paper
 COLUMNS = 10
 SEEDS = tuple(range(10))
 
 
-def fig3(desk: Desk) -> Result:
+def fig3(workspace: Workspace) -> Result:
     """Figure 3: codes that ignore a factor, and the two scores."""
     held = range(len(FACTORS) + 1)
     scores = {
         name: np.array([[float(score(*table(count, seed), rng=seed)) for seed in SEEDS]
-                        for count in desk.each(f"tables scored as {name} do", held)])
+                        for count in workspace.each(f"tables scored as {name} do", held)])
         for name, score in (("Higgins et al.", beta_vae_score), ("Kim & Mnih", factor_vae_score))
     }  # fmt: skip
     figure, (axis,) = panels(1, 1, width=4.6, height=3.0)
@@ -35,8 +35,8 @@ def fig3(desk: Desk) -> Result:
     axis.set_ylabel("score")
     axis.set_title("Codes that leave factors out")
     axis.legend(loc="lower right")
-    old, new = (ranged(scores[name][-2]) for name in scores)
-    whole = ranged(scores["Kim & Mnih"][-1])
+    old, new = (range_interval(scores[name][-2]) for name in scores)
+    whole = range_interval(scores["Kim & Mnih"][-1])
     count = len(FACTORS)
     return Result(
         drawings={"": figure},

@@ -15,7 +15,7 @@ from unweave.studies.drawing import COLOURS, DASHES, Values, lettered, panels
 from unweave.studies.images import unpacked
 from unweave.studies.intervals import redrawn
 from unweave.studies.study import Incomplete, Network, results_of
-from unweave.studies.workspace import Claim, Desk, Result, judged
+from unweave.studies.workspace import Claim, Result, Workspace, judged
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,9 +26,9 @@ SEEDS = tuple(range(10))
 BETA = 4.0  # of the network whose codes are scored: the paper's is "randomly chosen"
 
 
-def fig16(desk: Desk) -> Result:
+def fig16(workspace: Workspace) -> Result:
     """Figures 16 and 17, on the codes of one beta-VAE of the study."""
-    networks = results_of(desk, STUDY).of("beta-vae").get(BETA, [])
+    networks = results_of(workspace, STUDY).of("beta-vae").get(BETA, [])
     network = next((each for each in networks if CODES in each.facts), None)
     if network is None:
         raise Incomplete(f"the network with β = {BETA:g} and seed 0 is not trained yet")
@@ -60,9 +60,9 @@ def fig16(desk: Desk) -> Result:
 def codes_of(network: Network) -> tuple[Values, Values]:
     """Codes (N, D) that a network's results hold, and the factors (N, K) of their observations."""
     codes = unpacked(network.facts[CODES], -1, network.run.latent.size)
-    world = network.run.data.load(torch.device("cpu"))
-    factors = world.factors(chosen_rows(world, len(codes))).numpy()
-    return codes, factors[:, np.array(world.factor_sizes) > 1]
+    dataset = network.run.data.load(torch.device("cpu"))
+    factors = dataset.factors(chosen_rows(dataset, len(codes))).numpy()
+    return codes, factors[:, np.array(dataset.factor_sizes) > 1]
 
 
 def claims_of(older: Sensitivity, newer: Sensitivity) -> tuple[Claim, ...]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from unweave.core.noise import Noise
-from unweave.evaluation.model import Fitted
+from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure
 from unweave.metrics import Table, evaluate
 from unweave.papers.kim2018 import fig18
@@ -49,7 +49,7 @@ def _runs() -> list[Run]:
     ]
 
 
-def describe(model: Fitted) -> Numbers:
+def describe(model: FittedModel) -> Numbers:
     """What figures show of a trained network, beside its curves."""
     table = model.table(ROWS)
     assert table.kl is not None
@@ -71,13 +71,13 @@ def describe(model: Fitted) -> Numbers:
     return facts
 
 
-def traversals(model: Fitted, table: Table) -> str:
+def traversals(model: FittedModel, table: Table) -> str:
     """Originals, reconstructions, and traversals of the latents with the largest KL, as a PNG."""
     assert table.kl is not None
     return traversals_png(model, table.kl, _SHOWN, _START, LATENTS)
 
 
-def samples(model: Fitted) -> str:
+def samples(model: FittedModel) -> str:
     """Images at draws of the prior as a PNG.  [Kim2018] fig. 19, 20."""
     drawn = model.sample(5 * COLUMNS)
     return encoded_png(list(drawn.reshape(5, COLUMNS, *drawn.shape[1:])))

@@ -26,16 +26,16 @@ from unweave.papers.kim2018.shapes2d import CRITIC_TC, HIGGINS, OURS, STUDY, TRU
 from unweave.studies.drawing import BLUE, DASHES, MUTED, ORANGE, lettered, panels
 from unweave.studies.intervals import correlation, redrawn
 from unweave.studies.study import Network, Results, results_of
-from unweave.studies.workspace import Claim, Desk, Result, judged
+from unweave.studies.workspace import Claim, Result, Workspace, judged
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 _FAR = 40  # nats of rate, twice what networks have at the end
 
 
-def fig4(desk: Desk) -> Result:
+def fig4(workspace: Workspace) -> Result:
     """Figure 4: reconstruction error and both metrics during training."""
-    results = results_of(desk, STUDY)
+    results = results_of(workspace, STUDY)
     rows = {DISTORTION: "reconstruction error", HIGGINS: "Higgins et al.'s metric", OURS: "score"}
     figure, axes = panels(len(rows), 2, width=3.6, height=2.1)
     for number, (name, label) in enumerate(rows.items()):
@@ -113,9 +113,9 @@ def _curves(axis: Axes, settings: Settings, name: str, weight: str) -> None:
         axis.legend(loc="best", fontsize=7, ncols=2, handlelength=2.2)
 
 
-def fig5(desk: Desk) -> Result:
+def fig5(workspace: Workspace) -> Result:
     """Figure 5: reconstruction error against the score, and how the two metrics correlate."""
-    results = results_of(desk, STUDY)
+    results = results_of(workspace, STUDY)
     figure, (axis,) = panels(1, 1, width=5.2, height=3.4)
     for kind, colour, marker in (("beta-vae", BLUE, "o"), ("factor-vae", ORANGE, "s")):
         name, weight = METHODS[kind]
@@ -261,9 +261,9 @@ def _correlations(results: Results) -> list[Claim]:
     return claims
 
 
-def fig7(desk: Desk) -> Result:
+def fig7(workspace: Workspace) -> Result:
     """Figures 7 and 37: the true total correlation, and what the critic makes of it."""
-    results = results_of(desk, STUDY)
+    results = results_of(workspace, STUDY)
     settings = results.of("factor-vae")
     figure, axes = panels(1, 3, width=3.0, height=2.4)
     titles = ("true total correlation", "critic's estimate", "critic's accuracy")

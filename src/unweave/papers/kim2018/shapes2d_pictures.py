@@ -30,15 +30,15 @@ from unweave.studies.drawing import BLUE, INK, ORANGE, panels
 from unweave.studies.images import decoded_png
 from unweave.studies.intervals import redrawn
 from unweave.studies.study import PICTURES, Network, Results, results_of
-from unweave.studies.workspace import Claim, Desk, Result, judged
+from unweave.studies.workspace import Claim, Result, Workspace, judged
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def fig6(desk: Desk) -> Result:
+def fig6(workspace: Workspace) -> Result:
     """Figure 6: traversals of the best and of the median networks."""
-    results = results_of(desk, STUDY)
+    results = results_of(workspace, STUDY)
     chosen = {kind: _best_and_median(results, kind) for kind in METHODS}
     figure, axes = panels(1, 4, width=2.3, height=3.3)
     for axis in axes:
@@ -123,9 +123,9 @@ def _factors_found(results: Results) -> Claim:
     return compared(results, needed, *text, expected, judge)
 
 
-def fig40(desk: Desk) -> Result:
+def fig40(workspace: Workspace) -> Result:
     """Figure 40: histograms of q(z_j) beside the prior."""
-    results = results_of(desk, STUDY)
+    results = results_of(workspace, STUDY)
     rows = [
         ranked(networks)[len(networks) // 2] for kind in METHODS
         for networks in results.of(kind).values()
@@ -177,9 +177,9 @@ def _mismatch(results: Results) -> Claim:
     return compared(results, needed, *text, expected, judge)
 
 
-def fig19(desk: Desk) -> Result:
+def fig19(workspace: Workspace) -> Result:
     """Figures 19 and 20: samples of the best networks, and their log-likelihoods."""
-    results = results_of(desk, STUDY)
+    results = results_of(workspace, STUDY)
     figure, axes = panels(1, 2, width=3.6, height=2.4)
     best = {kind: _best_and_median(results, kind).get("best") for kind in METHODS}
     for axis, network in zip(axes, best.values(), strict=True):

@@ -9,7 +9,7 @@ import numpy as np
 
 from unweave.core.optimisers import Adam
 from unweave.data import Shapes2D
-from unweave.evaluation.model import Fitted
+from unweave.evaluation.model import FittedModel
 from unweave.latents import Gaussian
 from unweave.likelihoods import Bernoulli
 from unweave.networks import MLP
@@ -25,9 +25,9 @@ from unweave.studies.drawing import (
     lettered,
     panels,
 )
-from unweave.studies.intervals import give_or_take
+from unweave.studies.intervals import two_sigma_interval
 from unweave.studies.study import Study, results_of
-from unweave.studies.workspace import Claim, Desk, Measured, Numbers, Result, judged
+from unweave.studies.workspace import Claim, Measured, Numbers, Result, Workspace, judged
 from unweave.theory import Encodings, Estimates, constructed, encodings_of, expected
 from unweave.theory.bias import BatchEstimator, Quantity
 from unweave.training.run import Run
@@ -47,16 +47,19 @@ _BY_BATCH = ("bias", "error", "alone", "alone_error")  # arrays over batch sizes
 _ESTIMATORS: tuple[BatchEstimator, ...] = ("stratified", "weighted", "batch")
 
 
-def appendix_c(desk: Desk) -> Result:
+def appendix_c(workspace: Workspace) -> Result:
     """Appendix C: how far estimates of H[q(z)] and KL(q(z) || p(z)) from a batch are off."""
     base = constructed(SIZE, DIMENSION, SCALE)
-    names, dimensions = desk.each("estimators", _ESTIMATORS), desk.each("dimensions", DIMENSIONS)
-    scales, sizes = desk.each("scales", SCALES), desk.each("sizes", DATA_SETS)
+    names, dimensions = (
+        workspace.each("estimators", _ESTIMATORS),
+        workspace.each("dimensions", DIMENSIONS),
+    )
+    scales, sizes = workspace.each("scales", SCALES), workspace.each("sizes", DATA_SETS)
     by_estimator = {name: expected(base, name, _batch_sizes(SIZE), DRAWS) for name in names}
     by_dimension = {d: _stratified(constructed(SIZE, d, SCALE)) for d in dimensions}
     by_scale = {s: _stratified(constructed(SIZE, DIMENSION, s)) for s in scales}
     by_size = {n: _stratified(constructed(n, DIMENSION, SCALE)) for n in sizes}
-    facts = results_of(desk, study()).facts
+    facts = results_of(workspace, study()).facts
     learned = {beta: estimates(each) for beta, each in zip(BETAS, facts, strict=True)}
     figure, axes = panels(2, 3, width=3.2)
     lettered(axes, ("Entropy", "KL", "Bias by dimension", "Bias by overlap",
@@ -115,14 +118,14 @@ def study() -> Study:
     return Study("mathieu2019", "sprites", runs, _describe, precision="fp32")
 
 
-def _describe(model: Fitted) -> Numbers:
+def _describe(model: FittedModel) -> Numbers:
     found = _stratified(encodings_of(model))
     by_batch = {
         name: {quantity: values.tolist() for quantity, values in getattr(found, name).items()}
         for name in _BY_BATCH
     }
     return {
-        "observations": model.world.size,
+        "observations": model.dataset.size,
         "batch_sizes": found.batch_sizes,
         "exact": found.exact,
         "exact_error": found.exact_error,
@@ -155,7 +158,7 @@ def _batch_sizes(most: int) -> tuple[int, ...]:
 def bias_at(each: Estimates, batch: int = BATCH) -> Measured:
     """The bias of the entropy with a batch."""
     at = each.batch_sizes.index(batch)
-    return give_or_take(each.bias["entropy"][at], each.error["entropy"][at])
+    return two_sigma_interval(each.bias["entropy"][at], each.error["entropy"][at])
 
 
 def batch_needed(each: Estimates, bias: float = _NEAR) -> Measured:
@@ -249,7 +252,10 @@ def _apart(name: str, each: Estimates) -> Claim:
 def _negative(name: str, each: Estimates) -> Claim:
     """Whether the KL is estimated below 0, on average."""
     at, truth = each.batch_sizes.index(BATCH), _truth(each, "kl")
-    value, alone = give_or_take(each.expected("kl")[at], _error(each, at)), each.alone["kl"][at]
+    value, alone = (
+        two_sigma_interval(each.expected("kl")[at], _error(each, at)),
+        each.alone["kl"][at],
+    )
     return judged(
         "It is possible, even likely, that negative estimates for the KL will be generated: "
         f"{name}",
@@ -266,7 +272,7 @@ def _negative(name: str, each: Estimates) -> Claim:
 
 
 def _truth(each: Estimates, quantity: Quantity) -> Measured:
-    return give_or_take(each.exact[quantity], each.exact_error[quantity])
+    return two_sigma_interval(each.exact[quantity], each.exact_error[quantity])
 
 
 def _error(each: Estimates, at: int) -> float:

@@ -16,7 +16,7 @@ import torch
 
 from unweave.aggregate import log_aggregate
 from unweave.data import Pinwheel
-from unweave.evaluation.model import Fitted
+from unweave.evaluation.model import FittedModel
 from unweave.latents import DiagonalGaussian, GaussianMixture
 from unweave.metrics import (
     cluster_occupancy,
@@ -52,7 +52,7 @@ from unweave.studies.drawing import (
 )
 from unweave.studies.images import packed, unpacked
 from unweave.studies.study import PICTURES, Network, Study, results_of
-from unweave.studies.workspace import Claim, Desk, Numbers, Result
+from unweave.studies.workspace import Claim, Numbers, Result, Workspace
 from unweave.training.run import Run
 
 if TYPE_CHECKING:
@@ -70,9 +70,9 @@ SIDE, REACH = 160, 2.2  # points along an axis of a density, and how far it goes
 _TWICE = math.sqrt(0.015)  # scales of the mixture p(z)^2 / F, whose components hardly overlap
 
 
-def workshop_figure(desk: Desk) -> Result:
+def workshop_figure(workspace: Workspace) -> Result:
     """[Mathieu2018] fig. 2, with weights beyond it for its claims about large weights."""
-    rows = _rows(desk)
+    rows = _rows(workspace)
     top, bottom, twice, longer = (rows[name] for name in ("top", "bottom", "twice", "longer"))
     where = "fig. 2"
     return Result(
@@ -94,9 +94,9 @@ def workshop_figure(desk: Desk) -> Result:
     )
 
 
-def conference_figure(desk: Desk) -> Result:
+def conference_figure(workspace: Workspace) -> Result:
     """[Mathieu2019] fig. 3, with weights beyond it, the other reading of the data, and measures."""
-    rows = _rows(desk)
+    rows = _rows(workspace)
     top, bottom, twice, longer = (rows[name] for name in ("top", "bottom", "twice", "longer"))
     where = "sec. 6.2, fig. 3"
     return Result(
@@ -258,13 +258,13 @@ def _pictured(networks: Sequence[Network]) -> list[Network]:
     return kept
 
 
-def _rows(desk: Desk) -> dict[str, Row]:
+def _rows(workspace: Workspace) -> dict[str, Row]:
     """The rows of both figures, after training what is missing."""
-    found = {network.key: network for network in results_of(desk, study()).whole}
+    found = {network.key: network for network in results_of(workspace, study()).whole}
     return {name: part.row(found) for name, part in _parts().items()}
 
 
-def _measured(model: Fitted) -> Numbers:
+def _measured(model: FittedModel) -> Numbers:
     """Overlap of the encodings and match of q(z) to the prior of the paper, whatever its own is.
 
     The pictures are the means and standard deviations of all encodings, (N, 4).
@@ -350,9 +350,9 @@ def _levels(density: Values) -> list[float]:
 
 
 def _observations(axis: Axes) -> None:
-    world = DATA.load(torch.device("cpu"))
-    index = torch.arange(world.size)
-    x, cluster = world.images(index).numpy(), world.factors(index).numpy()[:, 0]
+    dataset = DATA.load(torch.device("cpu"))
+    index = torch.arange(dataset.size)
+    x, cluster = dataset.images(index).numpy(), dataset.factors(index).numpy()[:, 0]
     for number, colour in zip(range(DATA.clusters), COLOURS, strict=False):
         chosen = x[cluster == number]
         axis.plot(chosen[:, 0], chosen[:, 1], "o", color=colour, markersize=1.3, alpha=0.8)

@@ -13,7 +13,7 @@ import torch
 from unweave.core.noise import Noise
 from unweave.core.optimisers import Adam
 from unweave.data import Pinwheel
-from unweave.evaluation.model import Fitted
+from unweave.evaluation.model import FittedModel
 from unweave.latents import Gaussian, Sparse, StudentT
 from unweave.likelihoods import Gaussian as GaussianLikelihood
 from unweave.networks import MLP
@@ -31,7 +31,7 @@ from unweave.studies.drawing import (
 )
 from unweave.studies.intervals import redrawn
 from unweave.studies.study import Study, results_of
-from unweave.studies.workspace import Claim, Desk, Measured, Numbers, Result, judged
+from unweave.studies.workspace import Claim, Measured, Numbers, Result, Workspace, judged
 from unweave.theory import Comparison, theorem_2
 from unweave.training.run import Run
 
@@ -49,12 +49,12 @@ STEPS, DRAWN = 500, 100_000
 _SAME = 1e-9  # nats: what rounding leaves of no change
 
 
-def student_priors(desk: Desk) -> Result:
+def student_priors(workspace: Workspace) -> Result:
     """Figure 5: densities of factored Student-t priors, and which priors a rotation changes."""
     students, others = _students(), _others()
     priors = _priors()
-    moves = _turned(desk)
-    each = desk.each("priors turned", list(priors.items()))
+    moves = _turned(workspace)
+    each = workspace.each("priors turned", list(priors.items()))
     apart = {name: rotated_kl(prior, math.pi / 4, DRAWN) for name, prior in each}
     limit = {df: from_normal(df) for df in (*FREEDOMS, 1000.0)}
     return Result(
@@ -110,7 +110,7 @@ def study() -> Study:
     return Study("mathieu2019", "rotations", runs, _describe, precision="fp32", lanes=400)
 
 
-def _describe(model: Fitted) -> Numbers:
+def _describe(model: FittedModel) -> Numbers:
     return turned(theorem_2(model, 1.0, turn(math.pi / 4), noise=Noise(model.run.seed)))
 
 
@@ -119,9 +119,9 @@ def turned(both: Comparison) -> Numbers:
     return {"change": both.after["objective"] - both.before["objective"], "moved": both.moved()}
 
 
-def _turned(desk: Desk) -> dict[str, list[Numbers]]:
+def _turned(workspace: Workspace) -> dict[str, list[Numbers]]:
     """What a rotation changes in the networks of each prior."""
-    facts, count = results_of(desk, study()).facts, len(SEEDS)
+    facts, count = results_of(workspace, study()).facts, len(SEEDS)
     return {name: facts[at * count :][:count] for at, name in enumerate(_priors())}
 
 

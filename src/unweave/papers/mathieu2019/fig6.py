@@ -14,7 +14,7 @@ from unweave.latents import GaussianMixture
 from unweave.metrics import cluster_occupancy
 from unweave.papers.mathieu2019.priors import draw_angles, on_grid, rotated_kl
 from unweave.studies.drawing import BLUE, DASHES, ORANGE, draw_density, lettered, panels, square
-from unweave.studies.workspace import Claim, Desk, Result, judged
+from unweave.studies.workspace import Claim, Result, Workspace, judged
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,7 +23,7 @@ DRAWN = 100_000
 CORNERS = ((0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0))
 
 
-def mixture_prior(desk: Desk) -> Result:
+def mixture_prior(workspace: Workspace) -> Result:
     """Figure 6: the density of the mixture prior, with the code's centres and with the text's."""
     priors = {"as released": GaussianMixture(), "as printed": GaussianMixture(centres=CORNERS)}
     shares = {name: _shares(prior) for name, prior in priors.items()}

@@ -13,7 +13,7 @@ from torch import Tensor
 from unweave.core.noise import Noise
 from unweave.latents.block import Fixed
 from unweave.studies.drawing import COLOURS, DASHES, Values
-from unweave.studies.intervals import give_or_take
+from unweave.studies.intervals import two_sigma_interval
 from unweave.studies.workspace import Measured
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def rotated_kl(prior: Fixed, angle: float, draws: int) -> Measured:
     p = prior.density(torch.zeros(2, dtype=torch.float64))
     z = p.rsample(Noise(0, 0, "rotated"), (draws,))
     gaps = p.log_prob(z) - p.log_prob(z @ turn(angle))
-    return give_or_take(gaps.mean().item(), gaps.std().item() / math.sqrt(draws))
+    return two_sigma_interval(gaps.mean().item(), gaps.std().item() / math.sqrt(draws))
 
 
 def turn(angle: float) -> Tensor:

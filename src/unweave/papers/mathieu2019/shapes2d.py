@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from unweave.evaluation.model import Fitted
+from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure
 from unweave.latents import Gaussian, StudentT
 from unweave.metrics import evaluate
@@ -104,7 +104,7 @@ SCORES: dict[str, Callable[[Network], float]] = {
 }
 
 
-def describe(model: Fitted) -> Numbers:
+def describe(model: FittedModel) -> Numbers:
     """What figures show of a trained network, beside its curves."""
     table = model.table(ROWS, codes="prior-cdf")
     assert table.kl is not None

@@ -26,7 +26,7 @@ from unweave.studies.drawing import BLUE, GREEN, INK, MUTED, ORANGE, Values, let
 from unweave.studies.images import decoded_png
 from unweave.studies.intervals import student_difference, student_mean
 from unweave.studies.study import PICTURES, Network, Results, results_of
-from unweave.studies.workspace import Claim, Desk, Measured, Result, judged
+from unweave.studies.workspace import Claim, Measured, Result, Workspace, judged
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,9 +49,9 @@ _MINOR = 0.1  # part of the reconstruction loss that we call minor
 _BOTH_ANSWERS = "The intervals allow both answers."
 
 
-def fig2(desk: Desk) -> Result:
+def fig2(workspace: Workspace) -> Result:
     """Figure 2: reconstruction loss against disentanglement, Gaussian and Student-t priors."""
-    results = results_of(desk, STUDY)
+    results = results_of(workspace, STUDY)
     found = by_setting(results.networks)
     return Result(
         {"": _draw(found), "traversals": _draw_traversals(found)},

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from unweave.evaluation.model import Fitted
+from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure
 from unweave.latents import Sparse
 from unweave.metrics import Table
@@ -53,7 +53,7 @@ def by_setting(networks: Sequence[Network]) -> dict[Setting, list[Network]]:
     return dict(sorted(found.items()))
 
 
-def describe(model: Fitted) -> Numbers:
+def describe(model: FittedModel) -> Numbers:
     """What figures show of a trained network, beside its curves."""
     table = model.table(ROWS)
     assert table.kl is not None

@@ -25,7 +25,7 @@ from unweave.studies.drawing import BLUE, MUTED, ORANGE, Values, lettered, panel
 from unweave.studies.images import decoded_png
 from unweave.studies.intervals import student_mean
 from unweave.studies.study import PICTURES, Network, Results, results_of
-from unweave.studies.workspace import Claim, Desk, Result, judged
+from unweave.studies.workspace import Claim, Result, Workspace, judged
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,9 +52,9 @@ _OTHER_DATA = (
 _ALPHAS = sorted({setting_of(run)[1] for run in STUDY.runs})
 
 
-def fig4(desk: Desk) -> Result:
+def fig4(workspace: Workspace) -> Result:
     """Figure 4: sparsity, reconstruction and divergence over alpha, with and without a spike."""
-    results = results_of(desk, STUDY)
+    results = results_of(workspace, STUDY)
     found = by_setting(results.networks)
     return Result(
         {"": _draw(found), "codes": _draw_codes(found), "traversals": _draw_traversals(found)},

@@ -12,15 +12,15 @@ import torch
 from torch import Tensor
 
 from unweave.core.noise import Noise
-from unweave.data import Mixing, MovingDigit, World
-from unweave.evaluation.model import Fitted
+from unweave.data import Dataset, Mixing, MovingDigit
+from unweave.evaluation.model import FittedModel
 from unweave.networks import MLP
 from unweave.objectives import BetaVAE, Nets
 from unweave.objectives.importance import particle_bound
 from unweave.papers.sikka2019.inference import Truth, inference_errors
 from unweave.presets.sikka2019 import BATCH, deep
 from unweave.studies.drawing import BLUE, INK, MUTED, PURPLE, SKY, Values
-from unweave.studies.intervals import give_or_take
+from unweave.studies.intervals import two_sigma_interval
 from unweave.studies.workspace import Claim, Measured, Numbers, judged
 from unweave.training.run import Run
 
@@ -78,14 +78,14 @@ class Sweep:
         )
 
 
-def terms_of(model: Fitted, world: World, truth: Truth, samples: int) -> Numbers:
-    """The terms of a model, means over the observations of a world, in nats.
+def terms_of(model: FittedModel, dataset: Dataset, truth: Truth, samples: int) -> Numbers:
+    """The terms of a model, means over the observations of a dataset, in nats.
 
     The reconstruction is over samples of q(z|x), so many for each observation; the rate and the
     true inference error are exact. The model inference error is log p(x) - ELBO, eq. 16, with the
     importance-weighted bound of log p(x) on the same samples in its place: it is no larger.
     """
-    q, values = _passes(model, world, samples)
+    q, values = _passes(model, dataset, samples)
     mean, stddev = np.split(q, 2, axis=1)
     errors = inference_errors(mean, np.square(stddev), truth)
     bound, reconstruction, rate = values.mean(0).tolist()
@@ -100,15 +100,16 @@ def terms_of(model: Fitted, world: World, truth: Truth, samples: int) -> Numbers
     }
 
 
-def _passes(model: Fitted, world: World, samples: int) -> tuple[Values, Values]:
+def _passes(model: FittedModel, dataset: Dataset, samples: int) -> tuple[Values, Values]:
     """Means and scales (n, 2 k) of all observations, and bound, reconstruction and rate, (n, 3)."""
     size = max(
         1,
-        _AT_ONCE.get(world.device.type, _AT_ONCE["cuda"]) // (samples * int(np.prod(world.shape))),
+        _AT_ONCE.get(dataset.device.type, _AT_ONCE["cuda"])
+        // (samples * int(np.prod(dataset.shape))),
     )
     parts = []
-    for number, index in enumerate(torch.arange(world.size, device=world.device).split(size)):
-        noise = Noise(0, number, "terms", world.device)
+    for number, index in enumerate(torch.arange(dataset.size, device=dataset.device).split(size)):
+        noise = Noise(0, number, "terms", dataset.device)
 
         def terms(nets: Nets, x: Tensor, noise: Noise = noise) -> Tensor:
             model = nets.model
@@ -118,7 +119,7 @@ def _passes(model: Fitted, world: World, samples: int) -> tuple[Values, Values]:
             values = torch.stack([bound, -distortion, rate], -1)
             return torch.cat([q.mean, q.spread, values], -1)
 
-        parts.append(model.trained.alone(0, terms, world.images(index)).double().cpu().numpy())
+        parts.append(model.trained.alone(0, terms, dataset.images(index)).double().cpu().numpy())
     every = np.concatenate(parts)
     return every[:, :-3], every[:, -3:]
 
@@ -197,7 +198,7 @@ def largest_rise(values: Values) -> Measured:
     rises, count = steps.mean(1), values.shape[1]
     errors = steps.std(1, ddof=1) / np.sqrt(count) if count > 1 else np.zeros(len(steps))
     at = int((rises + 2 * errors).argmax())
-    return give_or_take(rises[at], errors[at])
+    return two_sigma_interval(rises[at], errors[at])
 
 
 def claims_of(numbers: Numbers, figure: str, where: str) -> list[Claim]:

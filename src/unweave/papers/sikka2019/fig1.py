@@ -12,7 +12,7 @@ from torch import Tensor
 
 from unweave.core.optimisers import Adam
 from unweave.data import Mixing
-from unweave.evaluation.model import Fitted
+from unweave.evaluation.model import FittedModel
 from unweave.latents import Gaussian
 from unweave.likelihoods import Gaussian as GaussianLikelihood
 from unweave.models import VAE
@@ -20,9 +20,9 @@ from unweave.networks import MLP
 from unweave.objectives import BetaVAE
 from unweave.papers.sikka2019.inference import Truth, inference_errors
 from unweave.studies.drawing import BLUE, DASHES, INK, MUTED, ORANGE, Values, lettered, panels
-from unweave.studies.intervals import ranged
+from unweave.studies.intervals import range_interval
 from unweave.studies.study import Study, results_of
-from unweave.studies.workspace import Claim, Desk, Measured, Numbers, Result, judged
+from unweave.studies.workspace import Claim, Measured, Numbers, Result, Workspace, judged
 from unweave.theory import Optimum, Solution, solve
 from unweave.theory.identities import double
 from unweave.training.run import Run
@@ -43,10 +43,10 @@ _TERMS = ("elbo", "mie", "tie_aligned", "reconstruction", "rate")
 Dots = Sequence[dict[str, float]]  # terms of trained networks
 
 
-def fig1(desk: Desk) -> Result:
+def fig1(workspace: Workspace) -> Result:
     """Figure 1: terms of the optimal linear beta-VAE over beta, in closed form and trained."""
-    found = [solve(MIXING, beta) for beta in desk.each("solved", BETAS.tolist())]
-    facts = results_of(desk, study()).facts
+    found = [solve(MIXING, beta) for beta in workspace.each("solved", BETAS.tolist())]
+    facts = results_of(workspace, study()).facts
     sampled, dots = ([each[name] for each in facts] for name in ("trained", "descended"))
     betas = [beta for beta, _ in itertools.product(TRAINED, SEEDS)]
     best = {name: np.array([getattr(each, name) for each in found]) for name in _TERMS}
@@ -113,14 +113,14 @@ def study() -> Study:
     return Study("sikka2019", "linear", runs, _describe, precision="fp32", lanes=400)
 
 
-def _describe(model: Fitted) -> Numbers:
+def _describe(model: FittedModel) -> Numbers:
     return {
         "trained": _reached(*_opened(model)),
         "descended": _reached(*_descended(*_opened(model))),
     }
 
 
-def _opened(model: Fitted) -> tuple[VAE, Tensor, float]:
+def _opened(model: FittedModel) -> tuple[VAE, Tensor, float]:
     """Networks in float64, all observations, and beta."""
     x = torch.from_numpy(model.observations(model.rows())).double()
     return double(model), x, float(model.run.weights["beta"])
@@ -299,7 +299,7 @@ def _at_optimum(statement: str, betas: Sequence[float], dots: Dots, reason: str)
         "not in the paper",
         f"the β-VAE objective at most {_BELOW:g} nats below, and D Dᵀ within {_APART:.0%} (of that "
         "of A where D is 0), for every network",
-        f"{ranged(below)} nats below, D Dᵀ off by {ranged(apart)} of itself: mean "
+        f"{range_interval(below)} nats below, D Dᵀ off by {range_interval(apart)} of itself: mean "
         f"and range over {len(dots)} networks; within both: {sum(good)}",
         all(good),
         f"Networks at β = {listed} are not. {reason}",

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from unweave.data import Mixing, World
-from unweave.evaluation.model import Fitted
+from unweave.data import Dataset, Mixing
+from unweave.evaluation.model import FittedModel
 from unweave.papers.sikka2019.deep import (
     BRACKETS,
     LANES,
@@ -32,7 +32,7 @@ from unweave.presets.sikka2019 import BATCH, MIXED_BETAS, MIXED_DIGITS
 from unweave.studies.drawing import BLUE, DASHES, ORANGE, PURPLE, Values, lettered, panels
 from unweave.studies.images import packed, unpacked
 from unweave.studies.study import PICTURES, Network, Study, results_of
-from unweave.studies.workspace import Claim, Desk, Numbers, Result, judged
+from unweave.studies.workspace import Claim, Numbers, Result, Workspace, judged
 from unweave.theory import Solution, solve
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ SWEEP = Sweep(MIXED_DIGITS, latents=10, betas=MIXED_BETAS, seeds=tuple(range(100
 _GRID = np.geomspace(0.08, 60, 1500)  # and where latents die
 
 
-def fig2(desk: Desk) -> Result:
+def fig2(workspace: Workspace) -> Result:
     """Figure 2: terms of deep beta-VAEs over beta."""
-    facts = results_of(desk, study()).facts
+    facts = results_of(workspace, study()).facts
     numbers, closed = gathered(SWEEP.betas, facts), _closed(_loadings(facts))
     return Result(
         drawings={"": _draw(numbers, closed)},
@@ -78,7 +78,7 @@ def study() -> Study:
     )
 
 
-def _describe(model: Fitted) -> Numbers:
+def _describe(model: FittedModel) -> Numbers:
     data = model.run.data
     assert isinstance(data, Mixing)
     digits = np.rint(255 * data.loadings().numpy()).astype(np.uint8)
@@ -102,17 +102,17 @@ def _loadings(facts: Sequence[Numbers]) -> Values:
     return loadings
 
 
-def _terms(model: Fitted, data: Mixing) -> Numbers:
+def _terms(model: FittedModel, data: Mixing) -> Numbers:
     """The terms over all observations of mixed digits."""
-    return terms_of(model, *_observed(data, model.world.device), SAMPLES)
+    return terms_of(model, *_observed(data, model.dataset.device), SAMPLES)
 
 
 @lru_cache(2)
-def _observed(data: Mixing, device: torch.device) -> tuple[World, Truth]:
+def _observed(data: Mixing, device: torch.device) -> tuple[Dataset, Truth]:
     """Mixed digits, and what is known of them."""
-    world = data.load(device)
-    x = world.images(torch.arange(world.size, device=device)).flatten(1)
-    return world, Truth(data.loadings().numpy(), x.double().cpu().numpy())
+    dataset = data.load(device)
+    x = dataset.images(torch.arange(dataset.size, device=device)).flatten(1)
+    return dataset, Truth(data.loadings().numpy(), x.double().cpu().numpy())
 
 
 def _closed(loadings: Values) -> list[Solution]:

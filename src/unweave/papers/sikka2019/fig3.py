@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unweave.data import MovingDigit, World
-from unweave.evaluation.model import Fitted
+from unweave.data import Dataset, MovingDigit
+from unweave.evaluation.model import FittedModel
 from unweave.objectives import Nets
 from unweave.papers.sikka2019.deep import (
     BRACKETS,
@@ -36,9 +36,9 @@ from unweave.papers.sikka2019.inference import Truth
 from unweave.presets.sikka2019 import BATCH, MOVING_BETAS, MOVING_DIGIT
 from unweave.studies.drawing import BLUE, SKY, Values
 from unweave.studies.images import packed, unpacked
-from unweave.studies.intervals import ranged
+from unweave.studies.intervals import range_interval
 from unweave.studies.study import PICTURES, Network, Results, Study, results_of
-from unweave.studies.workspace import Claim, Desk, Numbers, Result, judged
+from unweave.studies.workspace import Claim, Numbers, Result, Workspace, judged
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,9 +52,9 @@ _ALIVE = 1.0  # pixels that a digit moves at least, where a latent goes from -1 
 _SAME = 0.7  # |cos| above which two motions are along about the same line
 
 
-def fig3(desk: Desk) -> Result:
+def fig3(workspace: Workspace) -> Result:
     """Figure 3: terms of deep beta-VAEs over beta, and walks along their latents."""
-    numbers = numbers_of(results_of(desk, study()))
+    numbers = numbers_of(results_of(workspace, study()))
     seeds = SWEEP.seeds
     return Result(
         drawings={"": _draw(numbers)},
@@ -110,7 +110,7 @@ def numbers_of(results: Results) -> Numbers:
     return numbers
 
 
-def _describe(model: Fitted) -> Numbers:
+def _describe(model: FittedModel) -> Numbers:
     data = model.run.data
     assert isinstance(data, MovingDigit)
     terms = _terms(model, data)
@@ -126,19 +126,19 @@ def _describe(model: Fitted) -> Numbers:
     }
 
 
-def _terms(model: Fitted, data: MovingDigit) -> Numbers:
+def _terms(model: FittedModel, data: MovingDigit) -> Numbers:
     """The terms over all pictures; where a picture is says all about the sources."""
-    return terms_of(model, *_observed(data, model.world.device), SAMPLES)
+    return terms_of(model, *_observed(data, model.dataset.device), SAMPLES)
 
 
 @lru_cache(2)
-def _observed(data: MovingDigit, device: torch.device) -> tuple[World, Truth]:
+def _observed(data: MovingDigit, device: torch.device) -> tuple[Dataset, Truth]:
     """Pictures of the digit, and what is known of them."""
     truth = Truth(data.loadings().numpy(), data.places().double().numpy())
     return data.load(device), truth
 
 
-def motions(model: Fitted) -> list[list[float]]:
+def motions(model: FittedModel) -> list[list[float]]:
     """Pixels, x and y, by which the centre of mass moves as each latent goes from -1 to 1.
 
     (2, 2), the other latent at 0; of what the decoder shows, the part above 0.
@@ -152,12 +152,12 @@ def motions(model: Fitted) -> list[list[float]]:
         sums = [pictures.sum(-2) @ place, pictures.sum(-1) @ place]
         return torch.stack(sums, -1) / mass.unsqueeze(-1)
 
-    ends = model.trained.alone(0, centres, codes.to(model.world.device)).cpu().numpy()  # (4, 2)
+    ends = model.trained.alone(0, centres, codes.to(model.dataset.device)).cpu().numpy()  # (4, 2)
     found: list[list[float]] = (ends[1::2] - ends[::2]).tolist()
     return found
 
 
-def _walk(model: Fitted) -> str:
+def _walk(model: FittedModel) -> str:
     """Traversals of both latents as bytes, (2, steps, H, W)."""
     pictures = np.stack(model.traverse(values=_WALK))[:, :, 0]
     return packed(np.clip(255 * pictures, 0, 255).round().astype(np.uint8))
@@ -206,7 +206,7 @@ def _means(cosine: Values, alive: NDArray[np.bool_]) -> Values:
 def _worsens_claim(numbers: Numbers) -> Claim:
     """How much worse pictures get, as far as numbers say."""
     betas, squares = numbers["betas"], curves(numbers, "squared_error")
-    small, large = (ranged(squares[betas.index(beta)].tolist()) for beta in SHOWN)
+    small, large = (range_interval(squares[betas.index(beta)].tolist()) for beta in SHOWN)
     return Claim(
         "Reconstruction of the digits noticeably worsens with higher β",
         "fig. 3E",
