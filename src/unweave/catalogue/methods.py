@@ -21,7 +21,7 @@ _INTRODUCTION = """# Methods
 
 This page is made by `unweave methods` from the code.
 
-A number in a table marks a combination that is refused, for the reason given under the table. A test
+A number in a table marks a combination that is refused for the reason given below it. A test
 trains every other cell, and a selection with every objective and every kind of block is trained in
 lanes, compared with the run alone, and resumed. Each block stands for two of its
 kind side by side: of one variable alone there is no total correlation, and the objectives that need
