@@ -14,11 +14,12 @@ from typing import Annotated, Literal, Protocol
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field, PositiveFloat
+from pydantic import PositiveFloat
 from torch import Tensor, nn
 
 from unweave import kernels
 from unweave.core.noise import Noise
+from unweave.core.parts import Open
 from unweave.core.spec import spec, tag
 from unweave.latents.distributions import HALF_LOG_2PI
 
@@ -177,6 +178,8 @@ class SharedScale(nn.Module):
 class Emission(ABC):
     """What a likelihood offers to a model: p(x|z) from the decoder's output."""
 
+    kind: str
+
     @property
     @abstractmethod
     def bounded(self) -> bool:
@@ -290,6 +293,4 @@ class Laplace(Emission):
         return LaplaceObservation(raw, self.scale)
 
 
-Likelihood = Annotated[
-    Bernoulli | ContinuousBernoulli | Gaussian | Laplace, Field(discriminator="kind")
-]
+Likelihood = Annotated[Bernoulli | ContinuousBernoulli | Gaussian | Laplace | Emission, Open()]

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, NonNegativeFloat, PositiveInt, Tag
 
+from unweave.core.parts import Open
 from unweave.core.spec import Lane, spec, tag
 
 
@@ -84,8 +85,9 @@ def _form(value: Any) -> str | None:
 Weight = Annotated[
     Annotated[NonNegativeFloat, Tag("number")]
     | Annotated[Linear, Tag("linear")]
-    | Annotated[Cyclic, Tag("cyclic")],
-    Discriminator(_form),
+    | Annotated[Cyclic, Tag("cyclic")]
+    | Schedule,
+    Open(Discriminator(_form)),
     Lane(),
 ]
 

@@ -35,6 +35,18 @@ from typing import (
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
+from unweave.core.parts import (
+    SOURCE,
+    announced,
+    content_of,
+    find_part,
+    import_part,
+    is_own,
+    part_name,
+    register,
+    source_hash,
+)
+
 T = TypeVar("T")
 Seed = Annotated[int, Field(ge=0, lt=2**63)]  # of `unweave.core.noise`
 
@@ -66,10 +78,15 @@ def explained(cls: type[T]) -> type[T]:
             raise ValueError(
                 f"{cls.__name__} takes names: {cls.__name__}(style=...), got {args[0]!r}"
             )
+        own = is_own(type(self))
+        if own:
+            fields.pop("kind", None)  # that of the shipped class that it is derived from
         try:
             validate(self, *args, **fields)
         except ValidationError as error:
             raise ValueError(explain(error, cls)) from None
+        if own:
+            object.__setattr__(self, "kind", register(type(self)))
 
     setattr(cls, "__init__", init)  # noqa: B010  (mypy does not allow the assignment)
     return cls
@@ -107,6 +124,8 @@ def lane_fields(cls: type) -> tuple[str, ...]:
 
 def to_json(value: object) -> Any:
     """The JSON form of a spec: plain dicts, lists, strings and numbers."""
+    if is_own(type(value)):
+        return content_of(value)
     return TypeAdapter(type(value)).dump_python(value, mode="json")
 
 
@@ -133,6 +152,8 @@ def _settings(value: Any) -> Any:
             for field in dataclasses.fields(value)
             if field.name == "kind" or getattr(value, field.name) != field.default
         }
+        if is_own(type(value)):
+            changed |= {"kind": part_name(type(value)), SOURCE: source_hash(type(value))}
         return changed
     if isinstance(value, BaseModel):
         blocks = [[name, _settings(block)] for name, block in (value.model_extra or {}).items()]
@@ -266,6 +287,8 @@ def _owner(annotation: Any, content: Any) -> type | None:
     union = members(annotation)
     if isinstance(content, dict) and content.get("kind") in union:
         return union[content["kind"]]
+    if isinstance(content, dict) and ":" in str(content.get("kind")):
+        return find_part(content["kind"])
     classes: list[type] = [
         c for c in _flatten(annotation) if isinstance(c, type) and dataclasses.is_dataclass(c)
     ]
@@ -326,6 +349,8 @@ def _chosen(name: str, annotation: Any, value: Any) -> Any:
         return value
     if value in union:
         return {"kind": value}
+    if ":" in value or value in announced():
+        return {"kind": register(import_part(value))}
     number = " or a number" if float in _flatten(annotation) else ""
     raise ValueError(f"{name}: {value!r} is not known: {nearest(value, union)[:-1]}{number}.")
 

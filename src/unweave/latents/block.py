@@ -9,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +46,14 @@ class Node(NamedTuple):
 
 class Block(ABC):
     """A part of a latent space: `size` columns of z that form one or more variables."""
+
+    kind: str
+
+    if TYPE_CHECKING:  # a field of blocks, the sum of the blocks' of a product
+
+        @property
+        def size(self) -> int:
+            """Columns of z."""
 
     @property
     @abstractmethod

@@ -8,6 +8,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 
+from unweave.core.parts import Open
 from unweave.core.spec import explained
 from unweave.core.tensors import Numbers
 from unweave.latents.block import (
@@ -317,7 +318,8 @@ Latent = Annotated[
     | VampPrior
     | Categorical
     | Bernoulli
-    | Product,
-    Field(discriminator="kind"),
+    | Product
+    | Block,
+    Open(),
 ]
 Product.model_rebuild()

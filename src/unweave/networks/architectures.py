@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveInt
+from pydantic import NonNegativeFloat, PositiveInt
 from torch import nn
 
 from unweave.core.optimisers import Adam
+from unweave.core.parts import Open
 from unweave.core.spec import spec, tag
 from unweave.networks.initialise import NormalStack
 from unweave.networks.layers import BatchNorm, Conv2d, ConvTranspose2d
@@ -42,8 +44,25 @@ def _require_image(shape: Shape, name: str, sides: tuple[int, int]) -> None:
     )
 
 
+class BaseNetwork(ABC):
+    """What a network offers to a model: an encoder and a decoder."""
+
+    kind: str
+
+    @abstractmethod
+    def encoder(self, shape: Shape, outputs: Outputs) -> nn.Module:
+        """Build a module from observations (B, *shape) to (B, len(outputs)).
+
+        `outputs` says of each output whether it is a logit of a discrete variable.
+        """
+
+    @abstractmethod
+    def decoder(self, size: int, shape: Shape) -> nn.Module:
+        """Build a module from codes (B, size) to (B, *shape)."""
+
+
 @spec
-class Kim2018:
+class Kim2018(BaseNetwork):
     """Encoder and decoder for 64x64 images.  [Kim2018] table 1; tables 2 and 3 with hidden=256.
 
     The fully connected layer of the encoder has no activation, as printed.
@@ -65,7 +84,7 @@ class Kim2018:
 
 
 @spec
-class Mathieu2019:
+class Mathieu2019(BaseNetwork):
     """Encoder and decoder for 64x64 images.  [Mathieu2019] table 1a.
 
     As [Kim2018] table 1, with 64 instead of 32 channels in the second transposed convolution.
@@ -91,7 +110,7 @@ class Mathieu2019:
 
 
 @spec
-class DCGAN:
+class DCGAN(BaseNetwork):
     """Convolutions with batch normalisation for 64x64 images.  [Mathieu2019] table 1c.
 
     Normalisation before leaky ReLU (encoder) and ReLU (decoder), no fully connected layer, weights
@@ -130,7 +149,7 @@ class DCGAN:
 
 
 @spec
-class Esmaeili2019:
+class Esmaeili2019(BaseNetwork):
     """Encoders and decoders of [Esmaeili2019] tables 3 (MNIST), 4 (dSprites) and 5 (CelebA).
 
     Tables 3 and 4 are fully connected, table 5 has convolutions with batch normalisation on 64x64
@@ -163,7 +182,7 @@ class Esmaeili2019:
 
 
 @spec
-class Conv:
+class Conv(BaseNetwork):
     """Convolutions for images of any side from 16 to 256 and any number of channels.
 
     Halves the image until its shorter side is 4 to 7 (`base` channels in the first two stages,
@@ -193,7 +212,7 @@ class Conv:
 
 
 @spec
-class MLP:
+class MLP(BaseNetwork):
     """Fully connected layers, for vectors and for small images; the decoder mirrors the encoder.
 
     Defaults as in [Mathieu2019] table 1b: one hidden layer of 100 units with ReLU. [Sikka2019]
@@ -226,9 +245,7 @@ def _flat_decoder(
     return nn.Sequential(*layers, nn.Unflatten(1, shape))
 
 
-Network = Annotated[
-    Kim2018 | Mathieu2019 | DCGAN | Esmaeili2019 | Conv | MLP, Field(discriminator="kind")
-]
+Network = Annotated[Kim2018 | Mathieu2019 | DCGAN | Esmaeili2019 | Conv | MLP | BaseNetwork, Open()]
 
 
 @spec

@@ -2,12 +2,12 @@
 
 from typing import Annotated
 
-from pydantic import Field
-
+from unweave.core.parts import Open
 from unweave.objectives import base, divergences
 from unweave.objectives.adversarial import InfoGAN, InfoWGANGP, gradient_penalty
 from unweave.objectives.base import (
     MODEL,
+    BaseObjective,
     Batch,
     Carry,
     Nets,
@@ -50,8 +50,9 @@ Objective = Annotated[
     | AAE
     | IWAE
     | InfoGAN
-    | InfoWGANGP,
-    Field(discriminator="kind"),
+    | InfoWGANGP
+    | BaseObjective,
+    Open(),
 ]
 
 __all__ = [
@@ -65,6 +66,7 @@ __all__ = [
     "AlphaBetaVAE",
     "AnchorVAE",
     "AnyDivergence",
+    "BaseObjective",
     "Batch",
     "BetaTCVAE",
     "BetaVAE",

@@ -88,6 +88,7 @@ class Update(NamedTuple):
 class BaseObjective(ABC):
     """What an objective offers to the training loop."""
 
+    kind: str
     autoencodes: ClassVar[bool] = True  # else the objective has networks of its own
 
     @property

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from typing import Annotated, ClassVar, Literal
 
 import torch.nn.functional as F
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor
 
 from unweave.aggregate import (
@@ -23,6 +23,7 @@ from unweave.aggregate import (
     sliced_wasserstein,
 )
 from unweave.core.noise import Noise
+from unweave.core.parts import Open
 from unweave.core.spec import spec, tag
 from unweave.latents import Distribution, Latent, with_hard_samples
 from unweave.latents.block import side_by_side
@@ -37,6 +38,7 @@ CRITIC = "critic"
 class Divergence(ABC):
     """How far q(z) is from p(z), estimated on a batch, from samples as hard samples."""
 
+    kind: str
     nats: ClassVar[bool] = True  # whether its value is in nats
 
     @abstractmethod
@@ -243,6 +245,13 @@ def _blocks(latent: Latent) -> tuple[slice, ...]:
 
 
 AnyDivergence = Annotated[
-    ExclusiveKL | InclusiveKL | MMD | Moments | SlicedWasserstein | DensityRatio | Adversary,
-    Field(discriminator="kind"),
+    ExclusiveKL
+    | InclusiveKL
+    | MMD
+    | Moments
+    | SlicedWasserstein
+    | DensityRatio
+    | Adversary
+    | Divergence,
+    Open(),
 ]

@@ -99,7 +99,7 @@ def prior_match(
             f"got {block}"
         )
     noise = Noise(as_seed(rng))
-    latent: Latent = block  # type: ignore[assignment]  # blocks that are fixed are all in the union
+    latent: Latent = block
     return match_scores(
         latent, q, p, summarise(latent, q, p, noise, samples), noise, points, samples
     )
