@@ -36,7 +36,7 @@ LAYERS = [
     ["training", "metrics"],
     ["evaluation", "theory"],
     ["report", "bench", "presets", "studies", "papers", "catalogue"],
-    ["cli", "__main__"],
+    ["testing", "cli", "__main__"],
 ]
 ORDER = [folder for layer in LAYERS for folder in layer]
 FILES = sorted(SOURCE.rglob("*.py"))

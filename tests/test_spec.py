@@ -6,9 +6,9 @@ import json
 from typing import Literal
 
 import pytest
-from datasets import CPU
 
 import unweave as uw
+from datasets import CPU
 from unweave import likelihoods
 from unweave.core import spec
 from unweave.core.schedules import at

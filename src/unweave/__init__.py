@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from unweave.core.noise import Noise
     from unweave.core.optimisers import Adam
     from unweave.core.schedules import Cyclic, Linear
+    from unweave.core.spec import spec
     from unweave.data import Arrays, Folder, Lattice, Shapes2D, Shapes3D
     from unweave.evaluation.evaluate import describe, evaluate, summaries, tables
     from unweave.evaluation.fit import fit
@@ -132,6 +133,7 @@ __all__ = [
     "metrics",
     "preset",
     "presets",
+    "spec",
     "summaries",
     "tables",
     "write_report",
@@ -157,6 +159,7 @@ _HOMES = {
     "report": "write_report",
     "training.run": "Run",
     "core.schedules": "Cyclic Linear",
+    "core.spec": "spec",
 }
 
 if not TYPE_CHECKING:  # a checker knows the names, and would take any other for one

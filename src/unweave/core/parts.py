@@ -23,6 +23,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, Union, get_args
+from weakref import WeakKeyDictionary
 
 from pydantic import Field, GetCoreSchemaHandler, TypeAdapter
 from pydantic_core import CoreSchema, core_schema
@@ -31,6 +32,7 @@ GROUP = "unweave"  # of entry points
 SOURCE = "source"  # where the JSON form of an own part has the hash of its source code
 
 _used: dict[str, type] = {}  # own parts of which this process has made a value, by name
+_hashes: WeakKeyDictionary[type, str] = WeakKeyDictionary()
 
 
 class OwnPartWarning(UserWarning):
@@ -57,6 +59,7 @@ def register(cls: type) -> str:
     """Remember a part that is used in this process, so that it can be found by its name."""
     name = part_name(cls)
     _used[name] = cls
+    source_hash(cls)  # now, before its file changes
     return name
 
 
@@ -108,6 +111,12 @@ def source_hash(cls: type) -> str:
 
     Where the source cannot be read, as of a class typed into a plain Python prompt, this is "".
     """
+    if cls not in _hashes:
+        _hashes[cls] = _hash_source(cls)
+    return _hashes[cls]
+
+
+def _hash_source(cls: type) -> str:
     content = hashlib.sha256()
     for each in filter(_is_outside, cls.__mro__):
         try:

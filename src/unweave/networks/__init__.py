@@ -4,6 +4,7 @@ from unweave.networks.adversarial import Kim2018GAN
 from unweave.networks.architectures import (
     DCGAN,
     MLP,
+    BaseNetwork,
     Conv,
     Critic,
     Esmaeili2019,
@@ -18,6 +19,7 @@ from unweave.networks.stacks import Shape
 __all__ = [
     "DCGAN",
     "MLP",
+    "BaseNetwork",
     "Conv",
     "Critic",
     "Esmaeili2019",

@@ -1,0 +1,258 @@
+"""Parts that users define: they train, are stored, and are never mistaken for others."""
+
+import dataclasses
+import importlib
+import json
+import linecache
+import sys
+from importlib.metadata import EntryPoint
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import unweave as uw
+from datasets import SMALL, small_run
+from unweave.core import parts, spec
+from unweave.core.schedules import Schedule, Weight
+from unweave.latents import Gaussian
+from unweave.likelihoods import BernoulliObservation, Emission
+from unweave.networks import BaseNetwork
+from unweave.objectives import AlphaBetaVAE, BaseObjective, Objective
+from unweave.objectives.base import OnePlayer, elbo
+from unweave.objectives.divergences import Divergence
+from unweave.training.run import Run
+
+X = np.random.default_rng(0).integers(0, 2, (40, 8, 8)) == 1
+
+
+class Heavy(uw.BetaVAE):
+    """A shipped objective with another loss, and not decorated."""
+
+    def terms(self, *arguments):
+        return elbo(arguments[0], rate=2 * self.beta)
+
+
+class Wide(uw.MLP):
+    """A shipped network by another name."""
+
+
+@uw.spec
+class Mine(OnePlayer):
+    """An objective of one's own."""
+
+    weight: Weight = 2.0
+
+    def terms(self, *arguments):
+        return elbo(arguments[0], rate=self.weight)
+
+
+@uw.spec
+class Steps(Schedule):
+    """Doubles every `every` steps."""
+
+    every: int = 10
+
+    def __call__(self, step):
+        return 2.0 ** (step // self.every)
+
+    def __str__(self):
+        return f"doubling every {self.every} steps"
+
+
+@uw.spec
+class Squared(Divergence):
+    """|mean q(z)|^2."""
+
+    def value(self, nets, forward, batch, noise):
+        return forward.z.mean(0).square().sum()
+
+
+@uw.spec
+class Coin(Emission):
+    """A Bernoulli likelihood by another name."""
+
+    bounded = True
+
+    def __call__(self, raw):
+        return BernoulliObservation(raw)
+
+
+@uw.spec
+class Linear(BaseNetwork):
+    """One layer each way."""
+
+    def encoder(self, shape, outputs):
+        return nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(shape)), len(outputs)))
+
+    def decoder(self, size, shape):
+        return nn.Sequential(nn.Linear(size, int(np.prod(shape))), nn.Unflatten(1, shape))
+
+
+class Narrow(Gaussian):
+    """A shipped block by another name."""
+
+
+PARTS = {
+    "objective": Mine(weight=3.0),
+    "objective-subclass": Heavy(beta=2.0),
+    "schedule": uw.BetaVAE(beta=Steps(every=5)),
+    "divergence": AlphaBetaVAE(alpha=1.0, divergence=Squared()),
+    "likelihood": Coin(),
+    "network": Linear(),
+    "network-subclass": Wide((16,)),
+    "latent": Narrow(3),
+    "nested latent": uw.Product(style=Narrow(2), rest=uw.Gaussian(1)),
+}
+FIELDS = {"schedule": "objective", "divergence": "objective", "nested latent": "latent"}
+
+
+def run_with(name):
+    return small_run(**{FIELDS.get(name, name.partition("-")[0]): PARTS[name]})
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_run_with_an_own_part_survives_json_and_its_digest_names_the_part(name):
+    run = run_with(name)
+    content = json.loads(json.dumps(spec.to_json(run)))
+    again = spec.from_json(Run, content)
+    assert again == run
+    assert again.digest == run.digest != small_run().digest
+    assert "test_own_parts:" in json.dumps(content)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_an_own_part_trains_in_lanes_is_stored_and_loaded(name, tmp_path):
+    run = run_with(name)
+    fields = {f: getattr(run, f) for f in ("latent", "objective", "network", "likelihood")}
+    models = uw.fit(SMALL, **fields, steps=4, seed=[0, 1], store=tmp_path, progress=False)
+    again = uw.load(models[1].folder)
+    x = SMALL.load(torch.device("cpu")).images(torch.arange(5))
+    assert np.array_equal(again.encode(x), models[1].encode(x))
+    assert again.run == models[1].run
+
+
+@pytest.mark.parametrize(
+    ("own", "shipped", "field"),
+    [(Heavy(beta=3.0), uw.BetaVAE(beta=3.0), "objective"), (Wide((9,)), uw.MLP((9,)), "network")],
+)
+def test_a_subclass_of_a_shipped_part_is_another_run(own, shipped, field, tmp_path):
+    """It used to have its parent's digest, and so its parent's weights in a store."""
+    theirs, ours = small_run(**{field: shipped}), small_run(**{field: own})
+    assert theirs.digest != ours.digest
+    assert type(getattr(spec.from_json(Run, spec.to_json(ours)), field)) is type(own)
+    assert dataclasses.replace(own) == own
+
+
+def test_a_subclass_of_a_shipped_objective_trains_with_its_own_loss():
+    settings = dict(network=uw.MLP((8,)), steps=30, batch_size=20, progress=False)
+    heavy = uw.fit(X, objective=Heavy(beta=50.0), **settings)
+    shipped = uw.fit(X, objective=uw.BetaVAE(beta=100.0), **settings)
+    assert np.array_equal(heavy.encode(X), shipped.encode(X))
+
+
+SOURCE = """
+import unweave as uw
+from unweave.objectives.base import OnePlayer, elbo
+
+@uw.spec
+class Other(OnePlayer):
+    def terms(self, *arguments):
+        # a comment
+        return elbo(arguments[0], rate=1.5)
+"""
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """A module `elsewhere` in a folder that is the working directory."""
+    (tmp_path / "elsewhere.py").write_text(SOURCE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(parts, "_used", {})
+    yield tmp_path / "elsewhere.py"
+    sys.modules.pop("elsewhere", None)
+
+
+def test_the_command_line_takes_a_part_by_its_module_and_sets_its_fields(module):
+    run = spec.override(Run, ["objective=elsewhere:Other"])
+    assert run.objective.kind == "elsewhere:Other"
+    weighted = spec.override(Run, ["objective=test_own_parts:Mine", "objective.weight=5"])
+    assert weighted.objective == Mine(weight=5.0)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("objective=nowhere:Other", "there is no module 'nowhere' here"),
+        ("objective=elsewhere:Missing", "expected a class named Missing in elsewhere, got nothing"),
+        ("objective=elsewhere:uw", "expected a class named uw in elsewhere"),
+        ("network=elsewhere:Other", "expected a shipped part or a class derived from BaseNetwork"),
+    ],
+)
+def test_a_part_that_cannot_be_used_is_refused(module, assignment, message):
+    with pytest.raises(ValueError, match=message):
+        spec.override(Run, [assignment])
+
+
+def test_reading_a_run_never_imports_a_module(module):
+    content = spec.to_json(Run()) | {"objective": {"kind": "elsewhere:Other"}}
+    with pytest.raises(ValueError, match="`import elsewhere` first, or on the command line"):
+        spec.from_json(Run, content)
+    assert "elsewhere" not in sys.modules
+
+
+def test_changed_code_is_another_run_and_loading_the_old_one_warns(module):
+    old = spec.override(Run, ["objective=elsewhere:Other"])
+    stored = spec.to_json(old)
+    for text, same in (
+        (SOURCE.replace("# a comment", "# another comment, longer"), True),
+        (SOURCE.replace("rate=1.5", "rate=2.5"), False),
+    ):
+        module.write_text(text)
+        importlib.invalidate_caches()
+        importlib.reload(sys.modules["elsewhere"])
+        parts._used.clear()
+        linecache.checkcache()
+        new = spec.override(Run, ["objective=elsewhere:Other"])
+        assert (new.digest == old.digest) is same
+    with pytest.warns(parts.OwnPartWarning, match="the code of elsewhere:Other has changed"):
+        spec.from_json(Run, stored)
+
+
+def test_an_installed_package_announces_parts_by_entry_points(module, monkeypatch):
+    entry = EntryPoint("other", "elsewhere:Other", parts.GROUP)
+    monkeypatch.setattr(parts, "entry_points", lambda group: [entry])
+    sys.path.insert(0, str(module.parent))
+    run = spec.override(Run, ["objective=other"])
+    assert run.objective.kind == "elsewhere:Other"
+    sys.modules.pop("elsewhere")
+    parts._used.clear()
+    assert spec.from_json(Run, spec.to_json(run)).digest == run.digest  # found again by itself
+
+
+def test_a_class_that_is_no_spec_or_of_another_place_is_refused():
+    class Plain(OnePlayer):
+        def terms(self, *arguments):
+            return {}
+
+    class Extended(uw.BetaVAE):
+        extra: float = 1.0
+
+    @uw.spec
+    class Unrelated:
+        size: int = 3
+
+    for part, message in (
+        (Plain(), "decorate it with @unweave.spec"),
+        (Extended(), "decorate it with @unweave.spec"),
+        (Unrelated(), "expected a shipped part or a class derived from BaseObjective"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Run(objective=part)
+
+
+def test_every_open_union_names_the_class_to_derive_from():
+    assert BaseObjective not in spec.members(Objective).values()
+    assert set(spec.members(Objective)) >= {"vae", "factor-vae"}

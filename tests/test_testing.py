@@ -1,0 +1,216 @@
+"""`unweave.testing`: shipped parts pass its checks, and each kind of mistake is caught."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import unweave as uw
+from datasets import CRITIC
+from unweave.core.schedules import Weight
+from unweave.data import Blobs
+from unweave.latents import Gaussian
+from unweave.networks import BaseNetwork
+from unweave.objectives import Term
+from unweave.objectives.base import OnePlayer, elbo
+from unweave.testing import (
+    check_dataset,
+    check_latent,
+    check_metric,
+    check_network,
+    check_objective,
+)
+
+
+@pytest.mark.parametrize(
+    ("objective", "neutral"),
+    [
+        (uw.BetaVAE(beta=3.0), uw.BetaVAE(beta=1.0)),
+        (uw.FactorVAE(gamma=5.0, critic=CRITIC), uw.FactorVAE(gamma=0.0, critic=CRITIC)),
+        (uw.BetaTCVAE(beta=4.0), uw.BetaTCVAE(beta=1.0)),
+        (uw.BetaVAE(beta=uw.Linear(0.0, 2.0, steps=5)), None),
+    ],
+)
+def test_shipped_objectives_pass(objective, neutral):
+    check_objective(objective, neutral=neutral)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        uw.Gaussian(3, learn="variances"),
+        uw.StudentT(2, df=3),
+        uw.Categorical(3),
+        uw.Product(style=uw.Laplace(2), flags=uw.Bernoulli(2)),
+    ],
+    ids=lambda block: block.kind,
+)
+def test_shipped_blocks_pass(block):
+    check_latent(block)
+
+
+@pytest.mark.parametrize("shape", [(7,), (3, 6, 5)])
+def test_shipped_networks_pass(shape):
+    check_network(uw.MLP((8,)), shape)
+
+
+@pytest.mark.parametrize("name", ["mig", "sap", "factor_vae_score", "modularity"])
+def test_shipped_metrics_pass(name):
+    check_metric(getattr(uw.metrics, name))
+
+
+@pytest.mark.parametrize("data", [Blobs(), uw.data.Pinwheel()], ids=lambda data: data.kind)
+def test_shipped_datasets_pass(data):
+    check_dataset(data)
+
+
+@uw.spec
+class Detached(OnePlayer):
+    """Its rate gives no gradient although it is in the loss."""
+
+    def terms(self, *arguments):
+        terms = elbo(arguments[0])
+        return terms | {"rate": Term(1.0, terms["rate"].value.detach())}
+
+
+@uw.spec
+class Doubled(OnePlayer):
+    """At weight 1, which should be neutral, it counts the rate twice."""
+
+    weight: Weight = 1.0
+
+    def terms(self, *arguments):
+        return elbo(arguments[0], rate=2 * self.weight)
+
+
+@uw.spec
+class Summed(OnePlayer):
+    """One of its terms has a value for each latent variable."""
+
+    def terms(self, *arguments):
+        return elbo(arguments[0]) | {"more": Term(1.0, arguments[0].z.square())}
+
+
+@uw.spec
+class Silent(OnePlayer):
+    """It refuses every latent space, without a reason."""
+
+    def terms(self, *arguments):
+        return elbo(arguments[0])
+
+    def incompatibility(self, latent):
+        return ""
+
+
+@pytest.mark.parametrize(
+    ("objective", "law"),
+    [
+        (Detached(), "finite differences"),
+        (Summed(), "term more: expected one value"),
+        (Silent(), "must be None or a reason"),
+    ],
+    ids=lambda part: type(part).__name__,
+)
+def test_mistakes_of_an_objective_are_caught(objective, law):
+    with pytest.raises(AssertionError, match=law):
+        check_objective(objective)
+
+
+def test_a_neutral_point_that_is_none_is_caught():
+    with pytest.raises(AssertionError, match="must be the negative ELBO"):
+        check_objective(Doubled(), neutral=Doubled())
+
+
+class WrongRate(Gaussian):
+    """Half of the rate."""
+
+    def rate(self, q, p, z):
+        return super().rate(q, p, z) / 2
+
+
+class WrongNames(Gaussian):
+    """All variables have one name."""
+
+    @property
+    def names(self):
+        return ("z",) * self.size
+
+
+@pytest.mark.parametrize(
+    ("block", "law"), [(WrongRate(2), "rate: differs"), (WrongNames(2), "one distinct name")]
+)
+def test_mistakes_of_a_block_are_caught(block, law):
+    with pytest.raises(AssertionError, match=law):
+        check_latent(block)
+
+
+@uw.spec
+class Idle(BaseNetwork):
+    """It has a layer that nothing reads, and may decode to another shape."""
+
+    channels: int = 1
+
+    def encoder(self, shape, outputs):
+        encoder = nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(shape)), len(outputs)))
+        if self.channels == 1:
+            encoder.register_parameter("unused", nn.Parameter(torch.ones(3)))
+        return encoder
+
+    def decoder(self, size, shape):
+        shape = (self.channels, *shape[1:])
+        return nn.Sequential(nn.Linear(size, int(np.prod(shape))), nn.Unflatten(1, shape))
+
+
+@pytest.mark.parametrize(
+    ("network", "law"),
+    [(Idle(), "get no gradient: unused"), (Idle(channels=2), r"decoder: expected shape \(5, 1,")],
+)
+def test_mistakes_of_a_network_are_caught(network, law):
+    with pytest.raises(AssertionError, match=law):
+        check_network(network, shape=(1, 6, 6))
+
+
+COUNTER = itertools.count()
+
+
+def first_code(codes, factors):
+    """It looks at the first latent variable only."""
+    if len(codes) != len(factors) or np.isnan(codes).any():
+        raise ValueError("rows must match")
+    return float(np.corrcoef(codes[:, 0], factors[:, 0])[0, 1])
+
+
+def careless(codes, factors):
+    """It takes whatever it is given."""
+    rows = min(len(codes), len(factors))
+    strength = np.abs(np.corrcoef(codes[:rows].T, factors[:rows].T)[: codes.shape[1], -1])
+    return float(np.nan_to_num(strength).max())
+
+
+@pytest.mark.parametrize(
+    ("metric", "law"),
+    [
+        (first_code, "order of latent variables"),
+        (careless, "expected a ValueError for rows that do not match"),
+        (lambda codes, factors: float("nan"), "finite score"),
+        (lambda codes, factors: float(next(COUNTER)), "the same score"),
+        (lambda codes, factors: 0.5, "noise scores 0.5"),
+    ],
+    ids=["order", "rows", "nan", "random", "constant"],
+)
+def test_mistakes_of_a_metric_are_caught(metric, law):
+    with pytest.raises(AssertionError, match=law):
+        check_metric(metric)
+
+
+def test_a_dataset_that_changes_is_caught(monkeypatch):
+    dataset = Blobs().load(torch.device("cpu"))
+    calls = itertools.count()
+    images = type(dataset).images
+    monkeypatch.setattr(
+        type(dataset), "images", lambda self, index: images(self, index) * (0.5 ** next(calls))
+    )
+    with pytest.raises(AssertionError, match="the same index gives other values"):
+        check_dataset(Blobs())
