@@ -15,6 +15,7 @@ from torch import nn
 import unweave as uw
 from datasets import SMALL, small_run
 from unweave.core import parts, spec
+from unweave.core.bibliography import citations
 from unweave.core.schedules import Schedule, Weight
 from unweave.latents import Gaussian
 from unweave.likelihoods import BernoulliObservation, Emission
@@ -256,3 +257,34 @@ def test_a_class_that_is_no_spec_or_of_another_place_is_refused():
 def test_every_open_union_names_the_class_to_derive_from():
     assert BaseObjective not in spec.members(Objective).values()
     assert set(spec.members(Objective)) >= {"vae", "factor-vae"}
+
+
+def test_models_of_own_parts_are_evaluated_and_reported(tmp_path):
+    model = uw.fit(
+        SMALL,
+        latent=uw.Product(style=Narrow(2), what=uw.Categorical(2)),
+        objective=Mine(weight=Steps(every=3)),
+        network=Wide((16,)),
+        likelihood=Coin(),
+        steps=5,
+        store=tmp_path / "runs",
+        progress=False,
+    )
+    (scores,) = uw.evaluate([model], metrics="mig")
+    assert np.isfinite(scores["mig/chen2018"].value)
+    page = tmp_path / "report.html"
+    uw.write_report(model, page)
+    text = page.read_text()
+    assert "test_own_parts:Mine" in text
+    assert "doubling every 3 steps" in text
+
+
+def test_keys_that_only_the_author_of_a_part_knows_are_left_out_of_citations():
+    @uw.spec
+    class Cited(OnePlayer):
+        """After [Higgins2017] and [Nobody2031]."""
+
+        def terms(self, *arguments):
+            return elbo(arguments[0])
+
+    assert list(citations(Cited())) == ["Higgins2017"]

@@ -47,7 +47,7 @@ def citations(spec: object) -> dict[str, str]:
 def known(keys: Iterable[str]) -> dict[str, str]:
     """BibTeX entries of keys, each once."""
     found = entries()
-    return {key: found[key] for key in dict.fromkeys(keys)}
+    return {key: found[key] for key in dict.fromkeys(keys) if key in found}
 
 
 def _parts(spec: object) -> Iterator[object]:
