@@ -1,5 +1,9 @@
 """Networks: specs that build encoders, decoders, critics and the parts of a GAN."""
 
+from typing import Annotated
+
+from pydantic import Field
+
 from unweave.networks.adversarial import Kim2018GAN
 from unweave.networks.architectures import (
     DCGAN,
@@ -9,15 +13,21 @@ from unweave.networks.architectures import (
     Esmaeili2019,
     Kim2018,
     Mathieu2019,
-    Network,
 )
+from unweave.networks.base import BaseNetwork, Shape
 from unweave.networks.initialise import Init, initialise
-from unweave.networks.layers import statistics_held
-from unweave.networks.stacks import Shape
+from unweave.networks.layers import frozen_statistics
+from unweave.networks.modules import Modules, UserModule
+
+Network = Annotated[
+    Kim2018 | Mathieu2019 | DCGAN | Esmaeili2019 | Conv | MLP | Modules,
+    Field(discriminator="kind"),
+]
 
 __all__ = [
     "DCGAN",
     "MLP",
+    "BaseNetwork",
     "Conv",
     "Critic",
     "Esmaeili2019",
@@ -25,8 +35,10 @@ __all__ = [
     "Kim2018",
     "Kim2018GAN",
     "Mathieu2019",
+    "Modules",
     "Network",
     "Shape",
+    "UserModule",
+    "frozen_statistics",
     "initialise",
-    "statistics_held",
 ]
