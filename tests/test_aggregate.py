@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
-from datasets import LATENTS, nets_and_batch, prior, small_run
 
 import unweave as uw
+from datasets import LATENTS, nets_and_batch, prior, small_run
 from unweave.aggregate import (
     blocks,
     decompose,
@@ -246,7 +246,7 @@ def test_objectives_read_discrete_variables_at_their_corners(objective):
         one, two = (objective.divergence.value(nets, r, batch, Noise(0)) for r in (relaxed, hard))
         assert torch.equal(one, two)
         return
-    one, two = (objective.terms(passed, batch, Noise(0)) for passed in (relaxed, hard))
+    one, two = (objective.loss(forward, batch, Noise(0)) for forward in (relaxed, hard))
     for name in one.keys() - {"distortion"}:
         assert torch.equal(one[name].value, two[name].value)
 

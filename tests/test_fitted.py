@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from datasets import ADVERSARIAL, LATENTS, SMALL
 from torch.distributions import MultivariateNormal
 
 import unweave as uw
+from datasets import ADVERSARIAL, LATENTS, SMALL
 from unweave.core.noise import Noise
 from unweave.latents import with_hard_samples
 from unweave.metrics import left_out
@@ -83,7 +83,7 @@ def test_codes_walks_and_table_of_every_latent_space(latent):
     assert model.encode(x).shape == (2, latent.size)
     assert model.reconstruct(x).shape == x.shape
     walks = model.traverse(x[:1], steps=4)
-    expected = [len(walk) for walk in latent.walks(model.prior(), 4)]
+    expected = [len(walk) for walk in latent.traversal_values(model.prior(), 4)]
     assert [walk.shape for walk in walks] == [(n, *x.shape[1:]) for n in expected]
     given = model.traverse(values=[0.1, 0.2, 0.3])
     for walk, own, discrete in zip(given, expected, latent.discrete, strict=True):

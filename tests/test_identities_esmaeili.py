@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from datasets import D
 from torch.distributions import MultivariateNormal, Normal, OneHotCategorical
 
 import unweave as uw
+from datasets import D
 from small_models import COUNT, NOISE, SHAPE, SIZE, X, correlate, f64, loss, nets_of
 from unweave.aggregate import decompose, decompose_exactly
 from unweave.core.noise import Noise
@@ -181,7 +181,7 @@ GROUPS = uw.Product(a=uw.Gaussian(2, sampled_rate=True), b=uw.Gaussian(1, sample
 def ingredients(nets):
     """The terms of figures 2 and 4, signs as divergences, (B,) each, written out for GROUPS."""
     passed = nets.model(X, NOISE)
-    table = Normal(passed.q.mean, passed.q.spread).log_prob(passed.z[:, None])
+    table = Normal(passed.q.mean, passed.q.stddev).log_prob(passed.z[:, None])
     q = equation_13(table.sum(-1))
     q_a, q_b, q_each = equation_13(table[..., :2].sum(-1)), equation_13(table[..., 2]), [
         equation_13(table[..., d]) for d in range(3)

@@ -3,11 +3,11 @@
 import math
 
 import torch
-from datasets import CRITIC, D, play_turns
 from torch import nn
 from torch.distributions import Normal
 
 import unweave as uw
+from datasets import CRITIC, D, play_turns
 from small_models import COUNT, NOISE, X, f64, loss, nets_of
 from unweave.aggregate import exact
 from unweave.objectives import Batch, total
@@ -19,9 +19,9 @@ def test_lemma_1_holds_on_every_sample():
     nets = nets_of(uw.Gaussian(3))
     batch = Batch(X, COUNT)  # the whole data set
     dropout = uw.InformationDropout(estimator="exact")
-    information = dropout.play(nets, batch, NOISE, {})[0]["mutual_information"].value
+    information = dropout.model_loss(nets, batch, NOISE, {})[0]["mutual_information"].value
     matching = uw.AlphaBetaVAE(divergence=D.ExclusiveKL(estimator="exact"))
-    divergence = matching.play(nets, batch, NOISE, {})[0]["divergence"].value
+    divergence = matching.model_loss(nets, batch, NOISE, {})[0]["divergence"].value
     sides = elbo_parts(nets.model, X, NOISE)
     rate = sides.parts["reconstruction"] - sides.left
     torch.testing.assert_close(information + divergence, rate)
@@ -76,7 +76,7 @@ def test_factor_vae_with_a_perfect_critic_is_equation_2():
     objective = uw.FactorVAE(gamma=5.0, critic=CRITIC)
     nets = with_oracle(SAMPLED_RATE, objective, "marginals")
     passed = nets.model(X, NOISE)
-    table = Normal(passed.q.mean, passed.q.spread).log_prob(passed.z[:, None])
+    table = Normal(passed.q.mean, passed.q.stddev).log_prob(passed.z[:, None])
     dependence = table.sum(-1).exp().mean(1).log() - table.exp().mean(1).log().sum(-1)
     expected = (passed.distortion + passed.rate + 5 * dependence).mean()
     value = loss(objective, nets, COUNT)

@@ -56,7 +56,7 @@ def test_theorem_1_holds_by_quadrature(block, beta):
     """beta KL(q || p) = KL(q || f_beta) - (beta - 1) H_q - log F_beta, on a fine grid."""
     mean = torch.tensor([0.2, -0.5], dtype=f64)
     q = DiagonalGaussian(mean, torch.tensor([0.3, 0.8], dtype=f64).log())
-    step = q.spread / 100  # the trapezoid rule converges exponentially, but for Laplace's kink
+    step = q.stddev / 100  # the trapezoid rule converges exponentially, but for Laplace's kink
     steps = torch.arange(-1000, 1001, dtype=f64)
     axes = torch.round(mean / step)[:, None] * step[:, None] + steps * step[:, None]
     if isinstance(block, uw.GaussianMixture):  # not a product of columns
@@ -68,7 +68,7 @@ def test_theorem_1_holds_by_quadrature(block, beta):
         log_q = q.log_marginals(axes.T)
         log_f = annealed_columns(block, beta, axes.T)
         kl = ((log_q.exp() * (log_q - log_f)).sum(0) * step).sum()
-    rate = block.kl(mean[None], q.spread[None]).sum()
+    rate = block.kl(mean[None], q.stddev[None]).sum()
     expected = kl - (beta - 1) * q.entropy() - block.log_normaliser(beta)
     torch.testing.assert_close(beta * rate, expected, rtol=1e-5, atol=1e-5)
 
@@ -108,7 +108,7 @@ def test_corollary_1_with_its_constant_and_corollary_2(latent, beta):
     nets = nets_of(latent)
     sides = corollary_1(nets.model, beta, X, NOISE)
     torch.testing.assert_close(sides.left, sides.right, rtol=1e-11, atol=1e-11)
-    if not latent.learned:
+    if latent.fixed_prior:
         c = 1.5 * (beta - 1) * (1 + math.log(2 * math.pi / beta)) + latent.log_normaliser(beta)
         assert sides.parts["constant"].tolist() == pytest.approx([c] * len(X))
     passed, larger = recoded(nets.model, math.sqrt(beta) * torch.eye(3, dtype=f64), X, NOISE)
@@ -133,7 +133,7 @@ def test_larger_codes_move_the_rate_and_not_what_they_say():
 def test_the_entropy_vae_is_equation_5(encoding):
     nets = nets_of(uw.Gaussian(3, encoding=encoding))
     q = nets.model.encode(X)
-    factor = q.factor if encoding == "full" else torch.diag_embed(q.spread)
+    factor = q.factor if encoding == "full" else torch.diag_embed(q.stddev)
     log_det = torch.logdet(factor @ factor.mT).mean()
     expected = loss(uw.VAE(), nets) - 0.5 * (2.5 - 1) * log_det
     torch.testing.assert_close(loss(uw.EntropyVAE(beta=2.5), nets), expected)

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from datasets import D
 
 import unweave as uw
+from datasets import D
 from small_models import NOISE, X, f64, loss_of, nets_of
 from unweave.aggregate import exact, inclusive_kl
 from unweave.core.noise import Noise
@@ -109,7 +109,7 @@ def test_a_rotated_diagonal_encoding_is_diagonal_only_if_it_is_round():
     passed, turned = two_passes(latent, project=True)
     p = latent.density(torch.zeros(3, dtype=f64))
     rate = latent.rate(turned.q, p, turned.z)
-    covariance = ROTATION @ torch.diag_embed(passed.q.spread.square()) @ ROTATION.T
+    covariance = ROTATION @ torch.diag_embed(passed.q.stddev.square()) @ ROTATION.T
     diagonal = covariance.diagonal(dim1=-2, dim2=-1)
     lost = 0.5 * (diagonal.log().sum(-1) - torch.logdet(covariance))
     torch.testing.assert_close(rate, passed.rate - lost)

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.nn.functional as F
-from datasets import SMALL, small_run
 
 import unweave as uw
+from datasets import SMALL, small_run
 from unweave import kernels
 from unweave.core import noise
 from unweave.data.drawn import shapes2d
@@ -18,7 +18,7 @@ from unweave.kernels.layers import convolve
 from unweave.kernels.random import random_normal, random_words
 from unweave.kernels.sprites import draw
 from unweave.kernels.sums import added, settle
-from unweave.networks.layers import Chain, DownConv2d, UpConv2d
+from unweave.networks.layers import ConvolutionStack, DownConv2d, UpConv2d
 from unweave.training import compile as compiled
 from unweave.training import notes
 
@@ -351,7 +351,7 @@ def test_a_chain_settles_what_its_convolutions_leave(monkeypatch):
         ((12, 20), lambda: [DownConv2d(3, 8, activate=True), DownConv2d(8, 16, activate=True),
                             DownConv2d(16, 8, activate=True)]),
     ):  # fmt: skip
-        chain = Chain(*layers_of()).to(DEVICE)
+        chain = ConvolutionStack(*layers_of()).to(DEVICE)
         x = torch.randn(2, 3, *sides, device=DEVICE, requires_grad=True)
         found = []
         for ours in (True, False):
@@ -364,7 +364,7 @@ def test_a_chain_settles_what_its_convolutions_leave(monkeypatch):
 
 def test_without_a_bias_gradients_are_torchs(monkeypatch):
     """Also where only some of the parameters are differentiated."""
-    chain = Chain(
+    chain = ConvolutionStack(
         DownConv2d(3, 5, bias=False, activate=True),
         DownConv2d(5, 6, activate=True),
         DownConv2d(6, 4, bias=False, activate=True),

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from datasets import ADVERSARIAL, CPU, OBJECTIVES, SMALL, nets_and_batch, small_run
 
 import unweave as uw
+from datasets import ADVERSARIAL, CPU, OBJECTIVES, SMALL, nets_and_batch, small_run
 from unweave.core.noise import Noise
 from unweave.data import from_array
 from unweave.evaluation.model import FittedModel
-from unweave.objectives import Batch, Label, Teacher, total, with_labels
-from unweave.objectives.compatibility import part
+from unweave.latents import distribution_at
+from unweave.objectives import Batch, Label, LabelTargets, total, with_labels
 from unweave.training import Lanes, train
 
 TREE = uw.Product(
@@ -33,7 +33,7 @@ def test_the_terms_are_the_log_masses_and_densities_of_what_is_known():
     nets, _ = nets_and_batch(run)
     dataset = SMALL.load(CPU)
     index = torch.arange(40)
-    targets = Teacher(LABELS, TREE, dataset).targets(index)
+    targets = LabelTargets(LABELS, TREE, dataset).targets(index)
     batch = Batch(dataset.images(index).double(), dataset.size, targets)
     turn = with_labels(run.objective.updates[0], LABELS, run.weights)
     terms, _ = turn.loss(nets, batch, Noise(0), {})
@@ -52,8 +52,8 @@ def test_the_terms_are_the_log_masses_and_densities_of_what_is_known():
     torch.testing.assert_close(terms["label_scale_what_big"].value, bit * targets["known1"] / 0.5)
     x = factors[:, names.index("x")].double()
     standard = (x - 3.5) / torch.arange(8.0).std(correction=0)
-    q = part(nets.model.encode(batch.x), "across")
-    nats = -torch.distributions.Normal(q.mean[:, 0], q.spread[:, 0]).log_prob(standard)
+    q = distribution_at(nets.model.encode(batch.x), "across")
+    nats = -torch.distributions.Normal(q.mean[:, 0], q.stddev[:, 0]).log_prob(standard)
     torch.testing.assert_close(
         terms["label_x_across"].value, nats * targets["known2"] / 0.3, rtol=1e-5, atol=1e-5
     )
@@ -62,7 +62,7 @@ def test_the_terms_are_the_log_masses_and_densities_of_what_is_known():
 
 def test_the_share_of_known_labels_is_as_asked_and_the_same_for_every_run():
     dataset = SMALL.load(CPU)
-    one, two = (Teacher((Label("x", share=0.3),), uw.Gaussian(1), dataset) for _ in range(2))
+    one, two = (LabelTargets((Label("x", share=0.3),), uw.Gaussian(1), dataset) for _ in range(2))
     assert torch.equal(one.known[0], two.known[0])
     assert one.known[0].float().mean().item() == pytest.approx(0.3, abs=0.06)
 
@@ -101,7 +101,7 @@ def test_labels_teach_a_block_its_meaning():
         optimiser=uw.Adam(lr=3e-3),
     )  # fmt: skip
     model = FittedModel(train([run.resolve(dataset)], dataset)[0], dataset)
-    unlabelled = torch.arange(dataset.size)[~Teacher(labels, latent, dataset).known[0]]
+    unlabelled = torch.arange(dataset.size)[~LabelTargets(labels, latent, dataset).known[0]]
     classes = latent.codes(model.posteriors(unlabelled))[:, -1]
     right = classes == dataset.factors(unlabelled)[:, dataset.factor_names.index("scale")]
     assert right.float().mean() > 0.9
@@ -183,7 +183,7 @@ def test_a_labelled_run_has_a_report(tmp_path):
 def test_the_loss_with_no_label_known_is_that_without():
     run = small_run(latent=TREE, labels=LABELS)
     nets, batch = nets_and_batch(run)
-    targets = Teacher(LABELS, TREE, SMALL.load(CPU)).targets(torch.arange(len(batch.x)))
+    targets = LabelTargets(LABELS, TREE, SMALL.load(CPU)).targets(torch.arange(len(batch.x)))
     nothing = {k: v & False if k.startswith("known") else v for k, v in targets.items()}
     turn = with_labels(run.objective.updates[0], LABELS, run.weights)
     with_none, _ = turn.loss(nets, batch._replace(targets=nothing), Noise(0), {})

@@ -4,6 +4,8 @@ import dataclasses
 
 import pytest
 import torch
+
+import unweave as uw
 from datasets import (
     ADVERSARIAL,
     CPU,
@@ -18,9 +20,7 @@ from datasets import (
     small_run,
     turned,
 )
-
-import unweave as uw
-from unweave.catalogue.methods import games, spaces
+from unweave.catalogue.methods import default_objectives, spaces
 from unweave.core.noise import Noise
 from unweave.core.optimisers import Adam
 from unweave.core.schedules import at
@@ -136,7 +136,7 @@ def test_what_is_not_supported_is_refused_with_a_reason():
 
 def everything():
     """What the page of methods says is supported: objectives on two blocks of every kind."""
-    objectives = [objective for objective in games().values() if objective.autoencodes]
+    objectives = [objective for objective in default_objectives().values() if objective.autoencodes]
     cells = [(o, s) for o in objectives for s in spaces().values() if o.incompatibility(s) is None]
     assert len(cells) > 200
     return [(with_small_critic(o), latent) for o, latent in cells]

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from datasets import SHAPE, prior
 from scipy import stats
 
 import unweave as uw
+from datasets import SHAPE, prior
 from posteriors import f64, posterior
 from unweave.core.noise import Noise
 from unweave.latents import OneHot, Squashed
@@ -17,10 +17,10 @@ from unweave.latents import OneHot, Squashed
 def test_learned_variances_keep_their_sum():
     block = uw.Gaussian(3, variances=(2.0, 0.7, 0.3), learn="variances")
     module = block.prior(SHAPE)
-    torch.testing.assert_close(module(None).spread.square(), torch.tensor([2.0, 0.7, 0.3]))
+    torch.testing.assert_close(module(None).stddev.square(), torch.tensor([2.0, 0.7, 0.3]))
     with torch.no_grad():
         module.log_variances += torch.tensor([5.0, 5.5, 3.0])
-    assert module(None).spread.square().sum().item() == pytest.approx(3.0)
+    assert module(None).stddev.square().sum().item() == pytest.approx(3.0)
 
 
 def test_principal_variances_are_scaled_to_a_mean_of_one():
@@ -41,7 +41,7 @@ def test_the_posterior_of_a_uniform_block_is_on_its_interval():
     assert isinstance(q, Squashed)
     share = np.linspace(0.001, 0.999, 50)
     u = stats.norm.ppf(share)
-    m, s = q.base.loc[:, :1].numpy(), q.base.spread[:, :1].numpy()
+    m, s = q.base.loc[:, :1].numpy(), q.base.stddev[:, :1].numpy()
     expected = stats.norm.logpdf(u, m, s) - stats.norm.logpdf(u) - np.log(5)
     z = torch.from_numpy(-2 + 5 * share)[:, None, None].expand(50, 3, 2)
     np.testing.assert_allclose(q.log_marginals(z)[..., 0].T.numpy(), expected, rtol=1e-9)
@@ -109,13 +109,13 @@ def test_the_streams_of_blocks_are_their_own():
     ],
 )
 def test_where_walks_begin_and_end(block, ends):
-    walks = block.walks(prior(block), 5)
+    walks = block.traversal_values(prior(block), 5)
     for walk, expected in zip(walks, ends, strict=True):
         np.testing.assert_allclose(walk[[0, -1], 0], expected, atol=1e-12)
 
 
 def test_a_categorical_variable_walks_through_its_classes():
-    (walk,) = uw.Categorical(4).walks(prior(uw.Categorical(4)), 9)
+    (walk,) = uw.Categorical(4).traversal_values(prior(uw.Categorical(4)), 9)
     assert torch.equal(walk, torch.eye(4, dtype=f64))
 
 

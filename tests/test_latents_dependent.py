@@ -5,14 +5,14 @@ import math
 
 import pytest
 import torch
-from datasets import SHAPE, SMALL, nets_and_batch, play_turns, small_run
 
 import unweave as uw
+from datasets import SHAPE, SMALL, nets_and_batch, play_turns, small_run
 from posteriors import f64, posterior
 from unweave.aggregate import decompose, exact
 from unweave.core.noise import Noise
 from unweave.latents import with_hard_samples
-from unweave.latents.dependent import Dependent
+from unweave.latents.dependent import DependentJoint
 from unweave.objectives import total
 
 # A chain a -> b -> d, bits -> c, with a continuous block between them.
@@ -87,7 +87,7 @@ def marginal(name):
 
 def test_the_joint_and_the_marginals_are_those_of_enumeration():
     p = prior_of(TREE)
-    assert isinstance(p, Dependent)
+    assert isinstance(p, DependentJoint)
     torch.testing.assert_close(MASSES.sum(), torch.tensor(1.0, dtype=f64))
     torch.testing.assert_close(p.log_prob(Z) - LOG_STYLE, MASSES.log())
     for name, (part, own) in zip(TREE.blocks, p.split(Z), strict=True):
@@ -195,7 +195,7 @@ def test_the_dependence_is_learned_and_saved(tmp_path):
     objective = uw.HFVAE(beta=2.0)
     model = uw.fit(SMALL, latent=latent, objective=objective, store=tmp_path, **fields)
     again = uw.load(model.folder, device="cpu")
-    assert isinstance(again.prior(), Dependent)
+    assert isinstance(again.prior(), DependentJoint)
     link = again.prior().links["b"]
     assert link.weight.abs().max() > 0
     assert torch.equal(link.weight, model.prior().links["b"].weight)
@@ -233,7 +233,7 @@ def test_dependent_blocks_are_refused_where_they_make_no_sense():
     latent = uw.Product(a=uw.Categorical(3), b=uw.Categorical(2, given="a"))
     with pytest.raises(ValueError, match="expected a product"):
         uw.Categorical(2, given="a").prior(SHAPE)
-    with pytest.raises(ValueError, match="not known beforehand"):
+    with pytest.raises(ValueError, match="not known before training"):
         latent.log_prob(torch.zeros(5))
     for objective in (uw.InfoGAN(), uw.DIPVAE(), uw.AAE()):
         assert objective.incompatibility(latent) is not None, objective.kind

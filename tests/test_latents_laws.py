@@ -5,16 +5,15 @@ import math
 
 import pytest
 import torch
-from datasets import LATENTS, SHAPE, prior
 from torch.distributions import Normal
 
 import unweave as uw
+from datasets import LATENTS, SHAPE, prior
 from posteriors import draws, posterior
 from unweave.core.noise import Noise
 from unweave.core.spec import from_json, members, to_json
-from unweave.latents import Joint, Latent, owner, with_hard_samples
-from unweave.latents.block import Continuous
-from unweave.objectives.compatibility import leaves
+from unweave.latents import Joint, Latent, variable_of_column, with_hard_samples
+from unweave.latents.block import GaussianPosteriorBlock
 
 
 class Certain:
@@ -46,10 +45,10 @@ class TestLaws:
         assert sum(latent.variables) == latent.size
         count = len(latent.variables)
         assert len(latent.names) == len(set(latent.names)) == len(latent.discrete) == count
-        assert owner(latent).shape == (latent.size,)
+        assert variable_of_column(latent).shape == (latent.size,)
         q, p = posterior(latent), prior(latent)
         z = q.rsample(Noise(1))
-        assert z.shape == q.mean.shape == q.spread.shape == (5, latent.size)
+        assert z.shape == q.mean.shape == q.stddev.shape == (5, latent.size)
         assert q.log_prob(z).shape == p.log_prob(z).shape == q.entropy().shape == (5,)
         assert q.log_marginals(z).shape == (5, count)
         assert latent.rate(q, p, z).shape == (5,)
@@ -92,7 +91,7 @@ class TestLaws:
 
     def test_walks_cover_the_reach_within_the_support(self, latent):
         p = prior(latent)
-        walks, (low, high) = latent.walks(p, 7), latent.reach(p)
+        walks, (low, high) = latent.traversal_values(p, 7), latent.traversal_range(p)
         assert [walk.shape[1] for walk in walks] == list(latent.variables)
         for number, (walk, columns) in enumerate(zip(walks, latent.columns, strict=True)):
             z = p.mean.repeat(len(walk), 1)
@@ -109,7 +108,7 @@ class TestLaws:
         z = q.rsample(Noise(1))
         for number, columns in enumerate(latent.columns):
             if latent.normal[number]:
-                expected = Normal(q.mean[:, columns], q.spread[:, columns]).log_prob(z[:, columns])
+                expected = Normal(q.mean[:, columns], q.stddev[:, columns]).log_prob(z[:, columns])
                 torch.testing.assert_close(q.log_marginals(z)[:, [number]], expected)
 
     def test_samples_have_the_moments_they_say(self, latent):
@@ -118,7 +117,7 @@ class TestLaws:
             assert z.isfinite().all()
             if any(latent.discrete) and not _hard(latent):
                 continue  # relaxed samples are near, not at, the hard_samples
-            spread = d.spread.expand(z.shape[1:]).clamp(max=30)
+            spread = d.stddev.expand(z.shape[1:]).clamp(max=30)
             error = (z.mean(0) - d.mean).abs() / spread
             assert error[spread < 30].max() < 0.04
 
@@ -171,7 +170,7 @@ class TestLaws:
         raw = torch.zeros(2, latent.outputs)
         raw[0] = torch.randn(latent.outputs)
         raw[1, -1] = extreme
-        if isinstance(latent, Continuous | uw.Uniform):
+        if isinstance(latent, GaussianPosteriorBlock | uw.Uniform):
             raw[1, : latent.size] = 0
             raw[1, latent.size : 2 * latent.size] = extreme
             raw[1, 2 * latent.size :] = 0
@@ -185,4 +184,4 @@ class TestLaws:
 
 
 def _hard(latent):
-    return all(getattr(block, "hard", True) for block in leaves(latent).values())
+    return all(getattr(block, "hard", True) for block in latent.leaf_blocks.values())

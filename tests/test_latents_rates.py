@@ -6,11 +6,11 @@ import math
 import numpy as np
 import pytest
 import torch
-from datasets import SHAPE, prior
 from scipy import integrate, stats
 from torch.distributions import MultivariateNormal, Normal, kl_divergence
 
 import unweave as uw
+from datasets import SHAPE, prior
 from posteriors import f64, posterior
 from unweave.core.noise import Noise
 from unweave.latents import DiagonalGaussian
@@ -123,7 +123,7 @@ def test_full_gaussians_agree_with_torch():
     torch.testing.assert_close(q.log_prob(z), theirs.log_prob(z))
     torch.testing.assert_close(q.entropy(), theirs.entropy())
     torch.testing.assert_close(latent.rate(q, p, z), kl_divergence(theirs, other))
-    torch.testing.assert_close(q.spread, theirs.stddev)
+    torch.testing.assert_close(q.stddev, theirs.stddev)
     table = torch.stack([MultivariateNormal(m, scale_tril=f).log_prob(z)
                          for m, f in zip(q.loc, q.factor, strict=True)], 1)  # fmt: skip
     torch.testing.assert_close(q.log_prob(z[:, None]), table)
@@ -136,7 +136,7 @@ def test_a_full_encoding_against_independent_columns_needs_only_its_marginals():
     def integrand(z):
         return q.log_prob(z).exp() * (q.log_prob(z) - p.log_prob(z))
 
-    s, m = q.spread[0].numpy(), q.mean[0].numpy()
+    s, m = q.stddev[0].numpy(), q.mean[0].numpy()
     x, y = (
         torch.linspace(c - 9 * w, c + 9 * w, 1001, dtype=f64) for c, w in zip(m, s, strict=True)
     )
@@ -287,4 +287,4 @@ def test_a_uniform_posterior_knows_its_standard_deviation():
         torch.tensor([[0.0, 4.0, 20.0, 9.0, 3.0, 5.0]], dtype=f64)
     )
     drawn = q.rsample(Noise(0), (400_000,))
-    torch.testing.assert_close(drawn.std(0), q.spread, rtol=5e-3, atol=1e-4)
+    torch.testing.assert_close(drawn.std(0), q.stddev, rtol=5e-3, atol=1e-4)

@@ -4,8 +4,8 @@ import math
 
 import pytest
 import torch
-from datasets import LIKELIHOODS, small_run
 
+from datasets import LIKELIHOODS, small_run
 from unweave.core.noise import Noise
 from unweave.core.spec import members
 from unweave.likelihoods import (

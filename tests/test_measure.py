@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from datasets import CRITIC, LATENTS, SMALL
 from rich.console import Console
 from scipy import stats
 from threadpoolctl import threadpool_info
 
 import unweave as uw
+from datasets import CRITIC, LATENTS, SMALL
 from unweave.cli import scores as scoring
 from unweave.core import parallel
 from unweave.core.parallel import Killed, in_processes, in_threads
@@ -122,7 +122,7 @@ def test_on_cuda_too(structure):
         assert q.mean.device.type == rows.device.type == "cuda"
         alone = model.posteriors(rows)
         torch.testing.assert_close(q.mean, alone.mean, rtol=1e-3, atol=1e-4)
-        torch.testing.assert_close(q.spread, alone.spread, rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(q.stddev, alone.stddev, rtol=1e-3, atol=1e-4)
         weights = {name: value[0].cpu() for name, value in model.trained.weights.items()}
         outcome = uw.training.Outcome(model.run, weights, model.log, None)
         here = uw.FittedModel(outcome, model.run.data.load(torch.device("cpu")))

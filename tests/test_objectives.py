@@ -6,6 +6,8 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+
+import unweave as uw
 from datasets import (
     ADVERSARIAL,
     CPU,
@@ -18,12 +20,10 @@ from datasets import (
     play_turns,
     small_run,
 )
-
-import unweave as uw
 from unweave.aggregate import exact
 from unweave.core.noise import Noise
 from unweave.core.spec import members
-from unweave.latents import DiagonalGaussian, distributions, owner
+from unweave.latents import DiagonalGaussian, distributions, variable_of_column
 from unweave.objectives import Objective, total
 from unweave.objectives import base as game
 from unweave.objectives.decomposed import sampled_likelihood
@@ -71,15 +71,15 @@ def test_at_its_neutral_weights_every_objective_is_the_elbo(kind, latent):
     nets, batch = nets_and_batch(small_run(objective=objective, latent=latent))
     noise = Noise(3, 1)
     loss = total(play_turns(objective, nets, batch, noise)["model"])
-    passed = nets.model(batch.x, noise)
-    z = passed.hard_samples
-    sampled = passed.q.log_prob(z) - passed.p.log_prob(z)
-    rate = sampled if kind in SAMPLED else passed.rate
+    forward = nets.model(batch.x, noise)
+    z = forward.hard_samples
+    sampled = forward.q.log_prob(z) - forward.p.log_prob(z)
+    rate = sampled if kind in SAMPLED else forward.rate
     if kind in SAMPLED:  # whose decoder sees hard_samples too
-        passed = passed._replace(px=nets.model.decode(z))
-    expected = passed.distortion.mean() + rate.mean()
+        forward = forward._replace(px=nets.model.decode(z))
+    expected = forward.distortion.mean() + rate.mean()
     if kind == "capacity-vae":
-        expected = passed.distortion.mean() + rate.mean().abs()
+        expected = forward.distortion.mean() + rate.mean().abs()
     torch.testing.assert_close(loss, expected)
 
 
@@ -112,11 +112,11 @@ def test_without_weight_the_others_are_plain_autoencoders(kind):
 def test_distortion_and_rate_are_reported_unweighted(objective, latent):
     nets, batch = nets_and_batch(small_run(objective=objective, latent=latent))
     terms = play_turns(objective, nets, batch, Noise(3, 1))["model"]
-    passed = nets.model(batch.x, Noise(3, 1))
-    assert terms["distortion"].value.shape == terms["rate"].value.shape == passed.rate.shape
+    forward = nets.model(batch.x, Noise(3, 1))
+    assert terms["distortion"].value.shape == terms["rate"].value.shape == forward.rate.shape
     if objective.kind != "iwae":  # which reports the means over its particles
-        torch.testing.assert_close(terms["distortion"].value, passed.distortion)
-        torch.testing.assert_close(terms["rate"].value, passed.rate)
+        torch.testing.assert_close(terms["distortion"].value, forward.distortion)
+        torch.testing.assert_close(terms["rate"].value, forward.rate)
 
 
 @pytest.mark.parametrize(("objective", "latent"), CROSS)
@@ -282,7 +282,7 @@ def test_permutation_keeps_marginals_and_breaks_dependence(latent):
     z = torch.randn(4000, 1).expand(-1, latent.size).clone()
     permuted = permute_variables(z, latent, Noise(5))
     assert torch.equal(permuted.sort(0).values, z.sort(0).values)
-    whose = owner(latent)
+    whose = variable_of_column(latent)
     apart = whose[:, None] != whose
     correlation = torch.corrcoef(permuted.T).reshape(latent.size, latent.size)
     assert (correlation[apart].abs() < 0.08).all()
@@ -304,11 +304,11 @@ def test_beta_tcvae_with_the_whole_data_set_as_batch_is_exact():
     dataset = SMALL.load(CPU)
     nets, batch = nets_and_batch(run, size=dataset.size)
     terms = play_turns(objective, nets, batch, Noise(0))["model"]
-    passed = nets.model(batch.x, Noise(0))
-    log_joint = exact(passed.q.log_prob(passed.z[:, None]))
-    log_each = exact(passed.q.log_marginals(passed.z[:, None])).sum(-1)
+    forward = nets.model(batch.x, Noise(0))
+    log_joint = exact(forward.q.log_prob(forward.z[:, None]))
+    log_each = exact(forward.q.log_marginals(forward.z[:, None])).sum(-1)
     torch.testing.assert_close(terms["total_correlation"].value, log_joint - log_each)
-    own = passed.q.log_prob(passed.z)
+    own = forward.q.log_prob(forward.z)
     torch.testing.assert_close(terms["mutual_information"].value, own - log_joint)
 
 
@@ -332,10 +332,10 @@ def test_confident_classes_that_match_the_prior_are_no_mismatch():
     latent = uw.Categorical(5)
     objective = uw.AlphaBetaVAE(alpha=1.0)
     nets, batch = nets_and_batch(small_run(objective=objective, latent=latent), size=40)
-    passed = nets.model(batch.x, Noise(0))
+    forward = nets.model(batch.x, Noise(0))
     classes = torch.arange(40) % 5
     q = latent.posterior(20.0 * F.one_hot(classes, 5).double())
-    matched = passed._replace(q=q, z=F.one_hot(classes, 5).double())
+    matched = forward._replace(q=q, z=F.one_hot(classes, 5).double())
     inclusive = uw.divergences.InclusiveKL().value(nets, matched, batch, Noise(1))
     assert inclusive.item() == pytest.approx(0, abs=1e-6)
 
@@ -343,14 +343,14 @@ def test_confident_classes_that_match_the_prior_are_no_mismatch():
 def test_dip_vae_counts_in_standard_deviations_of_the_prior():
     """N(0, I) is the papers' case; a prior twice as wide wants a covariance of 4."""
     nets, batch = nets_and_batch(small_run(latent=uw.Gaussian(3)))
-    passed = nets.model(batch.x, Noise(0))
+    forward = nets.model(batch.x, Noise(0))
     wide = uw.Gaussian(3, variances=(4.0, 4.0, 4.0))
-    doubled = DiagonalGaussian(2 * passed.q.loc, passed.q.log_scale + math.log(2))
+    doubled = DiagonalGaussian(2 * forward.q.loc, forward.q.log_scale + math.log(2))
     zero = torch.zeros(3, dtype=torch.float64)
-    other = passed._replace(q=doubled, p=wide.density(zero), latent=wide, z=2 * passed.z)
+    other = forward._replace(q=doubled, p=wide.density(zero), latent=wide, z=2 * forward.z)
     for of in ("means", "codes"):
         objective = uw.DIPVAE(covariance_of=of)
-        one, two = (objective.terms(p, batch, Noise(0)) for p in (passed, other))
+        one, two = (objective.loss(p, batch, Noise(0)) for p in (forward, other))
         for name in ("diagonal", "off_diagonal"):
             torch.testing.assert_close(one[name].value, two[name].value)
     for latent in (uw.StudentT(2, df=1), uw.GaussianMixture(), uw.VampPrior(2), uw.Categorical(3),
@@ -371,18 +371,18 @@ def test_the_four_terms_of_the_lagrangian_are_those_of_the_elbo():
     run = small_run(objective=objective)
     nets, batch = nets_and_batch(run, size=SMALL.load(CPU).size)
     terms = play_turns(objective, nets, batch, Noise(3, 1))["model"]
-    passed = nets.model(batch.x, Noise(3, 1))
-    p, q = passed.p, passed.q
+    forward = nets.model(batch.x, Noise(3, 1))
+    p, q = forward.p, forward.q
     draws = p.rsample(Noise(3, 1).fold("prior"), (7,)).unsqueeze(1).expand(-1, len(batch.x), -1)
     seen = [
         (nets.model.decode(z).log_prob(batch.x).exp()) / (7 + (q.log_prob(z) - p.log_prob(z)).exp())
-        for z in (*draws, passed.z)
+        for z in (*draws, forward.z)
     ]
     expected = torch.stack(seen).sum(0).log()
     torch.testing.assert_close(terms["log_likelihood"].value, expected)
     parts = terms["mutual_information"].value + terms["marginal_kl"].value
-    torch.testing.assert_close(parts, q.log_prob(passed.z) - p.log_prob(passed.z))
-    rest = (passed.rate - parts).mean()  # of the rate by its formula and on the sample
+    torch.testing.assert_close(parts, q.log_prob(forward.z) - p.log_prob(forward.z))
+    rest = (forward.rate - parts).mean()  # of the rate by its formula and on the sample
     torch.testing.assert_close(total(terms), rest - expected.mean())
 
 
@@ -396,8 +396,8 @@ def test_the_likelihood_of_the_lagrangian_is_that_of_a_linear_model():
     with torch.no_grad():
         nets.model.decoder[0].weight *= 0.3
         nets.model.decoder[0].bias.zero_()
-    passed = nets.model(batch.x, Noise(0))
-    got = sampled_likelihood(nets.model, passed, Noise(0), 4000)
+    forward = nets.model(batch.x, Noise(0))
+    got = sampled_likelihood(nets.model, forward, Noise(0), 4000)
     d = nets.model.decoder[0].weight
     x = batch.x.flatten(1)
     covariance = d @ d.T + torch.eye(len(d), dtype=d.dtype)

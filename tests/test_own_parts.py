@@ -18,10 +18,9 @@ from unweave.core import parts, spec
 from unweave.core.bibliography import citations
 from unweave.core.schedules import Schedule, Weight
 from unweave.latents import Gaussian
-from unweave.likelihoods import BernoulliObservation, Emission
+from unweave.likelihoods import BaseLikelihood, BernoulliObservation
 from unweave.networks import BaseNetwork
-from unweave.objectives import AlphaBetaVAE, BaseObjective, Objective
-from unweave.objectives.base import OnePlayer, elbo
+from unweave.objectives import AlphaBetaVAE, BaseObjective, Objective, VAEObjective, elbo_terms
 from unweave.objectives.divergences import Divergence
 from unweave.training.run import Run
 
@@ -31,8 +30,8 @@ X = np.random.default_rng(0).integers(0, 2, (40, 8, 8)) == 1
 class Heavy(uw.BetaVAE):
     """A shipped objective with another loss, and not decorated."""
 
-    def terms(self, *arguments):
-        return elbo(arguments[0], rate=2 * self.beta)
+    def loss(self, forward, batch, noise):
+        return elbo_terms(forward, rate=2 * self.beta)
 
 
 class Wide(uw.MLP):
@@ -40,13 +39,13 @@ class Wide(uw.MLP):
 
 
 @uw.spec
-class Mine(OnePlayer):
+class Mine(VAEObjective):
     """An objective of one's own."""
 
     weight: Weight = 2.0
 
-    def terms(self, *arguments):
-        return elbo(arguments[0], rate=self.weight)
+    def loss(self, forward, batch, noise):
+        return elbo_terms(forward, rate=self.weight)
 
 
 @uw.spec
@@ -71,7 +70,7 @@ class Squared(Divergence):
 
 
 @uw.spec
-class Coin(Emission):
+class Coin(BaseLikelihood):
     """A Bernoulli likelihood by another name."""
 
     bounded = True
@@ -155,13 +154,13 @@ def test_a_subclass_of_a_shipped_objective_trains_with_its_own_loss():
 
 SOURCE = """
 import unweave as uw
-from unweave.objectives.base import OnePlayer, elbo
+from unweave.objectives import VAEObjective, elbo_terms
 
 @uw.spec
-class Other(OnePlayer):
-    def terms(self, *arguments):
+class Other(VAEObjective):
+    def loss(self, forward, batch, noise):
         # a comment
-        return elbo(arguments[0], rate=1.5)
+        return elbo_terms(forward, rate=1.5)
 """
 
 
@@ -234,8 +233,8 @@ def test_an_installed_package_announces_parts_by_entry_points(module, monkeypatc
 
 
 def test_a_class_that_is_no_spec_or_of_another_place_is_refused():
-    class Plain(OnePlayer):
-        def terms(self, *arguments):
+    class Plain(VAEObjective):
+        def loss(self, forward, batch, noise):
             return {}
 
     class Extended(uw.BetaVAE):
@@ -282,10 +281,10 @@ def test_models_of_own_parts_are_evaluated_and_reported(tmp_path):
 
 def test_keys_that_only_the_author_of_a_part_knows_are_left_out_of_citations():
     @uw.spec
-    class Cited(OnePlayer):
+    class Cited(VAEObjective):
         """After [Higgins2017] and [Nobody2031]."""
 
-        def terms(self, *arguments):
-            return elbo(arguments[0])
+        def loss(self, forward, batch, noise):
+            return elbo_terms(forward)
 
     assert list(citations(Cited())) == ["Higgins2017"]

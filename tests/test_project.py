@@ -78,7 +78,7 @@ MEMBERS = [
     cls
     for union in (Objective, Latent, Data, Likelihood, Network)
     for kind, cls in members(union).items()
-    if kind not in OWN_DATA
+    if kind not in {*OWN_DATA, "modules"}
 ]
 
 

@@ -13,8 +13,7 @@ from unweave.core.schedules import Weight
 from unweave.data import Blobs
 from unweave.latents import Gaussian
 from unweave.networks import BaseNetwork
-from unweave.objectives import Term
-from unweave.objectives.base import OnePlayer, elbo
+from unweave.objectives import Term, VAEObjective, elbo_terms
 from unweave.testing import (
     check_dataset,
     check_latent,
@@ -67,38 +66,38 @@ def test_shipped_datasets_pass(data):
 
 
 @uw.spec
-class Detached(OnePlayer):
+class Detached(VAEObjective):
     """Its rate gives no gradient although it is in the loss."""
 
-    def terms(self, *arguments):
-        terms = elbo(arguments[0])
+    def loss(self, forward, batch, noise):
+        terms = elbo_terms(forward)
         return terms | {"rate": Term(1.0, terms["rate"].value.detach())}
 
 
 @uw.spec
-class Doubled(OnePlayer):
+class Doubled(VAEObjective):
     """At weight 1, which should be neutral, it counts the rate twice."""
 
     weight: Weight = 1.0
 
-    def terms(self, *arguments):
-        return elbo(arguments[0], rate=2 * self.weight)
+    def loss(self, forward, batch, noise):
+        return elbo_terms(forward, rate=2 * self.weight)
 
 
 @uw.spec
-class Summed(OnePlayer):
+class Summed(VAEObjective):
     """One of its terms has a value for each latent variable."""
 
-    def terms(self, *arguments):
-        return elbo(arguments[0]) | {"more": Term(1.0, arguments[0].z.square())}
+    def loss(self, forward, batch, noise):
+        return elbo_terms(forward) | {"more": Term(1.0, forward.z.square())}
 
 
 @uw.spec
-class Silent(OnePlayer):
+class Silent(VAEObjective):
     """It refuses every latent space, without a reason."""
 
-    def terms(self, *arguments):
-        return elbo(arguments[0])
+    def loss(self, forward, batch, noise):
+        return elbo_terms(forward)
 
     def incompatibility(self, latent):
         return ""

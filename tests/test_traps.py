@@ -33,6 +33,14 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.distributions import (
+    MultivariateNormal,
+    Normal,
+    RelaxedOneHotCategorical,
+    kl_divergence,
+)
+
+import unweave as uw
 from datasets import (
     CPU,
     CRITIC,
@@ -45,17 +53,9 @@ from datasets import (
     prior,
     small_run,
 )
-from torch.distributions import (
-    MultivariateNormal,
-    Normal,
-    RelaxedOneHotCategorical,
-    kl_divergence,
-)
-
-import unweave as uw
 from unweave.aggregate import decompose_exactly, exact, stratified, weighted
 from unweave.core.noise import Noise
-from unweave.latents import DiagonalGaussian, owner
+from unweave.latents import DiagonalGaussian, variable_of_column
 from unweave.objectives import Batch, decomposed, total
 from unweave.objectives.divergences import critic_terms
 from unweave.objectives.factor import permute_variables
@@ -121,7 +121,7 @@ def test_beta_is_that_of_the_paper():
     nets, batch, passed = setting()
     mean = passed.px.mean
     pixels = -(batch.x * mean.log() + (1 - batch.x) * (1 - mean).log()).sum((1, 2, 3))
-    rate = kl_divergence(Normal(passed.q.mean, passed.q.spread), Normal(0.0, 1.0)).sum(1)
+    rate = kl_divergence(Normal(passed.q.mean, passed.q.stddev), Normal(0.0, 1.0)).sum(1)
     ours = loss(uw.BetaVAE(beta=4.0), nets, batch)
     torch.testing.assert_close(ours, (pixels + 4 * rate).mean())
     # Peers take the mean over P pixels and a small weight w: their beta is w P.
@@ -450,7 +450,7 @@ def test_a_class_of_k_values_is_one_variable():
     assert parts.total_correlation.mean().item() == pytest.approx(0, abs=1e-9)
     assert parts.mutual_information.mean().item() == pytest.approx(math.log(6), abs=1e-9)
     assert len(parts.leaf_kls) == 2
-    assert owner(latent).tolist() == [0, 0, 0, 1]
+    assert variable_of_column(latent).tolist() == [0, 0, 0, 1]
     share = z.mean(0)
     columns = (z * share.log() + (1 - z) * torch.log1p(-share)).sum(-1)
     peers = -math.log(6) - columns.mean().item()

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         Kim2018,
         Kim2018GAN,
         Mathieu2019,
+        Modules,
     )
     from unweave.objectives import (
         AAE,
@@ -113,6 +114,7 @@ __all__ = [
     "Linear",
     "Mathieu2019",
     "Measure",
+    "Modules",
     "Noise",
     "Preset",
     "Product",
@@ -149,7 +151,7 @@ _HOMES = {
     "Uniform VampPrior",
     "evaluation.evaluate": "describe evaluate summaries tables",
     "evaluation.monitor": "Measure",
-    "networks": "DCGAN MLP Conv Critic Esmaeili2019 Kim2018 Kim2018GAN Mathieu2019",
+    "networks": "DCGAN MLP Conv Critic Esmaeili2019 Kim2018 Kim2018GAN Mathieu2019 Modules",
     "core.noise": "Noise",
     "objectives": "AAE DIPVAE HFVAE IWAE VAE WAE AlphaBetaVAE AnchorVAE BetaTCVAE BetaVAE "
     "CapacityVAE EntropyVAE FactorVAE InfoGAN InformationDropout InfoVAE InfoWGANGP Label "

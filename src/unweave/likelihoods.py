@@ -1,8 +1,9 @@
-"""Likelihoods p(x|z): what the decoder's output says about an observation.
+"""Likelihoods p(x|z): distributions over observations, given the decoder's output.
 
-A likelihood is a spec that turns the decoder's raw output (B, C, ...) into a distribution over
-x. It says how much the decoder has to put out, and may have a head with parameters of its own.
-Log-densities are in nats, summed over all values of an observation, normaliser included.
+A likelihood is a spec that turns the decoder's raw output (B, C, ...) into a distribution over x.
+It sets the shape of that output and may add a head with its own parameters. Log-densities are in
+nats, summed over all values of an observation, normaliser included. To write one, subclass
+`BaseLikelihood` and write `__call__`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, ClassVar, Literal, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -23,9 +24,9 @@ from unweave.core.parts import Open
 from unweave.core.spec import spec, tag
 from unweave.latents.distributions import HALF_LOG_2PI
 
-_FLOOR = 1e-3  # of a learned scale, as a share of where it starts
+_MIN_SCALE = 1e-3  # of a learned scale, relative to its initial value
 _SOFTPLUS_ONE = math.log(math.e - 1)  # where softplus is 1
-_NEAR_ZERO = 0.25  # below it sinh(h) / h and coth(h) - 1 / h lose digits; series hold 12 of them
+_NEAR_ZERO = 0.25  # below it sinh(h) / h and coth(h) - 1 / h lose digits; the series keep 12
 
 
 class Observation(Protocol):
@@ -37,11 +38,11 @@ class Observation(Protocol):
         ...
 
     def log_prob(self, x: Tensor) -> Tensor:
-        """Log-density summed over the values of each observation, (B,)."""
+        """Compute the log-density, summed over the values of each observation, (B,)."""
         ...
 
     def sample(self, noise: Noise) -> Tensor:
-        """A draw from the distribution, (B, *shape)."""
+        """Draw observations, (B, *shape)."""
         ...
 
 
@@ -57,7 +58,7 @@ class BernoulliObservation:
         return torch.sigmoid(self.logits)
 
     def log_prob(self, x: Tensor) -> Tensor:
-        """Sum of x log p + (1 - x) log(1 - p), (B,)."""
+        """Compute the sum of x log p + (1 - x) log(1 - p), (B,)."""
         if kernels.take(self.logits) and self.logits.shape == x.shape:
             from unweave.kernels.bernoulli import bernoulli_nats
 
@@ -66,7 +67,7 @@ class BernoulliObservation:
         return -nats.flatten(1).sum(1)
 
     def sample(self, noise: Noise) -> Tensor:
-        """Zeros and ones, (B, *shape)."""
+        """Draw zeros and ones, (B, *shape)."""
         uniform = noise.uniform(self.logits.shape, "bernoulli", self.logits.dtype)
         return (uniform < self.mean).to(self.logits.dtype)
 
@@ -86,12 +87,12 @@ class ContinuousBernoulliObservation:
         return 0.5 + 0.5 * _langevin(0.5 * self.logits)
 
     def log_prob(self, x: Tensor) -> Tensor:
-        """Sum of (x - 1/2) l - log(sinh(h) / h), (B,)."""
+        """Compute the sum of (x - 1/2) l - log(sinh(h) / h), (B,)."""
         nats = (x - 0.5) * self.logits - _log_sinhc(0.5 * self.logits)
         return nats.flatten(1).sum(1)
 
     def sample(self, noise: Noise) -> Tensor:
-        """Values in [0, 1] where the distribution function is uniform, (B, *shape)."""
+        """Draw values in [0, 1] by the inverse of the cdf, (B, *shape)."""
         uniform = noise.uniform(self.logits.shape, "continuous-bernoulli", self.logits.dtype)
         slope = -self.logits.abs()
         flat = slope == 0
@@ -101,7 +102,7 @@ class ContinuousBernoulliObservation:
 
 
 def _log_sinhc(h: Tensor) -> Tensor:
-    """log(sinh(h) / h), which is 0 at 0 and about |h| far from it."""
+    """Compute log(sinh(h) / h), which is 0 at 0 and about |h| for large |h|."""
     near = h.abs() < _NEAR_ZERO
     far = h.abs().where(~near, 1.0)
     square = h.where(near, 0.0).square()
@@ -112,7 +113,7 @@ def _log_sinhc(h: Tensor) -> Tensor:
 
 
 def _langevin(h: Tensor) -> Tensor:
-    """coth(h) - 1 / h, the derivative of log(sinh(h) / h)."""
+    """Compute coth(h) - 1 / h, the derivative of log(sinh(h) / h)."""
     near = h.abs() < _NEAR_ZERO
     far = h.where(~near, 1.0)
     small = h.where(near, 0.0)
@@ -125,124 +126,111 @@ def _langevin(h: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class GaussianObservation:
-    """Independent normal values around `mean` (B, *shape).
+    """Independent normal values with mean `mean` (B, *shape).
 
-    The standard deviation is one number or one for every value.
+    The standard deviation is one number, or one for every value.
     """
 
     mean: Tensor
     scale: float | Tensor
 
     def log_prob(self, x: Tensor) -> Tensor:
-        """Sum of log N(x; mean, scale^2), (B,)."""
+        """Compute the sum of log N(x; mean, scale^2), (B,)."""
         log_scale = self.scale.log() if isinstance(self.scale, Tensor) else math.log(self.scale)
         nats = 0.5 * ((x - self.mean) / self.scale).square() + log_scale + HALF_LOG_2PI
         return -nats.flatten(1).sum(1)
 
     def sample(self, noise: Noise) -> Tensor:
-        """Mean plus noise, (B, *shape)."""
+        """Draw mean plus noise, (B, *shape)."""
         return self.mean + self.scale * noise.normal(self.mean.shape, "normal", self.mean.dtype)
 
 
 @dataclass(frozen=True)
 class LaplaceObservation:
-    """Independent values around `mean` (B, *shape) with density exp(-|x - mean| / b) / 2 b."""
+    """Independent values with density exp(-|x - mean| / b) / 2 b, mean (B, *shape)."""
 
     mean: Tensor
     scale: float
 
     def log_prob(self, x: Tensor) -> Tensor:
-        """Sum of -|x - mean| / scale - log(2 scale), (B,)."""
+        """Compute the sum of -|x - mean| / scale - log(2 scale), (B,)."""
         nats = (x - self.mean).abs() / self.scale + math.log(2 * self.scale)
         return -nats.flatten(1).sum(1)
 
     def sample(self, noise: Noise) -> Tensor:
-        """Values where the distribution function is uniform, (B, *shape)."""
+        """Draw values by the inverse of the cdf, (B, *shape)."""
         centred = noise.uniform(self.mean.shape, "laplace", self.mean.dtype) - 0.5
-        spread = centred.sign() * torch.log1p(-2 * centred.abs())
-        return self.mean - self.scale * spread
+        return self.mean - self.scale * (centred.sign() * torch.log1p(-2 * centred.abs()))
 
 
 class SharedScale(nn.Module):
-    """One learned number that says the scale of all values, put beside the decoder's output."""
+    """One learned number that sets the scale of all values, appended to the decoder's output."""
 
     def __init__(self) -> None:
         super().__init__()
         self.scale = nn.Parameter(torch.zeros(()))
 
     def forward(self, raw: Tensor) -> Tensor:
-        """From (B, C, ...) to (B, 2 C, ...), the second half all the same number."""
+        """Map (B, C, ...) to (B, 2 C, ...); the second half repeats the learned number."""
         return torch.cat([raw, self.scale.expand_as(raw)], 1)
 
 
-class Emission(ABC):
-    """What a likelihood offers to a model: p(x|z) from the decoder's output."""
+class BaseLikelihood(ABC):
+    """p(x|z) as a function of the decoder's output; only `__call__` is required."""
 
     kind: str
-
-    @property
-    @abstractmethod
-    def bounded(self) -> bool:
-        """Whether observations must lie in [0, 1]."""
+    bounded: ClassVar[bool] = False  # whether observations must lie in [0, 1]
 
     @abstractmethod
     def __call__(self, raw: Tensor) -> Observation:
-        """p(x|z) from what the head puts out."""
+        """Return p(x|z) for the output of the head."""
 
     def raw_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """What the decoder puts out for observations of a shape: a number a value."""
+        """Return the shape of the decoder's output; by default that of an observation."""
         return shape
 
     def head(self) -> nn.Module:
-        """What stands between the decoder's output and the likelihood: nothing."""
+        """Return the module between the decoder and the likelihood; by default the identity."""
         return nn.Identity()
 
 
 @spec
-class Bernoulli(Emission):
+class Bernoulli(BaseLikelihood):
     """log p(x|z) = sum x log p + (1 - x) log(1 - p), for values in [0, 1].  [Kim2018] app. A.
 
-    On grey values it is the cross-entropy the papers train with, not a normalised density.
+    For grey values it is the cross-entropy that the papers train with, not a normalised density.
     """
 
     kind: Literal["bernoulli"] = tag("bernoulli")
-
-    @property
-    def bounded(self) -> bool:
-        """Whether observations must lie in [0, 1]."""
-        return True
+    bounded: ClassVar[bool] = True
 
     def __call__(self, raw: Tensor) -> BernoulliObservation:
-        """p(x|z) with the decoder's output as logits."""
+        """Return p(x|z) with the decoder's output as logits."""
         return BernoulliObservation(raw)
 
 
 @spec
-class ContinuousBernoulli(Emission):
+class ContinuousBernoulli(BaseLikelihood):
     """log p(x|z) = sum x log p + (1 - x) log(1 - p) + log C(p), a density on [0, 1].
 
     C(p) = 2 artanh(1 - 2 p) / (1 - 2 p), which is 2 at p = 1/2.  [LoaizaGanem2019] sec. 3
     """
 
     kind: Literal["continuous-bernoulli"] = tag("continuous-bernoulli")
-
-    @property
-    def bounded(self) -> bool:
-        """Whether observations must lie in [0, 1]."""
-        return True
+    bounded: ClassVar[bool] = True
 
     def __call__(self, raw: Tensor) -> ContinuousBernoulliObservation:
-        """p(x|z) with the decoder's output as logits, log p / (1 - p)."""
+        """Return p(x|z) with the decoder's output as logits, log p / (1 - p)."""
         return ContinuousBernoulliObservation(raw)
 
 
 @spec
-class Gaussian(Emission):
+class Gaussian(BaseLikelihood):
     """log p(x|z) = sum log N(x; decoder(z), scale^2), for real values.  [Kingma2014] app. C.2.
 
-    The scale is given (`learn="nothing"`), one learned number (`"shared"`), or put out by the
+    The scale is fixed (`learn="nothing"`), one learned number (`"shared"`), or an output of the
     decoder for every value (`"each"`, as in [Mathieu2019] table 1b). A learned scale is a softplus,
-    as in the code of that paper; it starts from `scale` and, unlike there, stays above a thousandth
+    as in the code of that paper; it starts at `scale` and, unlike there, stays above a thousandth
     of it, so that densities are bounded.
     """
 
@@ -250,47 +238,39 @@ class Gaussian(Emission):
     learn: Literal["nothing", "shared", "each"] = "nothing"
     kind: Literal["gaussian"] = tag("gaussian")
 
-    @property
-    def bounded(self) -> bool:
-        """Whether observations must lie in [0, 1]."""
-        return False
-
     def __call__(self, raw: Tensor) -> GaussianObservation:
-        """p(x|z) with the mean, and a learned scale after it, in the channels of `raw`."""
+        """Return p(x|z); the channels of `raw` hold the mean, then the learned scale if any."""
         if self.learn == "nothing":
             return GaussianObservation(raw, self.scale)
         mean, free = raw.chunk(2, 1)
-        share = _FLOOR + (1 - _FLOOR) * F.softplus(free + _SOFTPLUS_ONE)
+        share = _MIN_SCALE + (1 - _MIN_SCALE) * F.softplus(free + _SOFTPLUS_ONE)
         return GaussianObservation(mean, self.scale * share)
 
     def raw_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """What the decoder puts out for observations of a shape: means, and scales if "each"."""
+        """Return the shape of the decoder's output: means, and scales if `learn="each"`."""
         return (2 * shape[0], *shape[1:]) if self.learn == "each" else shape
 
     def head(self) -> nn.Module:
-        """The shared scale if there is one."""
+        """Return the shared scale if there is one, otherwise the identity."""
         return SharedScale() if self.learn == "shared" else nn.Identity()
 
 
 @spec
-class Laplace(Emission):
+class Laplace(BaseLikelihood):
     """log p(x|z) = sum -|x - decoder(z)| / scale - log(2 scale), for real values.
 
-    Its gradient does not grow with the error. [Mathieu2019] app. B leaves the likelihood of its
-    images open; the released experiments use this one with scale 0.1.
+    Its gradient does not grow with the error. [Mathieu2019] app. B does not state the likelihood of
+    its images; the released experiments use this one with scale 0.1.
     """
 
     scale: PositiveFloat = 1.0
     kind: Literal["laplace"] = tag("laplace")
 
-    @property
-    def bounded(self) -> bool:
-        """Whether observations must lie in [0, 1]."""
-        return False
-
     def __call__(self, raw: Tensor) -> LaplaceObservation:
-        """p(x|z) with the decoder's output as the mean."""
+        """Return p(x|z) with the decoder's output as the mean."""
         return LaplaceObservation(raw, self.scale)
 
 
-Likelihood = Annotated[Bernoulli | ContinuousBernoulli | Gaussian | Laplace | Emission, Open()]
+Likelihood = Annotated[
+    Bernoulli | ContinuousBernoulli | Gaussian | Laplace | BaseLikelihood, Open()
+]

@@ -282,7 +282,7 @@ def _fixed(objective: Objective) -> Objective:
 
 def _built(objective: Objective, latent: Latent) -> tuple[Nets, Batch, Run]:
     dataset = _data().load(_CPU)
-    size = dataset.size if objective.whole else 16
+    size = dataset.size if objective.needs_full_batch else 16
     run = Run(data=_data(), latent=latent, objective=objective, network=_network(objective),
               batch_size=size).resolve(dataset)  # fmt: skip
     torch.manual_seed(0)
@@ -411,7 +411,7 @@ class _Interrupt(Silent):
 def _check_training(run: Run, dataset: Dataset | None = None) -> None:
     """Lanes equal runs alone, and an interrupted run ends with the same bits."""
     dataset = dataset or run.data.load(_CPU)
-    size = dataset.size if run.objective.whole else min(16, dataset.size)
+    size = dataset.size if run.objective.needs_full_batch else min(16, dataset.size)
     runs = [
         dataclasses.replace(run, steps=_STEPS, seed=seed, batch_size=size).resolve(dataset)
         for seed in (0, 1)

@@ -1,8 +1,13 @@
-"""The aggregate posterior q(z): estimators, divergences, and what they say."""
+"""The aggregate posterior q(z): estimators, divergences and the decomposition of the rate."""
 
 from unweave.aggregate.blocks import log_aggregate
 from unweave.aggregate.correlation import batch_total_correlation, total_correlation
-from unweave.aggregate.decompose import Decomposition, decompose, decompose_exactly, decomposed
+from unweave.aggregate.decompose import (
+    Decomposition,
+    decompose,
+    decompose_exactly,
+    decompose_log_probs,
+)
 from unweave.aggregate.estimators import (
     Estimator,
     LogWeights,
@@ -13,7 +18,7 @@ from unweave.aggregate.estimators import (
     weighted,
 )
 from unweave.aggregate.inclusive import inclusive_kl
-from unweave.aggregate.kernels import Group, Kernel, mmd
+from unweave.aggregate.kernels import Group, Kernel, kernel_constants, mmd
 from unweave.aggregate.moments import (
     CovariancePenalty,
     covariance,
@@ -36,11 +41,12 @@ __all__ = [
     "covariance_penalty",
     "decompose",
     "decompose_exactly",
-    "decomposed",
+    "decompose_log_probs",
     "directions",
     "estimate",
     "exact",
     "inclusive_kl",
+    "kernel_constants",
     "log_aggregate",
     "log_weights",
     "mmd",

@@ -1,4 +1,4 @@
-"""What the functions on samples ask of them."""
+"""Checks of sample arguments."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from unweave.core.tensors import Numbers, floating
 
 
 def checked_points(x: Numbers, y: Numbers) -> tuple[Tensor, Tensor]:
-    """Two non-empty sets of points of one size and type, (B, D) and (M, D), or a ValueError."""
+    """Return two sets of points (B, D) and (M, D) in one dtype, or raise a ValueError."""
     x, y = floating(x), floating(y)
     matrices = x.dim() == y.dim() == 2
     if not matrices or x.shape[1] != y.shape[1] or not (x.numel() and y.numel()):
         raise ValueError(
             f"expected points (B, D) and (M, D) with a common D and at least one of each, got "
-            f"{tuple(x.shape)} and {tuple(y.shape)}; flatten samples to one row a point"
+            f"{tuple(x.shape)} and {tuple(y.shape)}; flatten samples to one row per point"
         )
     common = torch.promote_types(x.dtype, y.dtype)
     return x.to(common), y.to(common)

@@ -9,7 +9,7 @@ from unweave.core.tensors import Numbers, floating
 
 
 def total_correlation(log_joint: Numbers, log_marginals: Numbers) -> Tensor:
-    """log q(z_s) - sum_v log q(z_sv), whose mean over z_s ~ q is TC(z).  [Kim2018] sec. 3.
+    """Compute log q(z_s) - sum_v log q(z_sv), whose mean over z_s ~ q is TC(z).  [Kim2018] sec. 3.
 
     log_joint: (S,) = log q(z_s); log_marginals: (S, V) = log q(z_sv). Returns (S,).
     """
@@ -23,15 +23,15 @@ def total_correlation(log_joint: Numbers, log_marginals: Numbers) -> Tensor:
 
 
 def batch_total_correlation(log_q: Numbers) -> Tensor:
-    """TC with q(z) replaced by the mixture of a batch, at samples of all of q(z).
+    """Estimate TC with q(z) replaced by the mixture of a batch, at samples of the full q(z).
 
     1/H sum_h [log 1/B sum_i prod_v q(z_hv|x_i) - sum_v log 1/B sum_i q(z_hv|x_i)], [Kim2018]
     app. D, eq. 6; log_q: (H, B, V) = log q(z_hv|x_i) of posteriors with independent variables.
 
-    Of use to show why it is not used: a sample from elsewhere in the data set lies in the tails of
-    every q(z|x_i) of the batch at once, the more so the narrower they are and the more variables
-    there are, while each marginal is still covered. The estimate then falls far below zero, which
-    no total correlation can. Samples of the batch's own mixture keep its mean at or above zero.
+    No objective uses this estimate; it shows why. A sample from elsewhere in the dataset lies in
+    the tails of every q(z|x_i) of the batch, while each of its marginals is still covered, more so
+    for narrow posteriors and many variables. The estimate is then far below zero, which no total
+    correlation is. On samples of the batch's own mixture its mean is not negative.
     """
     log_q = floating(log_q)
     if log_q.dim() != 3 or not log_q.numel():

@@ -1,4 +1,4 @@
-"""The rate taken apart over a latent tree: information, dependence at every node, and mismatch."""
+"""Decomposition of the rate over a latent tree."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from unweave.latents import Distribution, Latent, Node
 
 
 class Decomposition(NamedTuple):
-    """log q(z|x) - log p(z) on samples z in parts whose means are divergences, (S,) each.
+    """The parts of log q(z|x) - log p(z) on samples z, whose means are divergences, (S,) each.
 
-    mutual_information   log q(z|x) / q(z), of mean I(x; z)
-    correlations         log q(z_n) / prod_c q(z_c) for every node n with children c, of mean TC
-    prior_correlations   log p(z_n) / prod_c p(z_c), 0 where the prior is independent there
-    leaf_kls             log q(z_v) / p(z_v) of every variable, of mean KL(q(z_v) || p(z_v))
+    mutual_information   log q(z|x) / q(z), with mean I(x; z)
+    correlations         log q(z_n) / prod_c q(z_c) for every node n with children c, with mean TC
+    prior_correlations   log p(z_n) / prod_c p(z_c), 0 if the prior is independent there
+    leaf_kls             log q(z_v) / p(z_v) of every variable, with mean KL(q(z_v) || p(z_v))
 
     mutual_information + correlations - prior_correlations + leaf_kls is log q(z|x) - log p(z) on
     every sample, whatever the estimator of q(z).  [Esmaeili2019] fig. 2, 4.
@@ -32,17 +32,17 @@ class Decomposition(NamedTuple):
     leaf_kls: dict[str, Tensor]
 
     def excess(self, node: str) -> Tensor:
-        """The dependence at a node beyond that of the prior: minus terms A and i of the paper."""
+        """Return the dependence at a node beyond the prior's: minus terms A and i of the paper."""
         return self.correlations[node] - self.prior_correlations[node]
 
     @property
     def total_correlation(self) -> Tensor:
-        """log q(z) / prod_v q(z_v): the correlations of all nodes together, (S,)."""
+        """log q(z) / prod_v q(z_v), the sum of the correlations of all nodes, (S,)."""
         return _sum(self.correlations, self.mutual_information)
 
     @property
     def dimension_kl(self) -> Tensor:
-        """log prod_v q(z_v) - log p(z): what is left of log q(z) - log p(z), (S,)."""
+        """log prod_v q(z_v) - log p(z), (S,)."""
         return _sum(self.leaf_kls, self.mutual_information) - _sum(
             self.prior_correlations, self.mutual_information
         )
@@ -59,11 +59,11 @@ def decompose(
     """Decompose the rate with q(z) estimated from the batch; z_i is a sample of q's i-th row.
 
     q: batch (B,), z: (B, D). q at every node is estimated from log q(z_i|x_j) over the batch.
-    Relaxed samples of discrete variables are taken as hard samples, where masses are.
+    Relaxed samples of discrete variables are rounded to hard samples.
     """
     z = latent.hard_samples(floating(z))
     log_q = estimate(latent.log_nodes(q, z[:, None]), dataset_size, estimator)
-    return decomposed(latent.nodes, q.log_prob(z), log_q, latent.log_nodes(p, z))
+    return decompose_log_probs(latent.nodes, q.log_prob(z), log_q, latent.log_nodes(p, z))
 
 
 def decompose_exactly(
@@ -74,28 +74,28 @@ def decompose_exactly(
     log_own: Tensor,
     progress: Progress | None = None,
 ) -> Decomposition:
-    """Decompose the rate with q holding every one of the N observations.
+    """Decompose the rate exactly, with q holding the posteriors of all N observations.
 
-    z: (S, D) samples of q(z), hard for discrete variables; log_own: (S,) = log q(z|x) of
-    each at the observation it came from. In bounded memory; `progress` is told the share done.
+    z: (S, D) samples of q(z), hard for discrete variables; log_own: (S,) = log q(z|x) of each
+    sample at its own observation. Memory is bounded; `progress` is called with the share done.
     """
     log_q = log_aggregate(latent, q, z, progress)
-    return decomposed(latent.nodes, log_own, log_q, latent.log_nodes(p, z))
+    return decompose_log_probs(latent.nodes, log_own, log_q, latent.log_nodes(p, z))
 
 
-def decomposed(
+def decompose_log_probs(
     nodes: Sequence[Node], log_own: Tensor, log_q: Tensor, log_p: Tensor
 ) -> Decomposition:
-    """The parts from log-densities: log q(z|x) (S,), and log q, log p at every node (S, nodes)."""
-    below: dict[int, list[int]] = {}
+    """Decompose the rate given log q(z|x), (S,), and log q and log p at every node, (S, nodes)."""
+    children: dict[int, list[int]] = {}
     for index, node in enumerate(nodes):
         if node.parent is not None:
-            below.setdefault(node.parent, []).append(index)
+            children.setdefault(node.parent, []).append(index)
     names = [node.name for node in nodes]
     return Decomposition(
         log_own - log_q[..., 0],
-        {names[n]: log_q[..., n] - columns(log_q, c).sum(-1) for n, c in below.items()},
-        {names[n]: log_p[..., n] - columns(log_p, c).sum(-1) for n, c in below.items()},
+        {names[n]: log_q[..., n] - columns(log_q, c).sum(-1) for n, c in children.items()},
+        {names[n]: log_p[..., n] - columns(log_p, c).sum(-1) for n, c in children.items()},
         {
             node.name: log_q[..., index] - log_p[..., index]
             for index, node in enumerate(nodes)

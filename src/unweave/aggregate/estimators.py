@@ -1,6 +1,6 @@
 """Estimators of the aggregate posterior q(z) = 1/N sum_n q(z|x_n).  [Kim2018] eq. 1.
 
-All read a table of log-densities log_q[i, j, ...] = log q(z_i | x_j), where z_i was drawn from
+All take a table of log-densities log_q[i, j, ...] = log q(z_i | x_j), where z_i was drawn from
 q(z|x_i), and return log q(z_i) for every i and every trailing index (variables, groups).
 """
 
@@ -19,7 +19,7 @@ Estimator = Literal["weighted", "stratified", "exact"]
 
 
 def exact(log_q: Numbers) -> Tensor:
-    """log 1/N sum_j q(z_i|x_j) over the whole data set: (S, N, ...) to (S, ...)."""
+    """Compute log 1/N sum_j q(z_i|x_j) over the whole dataset: (S, N, ...) to (S, ...)."""
     log_q = floating(log_q)
     if log_q.dim() < 2 or not log_q.shape[1]:
         raise ValueError(
@@ -30,10 +30,10 @@ def exact(log_q: Numbers) -> Tensor:
 
 
 def weighted(log_q: Numbers, dataset_size: int) -> Tensor:
-    """log 1/(N B) sum_j q(z_i|x_j): (B, B, ...) to (B, ...).  [Chen2018] eq. 3.
+    """Compute log 1/(N B) sum_j q(z_i|x_j): (B, B, ...) to (B, ...).  [Chen2018] eq. 3.
 
-    The weights sum to 1/N, not 1: the estimate lies too low by up to log N (by design a bound),
-    the same constant for the joint and for every marginal.
+    The weights sum to 1/N instead of 1, so the estimate is too low by up to log N (it is meant as a
+    bound), by the same constant for the joint and for every marginal.
     """
     log_q = _checked(log_q, dataset_size)
     return torch.logsumexp(log_q, 1) + log_weights("weighted", log_q.shape[1], dataset_size).own
@@ -43,14 +43,14 @@ def stratified(log_q: Numbers, dataset_size: int) -> Tensor:
     """log [ q(z_i|x_i)/N + (N-1)/(N (B-1)) sum_{j != i} q(z_i|x_j) ].  [Esmaeili2019] eq. 13.
 
     (B, B, ...) to (B, ...). The density is unbiased when the other members of the batch are
-    drawn from the rest of the data set; its logarithm is biased downwards (Jensen).
+    drawn from the rest of the dataset; its logarithm is biased downwards (Jensen).
     """
     log_q = _checked(log_q, dataset_size)
     batch = log_q.shape[1]
     if batch == 1:
         if dataset_size > 1:
             raise ValueError(
-                "the stratified estimator needs at least two observations a batch, got 1; "
+                "the stratified estimator needs at least two observations per batch, got 1; "
                 "raise the batch size"
             )
         return log_q[:, 0]
@@ -61,14 +61,14 @@ def stratified(log_q: Numbers, dataset_size: int) -> Tensor:
 
 
 class LogWeights(NamedTuple):
-    """Logarithms of the weights of q(z_i|x_i) and of every q(z_i|x_j), j != i, in a sum."""
+    """Log-weights of q(z_i|x_i) and of every q(z_i|x_j), j != i, in an estimator's sum."""
 
     own: float
     other: float
 
 
 def log_weights(estimator: Estimator, batch: int, dataset_size: int) -> LogWeights:
-    """The weights of an estimator; "exact" is the mean over the batch, whatever that is.
+    """Return the log-weights of an estimator; "exact" averages over the batch.
 
     >>> log_weights("stratified", batch=2, dataset_size=2) == log_weights("exact", 2, 2)
     True
@@ -81,7 +81,7 @@ def log_weights(estimator: Estimator, batch: int, dataset_size: int) -> LogWeigh
 
 
 def estimate(log_q: Numbers, dataset_size: int, estimator: Estimator) -> Tensor:
-    """log q(z_i) by the named estimator; "exact" needs the whole data set as the batch."""
+    """Compute log q(z_i) with the named estimator; "exact" needs the whole dataset as batch."""
     log_q = _checked(log_q, dataset_size)
     if estimator == "exact":
         if log_q.shape[1] != dataset_size:
@@ -105,7 +105,7 @@ def _checked(log_q: Numbers, dataset_size: int) -> Tensor:
         )
     if dataset_size < log_q.shape[1]:
         raise ValueError(
-            f"expected a data set at least as large as the batch, got {dataset_size} < "
+            f"expected a dataset at least as large as the batch, got {dataset_size} < "
             f"{log_q.shape[1]}"
         )
     return log_q

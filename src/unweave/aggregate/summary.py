@@ -1,4 +1,4 @@
-"""What the aggregate posterior of a whole data set says, without estimators from batches."""
+"""Summary of the exact aggregate posterior of a whole dataset."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from unweave.aggregate.blocks import Progress, log_aggregate
-from unweave.aggregate.decompose import decomposed
+from unweave.aggregate.decompose import decompose_log_probs
 from unweave.core.noise import Noise
 from unweave.latents import Distribution, Latent, rows, with_hard_samples
 
@@ -15,12 +15,12 @@ from unweave.latents import Distribution, Latent, rows, with_hard_samples
 class Summary(NamedTuple):
     """Information and dependence in q(x, z) = q(z|x) / N over N observations, in nats.
 
-    mutual_information + total_correlation + dimension_kl is the rate, up to the noise of sampling.
+    mutual_information + total_correlation + dimension_kl is the rate, up to sampling noise.
     """
 
     mutual_information: float  # I(x; z)
     total_correlation: float  # KL(q(z) || prod_v q(z_v))
-    dimension_kl: float  # sum_v KL(q(z_v) || p(z_v)), less the dependence under the prior
+    dimension_kl: float  # sum_v KL(q(z_v) || p(z_v)), minus the dependence under the prior
     correlations: dict[str, float]  # the total correlation by node of the tree
     information: list[float]  # I(x; z_v) of every variable
 
@@ -35,7 +35,7 @@ def summarise(
 ) -> Summary:
     """Decompose the rate over the N observations of q, with exact q(z) at sampled points.
 
-    Each sample is z ~ q(z|x_n) with n uniform; q(z) and q(z_v) there are means over all N.
+    Each sample is z ~ q(z|x_n) with n uniform; q(z) and q(z_v) average over all N posteriors.
     [Kim2018] sec. 2, app. C.
     """
     chosen = noise.integers(len(q.mean), (samples,), "summary")
@@ -43,7 +43,7 @@ def summarise(
     z = with_hard_samples(source).rsample(noise.fold("summary"))
     own = latent.log_nodes(source, z)
     log_q = log_aggregate(latent, q, z, progress)
-    parts = decomposed(latent.nodes, own[:, 0], log_q, latent.log_nodes(p, z))
+    parts = decompose_log_probs(latent.nodes, own[:, 0], log_q, latent.log_nodes(p, z))
     leaves = [index for index, node in enumerate(latent.nodes) if node.leaf]
     information = (own - log_q)[:, leaves]
     return Summary(

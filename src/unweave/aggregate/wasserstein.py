@@ -1,4 +1,4 @@
-"""Sliced Wasserstein distance: optimal transport along lines, where it is a sort."""
+"""Sliced Wasserstein distance: optimal transport along lines, by sorting."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from unweave.core.tensors import Numbers, floating
 
 
 def directions(noise: Noise, count: int, size: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Uniformly distributed unit vectors (count, size)."""
+    """Draw uniformly distributed unit vectors (count, size)."""
     return normalize(noise.normal((count, size), "directions", dtype), dim=-1)
 
 
 def sliced_wasserstein(x: Numbers, y: Numbers, directions: Numbers) -> Tensor:
-    """1/K sum_k W_2^2(x . u_k, y . u_k) over unit vectors u (K, D).  [Kolouri2018] alg. 1.
+    """Compute 1/K sum_k W_2^2(x . u_k, y . u_k) over unit vectors u (K, D).  [Kolouri2018] alg. 1.
 
-    x, y: (B, D), equally many points; on a line the best match is that of the sorted values, so
+    x, y: (B, D), equally many points. On a line the optimal transport matches sorted values, so
     W_2^2 = 1/B sum_b (sort(x . u)_b - sort(y . u)_b)^2.
     """
     x, y = checked_points(x, y)

@@ -1,6 +1,6 @@
-"""What there is and what goes with what: objectives, divergences, latent blocks, their sources.
+"""The catalogue of objectives, divergences and latent blocks, and which combine with which.
 
-Read from the unions and asked of their members. `docs/methods.md` is `page()`.
+Everything is read from the unions and their members. `docs/methods.md` is the result of `page()`.
 """
 
 from __future__ import annotations
@@ -19,19 +19,18 @@ _PLACE = rf"{_KIND} [A-Z]?\d*[.\d]*(?:(?:, | and )\d+)*"
 _SOURCE = re.compile(rf"\[\w+\d{{4}}\](?: {_PLACE}(?:(?:,| and) {_PLACE})*)?")
 _INTRODUCTION = """# Methods
 
-This page is made by `unweave methods` from the code.
+`unweave methods` generates this page from the code.
 
-A number in a table marks a combination that is refused for the reason given below it. A test
-trains every other cell, and a selection with every objective and every kind of block is trained in
-lanes, compared with the run alone, and resumed. Each block stands for two of its
-kind side by side: of one variable alone there is no total correlation, and the objectives that need
-one say so. "learned" is a prior with parameters (variances, covariance, centres, probabilities,
-pseudo-inputs), "full" an encoding with a full covariance.
+A number in the last table marks a combination that is refused, for the reason listed below the
+table. A test trains every other combination. A selection with every objective and every kind of
+block is also trained in lanes, compared with the same runs trained alone, and resumed. Each latent
+space consists of two blocks of its kind, because a single variable has no total correlation.
+"learned" is a prior with parameters (here a covariance), "full" a posterior with a full covariance.
 """
 
 
 class Method(NamedTuple):
-    """A member of a union: its kind, its first paragraph, its sources and its weights."""
+    """A member of a union: its kind, description, sources and weights."""
 
     kind: str
     text: str
@@ -40,7 +39,7 @@ class Method(NamedTuple):
 
 
 def methods(union: Any) -> list[Method]:
-    """The members of a union as their documentation has them.
+    """Describe the members of a union from their docstrings.
 
     >>> methods(Objective)[1].sources
     '[Higgins2017] eq. 4'
@@ -50,14 +49,14 @@ def methods(union: Any) -> list[Method]:
 
 def _method(kind: str, cls: type) -> Method:
     text = inspect.getdoc(cls) or ""
-    whole, first = (" ".join(part.split()) for part in (text, text.split("\n\n")[0]))
-    sources = dict.fromkeys(match.rstrip(". ") for match in _SOURCE.findall(whole))
-    told = re.sub(r"\.?\s+(?=:|$)", "", _SOURCE.sub("", first)).rstrip(". ")
-    return Method(kind, told, "; ".join(sources), ", ".join(lane_fields(cls)))
+    full, first = (" ".join(part.split()) for part in (text, text.split("\n\n")[0]))
+    sources = dict.fromkeys(match.rstrip(". ") for match in _SOURCE.findall(full))
+    description = re.sub(r"\.?\s+(?=:|$)", "", _SOURCE.sub("", first)).rstrip(". ")
+    return Method(kind, description, "; ".join(sources), ", ".join(lane_fields(cls)))
 
 
 def spaces() -> dict[str, Latent]:
-    """A latent space of every kind of block, two blocks each."""
+    """Return a latent space of two blocks for every kind of block."""
     blocks = {kind: cls() for kind, cls in members(Latent).items() if cls is not Product}
     blocks["learned"] = Gaussian(learn="covariance")
     blocks["full"] = Gaussian(encoding="full")
@@ -65,46 +64,46 @@ def spaces() -> dict[str, Latent]:
 
 
 def refusals() -> dict[str, dict[str, str | None]]:
-    """Why an objective or divergence refuses a kind of block, or None, by both names."""
+    """Return why each objective refuses each latent space, or None, by both names."""
     return {
         name: {space: objective.incompatibility(latent) for space, latent in spaces().items()}
-        for name, objective in games().items()
+        for name, objective in default_objectives().items()
     }
 
 
-def games() -> dict[str, BaseObjective]:
-    """Every objective with its defaults; those that take any divergence, with each."""
-    found: dict[str, BaseObjective] = {}
+def default_objectives() -> dict[str, BaseObjective]:
+    """Return every objective with its defaults, and with each divergence if it takes any."""
+    objectives: dict[str, BaseObjective] = {}
     for kind, cls in members(Objective).items():
-        taken = members(get_type_hints(cls).get("divergence", BaseObjective))
-        found |= {f"{kind}, {name}": cls(divergence=made()) for name, made in taken.items()}
-        if not taken:
-            found[kind] = cls()
-    return found
+        accepted = members(get_type_hints(cls).get("divergence", BaseObjective))
+        for name, divergence in accepted.items():
+            objectives[f"{kind}, {name}"] = cls(divergence=divergence())
+        if not accepted:
+            objectives[kind] = cls()
+    return objectives
 
 
 def page() -> str:
-    """All of it as Markdown."""
+    """Return the catalogue as Markdown."""
     parts = [_INTRODUCTION]
     titles = (("Objectives", Objective), ("Divergences", AnyDivergence), ("Latent blocks", Latent))
     for title, union in titles:
         parts.append(f"## {title}\n\n{_listing(methods(union))}")
-    return "\n".join([*parts, f"## What goes with what\n\n{_matrix(refusals())}"])
+    return "\n".join([*parts, f"## Which combinations work\n\n{_matrix(refusals())}"])
 
 
-def _listing(found: list[Method]) -> str:
-    weighted = any(method.weights for method in found)
+def _listing(listed: list[Method]) -> str:
     head = ["kind", "what it is", "weights", "source"]
-    rows = [[m.kind, _code(m.text), m.weights, m.sources] for m in found]
-    keep = [0, 1, 2, 3] if weighted else [0, 1, 3]
+    rows = [[m.kind, _code(m.text), m.weights, m.sources] for m in listed]
+    keep = [0, 1, 2, 3] if any(method.weights for method in listed) else [0, 1, 3]
     return _table([head[k] for k in keep], [[row[k] for k in keep] for row in rows])
 
 
-def _matrix(found: dict[str, dict[str, str | None]]) -> str:
-    columns = list(next(iter(found.values())))
+def _matrix(reasons_by_cell: dict[str, dict[str, str | None]]) -> str:
+    columns = list(next(iter(reasons_by_cell.values())))
     reasons: dict[str, int] = {}
     rows = []
-    for name, cells in found.items():
+    for name, cells in reasons_by_cell.items():
         marks = []
         for reason in cells.values():
             why = re.sub(r", and [\w ]+ is \w+$", "", reason) if reason else None

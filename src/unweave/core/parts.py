@@ -19,6 +19,7 @@ import os
 import sys
 import textwrap
 import warnings
+from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -49,10 +50,10 @@ def _is_outside(cls: type) -> bool:
     return top != __name__.partition(".")[0] and top not in sys.stdlib_module_names
 
 
-def part_name(cls: type) -> str:
-    """Return the name of an own part, "module:Class"; a script is the module of that name."""
-    module = _main_name() if cls.__module__ == "__main__" else cls.__module__
-    return f"{module}:{cls.__qualname__}"
+def part_name(part: type | Callable[..., Any]) -> str:
+    """Return the name of a class or function, "module:Name"; a script is a module of that name."""
+    module = _main_name() if part.__module__ == "__main__" else part.__module__
+    return f"{module}:{part.__qualname__}"
 
 
 def register(cls: type) -> str:
@@ -88,9 +89,12 @@ def import_part(name: str) -> type:
 
 
 def find_part(name: str) -> type:
-    """Return the part of this name, if its module is imported or its package announces it."""
-    if name in _used:
-        return _used[name]
+    """Return the class of this name, if its module is imported or its package announces it."""
+    return _used[name] if name in _used else _checked(find_object(name), name)
+
+
+def find_object(name: str) -> Any:
+    """Return what a module has under the name "module:Name", or None; see `find_part`."""
     module, _, path = name.partition(":")
     home = _module(module)
     if home is None and any(entry.value == name for entry in announced().values()):
@@ -103,7 +107,7 @@ def find_part(name: str) -> type:
     value: Any = home
     for step in path.split("."):
         value = getattr(value, step, None)
-    return _checked(value, name)
+    return value
 
 
 def source_hash(cls: type) -> str:

@@ -29,7 +29,7 @@ from unweave.core.noise import Noise
 from unweave.core.parallel import in_processes, own_cores
 from unweave.evaluation.model import TINY, Array, Codes, FittedModel
 from unweave.evaluation.stacked import join
-from unweave.latents import DiagonalGaussian, Distribution, Latent
+from unweave.latents import Distribution, Latent, distribution_at
 from unweave.latents.densities import Mixture
 from unweave.metrics import Frame, Score, Scores, Table
 from unweave.metrics import describe as describe_table
@@ -42,7 +42,6 @@ from unweave.metrics.posterior.overlap import (
     neighbours_score,
     pairs_of,
 )
-from unweave.objectives.compatibility import leaves, part
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -311,16 +310,18 @@ def _likelihood(
 
 def _independent_normals(latent: Latent, q: Distribution) -> tuple[Array, Array] | None:
     """Means and scales (N, D) of encodings that are Gaussian with independent columns."""
-    if not all(isinstance(part(q, path), DiagonalGaussian) for path in leaves(latent)):
+    if not (latent.gaussian_posterior and latent.factorised_posterior):
         return None
-    return q.mean.cpu().numpy(), np.maximum(q.spread.cpu().numpy(), TINY)
+    return q.mean.cpu().numpy(), np.maximum(q.stddev.cpu().numpy(), TINY)
 
 
 def _mixtures(latent: Latent, p: Distribution, z: Tensor) -> dict[str, tuple[Mixture, Tensor]]:
     """The mixtures among the priors of the blocks, by path, each with its columns of codes."""
-    blocks = leaves(latent)
+    blocks = latent.leaf_blocks
     columns = z.split([sum(block.variables) for block in blocks.values()], -1)
-    parts = {path: (part(p, path), own) for path, own in zip(blocks, columns, strict=True)}
+    parts = {
+        path: (distribution_at(p, path), own) for path, own in zip(blocks, columns, strict=True)
+    }
     return {path: (d, own) for path, (d, own) in parts.items() if isinstance(d, Mixture)}
 
 

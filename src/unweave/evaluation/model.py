@@ -23,6 +23,7 @@ from unweave.evaluation.stacked import StackedModels, one
 from unweave.latents import Distribution, with_hard_samples
 from unweave.metrics import Table
 from unweave.metrics.inputs import check_choice
+from unweave.networks import Network
 from unweave.objectives import Nets, importance_bound
 from unweave.training import Outcome, pick_device, recall
 from unweave.training.progress import failure_text
@@ -150,7 +151,7 @@ class FittedModel:
 
     def walks(self, steps: int = 9) -> list[Array]:
         """The values that every variable takes in a traversal, (n_v, its columns) each."""
-        return [_numpy(walk) for walk in self.run.latent.walks(self.prior(), steps)]
+        return [_numpy(walk) for walk in self.run.latent.traversal_values(self.prior(), steps)]
 
     def walk(
         self, start: Array, variable: int, values: Array, noise: ArrayLike | Tensor | None = None
@@ -250,7 +251,7 @@ class FittedModel:
 
     def _scales(self, q: Distribution) -> Array:
         """Standard deviations of variables of one column, (N, V), and 1 for others."""
-        latent, spread = self.run.latent, _numpy(q.spread)
+        latent, spread = self.run.latent, _numpy(q.stddev)
         scales = np.ones((len(spread), len(latent.variables)), np.float32)
         for variable, columns in enumerate(latent.columns):
             if latent.variables[variable] == 1:
@@ -293,7 +294,7 @@ class FittedModel:
 
 
 def _moments(q: Distribution) -> Tensor:
-    return torch.stack([q.mean, q.spread], -1)
+    return torch.stack([q.mean, q.stddev], -1)
 
 
 def _numpy(tensor: Tensor) -> NDArray[Any]:
@@ -322,13 +323,23 @@ def as_data(data: Any, device: torch.device) -> tuple[Data, Dataset]:
 
 @overload
 def load(  # type: ignore[overload-overlap]  # a text is one path, not one path a letter
-    path: str | Path, *, data: Any = ..., split: AnySplit | None = ..., device: str = ...
+    path: str | Path,
+    *,
+    data: Any = ...,
+    split: AnySplit | None = ...,
+    device: str = ...,
+    network: Network | None = ...,
 ) -> FittedModel: ...
 
 
 @overload
 def load(
-    path: Iterable[str | Path], *, data: Any = ..., split: AnySplit | None = ..., device: str = ...
+    path: Iterable[str | Path],
+    *,
+    data: Any = ...,
+    split: AnySplit | None = ...,
+    device: str = ...,
+    network: Network | None = ...,
 ) -> list[FittedModel]: ...
 
 
@@ -338,6 +349,7 @@ def load(
     data: Any = None,
     split: AnySplit | None = None,
     device: str = "auto",
+    network: Network | None = None,
 ) -> FittedModel | list[FittedModel]:
     """A run from its folder, at its newest weights; several folders give a list.
 
@@ -345,12 +357,13 @@ def load(
     needs that array again, as `data`. `split` puts the run on another split of its data than it was
     trained on: `load(path, split="test")` measures on what it has not seen, `split="held-out"` on
     the combinations that were held out. A run that was trained on all of the data has seen every
-    split of it, of which it warns.
+    split of it, of which it warns. A run whose network was `uw.Modules` of modules that cannot be
+    imported needs them again, as `network`.
     """
     datasets: dict[str, tuple[Data, Dataset]] = {}
     if isinstance(path, (str, Path)):
-        return _load(path, data, split, device, datasets)
-    return [_load(each, data, split, device, datasets) for each in path]
+        return _load(path, data, split, device, datasets, network)
+    return [_load(each, data, split, device, datasets, network) for each in path]
 
 
 def _load(
@@ -359,10 +372,13 @@ def _load(
     split: AnySplit | None,
     device: str,
     datasets: dict[str, tuple[Data, Dataset]],
+    network: Network | None,
 ) -> FittedModel:
     """A run on its dataset, which is loaded if it is not among the `datasets` by now."""
     folder = Store(Path(path).parent).find(Path(path).name)
     run = folder.read_run()
+    if network is not None and network != run.network:
+        raise ValueError(f"{path} was trained with network {run.network}, got {network}")
     if isinstance(run.data, InMemory) and data is None:
         raise ValueError(
             f"{path} was trained on an array in memory; give it again: load(path, data=images)"

@@ -154,7 +154,7 @@ def _measure(measure: Measure, lanes: Lanes) -> Callable[[], list[Row]]:
     tables = {
         each.number: each.model.tabulate(each.rows, each.q)
         for each in (encode(models, measure.rows, measure.seed) if measure.scores else ())
-        if each.q.mean.isfinite().all() and each.q.spread.isfinite().all()
+        if each.q.mean.isfinite().all() and each.q.stddev.isfinite().all()
     }
     scored = partial(_scores, metrics=measure.scores)
     scores = in_background(scored, list(tables.values()))

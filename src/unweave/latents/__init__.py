@@ -1,8 +1,8 @@
-"""Latent spaces as trees of named blocks over one flat z.
+"""Latent spaces: trees of named blocks over one flat z.
 
-A block says how many columns of z it has (`size`), which of them form one variable
-(`variables`), what the encoder must put out for it (`outputs`), and gives the posterior, the
-prior and the rate KL(q(z|x) || p(z)). `Product` puts blocks side by side.
+A block declares its columns of z (`size`), which of them form one variable (`variables`) and how
+many values the encoder puts out for it (`outputs`), and gives the posterior, the prior and the rate
+KL(q(z|x) || p(z)). `Product` combines blocks.
 """
 
 from __future__ import annotations
@@ -12,7 +12,13 @@ import functools
 import torch
 from torch import Tensor
 
-from unweave.latents.block import Annealed, Node
+from unweave.latents.block import (
+    Block,
+    FactorisedBlock,
+    FixedPriorBlock,
+    Node,
+    SampledRateBlock,
+)
 from unweave.latents.discrete import Bernoulli, Categorical
 from unweave.latents.distributions import (
     Bits,
@@ -23,21 +29,27 @@ from unweave.latents.distributions import (
     OneHot,
     Posterior,
     Squashed,
+    distribution_at,
+    prior_samples,
     rows,
     with_hard_samples,
 )
 from unweave.latents.gaussian import Gaussian
 from unweave.latents.independent import Laplace, Sparse, StudentT, Uniform
 from unweave.latents.mixture import GaussianMixture, VampPrior
+from unweave.latents.prior import AnnealedPrior, PriorDensity
 from unweave.latents.tree import Latent, Product
 
 __all__ = [
-    "Annealed",
+    "AnnealedPrior",
     "Bernoulli",
     "Bits",
+    "Block",
     "Categorical",
     "DiagonalGaussian",
     "Distribution",
+    "FactorisedBlock",
+    "FixedPriorBlock",
     "FullGaussian",
     "Gaussian",
     "GaussianMixture",
@@ -47,23 +59,27 @@ __all__ = [
     "Node",
     "OneHot",
     "Posterior",
+    "PriorDensity",
     "Product",
+    "SampledRateBlock",
     "Sparse",
     "Squashed",
     "StudentT",
     "Uniform",
     "VampPrior",
-    "owner",
+    "distribution_at",
+    "prior_samples",
     "rows",
+    "variable_of_column",
     "with_hard_samples",
 ]
 
 
 @functools.cache
-def owner(latent: Latent, device: torch.device | None = None) -> Tensor:
-    """The variable that every column of z belongs to, (D,).
+def variable_of_column(latent: Latent, device: torch.device | None = None) -> Tensor:
+    """Return the index of the variable to which every column of z belongs, (D,).
 
-    >>> owner(Gaussian(3)).tolist()
+    >>> variable_of_column(Gaussian(3)).tolist()
     [0, 1, 2]
     """
     widths = torch.tensor(latent.variables, device=device)

@@ -1,35 +1,39 @@
-"""What a latent block is: columns, variables, a posterior, a prior and the rate between them."""
+"""Latent blocks: the base classes from which every kind of latent variable is built.
+
+A block owns some columns of z and gives a posterior, a prior and the rate between them. It also
+declares what objectives may rely on (`continuous`, `gaussian_posterior`, `fixed_prior`, ...).
+"""
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 
-from unweave.core.tensors import Numbers, floating
-from unweave.latents.densities import Factorised
+from unweave.core.tensors import Numbers
+from unweave.latents.densities import FactorisedPrior
 from unweave.latents.distributions import (
     HALF_LOG_2PI,
     DiagonalGaussian,
     Distribution,
     FullGaussian,
+    IndependentColumns,
     Posterior,
     log_sum,
     log_tables,
 )
+from unweave.latents.prior import PriorDensity, normal, points, quasi_random_expectation
 
 # A posterior narrower or wider than this is numerically a point or flat; exp stays in float32.
 LOG_VARIANCE_BOUNDS = (-30.0, 20.0)
-_EDGE = 2**-24  # how far from 0 and 1 the distribution function of a prior stays
-_NARROWEST = 1e-3  # standard deviation for which traversals are made: a walk is never a point
+_CDF_MARGIN = 2**-24  # distance that a prior's cdf keeps from 0 and 1
+_MIN_TRAVERSAL_STDDEV = 1e-3  # so that a traversal never collapses to a point
+_ROWS = 4  # distributions at once, where an expectation needs many points for each
 
 Encode = Callable[[Tensor], Tensor]  # observations to the encoder's raw output for a block
 Spectrum = Callable[[int], Sequence[float]]  # the k largest principal variances of the data
@@ -45,30 +49,94 @@ class Node(NamedTuple):
 
 
 class Block(ABC):
-    """A part of a latent space: `size` columns of z that form one or more variables."""
+    """A part of a latent space: `size` columns of z that form one or more variables.
 
-    kind: str
+    To define your own, start from the most specific base class: `FactorisedBlock` (independent
+    columns, write `density`), `SampledRateBlock` (any known prior, write `density`),
+    `FixedPriorBlock` (a posterior that is not Gaussian), or this class (a prior that is learned).
+    """
 
-    if TYPE_CHECKING:  # a field of blocks, the sum of the blocks' of a product
-
-        @property
-        def size(self) -> int:
-            """Columns of z."""
+    if TYPE_CHECKING:  # at run time pydantic would make these fields of `Product`
+        size: int  # number of columns of z
+        kind: str
 
     @property
     @abstractmethod
     def outputs(self) -> int:
-        """Numbers that the encoder puts out for this block."""
-
-    @property
-    def discrete_outputs(self) -> tuple[bool, ...]:
-        """Whether each of these numbers is a logit of a discrete variable."""
-        return (any(self.discrete),) * self.outputs
+        """Number of values the encoder puts out for this block."""
 
     @property
     @abstractmethod
     def variables(self) -> tuple[int, ...]:
-        """Columns of each variable."""
+        """Number of columns of each variable."""
+
+    @abstractmethod
+    def posterior(self, raw: Tensor) -> Posterior:
+        """Return q(z|x) for the encoder's output (..., outputs)."""
+
+    @abstractmethod
+    def prior(self, shape: tuple[int, ...]) -> nn.Module:
+        """Return a module whose call gives p(z), for a model of observations of this shape.
+
+        The module is called with a function that encodes observations, for priors built from
+        encodings such as `VampPrior`.
+        """
+
+    @abstractmethod
+    def rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
+        """Compute KL(q(z|x) || p(z)), or estimate it on the sample z of q, (...)."""
+
+    @abstractmethod
+    def rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
+        """Compute or estimate KL(q(z_v|x) || p(z_v)) of every variable, (..., V)."""
+
+    @property
+    def continuous(self) -> bool:
+        """Whether no variable is discrete."""
+        return not any(self.discrete)
+
+    @property
+    def gaussian_posterior(self) -> bool:
+        """Whether q(z|x) is Gaussian."""
+        return False
+
+    @property
+    def factorised_posterior(self) -> bool:
+        """Whether the variables are independent under q(z|x)."""
+        return True
+
+    @property
+    def fixed_prior(self) -> bool:
+        """Whether the prior has no parameters that are learned."""
+        return True
+
+    @property
+    def finite_variance(self) -> bool:
+        """Whether every column has a finite variance under the prior."""
+        return True
+
+    @property
+    def factorised(self) -> bool:
+        """Whether the variables are independent under the prior.
+
+        If in doubt say False: objectives that rely on independence then refuse the block.
+        """
+        return len(self.variables) == 1
+
+    @property
+    def leaf_blocks(self) -> dict[str, Block]:
+        """The blocks of the tree that are not products, by path; "" is this block itself.
+
+        >>> from unweave.latents import Categorical, Gaussian, Product
+        >>> list(Product(style=Gaussian(3), what=Product(shape=Categorical(3))).leaf_blocks)
+        ['style', 'what.shape']
+        """
+        return {"": self}
+
+    @property
+    def discrete_outputs(self) -> tuple[bool, ...]:
+        """Whether each of the encoder's values is a logit of a discrete variable."""
+        return (any(self.discrete),) * self.outputs
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -83,70 +151,49 @@ class Block(ABC):
     @property
     def normal(self) -> tuple[bool, ...]:
         """Whether q(z_v|x) of each variable is a normal distribution."""
-        return (False,) * len(self.variables)
+        return (self.gaussian_posterior,) * len(self.variables)
 
     @property
     def columns(self) -> tuple[slice, ...]:
-        """Where in z the columns of each variable are."""
-        return side_by_side(self.variables)
-
-    @property
-    def learned(self) -> bool:
-        """Whether the prior has parameters."""
-        return False
+        """The columns of z that belong to each variable."""
+        return consecutive_slices(self.variables)
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """The tree from the root down, each node before its children."""
+        """The nodes of the tree, each before its children."""
         if len(self.variables) == 1:
             return (Node("", None, True),)
         return (Node("", None, False), *(Node(name, 0, True) for name in self.names))
 
-    @abstractmethod
-    def posterior(self, raw: Tensor) -> Posterior:
-        """q(z|x) from the encoder's output (..., outputs)."""
-
-    @abstractmethod
-    def prior(self, shape: tuple[int, ...]) -> nn.Module:
-        """A module that returns p(z), for a model of observations of a shape."""
-
-    @abstractmethod
-    def rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
-        """KL(q(z|x) || p(z)), or its estimate on the sample z of q where there is no formula."""
-
-    @abstractmethod
-    def rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
-        """KL(q(z_v|x) || p(z_v)) of every variable on its own, (..., V)."""
-
     def log_nodes(self, d: Distribution, z: Tensor) -> Tensor:
-        """Log-density of every node of the tree under a distribution over z, (..., nodes)."""
+        """Compute the log-density of every node of the tree at z under d, (..., nodes)."""
         marginals = d.log_marginals(z)
         if len(self.variables) == 1:
             return marginals
         return torch.cat([d.log_prob(z).unsqueeze(-1), marginals], -1)
 
     def log_sums(self, d: Distribution, z: Tensor) -> tuple[Tensor, Tensor]:
-        """For points z (S, D) and a batch d of N: log q(z_s|x_n), (S, N), and below it the sums.
+        """Compute log q(z_s|x_n), (S, N), for points z (S, D) and a batch d of N posteriors.
 
-        Those are log sum_n q(z_s|x_n) at every node below the block's own, (S, nodes - 1).
+        The second result is log sum_n q(z_s|x_n) at every node below the root, (S, nodes - 1).
         """
         joint, each = log_tables(d, z)
         below = log_sum(each)
         return joint, below if len(self.variables) > 1 else below[:, :0]
 
     def hard_samples(self, z: Tensor) -> Tensor:
-        """Samples (..., D) as q(z|x) and p(z) know them: relaxed variables as hard samples.
+        """Round relaxed samples (..., D) of discrete variables to their nearest values.
 
-        The corner nearest to a relaxed sample is a sample of the masses; its gradient is that of
-        the relaxed one (straight through).
+        The nearest value of a relaxed sample is a sample of the discrete distribution. The gradient
+        is that of the relaxed sample (straight through). Continuous columns stay as they are.
         """
         return z
 
     def target(self, value: Tensor, classes: int) -> Tensor:
-        """The code (..., size) that stands for a class 0..classes-1 of a labelled factor (...).
+        """Return the code (..., size) for class 0..classes-1 of a labelled factor (...).
 
-        Here the classes are evenly spaced, with mean 0 and variance 1. Raises a ValueError where no
-        code can.
+        By default the classes are evenly spaced with mean 0 and variance 1. Raises a ValueError if
+        the block cannot represent the factor.
         """
         self._check_label(classes)
         centred = value.unsqueeze(-1) - (classes - 1) / 2
@@ -155,137 +202,145 @@ class Block(ABC):
     def _check_label(self, classes: int) -> None:
         if sum(self.variables) != 1 or classes < 2:
             raise ValueError(
-                f"a label needs a block of one variable and a factor of two classes at least, got "
-                f"{len(self.variables)} variables and {classes} classes; use a block of size 1, or "
-                f"categorical of size {classes}"
+                f"a label needs a block of one variable and a factor with at least two classes, "
+                f"got {len(self.variables)} variables and {classes} classes; use a block of size "
+                f"1, or categorical of size {classes}"
             )
 
     def codes(self, q: Distribution) -> Tensor:
-        """A number for every variable: the posterior's mean, or the likeliest value, (..., V)."""
+        """Return one number for every variable: the mean or the most likely value, (..., V)."""
         return q.mean
 
     def prior_codes(self, q: Distribution, p: Distribution) -> Tensor:
-        """Codes as normal quantiles under the prior, Phi^-1(F_v(E_q[z_v])), (..., V).
+        """Express codes as normal quantiles under the prior, Phi^-1(F_v(E_q[z_v])), (..., V).
 
-        F_v is the distribution function of the prior of variable v, so draws of the prior become
-        standard normal. F_v is kept 2^-24 away from 0 and 1. [Mathieu2019] app. B.
+        F_v is the cdf of variable v under the prior, so samples of the prior become standard
+        normal. F_v is kept 2^-24 away from 0 and 1. [Mathieu2019] app. B.
         """
-        share: Tensor = p.cdf(q.mean.double())  # type: ignore[attr-defined]
-        quantile: Tensor = torch.special.ndtri(share.clamp(_EDGE, 1 - _EDGE))
+        if not hasattr(p, "cdf"):
+            raise ValueError(f"{type(p).__name__} needs a method cdf(z) for codes as quantiles")
+        share: Tensor = p.cdf(q.mean.double())
+        quantile: Tensor = torch.special.ndtri(share.clamp(_CDF_MARGIN, 1 - _CDF_MARGIN))
         return quantile.to(q.mean.dtype)
 
-    def reach(self, p: Distribution) -> tuple[Tensor, Tensor]:
-        """Where traversals begin and end: 2 standard deviations about the prior's mean, (D,)."""
-        half = 2 * p.spread.clamp(min=_NARROWEST)
+    def traversal_range(self, p: Distribution) -> tuple[Tensor, Tensor]:
+        """Return where traversals start and end: the prior's mean -/+ 2 stddevs, (D,) each."""
+        half = 2 * p.stddev.clamp(min=_MIN_TRAVERSAL_STDDEV)
         return p.mean - half, p.mean + half
 
-    def walks(self, p: Distribution, steps: int) -> tuple[Tensor, ...]:
-        """The values of every variable in a traversal, (n, its columns) each.
+    def traversal_values(self, p: Distribution, steps: int) -> tuple[Tensor, ...]:
+        """Return the values of every variable in a traversal, (n, its columns) each.
 
-        A continuous variable takes `steps` values over its reach under the prior p, a discrete one
-        each of its values.
+        A continuous variable takes `steps` values over its traversal range under the prior p, a
+        discrete one each of its values.
         """
-        low, high = self.reach(p)
+        low, high = self.traversal_range(p)
         share = torch.linspace(0, 1, steps, dtype=low.dtype, device=low.device).unsqueeze(-1)
         values = low + (high - low) * share
         return tuple(values[:, columns] for columns in self.columns)
 
     def resolve(self, spectrum: Spectrum) -> Self:
-        """The block with what it takes from the data filled in."""
+        """Fill in what the block takes from the data, given its principal variances."""
         return self
 
 
 class FixedPrior(nn.Module):
-    """A prior without parameters."""
+    """The prior of a block without learned parameters."""
 
-    def __init__(self, block: Fixed) -> None:
+    def __init__(self, block: FixedPriorBlock) -> None:
         super().__init__()
         self.block = block
         self.register_buffer("zero", torch.zeros(block.size), persistent=False)
         self.zero: Tensor
-        self._made: tuple[Tensor, Distribution] | None = None
+        self._cache: tuple[Tensor, Distribution] | None = None
 
     def forward(self, encode: Encode) -> Distribution:
-        """p(z) over z of shape (D,), made once for a device and type."""
-        if self._made is None or self._made[0] is not self.zero:
-            self._made = (self.zero, self.block.density(self.zero))
-        return self._made[1]
+        """Return p(z) over z of shape (D,), built once for each device and type."""
+        if self._cache is None or self._cache[0] is not self.zero:
+            self._cache = (self.zero, self.block.density(self.zero))
+        return self._cache[1]
 
 
-class Plain(ABC):
-    """A prior that is known beforehand, for use on plain tensors."""
-
-    @property
-    @abstractmethod
-    def size(self) -> int:
-        """Columns of z."""
-
-    @abstractmethod
-    def log_prob(self, z: Numbers) -> Tensor:
-        """log p(z) of points (..., D), (...)."""
-
-    @abstractmethod
-    def kl(self, mean: Numbers, scale: Numbers) -> Tensor:
-        """KL(N(mean, diag(scale^2)) || p(z)): of every column, (..., D), where p(z) factorises."""
-
-    @abstractmethod
-    def entropy(self) -> float:
-        """-E[log p(z)] over all columns, in nats."""
-
-    @abstractmethod
-    def log_normaliser(self, beta: float) -> float:
-        """log F_beta = log of the integral of p(z)^beta.  [Mathieu2019] theorem 1."""
-
-    @abstractmethod
-    def annealed(self, beta: float) -> Plain | Annealed:
-        """The annealed prior f_beta(z) = p(z)^beta / F_beta.  [Mathieu2019] theorem 1."""
-
-
-class Fixed(Block, Plain):
-    """A block whose prior is known beforehand."""
+class FixedPriorBlock(Block, PriorDensity):
+    """A block whose prior is known before training."""
 
     @abstractmethod
     def density(self, zero: Tensor) -> Distribution:
-        """p(z), with the size, type and device of zeros (D,)."""
+        """Return p(z) with the size, type and device of zeros (D,)."""
+
+    @property
+    def finite_variance(self) -> bool:
+        """Whether every column has a finite variance under the prior."""
+        return bool(self.density(torch.zeros(self.size)).stddev.isfinite().all())
+
+    @property
+    def factorised(self) -> bool:
+        """Whether the variables are independent under the prior.
+
+        True by default for one variable and for densities that are `IndependentColumns`.
+        """
+        single = len(self.variables) == 1
+        return single or isinstance(self.density(torch.zeros(self.size)), IndependentColumns)
 
     def log_prob(self, z: Numbers) -> Tensor:
-        """log p(z) of points (..., D), (...)."""
+        """Compute log p(z) for points (..., D), (...)."""
         z = points(z, self.size)
         return self.density(z.new_zeros(self.size)).log_prob(z)
 
+    def kl(self, mean: Numbers, scale: Numbers) -> Tensor:
+        """Estimate KL(N(mean, diag(scale^2)) || p) by 8192 quasi-random points, (...)."""
+        return self._kl_by(quasi_random_expectation, mean, scale)
+
     def prior(self, shape: tuple[int, ...]) -> nn.Module:
-        """A module that returns p(z)."""
+        """Return a module whose call gives p(z)."""
         return FixedPrior(self)
 
+    def _kl_by(
+        self,
+        expected_log_prob: Callable[[Distribution, Tensor, Tensor], Tensor],
+        mean: Numbers,
+        scale: Numbers,
+    ) -> Tensor:
+        """Compute -H(q) - E_q[log p(z)], a few rows of q at a time, (...)."""
+        q = normal(mean, scale, self.size)
+        p = self.density(q.mean.new_zeros(self.size))
+        rows = [t.reshape(-1, self.size).split(_ROWS) for t in (q.mean, q.scale)]
+        cross = torch.cat([expected_log_prob(p, m, s) for m, s in zip(*rows, strict=True)])
+        return (-q.entropy().sum(-1) - cross.reshape(q.mean.shape[:-1])).to(q.dtype)
 
-class Continuous(Block):
-    """Real columns, each a variable, with a Gaussian posterior.
 
-    The encoder puts out the means, then the log-variances; with `encoding="full"` the logarithms
-    of the squared diagonal of a triangular factor, then what is below it.
+class GaussianPosteriorBlock(Block):
+    """Real columns, each a variable, with a Gaussian posterior and a rate on the sample.
+
+    The encoder puts out the means, then the log-variances. With `encoding="full"` it puts out the
+    means, the logs of the squared diagonal of a triangular factor, and the entries below it.
     """
 
-    size: int
-    encoding: Encoding
+    encoding: Encoding = "diagonal"
 
     @property
     def outputs(self) -> int:
-        """Numbers that the encoder puts out for this block."""
+        """Number of values the encoder puts out for this block."""
         below = self.size * (self.size - 1) // 2
         return 2 * self.size + (below if self.encoding == "full" else 0)
 
     @property
     def variables(self) -> tuple[int, ...]:
-        """Columns of each variable."""
+        """Number of columns of each variable."""
         return (1,) * self.size
 
     @property
-    def normal(self) -> tuple[bool, ...]:
-        """Whether q(z_v|x) of each variable is a normal distribution."""
-        return (True,) * self.size
+    def gaussian_posterior(self) -> bool:
+        """Whether q(z|x) is Gaussian."""
+        return True
+
+    @property
+    def factorised_posterior(self) -> bool:
+        """Whether the variables are independent under q(z|x)."""
+        return self.encoding == "diagonal"
 
     def posterior(self, raw: Tensor) -> DiagonalGaussian | FullGaussian:
-        """N(z; mean, S) from the encoder's output."""
+        """Return N(z; mean, S) for the encoder's output."""
         loc, log_variance = raw[..., : self.size], raw[..., self.size : 2 * self.size]
         log_scale = 0.5 * log_variance.clamp(*LOG_VARIANCE_BOUNDS)
         if self.encoding == "diagonal":
@@ -293,172 +348,87 @@ class Continuous(Block):
         return FullGaussian(loc, triangle(log_scale.exp(), raw[..., 2 * self.size :]))
 
     def rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
-        """KL(q(z|x) || p(z)) on the sample: log q(z|x) - log p(z), (...)."""
+        """Estimate KL(q(z|x) || p(z)) on the sample: log q(z|x) - log p(z), (...)."""
         return q.log_prob(z) - p.log_prob(z)
 
     def rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
-        """KL(q(z_j|x) || p(z_j)) of every column on its own, on the sample, (..., D)."""
+        """Estimate KL(q(z_j|x) || p(z_j)) of every column on the sample, (..., D)."""
         return q.log_marginals(z) - p.log_marginals(z)
 
 
-class Formula(Continuous, Fixed):
-    """Real columns whose rate has a formula; with `sampled_rate` it is taken on the sample.
+class SampledRateBlock(GaussianPosteriorBlock, FixedPriorBlock):
+    """Real columns with a Gaussian posterior and any known prior; write `density`."""
 
-    The sample is the papers' way.
+
+class ClosedFormRateBlock(GaussianPosteriorBlock, FixedPriorBlock):
+    """Real columns whose rate has a formula; `sampled_rate` estimates it on the sample instead.
+
+    The papers estimate it on the sample.
     """
 
-    sampled_rate: bool
+    sampled_rate: bool = False
 
     def rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
-        """KL(q(z|x) || p(z)), (...)."""
+        """Compute KL(q(z|x) || p(z)), (...)."""
         return super().rate(q, p, z) if self.sampled_rate else self.joint_rate(q, p)
 
     def rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
-        """KL(q(z_j|x) || p(z_j)) of every column on its own, (..., D)."""
-        return super().rates(q, p, z) if self.sampled_rate else self.column_rates(q, p)
+        """Compute KL(q(z_j|x) || p(z_j)) of every column, (..., D)."""
+        return super().rates(q, p, z) if self.sampled_rate else self.marginal_rates(q, p)
 
     @abstractmethod
     def joint_rate(self, q: Distribution, p: Distribution) -> Tensor:
-        """KL(q(z|x) || p(z)) by the formula, (...)."""
+        """Compute KL(q(z|x) || p(z)) by its formula, (...)."""
 
     @abstractmethod
-    def column_rates(self, q: Distribution, p: Distribution) -> Tensor:
-        """KL(q(z_j|x) || p(z_j)) of every column by the formula, (..., D)."""
+    def marginal_rates(self, q: Distribution, p: Distribution) -> Tensor:
+        """Compute KL(q(z_j|x) || p(z_j)) of every column by its formula, (..., D)."""
 
 
-class Independent(Formula):
-    """Independent columns whose rate is the posterior's entropy and one integral a column."""
+class FactorisedBlock(ClosedFormRateBlock):
+    """Independent columns whose rate is the posterior's entropy and one integral per column.
+
+    The density that `density` returns needs `expected_log_prob`, the integral.
+    """
 
     @abstractmethod
-    def density(self, zero: Tensor) -> Factorised:
-        """p(z), with the size, type and device of zeros (D,)."""
+    def density(self, zero: Tensor) -> FactorisedPrior:
+        """Return p(z) with the size, type and device of zeros (D,)."""
 
     def kl(self, mean: Numbers, scale: Numbers) -> Tensor:
-        """KL(N(mean, scale^2) || p(z_j)) of every column, (..., D)."""
+        """Compute KL(N(mean, scale^2) || p(z_j)) of every column, (..., D)."""
         q = normal(mean, scale, self.size)
         p = self.density(q.mean.new_zeros(self.size))
-        return _from_entropy(q.mean, q.scale, p).to(q.dtype)
+        return _column_kl(q.mean, q.scale, p).to(q.dtype)
 
     def joint_rate(self, q: Distribution, p: Distribution) -> Tensor:
-        """-H(q(z|x)) - sum_j E_q[log p(z_j)], (...)."""
-        return -q.entropy() - p.cross(q.mean, q.spread).sum(-1)  # type: ignore[attr-defined, no-any-return]
+        """Compute -H(q(z|x)) - sum_j E_q[log p(z_j)], (...)."""
+        return -q.entropy() - p.expected_log_prob(q.mean, q.stddev).sum(-1)  # type: ignore[attr-defined, no-any-return]
 
-    def column_rates(self, q: Distribution, p: Distribution) -> Tensor:
-        """-H(q(z_j|x)) - E_q[log p(z_j)], (..., D)."""
-        return _from_entropy(q.mean, q.spread, p)  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True)
-class Annealed(Plain):
-    """The annealed prior f_beta(z) = p(z)^beta / F_beta.  [Mathieu2019] theorem 1."""
-
-    block: Plain
-    beta: float
-
-    @property
-    def size(self) -> int:
-        """Columns of z."""
-        return self.block.size
-
-    def log_prob(self, z: Numbers) -> Tensor:
-        """beta log p(z) - log F_beta of points (..., D), (...)."""
-        return self.beta * self.block.log_prob(z) - self._log_f
-
-    def kl(self, mean: Numbers, scale: Numbers) -> Tensor:
-        """KL(q || f_beta) = beta KL(q || p) + (beta - 1) H(q) + log F_beta, as the block's."""
-        q = normal(mean, scale, self.size)
-        plain, entropy = self.block.kl(q.mean, q.scale), q.entropy()
-        if plain.dim() == entropy.dim():  # of every column, all of which are alike
-            found = self.beta * plain + (self.beta - 1) * entropy + self._log_f / self.size
-        else:
-            found = self.beta * plain + (self.beta - 1) * entropy.sum(-1) + self._log_f
-        return found.to(q.dtype)
-
-    def entropy(self) -> float:
-        """log F_beta - beta d/dbeta log F_beta, the derivative from differences."""
-        step = 1e-3 * self.beta
-        ahead, behind = (
-            [self.block.log_normaliser(self.beta + sign * k * step) for k in (1, 2)]
-            for sign in (1, -1)
-        )
-        slope = (8 * (ahead[0] - behind[0]) - (ahead[1] - behind[1])) / (12 * step)
-        return self._log_f - self.beta * slope
-
-    def log_normaliser(self, beta: float) -> float:
-        """log of the integral of f^beta: log F of the product of the powers, less beta log F."""
-        return self.block.log_normaliser(self.beta * positive(beta)) - beta * self._log_f
-
-    def annealed(self, beta: float) -> Annealed:
-        """f^beta / its integral: the powers multiply."""
-        return Annealed(self.block, self.beta * positive(beta))
-
-    @functools.cached_property
-    def _log_f(self) -> float:
-        return self.block.log_normaliser(self.beta)
+    def marginal_rates(self, q: Distribution, p: Distribution) -> Tensor:
+        """Compute -H(q(z_j|x)) - E_q[log p(z_j)], (..., D)."""
+        return _column_kl(q.mean, q.stddev, p)  # type: ignore[arg-type]
 
 
-def side_by_side(widths: Sequence[int]) -> tuple[slice, ...]:
-    """Where parts of the given widths are that stand side by side.
+def _column_kl(mean: Tensor, scale: Tensor, p: FactorisedPrior) -> Tensor:
+    return -(torch.log(scale) + 0.5 + HALF_LOG_2PI) - p.expected_log_prob(mean, scale)
 
-    >>> side_by_side((2, 1))
+
+def consecutive_slices(widths: Sequence[int]) -> tuple[slice, ...]:
+    """Return one slice for each width, each starting where the one before it ends.
+
+    >>> consecutive_slices((2, 1))
     (slice(0, 2, None), slice(2, 3, None))
     """
     stops = itertools.accumulate(widths)
     return tuple(slice(stop - n, stop) for n, stop in zip(widths, stops, strict=True))
 
 
-def positive(beta: float) -> float:
-    """A power to which a density can be raised."""
-    if not beta > 0 or math.isinf(beta):
-        raise ValueError(f"expected a power beta above 0, got {beta}: p(z)^beta has no integral")
-    return beta
-
-
 def triangle(diagonal: Tensor, below: Tensor) -> Tensor:
-    """The lower triangular matrix (..., D, D) of a diagonal (..., D) and what is below it."""
+    """Build a lower triangular matrix (..., D, D) from its diagonal and the entries below."""
     size = diagonal.shape[-1]
     index = torch.full((size, size), size + below.shape[-1], device=diagonal.device)
     rows, columns = torch.tril_indices(size, size, -1, device=diagonal.device)
     index[rows, columns] = torch.arange(size, size + below.shape[-1], device=diagonal.device)
     index.diagonal().copy_(torch.arange(size, device=diagonal.device))
     return torch.cat([diagonal, below, torch.zeros_like(diagonal[..., :1])], -1)[..., index]
-
-
-def _from_entropy(mean: Tensor, scale: Tensor, p: Factorised) -> Tensor:
-    return -(torch.log(scale) + 0.5 + HALF_LOG_2PI) - p.cross(mean, scale)
-
-
-class Normals(NamedTuple):
-    """Normal distributions over points: mean and scale (..., D), and the type asked for.
-
-    The numbers are in float64, where a small divergence keeps its digits.
-    """
-
-    mean: Tensor
-    scale: Tensor
-    dtype: torch.dtype
-
-    def entropy(self) -> Tensor:
-        """Of every column, (..., D)."""
-        return self.scale.log() + (0.5 + HALF_LOG_2PI)
-
-
-def normal(mean: Numbers, scale: Numbers, size: int) -> Normals:
-    """Normal distributions of a mean (..., size) and a scale that broadcasts, or a ValueError."""
-    m, s = points(mean, size), floating(scale)
-    if s.dim() and s.shape[-1] not in (1, size):
-        raise ValueError(f"expected one scale or {size}, as the mean has, got {tuple(s.shape)}")
-    with contextlib.suppress(RuntimeError):  # under vmap no value can be looked at
-        if (s < 0).any():
-            raise ValueError(f"expected a scale of 0 or more, got {s.min().item():g}")
-    dtype = torch.promote_types(m.dtype, s.dtype) if s.dim() else m.dtype
-    m, s = torch.broadcast_tensors(m.double(), s.to(m.device).double())
-    return Normals(m, s, dtype)
-
-
-def points(z: Numbers, size: int) -> Tensor:
-    """Points (..., size), or a ValueError."""
-    z = floating(z)
-    if z.dim() == 0 or z.shape[-1] != size:
-        raise ValueError(f"expected points of shape (..., {size}), got {tuple(z.shape)}")
-    return z

@@ -1,7 +1,7 @@
 """Discrete blocks: a categorical variable, and bits.
 
-Their probabilities are masses, everywhere: in rates, in the aggregate posterior and in the prior.
-Only the sample that the decoder sees is relaxed, so that a gradient passes.
+Rates, aggregate posteriors and priors use the probabilities of the discrete values. Only the sample
+that the decoder sees is relaxed, so that gradients flow.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ from torch import Tensor, nn
 
 from unweave.core.spec import spec, tag
 from unweave.core.tensors import Numbers
-from unweave.latents.block import Annealed, Encode, Fixed, FixedPrior, points, positive
-from unweave.latents.distributions import Bits, Distribution, OneHot, bit_corner, one_hot_corner
+from unweave.latents.block import Encode, FixedPrior, FixedPriorBlock
+from unweave.latents.distributions import Bits, Distribution, OneHot, nearest_bits, nearest_one_hot
+from unweave.latents.prior import points, positive
 
 
-class Discrete(Fixed):
+class DiscreteBlock(FixedPriorBlock):
     """Variables that take one of finitely many values."""
 
     def kl(self, mean: Numbers, scale: Numbers) -> Tensor:
-        """Refused: a normal distribution has no mass at the values."""
+        """Raise a ValueError: a normal distribution has no KL to a discrete one."""
         raise ValueError(
-            "a normal distribution cannot be held against a discrete prior; use masses: block."
+            "a normal distribution has no KL to a discrete prior; compare probabilities: block."
             f"posterior(logits).kl(block.density(torch.zeros({self.size})))"
         )
 
     @abstractmethod
     def values(self) -> Tensor:
-        """All values of z, (n, size)."""
+        """Return all values of z, (n, size)."""
 
     def prior_codes(self, q: Distribution, p: Distribution) -> Tensor:
-        """The codes themselves: categories have no order."""
+        """Return the codes themselves: categories have no order."""
         return self.codes(q)
 
 
@@ -49,20 +50,19 @@ class LearnedClasses(nn.Module):
         self.logits = nn.Parameter(torch.zeros(block.size))
 
     def forward(self, encode: Encode) -> OneHot:
-        """p(z) over z of shape (K,)."""
+        """Return p(z) over z of shape (K,)."""
         return self.block.posterior(self.logits)
 
 
 @spec
-class Categorical(Discrete):
+class Categorical(DiscreteBlock):
     """One of `size` classes, equally likely under the prior.  [Esmaeili2019] sec. 6.
 
     The encoder puts out logits; the sample is a Concrete one-hot vector [Maddison2017] eq. 10 at
     the given temperature, rounded with `hard` (straight through). Rate and aggregate use the
-    masses of the classes, never the Concrete density. All classes are one variable. With `learn`
-    the prior's probabilities are learned. With `given`, the name of a discrete block that stands
-    before it in the same `Product`, the prior is p(z|z_given), with learned probabilities.
-    [Esmaeili2019] sec. 5.
+    probabilities of the classes, never the Concrete density. All classes are one variable. With
+    `learn` the prior's probabilities are learned. With `given`, the name of a discrete block before
+    this one in the same `Product`, the prior is a learned p(z|z_given).  [Esmaeili2019] sec. 5.
     """
 
     size: Annotated[int, Field(ge=2)] = 10
@@ -74,12 +74,12 @@ class Categorical(Discrete):
 
     @property
     def outputs(self) -> int:
-        """Numbers that the encoder puts out for this block."""
+        """Number of values the encoder puts out for this block."""
         return self.size
 
     @property
     def variables(self) -> tuple[int, ...]:
-        """All columns are one variable."""
+        """Number of columns of each variable: all columns are one variable."""
         return (self.size,)
 
     @property
@@ -88,43 +88,43 @@ class Categorical(Discrete):
         return (True,)
 
     @property
-    def learned(self) -> bool:
-        """Whether the prior has parameters."""
-        return self.learn or self.given is not None
+    def fixed_prior(self) -> bool:
+        """Whether the prior has no parameters that are learned."""
+        return not self.learn and self.given is None
 
     def posterior(self, raw: Tensor) -> OneHot:
-        """q(z|x) from the encoder's logits."""
+        """Return q(z|x) for the encoder's logits."""
         return OneHot(F.log_softmax(raw, -1), self.temperature, self.hard)
 
     def density(self, zero: Tensor) -> OneHot:
-        """p(z), with the size, type and device of zeros (K,)."""
+        """Return p(z) with the size, type and device of zeros (K,)."""
         return self.posterior(points(zero, self.size))
 
     def prior(self, shape: tuple[int, ...]) -> nn.Module:
-        """A module that returns p(z)."""
+        """Return a module whose call gives p(z)."""
         if self.given is not None:
             raise ValueError(
-                f"expected a product in which the block {self.given!r} stands before this "
-                f"categorical, got it alone: use Product({self.given}=..., ...), or leave out given"
+                f"expected a product with the block {self.given!r} before this categorical, got "
+                f"the categorical alone: use Product({self.given}=..., ...), or leave out given"
             )
         return LearnedClasses(self) if self.learn else FixedPrior(self)
 
     def rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
-        """sum_k q_k log(q_k / p_k), (...)."""
+        """Compute sum_k q_k log(q_k / p_k), (...)."""
         assert isinstance(q, OneHot)
         assert isinstance(p, OneHot)
         return q.kl(p)
 
     def rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
-        """The same, (..., 1)."""
+        """Return the rate as (..., 1): the classes are one variable."""
         return self.rate(q, p, z).unsqueeze(-1)
 
     def hard_samples(self, z: Tensor) -> Tensor:
-        """The nearest one-hot vectors, (..., size)."""
-        return one_hot_corner(z)
+        """Round to the nearest one-hot vectors, (..., size)."""
+        return nearest_one_hot(z)
 
     def target(self, value: Tensor, classes: int) -> Tensor:
-        """The one-hot vector of a class, (..., size)."""
+        """Return the one-hot vector of a class, (..., size)."""
         if classes != self.size:
             raise ValueError(
                 f"a label with {classes} classes needs a categorical of that size, got {self.size}"
@@ -132,37 +132,37 @@ class Categorical(Discrete):
         return F.one_hot(value.long(), classes)
 
     def codes(self, q: Distribution) -> Tensor:
-        """The likeliest class, (..., 1)."""
+        """Return the most likely class, (..., 1)."""
         return q.mean.argmax(-1, keepdim=True).to(q.mean.dtype)
 
-    def walks(self, p: Distribution, steps: int) -> tuple[Tensor, ...]:
-        """The corner of every class, (K, K)."""
+    def traversal_values(self, p: Distribution, steps: int) -> tuple[Tensor, ...]:
+        """Return the one-hot vectors of all classes, (K, K)."""
         return (torch.eye(self.size, dtype=p.mean.dtype, device=p.mean.device),)
 
     def values(self) -> Tensor:
-        """The corner of every class, (K, K)."""
+        """Return the one-hot vectors of all classes, (K, K)."""
         return torch.eye(self.size)
 
     def entropy(self) -> float:
-        """log of the number of classes."""
+        """Compute the log of the number of classes."""
         return math.log(self.size)
 
     def log_normaliser(self, beta: float) -> float:
-        """log F_beta = log sum_k p_k^beta = (1 - beta) log size."""
+        """Compute log F_beta = log sum_k p_k^beta = (1 - beta) log size."""
         return (1 - positive(beta)) * math.log(self.size)
 
     def annealed(self, beta: float) -> Categorical:
-        """p(z)^beta / F_beta: the same."""
+        """Return p(z)^beta / F_beta, which is p(z) itself."""
         positive(beta)
         return self
 
 
 @spec
-class Bernoulli(Discrete):
+class Bernoulli(DiscreteBlock):
     """`size` independent bits, each a one with the given probability under the prior.
 
-    [Esmaeili2019] sec. 6. The encoder puts out logits; samples are relaxed as those of
-    `Categorical`, and rate and aggregate use masses.
+    [Esmaeili2019] sec. 6. The encoder puts out logits. Samples are relaxed as for `Categorical`;
+    rate and aggregate use the probabilities of the bits.
     """
 
     size: PositiveInt = 2
@@ -173,12 +173,12 @@ class Bernoulli(Discrete):
 
     @property
     def outputs(self) -> int:
-        """Numbers that the encoder puts out for this block."""
+        """Number of values the encoder puts out for this block."""
         return self.size
 
     @property
     def variables(self) -> tuple[int, ...]:
-        """Columns of each variable."""
+        """Number of columns of each variable."""
         return (1,) * self.size
 
     @property
@@ -187,29 +187,29 @@ class Bernoulli(Discrete):
         return (True,) * self.size
 
     def posterior(self, raw: Tensor) -> Bits:
-        """q(z|x) from the encoder's logits."""
+        """Return q(z|x) for the encoder's logits."""
         return Bits(raw, self.temperature, self.hard)
 
     def density(self, zero: Tensor) -> Bits:
-        """p(z), with the size, type and device of zeros (D,)."""
+        """Return p(z) with the size, type and device of zeros (D,)."""
         return self.posterior(zero + self._logit)
 
     def rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
-        """KL(q(z|x) || p(z)), (...)."""
+        """Compute KL(q(z|x) || p(z)), (...)."""
         return self.rates(q, p, z).sum(-1)
 
     def rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
-        """KL of every bit, (..., D)."""
+        """Compute the KL of every bit, (..., D)."""
         assert isinstance(q, Bits)
         assert isinstance(p, Bits)
         return q.kl(p)
 
     def hard_samples(self, z: Tensor) -> Tensor:
-        """The nearest zeros and ones, (..., D)."""
-        return bit_corner(z)
+        """Round to the nearest zeros and ones, (..., D)."""
+        return nearest_bits(z)
 
     def target(self, value: Tensor, classes: int) -> Tensor:
-        """The bit itself, (..., 1)."""
+        """Return the bit itself, (..., 1)."""
         if classes != 2 or self.size != 1:
             raise ValueError(
                 f"a bit can stand for a label with 2 classes, got {classes} for {self.size} bits"
@@ -217,30 +217,26 @@ class Bernoulli(Discrete):
         return value.unsqueeze(-1)
 
     def codes(self, q: Distribution) -> Tensor:
-        """The likelier value of every bit, (..., D)."""
+        """Return the more likely value of every bit, (..., D)."""
         return (q.mean > 0.5).to(q.mean.dtype)
 
-    def walks(self, p: Distribution, steps: int) -> tuple[Tensor, ...]:
-        """Zero and one for every bit, (2, 1) each."""
+    def traversal_values(self, p: Distribution, steps: int) -> tuple[Tensor, ...]:
+        """Return zero and one for every bit, (2, 1) each."""
         return (p.mean.new_tensor([[0.0], [1.0]]),) * self.size
 
     def values(self) -> Tensor:
-        """All combinations of zeros and ones, (2^D, D)."""
+        """Return all combinations of zeros and ones, (2^D, D)."""
         return torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * self.size).reshape(-1, self.size)
 
     def entropy(self) -> float:
-        """Sum of the entropies of the bits."""
+        """Compute the sum of the entropies of the bits."""
         p = self.probability
         return -self.size * (p * math.log(p) + (1 - p) * math.log1p(-p))
 
     def log_normaliser(self, beta: float) -> float:
-        """log F_beta = D log(p^beta + (1 - p)^beta)."""
+        """Compute log F_beta = D log(p^beta + (1 - p)^beta)."""
         least, most = sorted((math.log(self.probability), math.log1p(-self.probability)))
         return self.size * (positive(beta) * most + math.log1p(math.exp(beta * (least - most))))
-
-    def annealed(self, beta: float) -> Annealed:
-        """p(z)^beta / F_beta: the logits times beta."""
-        return Annealed(self, positive(beta))
 
     @property
     def _logit(self) -> float:

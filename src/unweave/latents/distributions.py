@@ -1,8 +1,8 @@
-"""Small distributions over the columns of a latent block, sampled from noise that is passed in.
+"""Distributions over the columns of a latent block.
 
-They work under `torch.func.vmap`, which those of `torch.distributions` do not all do. Shapes are
-batch first: parameters and values are (..., D) and broadcast, so `q.log_prob(z[:, None])` of a
-batch (B, D) of each is the matrix log q(z_i | x_j) of shape (B, B).
+Unlike those of `torch.distributions`, all of them work under `torch.func.vmap` and are sampled from
+noise that the caller passes. Parameters and values have shape (..., D) and broadcast, so for a
+batch (B, D) of each `q.log_prob(z[:, None])` is the matrix log q(z_i | x_j), (B, B).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +24,11 @@ HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
 class Distribution(Protocol):
-    """A distribution over z of shape (..., D), made of V variables (a one-hot group is one)."""
+    """A distribution over z of shape (..., D) with V variables (a one-hot group is one variable).
+
+    Implementations are dataclasses whose tensor fields have the batch dimensions first, so that
+    `rows` can select from a batch.
+    """
 
     @property
     def mean(self) -> Tensor:
@@ -32,45 +36,45 @@ class Distribution(Protocol):
         ...
 
     @property
-    def spread(self) -> Tensor:
+    def stddev(self) -> Tensor:
         """Standard deviation of every column, (..., D)."""
         ...
 
     def rsample(self, noise: Noise, shape: Sequence[int] = ()) -> Tensor:
-        """A reparameterised sample (*shape, ..., D)."""
+        """Draw a reparameterised sample, (*shape, ..., D)."""
         ...
 
     def log_prob(self, z: Tensor) -> Tensor:
-        """Joint log-density, (...)."""
+        """Compute the joint log-density, (...)."""
         ...
 
     def log_marginals(self, z: Tensor) -> Tensor:
-        """Log-density of every variable on its own, (..., V)."""
+        """Compute the log-density of every variable on its own, (..., V)."""
         ...
 
 
 class Posterior(Distribution, Protocol):
-    """A distribution whose entropy is known."""
+    """A distribution with a known entropy."""
 
     def entropy(self) -> Tensor:
-        """-E[log q(z)], (...)."""
+        """Compute -E[log q(z)], (...)."""
         ...
 
 
-class Columns(ABC):
-    """Independent variables of one column each: the joint is the product of the marginals."""
+class IndependentColumns(ABC):
+    """Independent variables of one column each; subclasses write `log_marginals`."""
 
     @abstractmethod
     def log_marginals(self, z: Tensor) -> Tensor:
-        """Log-density of every column, (..., D)."""
+        """Compute the log-density of every column, (..., D)."""
 
     def log_prob(self, z: Tensor) -> Tensor:
-        """Joint log-density, (...)."""
+        """Compute the joint log-density, (...)."""
         return self.log_marginals(z).sum(-1)
 
 
 @dataclass(frozen=True)
-class DiagonalGaussian(Columns):
+class DiagonalGaussian(IndependentColumns):
     """N(z; mean, diag(exp(log_scale))^2), with mean and log_scale of shape (..., D)."""
 
     loc: Tensor
@@ -82,36 +86,36 @@ class DiagonalGaussian(Columns):
         return self.loc
 
     @property
-    def spread(self) -> Tensor:
+    def stddev(self) -> Tensor:
         """Standard deviation, (..., D)."""
         return torch.exp(self.log_scale)
 
     def rsample(self, noise: Noise, shape: Sequence[int] = ()) -> Tensor:
-        """Mean + scale * eps with eps ~ N(0, I).  [Kingma2014] sec. 2.4."""
+        """Draw mean + scale * eps with eps ~ N(0, I).  [Kingma2014] sec. 2.4."""
         eps = noise.normal((*shape, *self.loc.shape), "gaussian", self.loc.dtype)
-        return self.loc + self.spread * eps
+        return self.loc + self.stddev * eps
 
     def log_marginals(self, z: Tensor) -> Tensor:
-        """Log-density of every column, (..., D)."""
+        """Compute the log-density of every column, (..., D)."""
         standard = (z - self.loc) * torch.exp(-self.log_scale)
         return -0.5 * standard.square() - self.log_scale - HALF_LOG_2PI
 
     def cdf(self, z: Tensor) -> Tensor:
-        """Distribution function of every column, (..., D)."""
+        """Compute the cdf of every column, (..., D)."""
         share: Tensor = torch.special.ndtr((z - self.loc) * torch.exp(-self.log_scale))
         return share
 
     def entropy(self) -> Tensor:
-        """Sum of log scale + (1 + log 2 pi) / 2, (...)."""
+        """Compute the sum of log scale + (1 + log 2 pi) / 2, (...)."""
         return (self.log_scale + (0.5 + HALF_LOG_2PI)).sum(-1)
 
-    def cross(self, mean: Tensor, scale: Tensor) -> Tensor:
-        """E[log p(z_j)] for z_j ~ N(mean, scale^2), for every column, (..., D)."""
+    def expected_log_prob(self, mean: Tensor, scale: Tensor) -> Tensor:
+        """Compute E[log p(z_j)] for z_j ~ N(mean, scale^2), for every column, (..., D)."""
         second = (mean - self.loc).square() + scale.square()
         return -0.5 * second * torch.exp(-2 * self.log_scale) - self.log_scale - HALF_LOG_2PI
 
     def kl(self, other: DiagonalGaussian) -> Tensor:
-        """KL(self || other) of every column, (..., D).
+        """Compute KL(self || other) of every column, (..., D).
 
         log(s_p / s_q) + (s_q^2 + (m_q - m_p)^2) / (2 s_p^2) - 1/2.  [Kingma2014] app. B.
         """
@@ -133,47 +137,47 @@ class FullGaussian:
         return self.loc
 
     @property
-    def spread(self) -> Tensor:
+    def stddev(self) -> Tensor:
         """Standard deviation of every column, (..., D)."""
         return self.factor.square().sum(-1).sqrt()
 
     @property
     def marginals(self) -> DiagonalGaussian:
-        """The columns on their own."""
+        """The distribution with the same marginals and independent columns."""
         return DiagonalGaussian(self.loc, 0.5 * self.factor.square().sum(-1).log())
 
     def rsample(self, noise: Noise, shape: Sequence[int] = ()) -> Tensor:
-        """Mean + L eps with eps ~ N(0, I)."""
+        """Draw mean + L eps with eps ~ N(0, I)."""
         eps = noise.normal((*shape, *self.loc.shape), "gaussian", self.loc.dtype)
         return self.loc + (self.factor @ eps.unsqueeze(-1)).squeeze(-1)
 
     def log_prob(self, z: Tensor) -> Tensor:
-        """Joint log-density, (...)."""
+        """Compute the joint log-density, (...)."""
         standard = _solve(self.factor, z - self.loc)
         return -0.5 * standard.square().sum(-1) - self._log_det - z.shape[-1] * HALF_LOG_2PI
 
     def log_marginals(self, z: Tensor) -> Tensor:
-        """Log-density of every column on its own, (..., D)."""
+        """Compute the log-density of every column on its own, (..., D)."""
         return self.marginals.log_marginals(z)
 
     def cdf(self, z: Tensor) -> Tensor:
-        """Distribution function of every column on its own, (..., D)."""
+        """Compute the cdf of every column on its own, (..., D)."""
         return self.marginals.cdf(z)
 
     def entropy(self) -> Tensor:
-        """log det L + D (1 + log 2 pi) / 2, (...)."""
+        """Compute log det L + D (1 + log 2 pi) / 2, (...)."""
         return self._log_det + self.loc.shape[-1] * (0.5 + HALF_LOG_2PI)
 
     def kl(self, other: FullGaussian) -> Tensor:
-        """KL(self || other), (...).
+        """Compute KL(self || other), (...).
 
         log det L_p - log det L_q + (|L_p^-1 L_q|^2 + |L_p^-1 (m_q - m_p)|^2 - D) / 2.
         """
         ratio: Tensor = torch.linalg.solve_triangular(other.factor, self.factor, upper=False)
-        spread = ratio.square().sum((-1, -2))
+        trace = ratio.square().sum((-1, -2))
         shift = _solve(other.factor, self.loc - other.loc).square().sum(-1)
         size = self.loc.shape[-1]
-        return other._log_det - self._log_det + 0.5 * (spread + shift - size)
+        return other._log_det - self._log_det + 0.5 * (trace + shift - size)
 
     @property
     def _log_det(self) -> Tensor:
@@ -181,17 +185,17 @@ class FullGaussian:
 
 
 def _solve(factor: Tensor, z: Tensor) -> Tensor:
-    """L^-1 z of points (..., D)."""
+    """Compute L^-1 z for points (..., D)."""
     column: Tensor = torch.linalg.solve_triangular(factor, z.unsqueeze(-1), upper=False)
     return column.squeeze(-1)
 
 
 @dataclass(frozen=True)
-class Squashed(Columns):
-    """z = low + (high - low) Phi(u) with u ~ N(loc, exp(log_scale)^2): on an interval.
+class Squashed(IndependentColumns):
+    """z = low + (high - low) Phi(u) with u ~ N(loc, exp(log_scale)^2), on an interval.
 
-    Phi, the distribution function of N(0, 1), takes N(0, I) to the uniform distribution, so a KL
-    between two of these, or to the uniform distribution, is that of their u.
+    Phi, the cdf of N(0, 1), maps N(0, 1) to the uniform distribution. The KL between two of these
+    distributions, or to the uniform distribution, therefore equals the KL between their u.
     """
 
     base: DiagonalGaussian
@@ -201,58 +205,66 @@ class Squashed(Columns):
     @property
     def mean(self) -> Tensor:
         """Expectation, low + (high - low) Phi(m / sqrt(1 + s^2)), (..., D)."""
-        u = self.base.loc / torch.sqrt(1 + self.base.spread.square())
-        return self._place(u)
+        u = self.base.loc / torch.sqrt(1 + self.base.stddev.square())
+        return self._squash(u)
 
     @property
-    def spread(self) -> Tensor:
+    def stddev(self) -> Tensor:
         """Standard deviation, (high - low) sqrt(E[(Phi(u) - E[Phi(u)])^2]), (..., D)."""
-        share = torch.special.ndtr(self.base.loc / torch.sqrt(1 + self.base.spread.square()))
+        share = torch.special.ndtr(self.base.loc / torch.sqrt(1 + self.base.stddev.square()))
 
         def deviation(u: Tensor) -> Tensor:
             distance: Tensor = torch.special.ndtr(u) - share.unsqueeze(-1)
             return distance.square()
 
-        variance = expectation(deviation, self.base.loc, self.base.spread, (-math.inf, math.inf))
-        spread: Tensor = (self.high - self.low) * variance.sqrt()
-        return spread
+        variance = expectation(deviation, self.base.loc, self.base.stddev, (-math.inf, math.inf))
+        stddev: Tensor = (self.high - self.low) * variance.sqrt()
+        return stddev
 
     def rsample(self, noise: Noise, shape: Sequence[int] = ()) -> Tensor:
-        """A sample of u, squashed."""
-        return self._place(self.base.rsample(noise, shape))
+        """Draw u and squash it."""
+        return self._squash(self.base.rsample(noise, shape))
 
     def log_marginals(self, z: Tensor) -> Tensor:
-        """log N(u; loc, scale) - log N(u; 0, 1) - log(high - low), (..., D)."""
+        """Compute log N(u; loc, scale) - log N(u; 0, 1) - log(high - low), (..., D)."""
         u = unsquash(z, self.low, self.high)
         standard = -0.5 * u.square() - HALF_LOG_2PI
         return self.base.log_marginals(u) - standard - math.log(self.high - self.low)
 
     def entropy(self) -> Tensor:
-        """H(u) + E[log N(u; 0, 1)] + D log(high - low), (...)."""
-        second = self.base.loc.square() + self.base.spread.square()
+        """Compute H(u) + E[log N(u; 0, 1)] + D log(high - low), (...)."""
+        second = self.base.loc.square() + self.base.stddev.square()
         log_slope = -0.5 * second - HALF_LOG_2PI + math.log(self.high - self.low)
         return self.base.entropy() + log_slope.sum(-1)
 
-    def _place(self, u: Tensor) -> Tensor:
+    def _squash(self, u: Tensor) -> Tensor:
         share: Tensor = torch.special.ndtr(u)
         return (self.low + (self.high - self.low) * share).clamp(self.low, self.high)
 
 
 def unsquash(z: Tensor, low: float, high: float) -> Tensor:
-    """The u with z = low + (high - low) Phi(u); ends of the interval are taken just inside."""
+    """Solve z = low + (high - low) Phi(u) for u; the ends of the interval are moved inside."""
     eps = torch.finfo(z.dtype).eps
     u: Tensor = torch.special.ndtri(((z - low) / (high - low)).clamp(eps, 1 - eps))
     return u
 
 
+class RelaxedDistribution:
+    """A discrete distribution with relaxed samples; the field `hard` rounds them."""
+
+    def with_hard_samples(self) -> Self:
+        """Return the same distribution with samples rounded to its values."""
+        return replace(self, hard=True)  # type: ignore[type-var]
+
+
 @dataclass(frozen=True)
-class OneHot:
+class OneHot(RelaxedDistribution):
     """One of K classes as a one-hot vector, relaxed to the simplex when sampled.
 
-    The distribution is the categorical one: log p(z) = <z, log pi> is the log-mass of the class at
-    the corners and linear between them, for posterior, prior and aggregate alike. Samples are
+    The distribution is categorical: log p(z) = <z, log pi> is the log-probability of the class at
+    one-hot vectors and linear between them, for posterior, prior and aggregate alike. Samples are
     softmax((log pi + gumbel) / temperature) [Jang2017] eq. 2; `hard` rounds them to the nearest
-    corner and keeps the gradient.
+    one-hot vector and keeps the gradient.
     """
 
     log_probs: Tensor
@@ -265,41 +277,41 @@ class OneHot:
         return self.log_probs.exp()
 
     @property
-    def spread(self) -> Tensor:
+    def stddev(self) -> Tensor:
         """Standard deviation of each indicator, (..., K)."""
         p = self.mean
         return torch.sqrt(p * (1 - p))
 
     def rsample(self, noise: Noise, shape: Sequence[int] = ()) -> Tensor:
-        """A relaxed or rounded one-hot vector, (*shape, ..., K)."""
+        """Draw a relaxed or rounded one-hot vector, (*shape, ..., K)."""
         full = (*shape, *self.log_probs.shape)
         gumbel = -torch.log(-torch.log(noise.uniform(full, "gumbel", self.log_probs.dtype)))
         soft = torch.softmax((self.log_probs + gumbel) / self.temperature, -1)
-        return one_hot_corner(soft) if self.hard else soft
+        return nearest_one_hot(soft) if self.hard else soft
 
     def log_prob(self, z: Tensor) -> Tensor:
-        """<z, log pi>, (...)."""
+        """Compute <z, log pi>, (...)."""
         return (z * self.log_probs).sum(-1)
 
     def log_marginals(self, z: Tensor) -> Tensor:
-        """The same: the classes are one variable, (..., 1)."""
+        """Return `log_prob` as (..., 1): the classes are one variable."""
         return self.log_prob(z).unsqueeze(-1)
 
     def entropy(self) -> Tensor:
-        """-sum pi log pi, (...)."""
+        """Compute -sum pi log pi, (...)."""
         return -(self.mean * self.log_probs).sum(-1)
 
     def kl(self, other: OneHot) -> Tensor:
-        """sum pi log(pi / pi'), (...)."""
+        """Compute sum pi log(pi / pi'), (...)."""
         return (self.mean * (self.log_probs - other.log_probs)).sum(-1)
 
 
 @dataclass(frozen=True)
-class Bits(Columns):
-    """Independent zeros and ones with the given logits (..., D), relaxed when sampled.
+class Bits(IndependentColumns, RelaxedDistribution):
+    """Independent bits with the given logits (..., D), relaxed when sampled.
 
-    log p(z) = sum z log p + (1 - z) log(1 - p), the log-mass as hard samples. Samples are
-    sigmoid((logit + logistic) / temperature)  [Maddison2017] app. B; `hard` rounds them.
+    log p(z) = sum z log p + (1 - z) log(1 - p) is the log-probability at zeros and ones. Samples
+    are sigmoid((logit + logistic) / temperature)  [Maddison2017] app. B; `hard` rounds them.
     """
 
     logits: Tensor
@@ -312,32 +324,32 @@ class Bits(Columns):
         return torch.sigmoid(self.logits)
 
     @property
-    def spread(self) -> Tensor:
+    def stddev(self) -> Tensor:
         """Standard deviation, (..., D)."""
         return torch.sqrt(self.mean * torch.sigmoid(-self.logits))
 
     def rsample(self, noise: Noise, shape: Sequence[int] = ()) -> Tensor:
-        """Relaxed or rounded zeros and ones, (*shape, ..., D)."""
+        """Draw relaxed or rounded bits, (*shape, ..., D)."""
         u = noise.uniform((*shape, *self.logits.shape), "logistic", self.logits.dtype)
         soft = torch.sigmoid((self.logits + torch.logit(u)) / self.temperature)
-        return bit_corner(soft) if self.hard else soft
+        return nearest_bits(soft) if self.hard else soft
 
     def log_marginals(self, z: Tensor) -> Tensor:
-        """z log p + (1 - z) log(1 - p), (..., D)."""
+        """Compute z log p + (1 - z) log(1 - p), (..., D)."""
         return z * F.logsigmoid(self.logits) + (1 - z) * F.logsigmoid(-self.logits)
 
     def entropy(self) -> Tensor:
-        """Sum of the entropies of the bits, (...)."""
+        """Compute the sum of the entropies of the bits, (...)."""
         return -self.log_marginals(self.mean).sum(-1)
 
     def kl(self, other: Bits) -> Tensor:
-        """KL of every bit, (..., D)."""
+        """Compute the KL of every bit, (..., D)."""
         return self.log_marginals(self.mean) - other.log_marginals(self.mean)
 
 
 @dataclass(frozen=True)
 class Joint:
-    """Independent parts side by side: prod_g p_g(z_g), columns in the order of the parts."""
+    """The product of independent parts, prod_g p_g(z_g), with columns in the parts' order."""
 
     parts: Mapping[str, Distribution]
     sizes: tuple[int, ...]
@@ -348,56 +360,56 @@ class Joint:
         return torch.cat([part.mean for part in self.parts.values()], -1)
 
     @property
-    def spread(self) -> Tensor:
+    def stddev(self) -> Tensor:
         """Standard deviation, (..., D)."""
-        return torch.cat([part.spread for part in self.parts.values()], -1)
+        return torch.cat([part.stddev for part in self.parts.values()], -1)
 
     def rsample(self, noise: Noise, shape: Sequence[int] = ()) -> Tensor:
-        """A sample of every part, each from a stream of its own."""
+        """Draw a sample of every part, each from its own noise stream."""
         samples = [part.rsample(noise.fold(name), shape) for name, part in self.parts.items()]
         return torch.cat(samples, -1)
 
     def log_prob(self, z: Tensor) -> Tensor:
-        """Sum of the parts' joint log-densities, (...)."""
+        """Compute the sum of the parts' joint log-densities, (...)."""
         return torch.stack([p.log_prob(part) for p, part in self.split(z)]).sum(0)
 
     def log_marginals(self, z: Tensor) -> Tensor:
-        """The parts' marginals side by side, (..., V)."""
+        """Concatenate the parts' log-marginals, (..., V)."""
         return torch.cat([p.log_marginals(part) for p, part in self.split(z)], -1)
 
     def entropy(self) -> Tensor:
-        """Sum of the parts' entropies, (...)."""
+        """Compute the sum of the parts' entropies, (...)."""
         return torch.stack([p.entropy() for p in self.parts.values()]).sum(0)  # type: ignore[attr-defined]
 
     def with_hard_samples(self) -> Joint:
-        """The same with samples of discrete variables as hard samples."""
+        """Return the same distribution with hard samples of its discrete variables."""
         return Joint(
             {name: with_hard_samples(part) for name, part in self.parts.items()}, self.sizes
         )
 
     def split(self, z: Tensor) -> list[tuple[Distribution, Tensor]]:
-        """Every part with its columns of z."""
+        """Pair every part with its columns of z."""
         return list(zip(self.parts.values(), z.split(self.sizes, -1), strict=True))
 
 
-def one_hot_corner(soft: Tensor) -> Tensor:
-    """The nearest one-hot vector, with the gradient of the relaxed one (straight through)."""
-    return _through(soft, F.one_hot(soft.argmax(-1), soft.shape[-1]).to(soft.dtype))
+def nearest_one_hot(soft: Tensor) -> Tensor:
+    """Round to the nearest one-hot vector, keeping the gradient (straight through)."""
+    return _straight_through(soft, F.one_hot(soft.argmax(-1), soft.shape[-1]).to(soft.dtype))
 
 
-def bit_corner(soft: Tensor) -> Tensor:
-    """The nearest zeros and ones, with the gradient of the relaxed ones (straight through)."""
-    return _through(soft, (soft > 0.5).to(soft.dtype))
+def nearest_bits(soft: Tensor) -> Tensor:
+    """Round to the nearest zeros and ones, keeping the gradient (straight through)."""
+    return _straight_through(soft, (soft > 0.5).to(soft.dtype))
 
 
-def _through(soft: Tensor, corner: Tensor) -> Tensor:
-    return corner + (soft - soft.detach())
+def _straight_through(soft: Tensor, hard: Tensor) -> Tensor:
+    return hard + (soft - soft.detach())
 
 
 def log_tables(d: Distribution, z: Tensor) -> tuple[Tensor, Tensor]:
-    """log q(z_s|x_n) for points z (S, D) and a batch of N: joint (S, N), of variables (S, V, N).
+    """Compute log q(z_s|x_n), (S, N), and log q(z_sv|x_n), (S, V, N), for points z (S, D).
 
-    The batch comes last, where a sum over it is fast.
+    The batch of N posteriors comes last, where summing over it is fast.
     """
     if not isinstance(d, DiagonalGaussian):
         return d.log_prob(z[:, None]), d.log_marginals(z[:, None]).movedim(-1, 1)
@@ -410,10 +422,10 @@ def log_tables(d: Distribution, z: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def log_sum(x: Tensor) -> Tensor:
-    """log sum exp over the last axis, (..., N) to (...).
+    """Compute log sum exp over the last axis, (..., N) to (...).
 
-    What is e^-80 of the largest and less is taken as e^-80 of it, so that no number is subnormal,
-    which makes processors ten times as slow; the sum changes by less than N e^-80 of itself.
+    Summands below e^-80 of the largest are raised to e^-80 of it: subnormal numbers would make the
+    processor ten times slower. The relative change of the sum is below N e^-80.
     """
     top = x.amax(-1, keepdim=True).clamp(min=torch.finfo(x.dtype).min)
     total = (x - top).clamp(min=-80.0).exp().sum(-1).log() + top.squeeze(-1)
@@ -421,23 +433,34 @@ def log_sum(x: Tensor) -> Tensor:
 
 
 def with_hard_samples(d: Distribution) -> Distribution:
-    """The same distribution, but its discrete variables give hard samples."""
-    if isinstance(d, Joint):
-        return d.with_hard_samples()
-    return replace(d, hard=True) if isinstance(d, (OneHot, Bits)) else d
+    """Return the same distribution with hard samples of its discrete variables."""
+    return d.with_hard_samples() if isinstance(d, (Joint, RelaxedDistribution)) else d
+
+
+def prior_samples(p: Distribution, count: int, noise: Noise) -> Tensor:
+    """Draw samples of the prior, hard for discrete variables, (count, D)."""
+    return with_hard_samples(p).rsample(noise.fold("prior"), (count,))
+
+
+def distribution_at(d: Distribution, path: str) -> Distribution:
+    """Return the distribution of the block at a path of the latent tree."""
+    for name in path.split(".") if path else ():
+        assert isinstance(d, Joint)
+        d = d.parts[name]
+    return d
 
 
 T = TypeVar("T")
 
 
 def rows(d: T, index: slice | Tensor) -> T:
-    """The distributions at some places of the first axis of a batch of them."""
-    return type(d)(**{f.name: _taken(getattr(d, f.name), index) for f in fields(d)})  # type: ignore[arg-type]
+    """Select rows from the first axis of a batch of distributions."""
+    return type(d)(**{f.name: _select(getattr(d, f.name), index) for f in fields(d)})  # type: ignore[arg-type]
 
 
-def _taken(value: Any, index: slice | Tensor) -> Any:
+def _select(value: Any, index: slice | Tensor) -> Any:
     if isinstance(value, Tensor):
         return value[index]
     if isinstance(value, Mapping):
-        return {name: _taken(part, index) for name, part in value.items()}
+        return {name: _select(part, index) for name, part in value.items()}
     return rows(value, index) if hasattr(value, "__dataclass_fields__") else value

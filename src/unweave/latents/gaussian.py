@@ -1,4 +1,4 @@
-"""The Gaussian block: isotropic, anisotropic by the data or learned, or with a full covariance."""
+"""The Gaussian block, with a fixed or learned prior covariance."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ from torch import Tensor, nn
 from unweave.core.spec import spec, tag
 from unweave.core.tensors import Numbers
 from unweave.latents.block import (
+    ClosedFormRateBlock,
     Encode,
     Encoding,
     FixedPrior,
-    Formula,
     Spectrum,
-    normal,
-    positive,
     triangle,
 )
 from unweave.latents.distributions import (
@@ -28,10 +26,11 @@ from unweave.latents.distributions import (
     Distribution,
     FullGaussian,
 )
+from unweave.latents.prior import normal, positive
 
 
 class LearnedVariances(nn.Module):
-    """N(0, diag(v)) with v = T softmax(w): the variances are learned, their sum T is kept."""
+    """N(0, diag(v)) with learned variances v = T softmax(w) of constant sum T."""
 
     def __init__(self, variances: tuple[float, ...]) -> None:
         super().__init__()
@@ -39,7 +38,7 @@ class LearnedVariances(nn.Module):
         self.total = sum(variances)
 
     def forward(self, encode: Encode) -> DiagonalGaussian:
-        """p(z) over z of shape (D,)."""
+        """Return p(z) over z of shape (D,)."""
         log_shares = torch.log_softmax(self.log_variances, -1)
         return DiagonalGaussian(
             torch.zeros_like(log_shares), 0.5 * (log_shares + math.log(self.total))
@@ -47,7 +46,7 @@ class LearnedVariances(nn.Module):
 
 
 class LearnedCovariance(nn.Module):
-    """N(0, L L^T) with L learned and the trace of the covariance kept."""
+    """N(0, L L^T) with L learned and the trace of the covariance constant."""
 
     def __init__(self, variances: tuple[float, ...]) -> None:
         super().__init__()
@@ -57,19 +56,19 @@ class LearnedCovariance(nn.Module):
         self.total = sum(variances)
 
     def forward(self, encode: Encode) -> FullGaussian:
-        """p(z) over z of shape (D,)."""
+        """Return p(z) over z of shape (D,)."""
         factor = triangle(self.log_diagonal.exp(), self.below)
         scale = torch.sqrt(self.total / factor.square().sum())
         return FullGaussian(torch.zeros_like(self.log_diagonal), scale * factor)
 
 
 @spec
-class Gaussian(Formula):
+class Gaussian(ClosedFormRateBlock):
     """p(z) = N(z; 0, diag(variances)), by default N(0, I).  [Kingma2014] sec. 3.
 
-    `variances="pca"` takes those of the data's principal components, scaled to a mean of 1:
+    `variances="pca"` uses those of the data's principal components, scaled to a mean of 1:
     v_i = D s_i^2 / sum s^2, largest first.  [Mathieu2019] app. B. `learn="variances"` learns them
-    under the same normalisation, `learn="covariance"` a full covariance [Esmaeili2019] sec. 5.
+    with the same normalisation, `learn="covariance"` a full covariance [Esmaeili2019] sec. 5.
     """
 
     size: PositiveInt = 10
@@ -89,24 +88,34 @@ class Gaussian(Formula):
         return self
 
     @property
-    def learned(self) -> bool:
-        """Whether the prior has parameters."""
-        return self.learn != "nothing"
+    def fixed_prior(self) -> bool:
+        """Whether the prior has no parameters that are learned."""
+        return self.learn == "nothing"
+
+    @property
+    def finite_variance(self) -> bool:
+        """Whether every column has a finite variance under the prior."""
+        return True
+
+    @property
+    def factorised(self) -> bool:
+        """Whether the variables are independent under the prior."""
+        return self.learn != "covariance"
 
     def density(self, zero: Tensor) -> DiagonalGaussian:
-        """p(z) as it is at the start."""
-        variances = torch.tensor(self._numbers, dtype=zero.dtype, device=zero.device)
+        """Return p(z) with its variances before training."""
+        variances = torch.tensor(self._variances, dtype=zero.dtype, device=zero.device)
         return DiagonalGaussian(zero, 0.5 * variances.log())
 
     def prior(self, shape: tuple[int, ...]) -> nn.Module:
-        """A module that returns p(z)."""
+        """Return a module whose call gives p(z)."""
         if self.learn == "nothing":
             return FixedPrior(self)
         learned = LearnedVariances if self.learn == "variances" else LearnedCovariance
-        return learned(self._numbers)
+        return learned(self._variances)
 
     def resolve(self, spectrum: Spectrum) -> Gaussian:
-        """The block with its variances taken from the data where they are to be."""
+        """Replace `variances="pca"` by the principal variances of the data."""
         if self.variances != "pca":
             return self
         values = spectrum(self.size)
@@ -121,50 +130,52 @@ class Gaussian(Formula):
         return dataclasses.replace(self, variances=shares)
 
     def kl(self, mean: Numbers, scale: Numbers) -> Tensor:
-        """KL(N(mean, scale^2) || p(z_j)) of every column, (..., D).  [Kingma2014] app. B."""
+        """Compute KL(N(mean, scale^2) || p(z_j)) per column, (..., D).  [Kingma2014] app. B."""
         q = normal(mean, scale, self.size)
         p = self.density(q.mean.new_zeros(self.size))
         return DiagonalGaussian(q.mean, q.scale.log()).kl(p).to(q.dtype)
 
     def entropy(self) -> float:
-        """Sum of (1 + log 2 pi v_j) / 2."""
-        return sum(0.5 + HALF_LOG_2PI + 0.5 * math.log(v) for v in self._numbers)
+        """Compute the sum of (1 + log 2 pi v_j) / 2."""
+        return sum(0.5 + HALF_LOG_2PI + 0.5 * math.log(v) for v in self._variances)
 
     def log_normaliser(self, beta: float) -> float:
-        """log F_beta = sum of (1 - beta) log(2 pi v_j) / 2 - log(beta) / 2."""
+        """Compute log F_beta = sum of (1 - beta) log(2 pi v_j) / 2 - log(beta) / 2."""
         half = 0.5 * math.log(positive(beta))
-        return sum((1 - beta) * (HALF_LOG_2PI + 0.5 * math.log(v)) - half for v in self._numbers)
+        return sum((1 - beta) * (HALF_LOG_2PI + 0.5 * math.log(v)) - half for v in self._variances)
 
     def annealed(self, beta: float) -> Gaussian:
-        """p(z)^beta / F_beta = N(0, diag(variances) / beta)."""
-        return dataclasses.replace(self, variances=tuple(v / positive(beta) for v in self._numbers))
+        """Return p(z)^beta / F_beta = N(0, diag(variances) / beta)."""
+        return dataclasses.replace(
+            self, variances=tuple(v / positive(beta) for v in self._variances)
+        )
 
     def joint_rate(self, q: Distribution, p: Distribution) -> Tensor:
-        """KL(q(z|x) || p(z)) in closed form, (...)."""
+        """Compute KL(q(z|x) || p(z)) in closed form, (...)."""
         if isinstance(q, DiagonalGaussian) and isinstance(p, DiagonalGaussian):
             return q.kl(p).sum(-1)
         return as_full(q).kl(as_full(p))
 
-    def column_rates(self, q: Distribution, p: Distribution) -> Tensor:
-        """KL(q(z_j|x) || p(z_j)) of every column in closed form, (..., D)."""
-        return _columns(q).kl(_columns(p))
+    def marginal_rates(self, q: Distribution, p: Distribution) -> Tensor:
+        """Compute KL(q(z_j|x) || p(z_j)) of every column in closed form, (..., D)."""
+        return _marginals(q).kl(_marginals(p))
 
     @property
-    def _numbers(self) -> tuple[float, ...]:
+    def _variances(self) -> tuple[float, ...]:
         if self.variances == "pca":
             raise ValueError(
-                "the variances are to come from the data, which is not known yet; give them, "
+                'variances="pca" needs the data, which is not known yet; give the variances, '
                 "Gaussian(size, variances=(...)), or use the latent of a resolved run"
             )
         return self.variances or (1.0,) * self.size
 
 
 def as_full(d: Distribution) -> FullGaussian:
-    """A Gaussian with its covariance written out."""
-    return d if isinstance(d, FullGaussian) else FullGaussian(d.mean, torch.diag_embed(d.spread))
+    """Return a Gaussian with its covariance as a full factor."""
+    return d if isinstance(d, FullGaussian) else FullGaussian(d.mean, torch.diag_embed(d.stddev))
 
 
-def _columns(d: Distribution) -> DiagonalGaussian:
+def _marginals(d: Distribution) -> DiagonalGaussian:
     if isinstance(d, FullGaussian):
         return d.marginals
     assert isinstance(d, DiagonalGaussian)

@@ -1,4 +1,4 @@
-"""Deterministic, differentiable integrals over the line, by Gauss and Legendre on panels."""
+"""Deterministic, differentiable integrals by Gauss-Legendre quadrature on panels."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 REACH = 8.0  # standard deviations on either side of the mean; 1e-15 of the mass lies beyond
-NODES = 32  # a panel; over the whole reach their spacing is half a standard deviation
-_NEGLIGIBLE = 60.0  # nats below the largest value, where exp is nothing
+NODES = 32  # per panel; over the whole range their spacing is half a standard deviation
+_NEGLIGIBLE = 60.0  # nats below the largest value at which exp(f) can be ignored
 
 
 @functools.cache
 def legendre(
     nodes: int, dtype: torch.dtype = torch.float64, device: torch.device | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Nodes and weights of the Gauss-Legendre rule on (-1, 1), (nodes,) each."""
+    """Return nodes and weights of the Gauss-Legendre rule on (-1, 1), (nodes,) each."""
     x, w = np.polynomial.legendre.leggauss(nodes)
     return tuple(torch.from_numpy(t).to(device, dtype) for t in (x, w))  # type: ignore[return-value]
 
@@ -30,14 +30,14 @@ def legendre(
 def expectation(
     f: Callable[[Tensor], Tensor], mean: Tensor, scale: Tensor, edges: Sequence[float]
 ) -> Tensor:
-    """E[f(z)] for z ~ N(mean, scale^2), of the shape of mean and scale.
+    """Compute E[f(z)] for z ~ N(mean, scale^2), in the shape of mean and scale.
 
-    int_a^b N(z; mean, scale^2) f(z) dz in panels cut at `edges`, which start with a and end with b
-    (infinity is allowed): put them where f bends sharply, as f must be smooth inside a panel.
+    The integral of N(z; mean, scale^2) f(z) from the first to the last of `edges` (infinity is
+    allowed) is split into panels at the edges. f must be smooth inside each panel.
     """
     mean, scale = torch.broadcast_tensors(mean, scale)
-    # In u = (z - mean) / scale, where no digit is lost however narrow the distribution is.
-    width = scale.clamp(min=torch.finfo(scale.dtype).tiny)  # a point is the limit of narrow ones
+    # Integrate over u = (z - mean) / scale, which loses no digits for narrow distributions.
+    width = scale.clamp(min=torch.finfo(scale.dtype).tiny)  # scale 0 is allowed
     cuts = [
         ((e - mean) / width).clamp(-REACH, REACH)
         if math.isfinite(e)
@@ -56,7 +56,7 @@ def expectation(
 
 
 class Cells(NamedTuple):
-    """Where exp(f) is, for integrals over it: points (M, D), log-weights (M,) and f there (M,)."""
+    """A quadrature rule adapted to exp(f): points (M, D), log-weights (M,), values of f (M,)."""
 
     points: Tensor
     log_weights: Tensor
@@ -64,15 +64,15 @@ class Cells(NamedTuple):
 
     @property
     def log_integral(self) -> float:
-        """log of the integral of exp(f)."""
+        """Log of the integral of exp(f)."""
         return float(torch.logsumexp(self.log_weights + self.values, 0))
 
 
 class Peaks(NamedTuple):
-    """Where a function exp(f) has its features, (M, D) each.
+    """Where a function exp(f) has its peaks, (M, D) each.
 
-    Beyond 12 `reaches` of all centres exp(f) is nothing; within those of a centre it has no feature
-    narrower than a normal distribution of scale `narrow`.
+    exp(f) is negligible farther than 12 `reaches` from every centre. Closer to a centre it has no
+    feature narrower than a normal distribution of scale `narrow`.
     """
 
     centres: Tensor
@@ -80,7 +80,7 @@ class Peaks(NamedTuple):
     narrow: Tensor
 
     def width(self, low: Tensor, high: Tensor) -> Tensor:
-        """How wide cells (N, D) between two corners may be: 3 of the narrowest that reaches in."""
+        """Return how wide cells (N, D) may be: 3 times the narrowest feature near each, (N,)."""
         gap = torch.maximum(low[:, None] - self.centres, self.centres - high[:, None])
         near = (gap < 12 * self.reaches).all(-1)  # (N, M)
         finest = self.narrow.amin(-1).expand(near.shape)
@@ -88,10 +88,10 @@ class Peaks(NamedTuple):
 
 
 def cells(f: Callable[[Tensor], Tensor], peaks: Peaks) -> Cells:
-    """A rule for integrals of what has exp(f) as a factor, however sharp that is.
+    """Build a quadrature rule for integrals with the factor exp(f), however sharp it is.
 
-    f takes points (M, D) in float64 and gives (M,). Cells are halved until they are no wider than
-    the peaks say, but for those in which exp(f) is nothing.
+    f maps points (M, D) in float64 to (M,). Cells are halved until they are as narrow as the peaks
+    require, except where exp(f) is negligible.
     """
     size = peaks.centres.shape[1]
     x, w = legendre(NODES // 2)
@@ -110,15 +110,15 @@ def cells(f: Callable[[Tensor], Tensor], peaks: Peaks) -> Cells:
         fine = 2 * half.amax(-1) <= allowed
         log_weights = log_rule + half.log().sum(-1, keepdim=True)
         done.append(Cells(*(t[fine].flatten(0, 1) for t in (points, log_weights, values))))
-        # A peak may be between nodes: half a gap away exp(f) has fallen by no more than this.
+        # A peak may lie between nodes: f is at most this much higher there than at the nodes.
         missed = 0.5 * (half * x.diff().max() / 2 * (3 / allowed[:, None])).square().sum(-1)
         split = (values.amax(-1) + missed > top - _NEGLIGIBLE) & ~fine
-        low, high = _halved(low[split], high[split])
+        low, high = _halve(low[split], high[split])
     return Cells(*(torch.cat(parts) for parts in zip(*done, strict=True)))
 
 
-def _halved(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    """Cells (M, D) as twice as many, cut across their longest side."""
+def _halve(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """Halve every cell (M, D) across its longest side."""
     longest = F.one_hot((high - low).argmax(-1), low.shape[-1]).bool()
     middle = 0.5 * (low + high)
     upper, lower = torch.where(longest, middle, low), torch.where(longest, middle, high)

@@ -1,4 +1,4 @@
-"""`Product`: independent named blocks side by side, nested to any depth."""
+"""`Product`: a latent tree of named blocks, nested to any depth."""
 
 from __future__ import annotations
 
@@ -11,29 +11,20 @@ from torch import Tensor, nn
 from unweave.core.parts import Open
 from unweave.core.spec import explained
 from unweave.core.tensors import Numbers
-from unweave.latents.block import (
-    Annealed,
-    Block,
-    Encode,
-    Node,
-    Plain,
-    Spectrum,
-    normal,
-    points,
-    positive,
-)
-from unweave.latents.dependent import Conditional, ConditionalPrior, Dependent
-from unweave.latents.discrete import Bernoulli, Categorical, Discrete
+from unweave.latents.block import Block, Encode, FixedPriorBlock, Node, Spectrum
+from unweave.latents.dependent import Conditional, ConditionalPrior, DependentJoint
+from unweave.latents.discrete import Bernoulli, Categorical, DiscreteBlock
 from unweave.latents.distributions import Distribution, Joint, log_sum
 from unweave.latents.gaussian import Gaussian
 from unweave.latents.independent import Laplace, Sparse, StudentT, Uniform
 from unweave.latents.mixture import GaussianMixture, VampPrior
+from unweave.latents.prior import PriorDensity, normal, points
 
-_MOST_BITS = 10  # of a block that another depends on: all of its values are summed over
+_MAX_PARENT_BITS = 10  # of a block that another depends on: sums run over all of its values
 
 
 class JointPrior(nn.Module):
-    """The priors of named blocks, in which a block may depend on one before it."""
+    """The prior of a product, in which a block may depend on an earlier one."""
 
     def __init__(self, blocks: dict[str, Latent], shape: tuple[int, ...]) -> None:
         super().__init__()
@@ -48,7 +39,7 @@ class JointPrior(nn.Module):
         self.outputs = tuple(block.outputs for block in blocks.values())
 
     def forward(self, encode: Encode) -> Joint:
-        """The prior as a distribution over z of shape (D,)."""
+        """Return p(z) over z of shape (D,)."""
         parts: dict[str, Distribution] = {}
         links: dict[str, Conditional] = {}
         for number, (name, part) in enumerate(self.parts.items()):
@@ -57,27 +48,27 @@ class JointPrior(nn.Module):
                 parts[name] = links[name].marginal(parts[links[name].given])
             else:
                 parts[name] = part(lambda x, n=number: encode(x).split(self.outputs, -1)[n])
-        return Dependent(parts, self.sizes, links) if links else Joint(parts, self.sizes)
+        return DependentJoint(parts, self.sizes, links) if links else Joint(parts, self.sizes)
 
 
-def _parent(blocks: dict[str, Latent], name: str) -> Discrete | None:
-    """The block on which a block depends under the prior."""
+def _parent(blocks: dict[str, Latent], name: str) -> DiscreteBlock | None:
+    """Return the block on which a block depends under the prior, if any."""
     given = getattr(blocks[name], "given", None)
     if given is None:
         return None
     before = {other: blocks[other] for other in list(blocks)[: list(blocks).index(name)]}
     parent = before.get(given)
-    if isinstance(parent, Discrete) and len(parent.variables) <= _MOST_BITS:
+    if isinstance(parent, DiscreteBlock) and len(parent.variables) <= _MAX_PARENT_BITS:
         return parent
     found = f"{type(parent).__name__} of size {parent.size}" if parent else "no such block"
     raise ValueError(
-        f"expected {name}.given={given!r} to name a categorical, or at most {_MOST_BITS} bits, "
-        f"before it in the same product, got {found}; before it: {', '.join(before) or '-'}"
+        f"expected {name}.given={given!r} to name a categorical, or at most {_MAX_PARENT_BITS} "
+        f"bits, before it in the same product, got {found}; before it: {', '.join(before) or '-'}"
     )
 
 
 @explained
-class Product(BaseModel, Block, Plain):
+class Product(BaseModel, Block, PriorDensity):
     """Named blocks, independent under the prior: p(z) = prod_g p_g(z_g).  [Esmaeili2019] fig. 4.
 
     The names are the keyword arguments; their order is the order of the columns of z. Blocks that
@@ -103,9 +94,9 @@ class Product(BaseModel, Block, Plain):
             if not name.isidentifier():
                 raise ValueError(f"{name!r} cannot name a block: use letters, digits and _")
             if hasattr(nn.ModuleDict, name) or hasattr(BaseModel, name):
-                raise ValueError(f"{name!r} cannot name a block: it means something already")
+                raise ValueError(f"{name!r} cannot name a block: the name is reserved")
         for name in self.blocks:
-            _parent(self.blocks, name)  # raises where it cannot depend on what it names
+            _parent(self.blocks, name)  # raises if the block cannot depend on the one it names
         return self
 
     @property
@@ -114,28 +105,28 @@ class Product(BaseModel, Block, Plain):
         return dict(self.__pydantic_extra__)
 
     @property
-    def size(self) -> int:
-        """Columns of z."""
+    def size(self) -> int:  # type: ignore[override]
+        """Number of columns of z."""
         return sum(block.size for block in self.blocks.values())
 
     @property
     def outputs(self) -> int:
-        """Numbers that the encoder puts out for the tree."""
+        """Number of values the encoder puts out for the tree."""
         return sum(block.outputs for block in self.blocks.values())
 
     @property
     def discrete_outputs(self) -> tuple[bool, ...]:
-        """Whether each of these numbers is a logit of a discrete variable."""
+        """Whether each of the encoder's values is a logit of a discrete variable."""
         return tuple(flag for block in self.blocks.values() for flag in block.discrete_outputs)
 
     @property
     def variables(self) -> tuple[int, ...]:
-        """Columns of each variable."""
+        """Number of columns of each variable."""
         return tuple(width for block in self.blocks.values() for width in block.variables)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """A name for every variable: the path of its block, and its number if there are more."""
+        """A name for every variable: the path of its block, and its number if it has several."""
         return tuple(node.name for node in self.nodes if node.leaf)
 
     @property
@@ -149,18 +140,53 @@ class Product(BaseModel, Block, Plain):
         return tuple(flag for block in self.blocks.values() for flag in block.normal)
 
     @property
+    def gaussian_posterior(self) -> bool:
+        """Whether q(z|x) is Gaussian."""
+        return all(block.gaussian_posterior for block in self.blocks.values())
+
+    @property
+    def factorised_posterior(self) -> bool:
+        """Whether the variables are independent under q(z|x)."""
+        return all(block.factorised_posterior for block in self.blocks.values())
+
+    @property
+    def fixed_prior(self) -> bool:
+        """Whether the prior has no parameters that are learned."""
+        return all(block.fixed_prior for block in self.blocks.values())
+
+    @property
+    def finite_variance(self) -> bool:
+        """Whether every column has a finite variance under the prior."""
+        return all(block.finite_variance for block in self.blocks.values())
+
+    @property
+    def factorised(self) -> bool:
+        """Whether the variables are independent under the prior."""
+        dependent = any(_parent(self.blocks, name) for name in self.blocks)
+        return not dependent and all(block.factorised for block in self.blocks.values())
+
+    @property
+    def leaf_blocks(self) -> dict[str, Block]:
+        """The blocks of the tree that are not products, by path."""
+        return {
+            f"{name}.{path}".rstrip("."): leaf
+            for name, block in self.blocks.items()
+            for path, leaf in block.leaf_blocks.items()
+        }
+
+    @property
     def nodes(self) -> tuple[Node, ...]:
-        """The tree from the root down, each node before its children."""
-        found = [Node("", None, False)]
+        """The nodes of the tree, each before its children."""
+        nodes = [Node("", None, False)]
         for name, block in self.blocks.items():
-            start = len(found)
+            start = len(nodes)
             for node in block.nodes:
                 parent = 0 if node.parent is None else start + node.parent
-                found.append(Node(f"{name}.{node.name}".rstrip("."), parent, node.leaf))
-        return tuple(found)
+                nodes.append(Node(f"{name}.{node.name}".rstrip("."), parent, node.leaf))
+        return tuple(nodes)
 
     def posterior(self, raw: Tensor) -> Joint:
-        """q(z|x) = prod_g q_g(z_g|x) from the encoder's output."""
+        """Return q(z|x) = prod_g q_g(z_g|x) for the encoder's output."""
         pieces = raw.split([block.outputs for block in self.blocks.values()], -1)
         parts = {
             name: block.posterior(piece)
@@ -169,62 +195,65 @@ class Product(BaseModel, Block, Plain):
         return Joint(parts, self._sizes)
 
     def prior(self, shape: tuple[int, ...]) -> nn.Module:
-        """A module that returns p(z)."""
+        """Return a module whose call gives p(z)."""
         return JointPrior(self.blocks, shape)
 
+    def density(self, zero: Tensor) -> Joint:
+        """Return p(z) = prod_g p_g(z_g) with the size, type and device of zeros (D,)."""
+        zeros = points(zero, self.size).split(self._sizes, -1)
+        blocks = zip(self._known_blocks.items(), zeros, strict=True)
+        return Joint({name: block.density(z) for (name, block), z in blocks}, self._sizes)
+
     def log_prob(self, z: Numbers) -> Tensor:
-        """log p(z) of points (..., D), the sum of the blocks', (...)."""
-        parts = zip(self._fixed, points(z, self.size).split(self._sizes, -1), strict=True)
-        return torch.stack([block.log_prob(part) for block, part in parts]).sum(0)
+        """Compute log p(z) for points (..., D), (...)."""
+        z = points(z, self.size)
+        return self.density(z.new_zeros(self.size)).log_prob(z)
 
     def kl(self, mean: Numbers, scale: Numbers) -> Tensor:
-        """KL(N(mean, diag(scale^2)) || p(z)) of every column, (..., D).
+        """Compute KL(N(mean, diag(scale^2)) || p(z)) of every column, (..., D).
 
-        Of the tree as a whole, (...), where the columns of a block are not independent.
+        If the columns of some block are not independent, the result is that of the tree, (...).
         """
         q = normal(mean, scale, self.size)
         columns = q.mean.split(self._sizes, -1), q.scale.split(self._sizes, -1)
-        values = [b.kl(m, s) for b, m, s in zip(self._fixed, *columns, strict=True)]
+        blocks = self._known_blocks.values()
+        values = [b.kl(m, s) for b, m, s in zip(blocks, *columns, strict=True)]
         if all(value.dim() == q.mean.dim() for value in values):
             return torch.cat(values, -1).to(q.dtype)
         joint = [v.sum(-1) if v.dim() == q.mean.dim() else v for v in values]
         return torch.stack(joint).sum(0).to(q.dtype)
 
     def entropy(self) -> float:
-        """-E[log p(z)], the sum of the blocks'."""
-        return sum(block.entropy() for block in self._fixed)
+        """Compute -E[log p(z)], the sum over the blocks."""
+        return sum(block.entropy() for block in self._known_blocks.values())
 
     def log_normaliser(self, beta: float) -> float:
-        """log F_beta, the sum of the blocks'."""
-        return sum(block.log_normaliser(beta) for block in self._fixed)
-
-    def annealed(self, beta: float) -> Annealed:
-        """p(z)^beta / F_beta."""
-        return Annealed(self, positive(beta))
+        """Compute log F_beta, the sum over the blocks."""
+        return sum(block.log_normaliser(beta) for block in self._known_blocks.values())
 
     def rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
-        """KL(q || p), the sum of the blocks', each given the block it depends on, (...)."""
+        """Compute KL(q || p), the sum over the blocks, each given its parent if any, (...)."""
         assert isinstance(q, Joint)
-        named = zip(self.blocks, self._parts(q, p, z), strict=True)
+        dependent = p if isinstance(p, DependentJoint) else None
         rates = [
-            p.rate(name, q) if isinstance(p, Dependent) and name in p.links else block.rate(*parts)
-            for name, (block, parts) in named
+            dependent.rate(name, q) if dependent and name in dependent.links else block.rate(*parts)
+            for name, (block, parts) in zip(self.blocks, self._parts(q, p, z), strict=True)
         ]
         return torch.stack(rates).sum(0)
 
     def rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
-        """KL(q || p) of every variable on its own, the blocks' side by side, (..., V)."""
+        """Compute KL(q(z_v|x) || p(z_v)) of every variable, (..., V)."""
         return torch.cat([block.rates(*parts) for block, parts in self._parts(q, p, z)], -1)
 
     def log_nodes(self, d: Distribution, z: Tensor) -> Tensor:
-        """Log-density of every node of the tree under a distribution over z, (..., nodes)."""
+        """Compute the log-density of every node of the tree at z under d, (..., nodes)."""
         assert isinstance(d, Joint)
         blocks = zip(self.blocks.values(), d.split(z), strict=True)
         below = torch.cat([block.log_nodes(part, columns) for block, (part, columns) in blocks], -1)
         return torch.cat([d.log_prob(z).unsqueeze(-1), below], -1)
 
     def log_sums(self, d: Distribution, z: Tensor) -> tuple[Tensor, Tensor]:
-        """log q(z_s|x_n), (S, N), and log sum_n q(z_s|x_n) at every node below, (S, nodes - 1)."""
+        """Compute log q(z_s|x_n), (S, N), and log sum_n q below the root, (S, nodes - 1)."""
         assert isinstance(d, Joint)
         blocks = zip(self.blocks.values(), d.split(z), strict=True)
         parts = [block.log_sums(part, columns) for block, (part, columns) in blocks]
@@ -232,38 +261,38 @@ class Product(BaseModel, Block, Plain):
         return torch.stack([joint for joint, _ in parts]).sum(0), torch.cat(own, -1)
 
     def hard_samples(self, z: Tensor) -> Tensor:
-        """Samples with the discrete variables of every block as hard samples, (..., D)."""
+        """Round relaxed samples of discrete variables to their nearest values, (..., D)."""
         columns = zip(self.blocks.values(), z.split(self._sizes, -1), strict=True)
         return torch.cat([block.hard_samples(part) for block, part in columns], -1)
 
     def codes(self, q: Distribution) -> Tensor:
-        """A number for every variable, (..., V)."""
+        """Return one number for every variable, (..., V)."""
         assert isinstance(q, Joint)
         blocks = zip(self.blocks.values(), q.parts.values(), strict=True)
         return torch.cat([block.codes(part) for block, part in blocks], -1)
 
     def prior_codes(self, q: Distribution, p: Distribution) -> Tensor:
-        """Codes as normal quantiles under the prior, (..., V)."""
+        """Express codes as normal quantiles under the prior, (..., V)."""
         assert isinstance(q, Joint)
         assert isinstance(p, Joint)
         both = zip(self.blocks.values(), q.parts.values(), p.parts.values(), strict=True)
         return torch.cat([block.prior_codes(*parts) for block, *parts in both], -1)
 
-    def reach(self, p: Distribution) -> tuple[Tensor, Tensor]:
-        """Where traversals begin and end, the blocks' side by side, (D,) each."""
+    def traversal_range(self, p: Distribution) -> tuple[Tensor, Tensor]:
+        """Return where traversals start and end, (D,) each."""
         assert isinstance(p, Joint)
         blocks = zip(self.blocks.values(), p.parts.values(), strict=True)
-        low, high = zip(*(block.reach(part) for block, part in blocks), strict=True)
+        low, high = zip(*(block.traversal_range(part) for block, part in blocks), strict=True)
         return torch.cat(low), torch.cat(high)
 
-    def walks(self, p: Distribution, steps: int) -> tuple[Tensor, ...]:
-        """The values of every variable in a traversal, (n, its columns) each."""
+    def traversal_values(self, p: Distribution, steps: int) -> tuple[Tensor, ...]:
+        """Return the values of every variable in a traversal, (n, its columns) each."""
         assert isinstance(p, Joint)
         blocks = zip(self.blocks.values(), p.parts.values(), strict=True)
-        return tuple(walk for block, part in blocks for walk in block.walks(part, steps))
+        return tuple(values for b, part in blocks for values in b.traversal_values(part, steps))
 
     def resolve(self, spectrum: Spectrum) -> Product:
-        """The tree with what its blocks take from the data filled in."""
+        """Fill in what the blocks take from the data."""
         return Product(**{name: block.resolve(spectrum) for name, block in self.blocks.items()})
 
     def _parts(
@@ -278,22 +307,22 @@ class Product(BaseModel, Block, Plain):
         ]
 
     @property
-    def _fixed(self) -> list[Plain]:
-        """The blocks, all of which have a prior that is known beforehand."""
-        found: list[Plain] = []
+    def _known_blocks(self) -> dict[str, FixedPriorBlock | Product]:
+        """The blocks, after checking that the prior of each is known before training."""
+        known: dict[str, FixedPriorBlock | Product] = {}
         for name, block in self.blocks.items():
-            if not isinstance(block, Plain):
+            if not isinstance(block, (FixedPriorBlock, Product)):
                 raise ValueError(
-                    f"the prior of {name} is made of encodings, so it needs an encoder: use "
-                    "prior() of a fitted model"
+                    f"the prior of {name} needs an encoder, so it is not known before training: "
+                    "use prior() of a fitted model"
                 )
             if parent := getattr(block, "given", None):
                 raise ValueError(
-                    f"the prior of {name} given {parent} is learned, so it is not known "
-                    "beforehand: use prior() of a fitted model"
+                    f"the prior of {name} given {parent} is learned, so it is not known before "
+                    "training: use prior() of a fitted model"
                 )
-            found.append(block)
-        return found
+            known[name] = block
+        return known
 
     @property
     def _sizes(self) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
-"""Models: encode, decode, forward. What to do with them is the objectives' business."""
+"""Models: networks that encode, decode and run a forward pass, without a loss."""
 
-from unweave.models.infogan import Discriminator, Drawn, InfoGAN
-from unweave.models.model import Model, full
+from unweave.models.infogan import GeneratedBatch, ImageCritic, InfoGAN
+from unweave.models.model import Model, as_float32
 from unweave.models.vae import VAE, ForwardPass
 
-__all__ = ["VAE", "Discriminator", "Drawn", "ForwardPass", "InfoGAN", "Model", "full"]
+__all__ = ["VAE", "ForwardPass", "GeneratedBatch", "ImageCritic", "InfoGAN", "Model", "as_float32"]

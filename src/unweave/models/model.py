@@ -1,4 +1,4 @@
-"""What every model offers, whatever trains it."""
+"""The base class of all models."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from torch import Tensor, nn
 
 from unweave.latents import Distribution, Latent, Posterior
 from unweave.likelihoods import Observation
-from unweave.networks import statistics_held
+from unweave.networks import frozen_statistics
 
 
-def full(x: Tensor) -> Tensor:
-    """What a network puts out, in float32 where its layers are in half precision."""
+def as_float32(x: Tensor) -> Tensor:
+    """Convert the output of half-precision layers to float32."""
     return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
 class Model(nn.Module, ABC):
-    """Codes of observations, observations of codes, and a prior over codes."""
+    """An encoder, a decoder and a prior over codes."""
 
     latent: Latent
     prior: nn.Module
-    players: ClassVar[tuple[str, ...]] = ()  # parts of it that are players of their own
-    noise: int = 0  # columns of N(0, 1) noise that the decoder takes beside the codes
+    players: ClassVar[tuple[str, ...]] = ()  # parts of the model that are separate players
+    noise: int = 0  # columns of N(0, 1) noise that the decoder takes after the codes
 
     @abstractmethod
     def raw(self, x: Tensor) -> Tensor:
-        """The encoder's output for a batch (B, *shape), from which `latent` makes q(z|x)."""
+        """Compute the encoder's output for a batch (B, *shape); `latent` turns it into q(z|x)."""
 
     @abstractmethod
     def decode(self, z: Tensor) -> Observation:
-        """p(x|z) for codes and, after them, the decoder's noise if it has any, (B, D + noise)."""
+        """Return p(x|z) for codes, followed by the decoder's noise if any, (B, D + noise)."""
 
     def encode(self, x: Tensor) -> Posterior:
-        """q(z|x) for a batch (B, *shape)."""
+        """Return q(z|x) for a batch (B, *shape)."""
         return self.latent.posterior(self.raw(x))
 
     def p(self) -> Distribution:
-        """The prior over codes."""
-        return cast(Distribution, self.prior(self._raw_at_rest))
+        """Return the prior over codes."""
+        return cast(Distribution, self.prior(self._raw_with_frozen_statistics))
 
-    def _raw_at_rest(self, x: Tensor) -> Tensor:
-        """The encoder's output for what is not data: by the running statistics, which stay."""
-        with statistics_held(self):
+    def _raw_with_frozen_statistics(self, x: Tensor) -> Tensor:
+        """Encode pseudo-inputs, which must not change the running statistics of the data."""
+        with frozen_statistics(self):
             return self.raw(x)

@@ -1,4 +1,4 @@
-"""The variational autoencoder: functions that return distributions, and no loss."""
+"""The variational autoencoder, as functions that return distributions."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from torch import Tensor
 from unweave.core.noise import Noise
 from unweave.latents import Distribution, Latent, Posterior
 from unweave.likelihoods import Likelihood, Observation
-from unweave.models.model import Model, full
+from unweave.models.model import Model, as_float32
 from unweave.networks import Network, Shape
 
 
 class ForwardPass(NamedTuple):
-    """All that an objective reads of one forward pass over a batch of B observations."""
+    """The results of one forward pass over a batch of B observations."""
 
     x: Tensor  # (B, *shape)
-    raw: Tensor  # the encoder's output, of which q is made, (B, outputs)
+    raw: Tensor  # the encoder's output, the parameters of q, (B, outputs)
     q: Posterior  # q(z|x), batch shape (B,)
-    z: Tensor  # a sample of q as the decoder sees it, discrete variables relaxed, (B, D)
+    z: Tensor  # the sample of q that the decoder sees, discrete variables relaxed, (B, D)
     p: Distribution  # p(z), batch shape ()
     px: Observation  # p(x|z)
     latent: Latent
@@ -36,12 +36,12 @@ class ForwardPass(NamedTuple):
 
     @property
     def hard_samples(self) -> Tensor:
-        """The sample as q(z) and p(z) know it, discrete variables as hard samples, (B, D)."""
+        """The sample with discrete variables rounded to their values, (B, D)."""
         return self.latent.hard_samples(self.z)
 
 
 class VAE(Model):
-    """p(z), q(z|x) and p(x|z) with networks inside.  [Kingma2014] sec. 3."""
+    """p(z), q(z|x) and p(x|z), given by networks.  [Kingma2014] sec. 3."""
 
     def __init__(
         self, latent: Latent, network: Network, likelihood: Likelihood, shape: Shape
@@ -54,12 +54,12 @@ class VAE(Model):
         self.prior = latent.prior(shape)
 
     def raw(self, x: Tensor) -> Tensor:
-        """The encoder's output for a batch (B, *shape), from which `latent` makes q(z|x)."""
-        return full(cast(Tensor, self.encoder(x)))
+        """Compute the encoder's output for a batch (B, *shape); `latent` turns it into q(z|x)."""
+        return as_float32(cast(Tensor, self.encoder(x)))
 
     def decode(self, z: Tensor) -> Observation:
-        """p(x|z) for codes (B, D)."""
-        return self.likelihood(self.head(full(self.decoder(z))))
+        """Return p(x|z) for codes (B, D)."""
+        return self.likelihood(self.head(as_float32(self.decoder(z))))
 
     def forward(self, x: Tensor, noise: Noise) -> ForwardPass:
         """Encode, sample and decode a batch."""

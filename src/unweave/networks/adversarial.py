@@ -1,4 +1,4 @@
-"""The parts of a generative adversarial network that also recovers its codes."""
+"""The networks of an InfoGAN."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from pydantic import NonNegativeFloat
 from torch import nn
 
 from unweave.core.spec import spec
+from unweave.networks.base import Shape
 from unweave.networks.layers import BatchNorm, Conv2d, ConvTranspose2d
-from unweave.networks.stacks import Shape, block, convolutions, rectifier, upconvolutions
+from unweave.networks.stacks import block, convolutions, rectifier, upconvolutions
 
-_HEAD = 128  # units of the recogniser's own layer
+_RECOGNISER_WIDTH = 128  # units of the recogniser's own layer
 
 
 class _Table(NamedTuple):
-    """Widths of one of the paper's tables."""
+    """The layer widths of one of the paper's tables."""
 
     down: tuple[int, ...]  # the trunk's convolutions of stride 2
-    level: tuple[int, ...]  # and those of stride 1 after them
+    level: tuple[int, ...]  # the trunk's convolutions of stride 1, after them
     features: int  # the trunk's fully connected layer; the generator's first is as wide
-    start: int  # channels that the generator's second layer puts out
+    start: int  # output channels of the generator's second layer
     level_up: tuple[int, ...]  # the generator's transposed convolutions of stride 1
-    up: tuple[int, ...]  # and those of stride 2 after them, less the last
-    leaky_up: bool  # whether these have leaky ReLUs
+    up: tuple[int, ...]  # its transposed convolutions of stride 2, except the last
+    leaky_up: bool  # whether the transposed convolutions have leaky ReLUs
 
 
 _TABLES = {
@@ -37,18 +38,18 @@ _TABLES = {
 
 @spec
 class Kim2018GAN:
-    """Discriminator, recogniser and generator of an InfoGAN.  [Kim2018] tables 4, 5 and 6.
+    """Critic, recogniser and generator of an InfoGAN.  [Kim2018] tables 4, 5 and 6.
 
-    Table 4 is for 28x28 images, 5 and 6 for 64x64; any image will do whose sides can be halved as
-    often as in the table (2, 4 and 3 times). Discriminator and recogniser share the trunk.
+    Table 4 is for 28x28 images, 5 and 6 for 64x64. Any image works whose sides can be halved as
+    often as in the table (2, 4 and 3 times). Critic and recogniser share the trunk.
 
-    `norm="batch"` is InfoGAN, `norm="layer"` InfoGAN-GP: in the trunk no normalisation of the
-    convolutions, and layer normalisation [Ba2016] of the fully connected layer; the recogniser's
-    own layer and the generator stay as they are.  [Kim2018] app. H
+    `norm="batch"` is InfoGAN, `norm="layer"` InfoGAN-GP: the trunk's convolutions are not
+    normalised and its fully connected layer has layer normalisation [Ba2016]; the recogniser's own
+    layer and the generator do not change.  [Kim2018] app. H
 
-    Where the paper is silent: normalisation comes before the activation [Ioffe2015]; convolutions
+    Not specified in the paper: normalisation comes before the activation [Ioffe2015]; convolutions
     of stride 1 keep the size by a padding of 1 before and 2 after; the slope of the leaky ReLUs is
-    that of [Chen2016] app. C; weights start as elsewhere in the library.
+    that of [Chen2016] app. C; weights are initialised as elsewhere in unweave.
     """
 
     table: Literal[4, 5, 6] = 5
@@ -56,7 +57,7 @@ class Kim2018GAN:
     slope: NonNegativeFloat = 0.1
 
     def trunk(self, shape: Shape) -> nn.Module:
-        """From images (B, *shape) to features (B, F) for the discriminator and the recogniser."""
+        """Build the trunk, from images (B, *shape) to features (B, F)."""
         self._check(shape)
         table, batch = self._table, self.norm == "batch"
         norms = [False, *[batch] * (len(table.down) - 1)]
@@ -70,18 +71,18 @@ class Kim2018GAN:
         last = BatchNorm(table.features) if batch else nn.LayerNorm(table.features)
         return nn.Sequential(*layers, nn.Flatten(), *block(linear, last, self._leaky))
 
-    def discriminator(self) -> nn.Module:
-        """From features (B, F) to a logit, or a critic's value, (B, 1)."""
+    def critic_head(self) -> nn.Module:
+        """Build the critic's last layer, from features (B, F) to a logit or score (B, 1)."""
         return nn.Linear(self._table.features, 1)
 
     def recogniser(self, outputs: int) -> nn.Module:
-        """From features (B, F) to the numbers of q(c|x), (B, outputs)."""
-        linear = partial(nn.Linear, self._table.features, _HEAD)
-        own = block(linear, BatchNorm(_HEAD), self._leaky)
-        return nn.Sequential(*own, nn.Linear(_HEAD, outputs))
+        """Build the recogniser, from features (B, F) to the parameters of q(c|x), (B, outputs)."""
+        linear = partial(nn.Linear, self._table.features, _RECOGNISER_WIDTH)
+        own = block(linear, BatchNorm(_RECOGNISER_WIDTH), self._leaky)
+        return nn.Sequential(*own, nn.Linear(_RECOGNISER_WIDTH, outputs))
 
     def generator(self, size: int, shape: Shape) -> nn.Module:
-        """From codes and noise (B, size) to (B, *shape); the sigmoid is the likelihood's."""
+        """Build the generator, from codes and noise (B, size) to (B, *shape), before a sigmoid."""
         self._check(shape)
         table, slope = self._table, self.slope if self._table.leaky_up else 0.0
         seed = (table.start, *(side >> len(table.up) + 1 for side in shape[1:]))

@@ -1,24 +1,21 @@
-"""The papers' architectures and general ones, as specs that build encoders and decoders."""
+"""Encoders and decoders: the papers' architectures and general ones."""
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import NonNegativeFloat, PositiveInt
 from torch import nn
 
 from unweave.core.optimisers import Adam
-from unweave.core.parts import Open
 from unweave.core.spec import spec, tag
+from unweave.networks.base import BaseNetwork, Outputs, Shape
 from unweave.networks.initialise import NormalStack
 from unweave.networks.layers import BatchNorm, Conv2d, ConvTranspose2d
 from unweave.networks.stacks import (
-    Outputs,
-    Shape,
     block,
     convolutional_decoder,
     convolutional_encoder,
@@ -37,28 +34,11 @@ def _require_image(shape: Shape, name: str, sides: tuple[int, int]) -> None:
         return
     wanted = f"{low}x{high}" if low == high else f"with sides from {low} to {high}"
     kind = "images" if len(shape) == 3 else "vectors"
-    came = "x".join(map(str, shape[1:] if len(shape) == 3 else shape))
-    fix = "conv" if len(shape) == 3 and low == high else "mlp"
+    got = "x".join(map(str, shape[1:] if len(shape) == 3 else shape))
+    alternative = "conv" if len(shape) == 3 and low == high else "mlp"
     raise ValueError(
-        f"network {name} takes images {wanted}, got {kind} of {came}; use network={fix}"
+        f"network {name} takes images {wanted}, got {kind} of {got}; use network={alternative}"
     )
-
-
-class BaseNetwork(ABC):
-    """What a network offers to a model: an encoder and a decoder."""
-
-    kind: str
-
-    @abstractmethod
-    def encoder(self, shape: Shape, outputs: Outputs) -> nn.Module:
-        """Build a module from observations (B, *shape) to (B, len(outputs)).
-
-        `outputs` says of each output whether it is a logit of a discrete variable.
-        """
-
-    @abstractmethod
-    def decoder(self, size: int, shape: Shape) -> nn.Module:
-        """Build a module from codes (B, size) to (B, *shape)."""
 
 
 @spec
@@ -72,14 +52,14 @@ class Kim2018(BaseNetwork):
     kind: Literal["kim2018"] = tag("kim2018")
 
     def encoder(self, shape: Shape, outputs: Outputs) -> nn.Module:
-        """From images (B, C, 64, 64) to (B, outputs)."""
+        """Build the encoder, from images (B, C, 64, 64) to (B, outputs)."""
         _require_image(shape, "kim2018", (64, 64))
         return convolutional_encoder(
             shape, (32, 32, 64, 64), self.hidden, len(outputs), activate_hidden=False
         )
 
     def decoder(self, size: int, shape: Shape) -> nn.Module:
-        """From codes (B, size) to (B, C, 64, 64)."""
+        """Build the decoder, from codes (B, size) to (B, C, 64, 64)."""
         return convolutional_decoder(size, self.hidden, 64, (64, 32, 32), shape)
 
 
@@ -97,7 +77,7 @@ class Mathieu2019(BaseNetwork):
     kind: Literal["mathieu2019"] = tag("mathieu2019")
 
     def encoder(self, shape: Shape, outputs: Outputs) -> nn.Module:
-        """From images (B, C, 64, 64) to (B, outputs)."""
+        """Build the encoder, from images (B, C, 64, 64) to (B, outputs)."""
         _require_image(shape, "mathieu2019", (64, 64))
         widths = (32, 32, self.third, 64)
         return convolutional_encoder(
@@ -105,7 +85,7 @@ class Mathieu2019(BaseNetwork):
         )
 
     def decoder(self, size: int, shape: Shape) -> nn.Module:
-        """From codes (B, size) to (B, C, 64, 64)."""
+        """Build the decoder, from codes (B, size) to (B, C, 64, 64)."""
         return convolutional_decoder(size, self.hidden, 64, (64, 64, 32), shape)
 
 
@@ -113,10 +93,10 @@ class Mathieu2019(BaseNetwork):
 class DCGAN(BaseNetwork):
     """Convolutions with batch normalisation for 64x64 images.  [Mathieu2019] table 1c.
 
-    Normalisation before leaky ReLU (encoder) and ReLU (decoder), no fully connected layer, weights
-    that start from N(0, 0.02^2): the networks of [Radford2016]. Widths double from `base` at every
-    halving down to 4x4; images of side 16, 32 and 128 have fewer or more halvings. The table
-    normalises the first convolution too; `first_norm=False` leaves that out, as [Radford2016] does.
+    The networks of [Radford2016]: normalisation before leaky ReLU (encoder) and ReLU (decoder), no
+    fully connected layer, weights that start from N(0, 0.02^2). Widths double from `base` at every
+    halving of the image down to 4x4; images of side 16, 32 and 128 have fewer or more halvings. The
+    table also normalises the first convolution; `first_norm=False` omits that, as [Radford2016].
     """
 
     base: PositiveInt = 32
@@ -124,14 +104,14 @@ class DCGAN(BaseNetwork):
     kind: Literal["dcgan"] = tag("dcgan")
 
     def encoder(self, shape: Shape, outputs: Outputs) -> nn.Module:
-        """From images (B, C, S, S) to (B, outputs)."""
+        """Build the encoder, from images (B, C, S, S) to (B, outputs)."""
         widths = self._widths(shape)
         norms = [self.first_norm, *[True] * (len(widths) - 1)]
         layers, _ = convolutions(shape, widths, slope=0.2, norms=norms)
         return NormalStack(*layers, Conv2d(widths[-1], len(outputs), 4), nn.Flatten())
 
     def decoder(self, size: int, shape: Shape) -> nn.Module:
-        """From codes (B, size) to (B, C, S, S)."""
+        """Build the decoder, from codes (B, size) to (B, C, S, S)."""
         start, *widths = self._widths(shape)[::-1]
         first = block(
             partial(ConvTranspose2d, size, start, 4), BatchNorm(start), nn.ReLU(inplace=True)
@@ -152,18 +132,18 @@ class DCGAN(BaseNetwork):
 class Esmaeili2019(BaseNetwork):
     """Encoders and decoders of [Esmaeili2019] tables 3 (MNIST), 4 (dSprites) and 5 (CelebA).
 
-    Tables 3 and 4 are fully connected, table 5 has convolutions with batch normalisation on 64x64
+    Tables 3 and 4 are fully connected; table 5 has convolutions with batch normalisation for 64x64
     images. As printed, the logits of discrete variables leave the encoder one layer before the
-    others: they read the input of the last hidden layer, and means and log-variances its output.
-    That layer, printed "2 x" its width, is one of twice the width. The ReLU that table 5 prints
-    after means and log-variances is left out, since it would keep them from being negative.
+    other outputs: they read the input of the last hidden layer, means and log-variances its output.
+    That layer, printed as "2 x" its width, has twice the width. The ReLU that table 5 prints after
+    means and log-variances is omitted, because it would make them non-negative.
     """
 
     table: Literal[3, 4, 5] = 5
     kind: Literal["esmaeili2019"] = tag("esmaeili2019")
 
     def encoder(self, shape: Shape, outputs: Outputs) -> nn.Module:
-        """From observations (B, *shape) to (B, outputs)."""
+        """Build the encoder, from observations (B, *shape) to (B, outputs)."""
         if self.table == 5:
             _require_image(shape, "esmaeili2019 of table 5", (64, 64))
             layers, end = convolutions(shape, (32, 32, 64, 64), norms=[True] * 4)
@@ -173,7 +153,7 @@ class Esmaeili2019(BaseNetwork):
         return early_logits(layers, widths[-1], hidden, outputs)
 
     def decoder(self, size: int, shape: Shape) -> nn.Module:
-        """From codes (B, size) to (B, *shape)."""
+        """Build the decoder, from codes (B, size) to (B, *shape)."""
         if self.table == 5:
             return convolutional_decoder(size, 256, 64, (64, 32, 32), shape, tanh=True, norm=True)
         if self.table == 3:
@@ -186,8 +166,8 @@ class Conv(BaseNetwork):
     """Convolutions for images of any side from 16 to 256 and any number of channels.
 
     Halves the image until its shorter side is 4 to 7 (`base` channels in the first two stages,
-    twice that in the others), then one hidden layer; the decoder mirrors it. Ours, in the manner
-    of [Kim2018] table 1.
+    twice that in the others), followed by one hidden layer; the decoder mirrors it. Our own design,
+    modelled on [Kim2018] table 1.
     """
 
     base: PositiveInt = 32
@@ -195,14 +175,14 @@ class Conv(BaseNetwork):
     kind: Literal["conv"] = tag("conv")
 
     def encoder(self, shape: Shape, outputs: Outputs) -> nn.Module:
-        """From images (B, C, H, W) to (B, outputs)."""
+        """Build the encoder, from images (B, C, H, W) to (B, outputs)."""
         _require_image(shape, "conv", (16, 256))
         return convolutional_encoder(
             shape, self._widths(shape), self.hidden, len(outputs), activate_hidden=True
         )
 
     def decoder(self, size: int, shape: Shape) -> nn.Module:
-        """From codes (B, size) to (B, C, H, W)."""
+        """Build the decoder, from codes (B, size) to (B, C, H, W)."""
         start, *widths = self._widths(shape)[::-1]
         return convolutional_decoder(size, self.hidden, start, widths, shape)
 
@@ -213,7 +193,7 @@ class Conv(BaseNetwork):
 
 @spec
 class MLP(BaseNetwork):
-    """Fully connected layers, for vectors and for small images; the decoder mirrors the encoder.
+    """Fully connected layers, for vectors and small images; the decoder mirrors the encoder.
 
     Defaults as in [Mathieu2019] table 1b: one hidden layer of 100 units with ReLU. [Sikka2019]
     app. C is hidden=(256, 200, 200), activation="tanh".
@@ -224,11 +204,11 @@ class MLP(BaseNetwork):
     kind: Literal["mlp"] = tag("mlp")
 
     def encoder(self, shape: Shape, outputs: Outputs) -> nn.Module:
-        """From observations (B, *shape) to (B, outputs)."""
+        """Build the encoder, from observations (B, *shape) to (B, outputs)."""
         return _flat_encoder(shape, self.hidden, len(outputs), _ACTIVATIONS[self.activation]())
 
     def decoder(self, size: int, shape: Shape) -> nn.Module:
-        """From codes (B, size) to (B, *shape)."""
+        """Build the decoder, from codes (B, size) to (B, *shape)."""
         return _flat_decoder(size, self.hidden[::-1], shape, _ACTIVATIONS[self.activation]())
 
 
@@ -245,15 +225,12 @@ def _flat_decoder(
     return nn.Sequential(*layers, nn.Unflatten(1, shape))
 
 
-Network = Annotated[Kim2018 | Mathieu2019 | DCGAN | Esmaeili2019 | Conv | MLP | BaseNetwork, Open()]
-
-
 @spec
 class Critic:
-    """An MLP with two logits that tells two distributions of codes apart, and its optimiser.
+    """An MLP with two logits that separates two distributions of codes, and its optimiser.
 
     Six hidden layers of 1000 units with leaky ReLU, Adam(1e-4, (0.5, 0.9)).  [Kim2018] app. A.
-    The slope 0.2 is that of the reference implementations; the paper does not give it.
+    The slope 0.2 is that of the reference implementations; the paper does not state it.
     """
 
     width: PositiveInt = 1000
@@ -262,6 +239,6 @@ class Critic:
     optimiser: Adam = Adam(lr=1e-4, betas=(0.5, 0.9))
 
     def network(self, size: int) -> nn.Module:
-        """From codes (B, size) to logits (B, 2)."""
+        """Build the critic, from codes (B, size) to logits (B, 2)."""
         sizes = (size, *(self.width,) * self.depth, 2)
         return nn.Sequential(*mlp(sizes, nn.LeakyReLU(self.slope)))

@@ -1,4 +1,4 @@
-"""Initial weights as a function of the seed, the same on every device and in every lane."""
+"""Initial weights, a function of the seed that is the same on every device and in every lane."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from torch import Tensor, nn
 from unweave.core.noise import Noise
 from unweave.networks.layers import BatchNorm
 
-_SPREAD = 0.02
+_NORMAL_STDDEV = 0.02
 
 
 @runtime_checkable
-class Drawn(Protocol):
+class SelfInitialising(Protocol):
     """A module that draws its initial parameters itself."""
 
     def initial(self, noise: Noise, path: str) -> dict[str, Tensor]:
-        """Initial parameters by name, under a path."""
+        """Draw the initial parameters, by name prefixed with the path."""
 
 
 Init = Literal["fan-in", "glorot"]
-_LAYERS = (nn.Linear, nn.Conv2d, nn.ConvTranspose2d)
+LAYERS = (nn.Linear, nn.Conv2d, nn.ConvTranspose2d)
 
 
 class NormalStack(nn.Sequential):
-    """Layers in a row whose weights start normal, with standard deviation 0.02.
+    """A sequence of layers whose weights start normal, with standard deviation 0.02.
 
-    Those of layers start around 0, those of batch normalisations around 1, and biases at 0.
-    [Radford2016] sec. 4; it does not mention normalisations, and this is how its code has them.
+    Weights of layers have mean 0, those of batch normalisations mean 1, and biases start at 0.
+    [Radford2016] sec. 4; for normalisations, which it does not mention, as in its code.
     """
 
 
@@ -37,20 +37,20 @@ def initialise(module: nn.Module, noise: Noise, init: Init = "fan-in") -> dict[s
     """Draw the initial parameters of a module, by name.
 
     Linear and convolutional layers start uniform. "fan-in" bounds weights and biases by
-    1 / sqrt(fan in), as `torch.nn` does (there the fan of a transposed convolution is that of its
-    second axis); "glorot" bounds weights by sqrt(6 / (fan in + fan out)) and starts biases at 0, as
-    TensorFlow does [Glorot2010] eq. 16. A `NormalStack` and modules that are `Drawn` follow their
-    own rule, and everything else starts as it was built.
+    1 / sqrt(fan in), like `torch.nn` (which takes the second axis as the fan of a transposed
+    convolution); "glorot" bounds weights by sqrt(6 / (fan in + fan out)) and starts biases at 0,
+    like TensorFlow, [Glorot2010] eq. 16. A `NormalStack` and `SelfInitialising` modules follow
+    their own rules, and all other parameters start as they were built.
     """
     values = {name: p.detach().to(noise.device) for name, p in module.named_parameters()}
     stacks = [part for part in module.modules() if isinstance(part, NormalStack)]
     normal = {layer for stack in stacks for layer in stack.modules()}
     for path, layer in module.named_modules():
-        if layer in normal and isinstance(layer, (*_LAYERS, BatchNorm)):
+        if layer in normal and isinstance(layer, (*LAYERS, BatchNorm)):
             values |= _normal(layer, path, noise)
-        elif isinstance(layer, _LAYERS):
+        elif isinstance(layer, LAYERS):
             values |= _uniform(layer, path, noise, init)
-        elif isinstance(layer, Drawn):
+        elif isinstance(layer, SelfInitialising):
             values |= layer.initial(noise, path)
     return values
 
@@ -72,6 +72,6 @@ def _normal(layer: nn.Module, path: str, noise: Noise) -> dict[str, Tensor]:
     centre = 1.0 if isinstance(layer, BatchNorm) else 0.0
     values = {}
     for name, p in layer.named_parameters(prefix=path, recurse=False):
-        drawn = centre + _SPREAD * noise.normal(p.shape, name, p.dtype)
+        drawn = centre + _NORMAL_STDDEV * noise.normal(p.shape, name, p.dtype)
         values[name] = drawn.zero_() if name.endswith("bias") else drawn
     return values

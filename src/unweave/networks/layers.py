@@ -1,10 +1,10 @@
-"""Batch normalisation, and convolutions by factors of two, faster on the CPU than torch's.
+"""Batch normalisation, and strided convolutions that are faster than torch's.
 
-Both convolutions have kernel 4, stride 2 and padding 1, and a ReLU of their own if asked. On the
-CPU the convolution, its bias and the ReLU are one function with its own backward pass: the ReLU
-works in place, the gradient of the bias is one sum, and the layers that read or write one channel,
-which leave torch's vector units empty, are matrix products. On a GPU they are our kernels, which
-take the convolutions of all lanes at once; where those cannot run, torch's.
+Both convolutions have kernel 4, stride 2, padding 1 and optionally a fused ReLU. On the CPU
+convolution, bias and ReLU are one function with its own backward pass: the ReLU works in place, the
+gradient of the bias is one sum, and layers with one input or output channel, which underuse torch's
+vector units, are matrix products. On a GPU they are our kernels, which compute the convolutions of
+all lanes at once, or torch's where those cannot run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KERNEL, STRIDE, PADDING = 4, 2, 1
 
 
 class _Convolve(torch.autograd.Function):
-    """A convolution or transposed convolution with its bias, and ReLU if `activate`."""
+    """A convolution or transposed convolution with bias, and a ReLU if `activate`."""
 
     generate_vmap_rule = True
 
@@ -68,10 +68,10 @@ class _Convolve(torch.autograd.Function):
 
 
 def _to_one_channel(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """The transposed convolution to one channel.
+    """Compute the transposed convolution to one channel.
 
-    One matrix product gives every pixel's 16 contributions as planes; the four planes that meet in
-    an output pixel are shifted and added.
+    One matrix product gives the 16 contributions of every pixel as planes; the four planes that
+    overlap in an output pixel are shifted and added.
     """
     batch, channels, height, width = x.shape
     # Row 2g + r and column 2k + s of the kernel: planes ordered by (r, s), then (g, k).
@@ -85,7 +85,7 @@ def _to_one_channel(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _from_one_channel(x: Tensor, g: Tensor) -> Tensor:
-    """The gradient of the kernel of a convolution from one channel: patches times gradients."""
+    """Compute the kernel gradient of a convolution from one channel: patches times gradients."""
     height, width = g.shape[2:]
     phases = F.pixel_unshuffle(F.pad(x, [PADDING] * 4)[:, :, : 2 * height + 2, : 2 * width + 2], 2)
     corners = [(i, j) for i in (0, 1) for j in (0, 1)]
@@ -106,9 +106,9 @@ def _convolve(layer: nn.Conv2d | nn.ConvTranspose2d, x: Tensor, activate: bool) 
 class BatchNorm(nn.Module):
     """y = weight (x - m) / sqrt(v + eps) + bias for every channel of x, (B, C) or (B, C, H, W).
 
-    In training m and v are the mean and variance over the batch and all places, and the running
-    statistics move a tenth of the way to them (to the unbiased variance); in evaluation they are
-    the running statistics.  [Ioffe2015] alg. 1 and 2
+    In training m and v are the mean and variance over the batch and all pixels, and the running
+    statistics move a tenth of the way towards them (to the unbiased variance); in evaluation m and
+    v are the running statistics.  [Ioffe2015] alg. 1 and 2
     """
 
     MOMENTUM, EPSILON = 0.1, 1e-5
@@ -123,7 +123,7 @@ class BatchNorm(nn.Module):
         self.running_var: Tensor
 
     def forward(self, x: Tensor) -> Tensor:
-        """The values of x normalised, in its shape."""
+        """Normalise x."""
         if x.device.type != "cpu":
             return self.composed(x)
         statistics = self.running_mean, self.running_var
@@ -132,11 +132,11 @@ class BatchNorm(nn.Module):
         )
 
     def composed(self, x: Tensor) -> Tensor:
-        """The same from elementary operations: torch's own has no batching rule on CUDA."""
-        places = [0, *range(2, x.dim())]
+        """Normalise x by elementary operations: torch's has no batching rule on CUDA."""
+        pixels = [0, *range(2, x.dim())]
         mean, variance = self.running_mean, self.running_var
         if self.training:
-            mean, variance = x.mean(places), x.var(places, correction=0)
+            mean, variance = x.mean(pixels), x.var(pixels, correction=0)
             count = x.numel() // x.shape[1]
             unbiased = variance.detach() * (count / (count - 1))
             self.running_mean.mul_(1 - self.MOMENTUM).add_(self.MOMENTUM * mean.detach())
@@ -146,14 +146,15 @@ class BatchNorm(nn.Module):
         return (x - mean.reshape(shape)) * scale.reshape(shape) + self.bias.reshape(shape)
 
     def extra_repr(self) -> str:
-        """The number of channels."""
+        """Return the number of channels."""
         return str(len(self.weight))
 
 
 @contextlib.contextmanager
-def statistics_held(networks: nn.Module) -> Iterator[None]:
-    """Inside, batch normalisation is by the running statistics, and they do not move."""
-    moving = [m for m in networks.modules() if isinstance(m, BatchNorm) and m.training]
+def frozen_statistics(networks: nn.Module) -> Iterator[None]:
+    """Use the running statistics of batch normalisations, and do not update them, inside."""
+    kinds = (BatchNorm, nn.modules.batchnorm._BatchNorm)
+    moving = [m for m in networks.modules() if isinstance(m, kinds) and m.training]
     for module in moving:
         module.training = False
     try:
@@ -164,24 +165,23 @@ def statistics_held(networks: nn.Module) -> Iterator[None]:
 
 
 class Conv2d(nn.Conv2d):
-    """torch's convolution.
+    """torch's convolution, on a GPU with contiguous (channels-first) images and weights.
 
-    On a GPU its images and weights are laid out with channels first. With channels last the
-    gradients come in a layout that torch does not foresee when it compiles.
+    With channels last the gradients have a layout that torch does not expect when it compiles.
     """
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if input.device.type != "cpu":
             input, weight = input.contiguous(), weight.contiguous()
-        found: Tensor = super()._conv_forward(input, weight, bias)
-        return found
+        y: Tensor = super()._conv_forward(input, weight, bias)
+        return y
 
 
 class ConvTranspose2d(nn.ConvTranspose2d):
-    """torch's transposed convolution, laid out as `Conv2d`."""
+    """torch's transposed convolution, with the memory layout of `Conv2d`."""
 
     def forward(self, x: Tensor, output_size: list[int] | None = None) -> Tensor:
-        """From (B, C, H, W)."""
+        """Convolve (B, C, H, W)."""
         if x.device.type == "cpu" or output_size is not None:
             return super().forward(x, output_size)
         assert not isinstance(self.padding, str)
@@ -201,11 +201,11 @@ class DownConv2d(Conv2d):
         self.activate = activate
 
     def forward(self, x: Tensor) -> Tensor:
-        """From (B, C, H, W) to (B, wide, H / 2, W / 2)."""
+        """Map (B, C, H, W) to (B, wide, H / 2, W / 2)."""
         if x.device.type == "cpu":
             return _convolve(self, x, self.activate)
-        if _stacks(self, x, x.shape[-2:]):
-            return _stacked(self, x)
+        if _uses_kernels(self, x, x.shape[-2:]):
+            return _kernel_convolve(self, x)
         y = super().forward(x)
         return y.relu_() if self.activate else y
 
@@ -213,7 +213,7 @@ class DownConv2d(Conv2d):
 class UpConv2d(ConvTranspose2d):
     """A transposed convolution that doubles both sides, with a ReLU if `activate`.
 
-    `odd` adds a last row or column, for sides that were odd on the way down.
+    `odd` adds a last row or column, for sides that are odd.
     """
 
     def __init__(
@@ -229,56 +229,66 @@ class UpConv2d(ConvTranspose2d):
         self.activate = activate
 
     def forward(self, x: Tensor, output_size: list[int] | None = None) -> Tensor:
-        """From (B, C, H, W) to (B, wide, 2 H + odd, 2 W + odd)."""
+        """Map (B, C, H, W) to (B, wide, 2 H + odd, 2 W + odd)."""
         if x.device.type == "cpu" and output_size is None:
             return _convolve(self, x, self.activate)
-        if output_size is None and _stacks(self, x, x.shape[-2:]):
-            return _stacked(self, x)
+        if output_size is None and _uses_kernels(self, x, x.shape[-2:]):
+            return _kernel_convolve(self, x)
         y = super().forward(x, output_size)
         return y.relu_() if self.activate else y
 
 
-_Ours = DownConv2d | UpConv2d
+_StridedConv = DownConv2d | UpConv2d
 
 
-def _stacks(layer: nn.Module, x: Tensor, sides: Sequence[int]) -> bool:
-    """Whether a layer is a convolution that our kernels take, on images like x with these sides."""
+def _uses_kernels(layer: nn.Module, x: Tensor, sides: Sequence[int]) -> bool:
+    """Return whether our kernels can compute a layer for images like x with these sides."""
     if isinstance(layer, UpConv2d):
         return kernels.take(x) and not any(layer.output_padding)
     even = all(side % 2 == 0 for side in sides)
     return isinstance(layer, DownConv2d) and even and kernels.take(x)
 
 
-def _stacked(layer: _Ours, x: Tensor, below: Tensor | None = None, settled: bool = False) -> Tensor:
-    """The convolution by our kernels; for `below` and `settled` see `unweave.kernels.layers`."""
+def _kernel_convolve(
+    layer: _StridedConv, x: Tensor, bias_before: Tensor | None = None, relu_deferred: bool = False
+) -> Tensor:
+    """Convolve with our kernels.
+
+    `relu_deferred` means that the next layer computes the backward pass of this layer's ReLU;
+    `bias_before` is the bias of the previous layer, if this layer does so for that one. See
+    `unweave.kernels.layers`.
+    """
     from unweave.kernels.layers import convolve  # Triton is not everywhere
 
     transposed = isinstance(layer, UpConv2d)
-    return convolve(x, layer.weight, layer.bias, transposed, layer.activate, below, settled)
+    return convolve(
+        x, layer.weight, layer.bias, transposed, layer.activate, bias_before, relu_deferred
+    )
 
 
-def _settles(following: nn.Module | None, layer: _Ours, x: Tensor) -> bool:
-    """Whether what follows a layer with a ReLU and a bias can settle its gradient."""
+def _can_defer_relu(following: nn.Module | None, layer: _StridedConv, x: Tensor) -> bool:
+    """Return whether the next layer can compute the backward pass of a layer's ReLU."""
     if following is None or not layer.activate or layer.bias is None:
         return False
     sides = [2 * n if isinstance(layer, UpConv2d) else n // 2 for n in x.shape[-2:]]
-    return _stacks(following, x, sides)
+    return _uses_kernels(following, x, sides)
 
 
-class Chain(nn.Sequential):
-    """Layers in a row; of our convolutions, each settles the gradient of the one before it.
+class ConvolutionStack(nn.Sequential):
+    """A sequence in which each convolution computes the ReLU gradient of the one before it.
 
-    Where it does, layers are not called as modules: hooks on them do not see it.
+    Where it does, layers are not called as modules, so hooks on them do not run.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """What the last layer gives."""
-        below: Tensor | None = None
+        """Apply all layers."""
+        bias_before: Tensor | None = None
         layers = list(self)
         for layer, following in itertools.zip_longest(layers, layers[1:]):
-            if not isinstance(layer, _Ours) or not _stacks(layer, x, x.shape[-2:]):
-                x, below = layer(x), None
+            if not isinstance(layer, _StridedConv) or not _uses_kernels(layer, x, x.shape[-2:]):
+                x, bias_before = layer(x), None
                 continue
-            settled = _settles(following, layer, x)
-            x, below = _stacked(layer, x, below, settled), layer.bias if settled else None
+            deferred = _can_defer_relu(following, layer, x)
+            x = _kernel_convolve(layer, x, bias_before, deferred)
+            bias_before = layer.bias if deferred else None
         return x

@@ -1,4 +1,4 @@
-"""Builders shared by the architectures: strided convolutions down, transposed ones up, MLPs."""
+"""Builders shared by the architectures: strided convolutions, transposed ones, and MLPs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from unweave.networks.layers import BatchNorm, Chain, DownConv2d, UpConv2d
-
-Shape = tuple[int, ...]
-Outputs = Sequence[bool]  # the encoder's numbers: whether each is a logit of a discrete variable
+from unweave.networks.base import Outputs, Shape
+from unweave.networks.layers import BatchNorm, ConvolutionStack, DownConv2d, UpConv2d
 
 
 def halvings(side: int, stages: int) -> list[int]:
-    """The side of an image before, between and after `stages` strided convolutions.
+    """Return the side of an image before, between and after `stages` strided convolutions.
 
     >>> halvings(64, 4)
     [64, 32, 16, 8, 4]
@@ -31,9 +29,9 @@ def halvings(side: int, stages: int) -> list[int]:
 def block(
     layer: Callable[..., nn.Module], norm: nn.Module | None, activation: nn.Module
 ) -> list[nn.Module]:
-    """A layer, its normalisation if it has one, and its activation, in this order.
+    """Return a layer, its normalisation if any, and its activation, in this order.
 
-    Batch normalisation takes the mean away, so a layer before it has no bias.
+    A layer before batch normalisation, which subtracts the mean, has no bias.
     """
     if norm is None:
         return [layer(), activation]
@@ -41,9 +39,9 @@ def block(
 
 
 def rectifier(slope: float) -> nn.Module:
-    """A leaky ReLU; with slope 0 the ReLU, in place.
+    """Return a leaky ReLU, or for slope 0 a ReLU in place.
 
-    What our kernels give may not be changed in place, and no ReLU of its own follows a convolution.
+    Kernel outputs must not be modified in place, but convolutions fuse their own ReLU.
     """
     return nn.LeakyReLU(slope) if slope else nn.ReLU(inplace=True)
 
@@ -51,7 +49,7 @@ def rectifier(slope: float) -> nn.Module:
 def _rectified(
     convolution: Callable[..., nn.Module], wide: int, slope: float, norm: bool
 ) -> list[nn.Module]:
-    """One of our convolutions with what follows it; a ReLU that follows directly is its own."""
+    """Return a convolution with normalisation and ReLU, fused if the ReLU follows directly."""
     if not norm and not slope:
         return [convolution(activate=True)]
     return block(convolution, BatchNorm(wide) if norm else None, rectifier(slope))
@@ -60,9 +58,10 @@ def _rectified(
 def convolutions(
     shape: Shape, widths: Sequence[int], *, slope: float = 0.0, norms: Sequence[bool] = ()
 ) -> tuple[list[nn.Module], Shape]:
-    """4x4 convolutions of stride 2, each with a ReLU, and the shape they end in.
+    """Return 4x4 convolutions of stride 2, each with a ReLU, and their output shape.
 
-    `slope` makes the ReLUs leaky; `norms` says which convolutions are batch-normalised (none).
+    `slope` makes the ReLUs leaky; `norms` says which convolutions are batch-normalised, by default
+    none.
     """
     channels, height, width = shape
     layers: list[nn.Module] = []
@@ -75,10 +74,10 @@ def convolutions(
 def upconvolutions(
     shape: Shape, start: int, widths: Sequence[int], *, slope: float = 0.0, norm: bool = False
 ) -> list[nn.Module]:
-    """4x4 transposed convolutions of stride 2 that end in `shape`, ReLU between them.
+    """Return 4x4 transposed convolutions of stride 2 that end in `shape`, with ReLUs between.
 
-    Sides that were odd on the way down get back the row they lost by output padding. `slope` makes
-    the ReLUs leaky, `norm` puts batch normalisation before them.
+    Sides that were odd on the way down regain the lost row by output padding. `slope` makes the
+    ReLUs leaky, `norm` adds batch normalisation before them.
     """
     heights = halvings(shape[1], len(widths) + 1)[::-1]
     breadths = halvings(shape[2], len(widths) + 1)[::-1]
@@ -102,32 +101,34 @@ def convolutional_encoder(
     *,
     activate_hidden: bool,
     norm: bool = False,
-) -> Chain:
-    """Convolutions, one fully connected hidden layer, and the posterior's numbers (B, outputs)."""
+) -> ConvolutionStack:
+    """Build convolutions, one fully connected hidden layer, and the outputs (B, outputs)."""
     layers, end = convolutions(shape, widths, norms=[norm] * len(widths))
     layers += [nn.Flatten(), nn.Linear(math.prod(end), hidden)]
     if activate_hidden:
         layers.append(nn.ReLU(inplace=True))
-    return Chain(*layers, nn.Linear(hidden, outputs))
+    return ConvolutionStack(*layers, nn.Linear(hidden, outputs))
 
 
 class EarlyLogits(nn.Module):
-    """A trunk that two heads read: some layers, and a linear layer for the logits.
+    """A trunk with two heads: some layers, and a linear layer for the logits.
 
-    Their numbers are put into the order of `outputs`.
+    The results are put into the order of `outputs`.
     """
 
-    def __init__(self, trunk: Chain, head: Chain, logits: nn.Linear, outputs: Outputs) -> None:
+    def __init__(
+        self, trunk: ConvolutionStack, head: ConvolutionStack, logits: nn.Linear, outputs: Outputs
+    ) -> None:
         super().__init__()
         self.trunk, self.head, self.logits = trunk, head, logits
         others = [place for place, logit in enumerate(outputs) if not logit]
-        apart = others + [place for place, logit in enumerate(outputs) if logit]
-        order = torch.tensor(sorted(range(len(apart)), key=apart.__getitem__))
+        separated = others + [place for place, logit in enumerate(outputs) if logit]
+        order = torch.tensor(sorted(range(len(separated)), key=separated.__getitem__))
         self.register_buffer("order", order, persistent=False)
         self.order: Tensor
 
     def forward(self, x: Tensor) -> Tensor:
-        """From observations (B, *shape) to (B, outputs)."""
+        """Map observations (B, *shape) to (B, outputs)."""
         features = self.trunk(x)
         return torch.cat([self.head(features), self.logits(features)], -1)[..., self.order]
 
@@ -135,16 +136,18 @@ class EarlyLogits(nn.Module):
 def early_logits(
     trunk: Sequence[nn.Module], width: int, hidden: int, outputs: Outputs
 ) -> nn.Module:
-    """An encoder whose logits are linear in the trunk's features (B, width).
+    """Build an encoder whose logits are linear in the trunk's features (B, width).
 
-    Its other numbers are linear in a hidden layer with a ReLU on top of the same features.
+    Its other outputs are linear in a hidden layer with a ReLU on top of the same features.
     """
     if all(outputs):
-        return Chain(*trunk, nn.Linear(width, len(outputs)))
+        return ConvolutionStack(*trunk, nn.Linear(width, len(outputs)))
     head = [nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, len(outputs) - sum(outputs))]
     if not any(outputs):
-        return Chain(*trunk, *head)
-    return EarlyLogits(Chain(*trunk), Chain(*head), nn.Linear(width, sum(outputs)), outputs)
+        return ConvolutionStack(*trunk, *head)
+    return EarlyLogits(
+        ConvolutionStack(*trunk), ConvolutionStack(*head), nn.Linear(width, sum(outputs)), outputs
+    )
 
 
 def convolutional_decoder(
@@ -156,14 +159,14 @@ def convolutional_decoder(
     *,
     tanh: bool = False,
     norm: bool = False,
-) -> Chain:
-    """Two fully connected layers, then transposed convolutions from `start` channels to `shape`.
+) -> ConvolutionStack:
+    """Build two fully connected layers, then transposed convolutions from `start` channels.
 
-    `tanh` puts a tanh for the ReLU of the second fully connected layer.
+    `tanh` replaces the ReLU of the second fully connected layer by a tanh.
     """
     stages = len(widths) + 1
     seed = (start, halvings(shape[1], stages)[-1], halvings(shape[2], stages)[-1])
-    return Chain(
+    return ConvolutionStack(
         nn.Linear(size, hidden),
         nn.ReLU(inplace=True),
         nn.Linear(hidden, math.prod(seed)),
@@ -174,7 +177,7 @@ def convolutional_decoder(
 
 
 def mlp(sizes: Sequence[int], activation: nn.Module) -> list[nn.Module]:
-    """Fully connected layers through `sizes` with the activation between them."""
+    """Return fully connected layers through `sizes` with the activation between them."""
     layers: list[nn.Module] = []
     for narrow, wide in itertools.pairwise(sizes):
         layers += [nn.Linear(narrow, wide), activation]

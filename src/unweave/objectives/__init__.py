@@ -1,4 +1,4 @@
-"""Objectives: one frozen value each. The union of them is the registry."""
+"""Training objectives. The union `Objective` is the registry of those that ship."""
 
 from typing import Annotated
 
@@ -14,6 +14,9 @@ from unweave.objectives.base import (
     Term,
     Terms,
     Update,
+    VAEObjective,
+    carry_from,
+    elbo_terms,
     reduce_terms,
     total,
 )
@@ -25,10 +28,10 @@ from unweave.objectives.decomposed import (
     InformationDropout,
     LagrangianVAE,
 )
-from unweave.objectives.divergences import AnyDivergence
+from unweave.objectives.divergences import AnyDivergence, Divergence
 from unweave.objectives.factor import FactorVAE
 from unweave.objectives.importance import IWAE, importance_bound
-from unweave.objectives.labels import Label, Teacher, with_labels
+from unweave.objectives.labels import Label, LabelTargets, with_labels
 from unweave.objectives.matching import AAE, WAE, AlphaBetaVAE, InfoVAE
 from unweave.objectives.moments import DIPVAE
 
@@ -72,6 +75,7 @@ __all__ = [
     "BetaVAE",
     "CapacityVAE",
     "Carry",
+    "Divergence",
     "EntropyVAE",
     "FactorVAE",
     "InfoGAN",
@@ -79,15 +83,18 @@ __all__ = [
     "InfoWGANGP",
     "InformationDropout",
     "Label",
+    "LabelTargets",
     "LagrangianVAE",
     "Nets",
     "Objective",
-    "Teacher",
     "Term",
     "Terms",
     "Update",
+    "VAEObjective",
     "base",
+    "carry_from",
     "divergences",
+    "elbo_terms",
     "gradient_penalty",
     "importance_bound",
     "reduce_terms",

@@ -1,8 +1,11 @@
-"""Training as a game: who moves, in which order, and what each tries to make small.
+"""The base classes of objectives.
 
-An objective is a frozen callable value: a sequence of updates. In a turn one player's loss is
-computed from a batch and only that player's parameters move. A VAE has one player and one turn; a
-FactorVAE has two.
+An objective is a frozen value that describes one training step as a sequence of updates. Each
+update computes the loss of one player on a batch and moves only that player's parameters. A VAE has
+one player, the model; a FactorVAE also has a critic.
+
+To write an objective, subclass `VAEObjective` and write `loss`, or subclass `BaseObjective` and
+write `model_loss` if one forward pass is not enough.
 """
 
 from __future__ import annotations
@@ -15,34 +18,35 @@ from typing import ClassVar, NamedTuple, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
+from unweave.aggregate import Estimator
 from unweave.core.noise import Noise
 from unweave.core.optimisers import Adam
 from unweave.core.schedules import Weight
 from unweave.latents import Latent
 from unweave.likelihoods import Likelihood
-from unweave.models import VAE, ForwardPass, Model, full
+from unweave.models import VAE, ForwardPass, Model, as_float32
 from unweave.networks import Critic, Network, Shape
-from unweave.objectives.compatibility import exactly
 
 MODEL = "model"
+CRITIC = "critic"
 CRITIC_ACCURACY = "critic_accuracy"
 
 T = TypeVar("T")
 
 
 class Batch(NamedTuple):
-    """A batch of observations x (B, *shape) out of a data set of `dataset_size`."""
+    """A batch of observations x (B, *shape) from a dataset of `dataset_size`."""
 
     x: Tensor
     dataset_size: int
-    targets: Mapping[str, Tensor] = MappingProxyType({})  # what labels say, see labels.py
+    targets: Mapping[str, Tensor] = MappingProxyType({})  # of the labels, see labels.py
 
 
 class Term(NamedTuple):
-    """A weighted part of a loss; the value is (B,), one for each example, or () for the batch.
+    """A weighted term of a loss, with a value for each example, (B,), or for the batch, ().
 
-    It is in nats unless the objective has it among the `not_in_nats`. A weight of 0 makes it a
-    diagnostic.
+    Values are in nats unless the objective lists the term in `not_in_nats`. A term with weight 0 is
+    a diagnostic.
     """
 
     weight: Weight | Tensor
@@ -50,7 +54,7 @@ class Term(NamedTuple):
 
 
 Terms = dict[str, Term]
-Carry = Mapping[str, Tensor]  # what earlier updates of the same step leave for later ones
+Carry = Mapping[str, Tensor]  # tensors that an update passes to later updates of the same step
 
 
 class Nets(nn.Module):
@@ -61,63 +65,74 @@ class Nets(nn.Module):
         self.model = model
         self.critics = nn.ModuleDict(critics)
 
-    def critic(self, z: Tensor, name: str = "critic") -> Tensor:
-        """The logits of a critic on codes z."""
-        return full(cast(Tensor, self.critics[name](z)))
+    def critic(self, z: Tensor, name: str = CRITIC) -> Tensor:
+        """Compute the logits of a critic on codes z."""
+        return as_float32(cast(Tensor, self.critics[name](z)))
 
-    def forward(self, play: Callable[..., T], *arguments: object) -> T:
-        """Run a function of these networks: the door for `torch.func.functional_call`."""
-        return play(self, *arguments)
+    def forward(self, function: Callable[..., T], *arguments: object) -> T:
+        """Call a function of these networks; `torch.func.functional_call` enters here."""
+        return function(self, *arguments)
 
     def player_of(self, parameter: str) -> str:
-        """The player who owns a parameter, by its name: whose network it is in.
+        """Return the player that owns a parameter, given the parameter's name.
 
-        Critics of codes stand beside the model; a part of the model may be a player too.
+        Critics of codes are separate networks; a part of the model may be a player too.
         """
-        place, part = parameter.split(".")[:2]
-        return part if place == "critics" or part in self.model.players else MODEL
+        network, part = parameter.split(".")[:2]
+        return part if network == "critics" or part in self.model.players else MODEL
 
 
 class Update(NamedTuple):
-    """One move: `loss(nets, batch, noise, carry)` gives the player's terms and a carry."""
+    """One optimiser step of one player.
+
+    `loss(nets, batch, noise, carry)` returns the terms of the player's loss and the carry for later
+    updates of the same step.
+    """
 
     player: str
     loss: Callable[[Nets, Batch, Noise, Carry], tuple[Terms, Carry]]
 
 
 class BaseObjective(ABC):
-    """What an objective offers to the training loop."""
+    """What the training loop needs to know about an objective; only `model_loss` is required."""
 
     kind: str
-    autoencodes: ClassVar[bool] = True  # else the objective has networks of its own
+    autoencodes: ClassVar[bool] = True  # False if the objective brings its own networks
+    estimator: Estimator | None = None  # of q(z), for objectives that have this field
+
+    @abstractmethod
+    def model_loss(
+        self, nets: Nets, batch: Batch, noise: Noise, carry: Carry
+    ) -> tuple[Terms, Carry]:
+        """Return the terms of the model's loss, and the carry for later updates."""
 
     @property
-    @abstractmethod
     def updates(self) -> tuple[Update, ...]:
-        """The moves of one step, in order; each draws a batch of its own."""
+        """The updates of one step, in order; each draws its own batch."""
+        return (Update(MODEL, self.model_loss),)
 
     @property
     def critics(self) -> dict[str, Critic]:
-        """The critics of codes beside the model, by player."""
+        """The critics of codes that train with the model, by player."""
         return {}
 
     @property
     def optimisers(self) -> dict[str, Adam]:
-        """The optimiser of every player but the model, whose optimiser is the run's."""
+        """The optimiser of every player except the model, which uses the run's optimiser."""
         return {name: critic.optimiser for name, critic in self.critics.items()}
 
     def build(
         self, latent: Latent, network: Network | None, likelihood: Likelihood, shape: Shape
     ) -> Nets:
-        """The networks of all players: a VAE of the run's network, and critics of its codes."""
+        """Build the networks of all players: a VAE with the run's network, and the critics."""
         assert network is not None
         critics = {name: critic.network(latent.size) for name, critic in self.critics.items()}
         return Nets(VAE(latent, network, likelihood, shape), critics)
 
     @property
-    def whole(self) -> bool:
-        """Whether it needs the whole data set in every batch."""
-        return exactly(self)
+    def needs_full_batch(self) -> bool:
+        """Whether every batch must be the whole dataset."""
+        return self.estimator == "exact"
 
     @property
     def not_in_nats(self) -> tuple[str, ...]:
@@ -125,60 +140,57 @@ class BaseObjective(ABC):
         return (CRITIC_ACCURACY,) if self.critics else ()
 
     def incompatibility(self, latent: Latent) -> str | None:
-        """Why a latent space cannot be trained in this way, if it cannot."""
+        """Explain why this objective cannot train a latent space, or return None if it can."""
         return None
 
 
-class OnePlayer(BaseObjective):
-    """An objective in which only the model moves."""
-
-    @property
-    def updates(self) -> tuple[Update, ...]:
-        """The model moves."""
-        return (Update(MODEL, self.play),)
-
-    def play(self, nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> tuple[Terms, Carry]:
-        """The model's loss."""
-        passed = nets.model(batch.x, noise)
-        return self.terms(passed, batch, noise), left(passed)
+class VAEObjective(BaseObjective):
+    """An objective computed from one forward pass of a VAE; write `loss`."""
 
     @abstractmethod
-    def terms(self, passed: ForwardPass, batch: Batch, noise: Noise) -> Terms:
-        """The loss of one forward pass."""
+    def loss(self, forward: ForwardPass, batch: Batch, noise: Noise) -> Terms:
+        """Return the terms of the loss of one forward pass."""
+
+    def model_loss(
+        self, nets: Nets, batch: Batch, noise: Noise, carry: Carry
+    ) -> tuple[Terms, Carry]:
+        """Return the terms of the loss on the batch, and its codes as the carry."""
+        forward = nets.model(batch.x, noise)
+        return self.loss(forward, batch, noise), carry_from(forward)
 
 
 def total(terms: Terms) -> Tensor:
-    """The loss: the weighted sum of the terms' batch means."""
+    """Compute the loss: the weighted sum of the terms' batch means."""
     return reduce_terms(terms)[0]
 
 
 def reduce_terms(terms: Terms) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
-    """The loss, the batch mean of every term, and what each term adds to the loss."""
+    """Compute the loss, the batch mean of every term, and each term's contribution to the loss."""
     means = {name: term.value.mean() for name, term in terms.items()}
-    shares = {name: number(term.weight) * means[name] for name, term in terms.items()}
+    shares = {name: weight_value(term.weight) * means[name] for name, term in terms.items()}
     return torch.stack(list(shares.values())).sum(), means, shares
 
 
-def number(weight: Weight | Tensor) -> float | Tensor:
-    """A weight inside a loss, where schedules have their value at the step."""
+def weight_value(weight: Weight | Tensor) -> float | Tensor:
+    """Return the value of a weight; inside a loss, schedules have been replaced by numbers."""
     if isinstance(weight, (float, int, Tensor)):
         return weight
     raise TypeError(f"a loss needs a weight's value at a step, got the schedule {weight}")
 
 
-def left(passed: ForwardPass) -> Carry:
-    """What a pass leaves for later updates and for labels: the encoder's output, and the codes."""
-    return {"raw": passed.raw, "z": passed.hard_samples}
+def carry_from(forward: ForwardPass) -> Carry:
+    """Return what later updates and labels need: the encoder's output and the codes."""
+    return {"raw": forward.raw, "z": forward.hard_samples}
 
 
-def elbo(passed: ForwardPass, rate: Weight | Tensor = 1.0) -> Terms:
-    """Distortion and rate, whose sum is the negative evidence lower bound.  [Kingma2014] eq. 7.
+def elbo_terms(forward: ForwardPass, rate: Weight | Tensor = 1.0) -> Terms:
+    """Return distortion and rate, whose sum is the negative ELBO.  [Kingma2014] eq. 7.
 
-    A rate of weight 0 is only reported.
+    A rate with weight 0 is only reported.
     """
-    value = passed.rate
-    idle = isinstance(rate, float) and rate == 0
+    value = forward.rate
+    unused = isinstance(rate, float) and rate == 0
     return {
-        "distortion": Term(1.0, passed.distortion),
-        "rate": Term(rate, value.detach() if idle else value),
+        "distortion": Term(1.0, forward.distortion),
+        "rate": Term(rate, value.detach() if unused else value),
     }

@@ -1,76 +1,39 @@
-"""Why an objective or a divergence does not make sense on a latent space."""
+"""Checks that a latent space has what an objective or a divergence needs.
+
+Each check returns None, or a sentence that explains why the latent space cannot be used.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Literal
 
-from unweave.latents import Distribution, GaussianMixture, Joint, Latent, Product, StudentT
-from unweave.latents.block import Block, Continuous
+from unweave.latents import Latent
+
+Property = Literal[
+    "continuous",
+    "gaussian_posterior",
+    "factorised_posterior",
+    "fixed_prior",
+    "finite_variance",
+    "factorised",
+]
 
 
-def leaves(latent: Latent) -> dict[str, Block]:
-    """The blocks of a latent space by their path, products taken apart.
+def require(latent: Latent, needed: Property, why: str) -> str | None:
+    """Check that every block of a latent space has a property of `latents.Block`.
 
-    >>> from unweave.latents import Categorical, Gaussian
-    >>> list(leaves(Product(style=Gaussian(3), what=Product(shape=Categorical(3)))))
-    ['style', 'what.shape']
+    >>> from unweave.latents import StudentT
+    >>> require(StudentT(2, df=1), "finite_variance", "moments need a finite variance")
+    'moments need a finite variance, and the latent space is StudentT'
     """
-    if not isinstance(latent, Product):
-        return {"": latent}
-    return {
-        f"{name}.{path}".rstrip("."): block
-        for name, child in latent.blocks.items()
-        for path, block in leaves(child).items()
-    }
+    for path, block in latent.leaf_blocks.items():
+        if not getattr(block, needed):
+            return f"{why}, and {path or 'the latent space'} is {type(block).__name__}"
+    return None
 
 
-def part(d: Distribution, path: str) -> Distribution:
-    """The distribution of the block at a path of the latent tree."""
-    for name in path.split(".") if path else ():
-        assert isinstance(d, Joint)
-        d = d.parts[name]
-    return d
-
-
-def exactly(method: object) -> bool:
-    """Whether a method estimates q(z) exactly, which takes the whole data set in a batch."""
-    return getattr(method, "estimator", "") == "exact"
-
-
-def gaussian_only(latent: Latent, why: str) -> str | None:
-    """A refusal of blocks whose posterior is not Gaussian."""
-    return _first(latent, lambda block: not isinstance(block, Continuous), why)
-
-
-def continuous_only(latent: Latent, why: str) -> str | None:
-    """A refusal of blocks with discrete variables."""
-    return _first(latent, lambda block: any(block.discrete), why)
-
-
-def fixed_prior_only(latent: Latent, why: str) -> str | None:
-    """A refusal of blocks whose prior is learned."""
-    return _first(latent, lambda block: block.learned, why)
-
-
-def finite_variance_only(latent: Latent, why: str) -> str | None:
-    """A refusal of blocks whose prior has no variance."""
-    return _first(latent, lambda block: isinstance(block, StudentT) and block.df <= 2, why)
-
-
-def factorised_only(latent: Latent, why: str) -> str | None:
-    """A refusal of blocks whose columns depend on each other under the prior."""
-    return _first(latent, lambda block: isinstance(block, GaussianMixture), why)
-
-
-def several_variables(latent: Latent) -> str | None:
-    """A refusal of latent spaces of a single variable."""
+def require_several_variables(latent: Latent) -> str | None:
+    """Check that a latent space has more than one variable."""
     if len(latent.variables) > 1:
         return None
     return "one variable alone has no total correlation; use two or more"
-
-
-def _first(latent: Latent, bad: Callable[[Block], bool], why: str) -> str | None:
-    for path, block in leaves(latent).items():
-        if bad(block):
-            return f"{why}, and {path or 'the latent space'} is {type(block).__name__}"
-    return None

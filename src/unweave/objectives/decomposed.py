@@ -1,4 +1,4 @@
-"""Objectives that weigh the parts of the rate separately."""
+"""Objectives that weight the parts of the rate separately."""
 
 from __future__ import annotations
 
@@ -14,37 +14,35 @@ from unweave.aggregate import Decomposition, Estimator, decompose, estimate
 from unweave.core.noise import Noise
 from unweave.core.schedules import Weight
 from unweave.core.spec import nearest, spec, tag
-from unweave.latents import Latent, with_hard_samples
+from unweave.latents import Latent, prior_samples
 from unweave.models import ForwardPass, Model
 from unweave.objectives.base import (
-    MODEL,
     BaseObjective,
     Batch,
     Carry,
     Nets,
-    OnePlayer,
     Term,
     Terms,
-    Update,
-    elbo,
-    left,
-    number,
+    VAEObjective,
+    carry_from,
+    elbo_terms,
+    weight_value,
 )
-from unweave.objectives.compatibility import fixed_prior_only, several_variables
+from unweave.objectives.compatibility import require, require_several_variables
 
 
-def decompose_batch(passed: ForwardPass, batch: Batch, estimator: Estimator) -> Decomposition:
-    """The parts of the rate of a pass, with q(z) estimated from the batch."""
-    return decompose(passed.latent, passed.q, passed.p, passed.z, batch.dataset_size, estimator)
+def decompose_batch(forward: ForwardPass, batch: Batch, estimator: Estimator) -> Decomposition:
+    """Decompose the rate of a forward pass, with q(z) estimated from the batch."""
+    return decompose(forward.latent, forward.q, forward.p, forward.z, batch.dataset_size, estimator)
 
 
 @spec
-class BetaTCVAE(OnePlayer):
+class BetaTCVAE(VAEObjective):
     """E_q[-log p(x|z)] + alpha I(x; z) + beta TC(z) + gamma sum_v KL(q(z_v) || p(z_v)).
 
-    [Chen2018] eq. 4, with q(z) estimated from the batch. The three parts on a sample sum to the
-    rate on it, whatever the estimator, so the loss is the rate itself, by its formula, and what the
-    weights are beyond 1 of the parts: the same mean, less noise, and at weights 1 the ELBO.
+    [Chen2018] eq. 4, with q(z) estimated from the batch. On every sample the three parts sum to the
+    sampled rate, whatever the estimator. The loss is therefore the rate in closed form plus
+    (weight - 1) times each part: the same mean with less noise, and the ELBO at weights 1.
     """
 
     alpha: Weight = 1.0
@@ -53,28 +51,28 @@ class BetaTCVAE(OnePlayer):
     estimator: Estimator = "stratified"
     kind: Literal["beta-tcvae"] = tag("beta-tcvae")
 
-    def terms(self, passed: ForwardPass, batch: Batch, noise: Noise) -> Terms:
-        """Distortion and the parts of the rate."""
-        parts = decompose_batch(passed, batch, self.estimator)
-        return elbo(passed) | {
-            "mutual_information": Term(number(self.alpha) - 1.0, parts.mutual_information),
-            "total_correlation": Term(number(self.beta) - 1.0, parts.total_correlation),
-            "dimension_kl": Term(number(self.gamma) - 1.0, parts.dimension_kl),
+    def loss(self, forward: ForwardPass, batch: Batch, noise: Noise) -> Terms:
+        """Return distortion, rate and the parts of the rate."""
+        parts = decompose_batch(forward, batch, self.estimator)
+        return elbo_terms(forward) | {
+            "mutual_information": Term(weight_value(self.alpha) - 1.0, parts.mutual_information),
+            "total_correlation": Term(weight_value(self.beta) - 1.0, parts.total_correlation),
+            "dimension_kl": Term(weight_value(self.gamma) - 1.0, parts.dimension_kl),
         }
 
     def incompatibility(self, latent: Latent) -> str | None:
-        """Why a latent space cannot be trained in this way, if it cannot."""
-        return several_variables(latent)
+        """Explain why this objective cannot train a latent space, or return None if it can."""
+        return require_several_variables(latent)
 
 
 @spec
-class HFVAE(OnePlayer):
+class HFVAE(VAEObjective):
     """E_q[-log p(x|z)] + alpha I(x; z) + beta A + gamma sum_g i_g + sum_v KL(q(z_v) || p(z_v)).
 
     [Esmaeili2019] eq. 9 and fig. 4: A is the total correlation between the groups at the top of
-    the latent tree, i_g that inside every group further down, each beyond what the prior has:
+    the latent tree, i_g that within every group below, each in excess of the prior's own:
     E[log q(z_n) / prod_c q(z_c) - log p(z_n) / prod_c p(z_c)] at a node n with children c. As in
-    `BetaTCVAE` the loss is the rate and what the weights are beyond 1 of these parts.
+    `BetaTCVAE`, the loss is the rate plus (weight - 1) times each part.
     """
 
     alpha: Weight = 1.0
@@ -83,33 +81,32 @@ class HFVAE(OnePlayer):
     estimator: Estimator = "stratified"
     kind: Literal["hfvae"] = tag("hfvae")
 
-    def terms(self, passed: ForwardPass, batch: Batch, noise: Noise) -> Terms:
-        """Distortion and the parts of the rate, level by level."""
-        parts = decompose_batch(passed, batch, self.estimator)
+    def loss(self, forward: ForwardPass, batch: Batch, noise: Noise) -> Terms:
+        """Return distortion, rate and the parts of the rate at each level of the tree."""
+        parts = decompose_batch(forward, batch, self.estimator)
         inner = [name for name in parts.correlations if name]
-        within = [parts.excess(name) for name in inner] or [torch.zeros_like(passed.distortion)]
-        leaves = torch.stack(list(parts.leaf_kls.values())).sum(0)
-        return elbo(passed) | {
-            "mutual_information": Term(number(self.alpha) - 1.0, parts.mutual_information),
-            "between_groups": Term(number(self.beta) - 1.0, parts.excess("")),
-            "within_groups": Term(number(self.gamma) - 1.0, torch.stack(within).sum(0)),
-            "leaf_kl": Term(0.0, leaves.detach()),
+        within = [parts.excess(name) for name in inner] or [torch.zeros_like(forward.distortion)]
+        leaf_kl = torch.stack(list(parts.leaf_kls.values())).sum(0)
+        return elbo_terms(forward) | {
+            "mutual_information": Term(weight_value(self.alpha) - 1.0, parts.mutual_information),
+            "between_groups": Term(weight_value(self.beta) - 1.0, parts.excess("")),
+            "within_groups": Term(weight_value(self.gamma) - 1.0, torch.stack(within).sum(0)),
+            "leaf_kl": Term(0.0, leaf_kl.detach()),
         }
 
     def incompatibility(self, latent: Latent) -> str | None:
-        """Why a latent space cannot be trained in this way, if it cannot."""
-        return several_variables(latent)
+        """Explain why this objective cannot train a latent space, or return None if it can."""
+        return require_several_variables(latent)
 
 
 @spec
 class LagrangianVAE(BaseObjective):
     """l1 E[-log p(x|z) / p(x)] + l2 I(x; z) + l3 E[-log p(x)] + l4 KL(q(z) || p(z)).
 
-    [Esmaeili2019] eq. 7 and fig. 2, with a weight on the first of the four terms too, which the
-    paper says is for the identifiability of z; the fields are l1 to l4 in order. Distortion is the
-    first and the third term together. At weights 1 it is the ELBO, in the manner of `BetaTCVAE`.
-    p(x) is estimated on `particles` draws of p(z) and one of q(z|x), which takes a latent space of
-    few columns.
+    [Esmaeili2019] eq. 7 and fig. 2, with an additional weight on the first term, which the paper
+    relates to the identifiability of z; the fields are l1 to l4 in order. The first and the third
+    term sum to the distortion. At weights 1 it is the ELBO, as for `BetaTCVAE`. p(x) is estimated
+    from `particles` samples of p(z) and one of q(z|x), which needs a latent space of few columns.
     """
 
     identifiability: Weight = 1.0
@@ -120,61 +117,60 @@ class LagrangianVAE(BaseObjective):
     estimator: Estimator = "stratified"
     kind: Literal["lagrangian-vae"] = tag("lagrangian-vae")
 
-    @property
-    def updates(self) -> tuple[Update, ...]:
-        """The model moves."""
-        return (Update(MODEL, self.play),)
-
-    def play(self, nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> tuple[Terms, Carry]:
-        """Distortion, the two parts of the rate, and the log-likelihood."""
-        passed = nets.model(batch.x, noise)
-        parts = decompose_batch(passed, batch, self.estimator)
-        likelihood = sampled_likelihood(nets.model, passed, noise, self.particles)
-        return elbo(passed) | {
-            "distortion": Term(self.identifiability, passed.distortion),
-            "mutual_information": Term(number(self.information) - 1.0, parts.mutual_information),
+    def model_loss(
+        self, nets: Nets, batch: Batch, noise: Noise, carry: Carry
+    ) -> tuple[Terms, Carry]:
+        """Return distortion, rate, its two parts, and the log-likelihood."""
+        forward = nets.model(batch.x, noise)
+        parts = decompose_batch(forward, batch, self.estimator)
+        likelihood = sampled_likelihood(nets.model, forward, noise, self.particles)
+        return elbo_terms(forward) | {
+            "distortion": Term(self.identifiability, forward.distortion),
+            "mutual_information": Term(
+                weight_value(self.information) - 1.0, parts.mutual_information
+            ),
             "marginal_kl": Term(
-                number(self.marginal_kl) - 1.0, parts.total_correlation + parts.dimension_kl
+                weight_value(self.marginal_kl) - 1.0, parts.total_correlation + parts.dimension_kl
             ),
             "log_likelihood": Term(
-                number(self.identifiability) - number(self.likelihood), likelihood
+                weight_value(self.identifiability) - weight_value(self.likelihood), likelihood
             ),
-        }, left(passed)
+        }, carry_from(forward)
 
     def incompatibility(self, latent: Latent) -> str | None:
-        """Why a latent space cannot be trained in this way, if it cannot."""
-        return several_variables(latent)
+        """Explain why this objective cannot train a latent space, or return None if it can."""
+        return require_several_variables(latent)
 
 
-def sampled_likelihood(model: Model, passed: ForwardPass, noise: Noise, particles: int) -> Tensor:
-    """log sum_j p(x|z_j) / (K + q(z_j|x) / p(z_j)), z_j K draws of p(z) and one of q(z|x), (B,).
+def sampled_likelihood(model: Model, forward: ForwardPass, noise: Noise, particles: int) -> Tensor:
+    """Estimate log p(x) = log sum_j p(x|z_j) / (K + q(z_j|x) / p(z_j)), (B,).
 
-    An estimate of log p(x) by both, weighed by the balance heuristic. The prior's draws alone would
-    let a decoder hide from them what it shows to the encoder.
+    The z_j are K samples of p(z) and one of q(z|x), weighted by the balance heuristic. With samples
+    of the prior alone, a decoder could do well only where they do not reach.
     """
-    z = with_hard_samples(passed.p).rsample(noise.fold("prior"), (particles,))
+    z = prior_samples(forward.p, particles, noise)
     px = model.decode(z)  # once for all x
 
-    def seen(one: Tensor) -> Tensor:
+    def log_likelihoods(one: Tensor) -> Tensor:
         return px.log_prob(one.expand(particles, *one.shape))
 
-    drawn = vmap(seen)(passed.x) - _weight(passed, z[:, None], particles).T  # (B, K)
-    own = -passed.distortion - _weight(passed, passed.hard_samples, particles)
-    return torch.logsumexp(torch.cat([drawn, own.unsqueeze(-1)], -1), -1)
+    prior = vmap(log_likelihoods)(forward.x) - _log_weight(forward, z[:, None], particles).T
+    own = -forward.distortion - _log_weight(forward, forward.hard_samples, particles)
+    return torch.logsumexp(torch.cat([prior, own.unsqueeze(-1)], -1), -1)  # over (B, K + 1)
 
 
-def _weight(passed: ForwardPass, z: Tensor, particles: int) -> Tensor:
-    """log(K + q(z|x) / p(z))."""
-    ratio = passed.q.log_prob(z) - passed.p.log_prob(z)
+def _log_weight(forward: ForwardPass, z: Tensor, particles: int) -> Tensor:
+    """Compute log(K + q(z|x) / p(z))."""
+    ratio = forward.q.log_prob(z) - forward.p.log_prob(z)
     return torch.logaddexp(ratio, torch.full_like(ratio, math.log(particles)))
 
 
 @spec
-class InformationDropout(OnePlayer):
+class InformationDropout(VAEObjective):
     """E_q[-log p(x|z)] + beta KL(q(z|x) || q(z)) + gamma TC(z).
 
-    [Kim2018] eqs. 8 and 9, the former with gamma = 0. The first divergence is I(x; z); the prior
-    plays no part, and the rate is only reported.
+    [Kim2018] eqs. 8 and 9, the former with gamma = 0. The first divergence is I(x; z). The prior is
+    not used, and the rate is only reported.
     """
 
     beta: Weight = 1.0
@@ -182,25 +178,25 @@ class InformationDropout(OnePlayer):
     estimator: Estimator = "stratified"
     kind: Literal["information-dropout"] = tag("information-dropout")
 
-    def terms(self, passed: ForwardPass, batch: Batch, noise: Noise) -> Terms:
-        """Distortion, information and dependence."""
-        parts = decompose_batch(passed, batch, self.estimator)
-        return elbo(passed, rate=0.0) | {
+    def loss(self, forward: ForwardPass, batch: Batch, noise: Noise) -> Terms:
+        """Return distortion, mutual information and total correlation."""
+        parts = decompose_batch(forward, batch, self.estimator)
+        return elbo_terms(forward, rate=0.0) | {
             "mutual_information": Term(self.beta, parts.mutual_information),
             "total_correlation": Term(self.gamma, parts.total_correlation),
         }
 
     def incompatibility(self, latent: Latent) -> str | None:
-        """Why a latent space cannot be trained in this way, if it cannot."""
-        return fixed_prior_only(latent, "nothing here would teach a prior")
+        """Explain why this objective cannot train a latent space, or return None if it can."""
+        return require(latent, "fixed_prior", "nothing here would teach a prior")
 
 
 @spec
-class AnchorVAE(OnePlayer):
-    """-ELBO - weight I(x; z_a): less is paid for the information of the anchor variables.
+class AnchorVAE(VAEObjective):
+    """-ELBO - weight I(x; z_a): information in the anchor variables costs less.
 
     [Esmaeili2019] table 1, after [Gao2019]. `anchor` is the path of a block or variable of the
-    latent tree; without one it is the whole code.
+    latent tree, by default the whole code.
     """
 
     anchor: str = ""
@@ -208,26 +204,29 @@ class AnchorVAE(OnePlayer):
     estimator: Estimator = "stratified"
     kind: Literal["anchor-vae"] = tag("anchor-vae")
 
-    def terms(self, passed: ForwardPass, batch: Batch, noise: Noise) -> Terms:
-        """Distortion, rate and the anchors' information."""
-        return elbo(passed) | {
-            "anchor_information": Term(-number(self.weight), self._information(passed, batch))
+    def loss(self, forward: ForwardPass, batch: Batch, noise: Noise) -> Terms:
+        """Return distortion, rate and the information of the anchor variables."""
+        return elbo_terms(forward) | {
+            "anchor_information": Term(
+                -weight_value(self.weight), self._information(forward, batch)
+            )
         }
 
     def incompatibility(self, latent: Latent) -> str | None:
-        """Why a latent space cannot be trained in this way, if it cannot."""
+        """Explain why this objective cannot train a latent space, or return None if it can."""
         names = [node.name for node in latent.nodes]
         if self.anchor in names:
             return None
         if len(names) == 1:
             return (
-                f"{self.anchor!r} is not in the latent tree, which is a single variable; leave it"
+                f"{self.anchor!r} is not in the latent tree, which is a single variable; leave "
+                "anchor out"
             )
         return f"{self.anchor!r} is not in the latent tree: {nearest(self.anchor, names[1:])}"
 
-    def _information(self, passed: ForwardPass, batch: Batch) -> Tensor:
-        """log q(z_a|x) / q(z_a) on the sample, (B,)."""
-        latent, q, z = passed.latent, passed.q, passed.hard_samples
+    def _information(self, forward: ForwardPass, batch: Batch) -> Tensor:
+        """Estimate log q(z_a|x) / q(z_a) on the sample, (B,)."""
+        latent, q, z = forward.latent, forward.q, forward.hard_samples
         column = [node.name for node in latent.nodes].index(self.anchor)
         table = latent.log_nodes(q, z[:, None])[..., column]
         return table.diagonal() - estimate(table, batch.dataset_size, self.estimator)

@@ -1,6 +1,7 @@
-"""Divergences between the aggregate posterior q(z) and the prior p(z), as values.
+"""Divergences between the aggregate posterior q(z) and the prior p(z).
 
-The union of them is the registry. One that needs a critic brings the critic's move along.
+To write one, subclass `Divergence` and write `value`. A divergence with a critic also brings the
+critic and its update.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from abc import ABC, abstractmethod
 from typing import Annotated, ClassVar, Literal
 
 import torch.nn.functional as F
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
 from unweave.aggregate import (
@@ -25,38 +26,46 @@ from unweave.aggregate import (
 from unweave.core.noise import Noise
 from unweave.core.parts import Open
 from unweave.core.spec import spec, tag
-from unweave.latents import Distribution, Latent, with_hard_samples
-from unweave.latents.block import side_by_side
+from unweave.latents import Latent, prior_samples
+from unweave.latents.block import consecutive_slices
 from unweave.models import ForwardPass
 from unweave.networks import Critic
-from unweave.objectives.base import CRITIC_ACCURACY, Batch, Carry, Nets, Term, Terms, Update
-from unweave.objectives.compatibility import finite_variance_only, leaves
-
-CRITIC = "critic"
+from unweave.objectives.base import (
+    CRITIC,
+    CRITIC_ACCURACY,
+    Batch,
+    Carry,
+    Nets,
+    Term,
+    Terms,
+    Update,
+)
+from unweave.objectives.compatibility import require
 
 
 class Divergence(ABC):
-    """How far q(z) is from p(z), estimated on a batch, from samples as hard samples."""
+    """A distance between q(z) and p(z), estimated on a batch from hard samples."""
 
     kind: str
     nats: ClassVar[bool] = True  # whether its value is in nats
+    estimator: Estimator | None = None  # of q(z), for divergences that have this field
 
     @abstractmethod
-    def value(self, nets: Nets, passed: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
-        """The estimate, of mean or value D(q(z), p(z)): (B,) or ()."""
+    def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
+        """Estimate D(q(z), p(z)): one value for the batch, (), or values to be averaged, (B,)."""
 
     @property
     def critics(self) -> dict[str, Critic]:
-        """The players it brings along."""
+        """The critics that this divergence needs, by player."""
         return {}
 
     @property
     def updates(self) -> tuple[Update, ...]:
-        """Their moves, after the model's."""
+        """The updates of the critics, after the model's."""
         return ()
 
     def incompatibility(self, latent: Latent) -> str | None:
-        """Why it makes no sense on a latent space, if it does not."""
+        """Explain why this divergence is undefined on a latent space, or return None."""
         return None
 
 
@@ -64,18 +73,18 @@ class Divergence(ABC):
 class ExclusiveKL(Divergence):
     """KL(q(z) || p(z)) = E_q[log q(z) - log p(z)], with q(z) estimated from the batch.
 
-    The estimator "exact" needs the whole data set in a batch; for the bias of the others see
+    The estimator "exact" needs the whole dataset in every batch; for the bias of the others see
     [Mathieu2019] app. C.
     """
 
     estimator: Estimator = "stratified"
     kind: Literal["exclusive-kl"] = tag("exclusive-kl")
 
-    def value(self, nets: Nets, passed: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
-        """log q(z) - log p(z) on the samples, (B,)."""
-        z = passed.hard_samples
-        table = passed.q.log_prob(z[:, None])
-        return estimate(table, batch.dataset_size, self.estimator) - passed.p.log_prob(z)
+    def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
+        """Estimate log q(z) - log p(z) on the samples, (B,)."""
+        z = forward.hard_samples
+        table = forward.q.log_prob(z[:, None])
+        return estimate(table, batch.dataset_size, self.estimator) - forward.p.log_prob(z)
 
 
 @spec
@@ -87,14 +96,15 @@ class InclusiveKL(Divergence):
 
     kind: Literal["inclusive-kl"] = tag("inclusive-kl")
 
-    def value(self, nets: Nets, passed: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
-        """The mean over as many draws of p(z) as there are observations, ()."""
-        z = drawn(passed.p, len(passed.z), noise)
-        return inclusive_kl(passed.p.log_prob(z), passed.q.log_prob(z[:, None]))
+    def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
+        """Average over as many samples of p(z) as there are observations, ()."""
+        z = prior_samples(forward.p, len(forward.z), noise)
+        return inclusive_kl(forward.p.log_prob(z), forward.q.log_prob(z[:, None]))
 
     def incompatibility(self, latent: Latent) -> str | None:
-        """Why it makes no sense on a latent space, if it does not."""
-        return finite_variance_only(latent, "KL(p || q) is infinite if the prior has no variance")
+        """Explain why this divergence is undefined on a latent space, or return None."""
+        why = "KL(p || q) is infinite if the prior has no variance"
+        return require(latent, "finite_variance", why)
 
 
 @spec
@@ -104,24 +114,38 @@ class MMD(Divergence):
     U-statistic [Gretton2012] lemma 6; kernels of [Tolstikhin2018] sec. 4 ("imq"), of the released
     code of [Mathieu2019] ("imq-dimensionwise") and as printed there, app. B ("imq-unsquared").
     With `blockwise` it is the sum over the blocks of the latent tree.
+
+    A kernel is summed over constants C, for example C / (C + |x - y|^2). Give them as `constants`,
+    or as `scales` s with C = 2 D s for D columns (C = 2 s for "imq-dimensionwise").
+    `unweave.aggregate.kernel_constants` shows the defaults.
     """
 
     kernel: Kernel = "imq"
     scales: tuple[PositiveFloat, ...] | None = None
     blockwise: bool = False
+    constants: tuple[PositiveFloat, ...] | None = None
     kind: Literal["mmd"] = tag("mmd")
     nats: ClassVar[bool] = False
 
-    def value(self, nets: Nets, passed: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
-        """The statistic, ()."""
-        y = drawn(passed.p, len(passed.z), noise)
-        groups = _blocks(passed.latent) if self.blockwise else None
-        return mmd(passed.hard_samples, y, self.kernel, self.scales, groups=groups)
+    @model_validator(mode="after")
+    def _check(self) -> MMD:
+        if self.scales is not None and self.constants is not None:
+            raise ValueError("expected scales or constants of the kernel, got both; use one")
+        return self
+
+    def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
+        """Compute the statistic, ()."""
+        y = prior_samples(forward.p, len(forward.z), noise)
+        groups = _block_columns(forward.latent) if self.blockwise else None
+        return mmd(
+            forward.hard_samples, y, self.kernel, self.scales, groups=groups,
+            constants=self.constants,
+        )  # fmt: skip
 
 
 @spec
 class Moments(Divergence):
-    """|E_q[z] - E_p[z]|^2 + |Cov_q[z] - Cov_p[z]|^2 of samples: mean and covariance matched.
+    """|E_q[z] - E_p[z]|^2 + |Cov_q[z] - Cov_p[z]|^2 of samples: matches mean and covariance.
 
     [Kumar2018] sec. 3 matches the covariance.
     """
@@ -129,13 +153,16 @@ class Moments(Divergence):
     kind: Literal["moments"] = tag("moments")
     nats: ClassVar[bool] = False
 
-    def value(self, nets: Nets, passed: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
-        """The squared differences, ()."""
-        return moment_matching(passed.hard_samples, drawn(passed.p, len(passed.z), noise))
+    def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
+        """Compute the squared differences, ()."""
+        return moment_matching(
+            forward.hard_samples, prior_samples(forward.p, len(forward.z), noise)
+        )
 
     def incompatibility(self, latent: Latent) -> str | None:
-        """Why it makes no sense on a latent space, if it does not."""
-        return finite_variance_only(latent, "second moments need a prior that has a variance")
+        """Explain why this divergence is undefined on a latent space, or return None."""
+        why = "second moments need a prior that has a variance"
+        return require(latent, "finite_variance", why)
 
 
 @spec
@@ -146,87 +173,82 @@ class SlicedWasserstein(Divergence):
     kind: Literal["sliced-wasserstein"] = tag("sliced-wasserstein")
     nats: ClassVar[bool] = False
 
-    def value(self, nets: Nets, passed: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
-        """The mean over the projections, ()."""
-        y = drawn(passed.p, len(passed.z), noise)
-        along = directions(noise, self.projections, passed.z.shape[-1], passed.z.dtype)
-        return sliced_wasserstein(passed.hard_samples, y, along)
+    def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
+        """Average over the projections, ()."""
+        y = prior_samples(forward.p, len(forward.z), noise)
+        lines = directions(noise, self.projections, forward.z.shape[-1], forward.z.dtype)
+        return sliced_wasserstein(forward.hard_samples, y, lines)
 
     def incompatibility(self, latent: Latent) -> str | None:
-        """Why it makes no sense on a latent space, if it does not."""
-        return finite_variance_only(latent, "W_2 needs a prior that has a variance")
+        """Explain why this divergence is undefined on a latent space, or return None."""
+        return require(latent, "finite_variance", "W_2 needs a prior that has a variance")
 
 
 class CriticDivergence(Divergence):
-    """A divergence by a critic that tells q(z) from p(z)."""
+    """A divergence estimated by a critic that separates q(z) from p(z)."""
 
     critic: Critic
 
     @property
     def critics(self) -> dict[str, Critic]:
-        """The critic that tells q(z) from p(z)."""
+        """The critic that separates q(z) from p(z)."""
         return {CRITIC: self.critic}
 
     @property
     def updates(self) -> tuple[Update, ...]:
-        """The critic moves, on the codes that the model left and as many draws of the prior."""
+        """The critic's update, on the model's codes and as many samples of the prior."""
         return (Update(CRITIC, critic_loss),)
 
 
 @spec
 class DensityRatio(CriticDivergence):
-    """KL(q(z) || p(z)) = E_q[log D(z) / (1 - D(z))], D a critic that tells q(z) from p(z).
+    """KL(q(z) || p(z)) = E_q[log D(z) / (1 - D(z))], D a critic that separates q(z) from p(z).
 
-    [Kim2018] eqs. 7, 12. The first logit stands for q(z), the second for p(z).
+    [Kim2018] eqs. 7, 12. The first logit is for q(z), the second for p(z).
     """
 
     critic: Critic = Critic()
     kind: Literal["density-ratio"] = tag("density-ratio")
 
-    def value(self, nets: Nets, passed: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
-        """log D(z) / (1 - D(z)) on the samples, (B,)."""
-        return log_ratio(nets, passed.hard_samples)
+    def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
+        """Compute log D(z) / (1 - D(z)) on the samples, (B,)."""
+        return log_ratio(nets, forward.hard_samples)
 
 
 @spec
 class Adversary(CriticDivergence):
-    """E_q[-log(1 - D(z))], D a critic that tells q(z) from p(z): WAE-GAN.  [Tolstikhin2018] alg. 1.
+    """E_q[-log(1 - D(z))], D a critic of q(z) against p(z): WAE-GAN.  [Tolstikhin2018] alg. 1.
 
-    Small where the critic takes codes for draws of the prior; not itself a divergence.
+    Small if the critic mistakes codes for samples of the prior; not itself a divergence.
     """
 
     critic: Critic = Critic()
     kind: Literal["adversary"] = tag("adversary")
 
-    def value(self, nets: Nets, passed: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
-        """-log(1 - D(z)) on the samples, (B,)."""
-        return -F.log_softmax(nets.critic(passed.hard_samples), -1)[:, 1]
+    def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
+        """Compute -log(1 - D(z)) on the samples, (B,)."""
+        return -F.log_softmax(nets.critic(forward.hard_samples), -1)[:, 1]
 
 
 def critic_loss(nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> tuple[Terms, Carry]:
-    """The critic's cross-entropy on codes of q(z) and draws of p(z)."""
+    """Return the critic's cross-entropy on codes of q(z) and samples of p(z)."""
     z = carry["z"].detach()
-    theirs = drawn(nets.model.p(), len(z), noise).detach()
-    return critic_terms(nets, z, theirs), {}
-
-
-def drawn(p: Distribution, count: int, noise: Noise) -> Tensor:
-    """Draws of the prior, classes and bits as hard samples, (count, D)."""
-    return with_hard_samples(p).rsample(noise.fold("prior"), (count,))
+    samples = prior_samples(nets.model.p(), len(z), noise).detach()
+    return critic_terms(nets, z, samples), {}
 
 
 def log_ratio(nets: Nets, z: Tensor) -> Tensor:
-    """log D(z) / (1 - D(z)) of a critic, the first logit less the second, (B,)."""
+    """Compute log D(z) / (1 - D(z)), the first logit minus the second, (B,)."""
     logits = nets.critic(z)
     return logits[:, 0] - logits[:, 1]
 
 
 def critic_terms(nets: Nets, first: Tensor, second: Tensor) -> Terms:
-    """The critic's loss, (-log D(first) - log(1 - D(second))) / 2, and its accuracy, (B,) each."""
-    ours, theirs = nets.critic(first), nets.critic(second)
-    loss = -0.5 * (F.log_softmax(ours, -1)[:, 0] + F.log_softmax(theirs, -1)[:, 1])
-    right = accuracy(ours[:, 0] - ours[:, 1], theirs[:, 0] - theirs[:, 1])
-    return {CRITIC: Term(1.0, loss), CRITIC_ACCURACY: Term(0.0, right)}
+    """Return the critic's loss, -(log D(first) + log(1 - D(second))) / 2, and accuracy, (B,)."""
+    a, b = nets.critic(first), nets.critic(second)
+    loss = -0.5 * (F.log_softmax(a, -1)[:, 0] + F.log_softmax(b, -1)[:, 1])
+    correct = accuracy(a[:, 0] - a[:, 1], b[:, 0] - b[:, 1])
+    return {CRITIC: Term(1.0, loss), CRITIC_ACCURACY: Term(0.0, correct)}
 
 
 def accuracy(first: Tensor, second: Tensor) -> Tensor:
@@ -239,9 +261,9 @@ def accuracy(first: Tensor, second: Tensor) -> Tensor:
     return 0.5 + 0.25 * (first.detach().sign() - second.detach().sign())
 
 
-def _blocks(latent: Latent) -> tuple[slice, ...]:
-    """The columns of every block of a latent tree."""
-    return side_by_side([sum(block.variables) for block in leaves(latent).values()])
+def _block_columns(latent: Latent) -> tuple[slice, ...]:
+    """Return the columns of every block of a latent tree."""
+    return consecutive_slices([sum(block.variables) for block in latent.leaf_blocks.values()])
 
 
 AnyDivergence = Annotated[

@@ -1,4 +1,4 @@
-"""The importance-weighted bound as an objective."""
+"""The importance-weighted autoencoder."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from unweave.core.noise import Noise
 from unweave.core.spec import spec, tag
 from unweave.latents import Distribution
 from unweave.models import Model
-from unweave.objectives.base import MODEL, BaseObjective, Batch, Carry, Nets, Term, Terms, Update
+from unweave.objectives.base import BaseObjective, Batch, Carry, Nets, Term, Terms
 
 
 def importance_bound(model: Model, x: Tensor, noise: Noise, particles: int) -> tuple[Tensor, ...]:
-    """log 1/K sum_k p(x, z_k) / q(z_k|x), and distortion and rate of the particles, (B,) each.
+    """Compute log 1/K sum_k p(x, z_k) / q(z_k|x), and mean distortion and rate, (B,) each.
 
-    A lower bound of log p(x) that tightens as K grows.  [Burda2016] eq. 8. Discrete variables are
-    as hard samples, where the weights are their masses and which the decoder sees as well.
+    This lower bound of log p(x) tightens as K grows.  [Burda2016] eq. 8. Discrete variables have
+    hard samples, in the weights and for the decoder.
     """
     return particle_bound(model, model.encode(x), x, noise, particles)
 
@@ -28,11 +28,11 @@ def importance_bound(model: Model, x: Tensor, noise: Noise, particles: int) -> t
 def particle_bound(
     model: Model, q: Distribution, x: Tensor, noise: Noise, particles: int
 ) -> tuple[Tensor, ...]:
-    """The same with q(z|x) given."""
+    """Compute `importance_bound` for a given q(z|x)."""
     p = model.p()
     z = model.latent.hard_samples(q.rsample(noise.fold("posterior"), (particles,)))  # (K, B, D)
-    everyone = x.unsqueeze(0).expand(particles, *x.shape).flatten(0, 1)
-    distortion = -model.decode(z.flatten(0, 1)).log_prob(everyone).unflatten(0, z.shape[:2])
+    repeated = x.unsqueeze(0).expand(particles, *x.shape).flatten(0, 1)
+    distortion = -model.decode(z.flatten(0, 1)).log_prob(repeated).unflatten(0, z.shape[:2])
     rate = q.log_prob(z) - p.log_prob(z)
     bound = torch.logsumexp(-distortion - rate, 0) - math.log(particles)
     return bound, distortion.mean(0), rate.mean(0)
@@ -42,20 +42,17 @@ def particle_bound(
 class IWAE(BaseObjective):
     """-log 1/K sum_k p(x, z_k) / q(z_k|x) with z_k ~ q(z|x).  [Burda2016] eq. 8.
 
-    With one particle it is the negative ELBO on the sample. The decoder sees classes and bits
-    rounded, straight through, whatever the block says: importance weights are of true samples.
+    With one particle it is the sampled negative ELBO. The decoder always sees hard samples of
+    discrete variables (straight through), because importance weights need true samples.
     """
 
     particles: PositiveInt = 50
     kind: Literal["iwae"] = tag("iwae")
 
-    @property
-    def updates(self) -> tuple[Update, ...]:
-        """The model moves."""
-        return (Update(MODEL, self.play),)
-
-    def play(self, nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> tuple[Terms, Carry]:
-        """The bound; distortion and rate are means over the particles, only reported."""
+    def model_loss(
+        self, nets: Nets, batch: Batch, noise: Noise, carry: Carry
+    ) -> tuple[Terms, Carry]:
+        """Return the bound, and as diagnostics the mean distortion and rate of the particles."""
         raw = nets.model.raw(batch.x)
         q = nets.model.latent.posterior(raw)
         bound, distortion, rate = particle_bound(nets.model, q, batch.x, noise, self.particles)

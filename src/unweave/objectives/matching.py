@@ -1,4 +1,4 @@
-"""Objectives that match the aggregate posterior q(z) to the prior p(z) by a divergence."""
+"""Objectives that match the aggregate posterior q(z) to the prior p(z) with a divergence."""
 
 from __future__ import annotations
 
@@ -22,52 +22,56 @@ from unweave.objectives.base import (
     Term,
     Terms,
     Update,
-    elbo,
-    left,
-    number,
+    carry_from,
+    elbo_terms,
+    weight_value,
 )
-from unweave.objectives.compatibility import exactly, fixed_prior_only
+from unweave.objectives.compatibility import require
 from unweave.objectives.divergences import MMD, AnyDivergence, DensityRatio, InclusiveKL
 
 
-class Matching(BaseObjective):
-    """Distortion, rate and a divergence, each with a weight."""
+class MatchingObjective(BaseObjective):
+    """A weighted sum of distortion, rate and a divergence of q(z) from p(z)."""
 
     divergence: AnyDivergence
 
     @property
     @abstractmethod
-    def rated(self) -> bool:
-        """Whether the rate is part of the loss."""
+    def uses_rate(self) -> bool:
+        """Whether the loss includes the rate."""
 
     @property
     @abstractmethod
     def weights(self) -> tuple[float | Tensor, float | Tensor]:
-        """The weights of the rate and of the divergence, as numbers."""
+        """The weights of the rate and of the divergence."""
 
     @property
     def updates(self) -> tuple[Update, ...]:
-        """The model moves, then the critic if the divergence has one."""
-        return (Update(MODEL, self.play), *self.divergence.updates)
+        """The model's update, then the critic's if the divergence has one."""
+        return (Update(MODEL, self.model_loss), *self.divergence.updates)
 
     @property
     def critics(self) -> dict[str, Critic]:
         """The critic of the divergence, if it has one."""
         return self.divergence.critics
 
-    def play(self, nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> tuple[Terms, Carry]:
-        """The model's loss; the codes are kept for the critic."""
-        passed = nets.model(batch.x, noise)
+    def model_loss(
+        self, nets: Nets, batch: Batch, noise: Noise, carry: Carry
+    ) -> tuple[Terms, Carry]:
+        """Return the terms of the model's loss, and its codes for the critic."""
+        forward = nets.model(batch.x, noise)
         rate, divergence = self.weights
-        value = self.divergence.value(nets, passed, batch, noise)
-        return elbo(passed, rate) | {"divergence": Term(divergence, value)}, left(passed)
+        value = self.divergence.value(nets, forward, batch, noise)
+        return elbo_terms(forward, rate) | {"divergence": Term(divergence, value)}, carry_from(
+            forward
+        )
 
     def incompatibility(self, latent: Latent) -> str | None:
-        """Why a latent space cannot be trained in this way, if it cannot."""
-        if self.critics and not self.rated:
-            untaught = fixed_prior_only(latent, "a critic does not teach a prior")
-            return untaught or self.divergence.incompatibility(latent)
-        return self.divergence.incompatibility(latent)
+        """Explain why this objective cannot train a latent space, or return None if it can."""
+        reason = None
+        if self.critics and not self.uses_rate:
+            reason = require(latent, "fixed_prior", "a critic does not teach a prior")
+        return reason or self.divergence.incompatibility(latent)
 
     @property
     def not_in_nats(self) -> tuple[str, ...]:
@@ -75,18 +79,18 @@ class Matching(BaseObjective):
         return super().not_in_nats + (() if self.divergence.nats else ("divergence",))
 
     @property
-    def whole(self) -> bool:
-        """Whether it needs the whole data set in every batch."""
-        return exactly(self.divergence)
+    def needs_full_batch(self) -> bool:
+        """Whether every batch must be the whole dataset."""
+        return self.divergence.estimator == "exact"
 
 
 @spec
-class AlphaBetaVAE(Matching):
+class AlphaBetaVAE(MatchingObjective):
     """E_q[-log p(x|z)] + beta KL(q(z|x) || p(z)) + alpha D(q(z), p(z)).  [Mathieu2019] eq. 7.
 
-    Overlap of the encodings by beta, match of the aggregate by alpha. With divergence=density-ratio
-    and beta = 1 it is the variant of FactorVAE whose critic tells q(z) from p(z), with alpha for
-    its gamma: [Kim2018] eq. 12.
+    beta controls the overlap of the encodings, alpha the match of the aggregate posterior. With
+    divergence=density-ratio and beta = 1 it is the variant of FactorVAE whose critic separates q(z)
+    from p(z), with alpha for its gamma: [Kim2018] eq. 12.
     """
 
     alpha: Weight = 1.0
@@ -95,18 +99,18 @@ class AlphaBetaVAE(Matching):
     kind: Literal["alpha-beta-vae"] = tag("alpha-beta-vae")
 
     @property
-    def rated(self) -> bool:
-        """Unless beta is 0."""
+    def uses_rate(self) -> bool:
+        """Whether the loss includes the rate: unless beta is 0."""
         return self.beta != 0
 
     @property
     def weights(self) -> tuple[float | Tensor, float | Tensor]:
-        """Beta and alpha."""
-        return number(self.beta), number(self.alpha)
+        """The weights of the rate and of the divergence: beta and alpha."""
+        return weight_value(self.beta), weight_value(self.alpha)
 
 
 @spec
-class InfoVAE(Matching):
+class InfoVAE(MatchingObjective):
     """E_q[-log p(x|z)] + (1 - alpha) KL(q(z|x) || p(z)) + (alpha + lam - 1) D(q(z), p(z)).
 
     [Zhao2019] eq. 6, whose lambda is `lam`: alpha rewards information, lam the match.
@@ -114,7 +118,7 @@ class InfoVAE(Matching):
 
     alpha: Weight = 0.0
     lam: Weight = 500.0  # [Zhao2019] app. D
-    divergence: AnyDivergence = MMD(kernel="rbf", scales=(100.0,))  # D^2 for D = 10, one kernel
+    divergence: AnyDivergence = MMD(kernel="rbf", scales=(100.0,))  # one kernel, C = 200 D
     kind: Literal["info-vae"] = tag("info-vae")
 
     @model_validator(mode="after")
@@ -128,19 +132,19 @@ class InfoVAE(Matching):
         return self
 
     @property
-    def rated(self) -> bool:
-        """Unless alpha is 1."""
+    def uses_rate(self) -> bool:
+        """Whether the loss includes the rate: unless alpha is 1."""
         return self.alpha != 1
 
     @property
     def weights(self) -> tuple[float | Tensor, float | Tensor]:
-        """1 - alpha and alpha + lam - 1."""
-        alpha = number(self.alpha)
-        return 1.0 - alpha, alpha + number(self.lam) - 1.0
+        """The weights of the rate and of the divergence: 1 - alpha and alpha + lam - 1."""
+        alpha = weight_value(self.alpha)
+        return 1.0 - alpha, alpha + weight_value(self.lam) - 1.0
 
 
 @spec
-class WAE(Matching):
+class WAE(MatchingObjective):
     """E_q[-log p(x|z)] + weight D(q(z), p(z)): the Wasserstein autoencoder.
 
     [Tolstikhin2018] eq. 4. WAE-MMD with divergence=mmd, WAE-GAN with divergence=adversary. The
@@ -152,19 +156,19 @@ class WAE(Matching):
     kind: Literal["wae"] = tag("wae")
 
     @property
-    def rated(self) -> bool:
-        """No: the rate is only reported."""
+    def uses_rate(self) -> bool:
+        """Whether the loss includes the rate: no, it is only reported."""
         return False
 
     @property
     def weights(self) -> tuple[float | Tensor, float | Tensor]:
-        """Nothing for the rate."""
-        return 0.0, number(self.weight)
+        """The weights of the rate, 0, and of the divergence."""
+        return 0.0, weight_value(self.weight)
 
 
 @spec
-class AAE(Matching):
-    """E_q[-log p(x|z)] + gamma KL(q(z) || p(z)), by the density ratio of a critic.
+class AAE(MatchingObjective):
+    """E_q[-log p(x|z)] + gamma KL(q(z) || p(z)), estimated by the density ratio of a critic.
 
     [Kim2018] eq. 7 with the weight gamma of its app. F. The rate is only reported.
     """
@@ -174,11 +178,11 @@ class AAE(Matching):
     kind: Literal["aae"] = tag("aae")
 
     @property
-    def rated(self) -> bool:
-        """No: the rate is only reported."""
+    def uses_rate(self) -> bool:
+        """Whether the loss includes the rate: no, it is only reported."""
         return False
 
     @property
     def weights(self) -> tuple[float | Tensor, float | Tensor]:
-        """Nothing for the rate."""
-        return 0.0, number(self.gamma)
+        """The weights of the rate, 0, and of the divergence."""
+        return 0.0, weight_value(self.gamma)

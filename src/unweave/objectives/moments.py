@@ -1,4 +1,4 @@
-"""DIP-VAE: the covariance of the codes is held to the identity."""
+"""DIP-VAE, which pulls the covariance of the codes towards the identity."""
 
 from __future__ import annotations
 
@@ -10,23 +10,18 @@ from unweave.core.schedules import Weight
 from unweave.core.spec import spec, tag
 from unweave.latents import Latent
 from unweave.models import ForwardPass
-from unweave.objectives.base import Batch, OnePlayer, Term, Terms, elbo
-from unweave.objectives.compatibility import (
-    continuous_only,
-    factorised_only,
-    finite_variance_only,
-    fixed_prior_only,
-    leaves,
-)
+from unweave.objectives.base import Batch, Term, Terms, VAEObjective, elbo_terms
+from unweave.objectives.compatibility import require
 
 
 @spec
-class DIPVAE(OnePlayer):
+class DIPVAE(VAEObjective):
     """-ELBO + off_diagonal sum_{i != j} Cov_ij^2 + diagonal sum_i (Cov_ii - 1)^2.
 
-    [Kumar2018] eqs. 6, 7, [Kim2018] eqs. 10, 11. Cov is that of the means of q(z|x) over the batch
-    (`covariance_of="means"`, DIP-VAE-I) or that of q(z) (`covariance_of="codes"`, DIP-VAE-II), with
-    columns in units of their standard deviation under the prior, which is 1 in the papers.
+    [Kumar2018] eqs. 6, 7, [Kim2018] eqs. 10, 11. Cov is the covariance over the batch of the means
+    of q(z|x) (`covariance_of="means"`, DIP-VAE-I) or that of q(z) (`covariance_of="codes"`,
+    DIP-VAE-II). Columns are in units of their standard deviation under the prior, which is 1 in the
+    papers.
     """
 
     off_diagonal: Weight = 10.0
@@ -34,12 +29,12 @@ class DIPVAE(OnePlayer):
     covariance_of: Literal["means", "codes"] = "means"
     kind: Literal["dip-vae"] = tag("dip-vae")
 
-    def terms(self, passed: ForwardPass, batch: Batch, noise: Noise) -> Terms:
-        """Distortion, rate and the two penalties."""
-        unit = passed.p.spread
-        variance = (passed.q.spread / unit).square() if self.covariance_of == "codes" else None
-        penalty = covariance_penalty(passed.q.mean / unit, variance)
-        return elbo(passed) | {
+    def loss(self, forward: ForwardPass, batch: Batch, noise: Noise) -> Terms:
+        """Return distortion, rate and the two penalties."""
+        unit = forward.p.stddev
+        variance = (forward.q.stddev / unit).square() if self.covariance_of == "codes" else None
+        penalty = covariance_penalty(forward.q.mean / unit, variance)
+        return elbo_terms(forward) | {
             "off_diagonal": Term(self.off_diagonal, penalty.off_diagonal),
             "diagonal": Term(self.diagonal, penalty.diagonal),
         }
@@ -50,13 +45,15 @@ class DIPVAE(OnePlayer):
         return ("off_diagonal", "diagonal")
 
     def incompatibility(self, latent: Latent) -> str | None:
-        """Why a latent space cannot be trained in this way, if it cannot."""
-        full = [path for path, b in leaves(latent).items() if getattr(b, "encoding", "") == "full"]
-        if self.covariance_of == "codes" and full:
-            return f"DIP-VAE-II is about diagonal encodings, and {full[0] or 'the latent'} is full"
+        """Explain why this objective cannot train a latent space, or return None if it can."""
+        reason = None
+        if self.covariance_of == "codes":
+            why = "DIP-VAE-II needs encodings with independent columns"
+            reason = require(latent, "factorised_posterior", why)
         return (
-            continuous_only(latent, "a covariance of the identity is for continuous variables")
-            or fixed_prior_only(latent, "the covariance of a prior that moves is no aim")
-            or finite_variance_only(latent, "a covariance needs a prior that has one")
-            or factorised_only(latent, "columns are held to be uncorrelated, as under the prior")
+            reason
+            or require(latent, "continuous", "an identity covariance is for continuous variables")
+            or require(latent, "fixed_prior", "a learned prior is no fixed target")
+            or require(latent, "finite_variance", "a covariance needs a prior that has one")
+            or require(latent, "factorised", "columns must be uncorrelated under the prior")
         )

@@ -172,7 +172,7 @@ class Content:
 
     def _distance(self) -> Array:
         """How far every code is from the prior's mean, (N,), in the active continuous columns."""
-        low, high = (end.cpu().numpy() for end in self.model.run.latent.reach(self.prior))
+        low, high = (end.cpu().numpy() for end in self.model.run.latent.traversal_range(self.prior))
         off = (self.means - self.prior.mean.cpu().numpy()) / (high - low)
         active = [v.columns for v in self.active if not v.discrete]
         squares = [np.square(off[:, columns], dtype=np.float64).sum(1) for columns in active]

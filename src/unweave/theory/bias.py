@@ -30,7 +30,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unweave.aggregate import LogWeights, decomposed, log_weights
+from unweave.aggregate import LogWeights, decompose_log_probs, log_weights
 from unweave.core.noise import Noise
 from unweave.core.spec import nearest
 from unweave.evaluation.model import FittedModel
@@ -266,7 +266,7 @@ def _quantities(
     latent: Latent, own: Tensor, log_q: Tensor, log_p: Tensor
 ) -> dict[Quantity, Tensor]:
     """On every draw, (S, sizes), from log-densities at all nodes (S, sizes, nodes)."""
-    parts = decomposed(latent.nodes, own[:, None, 0], log_q, log_p[:, None])
+    parts = decompose_log_probs(latent.nodes, own[:, None, 0], log_q, log_p[:, None])
     return {
         "entropy": -log_q[..., 0],
         "kl": log_q[..., 0] - log_p[:, None, 0],

@@ -30,8 +30,8 @@ from unweave.aggregate import Decomposition, decompose_exactly
 from unweave.core.noise import Noise
 from unweave.core.tensors import Numbers, floating
 from unweave.evaluation.model import FittedModel
-from unweave.latents import FullGaussian, Gaussian, Latent
-from unweave.latents.block import Formula, Plain
+from unweave.latents import FullGaussian, Gaussian, Latent, PriorDensity
+from unweave.latents.block import ClosedFormRateBlock
 from unweave.latents.gaussian import as_full
 from unweave.models import VAE, ForwardPass
 from unweave.theory.linear import Solution
@@ -118,19 +118,20 @@ def theorem_1(
 
     The sides are independent of each other, log F_beta included, where p(z)^beta / F_beta is a
     prior with a density of its own: Gaussian, Student-t, Laplace, uniform, categorical. Of others
-    it is p(z)^beta over F_beta by definition (`Annealed`), so that log F_beta cancels: the sides
-    then are equal whatever it is, and only its integral tells whether it is right.
+    it is p(z)^beta over F_beta by definition (`AnnealedPrior`), so that log F_beta cancels: the
+    sides then are equal whatever it is, and only its integral tells whether it is right.
     """
     passed = _pass(model, x, noise)
     latent = passed.latent
-    if not isinstance(latent, Plain) or latent.learned:
+    if not (isinstance(latent, PriorDensity) and latent.fixed_prior):
         raise ValueError(
             f"theorem 1 anneals a prior that is known beforehand, got {latent}; train with a prior "
             "that is not learned"
         )
     annealed = latent.annealed(beta)
     z = passed.hard_samples
-    if isinstance(latent, Formula) and isinstance(annealed, Formula) and not latent.sampled_rate:
+    closed = isinstance(latent, ClosedFormRateBlock) and not latent.sampled_rate
+    if closed and isinstance(annealed, ClosedFormRateBlock):
         zero = passed.z.new_zeros(latent.size)
         rate, entropy = passed.rate, passed.q.entropy()
         other = annealed.rate(passed.q, annealed.density(zero), z)
@@ -397,8 +398,8 @@ def _latent(model: FittedModel | VAE) -> Latent:
     return model.latent if isinstance(model, VAE) else model.run.latent
 
 
-def _real(latent: Latent) -> Formula:
-    if not isinstance(latent, Formula):
+def _real(latent: Latent) -> ClosedFormRateBlock:
+    if not isinstance(latent, ClosedFormRateBlock):
         raise ValueError(
             f"expected a block of real columns with Gaussian posteriors, got {latent}; take a "
             "model with latent gaussian, student-t, laplace or sparse"

@@ -17,8 +17,8 @@ from unweave.core.noise import Noise
 from unweave.core.schedules import at
 from unweave.core.spec import lane_fields
 from unweave.data import Dataset
-from unweave.networks import initialise, statistics_held
-from unweave.objectives import MODEL, Batch, Teacher, reduce_terms, with_labels
+from unweave.networks import UserModule, frozen_statistics, initialise
+from unweave.objectives import MODEL, Batch, LabelTargets, reduce_terms, with_labels
 from unweave.objectives.base import BaseObjective
 from unweave.training.compile import fused
 from unweave.training.flat_parameters import FlatParameters, Tensors, alike
@@ -58,7 +58,7 @@ class Lanes:
         self.nets = run.build(dataset.shape).to(device)
         self.optimisers = {MODEL: run.optimiser, **run.objective.optimisers}
         self.updates = [turn.player for turn in run.objective.updates]
-        self.teacher = Teacher(run.labels, run.latent, dataset)
+        self.teacher = LabelTargets(run.labels, run.latent, dataset)
         self.step = 0
         initial = [initialise(self.nets, Noise(r.seed, 0, "initial", device), r.init) for r in runs]
         self._hold({name: torch.stack([v[name] for v in initial]) for name in initial[0]})
@@ -199,7 +199,7 @@ class Lanes:
             for name, lanes in self.weights.items()
         }
         sums: Tensors = {}
-        with statistics_held(self.nets), products("fp32"):
+        with frozen_statistics(self.nets), products("fp32"):
             for step in range(len(batches)):
                 carried: Tensors = {}
                 found: Tensors = {}  # as in the log, the last update that reports a term counts
@@ -455,6 +455,8 @@ def vectorises(nets: nn.Module, device: torch.device) -> bool:
     On the CPU a grouped convolution is slower than the same convolutions one by one.
     """
     convolutions = (nn.Conv2d, nn.ConvTranspose2d)
+    if any(isinstance(m, UserModule) and not m.vectorises for m in nets.modules()):
+        return False
     return device.type != "cpu" or not any(isinstance(m, convolutions) for m in nets.modules())
 
 

@@ -108,7 +108,7 @@ class Run:
             )
         if reason := run.objective.incompatibility(run.latent):
             raise ValueError(f"objective {run.objective.kind} cannot be used here: {reason}")
-        if run.objective.whole and run.batch_size != dataset.size:
+        if run.objective.needs_full_batch and run.batch_size != dataset.size:
             raise ValueError(
                 f"the exact q(z) needs all {dataset.size} observations in a batch, got batch_size="
                 f"{run.batch_size}; use batch_size={dataset.size}, or another estimator"

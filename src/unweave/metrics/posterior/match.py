@@ -27,12 +27,13 @@ from unweave.core.noise import Noise
 from unweave.latents import (
     DiagonalGaussian,
     Distribution,
+    FixedPriorBlock,
     Gaussian,
     Latent,
+    prior_samples,
     rows,
     with_hard_samples,
 )
-from unweave.latents.block import Fixed
 from unweave.metrics.inputs import Seed, as_codes, as_scales, as_seed
 from unweave.metrics.score import Detail, Score
 from unweave.metrics.validation import counted
@@ -41,7 +42,6 @@ from unweave.objectives.divergences import (
     InclusiveKL,
     Moments,
     SlicedWasserstein,
-    drawn,
 )
 
 DIRECTIONS = 200  # random lines of the sliced distance
@@ -52,7 +52,7 @@ def prior_match(
     codes: ArrayLike,
     scales: ArrayLike,
     *,
-    prior: Fixed | None = None,
+    prior: FixedPriorBlock | None = None,
     rng: Seed = 0,
     samples: int = 10_000,
     points: int = 1_000,
@@ -116,7 +116,7 @@ def match_scores(
 ) -> dict[str, Score]:
     """`prior_match` of posteriors q, batch (N,), under a prior, with the summary of both."""
     x = _aggregate_samples(q, samples, noise)
-    y, again = (drawn(p, samples, noise.fold(name)) for name in ("match", "again"))
+    y, again = (prior_samples(p, samples, noise.fold(name)) for name in ("match", "again"))
     details: dict[str, Detail] = {"rows": len(q.mean), "samples": samples}
     exclusive = summary.total_correlation + summary.dimension_kl
     scores = [Score("exclusive_kl", "exact", exclusive, details=details)]

@@ -116,7 +116,7 @@ def study() -> Study:
 def _describe(model: FittedModel) -> Numbers:
     """The terms, and what the figure draws: encodings, and draws of p(x)."""
     q = model.posteriors(model.rows())
-    encodings = torch.cat([q.mean, q.spread], 1)[::2].cpu().numpy()
+    encodings = torch.cat([q.mean, q.stddev], 1)[::2].cpu().numpy()
     centres = model.sample(1000)
     noise = Noise(0, 0, "draws", model.dataset.device).normal(centres.shape, "x").cpu().numpy()
     pictures = {"encodings": packed(encodings), "draws": packed(centres + SCALE * noise)}
@@ -158,7 +158,7 @@ def terms_of(model: FittedModel) -> Terms:
         summary.total_correlation + summary.dimension_kl,
         float(log_likelihoods(model, x).mean()),
         model.trained.alone(0, reconstruction, z).item(),
-        q.spread.log().sum(-1).mean().item(),
+        q.stddev.log().sum(-1).mean().item(),
     )
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from unweave.core.noise import Noise
-from unweave.latents.block import Fixed
+from unweave.latents import FixedPriorBlock
 from unweave.studies.drawing import COLOURS, DASHES, Values
 from unweave.studies.intervals import two_sigma_interval
 from unweave.studies.workspace import Measured
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def rotated_kl(prior: Fixed, angle: float, draws: int) -> Measured:
+def rotated_kl(prior: FixedPriorBlock, angle: float, draws: int) -> Measured:
     """KL(p(z) || p(R^T z)) of a prior of two columns and itself turned, by draws, in nats.
 
     E_p[log p(z) - log p(R^T z)] with two standard errors to either side; R turns by an angle.
@@ -37,7 +37,7 @@ def turn(angle: float) -> Tensor:
     return torch.tensor([[cosine, -sine], [sine, cosine]], dtype=torch.float64)
 
 
-def on_grid(prior: Fixed, reach: float) -> tuple[Values, Values]:
+def on_grid(prior: FixedPriorBlock, reach: float) -> tuple[Values, Values]:
     """Lines of a square grid, and a density at its points, row by row."""
     lines = np.linspace(-reach, reach, 160)
     z = torch.from_numpy(np.stack(np.meshgrid(lines, lines), -1).reshape(-1, 2))
@@ -45,7 +45,7 @@ def on_grid(prior: Fixed, reach: float) -> tuple[Values, Values]:
     return lines, density
 
 
-def draw_angles(axis: Axes, priors: Mapping[str, Fixed], draws: int) -> None:
+def draw_angles(axis: Axes, priors: Mapping[str, FixedPriorBlock], draws: int) -> None:
     """KL from priors to themselves turned, by the angle, a line for each by its name."""
     degrees = np.arange(0, 91, 3)
     for colour, dashes, (name, prior) in zip(COLOURS, DASHES, priors.items(), strict=False):

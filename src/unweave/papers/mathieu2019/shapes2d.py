@@ -73,7 +73,7 @@ def setting_of(run: Run) -> Setting:
     if isinstance(run.latent, StudentT):
         return STUDENT, run.latent.df
     assert isinstance(run.latent, Gaussian)
-    learned = "learned" if run.latent.learned else "pca"
+    learned = "pca" if run.latent.fixed_prior else "learned"
     prior = "isotropic" if run.latent.variances is None else learned
     return prior, float(run.weights["beta"])
 
@@ -111,7 +111,7 @@ def describe(model: FittedModel) -> Numbers:
     scores = evaluate(table, metrics=(KIM, RELEASED))
     return {
         "kl": table.kl.tolist(),
-        "prior_scales": model.prior().spread.tolist(),
+        "prior_scales": model.prior().stddev.tolist(),
         MAPPED: {name: score.value for name, score in scores.items()},
         "factors": scores[RELEASED].parts,
         PICTURES: {"traversals": traversals_png(model, table.kl, _SHOWN, _START, LATENTS)},

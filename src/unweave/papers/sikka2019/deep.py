@@ -117,7 +117,7 @@ def _passes(model: FittedModel, dataset: Dataset, samples: int) -> tuple[Values,
             bound, distortion, _ = particle_bound(model, q, x, noise, samples)
             rate = model.latent.rate(q, model.p(), q.mean)
             values = torch.stack([bound, -distortion, rate], -1)
-            return torch.cat([q.mean, q.spread, values], -1)
+            return torch.cat([q.mean, q.stddev, values], -1)
 
         parts.append(model.trained.alone(0, terms, dataset.images(index)).double().cpu().numpy())
     every = np.concatenate(parts)

@@ -157,7 +157,7 @@ def _means(nets: VAE, x: Tensor) -> tuple[Tensor, Tensor]:
     E[log p(x|z)] = log p(x|E[z]) - tr(D S D^T) / 2, since the decoder is linear.
     """
     q, (loadings, _) = nets.encode(x), _decoder(nets)
-    spread = q.spread.square() @ loadings.square().sum(0)
+    spread = q.stddev.square() @ loadings.square().sum(0)
     reconstruction = nets.decode(q.mean).log_prob(x) - 0.5 * spread
     return reconstruction.mean(), nets.latent.rate(q, nets.p(), q.mean).mean()
 
@@ -166,7 +166,7 @@ def _means(nets: VAE, x: Tensor) -> tuple[Tensor, Tensor]:
 def _reached(nets: VAE, x: Tensor, beta: float) -> dict[str, float]:
     """The terms of a linear network, as exact means over observations, and how far it is off."""
     q, (loadings, offset) = nets.encode(x), _decoder(nets)
-    mean, variance = q.mean.numpy(), q.spread.square().numpy()
+    mean, variance = q.mean.numpy(), q.stddev.square().numpy()
     reconstruction, rate = (each.item() for each in _means(nets, x))
     reached, best = Optimum(beta, reconstruction, rate), solve(MIXING, beta)
     # Against p(z|x) of the model itself there is nothing to be matched.

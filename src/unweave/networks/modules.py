@@ -1,0 +1,233 @@
+"""`Modules`: any pair of `torch.nn.Module`s as encoder and decoder."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import sys
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from pydantic_core import core_schema
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+from unweave.core.parts import find_object, part_name
+from unweave.core.spec import spec, tag
+from unweave.networks.base import Outputs, Shape
+from unweave.networks.initialise import LAYERS
+
+_PROBE = 2  # observations with which a module is tried
+_STRUCTURE = "structure:"
+
+# Modules and factories of this process by identity, so that stored runs find them again.
+_known: dict[str, Callable[[], nn.Module]] = {}
+
+
+class UserModule(nn.Module):
+    """A user's module inside a network; `vectorises` says whether it runs under `vmap`."""
+
+    def __init__(self, module: nn.Module, vectorises: bool) -> None:
+        super().__init__()
+        self.module, self.vectorises = module, vectorises
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Call the module."""
+        y: Tensor = self.module(x)
+        return y
+
+
+class ModuleSource:
+    """A module, or a function without arguments that builds one, and the text that identifies it.
+
+    A function or class that can be imported is identified by its path `module:name`; anything else
+    by a hash of the module's structure. The text stands in `run.json`.
+    """
+
+    def __init__(self, source: ModuleSource | nn.Module | Callable[[], nn.Module] | str) -> None:
+        if isinstance(source, (str, ModuleSource)):
+            self.identity = str(source)
+            return
+        if not isinstance(source, nn.Module) and not callable(source):
+            raise ValueError(
+                "expected a torch.nn.Module, a function without arguments that builds one, or its "
+                f"import path 'module:name', got {source!r}"
+            )
+        path = None if isinstance(source, nn.Module) else _import_path(source)
+        factory = (lambda: copy.deepcopy(source)) if isinstance(source, nn.Module) else source
+        self.identity = path or _structure(_call(factory))
+        _known[self.identity] = factory
+
+    def build(self) -> nn.Module:
+        """Build the module; its weights are drawn afterwards by `initialise`."""
+        if self.identity in _known:
+            return _call(_known[self.identity])
+        advice = "pass the modules again, network=uw.Modules(encoder, decoder)"
+        if ":" not in self.identity or self.identity.startswith(_STRUCTURE):
+            raise ValueError(
+                f"this network was made of modules that are not known here ({self.identity}); "
+                f"{advice}, before or while loading the run"
+            )
+        factory = find_object(self.identity)
+        if factory is None:
+            raise ValueError(f"there is no {self.identity} any more: was it renamed? {advice}")
+        return _call(factory)
+
+    def __str__(self) -> str:
+        return self.identity
+
+    def __repr__(self) -> str:
+        return repr(self.identity)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ModuleSource) and self.identity == other.identity
+
+    def __hash__(self) -> int:
+        return hash(self.identity)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> core_schema.CoreSchema:
+        """Accept what the constructor accepts; the JSON form is the identity."""
+        return core_schema.no_info_plain_validator_function(
+            cls, serialization=core_schema.plain_serializer_function_ser_schema(str)
+        )
+
+
+class EncoderSource(ModuleSource):
+    """The source of an encoder; calling it builds the encoder, as `BaseNetwork.encoder` does."""
+
+    def __call__(self, shape: Shape, outputs: Outputs) -> nn.Module:
+        """Build the encoder and check that it maps (B, *shape) to (B, len(outputs))."""
+        return _wrap(self, "encoder", shape, (len(outputs),), "values that the latent space needs")
+
+
+class DecoderSource(ModuleSource):
+    """The source of a decoder; calling it builds the decoder, as `BaseNetwork.decoder` does."""
+
+    def __call__(self, size: int, shape: Shape) -> nn.Module:
+        """Build the decoder and check that it maps (B, size) to (B, *shape)."""
+        return _wrap(self, "decoder", (size,), shape, "shape that the likelihood reads")
+
+
+@spec
+class Modules:
+    """Any two `torch.nn.Module`s as encoder and decoder.
+
+    Each is a function without arguments that builds the module (best: one that can be imported, so
+    that stored runs can be loaded anywhere), or a module, of which copies are used. The encoder
+    maps (B, *shape) to the (B, outputs) that the latent space needs, `latent.outputs`; the decoder
+    maps codes (B, D) to what the likelihood reads, `likelihood.raw_shape(shape)`.
+
+    Linear and convolutional layers are initialised anew for every seed; other parameters keep the
+    values they were built with. Modules must be deterministic: no dropout. Runs train side by side
+    if `torch.func.vmap` can map the modules, and otherwise one after the other.
+    """
+
+    encoder: EncoderSource
+    decoder: DecoderSource
+    kind: Literal["modules"] = tag("modules")
+
+
+def _import_path(factory: Callable[[], nn.Module]) -> str | None:
+    """Return `module:name` of a function or class, or None if it cannot be imported by it."""
+    if not hasattr(factory, "__qualname__") or factory.__module__ not in sys.modules:
+        return None
+    name = part_name(factory)
+    return name if find_object(name) is factory else None
+
+
+def _call(factory: Callable[[], nn.Module]) -> nn.Module:
+    """Call a factory with a fixed seed, so that it builds the same module every time."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        module = factory()
+    if not isinstance(module, nn.Module):
+        raise ValueError(f"expected a torch.nn.Module from {factory!r}, got {module!r}")
+    return module
+
+
+def _structure(module: nn.Module) -> str:
+    """Hash layers, names and shapes of a module, and the values that `initialise` keeps."""
+    drawn = {
+        f"{path}.{name}".lstrip(".")
+        for path, layer in module.named_modules()
+        if isinstance(layer, LAYERS)
+        for name, _ in layer.named_parameters(recurse=False)
+    }
+    content = hashlib.sha256(repr(module).encode())
+    for name, value in module.state_dict().items():
+        content.update(f"{name} {tuple(value.shape)}".encode())
+        if name not in drawn:
+            content.update(value.detach().cpu().flatten().view(torch.uint8).numpy().tobytes())
+    return _STRUCTURE + content.hexdigest()[:16]
+
+
+def _wrap(source: ModuleSource, role: str, before: Shape, after: Shape, why: str) -> nn.Module:
+    """Build a module and try it, or raise a ValueError if it does not fit."""
+    with torch.device("cpu"):
+        trial = _Trial(source.build().cpu().float(), before)
+    if not isinstance(trial.result, Tensor) or trial.result.shape != (_PROBE, *after):
+        got = tuple(trial.result.shape[1:]) if isinstance(trial.result, Tensor) else trial.result
+        raise ValueError(
+            f"expected the {role} {source} to map (B, {_text(before)}) to (B, {_text(after)}), the "
+            f"{why}, got {f'(B, {_text(got)})' if isinstance(got, tuple) else repr(got)}"
+        )
+    if not trial.deterministic:
+        raise ValueError(
+            f"the {role} {source} gives different results for the same input; remove dropout and "
+            "other random layers"
+        )
+    return UserModule(source.build(), trial.vectorises)
+
+
+def _text(shape: Shape) -> str:
+    return ", ".join(map(str, shape))
+
+
+class _Trial:
+    """A module called on two simple observations; its own state does not change."""
+
+    def __init__(self, module: nn.Module, shape: Shape) -> None:
+        self.module = module.train()
+        values = torch.linspace(0, 1, _PROBE).reshape(_PROBE, *[1] * len(shape))
+        self.x = values.expand(_PROBE, *shape)
+
+    @cached_property
+    def result(self) -> Any:
+        """The module's result, or the text of its error."""
+        try:
+            return self._call(self._state())
+        except (RuntimeError, ValueError, IndexError, TypeError) as error:
+            return f"{type(error).__name__}: {error}"
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether a second call gives the same result."""
+        return torch.equal(self.result, self._call(self._state()))
+
+    @property
+    def vectorises(self) -> bool:
+        """Whether `vmap` can map the module and its gradient over stacked weights."""
+        names = {name for name, _ in self.module.named_parameters()}
+
+        def loss(weights: dict[str, Tensor], buffers: dict[str, Tensor]) -> Tensor:
+            value: Tensor = self._call(weights | buffers).sum()
+            return value
+
+        try:
+            stacked = {name: torch.stack([value] * 2) for name, value in self._state().items()}
+            mapped = vmap(self._call)({name: value.clone() for name, value in stacked.items()})
+            weights = {name: value for name, value in stacked.items() if name in names}
+            buffers = {name: value for name, value in stacked.items() if name not in names}
+            vmap(grad(loss))(weights, buffers)
+        except Exception:  # any failure means that lanes must run one after the other
+            return False
+        return torch.allclose(mapped[0], self.result, rtol=1e-3, atol=1e-4)
+
+    def _call(self, state: dict[str, Tensor]) -> Any:
+        return functional_call(self.module, state, (self.x,))
+
+    def _state(self) -> dict[str, Tensor]:
+        return {name: value.detach().clone() for name, value in self.module.state_dict().items()}

@@ -1,0 +1,183 @@
+"""`uw.Modules`: any two torch modules as encoder and decoder."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import unweave as uw
+from datasets import CPU, SMALL, small_run
+from unweave.core.spec import from_json, to_json
+from unweave.networks import modules as modules_file
+from unweave.training import Lanes
+from unweave.training.run import Run
+
+SHAPE = (1, 16, 16)
+
+
+def encoder():
+    return nn.Sequential(nn.Flatten(), nn.Linear(256, 16), nn.ReLU(), nn.Linear(16, 6))
+
+
+def decoder():
+    return nn.Sequential(nn.Linear(3, 16), nn.ReLU(), nn.Linear(16, 256), nn.Unflatten(1, SHAPE))
+
+
+class Branching(nn.Module):
+    """An encoder whose control flow depends on its values, which `vmap` cannot map."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = encoder()
+
+    def forward(self, x):
+        y = self.layers(x)
+        return y if y.sum().item() > -1e9 else -y
+
+
+@pytest.fixture
+def network():
+    return uw.Modules(encoder, decoder)
+
+
+@pytest.fixture
+def forgotten(monkeypatch):
+    """As in another process: modules that were built here are not known."""
+    monkeypatch.setattr(modules_file, "_known", {})
+
+
+@pytest.mark.parametrize(
+    "source", [encoder, lambda: encoder(), encoder()], ids=["f", "lambda", "m"]
+)
+def test_modules_train_in_lanes_as_alone(source):
+    run, dataset = small_run(network=uw.Modules(source, decoder)), SMALL.load(CPU)
+    lanes = Lanes([run, dataclasses.replace(run, seed=1)], dataset, CPU)
+    alone = Lanes([dataclasses.replace(run, seed=1)], dataset, CPU)
+    assert lanes.vectorised
+    for name, value in alone.parameters.items():
+        assert torch.equal(lanes.parameters[name][1], value[0])
+        assert name.endswith("bias") or not torch.equal(*lanes.parameters[name])
+    for _ in range(3):
+        lanes.advance()
+        alone.advance()
+    for name, value in alone.parameters.items():
+        torch.testing.assert_close(lanes.parameters[name][1], value[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_module_with_data_dependent_control_flow_trains_one_lane_after_the_other(network):
+    dataset = SMALL.load(CPU)
+    branching = small_run(network=uw.Modules(Branching, decoder))
+    lanes = Lanes([branching, dataclasses.replace(branching, seed=1)], dataset, CPU)
+    assert not lanes.vectorised
+    alone = Lanes([dataclasses.replace(branching, seed=1)], dataset, CPU)
+    for _ in range(3):
+        lanes.advance()
+        alone.advance()
+    for name, value in alone.parameters.items():
+        assert torch.equal(value[0], lanes.parameters[name][1])
+
+
+def test_batch_normalisation_of_torch_trains_in_lanes_as_alone():
+    def normalised():
+        return nn.Sequential(
+            nn.Flatten(), nn.Linear(256, 8, bias=False), nn.BatchNorm1d(8), nn.Linear(8, 6)
+        )
+
+    run, dataset = small_run(network=uw.Modules(normalised, decoder)), SMALL.load(CPU)
+    lanes = Lanes([run, dataclasses.replace(run, seed=1)], dataset, CPU)
+    alone = Lanes([dataclasses.replace(run, seed=1)], dataset, CPU)
+    for _ in range(3):
+        lanes.advance()
+        alone.advance()
+    for ours, theirs in ((lanes.parameters, alone.parameters), (lanes.buffers, alone.buffers)):
+        for name, value in theirs.items():
+            torch.testing.assert_close(ours[name][1], value[0], rtol=1e-4, atol=1e-5)
+    assert lanes.buffers["model.encoder.module.2.running_mean"].abs().sum() > 0
+
+
+def test_a_run_is_stored_and_loaded_by_the_import_path_of_its_factories(network, tmp_path):
+    model = uw.fit(SMALL, network=network, latent=uw.Gaussian(3), steps=3, batch_size=16,
+                   store=tmp_path, progress=False, device="cpu")  # fmt: skip
+    names = {role: f"{__name__}:{role}" for role in ("encoder", "decoder")}
+    assert to_json(model.run)["network"] == {"kind": "modules", **names}
+    again = from_json(Run, to_json(model.run))
+    assert again == model.run
+    assert again.digest == model.run.digest
+    x = model.observations([0, 1])
+    assert np.array_equal(uw.load(model.folder, device="cpu").encode(x), model.encode(x))
+
+
+@pytest.mark.usefixtures("forgotten")
+def test_modules_that_cannot_be_imported_are_passed_when_loading(tmp_path):
+    fields = {"latent": uw.Gaussian(3), "steps": 3, "batch_size": 16, "store": tmp_path}
+    model = uw.fit(SMALL, network=uw.Modules(encoder(), decoder()), progress=False, device="cpu",
+                   **fields)  # fmt: skip
+    x = model.observations([0, 1])
+    modules_file._known.clear()
+    with pytest.raises(ValueError, match="pass the modules again"):
+        uw.load(model.folder, device="cpu")
+    with pytest.raises(ValueError, match="was trained with network"):
+        uw.load(model.folder, device="cpu", network=uw.MLP())
+    again = uw.load(model.folder, device="cpu", network=uw.Modules(encoder(), decoder()))
+    assert np.array_equal(again.encode(x), model.encode(x))
+
+
+@pytest.mark.usefixtures("forgotten")
+def test_an_importable_factory_needs_no_registration(network):
+    again = from_json(Run, to_json(small_run(network=network)))
+    modules_file._known.clear()
+    assert again.build(SHAPE).model.encoder(torch.zeros(2, *SHAPE)).shape == (2, 6)
+
+
+@pytest.mark.usefixtures("forgotten")
+def test_modules_that_cannot_be_imported_are_known_by_their_structure():
+    one, two = uw.Modules(encoder(), decoder()), uw.Modules(encoder(), decoder())
+    assert one == two
+    other = uw.Modules(nn.Sequential(encoder(), nn.Tanh()), decoder())
+    assert other != one
+    assert small_run(network=one).digest == small_run(network=two).digest
+    assert small_run(network=one).digest != small_run(network=other).digest
+    content = to_json(small_run(network=one))
+    modules_file._known.clear()
+    with pytest.raises(ValueError, match=r"not known here .*network=uw.Modules\("):
+        from_json(Run, content).build(SHAPE)
+    uw.Modules(encoder(), decoder())  # the modules again
+    from_json(Run, content).build(SHAPE)
+
+
+@pytest.mark.usefixtures("forgotten")
+def test_a_factory_that_is_gone_gives_a_clear_error(network):
+    content = to_json(small_run(network=network)) | {
+        "network": {"kind": "modules", "encoder": "no_such_file:encoder", "decoder": "x"}
+    }
+    with pytest.raises(ValueError, match=r"cannot import no_such_file:encoder.*network="):
+        from_json(Run, content).build(SHAPE)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: uw.Modules(nn.Flatten(), decoder),
+         r"encoder .* to map \(B, 1, 16, 16\) to \(B, 6\), the values .* got \(B, 256\)"),
+        (lambda: uw.Modules(encoder, nn.Linear(3, 256)),
+         r"decoder .* to map \(B, 3\) to \(B, 1, 16, 16\), .* got \(B, 256\)"),
+        (lambda: uw.Modules(encoder, nn.Linear(4, 256)), "got 'RuntimeError: mat1 and mat2"),
+        (lambda: uw.Modules(nn.Sequential(encoder(), nn.Dropout()), decoder), "remove dropout"),
+        (lambda: uw.Modules(lambda: 3, decoder), "expected a torch.nn.Module from"),
+        (lambda: uw.Modules(3, decoder), "expected a torch.nn.Module, a function"),
+    ],
+)  # fmt: skip
+def test_modules_that_do_not_fit_are_refused_before_training(make, message):
+    with pytest.raises(ValueError, match=message):
+        small_run(network=make()).resolve(SMALL.load(CPU))
+
+
+def test_given_modules_are_copied():
+    given = encoder()
+    before = {name: value.clone() for name, value in given.state_dict().items()}
+    run = small_run(network=uw.Modules(given, decoder))
+    lanes = Lanes([run], SMALL.load(CPU), CPU)
+    lanes.advance()
+    assert all(torch.equal(before[name], value) for name, value in given.state_dict().items())
