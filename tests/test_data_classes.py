@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from datasets import CPU
 from PIL import Image
 
+from datasets import CPU
 from unweave.data import Arrays, Folder, HeldOut, Selected, Shapes2D, from_array
 from unweave.training.overrides import way_from
 

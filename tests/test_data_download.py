@@ -12,7 +12,7 @@ import pytest
 from published_files import digits
 from unweave.data import MNIST
 from unweave.data.published import download as sources
-from unweave.data.published.download import Source, fetch, wrong_with
+from unweave.data.published.download import Source, fetch, find_problem
 
 CONTENT = np.random.default_rng(0).integers(0, 256, 300_000, dtype=np.uint8).tobytes()
 DIGEST = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
@@ -183,7 +183,7 @@ def test_a_download_is_read_once_for_its_checksum(server, tmp_path, monkeypatch)
 def test_damaged_records_are_said(server, tmp_path, content):
     fetch(source(server), tmp_path)
     (tmp_path / "checksums.json").write_text(content)
-    with pytest.raises(ValueError, match=r"checksums\.json.*put it back"):
+    with pytest.raises(ValueError, match=r"checksums\.json.*restore it"):
         fetch(source(server), tmp_path)
 
 
@@ -197,7 +197,9 @@ def test_what_is_all_there_but_not_in_place_is_taken(server, tmp_path):
 
 def test_a_wrong_checksum_is_refused_and_nothing_is_left(server, tmp_path):
     server.files["/a.bin"] = CONTENT[::-1]
-    with pytest.raises(ValueError, match=r"a\.bin could not be fetched .* checksum is not sha256"):
+    with pytest.raises(
+        ValueError, match=r"a\.bin could not be downloaded .* checksum is not sha256"
+    ):
         fetch(source(server), tmp_path)
     assert not list(tmp_path.glob("a.bin*[!k]"))
 
@@ -213,13 +215,15 @@ def test_the_next_mirror_is_tried(server, tmp_path):
 def test_a_mirror_that_is_not_there_is_given_up(tmp_path, monkeypatch):
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     wanted = Source("a.bin", 10, None, ("http://127.0.0.1:9/a.bin",))
-    with pytest.raises(ValueError, match=r"refused.*by hand"):
+    with pytest.raises(ValueError, match=r"refused.*yourself"):
         fetch(wanted, tmp_path)
 
 
 def test_a_mirror_that_always_cuts_is_given_up(server, tmp_path):
     server.cut = [50_000] * 20
-    with pytest.raises(ValueError, match=r"ended after 50,000 of 300,000 bytes.*What came is kept"):
+    with pytest.raises(
+        ValueError, match=r"ended after 50,000 of 300,000 bytes.*The partial download was kept"
+    ):
         fetch(source(server), tmp_path)
     server.cut = []
     assert fetch(source(server), tmp_path).read_bytes() == CONTENT
@@ -245,7 +249,9 @@ def test_a_full_disk_is_said_and_what_came_is_kept(server, tmp_path, monkeypatch
                 if done > 100_000:
                     raise OSError(errno.ENOSPC, "No space left on device")
 
-        with pytest.raises(ValueError, match=r"no room in .* for a\.bin, which has 300,000 bytes"):
+        with pytest.raises(
+            ValueError, match=r"not enough space in .* for a\.bin, which has 300,000 bytes"
+        ):
             fetch(source(server), tmp_path, told)
     assert not (tmp_path / "a.bin").exists()
     assert fetch(source(server), tmp_path).read_bytes() == CONTENT
@@ -255,9 +261,9 @@ def test_an_unknown_checksum_is_put_down_and_compared_from_then_on(server, tmp_p
     unknown = source(server, size=None, digest=None)
     place = fetch(unknown, tmp_path)
     assert DIGEST in (tmp_path / "checksums.json").read_text()
-    assert wrong_with(unknown, tmp_path) is None
+    assert find_problem(unknown, tmp_path) is None
     place.write_bytes(CONTENT[::-1])
-    assert "is not what it was when it came" in wrong_with(unknown, tmp_path)
+    assert "has changed since it was downloaded" in find_problem(unknown, tmp_path)
     with pytest.raises(ValueError, match="delete it"):
         fetch(unknown, tmp_path)
 
@@ -265,10 +271,10 @@ def test_an_unknown_checksum_is_put_down_and_compared_from_then_on(server, tmp_p
 def test_published_facts_are_compared(tmp_path):
     (tmp_path / "a.bin").write_bytes(CONTENT)
     md5 = f"md5:{hashlib.md5(CONTENT).hexdigest()}"
-    assert wrong_with(Source("a.bin", 300_000, DIGEST), tmp_path) is None
-    assert wrong_with(Source("a.bin", None, md5), tmp_path) is None
-    assert "has 300,000 bytes" in wrong_with(Source("a.bin", 5, DIGEST), tmp_path)
-    assert "has the checksum md5:" in wrong_with(Source("a.bin", None, "md5:0"), tmp_path)
+    assert find_problem(Source("a.bin", 300_000, DIGEST), tmp_path) is None
+    assert find_problem(Source("a.bin", None, md5), tmp_path) is None
+    assert "has 300,000 bytes" in find_problem(Source("a.bin", 5, DIGEST), tmp_path)
+    assert "has the checksum md5:" in find_problem(Source("a.bin", None, "md5:0"), tmp_path)
 
 
 def test_get_check_and_train_on_the_command_line(unweave, server, tmp_path, monkeypatch):
@@ -281,7 +287,7 @@ def test_get_check_and_train_on_the_command_line(unweave, server, tmp_path, monk
     monkeypatch.setattr(MNIST, "ABOUT", type(about)(**{**vars(about), "sources": files}))
     code, _, err = unweave("train", "data=mnist", "--store", tmp_path / "runs")
     assert code == 2
-    assert "`unweave data get mnist` fetches it" in err
+    assert "`unweave data get mnist` downloads it" in err
     code, out, err = unweave("data", "get", "mnist")
     assert code == 0, err
     assert out.count("no published checksum known") == 4
@@ -296,7 +302,7 @@ def test_get_check_and_train_on_the_command_line(unweave, server, tmp_path, monk
     (tmp_path / "data" / "mnist" / files[0].name).write_bytes(b"x")
     code, _, err = unweave("data", "check", "mnist")
     assert code == 2
-    assert "is not what it was when it came" in err
+    assert "has changed since it was downloaded" in err
 
 
 @pytest.mark.parametrize(
@@ -307,7 +313,7 @@ def test_get_check_and_train_on_the_command_line(unweave, server, tmp_path, monk
         (["get", "celeba"], "Agree to the terms at https://mmlab"),
         (["get", "3dfaces"], "numpy.save('3dfaces.npy'"),
         (["get", "mpi3d", "version=toi"], "'toy'"),
-        (["check", "mnist"], "`unweave data get mnist` fetches it"),
+        (["check", "mnist"], "`unweave data get mnist` downloads it"),
         (["info", "nothing"], "neither a data set nor a file"),
     ],
 )
@@ -339,7 +345,7 @@ def test_sets_of_a_single_site_say_so(unweave):
     for kind in (*single, "cars3d", "mnist", "fashion-mnist"):
         _, out, _ = unweave("data", "info", kind)
         (line,) = [line for line in out.splitlines() if line.startswith("- from: ")]
-        assert line.endswith(" alone, no other site known") == (kind in single)
+        assert line.endswith(" (the only known site)") == (kind in single)
         assert len(line.removesuffix(", no other site known").split(",")) == 2 - (kind in single)
     assert "- from:" not in unweave("data", "info", "celeba")[1]  # by hand
     _, out, _ = unweave("data", "page")

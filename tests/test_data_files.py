@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from datasets import CPU
 from PIL import Image
 
 from byte_images import BYTES, everything
+from datasets import CPU
 from unweave.core.spec import from_json, members, to_json
-from unweave.data import Arrays, Data, Folder, InMemory, Published, Shapes2D, Streamed
-from unweave.data.dataset import Stored
+from unweave.data import Arrays, Data, Folder, InMemory, Published, Shapes2D, StreamedDataset
+from unweave.data.dataset import ArrayDataset
 
 
 def test_the_union_names_its_members():
@@ -29,7 +29,7 @@ class TestArrays:
         spec = Arrays(tmp_path / "a.npy")
         assert spec == Arrays(str(tmp_path / "a.npy")) == from_json(Arrays, to_json(spec))
         dataset = spec.load(CPU)
-        assert isinstance(dataset, Stored)
+        assert isinstance(dataset, ArrayDataset)
         np.testing.assert_allclose(everything(dataset)[:, 0], BYTES / 255, rtol=1e-6)
 
     def test_npz_with_factors_and_names(self, tmp_path):
@@ -88,7 +88,9 @@ class TestArrays:
         whole = path.read_bytes()
         for wrong in (whole[:-1], whole + b"x", whole[:130]):
             path.write_bytes(wrong)
-            with pytest.raises(ValueError, match=r"a\.npy says that it holds \(6, 5, 7\) of uint8"):
+            with pytest.raises(
+                ValueError, match=r"a\.npy should have .* header, \(6, 5, 7\) of uint8"
+            ):
                 Arrays(path).load(CPU)
         path.write_bytes(whole.replace(b"(6, 5, 7)", b"(10**9,7)"))
         with pytest.raises(ValueError, match=r"a\.npy.*save it again"):
@@ -106,7 +108,7 @@ class TestArrays:
         header = b"\x93NUMPY\x01\x00" + len(claim).to_bytes(2, "little") + claim
         with zipfile.ZipFile(path, "w") as file:
             file.writestr("imgs.npy", header + bytes(100))
-        with pytest.raises(ValueError, match=r"says that it holds \(1000000000000, 8\)"):
+        with pytest.raises(ValueError, match=r"according to its header, \(1000000000000, 8\)"):
             Arrays(path).load(CPU)
 
     def test_a_zip_bomb_is_not_unpacked(self, tmp_path, monkeypatch):
@@ -255,8 +257,11 @@ class TestFolder:
         save(tmp_path, "b.png", np.full((30, 20), 80, np.uint8))
         dataset = Folder(tmp_path).load(CPU)
         assert dataset.shape == (1, 64, 64)
-        assert "2 sizes: scaled to 64 x 64" in dataset.notes[1]
-        assert "2 of 2 pictures, of another form than 64 x 64, are cut to their" in dataset.notes[2]
+        assert "2 sizes: resized to 64 x 64" in dataset.notes[1]
+        assert (
+            "2 of 2 images, whose aspect ratio is not that of 64 x 64, are cropped"
+            in dataset.notes[2]
+        )
         torch.testing.assert_close(everything(dataset), torch.full((2, 1, 64, 64), 80 / 255))
 
     def test_pictures_are_cut_in_the_centre_and_averaged(self, tmp_path):
@@ -271,7 +276,7 @@ class TestFolder:
         assert Folder(tmp_path, size=(4, 6)).load(CPU).shape == (1, 4, 6)
 
     @pytest.mark.parametrize("fit", ["crop", "pad", "stretch"])
-    def test_pictures_of_another_form_are_cut_padded_or_stretched(self, tmp_path, fit):
+    def test_images_of_another_aspect_ratio_are_cropped_padded_or_stretched(self, tmp_path, fit):
         """Twice as wide as high, to a square: linear between pixels, a quarter off their middle."""
         wide = np.array([[0, 32, 112, 240], [80, 112, 208, 48]], np.uint8)
         save(tmp_path, "a.png", wide)
@@ -284,10 +289,8 @@ class TestFolder:
             "stretch": up @ wide,
         }[fit]
         torch.testing.assert_close(everything(dataset)[0, 0] * 255, torch.tensor(expected).float())
-        told = {"crop": "are cut", "pad": "have bars", "stretch": "are stretched"}[fit]
-        assert any(
-            f"1 of 1 pictures, of another form than 4 x 4, {told}" in n for n in dataset.notes
-        )
+        change = {"crop": "cropped", "pad": "padded", "stretch": "stretched"}[fit]
+        assert any(f"is not that of 4 x 4, are {change}" in note for note in dataset.notes)
         assert len(Folder(tmp_path, size=(4, 8), fit=fit).load(CPU).notes) == 1  # of that form
 
     def test_bars_are_black_or_transparent_and_beside_the_middle(self, tmp_path):
@@ -308,7 +311,7 @@ class TestFolder:
         save(tmp_path, "d.jpg", COLOUR, "CMYK")
         dataset = Folder(tmp_path).load(CPU)
         assert dataset.shape == (3, 5, 7)
-        assert "1 grey pictures among 4" in dataset.notes[1]
+        assert "1 of 4 images are grey" in dataset.notes[1]
         assert torch.equal(everything(dataset)[1, 0], everything(dataset)[1, 2])
 
     def test_channels_can_be_asked_for(self, tmp_path):
@@ -322,7 +325,7 @@ class TestFolder:
         save(tmp_path, "a.png", pixels)
         dataset = Folder(tmp_path).load(CPU)
         assert dataset.shape == (3, 4, 4)
-        assert "transparency" in dataset.notes[1]
+        assert "1 transparent images laid on white" in dataset.notes[1]
         assert everything(dataset)[0, :, :2].max() == 0
         assert everything(dataset)[0, :, 2:].min() == 1
         kept = Folder(tmp_path, channels=4).load(CPU)
@@ -374,13 +377,13 @@ class TestFolder:
         assert dataset.factor_names == ("colour", "size")
         codes = dataset.factors(torch.arange(4)).tolist()
         assert codes == [[0, 0], [1, 0], [0, 1], [1, 1]]  # numbers by their size, not as text
-        assert any("1 rows of factors.csv name no picture" in note for note in dataset.notes)
+        assert any("1 rows of factors.csv name no image" in note for note in dataset.notes)
 
     @pytest.mark.parametrize(
         ("text", "message"),
         [
             ("", "a line of names and lines of values"),
-            ("file,colour\n0.png,red", r"no row for 1 of 2 pictures, the first of them 1\.png"),
+            ("file,colour\n0.png,red", r"no row for 1 of 2 images, the first of them 1\.png"),
             ("file,colour\n0.png,red\n1.png", "line 3: expected 2 values"),
             ("file,colour\n0.png,red\n1.png,", "line 3, column 'colour': expected a value"),
             ("file\n0.png\n1.png", "the column file alone"),
@@ -389,7 +392,7 @@ class TestFolder:
                 "file,a\n0.png,0.5\n1.png,1.5",
                 "about.csv: .*2 real numbers in the 2 rows of column 0",
             ),
-            ("file,a\n0.png,1\n\n1.png,2\n0.png,2", r"line 5: 0\.png is there already"),
+            ("file,a\n0.png,1\n\n1.png,2\n0.png,2", r"line 5: 0\.png is listed twice"),
             ('file,colour\n0.png,"red\n1.png,blue', "CSV"),
         ],
     )
@@ -407,7 +410,7 @@ class TestFolder:
         held = Folder(tmp_path / "pictures", split="train").load(CPU)
         spec = Folder(tmp_path / "pictures", split="train", stream=True)
         dataset = spec.load(CPU)
-        assert isinstance(dataset, Streamed)
+        assert isinstance(dataset, StreamedDataset)
         assert torch.equal(everything(dataset), everything(held))
         with monkeypatch.context() as without:
             without.setattr("unweave.data.files.folder._pixels", None)  # decoding again would fail
@@ -441,9 +444,7 @@ class TestFolder:
         with pytest.raises(ValueError, match=r"bad\.png.*Repair or remove"):
             Folder(tmp_path).load(CPU)
 
-    @pytest.mark.parametrize(
-        "limit", [60, 20]
-    )  # Pillow warns above it, incompatibility above twice it
+    @pytest.mark.parametrize("limit", [60, 20])  # Pillow warns above it and raises above twice it
     def test_a_decompression_bomb_is_named(self, tmp_path, monkeypatch, limit):
         save(tmp_path, "bomb.png", np.zeros((10, 10), np.uint8))
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from datasets import CPU
 
+from datasets import CPU
 from unweave.core.spec import from_json, to_json
 from unweave.data import Arrays, Mixing, MovingDigit, Pinwheel
 
@@ -124,12 +124,12 @@ def test_generators_are_functions_of_their_seed(digits):
 
 
 def test_what_cannot_be_made_is_refused(digits, tmp_path):
-    with pytest.raises(ValueError, match="rows of one length"):
+    with pytest.raises(ValueError, match="rows of equal length"):
         Mixing(((1.0,), (1.0, 2.0)))
     with pytest.raises(ValueError, match="columns and indices together"):
         Mixing(columns=digits)
     with pytest.raises(ValueError, match="between 0 and 2"):
         Mixing(columns=digits, indices=(3,)).load(CPU)
     np.save(tmp_path / "v.npy", np.zeros((4, 3)))
-    with pytest.raises(ValueError, match="expected pictures"):
+    with pytest.raises(ValueError, match="expected images"):
         MovingDigit(Arrays(tmp_path / "v.npy")).load(CPU)

@@ -5,9 +5,9 @@ import gc
 import numpy as np
 import pytest
 import torch
-from datasets import CPU
 
 from byte_images import BYTES, everything
+from datasets import CPU
 from unweave.core.spec import digest, from_json, to_json
 from unweave.data import Factor, InMemory, Lattice, from_array
 
@@ -41,8 +41,8 @@ def test_axes_are_understood(given, shape):
     last = len(given) == 4 and shape == (given[3], *given[1:3])
     expected = np.moveaxis(images, -1, 1) if last else images
     np.testing.assert_array_equal(everything(dataset), expected.reshape(6, *shape))
-    two_ways = len(given) == 4 and given[1] in (1, 3, 4) and given[3] in (1, 3, 4)
-    assert any("two ways" in note for note in dataset.notes) == two_ways
+    ambiguous = len(given) == 4 and given[1] in (1, 3, 4) and given[3] in (1, 3, 4)
+    assert any("ambiguous" in note for note in dataset.notes) == ambiguous
 
 
 def test_bytes_stay_bytes_and_become_floats_in_the_unit_interval():

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from unweave.core.noise import Noise
-from unweave.data import Factor, Lattice, Shapes2D
-from unweave.data.lattice import different
+from unweave.data import Factor, Lattice, Schema, Shapes2D
 from unweave.metrics.inputs import merge
 
 LATTICES = [
@@ -89,9 +88,7 @@ def test_a_lattice_refuses_what_is_not_on_it(call, message):
 def test_classes_repeat_here_as_metrics_merge_them(orientations):
     lattice = Shapes2D(orientations=orientations, positions=2).lattice
     factors = lattice.factors(torch.arange(lattice.size))
-    counts = [
-        different(k, lattice.names, lattice.sizes, lattice.periods, factors)
-        for k in range(len(lattice.names))
-    ]
+    schema = Schema.on_lattice(lattice, (1,))
+    counts = [schema.distinct(k, factors) for k in range(len(lattice.names))]
     merged = merge(factors.numpy(), lattice.periods, lattice.names)
     assert np.array_equal(factors % torch.stack(counts, -1), merged)

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 import torch
-from datasets import CPU
 
 import unweave as uw
+from datasets import CPU
 from unweave.core.spec import from_json, to_json
 from unweave.data import (
     Arrays,
@@ -18,7 +18,7 @@ from unweave.data import (
     Paired,
     Selected,
     Shapes2D,
-    Streamed,
+    StreamedDataset,
     Subset,
     from_array,
     in_classes,
@@ -114,7 +114,7 @@ def test_learned_features_are_held_out_like_factors(tmp_path):
     with pytest.raises(ValueError, match=r"expected 300 rows of features .* got 299"):
         data.load(CPU)
     write_features(path, classes, ["class", "width"])
-    with pytest.raises(ValueError, match="names of their own"):
+    with pytest.raises(ValueError, match="differ from those of factors"):
         data.load(CPU)
     write_features(path, np.roll(classes, 1, 0), ["thickness", "width"])
     assert data.load(CPU).fingerprint != before
@@ -202,7 +202,7 @@ def test_arrays_in_memory_are_sampled_too():
         (HeldOut({"factor0": (0.5,)}), "its classes are numbers, 0 to 2"),
         (HeldOut({"factor0": (-1,)}), "its classes are numbers, 0 to 2"),
         (HeldOut({"factor0": ("2..1",)}), "its classes are numbers, 0 to 2"),
-        (HeldOut({"factor0": (0, 1, 2)}), "leave an observation"),
+        (HeldOut({"factor0": (0, 1, 2)}), "leave at least one observation"),
         (Incomplete(("factor9",)), "is not a factor"),
         (Correlated(("factor0", "shape")), "'shape' is not a factor"),
     ],
@@ -312,7 +312,7 @@ def test_what_is_taken_of_a_streamed_world_is_streamed_if_it_is_large(
     monkeypatch.setattr("unweave.data.files.streaming.WINDOW", 2**15)  # eight rows
     in_memory = Selected(Arrays(tmp_path / "a.npz", "x", "codes", stream=False), ways).load(CPU)
     dataset = Selected(Arrays(tmp_path / "a.npz", "x", "codes", stream=True), ways).load(CPU)
-    assert isinstance(dataset, Streamed) is not small
+    assert isinstance(dataset, StreamedDataset) is not small
     every = torch.arange(dataset.size)
     order = in_memory.images(every)[:, 0].argsort(stable=True)  # in that of the file
     assert torch.equal(dataset.images(every), in_memory.images(every)[order])
@@ -330,7 +330,7 @@ def test_what_is_taken_of_a_streamed_world_is_streamed_if_it_is_large(
 
 
 def test_pairs_of_a_streamed_world_are_refused_on_a_gpu(tmp_path, monkeypatch):
-    monkeypatch.setattr(Streamed, "to", lambda dataset, device: dataset)
+    monkeypatch.setattr(StreamedDataset, "to", lambda dataset, device: dataset)
     index = torch.arange(60)
     np.savez(
         tmp_path / "a.npz", x=DATASET.load(CPU).images(index), f=DATASET.lattice.factors(index)
@@ -463,5 +463,5 @@ def test_pairs_that_differ_are_different_pictures(orientations, changed):
     updates = (other - one)[hearts, 3] % (orientations - 1)
     shares = updates.bincount()[1:] / len(updates)
     np.testing.assert_allclose(shares, 1 / (orientations - 2), atol=2.5 * len(updates) ** -0.5)
-    with pytest.raises(ValueError, match="factors that change every picture"):
+    with pytest.raises(ValueError, match="factors that change every image"):
         Paired(spec, changed=4).load(CPU)

@@ -8,14 +8,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from datasets import CPU, SMALL
 
 import unweave as uw
 from byte_images import everything
-from unweave.data import Arrays, Selected, Streamed, Subset, from_array
+from datasets import CPU, SMALL
+from unweave.data import Arrays, Selected, StreamedDataset, Subset, from_array
 from unweave.data.files import rows
 from unweave.data.files import streaming as streamed
-from unweave.data.parts import SHARES, members_of
+from unweave.data.random_split import PERCENT, split_rows
 from unweave.training import train
 from unweave.training.run import Run
 from unweave.training.sampler import Feed, Sampler
@@ -81,7 +81,7 @@ def test_every_kind_of_file_is_read_as_in_memory(tmp_path, monkeypatch, kind, sp
     held = Arrays(**{**vars(specs[0]), "split": split}).load(CPU)
     monkeypatch.setattr(rows, "MOST", 1000)  # so that nothing is held
     dataset = Arrays(**{**vars(specs[1]), "split": split}).load(CPU)
-    assert isinstance(dataset, Streamed)
+    assert isinstance(dataset, StreamedDataset)
     assert (dataset.size, dataset.shape, dataset.bounded) == (held.size, held.shape, held.bounded)
     assert torch.equal(everything(dataset), everything(held))
     index = torch.tensor([[5, 0], [0, 7]])
@@ -236,7 +236,7 @@ def test_few_windows_are_held(file):
     sampler = Sampler(torch.tensor([0]), dataset, 8)
     for step in range(4 * sampler.per_epoch):
         sampler.turn_to(step)
-        assert len(dataset.windows._held) <= 3
+        assert len(dataset.windows._windows) <= 3
     assert sum(t.name.startswith("windows") for t in threading.enumerate()) >= 1
 
 
@@ -248,7 +248,12 @@ def test_a_file_that_keeps_many_rows_together_is_said_to_be_shuffled_poorly(tmp_
     notes = Arrays(tmp_path / "a.npy", stream=True).load(CPU).notes
     assert "batches are drawn from windows of 33 observations, chunks of 5" in notes[-1]
     np.save(tmp_path / "a.npy", IMAGES[:30])  # all in one window: shuffled as in memory
-    assert Arrays(tmp_path / "a.npy", stream=True).load(CPU).notes[-1].endswith("are needed")
+    assert (
+        Arrays(tmp_path / "a.npy", stream=True)
+        .load(CPU)
+        .notes[-1]
+        .endswith("streamed from the file")
+    )
 
 
 def test_splits_are_disjoint_and_together_all(file):
@@ -265,12 +270,14 @@ def test_a_number_means_the_same_in_every_split(tmp_path, monkeypatch, stream):
     """One bright pixel in the training split alone says that all are bytes."""
     monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path))
     images = np.ones((20, 4, 4), np.uint8)
-    images[members_of("train", 20)[0]], images[members_of("test", 20)[0]] = 255, 0
+    images[split_rows("train", 20)[0]], images[split_rows("test", 20)[0]] = 255, 0
     np.save(tmp_path / "a.npy", images)
-    splits = [Arrays(tmp_path / "a.npy", split=p, stream=stream).load(CPU) for p in SHARES]
-    assert {(dataset.integer_unit, dataset.bounded) for dataset in splits} == {(1 / 255, True)}
-    for dataset, split in zip(splits, SHARES, strict=True):
-        expected = torch.from_numpy(images[members_of(split, 20)]) / 255
+    splits = [Arrays(tmp_path / "a.npy", split=p, stream=stream).load(CPU) for p in PERCENT]
+    assert {(dataset.schema.integer_unit, dataset.bounded) for dataset in splits} == {
+        (1 / 255, True)
+    }
+    for dataset, split in zip(splits, PERCENT, strict=True):
+        expected = torch.from_numpy(images[split_rows(split, 20)]) / 255
         torch.testing.assert_close(everything(dataset)[:, 0], expected)
     assert len({dataset.fingerprint for dataset in splits}) == 3
 
@@ -278,7 +285,7 @@ def test_a_number_means_the_same_in_every_split(tmp_path, monkeypatch, stream):
 def test_a_mapped_array_is_not_copied_into_memory(tmp_path, monkeypatch):
     np.save(tmp_path / "a.npy", IMAGES)
     monkeypatch.setattr("unweave.data.files.arrays.MOST", 1000)
-    with pytest.raises(ValueError, match=r"give the path of the \.npy file"):
+    with pytest.raises(ValueError, match=r"pass the path of the \.npy file"):
         from_array(np.load(tmp_path / "a.npy", mmap_mode="r"))
 
 

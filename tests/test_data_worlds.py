@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from datasets import CPU
 
+from datasets import CPU
 from unweave.core.noise import Noise
 from unweave.core.spec import from_json, members, to_json
 from unweave.data import (
@@ -165,11 +165,11 @@ def test_colours_are_uniform_on_the_upper_half():
 
 
 def test_two_pictures_share_noise_as_often_as_said():
-    from unweave.data.drawn.shapes2d_variants import STARTS, _starts
+    from unweave.data.drawn.shapes2d_variants import STARTS, _draw_starts
 
     count, words = 20_000, 3 * 64**2 // 8
     index = torch.arange(count)
-    s, t = (each.numpy() for each in _starts(Noise(torch.zeros_like(index), index, "scenery")))
+    s, t = (each.numpy() for each in _draw_starts(Noise(torch.zeros_like(index), index, "scenery")))
     order = np.lexsort((s, s - t))
     found = []  # pairs that are apart by the same in both tables
     for by in range(1, 10):
@@ -192,7 +192,7 @@ def test_two_pictures_share_noise_as_often_as_said():
 def test_pictures_painted_by_bytes_are_those_painted_by_words(spec, monkeypatch):
     index = torch.arange(0, 90, 7)
     by_words = spec.load(CPU).images(index)
-    monkeypatch.setattr("unweave.data.drawn.shapes2d_variants._kind", lambda side: torch.uint8)
+    monkeypatch.setattr("unweave.data.drawn.shapes2d_variants._word_type", lambda side: torch.uint8)
     assert torch.equal(spec.load(CPU).images(index), by_words)
     odd = type(spec)(Shapes2D(side=18, positions=3)).load(CPU)
     assert odd.images(index).unique(dim=0).shape == (len(index), 3, 18, 18)

@@ -5,8 +5,8 @@ import colorsys
 import numpy as np
 import pytest
 import torch
-from datasets import CPU
 
+from datasets import CPU
 from unweave.data import Shapes3D
 from unweave.data.drawn import shapes3d as module
 
@@ -140,7 +140,7 @@ def test_each_hue_colours_its_own_part_and_no_other(dataset):
     floor, wall, thing = parts
     assert not (floor & wall)[:30].any()
     assert thing.sum() > 300
-    assert (floor & wall & thing).sum() < 20  # edges show two materials, hard_samples three
+    assert (floor & wall & thing).sum() < 20  # edges show two materials, corners three
     assert floor[-3:].all()
 
 

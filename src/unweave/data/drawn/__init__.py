@@ -1,1 +1,1 @@
-"""Datasets that are rendered or computed, with known factors."""
+"""Datasets that are rendered or computed, most of them with known factors."""
