@@ -54,7 +54,7 @@ class TestArrays:
         notes = Arrays(tmp_path / "a.npz").load(CPU).notes
         assert notes == ("6 images of 5 x 7, grey", "uint8 from 0 to 255 divided by 255")
 
-    def test_a_pickle_beside_the_array_is_left_alone(self, tmp_path):
+    def test_a_pickle_beside_the_array_is_not_loaded(self, tmp_path):
         # As in the file of dSprites, whose metadata is pickled.
         np.savez(tmp_path / "a.npz", imgs=BYTES, metadata=np.array({"a": 1}, dtype=object))
         assert Arrays(tmp_path / "a.npz").load(CPU).size == 6
@@ -82,7 +82,7 @@ class TestArrays:
         refused("without keys", "a", content=lambda p: np.save(p, BYTES), name="c.npy")
         refused("c.npy: expected observations", content=lambda p: np.save(p, [1.0]), name="c.npy")
 
-    def test_a_cut_or_false_file_is_refused_before_it_is_read(self, tmp_path):
+    def test_a_truncated_file_is_refused_before_it_is_read(self, tmp_path):
         path = tmp_path / "a.npy"
         np.save(path, BYTES)
         whole = path.read_bytes()
@@ -102,7 +102,7 @@ class TestArrays:
         with pytest.raises(ValueError, match="column by column"):
             Arrays(path).load(CPU)
 
-    def test_a_member_that_claims_to_be_huge_is_refused(self, tmp_path):
+    def test_a_member_with_a_huge_shape_is_refused(self, tmp_path):
         path = tmp_path / "a.npz"
         claim = b"{'descr': '|u1', 'fortran_order': False, 'shape': (1000000000000, 8), }"
         header = b"\x93NUMPY\x01\x00" + len(claim).to_bytes(2, "little") + claim
@@ -117,7 +117,7 @@ class TestArrays:
         with pytest.raises(ValueError, match="zip bomb"):
             Arrays(tmp_path / "a.npz").load(CPU)
 
-    def test_files_of_libraries_that_are_bombs_are_not_read(self, tmp_path):
+    def test_zip_bombs_in_hdf5_and_parquet_are_not_read(self, tmp_path):
         with h5py.File(tmp_path / "a.h5", "w") as file:  # a terabyte of nothing
             file.create_dataset("imgs", (2**28, 64, 64), "u1", chunks=(64, 64, 64))
         with pytest.raises(ValueError, match="zip bomb"):
@@ -131,7 +131,7 @@ class TestArrays:
     @pytest.mark.parametrize(
         ("shape", "kind"), [((10**17, 0), "<f4"), ((10**17,), "|S0")], ids=["numbers", "text"]
     )
-    def test_many_rows_of_nothing_are_not_walked_over(self, tmp_path, shape, kind):
+    def test_many_empty_rows_are_refused_at_once(self, tmp_path, shape, kind):
         header = {"descr": kind, "fortran_order": False, "shape": shape}
         with (tmp_path / "a.npy").open("wb") as file:
             np.lib.format.write_array_header_1_0(file, header)
@@ -141,7 +141,7 @@ class TestArrays:
             with pytest.raises(ValueError, match=r"at least one value, got shape|of \|S0"):
                 Arrays(tmp_path / name, split="train").load(CPU)
 
-    def test_a_flipped_bit_is_noticed(self, tmp_path):
+    def test_a_flipped_bit_is_detected(self, tmp_path):
         np.savez(tmp_path / "a.npz", imgs=BYTES)
         content = bytearray((tmp_path / "a.npz").read_bytes())
         content[content.index(BYTES[2].tobytes())] ^= 1
@@ -149,7 +149,7 @@ class TestArrays:
         with pytest.raises(ValueError, match=r"'imgs' of .*CRC"):
             Arrays(tmp_path / "a.npz").load(CPU)
 
-    def test_names_in_an_archive_are_never_places(self, tmp_path):
+    def test_names_in_an_archive_are_never_used_as_paths(self, tmp_path):
         path = tmp_path / "in" / "a.npz"
         path.parent.mkdir()
         np.save(tmp_path / "b.npy", BYTES)
@@ -160,7 +160,7 @@ class TestArrays:
         assert sorted(tmp_path.rglob("*")) == before
 
     @pytest.mark.parametrize("name", ["a.h5", "a.parquet"])
-    def test_cut_files_of_libraries_are_named(self, tmp_path, name):
+    def test_truncated_hdf5_and_parquet_files_are_named(self, tmp_path, name):
         path = tmp_path / name
         if name == "a.h5":
             with h5py.File(path, "w") as file:
@@ -190,7 +190,7 @@ class TestArrays:
             Arrays(tmp_path / "a.h5", "raw").load(CPU)
 
     @pytest.mark.parametrize(("module", "name"), [("h5py", "a.h5"), ("pyarrow", "a.parquet")])
-    def test_what_a_file_needs_is_said(self, tmp_path, monkeypatch, module, name):
+    def test_a_missing_library_is_named(self, tmp_path, monkeypatch, module, name):
         beginning = b"\x89HDF\r\n\x1a\n" if module == "h5py" else b"PAR1"
         (tmp_path / name).write_bytes(beginning)
         monkeypatch.setitem(sys.modules, module, None)
@@ -224,7 +224,7 @@ def save(folder, name, pixels, mode=None, **options):
 
 
 class TestFolder:
-    def test_grey_pictures_of_one_size_are_kept(self, tmp_path):
+    def test_grey_images_of_equal_size_are_unchanged(self, tmp_path):
         for i, pixels in enumerate(BYTES):
             save(tmp_path, f"{'ab'[i % 2]}/{i}.png", pixels)
         (tmp_path / "readme.txt").write_text("no picture")
@@ -264,7 +264,7 @@ class TestFolder:
         )
         torch.testing.assert_close(everything(dataset), torch.full((2, 1, 64, 64), 80 / 255))
 
-    def test_pictures_are_cut_in_the_centre_and_averaged(self, tmp_path):
+    def test_images_are_cropped_in_the_centre_and_averaged(self, tmp_path):
         pixels = np.zeros((8, 24), np.uint8)
         pixels[:, 8:16] = np.indices((8, 8)).sum(0) % 2 * 200  # a board in the central square
         pixels[:, :8] = 255
@@ -293,7 +293,7 @@ class TestFolder:
         assert any(f"is not that of 4 x 4, are {change}" in note for note in dataset.notes)
         assert len(Folder(tmp_path, size=(4, 8), fit=fit).load(CPU).notes) == 1  # of that form
 
-    def test_bars_are_black_or_transparent_and_beside_the_middle(self, tmp_path):
+    def test_padding_is_black_or_transparent_and_centred(self, tmp_path):
         """A line of pixels keeps its length, and is a pixel wide however long it is."""
         save(tmp_path, "a.png", np.full((4, 1, 3), 200, np.uint8))
         save(tmp_path, "b.png", np.full((900, 1, 3), 200, np.uint8))
@@ -314,7 +314,7 @@ class TestFolder:
         assert "1 of 4 images are grey" in dataset.notes[1]
         assert torch.equal(everything(dataset)[1, 0], everything(dataset)[1, 2])
 
-    def test_channels_can_be_asked_for(self, tmp_path):
+    def test_the_number_of_channels_can_be_chosen(self, tmp_path):
         save(tmp_path, "a.png", COLOUR)
         for channels in (1, 3, 4):
             assert Folder(tmp_path, channels=channels).load(CPU).shape == (channels, 5, 7)
@@ -344,7 +344,7 @@ class TestFolder:
         save(tmp_path, "a.png", image, transparency=0)
         assert everything(Folder(tmp_path).load(CPU)).min() == 1
 
-    def test_binary_pictures_are_binary(self, tmp_path):
+    def test_binary_images_stay_binary(self, tmp_path):
         save(tmp_path, "a.png", BYTES[0] > 100)
         images = everything(Folder(tmp_path).load(CPU))
         np.testing.assert_array_equal(images[0, 0], BYTES[0] > 100)
@@ -357,7 +357,7 @@ class TestFolder:
         assert "16 bits" in dataset.notes[1]
         np.testing.assert_allclose(everything(dataset)[0, 0], BYTES[0] / 255, atol=1e-6)
 
-    def test_a_camera_held_sideways_is_heeded(self, tmp_path):
+    def test_the_exif_orientation_is_applied(self, tmp_path):
         exif = Image.Exif()
         exif[0x0112] = 6
         save(tmp_path, "a.png", COLOUR, exif=exif)
@@ -431,13 +431,13 @@ class TestFolder:
             Folder(tmp_path).load(CPU)
 
     @pytest.mark.parametrize("content", [b"", b"nonsense"])
-    def test_a_picture_that_does_not_open_is_named(self, tmp_path, content):
+    def test_an_unreadable_image_is_named(self, tmp_path, content):
         save(tmp_path, "a.png", COLOUR)
         (tmp_path / "bad.jpg").write_bytes(content)
         with pytest.raises(ValueError, match=r"bad\.jpg.*Repair or remove"):
             Folder(tmp_path).load(CPU)
 
-    def test_a_picture_cut_short_is_named(self, tmp_path):
+    def test_a_truncated_image_is_named(self, tmp_path):
         save(tmp_path, "bad.png", np.random.default_rng(0).integers(0, 256, (64, 64), np.uint8))
         whole = (tmp_path / "bad.png").read_bytes()
         (tmp_path / "bad.png").write_bytes(whole[: len(whole) // 2])
@@ -451,7 +451,7 @@ class TestFolder:
         with pytest.raises(ValueError, match=r"bomb\.png.*Scale it down"):
             Folder(tmp_path).load(CPU)
 
-    def test_floating_point_and_deeper_pictures_are_sent_to_arrays(self, tmp_path):
+    def test_images_of_more_than_16_bits_are_refused(self, tmp_path):
         save(tmp_path, "a.tif", np.zeros((4, 4), np.float32))
         with pytest.raises(ValueError, match=r"a\.tif with floating-point.*Arrays"):
             Folder(tmp_path).load(CPU)
@@ -460,6 +460,6 @@ class TestFolder:
             Folder(tmp_path).load(CPU)
 
     @pytest.mark.parametrize("fields", [{"size": 0}, {"size": (3, 0)}, {"channels": 2}], ids=str)
-    def test_impossible_wishes_are_refused(self, fields):
+    def test_invalid_fields_are_refused(self, fields):
         with pytest.raises(ValueError, match=next(iter(fields))):
             Folder("a", **fields)

@@ -34,7 +34,7 @@ def test_parquet_columns_are_vectors_and_factors(tmp_path):
 
 @pytest.mark.parametrize("part", [",", ";", "\t"])
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_tables_are_kept_as_they_are(tmp_path, suffix, part):
+def test_numbers_of_tables_are_unchanged(tmp_path, suffix, part):
     """Whole numbers of a table are no bytes; factors are text, classes, or numbers again."""
     path = tmp_path / f"a.{suffix}"
     columns = {
@@ -100,7 +100,7 @@ def test_a_bad_cell_of_a_table_is_named_by_line_and_column(tmp_path, text, messa
         Arrays(path, factors_key="w" if "w" in text else None).load(CPU)
 
 
-def test_text_among_numbers_of_a_factor_is_told(tmp_path):
+def test_text_among_numbers_of_a_factor_is_noted(tmp_path):
     (tmp_path / "a.csv").write_text("u,size\n1,2\n3,10\n5,big\n")
     dataset = Arrays(tmp_path / "a.csv", factors_key="size").load(CPU)
     assert dataset.factor_labels == (("10", "2", "big"),)
@@ -118,7 +118,7 @@ def test_lists_of_text_are_refused(tmp_path):
         Arrays(tmp_path / "a.parquet", "u,v").load(CPU)
 
 
-def test_numbers_as_pandas_names_columns_are_names(tmp_path):
+def test_a_first_line_that_numbers_the_columns_names_them(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("0,1,2\n5,6,7\n8,9,10\n")
     dataset = Arrays(path, factors_key="1").load(CPU)
@@ -162,7 +162,7 @@ def test_a_csv_file_is_parsed_once(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", [pa.uint8(), pa.int8(), pa.uint16(), pa.int64()], ids=str)
-def test_numbers_of_tables_are_kept_whatever_their_type(tmp_path, kind):
+def test_integers_of_tables_are_not_scaled(tmp_path, kind):
     table = {"a": pa.array([1, 2, 100], kind), "b": pa.array([3, 0, 5], kind)}
     pq.write_table(pa.table(table), tmp_path / "a.parquet")
     dataset = Arrays(tmp_path / "a.parquet").load(CPU)

@@ -31,7 +31,7 @@ def cells(sheet, rows, side=32):
     return np.array([[grey[t : t + side, x : x + side] for x in lefts] for t in tops])
 
 
-def test_a_sheet_shows_observations_and_a_walk_along_every_factor():
+def test_a_preview_shows_random_observations_and_traversals():
     dataset = Blobs(side=32, levels=1, widths=3, positions=15).load(CPU)
     sheet, notes = preview_sheet(dataset)
     assert notes == ()
@@ -59,7 +59,7 @@ def test_a_sheet_shows_observations_and_a_walk_along_every_factor():
     ],
     ids=lambda case: getattr(case, "kind", case),
 )
-def test_every_kind_of_world_is_shown(data, rows):
+def test_every_kind_of_dataset_is_shown(data, rows):
     dataset = data.load(CPU)
     sheet, notes = preview_sheet(dataset)
     height = (sheet.height - 2 * 8 - 13 * len(notes) + 1) / rows
@@ -68,7 +68,7 @@ def test_every_kind_of_world_is_shown(data, rows):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_walks_along_data_that_are_no_lattice_change_one_factor_if_they_can(seed):
+def test_traversals_without_a_lattice_change_one_factor_if_possible(seed):
     """Against a search through all combinations of the other factors."""
     rng = np.random.default_rng(seed)
     codes = np.stack([rng.integers(0, n, 60) for n in (2, 3, 4)], 1)
@@ -89,7 +89,7 @@ def test_walks_along_data_that_are_no_lattice_change_one_factor_if_they_can(seed
     ]
 
 
-def test_walks_pass_held_out_combinations_by_and_say_what_classes_are_called():
+def test_traversals_avoid_held_out_combinations_and_have_labels():
     """Without 1 of the one with 0 of the other, both are still walked along, where there is all."""
     sizes = np.array([0.5, 1, 20])
     grid = np.array([(size, angle) for size in sizes for angle in range(15)])[::-1]
@@ -105,7 +105,7 @@ def test_walks_pass_held_out_combinations_by_and_say_what_classes_are_called():
     assert seen[:, 0].unique().tolist() in ([0], [2])
 
 
-def test_what_cannot_be_walked_along_is_said():
+def test_missing_traversals_are_noted():
     _, dataset = from_array(np.zeros((30, 4, 4), np.uint8))
     assert preview_sheet(dataset).notes == ("the factors are unknown: they are not traversed",)
     pairs = Paired(Blocks((2, 3), cell=4), changed=1).load(CPU)
@@ -127,7 +127,7 @@ def dots(dataset):
     return np.array([(each.max(0) + each.min(0)) / 2 for each in places])[:, ::-1]
 
 
-def test_points_lie_where_their_numbers_are():
+def test_points_are_plotted_to_scale():
     """The corners of a square form a square; with other units, both axes are filled."""
     corners = np.array([[0, 0], [10, 0], [0, 10], [10, 10.0]])
     for scale, offset in ((1, 0), (0.01, 7), ([1, 1000], 0)):
@@ -142,7 +142,7 @@ def test_points_lie_where_their_numbers_are():
     assert down / across == pytest.approx(0.5, abs=0.01)
 
 
-def test_axes_are_called_as_the_columns_of_a_table(tmp_path, monkeypatch):
+def test_axes_are_named_after_the_columns_of_a_table(tmp_path, monkeypatch):
     told = []
     drawn = "unweave.catalogue.scatter._axes"
     monkeypatch.setattr(drawn, lambda canvas, spans, names: told.append(names))
@@ -187,7 +187,7 @@ def test_vectors_are_plotted_by_their_principal_components():
     assert hues(dataset) == 3
 
 
-def test_the_command_writes_a_picture(unweave, tmp_path):
+def test_the_command_writes_a_png(unweave, tmp_path):
     path = tmp_path / "b.png"
     code, out, _ = unweave("data", "preview", "blocks", "sizes=[2,3]", "--out", path)
     assert code == 0
@@ -196,7 +196,7 @@ def test_the_command_writes_a_picture(unweave, tmp_path):
         assert picture.format == "PNG"
 
 
-def test_the_picture_is_called_as_what_it_shows(unweave, tmp_path, monkeypatch):
+def test_the_file_is_named_after_the_data(unweave, tmp_path, monkeypatch):
     """No two previews of different things have one name."""
     monkeypatch.chdir(tmp_path)
     np.savez("digits.npz", some=np.zeros((3, 4, 4)), more=np.zeros(3))
@@ -223,7 +223,7 @@ def test_the_picture_is_called_as_what_it_shows(unweave, tmp_path, monkeypatch):
     assert max(map(len, long)) < 160
 
 
-def test_the_command_tells_what_was_decided_and_what_is_not_shown(unweave, tmp_path):
+def test_the_command_prints_notes(unweave, tmp_path):
     np.savez(tmp_path / "a.npz", x=np.zeros((4, 4, 4)), f=np.array([0.5, 0.5, 2, 2]))
     data = [tmp_path / "a.npz", "key=x", "--out", tmp_path / "a.png"]
     code, _, err = unweave("data", "preview", *data, "factors_key=f", "--select", "held-out:f=2")
@@ -233,7 +233,7 @@ def test_the_command_tells_what_was_decided_and_what_is_not_shown(unweave, tmp_p
     assert "the factors are unknown: they are not traversed" in " ".join(err.split())
 
 
-def test_the_command_says_what_is_wrong(unweave, tmp_path):
+def test_errors_of_the_command_are_clear(unweave, tmp_path):
     path = tmp_path / "b.png"
     for arguments, message in (
         (["block"], "did you mean 'blocks'"),

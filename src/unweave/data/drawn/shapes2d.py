@@ -11,6 +11,7 @@ the same pixels, bit for bit. Lengths are in pixels of the original image, which
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -120,7 +121,7 @@ class Shapes2D:
     def load(self, device: torch.device) -> SpriteDataset:
         """Compute the tables and copy them to a device."""
         cosine, sine = rotations(self)
-        lower, upper = tables(self)
+        lower, upper = tables(self.side, self.shapes)
         return SpriteDataset(
             Schema.on_lattice(self.lattice, (1, self.side, self.side)),
             device,
@@ -271,12 +272,13 @@ def rotations(dataset: Shapes2D) -> tuple[Tensor, Tensor]:
     return cosine, sine
 
 
-def tables(dataset: Shapes2D) -> tuple[Tensor, Tensor]:
+@functools.lru_cache(maxsize=8)
+def tables(side: int, shapes: tuple[Shape, ...]) -> tuple[Tensor, Tensor]:
     """Compute the bounds of v at the middle of every step of u, shape after shape."""
     # Distance of a corner of the window in the frame of the smallest sprite.
-    reach = math.ceil(math.sqrt(2) * (REACH + FIELD / dataset.side) / SMALLEST) + 1
+    reach = math.ceil(math.sqrt(2) * (REACH + FIELD / side) / SMALLEST) + 1
     u = (np.arange(2 * reach << TABLE_BITS) + 0.5) / 2**TABLE_BITS - reach
-    bounds = [OUTLINES[name](u) for name in dataset.shapes]
+    bounds = [OUTLINES[name](u) for name in shapes]
     lower = np.concatenate([lower for lower, _ in bounds]) * 2**PLANE_BITS
     upper = np.concatenate([upper for _, upper in bounds]) * 2**PLANE_BITS
     return (
