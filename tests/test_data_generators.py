@@ -21,7 +21,7 @@ def unbent(spec):
     """
     points, cluster = values(spec), np.arange(spec.clusters).repeat(spec.points_per_cluster)
     along = np.hypot(*points.T)
-    for _ in range(500):
+    for _ in range(200):
         t = 2 * np.pi * cluster / spec.clusters + spec.rate * np.exp(along)
         r = np.stack(
             [

@@ -17,7 +17,7 @@ from unweave.data import (
     Shapes3D,
     TexturedShapes2D,
 )
-from unweave.data.drawn import renderer as module
+from unweave.data.synthetic import renderer as module
 
 SPRITES = Shapes2D(side=32, shapes=("heart", "square"), scales=2, orientations=4, positions=3)
 SMALL = [
@@ -165,7 +165,7 @@ def test_colours_are_uniform_on_the_upper_half():
 
 
 def test_two_images_share_noise_with_the_documented_probability():
-    from unweave.data.drawn.shapes2d_variants import STARTS, _draw_starts
+    from unweave.data.synthetic.shapes2d_variants import STARTS, _draw_starts
 
     count, words = 20_000, 3 * 64**2 // 8
     index = torch.arange(count)
@@ -192,14 +192,16 @@ def test_two_images_share_noise_with_the_documented_probability():
 def test_painting_by_bytes_and_by_words_gives_the_same_images(spec, monkeypatch):
     index = torch.arange(0, 90, 7)
     by_words = spec.load(CPU).images(index)
-    monkeypatch.setattr("unweave.data.drawn.shapes2d_variants._word_type", lambda side: torch.uint8)
+    monkeypatch.setattr(
+        "unweave.data.synthetic.shapes2d_variants._word_type", lambda side: torch.uint8
+    )
     assert torch.equal(spec.load(CPU).images(index), by_words)
     odd = type(spec)(Shapes2D(side=18, positions=3)).load(CPU)
     assert odd.images(index).unique(dim=0).shape == (len(index), 3, 18, 18)
 
 
 def test_texture_repeats_without_a_seam_and_the_sprite_inverts_it():
-    from unweave.data.drawn.shapes2d_variants import CANVAS, texture
+    from unweave.data.synthetic.shapes2d_variants import CANVAS, texture
 
     canvas = texture().double()
     assert torch.equal(texture(9)[:, CANVAS:, CANVAS:], texture()[:, :9, :9])

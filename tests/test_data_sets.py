@@ -18,8 +18,9 @@ from byte_images import everything
 from datasets import CPU
 from published_files import WRITERS
 from unweave.core.spec import from_json, members, to_json
-from unweave.data import Data, FileSet, HeldOut, Published, Selected
-from unweave.data.published import formats, sets
+from unweave.data import Data, HeldOut, Published, PublishedSpec, Selected
+from unweave.data.published import datasets as published_datasets
+from unweave.data.published import formats
 from unweave.data.random_split import split_rows
 from unweave.training.overrides import runs_from
 
@@ -52,7 +53,7 @@ def small(place, monkeypatch):
 def test_every_published_dataset_is_tested_here():
     assert set(SETS) == set(WRITERS)
     assert SETS.items() <= members(Data).items()
-    assert all(issubclass(cls, FileSet) for cls in SETS.values())
+    assert all(issubclass(cls, PublishedSpec) for cls in SETS.values())
 
 
 @pytest.mark.parametrize("kind", SETS)
@@ -286,6 +287,6 @@ def test_a_header_with_a_huge_shape_is_refused(small):
         cls().load(CPU)
     cls, _, _ = small("smallnorb")
     head = np.array([0x1E3D4C55, 4, 2**30, 2, 96, 96], "<i4").tobytes()
-    (cls().folder / f"{sets._NORB[0]}-dat.mat.gz").write_bytes(gzip.compress(head))
+    (cls().folder / f"{published_datasets._NORB[0]}-dat.mat.gz").write_bytes(gzip.compress(head))
     with pytest.raises(ValueError, match="announces the shape"):
         cls().load(CPU)

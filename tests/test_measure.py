@@ -23,7 +23,7 @@ from unweave.cli import scores as scoring
 from unweave.core import parallel
 from unweave.core.parallel import Killed, in_processes, in_threads
 from unweave.data.dataset import ArrayDataset
-from unweave.data.drawn.shapes2d import SpriteDataset
+from unweave.data.synthetic.shapes2d import SpriteDataset
 from unweave.evaluation import evaluate as measure
 from unweave.evaluation import stacked as trained
 from unweave.metrics import UNSUPERVISED, Score, Scores

@@ -11,8 +11,8 @@ import torch
 from unweave.core.noise import Noise
 from unweave.core.spec import digest, from_json, to_json
 from unweave.data import Lattice, Shapes2D
-from unweave.data.drawn import shapes2d as module
 from unweave.data.lattice import Factor
+from unweave.data.synthetic import shapes2d as module
 from unweave.metrics import merge
 
 CPU = torch.device("cpu")

@@ -8,7 +8,7 @@ import torch
 
 from datasets import CPU
 from unweave.data import Shapes3D
-from unweave.data.drawn import shapes3d as module
+from unweave.data.synthetic import shapes3d as module
 
 HUES = [colorsys.hsv_to_rgb(k / 10, 1, 1) for k in range(10)]
 

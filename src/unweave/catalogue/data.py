@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from unweave.core import spec
 from unweave.core.bibliography import cited, entries
-from unweave.data import Arrays, Data, Dataset, FileSet, Folder, InMemory, Published
+from unweave.data import Arrays, Data, Dataset, Folder, InMemory, Published, PublishedSpec
 from unweave.data.published.base import About
 from unweave.data.published.download import Source
 
@@ -97,20 +97,20 @@ def _list_factors(dataset: Dataset) -> str:
     return ", ".join(factors)
 
 
-def published() -> dict[str, type[FileSet]]:
+def published() -> dict[str, type[PublishedSpec]]:
     """Return the published datasets by their kinds."""
     members = spec.members(Published).items()
-    return {kind: cls for kind, cls in members if issubclass(cls, FileSet)}
+    return {kind: cls for kind, cls in members if issubclass(cls, PublishedSpec)}
 
 
 def rendered() -> list[str]:
     """Return the kinds of data that need no files."""
-    others = (FileSet, Arrays, Folder, InMemory)
+    others = (PublishedSpec, Arrays, Folder, InMemory)
     return [kind for kind, cls in spec.members(Data).items() if not issubclass(cls, others)]
 
 
 def describe_published(
-    kind: str, cls: type[FileSet], files: Sequence[Source], pictures: str | None = None
+    kind: str, cls: type[PublishedSpec], files: Sequence[Source], pictures: str | None = None
 ) -> str:
     """Describe a published dataset, whether or not it was downloaded.
 

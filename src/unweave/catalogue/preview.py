@@ -68,7 +68,7 @@ def preview_sheet(dataset: Dataset) -> Preview:
     filled = [np.concatenate(pair) for pair in zip(rows, blanks, strict=True)]
     picture, _, gap = tiled(filled, span)
     notes = _notes(dataset, traversals)
-    return Preview(_labelled(picture.convert("RGBA"), names, gap, notes), notes)
+    return Preview(_add_labels(picture.convert("RGBA"), names, gap, notes), notes)
 
 
 def factor_traversals(dataset: Dataset) -> list[FactorTraversal]:
@@ -171,7 +171,7 @@ def _observations(dataset: Dataset, index: torch.Tensor) -> Array:
     return images
 
 
-def _labelled(
+def _add_labels(
     picture: Image.Image, names: list[tuple[str, str]], gap: int, notes: tuple[str, ...]
 ) -> Image.Image:
     """Put the picture on white, with a name and the ends to the left of each row."""

@@ -26,7 +26,7 @@ from unweave.core.console import (
 from unweave.core.files import write_atomically
 
 if TYPE_CHECKING:
-    from unweave.data import Data, FileSet
+    from unweave.data import Data, PublishedSpec
     from unweave.data.published.download import DownloadProgress, Source
 
 data_app = typer.Typer(
@@ -91,10 +91,10 @@ def info_command(
     import torch
 
     from unweave.catalogue.data import describe_dataset, describe_published
-    from unweave.data import FileSet
+    from unweave.data import PublishedSpec
 
     data = _data(name, fields, select, features)
-    if isinstance(data, FileSet):
+    if isinstance(data, PublishedSpec):
         files = data.sources if fields else data.ABOUT.sources
         sys.stdout.write(describe_published(name, type(data), files))
     else:
@@ -280,10 +280,10 @@ def _data(
     return runs[0].data
 
 
-def _published(name: str, fields: list[str] | None) -> FileSet:
+def _published(name: str, fields: list[str] | None) -> PublishedSpec:
     """Return the spec of a published dataset, with its fields."""
     from unweave.core import spec
-    from unweave.data import Data, FileSet, Published
+    from unweave.data import Data, Published, PublishedSpec
     from unweave.training.run import Run
 
     known = spec.members(Published)
@@ -292,7 +292,7 @@ def _published(name: str, fields: list[str] | None) -> FileSet:
         raise ValueError(f"{name!r} is not a published dataset.{hint} {spec.nearest(name, known)}")
     assignments = [f"data={name}", *(f"data.{field}" for field in _bare(fields))]
     data = spec.override(Run, assignments).data
-    assert isinstance(data, FileSet)
+    assert isinstance(data, PublishedSpec)
     return data
 
 

@@ -11,12 +11,6 @@ from typing import Annotated
 from pydantic import Field
 
 from unweave.data.dataset import ArrayDataset, Dataset, Schema
-from unweave.data.drawn.paper_generators import Mixing, MovingDigit, Pinwheel
-from unweave.data.drawn.renderer import RenderedDataset
-from unweave.data.drawn.shapes2d import Shapes2D
-from unweave.data.drawn.shapes2d_variants import ColourShapes2D, NoisyShapes2D, TexturedShapes2D
-from unweave.data.drawn.shapes3d import Shapes3D
-from unweave.data.drawn.toy import Blobs, Blocks
 from unweave.data.features import in_classes, write_features
 from unweave.data.files.arrays import (
     Arrays,
@@ -31,9 +25,8 @@ from unweave.data.files.streaming import StreamedDataset
 from unweave.data.lattice import Factor, Lattice
 from unweave.data.pairs import Paired
 from unweave.data.pca import principal_variances
-from unweave.data.published.base import FileSet
-from unweave.data.published.labelled import MNIST, SVHN, CelebA, FashionMNIST
-from unweave.data.published.sets import (
+from unweave.data.published.base import PublishedSpec
+from unweave.data.published.datasets import (
     MPI3D,
     Cars3D,
     Chairs3D,
@@ -43,9 +36,16 @@ from unweave.data.published.sets import (
     Shapes3DFile,
     SmallNORB,
 )
+from unweave.data.published.labelled import MNIST, SVHN, CelebA, FashionMNIST
 from unweave.data.selected import Selected
 from unweave.data.selection import AnySelection, Correlated, HeldOut, Incomplete, Subset
 from unweave.data.sources import SourceData
+from unweave.data.synthetic.paper_generators import Mixing, MovingDigit, Pinwheel
+from unweave.data.synthetic.renderer import RenderedDataset
+from unweave.data.synthetic.shapes2d import Shapes2D
+from unweave.data.synthetic.shapes2d_variants import ColourShapes2D, NoisyShapes2D, TexturedShapes2D
+from unweave.data.synthetic.shapes3d import Shapes3D
+from unweave.data.synthetic.toy import Blobs, Blocks
 
 Data = Annotated[SourceData | Selected | Paired, Field(discriminator="kind")]
 
@@ -69,7 +69,6 @@ __all__ = [
     "Faces3D",
     "Factor",
     "FashionMNIST",
-    "FileSet",
     "Folder",
     "HeldOut",
     "InMemory",
@@ -81,6 +80,7 @@ __all__ = [
     "Paired",
     "Pinwheel",
     "Published",
+    "PublishedSpec",
     "RenderedDataset",
     "Schema",
     "Selected",

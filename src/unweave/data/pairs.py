@@ -15,10 +15,10 @@ from torch import Tensor
 from unweave.core.noise import Noise
 from unweave.core.spec import Seed, spec, tag
 from unweave.data.dataset import Dataset, Schema
-from unweave.data.drawn.shapes2d import Shapes2D
 from unweave.data.files.streaming import StreamedDataset
 from unweave.data.lattice import Lattice
 from unweave.data.sources import SourceData
+from unweave.data.synthetic.shapes2d import Shapes2D
 
 
 @spec

@@ -6,14 +6,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from unweave.data.drawn.paper_generators import Mixing, MovingDigit, Pinwheel
-from unweave.data.drawn.shapes2d import Shapes2D
-from unweave.data.drawn.shapes2d_variants import ColourShapes2D, NoisyShapes2D, TexturedShapes2D
-from unweave.data.drawn.shapes3d import Shapes3D
-from unweave.data.drawn.toy import Blobs, Blocks
 from unweave.data.files.arrays import Arrays, InMemory
 from unweave.data.files.folder import Folder
-from unweave.data.published.sets import Published
+from unweave.data.published.datasets import Published
+from unweave.data.synthetic.paper_generators import Mixing, MovingDigit, Pinwheel
+from unweave.data.synthetic.shapes2d import Shapes2D
+from unweave.data.synthetic.shapes2d_variants import ColourShapes2D, NoisyShapes2D, TexturedShapes2D
+from unweave.data.synthetic.shapes3d import Shapes3D
+from unweave.data.synthetic.toy import Blobs, Blocks
 
 SourceData = Annotated[
     Shapes2D

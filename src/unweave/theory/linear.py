@@ -30,7 +30,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from unweave.core.noise import Noise
-from unweave.data.drawn.paper_generators import whiten
+from unweave.data.synthetic.paper_generators import whiten
 from unweave.theory.matching import Alignment, matched
 
 Matrix = NDArray[np.float64]

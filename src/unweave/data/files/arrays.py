@@ -151,10 +151,9 @@ def from_array(
     factors = None if factors is None else as_numpy(factors)
     dataset = array_dataset(images, factors, names).to(torch.device(device))
     digest = _digest(images, factors, dataset.factor_names)
-    made = InMemory(digest, images.shape, str(images.dtype))
-    identity = _SPECS.setdefault(digest, made)
-    _DATASETS.setdefault(identity, dataset)
-    return identity, dataset
+    spec = _SPECS.setdefault(digest, InMemory(digest, images.shape, str(images.dtype)))
+    _DATASETS.setdefault(spec, dataset)
+    return spec, dataset
 
 
 def array_dataset(
@@ -210,9 +209,9 @@ def build_dataset(
         interpret_shape(rows.shape)  # before reading the rows: there may be many empty ones
     whole, count = rows, rows.shape[0]
     factors = factors or FactorTable.unknown(count)
-    if (chosen := split_rows(split, count)) is not None:
-        rows, factors = IndexedRows(rows, chosen), factors.take(chosen)
-        notes = [*notes, f"the {split} split: {len(chosen):,} of {count:,} observations"]
+    if (numbers := split_rows(split, count)) is not None:
+        rows, factors = IndexedRows(rows, numbers), factors.take(numbers)
+        notes = [*notes, f"the {split} split: {len(numbers):,} of {count:,} observations"]
     streamed = rows.shape[0] * row_bytes(rows) > MOST if stream is None else stream
     cached = key and (streamed or count * row_bytes(whole) > MOST)
     values = Scan(*cached_json(key, lambda: scan(whole))) if cached else scan(whole)
@@ -235,7 +234,7 @@ def build_dataset(
         data = _load_all(rows, interpretation)
         return ArrayDataset(schema, data, factors.codes, interpretation.unit)
     schema = dataclasses.replace(schema, notes=(*schema.notes, *streaming_notes(rows)))
-    checksum = values.checksum if chosen is None else zlib.crc32(chosen.data, values.checksum)
+    checksum = values.checksum if numbers is None else zlib.crc32(numbers.data, values.checksum)
     return StreamedDataset(schema, rows, interpretation, factors.codes, checksum)
 
 

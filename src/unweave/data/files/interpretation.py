@@ -73,10 +73,9 @@ def scan(rows: Rows) -> Scan:
 def interpret(rows: Rows, values: Scan) -> Interpretation:
     """Decide how to read an array; reject arrays that are no observations."""
     shape, last, layout = interpret_shape(rows.shape)
-    found = _interpret_values(rows.dtype.newbyteorder("="), values)
-    return dataclasses.replace(
-        found, shape=shape, channels_last=last, notes=(*layout, *found.notes)
-    )
+    basis = _interpret_values(rows.dtype.newbyteorder("="), values)
+    notes = (*layout, *basis.notes)
+    return dataclasses.replace(basis, shape=shape, channels_last=last, notes=notes)
 
 
 def interpret_shape(shape: tuple[int, ...]) -> tuple[tuple[int, ...], bool, list[str]]:

@@ -65,17 +65,17 @@ class Content(NamedTuple):
     """Observations and factors of a dataset.
 
     If the observations are a split, `factors` are those of the whole dataset, so that a class has
-    the same number in every split, and `chosen` are the rows of the observations in it.
+    the same number in every split, and `factor_rows` are the rows of the observations in them.
     """
 
     rows: Rows
     factors: Array | None = None
     names: Sequence[str] | None = None
-    chosen: Array | None = None
+    factor_rows: Array | None = None
 
 
-class FileSet(ABC):
-    """A published dataset in files."""
+class PublishedSpec(ABC):
+    """Base class of the specs of published datasets, which are read from files."""
 
     ABOUT: ClassVar[About]
     kind: Any
@@ -121,7 +121,8 @@ class FileSet(ABC):
         factors = None if lattice is None else FactorTable.from_lattice(lattice)
         if content.factors is not None:
             factors = FactorTable.from_values(content.factors, content.names)
-            factors = factors if content.chosen is None else factors.take(content.chosen)
+            if content.factor_rows is not None:
+                factors = factors.take(content.factor_rows)
         states = [file_state(self.folder / source.name) for source in self.sources]
         key = [str(self.kind), *states, repr(self)]
         dataset = build_dataset(content.rows, factors, split=self.random_split, key=key)

@@ -17,7 +17,7 @@ from unweave.data.published.base import (
     GOOGLE,
     About,
     Content,
-    FileSet,
+    PublishedSpec,
     Side,
     TrainTestSplit,
     decode,
@@ -36,7 +36,7 @@ from unweave.data.random_split import DataSplit
 
 
 @spec
-class CelebA(FileSet):
+class CelebA(PublishedSpec):
     """202,599 faces of celebrities with 40 attributes.  [Liu2015].
 
     The centred square of `crop` pixels of the aligned images of 178 x 218, resized to `side`.
@@ -66,23 +66,23 @@ class CelebA(FileSet):
 
     def read(self) -> Content:
         """Read the images of a split in the order of their numbers, and their attributes."""
-        attributes, rows = read_table(self.folder / "list_attr_celeba.txt", 1)
-        names = [row[0] for row in rows]
+        attributes, lines = read_table(self.folder / "list_attr_celeba.txt", 1)
+        names = [line[0] for line in lines]
         with reading_fetched(self.folder / "list_attr_celeba.txt"):
-            table = np.array([row[1:] for row in rows], dtype=np.int64)
+            table = np.array([line[1:] for line in lines], dtype=np.int64)
             if table.shape != (len(names), len(attributes)):
                 raise ValueError(f"{table.shape} values, and {len(attributes)} attributes")
-        chosen = self._chosen(names)
-        members = [f"img_align_celeba/{names[number]}" for number in chosen]
-        shape = (len(chosen), self.side, self.side, 3)
+        rows = self._split_rows(names)
+        members = [f"img_align_celeba/{names[row]}" for row in rows]
+        shape = (len(rows), self.side, self.side, 3)
 
         def images() -> Iterator[Array]:
             with archive(self.folder / "img_align_celeba.zip") as (_, read):
                 yield from decode(members, read, self.crop, self.side)
 
-        return Content(self.unpacked(shape, images), table, attributes, np.array(chosen, np.int64))
+        return Content(self.unpacked(shape, images), table, attributes, np.array(rows, np.int64))
 
-    def _chosen(self, names: Sequence[str]) -> list[int]:
+    def _split_rows(self, names: Sequence[str]) -> list[int]:
         if self.split == "all":
             return list(range(len(names)))
         path = self.folder / "list_eval_partition.txt"
@@ -117,7 +117,7 @@ def _ten_classes(rows: Rows, labels: Array, more: Array | None = None) -> Conten
     return Content(rows, known, ("class", *STROKES)[: known.shape[1]], np.arange(len(labels)))
 
 
-class _Idx(FileSet):
+class _Idx(PublishedSpec):
     """Images and labels in the format of MNIST."""
 
     side: Any
@@ -206,7 +206,7 @@ class FashionMNIST(_Idx):
 
 
 @spec
-class SVHN(FileSet):
+class SVHN(PublishedSpec):
     """99,289 colour images of digits of house numbers, 73,257 for training.  [Netzer2011]."""
 
     split: TrainTestSplit = "train"

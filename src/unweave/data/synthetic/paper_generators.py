@@ -16,7 +16,7 @@ from unweave.core.spec import Seed, spec, tag
 from unweave.data.dataset import Dataset
 from unweave.data.files.arrays import Arrays, array_dataset
 from unweave.data.files.folder import Folder
-from unweave.data.published.sets import Published
+from unweave.data.published.datasets import Published
 
 Images = Annotated[Arrays | Folder | Published, Field(discriminator="kind")]
 Matrix = tuple[tuple[float, ...], ...]

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from unweave.core.spec import spec, tag
 from unweave.data.dataset import Schema
-from unweave.data.drawn.renderer import RenderedDataset
-from unweave.data.drawn.shapes2d import spaced
 from unweave.data.lattice import Factor, Lattice
+from unweave.data.synthetic.renderer import RenderedDataset
+from unweave.data.synthetic.shapes2d import spaced
 
 Count = Annotated[int, Field(ge=1, le=256)]
 

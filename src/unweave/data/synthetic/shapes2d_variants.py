@@ -19,9 +19,9 @@ from torch import Tensor
 from unweave.core.noise import Noise
 from unweave.core.spec import Seed, spec, tag
 from unweave.data.dataset import Schema
-from unweave.data.drawn.renderer import RenderedDataset
-from unweave.data.drawn.shapes2d import Shapes2D
 from unweave.data.lattice import Lattice
+from unweave.data.synthetic.renderer import RenderedDataset
+from unweave.data.synthetic.shapes2d import Shapes2D
 
 CANVAS = 256  # side of the seamless texture, of which every image shows a crop
 NUMBERS = 2**15 - 1  # words or bytes that a CPU paints at once, see `renderer`

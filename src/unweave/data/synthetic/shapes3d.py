@@ -29,8 +29,8 @@ from torch import Tensor
 
 from unweave.core.spec import spec, tag
 from unweave.data.dataset import Schema
-from unweave.data.drawn.renderer import RenderedDataset
 from unweave.data.lattice import Factor, Lattice
+from unweave.data.synthetic.renderer import RenderedDataset
 
 Solid = Literal["cube", "cylinder", "sphere", "capsule"]
 Floats = NDArray[np.float64]

@@ -16,7 +16,6 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from unweave.core.spec import spec, tag
-from unweave.data.drawn.shapes2d import Shapes2D
 from unweave.data.files.array_file import open_array_file
 from unweave.data.files.folder import resize
 from unweave.data.files.rows import Array, InMemoryRows, blocks
@@ -24,7 +23,7 @@ from unweave.data.published.base import (
     GOOGLE,
     About,
     Content,
-    FileSet,
+    PublishedSpec,
     Side,
     TrainTestSplit,
     decode,
@@ -41,12 +40,13 @@ from unweave.data.published.formats import (
 )
 from unweave.data.published.labelled import MNIST, SVHN, CelebA, FashionMNIST
 from unweave.data.random_split import DataSplit
+from unweave.data.synthetic.shapes2d import Shapes2D
 
 _SPRITES = "dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz"
 
 
 @spec
-class DSprites(FileSet):
+class DSprites(PublishedSpec):
     """The 737,280 binary images of dSprites, from their file.  [Matthey2017].
 
     `shapes2d` renders the same images without a file.
@@ -77,7 +77,7 @@ class DSprites(FileSet):
 
 
 @spec
-class Shapes3DFile(FileSet):
+class Shapes3DFile(PublishedSpec):
     """The 480,000 images of 3D Shapes, from their file.  [Kim2018] sec. 5."""
 
     split: DataSplit = "all"
@@ -109,7 +109,7 @@ def _with_new_address(source: Source) -> Source:
 
 
 @spec
-class MPI3D(FileSet):
+class MPI3D(PublishedSpec):
     """The 1,036,800 images of MPI3D: toy renderings, realistic renderings, or photographs.
 
     [Gondal2019]
@@ -157,7 +157,7 @@ class MPI3D(FileSet):
 
 
 @spec
-class Cars3D(FileSet):
+class Cars3D(PublishedSpec):
     """183 cars from 24 azimuths and 4 elevations, 17,568 images.  [Reed2015].
 
     The images are 128 x 128, resized to `side`.
@@ -209,7 +209,7 @@ _NORB_FACTORS = ("category", "instance", "elevation", "azimuth", "lighting")
 
 
 @spec
-class SmallNORB(FileSet):
+class SmallNORB(PublishedSpec):
     """Toys of five categories under several lights and angles, 48,600 images.  [LeCun2004].
 
     The first image of each stereo pair, 96 x 96, resized to `side`, and sorted by category,
@@ -238,16 +238,16 @@ class SmallNORB(FileSet):
 
     def read(self) -> Content:
         """Read images and factors of a split, sorted."""
-        chosen = {"train": _NORB[:1], "test": _NORB[1:]}.get(self.split, _NORB)
+        files = {"train": _NORB[:1], "test": _NORB[1:]}.get(self.split, _NORB)
         tables = [self._table(name) for name in _NORB]
         factors = np.concatenate(tables)
         origin = np.repeat(_NORB, [len(table) for table in tables])
-        rows = np.flatnonzero(np.isin(origin, chosen))
+        rows = np.flatnonzero(np.isin(origin, files))
         order = np.lexsort(factors[rows].T[::-1])
         shape = (len(rows), self.side, self.side)
 
         def images() -> list[Array]:
-            return [np.concatenate([self._images(name) for name in chosen])[order]]
+            return [np.concatenate([self._images(name) for name in files])[order]]
 
         return Content(self.unpacked(shape, images), factors, _NORB_FACTORS, rows[order])
 
@@ -269,7 +269,7 @@ class SmallNORB(FileSet):
 
 
 @spec
-class Chairs3D(FileSet):
+class Chairs3D(PublishedSpec):
     """1,393 chairs from 31 azimuths and 2 elevations, 86,366 images.  [Aubry2014].
 
     The images are 600 x 600, resized to `side`.
@@ -307,7 +307,7 @@ class Chairs3D(FileSet):
 
 
 @spec
-class Faces3D(FileSet):
+class Faces3D(PublishedSpec):
     """50 faces from 21 azimuths and 11 elevations in 11 lights, 127,050 images.  [Paysan2009].
 
     The renderings of [Chen2018] of the Basel face model, as a .npy file.
