@@ -1,4 +1,4 @@
-"""Small files in the formats of the published data sets, and what they hold."""
+"""Small files in the formats of the published datasets, and their content."""
 
 import gzip
 import io
@@ -11,13 +11,13 @@ import scipy.io
 from PIL import Image
 
 from unweave.data.lattice import Factor, Lattice
-from unweave.data.published import sets
+from unweave.data.published import datasets
 
 RNG = np.random.default_rng(0)
 
 
 def smooth(*shape):
-    """Pictures (..., H, W, 3) that survive compression and scaling: one colour each."""
+    """Draw images (..., H, W, 3) of one colour each, which survive compression and scaling."""
     return np.broadcast_to(RNG.integers(0, 256, (*shape[:-3], 1, 1, 3), dtype=np.uint8), shape)
 
 
@@ -56,14 +56,14 @@ def norb(array):
     return gzip.compress(np.array([kind, array.ndim, *sizes], "<i4").tobytes() + array.tobytes())
 
 
-# Each writes the files of a data set into a folder and gives its lattice if it has one, and the
-# pictures (N, H, W) or (N, H, W, 3) and factors (N, K) to be found.
+# Each function writes the files of a dataset into a folder and returns its lattice, if it has one,
+# and the images (N, H, W) or (N, H, W, 3) and factors (N, K) to expect.
 
 
 def dsprites(folder):
     images = RNG.integers(0, 2, (12, 64, 64), dtype=np.uint8)
     pickled = np.array({"a": 1}, dtype=object)
-    np.savez_compressed(folder / sets._SPRITES, metadata=pickled, imgs=images)
+    np.savez_compressed(folder / datasets._SPRITES, metadata=pickled, imgs=images)
     return factors_of(1, 3, 4), images * 255, None
 
 
@@ -82,7 +82,7 @@ def mpi3d(folder):
 
 
 def cars3d(folder):
-    cars = smooth(3, 4, 2, 128, 128, 3)  # car, side, height
+    cars = smooth(3, 4, 2, 128, 128, 3)  # car, azimuth, elevation
     files = {
         f"data/cars/car_{n:03d}_mesh.mat": mat(
             im=cars[n].transpose(2, 3, 4, 0, 1), mask=np.zeros((2, 2))
@@ -98,7 +98,7 @@ def smallnorb(folder):
     grid = np.array(list(np.ndindex(2, 4, 3)))  # category, instance, azimuth
     table = np.column_stack([grid[:, :2], 0 * grid[:, 0], 2 * grid[:, 2], 0 * grid[:, 0]])
     images = np.broadcast_to(RNG.integers(0, 256, (24, 1, 1), dtype=np.uint8), (24, 96, 96))
-    for half, name in enumerate(sets._NORB):
+    for half, name in enumerate(datasets._NORB):
         rows = RNG.permutation(np.nonzero(grid[:, 1] % 2 == half)[0])
         pairs = np.stack([images[rows], 255 - images[rows]], 1)
         (folder / f"{name}-dat.mat.gz").write_bytes(norb(pairs))
@@ -130,7 +130,7 @@ def faces3d(folder):
 
 def celeba(folder):
     images = smooth(6, 218, 178, 3).copy()
-    images[:, :35] = images[:, -35:] = 0  # what the crop of 148 leaves out
+    images[:, :35] = images[:, -35:] = 0  # outside the crop of 148
     images[:, :, :15] = images[:, :, -15:] = 0
     names = [f"{n + 1:06d}.jpg" for n in range(6)]
     with zipfile.ZipFile(folder / "img_align_celeba.zip", "w") as file:
@@ -142,8 +142,8 @@ def celeba(folder):
     lines = [f"{name}  {a}  {b}" for name, (a, b) in zip(names, signs, strict=True)]
     head = "6\n5_o_Clock_Shadow Young \n"
     (folder / "list_attr_celeba.txt").write_text(head + "\n".join(lines) + "\n")
-    parts = [f"{name} {part}" for name, part in zip(names, "000122", strict=True)]
-    (folder / "list_eval_partition.txt").write_text("\n".join(parts) + "\n")
+    splits = [f"{name} {split}" for name, split in zip(names, "000122", strict=True)]
+    (folder / "list_eval_partition.txt").write_text("\n".join(splits) + "\n")
     return None, images[:, 70:134, 50:114], (signs + 1) // 2
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from datasets import CPU
 from PIL import Image
 
+from datasets import CPU
 from unweave.data import Arrays, Folder, HeldOut, Selected, Shapes2D, from_array
 from unweave.training.overrides import way_from
 
@@ -16,7 +16,7 @@ def taken(way, dataset):
     return [tuple(row) for row in loaded.factors(torch.arange(loaded.size)).tolist()]
 
 
-def test_classes_go_by_their_names_where_they_have_some():
+def test_classes_can_be_written_by_name_or_number():
     dataset = Shapes2D(side=16, scales=1, orientations=1, positions=2)
     named = HeldOut({"shape": ("heart", "square"), "x": (1,)})
     numbered = HeldOut({"shape": (2, 0), "x": (1,)})
@@ -29,7 +29,7 @@ def test_classes_go_by_their_names_where_they_have_some():
             Selected(dataset, (HeldOut(classes),)).load(CPU)
 
 
-def test_classes_of_your_own_data_have_the_names_they_came_with(tmp_path):
+def test_classes_of_own_data_keep_their_original_values(tmp_path):
     (tmp_path / "a.csv").write_text("u,v,colour,size\n1,2,red,9\n3,4,blue,10\n5,6,red,10\n")
     table = Arrays(tmp_path / "a.csv", "u,v", "colour,size")
     for pixel in range(3):
@@ -83,7 +83,7 @@ def numbered(path, form):
         ("0..2", (DOSES >= 0) & (DOSES <= 2), "0.1..2"),
     ],
 )
-def test_numbers_of_your_own_data_are_values_and_not_places(tmp_path, form, given, held, told):
+def test_numbers_of_own_data_are_values_not_ranks(tmp_path, form, given, held, told):
     """The class with the number 1 is a dose of 0.1; a dose of 1 is the class with the number 2."""
     data = numbered(tmp_path, form)
     for split, rows, said in (("rest", ~held, "all but"), ("held-out", held, "only")):
@@ -94,7 +94,7 @@ def test_numbers_of_your_own_data_are_values_and_not_places(tmp_path, form, give
         assert dataset.notes[-1].endswith(f"{rows.sum()} observations of 10: {said} dose={told}")
 
 
-def test_a_value_that_is_not_there_names_those_that_are(tmp_path):
+def test_an_unknown_value_is_refused_with_the_known_ones(tmp_path):
     table = numbered(tmp_path, "csv")
     for given in (3, "half", "3..9"):
         with pytest.raises(
@@ -108,7 +108,7 @@ def test_a_value_that_is_not_there_names_those_that_are(tmp_path):
             Selected(many, (HeldOut({"factor0": (given,)}),)).load(CPU)
 
 
-def test_large_numbers_and_truths_are_themselves():
+def test_large_integers_and_booleans_keep_their_values():
     codes = np.stack([np.array([2**60, 2**60 + 1] * 3), np.arange(6) % 3], 1)
     spec, dataset = from_array(np.eye(6), codes)
     assert dataset.factor_labels == ((2**60, 2**60 + 1), (0, 1, 2))
@@ -121,7 +121,7 @@ def test_large_numbers_and_truths_are_themselves():
         from_array(np.eye(4), np.array([0.1, 0.1, np.nan, np.nan]))
 
 
-def test_words_that_are_numbers_go_by_them():
+def test_text_that_denotes_a_number_matches_the_number():
     """Text such as "007" is a name first, and a number where it is asked for as one."""
     spec, dataset = from_array(np.eye(4), np.array(["10", "9", "007", "none"]))
     assert dataset.factor_labels == (("007", "10", "9", "none"),)

@@ -12,7 +12,7 @@ import pytest
 from published_files import digits
 from unweave.data import MNIST
 from unweave.data.published import download as sources
-from unweave.data.published.download import Source, fetch, wrong_with
+from unweave.data.published.download import Source, fetch, find_problem
 
 CONTENT = np.random.default_rng(0).integers(0, 256, 300_000, dtype=np.uint8).tobytes()
 DIGEST = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
@@ -90,7 +90,7 @@ def source(server, *names, size=300_000, digest=DIGEST):
     return Source("a.bin", size, digest, tuple(server.url(name) for name in names or ("a.bin",)))
 
 
-def test_a_file_is_fetched_whole_and_told_about(server, tmp_path):
+def test_a_file_is_downloaded_with_progress(server, tmp_path):
     told = []
     place = fetch(source(server), tmp_path / "b", lambda *facts: told.append(facts))
     assert place.read_bytes() == CONTENT
@@ -102,14 +102,14 @@ def test_a_file_is_fetched_whole_and_told_about(server, tmp_path):
     assert len(server.asked) == 1  # it is there
 
 
-def test_cut_connections_are_gone_on_with(server, tmp_path):
+def test_a_broken_connection_is_resumed(server, tmp_path):
     server.cut = [70_000, 200_000, 200_001]
     assert fetch(source(server), tmp_path).read_bytes() == CONTENT
     assert [asked for _, asked in server.asked] == [
         None, "bytes=70000-", "bytes=200000-", "bytes=200001-"]  # fmt: skip
 
 
-def test_a_stopped_download_goes_on_in_another_process(server, tmp_path):
+def test_an_interrupted_download_resumes_in_another_process(server, tmp_path):
     def stop(done, total):
         if done > 100_000:
             raise KeyboardInterrupt
@@ -123,13 +123,13 @@ def test_a_stopped_download_goes_on_in_another_process(server, tmp_path):
     assert server.asked[-1] == ("/a.bin", f"bytes={kept}-")
 
 
-def test_a_server_without_ranges_starts_anew(server, tmp_path):
+def test_without_range_support_the_download_restarts(server, tmp_path):
     server.ranges, server.cut = False, [120_000]
     assert fetch(source(server), tmp_path).read_bytes() == CONTENT
     assert len(server.asked) == 2
 
 
-def test_a_file_that_changed_meanwhile_is_not_patched_together(server, tmp_path):
+def test_a_file_that_changed_on_the_server_is_downloaded_again(server, tmp_path):
     def change(done, total):
         if server.tag == '"one"' and done > 50_000:
             server.tag, server.files = '"two"', {"/a.bin": CONTENT[::-1]}
@@ -141,7 +141,7 @@ def test_a_file_that_changed_meanwhile_is_not_patched_together(server, tmp_path)
 
 
 @pytest.mark.parametrize(("size", "digest"), [(None, None), (300_000, None), (None, DIGEST)])
-def test_without_a_length_a_cut_is_not_taken_for_the_end(server, tmp_path, size, digest):
+def test_without_a_length_truncation_is_detected(server, tmp_path, size, digest):
     server.style, server.cut = "none", [70_000] * 20
     wanted = source(server, size=size, digest=digest)
     with pytest.raises(ValueError, match=r"does not say how long|ended after|checksum is not"):
@@ -151,7 +151,7 @@ def test_without_a_length_a_cut_is_not_taken_for_the_end(server, tmp_path, size,
     assert fetch(wanted, tmp_path).read_bytes() == CONTENT
 
 
-def test_without_a_tag_pieces_are_not_put_together(server, tmp_path):
+def test_without_an_etag_a_download_is_not_resumed(server, tmp_path):
     def change(done, total):
         if done > 50_000 and server.files["/a.bin"] == CONTENT:
             server.files = {"/a.bin": CONTENT[::-1]}
@@ -162,7 +162,7 @@ def test_without_a_tag_pieces_are_not_put_together(server, tmp_path):
     assert place.read_bytes() == CONTENT[::-1]
 
 
-def test_a_beginning_that_is_longer_than_the_file_is_not_taken(server, tmp_path):
+def test_a_partial_download_longer_than_the_file_is_discarded(server, tmp_path):
     (tmp_path / "a.bin.part").write_bytes(b"other" * 100_000)
     about = {"url": server.url(), "tag": server.tag}
     (tmp_path / "a.bin.part.json").write_text(json.dumps(about))
@@ -180,14 +180,14 @@ def test_a_download_is_read_once_for_its_checksum(server, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("content", ["[]", "{"])
-def test_damaged_records_are_said(server, tmp_path, content):
+def test_damaged_checksum_records_are_reported(server, tmp_path, content):
     fetch(source(server), tmp_path)
     (tmp_path / "checksums.json").write_text(content)
-    with pytest.raises(ValueError, match=r"checksums\.json.*put it back"):
+    with pytest.raises(ValueError, match=r"checksums\.json.*restore it"):
         fetch(source(server), tmp_path)
 
 
-def test_what_is_all_there_but_not_in_place_is_taken(server, tmp_path):
+def test_a_complete_partial_download_is_used(server, tmp_path):
     (tmp_path / "a.bin.part").write_bytes(CONTENT)
     assert fetch(source(server), tmp_path).read_bytes() == CONTENT
     (tmp_path / "a.bin").unlink()
@@ -195,9 +195,11 @@ def test_what_is_all_there_but_not_in_place_is_taken(server, tmp_path):
     assert fetch(source(server), tmp_path).read_bytes() == CONTENT
 
 
-def test_a_wrong_checksum_is_refused_and_nothing_is_left(server, tmp_path):
+def test_a_wrong_checksum_is_refused_and_the_file_deleted(server, tmp_path):
     server.files["/a.bin"] = CONTENT[::-1]
-    with pytest.raises(ValueError, match=r"a\.bin could not be fetched .* checksum is not sha256"):
+    with pytest.raises(
+        ValueError, match=r"a\.bin could not be downloaded .* checksum is not sha256"
+    ):
         fetch(source(server), tmp_path)
     assert not list(tmp_path.glob("a.bin*[!k]"))
 
@@ -210,16 +212,18 @@ def test_the_next_mirror_is_tried(server, tmp_path):
         fetch(source(server, "none.bin", "short.bin", "wrong.bin"), tmp_path / "b")
 
 
-def test_a_mirror_that_is_not_there_is_given_up(tmp_path, monkeypatch):
+def test_an_unreachable_mirror_is_given_up(tmp_path, monkeypatch):
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     wanted = Source("a.bin", 10, None, ("http://127.0.0.1:9/a.bin",))
-    with pytest.raises(ValueError, match=r"refused.*by hand"):
+    with pytest.raises(ValueError, match=r"refused.*yourself"):
         fetch(wanted, tmp_path)
 
 
-def test_a_mirror_that_always_cuts_is_given_up(server, tmp_path):
+def test_a_mirror_that_always_disconnects_is_given_up(server, tmp_path):
     server.cut = [50_000] * 20
-    with pytest.raises(ValueError, match=r"ended after 50,000 of 300,000 bytes.*What came is kept"):
+    with pytest.raises(
+        ValueError, match=r"ended after 50,000 of 300,000 bytes.*The partial download was kept"
+    ):
         fetch(source(server), tmp_path)
     server.cut = []
     assert fetch(source(server), tmp_path).read_bytes() == CONTENT
@@ -233,7 +237,7 @@ def test_a_mirror_that_sends_too_much_is_refused(server, tmp_path):
 
 
 @pytest.mark.parametrize("when", ["before", "while"])
-def test_a_full_disk_is_said_and_what_came_is_kept(server, tmp_path, monkeypatch, when):
+def test_a_full_disk_is_reported_and_the_partial_download_kept(server, tmp_path, monkeypatch, when):
     with monkeypatch.context() as full:
         if when == "before":
             usage = type("Usage", (), {"free": 1000})()
@@ -245,30 +249,32 @@ def test_a_full_disk_is_said_and_what_came_is_kept(server, tmp_path, monkeypatch
                 if done > 100_000:
                     raise OSError(errno.ENOSPC, "No space left on device")
 
-        with pytest.raises(ValueError, match=r"no room in .* for a\.bin, which has 300,000 bytes"):
+        with pytest.raises(
+            ValueError, match=r"not enough space in .* for a\.bin, which has 300,000 bytes"
+        ):
             fetch(source(server), tmp_path, told)
     assert not (tmp_path / "a.bin").exists()
     assert fetch(source(server), tmp_path).read_bytes() == CONTENT
 
 
-def test_an_unknown_checksum_is_put_down_and_compared_from_then_on(server, tmp_path):
+def test_an_unknown_checksum_is_recorded_and_compared_later(server, tmp_path):
     unknown = source(server, size=None, digest=None)
     place = fetch(unknown, tmp_path)
     assert DIGEST in (tmp_path / "checksums.json").read_text()
-    assert wrong_with(unknown, tmp_path) is None
+    assert find_problem(unknown, tmp_path) is None
     place.write_bytes(CONTENT[::-1])
-    assert "is not what it was when it came" in wrong_with(unknown, tmp_path)
+    assert "has changed since it was downloaded" in find_problem(unknown, tmp_path)
     with pytest.raises(ValueError, match="delete it"):
         fetch(unknown, tmp_path)
 
 
-def test_published_facts_are_compared(tmp_path):
+def test_size_and_checksum_are_verified(tmp_path):
     (tmp_path / "a.bin").write_bytes(CONTENT)
     md5 = f"md5:{hashlib.md5(CONTENT).hexdigest()}"
-    assert wrong_with(Source("a.bin", 300_000, DIGEST), tmp_path) is None
-    assert wrong_with(Source("a.bin", None, md5), tmp_path) is None
-    assert "has 300,000 bytes" in wrong_with(Source("a.bin", 5, DIGEST), tmp_path)
-    assert "has the checksum md5:" in wrong_with(Source("a.bin", None, "md5:0"), tmp_path)
+    assert find_problem(Source("a.bin", 300_000, DIGEST), tmp_path) is None
+    assert find_problem(Source("a.bin", None, md5), tmp_path) is None
+    assert "has 300,000 bytes" in find_problem(Source("a.bin", 5, DIGEST), tmp_path)
+    assert "has the checksum md5:" in find_problem(Source("a.bin", None, "md5:0"), tmp_path)
 
 
 def test_get_check_and_train_on_the_command_line(unweave, server, tmp_path, monkeypatch):
@@ -281,7 +287,7 @@ def test_get_check_and_train_on_the_command_line(unweave, server, tmp_path, monk
     monkeypatch.setattr(MNIST, "ABOUT", type(about)(**{**vars(about), "sources": files}))
     code, _, err = unweave("train", "data=mnist", "--store", tmp_path / "runs")
     assert code == 2
-    assert "`unweave data get mnist` fetches it" in err
+    assert "`unweave data get mnist` downloads it" in err
     code, out, err = unweave("data", "get", "mnist")
     assert code == 0, err
     assert out.count("no published checksum known") == 4
@@ -296,7 +302,7 @@ def test_get_check_and_train_on_the_command_line(unweave, server, tmp_path, monk
     (tmp_path / "data" / "mnist" / files[0].name).write_bytes(b"x")
     code, _, err = unweave("data", "check", "mnist")
     assert code == 2
-    assert "is not what it was when it came" in err
+    assert "has changed since it was downloaded" in err
 
 
 @pytest.mark.parametrize(
@@ -307,11 +313,11 @@ def test_get_check_and_train_on_the_command_line(unweave, server, tmp_path, monk
         (["get", "celeba"], "Agree to the terms at https://mmlab"),
         (["get", "3dfaces"], "numpy.save('3dfaces.npy'"),
         (["get", "mpi3d", "version=toi"], "'toy'"),
-        (["check", "mnist"], "`unweave data get mnist` fetches it"),
+        (["check", "mnist"], "`unweave data get mnist` downloads it"),
         (["info", "nothing"], "neither a data set nor a file"),
     ],
 )
-def test_bad_wishes_are_one_line(unweave, tmp_path, monkeypatch, arguments, message):
+def test_errors_are_one_line(unweave, tmp_path, monkeypatch, arguments, message):
     monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path))
     code, _, err = unweave("data", *arguments)
     assert code == 2
@@ -333,13 +339,13 @@ def test_info_cites_and_help_has_examples(unweave):
         assert f"unweave data {command}" in out
 
 
-def test_sets_of_a_single_site_say_so(unweave):
+def test_datasets_with_a_single_site_say_so(unweave):
     """Two addresses at one site are down together."""
     single = {"dsprites", "3dshapes", "mpi3d", "smallnorb", "3dchairs", "svhn"}
     for kind in (*single, "cars3d", "mnist", "fashion-mnist"):
         _, out, _ = unweave("data", "info", kind)
         (line,) = [line for line in out.splitlines() if line.startswith("- from: ")]
-        assert line.endswith(" alone, no other site known") == (kind in single)
+        assert line.endswith(" (the only known site)") == (kind in single)
         assert len(line.removesuffix(", no other site known").split(",")) == 2 - (kind in single)
     assert "- from:" not in unweave("data", "info", "celeba")[1]  # by hand
     _, out, _ = unweave("data", "page")

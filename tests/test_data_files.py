@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from datasets import CPU
 from PIL import Image
 
 from byte_images import BYTES, everything
+from datasets import CPU
 from unweave.core.spec import from_json, members, to_json
-from unweave.data import Arrays, Data, Folder, InMemory, Published, Shapes2D, Streamed
-from unweave.data.dataset import Stored
+from unweave.data import Arrays, Data, Folder, InMemory, Published, Shapes2D, StreamedDataset
+from unweave.data.dataset import ArrayDataset
 
 
 def test_the_union_names_its_members():
@@ -29,7 +29,7 @@ class TestArrays:
         spec = Arrays(tmp_path / "a.npy")
         assert spec == Arrays(str(tmp_path / "a.npy")) == from_json(Arrays, to_json(spec))
         dataset = spec.load(CPU)
-        assert isinstance(dataset, Stored)
+        assert isinstance(dataset, ArrayDataset)
         np.testing.assert_allclose(everything(dataset)[:, 0], BYTES / 255, rtol=1e-6)
 
     def test_npz_with_factors_and_names(self, tmp_path):
@@ -54,7 +54,7 @@ class TestArrays:
         notes = Arrays(tmp_path / "a.npz").load(CPU).notes
         assert notes == ("6 images of 5 x 7, grey", "uint8 from 0 to 255 divided by 255")
 
-    def test_a_pickle_beside_the_array_is_left_alone(self, tmp_path):
+    def test_a_pickle_beside_the_array_is_not_loaded(self, tmp_path):
         # As in the file of dSprites, whose metadata is pickled.
         np.savez(tmp_path / "a.npz", imgs=BYTES, metadata=np.array({"a": 1}, dtype=object))
         assert Arrays(tmp_path / "a.npz").load(CPU).size == 6
@@ -82,13 +82,15 @@ class TestArrays:
         refused("without keys", "a", content=lambda p: np.save(p, BYTES), name="c.npy")
         refused("c.npy: expected observations", content=lambda p: np.save(p, [1.0]), name="c.npy")
 
-    def test_a_cut_or_false_file_is_refused_before_it_is_read(self, tmp_path):
+    def test_a_truncated_file_is_refused_before_it_is_read(self, tmp_path):
         path = tmp_path / "a.npy"
         np.save(path, BYTES)
         whole = path.read_bytes()
         for wrong in (whole[:-1], whole + b"x", whole[:130]):
             path.write_bytes(wrong)
-            with pytest.raises(ValueError, match=r"a\.npy says that it holds \(6, 5, 7\) of uint8"):
+            with pytest.raises(
+                ValueError, match=r"a\.npy should have .* header, \(6, 5, 7\) of uint8"
+            ):
                 Arrays(path).load(CPU)
         path.write_bytes(whole.replace(b"(6, 5, 7)", b"(10**9,7)"))
         with pytest.raises(ValueError, match=r"a\.npy.*save it again"):
@@ -100,13 +102,13 @@ class TestArrays:
         with pytest.raises(ValueError, match="column by column"):
             Arrays(path).load(CPU)
 
-    def test_a_member_that_claims_to_be_huge_is_refused(self, tmp_path):
+    def test_a_member_with_a_huge_shape_is_refused(self, tmp_path):
         path = tmp_path / "a.npz"
         claim = b"{'descr': '|u1', 'fortran_order': False, 'shape': (1000000000000, 8), }"
         header = b"\x93NUMPY\x01\x00" + len(claim).to_bytes(2, "little") + claim
         with zipfile.ZipFile(path, "w") as file:
             file.writestr("imgs.npy", header + bytes(100))
-        with pytest.raises(ValueError, match=r"says that it holds \(1000000000000, 8\)"):
+        with pytest.raises(ValueError, match=r"according to its header, \(1000000000000, 8\)"):
             Arrays(path).load(CPU)
 
     def test_a_zip_bomb_is_not_unpacked(self, tmp_path, monkeypatch):
@@ -115,7 +117,7 @@ class TestArrays:
         with pytest.raises(ValueError, match="zip bomb"):
             Arrays(tmp_path / "a.npz").load(CPU)
 
-    def test_files_of_libraries_that_are_bombs_are_not_read(self, tmp_path):
+    def test_zip_bombs_in_hdf5_and_parquet_are_not_read(self, tmp_path):
         with h5py.File(tmp_path / "a.h5", "w") as file:  # a terabyte of nothing
             file.create_dataset("imgs", (2**28, 64, 64), "u1", chunks=(64, 64, 64))
         with pytest.raises(ValueError, match="zip bomb"):
@@ -129,7 +131,7 @@ class TestArrays:
     @pytest.mark.parametrize(
         ("shape", "kind"), [((10**17, 0), "<f4"), ((10**17,), "|S0")], ids=["numbers", "text"]
     )
-    def test_many_rows_of_nothing_are_not_walked_over(self, tmp_path, shape, kind):
+    def test_many_empty_rows_are_refused_at_once(self, tmp_path, shape, kind):
         header = {"descr": kind, "fortran_order": False, "shape": shape}
         with (tmp_path / "a.npy").open("wb") as file:
             np.lib.format.write_array_header_1_0(file, header)
@@ -139,7 +141,7 @@ class TestArrays:
             with pytest.raises(ValueError, match=r"at least one value, got shape|of \|S0"):
                 Arrays(tmp_path / name, split="train").load(CPU)
 
-    def test_a_flipped_bit_is_noticed(self, tmp_path):
+    def test_a_flipped_bit_is_detected(self, tmp_path):
         np.savez(tmp_path / "a.npz", imgs=BYTES)
         content = bytearray((tmp_path / "a.npz").read_bytes())
         content[content.index(BYTES[2].tobytes())] ^= 1
@@ -147,7 +149,7 @@ class TestArrays:
         with pytest.raises(ValueError, match=r"'imgs' of .*CRC"):
             Arrays(tmp_path / "a.npz").load(CPU)
 
-    def test_names_in_an_archive_are_never_places(self, tmp_path):
+    def test_names_in_an_archive_are_never_used_as_paths(self, tmp_path):
         path = tmp_path / "in" / "a.npz"
         path.parent.mkdir()
         np.save(tmp_path / "b.npy", BYTES)
@@ -158,7 +160,7 @@ class TestArrays:
         assert sorted(tmp_path.rglob("*")) == before
 
     @pytest.mark.parametrize("name", ["a.h5", "a.parquet"])
-    def test_cut_files_of_libraries_are_named(self, tmp_path, name):
+    def test_truncated_hdf5_and_parquet_files_are_named(self, tmp_path, name):
         path = tmp_path / name
         if name == "a.h5":
             with h5py.File(path, "w") as file:
@@ -188,7 +190,7 @@ class TestArrays:
             Arrays(tmp_path / "a.h5", "raw").load(CPU)
 
     @pytest.mark.parametrize(("module", "name"), [("h5py", "a.h5"), ("pyarrow", "a.parquet")])
-    def test_what_a_file_needs_is_said(self, tmp_path, monkeypatch, module, name):
+    def test_a_missing_library_is_named(self, tmp_path, monkeypatch, module, name):
         beginning = b"\x89HDF\r\n\x1a\n" if module == "h5py" else b"PAR1"
         (tmp_path / name).write_bytes(beginning)
         monkeypatch.setitem(sys.modules, module, None)
@@ -222,7 +224,7 @@ def save(folder, name, pixels, mode=None, **options):
 
 
 class TestFolder:
-    def test_grey_pictures_of_one_size_are_kept(self, tmp_path):
+    def test_grey_images_of_equal_size_are_unchanged(self, tmp_path):
         for i, pixels in enumerate(BYTES):
             save(tmp_path, f"{'ab'[i % 2]}/{i}.png", pixels)
         (tmp_path / "readme.txt").write_text("no picture")
@@ -255,11 +257,14 @@ class TestFolder:
         save(tmp_path, "b.png", np.full((30, 20), 80, np.uint8))
         dataset = Folder(tmp_path).load(CPU)
         assert dataset.shape == (1, 64, 64)
-        assert "2 sizes: scaled to 64 x 64" in dataset.notes[1]
-        assert "2 of 2 pictures, of another form than 64 x 64, are cut to their" in dataset.notes[2]
+        assert "2 sizes: resized to 64 x 64" in dataset.notes[1]
+        assert (
+            "2 of 2 images, whose aspect ratio is not that of 64 x 64, are cropped"
+            in dataset.notes[2]
+        )
         torch.testing.assert_close(everything(dataset), torch.full((2, 1, 64, 64), 80 / 255))
 
-    def test_pictures_are_cut_in_the_centre_and_averaged(self, tmp_path):
+    def test_images_are_cropped_in_the_centre_and_averaged(self, tmp_path):
         pixels = np.zeros((8, 24), np.uint8)
         pixels[:, 8:16] = np.indices((8, 8)).sum(0) % 2 * 200  # a board in the central square
         pixels[:, :8] = 255
@@ -271,7 +276,7 @@ class TestFolder:
         assert Folder(tmp_path, size=(4, 6)).load(CPU).shape == (1, 4, 6)
 
     @pytest.mark.parametrize("fit", ["crop", "pad", "stretch"])
-    def test_pictures_of_another_form_are_cut_padded_or_stretched(self, tmp_path, fit):
+    def test_images_of_another_aspect_ratio_are_cropped_padded_or_stretched(self, tmp_path, fit):
         """Twice as wide as high, to a square: linear between pixels, a quarter off their middle."""
         wide = np.array([[0, 32, 112, 240], [80, 112, 208, 48]], np.uint8)
         save(tmp_path, "a.png", wide)
@@ -284,13 +289,11 @@ class TestFolder:
             "stretch": up @ wide,
         }[fit]
         torch.testing.assert_close(everything(dataset)[0, 0] * 255, torch.tensor(expected).float())
-        told = {"crop": "are cut", "pad": "have bars", "stretch": "are stretched"}[fit]
-        assert any(
-            f"1 of 1 pictures, of another form than 4 x 4, {told}" in n for n in dataset.notes
-        )
+        change = {"crop": "cropped", "pad": "padded", "stretch": "stretched"}[fit]
+        assert any(f"is not that of 4 x 4, are {change}" in note for note in dataset.notes)
         assert len(Folder(tmp_path, size=(4, 8), fit=fit).load(CPU).notes) == 1  # of that form
 
-    def test_bars_are_black_or_transparent_and_beside_the_middle(self, tmp_path):
+    def test_padding_is_black_or_transparent_and_centred(self, tmp_path):
         """A line of pixels keeps its length, and is a pixel wide however long it is."""
         save(tmp_path, "a.png", np.full((4, 1, 3), 200, np.uint8))
         save(tmp_path, "b.png", np.full((900, 1, 3), 200, np.uint8))
@@ -308,10 +311,10 @@ class TestFolder:
         save(tmp_path, "d.jpg", COLOUR, "CMYK")
         dataset = Folder(tmp_path).load(CPU)
         assert dataset.shape == (3, 5, 7)
-        assert "1 grey pictures among 4" in dataset.notes[1]
+        assert "1 of 4 images are grey" in dataset.notes[1]
         assert torch.equal(everything(dataset)[1, 0], everything(dataset)[1, 2])
 
-    def test_channels_can_be_asked_for(self, tmp_path):
+    def test_the_number_of_channels_can_be_chosen(self, tmp_path):
         save(tmp_path, "a.png", COLOUR)
         for channels in (1, 3, 4):
             assert Folder(tmp_path, channels=channels).load(CPU).shape == (channels, 5, 7)
@@ -322,7 +325,7 @@ class TestFolder:
         save(tmp_path, "a.png", pixels)
         dataset = Folder(tmp_path).load(CPU)
         assert dataset.shape == (3, 4, 4)
-        assert "transparency" in dataset.notes[1]
+        assert "1 transparent images laid on white" in dataset.notes[1]
         assert everything(dataset)[0, :, :2].max() == 0
         assert everything(dataset)[0, :, 2:].min() == 1
         kept = Folder(tmp_path, channels=4).load(CPU)
@@ -341,7 +344,7 @@ class TestFolder:
         save(tmp_path, "a.png", image, transparency=0)
         assert everything(Folder(tmp_path).load(CPU)).min() == 1
 
-    def test_binary_pictures_are_binary(self, tmp_path):
+    def test_binary_images_stay_binary(self, tmp_path):
         save(tmp_path, "a.png", BYTES[0] > 100)
         images = everything(Folder(tmp_path).load(CPU))
         np.testing.assert_array_equal(images[0, 0], BYTES[0] > 100)
@@ -354,7 +357,7 @@ class TestFolder:
         assert "16 bits" in dataset.notes[1]
         np.testing.assert_allclose(everything(dataset)[0, 0], BYTES[0] / 255, atol=1e-6)
 
-    def test_a_camera_held_sideways_is_heeded(self, tmp_path):
+    def test_the_exif_orientation_is_applied(self, tmp_path):
         exif = Image.Exif()
         exif[0x0112] = 6
         save(tmp_path, "a.png", COLOUR, exif=exif)
@@ -374,13 +377,13 @@ class TestFolder:
         assert dataset.factor_names == ("colour", "size")
         codes = dataset.factors(torch.arange(4)).tolist()
         assert codes == [[0, 0], [1, 0], [0, 1], [1, 1]]  # numbers by their size, not as text
-        assert any("1 rows of factors.csv name no picture" in note for note in dataset.notes)
+        assert any("1 rows of factors.csv name no image" in note for note in dataset.notes)
 
     @pytest.mark.parametrize(
         ("text", "message"),
         [
             ("", "a line of names and lines of values"),
-            ("file,colour\n0.png,red", r"no row for 1 of 2 pictures, the first of them 1\.png"),
+            ("file,colour\n0.png,red", r"no row for 1 of 2 images, the first of them 1\.png"),
             ("file,colour\n0.png,red\n1.png", "line 3: expected 2 values"),
             ("file,colour\n0.png,red\n1.png,", "line 3, column 'colour': expected a value"),
             ("file\n0.png\n1.png", "the column file alone"),
@@ -389,7 +392,7 @@ class TestFolder:
                 "file,a\n0.png,0.5\n1.png,1.5",
                 "about.csv: .*2 real numbers in the 2 rows of column 0",
             ),
-            ("file,a\n0.png,1\n\n1.png,2\n0.png,2", r"line 5: 0\.png is there already"),
+            ("file,a\n0.png,1\n\n1.png,2\n0.png,2", r"line 5: 0\.png is listed twice"),
             ('file,colour\n0.png,"red\n1.png,blue', "CSV"),
         ],
     )
@@ -407,7 +410,7 @@ class TestFolder:
         held = Folder(tmp_path / "pictures", split="train").load(CPU)
         spec = Folder(tmp_path / "pictures", split="train", stream=True)
         dataset = spec.load(CPU)
-        assert isinstance(dataset, Streamed)
+        assert isinstance(dataset, StreamedDataset)
         assert torch.equal(everything(dataset), everything(held))
         with monkeypatch.context() as without:
             without.setattr("unweave.data.files.folder._pixels", None)  # decoding again would fail
@@ -428,29 +431,27 @@ class TestFolder:
             Folder(tmp_path).load(CPU)
 
     @pytest.mark.parametrize("content", [b"", b"nonsense"])
-    def test_a_picture_that_does_not_open_is_named(self, tmp_path, content):
+    def test_an_unreadable_image_is_named(self, tmp_path, content):
         save(tmp_path, "a.png", COLOUR)
         (tmp_path / "bad.jpg").write_bytes(content)
         with pytest.raises(ValueError, match=r"bad\.jpg.*Repair or remove"):
             Folder(tmp_path).load(CPU)
 
-    def test_a_picture_cut_short_is_named(self, tmp_path):
+    def test_a_truncated_image_is_named(self, tmp_path):
         save(tmp_path, "bad.png", np.random.default_rng(0).integers(0, 256, (64, 64), np.uint8))
         whole = (tmp_path / "bad.png").read_bytes()
         (tmp_path / "bad.png").write_bytes(whole[: len(whole) // 2])
         with pytest.raises(ValueError, match=r"bad\.png.*Repair or remove"):
             Folder(tmp_path).load(CPU)
 
-    @pytest.mark.parametrize(
-        "limit", [60, 20]
-    )  # Pillow warns above it, incompatibility above twice it
+    @pytest.mark.parametrize("limit", [60, 20])  # Pillow warns above it and raises above twice it
     def test_a_decompression_bomb_is_named(self, tmp_path, monkeypatch, limit):
         save(tmp_path, "bomb.png", np.zeros((10, 10), np.uint8))
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
         with pytest.raises(ValueError, match=r"bomb\.png.*Scale it down"):
             Folder(tmp_path).load(CPU)
 
-    def test_floating_point_and_deeper_pictures_are_sent_to_arrays(self, tmp_path):
+    def test_images_of_more_than_16_bits_are_refused(self, tmp_path):
         save(tmp_path, "a.tif", np.zeros((4, 4), np.float32))
         with pytest.raises(ValueError, match=r"a\.tif with floating-point.*Arrays"):
             Folder(tmp_path).load(CPU)
@@ -459,6 +460,6 @@ class TestFolder:
             Folder(tmp_path).load(CPU)
 
     @pytest.mark.parametrize("fields", [{"size": 0}, {"size": (3, 0)}, {"channels": 2}], ids=str)
-    def test_impossible_wishes_are_refused(self, fields):
+    def test_invalid_fields_are_refused(self, fields):
         with pytest.raises(ValueError, match=next(iter(fields))):
             Folder("a", **fields)

@@ -1,13 +1,13 @@
-"""Arrays in memory as data: axes, types and factors as they are understood, or refused."""
+"""Arrays in memory: how axes, types and factors are interpreted, or refused."""
 
 import gc
 
 import numpy as np
 import pytest
 import torch
-from datasets import CPU
 
 from byte_images import BYTES, everything
+from datasets import CPU
 from unweave.core.spec import digest, from_json, to_json
 from unweave.data import Factor, InMemory, Lattice, from_array
 
@@ -33,7 +33,7 @@ def load(images, **extra):
     ],
     ids=str,
 )
-def test_axes_are_understood(given, shape):
+def test_axes_are_interpreted(given, shape):
     images = np.arange(np.prod(given), dtype=np.float32).reshape(given)
     dataset = load(images)
     assert dataset.size == 6
@@ -41,8 +41,8 @@ def test_axes_are_understood(given, shape):
     last = len(given) == 4 and shape == (given[3], *given[1:3])
     expected = np.moveaxis(images, -1, 1) if last else images
     np.testing.assert_array_equal(everything(dataset), expected.reshape(6, *shape))
-    two_ways = len(given) == 4 and given[1] in (1, 3, 4) and given[3] in (1, 3, 4)
-    assert any("two ways" in note for note in dataset.notes) == two_ways
+    ambiguous = len(given) == 4 and given[1] in (1, 3, 4) and given[3] in (1, 3, 4)
+    assert any("ambiguous" in note for note in dataset.notes) == ambiguous
 
 
 def test_bytes_stay_bytes_and_become_floats_in_the_unit_interval():
@@ -78,7 +78,7 @@ def test_tensors_that_numpy_cannot_hold_are_refused(images):
     ],
     ids=["bool", "0-1 bytes", "0-1 int", "int", "uint16", ">u2", "float", "half", ">f8", "signed"],
 )
-def test_types_are_understood(images, expected, bounded):
+def test_types_are_interpreted(images, expected, bounded):
     dataset = load(images)
     assert dataset.bounded is bounded
     assert any("Bernoulli" in note for note in dataset.notes) is not bounded
@@ -184,19 +184,18 @@ class TestInMemory:
         assert len({spec, *different}) == 5
         assert len({digest(each) for each in (spec, *different)}) == 5
 
-    def test_the_array_is_held_while_the_spec_is(self):
+    def test_the_array_is_kept_while_the_spec_is_in_use(self):
         images = np.random.default_rng(8).random((3, 4))
         spec, _ = from_array(images)
         content = to_json(spec)
         from_array(images)  # a second, short-lived binding of the same content
-        gc.collect()
         assert from_json(InMemory, content).load(CPU).size == 3
         del spec
         gc.collect()
         with pytest.raises(ValueError, match="call from_array"):
             from_json(InMemory, content).load(CPU)
 
-    def test_what_happens_to_the_array_later_changes_nothing(self):
+    def test_later_changes_to_the_array_have_no_effect(self):
         images = np.zeros((3, 4), np.float32)
         spec, dataset = from_array(images)
         images += 1
@@ -206,6 +205,6 @@ class TestInMemory:
         assert torch.equal(everything(load(torch.tensor(BYTES))), everything(load(BYTES)))
         assert load([[0.0, 1.0], [0.5, 0.5]], device="cpu").shape == (2,)
 
-    def test_a_digest_has_to_be_one(self):
+    def test_an_invalid_digest_is_refused(self):
         with pytest.raises(ValueError, match="digest"):
             InMemory(digest="abc", shape=(1, 2), dtype="uint8")

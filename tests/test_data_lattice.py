@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from unweave.core.noise import Noise
-from unweave.data import Factor, Lattice, Shapes2D
-from unweave.data.lattice import different
+from unweave.data import Factor, Lattice, Schema, Shapes2D
 from unweave.metrics.inputs import merge
 
 LATTICES = [
@@ -42,7 +41,7 @@ class TestLattice:
         assert torch.equal(factors, lattice.draw(Noise(3), 500))
         assert torch.equal(lattice.factors(lattice.index(factors)), factors)
 
-    def test_fixing_a_factor_leaves_the_others_as_they_are(self, lattice):
+    def test_fixing_a_factor_does_not_change_the_others(self, lattice):
         free = lattice.draw(Noise(4), 100)
         for k, (name, size) in enumerate(zip(lattice.names, lattice.sizes, strict=True)):
             held = lattice.draw(Noise(4), 100, {name: size - 1})
@@ -80,18 +79,16 @@ def test_draws_are_uniform_and_independent():
         (lambda: LATTICES[1].draw(Noise(0), 2, {"c": 5}), "between 0 and 4"),
     ],
 )
-def test_a_lattice_refuses_what_is_not_on_it(call, message):
+def test_combinations_outside_the_lattice_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
 
 @pytest.mark.parametrize("orientations", [4, 5, 9, 40])
-def test_classes_repeat_here_as_metrics_merge_them(orientations):
+def test_distinct_classes_agree_with_the_merging_of_metrics(orientations):
     lattice = Shapes2D(orientations=orientations, positions=2).lattice
     factors = lattice.factors(torch.arange(lattice.size))
-    counts = [
-        different(k, lattice.names, lattice.sizes, lattice.periods, factors)
-        for k in range(len(lattice.names))
-    ]
+    schema = Schema.on_lattice(lattice, (1,))
+    counts = [schema.distinct(k, factors) for k in range(len(lattice.names))]
     merged = merge(factors.numpy(), lattice.periods, lattice.names)
     assert np.array_equal(factors % torch.stack(counts, -1), merged)

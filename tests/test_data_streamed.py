@@ -8,14 +8,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from datasets import CPU, SMALL
 
 import unweave as uw
 from byte_images import everything
-from unweave.data import Arrays, Selected, Streamed, Subset, from_array
+from datasets import CPU, SMALL
+from unweave.data import Arrays, Selected, StreamedDataset, Subset, from_array
 from unweave.data.files import rows
 from unweave.data.files import streaming as streamed
-from unweave.data.parts import SHARES, members_of
+from unweave.data.random_split import PERCENT, split_rows
 from unweave.training import train
 from unweave.training.run import Run
 from unweave.training.sampler import Feed, Sampler
@@ -74,14 +74,18 @@ def written(folder, kind):
     return tuple(Arrays(path, key, "factors", stream=stream) for stream in (None, True))
 
 
-@pytest.mark.parametrize("split", ["all", "train", "test"])
-@pytest.mark.parametrize("kind", ["npy", "npz", "packed.npz", "h5", "packed.h5", "parquet"])
-def test_every_kind_of_file_is_read_as_in_memory(tmp_path, monkeypatch, kind, split):
+KINDS = ["npy", "npz", "packed.npz", "h5", "packed.h5", "parquet"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "split"), [*((kind, "all") for kind in KINDS), ("npy", "train"), ("packed.h5", "test")]
+)
+def test_streamed_files_give_the_same_observations_as_in_memory(tmp_path, monkeypatch, kind, split):
     specs = written(tmp_path, kind)
     held = Arrays(**{**vars(specs[0]), "split": split}).load(CPU)
-    monkeypatch.setattr(rows, "MOST", 1000)  # so that nothing is held
+    monkeypatch.setattr(rows, "MOST", 1000)  # so that nothing is loaded
     dataset = Arrays(**{**vars(specs[1]), "split": split}).load(CPU)
-    assert isinstance(dataset, Streamed)
+    assert isinstance(dataset, StreamedDataset)
     assert (dataset.size, dataset.shape, dataset.bounded) == (held.size, held.shape, held.bounded)
     assert torch.equal(everything(dataset), everything(held))
     index = torch.tensor([[5, 0], [0, 7]])
@@ -125,7 +129,7 @@ def test_data_that_fit_into_a_window_are_shuffled_as_in_memory(file, monkeypatch
     assert len(left_out) > 80  # not the same few chunks
 
 
-def test_windows_in_one_place_hold_what_others_do(file):
+def test_fixed_windows_hold_the_same_rows(file):
     """As on CUDA, where recorded steps read the same memory every time."""
     dataset = dataset_of(file)
     sampler = Sampler(torch.tensor([5]), dataset, 8)
@@ -160,19 +164,18 @@ def test_a_window_is_whole_chunks_in_a_random_order(file):
 
 def run_on(file, **fields):
     data = Arrays(file, factors_key="factors", stream=True)
-    given = dict(network=uw.MLP((8,)), latent=uw.Gaussian(2), batch_size=8, steps=30) | fields
+    given = dict(network=uw.MLP((8,)), latent=uw.Gaussian(2), batch_size=8, steps=20) | fields
     return Run(data=data, **given).resolve(data.load(CPU))
 
 
-@pytest.mark.parametrize("network", [uw.MLP((8,)), uw.Conv(base=2, hidden=8)], ids=["mlp", "conv"])
-def test_lanes_over_threads_are_the_runs_alone(tmp_path, network):
+def test_lanes_over_threads_equal_solo_runs(tmp_path):
     images = np.random.default_rng(0).integers(0, 256, (SIZE, 16, 16), dtype=np.uint8)
     np.save(tmp_path / "b.npy", images)
     data = Arrays(tmp_path / "b.npy", stream=True)
     torch.set_num_threads(2)
     runs = [
-        Run(data=data, network=network, latent=uw.Gaussian(2), batch_size=8, steps=20, seed=seed)
-        for seed in range(3)
+        Run(data=data, network=uw.MLP((8,)), latent=uw.Gaussian(2), batch_size=8, steps=15, seed=s)
+        for s in range(2)
     ]
     dataset = data.load(CPU)
     runs = [run.resolve(dataset) for run in runs]
@@ -204,7 +207,7 @@ def test_a_resumed_run_ends_with_the_same_bits(file, tmp_path):
     assert all(torch.equal(again.weights[name], w) for name, w in whole.weights.items())
 
 
-def test_changed_data_are_noticed(file, tmp_path):
+def test_changed_data_are_detected(file, tmp_path):
     run, store = run_on(file, steps=2), Store(tmp_path / "runs")
     train([run], run.data.load(CPU), store)
     changed = IMAGES.copy()
@@ -214,7 +217,7 @@ def test_changed_data_are_noticed(file, tmp_path):
         train([run], run.data.load(CPU), store)
 
 
-def test_what_a_pass_finds_is_kept_until_the_file_changes(file, monkeypatch):
+def test_the_scan_is_cached_until_the_file_changes(file, monkeypatch):
     dataset = dataset_of(file)
     monkeypatch.setattr("unweave.data.files.arrays.scan", None)  # a second pass would fail
     assert dataset_of(file).fingerprint == dataset.fingerprint
@@ -231,16 +234,16 @@ def test_a_file_that_becomes_shorter_is_named(tmp_path):
         dataset.windows.get(0, 0, SIZE)
 
 
-def test_few_windows_are_held(file):
+def test_few_windows_are_kept_in_memory(file):
     dataset = dataset_of(file)
     sampler = Sampler(torch.tensor([0]), dataset, 8)
     for step in range(4 * sampler.per_epoch):
         sampler.turn_to(step)
-        assert len(dataset.windows._held) <= 3
+        assert len(dataset.windows._windows) <= 3
     assert sum(t.name.startswith("windows") for t in threading.enumerate()) >= 1
 
 
-def test_a_file_that_keeps_many_rows_together_is_said_to_be_shuffled_poorly(tmp_path):
+def test_poor_shuffling_is_noted(tmp_path):
     with h5py.File(tmp_path / "a.h5", "w") as content:
         content.create_dataset("imgs", data=IMAGES, chunks=(50, 6, 8, 3))
     assert any("poorly" in n for n in Arrays(tmp_path / "a.h5", stream=True).load(CPU).notes)
@@ -248,7 +251,12 @@ def test_a_file_that_keeps_many_rows_together_is_said_to_be_shuffled_poorly(tmp_
     notes = Arrays(tmp_path / "a.npy", stream=True).load(CPU).notes
     assert "batches are drawn from windows of 33 observations, chunks of 5" in notes[-1]
     np.save(tmp_path / "a.npy", IMAGES[:30])  # all in one window: shuffled as in memory
-    assert Arrays(tmp_path / "a.npy", stream=True).load(CPU).notes[-1].endswith("are needed")
+    assert (
+        Arrays(tmp_path / "a.npy", stream=True)
+        .load(CPU)
+        .notes[-1]
+        .endswith("streamed from the file")
+    )
 
 
 def test_splits_are_disjoint_and_together_all(file):
@@ -265,12 +273,14 @@ def test_a_number_means_the_same_in_every_split(tmp_path, monkeypatch, stream):
     """One bright pixel in the training split alone says that all are bytes."""
     monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path))
     images = np.ones((20, 4, 4), np.uint8)
-    images[members_of("train", 20)[0]], images[members_of("test", 20)[0]] = 255, 0
+    images[split_rows("train", 20)[0]], images[split_rows("test", 20)[0]] = 255, 0
     np.save(tmp_path / "a.npy", images)
-    splits = [Arrays(tmp_path / "a.npy", split=p, stream=stream).load(CPU) for p in SHARES]
-    assert {(dataset.integer_unit, dataset.bounded) for dataset in splits} == {(1 / 255, True)}
-    for dataset, split in zip(splits, SHARES, strict=True):
-        expected = torch.from_numpy(images[members_of(split, 20)]) / 255
+    splits = [Arrays(tmp_path / "a.npy", split=p, stream=stream).load(CPU) for p in PERCENT]
+    assert {(dataset.schema.integer_unit, dataset.bounded) for dataset in splits} == {
+        (1 / 255, True)
+    }
+    for dataset, split in zip(splits, PERCENT, strict=True):
+        expected = torch.from_numpy(images[split_rows(split, 20)]) / 255
         torch.testing.assert_close(everything(dataset)[:, 0], expected)
     assert len({dataset.fingerprint for dataset in splits}) == 3
 
@@ -278,11 +288,11 @@ def test_a_number_means_the_same_in_every_split(tmp_path, monkeypatch, stream):
 def test_a_mapped_array_is_not_copied_into_memory(tmp_path, monkeypatch):
     np.save(tmp_path / "a.npy", IMAGES)
     monkeypatch.setattr("unweave.data.files.arrays.MOST", 1000)
-    with pytest.raises(ValueError, match=r"give the path of the \.npy file"):
+    with pytest.raises(ValueError, match=r"pass the path of the \.npy file"):
         from_array(np.load(tmp_path / "a.npy", mmap_mode="r"))
 
 
-def test_a_run_is_measured_on_another_split_of_its_data(file, tmp_path):
+def test_a_run_is_evaluated_on_another_split(file, tmp_path):
     data = Arrays(file, factors_key="factors", split="train")
     model = uw.fit(data, network=uw.MLP((8,)), batch_size=8, steps=2, store=tmp_path / "runs",
                    progress=False)  # fmt: skip

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from datasets import CPU
 
 from byte_images import everything
+from datasets import CPU
 from unweave.data import Arrays
 from unweave.data.files import tables
 
@@ -28,13 +28,13 @@ def test_parquet_columns_are_vectors_and_factors(tmp_path):
     with pytest.raises(ValueError, match="'u' has 1 missing values"):
         Arrays(path).load(CPU)
     pq.write_table(pa.table({"u": [[0.5], [1.0, 2.0]]}), path)
-    with pytest.raises(ValueError, match="lists of one length"):
+    with pytest.raises(ValueError, match="lists of numbers of equal length"):
         Arrays(path).load(CPU)
 
 
 @pytest.mark.parametrize("part", [",", ";", "\t"])
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_tables_are_kept_as_they_are(tmp_path, suffix, part):
+def test_numbers_of_tables_are_unchanged(tmp_path, suffix, part):
     """Whole numbers of a table are no bytes; factors are text, classes, or numbers again."""
     path = tmp_path / f"a.{suffix}"
     columns = {
@@ -88,7 +88,7 @@ CELLS = {
     "blank": ("u;v\n1; \n", "line 2, column 'v': expected a value, got an empty cell"),
     "short": ("u,v\n1,2\n3\n", "line 3: expected 2 values as in its first line, got 1"),
     "long": ("u,v\n1,2,3\n", "line 2: expected 2 values as in its first line, got 3"),
-    "no name": (",u,v\n0,1,2\n", "line 1: expected a name of every column, got none of column 1"),
+    "no name": (",u,v\n0,1,2\n", "line 1: expected a name for every column, got none for column 1"),
 }
 
 
@@ -100,7 +100,7 @@ def test_a_bad_cell_of_a_table_is_named_by_line_and_column(tmp_path, text, messa
         Arrays(path, factors_key="w" if "w" in text else None).load(CPU)
 
 
-def test_text_among_numbers_of_a_factor_is_told(tmp_path):
+def test_text_among_numbers_of_a_factor_is_noted(tmp_path):
     (tmp_path / "a.csv").write_text("u,size\n1,2\n3,10\n5,big\n")
     dataset = Arrays(tmp_path / "a.csv", factors_key="size").load(CPU)
     assert dataset.factor_labels == (("10", "2", "big"),)
@@ -112,19 +112,19 @@ def test_lists_of_text_are_refused(tmp_path):
     table = {"t": [["a", "b"], ["c", "d"]], "u": [[1, 2], [3, 4]], "v": ["e", "f"]}
     pq.write_table(pa.table(table), tmp_path / "a.parquet")
     for keys in (("t",), ("u", "t"), ("u,t",)):
-        with pytest.raises(ValueError, match=r"column 't' is of list.*string.*; expected numbers"):
+        with pytest.raises(ValueError, match=r"in column 't', got list.*string"):
             Arrays(tmp_path / "a.parquet", *keys).load(CPU)
     with pytest.raises(ValueError, match="text in u, v: choose others"):
         Arrays(tmp_path / "a.parquet", "u,v").load(CPU)
 
 
-def test_numbers_as_pandas_names_columns_are_names(tmp_path):
+def test_a_first_line_that_numbers_the_columns_names_them(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("0,1,2\n5,6,7\n8,9,10\n")
     dataset = Arrays(path, factors_key="1").load(CPU)
     assert everything(dataset).tolist() == [[5, 7], [8, 10]]
     assert dataset.factor_names == ("1",)
-    assert any("counts the columns" in note for note in dataset.notes)
+    assert any("numbers the columns" in note for note in dataset.notes)
     path.write_text("0,1,3\n5,6,7\n")
     assert everything(Arrays(path).load(CPU)).tolist() == [[0, 1, 3], [5, 6, 7]]
     path.write_text("0\n1\n")  # one column of numbers
@@ -162,12 +162,12 @@ def test_a_csv_file_is_parsed_once(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", [pa.uint8(), pa.int8(), pa.uint16(), pa.int64()], ids=str)
-def test_numbers_of_tables_are_kept_whatever_their_type(tmp_path, kind):
+def test_integers_of_tables_are_not_scaled(tmp_path, kind):
     table = {"a": pa.array([1, 2, 100], kind), "b": pa.array([3, 0, 5], kind)}
     pq.write_table(pa.table(table), tmp_path / "a.parquet")
     dataset = Arrays(tmp_path / "a.parquet").load(CPU)
     assert everything(dataset).tolist() == [[1, 3], [2, 0], [100, 5]]
-    assert dataset.integer_unit == 1
+    assert dataset.schema.integer_unit == 1
 
 
 def test_a_bomb_in_the_lists_of_parquet_is_not_read(tmp_path, monkeypatch):

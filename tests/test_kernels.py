@@ -10,7 +10,7 @@ import unweave as uw
 from datasets import SMALL, small_run
 from unweave import kernels
 from unweave.core import noise
-from unweave.data.drawn import shapes2d
+from unweave.data.synthetic import shapes2d
 from unweave.kernels.adam import adam
 from unweave.kernels.bernoulli import bernoulli_nats
 from unweave.kernels.convolution import Tile, down, meet, up

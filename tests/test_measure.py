@@ -22,8 +22,8 @@ from datasets import CRITIC, LATENTS, SMALL
 from unweave.cli import scores as scoring
 from unweave.core import parallel
 from unweave.core.parallel import Killed, in_processes, in_threads
-from unweave.data.dataset import Stored
-from unweave.data.drawn.shapes2d import Sprites
+from unweave.data.dataset import ArrayDataset
+from unweave.data.synthetic.shapes2d import SpriteDataset
 from unweave.evaluation import evaluate as measure
 from unweave.evaluation import stacked as trained
 from unweave.metrics import UNSUPERVISED, Score, Scores
@@ -158,9 +158,11 @@ def test_memory_is_bounded_whatever_the_lanes_and_the_observations():
 
 def test_observations_are_read_once_for_all_lanes(monkeypatch):
     models = fitted()
-    read, images = [], Sprites.images
+    read, images = [], SpriteDataset.images
     monkeypatch.setattr(
-        Sprites, "images", lambda dataset, index: read.append(len(index)) or images(dataset, index)
+        SpriteDataset,
+        "images",
+        lambda dataset, index: read.append(len(index)) or images(dataset, index),
     )
     told = []
     list(measure.encode(models, rows=150, progress=told.append))
@@ -214,7 +216,7 @@ def test_runs_loaded_together_are_on_one_dataset(tmp_path, monkeypatch):
     folders = [model.folder for model in fitted(images, seeds=(0, 1), store=tmp_path)]
     again = uw.load(folders, data=images)
     assert again[0].dataset is again[1].dataset
-    assert isinstance(again[0].dataset, Stored)
+    assert isinstance(again[0].dataset, ArrayDataset)
 
 
 # ---- on the command line

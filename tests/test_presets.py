@@ -13,7 +13,7 @@ import unweave as uw
 from test_cli import check_error
 from unweave.core.bibliography import cited, entries
 from unweave.core.spec import from_json, to_json
-from unweave.data import FileSet, Shapes2D, from_array
+from unweave.data import PublishedSpec, Shapes2D, from_array
 from unweave.presets import PRESETS, base_of, presets_of
 from unweave.presets.text import described
 from unweave.training.run import Run
@@ -124,7 +124,7 @@ def at(value, path):
 
 def shape_of(data):
     """The shape of observations, known without files."""
-    if isinstance(data, FileSet):
+    if isinstance(data, PublishedSpec):
         channels, *sides = data.ABOUT.shape
         side = getattr(data, "side", sides[0])
         return (channels, side, side)

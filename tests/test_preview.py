@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from datasets import CPU
 from PIL import Image
 
+from datasets import CPU
+from unweave.catalogue.preview import factor_traversals, preview_sheet
+from unweave.catalogue.scatter import planar
 from unweave.data import (
     Arrays,
     Blobs,
@@ -18,9 +20,6 @@ from unweave.data import (
     Subset,
     from_array,
 )
-from unweave.report import preview_sheet
-from unweave.report.preview import walks
-from unweave.report.scatter import planar
 
 
 def cells(sheet, rows, side=32):
@@ -32,7 +31,7 @@ def cells(sheet, rows, side=32):
     return np.array([[grey[t : t + side, x : x + side] for x in lefts] for t in tops])
 
 
-def test_a_sheet_shows_observations_and_a_walk_along_every_factor():
+def test_a_preview_shows_random_observations_and_traversals():
     dataset = Blobs(side=32, levels=1, widths=3, positions=15).load(CPU)
     sheet, notes = preview_sheet(dataset)
     assert notes == ()
@@ -44,10 +43,10 @@ def test_a_sheet_shows_observations_and_a_walk_along_every_factor():
     assert all(row.tobytes() in rows for row in shown)
     width, x, y = found[4:]
     assert (width[3:] == 255).all()  # three classes, and then nothing
-    for walk, axis in ((x, 1), (y, 0)):
-        profiles = walk.astype(float).sum(1 + (1 - axis))
+    for traversal, axis in ((x, 1), (y, 0)):
+        profiles = traversal.astype(float).sum(1 + (1 - axis))
         assert (np.diff(profiles.argmax(1)) > 0).all()
-        other = walk.astype(float).sum(1 + axis)
+        other = traversal.astype(float).sum(1 + axis)
         assert len(set(other.argmax(1))) == 1
 
 
@@ -60,7 +59,7 @@ def test_a_sheet_shows_observations_and_a_walk_along_every_factor():
     ],
     ids=lambda case: getattr(case, "kind", case),
 )
-def test_every_kind_of_world_is_shown(data, rows):
+def test_every_kind_of_dataset_is_shown(data, rows):
     dataset = data.load(CPU)
     sheet, notes = preview_sheet(dataset)
     height = (sheet.height - 2 * 8 - 13 * len(notes) + 1) / rows
@@ -69,53 +68,53 @@ def test_every_kind_of_world_is_shown(data, rows):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_walks_along_data_that_are_no_lattice_change_one_factor_if_they_can(seed):
+def test_traversals_without_a_lattice_change_one_factor_if_possible(seed):
     """Against a search through all combinations of the other factors."""
     rng = np.random.default_rng(seed)
     codes = np.stack([rng.integers(0, n, 60) for n in (2, 3, 4)], 1)
     _, dataset = from_array(np.zeros((60, 4, 4), np.uint8), codes, ["a", "b", "c"])
     starred = []
-    for k, walk in enumerate(walks(dataset)):
-        seen = dataset.factors(walk.rows).numpy()
+    for k, traversal in enumerate(factor_traversals(dataset)):
+        seen = dataset.factors(traversal.rows).numpy()
         assert seen[:, k].tolist() == [*range(codes[:, k].max() + 1)]
         others = np.delete(codes, k, 1)
         together = [len({*codes[(others == one).all(1), k]}) for one in others]
-        assert walk.alone == (max(together) == len(seen))
+        assert traversal.others_fixed == (max(together) == len(seen))
         changed = (np.delete(seen, k, 1) != np.delete(seen, k, 1)[:, None]).any(2).sum(1).min()
         assert changed == len(seen) - max(together)  # as many as can have all else equal
-        starred += [] if walk.alone else [walk.name]
+        starred += [] if traversal.others_fixed else [traversal.name]
     notes = preview_sheet(dataset).notes
     assert [note.partition(": ")[2].partition(";")[0] for note in notes] == [
         ", ".join(starred) for _ in starred[:1]
     ]
 
 
-def test_walks_pass_held_out_combinations_by_and_say_what_classes_are_called():
+def test_traversals_avoid_held_out_combinations_and_have_labels():
     """Without 1 of the one with 0 of the other, both are still walked along, where there is all."""
     sizes = np.array([0.5, 1, 20])
     grid = np.array([(size, angle) for size in sizes for angle in range(15)])[::-1]
     spec, _ = from_array(np.zeros((45, 4, 4), np.uint8), grid, ["size", "angle"])
     dataset = Selected(spec, (HeldOut({"size": (1,), "angle": ("0..9",)}),)).load(CPU)
-    size, angle = walks(dataset)
-    assert (size.name, size.ends, size.alone) == ("size", "0.5 .. 20", True)
+    size, angle = factor_traversals(dataset)
+    assert (size.name, size.ends, size.others_fixed) == ("size", "0.5 .. 20", True)
     assert dataset.factors(size.rows)[:, 0].tolist() == [0, 1, 2]
     assert len(dataset.factors(size.rows)[:, 1].unique()) == 1
-    assert (angle.name, angle.ends, angle.alone) == ("angle", "0 .. 14", True)
+    assert (angle.name, angle.ends, angle.others_fixed) == ("angle", "0 .. 14", True)
     seen = dataset.factors(angle.rows)
     assert seen[:, 1].tolist() == [0, 1, 3, 4, 5, 6, 8, 9, 10, 11, 13, 14]  # 12 of them
     assert seen[:, 0].unique().tolist() in ([0], [2])
 
 
-def test_what_cannot_be_walked_along_is_said():
+def test_missing_traversals_are_noted():
     _, dataset = from_array(np.zeros((30, 4, 4), np.uint8))
-    assert preview_sheet(dataset).notes == ("no factors are known: there are no walks along them",)
+    assert preview_sheet(dataset).notes == ("the factors are unknown: they are not traversed",)
     pairs = Paired(Blocks((2, 3), cell=4), changed=1).load(CPU)
-    assert walks(pairs) == []
-    assert "there are no walks" in preview_sheet(pairs).notes[0]
+    assert factor_traversals(pairs) == []
+    assert "factors are not traversed" in preview_sheet(pairs).notes[0]
     _, vectors = from_array(np.random.default_rng(0).normal(size=(6000, 3)))
     assert preview_sheet(vectors).notes == (
         "5,000 of 6,000 observations, at random",
-        "no factors are known: all points have one colour",
+        "the factors are unknown: all points have the same colour",
     )
 
 
@@ -128,38 +127,38 @@ def dots(dataset):
     return np.array([(each.max(0) + each.min(0)) / 2 for each in places])[:, ::-1]
 
 
-def test_points_lie_where_their_numbers_are():
-    """Corners of a square are hard_samples of a square; with other units, both axes are filled."""
-    hard_samples = np.array([[0, 0], [10, 0], [0, 10], [10, 10.0]])
+def test_points_are_plotted_to_scale():
+    """The corners of a square form a square; with other units, both axes are filled."""
+    corners = np.array([[0, 0], [10, 0], [0, 10], [10, 10.0]])
     for scale, offset in ((1, 0), (0.01, 7), ([1, 1000], 0)):
-        _, dataset = from_array(hard_samples * scale + offset, np.arange(4))
+        _, dataset = from_array(corners * scale + offset, np.arange(4))
         found = dots(dataset)
         assert len(found) == 4
         across, down = found.max(0) - found.min(0)
         assert across == pytest.approx(down, abs=1)
         assert across == pytest.approx(420 / 1.08, abs=1.5)  # with air at both sides
-    _, dataset = from_array(hard_samples * [1, 0.5], np.arange(4))  # alike enough for one scale
+    _, dataset = from_array(corners * [1, 0.5], np.arange(4))  # alike enough for one scale
     across, down = np.ptp(dots(dataset), axis=0)
     assert down / across == pytest.approx(0.5, abs=0.01)
 
 
-def test_axes_are_called_as_the_columns_of_a_table(tmp_path, monkeypatch):
+def test_axes_are_named_after_the_columns_of_a_table(tmp_path, monkeypatch):
     told = []
-    drawn = "unweave.report.scatter._axes"
+    drawn = "unweave.catalogue.scatter._axes"
     monkeypatch.setattr(drawn, lambda canvas, spans, names: told.append(names))
     x = np.array([[1, 2, 0], [-1, 2, 0], [1, -2, 0], [-1, -2, 0.0]])
     lines = ["height,weight,age,group", *(",".join(map(str, row)) + ",a" for row in x)]
     (tmp_path / "a.csv").write_text("\n".join(lines))
     for key in ("weight,age", "age", "height,weight,age"):
         preview_sheet(Arrays(tmp_path / "a.csv", key=key).load(CPU))
-    part = Selected(Arrays(tmp_path / "a.csv", factors_key="group"), (Subset(4),)).load(CPU)
-    assert part.value_names == ("height", "weight", "age")
+    selected = Selected(Arrays(tmp_path / "a.csv", factors_key="group"), (Subset(4),)).load(CPU)
+    assert selected.schema.value_names == ("height", "weight", "age")
     preview_sheet(from_array(x[:, :2])[1])
     assert told == [
         ("weight", "age"),
         ("age", ""),
-        ("principal component 1 of 3 numbers, 80% of the variance",
-         "principal component 2 of 3 numbers, 20% of the variance"),
+        ("principal component 1 of 3 values, 80% of the variance",
+         "principal component 2 of 3 values, 20% of the variance"),
         ("value 0", "value 1"),
     ]  # fmt: skip
 
@@ -188,7 +187,7 @@ def test_vectors_are_plotted_by_their_principal_components():
     assert hues(dataset) == 3
 
 
-def test_the_command_writes_a_picture(unweave, tmp_path):
+def test_the_command_writes_a_png(unweave, tmp_path):
     path = tmp_path / "b.png"
     code, out, _ = unweave("data", "preview", "blocks", "sizes=[2,3]", "--out", path)
     assert code == 0
@@ -197,7 +196,7 @@ def test_the_command_writes_a_picture(unweave, tmp_path):
         assert picture.format == "PNG"
 
 
-def test_the_picture_is_called_as_what_it_shows(unweave, tmp_path, monkeypatch):
+def test_the_file_is_named_after_the_data(unweave, tmp_path, monkeypatch):
     """No two previews of different things have one name."""
     monkeypatch.chdir(tmp_path)
     np.savez("digits.npz", some=np.zeros((3, 4, 4)), more=np.zeros(3))
@@ -224,21 +223,21 @@ def test_the_picture_is_called_as_what_it_shows(unweave, tmp_path, monkeypatch):
     assert max(map(len, long)) < 160
 
 
-def test_the_command_tells_what_was_decided_and_what_is_not_shown(unweave, tmp_path):
+def test_the_command_prints_notes(unweave, tmp_path):
     np.savez(tmp_path / "a.npz", x=np.zeros((4, 4, 4)), f=np.array([0.5, 0.5, 2, 2]))
     data = [tmp_path / "a.npz", "key=x", "--out", tmp_path / "a.png"]
     code, _, err = unweave("data", "preview", *data, "factors_key=f", "--select", "held-out:f=2")
     assert code == 0
     assert "2 observations of 4: all but f=2" in " ".join(err.split())
     _, _, err = unweave("data", "preview", *data)
-    assert "no factors are known: there are no walks along them" in " ".join(err.split())
+    assert "the factors are unknown: they are not traversed" in " ".join(err.split())
 
 
-def test_the_command_says_what_is_wrong(unweave, tmp_path):
+def test_errors_of_the_command_are_clear(unweave, tmp_path):
     path = tmp_path / "b.png"
     for arguments, message in (
         (["block"], "did you mean 'blocks'"),
-        (["blocks", "cell=2,4"], "expected one data set, got 2"),
+        (["blocks", "cell=2,4"], "expected one dataset, got 2"),
         (["blocks", "size=3"], "not a field of Blocks"),
     ):
         code, _, err = unweave("data", "preview", *arguments, "--out", path)

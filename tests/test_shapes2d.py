@@ -1,4 +1,4 @@
-"""Laws of the rendered dataset: the lattice it spans, the pixels it draws, what they depend on."""
+"""Shapes2D: its lattice, the pixels it draws, and what they depend on."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch
 from unweave.core.noise import Noise
 from unweave.core.spec import digest, from_json, to_json
 from unweave.data import Lattice, Shapes2D
-from unweave.data.drawn import shapes2d as module
 from unweave.data.lattice import Factor
+from unweave.data.synthetic import shapes2d as module
 from unweave.metrics import merge
 
 CPU = torch.device("cpu")
@@ -27,7 +27,7 @@ def dataset():
 
 
 def signed_distance(shape: str, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """About the distance to the outline, negative inside: another route than the library's."""
+    """Approximate the distance to the outline, negative inside, independently of the library."""
     if shape == "square":
         return np.maximum(np.abs(u), np.abs(v)) - 2457 / 256
     if shape == "ellipse":
@@ -41,7 +41,7 @@ def signed_distance(shape: str, u: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 
 def polygon(x: np.ndarray, y: np.ndarray, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Signed distance to a polygon: parity of crossings and nearest edge."""
+    """Compute the signed distance to a polygon by parity of crossings and the nearest edge."""
     inside = np.zeros(u.shape, bool)
     nearest = np.full(u.shape, np.inf)
     for x0, y0, x1, y1 in zip(x, y, np.roll(x, -1), np.roll(y, -1), strict=True):
@@ -55,18 +55,21 @@ def polygon(x: np.ndarray, y: np.ndarray, u: np.ndarray, v: np.ndarray) -> np.nd
 
 
 def brute_force(spec: Shapes2D, classes: list[int]) -> np.ndarray:
-    """Signed distance of every pixel of one image in float64, straight from the definition."""
+    """Compute the signed distance of every pixel of one image in float64 from the definition."""
     members = spec.lattice.members
     _, shape, scale, angle, x, y = (m.values[c] for m, c in zip(members, classes, strict=True))
     pixel = (np.arange(spec.side) + 0.5) * 64 / spec.side
     dx, dy = pixel[None, :] - (16 + 32 * x), pixel[:, None] - (16 + 32 * y)
     u = (math.cos(angle) * dx - math.sin(angle) * dy) / scale
     v = (math.sin(angle) * dx + math.cos(angle) * dy) / scale
-    return signed_distance(SHAPES[int(shape) - 1], u, v)
+    near = np.hypot(u, v) < 15  # every outline lies within 14 of its centre
+    distance = np.full(near.shape, np.inf)
+    distance[near] = signed_distance(SHAPES[int(shape) - 1], u[near], v[near])
+    return distance
 
 
 def runs(image: torch.Tensor) -> str:
-    """Rows of an image as row:first-last, one run after the other."""
+    """Write the runs of pixels of an image as row:first-last."""
     found = []
     for i, row in enumerate(image.int().tolist()):
         ends = [j for j in range(1, len(row)) if row[j] != row[j - 1]]
@@ -90,7 +93,7 @@ def test_the_default_is_the_lattice_of_dsprites(dataset):
     assert lattice.members[1].labels == SHAPES
 
 
-def test_index_of_factors_is_the_identity_on_the_whole_lattice(dataset):
+def test_index_inverts_factors_on_the_whole_lattice(dataset):
     index = torch.arange(dataset.size)
     factors = dataset.factors(index)
     assert torch.equal(dataset.lattice.index(factors), index)
@@ -112,7 +115,7 @@ def test_index_of_factors_is_the_identity_on_the_whole_lattice(dataset):
 )
 def test_pixels_are_those_of_a_brute_force_renderer(spec):
     loaded = spec.load(CPU)
-    count = 24 if spec.side > 64 else 90
+    count = 12 if spec.side > 64 else 60
     factors = spec.lattice.draw(Noise(1), count)
     images = loaded.images(spec.lattice.index(factors))[:, 0].numpy() > 0
     wrong = 0
@@ -162,7 +165,7 @@ def test_the_upright_heart_points_down_and_is_symmetric():
 
 
 @pytest.mark.parametrize("shape", range(3))
-def test_first_and_last_orientation_are_the_same_picture(dataset, shape):
+def test_first_and_last_orientation_show_the_same_image(dataset, shape):
     factors = dataset.lattice.draw(Noise(2), 64, {"shape": shape})
     first, last = factors.clone(), factors.clone()
     first[:, 3], last[:, 3] = 0, 39
@@ -194,9 +197,9 @@ def test_an_image_depends_on_its_index_alone(dataset):
 
 
 def test_images_are_binary_float32_and_none_is_empty_or_cut_off(dataset):
-    images = dataset.images(Noise(6).integers(dataset.size, (2000,), "index"))
+    images = dataset.images(Noise(6).integers(dataset.size, (500,), "index"))
     assert images.dtype == torch.float32
-    assert images.unique().tolist() == [0.0, 1.0]
+    assert ((images == 0) | (images == 1)).all()
     assert images.sum((1, 2, 3)).min() > 50
     assert images[..., 0, :].sum() + images[..., -1, :].sum() == 0
     assert images[..., 0].sum() + images[..., -1].sum() == 0
@@ -208,19 +211,20 @@ def test_no_index_gives_no_images(dataset):
 
 
 @pytest.mark.parametrize("chunk", [900, 5000, 2**22])
-def test_chunks_leave_no_trace(dataset, monkeypatch, chunk):
+def test_the_chunk_size_does_not_change_images(dataset, monkeypatch, chunk):
     index = torch.arange(0, dataset.size, 9973)
     expected = dataset.images(index)
     monkeypatch.setitem(module.CHUNK_PIXELS, "cpu", chunk)
     assert torch.equal(dataset.images(index), expected)
 
 
-@pytest.mark.parametrize("side", [16, 17, 31, 48, 100, 256])
-@pytest.mark.parametrize("positions", [1, 2, 13])
-def test_corners_of_any_world_can_be_drawn(side, positions):
+@pytest.mark.parametrize(
+    ("side", "positions"), [(16, 2), (17, 13), (31, 1), (48, 2), (100, 13), (256, 2)]
+)
+def test_sprites_in_the_corners_are_drawn_at_any_resolution(side, positions):
     spec = Shapes2D(side=side, positions=positions, orientations=9, scales=2)
     loaded = spec.load(CPU)
-    factors = spec.lattice.draw(Noise(0), 200)
+    factors = spec.lattice.draw(Noise(0), 200 if side < 256 else 40)
     factors[:, 4:] = factors[:, 4:].clamp(max=1) * (positions - 1)
     images = loaded.images(spec.lattice.index(factors))
     reference = np.array([(brute_force(spec, f) <= 0).sum() for f in factors[:8].tolist()])
@@ -248,7 +252,7 @@ def test_shapes_can_be_chosen_and_keep_their_order(dataset):
     )
 
 
-def test_the_finer_grid_shows_the_same_dataset():
+def test_a_finer_grid_shows_the_same_shapes():
     coarse, fine = Shapes2D(side=64).load(CPU), Shapes2D(side=192).load(CPU)
     index = Noise(3).integers(coarse.size, (40,), "index")
     # The middle pixel of every 3 x 3 has the centre of the coarse pixel.
@@ -280,7 +284,7 @@ def test_spec_survives_json_and_has_a_stable_identity():
     ],
     ids=str,
 )
-def test_impossible_worlds_are_refused(fields):
+def test_invalid_fields_are_refused(fields):
     with pytest.raises(ValueError, match=next(iter(fields))):
         Shapes2D(**fields)
     with pytest.raises(ValueError, match=next(iter(fields))):
@@ -303,18 +307,18 @@ def test_a_gpu_draws_the_same_pixels(side):
     spec = Shapes2D(side=side)
     index = Noise(4).integers(spec.lattice.size, (20_000,), "index")
     here, there = spec.load(CPU), spec.load(torch.device("cuda"))
-    for part in index.split(2000):
-        assert torch.equal(here.images(part), there.images(part.cuda()).cpu())
-        assert torch.equal(here.factors(part), there.factors(part).cpu())
+    for some in index.split(2000):
+        assert torch.equal(here.images(some), there.images(some.cuda()).cpu())
+        assert torch.equal(here.factors(some), there.factors(some).cpu())
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_gpu_draws_any_number_of_pictures_at_once():
+def test_a_gpu_draws_any_number_of_images_at_once():
     there = Shapes2D(side=16).load(torch.device("cuda"))
     index = torch.arange(70_000, device="cuda")  # 65,535 is the most along some axes of a grid
-    pictures = there.images(index)
-    assert torch.equal(pictures[-5000:], there.images(index[-5000:]))
+    images = there.images(index)
+    assert torch.equal(images[-5000:], there.images(index[-5000:]))
 
 
 @pytest.mark.gpu
@@ -331,21 +335,20 @@ def test_drawing_can_be_captured_in_a_cuda_graph():
 
 
 @pytest.mark.parametrize("orientations", [5, 13, 40, 41])
-def test_pictures_that_are_declared_equal_are_equal_and_no_others(orientations):
+def test_images_are_equal_if_and_only_if_they_are_declared_equal(orientations):
     dataset = Shapes2D(orientations=orientations, positions=2, scales=2).load(torch.device("cpu"))
     index = torch.arange(dataset.size)
     factors = dataset.factors(index).numpy()
     same = merge(factors, dataset.lattice.periods, dataset.factor_names)
-    pictures = np.unique(dataset.images(index).flatten(1).numpy(), axis=0, return_inverse=True)[1]
-    classes = np.unique(same, axis=0, return_inverse=True)[1]
-    assert len(set(zip(pictures.tolist(), classes.tolist(), strict=True))) == len(set(classes))
-    assert len(set(classes)) < dataset.size
-    if orientations != 40:  # of which a square's, a quarter of a step apart, show no difference
-        assert len(set(pictures)) == len(set(classes))
+    images = [image.tobytes() for image in dataset.images(index).bool().numpy()]
+    classes = [tuple(row) for row in same.tolist()]
+    assert len(set(zip(images, classes, strict=True))) == len(set(classes)) < dataset.size
+    if orientations != 40:  # where a square rotated by a quarter of a step looks the same
+        assert len(set(images)) == len(set(classes))
 
 
 def test_periods_of_dsprites():
-    """Its 39 steps of a turn are no multiple of 2: a square at 10 steps is not that at 0."""
+    """A full turn has 39 steps, not a multiple of 2: a square at step 10 differs from step 0."""
     assert Shapes2D().lattice.periods == {"orientation": 39}
     assert Shapes2D(orientations=41).lattice.periods == {"orientation": {"shape": [10, 20, 40]}}
     assert Shapes2D(orientations=1).lattice.periods == {}

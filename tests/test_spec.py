@@ -13,7 +13,7 @@ from unweave import likelihoods
 from unweave.core import spec
 from unweave.core.schedules import at
 from unweave.data import (
-    AnyWay,
+    AnySelection,
     Data,
     FashionMNIST,
     HeldOut,
@@ -320,7 +320,7 @@ def test_the_identity_of_stored_runs_does_not_change(digest, run):
 
 def defaults():
     """The default of every field of every spec that a run can hold, as JSON."""
-    unions = UNIONS | {"divergence": AnyDivergence, "select": AnyWay}
+    unions = UNIONS | {"divergence": AnyDivergence, "select": AnySelection}
     classes = {
         f"{place}={kind}": each
         for place, union in unions.items()

@@ -1,4 +1,4 @@
-"""What is known of data, as text: of published sets, of datasets that are drawn, of your own files.
+"""Describe datasets as text: published ones, rendered ones, and the user's own files.
 
 `docs/datasets.md` is `page("figures")`.
 """
@@ -12,68 +12,67 @@ from urllib.parse import urlsplit
 
 from unweave.core import spec
 from unweave.core.bibliography import cited, entries
-from unweave.data import Arrays, Data, Dataset, FileSet, Folder, InMemory, Published
+from unweave.data import Arrays, Data, Dataset, Folder, InMemory, Published, PublishedSpec
 from unweave.data.published.base import About
 from unweave.data.published.download import Source
 
-_INTRODUCTION = """# Data sets
+_INTRODUCTION = """# Published datasets
 
-This page is made by `unweave data page` from the code.
+`unweave data page` generates this page from the code.
 
-`unweave data get NAME` fetches a set, and `unweave train data=NAME` trains on it; `data.split=test`
-and other fields choose of it. Files lie in a folder of its name under that of the variable
-`UNWEAVE_DATA`, or `~/.cache/unweave`. Files that are already somewhere can be put there by hand. A
-download goes on where it stopped, and every file is compared with its published checksum; where
-none is known to us, that of the first download is put down in `checksums.json`, and `unweave data
-check NAME` compares with it from then on. Nothing is ever unpickled.
+`unweave data get NAME` downloads a dataset, and `unweave train data=NAME` trains on it; set its
+fields with `data.split=test` and the like. The files of a dataset are in a folder of its name in
+the data folder, `~/.cache/unweave` or the environment variable `UNWEAVE_DATA`. If you already have
+the files, put them there yourself. Interrupted downloads resume, and every file is compared with
+its published checksum. If none is known, the checksum of the first download is recorded in
+`checksums.json`, and `unweave data check NAME` compares with it from then on. Nothing is ever
+unpickled.
 
-A download tries every address that is given here. **No more than one site is known to us of**
-{alone}: if it is down, so is the set.
+A download tries every address listed here. **Only one site is known for** {alone}: if it is down,
+so is the dataset.
 
-What cannot be read row by row (3D Shapes, which is packed, and pictures in archives) is unpacked
-the first time, to a .npy file in the data folder; of dSprites that is 3 GB, of 3D Shapes 5.9 GB.
-Sets of more than 1 GiB are then read [as they are needed](data.md#larger-than-memory).
+Data that cannot be read row by row (compressed files and archives of images) are unpacked the first
+time, to a .npy file in the data folder: 3 GB for dSprites, 5.9 GB for 3D Shapes. Datasets of more
+than 1 GiB are then [streamed](data.md#larger-than-memory).
 
-{pictures}Of the licences, those of MPI3D and Fashion-MNIST were read where their authors give them;
-that of MNIST is as Keras states it; **the others were not verified**.
+{pictures}The licences of MPI3D and Fashion-MNIST were read on the pages of their authors, and that
+of MNIST is as Keras states it; **the others were not verified**.
 
-Worlds that are drawn, and data of your own, are on [another page](data.md).
+[Another page](data.md) describes rendered datasets and how to use your own data.
 """
-_PICTURES = """Pictures are made by `unweave data preview`. They are here where we had images of the
-set and its licence lets them be shown: as parts of dSprites, 3D Shapes and Fashion-MNIST under
-those licences, and of MNIST under CC BY-SA 3.0.
+_PICTURES = """`unweave data preview` draws the pictures. They are shown if we had images of the
+dataset and its licence permits it: excerpts of dSprites, 3D Shapes and Fashion-MNIST under those
+licences, and of MNIST under CC BY-SA 3.0.
 
 """
-_LABELS = 12  # names of classes that are spelt out
+_LABELS = 12  # names of classes that are listed
 
 
 def page(pictures: str | None = None) -> str:
-    """All published data sets as Markdown, with their pictures out of a folder if one is given."""
+    """Describe all published datasets in Markdown, with pictures from a folder if given."""
     rows = "".join(
         f"| [{kind}](#{kind}) | {cls.ABOUT.count:,} | {size_text(cls.ABOUT.shape)} | "
         f"{factors_text(cls.ABOUT)} | {cls.ABOUT.licence} |\n"
         for kind, cls in published().items()
     )
     head = "| name | images | size | factors | licence |\n| --- | --- | --- | --- | --- |\n"
-    parts = [
-        f"## {described(kind, cls, cls.ABOUT.sources, pictures)}"
+    sections = [
+        f"## {describe_published(kind, cls, cls.ABOUT.sources, pictures)}"
         for kind, cls in published().items()
     ]
     alone = [cls.ABOUT.title for cls in published().values() if len(_sites(cls.ABOUT)) == 1]
     introduction = _INTRODUCTION.format(
         alone=f"{', '.join(alone[:-1])} and {alone[-1]}", pictures=_PICTURES if pictures else ""
     )
-    return "\n".join([introduction, head + rows, *parts])
+    return "\n".join([introduction, head + rows, *sections])
 
 
-def described_dataset(data: Data, dataset: Dataset) -> str:
-    """What is known of data once they are loaded."""
-    from unweave.training.recipe import (
-        data_text,  # knows all of a run, which a list of sets does not need
-    )
+def describe_dataset(data: Data, dataset: Dataset) -> str:
+    """Describe a loaded dataset."""
+    from unweave.training.recipe import data_text  # slow to import, and not needed for lists
 
     own = isinstance(data, (Arrays, Folder, InMemory))
-    first = _documented(type(data)).split("\n\n")[0]
+    first = _documentation(type(data)).split("\n\n")[0]
     images = len(dataset.shape) == 3
     size = size_text(dataset.shape) if images else f"{dataset.shape[0]} numbers"
     lines = [
@@ -81,44 +80,44 @@ def described_dataset(data: Data, dataset: Dataset) -> str:
         *(() if own else (first, "")),
         f"- {'images' if images else 'vectors'}: {dataset.size:,} of {size}",
         f"- values: {'in [0, 1]' if dataset.bounded else 'any numbers'}",
-        f"- factors: {_known_factors(dataset) or 'none known'}",
+        f"- factors: {_list_factors(dataset) or 'unknown'}",
         *([f"- read as: {'; '.join(dataset.notes)}"] if dataset.notes else []),
     ]
     return "\n".join([*lines, "", *_bibtex(type(data))])
 
 
-def _known_factors(dataset: Dataset) -> str:
-    """Factors with their numbers of classes, and the names of these where they are few."""
-    told = []
+def _list_factors(dataset: Dataset) -> str:
+    """List the factors with their numbers of classes and the first labels."""
+    factors = []
     names = zip(dataset.factor_names, dataset.factor_sizes, dataset.factor_labels, strict=True)
     for name, size, labels in names:
         some = ", ".join(map(str, labels[:_LABELS])) if labels else ""
         more = ", ..." if labels and len(labels) > _LABELS else ""
-        told.append(f"{name} {size}" + (f" ({some}{more})" if labels else ""))
-    return ", ".join(told)
+        factors.append(f"{name} {size}" + (f" ({some}{more})" if labels else ""))
+    return ", ".join(factors)
 
 
-def published() -> dict[str, type[FileSet]]:
-    """The published data sets by their kinds."""
-    found = spec.members(Published).items()
-    return {kind: cls for kind, cls in found if issubclass(cls, FileSet)}
+def published() -> dict[str, type[PublishedSpec]]:
+    """Return the published datasets by their kinds."""
+    members = spec.members(Published).items()
+    return {kind: cls for kind, cls in members if issubclass(cls, PublishedSpec)}
 
 
-def drawn() -> list[str]:
-    """The data that are neither in published files nor the user's."""
-    others = (FileSet, Arrays, Folder, InMemory)
+def rendered() -> list[str]:
+    """Return the kinds of data that need no files."""
+    others = (PublishedSpec, Arrays, Folder, InMemory)
     return [kind for kind, cls in spec.members(Data).items() if not issubclass(cls, others)]
 
 
-def described(
-    kind: str, cls: type[FileSet], files: Sequence[Source], pictures: str | None = None
+def describe_published(
+    kind: str, cls: type[PublishedSpec], files: Sequence[Source], pictures: str | None = None
 ) -> str:
-    """What is known of a published data set, whether or not it is here.
+    """Describe a published dataset, whether or not it was downloaded.
 
-    `pictures` is a folder of pictures of the sets, of which one may be there.
+    `pictures` is a folder of pictures of datasets.
     """
     about = cls.ABOUT
-    lines = [kind, "", f"{about.title}. {_documented(cls)}", ""]
+    lines = [kind, "", f"{about.title}. {_documentation(cls)}", ""]
     shown = f"after `unweave data get {kind}`, `unweave data preview {kind}`"
     if pictures and about.picture:
         lines += [f"![{about.title}]({pictures}/data_{kind}.png)", ""]
@@ -132,19 +131,19 @@ def described(
     ]
     lines += [f"- needs: `pip install {about.needs}`"] if about.needs else []
     if about.hand:
-        lines += [f"- by hand: {about.hand}"]
+        lines += [f"- manual download: {about.hand}"]
     if sites := _sites(about):
-        lines += [f"- from: {', '.join(sites)}{'' if sites[1:] else ' alone, no other site known'}"]
-    lines += [f"- files, in `{kind}/` of the data folder:"]
+        lines += [f"- from: {', '.join(sites)}{'' if sites[1:] else ' (the only known site)'}"]
+    lines += [f"- files, in `{kind}/` in the data folder:"]
     for source in files:
         size = f", {source.size:,} bytes" if source.size else ""
-        lines += [f"  - `{source.name}`{size}{verdict(source)}"]
+        lines += [f"  - `{source.name}`{size}{checksum_text(source)}"]
         lines += [f"    - {url}" for url in source.urls]
     return "\n".join([*lines, "", *_bibtex(cls)])
 
 
-def _documented(cls: type) -> str:
-    """The documentation of a data set without its sources."""
+def _documentation(cls: type) -> str:
+    """Return the docstring of a data spec without its citations."""
     return re.sub(r"\s*\[\w+\d{4}\]( \w+\. \d+)?\.", "", inspect.getdoc(cls) or "").rstrip()
 
 
@@ -153,22 +152,22 @@ def _bibtex(cls: type) -> list[str]:
 
 
 def _sites(about: About) -> list[str]:
-    """The sites that files are from, which may have several addresses each."""
+    """Return the sites of the files; a site may have several addresses."""
     urls = (url for source in about.sources for url in source.urls)
     hosts = (urlsplit(url).hostname or "" for url in urls)
-    of_github = {"raw.githubusercontent.com": "github.com"}
-    return list(dict.fromkeys(of_github.get(host, host) for host in hosts))
+    github = {"raw.githubusercontent.com": "github.com"}
+    return list(dict.fromkeys(github.get(host, host) for host in hosts))
 
 
-def verdict(source: Source) -> str:
-    """What a file is compared with."""
+def checksum_text(source: Source) -> str:
+    """Describe the checksum with which a file is compared."""
     if source.digest:
         return f", {source.digest}"
-    return ", no published checksum known: that of the first download is kept and compared"
+    return ", no published checksum known: that of the first download is recorded and compared"
 
 
 def size_text(shape: tuple[int, ...]) -> str:
-    """The size of an image (C, H, W) in words.
+    """Write the size of an image (C, H, W).
 
     >>> size_text((1, 64, 64)), size_text((3, 32, 48))
     ('64 x 64', '32 x 48 x 3')
@@ -178,7 +177,7 @@ def size_text(shape: tuple[int, ...]) -> str:
 
 
 def factors_text(about: About) -> str:
-    """The factors of a published data set with their numbers of classes."""
+    """List the factors of a published dataset with their numbers of classes."""
     if about.lattice is None:
         return about.factors
     pairs = zip(about.lattice.names, about.lattice.sizes, strict=True)

@@ -1,4 +1,4 @@
-"""Data on the command line: which there are, what they are, fetching them, looking at them."""
+"""`unweave data`: list, describe, download, verify and preview datasets."""
 
 from __future__ import annotations
 
@@ -26,44 +26,43 @@ from unweave.core.console import (
 from unweave.core.files import write_atomically
 
 if TYPE_CHECKING:
-    from unweave.data import Data, FileSet
-    from unweave.data.published.download import Source, Told
+    from unweave.data import Data, PublishedSpec
+    from unweave.data.published.download import DownloadProgress, Source
 
 data_app = typer.Typer(
-    no_args_is_help=True, help="Data sets: list them, fetch, check and look at them."
+    no_args_is_help=True, help="List, describe, download, verify and preview datasets."
 )
 
-AnyNameArgument = Annotated[
-    str, typer.Argument(help="A data set, or a file or folder of your own.")
-]
-NameArgument = Annotated[str, typer.Argument(help="A data set, as in `unweave data list`.")]
+AnyNameArgument = Annotated[str, typer.Argument(help="A dataset, or a file or folder of your own.")]
+NameArgument = Annotated[str, typer.Argument(help="A dataset, as in `unweave data list`.")]
 FieldsArgument = Annotated[
-    list[str] | None, typer.Argument(help="Fields of it, as version=toy or split=test.")
+    list[str] | None,
+    typer.Argument(help="Fields of the dataset, such as version=toy or split=test."),
 ]
 
-_LONGEST = 120  # characters of the name of a file
+_LONGEST = 120  # characters of a file name
 
 
 @data_app.command(name="list")
 def list_command() -> None:
-    """List the data sets, and which of them are here.
+    """List all datasets, and which of them are downloaded.
 
     Example:
 
       unweave data list
     """
     from unweave.catalogue import data as data_page
-    from unweave.data.published.cache import data_folder
+    from unweave.data.cache import data_folder
 
-    table = plain_table("name", "images", "size", "factors", "here")
+    table = plain_table("name", "images", "size", "factors", "downloaded")
     for kind, cls in data_page.published().items():
-        about, here = cls.ABOUT, "no" if cls().missing else "yes"
+        about, downloaded = cls.ABOUT, "no" if cls().missing else "yes"
         size, factors = data_page.size_text(about.shape), data_page.factors_text(about)
-        table.add_row(kind, f"{about.count:,}", size, factors, here)
+        table.add_row(kind, f"{about.count:,}", size, factors, downloaded)
     out.print(table)
-    drawn = ", ".join(data_page.drawn())
-    out.print(f"drawn, without files: {drawn}; your own: data=PATH", highlight=False)
-    out.print(f"files lie in {data_folder()}", soft_wrap=True, highlight=False)
+    rendered = ", ".join(data_page.rendered())
+    out.print(f"without files: {rendered}; your own data: data=PATH", highlight=False)
+    out.print(f"data folder: {data_folder()}", soft_wrap=True, highlight=False)
 
 
 @data_app.command(name="info")
@@ -73,9 +72,9 @@ def info_command(
     select: SelectOption = None,
     features: FeaturesOption = None,
 ) -> None:
-    """Say what data are: how many, of which size, their factors, and how they are read.
+    """Describe a dataset: number and size of images, factors, and how it is read.
 
-    Of a published set also its files, checksums and licence, whether or not it is here.
+    For published datasets, also list files, checksums and licence, downloaded or not.
 
     Examples:
 
@@ -91,20 +90,20 @@ def info_command(
     """
     import torch
 
-    from unweave.catalogue.data import described, described_dataset
-    from unweave.data import FileSet
+    from unweave.catalogue.data import describe_dataset, describe_published
+    from unweave.data import PublishedSpec
 
-    data = _one(name, fields, select, features)
-    if isinstance(data, FileSet):
+    data = _data(name, fields, select, features)
+    if isinstance(data, PublishedSpec):
         files = data.sources if fields else data.ABOUT.sources
-        sys.stdout.write(described(name, type(data), files))
+        sys.stdout.write(describe_published(name, type(data), files))
     else:
-        sys.stdout.write(described_dataset(data, data.load(torch.device("cpu"))))
+        sys.stdout.write(describe_dataset(data, data.load(torch.device("cpu"))))
 
 
 @data_app.command(name="get")
 def get_command(name: NameArgument, fields: FieldsArgument = None) -> None:
-    """Fetch the files of a data set; stopped, the same command goes on.
+    """Download the files of a dataset; rerun the command to resume.
 
     Examples:
 
@@ -112,25 +111,25 @@ def get_command(name: NameArgument, fields: FieldsArgument = None) -> None:
 
       unweave data get mpi3d version=toy
     """
-    from unweave.catalogue.data import verdict
+    from unweave.catalogue.data import checksum_text
     from unweave.data.published.download import fetch
 
-    made = _chosen(name, fields)
-    if made.missing and made.ABOUT.hand:
-        names = ", ".join(source.name for source in made.missing)
+    dataset = _published(name, fields)
+    if dataset.missing and dataset.ABOUT.hand:
+        names = ", ".join(source.name for source in dataset.missing)
         raise ValueError(
-            f"{name} has to be fetched by hand. {made.ABOUT.hand} Then put into {made.folder}: "
-            f"{names}. `unweave data check {name}` says whether they are right"
+            f"{name} has to be downloaded manually. {dataset.ABOUT.hand} Then put into "
+            f"{dataset.folder}: {names}. `unweave data check {name}` verifies them"
         )
-    for source in made.sources:
-        with _bar(source) as told:
-            place = fetch(source, made.folder, told)
-        out.print(f"{place}{verdict(source)}", soft_wrap=True, highlight=False)
+    for source in dataset.sources:
+        with _progress_bar(source) as progress:
+            path = fetch(source, dataset.folder, progress)
+        out.print(f"{path}{checksum_text(source)}", soft_wrap=True, highlight=False)
 
 
 @data_app.command(name="check")
 def check_command(name: NameArgument, fields: FieldsArgument = None) -> None:
-    """Compare the files of a data set with their checksums, and read them.
+    """Compare the files of a dataset with their checksums, and read them.
 
     Example:
 
@@ -138,17 +137,17 @@ def check_command(name: NameArgument, fields: FieldsArgument = None) -> None:
     """
     import torch
 
-    from unweave.catalogue.data import verdict
-    from unweave.data.published.download import wrong_with
+    from unweave.catalogue.data import checksum_text
+    from unweave.data.published.download import find_problem
 
-    made = _chosen(name, fields)
-    found = [s for s in made.sources if s not in made.missing]
-    problems = [p for source in found if (p := wrong_with(source, made.folder))]
+    spec = _published(name, fields)
+    present = [source for source in spec.sources if source not in spec.missing]
+    problems = [p for source in present if (p := find_problem(source, spec.folder))]
     if problems:
-        raise ValueError(f"{'; '.join(problems)}. Delete what is wrong and fetch it again")
-    for source in found:
-        out.print(f"{source.name}{verdict(source)}", soft_wrap=True, highlight=False)
-    dataset = made.load(torch.device("cpu"))
+        raise ValueError(f"{'; '.join(problems)}. Delete these files and download them again")
+    for source in present:
+        out.print(f"{source.name}{checksum_text(source)}", soft_wrap=True, highlight=False)
+    dataset = spec.load(torch.device("cpu"))
     out.print("; ".join(dataset.notes), soft_wrap=True, highlight=False)
 
 
@@ -157,12 +156,12 @@ def preview_command(
     name: AnyNameArgument,
     fields: FieldsArgument = None,
     file: Annotated[
-        Path | None, typer.Option("--out", help="The PNG; else it is named by what it shows.")
+        Path | None, typer.Option("--out", help="PNG file. Default: named after the data.")
     ] = None,
     select: SelectOption = None,
     features: FeaturesOption = None,
 ) -> None:
-    """Draw observations at random and a walk along every factor; vectors as points.
+    """Draw random observations and a traversal of every factor, or vectors as points.
 
     Examples:
 
@@ -176,10 +175,10 @@ def preview_command(
     """
     import torch
 
-    from unweave.report import preview_sheet
+    from unweave.catalogue.preview import preview_sheet
 
-    dataset = _one(name, fields, select, features).load(torch.device("cpu"))
-    shown = [*_named(fields), *(select or []), *([] if features is None else [str(features)])]
+    dataset = _data(name, fields, select, features).load(torch.device("cpu"))
+    shown = [*_bare(fields), *(select or []), *([] if features is None else [str(features)])]
     path = file or Path(f"{_file_name(name, shown)}-preview.png")
     picture, notes = preview_sheet(dataset)
     for note in (*dataset.notes, *notes):
@@ -193,12 +192,14 @@ def preview_command(
 @data_app.command(name="features")
 def features_command(
     name: Annotated[str, typer.Argument(help="A run.")],
-    classes: Annotated[int, typer.Option(min=2, help="Of every variable, by quantiles.")] = 5,
+    classes: Annotated[
+        int, typer.Option(min=2, help="Number of classes per latent dimension.")
+    ] = 5,
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
-    file: Annotated[Path, typer.Option("--out", help="The file to write.")] = Path("features.npz"),
+    file: Annotated[Path, typer.Option("--out", help="File to write.")] = Path("features.npz"),
 ) -> None:
-    """Write the codes of a run's data, cut into classes, for --select to hold out combinations of.
+    """Bin the codes of a run's data into classes, to hold out combinations with --select.
 
     Examples:
 
@@ -223,10 +224,10 @@ def features_command(
 @data_app.command(name="page")
 def page_command(
     pictures: Annotated[
-        str | None, typer.Option(help="Folder of their pictures beside the page; else none.")
+        str | None, typer.Option(help="Folder of pictures to include. Default: none.")
     ] = None,
 ) -> None:
-    """Print all that is known of all data sets, as Markdown.
+    """Describe all published datasets in Markdown.
 
     Example:
 
@@ -237,13 +238,13 @@ def page_command(
     sys.stdout.write(page(pictures))
 
 
-def _named(fields: list[str] | None) -> list[str]:
-    """Fields of a data set, which may be written as those of a run are, with data. before them."""
+def _bare(fields: list[str] | None) -> list[str]:
+    """Return fields of a dataset without the prefix data., which is optional."""
     return [field.removeprefix("data.") for field in fields or []]
 
 
 def _file_name(name: str, shown: Sequence[str]) -> str:
-    """A name of a file that says which data are shown, and what of them.
+    """Return a file name that identifies the data and their fields.
 
     >>> _file_name("shapes2d", ["side=32", "held-out:shape=heart,x=0..15"])
     'shapes2d-side=32-held-out-shape=heart,x=0..15'
@@ -251,58 +252,55 @@ def _file_name(name: str, shown: Sequence[str]) -> str:
     from unweave.core import spec
     from unweave.data import Data
 
-    place = Path(name)
+    path = Path(name)
     if name not in spec.members(Data):
-        here = place.absolute().resolve()
-        inside = here.is_relative_to(Path.cwd()) and here != Path.cwd()
-        place = here.relative_to(Path.cwd()) if inside else here
-    words = [re.sub(r"[^\w.,=+]+", "-", word).strip("-.") for word in (str(place), *shown)]
+        path = path.absolute().resolve()
+        if path.is_relative_to(Path.cwd()) and path != Path.cwd():
+            path = path.relative_to(Path.cwd())
+    words = [re.sub(r"[^\w.,=+]+", "-", word).strip("-.") for word in (str(path), *shown)]
     text = "-".join(words)
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]}-{zlib.crc32(text.encode()):08x}"
     return text
 
 
-def _one(
+def _data(
     name: str, fields: list[str] | None, select: list[str] | None, features: Path | None
 ) -> Data:
-    """The data of a name or path, with fields set, reduced to a selection."""
+    """Return the data spec for a name or path, with its fields and selections."""
     from unweave.training.overrides import runs_from
 
-    assignments = [f"data={name}", *(f"data.{each}" for each in _named(fields))]
+    assignments = [f"data={name}", *(f"data.{each}" for each in _bare(fields))]
     runs = runs_from(assignments, None, select or [], features)
     if len(runs) != 1:
         raise ValueError(
-            f"expected one data set, got {len(runs)} by lists of values: write a field that is a "
+            f"expected one dataset, got {len(runs)} from lists of values: write a field that is a "
             """list as JSON, as in 'shapes=["heart"]'"""
         )
     return runs[0].data
 
 
-def _chosen(name: str, fields: list[str] | None) -> FileSet:
-    """The published data set of a name, with fields set."""
+def _published(name: str, fields: list[str] | None) -> PublishedSpec:
+    """Return the spec of a published dataset, with its fields."""
     from unweave.core import spec
-    from unweave.data import Data, FileSet, Published
+    from unweave.data import Data, Published, PublishedSpec
     from unweave.training.run import Run
 
     known = spec.members(Published)
     if name not in known:
-        others = [kind for kind in spec.members(Data) if kind not in known]
-        drawn = " It needs no files." if name in others else ""
-        raise ValueError(
-            f"{name!r} is not a published data set.{drawn} {spec.nearest(name, known)}"
-        )
-    assignments = [f"data={name}", *(f"data.{field}" for field in _named(fields))]
-    made = spec.override(Run, assignments).data
-    assert isinstance(made, FileSet)
-    return made
+        hint = " It needs no files." if name in spec.members(Data) else ""
+        raise ValueError(f"{name!r} is not a published dataset.{hint} {spec.nearest(name, known)}")
+    assignments = [f"data={name}", *(f"data.{field}" for field in _bare(fields))]
+    data = spec.override(Run, assignments).data
+    assert isinstance(data, PublishedSpec)
+    return data
 
 
 @contextmanager
-def _bar(source: Source) -> Iterator[Told]:
-    """A bar on a terminal; a line at every tenth of the way in a pipe."""
+def _progress_bar(source: Source) -> Iterator[DownloadProgress]:
+    """Show progress as a bar on a terminal, or as a line for every tenth of the file."""
     if not err.is_terminal:
-        yield _Lines(source.name)
+        yield _ProgressLines(source.name)
         return
     from rich.progress import (
         BarColumn,
@@ -323,8 +321,8 @@ def _bar(source: Source) -> Iterator[Told]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-class _Lines:
-    """Tells how far a download is, in lines."""
+class _ProgressLines:
+    """Print the progress of a download in lines."""
 
     def __init__(self, name: str) -> None:
         self.name, self.last = name, -math.inf

@@ -1,7 +1,7 @@
-"""Data: a lattice of factors with a renderer, or files and arrays by the same door.
+"""Datasets: rendered, read from files, or arrays in memory.
 
-A data spec says what the data are; `load(device)` gives the `Dataset` to draw batches from. The
-union `Data` is the registry: a new data set is one spec and one name in it.
+A data spec describes the data; its `load(device)` returns the `Dataset` to draw batches from. The
+union `Data` is the registry of specs.
 """
 
 from __future__ import annotations
@@ -10,20 +10,23 @@ from typing import Annotated
 
 from pydantic import Field
 
-from unweave.data.dataset import Dataset
-from unweave.data.drawn.paper_generators import Mixing, MovingDigit, Pinwheel
-from unweave.data.drawn.shapes2d import Shapes2D
-from unweave.data.drawn.shapes2d_variants import ColourShapes2D, NoisyShapes2D, TexturedShapes2D
-from unweave.data.drawn.shapes3d import Shapes3D
-from unweave.data.drawn.toy import Blobs, Blocks
-from unweave.data.files.arrays import Arrays, InMemory, as_numpy, from_array, read_like
-from unweave.data.files.features import in_classes, write_features
+from unweave.data.dataset import ArrayDataset, Dataset, Schema
+from unweave.data.features import in_classes, write_features
+from unweave.data.files.arrays import (
+    Arrays,
+    InMemory,
+    array_dataset,
+    as_numpy,
+    from_array,
+    read_like,
+)
 from unweave.data.files.folder import Folder
-from unweave.data.files.streaming import Streamed
+from unweave.data.files.streaming import StreamedDataset
 from unweave.data.lattice import Factor, Lattice
-from unweave.data.published.base import FileSet
-from unweave.data.published.labelled import MNIST, SVHN, CelebA, FashionMNIST
-from unweave.data.published.sets import (
+from unweave.data.pairs import Paired
+from unweave.data.pca import principal_variances
+from unweave.data.published.base import PublishedSpec
+from unweave.data.published.datasets import (
     MPI3D,
     Cars3D,
     Chairs3D,
@@ -33,17 +36,25 @@ from unweave.data.published.sets import (
     Shapes3DFile,
     SmallNORB,
 )
-from unweave.data.sampling import Paired, Selected, Whole
-from unweave.data.selection import AnyWay, Correlated, HeldOut, Incomplete, Subset
-from unweave.data.spectrum import principal_variances
+from unweave.data.published.labelled import MNIST, SVHN, CelebA, FashionMNIST
+from unweave.data.selected import Selected
+from unweave.data.selection import AnySelection, Correlated, HeldOut, Incomplete, Subset
+from unweave.data.sources import SourceData
+from unweave.data.synthetic.paper_generators import Mixing, MovingDigit, Pinwheel
+from unweave.data.synthetic.renderer import RenderedDataset
+from unweave.data.synthetic.shapes2d import Shapes2D
+from unweave.data.synthetic.shapes2d_variants import ColourShapes2D, NoisyShapes2D, TexturedShapes2D
+from unweave.data.synthetic.shapes3d import Shapes3D
+from unweave.data.synthetic.toy import Blobs, Blocks
 
-Data = Annotated[Whole | Selected | Paired, Field(discriminator="kind")]
+Data = Annotated[SourceData | Selected | Paired, Field(discriminator="kind")]
 
 __all__ = [
     "MNIST",
     "MPI3D",
     "SVHN",
-    "AnyWay",
+    "AnySelection",
+    "ArrayDataset",
     "Arrays",
     "Blobs",
     "Blocks",
@@ -58,7 +69,6 @@ __all__ = [
     "Faces3D",
     "Factor",
     "FashionMNIST",
-    "FileSet",
     "Folder",
     "HeldOut",
     "InMemory",
@@ -70,15 +80,19 @@ __all__ = [
     "Paired",
     "Pinwheel",
     "Published",
+    "PublishedSpec",
+    "RenderedDataset",
+    "Schema",
     "Selected",
     "Shapes2D",
     "Shapes3D",
     "Shapes3DFile",
     "SmallNORB",
-    "Streamed",
+    "SourceData",
+    "StreamedDataset",
     "Subset",
     "TexturedShapes2D",
-    "Whole",
+    "array_dataset",
     "as_numpy",
     "from_array",
     "in_classes",

@@ -1,23 +1,31 @@
-"""What loaded data is: observations by index, with the factors behind them where they are known."""
+"""Loaded data: observations by index, and the classes of their factors where these are known.
+
+Every dataset has a `Schema`, which describes it, and returns observations and factors by index.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Protocol, final
+from typing import Annotated, final
 
 import torch
 from pydantic import BeforeValidator
 from torch import Tensor
 
-from unweave.data.lattice import Labels, Lattice, Periods, checked
+from unweave.core.spec import nearest
+from unweave.data.lattice import Labels, Lattice, Periods, check_indices
 
-# A path is text in a spec, so that the spec read back from JSON equals the one written, and
-# absolute, so that it means the same from everywhere.
-Place = Annotated[
+CPU = torch.device("cpu")
+
+# Paths in specs are text, so that a spec read back from JSON equals the one written, and absolute,
+# so that they do not depend on the working directory.
+AbsolutePath = Annotated[
     str,
     BeforeValidator(
         lambda path: str(Path(path).absolute()) if isinstance(path, (str, Path)) else path
@@ -25,129 +33,234 @@ Place = Annotated[
 ]
 
 
-class Factored(Protocol):
-    """Observations with factors, as selections see them: a dataset, or its learned features."""
+@dataclass(frozen=True)
+class Schema:
+    """Describe the observations of a dataset and the factors behind them.
 
-    @property
-    def factor_names(self) -> tuple[str, ...]:
-        """Names of the K factors; () where they are unknown."""
+    Args:
+        size: number of observations N.
+        shape: shape of one observation, (C, H, W) for images and (D,) for vectors.
+        factor_names: names of the K factors; () if the factors are unknown.
+        factor_sizes: number of classes of each factor.
+        factor_labels: names or values of the classes of each factor; None for a factor whose
+            classes are only known by their numbers, 0..n-1.
+        periods: classes that show the same observation, as in `Lattice`.
+        lattice: the lattice whose combinations the observations enumerate in order, if they do.
+        bounded: whether all values lie in [0, 1], as a Bernoulli likelihood needs.
+        integer_unit: the value of an integer 1 in arrays of such observations, 1/255 for bytes.
+        value_names: names of the D values of a vector; () if they have none.
+        notes: decisions made while loading the data, for the user to read.
 
-    @property
-    def factor_sizes(self) -> tuple[int, ...]:
-        """Number of classes of each factor; () where they are unknown."""
+    >>> schema = Schema(100, (1, 8, 8), ("shape", "x"), (3, 8))
+    >>> schema.column("x"), schema.factor_labels
+    (1, (None, None))
+    """
 
-    @property
-    def factor_labels(self) -> Labels:
-        """What the classes of each factor are called: the text or the numbers that they came as.
+    size: int
+    shape: tuple[int, ...]
+    factor_names: tuple[str, ...] = ()
+    factor_sizes: tuple[int, ...] = ()
+    factor_labels: Labels = ()
+    periods: Periods = field(default_factory=dict)
+    lattice: Lattice | None = None
+    bounded: bool = False
+    integer_unit: float = 1.0
+    value_names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
-        None where a class has no other name than its number, 0..n-1.
+    def __post_init__(self) -> None:
+        count = len(self.factor_names)
+        if not self.factor_labels:
+            object.__setattr__(self, "factor_labels", (None,) * count)
+        if self.size < 1 or not self.shape or min(self.shape) < 1:
+            raise ValueError(
+                "expected at least one observation of at least one value, got size "
+                f"{self.size} and shape {self.shape}"
+            )
+        if len(self.factor_sizes) != count or len(self.factor_labels) != count:
+            raise ValueError(
+                f"expected a size and labels for each of the {count} factors, got "
+                f"{len(self.factor_sizes)} sizes and {len(self.factor_labels)} labels"
+            )
+        if self.lattice is not None and self.lattice.size != self.size:
+            raise ValueError(
+                f"expected the {self.lattice.size:,} combinations of the lattice, got "
+                f"{self.size:,} observations: leave out the lattice if some are missing"
+            )
+
+    @classmethod
+    def on_lattice(
+        cls, lattice: Lattice, shape: tuple[int, ...], bounded: bool = True, unit: float = 1.0
+    ) -> Schema:
+        """Describe observations of a shape that enumerate a lattice."""
+        return cls(
+            size=lattice.size,
+            shape=shape,
+            factor_names=lattice.names,
+            factor_sizes=lattice.sizes,
+            factor_labels=lattice.labels,
+            periods=lattice.periods,
+            lattice=lattice,
+            bounded=bounded,
+            integer_unit=unit,
+        )
+
+    def column(self, name: str) -> int:
+        """Return the column of a factor, or raise an error that suggests a similar name."""
+        if name not in self.factor_names:
+            hint = nearest(name, self.factor_names) if self.factor_names else "it has none."
+            raise ValueError(f"{name!r} is not a factor of the dataset: {hint}")
+        return self.factor_names.index(name)
+
+    def class_names(self, column: int) -> Sequence[str]:
+        """Return the labels of the classes of a factor, or their numbers if they have none."""
+        return list(map(str, self.factor_labels[column] or range(self.factor_sizes[column])))
+
+    def distinct_counts(self, column: int) -> tuple[int | None, list[int]]:
+        """Return how many classes of a factor show different observations.
+
+        If that depends on another factor, also return the column of that factor, and one count
+        for each of its classes.
         """
+        size = self.factor_sizes[column]
+        period = self.periods.get(self.factor_names[column], size)
+        if isinstance(period, int):
+            return None, [min(size, period)]
+        ((other, each),) = period.items()
+        return self.column(other), [min(size, steps) for steps in each]
 
-    @property
-    def periods(self) -> Periods:
-        """Which classes of the factors are the same observation, as `Lattice.periods`."""
+    def distinct(self, column: int, factors: Tensor) -> Tensor:
+        """Return how many classes of a factor show different observations, given all factors.
+
+        Two classes show the same observation if they are equal modulo this number.
+
+        >>> turns = Schema(18, (1,), ("shape", "turn"), (2, 9), periods={"turn": {"shape": [2, 8]}})
+        >>> turns.distinct(1, torch.tensor([[1, 0], [0, 1]]))
+        tensor([8, 2])
+
+        Args:
+            column: column of the factor.
+            factors: (..., K) classes of all factors.
+
+        Returns:
+            Numbers of classes (...).
+        """
+        other, counts = self.distinct_counts(column)
+        if other is None:
+            return torch.full_like(factors[..., column], counts[0])
+        # A sum instead of a table, which would have to be copied to the device.
+        classes = factors[..., other]
+        return torch.stack([(classes == c) * count for c, count in enumerate(counts)]).sum(0)
+
+
+class Dataset(ABC):
+    """Observations 0..N-1 on a device, and the classes of their factors where these are known.
+
+    A dataset of your own sets `schema` and `device` and implements `images`. It also implements
+    `factors`, unless its factors are unknown or its schema has a lattice.
+    """
+
+    schema: Schema
+    device: torch.device
+
+    @abstractmethod
+    def images(self, index: Tensor) -> Tensor:
+        """Return observations (..., *shape), float32 on the device, by their numbers (...)."""
 
     def factors(self, index: Tensor) -> Tensor:
-        """Classes of the factors (..., K), int64 on the device, by the numbers (...)."""
+        """Return the classes of the factors (..., K), int64 on the device, by numbers (...)."""
+        if self.lattice is not None:
+            return self.lattice.factors(index).to(self.device)
+        if self.factor_names:
+            raise NotImplementedError(f"{type(self).__name__} has factors: implement factors()")
+        return self.check(index).new_zeros(*index.shape, 0)
 
+    def check(self, index: Tensor) -> Tensor:
+        """Return numbers of observations as int64 on the device; refuse those out of range."""
+        return check_indices(index, self.size, "indices of the data").to(self.device)
 
-class Dataset(Factored, Protocol):
-    """Observations 0..size-1 on a device, rendered or stored, and their factors if known."""
+    @property
+    def fingerprint(self) -> str:
+        """Text that changes when the observations do; "" if the spec alone determines them."""
+        return ""
 
     @property
     def size(self) -> int:
         """Number of observations N."""
+        return self.schema.size
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of one observation: (C, H, W) for images, (D,) for vectors."""
+        return self.schema.shape
 
     @property
-    def value_names(self) -> tuple[str, ...]:
-        """Names of the D numbers of an observation that is a vector; () where they have none."""
+    def factor_names(self) -> tuple[str, ...]:
+        """Names of the K factors; () if the factors are unknown."""
+        return self.schema.factor_names
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """What was decided while loading, for the user to read."""
+    def factor_sizes(self) -> tuple[int, ...]:
+        """Number of classes of each factor."""
+        return self.schema.factor_sizes
 
     @property
-    def device(self) -> torch.device:
-        """Where the observations are."""
+    def factor_labels(self) -> Labels:
+        """Names or values of the classes of each factor, or None."""
+        return self.schema.factor_labels
 
     @property
-    def bounded(self) -> bool:
-        """Whether all values are known to lie in [0, 1], as a Bernoulli likelihood needs."""
+    def periods(self) -> Periods:
+        """Classes that show the same observation, as in `Lattice`."""
+        return self.schema.periods
 
     @property
     def lattice(self) -> Lattice | None:
         """The lattice that the observations enumerate in order, if they do."""
+        return self.schema.lattice
 
     @property
-    def fingerprint(self) -> str:
-        """Changes when the observations do; "" where the spec alone says what they are."""
+    def bounded(self) -> bool:
+        """Whether all values lie in [0, 1], as a Bernoulli likelihood needs."""
+        return self.schema.bounded
 
     @property
-    def integer_unit(self) -> float:
-        """What an integer 1 in an array of such observations stands for, 1/255 for bytes."""
-
-    def images(self, index: Tensor) -> Tensor:
-        """Observations (..., *shape), float32 on the device, by their numbers (...)."""
+    def notes(self) -> tuple[str, ...]:
+        """Decisions made while loading the data, for the user to read."""
+        return self.schema.notes
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Stored:
-    """A dataset held in memory, as small as it came: bytes stay bytes until a batch asks for them.
+class ArrayDataset(Dataset):
+    """A dataset in memory: images(i) = unit * data[i].
 
-    images(i) = unit * data[i]
+    Bytes stay bytes until a batch is requested.
     """
 
+    schema: Schema
     data: Tensor = field(repr=False)  # (N, *shape): uint8, bool or float32
-    codes: Tensor = field(repr=False)  # (N, K) int64, K = 0 where the factors are unknown
-    unit: float
-    bounded: bool
-    factor_names: tuple[str, ...]
-    factor_sizes: tuple[int, ...]
-    factor_labels: Labels
-    lattice: Lattice | None
-    periods: Periods
-    notes: tuple[str, ...]
-    integer_unit: float
-    value_names: tuple[str, ...] = ()
-
-    @property
-    def size(self) -> int:
-        """Number of observations."""
-        return self.data.shape[0]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of one observation."""
-        return tuple(self.data.shape[1:])
-
-    @property
-    def device(self) -> torch.device:
-        """Where the observations are."""
-        return self.data.device
+    codes: Tensor = field(repr=False)  # (N, K) int64; K = 0 if the factors are unknown
+    unit: float = 1.0
+    device: torch.device = CPU
 
     @cached_property
     def fingerprint(self) -> str:
         """A checksum of all observations and factors."""
-        parts = (self.data.reshape(-1), self.codes.reshape(-1))
-        sums = [zlib.crc32(part.cpu().numpy().data) for part in parts]
+        tensors = (self.data.reshape(-1), self.codes.reshape(-1))
+        sums = [zlib.crc32(tensor.cpu().numpy().data) for tensor in tensors]
         return f"{sums[0]:08x}{sums[1]:08x}"
 
-    def to(self, device: torch.device) -> Stored:
-        """The same dataset on another device."""
-        return dataclasses.replace(self, data=self.data.to(device), codes=self.codes.to(device))
+    def to(self, device: torch.device) -> ArrayDataset:
+        """Copy the dataset to another device."""
+        data, codes = self.data.to(device), self.codes.to(device)
+        return dataclasses.replace(self, data=data, codes=codes, device=data.device)
 
     def images(self, index: Tensor) -> Tensor:
-        """Observations (..., *shape) by their numbers (...)."""
-        index = checked(index, self.size, "indices of the data").to(self.device)
+        """Return observations (..., *shape) by their numbers (...)."""
         # A product, not a quotient: division by a constant rounds differently on CPU and CUDA.
-        return self.data[index].to(torch.float32) * self.unit
+        return self.data[self.check(index)].to(torch.float32) * self.unit
 
     def factors(self, index: Tensor) -> Tensor:
-        """Classes of the factors (..., K) by the numbers (...)."""
-        index = checked(index, self.size, "indices of the data").to(self.device)
-        return self.codes[index]
+        """Return the classes of the factors (..., K) by numbers (...)."""
+        return self.codes[self.check(index)]

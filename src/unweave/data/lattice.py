@@ -1,4 +1,4 @@
-"""The factor lattice: every combination of named, finite factors, numbered from 0.
+"""Factors of variation, and the lattice that numbers every combination of them from 0.
 
 >>> lattice = Lattice((Factor("shape", 3, "categorical"), Factor("x", 32)))
 >>> lattice.size
@@ -10,7 +10,7 @@ tensor([[1, 1]])
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -21,16 +21,17 @@ from unweave.core.noise import Noise
 from unweave.core.spec import nearest
 
 Kind = Literal["ordinal", "cyclic", "categorical"]
-# What the classes of each factor are called, text or numbers; None where only their place is known.
+# Names or values of the classes of each factor; None if a class is known by its number only.
 Labels = tuple[tuple[str | float, ...] | None, ...]
 Periods = Mapping[str, int | Mapping[str, list[int]]]
 
 
 @dataclass(frozen=True)
 class Factor:
-    """One factor of variation, with the classes 0..size-1.
+    """One factor of variation with the classes 0..size-1.
 
-    `values` are the quantities the classes stand for (a scale, an angle), `labels` their names.
+    `values` are the quantities that the classes stand for (a scale, an angle), `labels` their
+    names.
     """
 
     name: str
@@ -66,9 +67,9 @@ class Lattice:
 
     index(f) = (...(f_1 n_2 + f_2) n_3 + ...) n_K + f_K,   0 <= f_k < n_k
 
-    `periods` says which factors repeat: classes that differ by a multiple of the period are the
-    same observation. A period can depend on the class of another factor: {"orientation": {"shape":
-    [10, 20, 40]}}.
+    `periods` names factors that repeat: classes that differ by a multiple of the period show the
+    same observation. A period can depend on the class of another factor:
+    {"orientation": {"shape": [10, 20, 40]}}.
     """
 
     members: tuple[Factor, ...]
@@ -77,7 +78,7 @@ class Lattice:
     def __post_init__(self) -> None:
         if not self.members:
             raise ValueError(
-                "expected a lattice of at least one factor, got none: name its factors"
+                "expected a lattice of at least one factor, got none: list its factors"
             )
         repeated = sorted({name for name in self.names if self.names.count(name) > 1})
         if repeated:
@@ -105,7 +106,7 @@ class Lattice:
 
     @property
     def labels(self) -> Labels:
-        """Names of the classes of each factor, where they have names."""
+        """Names of the classes of each factor, None for factors whose classes have no names."""
         return tuple(factor.labels for factor in self.members)
 
     @property
@@ -114,14 +115,14 @@ class Lattice:
         return math.prod(self.sizes)
 
     def index(self, factors: Tensor) -> Tensor:
-        """Number of each combination: (..., K) -> (...)."""
+        """Map combinations of classes (..., K) to their numbers (...)."""
         if factors.ndim < 1 or factors.shape[-1] != len(self.members):
             raise ValueError(
                 f"expected factors of shape (..., {len(self.members)}) for "
                 f"({', '.join(self.names)}), got {tuple(factors.shape)}: one column for each factor"
             )
         columns = [
-            checked(column, size, f"classes of factor {name!r}")
+            check_indices(column, size, f"classes of factor {name!r}")
             for column, size, name in zip(factors.unbind(-1), self.sizes, self.names, strict=True)
         ]
         index = columns[0]
@@ -130,8 +131,8 @@ class Lattice:
         return index
 
     def factors(self, index: Tensor) -> Tensor:
-        """Combination with each number: (...) -> (..., K)."""
-        rest = checked(index, self.size, "indices of the lattice")
+        """Map numbers (...) to combinations of classes (..., K)."""
+        rest = check_indices(index, self.size, "indices of the lattice")
         columns: list[Tensor] = []
         for size in reversed(self.sizes):
             columns.append(rest % size)
@@ -139,24 +140,21 @@ class Lattice:
         return torch.stack(columns[::-1], -1)
 
     def draw(self, noise: Noise, n: int, fixed: Mapping[str, int] | None = None) -> Tensor:
-        """`n` combinations (n, K), uniform and independent, but for the factors in `fixed`.
+        """Draw `n` combinations (n, K), uniform and independent except for the `fixed` factors.
 
-        noise: `unweave.core.noise.Noise(seed)`; the same noise gives the same combinations. Every
-        factor has a stream of its own, so fixing one leaves the draws of the others as they are:
-        two such draws differ in that factor alone.
+        The same `unweave.core.noise.Noise(seed)` gives the same combinations. Every factor has its
+        own noise stream, so fixing one factor does not change the draws of the others.
         """
         fixed = fixed or {}
         for name, value in fixed.items():
             self._check_fixed(name, value)
-        drawn = [noise.integers(size, (n,), f"factor {name}") for name, size in self._pairs()]
-        columns = [
-            torch.full_like(column, fixed[name]) if name in fixed else column
-            for name, column in zip(self.names, drawn, strict=True)
-        ]
+        columns = []
+        for factor in self.members:
+            column = noise.integers(factor.size, (n,), f"factor {factor.name}")
+            if factor.name in fixed:
+                column = torch.full_like(column, fixed[factor.name])
+            columns.append(column)
         return torch.stack(columns, -1)
-
-    def _pairs(self) -> list[tuple[str, int]]:
-        return list(zip(self.names, self.sizes, strict=True))
 
     def _check_fixed(self, name: str, value: int) -> None:
         if name not in self.names:
@@ -168,41 +166,11 @@ class Lattice:
             )
 
 
-def counts_of(name: str, size: int, periods: Periods) -> tuple[str | None, list[int]]:
-    """How many classes of a factor are different observations, and what factor that depends on.
+def check_indices(values: Tensor, size: int, what: str) -> Tensor:
+    """Return `values` as int64 after checking that they are integers in [0, size).
 
-    Where it depends on one, there is a count for each class of that.
-    """
-    period = periods.get(name, size)
-    if isinstance(period, int):
-        return None, [min(size, period)]
-    ((other, each),) = period.items()
-    return other, [min(size, steps) for steps in each]
-
-
-def different(
-    k: int, names: Sequence[str], sizes: Sequence[int], periods: Periods, factors: Tensor
-) -> Tensor:
-    """How many classes of factor k are different observations (...), beside others (..., K).
-
-    Two classes of it are the same observation if they are equal modulo that.
-
-    >>> different(1, ("shape", "turn"), (2, 9), {"turn": {"shape": [2, 8]}}, torch.eye(2).long())
-    tensor([8, 2])
-    """
-    other, counts = counts_of(names[k], sizes[k], periods)
-    if other is None:
-        return torch.full_like(factors[..., k], counts[0])
-    classes = factors[..., names.index(other)]
-    # A sum and no table, which would have to be copied to the device.
-    return torch.stack([(classes == c) * count for c, count in enumerate(counts)]).sum(0)
-
-
-def checked(values: Tensor, size: int, what: str) -> Tensor:
-    """`values` as int64, after a check that they are integers in [0, size).
-
-    The range is read on the CPU only: reading a value back from a device stalls it, and a
-    captured CUDA graph forbids it.
+    The range is checked on the CPU only: reading a value back from a GPU stalls it, and a captured
+    CUDA graph forbids it.
     """
     if values.dtype.is_floating_point or values.dtype.is_complex or values.dtype == torch.bool:
         raise ValueError(f"expected {what} as integers, got {values.dtype}: convert them to int64")

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Frame(NamedTuple):
-    """The integers that the sprite kernel draws from; see `unweave.data.drawn.shapes2d`."""
+    """The integers that the sprite kernel draws from; see `unweave.data.synthetic.shapes2d`."""
 
     side: int
     width: int  # of the window around a sprite, in pixels

@@ -1,4 +1,4 @@
-"""The sprites of `unweave.data.drawn.shapes2d` in one kernel, bit for bit."""
+"""The sprites of `unweave.data.synthetic.shapes2d` in one kernel, bit for bit."""
 
 from __future__ import annotations
 

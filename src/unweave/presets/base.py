@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 
 from unweave.core import spec
-from unweave.data import FileSet
+from unweave.data import PublishedSpec
 from unweave.training.overrides import runs_from
 from unweave.training.run import Run
 
@@ -74,7 +74,7 @@ class Preset:
 
 def _published(data: object) -> str | None:
     """The published dataset that data are, or are made of."""
-    if isinstance(data, FileSet):
+    if isinstance(data, PublishedSpec):
         return str(data.kind)
     names = [each.name for each in fields(data)] if is_dataclass(data) else []
     return next(filter(None, (_published(getattr(data, name)) for name in names)), None)

@@ -1,12 +1,10 @@
 """Reports: one self-contained page about what a run has learned, and drawings of studies."""
 
 from unweave.report.page import render, write_report
-from unweave.report.preview import preview_sheet
 from unweave.report.studies import agreement_chart, save, sensitivity_chart
 
 __all__ = [
     "agreement_chart",
-    "preview_sheet",
     "render",
     "save",
     "sensitivity_chart",

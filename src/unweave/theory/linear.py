@@ -30,7 +30,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from unweave.core.noise import Noise
-from unweave.data.drawn.paper_generators import whitened
+from unweave.data.synthetic.paper_generators import whiten
 from unweave.theory.matching import Alignment, matched
 
 Matrix = NDArray[np.float64]
@@ -331,7 +331,7 @@ def observations(
     a = _matrix("mixing", mixing)
     _check_positive(noise=noise)
     shape = _whole(size), sum(a.shape)
-    white = whitened(Noise(seed).normal(shape, "linear", torch.float64).numpy())
+    white = whiten(Noise(seed).normal(shape, "linear", torch.float64).numpy())
     sources = white[:, : a.shape[1]]
     return sources @ a.T + noise * white[:, a.shape[1] :], sources
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast, get_type_hints
 
 from unweave.core import spec
-from unweave.data import AnyWay, Data, HeldOut, Paired, Selected
+from unweave.data import AnySelection, Data, HeldOut, Paired, Selected
 from unweave.data.files.detect import from_path
 from unweave.training.run import Run
 
@@ -68,7 +68,7 @@ def base_from(path: Path) -> dict[str, Any]:
     return base
 
 
-def way_from(text: str) -> AnyWay:
+def way_from(text: str) -> AnySelection:
     """A way of sampling: KIND:field=value,... or, of held-out, FACTOR=CLASS,...
 
     Several classes are joined by +, or are a range; several combinations by /.
@@ -79,7 +79,7 @@ def way_from(text: str) -> AnyWay:
     ('floor_hue', 'wall_hue')
     """
     kind, _, rest = text.partition(":")
-    known = spec.members(AnyWay)
+    known = spec.members(AnySelection)
     if kind not in known:
         raise ValueError(f"--select: {kind!r} is not known: {spec.nearest(kind, known)}")
     fields = {field.name for field in dataclasses.fields(known[kind])}
@@ -102,7 +102,7 @@ def way_from(text: str) -> AnyWay:
     if known[kind] is HeldOut:
         content["classes"] = combinations
     try:
-        return cast(AnyWay, spec.from_json(known[kind], content))
+        return cast(AnySelection, spec.from_json(known[kind], content))
     except ValueError as error:
         raise ValueError(f"--select {text}: {error}") from None
 
@@ -120,7 +120,7 @@ def _number(text: str) -> Any:
         return text
 
 
-def _selected(data: Data, ways: tuple[AnyWay, ...], features: Path | None) -> Selected:
+def _selected(data: Data, ways: tuple[AnySelection, ...], features: Path | None) -> Selected:
     if isinstance(data, Paired):
         raise ValueError("--select: pairs are made of a whole dataset; leave it out")
     place = None if features is None else str(features)

@@ -11,7 +11,17 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from unweave.core.spec import to_json
-from unweave.data import AnyWay, Arrays, Data, Dataset, Folder, HeldOut, InMemory, Paired, Selected
+from unweave.data import (
+    AnySelection,
+    Arrays,
+    Data,
+    Dataset,
+    Folder,
+    HeldOut,
+    InMemory,
+    Paired,
+    Selected,
+)
 from unweave.latents import Latent, Product
 from unweave.training.run import Run
 
@@ -197,7 +207,7 @@ def data_text(data: Data) -> str:
     return " ".join([name, *chosen])
 
 
-def way_text(way: AnyWay) -> str:
+def way_text(way: AnySelection) -> str:
     """A way of sampling as the command line takes it.
 
     >>> way_text(HeldOut(({"shape": ("heart",), "x": (0, 1)}, {"scale": (5,)}), split="held-out"))

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from unweave.core.noise import Noise
-from unweave.data import Dataset, Streamed
+from unweave.data import Dataset, StreamedDataset
 from unweave.data.files.streaming import Window
 
 _KEYS_AT_ONCE = 4_000_000  # sorts about 300 MB of keys and counters at a time
@@ -26,7 +26,9 @@ class Sampler:
         self.seeds, self.dataset, self.size, self.batch = seeds, dataset, dataset.size, batch_size
         self.per_epoch = self.size // batch_size
         self.feed = (
-            Feed(dataset, batch_size, seeds.device) if isinstance(dataset, Streamed) else None
+            Feed(dataset, batch_size, seeds.device)
+            if isinstance(dataset, StreamedDataset)
+            else None
         )
         # int32 halves the memory of what is 737,280 numbers a lane for 2D Shapes.
         shape = (updates, len(seeds), self.size)
@@ -90,7 +92,11 @@ class Feed:
     """
 
     def __init__(
-        self, dataset: Streamed, batch_size: int, device: torch.device, fixed: bool | None = None
+        self,
+        dataset: StreamedDataset,
+        batch_size: int,
+        device: torch.device,
+        fixed: bool | None = None,
     ) -> None:
         self.dataset, self.device = dataset, device
         self.fixed = device.type != "cpu" if fixed is None else fixed
@@ -142,4 +148,4 @@ class Feed:
         if self._at is None:
             return self.dataset.images(index)
         place = self._begins[index // self.dataset.chunk] + index % self.dataset.chunk
-        return self._data[place].to(torch.float32) * self.dataset.reading.unit
+        return self._data[place].to(torch.float32) * self.dataset.interpretation.unit

@@ -21,7 +21,7 @@ from multiprocessing.process import BaseProcess
 import torch
 
 from unweave.core.parallel import Killed
-from unweave.data import Dataset, Streamed
+from unweave.data import Dataset, StreamedDataset
 from unweave.training.engine import Engine, Told
 
 _TURNS = 8  # in which lanes that are not as many for each process are taken
@@ -40,7 +40,7 @@ def can_fork(dataset: Dataset, device: torch.device) -> bool:
         and not multiprocessing.current_process().daemon
         and device.type == "cpu"
         and not torch.cuda.is_available()
-        and not isinstance(dataset, Streamed)
+        and not isinstance(dataset, StreamedDataset)
     )
 
 

@@ -1,17 +1,17 @@
-"""Data by a path alone: a file of arrays, or a folder of pictures."""
+"""Choose a data spec by a path: a file of arrays, or a folder of images."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from unweave.core.spec import nearest_path
-from unweave.data.files.arrayfiles import EXTENSIONS
+from unweave.data.files.array_file import EXTENSIONS
 from unweave.data.files.arrays import Arrays
 from unweave.data.files.folder import Folder
 
 
 def from_path(path: str | Path) -> Arrays | Folder:
-    """The data spec for a file of arrays or a folder of images."""
+    """Return the data spec for a file of arrays or a folder of images."""
     place = Path(path)
     if place.is_dir():
         return Folder(str(place))

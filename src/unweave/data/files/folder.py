@@ -1,4 +1,4 @@
-"""Data from a folder of pictures."""
+"""Data from a folder of images."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -19,16 +19,16 @@ from PIL import Image, ImageOps
 from pydantic import Field
 
 from unweave.core.spec import nearest_path, spec, tag
-from unweave.data.dataset import Dataset, Place
-from unweave.data.files.arrays import dataset_of
+from unweave.data.cache import cached_file, data_folder
+from unweave.data.dataset import AbsolutePath, Dataset
+from unweave.data.files.arrays import build_dataset
+from unweave.data.files.factors import FactorTable
+from unweave.data.files.interpretation import COLOURS, Interpretation
 from unweave.data.files.npy import NpyFile, write_npy
-from unweave.data.files.reading import COLOURS, Reading
-from unweave.data.files.rows import MOST, Held, Rows, fresh
-from unweave.data.files.tables import column_values, read_csv, stray
-from unweave.data.parts import DataSplit
-from unweave.data.published.cache import data_folder, prepared
+from unweave.data.files.rows import MOST, Array, InMemoryRows, Rows, file_state
+from unweave.data.files.tables import column_values, first_text, read_csv
+from unweave.data.random_split import DataSplit
 
-Array = NDArray[Any]
 Bytes = NDArray[np.uint8]
 Pixels = Annotated[int, Field(ge=1, le=4096)]
 
@@ -48,51 +48,51 @@ EXTENSIONS = frozenset(
         ".webp",
     )
 )
-# Named, so that no file makes Pillow start another program (as PostScript would).
+# Listed, so that no file makes Pillow start another program, as PostScript would.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 GREY = frozenset(("1", "L", "LA", "La", "I"))
 DEFAULT_SIZE = (64, 64)
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
-QUARTER_TURNED = frozenset((5, 6, 7, 8))  # EXIF orientations that exchange height and width
+ROTATED = frozenset((5, 6, 7, 8))  # EXIF orientations that swap height and width
 EXIF_ORIENTATION = 0x0112
 FACTORS = "factors.csv"
 Fit = Literal["crop", "pad", "stretch"]
 FITS: dict[Fit, str] = {
-    "crop": "are cut to their centre (fit=crop; fit=pad and fit=stretch keep all of them)",
-    "pad": "have bars beside them (fit=pad)",
+    "crop": "are cropped to their centre (fit=crop; fit=pad and fit=stretch keep all of them)",
+    "pad": "are padded with bars (fit=pad)",
     "stretch": "are stretched (fit=stretch)",
 }
 T = TypeVar("T")
 
-_AT_ONCE = 1024  # pictures that are decoded before they are written
+_AT_ONCE = 1024  # images decoded before they are written
 
 
 @spec
 class Folder:
-    """All pictures under a folder and its subfolders, in the order of their paths.
+    """All images in a folder and its subfolders, sorted by path.
 
-    `size` is the side, or (height, width), to bring every picture to, scaled with anti-aliasing.
-    Without it pictures of one size keep it and others become 64 x 64. Of pictures of another form,
-    `fit` takes the largest centred part ("crop"), or all, with bars of black beside it, transparent
-    where there are four channels ("pad"), or all, distorted ("stretch"). `channels` is 1 (grey), 3
-    (RGB) or 4 (RGBA); without it grey folders have 1, others 3, and transparent pictures are laid
-    on white. Of a moving picture the first frame is taken. `factors` is a CSV file with a header,
-    whose first column names pictures by their paths in the folder and whose other columns are
-    factors; without it, factors.csv in the folder, if it is there. `split` and `stream` are as
-    those of `Arrays`; pictures of more than 1 GiB are decoded once, to a file.
+    `size` is the side, or (height, width), to which every image is resized with anti-aliasing. By
+    default images that all have the same size keep it, and others become 64 x 64. If the aspect
+    ratio of an image differs, `fit` takes the largest centred crop ("crop"), adds black bars,
+    which are transparent with four channels ("pad"), or distorts the image ("stretch"). `channels`
+    is 1 (grey), 3 (RGB) or 4 (RGBA); by default 1 if all images are grey, otherwise 3, with
+    transparent images laid on white. Only the first frame of an animation is read. `factors` is a
+    CSV file with a header, whose first column holds paths of images in the folder and whose other
+    columns are factors; by default factors.csv in the folder, if it exists. `split` and `stream`
+    work as in `Arrays`; images of more than 1 GiB are decoded once, to a file.
     """
 
-    path: Place
+    path: AbsolutePath
     size: Pixels | tuple[Pixels, Pixels] | None = None
     channels: Literal[1, 3, 4] | None = None
     fit: Fit = "crop"
-    factors: Place | None = None
+    factors: AbsolutePath | None = None
     split: DataSplit = "all"
     stream: bool | None = None
     kind: Literal["folder"] = tag("folder")
 
     def load(self, device: torch.device) -> Dataset:
-        """Decode all pictures, into memory or to a file, and put them on a device."""
+        """Decode all images, into memory or to a file, and put them on a device."""
         folder = Path(self.path)
         files = _files(folder)
         with decoding() as pool:
@@ -101,39 +101,49 @@ class Folder:
             channels, channel_notes = _choose_channels(self.channels, headers)
             shape = (len(files), channels, *size)
             rows, key = self._decoded(files, shape, pool)
-        form_notes = _form_notes(self.fit, size, headers)
-        notes = (*size_notes, *form_notes, *channel_notes, *_depth_notes(headers))
-        pictures = f"{shape[0]:,} pictures, read as {size[0]} x {size[1]}, {COLOURS[channels]}"
-        reading = Reading(shape[1:], False, np.uint8, 1 / 255, True, (pictures, *notes), 1 / 255)
+        decisions = (
+            f"{shape[0]:,} images, read as {size[0]} x {size[1]}, {COLOURS[channels]}",
+            *size_notes,
+            *_fit_notes(self.fit, size, headers),
+            *channel_notes,
+            *_depth_notes(headers),
+        )
+        interpretation = Interpretation(
+            shape[1:], False, np.uint8, 1 / 255, True, decisions, 1 / 255
+        )
         table = Path(self.factors or folder / FACTORS)
-        known = _listed(table, folder, files, self.factors is None)
+        listed = table.is_file() or self.factors is not None
+        values, names, notes = _read_factors(table, folder, files) if listed else (None, [], [])
         try:
-            dataset = dataset_of(rows, *known, self.split, self.stream, key, reading=reading)
+            factors = None if values is None else FactorTable.from_values(values, names)
+            dataset = build_dataset(
+                rows, factors, notes, self.split, self.stream, key, interpretation
+            )
         except ValueError as error:
-            raise ValueError(f"{folder if known[0] is None else table}: {error}") from None
+            raise ValueError(f"{table if listed else folder}: {error}") from None
         return dataset.to(device)
 
     def _decoded(
         self, files: Sequence[Path], shape: tuple[int, ...], pool: ThreadPoolExecutor
     ) -> tuple[Rows, list[object]]:
-        """All pictures: in memory, or in a file that is found again while they are as they were."""
+        """Decode all images into memory, or to a file that is reused while they do not change."""
         blocks = partial(_blocks, files, shape, self.fit, pool)
         if not (math.prod(shape) > MOST if self.stream is None else self.stream):
             data = np.empty(shape, np.uint8)
             for number, block in enumerate(blocks()):
                 data[number * _AT_ONCE :][: len(block)] = block
-            return Held(data), []
-        key = [shape, self.fit, *([str(file), *fresh(file)] for file in files)]
-        place = prepared(
+            return InMemoryRows(data), []
+        key = [shape, self.fit, *([str(file), *file_state(file)] for file in files)]
+        path = cached_file(
             data_folder() / "folders", key, lambda file: write_npy(file, shape, blocks())
         )
-        return NpyFile(place).rows(), [str(place)]
+        return NpyFile(path).rows(), [str(path)]
 
 
 class _Header(NamedTuple):
-    """What is known of a picture before it is decoded."""
+    """Properties of an image that are known before it is decoded."""
 
-    size: tuple[int, int]  # height, width as the picture is shown
+    size: tuple[int, int]  # height and width as displayed
     grey: bool
     alpha: bool
     deep: bool  # more than 8 bits
@@ -142,36 +152,36 @@ class _Header(NamedTuple):
 def _files(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise ValueError(
-            f"expected a folder of pictures at {folder}, got none: {nearest_path(folder)}"
+            f"expected a folder of images at {folder}, got none: {nearest_path(folder)}"
         )
-    found = [
+    images = [
         path
         for path in folder.rglob("*")
         if path.suffix.lower() in EXTENSIONS and path.is_file() and not path.name.startswith(".")
     ]
-    if not found:
+    if not images:
         raise ValueError(
-            f"expected pictures under {folder}, got none: known extensions are "
+            f"expected images under {folder}, got none: known extensions are "
             f"{', '.join(sorted(EXTENSIONS))}"
         )
-    return sorted(found, key=lambda path: path.relative_to(folder).as_posix())
+    return sorted(images, key=lambda path: path.relative_to(folder).as_posix())
 
 
 @contextmanager
 def _reading(file: Path | str, content: bytes | None = None) -> Iterator[Image.Image]:
-    """A picture to read from, with errors that name the file; of an archive, with its content."""
+    """Open an image, from its content if given, with errors that name the file."""
     try:
         source = file if content is None else BytesIO(content)
         with Image.open(source, formats=FORMATS) as image:
             yield image
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise ValueError(
-            f"expected a picture of ordinary size, got {file}: {error} Scale it down, or remove it "
+            f"expected an image of ordinary size, got {file}: {error} Scale it down, or remove it "
             "from the folder"
         ) from None
     except (OSError, EOFError, SyntaxError, ValueError) as error:
         raise ValueError(
-            f"expected a picture that opens, got {file}: {error}. Repair or remove the file"
+            f"expected a readable image, got {file}: {error}. Repair or remove the file"
         ) from None
 
 
@@ -179,13 +189,13 @@ def _header(file: Path) -> _Header:
     with _reading(file) as image:
         height, width, mode, deep = image.height, image.width, image.mode, _is_deep(image)
         alpha = image.has_transparency_data
-        turned = image.getexif().get(EXIF_ORIENTATION) in QUARTER_TURNED
+        rotated = image.getexif().get(EXIF_ORIENTATION) in ROTATED
     if mode == "F":
         raise ValueError(
-            f"expected pictures of 8 or 16 bits, got {file} with floating-point values: save them "
+            f"expected images of 8 or 16 bits, got {file} with floating-point values: save them "
             "as .npz and use Arrays"
         )
-    size = (width, height) if turned else (height, width)
+    size = (width, height) if rotated else (height, width)
     return _Header(size, deep or mode in GREY, alpha, deep)
 
 
@@ -196,7 +206,7 @@ def _is_deep(image: Image.Image) -> bool:
 def _choose_size(
     wanted: int | tuple[int, int] | None, headers: Sequence[_Header]
 ) -> tuple[tuple[int, int], list[str]]:
-    """Height and width of the observations, and a note if nobody asked for them."""
+    """Return the height and width of the observations, and a note if they were not given."""
     if isinstance(wanted, int):
         return (wanted, wanted), []
     if wanted is not None:
@@ -206,41 +216,41 @@ def _choose_size(
         return sizes.pop(), []
     height, width = DEFAULT_SIZE
     return DEFAULT_SIZE, [
-        f"pictures come in {len(sizes)} sizes: scaled to {height} x {width}; choose another with "
+        f"the images have {len(sizes)} sizes: resized to {height} x {width}; choose another with "
         "size"
     ]
 
 
-def _form_notes(fit: Fit, size: tuple[int, int], headers: Sequence[_Header]) -> list[str]:
-    """What becomes of pictures that are not of the form of a size, if there are some."""
+def _fit_notes(fit: Fit, size: tuple[int, int], headers: Sequence[_Header]) -> list[str]:
+    """Note what happens to images of another aspect ratio, if there are any."""
     others = sum(h.size[0] * size[1] != h.size[1] * size[0] for h in headers)
-    those = f"{others} of {len(headers)} pictures, of another form than {size[0]} x {size[1]},"
-    return [f"{those} {FITS[fit]}"] if others else []
+    ratio = f"whose aspect ratio is not that of {size[0]} x {size[1]},"
+    return [f"{others} of {len(headers)} images, {ratio} {FITS[fit]}"] if others else []
 
 
 def _choose_channels(wanted: int | None, headers: Sequence[_Header]) -> tuple[int, list[str]]:
-    """Number of channels, and a note of what is lost or added."""
+    """Return the number of channels, and notes on what is lost or added."""
     grey = sum(header.grey for header in headers)
     channels = wanted or (1 if grey == len(headers) else 3)
     notes = []
     if wanted is None and 0 < grey < len(headers):
-        notes.append(f"{grey} grey pictures among {len(headers)} read as RGB")
+        notes.append(f"{grey} of {len(headers)} images are grey, read as RGB")
     transparent = sum(header.alpha for header in headers)
     if transparent and channels != 4:
-        notes.append(f"{transparent} pictures with transparency laid on white; channels=4 keeps it")
+        notes.append(f"{transparent} transparent images laid on white; channels=4 keeps alpha")
     return channels, notes
 
 
 def _depth_notes(headers: Sequence[_Header]) -> list[str]:
     deep = sum(header.deep for header in headers)
-    return [f"{deep} pictures of 16 bits reduced to 8 bits"] if deep else []
+    return [f"{deep} images of 16 bits reduced to 8 bits"] if deep else []
 
 
 @contextmanager
 def decoding() -> Iterator[ThreadPoolExecutor]:
-    """Threads that decode pictures, which releases the interpreter lock."""
+    """Provide threads to decode images, which releases the GIL."""
     with warnings.catch_warnings():
-        # Pillow only warns of a picture so large that decoding it may exhaust the memory.
+        # Pillow only warns about images so large that decoding them may exhaust the memory.
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         with ThreadPoolExecutor() as pool:
             yield pool
@@ -249,62 +259,62 @@ def decoding() -> Iterator[ThreadPoolExecutor]:
 def _blocks(
     files: Sequence[Path], shape: tuple[int, ...], fit: Fit, pool: ThreadPoolExecutor
 ) -> Iterator[Bytes]:
-    """All pictures (n, C, H, W), some at a time."""
+    """Decode all images in blocks (n, C, H, W)."""
     _, channels, height, width = shape
     read = partial(_pixels, size=(height, width), channels=channels, fit=fit)
     yield from in_blocks(read, files, pool)
 
 
 def in_blocks(
-    read: Callable[[T], Bytes], pictures: Sequence[T], pool: ThreadPoolExecutor
+    read: Callable[[T], Bytes], images: Sequence[T], pool: ThreadPoolExecutor
 ) -> Iterator[Bytes]:
-    """Pictures that a function gives, some at a time."""
-    for start in range(0, len(pictures), _AT_ONCE):
-        yield np.stack(list(pool.map(read, pictures[start : start + _AT_ONCE])))
+    """Read images with a function, in blocks."""
+    for start in range(0, len(images), _AT_ONCE):
+        yield np.stack(list(pool.map(read, images[start : start + _AT_ONCE])))
 
 
 def _pixels(file: Path, size: tuple[int, int], channels: int, fit: Fit) -> Bytes:
-    """One picture (C, H, W)."""
+    """Decode one image (C, H, W)."""
     with _reading(file) as image:
         shown = ImageOps.exif_transpose(image)
-    return _brought(shown, file, size, channels, fit)
+    return _convert(shown, file, size, channels, fit)
 
 
-def cut(content: bytes, name: str, crop: int | None, side: int) -> Bytes:
-    """A picture of an archive (3, side, side): its centred square, `crop` pixels wide."""
+def centre_crop(content: bytes, name: str, crop: int | None, side: int) -> Bytes:
+    """Decode an image and resize its centred square of `crop` pixels: (3, side, side)."""
     with _reading(name, content) as image:
         image.load()
         width, height = image.size
-        part = min(width, height) if crop is None else crop
-        if part > min(width, height):
-            raise ValueError(f"it has {width} x {height} pixels, fewer than {part}")
-        left, top = (width - part) // 2, (height - part) // 2
-        square = image.crop((left, top, left + part, top + part))
-    return _brought(square, name, (side, side), 3, "stretch")
+        length = min(width, height) if crop is None else crop
+        if length > min(width, height):
+            raise ValueError(f"it has {width} x {height} pixels, fewer than {length}")
+        left, top = (width - length) // 2, (height - length) // 2
+        square = image.crop((left, top, left + length, top + length))
+    return _convert(square, name, (side, side), 3, "stretch")
 
 
-def shrunk(pixels: Bytes, side: int) -> Bytes:
-    """A picture (H, W) or (H, W, C) at another size."""
+def resize(pixels: Bytes, side: int) -> Bytes:
+    """Resize an image (H, W) or (H, W, C) bilinearly."""
     if pixels.shape[:2] == (side, side):
         return pixels
     image = Image.fromarray(np.ascontiguousarray(pixels))
     return np.asarray(image.resize((side, side), Image.Resampling.BILINEAR))
 
 
-def _brought(
+def _convert(
     shown: Image.Image, file: Path | str, size: tuple[int, int], channels: int, fit: Fit
 ) -> Bytes:
-    """A picture at a size and with channels, (C, H, W)."""
-    coloured = _coloured(_eight_bits(shown, file), MODES[channels])
+    """Bring an image to a size and number of channels, (C, H, W)."""
+    coloured = _to_mode(_to_eight_bits(shown, file), MODES[channels])
     height, width = size
-    sized = _sized(coloured, width, height, fit)
+    sized = _resize(coloured, width, height, fit)
     pixels = np.asarray(sized, dtype=np.uint8).reshape(height, width, channels)
     return np.moveaxis(pixels, -1, 0)
 
 
-def _sized(image: Image.Image, width: int, height: int, fit: Fit) -> Image.Image:
-    """A picture at a size: a part of it, all of it between bars, or all of it distorted."""
-    # Bilinear in Pillow averages over the area of a target pixel, and does not overshoot.
+def _resize(image: Image.Image, width: int, height: int, fit: Fit) -> Image.Image:
+    """Resize an image: crop it, pad it with bars, or distort it."""
+    # Bilinear resizing in Pillow averages over the area of a target pixel and does not overshoot.
     smooth = Image.Resampling.BILINEAR
     if image.size == (width, height):
         return image
@@ -314,26 +324,26 @@ def _sized(image: Image.Image, width: int, height: int, fit: Fit) -> Image.Image
         return image.resize((width, height), smooth)
     scale = min(width / image.width, height / image.height)
     inner = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
-    canvas = Image.new(image.mode, (width, height))  # black, and transparent if it can be
+    canvas = Image.new(image.mode, (width, height))  # black, or transparent
     canvas.paste(image.resize(inner, smooth), ((width - inner[0]) // 2, (height - inner[1]) // 2))
     return canvas
 
 
-def _eight_bits(image: Image.Image, file: Path | str) -> Image.Image:
-    """A 16-bit picture at 8 bits, v / 257 rounded; others as they are."""
+def _to_eight_bits(image: Image.Image, file: Path | str) -> Image.Image:
+    """Convert a 16-bit image to 8 bits, v / 257 rounded; return others unchanged."""
     if not _is_deep(image):
         return image
     values = np.asarray(image).astype(np.int64)
     if values.min() < 0 or values.max() > 65535:
         raise ValueError(
-            f"expected pictures of 8 or 16 bits, got {file} with values from {values.min()} to "
+            f"expected images of 8 or 16 bits, got {file} with values from {values.min()} to "
             f"{values.max()}: save them as .npz and use Arrays"
         )
     return Image.fromarray(((values + 128) // 257).astype(np.uint8))
 
 
-def _coloured(image: Image.Image, mode: str) -> Image.Image:
-    """The picture in a colour mode; transparency is laid on white unless the mode keeps it."""
+def _to_mode(image: Image.Image, mode: str) -> Image.Image:
+    """Convert an image to a colour mode; lay it on white unless the mode keeps transparency."""
     if mode == "RGBA" or not image.has_transparency_data:
         return image.convert(mode)
     layer = image.convert("RGBA")
@@ -341,35 +351,33 @@ def _coloured(image: Image.Image, mode: str) -> Image.Image:
     return Image.alpha_composite(white, layer).convert(mode)
 
 
-def _listed(
-    path: Path, folder: Path, files: Sequence[Path], may_be_missing: bool
-) -> tuple[Array | None, list[str] | None, list[str]]:
-    """Factors (N, K) of the pictures by a CSV file, their names, and what was decided."""
-    if may_be_missing and not path.is_file():
-        return None, None, []
+def _read_factors(
+    path: Path, folder: Path, files: Sequence[Path]
+) -> tuple[Array, list[str], list[str]]:
+    """Read the factors (N, K) of images from a CSV file, their names, and notes."""
     (_, head), *lines = read_csv(path)
     if len(head) < 2:
         raise ValueError(
-            f"expected names of pictures and factors in {path}, got the column {head[0]} alone: "
-            "the first column names pictures, the others are factors"
+            f"expected paths of images and factors in {path}, got the column {head[0]} alone: "
+            "the first column holds paths of images, the others are factors"
         )
-    found: dict[str, list[str]] = {}
+    listed: dict[str, list[str]] = {}
     for number, (name, *values) in lines:
-        if name in found:
-            raise ValueError(f"{path}, line {number}: {name} is there already; remove one of them")
-        found[name] = values
+        if name in listed:
+            raise ValueError(f"{path}, line {number}: {name} is listed twice; remove one of them")
+        listed[name] = values
     names = [file.relative_to(folder).as_posix() for file in files]
-    if missing := [name for name in names if name not in found]:
+    if missing := [name for name in names if name not in listed]:
         raise ValueError(
-            f"{path} has no row for {len(missing)} of {len(names)} pictures, the first of them "
-            f"{missing[0]}: add it, or move the picture out of the folder"
+            f"{path} has no row for {len(missing)} of {len(names)} images, the first of them "
+            f"{missing[0]}: add it, or move the image out of the folder"
         )
-    told = [f"factors {', '.join(head[1:])} read from {path.name}"]
-    if others := len(found) - len(names):
-        told.append(f"{others} rows of {path.name} name no picture here, and are left out")
-    columns = list(zip(*(found[name] for name in names), strict=True))
+    notes = [f"factors {', '.join(head[1:])} read from {path.name}"]
+    if others := len(listed) - len(names):
+        notes.append(f"{others} rows of {path.name} name no image in the folder and are ignored")
+    columns = list(zip(*(listed[name] for name in names), strict=True))
     for factor, cells in zip(head[1:], columns, strict=True):
-        if (place := stray(cells)) is not None:
-            told.append(f"{cells[place]!r} of {names[place]} is text among numbers of {factor}")
-    factors = np.stack([column_values(each).astype(object) for each in columns], -1)
-    return factors, head[1:], told
+        if (place := first_text(cells)) is not None:
+            notes.append(f"{cells[place]!r} of {names[place]} is text among numbers of {factor}")
+    table = np.stack([column_values(each).astype(object) for each in columns], -1)
+    return table, head[1:], notes

@@ -1,4 +1,4 @@
-"""Arrays of HDF5 files."""
+"""HDF5 files."""
 
 from __future__ import annotations
 
@@ -9,34 +9,41 @@ from typing import ClassVar
 import numpy as np
 
 from unweave.core.spec import nearest
-from unweave.data.files.rows import Array, Rows, Table, optional, reading, refuse_bombs
+from unweave.data.files.rows import (
+    Array,
+    ReaderRows,
+    Rows,
+    optional_module,
+    reading,
+    reject_bombs,
+)
 
 
 @dataclass(frozen=True)
 class Hdf5File:
-    """An HDF5 file; its datasets are named by their paths in it."""
+    """An HDF5 file; the names of its arrays are their paths in the file."""
 
     path: Path
     tabular: ClassVar[bool] = False
 
     @property
     def names(self) -> list[str]:
-        """The datasets."""
-        found: list[str] = []
-        h5py = optional("h5py", "HDF5", self.path)
+        """Names of the arrays."""
+        names: list[str] = []
+        h5py = optional_module("h5py", "HDF5", self.path)
         with reading(str(self.path)), h5py.File(self.path, "r") as file:
             file.visititems(
-                lambda name, item: found.append(name) if isinstance(item, h5py.Dataset) else None
+                lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None
             )
-        return found
+        return names
 
     def rows(self, name: str) -> Rows:
-        """A dataset."""
-        h5py = optional("h5py", "HDF5", self.path)
+        """Return an array."""
+        h5py = optional_module("h5py", "HDF5", self.path)
         where = f"{name!r} of {self.path}"
         with reading(where), h5py.File(self.path, "r") as file:
             dataset = file
-            # An external link would read any other file, and a virtual dataset too.
+            # External links and virtual datasets could read any other file.
             for step in name.strip("/").split("/"):
                 within = isinstance(dataset, h5py.Group)
                 link = dataset.get(step, getlink=True) if within else None
@@ -47,7 +54,7 @@ class Hdf5File:
                 raise ValueError(f"{where} lies in other files: copy it into one")
             if dataset.dtype.kind not in "biuf":
                 raise ValueError(f"expected numbers in {where}, got {dataset.dtype}")
-            refuse_bombs(where, dataset.id.get_storage_size(), dataset.nbytes)
+            reject_bombs(where, dataset.id.get_storage_size(), dataset.nbytes)
             shape, dtype = tuple(dataset.shape), dataset.dtype
             grain = dataset.chunks[0] if dataset.chunks else 1
 
@@ -55,4 +62,4 @@ class Hdf5File:
             with h5py.File(self.path, "r") as file:
                 return np.asarray(file[name][start:stop])
 
-        return Table(self.path, shape, dtype, grain, read)
+        return ReaderRows(self.path, shape, dtype, grain, read)

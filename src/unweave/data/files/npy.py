@@ -1,6 +1,6 @@
-"""Arrays of numpy: .npy and .npz, never unpickled.
+"""Numpy files: .npy and .npz, never unpickled.
 
-What a file says of itself is checked against its size before anything is read or allocated.
+Headers are checked against the size of the file before anything is read or allocated.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from typing import Any, BinaryIO, ClassVar
 import numpy as np
 
 from unweave.core.spec import nearest
+from unweave.data.cache import cached_file, data_folder
 from unweave.data.files.rows import (
     BLOCK,
     MOST,
     Array,
-    Held,
-    Plain,
+    FileRows,
+    InMemoryRows,
     Rows,
-    fresh,
+    file_state,
     reading,
-    refuse_bombs,
+    reject_bombs,
 )
-from unweave.data.published.cache import data_folder, prepared
 
-_LOCAL_HEADER = 30  # bytes of a zip file before the name of a member
+_LOCAL_HEADER = 30  # bytes before the name of a member of a zip file
 
 
 @dataclass(frozen=True)
@@ -41,51 +41,51 @@ class NpyFile:
 
     @property
     def names(self) -> list[str]:
-        """One array, without a name."""
+        """The single array has no name."""
         return [""]
 
     def rows(self, name: str = "") -> Rows:
-        """The array."""
+        """Return the array."""
         with reading(str(self.path)), self.path.open("rb") as file:
             shape, dtype = npy_header(file, str(self.path))
             offset = file.tell()
         expected = offset + math.prod(shape) * dtype.itemsize
         if (size := self.path.stat().st_size) != expected:
             raise ValueError(_mismatch(str(self.path), shape, dtype, expected, size))
-        return Plain(self.path, offset, shape, dtype)
+        return FileRows(self.path, offset, shape, dtype)
 
 
 @dataclass(frozen=True)
 class NpzFile:
-    """A .npz file: a zip archive of .npy files, of which nothing is unpacked by name."""
+    """A .npz file: a zip archive of .npy files."""
 
     path: Path
     tabular: ClassVar[bool] = False
 
     @property
     def names(self) -> list[str]:
-        """The arrays."""
+        """Names of the arrays."""
         with reading(str(self.path)), zipfile.ZipFile(self.path) as file:
             return [name.removesuffix(".npy") for name in file.namelist()]
 
     def rows(self, name: str) -> Rows:
-        """An array: in memory, or where it is large and not packed, in its place in the file."""
+        """Return an array: in memory, or if it is large, in a file."""
         where = f"{name!r} of {self.path}"
         with reading(where), zipfile.ZipFile(self.path) as file:
             info = self._info(file, name)
             with file.open(info) as member:
                 shape, dtype, start = _member_header(member, info, where)
                 if info.file_size <= MOST:
-                    return Held(_array(member, shape, dtype, where))
+                    return InMemoryRows(_array(member, shape, dtype, where))
         if info.compress_type != zipfile.ZIP_STORED:
-            # Packed rows cannot be read singly: unpacked once, to be found there the next time.
-            key = (str(self.path.absolute()), *fresh(self.path), name)
-            place = prepared(data_folder() / "unpacked", key, partial(self.pour, name))
-            return NpyFile(place).rows()
-        return Plain(self.path, _data_offset(self.path, info) + start, shape, dtype)
+            # Single rows cannot be read from compressed data: unpack it once, and keep the file.
+            key = (str(self.path.absolute()), *file_state(self.path), name)
+            path = cached_file(data_folder() / "unpacked", key, partial(self.unpack, name))
+            return NpyFile(path).rows()
+        return FileRows(self.path, _data_offset(self.path, info) + start, shape, dtype)
 
-    def pour(self, name: str, target: BinaryIO) -> None:
-        """Write an array as a .npy file, without holding it in memory."""
+    def unpack(self, name: str, target: BinaryIO) -> None:
+        """Write an array as a .npy file without loading it into memory."""
         where = f"{name!r} of {self.path}"
         with reading(where), zipfile.ZipFile(self.path) as file:
             info = self._info(file, name)
@@ -96,29 +96,29 @@ class NpzFile:
                     target.write(block)
 
     def _info(self, file: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
-        found = [i for i in file.infolist() if i.filename.removesuffix(".npy") == name]
-        if not found:
+        matches = [i for i in file.infolist() if i.filename.removesuffix(".npy") == name]
+        if not matches:
             raise ValueError(
                 f"there is no array {name!r} of {self.path}: {nearest(name, self.names)}"
             )
-        return found[-1]
+        return matches[-1]
 
 
 def npy_header(file: Any, where: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and type of the array that a .npy stream holds; the stream is then at its numbers."""
+    """Read the header of a .npy stream: shape and type. The stream is then at the values."""
     version = np.lib.format.read_magic(file)
     if version not in ((1, 0), (2, 0)):
         raise ValueError(f"a header of version {version}")
     first = version == (1, 0)
     reader = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
-    shape, by_columns, dtype = reader(file)
+    shape, fortran_order, dtype = reader(file)
     if dtype.hasobject:
         raise ValueError("pickled objects")
     if dtype.kind not in "biufcSU" or not dtype.itemsize or min(shape, default=0) < 0:
         raise ValueError(f"shape {shape} of {dtype}")
-    if by_columns and len(shape) > 1:
+    if fortran_order and len(shape) > 1:
         raise ValueError(
-            f"{where} is stored column by column, so that a row cannot be read by itself: save "
+            f"{where} is stored column by column, so single rows cannot be read: save "
             "numpy.ascontiguousarray of it"
         )
     return tuple(shape), dtype
@@ -142,18 +142,19 @@ def write_npy(file: BinaryIO, shape: tuple[int, ...], blocks: Iterable[Array]) -
 def _mismatch(
     where: str, shape: tuple[int, ...], dtype: np.dtype[Any], expected: int, size: int
 ) -> str:
-    short = "it is cut short or its header is wrong" if size < expected else "its header is wrong"
+    problem = "it is truncated or its header is wrong" if size < expected else "its header is wrong"
     return (
-        f"{where} says that it holds {shape} of {dtype}, {expected:,} bytes, but it has {size:,}: "
-        f"{short}; save or download it again"
+        f"{where} should have {expected:,} bytes according to its header, {shape} of {dtype}, but "
+        f"has {size:,}: "
+        f"{problem}; save or download it again"
     )
 
 
 def _member_header(
     member: Any, info: zipfile.ZipInfo, where: str
 ) -> tuple[tuple[int, ...], np.dtype[Any], int]:
-    """Shape, type and length of the header of a member that is what it says it is."""
-    refuse_bombs(where, info.compress_size, info.file_size)
+    """Read and check the header of a member: shape, type, and length of the header."""
+    reject_bombs(where, info.compress_size, info.file_size)
     shape, dtype = npy_header(member, where)
     start = member.tell()
     expected = start + math.prod(shape) * dtype.itemsize
@@ -163,7 +164,7 @@ def _member_header(
 
 
 def _array(member: Any, shape: tuple[int, ...], dtype: np.dtype[Any], where: str) -> Array:
-    """The numbers of a member, to its end, where its checksum is compared."""
+    """Read the values of a member to its end, where zipfile compares the checksum."""
     out = np.empty(shape, dtype)
     left = out.reshape(-1).view(np.uint8).data
     while len(left):
@@ -176,7 +177,7 @@ def _array(member: Any, shape: tuple[int, ...], dtype: np.dtype[Any], where: str
 
 
 def _data_offset(path: Path, info: zipfile.ZipInfo) -> int:
-    """Where the bytes of a member that is not packed begin."""
+    """Return the offset of the bytes of an uncompressed member."""
     with path.open("rb") as file:
         file.seek(info.header_offset)
         header = file.read(_LOCAL_HEADER)

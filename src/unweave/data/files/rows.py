@@ -1,4 +1,4 @@
-"""Arrays that are read by rows, wherever they are: in memory, in a file, or by a library."""
+"""Arrays that are read row by row, whether they are in memory or in a file."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-BLOCK = 2**24  # bytes that are read at once where a whole array passes through
-MOST = 2**30  # bytes of observations that are held in memory; more are read as they are needed
+BLOCK = 2**24  # bytes read at once in a pass over a whole array
+MOST = 2**30  # bytes of observations that are loaded into memory; larger datasets are streamed
 UNREADABLE = (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error, RuntimeError)
 
-_BOMB = 2**28  # bytes from which on a member of an archive may not be packed denser than _DENSEST
-_SPARSE = 8  # rows between two that are picked, from which on they are read singly
-_DENSEST = 500  # dSprites, which is almost all zeros, is packed 1 to 115
+_BOMB = 2**28  # unpacked bytes above which the compression ratio is limited
+_MOST_COMPRESSED = 500  # dSprites, which is almost all zeros, is compressed 115 to 1
+_SPARSE = 8  # average gap between rows above which they are read one by one
 
 
 class Rows(Protocol):
@@ -36,27 +36,27 @@ class Rows(Protocol):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the numbers."""
+        """Type of the values."""
 
     @property
     def grain(self) -> int:
-        """How many rows the file keeps together, so that one costs as much as all of them."""
+        """Number of rows that the file stores together: reading one costs as much as all."""
 
     def read(self, start: int, stop: int) -> Array:
-        """Rows from start to stop."""
+        """Read the rows from start to stop."""
 
     def take(self, index: Array) -> Array:
-        """Rows by their numbers, in order and each once."""
+        """Read rows by their numbers, which increase."""
 
 
-def width(rows: Rows) -> int:
-    """Bytes of one row."""
+def row_bytes(rows: Rows) -> int:
+    """Return the number of bytes of one row."""
     return math.prod(rows.shape[1:]) * rows.dtype.itemsize
 
 
 def blocks(rows: Rows) -> Iterator[tuple[int, Array]]:
-    """All rows in blocks of some megabytes, each with the number of its first row."""
-    size = max(1, BLOCK // max(1, width(rows)))
+    """Read all rows in blocks of some megabytes; yield the number of the first row, and a block."""
+    size = max(1, BLOCK // max(1, row_bytes(rows)))
     size = -(-size // rows.grain) * rows.grain
     for start in range(0, rows.shape[0], size):
         yield start, rows.read(start, min(start + size, rows.shape[0]))
@@ -64,7 +64,7 @@ def blocks(rows: Rows) -> Iterator[tuple[int, Array]]:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Held:
+class InMemoryRows:
     """Rows of an array in memory."""
 
     array: Array
@@ -77,23 +77,23 @@ class Held:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the numbers."""
+        """Type of the values."""
         return self.array.dtype
 
     def read(self, start: int, stop: int) -> Array:
-        """Rows from start to stop."""
+        """Return the rows from start to stop."""
         return self.array[start:stop]
 
     def take(self, index: Array) -> Array:
-        """Rows by their numbers."""
+        """Return rows by their numbers."""
         taken: Array = self.array[index]
         return taken
 
 
 @final
 @dataclass(frozen=True)
-class Plain:
-    """Rows that lie one after the other in a file, from an offset on."""
+class FileRows:
+    """Uncompressed rows that follow one another in a file, from an offset on."""
 
     path: Path
     offset: int
@@ -102,14 +102,14 @@ class Plain:
     grain: int = 1
 
     def read(self, start: int, stop: int) -> Array:
-        """Rows from start to stop, by one read of the file."""
+        """Read the rows from start to stop at once."""
         out = np.empty((stop - start, *self.shape[1:]), self.dtype)
         with self.path.open("rb", buffering=0) as file:
             self._fill(file, start, out)
         return out
 
     def take(self, index: Array) -> Array:
-        """Rows by their numbers, by one read each."""
+        """Read rows one by one."""
         out = np.empty((len(index), *self.shape[1:]), self.dtype)
         with self.path.open("rb", buffering=0) as file:
             for place, row in enumerate(index.tolist()):
@@ -117,23 +117,23 @@ class Plain:
         return out
 
     def _fill(self, file: BinaryIO, start: int, out: Array) -> None:
-        # Read, not mapped: pages of a map count as memory of this process.
-        file.seek(self.offset + start * width(self))
+        # Not memory-mapped: mapped pages count as memory of this process.
+        file.seek(self.offset + start * row_bytes(self))
         left = out.reshape(-1).view(np.uint8).data
         while len(left):
             got = file.readinto(left)  # type: ignore[attr-defined]
             if not got:
                 raise ValueError(
-                    f"{self.path} ends before observation {start}: it became shorter while it was "
-                    "in use; bring it back whole"
+                    f"{self.path} ends before observation {start}: it was shortened while in use; "
+                    "restore it"
                 )
             left = left[got:]
 
 
 @final
 @dataclass(frozen=True)
-class Table:
-    """Rows of a file that a library reads: a dataset of HDF5, or columns of Parquet."""
+class ReaderRows:
+    """Rows that a function of a library reads: an HDF5 dataset, or columns of a Parquet file."""
 
     path: Path
     shape: tuple[int, ...]
@@ -142,59 +142,59 @@ class Table:
     reader: Callable[[int, int], Array]
 
     def read(self, start: int, stop: int) -> Array:
-        """Rows from start to stop."""
+        """Read the rows from start to stop."""
         try:
             return self.reader(start, stop)
         except (OSError, ValueError, RuntimeError) as error:
             raise ValueError(unreadable(str(self.path), error)) from None
 
     def take(self, index: Array) -> Array:
-        """Rows by their numbers; those that are kept together are read together."""
+        """Read rows by their numbers; those that are stored together are read together."""
         out = np.empty((len(index), *self.shape[1:]), self.dtype)
         grains = index // self.grain
         for grain in np.unique(grains).tolist():
-            held = grains == grain
-            first, last = int(index[held][0]), int(index[held][-1]) + 1
-            out[held] = self.read(first, last)[index[held] - first]
+            mine = grains == grain
+            first, last = int(index[mine][0]), int(index[mine][-1]) + 1
+            out[mine] = self.read(first, last)[index[mine] - first]
         return out
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Picked:
-    """Some rows of others, in their order; some perhaps more than once."""
+class IndexedRows:
+    """Some rows of another array in their order, possibly repeated."""
 
     rows: Rows
-    numbers: Array  # not decreasing
+    numbers: Array  # never decreasing
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of what is picked."""
+        """Shape of the indexed rows."""
         return (len(self.numbers), *self.rows.shape[1:])
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the numbers."""
+        """Type of the values."""
         return self.rows.dtype
 
     @property
     def grain(self) -> int:
-        """As the others'; fewer of them are picked."""
+        """Average number of indexed rows that are stored together."""
         return max(1, self.rows.grain * len(self.numbers) // self.rows.shape[0])
 
     def read(self, start: int, stop: int) -> Array:
-        """Picked rows from start to stop: out of all between them, or singly if they are few."""
+        """Read the indexed rows from start to stop: from one block, or one by one if sparse."""
         if stop <= start:
             return self.rows.read(0, 0)
         numbers = self.numbers[start:stop]
         first = int(numbers[0])
         if int(numbers[-1]) - first > _SPARSE * len(numbers):
             return self.take(np.arange(start, stop))
-        picked: Array = self.rows.read(first, int(numbers[-1]) + 1)[numbers - first]
-        return picked
+        indexed: Array = self.rows.read(first, int(numbers[-1]) + 1)[numbers - first]
+        return indexed
 
     def take(self, index: Array) -> Array:
-        """Picked rows by their numbers."""
+        """Read indexed rows by their numbers."""
         numbers, places = np.unique(self.numbers[index], return_inverse=True)
         taken: Array = self.rows.take(numbers)[places.reshape(-1)]
         return taken
@@ -202,33 +202,33 @@ class Picked:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Floats:
-    """Rows of others as floating-point numbers."""
+class FloatRows:
+    """Rows of another array, converted to floating-point numbers."""
 
     rows: Rows
     dtype: np.dtype[Any] = np.dtype(np.float32)  # noqa: RUF009  (types are values)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """That of the others."""
+        """Shape of the array."""
         return self.rows.shape
 
     @property
     def grain(self) -> int:
-        """That of the others."""
+        """Number of rows that are stored together."""
         return self.rows.grain
 
     def read(self, start: int, stop: int) -> Array:
-        """Rows from start to stop."""
+        """Read the rows from start to stop."""
         return self.rows.read(start, stop).astype(self.dtype)
 
     def take(self, index: Array) -> Array:
-        """Rows by their numbers."""
+        """Read rows by their numbers."""
         return self.rows.take(index).astype(self.dtype)
 
 
 def unreadable(where: str, error: Exception) -> str:
-    """What is wrong with a file, and what to do."""
+    """Explain what is wrong with a file and what to do."""
     if "pickle" in str(error):
         return (
             f"expected arrays of numbers in {where}, got pickled objects: pickles can run code and "
@@ -241,24 +241,24 @@ def unreadable(where: str, error: Exception) -> str:
 
 @contextmanager
 def reading(where: str) -> Iterator[None]:
-    """Errors that say which file of arrays is wrong, and to save it again."""
+    """Turn errors while reading an array file into a ValueError that names the file."""
     try:
         yield
     except UNREADABLE as error:
         raise ValueError(unreadable(where, error)) from None
 
 
-def refuse_bombs(where: str, packed: int, unpacked: int) -> None:
-    """Refuse what is packed denser than data are."""
-    if unpacked > max(_BOMB, _DENSEST * packed):
+def reject_bombs(where: str, packed: int, unpacked: int) -> None:
+    """Reject likely zip bombs: large data that are compressed more than real data can be."""
+    if unpacked > max(_BOMB, _MOST_COMPRESSED * packed):
         raise ValueError(
             f"{where} would unpack {packed:,} bytes to {unpacked:,}, as a zip bomb does: not "
             "unpacked; if you trust it, save it with numpy.save"
         )
 
 
-def optional(module: str, what: str, path: Path) -> Any:
-    """A library that is only needed for some files, or how to get it."""
+def optional_module(module: str, what: str, path: Path) -> Any:
+    """Import a library that only some files need, or explain how to install it."""
     try:
         return import_module(module)
     except ImportError:
@@ -268,7 +268,7 @@ def optional(module: str, what: str, path: Path) -> Any:
         ) from None
 
 
-def fresh(path: Path) -> list[int]:
-    """What changes when a file does: its size, and when it was last written."""
+def file_state(path: Path) -> list[int]:
+    """Return the size and modification time of a file, which change when its content does."""
     status = os.stat(path)
     return [status.st_size, status.st_mtime_ns]

@@ -1,10 +1,10 @@
-"""A dataset larger than memory: rows of a file, of which some hundred megabytes are at hand.
+"""Datasets larger than memory: rows of a file, read in windows of some hundred megabytes.
 
-How it is shuffled. Rows that lie side by side in the file form chunks of about a megabyte. An epoch
-passes through all chunks in a random order, the same for all seeds. A window is so many of these
-rows as fit into 256 MB; its rows are drawn without replacement in an order of the seed's own. So a
-batch is a uniform sample of its window, not of the whole file; every row is seen once in an epoch,
-and the order is a function of (seed, epoch): resumed, it is the same.
+How they are shuffled: adjacent rows of the file form chunks of about a megabyte. Every epoch visits
+all chunks in a random order that is the same for all seeds. A window holds as many of these rows as
+fit into 256 MB, and batches draw its rows without replacement in an order that depends on the seed.
+So a batch is a uniform sample of its window, not of the whole file; every row is seen once per
+epoch; and the order is a function of (seed, epoch), so a resumed run sees the same batches.
 """
 
 from __future__ import annotations
@@ -23,52 +23,56 @@ import torch
 from torch import Tensor
 
 from unweave.core.noise import Noise
-from unweave.data.files.reading import Reading
-from unweave.data.files.rows import Rows, width
-from unweave.data.lattice import Labels, Lattice, Periods, checked
+from unweave.data.dataset import CPU, Dataset, Schema
+from unweave.data.files.interpretation import Interpretation
+from unweave.data.files.rows import Rows, row_bytes
+from unweave.data.lattice import check_indices
 
-CHUNK = 2**20  # bytes read in one piece
+CHUNK = 2**20  # bytes read at once
 WINDOW = 2**28  # bytes that batches are drawn from
-FEW = 16  # chunks to a window, below which shuffling is poor
-_KEPT = 3  # windows in memory: that in use, the next, and the last of a lane that is behind
+FEW = 16  # chunks per window below which shuffling is poor
+_KEPT = 3  # windows in memory: the current one, the next, and the previous for lanes behind
 
 
 class Window(NamedTuple):
-    """Rows of the file in memory, and where each chunk of them begins."""
+    """Rows of the file in memory, and the place of each chunk."""
 
-    data: Tensor  # (n, *shape), as stored, on the host
+    data: Tensor  # (n, *shape) as stored, in host memory
     begins: Tensor  # (chunks,) int64: row r is at begins[r // chunk] + r % chunk
 
 
 class Windows:
-    """The windows of an epoch, read by a thread of their own before they are needed."""
+    """The windows of an epoch, which a thread reads ahead."""
 
-    def __init__(self, rows: Rows, reading: Reading, chunk: int, pinned: bool) -> None:
-        self.rows, self.reading, self.chunk, self.pinned = rows, reading, chunk, pinned
+    def __init__(
+        self, rows: Rows, interpretation: Interpretation, chunk: int, pinned: bool
+    ) -> None:
+        self.rows, self.interpretation = rows, interpretation
+        self.chunk, self.pinned = chunk, pinned
         self._lock = threading.Lock()
-        self._held: OrderedDict[tuple[int, int, int], Future[Window]] = OrderedDict()
+        self._windows: OrderedDict[tuple[int, int, int], Future[Window]] = OrderedDict()
         self._pool = ThreadPoolExecutor(1, "windows")
 
     def get(self, epoch: int, start: int, stop: int) -> Window:
-        """The rows at places start to stop of an epoch, once they are there."""
-        return self._begun(epoch, start, stop).result()
+        """Return the rows at places start to stop of an epoch; wait until they are read."""
+        return self._submit(epoch, start, stop).result()
 
     def ahead(self, epoch: int, start: int, stop: int) -> None:
-        """Begin to read rows."""
-        self._begun(epoch, start, stop)
+        """Start reading the rows at places start to stop of an epoch."""
+        self._submit(epoch, start, stop)
 
-    def _begun(self, epoch: int, start: int, stop: int) -> Future[Window]:
+    def _submit(self, epoch: int, start: int, stop: int) -> Future[Window]:
         key = (epoch, start, stop)
         with self._lock:
-            if key not in self._held:
-                self._held[key] = self._pool.submit(self._read, *key)
-                while len(self._held) > _KEPT:
-                    self._held.popitem(last=False)
-            self._held.move_to_end(key)
-            return self._held[key]
+            if key not in self._windows:
+                self._windows[key] = self._pool.submit(self._read, *key)
+                while len(self._windows) > _KEPT:
+                    self._windows.popitem(last=False)
+            self._windows.move_to_end(key)
+            return self._windows[key]
 
     def chunks(self, epoch: int) -> Tensor:
-        """The chunks in the order of an epoch, the same for every seed."""
+        """Return the order of the chunks in an epoch, the same for every seed."""
         count = -(-self.rows.shape[0] // self.chunk)
         return Noise(0, epoch, "chunks", "cpu").permutation(count, "order")
 
@@ -80,8 +84,8 @@ class Windows:
         begins = torch.empty(len(order), dtype=torch.int64)
         begins[torch.from_numpy(order)] = torch.from_numpy(ends - lengths - start)
         data = torch.empty(
-            (stop - start, *self.reading.shape),
-            dtype=self.reading(self.rows.read(0, 0)).dtype,
+            (stop - start, *self.interpretation.shape),
+            dtype=self.interpretation(self.rows.read(0, 0)).dtype,
             pin_memory=self.pinned,
         )
         touched = np.nonzero((ends > start) & (ends - lengths < stop))[0]
@@ -90,105 +94,79 @@ class Windows:
             begin = int(ends[place] - lengths[place])
             low, high = max(start, begin), min(stop, int(ends[place]))
             block = self.rows.read(first + low - begin, first + high - begin)
-            data[low - start : high - start] = self.reading(block)
+            data[low - start : high - start] = self.interpretation(block)
         return Window(data, begins)
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Streamed:
-    """A dataset that is read from its file as it is needed.
+class StreamedDataset(Dataset):
+    """A dataset that is read from its file in pieces.
 
-    `images` reads any observations; training draws from `windows`, read ahead.
+    `images` reads any observations; training draws from `windows`, which are read ahead.
     """
 
+    schema: Schema
     rows: Rows = field(repr=False)
-    reading: Reading
-    codes: Tensor = field(repr=False)  # (N, K) int64, K = 0 where the factors are unknown
-    factor_names: tuple[str, ...]
-    factor_sizes: tuple[int, ...]
-    factor_labels: Labels
-    lattice: Lattice | None
-    periods: Periods
-    notes: tuple[str, ...]
+    interpretation: Interpretation
+    codes: Tensor = field(repr=False)  # (N, K) int64; K = 0 if the factors are unknown
     checksum: int
-    device: torch.device
-    value_names: tuple[str, ...] = ()
-
-    @property
-    def size(self) -> int:
-        """Number of observations."""
-        return self.rows.shape[0]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of one observation."""
-        return self.reading.shape
-
-    @property
-    def bounded(self) -> bool:
-        """Whether all values lie in [0, 1]."""
-        return self.reading.bounded
-
-    @property
-    def integer_unit(self) -> float:
-        """What an integer 1 stands for."""
-        return self.reading.integer_unit
+    device: torch.device = CPU
 
     @property
     def chunk(self) -> int:
-        """Rows that are read in one piece: about a megabyte, and whole grains of the file."""
-        return chunk_of(self.rows)
+        """Rows that are read at once: about a megabyte, and whole grains of the file."""
+        return chunk_rows(self.rows)
 
     def window(self, batch: int) -> int:
-        """Rows that batches of a size are drawn from: all, or as many batches as fit."""
-        fitting = WINDOW // max(1, width(self.rows))
+        """Return the rows per window for a batch size: all rows, or as many batches as fit."""
+        fitting = WINDOW // max(1, row_bytes(self.rows))
         return (
             self.size if fitting >= self.size else min(self.size, max(1, fitting // batch) * batch)
         )
 
     @cached_property
     def windows(self) -> Windows:
-        """What training draws from."""
-        return Windows(self.rows, self.reading, self.chunk, self.device.type == "cuda")
+        """The windows that training draws batches from."""
+        return Windows(self.rows, self.interpretation, self.chunk, self.device.type == "cuda")
 
     @cached_property
     def fingerprint(self) -> str:
         """A checksum of all observations and factors."""
         return f"{self.checksum:08x}{zlib.crc32(self.codes.cpu().numpy().data):08x}"
 
-    def to(self, device: torch.device) -> Streamed:
-        """The same dataset for networks on another device."""
+    def to(self, device: torch.device) -> StreamedDataset:
+        """Return the dataset for networks on another device."""
         return dataclasses.replace(self, device=device, codes=self.codes.to(device))
 
     def images(self, index: Tensor) -> Tensor:
-        """Observations (..., *shape) by their numbers (...), read from the file now."""
-        index = checked(index.cpu(), self.size, "indices of the data")
+        """Read observations (..., *shape) by their numbers (...) from the file."""
+        index = check_indices(index.cpu(), self.size, "indices of the data")
         numbers, places = np.unique(index.numpy().reshape(-1), return_inverse=True)
-        stored = self.reading(self.rows.take(numbers))[torch.from_numpy(places.reshape(-1))]
-        values = stored.to(self.device).to(torch.float32) * self.reading.unit
+        stored = self.interpretation(self.rows.take(numbers))[torch.from_numpy(places.reshape(-1))]
+        values = stored.to(self.device).to(torch.float32) * self.interpretation.unit
         return values.reshape(*index.shape, *self.shape)
 
     def factors(self, index: Tensor) -> Tensor:
-        """Classes of the factors (..., K) by the numbers (...)."""
-        index = checked(index, self.size, "indices of the data").to(self.device)
-        return self.codes[index]
+        """Return the classes of the factors (..., K) by numbers (...)."""
+        return self.codes[self.check(index)]
 
 
-def chunk_of(rows: Rows) -> int:
-    """Rows that are read in one piece."""
-    wanted = max(1, CHUNK // max(1, width(rows)))
+def chunk_rows(rows: Rows) -> int:
+    """Return the number of rows that are read at once."""
+    wanted = max(1, CHUNK // max(1, row_bytes(rows)))
     return min(rows.shape[0], -(-wanted // rows.grain) * rows.grain)
 
 
-def how_shuffled(rows: Rows) -> list[str]:
-    """What a user should know of data that are read as they are needed."""
-    size, each, chunk = rows.shape[0], max(1, width(rows)), chunk_of(rows)
+def streaming_notes(rows: Rows) -> list[str]:
+    """Tell the user how the data are streamed, and if they are poorly shuffled."""
+    size, each, chunk = rows.shape[0], max(1, row_bytes(rows)), chunk_rows(rows)
     window = max(1, WINDOW // each)
-    read = f"{size * each / 2**20:,.0f} MB are read from the file as they are needed"
+    note = f"{size * each / 2**20:,.0f} MB are streamed from the file"
     if window >= size:
-        return [read]
-    said = f"{read}; batches are drawn from windows of {window:,} observations, chunks of {chunk:,}"
+        return [note]
+    note += f"; batches are drawn from windows of {window:,} observations, chunks of {chunk:,}"
     if window // chunk >= FEW:
-        return [said]
-    return [said, "the file keeps many rows together, so they are shuffled poorly: save it anew"]
+        return [note]
+    advice = "the file stores many rows together, so they are poorly shuffled: save it in smaller"
+    return [note, f"{advice} chunks"]

@@ -18,20 +18,20 @@ from unweave.core.spec import nearest
 from unweave.data.files.rows import (
     MOST,
     Array,
-    Held,
+    InMemoryRows,
+    ReaderRows,
     Rows,
-    Table,
-    optional,
+    optional_module,
     reading,
-    refuse_bombs,
+    reject_bombs,
 )
 
 
 @dataclass(frozen=True)
 class ParquetFile:
-    """A Parquet file: numeric columns, and columns of lists of one length.
+    """A Parquet file: numeric columns, and columns of lists of equal length.
 
-    The name of an array is that of a column, or of several, joined by commas.
+    An array is one column, or several whose names are joined by commas.
     """
 
     path: Path
@@ -39,20 +39,20 @@ class ParquetFile:
 
     @property
     def names(self) -> list[str]:
-        """The columns."""
+        """Names of the columns."""
         with reading(str(self.path)):
             return _distinct(list(self._open().schema_arrow.names), self.path)
 
     def rows(self, name: str) -> Rows:
-        """Columns side by side, (N, columns); one of lists gives its lists, (N, length)."""
-        columns = _columns(name, self.names, self.path)
+        """Return columns side by side (N, columns), or a column of lists as (N, length)."""
+        columns = _known_columns(name, self.names, self.path)
         where = f"{name!r} of {self.path}"
         with reading(where):
             file = self._open()
             groups = [file.metadata.row_group(g) for g in range(file.num_row_groups)]
             ends = np.cumsum([0, *(each.num_rows for each in groups)])
-            values = sum(_values(each, columns) for each in groups)
-            refuse_bombs(where, self.path.stat().st_size, 8 * values)
+            values = sum(_value_count(each, columns) for each in groups)
+            reject_bombs(where, self.path.stat().st_size, 8 * values)
 
             def group(number: int) -> Array:
                 table = self._open().read_row_group(number, columns=columns)
@@ -74,10 +74,10 @@ class ParquetFile:
             return np.concatenate(parts)
 
         grain = max(1, int(np.diff(ends).max(initial=1)))
-        return Table(self.path, (int(ends[-1]), first.shape[1]), first.dtype, grain, read)
+        return ReaderRows(self.path, (int(ends[-1]), first.shape[1]), first.dtype, grain, read)
 
     def _open(self) -> Any:
-        optional("pyarrow", "Parquet", self.path)
+        optional_module("pyarrow", "Parquet", self.path)
         return import_module("pyarrow.parquet").ParquetFile(self.path)
 
 
@@ -85,9 +85,9 @@ class ParquetFile:
 class CsvFile:
     """A CSV file: a line of names, then a line for each observation.
 
-    Values are separated by commas, semicolons or tabs. Where the first line is numbers it is an
-    observation too, and the columns are column0, column1, ..., unless it counts the columns, as
-    0,1,2 does; the name of an array is that of a column, or of several, joined by commas.
+    Values are separated by commas, semicolons or tabs. If the first line has only numbers, it is an
+    observation and the columns are named column0, column1, ..., unless it numbers the columns, as
+    0,1,2 does. An array is one column, or several whose names are joined by commas.
     """
 
     path: Path
@@ -95,24 +95,25 @@ class CsvFile:
 
     @property
     def names(self) -> list[str]:
-        """The columns."""
+        """Names of the columns."""
         return self._table[0]
 
     @property
-    def counted(self) -> bool:
-        """Whether the first line counts the columns from 0, and is taken for their names."""
-        return _counts(self.names)
+    def numbered(self) -> bool:
+        """Whether the first line numbers the columns from 0, and is read as their names."""
+        return _are_numbered(self.names)
 
     def rows(self, name: str) -> Rows:
-        """Columns side by side, (N, columns): numbers where all are, else numbers and text."""
-        found = [self._values(column) for column in _columns(name, self.names, self.path)]
-        mixed = len({each.dtype.kind == "U" for each in found}) > 1
-        return Held(np.stack([each.astype(object) if mixed else each for each in found], 1))
+        """Return columns side by side (N, columns): numbers, text, or objects if both occur."""
+        columns = _known_columns(name, self.names, self.path)
+        arrays = [self._values(column) for column in columns]
+        if len({array.dtype.kind == "U" for array in arrays}) > 1:
+            arrays = [array.astype(object) for array in arrays]
+        return InMemoryRows(np.stack(arrays, 1))
 
-    def stray(self, column: str) -> str:
-        """Where a column has the first cell that is not a number though others are; "" if none."""
-        cells = self._cells(column)
-        place = stray(cells)
+    def first_text(self, column: str) -> str:
+        """Locate the first cell that is text among numbers of a column; "" if there is none."""
+        place = first_text(self._cells(column))
         return "" if place is None else self._where(column, place)
 
     def _cells(self, column: str) -> list[str]:
@@ -121,7 +122,7 @@ class CsvFile:
         return [line[place] for _, line in lines]
 
     def _where(self, column: str, place: int) -> str:
-        """The line and column of a cell, and what it holds."""
+        """Describe a cell that should be a number: its line, column and content."""
         number, cell = self._table[1][place][0], self._cells(column)[place]
         return f"line {number}, column {column!r}: expected a number, got {cell!r}"
 
@@ -134,42 +135,43 @@ class CsvFile:
 
     @cached_property
     def _table(self) -> tuple[list[str], list[tuple[int, list[str]]]]:
-        """The names of the columns, and the lines of values with their numbers."""
+        """The names of the columns, and the lines of values with their line numbers."""
         if (size := self.path.stat().st_size) > MOST:
             raise ValueError(
                 f"expected a CSV file of at most {MOST:,} bytes, got {self.path} of {size:,}: save "
-                "it as Parquet or .npy, which are read as they are needed"
+                "it as Parquet or .npy, which can be streamed"
             )
         lines = read_csv(self.path)
-        names = _named(lines[0][1])
-        return _distinct(names, self.path), lines[1:] if _heads(lines[0][1]) else lines
+        names = _column_names(lines[0][1])
+        return _distinct(names, self.path), lines[1:] if _is_header(lines[0][1]) else lines
 
 
 def read_csv(path: Path) -> list[tuple[int, list[str]]]:
-    """The lines of a CSV file and their numbers; commas, semicolons or tabs part values."""
+    """Read the lines of a CSV file, separated by commas, semicolons or tabs, with line numbers."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             first = file.readline()
             file.seek(0)
-            part = max(",;\t", key=first.count)
-            reader = csv.reader(file, delimiter=part, strict=True)
+            delimiter = max(",;\t", key=first.count)
+            reader = csv.reader(file, delimiter=delimiter, strict=True)
             lines = [(reader.line_num, line) for line in reader if line]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"expected a CSV file at {path}, got {error}: save it again") from None
     if len(lines) < 2:
         raise ValueError(f"expected a line of names and lines of values in {path}, got too few")
-    names = _named(lines[0][1])
+    names = _column_names(lines[0][1])
     for number, line in lines:
         if len(line) != len(names):
             raise ValueError(
                 f"{path}, line {number}: expected {len(names)} values as in its first line, got "
-                f"{len(line)}: a value is missing, or text with a {part!r} in it is not in quotes"
+                f"{len(line)}: a value is missing, or text that contains {delimiter!r} is not in "
+                "quotes"
             )
         empty = [name for name, cell in zip(names, line, strict=True) if not cell.strip()]
         if empty and number == lines[0][0]:
             raise ValueError(
-                f"{path}, line {number}: expected a name of every column, got none of column "
-                f"{names.index('') + 1}: name it; pandas leaves its index out with index=False"
+                f"{path}, line {number}: expected a name for every column, got none for column "
+                f"{names.index('') + 1}: name it; pandas omits its index with index=False"
             )
         if empty:
             raise ValueError(
@@ -179,10 +181,10 @@ def read_csv(path: Path) -> list[tuple[int, list[str]]]:
     return lines
 
 
-def stray(cells: Sequence[str]) -> int | None:
-    """The place of the first cell that is not a number where others are; None if there is none.
+def first_text(cells: Sequence[str]) -> int | None:
+    """Return the place of the first cell that is text among numbers; None if there is none.
 
-    >>> stray(["1", "2.5", "n/a"]), stray(["1", "2"]), stray(["red", "blue"])
+    >>> first_text(["1", "2.5", "n/a"]), first_text(["1", "2"]), first_text(["red", "blue"])
     (2, None, None)
     """
     if column_values(cells).dtype.kind != "U":
@@ -200,7 +202,7 @@ def _is_number(cell: str) -> bool:
 
 
 def column_values(texts: Sequence[str]) -> Array:
-    """Values of a column: whole numbers if all are, else numbers if all are, else text."""
+    """Convert a column to integers if all cells are, otherwise to numbers if possible, or text."""
     for kind in (np.int64, np.float64):
         try:
             return np.array(texts).astype(kind)
@@ -209,12 +211,12 @@ def column_values(texts: Sequence[str]) -> Array:
     return np.array(texts)
 
 
-def columns_of(name: str, known: Sequence[str] = ()) -> list[str]:
-    """The columns that a name stands for: one by its name, or several, parted by commas.
+def split_columns(name: str, known: Sequence[str] = ()) -> list[str]:
+    """Split the names of columns at commas, unless a column has that very name.
 
-    Among several, one with a comma in its name is in quotes.
+    Names that contain a comma are in quotes.
 
-    >>> columns_of('height, "a,b"')
+    >>> split_columns('height, "a,b"')
     ['height', 'a,b']
     """
     if name in known:
@@ -222,10 +224,10 @@ def columns_of(name: str, known: Sequence[str] = ()) -> list[str]:
     return [column.strip() for column in next(csv.reader([name], skipinitialspace=True), [""])]
 
 
-def name_of(columns: Sequence[str]) -> str:
-    """The name that stands for columns.
+def join_columns(columns: Sequence[str]) -> str:
+    """Join the names of columns by commas.
 
-    >>> name_of(["height", "a,b"])
+    >>> join_columns(["height", "a,b"])
     'height,"a,b"'
     """
     line = io.StringIO()
@@ -233,44 +235,44 @@ def name_of(columns: Sequence[str]) -> str:
     return line.getvalue()
 
 
-def _heads(first: Sequence[str]) -> bool:
-    """Whether the first line of a CSV file names its columns: it counts them, or has text."""
-    return _counts(first) or column_values(first).dtype.kind == "U"
+def _is_header(first: Sequence[str]) -> bool:
+    """Return whether the first line of a CSV file numbers its columns or has text."""
+    return _are_numbered(first) or column_values(first).dtype.kind == "U"
 
 
-def _named(first: Sequence[str]) -> list[str]:
-    """The columns of a CSV file by its first line."""
-    if _heads(first):
+def _column_names(first: Sequence[str]) -> list[str]:
+    """Return the names of the columns of a CSV file by its first line."""
+    if _is_header(first):
         return [name.strip() for name in first]
     return [f"column{number}" for number in range(len(first))]
 
 
-def _counts(names: Sequence[str]) -> bool:
-    """Whether names are 0, 1, 2, ..., as pandas names columns that have no names."""
+def _are_numbered(names: Sequence[str]) -> bool:
+    """Return whether names are 0, 1, 2, ..., as pandas names columns without names."""
     return len(names) > 1 and list(names) == [str(number) for number in range(len(names))]
 
 
 def _distinct(names: list[str], path: Path) -> list[str]:
-    """Names of columns, each of which is there once."""
+    """Return the names of columns after checking that they are distinct."""
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise ValueError(
-            f"expected columns of distinct names in {path}, got {', '.join(twice)} more than once: "
-            "rename them"
+            f"expected columns with distinct names in {path}, got {', '.join(twice)} more than "
+            "once: rename them"
         )
     return names
 
 
-def _columns(name: str, known: list[str], path: Path) -> list[str]:
-    """The columns that a name stands for, if they are there."""
-    columns = columns_of(name, known)
+def _known_columns(name: str, known: list[str], path: Path) -> list[str]:
+    """Split the names of columns and check that the file has them."""
+    columns = split_columns(name, known)
     for column in columns:
         if column not in known:
-            raise ValueError(f"{path} holds no column {column!r}: {nearest(column, known)}")
+            raise ValueError(f"{path} has no column {column!r}: {nearest(column, known)}")
     return columns
 
 
-def _values(group: Any, columns: Sequence[str]) -> int:
-    """How many values columns have in a group of rows; those of their lists count each."""
+def _value_count(group: Any, columns: Sequence[str]) -> int:
+    """Count the values of columns in a row group, including those in lists."""
     chunks = [group.column(number) for number in range(group.num_columns)]
     starts = tuple(f"{column}." for column in columns)
     return sum(c.num_values for c in chunks if f"{c.path_in_schema}.".startswith(starts))
@@ -287,8 +289,8 @@ def _side_by_side(columns: Sequence[Any], names: Sequence[str], where: str) -> A
         lengths = {len(each) for each in whole} if lists else {1}
         if flat.dtype.kind not in ("biuf" if lists else "biufO") or len(lengths) > 1:
             raise ValueError(
-                f"{where}: column {name!r} is of {whole.type}; expected numbers, or lists of one "
-                "length of them"
+                f"{where}: expected numbers, or lists of numbers of equal length, in column "
+                f"{name!r}, got {whole.type}"
             )
         parts.append(flat.reshape(len(whole), -1) if lists else flat[:, None])
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)

@@ -1,8 +1,7 @@
-"""What a published data set is: what is known of it, and how its files become a dataset."""
+"""Published datasets: what is known about one, and how its files become a dataset."""
 
 from __future__ import annotations
 
-import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,21 +10,20 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field
 
+from unweave.data.cache import cached_file, data_folder
 from unweave.data.dataset import Dataset
-from unweave.data.files.arrays import dataset_of, recode
-from unweave.data.files.folder import cut, decoding, in_blocks
+from unweave.data.files.arrays import build_dataset
+from unweave.data.files.factors import FactorTable
+from unweave.data.files.folder import centre_crop, decoding, in_blocks
 from unweave.data.files.npy import NpyFile, write_npy
-from unweave.data.files.rows import Rows, fresh
+from unweave.data.files.rows import Array, Rows, file_state
 from unweave.data.lattice import Factor, Lattice
-from unweave.data.parts import DataSplit
-from unweave.data.published.cache import data_folder, prepared
 from unweave.data.published.download import Source
 from unweave.data.published.formats import reading_fetched
+from unweave.data.random_split import DataSplit
 
-Array = NDArray[Any]
 TrainTestSplit = Literal["all", "train", "test"]
 Side = Annotated[int, Field(ge=16, le=256)]
 
@@ -34,11 +32,20 @@ GOOGLE = "https://storage.googleapis.com"
 
 @dataclass(frozen=True)
 class About:
-    """What is known of a data set.
+    """What is known about a published dataset.
 
-    `lattice` is there where the set has every combination of its factors, in order; `factors` names
-    those of others. `hand` says what a person has to do where a site asks for consent. `picture`
-    says what the picture of the set in the documentation shows, where there is one.
+    Args:
+        title: name of the dataset.
+        count: number of images.
+        shape: shape of an image as loaded by default.
+        licence: terms of use.
+        page: address of its web page.
+        sources: its files.
+        lattice: its factors, if it has every combination of them, in order.
+        factors: description of the factors of other datasets.
+        hand: how to download it manually, if the site asks for consent.
+        needs: a library that it needs and that may not be installed.
+        picture: what its picture in the documentation shows, if there is one.
     """
 
     title: str
@@ -50,25 +57,25 @@ class About:
     lattice: Lattice | None = None
     factors: str = ""
     hand: str = ""
-    needs: str = ""  # a library that is not always there
+    needs: str = ""
     picture: str = ""
 
 
 class Content(NamedTuple):
-    """Observations and factors of a data set.
+    """Observations and factors of a dataset.
 
-    Where the set has more observations than those of a split, `factors` are those of all, and
-    `chosen` says which rows of them the observations have: a class has one number in all splits.
+    If the observations are a split, `factors` are those of the whole dataset, so that a class has
+    the same number in every split, and `factor_rows` are the rows of the observations in them.
     """
 
     rows: Rows
     factors: Array | None = None
     names: Sequence[str] | None = None
-    chosen: Array | None = None
+    factor_rows: Array | None = None
 
 
-class FileSet(ABC):
-    """A published data set in files."""
+class PublishedSpec(ABC):
+    """Base class of the specs of published datasets, which are read from files."""
 
     ABOUT: ClassVar[About]
     kind: Any
@@ -76,7 +83,7 @@ class FileSet(ABC):
 
     @abstractmethod
     def read(self) -> Content:
-        """Observations and factors out of the files."""
+        """Read observations and factors from the files."""
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -85,86 +92,79 @@ class FileSet(ABC):
 
     @property
     def folder(self) -> Path:
-        """Where the files lie."""
+        """Folder of the files."""
         return data_folder() / str(self.kind)
 
     @property
     def missing(self) -> list[Source]:
-        """The files that are not there."""
+        """The files that are not in the folder."""
         return [source for source in self.sources if not (self.folder / source.name).is_file()]
 
     @property
-    def shuffled(self) -> DataSplit:
-        """The split that is drawn at random, where the set has none of its own."""
+    def random_split(self) -> DataSplit:
+        """The split to draw at random; "all" if the dataset has splits of its own."""
         split: DataSplit = self.split if self.ABOUT.lattice else "all"
         return split
 
     def load(self, device: torch.device) -> Dataset:
-        """The dataset on a device; what has to be unpacked is, the first time."""
+        """Load the dataset; the first time, unpack files that need it."""
         if missing := self.missing:
             absent = ", ".join(source.name for source in missing)
             raise ValueError(
                 f"{self.kind} is not in {self.folder} ({absent}): `unweave data get {self.kind}` "
-                f"{'says how to fetch it by hand' if self.ABOUT.hand else 'fetches it'}"
+                f"{'explains how to download it manually' if self.ABOUT.hand else 'downloads it'}"
             )
         content = self.read()
         lattice = self.ABOUT.lattice
         if lattice is not None or self.split == "all":
             self._expect(content.rows, self.ABOUT.count)
-        if lattice is not None:
-            grid = lattice.factors(torch.arange(lattice.size)).numpy()
-            content = Content(content.rows, grid, lattice.names)
-        key = [str(self.kind), *(fresh(self.folder / each.name) for each in self.sources)]
-        rows, factors, names, chosen = content
-        here = factors if factors is None or chosen is None else factors[chosen]
-        dataset = dataset_of(
-            rows, here, names, split=self.shuffled, key=[*key, repr(self)], lattice=lattice
-        )
-        if factors is not None and chosen is not None:
-            codes, sizes, labels = recode(factors, len(factors))
-            dataset = dataclasses.replace(
-                dataset,
-                codes=codes[torch.from_numpy(chosen)],
-                factor_sizes=sizes,
-                factor_labels=labels,
-                lattice=dataset.lattice if sizes == dataset.factor_sizes else None,
-            )
+        factors = None if lattice is None else FactorTable.from_lattice(lattice)
+        if content.factors is not None:
+            factors = FactorTable.from_values(content.factors, content.names)
+            if content.factor_rows is not None:
+                factors = factors.take(content.factor_rows)
+        states = [file_state(self.folder / source.name) for source in self.sources]
+        key = [str(self.kind), *states, repr(self)]
+        dataset = build_dataset(content.rows, factors, split=self.random_split, key=key)
         return dataset.to(device)
 
     def _expect(self, rows: Rows, count: int) -> None:
-        """Refuse files that hold another number of observations than the published ones."""
+        """Reject files whose number of observations differs from the published one."""
         if rows.shape[0] != count:
             raise ValueError(
                 f"expected {count:,} observations in the files of {self.kind}, got "
-                f"{rows.shape[0]:,}: they are other files; fetch them again"
+                f"{rows.shape[0]:,}: these are other files; download them again"
             )
 
-    def unpacked(self, shape: tuple[int, ...], made: Callable[[], Iterable[Array]]) -> Rows:
-        """Observations in a file of their own, made once."""
+    def unpacked(self, shape: tuple[int, ...], read: Callable[[], Iterable[Array]]) -> Rows:
+        """Return observations from a .npy file, which is written once from blocks of them."""
         first = self.folder / self.sources[0].name
-        key = [repr(self), *(fresh(self.folder / each.name) for each in self.sources)]
-        place = self.folder / "unpacked"
+        key = [repr(self), *(file_state(self.folder / each.name) for each in self.sources)]
         with reading_fetched(first):
-            place = prepared(place, key, lambda file: write_npy(file, shape, made()))
-        return NpyFile(place).rows()
+            path = cached_file(
+                self.folder / "unpacked", key, lambda file: write_npy(file, shape, read())
+            )
+        return NpyFile(path).rows()
 
 
-def factors_of(**sizes: int) -> Lattice:
-    """A lattice of factors by their numbers of classes."""
+def lattice_of(**sizes: int) -> Lattice:
+    """Return the lattice of factors with the given numbers of classes."""
     return Lattice(tuple(Factor(name, size) for name, size in sizes.items()))
 
 
-def decoded(
+def decode(
     names: Sequence[str], read: Callable[[str], bytes], crop: int | None, side: int
 ) -> Iterator[Array]:
-    """Pictures of an archive (n, side, side, 3), some at a time, by all cores."""
+    """Decode images of an archive in blocks (n, side, side, 3), on all cores."""
 
-    def picture(name: str) -> Array:
+    def image(name: str) -> Array:
         try:
             content = read(name)
         except KeyError:
-            raise ValueError(f"there is no picture {name} in the archive: fetch it again") from None
-        return np.moveaxis(cut(content, name, crop, side), 0, -1)
+            raise ValueError(
+                f"there is no image {name} in the archive: download it again"
+            ) from None
+        return np.moveaxis(centre_crop(content, name, crop, side), 0, -1)
 
     with decoding() as pool:
-        yield from in_blocks(picture, names, pool)
+        yield from in_blocks(image, names, pool)

@@ -1,4 +1,4 @@
-"""The file formats of published data sets. Nothing is unpickled, nothing is unpacked by name."""
+"""Read the file formats of published datasets, without unpickling or extracting anything."""
 
 from __future__ import annotations
 
@@ -15,19 +15,16 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from unweave.data.files.rows import BLOCK
+from unweave.data.files.rows import BLOCK, Array
 
-Array = NDArray[Any]
-
-# [LeCun2004]: the first four bytes say the type, little-endian.
+# [LeCun2004]: the first four bytes are the type, little-endian.
 _NORB: dict[int, np.dtype[Any]] = {0x1E3D4C55: np.dtype("u1"), 0x1E3D4C54: np.dtype("<i4")}
-_LARGEST = 2**26  # bytes of a picture or a car in an archive
-_WHOLE = 2**30  # bytes of a file that is read whole; the largest published one has 450 MB
-_HEADER = 2**20  # bytes of a name or of other facts about a member of a tar archive
-_BOMB = 2**28  # bytes from which on a MATLAB file may not be packed denser than _DENSEST
-_DENSEST = 500
+_LARGEST = 2**26  # bytes of an image or a car in an archive
+_WHOLE = 2**30  # bytes of a file that is read at once; the largest published one has 450 MB
+_HEADER = 2**20  # bytes of metadata about a member of a tar archive
+_BOMB = 2**28  # unpacked bytes above which the compression ratio of a MATLAB file is limited
+_MOST_COMPRESSED = 500
 _BROKEN = (
     OSError,
     EOFError,
@@ -37,15 +34,15 @@ _BROKEN = (
     zipfile.BadZipFile,
     tarfile.TarError,
 )
-_FACTS = (*b"xgXLK",)  # types of members of a tar archive that tell of others: pax, Solaris, GNU
+_METADATA = (*b"xgXLK",)  # types of tar members that describe others: pax, Solaris, GNU
 
 
 @contextmanager
 def reading_fetched(path: Path) -> Iterator[None]:
-    """Errors that say which file is wrong, and to fetch it again.
+    """Turn errors while reading a downloaded file into one that advises to download it again.
 
-    More than `rows.reading` takes for one: archives too, and sizes that no memory holds, since the
-    published files are known to be good. A file that may not be read is not wrong.
+    Since the published files are known to be good, this includes sizes that do not fit into
+    memory, unlike `rows.reading`. It excludes files without permission to read them.
     """
     try:
         yield
@@ -56,29 +53,29 @@ def reading_fetched(path: Path) -> Iterator[None]:
 
 
 def broken(path: Path, error: object) -> str:
-    """What is said of a file that is not what it should be."""
+    """Explain that a file is not the published one."""
     text = str(error) or type(error).__name__
-    if str(path.parent) in text:  # it, or a file beside it, is named
+    if str(path.parent) in text:  # the message names it, or a file beside it
         return text
-    return f"{path} is damaged or is another file: {text}; delete it and fetch it again"
+    return f"{path} is damaged or is another file: {text}; delete it and download it again"
 
 
 def read_idx(path: Path, dimensions: int) -> Array:
-    """Bytes of a gzipped file in the format of MNIST.  [LeCun1998].
+    """Read the bytes of a gzipped file in the format of MNIST.  [LeCun1998].
 
-    Two zero bytes, 8 for unsigned bytes, the number of dimensions, and each as a big-endian 32-bit
-    integer; then the bytes.
+    It has two zero bytes, 8 for unsigned bytes, the number of dimensions, each dimension as a
+    big-endian 32-bit integer, and then the values.
     """
     with reading_fetched(path), gzip.open(path) as file:
-        head = _exactly(file, 4)
+        head = _read_exactly(file, 4)
         if head != bytes([0, 0, 8, dimensions]):
             raise ValueError(f"it begins with {head.hex()}, not with 000008{dimensions:02x}")
-        shape = np.frombuffer(_exactly(file, 4 * dimensions), ">u4").astype(int).tolist()
-        return _numbers(file, tuple(shape), np.dtype("u1"))
+        shape = np.frombuffer(_read_exactly(file, 4 * dimensions), ">u4").astype(int).tolist()
+        return _read_array(file, tuple(shape), np.dtype("u1"))
 
 
 def norb_blocks(path: Path) -> tuple[tuple[int, ...], Iterator[Array]]:
-    """Shape and rows, some at a time, of a gzipped matrix in the format of NORB.  [LeCun2004]."""
+    """Read the shape of a gzipped NORB matrix, and its rows in blocks.  [LeCun2004]."""
     with reading_fetched(path), gzip.open(path) as file:
         shape, dtype = _norb_header(file)
 
@@ -88,57 +85,57 @@ def norb_blocks(path: Path) -> tuple[tuple[int, ...], Iterator[Array]]:
             _norb_header(file)
             for start in range(0, shape[0], step := max(1, BLOCK // each)):
                 count = min(step, shape[0] - start)
-                content = _exactly(file, count * each)
+                content = _read_exactly(file, count * each)
                 yield np.frombuffer(content, dtype).reshape(count, *shape[1:])
             if file.read(1):
-                raise ValueError("there is more in it than it says")
+                raise ValueError("it is longer than its header says")
 
     return shape, blocks()
 
 
 def read_norb(path: Path) -> Array:
-    """A small matrix in the format of NORB."""
+    """Read a small NORB matrix."""
     return np.concatenate(list(norb_blocks(path)[1]))
 
 
 def _norb_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    kind, dimensions = np.frombuffer(_exactly(file, 8), "<i4").tolist()
+    kind, dimensions = np.frombuffer(_read_exactly(file, 8), "<i4").tolist()
     if kind not in _NORB or not 1 <= dimensions <= 8:
         raise ValueError("it does not begin as a matrix of bytes or integers does")
-    # At least three sizes are there, whatever the number of dimensions.
-    sizes = np.frombuffer(_exactly(file, 4 * max(3, dimensions)), "<i4").tolist()
+    # The file has at least three sizes, whatever the number of dimensions.
+    sizes = np.frombuffer(_read_exactly(file, 4 * max(3, dimensions)), "<i4").tolist()
     shape = tuple(sizes[:dimensions])
     if min(shape) < 1 or math.prod(shape) > _WHOLE:
-        raise ValueError(f"it says that its shape is {shape}")
+        raise ValueError(f"its header announces the shape {shape}")
     return shape, _NORB[kind]
 
 
 def read_mat(path: Path | BinaryIO, name: str, dimensions: int, where: Path) -> Array:
-    """Bytes under a name in a MATLAB file of version 5 to 7; looked at before they are read.
+    """Read an array of bytes from a MATLAB file of version 5 to 7, after checking its header.
 
-    scipy reads numbers by their own headers: it runs nothing that is in the file.
+    scipy only decodes numbers: it does not run anything that is in the file.
     """
     import scipy.io  # slow to load, and for these files alone
 
     try:
-        _refuse_bombs(path)
+        _reject_bombs(path)
         listed = {each: (shape, kind) for each, shape, kind in scipy.io.whosmat(path)}
         if name not in listed:
-            raise ValueError(f"it holds no {name!r}, but {', '.join(listed) or 'nothing'}")
+            raise ValueError(f"it has no {name!r}, but {', '.join(listed) or 'nothing'}")
         shape, kind = listed[name]
         if len(shape) != dimensions or kind not in ("uint8", "double") or math.prod(shape) > _WHOLE:
             raise ValueError(f"its {name!r} is of shape {shape} of {kind}")
-        found = np.asarray(scipy.io.loadmat(path, variable_names=[name])[name])
-    except Exception as error:  # of many kinds, as scipy stumbles over what is not a MATLAB file
+        return np.asarray(scipy.io.loadmat(path, variable_names=[name])[name])
+    except Exception as error:  # scipy raises many kinds if a file is not a MATLAB file
         raise ValueError(broken(where, error)) from None
-    return found
 
 
-def _refuse_bombs(path: Path | BinaryIO) -> None:
-    """Unpack a MATLAB file of version 5 to 7 without keeping it, to see that it can be.
+def _reject_bombs(path: Path | BinaryIO) -> None:
+    """Unpack a MATLAB file of version 5 to 7 without storing it, to reject likely zip bombs.
 
-    After 128 bytes, the last two of which tell the order of bytes, there are elements: type and
-    length, as 32-bit integers, and content; type 15 is packed. Inside, lengths can say anything.
+    A header of 128 bytes, the last two of which give the byte order, is followed by elements: type
+    and length as 32-bit integers, and content. Type 15 is compressed; lengths inside cannot be
+    trusted.
     """
     with path.open("rb") if isinstance(path, Path) else nullcontext(path) as file:
         size = file.seek(0, 2)
@@ -156,27 +153,27 @@ def _refuse_bombs(path: Path | BinaryIO) -> None:
                 while block:
                     unpacked += len(inflate.decompress(block, BLOCK))
                     block = inflate.unconsumed_tail
-                    if unpacked > max(_BOMB, _DENSEST * size):
+                    if unpacked > max(_BOMB, _MOST_COMPRESSED * size):
                         raise ValueError(f"it would unpack {size:,} bytes to {unpacked:,} or more")
         file.seek(0)
 
 
 class _Member(tarfile.TarInfo):
-    """A member of an archive; tarfile reads at once what is told about the next one."""
+    """A member of a tar archive, with limited metadata, which tarfile loads into memory."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        """A member by its header."""
-        made = super().frombuf(buf, encoding, errors)
-        if made.type[0] in _FACTS and made.size > _HEADER:
-            raise ValueError(f"{made.size:,} bytes in it are about the name of a member")
-        return made
+        """Parse the header of a member."""
+        member = super().frombuf(buf, encoding, errors)
+        if member.type[0] in _METADATA and member.size > _HEADER:
+            raise ValueError(f"it has {member.size:,} bytes of metadata about a member")
+        return member
 
 
 def tar_members(path: Path, pattern: str) -> Iterator[tuple[re.Match[str], bytes]]:
-    """The plain files of an archive whose names match, with their content, as they come.
+    """Yield the regular files of an archive whose names match a pattern, with their content.
 
-    Names are only compared, never used as places: nothing is unpacked.
+    Names are never used as paths: nothing is extracted.
     """
     matches = re.compile(pattern).fullmatch
     with reading_fetched(path), tarfile.open(path, "r|*", tarinfo=_Member) as file:
@@ -192,7 +189,7 @@ def tar_members(path: Path, pattern: str) -> Iterator[tuple[re.Match[str], bytes
 
 @contextmanager
 def archive(path: Path) -> Iterator[tuple[list[str], Callable[[str], bytes]]]:
-    """Names of the plain files of a zip or tar archive, and what reads one; from any thread."""
+    """Open a zip or tar archive: the names of its files, and a thread-safe function to read one."""
     with reading_fetched(path):
         zipped = zipfile.is_zipfile(path)
         opened = (
@@ -211,20 +208,20 @@ def archive(path: Path) -> Iterator[tuple[list[str], Callable[[str], bytes]]]:
                     return file.read(name)
                 with path.open("rb") as content:
                     content.seek(offset)
-                    return _exactly(content, size)
+                    return _read_exactly(content, size)
 
         yield list(members), read
 
 
 def _members(file: zipfile.ZipFile | tarfile.TarFile) -> dict[str, tuple[int, int]]:
-    """Size and place of every plain file."""
+    """Return the size and offset of every regular file."""
     if isinstance(file, zipfile.ZipFile):
         return {info.filename: (info.file_size, 0) for info in file.infolist() if not info.is_dir()}
     return {member.name: (member.size, member.offset_data) for member in file if member.isfile()}
 
 
 def read_table(path: Path, skip: int) -> tuple[list[str], list[list[str]]]:
-    """The line of names and the rows of a table with blanks between its columns."""
+    """Read the header and the rows of a table whose columns are separated by blanks."""
     with reading_fetched(path):
         lines = path.read_text(encoding="utf-8").splitlines()[skip:]
         rows = [line.split() for line in lines if line.strip()]
@@ -233,21 +230,21 @@ def read_table(path: Path, skip: int) -> tuple[list[str], list[list[str]]]:
     return rows[0], rows[1:]
 
 
-def _exactly(file: Any, count: int) -> bytes:
-    parts = io.BytesIO()
-    while parts.tell() < count:
-        block = file.read(min(BLOCK, count - parts.tell()))
+def _read_exactly(file: Any, count: int) -> bytes:
+    content = io.BytesIO()
+    while content.tell() < count:
+        block = file.read(min(BLOCK, count - content.tell()))
         if not block:
-            raise ValueError(f"it ends {count - parts.tell():,} bytes too early")
-        parts.write(block)
-    return parts.getvalue()
+            raise ValueError(f"it ends {count - content.tell():,} bytes too early")
+        content.write(block)
+    return content.getvalue()
 
 
-def _numbers(file: Any, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
-    """The rest of a stream as an array of a shape; it is read before it is believed."""
+def _read_array(file: Any, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    """Read the rest of a stream as an array, without allocating memory for a wrong shape."""
     if math.prod(shape) > _WHOLE:
-        raise ValueError(f"it says that its shape is {tuple(shape)}")
-    content = _exactly(file, math.prod(shape) * dtype.itemsize)
+        raise ValueError(f"its header announces the shape {tuple(shape)}")
+    content = _read_exactly(file, math.prod(shape) * dtype.itemsize)
     if file.read(1):
-        raise ValueError(f"there is more in it than its shape {tuple(shape)} says")
+        raise ValueError(f"it is longer than its shape {tuple(shape)} says")
     return np.frombuffer(content, dtype).reshape(shape)

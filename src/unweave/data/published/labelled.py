@@ -1,4 +1,4 @@
-"""Published data sets whose pictures have labels: CelebA, MNIST, Fashion-MNIST and SVHN."""
+"""Published datasets of labelled images: CelebA, MNIST, Fashion-MNIST and SVHN."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ import numpy as np
 from pydantic import Field
 
 from unweave.core.spec import spec, tag
-from unweave.data.files.folder import shrunk
-from unweave.data.files.rows import Held, Rows
-from unweave.data.parts import DataSplit
+from unweave.data.files.folder import resize
+from unweave.data.files.rows import Array, InMemoryRows, Rows
 from unweave.data.published.base import (
     GOOGLE,
     About,
-    Array,
     Content,
-    FileSet,
+    PublishedSpec,
     Side,
     TrainTestSplit,
-    decoded,
+    decode,
 )
 from unweave.data.published.download import published
 from unweave.data.published.formats import (
@@ -34,15 +32,16 @@ from unweave.data.published.formats import (
     reading_fetched,
 )
 from unweave.data.published.strokes import STROKES, in_fifths
+from unweave.data.random_split import DataSplit
 
 
 @spec
-class CelebA(FileSet):
+class CelebA(PublishedSpec):
     """202,599 faces of celebrities with 40 attributes.  [Liu2015].
 
-    The centred square of `crop` pixels of the aligned pictures of 178 x 218, brought to `side`. The
-    papers train on all of them at 64 x 64, "cropped", without saying how; 148 is the usual crop.
-    `split` is that of the authors: other people.
+    The centred square of `crop` pixels of the aligned images of 178 x 218, resized to `side`.
+    Papers train on all of them at 64 x 64, "cropped", without saying how; 148 is the usual crop.
+    `split` is that of the authors, with different people in each.
     """
 
     crop: Annotated[int, Field(ge=16, le=178)] = 148
@@ -54,7 +53,7 @@ class CelebA(FileSet):
         "CelebA",
         202_599,
         (3, 64, 64),
-        "for research that is not commercial",
+        "for non-commercial research",
         "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html",
         published(
             "celeba", ["img_align_celeba.zip", "list_attr_celeba.txt", "list_eval_partition.txt"]
@@ -66,52 +65,51 @@ class CelebA(FileSet):
     )
 
     def read(self) -> Content:
-        """The pictures of a split in the order of their numbers, and their attributes."""
-        attributes, rows = read_table(self.folder / "list_attr_celeba.txt", 1)
-        names = [row[0] for row in rows]
+        """Read the images of a split in the order of their numbers, and their attributes."""
+        attributes, lines = read_table(self.folder / "list_attr_celeba.txt", 1)
+        names = [line[0] for line in lines]
         with reading_fetched(self.folder / "list_attr_celeba.txt"):
-            table = np.array([row[1:] for row in rows], dtype=np.int64)
+            table = np.array([line[1:] for line in lines], dtype=np.int64)
             if table.shape != (len(names), len(attributes)):
                 raise ValueError(f"{table.shape} values, and {len(attributes)} attributes")
-        chosen = self._chosen(names)
-        picked = [names[number] for number in chosen]
-        shape = (len(chosen), self.side, self.side, 3)
+        rows = self._split_rows(names)
+        members = [f"img_align_celeba/{names[row]}" for row in rows]
+        shape = (len(rows), self.side, self.side, 3)
 
-        def made() -> Iterator[Array]:
+        def images() -> Iterator[Array]:
             with archive(self.folder / "img_align_celeba.zip") as (_, read):
-                places = [f"img_align_celeba/{name}" for name in picked]
-                yield from decoded(places, read, self.crop, self.side)
+                yield from decode(members, read, self.crop, self.side)
 
-        return Content(self.unpacked(shape, made), table, attributes, np.array(chosen, np.int64))
+        return Content(self.unpacked(shape, images), table, attributes, np.array(rows, np.int64))
 
-    def _chosen(self, names: Sequence[str]) -> list[int]:
+    def _split_rows(self, names: Sequence[str]) -> list[int]:
         if self.split == "all":
             return list(range(len(names)))
         path = self.folder / "list_eval_partition.txt"
         first, rest = read_table(path, 0)
-        parts = {row[0]: row[1] for row in (first, *rest) if len(row) == 2}
+        splits = {row[0]: row[1] for row in (first, *rest) if len(row) == 2}
         wanted = {"train": "0", "validation": "1", "test": "2"}[self.split]
-        if missing := [name for name in names if name not in parts]:
+        if missing := [name for name in names if name not in splits]:
             raise ValueError(broken(path, f"it does not say to which split {missing[0]} belongs"))
-        return [number for number, name in enumerate(names) if parts[name] == wanted]
+        return [number for number, name in enumerate(names) if splits[name] == wanted]
 
     @property
-    def shuffled(self) -> DataSplit:
+    def random_split(self) -> DataSplit:
         """None: the splits are those of the authors."""
         return "all"
 
 
 _IDX = [
-    f"{part}-{what}-ubyte.gz"
-    for part in ("train", "t10k")
+    f"{split}-{what}-ubyte.gz"
+    for split in ("train", "t10k")
     for what in ("images-idx3", "labels-idx1")
 ]
 
 
-def _in_ten(rows: Rows, labels: Array, more: Array | None = None) -> Content:
-    """Pictures and their classes 0 to 9, which have these numbers if some are missing too.
+def _ten_classes(rows: Rows, labels: Array, more: Array | None = None) -> Content:
+    """Return images and their classes 0 to 9, which keep their numbers if some are missing.
 
-    `more` are other factors (N, 2), of classes 0 to 4: thickness and width.
+    `more` are further factors (N, 2) of classes 0 to 4: thickness and width.
     """
     known = np.r_[labels, np.arange(10)][:, None]
     if more is not None:
@@ -119,34 +117,34 @@ def _in_ten(rows: Rows, labels: Array, more: Array | None = None) -> Content:
     return Content(rows, known, ("class", *STROKES)[: known.shape[1]], np.arange(len(labels)))
 
 
-class _Idx(FileSet):
+class _Idx(PublishedSpec):
     """Images and labels in the format of MNIST."""
 
     side: Any
 
     @abstractmethod
     def measured(self, images: Array, labels: Array) -> Array | None:
-        """Factors besides the class, of images (N, 28, 28) of bytes."""
+        """Measure factors besides the class in images (N, 28, 28) of bytes."""
 
     def read(self) -> Content:
-        """Images and classes, training before testing."""
+        """Read images and classes, the training split first."""
         names = {"train": ("train",), "test": ("t10k",)}.get(self.split, ("train", "t10k"))
         files = [read_idx(self.folder / f"{name}-images-idx3-ubyte.gz", 3) for name in names]
         labels = [read_idx(self.folder / f"{name}-labels-idx1-ubyte.gz", 1) for name in names]
         images, label = np.concatenate(files), np.concatenate(labels)
         measured = self.measured(images, label)
         if self.side != images.shape[1]:
-            images = np.stack([shrunk(image, self.side) for image in images])
-        return _in_ten(Held(images), label, measured)
+            images = np.stack([resize(image, self.side) for image in images])
+        return _ten_classes(InMemoryRows(images), label, measured)
 
 
 @spec
 class MNIST(_Idx):
-    """70,000 written digits, of which 60,000 are for training.  [LeCun1998].
+    """70,000 handwritten digits, 60,000 of them for training.  [LeCun1998].
 
     The images are 28 x 28; another `side` resizes them bilinearly. With `strokes` the thickness of
-    the stroke and the width of the digit are factors too, measured in the images and cut into
-    fifths of the digits of each class: combinations to hold out, such as thick sevens.
+    the stroke and the width of the digit are factors too, measured in the images and binned into
+    fifths of the digits of each class, so that thick sevens can be held out.
     """
 
     side: Side = 28
@@ -171,13 +169,13 @@ class MNIST(_Idx):
     )
 
     def measured(self, images: Array, labels: Array) -> Array | None:
-        """Thickness and width, if asked for."""
+        """Measure thickness and width, if asked for."""
         return in_fifths(images / np.float32(255), labels) if self.strokes else None
 
 
 @spec
 class FashionMNIST(_Idx):
-    """70,000 pictures of clothes of ten kinds, of which 60,000 are for training.  [Xiao2017].
+    """70,000 images of ten kinds of clothes, 60,000 of them for training.  [Xiao2017].
 
     The images are 28 x 28; another `side` resizes them bilinearly.
     """
@@ -203,13 +201,13 @@ class FashionMNIST(_Idx):
     )
 
     def measured(self, images: Array, labels: Array) -> Array | None:
-        """None."""
+        """Return None: there are no further factors."""
         return None
 
 
 @spec
-class SVHN(FileSet):
-    """99,289 house numbers in colour, cut to single digits, 73,257 for training.  [Netzer2011]."""
+class SVHN(PublishedSpec):
+    """99,289 colour images of digits of house numbers, 73,257 for training.  [Netzer2011]."""
 
     split: TrainTestSplit = "train"
     kind: Literal["svhn"] = tag("svhn")
@@ -218,7 +216,7 @@ class SVHN(FileSet):
         "SVHN",
         99_289,
         (3, 32, 32),
-        "for use that is not commercial",
+        "for non-commercial use",
         "http://ufldl.stanford.edu/housenumbers/",
         published(
             "svhn",
@@ -230,13 +228,13 @@ class SVHN(FileSet):
     )
 
     def read(self) -> Content:
-        """Images and digits; the file has 10 for the digit 0."""
+        """Read images and digits; the file has 10 for the digit 0."""
         names = {"train": ("train",), "test": ("test",)}.get(self.split, ("train", "test"))
-        found = [self._part(self.folder / f"{name}_32x32.mat") for name in names]
-        images, labels = (np.concatenate(each) for each in zip(*found, strict=True))
-        return _in_ten(Held(images), labels)
+        pairs = [self._read_split(self.folder / f"{name}_32x32.mat") for name in names]
+        images, labels = (np.concatenate(each) for each in zip(*pairs, strict=True))
+        return _ten_classes(InMemoryRows(images), labels)
 
-    def _part(self, path: Path) -> tuple[Array, Array]:
+    def _read_split(self, path: Path) -> tuple[Array, Array]:
         images, labels = read_mat(path, "X", 4, path), read_mat(path, "y", 2, path).reshape(-1)
         if images.shape[:3] != (32, 32, 3) or images.shape[3] != len(labels):
             raise ValueError(broken(path, f"{images.shape} and {labels.shape} do not fit"))

@@ -1,4 +1,4 @@
-"""The strokes of written digits, measured in the images: how thick, and how wide the digit is.
+"""Measure handwritten digits in their images: the thickness of the stroke and the width.
 
 >>> ring = np.hypot(*(np.mgrid[:28, :28] - 13.5))
 >>> strokes((np.abs(ring - 8) < 1.5)[None]).round().tolist()
@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unweave.data.files.features import in_classes
+from unweave.data.features import in_classes
 
 STROKES = ("thickness", "width")
 _TINY = 1e-6
@@ -43,16 +43,16 @@ def strokes(images: ArrayLike) -> NDArray[np.float32]:
 
 
 def in_fifths(images: ArrayLike, labels: ArrayLike) -> NDArray[np.int64]:
-    """Cut thickness and width into five classes each, by quantiles among digits of one label."""
+    """Bin thickness and width into five classes each, by quantiles among digits of one label."""
     label, measured = np.asarray(labels), strokes(images)
     classes = np.zeros(measured.shape, np.int64)
-    for each in np.unique(label):
-        classes[label == each] = in_classes(measured[label == each], 5)
+    for digit in np.unique(label):
+        classes[label == digit] = in_classes(measured[label == digit], 5)
     return classes
 
 
 def _perimeters(ink: NDArray[np.float32]) -> NDArray[np.float32]:
-    """sum |grad x| of images, with differences taken at the corners between four pixels."""
+    """Compute sum |grad x| of images, with differences at the corners between four pixels."""
     padded = np.pad(ink, ((0, 0), (1, 1), (1, 1)))
     falling = padded[:, 1:, 1:] - padded[:, :-1, :-1]  # along both diagonals
     rising = padded[:, 1:, :-1] - padded[:, :-1, 1:]

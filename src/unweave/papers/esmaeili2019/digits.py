@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from unweave.core.noise import Noise
 from unweave.data import Dataset, FashionMNIST
 from unweave.data.published.strokes import STROKES, in_fifths, strokes
-from unweave.data.sampling import Part
+from unweave.data.selected import SelectedDataset
 from unweave.evaluation.model import Array, FittedModel
 from unweave.evaluation.monitor import Measure
 from unweave.papers.esmaeili2019.groups import groups_of
@@ -110,7 +110,7 @@ class Digits(NamedTuple):
 
 def digits_of(dataset: Dataset) -> Digits:
     """The images of a dataset; if combinations are held out of it, those too."""
-    whole = dataset.source if isinstance(dataset, Part) else dataset
+    whole = dataset.source if isinstance(dataset, SelectedDataset) else dataset
     index = torch.arange(whole.size, device=whole.device)
     labels = whole.factors(index)[:, whole.factor_names.index("class")].cpu().numpy()
     return Digits(whole.images(index).cpu().numpy(), labels, whole.device)

@@ -1,10 +1,10 @@
-"""Laws of every rendered dataset: its lattice, and what its pictures depend on."""
+"""Laws of every rendered dataset: its lattice, and what its images depend on."""
 
 import numpy as np
 import pytest
 import torch
-from datasets import CPU
 
+from datasets import CPU
 from unweave.core.noise import Noise
 from unweave.core.spec import from_json, members, to_json
 from unweave.data import (
@@ -17,7 +17,7 @@ from unweave.data import (
     Shapes3D,
     TexturedShapes2D,
 )
-from unweave.data.drawn import renderer as module
+from unweave.data.synthetic import renderer as module
 
 SPRITES = Shapes2D(side=32, shapes=("heart", "square"), scales=2, orientations=4, positions=3)
 SMALL = [
@@ -37,7 +37,7 @@ datasets = pytest.mark.parametrize(
 )
 
 
-def test_the_laws_are_held_for_every_world_with_a_renderer():
+def test_every_rendered_dataset_is_tested_here():
     rendered = {kind for kind, cls in members(Data).items() if hasattr(cls, "lattice")}
     assert {spec.kind for spec in SMALL} == rendered
 
@@ -54,7 +54,7 @@ def test_index_of_factors_is_the_identity(spec):
 
 
 @datasets
-def test_every_factor_changes_the_picture(spec):
+def test_every_factor_changes_the_image(spec):
     """From one class to another, whatever the others are; but for classes declared to be equal."""
     dataset = spec.load(CPU)
     lattice = dataset.lattice
@@ -69,7 +69,7 @@ def test_every_factor_changes_the_picture(spec):
 
 
 @datasets
-def test_a_picture_depends_on_its_number_alone(spec, monkeypatch):
+def test_an_image_depends_on_its_number_alone(spec, monkeypatch):
     dataset, again = spec.load(CPU), spec.load(CPU)
     index = Noise(2).integers(dataset.size, (30,), "index")
     together = dataset.images(index)
@@ -86,7 +86,7 @@ def test_a_picture_depends_on_its_number_alone(spec, monkeypatch):
 
 
 @datasets
-def test_specs_survive_json_and_numbers_out_of_range_are_refused(spec):
+def test_specs_survive_json_and_indices_out_of_range_are_refused(spec):
     assert from_json(type(spec), to_json(spec)) == spec
     dataset = spec.load(CPU)
     with pytest.raises(ValueError, match=f"between 0 and {dataset.size - 1}"):
@@ -109,7 +109,7 @@ def test_a_gpu_draws_the_same_values_also_in_a_graph(spec):
 
 
 @pytest.mark.parametrize("spec", SCENES, ids=lambda spec: spec.kind)
-def test_the_seed_changes_the_scenery_and_not_the_sprites(spec):
+def test_the_seed_changes_the_random_content_and_not_the_sprites(spec):
     index = torch.arange(40)
     sprites = SPRITES.load(CPU).images(index) > 0
     one, two = spec.load(CPU), type(spec)(SPRITES, seed=99).load(CPU)
@@ -126,7 +126,7 @@ def test_the_seed_changes_the_scenery_and_not_the_sprites(spec):
             assert (shape.nan_to_num(1) == 1).all()
 
 
-def test_noise_is_uniform_over_bytes_pixels_and_pictures():
+def test_noise_is_uniform_and_uncorrelated():
     """Mean 127.5 and variance (256^2 - 1) / 12 of a uniform byte, within five standard errors."""
     dataset = NoisyShapes2D(SPRITES).load(CPU)
     values = dataset.images(torch.arange(96))[:, :, 0].double() * 255  # a row no sprite reaches
@@ -142,7 +142,7 @@ def test_noise_is_uniform_over_bytes_pixels_and_pictures():
     assert len({tuple(row) for row in values.reshape(96, -1).tolist()}) == 96
 
 
-def test_noise_is_two_parts_of_tables_in_numpy():
+def test_noise_is_the_xor_of_two_excerpts_of_tables():
     side, seed = 16, 5
     dataset = NoisyShapes2D(Shapes2D(side=side, positions=3), seed=seed).load(CPU)
     words = Noise(seed, 0, "noise").words(4 * (2**16 + 3 * side**2 // 8), "tables").numpy()
@@ -155,8 +155,8 @@ def test_noise_is_two_parts_of_tables_in_numpy():
 
 
 def test_colours_are_uniform_on_the_upper_half():
-    """The 128 bytes of at least 1/2, by chi-square of 127 degrees: 127 +- 16."""
-    dataset = ColourShapes2D().load(CPU)
+    """Chi-square over the 128 bytes of at least 1/2, with 127 degrees of freedom: 127 +- 16."""
+    dataset = ColourShapes2D(Shapes2D(side=16)).load(CPU)
     levels = dataset.images(torch.arange(0, dataset.size, 97)).amax((2, 3)) * 255
     counts = np.bincount(levels.round().long().flatten(), minlength=256)
     expected = counts.sum() / 128
@@ -164,12 +164,12 @@ def test_colours_are_uniform_on_the_upper_half():
     assert ((counts[128:] - expected) ** 2).sum() / expected < 127 + 5 * 16
 
 
-def test_two_pictures_share_noise_as_often_as_said():
-    from unweave.data.drawn.shapes2d_variants import STARTS, _starts
+def test_two_images_share_noise_with_the_documented_probability():
+    from unweave.data.synthetic.shapes2d_variants import STARTS, _draw_starts
 
     count, words = 20_000, 3 * 64**2 // 8
     index = torch.arange(count)
-    s, t = (each.numpy() for each in _starts(Noise(torch.zeros_like(index), index, "scenery")))
+    s, t = (each.numpy() for each in _draw_starts(Noise(torch.zeros_like(index), index, "scenery")))
     order = np.lexsort((s, s - t))
     found = []  # pairs that are apart by the same in both tables
     for by in range(1, 10):
@@ -189,17 +189,19 @@ def test_two_pictures_share_noise_as_often_as_said():
 
 
 @pytest.mark.parametrize("spec", SCENES, ids=lambda spec: spec.kind)
-def test_pictures_painted_by_bytes_are_those_painted_by_words(spec, monkeypatch):
+def test_painting_by_bytes_and_by_words_gives_the_same_images(spec, monkeypatch):
     index = torch.arange(0, 90, 7)
     by_words = spec.load(CPU).images(index)
-    monkeypatch.setattr("unweave.data.drawn.shapes2d_variants._kind", lambda side: torch.uint8)
+    monkeypatch.setattr(
+        "unweave.data.synthetic.shapes2d_variants._word_type", lambda side: torch.uint8
+    )
     assert torch.equal(spec.load(CPU).images(index), by_words)
     odd = type(spec)(Shapes2D(side=18, positions=3)).load(CPU)
     assert odd.images(index).unique(dim=0).shape == (len(index), 3, 18, 18)
 
 
 def test_texture_repeats_without_a_seam_and_the_sprite_inverts_it():
-    from unweave.data.drawn.shapes2d_variants import CANVAS, texture
+    from unweave.data.synthetic.shapes2d_variants import CANVAS, texture
 
     canvas = texture().double()
     assert torch.equal(texture(9)[:, CANVAS:, CANVAS:], texture()[:, :9, :9])
@@ -211,7 +213,7 @@ def test_texture_repeats_without_a_seam_and_the_sprite_inverts_it():
     assert flat.std((2, 3)).min() > 0.02
 
 
-def test_blobs_are_their_formula():
+def test_blobs_follow_their_formula():
     dataset = Blobs(side=12, positions=3).load(CPU)
     for number in (0, 7, dataset.size - 1):
         b, w, x, y = (

@@ -1,4 +1,4 @@
-"""Vectors as points of a plane, with axes, and colours that have names."""
+"""Scatter plots of vector data: points with axes, coloured by the classes of a factor."""
 
 from __future__ import annotations
 
@@ -16,40 +16,34 @@ from unweave.report.charts import Span, padded, ticks
 
 _SIDE = 420  # pixels across the plot
 _LEFT, _TOP, _BOTTOM = 62, 12, 44
-_LINE = 14  # pixels from one line of text to the next
-_NAMED = 20  # classes in the key
-_UNEQUAL = 4.0  # ranges that differ more have a scale each
+_LINE = 14  # pixels between lines of text
+_LEGEND = 20  # classes in the legend
+_UNEQUAL = 4.0  # ratio of ranges above which the axes have different scales
 _FAINT, _GREY = (120, 120, 120), (205, 205, 205)
 Colour = tuple[int, ...]
-
-
-def class_names(dataset: Dataset, column: int) -> Sequence[str]:
-    """What the classes of a factor are called, or their numbers."""
-    return [
-        str(each) for each in dataset.factor_labels[column] or range(dataset.factor_sizes[column])
-    ]
+Legend = list[tuple[int | None, str]]
 
 
 def scatter(dataset: Dataset, index: torch.Tensor) -> tuple[Image.Image, tuple[str, ...]]:
-    """Observations of a dataset of vectors as points, and what is not shown of it.
+    """Plot observations of a dataset of vectors as points; also note what is not shown.
 
-    The axes are the numbers themselves where there are at most two, else principal components.
+    The axes are the values themselves if there are at most two, otherwise principal components.
     """
     vectors = dataset.images(index).flatten(1).double().cpu()
     points = planar(vectors)
     classes = dataset.factors(index)[:, 0].tolist() if dataset.factor_names else [0] * len(points)
     hues = dataset.factor_sizes[0] if dataset.factor_names else 1
     colours = [_colour(each, hues) for each in range(hues)]
-    key = _key(dataset, classes)
+    legend = _legend(dataset, classes)
     notes = _notes(dataset, len(index))
-    canvas = Image.new("RGB", _size(key, notes), "white")
+    canvas = Image.new("RGB", _size(legend, notes), "white")
     x, y = _spans(points.numpy(), vectors.shape[1] > 2)
     _axes(canvas, (x, y), _axis_names(dataset, vectors, points))
     draw = ImageDraw.Draw(canvas)
     for (a, b), label in zip(points.tolist(), classes, strict=True):
         across, down = _place(a, b, x, y)
         draw.ellipse((across - 2, down - 2, across + 2, down + 2), fill=colours[label])
-    for line, (number, text) in enumerate(key):
+    for line, (number, text) in enumerate(legend):
         at = (_LEFT + _SIDE + 12, _TOP + (line + 0.5) * _LINE)
         if number is not None:
             dot = (at[0], at[1] - 3, at[0] + 6, at[1] + 3)
@@ -62,7 +56,7 @@ def scatter(dataset: Dataset, index: torch.Tensor) -> tuple[Image.Image, tuple[s
 
 
 def planar(vectors: torch.Tensor) -> torch.Tensor:
-    """Vectors (N, D) as points (N, 2): their two principal components where D > 2."""
+    """Project vectors (N, D) to points (N, 2): to two principal components if D > 2."""
     if vectors.shape[1] > 2:
         centred = vectors - vectors.mean(0)
         vectors = centred @ torch.linalg.svd(centred, full_matrices=False).Vh[:2].T
@@ -72,12 +66,12 @@ def planar(vectors: torch.Tensor) -> torch.Tensor:
 def _axis_names(dataset: Dataset, vectors: torch.Tensor, points: torch.Tensor) -> tuple[str, str]:
     count = vectors.shape[1]
     if count <= 2:
-        names = dataset.value_names or tuple(f"value {n}" for n in range(count))
+        names = dataset.schema.value_names or tuple(f"value {n}" for n in range(count))
         return (names[0], names[1]) if count == 2 else (names[0], "")
     total = float(vectors.var(0, correction=0).sum()) or 1.0
     first, second = (float(each) / total for each in points.var(0, correction=0))
-    of = f"principal component {{}} of {count} numbers, {{:.0%}} of the variance"
-    return of.format(1, first), of.format(2, second)
+    name = f"principal component {{}} of {count} values, {{:.0%}} of the variance"
+    return name.format(1, first), name.format(2, second)
 
 
 def _notes(dataset: Dataset, shown: int) -> tuple[str, ...]:
@@ -85,7 +79,7 @@ def _notes(dataset: Dataset, shown: int) -> tuple[str, ...]:
         [f"{shown:,} of {dataset.size:,} observations, at random"] if shown < dataset.size else []
     )
     if not dataset.factor_names:
-        notes.append("no factors are known: all points have one colour")
+        notes.append("the factors are unknown: all points have the same colour")
     elif others := dataset.factor_names[1:]:
         notes.append(
             f"colours are classes of {dataset.factor_names[0]}; not shown: {', '.join(others)}"
@@ -93,31 +87,32 @@ def _notes(dataset: Dataset, shown: int) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _key(dataset: Dataset, classes: Sequence[int]) -> list[tuple[int | None, str]]:
-    """The classes that the colours stand for, under the name of their factor."""
+def _legend(dataset: Dataset, classes: Sequence[int]) -> Legend:
+    """List the classes that the colours stand for, below the name of their factor."""
     if not dataset.factor_names:
         return []
-    names, there = class_names(dataset, 0), sorted(set(classes))
-    picked = sorted({round(each) for each in np.linspace(0, len(there) - 1, _NAMED).tolist()})
-    left = f"{len(picked)} of {len(there)} classes" if len(picked) < len(there) else ""
-    key: list[tuple[int | None, str]] = [(None, dataset.factor_names[0])]
-    key += [(there[each], names[there[each]]) for each in picked]
-    return [*key, (None, left)] if left else key
+    names, present = dataset.schema.class_names(0), sorted(set(classes))
+    places = sorted({round(each) for each in np.linspace(0, len(present) - 1, _LEGEND).tolist()})
+    legend: Legend = [(None, dataset.factor_names[0])]
+    legend += [(present[place], names[present[place]]) for place in places]
+    if len(places) < len(present):
+        legend.append((None, f"{len(places)} of {len(present)} classes"))
+    return legend
 
 
-def _size(key: Sequence[tuple[int | None, str]], notes: Sequence[str]) -> tuple[int, int]:
-    """Of the picture, with room for the key beside the plot and for notes below."""
+def _size(legend: Legend, notes: Sequence[str]) -> tuple[int, int]:
+    """Return the size of the image, with space for the legend and the notes."""
     probe = ImageDraw.Draw(Image.new("RGB", (1, 1)))
-    widest = max((int(probe.textlength(text)) + 40 for _, text in key), default=16)
+    widest = max((int(probe.textlength(text)) + 40 for _, text in legend), default=16)
     longest = max((int(probe.textlength(text)) + 16 for text in notes), default=0)
     return max(_LEFT + _SIDE + widest, longest), _TOP + _SIDE + _BOTTOM + _LINE * len(notes)
 
 
-def _spans(points: NDArray[Any], alike: bool) -> tuple[Span, Span]:
-    """The ranges of the axes: as long as each other, unless numbers are of other sizes."""
+def _spans(points: NDArray[Any], same_scale: bool) -> tuple[Span, Span]:
+    """Return the ranges of the axes: equally long, unless the values differ much in scale."""
     spans = [padded(float(each.min()), float(each.max()), 0.04) for each in points.T]
     lengths = [high - low for low, high in spans]
-    if not alike and max(lengths) > _UNEQUAL * min(lengths):
+    if not same_scale and max(lengths) > _UNEQUAL * min(lengths):
         return spans[0], spans[1]
     half = max(lengths) / 2
     x, y = (((low + high) / 2 - half, (low + high) / 2 + half) for low, high in spans)
@@ -125,13 +120,13 @@ def _spans(points: NDArray[Any], alike: bool) -> tuple[Span, Span]:
 
 
 def _place(a: float, b: float, x: Span, y: Span) -> tuple[float, float]:
-    """Where a point lies on the picture."""
+    """Return the pixel of a point."""
     across = _LEFT + _SIDE * (a - x[0]) / (x[1] - x[0])
     return across, _TOP + _SIDE * (y[1] - b) / (y[1] - y[0])
 
 
 def _axes(canvas: Image.Image, spans: tuple[Span, Span], names: tuple[str, str]) -> None:
-    """A frame with ticks and the names of both axes."""
+    """Draw a frame with ticks and the names of both axes."""
     draw, (x, y) = ImageDraw.Draw(canvas), spans
     right, bottom = _LEFT + _SIDE, _TOP + _SIDE
     for value, text in ticks(x).items():
@@ -144,13 +139,13 @@ def _axes(canvas: Image.Image, spans: tuple[Span, Span], names: tuple[str, str])
         draw.text((_LEFT - 7, down), _plain(text), "black", anchor="rm")
     draw.rectangle((_LEFT, _TOP, right, bottom), outline=_FAINT)
     draw.text(((_LEFT + right) / 2, bottom + 24), names[0], "black", anchor="mt")
-    aside = Image.new("RGB", (_SIDE, _LINE), "white")
-    ImageDraw.Draw(aside).text((_SIDE / 2, _LINE / 2), names[1], "black", anchor="mm")
-    canvas.paste(aside.rotate(90, expand=True), (4, _TOP))
+    vertical = Image.new("RGB", (_SIDE, _LINE), "white")
+    ImageDraw.Draw(vertical).text((_SIDE / 2, _LINE / 2), names[1], "black", anchor="mm")
+    canvas.paste(vertical.rotate(90, expand=True), (4, _TOP))
 
 
 def _plain(text: str) -> str:
-    return text.replace("−", "-")  # which the font lacks
+    return text.replace("−", "-")  # the font has no minus sign
 
 
 def _colour(label: int, count: int) -> Colour:

@@ -1,4 +1,4 @@
-"""How numbers in a file or array are understood: axes, range, unit; and what was decided."""
+"""Interpret the values of an array as observations: their axes, range and unit."""
 
 from __future__ import annotations
 
@@ -9,35 +9,32 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from unweave.data.files.rows import Rows, blocks
+from unweave.data.files.rows import Array, Rows, blocks
 
-Array = NDArray[Any]
-
-_LARGE = 20  # values above which a network hardly learns
+_LARGE = 20  # absolute values above which networks hardly learn
 COLOURS = {1: "grey", 3: "colour", 4: "colour and transparency"}  # by number of channels
 
 
 class Scan(NamedTuple):
-    """What one pass over all numbers finds."""
+    """The range and checksum of all values of an array."""
 
     low: float
     high: float
-    broken: int | None  # the first observation with NaN or infinity
+    broken: int | None  # first observation with NaN or infinity
     checksum: int
 
 
 @dataclass(frozen=True)
-class Reading:
-    """Observations (N, *shape) out of rows of an array: images(i) = unit * row i, channels first.
+class Interpretation:
+    """How rows of an array become observations: images(i) = unit * row i, channels first.
 
-    `unit` is what a stored 1 stands for, `integer_unit` what an integer 1 did as it came.
+    `unit` is the value of a stored 1, `integer_unit` that of an integer 1 in the original array.
     """
 
     shape: tuple[int, ...]
-    last: bool  # whether the channels come last
+    channels_last: bool
     dtype: type[np.generic]
     unit: float
     bounded: bool
@@ -46,18 +43,18 @@ class Reading:
     divisor: float = 1.0
 
     def __call__(self, block: Array) -> Tensor:
-        """Rows as they are stored: (n, *shape), a copy in native byte order and C order."""
+        """Convert rows to observations as they are stored: a copy (n, *shape) in C order."""
         if self.divisor != 1:
             block = block / self.divisor
-        if self.last:
+        if self.channels_last:
             block = np.moveaxis(block, -1, 1)
-        with np.errstate(over="ignore"):  # an overflow becomes inf, and is refused
+        with np.errstate(over="ignore"):  # an overflow becomes inf, which is rejected
             stored = np.array(block, dtype=self.dtype, order="C", copy=True)
         return torch.from_numpy(stored.reshape(len(block), *self.shape))
 
 
 def scan(rows: Rows) -> Scan:
-    """The range of all numbers, where they are not finite, and a checksum."""
+    """Compute the range and checksum of all values, and find the first that is not finite."""
     low, high, broken, checksum = np.inf, -np.inf, None, 0
     for start, block in blocks(rows):
         checksum = zlib.crc32(np.ascontiguousarray(block).data, checksum)
@@ -73,15 +70,16 @@ def scan(rows: Rows) -> Scan:
     return Scan(low, high, broken, checksum)
 
 
-def understood(rows: Rows, found: Scan) -> Reading:
-    """How rows are to be read, after every check that can be made on them."""
-    shape, last, layout = arranged(rows.shape)
-    values = _values(rows.dtype.newbyteorder("="), found)
-    return dataclasses.replace(values, shape=shape, last=last, notes=(*layout, *values.notes))
+def interpret(rows: Rows, values: Scan) -> Interpretation:
+    """Decide how to read an array; reject arrays that are no observations."""
+    shape, last, layout = interpret_shape(rows.shape)
+    basis = _interpret_values(rows.dtype.newbyteorder("="), values)
+    notes = (*layout, *basis.notes)
+    return dataclasses.replace(basis, shape=shape, channels_last=last, notes=notes)
 
 
-def arranged(shape: tuple[int, ...]) -> tuple[tuple[int, ...], bool, list[str]]:
-    """Shape of an observation, whether its channels come last, and what was decided."""
+def interpret_shape(shape: tuple[int, ...]) -> tuple[tuple[int, ...], bool, list[str]]:
+    """Return the shape of an observation, whether its channels come last, and notes."""
     if len(shape) not in (2, 3, 4):
         raise ValueError(
             "expected observations of shape (N, H, W), (N, H, W, C), (N, C, H, W) or (N, D), got "
@@ -95,22 +93,22 @@ def arranged(shape: tuple[int, ...]) -> tuple[tuple[int, ...], bool, list[str]]:
     if len(shape) == 2:
         return shape[1:], False, [f"{shape[0]:,} vectors of {shape[1]} numbers"]
     if len(shape) == 3:
-        return (1, *shape[1:]), False, [_pictures(shape[0], 1, *shape[1:], "")]
+        return (1, *shape[1:]), False, [_describe_images(shape[0], 1, *shape[1:], "")]
     last, how = _channels_last(shape)
     height, width, channels = shape[1:] if last else (*shape[2:], shape[1])
-    notes = [_pictures(shape[0], channels, height, width, how)]
+    notes = [_describe_images(shape[0], channels, height, width, how)]
     return (channels, height, width), last, notes
 
 
-def _pictures(count: int, channels: int, height: int, width: int, how: str) -> str:
+def _describe_images(count: int, channels: int, height: int, width: int, how: str) -> str:
     return f"{count:,} images of {height} x {width}, {COLOURS[channels]}{how}"
 
 
 def _channels_last(shape: tuple[int, ...]) -> tuple[bool, str]:
-    """Whether channels come last: they are the axis of length 1, 3 or 4.
+    """Return whether the channels, the axis of length 1, 3 or 4, come last.
 
-    If both could be, the reading with the squarer picture is taken, channels last if they are
-    equal: pictures are rarely 3 pixels high.
+    If both axes could be the channels, choose the one that makes the images squarer, and the last
+    one if there is no difference: images are rarely 3 pixels high.
     """
     _, a, b, c = shape
     first, last = a in COLOURS, c in COLOURS
@@ -122,54 +120,54 @@ def _channels_last(shape: tuple[int, ...]) -> tuple[bool, str]:
     if first and last:
         last = max(a, b) * min(b, c) <= max(b, c) * min(a, b)
         order = "channels last" if last else "channels first"
-        return last, f" (the shape {shape} could be read in two ways: taken as {order})"
+        return last, f" (the shape {shape} is ambiguous: read as {order})"
     return last, ", channels last" if last else ", channels first"
 
 
-def _values(dtype: np.dtype[Any], found: Scan) -> Reading:
-    """The type and unit that observations are stored in."""
+def _interpret_values(dtype: np.dtype[Any], values: Scan) -> Interpretation:
+    """Choose the type and unit in which observations are stored."""
     if dtype.kind == "b":
-        return _reading(np.bool_, 1.0, "true and false read as 1 and 0")
+        return _interpretation(np.bool_, 1.0, "true and false read as 1 and 0")
     if dtype.kind == "f":
-        return _floats(found)
+        return _interpret_floats(values)
     if dtype.kind in "iu":
-        return _integers(dtype, int(found.low), int(found.high))
+        return _interpret_integers(dtype, int(values.low), int(values.high))
     raise ValueError(
         f"expected observations as bytes, booleans or floats, got {dtype}: convert them with astype"
     )
 
 
-def _reading(
+def _interpretation(
     dtype: type[np.generic], unit: float, note: str, bounded: bool = True, **more: float
-) -> Reading:
-    return Reading((), False, dtype, unit, bounded, (note,), **more)
+) -> Interpretation:
+    return Interpretation((), False, dtype, unit, bounded, (note,), **more)
 
 
-def _floats(found: Scan) -> Reading:
-    if found.broken is not None:
+def _interpret_floats(values: Scan) -> Interpretation:
+    if values.broken is not None:
         raise ValueError(
             "expected finite float32 values, got NaN or infinity, first in observation "
-            f"{found.broken}: remove or replace it"
+            f"{values.broken}: remove or replace it"
         )
-    low, high = found.low, found.high
+    low, high = values.low, values.high
     if low >= 0 and high <= 1:
-        return _reading(np.float32, 1.0, f"floats from {low:g} to {high:g}, kept")
-    span = f"values lie in [{low:g}, {high:g}], kept as they are: no Bernoulli likelihood"
+        return _interpretation(np.float32, 1.0, f"floats from {low:g} to {high:g}, unchanged")
+    note = f"values in [{low:g}, {high:g}], unchanged: a Bernoulli likelihood cannot be used"
     if max(-low, high) > _LARGE:
-        span += "; networks learn better from values near [-1, 1]: scale them before"
-    return _reading(np.float32, 1.0, span, bounded=False)
+        note += "; networks learn better from values near [-1, 1]: rescale them first"
+    return _interpretation(np.float32, 1.0, note, bounded=False)
 
 
-def _integers(dtype: np.dtype[Any], low: int, high: int) -> Reading:
-    """Integers by their range: 0 and 1 are binary, up to 255 bytes, uint16 its full range."""
+def _interpret_integers(dtype: np.dtype[Any], low: int, high: int) -> Interpretation:
+    """Interpret integers by their range: 0 and 1 as binary, 0..255 as bytes, uint16 in full."""
     if low >= 0 and high <= 1:
-        return _reading(np.uint8, 1.0, "integers 0 and 1 read as binary")
+        return _interpretation(np.uint8, 1.0, "integers 0 and 1 read as binary")
     if low >= 0 and high <= 255 and dtype != np.uint16:
-        what = f"{dtype} from {low} to {high} divided by 255"
-        return _reading(np.uint8, 1 / 255, what, integer_unit=1 / 255)
+        note = f"{dtype} from {low} to {high} divided by 255"
+        return _interpretation(np.uint8, 1 / 255, note, integer_unit=1 / 255)
     if dtype == np.uint16:
-        what = f"uint16 from {low} to {high} divided by 65535"
-        return _reading(np.float32, 1.0, what, integer_unit=1 / 65535, divisor=65535.0)
+        note = f"uint16 from {low} to {high} divided by 65535"
+        return _interpretation(np.float32, 1.0, note, integer_unit=1 / 65535, divisor=65535.0)
     raise ValueError(
         f"expected integers in 0..255 or of type uint16, got {dtype} from {low} to {high}: "
         "convert them to floats in the range you want"

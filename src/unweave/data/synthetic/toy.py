@@ -1,4 +1,4 @@
-"""Small datasets to try things on: a blob that moves, and blocks that show any lattice."""
+"""Small datasets for trying things out: a moving blob, and blocks that show any lattice."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from pydantic import Field
 from torch import Tensor
 
 from unweave.core.spec import spec, tag
-from unweave.data.drawn.renderer import Rendered
-from unweave.data.drawn.shapes2d import spaced
+from unweave.data.dataset import Schema
 from unweave.data.lattice import Factor, Lattice
+from unweave.data.synthetic.renderer import RenderedDataset
+from unweave.data.synthetic.shapes2d import spaced
 
 Count = Annotated[int, Field(ge=1, le=256)]
 
 
 @spec
 class Blobs:
-    """A round blob in four factors: brightness, width, x and y.
+    """A round blob with four factors: brightness, width, x and y.
 
     image(i, j) = b exp(-((j + 1/2 - c_x)^2 + (i + 1/2 - c_y)^2) / (2 w^2))
 
-    b is linspace(0.5, 1), w linspace(1/16, 1/8) and c linspace(1/4, 3/4), both times the side; one
-    alone is 1, 1/8 and the middle.
+    b is linspace(0.5, 1); w is linspace(1/16, 1/8) and c linspace(1/4, 3/4), both times the side. A
+    single brightness is 1, a single width 1/8 of the side and a single position the centre.
     """
 
     side: Annotated[int, Field(ge=4, le=128)] = 16
@@ -50,18 +51,19 @@ class Blobs:
             )
         )
 
-    def load(self, device: torch.device) -> Rendered:
-        """The dataset on a device."""
-        level, width, place, _ = (np.array(factor.values) for factor in self.lattice.members)
-        offset = (np.arange(self.side) + 0.5) / self.side - place[:, None]
+    def load(self, device: torch.device) -> RenderedDataset:
+        """Load the dataset on a device."""
+        level, width, position, _ = (np.array(factor.values) for factor in self.lattice.members)
+        offset = (np.arange(self.side) + 0.5) / self.side - position[:, None]
         profile = np.exp(-(offset**2) / (2 * width[:, None, None] ** 2))  # (widths, positions, s)
         tables = [torch.from_numpy(table).to(device, torch.float32) for table in (level, profile)]
-        draw = functools.partial(_blobs, self.lattice, *tables)
-        return Rendered(self.lattice, device, (1, self.side, self.side), draw)
+        paint = functools.partial(_paint_blobs, self.lattice, *tables)
+        schema = Schema.on_lattice(self.lattice, (1, self.side, self.side))
+        return RenderedDataset(schema, device, paint)
 
 
-def _blobs(lattice: Lattice, level: Tensor, profile: Tensor, index: Tensor) -> Tensor:
-    """Products of tables: they round alike on every device."""
+def _paint_blobs(lattice: Lattice, level: Tensor, profile: Tensor, index: Tensor) -> Tensor:
+    """Multiply tables, which rounds in the same way on every device."""
     brightness, width, x, y = lattice.factors(index).unbind(-1)
     positions = profile.shape[1]
     across, down = (
@@ -73,9 +75,9 @@ def _blobs(lattice: Lattice, level: Tensor, profile: Tensor, index: Tensor) -> T
 
 @spec
 class Blocks:
-    """A picture of any lattice: a row of blocks for each factor, of which its class is lit.
+    """An image of any lattice: a row of blocks for each factor, in which its class is lit.
 
-    `sizes` are the numbers of classes of the factors, and a block is `cell` pixels wide.
+    `sizes` are the numbers of classes of the factors; a block is `cell` pixels wide.
     """
 
     sizes: Annotated[tuple[Count, ...], Field(min_length=1, max_length=32)] = (4, 4, 4, 4)
@@ -84,17 +86,17 @@ class Blocks:
 
     @property
     def lattice(self) -> Lattice:
-        """Factors without further meaning."""
+        """The factors factor0, factor1, ..."""
         return Lattice(tuple(Factor(f"factor{k}", size) for k, size in enumerate(self.sizes)))
 
-    def load(self, device: torch.device) -> Rendered:
-        """The dataset on a device."""
+    def load(self, device: torch.device) -> RenderedDataset:
+        """Load the dataset on a device."""
         shape = (1, len(self.sizes) * self.cell, max(self.sizes) * self.cell)
-        draw = functools.partial(_blocks, self.lattice, self.cell)
-        return Rendered(self.lattice, device, shape, draw)
+        paint = functools.partial(_paint_blocks, self.lattice, self.cell)
+        return RenderedDataset(Schema.on_lattice(self.lattice, shape), device, paint)
 
 
-def _blocks(lattice: Lattice, cell: int, index: Tensor) -> Tensor:
+def _paint_blocks(lattice: Lattice, cell: int, index: Tensor) -> Tensor:
     columns = torch.arange(max(lattice.sizes), device=index.device)
     lit = (lattice.factors(index).unsqueeze(-1) == columns).to(torch.float32)
     return lit.repeat_interleave(cell, 1).repeat_interleave(cell, 2).unsqueeze(1)

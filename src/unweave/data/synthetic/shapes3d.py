@@ -1,17 +1,18 @@
-"""Three-dimensional shapes: the dataset of 3D Shapes, drawn on demand.
+"""Three-dimensional shapes: the dataset of 3D Shapes, rendered on demand.
 
-A room of four equal walls without a ceiling, a spotlight above it, a camera that goes round the
-object at its middle. Every surface has the same law of light,
+A room with four equal walls and no ceiling, a spotlight above it, and a camera that circles the
+object in the centre. The light on every surface is
 
     s = ambient + head max(0, n . -forward) + spot max(0, n . l) (l . up)^10,
 
-with n the normal, l the direction to the spotlight (nothing where the object is in between), and a
-gloss that adds white to the lit side of the object. A pixel is the mean of four rays.
+where n is the normal and l the direction to the spotlight; the last term is missing in the shadow
+of the object, and a gloss adds white to the lit side of the object. A pixel is the mean of four
+rays.
 
-What depends on scale, shape and orientation is worked out once, on the CPU, as tables of integers:
-how much of a pixel each material covers, and how bright it is there. To draw is to look up a table
-and multiply it by three hues, in integers, so that a GPU draws the same bytes. Lengths are such
-that the camera is 4 away from the object's axis.
+Everything that depends on scale, shape and orientation is computed once, on the CPU, as tables of
+integers: how much of a pixel each material covers, and how bright it is there. An image is a table
+multiplied by three hues, in integers, so that a GPU draws the same bytes. Lengths are in units in
+which the camera is at a distance of 4 from the axis of the object.
 """
 
 from __future__ import annotations
@@ -27,51 +28,53 @@ from pydantic import Field
 from torch import Tensor
 
 from unweave.core.spec import spec, tag
-from unweave.data.drawn.renderer import Rendered
+from unweave.data.dataset import Schema
 from unweave.data.lattice import Factor, Lattice
+from unweave.data.synthetic.renderer import RenderedDataset
 
 Solid = Literal["cube", "cylinder", "sphere", "capsule"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int16]
 
-# FittedModel to frames of the original, see docs/data.md.
+# Fitted to images of the original, see docs/data.md.
 CAMERA = (4.0, 1.2217)  # distance from the axis, height; it looks straight ahead
 VIEW = math.radians(50)  # angle of view
 ROOM = (5.802, 3.264)  # from the axis to each wall, height of the walls
-BASE = 0.022  # the object hovers
+BASE = 0.022  # height of the object above the floor
 SIZES = {  # half width or radius, height, at scale 1
     "cube": (0.5571, 1.1587),
     "cylinder": (0.5976, 1.2107),
     "sphere": (0.6768, 1.3536),
     "capsule": (0.5182, 2.105),
 }
-REACH = 0.8  # no object of scale 1 extends further from its axis
+REACH = 0.8  # radius that contains every object of scale 1
 SPOTLIGHT = (-2.5785, 0.6878, 13.36)
-FOCUS = 10  # how fast the spotlight falls off from straight below
+FOCUS = 10  # how fast the spotlight falls off away from its axis
 # Ambient, head and spot light of floor, walls and object.
 LIGHT = ((0.338, 0.0, 0.921), (0.353, 0.565, 0.96), (0.36, 0.59, 0.96))
 GLOSS = 0.1
 SKY = (153, 226, 249)
-# Stains: every so far along a wall, at such a height; half length, half width, share of light
+# Stains: distance along a wall, first one, height; half length, half width, share of light
 STAIN = (3.29, 0.25, 1.68, 0.75, 0.3, 0.07)
 
 RAYS = ((0.125, 0.375), (0.375, -0.125), (-0.125, -0.375), (-0.375, 0.125))  # in a pixel
 HUES = 10
 STEPS = 5  # the channels of ten saturated hues are multiples of 1/5
-BYTE = 80  # what a byte stands for in the tables: 255 * BYTE fits int16 and is a multiple of STEPS
+BYTE = 80  # value of a byte in the tables: 255 * BYTE fits int16 and is a multiple of STEPS
 FLOOR, WALL, OBJECT, NOTHING = range(4)  # materials
 
 
 @spec
 class Shapes3D:
-    """Coloured images of one solid in a room, in six factors: the lattice of 3D Shapes.
+    """Colour images of one solid in a room with six factors: the lattice of 3D Shapes.
 
     Floor hue 10, wall hue 10, object hue 10 (0, 0.1, ..., 0.9); scale linspace(0.75, 1.25); shape;
-    orientation linspace(-30, 30) degrees. The last factor is the fastest. The default is the
-    original lattice: 480,000 RGB images of 64 x 64. The pictures are near the original's, not
-    equal to them.  [Shapes2018]
+    orientation linspace(-30, 30) degrees. The last factor varies fastest. The default is the
+    original lattice: 480,000 RGB images of 64 x 64. The images are close to the original ones, but
+    not equal.  [Shapes2018]
 
-    A single scale is 1 and a single orientation 0. `side` draws the same dataset on another grid.
+    A single scale is 1 and a single orientation 0. `side` renders the same dataset at another
+    resolution.
     """
 
     side: Annotated[int, Field(ge=16, le=128)] = 64
@@ -107,38 +110,38 @@ class Shapes3D:
     def _angles(self) -> tuple[float, ...]:
         return _spaced(-30, 30, self.orientations)
 
-    def load(self, device: torch.device) -> Rendered:
-        """The dataset on a device: some tables, no images."""
+    def load(self, device: torch.device) -> RenderedDataset:
+        """Compute the tables and copy them to a device."""
         tables = torch.from_numpy(scenes(self)).to(device)
-        paint = functools.partial(coloured, tables, colours().to(device), _sky().to(device))
-        shape = (3, self.side, self.side)
-        return Rendered(self.lattice, device, shape, paint, integer_unit=1 / 255)
+        paint = functools.partial(paint_scenes, tables, colours().to(device), _sky().to(device))
+        schema = Schema.on_lattice(self.lattice, (3, self.side, self.side), unit=1 / 255)
+        return RenderedDataset(schema, device, paint)
 
 
-def coloured(tables: Tensor, palette: Tensor, sky: Tensor, index: Tensor) -> Tensor:
-    """Bytes (n, 3, side, side) by their numbers (n,), from tables (8, scenes, side, side).
+def paint_scenes(tables: Tensor, palette: Tensor, sky: Tensor, index: Tensor) -> Tensor:
+    """Paint bytes (n, 3, side, side) by their numbers (n,), from tables (8, scenes, side, side).
 
-    value = sum over materials of min(cover, bright * hue + gloss), plus the sky's share
+    value = sum over materials of min(cover, brightness * hue + gloss), plus the share of the sky
     """
     scenes = tables.shape[1]
     number, hues = index % scenes, index // scenes
     open_sky, *covers, gloss = (
         table.index_select(0, number).unsqueeze(1) for table in tables.unbind()
     )
-    picture = open_sky * sky
+    image = open_sky * sky
     for material, over in ((FLOOR, HUES**2), (WALL, HUES), (OBJECT, 1)):
         hue = palette.index_select(0, hues // over % HUES).view(-1, 3, 1, 1)
         value = covers[2 * material + 1] * hue
         if material == OBJECT:
             value += gloss
-        picture += torch.minimum(covers[2 * material], value)
-    # Whole bytes, as in files. Products by constants round alike everywhere; torch.round would wake
-    # threads, see `rendered`.
-    return picture.to(torch.float32).mul_(1 / BYTE).add_(0.5).to(torch.uint8)
+        image += torch.minimum(covers[2 * material], value)
+    # Whole bytes, as in files. Products with constants round in the same way everywhere;
+    # torch.round would wake threads, see `renderer`.
+    return image.to(torch.float32).mul_(1 / BYTE).add_(0.5).to(torch.uint8)
 
 
 def colours() -> Tensor:
-    """The channels (10, 3) of the hues 0, 0.1, ..., in fifths, as int16.
+    """Return the channels (10, 3) of the hues 0, 0.1, ..., in fifths, as int16.
 
     red = clip(|6 h - 3| - 1),   green = clip(2 - |6 h - 2|),   blue = clip(2 - |6 h - 4|)
     """
@@ -149,12 +152,12 @@ def colours() -> Tensor:
 
 
 def _sky() -> Tensor:
-    """The sky as a quarter of a pixel of it counts, (3, 1, 1) int16."""
+    """Return the colour of the sky in a quarter of a pixel, (3, 1, 1) int16."""
     return (torch.tensor(SKY, dtype=torch.int16) * (BYTE // len(RAYS))).view(3, 1, 1)
 
 
 def _spaced(first: float, last: float, count: int) -> tuple[float, ...]:
-    """Equally spaced values, both ends included; one alone is the middle."""
+    """Return equally spaced values, both ends included; a single one is the middle."""
     if count == 1:
         return ((first + last) / 2,)
     return tuple(float(value) for value in np.linspace(first, last, count))
@@ -167,52 +170,53 @@ class Rays(NamedTuple):
     along: Floats
 
     def at(self, distance: Floats) -> Floats:
-        """Points at distances, which are in units of the directions."""
+        """Return the points at distances, in units of the directions."""
         points: Floats = self.start + distance[..., None] * self.along
         return points
 
 
 class Hit(NamedTuple):
-    """Where rays meet a surface: distances, infinite where they miss, and normals there."""
+    """Where rays meet a surface: distances, infinite if they miss it, and normals."""
 
     distance: Floats
     normal: Floats
 
 
 class View(NamedTuple):
-    """What one orientation sees of the empty room, ray by ray (n,)."""
+    """The empty room as seen from one orientation, ray by ray (n,)."""
 
     rays: Rays
     forward: Floats
     material: NDArray[np.int64]
     distance: Floats
     shade: Floats
-    shadow: Floats  # what is left of the shade where the object keeps the spotlight off
-    floor: NDArray[np.int64]  # numbers of the rays that end on the floor
+    shadow: Floats  # the shade without the spotlight
+    floor: NDArray[np.int64]  # indices of the rays that end on the floor
     upwards: Rays  # from there to the spotlight
 
 
 @functools.lru_cache(maxsize=2)
 def scenes(dataset: Shapes3D) -> Integers:
-    """Tables (8, scales * shapes * orientations, side, side) of int16.
+    """Compute tables (8, scales * shapes * orientations, side, side) of int16.
 
-    Planes: sky in quarters of a pixel; cover and brightness of floor, walls and object, a cover of
-    255 BYTE being the whole pixel and a brightness that over STEPS; gloss.
+    The eight planes are the sky in quarters of a pixel; cover and brightness of floor, walls and
+    object, where a cover of 255 BYTE is the whole pixel and brightness is in units of STEPS; and
+    gloss.
     """
     with np.errstate(divide="ignore", invalid="ignore"):  # rays that miss
         views = [room(dataset.side, math.radians(angle)) for angle in dataset._angles]
         scales = _spaced(0.75, 1.25, dataset.scales)
-        found = [
+        tables = [
             planes(view, shape, scale)
             for scale in scales
             for shape in dataset.shapes
             for view in views
         ]
-    return np.stack(found, 1).reshape(8, -1, dataset.side, dataset.side)
+    return np.stack(tables, 1).reshape(8, -1, dataset.side, dataset.side)
 
 
 def room(side: int, angle: float) -> View:
-    """The empty room, seen from an angle."""
+    """Trace the rays of the empty room, seen from an angle."""
     cosine, sine = math.cos(angle), math.sin(angle)
     forward = np.array([-sine, cosine, 0.0])
     right, up = np.array([cosine, sine, 0.0]), np.array([0.0, 0.0, 1.0])
@@ -232,7 +236,7 @@ def room(side: int, angle: float) -> View:
     material = np.where(np.isfinite(reached), nearer, NOTHING)
     point = rays.at(np.where(np.isfinite(reached), reached, 0.0))
     normal = np.where((material == FLOOR)[:, None], floor.normal, walls.normal)
-    stained = 1 - STAIN[-1] * _stain(point, normal) * (material == WALL)
+    clean = 1 - STAIN[-1] * _stain(point, normal) * (material == WALL)
     ambient, head, spot = np.array([*LIGHT[:OBJECT], LIGHT[FLOOR], (0, 0, 0)])[
         np.where(material == NOTHING, 3, material)
     ].T
@@ -240,12 +244,12 @@ def room(side: int, angle: float) -> View:
     light = spot * _spotlight(point, normal)
     ground = np.flatnonzero(material == FLOOR)
     upwards = Rays(point[ground], np.array(SPOTLIGHT) - point[ground])
-    shade, shadow = (still + light) * stained, still * stained
+    shade, shadow = (still + light) * clean, still * clean
     return View(rays, forward, material, reached, shade, shadow, ground, upwards)
 
 
 def planes(view: View, shape: str, scale: float) -> Integers:
-    """The tables (8, rays / 4) of one object in a room."""
+    """Compute the tables (8, rays / 4) of one object in a room."""
     material, shade = view.material.copy(), view.shade.copy()
     gloss = np.zeros_like(shade)
     _cast_shadow(view, shade, shape, scale)
@@ -263,22 +267,22 @@ def planes(view: View, shape: str, scale: float) -> Integers:
 
 
 def _integers(material: NDArray[np.int64], shade: Floats, gloss: Floats) -> Integers:
-    """Sums over the rays of every pixel, as the tables hold them."""
+    """Sum over the rays of every pixel, in the integer units of the tables."""
     quarter = 255 * BYTE // len(RAYS)
 
     def summed(values: Floats, unit: float) -> Floats:
         total: Floats = np.rint(values.reshape(-1, len(RAYS)) @ np.full(len(RAYS), unit))
         return total
 
-    found = [summed(material == NOTHING, 1)]
+    sums = [summed(material == NOTHING, 1)]
     for each in (FLOOR, WALL, OBJECT):
         mine = material == each
-        found += [summed(mine, quarter), summed(mine * shade, quarter / STEPS)]
-    return np.stack([*found, summed(gloss, quarter)]).astype(np.int16)
+        sums += [summed(mine, quarter), summed(mine * shade, quarter / STEPS)]
+    return np.stack([*sums, summed(gloss, quarter)]).astype(np.int16)
 
 
 def _cast_shadow(view: View, shade: Floats, shape: str, scale: float) -> None:
-    """Darken the floor where the object stands between it and the spotlight."""
+    """Darken the floor where the object blocks the spotlight."""
     near = _passes(view.upwards, REACH * scale)
     rays = Rays(view.upwards.start[near], view.upwards.along[near])
     dark = view.floor[near][_object(rays, shape, scale).distance < 1]
@@ -286,7 +290,7 @@ def _cast_shadow(view: View, shade: Floats, shape: str, scale: float) -> None:
 
 
 def _passes(rays: Rays, reach: float) -> NDArray[np.bool_]:
-    """Which rays pass the vertical axis within a distance: |x dy - y dx| <= reach |(dx, dy)|."""
+    """Return which rays come near the vertical axis: |x dy - y dx| <= reach |(dx, dy)|."""
     x, y = rays.start[..., 0], rays.start[..., 1]
     dx, dy = rays.along[..., 0], rays.along[..., 1]
     within: NDArray[np.bool_] = np.abs(x * dy - y * dx) <= reach * np.hypot(dx, dy)
@@ -294,7 +298,7 @@ def _passes(rays: Rays, reach: float) -> NDArray[np.bool_]:
 
 
 def _spotlight(point: Floats, normal: Floats) -> Floats:
-    """max(0, n . l) (l . up)^10, l the unit vector from a point to the spotlight."""
+    """Compute max(0, n . l) (l . up)^10, l the unit vector from a point to the spotlight."""
     towards = np.array(SPOTLIGHT) - point
     towards /= np.sqrt(_dot(towards, towards))[..., None]
     light: Floats = np.maximum(_dot(normal, towards), 0) * towards[..., 2] ** FOCUS
@@ -302,9 +306,9 @@ def _spotlight(point: Floats, normal: Floats) -> Floats:
 
 
 def _stain(point: Floats, normal: Floats) -> Floats:
-    """The stains of the walls, 0 to 1, by points and normals (n, 3): slanted, every few steps."""
+    """Compute the slanted stains of the walls, 0 to 1, at points with normals (n, 3)."""
     every, first, height, half_length, half_width, _ = STAIN
-    # Along the wall, to the right of who looks at it.
+    # Along the wall, to the right as seen from the room.
     along = normal[:, 0] * point[:, 1] - normal[:, 1] * point[:, 0]
     u = (along - first + every / 2) % every - every / 2
     v = point[:, 2] - height
@@ -318,7 +322,7 @@ def _floor(rays: Rays) -> Hit:
 
 
 def _walls(rays: Rays) -> Hit:
-    """The four walls from inside, open above their height."""
+    """Intersect rays with the four walls from inside; they are open above their height."""
     reach, height = ROOM
     sign = np.sign(rays.along[:, :2])
     each = (sign * reach - rays.start[:2]) / rays.along[:, :2]
@@ -332,7 +336,7 @@ def _walls(rays: Rays) -> Hit:
 
 
 def _object(rays: Rays, shape: str, scale: float) -> Hit:
-    """The nearest point of an object that stands at the middle."""
+    """Intersect rays with an object in the centre of the room."""
     start = rays.start - np.array([0.0, 0.0, BASE])
     rays = Rays(np.broadcast_to(start, rays.along.shape), rays.along)
     width, height = (scale * length for length in SIZES[shape])
@@ -342,8 +346,8 @@ def _object(rays: Rays, shape: str, scale: float) -> Hit:
         return _ball(rays, width, width)
     if shape == "cylinder":
         return _nearest(_tube(rays, width, 0, height), _lid(rays, width, height))
-    parts = (width, height - width)
-    return _nearest(_tube(rays, width, *parts), *(_ball(rays, middle, width) for middle in parts))
+    ends = (width, height - width)
+    return _nearest(_tube(rays, width, *ends), *(_ball(rays, end, width) for end in ends))
 
 
 def _nearest(*hits: Hit) -> Hit:
@@ -356,7 +360,7 @@ def _nearest(*hits: Hit) -> Hit:
 
 
 def _box(rays: Rays, half: float, height: float) -> Hit:
-    """A box of a square base: the ray is inside between the last entry and the first exit."""
+    """Intersect rays with a box: they are inside between the last entry and the first exit."""
     low, high = np.array([-half, -half, 0.0]), np.array([half, half, height])
     ends = np.stack([(low - rays.start) / rays.along, (high - rays.start) / rays.along])
     enter, leave = ends.min(0), ends.max(0)
@@ -368,14 +372,14 @@ def _box(rays: Rays, half: float, height: float) -> Hit:
 
 
 def _ball(rays: Rays, centre: float, radius: float) -> Hit:
-    """A ball on the axis: |start + t along - centre|^2 = radius^2."""
+    """Intersect rays with a ball on the axis: |start + t along - centre|^2 = radius^2."""
     start = rays.start - np.array([0.0, 0.0, centre])
     distance = _root(start, rays.along, radius)
     return _front(distance, distance > 0, Rays(start, rays.along).at(distance) / radius)
 
 
 def _tube(rays: Rays, radius: float, low: float, high: float) -> Hit:
-    """The mantle of an upright cylinder."""
+    """Intersect rays with the side of an upright cylinder."""
     distance = _root(rays.start[:, :2], rays.along[:, :2], radius)
     point = rays.at(distance)
     within = (point[:, 2] >= low) & (point[:, 2] <= high)
@@ -383,7 +387,7 @@ def _tube(rays: Rays, radius: float, low: float, high: float) -> Hit:
 
 
 def _lid(rays: Rays, radius: float, height: float) -> Hit:
-    """The upper disc of an upright cylinder."""
+    """Intersect rays with the top of an upright cylinder."""
     distance = (height - rays.start[:, 2]) / rays.along[:, 2]
     point = rays.at(distance)
     within = np.hypot(point[:, 0], point[:, 1]) <= radius
@@ -397,12 +401,12 @@ def _dot(a: Floats, b: Floats) -> Floats:
 
 
 def _root(start: Floats, along: Floats, radius: float) -> Floats:
-    """The smaller t with |start + t along| = radius; NaN where there is none."""
+    """Return the smaller t with |start + t along| = radius, or NaN."""
     a, b, c = _dot(along, along), _dot(start, along), _dot(start, start) - radius**2
     smaller: Floats = (-b - np.sqrt(b * b - a * c)) / a
     return smaller
 
 
 def _front(distance: Floats, met: NDArray[np.bool_], normal: Floats) -> Hit:
-    """A hit where a ray meets a surface ahead of it; a miss elsewhere."""
+    """Return hits of surfaces in front of the rays, and misses elsewhere."""
     return Hit(np.where(met & (distance > 0), distance, np.inf), normal)

@@ -1,7 +1,8 @@
-"""The data sets that papers are compared on, as they lie in their published files.
+"""The datasets that papers compare on, read from their published files.
 
-`unweave data get NAME` fetches them. They lie under `data_folder()`, a folder each. What cannot be
-read row by row (packed, or pictures in an archive) is unpacked there once, to a .npy file.
+`unweave data get NAME` downloads one into a folder of its name under `data_folder()`. Compressed
+data and archives of images, which cannot be read row by row, are unpacked there once, to a .npy
+file.
 """
 
 from __future__ import annotations
@@ -15,21 +16,18 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from unweave.core.spec import spec, tag
-from unweave.data.drawn.shapes2d import Shapes2D
-from unweave.data.files.arrayfiles import arrays_of
-from unweave.data.files.folder import shrunk
-from unweave.data.files.rows import Held, blocks
-from unweave.data.parts import DataSplit
+from unweave.data.files.array_file import open_array_file
+from unweave.data.files.folder import resize
+from unweave.data.files.rows import Array, InMemoryRows, blocks
 from unweave.data.published.base import (
     GOOGLE,
     About,
-    Array,
     Content,
-    FileSet,
+    PublishedSpec,
     Side,
     TrainTestSplit,
-    decoded,
-    factors_of,
+    decode,
+    lattice_of,
 )
 from unweave.data.published.download import Source, published
 from unweave.data.published.formats import (
@@ -41,15 +39,17 @@ from unweave.data.published.formats import (
     tar_members,
 )
 from unweave.data.published.labelled import MNIST, SVHN, CelebA, FashionMNIST
+from unweave.data.random_split import DataSplit
+from unweave.data.synthetic.shapes2d import Shapes2D
 
 _SPRITES = "dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz"
 
 
 @spec
-class DSprites(FileSet):
+class DSprites(PublishedSpec):
     """The 737,280 binary images of dSprites, from their file.  [Matthey2017].
 
-    `shapes2d` draws the same images without any file.
+    `shapes2d` renders the same images without a file.
     """
 
     split: DataSplit = "all"
@@ -72,12 +72,12 @@ class DSprites(FileSet):
     )
 
     def read(self) -> Content:
-        """The array `imgs`; the metadata, which is pickled, is left alone."""
-        return Content(arrays_of(self.folder / _SPRITES).rows("imgs"))
+        """Read the array `imgs`, and leave the pickled metadata alone."""
+        return Content(open_array_file(self.folder / _SPRITES).rows("imgs"))
 
 
 @spec
-class Shapes3DFile(FileSet):
+class Shapes3DFile(PublishedSpec):
     """The 480,000 images of 3D Shapes, from their file.  [Kim2018] sec. 5."""
 
     split: DataSplit = "all"
@@ -90,27 +90,27 @@ class Shapes3DFile(FileSet):
         "Apache 2.0",
         "https://github.com/google-deepmind/3d-shapes",
         published("3dshapes", ["3dshapes.h5"], f"{GOOGLE}/3d-shapes"),
-        factors_of(floor_hue=10, wall_hue=10, object_hue=10, scale=8, shape=4, orientation=15),
+        lattice_of(floor_hue=10, wall_hue=10, object_hue=10, scale=8, shape=4, orientation=15),
         needs="h5py",
         picture="24 of its images, resampled once",
     )
 
     def read(self) -> Content:
-        """The dataset `images`, unpacked once: 5.9 GB."""
-        rows = arrays_of(self.folder / "3dshapes.h5").rows("images")
+        """Read the array `images`, which is unpacked once to 5.9 GB."""
+        rows = open_array_file(self.folder / "3dshapes.h5").rows("images")
         return Content(self.unpacked(rows.shape, lambda: (block for _, block in blocks(rows))))
 
 
-def _moved(source: Source) -> Source:
-    """A file of MPI3D with the place that its authors moved it to in 2024."""
+def _with_new_address(source: Source) -> Source:
+    """Add the address to which the authors of MPI3D moved its files in 2024."""
     name = "real.npz" if source.name == "mpi3d_real.npz" else source.name
-    place = f"{GOOGLE}/mpi3d_disentanglement_dataset/data/{name}"
-    return dataclasses.replace(source, urls=(place, *source.urls))
+    url = f"{GOOGLE}/mpi3d_disentanglement_dataset/data/{name}"
+    return dataclasses.replace(source, urls=(url, *source.urls))
 
 
 @spec
-class MPI3D(FileSet):
-    """The 1,036,800 images of MPI3D: rendered simply, realistically, or photographed.
+class MPI3D(PublishedSpec):
+    """The 1,036,800 images of MPI3D: toy renderings, realistic renderings, or photographs.
 
     [Gondal2019]
     """
@@ -127,7 +127,7 @@ class MPI3D(FileSet):
         "https://github.com/rr-learning/disentanglement_dataset",
         tuple(
             map(
-                _moved,
+                _with_new_address,
                 published(
                     "mpi3d",
                     [f"mpi3d_{version}.npz" for version in ("toy", "realistic", "real")],
@@ -135,7 +135,7 @@ class MPI3D(FileSet):
                 ),
             )
         ),
-        factors_of(
+        lattice_of(
             object_colour=6,
             object_shape=6,
             object_size=2,
@@ -152,15 +152,15 @@ class MPI3D(FileSet):
         return tuple(s for s in self.ABOUT.sources if s.name == f"mpi3d_{self.version}.npz")
 
     def read(self) -> Content:
-        """The array `images`."""
-        return Content(arrays_of(self.folder / self.sources[0].name).rows("images"))
+        """Read the array `images`."""
+        return Content(open_array_file(self.folder / self.sources[0].name).rows("images"))
 
 
 @spec
-class Cars3D(FileSet):
-    """183 cars from 24 sides and 4 heights, 17,568 images.  [Reed2015].
+class Cars3D(PublishedSpec):
+    """183 cars from 24 azimuths and 4 elevations, 17,568 images.  [Reed2015].
 
-    Of 128 x 128 pixels, brought to `side`.
+    The images are 128 x 128, resized to `side`.
     """
 
     side: Side = 64
@@ -179,29 +179,29 @@ class Cars3D(FileSet):
             "http://www.scottreed.info/files",
             "http://www-personal.umich.edu/~reedscot/files",
         ),
-        factors_of(elevation=4, azimuth=24, car=183),
+        lattice_of(elevation=4, azimuth=24, car=183),
     )
 
     def read(self) -> Content:
-        """The cars, in the order of their names, unpacked once."""
+        """Read the cars in the order of their names; they are unpacked once."""
         lattice = self.ABOUT.lattice
         assert lattice is not None
         shape = (lattice.size, self.side, self.side, 3)
-        return Content(self.unpacked(shape, lambda: [self._pictures(*lattice.sizes)]))
+        return Content(self.unpacked(shape, lambda: [self._images(*lattice.sizes)]))
 
-    def _pictures(self, heights: int, sides: int, count: int) -> Array:
+    def _images(self, elevations: int, azimuths: int, count: int) -> Array:
         path = self.folder / self.sources[0].name
-        found: dict[str, Array] = {}
+        cars: dict[str, Array] = {}
         for match, content in tar_members(path, r"(?:\./)?data/cars/(car_\w+_mesh)\.mat"):
             car = read_mat(BytesIO(content), "im", 5, path)  # (128, 128, 3, 24, 4)
-            if car.shape[2:] != (3, sides, heights) or len(found) == count:
+            if car.shape[2:] != (3, azimuths, elevations) or len(cars) == count:
                 raise ValueError(broken(path, f"{match[1]} in it is of shape {car.shape}"))
-            views = product(range(heights), range(sides))
-            found[match[1]] = np.stack([shrunk(car[..., s, h], self.side) for h, s in views])
-        if len(found) != count:
-            raise ValueError(broken(path, f"it holds {len(found)} cars, not {count}"))
-        cars = np.stack([found[name] for name in sorted(found)], 1)
-        return cars.reshape(-1, self.side, self.side, 3)
+            views = product(range(elevations), range(azimuths))
+            cars[match[1]] = np.stack([resize(car[..., a, e], self.side) for e, a in views])
+        if len(cars) != count:
+            raise ValueError(broken(path, f"it has {len(cars)} cars, not {count}"))
+        images = np.stack([cars[name] for name in sorted(cars)], 1)
+        return images.reshape(-1, self.side, self.side, 3)
 
 
 _NORB = ("smallnorb-5x46789x9x18x6x2x96x96-training", "smallnorb-5x01235x9x18x6x2x96x96-testing")
@@ -209,12 +209,12 @@ _NORB_FACTORS = ("category", "instance", "elevation", "azimuth", "lighting")
 
 
 @spec
-class SmallNORB(FileSet):
-    """Toys of five categories under light and from angles, 48,600 images.  [LeCun2004].
+class SmallNORB(PublishedSpec):
+    """Toys of five categories under several lights and angles, 48,600 images.  [LeCun2004].
 
-    The first picture of each stereo pair, of 96 x 96 pixels, brought to `side`; sorted by category,
-    instance, elevation, azimuth and lighting. `split` is that of the authors: other toys, which are
-    five instances of the ten.
+    The first image of each stereo pair, 96 x 96, resized to `side`, and sorted by category,
+    instance, elevation, azimuth and lighting. `split` is that of the authors, with five of the ten
+    instances of each category in either.
     """
 
     side: Side = 64
@@ -229,7 +229,7 @@ class SmallNORB(FileSet):
         "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/",
         published(
             "smallnorb",
-            [f"{name}-{part}.mat.gz" for name in _NORB for part in ("dat", "cat", "info")],
+            [f"{name}-{what}.mat.gz" for name in _NORB for what in ("dat", "cat", "info")],
             "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small",
             "https://cs.nyu.edu/~yann/data/norb-v1.0-small",
         ),
@@ -237,22 +237,22 @@ class SmallNORB(FileSet):
     )
 
     def read(self) -> Content:
-        """Pictures and factors of the splits, sorted."""
-        chosen = {"train": _NORB[:1], "test": _NORB[1:]}.get(self.split, _NORB)
+        """Read images and factors of a split, sorted."""
+        files = {"train": _NORB[:1], "test": _NORB[1:]}.get(self.split, _NORB)
         tables = [self._table(name) for name in _NORB]
         factors = np.concatenate(tables)
-        parts = np.repeat(_NORB, [len(table) for table in tables])
-        rows = np.flatnonzero(np.isin(parts, chosen))
+        origin = np.repeat(_NORB, [len(table) for table in tables])
+        rows = np.flatnonzero(np.isin(origin, files))
         order = np.lexsort(factors[rows].T[::-1])
         shape = (len(rows), self.side, self.side)
 
-        def made() -> list[Array]:
-            return [np.concatenate([self._pictures(name) for name in chosen])[order]]
+        def images() -> list[Array]:
+            return [np.concatenate([self._images(name) for name in files])[order]]
 
-        return Content(self.unpacked(shape, made), factors, _NORB_FACTORS, rows[order])
+        return Content(self.unpacked(shape, images), factors, _NORB_FACTORS, rows[order])
 
     def _table(self, name: str) -> Array:
-        """Category; instance, elevation, azimuth and lighting."""
+        """Read category, instance, elevation, azimuth and lighting, (N, 5)."""
         classes = read_norb(self.folder / f"{name}-cat.mat.gz")
         others = read_norb(self.folder / f"{name}-info.mat.gz")
         if classes.ndim != 1 or others.shape != (len(classes), 4):
@@ -260,19 +260,19 @@ class SmallNORB(FileSet):
             raise ValueError(broken(where, f"{classes.shape} and {others.shape} do not fit"))
         return np.column_stack([classes, others])
 
-    def _pictures(self, name: str) -> Array:
+    def _images(self, name: str) -> Array:
         path = self.folder / f"{name}-dat.mat.gz"
-        shape, found = norb_blocks(path)
+        shape, blocks_of_pairs = norb_blocks(path)
         if len(shape) != 4:
             raise ValueError(broken(path, f"its shape is {shape}, not (N, 2, 96, 96)"))
-        return np.stack([shrunk(pair[0], self.side) for block in found for pair in block])
+        return np.stack([resize(pair[0], self.side) for block in blocks_of_pairs for pair in block])
 
 
 @spec
-class Chairs3D(FileSet):
-    """1,393 chairs from 31 sides and 2 heights, 86,366 images.  [Aubry2014].
+class Chairs3D(PublishedSpec):
+    """1,393 chairs from 31 azimuths and 2 elevations, 86,366 images.  [Aubry2014].
 
-    The whole picture, of 600 x 600 pixels, brought to `side`.
+    The images are 600 x 600, resized to `side`.
     """
 
     side: Side = 64
@@ -291,26 +291,26 @@ class Chairs3D(FileSet):
             "https://www.di.ens.fr/willow/research/seeing3Dchairs/data",
             "http://www.di.ens.fr/willow/research/seeing3Dchairs/data",
         ),
-        factors_of(chair=1393, elevation=2, azimuth=31),
+        lattice_of(chair=1393, elevation=2, azimuth=31),
     )
 
     def read(self) -> Content:
-        """The pictures in the order of chair, elevation and azimuth, unpacked once."""
-        return Content(self.unpacked((self.ABOUT.count, self.side, self.side, 3), self._pictures))
+        """Read the images in the order of chair, elevation and azimuth; they are unpacked once."""
+        return Content(self.unpacked((self.ABOUT.count, self.side, self.side, 3), self._images))
 
-    def _pictures(self) -> Iterator[Array]:
+    def _images(self) -> Iterator[Array]:
         with archive(self.folder / self.sources[0].name) as (names, read):
             # image_001_p020_t011_r096.png: elevation p, azimuth t.
-            pictures = [n for n in names if "/renders/" in n and n.endswith(".png")]
-            order = sorted(pictures, key=lambda n: (n.split("/")[-3], *n.split("_")[-3:-1]))
-            yield from decoded(order, read, None, self.side)
+            images = [n for n in names if "/renders/" in n and n.endswith(".png")]
+            order = sorted(images, key=lambda n: (n.split("/")[-3], *n.split("_")[-3:-1]))
+            yield from decode(order, read, None, self.side)
 
 
 @spec
-class Faces3D(FileSet):
-    """50 faces by azimuth 21, elevation 11 and light 11, 127,050 grey images.  [Paysan2009].
+class Faces3D(PublishedSpec):
+    """50 faces from 21 azimuths and 11 elevations in 11 lights, 127,050 images.  [Paysan2009].
 
-    The renders of [Chen2018] of the Basel face model, as a .npy file.
+    The renderings of [Chen2018] of the Basel face model, as a .npy file.
     """
 
     split: DataSplit = "all"
@@ -320,28 +320,28 @@ class Faces3D(FileSet):
         "3D Faces",
         127_050,
         (1, 64, 64),
-        "of the Basel face model: for research, by an agreement that each user makes",
+        "that of the Basel face model: for research, by an agreement with each user",
         "https://faces.dmi.unibas.ch/bfm/",
         published("3dfaces", ["3dfaces.npy"]),
-        factors_of(face=50, azimuth=21, elevation=11, light=11),
+        lattice_of(face=50, azimuth=21, elevation=11, light=11),
         hand="Agree to the licence of the Basel face model at https://faces.dmi.unibas.ch/bfm/ "
-        "and get basel_face_renders.pth (50 x 21 x 11 x 11 images of 64 x 64) from its makers, the "
-        "authors of https://github.com/rtqichen/beta-tcvae. It is a pickle, which is never loaded "
-        'here; turn it into an array yourself: python -c "import numpy, torch; '
+        "and get basel_face_renders.pth (50 x 21 x 11 x 11 images of 64 x 64) from the authors of "
+        "https://github.com/rtqichen/beta-tcvae. It is a pickle, which unweave never loads; "
+        'convert it to an array yourself: python -c "import numpy, torch; '
         "numpy.save('3dfaces.npy', torch.load('basel_face_renders.pth', weights_only=True)"
-        ".numpy())\". The papers' 239,840 images of Kim & Mnih are not public.",
+        '.numpy())". The 239,840 images that Kim & Mnih use are not public.',
     )
 
     def read(self) -> Content:
-        """The array (50, 21, 11, 11, 64, 64), or (127050, 64, 64)."""
+        """Read the array (50, 21, 11, 11, 64, 64) or (127050, 64, 64)."""
         path = self.folder / self.sources[0].name
-        rows = arrays_of(path).rows("")
+        rows = open_array_file(path).rows("")
         lattice = self.ABOUT.lattice
         assert lattice is not None
         if len(rows.shape) < 3 or rows.shape[:-2] not in (lattice.sizes, (lattice.size,)):
             wanted = (*lattice.sizes, *self.ABOUT.shape[1:])
             raise ValueError(broken(path, f"its shape is {rows.shape}, not {wanted}"))
-        return Content(Held(rows.read(0, rows.shape[0]).reshape(-1, *rows.shape[-2:])))
+        return Content(InMemoryRows(rows.read(0, rows.shape[0]).reshape(-1, *rows.shape[-2:])))
 
 
 Published = (

@@ -1,13 +1,13 @@
-"""Ways of sampling a dataset: what they take, in which shares, and that the result is a dataset."""
+"""Selections and pairs: which observations they take, and that the result is a dataset."""
 
 import math
 
 import numpy as np
 import pytest
 import torch
-from datasets import CPU
 
 import unweave as uw
+from datasets import CPU
 from unweave.core.spec import from_json, to_json
 from unweave.data import (
     Arrays,
@@ -18,7 +18,7 @@ from unweave.data import (
     Paired,
     Selected,
     Shapes2D,
-    Streamed,
+    StreamedDataset,
     Subset,
     from_array,
     in_classes,
@@ -34,18 +34,18 @@ ALL = torch.arange(60)
 
 
 def taken(*ways, dataset=DATASET):
-    """Combinations of factors that are taken, as tuples in order."""
+    """Return the combinations of factors that are selected, as tuples in order."""
     loaded = Selected(dataset, ways).load(CPU)
     return [tuple(row) for row in loaded.factors(torch.arange(loaded.size)).tolist()]
 
 
-def test_without_ways_a_sample_is_the_dataset():
+def test_without_selections_the_dataset_is_the_source():
     loaded = Selected(DATASET).load(CPU)
     assert loaded.lattice == DATASET.lattice
     assert torch.equal(loaded.images(ALL), DATASET.load(CPU).images(ALL))
 
 
-def test_pictures_and_factors_are_those_of_the_dataset():
+def test_images_and_factors_are_those_of_the_source():
     loaded, whole = Selected(DATASET, (Subset(20),)).load(CPU), DATASET.load(CPU)
     index = torch.arange(20).view(4, 5)
     rows = whole.lattice.index(loaded.factors(index))
@@ -62,13 +62,12 @@ def test_subsets_are_distinct_ordered_and_drawn_by_the_seed():
     assert taken(Subset(60)) == taken()
 
 
-def test_every_observation_is_as_likely_in_a_subset():
-    counts = sum(
-        np.bincount(Subset(15, seed).take(DATASET.load(CPU), ALL), minlength=60)
-        for seed in range(400)
-    )
-    spread = math.sqrt(400 * 0.25 * 0.75)  # binomial
-    assert np.abs(counts - 100).max() < 4.5 * spread
+def test_subsets_draw_every_observation_equally_often():
+    dataset = DATASET.load(CPU)
+    subsets = [Subset(15, seed).take(dataset, ALL) for seed in range(200)]
+    counts = np.bincount(torch.cat(subsets), minlength=60)
+    stddev = math.sqrt(200 * 0.25 * 0.75)  # binomial
+    assert np.abs(counts - 50).max() < 4.5 * stddev
 
 
 def test_held_out_combinations_and_the_rest_make_the_whole():
@@ -76,7 +75,7 @@ def test_held_out_combinations_and_the_rest_make_the_whole():
     rest, held = taken(HeldOut(classes)), taken(HeldOut(classes, split="held-out"))
     assert set(held) == {row for row in taken() if row[0] in (0, 2) and row[2] == 1}
     assert sorted(rest + held) == taken()
-    assert {row[0] for row in rest} == {0, 1, 2}  # every class alone is known
+    assert {row[0] for row in rest} == {0, 1, 2}  # every class by itself is seen
 
 
 def test_several_combinations_are_held_out_together():
@@ -88,10 +87,10 @@ def test_several_combinations_are_held_out_together():
 
 
 def test_learned_features_are_held_out_like_factors(tmp_path):
-    """Sevens that are thick and zeros that are narrow, as sec. 6.4 of Esmaeili et al. does."""
+    """Thick sevens and narrow zeros, as in sec. 6.4 of Esmaeili et al."""
     rng = np.random.default_rng(0)
     images, digits = rng.random((300, 4)).astype(np.float32), rng.integers(0, 10, 300)
-    codes = np.stack([images.mean(1), images[:, 0]], 1)  # of a model
+    codes = np.stack([images.mean(1), images[:, 0]], 1)  # as if learned
     classes = in_classes(codes, 3)
     assert np.bincount(classes[:, 0]).tolist() == [100, 100, 100]
     assert codes[classes[:, 0] == 1, 0].max() <= codes[classes[:, 0] == 2, 0].min()
@@ -104,7 +103,7 @@ def test_learned_features_are_held_out_like_factors(tmp_path):
         data = Selected(spec, (HeldOut(unseen, split),), path)
         dataset = data.load(CPU)
         assert np.array_equal(dataset.images(torch.arange(dataset.size)), images[rows])
-        assert dataset.factor_names == ("class",)  # what was learned is no truth
+        assert dataset.factor_names == ("class",)  # features are not factors
         assert from_json(Selected, to_json(data)) == data
     before = dataset.fingerprint
     write_features(path, classes[::-1])
@@ -114,7 +113,7 @@ def test_learned_features_are_held_out_like_factors(tmp_path):
     with pytest.raises(ValueError, match=r"expected 300 rows of features .* got 299"):
         data.load(CPU)
     write_features(path, classes, ["class", "width"])
-    with pytest.raises(ValueError, match="names of their own"):
+    with pytest.raises(ValueError, match="differ from those of factors"):
         data.load(CPU)
     write_features(path, np.roll(classes, 1, 0), ["thickness", "width"])
     assert data.load(CPU).fingerprint != before
@@ -122,7 +121,7 @@ def test_learned_features_are_held_out_like_factors(tmp_path):
         write_features(path, codes)
 
 
-def test_a_run_is_put_on_the_combinations_it_has_not_seen(tmp_path):
+def test_a_run_is_loaded_with_its_held_out_combinations(tmp_path):
     data = Selected(DATASET, (HeldOut({"factor0": (0,), "factor1": (1,)}), Subset(40)))
     uw.fit(data, network=MLP(hidden=(4,)), steps=2, progress=False, store=tmp_path, batch_size=8)
     (folder,) = tmp_path.iterdir()
@@ -140,7 +139,7 @@ def test_a_run_is_put_on_the_combinations_it_has_not_seen(tmp_path):
         uw.load(model.folder, split="test")
 
 
-def test_incomplete_lattices_miss_whole_combinations():
+def test_incomplete_lattices_lack_whole_combinations():
     gaps = Incomplete(("factor0", "factor1"), share=0.25, seed=3)
     rest = taken(gaps)
     missing = taken(Incomplete(("factor0", "factor1"), share=0.25, seed=3, split="held-out"))
@@ -152,7 +151,7 @@ def test_incomplete_lattices_miss_whole_combinations():
 
 
 @pytest.mark.parametrize("scale", [0.2, 0.7])
-def test_correlated_factors_have_the_density_they_are_given(scale):
+def test_correlated_factors_have_the_given_density(scale):
     rows = np.array(taken(Correlated(("factor0", "factor2"), scale, count=40_000)))
     found = np.zeros((3, 5))
     np.add.at(found, (rows[:, 0], rows[:, 2]), 1 / len(rows))
@@ -166,8 +165,8 @@ def test_correlated_factors_have_the_density_they_are_given(scale):
 
 
 @pytest.mark.parametrize("scale", [0.01, 1e-200])
-def test_a_scale_below_every_distance_draws_the_nearest(scale):
-    """Without the diagonal of 3 x 3 classes, its four neighbours, all as likely."""
+def test_a_tiny_scale_draws_the_nearest_classes(scale):
+    """Without the diagonal of 3 x 3 classes, its four neighbours are equally likely."""
     equal = HeldOut(tuple({"factor0": (k,), "factor1": (k,)} for k in range(3)))
     correlated = Correlated(("factor0", "factor1"), scale, count=4000)
     rows = taken(equal, correlated, dataset=Blocks((3, 3)))
@@ -176,7 +175,7 @@ def test_a_scale_below_every_distance_draws_the_nearest(scale):
     np.testing.assert_allclose(shares, 0.25, atol=5 * math.sqrt(0.1875 / 4000))
 
 
-def test_ways_follow_one_another():
+def test_selections_are_applied_one_after_another():
     ways = (HeldOut({"factor0": (0,)}), Correlated(("factor1", "factor2"), count=500), Subset(100))
     rows = taken(*ways)
     assert len(rows) == 100
@@ -186,7 +185,7 @@ def test_ways_follow_one_another():
     assert from_json(Selected, to_json(spec)) == spec
 
 
-def test_arrays_in_memory_are_sampled_too():
+def test_selections_work_on_arrays_in_memory():
     spec, _ = from_array(np.arange(40.0).reshape(20, 2), np.arange(20) % 4, ["group"])
     loaded = Selected(spec, (HeldOut({"group": (1, 2, 3)}),)).load(CPU)
     assert loaded.images(torch.arange(5))[:, 0].tolist() == [0, 8, 16, 24, 32]
@@ -202,13 +201,13 @@ def test_arrays_in_memory_are_sampled_too():
         (HeldOut({"factor0": (0.5,)}), "its classes are numbers, 0 to 2"),
         (HeldOut({"factor0": (-1,)}), "its classes are numbers, 0 to 2"),
         (HeldOut({"factor0": ("2..1",)}), "its classes are numbers, 0 to 2"),
-        (HeldOut({"factor0": (0, 1, 2)}), "leave an observation"),
+        (HeldOut({"factor0": (0, 1, 2)}), "leave at least one observation"),
         (Incomplete(("factor9",)), "is not a factor"),
         (Correlated(("factor0", "shape")), "'shape' is not a factor"),
     ],
     ids=str,
 )
-def test_what_cannot_be_taken_is_refused(way, message):
+def test_invalid_selections_are_refused(way, message):
     with pytest.raises(ValueError, match=message):
         Selected(DATASET, (way,)).load(CPU)
 
@@ -230,7 +229,7 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize(("text", "way"), WRITTEN.items(), ids=WRITTEN)
-def test_ways_are_written_plainly_on_the_command_line(text, way):
+def test_selections_are_read_from_the_command_line(text, way):
     assert way_from(text) == way_from(way_text(way)) == way
     (run,) = runs_from(["data=blocks"], select=["subset:count=4", text])
     assert run.data == Selected(Blocks(), (Subset(4), way))
@@ -257,19 +256,19 @@ def test_ways_are_written_plainly_on_the_command_line(text, way):
     ],
     ids=str,
 )
-def test_ways_that_cannot_be_are_one_line(unweave, arguments, message):
+def test_invalid_selections_on_the_command_line_are_one_line_errors(unweave, arguments, message):
     code, _, err = unweave("train", "data=blocks", *arguments)
     assert code == 2
     assert message in " ".join(err.split())
 
 
-def test_columns_joined_by_commas_are_one_run():
+def test_columns_joined_by_commas_describe_a_single_run():
     (run,) = runs_from(["data=arrays", "data.path=a.csv", "data.key=u,v", "data.factors_key=f,g"])
     assert (run.data.key, run.data.factors_key) == ("u,v", "f,g")
 
 
 def test_features_of_a_run_hold_out_combinations(unweave, tmp_path):
-    """From the codes of one run to what another is trained on, as a user types it."""
+    """Use the codes of one run to hold out data from another, on the command line."""
     x = np.eye(24, 5)  # most are equal, so that some classes of codes stay empty
     np.savez(tmp_path / "a.npz", x=x, f=np.arange(24) % 2)
     data = [f"data={tmp_path / 'a.npz'}", "data.key=x", "data.factors_key=f"]
@@ -303,16 +302,14 @@ WAYS = {
 
 @pytest.mark.parametrize("small", [True, False])
 @pytest.mark.parametrize("ways", WAYS.values(), ids=WAYS)
-def test_what_is_taken_of_a_streamed_world_is_streamed_if_it_is_large(
-    tmp_path, monkeypatch, ways, small
-):
+def test_a_selection_of_a_streamed_dataset_is_streamed_if_large(tmp_path, monkeypatch, ways, small):
     codes = np.stack([np.arange(200) % 3, np.arange(200) // 50], 1)
     np.savez(tmp_path / "a.npz", x=STREAMED, codes=codes)
     monkeypatch.setattr("unweave.data.files.arrays.MOST", 2**21 if small else 2**12)
     monkeypatch.setattr("unweave.data.files.streaming.WINDOW", 2**15)  # eight rows
     in_memory = Selected(Arrays(tmp_path / "a.npz", "x", "codes", stream=False), ways).load(CPU)
     dataset = Selected(Arrays(tmp_path / "a.npz", "x", "codes", stream=True), ways).load(CPU)
-    assert isinstance(dataset, Streamed) is not small
+    assert isinstance(dataset, StreamedDataset) is not small
     every = torch.arange(dataset.size)
     order = in_memory.images(every)[:, 0].argsort(stable=True)  # in that of the file
     assert torch.equal(dataset.images(every), in_memory.images(every)[order])
@@ -329,8 +326,8 @@ def test_what_is_taken_of_a_streamed_world_is_streamed_if_it_is_large(
     assert np.isfinite(model.encode(STREAMED[:2])).all()
 
 
-def test_pairs_of_a_streamed_world_are_refused_on_a_gpu(tmp_path, monkeypatch):
-    monkeypatch.setattr(Streamed, "to", lambda dataset, device: dataset)
+def test_pairs_of_a_streamed_dataset_are_refused_on_a_gpu(tmp_path, monkeypatch):
+    monkeypatch.setattr(StreamedDataset, "to", lambda dataset, device: dataset)
     index = torch.arange(60)
     np.savez(
         tmp_path / "a.npz", x=DATASET.load(CPU).images(index), f=DATASET.lattice.factors(index)
@@ -341,7 +338,7 @@ def test_pairs_of_a_streamed_world_are_refused_on_a_gpu(tmp_path, monkeypatch):
         data.load(torch.device("cuda"))
 
 
-def test_pairs_share_the_factors_that_are_named():
+def test_pairs_share_the_named_factors():
     loaded = Paired(DATASET, shared=("factor1",)).load(CPU)
     first, second = loaded.factors(ALL).chunk(2, -1)
     assert torch.equal(first, DATASET.lattice.factors(ALL))
@@ -356,7 +353,7 @@ def test_pairs_share_the_factors_that_are_named():
 
 
 @pytest.mark.parametrize("changed", [1, 2, 3])
-def test_pairs_differ_in_as_many_factors_as_asked(changed):
+def test_pairs_differ_in_the_given_number_of_factors(changed):
     spec = Paired(Blocks((3, 1, 4, 5), cell=1), changed=changed, seed=4)
     first, second = spec.load(CPU).factors(ALL).chunk(2, -1)
     differ = first != second
@@ -367,7 +364,7 @@ def test_pairs_differ_in_as_many_factors_as_asked(changed):
     assert torch.equal(alone, torch.cat([first, second], -1)[:5])
 
 
-def test_pairs_that_cannot_be_are_refused():
+def test_invalid_pairs_are_refused():
     with pytest.raises(ValueError, match="either shared"):
         Paired(DATASET)
     with pytest.raises(ValueError, match="either shared"):
@@ -387,7 +384,7 @@ def test_pairs_that_cannot_be_are_refused():
     ],
     ids=lambda data: data.kind,
 )
-def test_training_and_tables_take_them_as_they_are(data):
+def test_training_and_tables_work_on_selections_and_pairs(data):
     model = uw.fit(data, network=MLP(hidden=(4,)), steps=3, batch_size=8, progress=False)
     table = model.table(rows=30)
     assert table.factor_names == data.load(CPU).factor_names
@@ -407,8 +404,8 @@ TURNED = Shapes2D(side=16, scales=1, orientations=5, positions=1)
     ],
     ids=["whole", "part", "changed", "shared"],
 )
-def test_every_sample_knows_which_of_its_pictures_repeat(data):
-    """There are as many pictures as combinations of classes that are not declared to be equal."""
+def test_selections_and_pairs_declare_which_images_repeat(data):
+    """There are as many images as combinations of classes that are not declared equal."""
     dataset = data.load(CPU)
     index = torch.arange(dataset.size)
     classes = merge(dataset.factors(index).numpy(), dataset.periods, dataset.factor_names)
@@ -417,7 +414,7 @@ def test_every_sample_knows_which_of_its_pictures_repeat(data):
 
 
 def pictures(data):
-    """Every picture of a dataset, as bytes."""
+    """Return every image of a dataset as bytes."""
     dataset = data.load(CPU)
     return [each.tobytes() for each in dataset.images(torch.arange(dataset.size)).numpy()]
 
@@ -428,25 +425,24 @@ def pictures(data):
     lambda split: Incomplete(("orientation",), 0.4, split=split),
     lambda split: Incomplete(("shape", "orientation"), 0.4, seed=2, split=split),
 ])  # fmt: skip
-@pytest.mark.parametrize("orientations", [4, 5, 9])
-def test_no_picture_that_is_held_out_is_left_under_another_class(way, orientations):
-    """Of 9 orientations, a square shows 2, an ellipse 4 and a heart 8 that differ."""
+@pytest.mark.parametrize("orientations", [4, 9])
+def test_no_held_out_image_remains_under_another_class(way, orientations):
+    """Of 9 orientations, a square has 2 distinct ones, an ellipse 4 and a heart 8."""
     dataset = Shapes2D(side=16, scales=1, orientations=orientations, positions=2)
     rest, held = (pictures(Selected(dataset, (way(split),))) for split in ("rest", "held-out"))
     assert not set(rest) & set(held)
     assert sorted(rest + held) == sorted(pictures(dataset))
 
 
-def test_incomplete_lattices_count_combinations_that_differ():
-    """2 + 4 + 8 of them in 9 orientations, of which half are left."""
+def test_incomplete_counts_distinct_combinations():
+    """9 orientations show 2 + 4 + 8 distinct images, of which half are left."""
     dataset = Shapes2D(side=16, scales=1, orientations=9, positions=1)
     left = set(pictures(Selected(dataset, (Incomplete(("shape", "orientation"), 0.5),))))
     assert (len(left), len(set(pictures(dataset)))) == (7, 14)
 
 
-@pytest.mark.parametrize("orientations", [4, 5, 9])
-@pytest.mark.parametrize("changed", [1, 2])
-def test_pairs_that_differ_are_different_pictures(orientations, changed):
+@pytest.mark.parametrize(("orientations", "changed"), [(4, 1), (5, 2), (9, 1), (9, 2)])
+def test_pairs_that_differ_show_different_images(orientations, changed):
     spec = Shapes2D(scales=2, orientations=orientations, positions=1)
     dataset = Paired(spec, changed=changed).load(CPU)
     index = torch.arange(dataset.size)
@@ -457,11 +453,11 @@ def test_pairs_that_differ_are_different_pictures(orientations, changed):
     alike = one[:, 1] == other[:, 1]  # of one shape, so that periods are the same
     merged = [merge(each[alike], spec.lattice.periods, spec.lattice.names) for each in (one, other)]
     assert ((merged[0] != merged[1]).sum(1) == changed).all()
-    more = Paired(Shapes2D(orientations=orientations, positions=12), changed=changed).load(CPU)
+    more = Paired(Shapes2D(orientations=orientations, positions=8), changed=changed).load(CPU)
     one, other = more.factors(torch.arange(more.size)).chunk(2, -1)
-    hearts = (one[:, 1] == 2) & (one != other)[:, 3]  # by all angles but none, as likely
-    updates = (other - one)[hearts, 3] % (orientations - 1)
-    shares = updates.bincount()[1:] / len(updates)
-    np.testing.assert_allclose(shares, 1 / (orientations - 2), atol=2.5 * len(updates) ** -0.5)
-    with pytest.raises(ValueError, match="factors that change every picture"):
+    hearts = (one[:, 1] == 2) & (one != other)[:, 3]  # by every angle but 0, equally likely
+    turns = (other - one)[hearts, 3] % (orientations - 1)
+    shares = turns.bincount()[1:] / len(turns)
+    np.testing.assert_allclose(shares, 1 / (orientations - 2), atol=2.5 * len(turns) ** -0.5)
+    with pytest.raises(ValueError, match="factors that change every image"):
         Paired(spec, changed=4).load(CPU)

@@ -1,1 +1,0 @@
-"""Datasets that are rendered or computed, with known factors."""

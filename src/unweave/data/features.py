@@ -1,0 +1,114 @@
+"""Learned features as classes of observations, for selections to use beside the factors.
+
+>>> in_classes([[0.1], [0.4], [9.0], [0.2]], 2).tolist()
+[[0], [1], [1], [0]]
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import final
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from unweave.core.files import write_atomically
+from unweave.data.dataset import Dataset, Schema
+from unweave.data.files.array_file import open_array_file
+from unweave.data.files.arrays import as_numpy
+from unweave.data.files.factors import FactorTable, read_factors
+from unweave.data.files.rows import Array
+
+KEY = "features"
+
+
+def in_classes(values: ArrayLike | Tensor, classes: int) -> Array:
+    """Bin each column of values (N, K) into equally frequent classes, by its quantiles.
+
+    class = #{k in 1 .. classes - 1: value >= Q(k / classes)}, Q the quantiles of the column
+    """
+    table = as_numpy(values)
+    if table.ndim != 2 or not len(table) or table.dtype.kind not in "biuf":
+        raise ValueError(f"expected values (N, K) to bin into classes, got shape {table.shape}")
+    if classes < 2 or not np.isfinite(table).all():
+        raise ValueError(f"expected finite values and at least 2 classes, got {classes} classes")
+    inner = np.quantile(table, np.arange(1, classes) / classes, axis=0)
+    binned: Array = (table[:, :, None] >= inner.T).sum(2)
+    return binned
+
+
+def write_features(
+    path: str | Path, features: ArrayLike | Tensor, names: Sequence[str] | None = None
+) -> None:
+    """Write classes (N, K), one row per observation of a dataset, for `Selected(features=path)`."""
+    table = as_numpy(features)
+    if table.ndim != 2 or table.dtype.kind not in "iu":
+        raise ValueError(
+            f"expected features (N, K) as integers, got {table.shape} of {table.dtype}: bin them "
+            "into classes with in_classes"
+        )
+    columns = [f"feature{k}" for k in range(table.shape[1])] if names is None else list(names)
+    if len(columns) != table.shape[1] or len(set(columns)) != len(columns):
+        raise ValueError(f"expected {table.shape[1]} distinct names of features, got {columns}")
+    content = io.BytesIO()
+    np.savez(content, features=table, factor_names=np.array(columns))
+    write_atomically(Path(path), content.getvalue())
+
+
+def with_features(dataset: Dataset, path: Path) -> DatasetWithFeatures:
+    """Add the features of a file to the factors that selections can use."""
+    file = open_array_file(path)
+    key = ",".join(file.names) if file.tabular else "" if file.names == [""] else KEY
+    values, names = read_factors(file, key)
+    if values.ndim == 1:
+        values = values[:, None]
+    if len(values) != dataset.size:
+        raise ValueError(
+            f"expected {dataset.size:,} rows of features in {path}, one per observation of the "
+            f"dataset, got {len(values):,}: write them again for the same split of the same data"
+        )
+    columns = names or [f"feature{k}" for k in range(values.shape[1])]
+    if both := sorted({*columns} & {*dataset.factor_names}):
+        raise ValueError(
+            f"expected names of features in {path} that differ from those of factors, got "
+            f"{both[0]!r}"
+        )
+    if values.dtype.kind in "iu" and values.min() >= 0:  # keep the numbers of the classes
+        codes = torch.from_numpy(np.ascontiguousarray(values, np.int64))
+        sizes = tuple((codes.amax(0) + 1).tolist())
+        table = FactorTable(codes, tuple(columns), sizes, (None,) * len(columns))
+    else:
+        table = FactorTable.from_values(values, columns)
+    schema = dataclasses.replace(
+        dataset.schema,
+        factor_names=(*dataset.factor_names, *table.names),
+        factor_sizes=(*dataset.factor_sizes, *table.sizes),
+        factor_labels=(*dataset.factor_labels, *table.labels),
+    )
+    return DatasetWithFeatures(schema, dataset, table.codes)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DatasetWithFeatures:
+    """A dataset with learned features beside its factors, as selections see it."""
+
+    schema: Schema
+    source: Dataset
+    codes: Tensor = field(repr=False)  # (N, K) int64 on the CPU
+
+    def factors(self, index: Tensor) -> Tensor:
+        """Return the classes of the factors and features (..., K), on the CPU."""
+        return torch.cat([self.source.factors(index).cpu(), self.codes[index.cpu()]], -1)
+
+    @property
+    def checksum(self) -> str:
+        """Text that changes when the features do."""
+        return f"{zlib.crc32(self.codes.numpy().data):08x}"

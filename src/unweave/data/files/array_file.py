@@ -1,0 +1,75 @@
+"""Open a file of arrays; its format is recognised by its first bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from unweave.core.spec import nearest_path
+from unweave.data.files.hdf5 import Hdf5File
+from unweave.data.files.npy import NpyFile, NpzFile
+from unweave.data.files.rows import Rows
+from unweave.data.files.tables import CsvFile, ParquetFile
+
+EXTENSIONS = (".npy", ".npz", ".h5", ".hdf5", ".parquet", ".csv")
+
+
+class ArrayFile(Protocol):
+    """A file of one or more arrays."""
+
+    @property
+    def path(self) -> Path:
+        """Path of the file."""
+
+    @property
+    def tabular(self) -> bool:
+        """Whether the arrays are columns of a table, several of which can be read together."""
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the arrays; [""] if the file is a single array without a name."""
+
+    def rows(self, name: str) -> Rows:
+        """Return an array by its name."""
+
+
+_SIGNATURES: dict[bytes, Callable[[Path], ArrayFile]] = {
+    b"\x93NUMPY": NpyFile,
+    b"PK": NpzFile,
+    b"\x89HDF\r\n\x1a\n": Hdf5File,
+    b"PAR1": ParquetFile,
+}
+
+
+def open_array_file(path: Path) -> ArrayFile:
+    """Open a file of arrays by its first bytes, whatever its name is; CSV files by their name."""
+    if not path.is_file():
+        raise ValueError(
+            f"expected a file of arrays ({', '.join(EXTENSIONS)}) at {path}, got nothing there: "
+            f"{nearest_path(path)}"
+        )
+    with path.open("rb") as file:
+        beginning = file.read(8)
+    if not beginning:
+        raise ValueError(f"expected a file of arrays, got {path}, which is empty; save it again")
+    if path.suffix.lower() == ".csv":  # text has no signature
+        return CsvFile(path)
+    for signature, opener in _SIGNATURES.items():
+        if beginning.startswith(signature):
+            return opener(path)
+    raise ValueError(
+        f"expected a file of arrays ({', '.join(EXTENSIONS)}), got {path}, whose first bytes are "
+        "those of none: perhaps pickled objects, which can run code and are never loaded; save "
+        "plain arrays with numpy.savez"
+    )
+
+
+def check_key(file: ArrayFile, name: str) -> str:
+    """Return the name of an array, after rejecting names for files whose array has none."""
+    if file.names == [""] and name:
+        raise ValueError(
+            f"expected no key for {file.path}, a single array without keys, got {name!r}: leave "
+            "key and factors_key out, or save images and factors together as .npz"
+        )
+    return name

@@ -1,0 +1,96 @@
+"""Datasets made of some observations of another dataset.
+
+`Selected` applies selections one after another; each maps a list of row numbers to another list.
+
+>>> from unweave.data import Blocks, HeldOut
+>>> data = Selected(Blocks((3, 4)), select=(HeldOut({"factor0": (2,), "factor1": (0, 1)}),))
+>>> data.load(torch.device("cpu")).size
+10
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+from typing import Literal, final
+
+import torch
+from torch import Tensor
+
+from unweave.core.spec import spec, tag
+from unweave.data.dataset import AbsolutePath, Dataset, Schema
+from unweave.data.features import with_features
+from unweave.data.files.arrays import select_streamed
+from unweave.data.files.streaming import StreamedDataset
+from unweave.data.selection import AnySelection
+from unweave.data.sources import SourceData
+from unweave.data.synthetic.shapes2d import Shapes2D
+
+
+@spec
+class Selected:
+    """Some observations of a dataset, chosen by selections that follow one another.
+
+    Held-out combinations as in [Esmaeili2019], correlated factors as in [Trauble2021], and others.
+
+    `features` is a file of further classes that selections may use as if they were factors:
+    features that a model has learned, binned into classes by `write_features`. Its array
+    `features` (N, K) has one row for each observation of the dataset, and `factor_names` names the
+    columns.
+    """
+
+    source: SourceData = Shapes2D()
+    select: tuple[AnySelection, ...] = ()
+    features: AbsolutePath | None = None
+    kind: Literal["selected"] = tag("selected")
+
+    def load(self, device: torch.device) -> Dataset:
+        """Load the source and apply the selections."""
+        source = self.source.load(device)
+        described = None if self.features is None else with_features(source, Path(self.features))
+        view, whole = described or source, torch.arange(source.size)
+        rows = reduce(lambda rows, each: each.take(view, rows), self.select, whole)
+        if not len(rows):
+            raise ValueError(
+                "expected selections that leave at least one observation, got none of "
+                f"{source.size}: hold out fewer combinations; combine several that are to be held "
+                "out together in one held-out"
+            )
+        if not self.select:
+            return source
+        description = "; ".join(each.describe(view) for each in self.select)
+        if isinstance(source, StreamedDataset):
+            return select_streamed(source, rows.sort().values.numpy(), description).to(device)
+        note = f"{len(rows):,} observations of {source.size:,}: {description}"
+        schema = dataclasses.replace(
+            source.schema, size=len(rows), lattice=None, notes=(*source.notes, note)
+        )
+        checksum = described.checksum if described else ""
+        return SelectedDataset(schema, source, rows.to(device), source.device, checksum)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SelectedDataset(Dataset):
+    """Observations of another dataset by their row numbers in it."""
+
+    schema: Schema
+    source: Dataset
+    rows: Tensor = field(repr=False)  # (N,) int64 on the device
+    device: torch.device
+    features: str = ""  # checksum of the learned features that the selections used
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the source, followed by the checksum of the features."""
+        return self.source.fingerprint + self.features
+
+    def images(self, index: Tensor) -> Tensor:
+        """Return observations (..., *shape) by their numbers (...) in the selection."""
+        return self.source.images(self.rows[self.check(index)])
+
+    def factors(self, index: Tensor) -> Tensor:
+        """Return the classes of the factors (..., K) by numbers (...) in the selection."""
+        return self.source.factors(self.rows[self.check(index)])

@@ -1,0 +1,1 @@
+"""Datasets that are rendered or computed, most of them with known factors."""
