@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
+
+import unweave as uw
 from datasets import (
     ADVERSARIAL,
     CPU,
@@ -18,11 +21,8 @@ from datasets import (
     small_run,
     turned,
 )
-from torch import nn
-
-import unweave as uw
 from unweave import metrics
-from unweave.cli import runs as listing
+from unweave.cli import train as train_cli
 from unweave.core.noise import Noise
 from unweave.core.spec import from_json, to_json
 from unweave.objectives import gradient_penalty, total
@@ -468,7 +468,7 @@ def test_a_trained_model_is_used_like_any_other(objective, latent, tmp_path):
 
 def test_the_command_line_shows_a_run_without_distortion(tmp_path, capsys):
     outcomes = train([gan_run(steps=2)], SMALL.load(CPU), Store(tmp_path))
-    listing.show_outcomes(outcomes, Store(tmp_path))
+    train_cli.print_outcomes(outcomes, Store(tmp_path))
     assert outcomes[0].run.digest in capsys.readouterr().out
 
 

@@ -5,10 +5,10 @@ import shlex
 
 import numpy as np
 import pytest
-from datasets import LATENTS, SMALL
 from PIL import Image
 
 import unweave as uw
+from datasets import LATENTS, SMALL
 from unweave.data import HeldOut, Selected, Subset
 from unweave.training.store import Store
 

@@ -11,10 +11,10 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 import torch
-from datasets import LATENTS
 from PIL import Image
 
 import unweave as uw
+from datasets import LATENTS
 from unweave.report import (
     charts,
     content,

@@ -12,7 +12,7 @@ import pytest
 
 import unweave as uw
 from lattice_tables import identity
-from unweave.cli import scores as scoring
+from unweave.cli import score_output
 from unweave.metrics import METRICS, Metric, Score, Scores, Table, evaluate, hoyer, mcc
 
 
@@ -34,13 +34,13 @@ def test_score_as_a_table(unweave, codes):
 
 
 def test_score_of_all_metrics_is_evaluate(unweave, codes):
-    code, out, err = unweave("score", codes, "--json", "--rng", 5)
+    code, out, err = unweave("score", codes, "--json", "--seed", 5)
     assert code == 0
     assert (
         Scores.from_json(json.loads(out)).to_json() == evaluate(Table.load(codes), rng=5).to_json()
     )
     assert "left out: the table has no posterior scales (mig/chen2018)" in " ".join(err.split())
-    assert "slow ones are left out, --metrics all has them: " in " ".join(err.split())
+    assert "slow metrics are left out (--metrics all): " in " ".join(err.split())
     assert "dci/locatello2019" in err
 
 
@@ -58,7 +58,7 @@ def test_score_as_csv_with_intervals_and_nulls(unweave, codes):
 
 
 def test_score_with_the_spread_over_the_rng_and_the_ceiling(unweave, codes):
-    asked = ["--metrics", "factor_vae_score/kim2018", "--reseeds", 2, "--ceiling", "--rng", 5]
+    asked = ["--metrics", "factor_vae_score/kim2018", "--reseeds", 2, "--ceiling", "--seed", 5]
     keywords = {"metrics": "factor_vae_score/kim2018", "rng": 5, "reseeds": 2, "ceiling": True}
     expected = evaluate(Table.load(codes), **keywords)
     code, out, _ = unweave("score", codes, "--json", *asked)
@@ -81,7 +81,7 @@ def test_what_was_asked_for_of_several_runs_has_rows_of_its_own():
         "mig", "chen2018", 0.5, details={"ceiling": 0.75}, interval=(0.25, 0.625), null=0.125
     )
     for runs in (2, 6):
-        table = scoring.as_table({f"run {n}": Scores(mig=score) for n in range(runs)})
+        table = score_output.scores_table({f"run {n}": Scores(mig=score) for n in range(runs)})
         rows = {str(cell): n for n, cell in enumerate(table.columns[0].cells)}
         assert list(rows) == ["mig", "mig low", "mig high", "mig null", "mig ceiling"]
         column = list(table.columns[1 if runs == 2 else 2].cells)
@@ -135,7 +135,7 @@ def test_interrupted_what_is_done_is_printed(unweave, codes, monkeypatch):
     assert err.splitlines() == [
         "measured 1 of 3, now odd/stop",
         "measured 1 of 3",
-        "stopped; what is done is printed",
+        "stopped; completed results were printed",
     ]
     code, out, _ = unweave("score", codes, *asked, "--json")
     assert (code, list(json.loads(out))) == (130, ["mig/locatello2019"])
@@ -237,7 +237,7 @@ def test_bad_files_are_one_line(unweave, tmp_path, make, message):
         (["--metrics", "mig/chen2018"], "no posterior scales"),
         (["--interval", "95"], "between 0 and 1"),
         (["--json", "--csv"], "got both"),
-        (["--rng", "x"], "valid integer"),
+        (["--seed", "x"], "valid integer"),
     ],
 )
 def test_bad_options_are_one_line(unweave, codes, options, message):

@@ -13,9 +13,9 @@ import time
 import numpy as np
 import pytest
 import torch
-from datasets import CPU, CRITIC, SMALL, small_run
 
 import unweave as uw
+from datasets import CPU, CRITIC, SMALL, small_run
 from unweave.core import files
 from unweave.core.files import write_atomically
 from unweave.core.spec import to_json
