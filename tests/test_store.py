@@ -254,7 +254,7 @@ def checkpoints(store):
 @pytest.mark.parametrize(
     ("start", "times", "steps"),
     [
-        (Fork, 5, 300),
+        (Fork, 6, 100),
         pytest.param(Command, 10, 600, marks=pytest.mark.slow),
         pytest.param(GpuCommand, 3, 12_000, marks=pytest.mark.gpu),  # long enough to be compiled
     ],
