@@ -16,6 +16,7 @@ from unweave.cli.options import (
     with_metric_options,
 )
 from unweave.core.console import err, out
+from unweave.core.notes import print_warnings
 
 if TYPE_CHECKING:
     from unweave.data.splits import AnySplit
@@ -68,13 +69,13 @@ def evaluate_command(
     _ = options.names  # reject unknown metrics before anything is loaded
 
     from unweave.cli.score_output import evaluation_notes, print_scores
-    from unweave.cli.scoring import call_with_notes, score_runs
+    from unweave.cli.scoring import score_runs
     from unweave.evaluation.model import load
     from unweave.training.store import Store
 
     folders = Store(store).find_all(names)
     chosen = cast("AnySplit | None", split)
-    models = call_with_notes(lambda paths: load(paths, split=chosen, device=device), folders)
+    models = print_warnings(err, lambda: load(folders, split=chosen, device=device))
     scores = score_runs(models, rows, options, codes)
     for line in evaluation_notes(models, rows):
         (out if form == "table" else err).print(line, highlight=False)
@@ -107,7 +108,7 @@ def score_command(
       unweave score codes.npz --continuous angle,x     (continuous, although values repeat)
     """
     from unweave.cli.score_output import print_scores
-    from unweave.cli.scoring import call_with_notes, score_table
+    from unweave.cli.scoring import score_table
     from unweave.core import spec
     from unweave.metrics import Scores, Table
 
@@ -118,7 +119,7 @@ def score_command(
         )
     form = options.format
     _ = options.names  # reject unknown metrics before anything is computed
-    table = call_with_notes(Table.load, path)
+    table = print_warnings(err, Table.load, path)
     scores = Scores()
     try:
         score_table(table, options, scores)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from unweave.cli.options import DeviceOption, RowsOption, RunArgument, RunsArgument, StoreOption
 from unweave.core.console import err, out, plain_table
+from unweave.core.notes import print_warnings
 
 if TYPE_CHECKING:
     from unweave.training.run import Run
@@ -53,7 +54,6 @@ def report_command(
 
       unweave report 3f2a
     """
-    from unweave.cli.scoring import call_with_notes
     from unweave.evaluation.model import load
     from unweave.report import write_report
     from unweave.training.store import Store
@@ -61,7 +61,7 @@ def report_command(
     for model in load(Store(store).find_all(names), device=device):
         assert model.folder is not None
         write = partial(write_report, path=model.folder / "report.html", rows=rows)
-        out.print(str(call_with_notes(write, model)), soft_wrap=True, highlight=False)
+        out.print(str(print_warnings(err, write, model)), soft_wrap=True, highlight=False)
 
 
 def cite_command(name: RunArgument, store: StoreOption = Path("runs")) -> None:

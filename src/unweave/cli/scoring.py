@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from unweave.cli.options import MetricOptions
-from unweave.core.console import err, print_notes
-from unweave.evaluation.evaluate import measured, noted
+from unweave.core.console import err
+from unweave.core.notes import capture_warnings, print_notes
+from unweave.evaluation.evaluate import measured
 from unweave.evaluation.model import Codes, FittedModel
 from unweave.metrics import METRICS, Score, Scores, Table, evaluate, left_out
 from unweave.metrics.registry import select
 from unweave.training.progress import Counts
 from unweave.training.store import RunFolder
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 def score_runs(
@@ -37,7 +34,9 @@ def score_runs(
     options = options or MetricOptions()
     names, labels = options.names, run_labels(models)
     scores_by_label = {label: Scores() for label in labels.values()}
-    score = partial(noted, partial(evaluate, metrics=names, rng=options.seed, **options.keywords))
+    score = partial(
+        capture_warnings, partial(evaluate, metrics=names, rng=options.seed, **options.keywords)
+    )
     totals = {"encoded": sum(min(rows, m.dataset.size) for m in models), "measured": len(models)}
     printed: set[str] = set()
     with Counts(err, totals) as counts:
@@ -50,7 +49,7 @@ def score_runs(
             folder.write_scores(model.split, len(table), codes, scores.to_json())
             scores_by_label[labels[model.folder]] = scores
             notes = [*map(str, warned), *(omitted(table) if names is None else [])]
-            print_notes(note for note in notes if note not in printed)
+            print_notes(err, (note for note in notes if note not in printed))
             printed.update(notes)
             counts.add("measured")
     return scores_by_label
@@ -63,7 +62,7 @@ def score_table(table: Table, options: MetricOptions, scores: Scores) -> None:
     names = options.names
     chosen = select(table, names)
     notes = [*table.notes, *([table.few] if table.few else [])]
-    print_notes(notes)
+    print_notes(err, notes)
     with Counts(err, {"measured": len(chosen)}) as counts:
 
         def progress(key: str, score: Score | None) -> None:
@@ -76,16 +75,9 @@ def score_table(table: Table, options: MetricOptions, scores: Scores) -> None:
         score = partial(
             evaluate, metrics=names, rng=options.seed, progress=progress, **options.keywords
         )
-        _, warned = noted(score, table)
-    print_notes(warning for warning in warned if str(warning) not in notes)
-    print_notes(omitted(table) if names is None else [])
-
-
-def call_with_notes(function: Callable[[Item], Result], item: Item) -> Result:
-    """Call `function(item)` and print its warnings as notes."""
-    result, warned = noted(function, item)
-    print_notes(warned)
-    return result
+        _, warned = capture_warnings(score, table)
+    print_notes(err, (text for text in map(str, warned) if text not in notes))
+    print_notes(err, omitted(table) if names is None else [])
 
 
 def omitted(table: Table) -> list[str]:

@@ -9,6 +9,7 @@ import typer
 
 from unweave.cli.options import DeviceOption, FeaturesOption, SelectOption, StoreOption
 from unweave.core.console import err, out, plain_table
+from unweave.core.notes import print_notes
 from unweave.core.parallel import usable_cores
 
 if TYPE_CHECKING:
@@ -130,8 +131,7 @@ def train_runs(
     for group in by_data.values():
         dataset = group[0].data.load(pick_device(device))
         resolved = [run.resolve(dataset) for run in group]
-        for note in notes(resolved, dataset):
-            err.print(note, highlight=False)
+        print_notes(err, notes(resolved, dataset))
         monitor = monitor_of(measure, resolved, dataset)
         if measure:
             err.print(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
@@ -31,9 +30,3 @@ def plain_table(first: str, *columns: str) -> Table:
             min_width=_LEAST_WIDTH if wrapped else None,
         )
     return table
-
-
-def print_notes(notes: Iterable[object], console: Console = err) -> None:
-    """Print notes or warnings as plain text, one per line."""
-    for note in notes:
-        console.print(str(note), highlight=False, soft_wrap=True, markup=False)
