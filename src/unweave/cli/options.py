@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 StoreOption = Annotated[Path, typer.Option(help="Folder that contains the runs.")]
 DeviceOption = Annotated[
-    str,
-    typer.Option(help="Device: cpu, cuda, cuda:1, ..., or auto for a GPU if there is one."),
+    str, typer.Option(help="Device: cpu, cuda, cuda:1, ..., or auto for a GPU if there is one.")
 ]
 SelectOption = Annotated[
     list[str] | None,
@@ -62,19 +61,12 @@ class MetricOptions:
     resamples: Annotated[
         int, typer.Option(help="Number of resamples of the rows for each interval.")
     ] = 200
-    null: Annotated[
-        bool,
-        typer.Option("--null", help="Also score shuffled factors (by default off)."),
-    ] = False
+    null: Annotated[bool, typer.Option("--null", help="Also score shuffled factors.")] = False
     reseeds: Annotated[
-        int,
-        typer.Option(help="Number of extra seeds for the standard deviation over seeds."),
+        int, typer.Option(help="Number of extra seeds for the standard deviation over seeds.")
     ] = 0
     ceiling: Annotated[
-        bool,
-        typer.Option(
-            "--ceiling", help="Also score the factors themselves as codes (by default off)."
-        ),
+        bool, typer.Option("--ceiling", help="Also score the factors themselves as codes.")
     ] = False
     continuous: Annotated[
         str | None,
@@ -84,14 +76,9 @@ class MetricOptions:
         ),
     ] = None
     seed: Annotated[int, typer.Option(min=0, help="Seed of the metrics' randomness.")] = 0
-    json: Annotated[
-        bool, typer.Option("--json", help="Print JSON instead of a table (by default off).")
-    ] = False
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False
     csv: Annotated[
-        bool,
-        typer.Option(
-            "--csv", help="Print CSV, including the parts of each score (by default off)."
-        ),
+        bool, typer.Option("--csv", help="Print CSV, including the parts of each score.")
     ] = False
 
     @property

@@ -48,8 +48,7 @@ def train_command(
         int, typer.Option(min=0, help="Number of CPU threads; 0 uses all available cores.")
     ] = 0,
     precision: Annotated[
-        str,
-        typer.Option(help="GPU matmul precision, from slowest to fastest: fp32, tf32 or bf16."),
+        str, typer.Option(help="GPU matmul precision, from slowest to fastest: fp32, tf32 or bf16.")
     ] = "fp32",
     measure: Annotated[
         str,
