@@ -2,6 +2,8 @@
 
 import json
 import shlex
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -206,6 +208,19 @@ def test_data_info_describes_drawn_datasets_and_own_files(unweave, tmp_path):
         assert told[0] == " ".join(map(str, arguments))
         assert [line for line in told if line.startswith("- ")][: len(lines)] == lines
     assert "@inproceedings{Mathieu2019" in unweave("data", "info", "pinwheel")[1]
+
+
+def test_listing_runs_loads_neither_metrics_nor_reports(tmp_path):
+    uw.fit(SMALL, network=uw.MLP((4,)), batch_size=8, steps=2, store=tmp_path, progress=False)
+    code = (
+        "import contextlib, sys\nfrom unweave.cli.main import main\n"
+        "with contextlib.suppress(SystemExit): main()\n"
+        "print([m for m in ('unweave.metrics', 'unweave.report', 'jinja2') if m in sys.modules])"
+    )
+    command = [sys.executable, "-c", code, "runs", "--store", str(tmp_path)]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "finished" in out
+    assert out.endswith("[]\n")
 
 
 def test_the_help_of_flags_shows_no_type(unweave):

@@ -27,8 +27,8 @@ from unweave.report import (
     write_report,
 )
 from unweave.report.text import number, typeset
-from unweave.training import recipe
-from unweave.training.overrides import runs_from
+from unweave.training import configuration
+from unweave.training.overrides import runs_from, train_arguments
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::unweave.metrics.FewRowsWarning"
@@ -296,7 +296,7 @@ def test_hostile_names_are_escaped(tmp_path):
 def test_the_command_reproduces_the_run(run):
     dataset = run.data.load(torch.device("cpu"))
     run = run.resolve(dataset)
-    arguments = shlex.split(" ".join(recipe.command(run, dataset)))
+    arguments = shlex.split(" ".join(train_arguments(run, dataset)))
     assert [again.resolve(dataset) for again in runs_from(arguments)] == [run]
 
 
@@ -306,17 +306,17 @@ def test_the_command_for_a_file_with_an_odd_name(tmp_path):
     data = uw.Arrays(str(path), factors_key="factors")
     dataset = data.load(torch.device("cpu"))
     run = uw.Run(data=data, batch_size=3).resolve(dataset)
-    arguments = shlex.split(" ".join(recipe.command(run, dataset)))
+    arguments = shlex.split(" ".join(train_arguments(run, dataset)))
     assert [again.resolve(dataset) for again in runs_from(arguments)] == [run]
 
 
 def test_the_page_shows_the_command_and_marks_changed_fields(lattice):
     page = rendered(lattice)
-    for line in recipe.command(lattice.run, lattice.dataset):
+    for line in train_arguments(lattice.run, lattice.dataset):
         assert " ".join(line.split()) in page.words
     changed = {
         f.name
-        for part in recipe.parts(lattice.run, lattice.dataset)
+        for part in configuration.parts(lattice.run, lattice.dataset)
         for f in part.fields
         if f.changed
     }

@@ -68,7 +68,7 @@ def page(pictures: str | None = None) -> str:
 
 def described_dataset(data: Data, dataset: Dataset) -> str:
     """What is known of data once they are loaded."""
-    from unweave.training.recipe import (
+    from unweave.training.overrides import (
         data_text,  # knows all of a run, which a list of sets does not need
     )
 

@@ -9,11 +9,11 @@ import typer
 
 from unweave.cli.options import (
     DeviceOption,
-    MetricOptions,
     RowsOption,
     RunsArgument,
+    ScoringOptions,
     StoreOption,
-    with_metric_options,
+    with_scoring_options,
 )
 from unweave.core.console import err, out
 from unweave.core.notes import print_warnings
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from unweave.data.splits import AnySplit
 
 
-@with_metric_options
+@with_scoring_options
 def evaluate_command(
     names: RunsArgument,
     store: StoreOption = Path("runs"),
@@ -42,7 +42,7 @@ def evaluate_command(
         ),
     ] = "mean",
     *,
-    options: MetricOptions,
+    options: ScoringOptions,
 ) -> None:
     """Score trained runs against the true factors of their data.
 
@@ -82,11 +82,11 @@ def evaluate_command(
     print_scores(scores, form)
 
 
-@with_metric_options
+@with_scoring_options
 def score_command(
     path: Annotated[Path, typer.Argument(help="An .npz file of codes and factors.")],
     *,
-    options: MetricOptions,
+    options: ScoringOptions,
 ) -> None:
     """Score codes from any source: an .npz file with codes (N, D) and factors (N, K).
 

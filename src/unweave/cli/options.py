@@ -44,7 +44,7 @@ RunArgument = Annotated[
 
 
 @dataclass(frozen=True)
-class MetricOptions:
+class ScoringOptions:
     """The options that `unweave evaluate` and `unweave score` share."""
 
     metrics: Annotated[
@@ -113,14 +113,14 @@ class MetricOptions:
         return "json" if self.json else "csv" if self.csv else "table"
 
 
-def with_metric_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace the last parameter of a command, `options`, by the fields of `MetricOptions`.
+def with_scoring_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace the last parameter of a command, `options`, by the fields of `ScoringOptions`.
 
     typer reads a command's options from its signature, so the decorated function has one parameter
-    for each field, and collects their values into a `MetricOptions`.
+    for each field, and collects their values into a `ScoringOptions`.
     """
     own = list(inspect.signature(command, eval_str=True).parameters.values())[:-1]
-    hints = get_type_hints(MetricOptions, include_extras=True)
+    hints = get_type_hints(ScoringOptions, include_extras=True)
     shared = [
         inspect.Parameter(
             field.name,
@@ -128,12 +128,12 @@ def with_metric_options(command: Callable[..., None]) -> Callable[..., None]:
             default=field.default,
             annotation=hints[field.name],
         )
-        for field in dataclasses.fields(MetricOptions)
+        for field in dataclasses.fields(ScoringOptions)
     ]
 
     @functools.wraps(command)
     def decorated(**values: Any) -> None:
-        options = MetricOptions(**{each.name: values.pop(each.name) for each in shared})
+        options = ScoringOptions(**{each.name: values.pop(each.name) for each in shared})
         command(**values, options=options)
 
     parameters = [*own, *shared]

@@ -98,11 +98,12 @@ def final_terms(log: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _run_row(folder: RunFolder) -> list[str]:
-    from unweave.training.recipe import blocks_of, data_text
+    from unweave.training.configuration import blocks_text
+    from unweave.training.overrides import data_text
 
     run, log = folder.read_run(), folder.read_log()
     steps = f"{log[-1]['step'] if log else 0}/{run.steps}"
-    what = f"{objective_text(run)}; {blocks_of(run.latent)}; {data_text(run.data)}"
+    what = f"{objective_text(run)}; {blocks_text(run.latent)}; {data_text(run.data)}"
     scored = ", ".join(folder.scores)
     seed, terms = str(run.seed), final_terms(log)
     return [folder.path.name, folder.status, steps, what, seed, *terms, scored]

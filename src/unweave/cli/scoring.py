@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from unweave.cli.options import MetricOptions
+from unweave.cli.options import ScoringOptions
 from unweave.core.console import err
 from unweave.core.notes import capture_warnings, print_notes
 from unweave.evaluation.evaluate import measured
@@ -22,7 +22,7 @@ from unweave.training.store import RunFolder
 def score_runs(
     models: list[FittedModel],
     rows: int,
-    options: MetricOptions | None = None,
+    options: ScoringOptions | None = None,
     codes: Codes = "mean",
 ) -> dict[str, Scores]:
     """Score runs and return their scores by digest, or by folder if a digest occurs twice.
@@ -31,7 +31,7 @@ def score_runs(
     as it is scored, so they survive an interruption. If no metrics are named, say which are left
     out.
     """
-    options = options or MetricOptions()
+    options = options or ScoringOptions()
     names, labels = options.names, run_labels(models)
     scores_by_label = {label: Scores() for label in labels.values()}
     score = partial(
@@ -55,7 +55,7 @@ def score_runs(
     return scores_by_label
 
 
-def score_table(table: Table, options: MetricOptions, scores: Scores) -> None:
+def score_table(table: Table, options: ScoringOptions, scores: Scores) -> None:
     """Add the scores of a table to `scores` one by one, so an interruption keeps those done."""
     if (continuous := options.keywords["continuous"]) is not None:
         table = replace(table, continuous=continuous)

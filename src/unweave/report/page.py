@@ -15,6 +15,7 @@ import unweave
 from unweave.core import spec
 from unweave.core.bibliography import citations
 from unweave.core.files import write_atomically
+from unweave.data import InMemory
 from unweave.evaluation.model import FittedModel
 from unweave.metrics import Score
 from unweave.metrics.registry import metric_citations
@@ -22,7 +23,8 @@ from unweave.report import figures, summary, traversals
 from unweave.report.analysis import UNUSED_KL, Analysis, analyse
 from unweave.report.pictures import is_image
 from unweave.report.text import number, symbol
-from unweave.training import recipe
+from unweave.training import configuration
+from unweave.training.overrides import train_arguments
 
 
 def write_report(
@@ -72,16 +74,16 @@ def _texts(analysis: Analysis) -> dict[str, Any]:
         "objective": type(model.run.objective).__name__,
         "equation": summary.equation(analysis),
         "weights": summary.weights(analysis),
-        "latent": recipe.latent_name(model.run.latent),
-        "data": recipe.data_name(model.run),
+        "latent": configuration.latent_text(model.run.latent),
+        "data": configuration.data_name(model.run),
         "tiles": tiles,
         "tile_columns": summary.tile_columns(len(tiles)),
         "information_bound": summary.information_bound(analysis),
         "correlations": summary.correlations(analysis),
         "dependent_prior": summary.dependent_prior(analysis),
-        "parts": recipe.parts(model.run, model.dataset),
-        "command": recipe.command(model.run, model.dataset),
-        "in_memory": recipe.in_memory(model.run),
+        "parts": configuration.parts(model.run, model.dataset),
+        "command": train_arguments(model.run, model.dataset),
+        "in_memory": isinstance(model.run.data, InMemory),
         "run_json": json.dumps(spec.to_json(model.run), indent=2, ensure_ascii=False),
         "references": citations(model.run) | metric_citations(analysis.scores),
         "versions": {
