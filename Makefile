@@ -1,5 +1,5 @@
 # make test   everything that must hold: lint, types, tests, doctests
-# make demo   learn a small world in minutes, measure it, and write its report
+# make demo   learn a small dataset in minutes, score it, and write its report
 # make bench  training throughput against a plain PyTorch loop, in one run
 
 PYTHON ?= python3

@@ -22,7 +22,7 @@ from datasets import (
     turned,
 )
 from unweave import metrics
-from unweave.cli import runs as listing
+from unweave.cli import train as train_cli
 from unweave.core.noise import Noise
 from unweave.core.spec import from_json, to_json
 from unweave.objectives import gradient_penalty, total
@@ -466,7 +466,7 @@ def test_a_trained_model_is_used_like_any_other(objective, latent, tmp_path):
 
 def test_the_command_line_shows_a_run_without_distortion(tmp_path, capsys):
     outcomes = train([gan_run(steps=2)], SMALL.load(CPU), Store(tmp_path))
-    listing.show_outcomes(outcomes, Store(tmp_path))
+    train_cli.print_outcomes(outcomes, Store(tmp_path))
     assert outcomes[0].run.digest in capsys.readouterr().out
 
 

@@ -2,15 +2,19 @@
 
 import json
 import shlex
+import subprocess
+import sys
 
 import numpy as np
 import pytest
-from datasets import LATENTS, SMALL
 from PIL import Image
 
 import unweave as uw
+from datasets import LATENTS, SMALL
 from unweave.data import HeldOut, Selected, Subset
-from unweave.training.store import Store
+from unweave.metrics import METRICS, Scores, left_out
+from unweave.report import render
+from unweave.training.store import RunFolder, Store
 
 TINY = ["data=shapes2d", "data.side=16", "data.positions=4", "data.orientations=1", "network=mlp",
         "latent.size=3", "batch_size=8", "steps=20"]  # fmt: skip
@@ -24,7 +28,8 @@ def test_train_evaluate_report_runs_cite(unweave, tmp_path):
     assert len(folders) == 2
     assert all(str(folder.path) in out.replace("\n", "") for folder in folders)
     name = folders[0].path.name
-    code, out, _ = unweave("evaluate", name, "--store", store, "--json", "--rows", 200)
+    asked = ["--metrics", "mig,factor_vae_score", "--rows", 200]
+    code, out, _ = unweave("evaluate", name, "--store", store, "--json", *asked)
     assert code == 0
     scores = json.loads(out)[name]
     assert 0 <= scores["factor_vae_score/kim2018"]["value"] <= 1
@@ -53,20 +58,30 @@ def test_train_evaluate_report_runs_cite(unweave, tmp_path):
 
 @pytest.mark.parametrize("latent", LATENTS)
 def test_evaluate_and_report_of_every_latent_space(unweave, latent, tmp_path):
+    model = uw.fit(SMALL, latent=latent, network=uw.MLP((16,)), batch_size=16, steps=5,
+                   store=tmp_path, progress=False)  # fmt: skip
+    code, out, err = unweave("evaluate", model.folder, "--json", "--rows", 100, "--metrics", "mig")
+    assert code == 0, err
+    scores = Scores.from_json(json.loads(out)[model.folder.name])
+    assert ("mig/chen2018" in scores) == all(latent.normal)
+    page = render(model, rows=100, scores=scores)
+    assert ("q(z|x) is not normal" in page) != all(latent.normal)
+    assert all(f"<sub>{name}</sub>" in page for name in latent.names)
+
+
+def test_every_metric_that_applies_is_computed_by_default(unweave, tmp_path):
+    latent = uw.Product(style=uw.Gaussian(2), shape=uw.Categorical(3))
     folder = uw.fit(SMALL, latent=latent, network=uw.MLP((16,)), batch_size=16, steps=5,
                     store=tmp_path, progress=False).folder  # fmt: skip
     code, out, err = unweave("evaluate", folder, "--json", "--rows", 100)
     assert code == 0, err
-    scores = json.loads(out)[folder.name]
-    assert ("mig/chen2018" in scores) == all(latent.normal)
-    assert ("q(z|x) is not normal" in err) != all(latent.normal)
-    code, _, err = unweave("report", folder, "--rows", 100)
-    assert code == 0, err
-    text = (folder / "report.html").read_text()
-    assert all(f"<sub>{name}</sub>" in text for name in latent.names)
+    assert "q(z|x) is not normal" in err
+    table = uw.load(folder).table(100)
+    quick = {key for key, metric in METRICS.items() if not metric.slow}
+    assert set(json.loads(out)[folder.name]) == quick - set(left_out(table))
 
 
-def test_a_folder_of_images_and_a_file_of_arrays(unweave, tmp_path):
+def test_train_and_report_on_a_folder_of_images_and_a_file_of_arrays(unweave, tmp_path):
     pictures = tmp_path / "pictures"
     pictures.mkdir()
     rng = np.random.default_rng(0)
@@ -87,12 +102,15 @@ HELD = {"shape": ("heart",), "x": (0, 1)}
 
 
 @pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
-def test_evaluate_measures_the_split_that_is_asked_for(unweave, tmp_path):
+def test_evaluate_scores_the_chosen_split_and_keeps_the_others(unweave, tmp_path):
+    """Scores of one split used to overwrite those of another."""
     data = Selected(uw.Shapes2D(side=16, positions=4, orientations=1), (HeldOut(HELD),))
     folder = uw.fit(data, latent=uw.Gaussian(3), network=uw.MLP((16,)), batch_size=16, steps=5,
                     store=tmp_path, progress=False).folder  # fmt: skip
     asked = [folder, "--metrics", "mig,sap", "--rows", 10_000]
-    sizes = {"held-out": 2 * 6 * 4, "rest": (3 * 4 - 2) * 6 * 4}
+    sizes = {"rest": (3 * 4 - 2) * 6 * 4, "held-out": 2 * 6 * 4}
+    suffixes = {"rest": "", "held-out": "-held-out"}  # the run was trained on the rest
+    stored = {}
     for split, size in sizes.items():
         model = uw.load(folder, split=split)
         (expected,) = uw.evaluate([model], metrics=["mig", "sap"])
@@ -105,24 +123,32 @@ def test_evaluate_measures_the_split_that_is_asked_for(unweave, tmp_path):
         assert {key: score["value"] for key, score in found.items()} == {
             key: score.value for key, score in expected.items()
         }
-        kept = json.loads((folder / "scores.json").read_text())
-        assert kept == {"split": split, "rows": size, "codes": "mean", "scores": found}
-        table = uw.metrics.Table.load(folder / "table.npz")
+        stored[split] = {"split": split, "rows": size, "codes": "mean", "scores": found}
+        for each, content in stored.items():  # all that was stored is still there
+            path = folder / f"scores{suffixes[each]}.json"
+            assert json.loads(path.read_text()) == content
+        assert RunFolder(folder).scores == stored
+        table = uw.metrics.Table.load(folder / f"table{suffixes[split]}.npz")
         hearts = table.factors[:, table.factor_names.index("shape")] == 2
         left = table.factors[:, table.factor_names.index("x")] < 2
         assert (hearts & left).all() == (split == "held-out")
         assert (hearts & left).any() == (split == "held-out")
     code, out, _ = unweave("evaluate", *asked)
     assert out.startswith(f"measured on {sizes['rest']:,} observations of the rest split\n")
-    assert unweave("cite", folder)[0] == 0
-    (folder / "scores.json").write_text(json.dumps(found))  # without what it is of
+    unweave("evaluate", folder, "--split", "held-out", "--metrics", "mcc")
+    assert "rest, held-out" in unweave("runs", "--store", tmp_path)[1]
+    code, out, _ = unweave("cite", folder)
+    assert code == 0
+    assert "{Chen2018" in out  # MIG, on the split it was trained on
+    assert "{Hyvarinen2016" in out  # MCC, on the held-out split
+    (folder / "scores.json").write_text(json.dumps(found))  # without the split
     check_error(*unweave("cite", folder), "measure again")
     known = "shapes2d has the splits rest, held-out, and 'test' was asked for"
     for split, message in (("test", known), ("hold", "and 'hold' was asked for")):
         check_error(*unweave("evaluate", *asked, "--split", split), message)
 
 
-def test_runs_say_which_data_they_were_trained_on(unweave, tmp_path, monkeypatch):
+def test_runs_lists_the_data_of_each_run(unweave, tmp_path, monkeypatch):
     monkeypatch.setattr("unweave.core.console.out._width", 400)
     np.savez(
         tmp_path / "my x.npz", images=np.random.default_rng(0).random((50, 7)), y=np.arange(50)
@@ -146,7 +172,7 @@ def test_runs_say_which_data_they_were_trained_on(unweave, tmp_path, monkeypatch
         assert out.startswith(text)
 
 
-def test_info_tells_of_worlds_and_of_files_of_ones_own(unweave, tmp_path):
+def test_data_info_describes_drawn_datasets_and_own_files(unweave, tmp_path):
     rng = np.random.default_rng(0)
     images = rng.integers(0, 255, (6, 8, 10, 3), np.uint8)
     images[0, 0, 0] = 0, 255, 0
@@ -184,7 +210,20 @@ def test_info_tells_of_worlds_and_of_files_of_ones_own(unweave, tmp_path):
     assert "@inproceedings{Mathieu2019" in unweave("data", "info", "pinwheel")[1]
 
 
-def test_flags_take_no_value_and_their_help_says_so(unweave):
+def test_listing_runs_loads_neither_metrics_nor_reports(tmp_path):
+    uw.fit(SMALL, network=uw.MLP((4,)), batch_size=8, steps=2, store=tmp_path, progress=False)
+    code = (
+        "import contextlib, sys\nfrom unweave.cli.main import main\n"
+        "with contextlib.suppress(SystemExit): main()\n"
+        "print([m for m in ('unweave.metrics', 'unweave.report', 'jinja2') if m in sys.modules])"
+    )
+    command = [sys.executable, "-c", code, "runs", "--store", str(tmp_path)]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "finished" in out
+    assert out.endswith("[]\n")
+
+
+def test_the_help_of_flags_shows_no_type(unweave):
     for command in ((), ("evaluate",), ("score",), ("bench",), ("data", "info")):
         code, out, _ = unweave(*command, "--help")
         assert code == 0
@@ -210,7 +249,7 @@ def test_help_has_examples(unweave):
         assert f"unweave {command}" in out
 
 
-def test_alone_it_shows_its_help(unweave):
+def test_without_arguments_the_help_is_shown(unweave):
     code, out, err = unweave()
     assert code == 2
     assert "evaluate" in out
@@ -243,7 +282,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_line(unweave, case, tmp_path, monkeypatch):
+def test_bad_input_gives_one_line_and_writes_nothing(unweave, case, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     arguments, message = BAD[case]
     code, out, err = unweave(*arguments)
@@ -269,7 +308,7 @@ MEANT = {
 
 
 @pytest.mark.parametrize("case", MEANT)
-def test_what_is_nearly_there_is_named(unweave, case, tmp_path, monkeypatch):
+def test_misspelt_names_and_paths_get_a_suggestion(unweave, case, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / "table.csv").write_text("a,b\n1,2\n")
@@ -277,7 +316,7 @@ def test_what_is_nearly_there_is_named(unweave, case, tmp_path, monkeypatch):
     check_error(*unweave(*arguments), message)
 
 
-def test_data_by_a_name_or_a_path_that_is_nearly_there_in_python(tmp_path):
+def test_misspelt_data_get_a_suggestion_in_python(tmp_path):
     (tmp_path / "images").mkdir()
     with pytest.raises(ValueError, match=r"did you mean '.*/images'"):
         uw.fit(tmp_path / "imgs")
@@ -309,20 +348,20 @@ def broken_data(tmp_path):
     yield tmp_path / "text.npz", "text.npz"
 
 
-def test_bad_data_is_one_line(unweave, tmp_path):
+def test_bad_data_give_one_line(unweave, tmp_path):
     for path, message in broken_data(tmp_path):
         code, out, err = unweave("train", f"data={path}", "--store", tmp_path / "runs")
         check_error(code, out, err, message)
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_bernoulli_likelihood_refuses_values_out_of_range(unweave, tmp_path):
+def test_a_bernoulli_likelihood_rejects_values_outside_0_to_1(unweave, tmp_path):
     path = make(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(50, 7)))
     result = unweave("train", f"data={path}", "likelihood=bernoulli", "--store", tmp_path / "runs")
     check_error(*result, "likelihood=gaussian")
 
 
-def test_lanes_that_break_end_with_code_1_and_are_told(unweave, tmp_path):
+def test_failed_lanes_are_reported_with_exit_code_1(unweave, tmp_path):
     code, _, err = unweave("train", *TINY, "objective.beta=1e39,1", "--store", tmp_path)
     assert code == 1
     assert err.count("is not finite") == 1

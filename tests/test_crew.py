@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from datasets import CPU, CRITIC, SMALL, small_run
 
 import unweave as uw
+from datasets import CPU, CRITIC, SMALL, small_run
 from unweave.core.parallel import Killed, in_processes
 from unweave.training import Lanes, train
 from unweave.training import workers as pool

@@ -7,7 +7,7 @@ from PIL import Image
 
 from datasets import CPU
 from unweave.data import Arrays, Folder, HeldOut, Selected, Shapes2D, from_array
-from unweave.training.overrides import way_from
+from unweave.training.overrides import selection_from
 
 
 def taken(way, dataset):
@@ -87,7 +87,7 @@ def test_numbers_of_own_data_are_values_not_ranks(tmp_path, form, given, held, t
     """The class with the number 1 is a dose of 0.1; a dose of 1 is the class with the number 2."""
     data = numbered(tmp_path, form)
     for split, rows, said in (("rest", ~held, "all but"), ("held-out", held, "only")):
-        way = way_from(f"held-out:dose={given},split={split}")
+        way = selection_from(f"held-out:dose={given},split={split}")
         dataset = Selected(data, (way,)).load(CPU)
         classes = dataset.factors(torch.arange(dataset.size))[:, 0].tolist()
         assert [dataset.factor_labels[0][each] for each in classes] == DOSES[rows].tolist()

@@ -26,8 +26,7 @@ from unweave.data import (
 )
 from unweave.metrics.inputs import merge
 from unweave.networks import MLP
-from unweave.training.overrides import runs_from, way_from
-from unweave.training.recipe import way_text
+from unweave.training.overrides import runs_from, selection_from, selection_text
 
 DATASET = Blocks((3, 4, 5), cell=1)
 ALL = torch.arange(60)
@@ -230,7 +229,7 @@ WRITTEN = {
 
 @pytest.mark.parametrize(("text", "way"), WRITTEN.items(), ids=WRITTEN)
 def test_selections_are_read_from_the_command_line(text, way):
-    assert way_from(text) == way_from(way_text(way)) == way
+    assert selection_from(text) == selection_from(selection_text(way)) == way
     (run,) = runs_from(["data=blocks"], select=["subset:count=4", text])
     assert run.data == Selected(Blocks(), (Subset(4), way))
     more = runs_from(["seed=0,1"], to_json(run), [text])

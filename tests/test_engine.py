@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 import torch
-from datasets import CPU, CRITIC, SMALL, small_run
 
 import unweave as uw
+from datasets import CPU, CRITIC, SMALL, small_run
 from unweave.training import Lanes, loop, train
 from unweave.training import compile as compiled
 from unweave.training.engine import Engine

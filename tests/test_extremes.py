@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from datasets import CPU, DIVERGENCES, OBJECTIVES, SMALL, small_run
 
 import unweave as uw
+from datasets import CPU, DIVERGENCES, OBJECTIVES, SMALL, small_run
 from unweave.data import from_array
 from unweave.training import Lanes
 

@@ -262,11 +262,23 @@ def test_a_run_that_breaks_says_so():
         uw.fit(SMALL, objective=uw.BetaVAE(beta=1e39), steps=10, **FIELDS)
 
 
-def test_the_readme_runs(tmp_path, images, monkeypatch):
-    """The block under "In Python", with fewer steps."""
+def python_example(page):
+    """The block under "In Python" on a page."""
+    return re.search(r"## In Python\n\n```python\n(.*?)```", (ROOT / page).read_text(), re.S)[1]
+
+
+def test_the_readme_runs(tmp_path, monkeypatch):
+    """With fewer images and steps."""
     monkeypatch.chdir(tmp_path)
-    text = (ROOT / "README.md").read_text()
-    code = re.search(r"## In Python\n\n```python\n(.*?)```", text, re.DOTALL)[1]
+    code = python_example("README.md").replace("steps=7_000", "steps=3, progress=False")
+    exec(code.replace("orientations=1", "orientations=1, positions=8"), {})
+    assert (tmp_path / "report.html").exists()
+
+
+def test_the_guide_runs(tmp_path, images, monkeypatch):
+    """With fewer steps."""
+    monkeypatch.chdir(tmp_path)
+    code = python_example("docs/guide.md")
     code = code.replace("beta=4))", "beta=4), steps=3, progress=False)")
     factors = np.arange(40)[:, None] % 5
     exec(code, {"images": np.tile(images, (3, 1, 1, 1)), "factors": np.tile(factors, (3, 1))})

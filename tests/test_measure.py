@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_info
 
 import unweave as uw
 from datasets import CRITIC, LATENTS, SMALL
-from unweave.cli import scores as scoring
+from unweave.cli import score_output
 from unweave.core import parallel
 from unweave.core.parallel import Killed, in_processes, in_threads
 from unweave.data.dataset import ArrayDataset
@@ -277,10 +277,10 @@ def test_what_is_measured_stays_if_it_is_stopped(evaluate, tmp_path, monkeypatch
             raise KeyboardInterrupt
         return evaluate_table(table, **asked)
 
-    monkeypatch.setattr("unweave.metrics.evaluate", stopped_at_the_third)
+    monkeypatch.setattr("unweave.cli.scoring.evaluate", stopped_at_the_third)
     code, out, err = evaluate(*folders, "--rows", 100)
     assert code == 130
-    assert "what is done is kept" in err
+    assert "completed results were stored" in err
     assert out == ""
     assert all(written(folder) for folder in folders[:2])
     assert not (folders[2] / "scores.json").exists()
@@ -419,7 +419,7 @@ def test_scores_of_many_runs_are_a_row_a_metric(count):
 
     found = {f"run{k}": scores(k / 10) for k in range(count)}
     found["run0"].pop("dci/b")
-    table = scoring.as_table(found)
+    table = score_output.scores_table(found)
     cells = [list(column.cells) for column in table.columns]
     assert cells[0] == ["mig/a", "dci/b"]
     if count == 2:

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from datasets import CPU, LATENTS, SMALL, small_run
 
 import unweave as uw
+from datasets import CPU, LATENTS, SMALL, small_run
 from printed_layers import NORMALISED, table
 from unweave.core.noise import Noise
 from unweave.training import Lanes

@@ -6,28 +6,29 @@ import io
 import os
 import re
 import shlex
+from functools import cache
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 import torch
-from datasets import LATENTS
 from PIL import Image
 
 import unweave as uw
+from datasets import LATENTS
 from unweave.report import (
+    analysis,
     charts,
-    content,
-    facts,
     figures,
-    observed,
     pictures,
     render,
+    summary,
+    traversals,
     write_report,
 )
 from unweave.report.text import number, typeset
-from unweave.training import recipe
-from unweave.training.overrides import runs_from
+from unweave.training import configuration
+from unweave.training.overrides import runs_from, train_arguments
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::unweave.metrics.FewRowsWarning"
@@ -89,11 +90,22 @@ def quick(data, **fields):
         "network": uw.MLP(hidden=(64,)),
         "objective": uw.BetaVAE(beta=1.0),
         "optimiser": uw.Adam(lr=5e-3),
-        "steps": 150,
+        "steps": 100,
         "batch_size": 16,
         "latent": uw.Gaussian(3),
     }
     return uw.fit(data, device="cpu", progress=False, **(usual | fields))
+
+
+@cache
+def analysed(model):
+    """The analysis of a model, computed once for all tests."""
+    return analysis.analyse(model, 200)
+
+
+def rendered(model):
+    """The page about a model with the scores of `analysed`, which take longest to compute."""
+    return Page(render(model, rows=200, scores=analysed(model).scores))
 
 
 def discs(count: int, side: int = 12) -> np.ndarray:
@@ -143,7 +155,7 @@ def model(request):
 
 @pytest.fixture(scope="module")
 def page(model):
-    return Page(render(model))
+    return rendered(model)
 
 
 def test_every_section_is_there(page):
@@ -151,7 +163,7 @@ def test_every_section_is_there(page):
     assert {f"#{name}" for name in SECTIONS} == set(page.attributes("href")) - {"data:,"}
 
 
-def test_the_page_asks_for_nothing(page):
+def test_the_page_loads_nothing(page):
     assert all(link.startswith(("data:", "#")) for link in page.attributes("href"))
     assert all(source.startswith("data:image/png;base64,") for source in page.attributes("src"))
     text = re.sub(r'<pre id="bibtex">.*?</pre>', "", page.source, flags=re.DOTALL)
@@ -165,7 +177,8 @@ def test_the_page_asks_for_nothing(page):
 def test_a_stored_run_gives_the_same_page(tmp_path):
     data = uw.Shapes2D(side=16, shapes=("square",), scales=2, orientations=1, positions=5)
     fitted = quick(data, steps=20, store=tmp_path)
-    assert render(uw.load(fitted.folder, device="cpu")) == render(fitted)
+    pages = [render(each, rows=50) for each in (uw.load(fitted.folder, device="cpu"), fitted)]
+    assert pages[0] == pages[1]
 
 
 def test_identifiers_are_unique(page):
@@ -175,7 +188,7 @@ def test_identifiers_are_unique(page):
 
 def test_the_same_model_gives_the_same_bytes(model, page, tmp_path):
     path = tmp_path / "report.html"
-    assert write_report(model, path) == path
+    assert write_report(model, path, rows=200, scores=analysed(model).scores) == path
     assert path.read_bytes() == page.source.encode()
     assert path.stat().st_size < 3_000_000
 
@@ -189,67 +202,69 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(lattice, tmp_path, mon
 
     monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(OSError, match="no space"):
-        write_report(lattice, path)
+        write_report(lattice, path, rows=50, scores={})
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_traversals_are_sorted_by_kl(lattice):
-    shown = [float(kl) for kl in Page(render(lattice)).attributes("data-kl")]
-    expected = sorted((kl for kl in lattice.table().kl if kl >= content.DEAD), reverse=True)
+    shown = [float(kl) for kl in rendered(lattice).attributes("data-kl")]
+    expected = sorted(
+        (kl for kl in analysed(lattice).table.kl if kl >= analysis.UNUSED_KL), reverse=True
+    )
     first = shown[: len(expected)]  # the second example repeats them
     assert first == pytest.approx(expected, abs=1e-5)
     assert shown == first * (len(shown) // len(first))
 
 
-def test_names_of_a_tree(tree):
-    text = render(tree)
+def test_variables_of_a_tree_have_their_path_as_name(tree):
+    text = rendered(tree).source
     assert all(f"<sub>{name}</sub>" in text for name in ("style.0", "style.1", "place.x"))
 
 
-def test_unused_variables_are_one_line(lattice, monkeypatch):
-    monkeypatch.setattr(content, "DEAD", 1e9)
-    page = Page(render(lattice))
+def test_unused_variables_are_listed_and_not_drawn(lattice, monkeypatch):
+    monkeypatch.setattr(analysis, "UNUSED_KL", 1e9)
+    page = rendered(lattice)
     assert page.attributes("data-kl") == []
     assert "nothing to traverse" in page.words
     assert re.search(r"unused z\d, z\d, z\d: KL below", page.words)
 
 
-def test_unused_variables_of_vectors(vectors, monkeypatch):
-    monkeypatch.setattr(content, "DEAD", 1e9)
-    assert "nothing to traverse" in Page(render(vectors)).words
+def test_unused_variables_of_vectors_are_not_traversed(vectors, monkeypatch):
+    monkeypatch.setattr(analysis, "UNUSED_KL", 1e9)
+    assert "nothing to traverse" in rendered(vectors).words
 
 
-def test_a_wide_latent_space_is_cut(lattice, monkeypatch):
-    monkeypatch.setattr(content, "MOST", 1)
-    page = Page(render(lattice))
+def test_only_the_first_variables_of_a_wide_latent_space_are_drawn(lattice, monkeypatch):
+    monkeypatch.setattr(analysis, "MOST_SHOWN", 1)
+    page = rendered(lattice)
     assert len(set(page.attributes("data-kl"))) == 1
     assert "more active variables" in page.words
 
 
-def test_scores_and_what_was_left_out(lattice):
-    words = Page(render(lattice)).words
-    for key in content.gather(lattice, 200).scores:
+def test_scores_and_constant_factors_are_listed(lattice):
+    words = rendered(lattice).words
+    for key in analysed(lattice).scores:
         assert key.split("/")[1] in words
     assert "colour, orientation take a single value and are left out" in words
 
 
 @pytest.mark.parametrize("name", ["tree", "vectors"])
-def test_data_without_factors(name, request):
-    words = Page(render(request.getfixturevalue(name))).words
-    assert "The factors behind these data are not known" in words
+def test_pages_of_data_without_factors_say_so(name, request):
+    words = rendered(request.getfixturevalue(name)).words
+    assert "The factors of these data are not known" in words
     assert "Scores compare codes with true factors, which are not known" in words
 
 
-def test_factors_that_do_not_vary(tmp_path):
+def test_constant_factors_are_reported_as_such(tmp_path):
     np.savez(tmp_path / "d.npz", images=discs(20), factors=np.zeros((20, 1), int))
     fitted = quick(uw.Arrays(str(tmp_path / "d.npz"), factors_key="factors"), steps=5)
-    words = Page(render(fitted)).words
+    words = rendered(fitted).words
     assert "No factor takes two values" in words
     assert "left out mig/chen2018: no factor of the table takes two values" in words
 
 
-def test_hostile_text_is_only_text(tmp_path):
+def test_hostile_names_are_escaped(tmp_path):
     path = tmp_path / "<b>&data.npz"
     x, y = np.divmod(np.arange(64), 8)
     images = np.zeros((64, 8, 8), np.uint8)
@@ -257,8 +272,7 @@ def test_hostile_text_is_only_text(tmp_path):
     np.savez(path, images=images, factors=np.stack([x, y], 1), factor_names=[NASTY, "y"])
     data = uw.Arrays(str(path), factors_key="factors")
     latent = uw.Product(style=uw.Gaussian(2))
-    text = render(quick(data, latent=latent, steps=30))
-    page = Page(text)
+    page = rendered(quick(data, latent=latent, steps=30))
     assert [tag for tag, _ in page.elements].count("script") == 1
     assert not page.attributes("onerror")
     assert not {"b>", "i>s"} & {tag for tag, _ in page.elements}
@@ -279,10 +293,10 @@ def test_hostile_text_is_only_text(tmp_path):
         *(uw.Run(latent=latent) for latent in LATENTS),
     ],
 )
-def test_the_command_makes_the_run_again(run):
+def test_the_command_reproduces_the_run(run):
     dataset = run.data.load(torch.device("cpu"))
     run = run.resolve(dataset)
-    arguments = shlex.split(" ".join(recipe.command(run, dataset)))
+    arguments = shlex.split(" ".join(train_arguments(run, dataset)))
     assert [again.resolve(dataset) for again in runs_from(arguments)] == [run]
 
 
@@ -292,17 +306,17 @@ def test_the_command_for_a_file_with_an_odd_name(tmp_path):
     data = uw.Arrays(str(path), factors_key="factors")
     dataset = data.load(torch.device("cpu"))
     run = uw.Run(data=data, batch_size=3).resolve(dataset)
-    arguments = shlex.split(" ".join(recipe.command(run, dataset)))
+    arguments = shlex.split(" ".join(train_arguments(run, dataset)))
     assert [again.resolve(dataset) for again in runs_from(arguments)] == [run]
 
 
-def test_the_page_shows_the_command_and_marks_what_was_changed(lattice):
-    page = Page(render(lattice))
-    for line in recipe.command(lattice.run, lattice.dataset):
+def test_the_page_shows_the_command_and_marks_changed_fields(lattice):
+    page = rendered(lattice)
+    for line in train_arguments(lattice.run, lattice.dataset):
         assert " ".join(line.split()) in page.words
     changed = {
         f.name
-        for part in recipe.parts(lattice.run, lattice.dataset)
+        for part in configuration.parts(lattice.run, lattice.dataset)
         for f in part.fields
         if f.changed
     }
@@ -316,7 +330,7 @@ def decoded(sheet: pictures.Sheet) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("channels", "bands"), [(1, 2), (3, 4), (4, 4)])
-def test_a_sheet_shows_its_pictures(channels, bands):
+def test_a_sheet_shows_its_images(channels, bands):
     rng = np.random.default_rng(0)
     images = rng.random((3, channels, 40, 50)).astype(np.float32)
     sheet = pictures.sheet([images, 1 - images], (0.0, 1.0))
@@ -331,13 +345,13 @@ def test_a_sheet_shows_its_pictures(channels, bands):
     ("shape", "cell", "coarse"),
     [((1, 8, 8), 32, True), ((1, 64, 64), 64, False), ((3, 256, 128), 32, False)],
 )
-def test_pictures_of_any_size(shape, cell, coarse):
+def test_images_are_scaled_to_a_useful_size(shape, cell, coarse):
     sheet = pictures.sheet([np.ones((2, *shape), np.float32)], (0.0, 1.0))
     assert (sheet.cell, sheet.coarse) == (cell, coarse)
     assert decoded(sheet)[:, : sheet.cell].min() == 255
 
 
-def test_unbounded_pictures_are_stretched():
+def test_unbounded_images_are_shown_over_their_range():
     images = np.linspace(-3, 5, 101, dtype=np.float32).reshape(1, 1, 1, 101)
     low, high = pictures.display_span(images, bounded=False)
     assert -3 <= low < high <= 5
@@ -346,37 +360,39 @@ def test_unbounded_pictures_are_stretched():
     assert high > low
 
 
-def test_walks_change_one_variable(lattice):
-    found = content.gather(lattice, 200)
+def test_a_traversal_changes_one_variable(lattice):
+    found = analysed(lattice)
     start = found.starts()[0].row
-    code = np.repeat(found.means[[start]], content.STEPS, 0)
-    code[:, found.shown[0].number] = np.linspace(-2, 2, content.STEPS)
-    walk = found.walk(start, found.shown[0])
-    np.testing.assert_allclose(walk, lattice.decode(code), atol=1e-6)
-    shown = observed.traversal(found, found.starts()[0], (0.0, 1.0)).walks[0]
+    code = np.repeat(found.means[[start]], analysis.STEPS, 0)
+    code[:, found.shown[0].number] = np.linspace(-2, 2, analysis.STEPS)
+    images = found.traverse(start, found.shown[0])
+    np.testing.assert_allclose(images, lattice.decode(code), atol=1e-6)
+    shown = traversals.traversal(found, found.starts()[0], (0.0, 1.0)).variables[0]
     assert (shown.values[0], shown.values[5], shown.values[-1]) == ("−2.0", "0.0", "2.0")
     assert shown.width == 1
 
 
-def test_discrete_variables_walk_through_their_classes(mixed):
-    found = content.gather(mixed, 200)
+def test_a_traversal_of_a_discrete_variable_shows_each_class(mixed):
+    found = analysed(mixed)
     start = found.starts()[0]
-    shown = observed.traversal(found, start, (0.0, 1.0)).walks
-    walks = {walk.variable.name: walk for walk in shown}
-    shape, flag = walks["what.shape"], walks["what.flags.0"]
+    shown = traversals.traversal(found, start, (0.0, 1.0)).variables
+    by_name = {each.variable.name: each for each in shown}
+    shape, flag = by_name["what.shape"], by_name["what.flags.0"]
     assert (shape.values, flag.values) == (["0", "1", "2"], ["0", "1"])
     assert (shape.strip.columns, flag.strip.columns) == (3, 2)
     assert 3 / 11 - 0.01 < shape.width < 3 / 11 + 0.01
     likeliest = int(found.table.codes[start.row, shape.variable.number])
-    assert shape.place == pytest.approx(shape.strip.centre(likeliest))
+    assert shape.mark == pytest.approx(shape.strip.centre(likeliest))
     code = np.repeat(found.means[[start.row]], 3, 0)
     code[:, 2:5] = np.eye(3)
-    np.testing.assert_allclose(found.walk(start.row, shape.variable), mixed.decode(code), atol=1e-6)
+    np.testing.assert_allclose(
+        found.traverse(start.row, shape.variable), mixed.decode(code), atol=1e-6
+    )
 
 
-def test_what_is_known_of_discrete_variables(mixed):
+def test_the_kl_of_a_discrete_variable_is_information_plus_mismatch(mixed):
     """KL(q(c|x) || p(c)) = I(x; c) + KL(q(c) || p(c)), to the last digit."""
-    found = content.gather(mixed, 200)
+    found = analysed(mixed)
     for variable in found.variables:
         if variable.discrete:
             q, p = found.masses(variable)
@@ -386,30 +402,30 @@ def test_what_is_known_of_discrete_variables(mixed):
             assert variable.kl - variable.information == pytest.approx(mismatch, abs=1e-5)
 
 
-def test_reconstructions_are_of_the_means_of_all_columns(mixed):
-    found = content.gather(mixed, 200)
+def test_reconstructions_decode_the_posterior_means(mixed):
+    found = analysed(mixed)
     x = found.observations([0, 5])
     np.testing.assert_allclose(found.reconstructions([0, 5]), mixed.reconstruct(x), atol=1e-5)
 
 
-def test_dependence_is_told_by_group(mixed, lattice):
-    found = content.gather(mixed, 200)
-    told = dict(facts.correlations(found))
-    assert list(told) == ["between groups", "within style", "within what", "within what.flags"]
-    assert sum(told.values()) == pytest.approx(found.summary.total_correlation, abs=1e-6)
-    assert all(name in Page(render(mixed)).words for name in told)
-    assert facts.correlations(content.gather(lattice, 200)) == []
+def test_total_correlation_is_listed_by_group(mixed, lattice):
+    found = analysed(mixed)
+    groups = dict(summary.correlations(found))
+    assert list(groups) == ["between groups", "within style", "within what", "within what.flags"]
+    assert sum(groups.values()) == pytest.approx(found.summary.total_correlation, abs=1e-6)
+    assert all(name in rendered(mixed).words for name in groups)
+    assert summary.correlations(analysed(lattice)) == []
 
 
-def test_priors_that_are_dependent_are_told():
+def test_dependent_priors_are_detected():
     mixture = quick(discs(40), latent=uw.GaussianMixture(), steps=5)
-    assert facts.dependent_prior(content.gather(mixture, 40))
+    assert summary.dependent_prior(analysed(mixture))
     independent = quick(discs(40), latent=uw.Uniform(2), steps=5)
-    assert not facts.dependent_prior(content.gather(independent, 40))
+    assert not summary.dependent_prior(analysed(independent))
 
 
-def test_marginals_hold_samples_and_prior(mixed):
-    found = content.gather(mixed, 200)
+def test_marginals_show_samples_and_prior(mixed):
+    found = analysed(mixed)
     panels = figures.marginals(found)
     assert len(panels) == len(found.shown)
     for variable, panel in zip(found.shown, panels, strict=True):
@@ -418,19 +434,19 @@ def test_marginals_hold_samples_and_prior(mixed):
         )
 
 
-def test_a_factor_that_a_discrete_variable_tells_has_dots_for_classes(mixed):
-    found = content.gather(mixed, 200)
+def test_the_response_of_a_discrete_variable_has_a_dot_per_class(mixed):
+    found = analysed(mixed)
     number = mixed.run.latent.names.index("what.shape")
     matrix = np.where(np.arange(len(found.matrix)) == number, 0.9, 0.1)[:, None]
     changed = dataclasses.replace(found, matrix=np.repeat(matrix, len(found.factors), 1))
-    for panel, told in zip(figures.responses(changed), changed.told, strict=True):
-        values = len(np.unique(found.table.factors[:, told.column]))
+    for panel, best in zip(figures.responses(changed), changed.best_variables, strict=True):
+        values = len(np.unique(found.table.factors[:, best.column]))
         assert panel.drawing.count("<circle") == 3 * values
         assert "what.shape" in panel.remark
 
 
 def test_the_start_is_in_the_middle_of_the_lattice(lattice):
-    found = content.gather(lattice, 200)
+    found = analysed(lattice)
     factors = dict(
         zip(found.table.factor_names, found.table.factors[found.starts()[0].row], strict=True)
     )
@@ -438,17 +454,17 @@ def test_the_start_is_in_the_middle_of_the_lattice(lattice):
 
 
 def test_variables_and_factors_agree_with_the_table(lattice):
-    found = content.gather(lattice, 200)
+    found = analysed(lattice)
     assert found.rate == pytest.approx(found.table.kl.sum())
-    assert [told.factor.name for told in found.told] == ["shape", "scale", "x", "y"]
-    for k, told in enumerate(found.told):
-        shares = [share for _, share in told.best]
+    assert [each.factor.name for each in found.best_variables] == ["shape", "scale", "x", "y"]
+    for k, each in enumerate(found.best_variables):
+        shares = [share for _, share in each.best]
         assert shares == sorted(found.matrix[:, k].tolist(), reverse=True)[:2]
     assert all(variable.mismatch >= 0 for variable in found.variables)
 
 
-def test_a_panel_for_every_term_and_every_scheduled_weight(lattice):
-    titles = [panel.title for panel in figures.curves(content.gather(lattice, 200))]
+def test_terms_and_scheduled_weights_have_a_panel_each(lattice):
+    titles = [panel.title for panel in figures.log_curves(analysed(lattice))]
     assert titles == ["distortion", "rate", "total correlation", "critic", "critic accuracy", "γ"]
 
 
@@ -460,31 +476,28 @@ def test_ticks_are_few_round_and_inside(span):
     assert len(set(charts.ticks(span).values())) == len(values)
 
 
-def test_a_constant_curve_has_a_frame():
+def test_the_span_of_a_constant_curve_is_not_empty():
     low, high = charts.padded(3.0, 3.0)
     assert low < 3 < high
 
 
-def test_numbers_and_formulas():
+def test_numbers_and_formulas_are_typeset():
     assert [number(x) for x in (0.0, -0.004, -1.5, 1234.5)] == ["0.00", "0.00", "−1.50", "1,234"]
     assert typeset("<b2> & x") == "&lt;b2&gt; &amp; <var>x</var>"
 
 
-def test_a_panel_for_everything_measured_during_training(lattice, tmp_path):
+def test_measurements_during_training_have_a_panel_each(lattice):
     lattice.measures = [
         {"step": 5, "terms": {"rate": 1.0}, "metrics": {"mig/chen2018": 0.2}},
         {"step": 10, "terms": {"rate": 2.0}, "metrics": {"mig/chen2018": None}},
         {"step": 15, "terms": {"rate": 3.0}, "metrics": {"total_correlation": 0.5}},
     ]
     try:
-        panels = figures.measured(content.gather(lattice, 200))
-        page = uw.write_report(lattice, tmp_path / "report.html", rows=200).read_text()
+        panels = figures.measured_curves(analysed(lattice))
+        with_measures = rendered(lattice).words
     finally:
         lattice.measures = []
     assert [panel.title for panel in panels] == ["rate", "mig/chen2018", "total correlation"]
     assert ["nats" in panel.remark for panel in panels] == [True, False, True]
-    assert "Measured during training" in page
-    assert (
-        "Measured during training"
-        not in uw.write_report(lattice, tmp_path / "plain.html", rows=200).read_text()
-    )
+    assert "Measured during training" in with_measures
+    assert "Measured during training" not in rendered(lattice).words

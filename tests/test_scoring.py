@@ -12,7 +12,7 @@ import pytest
 
 import unweave as uw
 from lattice_tables import identity
-from unweave.cli import scores as scoring
+from unweave.cli import score_output
 from unweave.metrics import METRICS, Metric, Score, Scores, Table, evaluate, hoyer, mcc
 
 
@@ -23,7 +23,7 @@ def codes(tmp_path):
     return path
 
 
-def test_score_as_a_table(unweave, codes):
+def test_score_prints_a_table(unweave, codes):
     code, out, err = unweave("score", codes, "--metrics", "mig,factor_vae_score/kim2018")
     assert code == 0, err
     assert [line.split() for line in out.splitlines() if "/" in line] == [
@@ -33,18 +33,18 @@ def test_score_as_a_table(unweave, codes):
     assert err == ""
 
 
-def test_score_of_all_metrics_is_evaluate(unweave, codes):
-    code, out, err = unweave("score", codes, "--json", "--rng", 5)
+def test_score_computes_what_evaluate_does(unweave, codes):
+    code, out, err = unweave("score", codes, "--json", "--seed", 5)
     assert code == 0
     assert (
         Scores.from_json(json.loads(out)).to_json() == evaluate(Table.load(codes), rng=5).to_json()
     )
     assert "left out: the table has no posterior scales (mig/chen2018)" in " ".join(err.split())
-    assert "slow ones are left out, --metrics all has them: " in " ".join(err.split())
+    assert "slow metrics are left out (--metrics all): " in " ".join(err.split())
     assert "dci/locatello2019" in err
 
 
-def test_score_as_csv_with_intervals_and_nulls(unweave, codes):
+def test_csv_has_intervals_and_nulls(unweave, codes):
     asked = ["--interval", 0.9, "--resamples", 5, "--null"]
     code, out, _ = unweave("score", codes, "--csv", "--metrics", "mig", *asked)
     assert code == 0
@@ -57,8 +57,8 @@ def test_score_as_csv_with_intervals_and_nulls(unweave, codes):
     assert "null" in out
 
 
-def test_score_with_the_spread_over_the_rng_and_the_ceiling(unweave, codes):
-    asked = ["--metrics", "factor_vae_score/kim2018", "--reseeds", 2, "--ceiling", "--rng", 5]
+def test_reseeds_and_ceiling_are_printed_in_every_format(unweave, codes):
+    asked = ["--metrics", "factor_vae_score/kim2018", "--reseeds", 2, "--ceiling", "--seed", 5]
     keywords = {"metrics": "factor_vae_score/kim2018", "rng": 5, "reseeds": 2, "ceiling": True}
     expected = evaluate(Table.load(codes), **keywords)
     code, out, _ = unweave("score", codes, "--json", *asked)
@@ -76,19 +76,19 @@ def test_score_with_the_spread_over_the_rng_and_the_ceiling(unweave, codes):
     assert unweave("score", codes, "--reseeds", 1)[0] == 2
 
 
-def test_what_was_asked_for_of_several_runs_has_rows_of_its_own():
+def test_intervals_and_nulls_of_several_runs_have_rows_of_their_own():
     score = Score(
         "mig", "chen2018", 0.5, details={"ceiling": 0.75}, interval=(0.25, 0.625), null=0.125
     )
     for runs in (2, 6):
-        table = scoring.as_table({f"run {n}": Scores(mig=score) for n in range(runs)})
+        table = score_output.scores_table({f"run {n}": Scores(mig=score) for n in range(runs)})
         rows = {str(cell): n for n, cell in enumerate(table.columns[0].cells)}
         assert list(rows) == ["mig", "mig low", "mig high", "mig null", "mig ceiling"]
         column = list(table.columns[1 if runs == 2 else 2].cells)
         assert column == ["0.500", "0.250", "0.625", "0.125", "0.750"]
 
 
-def test_decisions_and_few_rows_are_notes(unweave, tmp_path):
+def test_decisions_about_factors_and_few_rows_are_noted(unweave, tmp_path):
     path = tmp_path / "codes.npz"
     v = np.column_stack([np.repeat([0.5, 1.5, 4.5], 8), np.tile([0, 1], 12)])
     np.savez(path, codes=v, factors=v, factor_names=["angle", "shape"])
@@ -111,7 +111,7 @@ def test_decisions_and_few_rows_are_notes(unweave, tmp_path):
     assert Table.load(path).continuous == ("factor 0",)
 
 
-def test_warnings_of_others_are_notes(unweave, codes, monkeypatch):
+def test_warnings_of_libraries_are_printed_as_notes(unweave, codes, monkeypatch):
     def fit(codes, factors):
         warnings.warn("lbfgs failed to converge", stacklevel=2)
         return mcc(codes, factors)
@@ -122,7 +122,7 @@ def test_warnings_of_others_are_notes(unweave, codes, monkeypatch):
     assert (code, err) == (0, "lbfgs failed to converge\n")
 
 
-def test_interrupted_what_is_done_is_printed(unweave, codes, monkeypatch):
+def test_an_interruption_prints_the_scores_so_far(unweave, codes, monkeypatch):
     def stop(codes, factors):
         raise KeyboardInterrupt
 
@@ -135,13 +135,13 @@ def test_interrupted_what_is_done_is_printed(unweave, codes, monkeypatch):
     assert err.splitlines() == [
         "measured 1 of 3, now odd/stop",
         "measured 1 of 3",
-        "stopped; what is done is printed",
+        "stopped; completed results were printed",
     ]
     code, out, _ = unweave("score", codes, *asked, "--json")
     assert (code, list(json.loads(out))) == (130, ["mig/locatello2019"])
 
 
-def test_evaluate_takes_the_same_options(unweave, tmp_path):
+def test_evaluate_takes_the_options_of_score(unweave, tmp_path):
     dataset = uw.Shapes2D(side=16, positions=4, orientations=1)
     models = uw.fit(dataset, latent=uw.Gaussian(3), network=uw.MLP((8,)), batch_size=8, steps=2,
                     seed=range(2), store=tmp_path, progress=False)  # fmt: skip
@@ -179,7 +179,7 @@ def without_codes(path):
     np.savez(path, factors=np.eye(3))
 
 
-def test_arrays_that_are_none_of_a_table_are_told(unweave, tmp_path):
+def test_unknown_arrays_are_noted_and_misspelt_ones_rejected(unweave, tmp_path):
     path = tmp_path / "codes.npz"
     arrays = {"codes": identity().codes, "factors": identity().factors}
     np.savez(path, **arrays, images=np.zeros(3), split=np.zeros(2))
@@ -201,7 +201,7 @@ def test_arrays_that_are_none_of_a_table_are_told(unweave, tmp_path):
 
 @pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 @pytest.mark.parametrize("arrays", [{}, {"factors": np.zeros((9, 0), int)}])
-def test_codes_without_factors_have_measures(unweave, tmp_path, arrays):
+def test_codes_without_factors_get_unsupervised_metrics(unweave, tmp_path, arrays):
     z = np.random.default_rng(0).normal(size=(9, 3))
     np.savez(tmp_path / "codes.npz", codes=z, **arrays)
     code, out, err = unweave("score", tmp_path / "codes.npz", "--json")
@@ -220,7 +220,7 @@ def test_codes_without_factors_have_measures(unweave, tmp_path, arrays):
         (without_codes, "expected codes, mostly with factors"),
     ],
 )
-def test_bad_files_are_one_line(unweave, tmp_path, make, message):
+def test_bad_files_give_one_line(unweave, tmp_path, make, message):
     path = tmp_path / "codes.npz"
     if make:
         make(path)
@@ -237,17 +237,17 @@ def test_bad_files_are_one_line(unweave, tmp_path, make, message):
         (["--metrics", "mig/chen2018"], "no posterior scales"),
         (["--interval", "95"], "between 0 and 1"),
         (["--json", "--csv"], "got both"),
-        (["--rng", "x"], "valid integer"),
+        (["--seed", "x"], "valid integer"),
     ],
 )
-def test_bad_options_are_one_line(unweave, codes, options, message):
+def test_bad_options_give_one_line(unweave, codes, options, message):
     code, out, err = unweave("score", codes, *options)
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
     assert message in err
 
 
-def test_help(unweave):
+def test_the_help_names_every_array_of_a_table(unweave):
     code, out, _ = unweave("score", "--help")
     assert code == 0
     assert "unweave score codes.npz" in out
@@ -255,7 +255,7 @@ def test_help(unweave):
         assert re.search(rf"\b{field.name}\b", out), field.name
 
 
-def test_a_table_of_shapes_knows_which_pictures_are_the_same():
+def test_equal_images_of_shapes2d_share_a_class():
     dataset = uw.Shapes2D(side=16, scales=1, positions=2, orientations=5)
     model = uw.fit(dataset, latent=uw.Gaussian(3), network=uw.MLP((8,)), batch_size=8, steps=2,
                    progress=False)  # fmt: skip

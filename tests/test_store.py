@@ -1,31 +1,35 @@
 """The store: atomic, checked, resumable under SIGKILL, and clear when a disk or file is bad."""
 
 import contextlib
+import errno
 import json
+import multiprocessing
 import os
 import random
+import resource
 import shutil
-import signal
 import subprocess
 import sys
+import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from datasets import CPU, CRITIC, SMALL, small_run
+from filelock import FileLock
 
 import unweave as uw
+from datasets import CPU, CRITIC, SMALL, small_run
+from unweave.cli.errors import os_error_text
 from unweave.core import files
 from unweave.core.files import write_atomically
 from unweave.core.spec import to_json
 from unweave.training import train
-from unweave.training.store import RunFolder, Store, read_tensors, write_tensors
-
-UNWEAVE = [sys.executable, "-c", "from unweave.cli.main import main; main()"]
+from unweave.training.store import RunFolder, Store, read_tensors, write_json, write_tensors
 
 
-def test_tensors_survive(tmp_path):
+def test_tensors_survive_writing_and_reading(tmp_path):
     tensors = {
         "a": torch.randn(3, 4), "b": torch.tensor(7), "empty": torch.zeros(0, 2),
         "laid out": torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last),
@@ -52,7 +56,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "text"])
-def test_a_damaged_file_is_recognised(tmp_path, damage):
+def test_a_damaged_file_is_detected(tmp_path, damage):
     path = tmp_path / "t.safetensors"
     write_tensors(path, {"a": torch.randn(100)}, {"step": 5})
     content = bytearray(path.read_bytes())
@@ -78,7 +82,7 @@ def test_two_processes_cannot_train_one_run(tmp_path):
         train([run], SMALL.load(CPU), store)
 
 
-def test_runs_are_found_by_the_beginning_of_their_name(tmp_path):
+def test_runs_are_found_by_the_start_of_their_digest(tmp_path):
     store, run = Store(tmp_path), small_run()
     with pytest.raises(ValueError, match="there are none yet"):
         store.find("abc")
@@ -95,6 +99,66 @@ def test_runs_are_found_by_the_beginning_of_their_name(tmp_path):
         RunFolder(tmp_path).read_run()
 
 
+def test_an_exact_path_is_loaded_whatever_lies_beside_it(tmp_path, monkeypatch):
+    """`load("runs/run1")` used to load `./run1`, and to refuse if `runs/run10` existed."""
+    monkeypatch.chdir(tmp_path)
+    store = Store(Path("runs"))
+    for name, seed in {"runs/run1": 0, "runs/run10": 1, "run1": 2, "runs/other5": 3}.items():
+        run = small_run(steps=2, seed=seed)
+        train([run], SMALL.load(CPU), store)
+        store.folder(run).path.rename(name)
+    assert uw.load("runs/run1").run.seed == 0
+    assert uw.load(Path("runs/run1")).run.seed == 0
+    assert uw.load("run1").run.seed == 2
+    assert [model.run.seed for model in uw.load(["runs/run10", "run1"])] == [1, 2]
+    assert store.find("runs/run1").path == Path("runs/run1")
+    assert store.named("run1").path == Path("runs/run1")
+    assert uw.load("runs/ot").run.seed == 3
+    with pytest.raises(ValueError, match="'run' is the start of several runs in runs: there are"):
+        uw.load("runs/run")
+    (tmp_path / "runs" / "ot").mkdir()
+    with pytest.raises(ValueError, match="runs/ot is not a run"):
+        uw.load("runs/ot")
+
+
+def test_status_tells_running_from_stopped(tmp_path, unweave):
+    """A run whose process ended before it finished used to be listed as running."""
+    run, store = small_run(steps=40), Store(tmp_path)
+    folder = store.folder(run)
+    folder.create(run)
+    assert folder.status == "not started"
+    with folder.lock():
+        assert folder.status == "running"
+    assert folder.status == "not started"
+    train([run], SMALL.load(CPU), store, checkpoint_seconds=0, deadline=time.monotonic() + 0.05)
+    if not folder.states:  # the deadline came before the first step
+        write_tensors(folder.path / "state-10.safetensors", {}, {"step": 10})
+    assert folder.status == "stopped"
+    with folder.lock():
+        assert folder.status == "running"
+        assert " running " in unweave("runs", "--store", tmp_path)[1]
+    assert " stopped " in unweave("runs", "--store", tmp_path)[1]
+    write_json(folder.path / "failed.json", {"step": 10, "term": "rate", "checkpoint": None})
+    with folder.lock():
+        assert folder.status == "failed"
+    (folder.path / "failed.json").unlink()
+    write_tensors(folder.weights, {}, {"step": 40})
+    assert folder.status == "finished"
+
+
+def test_training_waits_for_a_lock_that_is_held_for_a_moment(tmp_path, monkeypatch):
+    """`unweave runs` takes the lock for a moment to see whether it is free."""
+    monkeypatch.setattr("unweave.training.store._LOCK_SECONDS", 60)
+    run, store = small_run(steps=2), Store(tmp_path)
+    folder = store.folder(run)
+    folder.create(run)
+    held = FileLock(folder.path / "lock", timeout=0, thread_local=False)
+    held.acquire()
+    threading.Timer(0.05, held.release).start()
+    (outcome,) = train([run], SMALL.load(CPU), store)
+    assert outcome.weights is not None
+
+
 def test_a_finished_run_is_not_trained_again(tmp_path):
     run, store = small_run(steps=5), Store(tmp_path)
     (first,) = train([run], SMALL.load(CPU), store)
@@ -108,35 +172,78 @@ def test_a_finished_run_is_not_trained_again(tmp_path):
     ]  # fmt: skip
 
 
-def kill_runs(steps):
+def killed_runs(steps):
     fields = dict(objective=uw.FactorVAE(gamma=5.0, critic=CRITIC), steps=steps)
     return [small_run(seed=seed, **fields) for seed in (0, 1)]
 
 
-def kill_command(tmp_path, store, runs, *options):
-    base = tmp_path / "base.json"
-    base.write_text(json.dumps(to_json(runs[0])))
-    return [*UNWEAVE, "train", "seed=0,1", "--from", str(base), "--store", str(store),
-            "--checkpoint-seconds", "0.05", "--threads", "1", *options]  # fmt: skip
+class Fork:
+    """Train in a fork of this process, which starts at once."""
+
+    startup = 0.1  # seconds
+
+    def __init__(self, folder, store, runs):
+        options = {"checkpoint_seconds": 0.01}
+        self.process = multiprocessing.get_context("fork").Process(
+            target=train, args=(runs, SMALL.load(CPU), store), kwargs=options
+        )
+        self.process.start()
+
+    def wait(self):
+        self.process.join()
+        assert self.process.exitcode == 0
+
+    def running(self):
+        return self.process.is_alive()
+
+    def kill(self):
+        self.process.kill()
+        self.process.join()
 
 
-ON_A_GPU = ("--device", "cuda", "--precision", "bf16")
+class Command:
+    """Train with the command line in a new process."""
+
+    startup = 3.0
+    options = ("--device", "cpu")
+
+    def __init__(self, folder, store, runs):
+        base = folder / "base.json"
+        base.write_text(json.dumps(to_json(runs[0])))
+        command = [sys.executable, "-m", "unweave", "train", "seed=0,1", "--from", str(base),
+                   "--store", str(store.root), "--checkpoint-seconds", "0.05", "--threads", "1",
+                   *self.options]  # fmt: skip
+        quiet = subprocess.DEVNULL
+        self.process = subprocess.Popen(command, stdout=quiet, stderr=quiet)
+
+    def wait(self):
+        assert self.process.wait() == 0
+
+    def running(self):
+        return self.process.poll() is None
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
 
 
-def kill_somewhere(process, store, draw):
-    """Kill at a moment of its start or a little after a new checkpoint; False if it ended first."""
+class GpuCommand(Command):
+    options = ("--device", "cuda", "--precision", "bf16")
+
+
+def kill_somewhere(child, store, draw):
+    """Kill a child during its start or soon after a new checkpoint; False if it ended first."""
     before = checkpoints(store)
     starting = draw.random() < 0.3
-    deadline = time.monotonic() + (draw.uniform(0.1, 3.0) if starting else 300)
-    while process.poll() is None and time.monotonic() < deadline:
+    deadline = time.monotonic() + (draw.uniform(0, child.startup) if starting else 300)
+    while child.running() and time.monotonic() < deadline:
         if checkpoints(store) - before:
             time.sleep(draw.uniform(0.0, 0.1))
             break
         time.sleep(0.01)
-    if process.poll() is not None:
+    if not child.running():
         return False
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    child.kill()
     return True
 
 
@@ -145,38 +252,35 @@ def checkpoints(store):
 
 
 @pytest.mark.parametrize(
-    ("times", "steps", "options"),
+    ("start", "times", "steps"),
     [
-        (10, 600, ("--device", "cpu")),
-        pytest.param(3, 12_000, ON_A_GPU, marks=pytest.mark.gpu),  # long enough to be compiled
+        (Fork, 6, 100),
+        pytest.param(Command, 10, 600, marks=pytest.mark.slow),
+        pytest.param(GpuCommand, 3, 12_000, marks=pytest.mark.gpu),  # long enough to be compiled
     ],
-    ids=["cpu", "gpu"],
 )
-def test_killed_many_times_a_run_ends_bit_for_bit_as_uninterrupted(tmp_path, times, steps, options):
-    """Two lanes of a FactorVAE, SIGKILL at moments anywhere in the life of the process."""
-    runs = kill_runs(steps)
+def test_a_run_killed_many_times_ends_with_the_bits_of_one_that_was_not(
+    tmp_path, start, times, steps
+):
+    """Two lanes of a FactorVAE; SIGKILL at random moments."""
+    runs = killed_runs(steps)
     whole, killed = Store(tmp_path / "whole"), Store(tmp_path / "killed")
-    subprocess.run(
-        kill_command(tmp_path, whole.root, runs, *options), check=True, capture_output=True
-    )
-    command = kill_command(tmp_path, killed.root, runs, *options)
+    start(tmp_path, whole, runs).wait()
     draw = random.Random(0)
     kills, reached = 0, set()
     while kills < times or len(reached) < min(3, times - 1):
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        if kill_somewhere(process, killed, draw):
+        if kill_somewhere(start(tmp_path, killed, runs), killed, draw):
             kills += 1
             reached |= checkpoints(killed)
         else:
-            assert process.returncode == 0
-            compare(whole, killed, runs)  # it got to its end first: check, and start anew
+            compare(whole, killed, runs)  # it finished first: compare, and start again
             shutil.rmtree(killed.root)
-    subprocess.run(command, check=True, capture_output=True)
+    start(tmp_path, killed, runs).wait()
     compare(whole, killed, runs)
 
 
 def compare(whole, killed, runs):
-    """The same weights and log, and nothing left over."""
+    """Check that weights and logs are equal and no temporary files are left."""
     for run in runs:
         one, two = whole.folder(run), killed.folder(run)
         assert one.weights.read_bytes() == two.weights.read_bytes()
@@ -186,7 +290,7 @@ def compare(whole, killed, runs):
 
 
 @pytest.mark.parametrize("writes", range(1, 9))
-def test_stopped_between_any_two_writes_the_lanes_end_the_same(tmp_path, monkeypatch, writes):
+def test_lanes_stopped_between_any_two_writes_end_with_the_same_bits(tmp_path, monkeypatch, writes):
     """The last checkpoint and the weights of two lanes are eight files; stop after each."""
     runs = [small_run(steps=40, seed=seed) for seed in (0, 1)]
     whole = train(runs, SMALL.load(CPU), Store(tmp_path / "whole"))
@@ -209,69 +313,93 @@ def test_stopped_between_any_two_writes_the_lanes_end_the_same(tmp_path, monkeyp
         assert all(torch.equal(one.weights[name], two.weights[name]) for name in one.weights)
 
 
-def limited(*arguments, file_size=None):
-    """Run the command line, with a limit on the size of any file it writes."""
-
-    def limit():
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
-
-    return subprocess.run(
-        [*UNWEAVE, *arguments], capture_output=True, text=True,
-        preexec_fn=limit if file_size else None, env={**os.environ, "COLUMNS": "200"},
-    )  # fmt: skip
-
-
 SHORT = ["train", "data=shapes2d", "data.side=16", "data.positions=4", "data.orientations=1",
          "network=mlp", "batch_size=8", "steps=20", "--device", "cpu"]  # fmt: skip
 
 
-def one_line_error(process, *words):
-    assert process.returncode == 2, process.stderr
-    assert "Traceback" not in process.stderr
-    assert process.stdout == ""
-    last = process.stderr.strip().splitlines()[-1]
+def check_error(result, *texts):
+    code, out, err = result
+    assert (code, out) == (2, "")
+    last = err.strip().splitlines()[-1]
     assert last.startswith("error: ")
-    for word in words:
-        assert word in last, last
+    for text in texts:
+        assert text in last, last
 
 
-def test_a_full_disk_loses_nothing(tmp_path):
-    """A file-size limit makes the operating system refuse to write the checkpoint."""
+@contextlib.contextmanager
+def limited_file_size(size):
+    """Make the operating system refuse to write larger files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_loses_nothing(unweave, tmp_path):
     store = tmp_path / "runs"
-    one_line_error(limited(*SHORT, "--store", str(store), file_size=20_000), "cannot read or write",
-                   "run the same command again")  # fmt: skip
+    with limited_file_size(20_000):
+        result = unweave(*SHORT, "--store", store)
+    check_error(result, "cannot read or write", "free space", "--store", "run the command again")
     (folder,) = Store(store).folders()
     assert folder.status == "not started"
     assert not list(folder.path.glob(".*"))
-    assert limited(*SHORT, "--store", str(store)).returncode == 0
+    assert unweave(*SHORT, "--store", store)[0] == 0
     assert folder.status == "finished"
 
 
-def test_a_store_that_cannot_be_written_is_one_line(tmp_path):
+def test_a_store_that_cannot_be_written_suggests_another(unweave, tmp_path):
     (tmp_path / "file").write_text("")
-    one_line_error(limited(*SHORT, "--store", str(tmp_path / "file" / "runs")), "--store")
-    one_line_error(limited(*SHORT, "--store", "/proc/unweave"), "--store")
+    check_error(unweave(*SHORT, "--store", tmp_path / "file" / "runs"), "--store")
+    check_error(unweave(*SHORT, "--store", "/proc/unweave"), "--store")
 
 
-def test_a_damaged_checkpoint_is_one_line_and_nothing_is_lost(tmp_path):
-    run = small_run(steps=200)
+STORE = Path("/data/runs")
+
+
+@pytest.mark.parametrize(
+    ("error", "store", "advice"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), STORE, "free space, or choose"),
+        (OSError(errno.ENOSPC, "No space left on device"), None, "free space, and run"),
+        (OSError(errno.EACCES, "Permission denied", "/data/runs/1/log.jsonl"), STORE, "--store"),
+        (OSError(errno.EROFS, "Read-only file system", "/data"), STORE, "--store"),
+        (OSError(errno.EACCES, "Permission denied", "/photos/1.png"), STORE, None),
+        (OSError(errno.ENOENT, "No such file or directory", "/photos"), STORE, None),
+        (OSError(errno.ECONNRESET, "Connection reset by peer"), STORE, None),
+        (OSError(errno.EIO, "Input/output error", "/data/runs/1/log.jsonl"), STORE, None),
+        (TimeoutError("timed out"), STORE, None),
+    ],
+)
+def test_only_errors_about_the_store_suggest_another_store(error, store, advice):
+    text = os_error_text(error, store)
+    assert (error.strerror or str(error)) in text
+    if advice:
+        assert advice in text
+    if advice is None or store is None:
+        assert "--store" not in text
+    if advice is None:
+        assert "space" not in text
+
+
+def test_a_damaged_checkpoint_is_one_line_and_nothing_is_lost(unweave, tmp_path):
+    run = small_run(steps=20)
     store = Store(tmp_path / "runs")
     folder = store.folder(run)
     folder.create(run)
-    state = folder.path / "state-100.safetensors"
+    state = folder.path / "state-10.safetensors"
     state.write_bytes(b"half a checkpoint")
     base = tmp_path / "base.json"
     base.write_text(json.dumps(to_json(run)))
-    command = ["train", "--from", str(base), "--store", str(store.root)]
-    one_line_error(limited(*command), "state-100.safetensors", "Delete it")
+    command = ["train", "--from", base, "--store", store.root]
+    check_error(unweave(*command), "state-10.safetensors", "Delete it")
     assert state.read_bytes() == b"half a checkpoint"
     state.unlink()
-    assert limited(*command).returncode == 0
+    assert unweave(*command)[0] == 0
 
 
-def test_a_damaged_log_or_run_is_named(tmp_path):
+def test_a_damaged_log_is_named(unweave, tmp_path):
     run = small_run(steps=5)
     store = Store(tmp_path)
     train([run], SMALL.load(CPU), store)
@@ -279,13 +407,13 @@ def test_a_damaged_log_or_run_is_named(tmp_path):
     (folder.path / "log.jsonl").write_text("{no json")
     with pytest.raises(ValueError, match=r"log\.jsonl cannot be read"):
         folder.read_log()
-    listing = limited("runs", "--store", str(tmp_path))
-    assert listing.returncode == 0
-    assert "damaged" in listing.stdout
-    assert "log.jsonl cannot be read" in listing.stderr
+    code, out, err = unweave("runs", "--store", tmp_path)
+    assert code == 0
+    assert "damaged" in out
+    assert "log.jsonl cannot be read" in err
 
 
-def test_files_are_readable_as_the_umask_says(tmp_path):
+def test_files_have_the_permissions_of_the_umask(tmp_path):
     old = os.umask(0o022)
     try:
         write_atomically(tmp_path / "file", b"x")
@@ -294,20 +422,13 @@ def test_files_are_readable_as_the_umask_says(tmp_path):
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644
 
 
-def test_data_that_changed_are_noticed(tmp_path):
+def test_changed_data_are_detected(unweave, tmp_path):
     path = tmp_path / "x.npy"
     np.save(path, np.zeros((20, 4)))
-    command = [
-        "train",
-        f"data={path}",
-        "steps=3",
-        "batch_size=4",
-        "--store",
-        str(tmp_path / "runs"),
-    ]
-    assert limited(*command).returncode == 0
+    command = ["train", f"data={path}", "steps=3", "batch_size=4", "--store", tmp_path / "runs"]
+    assert unweave(*command)[0] == 0
     np.save(path, np.ones((20, 4)))
-    one_line_error(limited(*command), "the data have changed", "delete that folder")
+    check_error(unweave(*command), "the data have changed", "delete that folder")
     (folder,) = Store(tmp_path / "runs").folders()
     with pytest.raises(ValueError, match="the data have changed"):
         uw.load(folder.path)

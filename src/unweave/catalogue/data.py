@@ -69,7 +69,7 @@ def page(pictures: str | None = None) -> str:
 
 def describe_dataset(data: Data, dataset: Dataset) -> str:
     """Describe a loaded dataset."""
-    from unweave.training.recipe import data_text  # slow to import, and not needed for lists
+    from unweave.training.overrides import data_text  # slow to import, and not needed for lists
 
     own = isinstance(data, (Arrays, Folder, InMemory))
     first = _documentation(type(data)).split("\n\n")[0]

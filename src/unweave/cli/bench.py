@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unweave.core.console import DeviceOption, err, out, plain_table
+from unweave.cli.options import DeviceOption
+from unweave.core.console import err, out, plain_table
 from unweave.core.files import write_atomically
 from unweave.core.parallel import usable_cores
 

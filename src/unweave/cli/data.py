@@ -14,15 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unweave.core.console import (
-    DeviceOption,
-    FeaturesOption,
-    SelectOption,
-    StoreOption,
-    err,
-    out,
-    plain_table,
-)
+from unweave.cli.options import DeviceOption, FeaturesOption, SelectOption, StoreOption
+from unweave.core.console import err, out, plain_table
 from unweave.core.files import write_atomically
 
 if TYPE_CHECKING:

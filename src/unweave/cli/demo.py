@@ -1,24 +1,64 @@
-"""The demo: a dataset small enough to learn in minutes on two cores."""
+"""`unweave demo`: a dataset small enough to learn in minutes on two cores."""
 
 from __future__ import annotations
 
-from unweave.core.optimisers import Adam
-from unweave.core.schedules import Linear
-from unweave.data import Shapes2D
-from unweave.latents import Gaussian
-from unweave.likelihoods import Bernoulli
-from unweave.networks import Conv
-from unweave.objectives import BetaVAE
-from unweave.training.run import Run
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from unweave.cli.options import StoreOption
+from unweave.core.console import out
+
+if TYPE_CHECKING:
+    from unweave.training.run import Run
+
+
+def demo_command(
+    store: StoreOption = Path("demo"),
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the run.")] = 0,
+) -> None:
+    """Learn a small dataset in minutes, score the result, and write its report.
+
+    Example:
+
+      unweave demo --seed 1
+    """
+    from unweave.cli.score_output import print_scores
+    from unweave.cli.scoring import score_runs
+    from unweave.cli.train import train_runs, use_threads
+    from unweave.evaluation.model import load
+    from unweave.report import write_report
+    from unweave.training.store import Store
+
+    use_threads()
+    run_store = Store(store)
+    (outcome,) = train_runs([demo_run(seed)], run_store, "cpu")
+    folder = run_store.folder(outcome.run).path
+    model = load(folder, device="cpu")
+    scores = score_runs([model], 10_000)
+    print_scores(scores, "table")
+    (own,) = scores.values()
+    path = write_report(model, folder / "report.html", rows=10_000, scores=own)
+    out.print(f"report: {path}", soft_wrap=True, highlight=False)
 
 
 def demo_run(seed: int) -> Run:
-    """An ellipse in six sizes at 32 x 32 places, drawn on 32 x 32 pixels, and a small network.
+    """Return a beta-VAE on an ellipse in six sizes at 32 x 32 positions, 32 x 32 pixels.
 
-    Beta falls from above the point where every latent dies to 4. The latents come alive one
-    after the other, the most useful first, while the encodings still overlap widely; so the map
+    Beta falls from 50, where every latent variable is unused, to 4. The variables become active one
+    after the other, the most useful first, while the posteriors still overlap widely; so the map
     from images to codes does not fold, which it does in most seeds when beta starts low.
     """
+    from unweave.core.optimisers import Adam
+    from unweave.core.schedules import Linear
+    from unweave.data import Shapes2D
+    from unweave.latents import Gaussian
+    from unweave.likelihoods import Bernoulli
+    from unweave.networks import Conv
+    from unweave.objectives import BetaVAE
+    from unweave.training.run import Run
+
     return Run(
         data=Shapes2D(side=32, shapes=("ellipse",), orientations=1),
         latent=Gaussian(6),

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from unweave.core.console import PAPERS, DeviceOption, StoreOption, plain_table
+from unweave.cli.options import DeviceOption, StoreOption
+from unweave.core.console import PAPERS, plain_table
 from unweave.core.console import err as errors
 from unweave.core.console import out as printed
 from unweave.core.parallel import usable_cores

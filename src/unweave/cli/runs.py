@@ -1,83 +1,38 @@
-"""Runs on the command line: trained together, what came of them, and what a store holds."""
+"""`unweave runs`, `unweave report` and `unweave cite`."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unweave.core import spec
+from unweave.cli.options import DeviceOption, RowsOption, RunArgument, RunsArgument, StoreOption
 from unweave.core.console import err, out, plain_table
-from unweave.training import Outcome, Precision, notes, pick_device, train
-from unweave.training.progress import failure_text, progress_on
-from unweave.training.recipe import blocks_of, data_text
-from unweave.training.run import Run
-from unweave.training.store import RunFolder, Store
+from unweave.core.notes import print_warnings
 
 if TYPE_CHECKING:
-    from unweave.evaluation.monitor import Measure
+    from unweave.training.run import Run
+    from unweave.training.store import RunFolder
 
 
-def train_all(
-    runs: list[Run],
-    store: Store,
-    device: str,
-    seconds: float,
-    precision: Precision = "fp32",
-    measure: Measure | None = None,
-) -> list[Outcome]:
-    """Train runs, those over the same data on one loading of it."""
-    from unweave.evaluation.fit import unmeasured
-    from unweave.evaluation.monitor import (
-        monitor_of,  # loads the metrics, which `unweave runs` does without
-    )
+def runs_command(store: StoreOption = Path("runs")) -> None:
+    """List the runs of a store: finished, running, stopped (resumable), failed or not started.
 
-    outcomes: list[Outcome] = []
-    by_data: dict[str, list[Run]] = {}
-    for run in runs:
-        by_data.setdefault(spec.digest(run.data), []).append(run)
-    for group in by_data.values():
-        dataset = group[0].data.load(pick_device(device))
-        resolved = [run.resolve(dataset) for run in group]
-        for note in notes(resolved, dataset):
-            err.print(note, highlight=False)
-        monitor = monitor_of(measure, resolved, dataset)
-        if measure:
-            err.print(
-                f"measuring {', '.join(measure.metrics)} every {measure.every:,} steps, into "
-                "measures.jsonl of each run",
-                highlight=False,
-                markup=False,
-            )
-        outcomes += train(resolved, dataset, store, progress_on(err), seconds, precision, monitor)
-    if measure and any(o.weights is not None and not o.measures for o in outcomes):
-        err.print(f"note: {unmeasured(store.root)}", highlight=False, markup=False)
-    return outcomes
+    The column "scored" names the splits that `unweave evaluate` has scored.
 
+    Example:
 
-def show_outcomes(outcomes: list[Outcome], store: Store) -> None:
-    """A table of what came of training, and what to do next."""
-    table = plain_table("folder", "objective", "seed", "distortion", "rate")
-    for outcome in outcomes:
-        run, folder = outcome.run, store.folder(outcome.run)
-        if outcome.failure:
-            err.print(failure_text(run, outcome.failure), style="red", soft_wrap=True)
-            continue
-        about = [str(folder.path), _objective(run), str(run.seed)]
-        table.add_row(*about, *_terms(outcome.log[-1]))
-    if table.row_count:
-        out.print(table)
-    good = [outcome.run.digest for outcome in outcomes if not outcome.failure]
-    if good:
-        more = f"  (and so on, {len(good)} runs)" if len(good) > 1 else ""
-        out.print(f"next: unweave report {good[0]} --store {store.root}{more}", highlight=False)
+      unweave runs --store runs
+    """
+    from unweave.training.store import Store
 
-
-def show_runs(store: Store) -> None:
-    """A table of the runs of a store: how far each is, what it is, and on which data."""
-    folders = store.folders()
+    folders = Store(store).folders()
     if not folders:
-        out.print(f"{store.root} holds no runs yet; `unweave train` makes one")
+        out.print(f"{store} contains no runs yet; train one with `unweave train`")
         return
-    table = plain_table("run", "status", "steps", "what", "seed", "distortion", "rate")
+    table = plain_table("run", "status", "steps", "what", "seed", "distortion", "rate", "scored")
     for folder in folders:
         try:
             table.add_row(*_run_row(folder))
@@ -87,26 +42,68 @@ def show_runs(store: Store) -> None:
     out.print(table)
 
 
-def _objective(run: Run) -> str:
-    weights = ", ".join(f"{name} {_short(value)}" for name, value in run.weights.items())
+def report_command(
+    names: RunsArgument,
+    store: StoreOption = Path("runs"),
+    device: DeviceOption = "auto",
+    rows: RowsOption = 10_000,
+) -> None:
+    """Write a self-contained page about each run: report.html in its folder.
+
+    Example:
+
+      unweave report 3f2a
+    """
+    from unweave.evaluation.model import load
+    from unweave.report import write_report
+    from unweave.training.store import Store
+
+    for model in load(Store(store).find_all(names), device=device):
+        assert model.folder is not None
+        write = partial(write_report, path=model.folder / "report.html", rows=rows)
+        out.print(str(print_warnings(err, write, model)), soft_wrap=True, highlight=False)
+
+
+def cite_command(name: RunArgument, store: StoreOption = Path("runs")) -> None:
+    """Print BibTeX entries for everything a run uses and for the metrics it was scored with.
+
+    Example:
+
+      unweave cite 3f2a > paper.bib
+    """
+    from unweave.core.bibliography import citations
+    from unweave.metrics.registry import metric_citations
+    from unweave.training.store import Store
+
+    folder = Store(store).find(name)
+    for entry in (citations(folder.read_run()) | metric_citations(folder.metrics)).values():
+        sys.stdout.write(entry + "\n\n")
+
+
+def objective_text(run: Run) -> str:
+    """Return the objective of a run with its divergence and weights, in a few words."""
+    weights = ", ".join(
+        f"{name} {weight:g}" if isinstance(weight, float) else f"{name} {weight}"
+        for name, weight in run.weights.items()
+    )
     divergence = getattr(run.objective, "divergence", None)
     kind = run.objective.kind + (f" with {divergence.kind}" if divergence else "")
     return f"{kind}, {weights}" if weights else kind
 
 
-def _short(weight: object) -> str:
-    return f"{weight:g}" if isinstance(weight, float) else str(weight)
+def final_terms(log: Sequence[dict[str, Any]]) -> list[str]:
+    """Return distortion and rate at the end of a log; empty if the objective has none."""
+    last = log[-1] if log else {}
+    return [f"{last[name]:.2f}" if name in last else "" for name in ("distortion", "rate")]
 
 
 def _run_row(folder: RunFolder) -> list[str]:
-    run = folder.read_run()
-    log = folder.read_log()
-    last = log[-1] if log else {"step": 0}
-    steps = f"{last['step']}/{run.steps}"
-    what = f"{_objective(run)}; {blocks_of(run.latent)}; {data_text(run.data)}"
-    return [folder.path.name, folder.status, steps, what, str(run.seed), *_terms(last)]
+    from unweave.training.configuration import blocks_text
+    from unweave.training.overrides import data_text
 
-
-def _terms(row: dict[str, Any]) -> list[str]:
-    """Distortion and rate of a row of the log, of an objective that has them."""
-    return [f"{row[name]:.2f}" if name in row else "" for name in ("distortion", "rate")]
+    run, log = folder.read_run(), folder.read_log()
+    steps = f"{log[-1]['step'] if log else 0}/{run.steps}"
+    what = f"{objective_text(run)}; {blocks_text(run.latent)}; {data_text(run.data)}"
+    scored = ", ".join(folder.scores)
+    seed, terms = str(run.seed), final_terms(log)
+    return [folder.path.name, folder.status, steps, what, seed, *terms, scored]

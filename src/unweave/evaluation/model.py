@@ -27,7 +27,7 @@ from unweave.networks import Network
 from unweave.objectives import Nets, importance_bound
 from unweave.training import Outcome, pick_device, recall
 from unweave.training.progress import failure_text
-from unweave.training.store import Store
+from unweave.training.store import RunFolder, Store
 
 Array = NDArray[np.float32]
 Codes = Literal["mean", "prior-cdf"]
@@ -353,6 +353,9 @@ def load(
 ) -> FittedModel | list[FittedModel]:
     """A run from its folder, at its newest weights; several folders give a list.
 
+    A path that exists is loaded as it is. Otherwise its last part may be the start of a digest, as
+    in `load("runs/3f2a")`, if only one run in that folder starts so.
+
     Runs over the same data are on one loading of it. A run that was trained on an array in memory
     needs that array again, as `data`. `split` puts the run on another split of its data than it was
     trained on: `load(path, split="test")` measures on what it has not seen, `split="held-out"` on
@@ -375,7 +378,8 @@ def _load(
     network: Network | None,
 ) -> FittedModel:
     """A run on its dataset, which is loaded if it is not among the `datasets` by now."""
-    folder = Store(Path(path).parent).find(Path(path).name)
+    exact = Path(path)
+    folder = RunFolder(exact) if exact.is_dir() else Store(exact.parent).named(exact.name)
     run = folder.read_run()
     if network is not None and network != run.network:
         raise ValueError(f"{path} was trained with network {run.network}, got {network}")

@@ -1,4 +1,4 @@
-"""Reports: one self-contained page about what a run has learned, and drawings of studies."""
+"""Reports: a self-contained page about a trained run, and charts of studies of metrics."""
 
 from unweave.report.page import render, write_report
 from unweave.report.studies import agreement_chart, save, sensitivity_chart

@@ -1,7 +1,7 @@
-"""A few chart parts as inline SVG: frames with ticks, lines, areas, bars.
+"""Charts as inline SVG: axes with ticks, lines, areas, bars and dots.
 
-Colours, widths and fonts are the page's: marks only carry class names, so that charts follow the
-style sheet from light to dark and to paper. Text is escaped by `Markup.format`.
+Marks have class names instead of colours, so the style sheet of the page adapts charts to light,
+dark and print. `Markup.format` escapes text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Span = tuple[float, float]
 
 
 class Panel(NamedTuple):
-    """A chart among others: what it shows, a remark such as the last value, and the drawing."""
+    """A chart with its title and a remark, such as the last value."""
 
     title: Markup | str
     remark: Markup | str
@@ -27,8 +27,8 @@ class Panel(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Frame:
-    """A plot area of a width and height inside margins, with linear axes."""
+class Plot:
+    """A plot area with margins and linear axes; sizes are in pixels."""
 
     x: Span
     y: Span
@@ -39,22 +39,22 @@ class Frame:
     top: float = 6
     bottom: float = 20
 
-    def across(self, value: float) -> float:
-        """Pixels from the left of the plot area."""
+    def x_pixel(self, value: float) -> float:
+        """Return the distance from the left of the plot area."""
         return (value - self.x[0]) / (self.x[1] - self.x[0]) * self.width
 
-    def down(self, value: float) -> float:
-        """Pixels from the top of the plot area."""
+    def y_pixel(self, value: float) -> float:
+        """Return the distance from the top of the plot area."""
         return (self.y[1] - value) / (self.y[1] - self.y[0]) * self.height
 
     def line(self, xs: Iterable[float], ys: Iterable[float], style: str) -> Markup:
-        """A line through points."""
+        """Draw a line through points."""
         return Markup('<path class="line {}" d="M{}"/>').format(style, self._points(xs, ys))
 
     def area(
         self, xs: Sequence[float], low: Sequence[float], high: Sequence[float], style: str
     ) -> Markup:
-        """The area between two lines."""
+        """Fill the area between two lines."""
         there, back = self._points(xs, high), self._points(xs[::-1], low[::-1])
         return Markup('<path class="area {}" d="M{}L{}Z"/>').format(style, there, back)
 
@@ -65,29 +65,29 @@ class Frame:
         style: str,
         radii: Sequence[float] | None = None,
     ) -> Markup:
-        """A dot at each point, of a radius in pixels; without radii all are small."""
+        """Draw a dot at each point; without radii all are small."""
         dot = Markup('<circle class="dot {}" cx="{:.1f}" cy="{:.1f}" r="{:.1f}"/>')
         sizes = [2.6] * len(xs) if radii is None else radii
         marks = (
-            dot.format(style, self.across(x), self.down(y), size)
+            dot.format(style, self.x_pixel(x), self.y_pixel(y), size)
             for x, y, size in zip(xs, ys, sizes, strict=True)
         )
         return Markup("").join(marks)
 
     def bars(self, edges: Sequence[float], heights: Sequence[float], style: str) -> Markup:
-        """A histogram as one outline."""
+        """Draw a histogram as one outline."""
         xs = [edge for edge in edges for _ in range(2)]
         ys = [0.0, *(height for height in heights for _ in range(2)), 0.0]
         return Markup('<path class="area {}" d="M{}Z"/>').format(style, self._points(xs, ys))
 
     def level(self, y: float) -> Markup:
-        """A faint line across."""
-        at = self.down(y)
+        """Draw a faint horizontal line."""
+        at = self.y_pixel(y)
         return Markup('<path class="grid" d="M0 {:.1f}H{:g}"/>').format(at, self.width)
 
     def _points(self, xs: Iterable[float], ys: Iterable[float]) -> str:
         pairs = zip(xs, ys, strict=True)
-        return "L".join(f"{self.across(x):.1f} {self.down(y):.1f}" for x, y in pairs)
+        return "L".join(f"{self.x_pixel(x):.1f} {self.y_pixel(y):.1f}" for x, y in pairs)
 
     def draw(
         self,
@@ -96,7 +96,7 @@ class Frame:
         x_ticks: dict[float, str],
         y_ticks: dict[float, str],
     ) -> Markup:
-        """The chart: gridlines, ticks and marks; `label` says what it shows to a screen reader."""
+        """Return the chart with grid lines, ticks and marks; `label` is for screen readers."""
         grid = Markup("").join(self.level(y) for y in y_ticks)
         return Markup(
             '<svg class="chart" viewBox="0 0 {:g} {:g}" role="img" aria-label="{}">'
@@ -116,8 +116,8 @@ class Frame:
         mark = Markup('<text class="tick" x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>')
         marks = []
         for value, text in ticks.items():
-            at = self.across(value)
-            # Text at the right end would stick out of the drawing.
+            at = self.x_pixel(value)
+            # Centred text at the right end would extend beyond the drawing.
             anchor = "end" if at > self.width - 12 and self.right < 12 else "middle"
             x = self.left + at + (self.right - 1 if anchor == "end" else 0)
             marks.append(mark.format(x, self.top + self.height + 15, anchor, text))
@@ -126,13 +126,13 @@ class Frame:
     def _y_ticks(self, ticks: dict[float, str]) -> Markup:
         mark = Markup('<text class="tick" x="{:.1f}" y="{:.1f}" text-anchor="end">{}</text>')
         return Markup("").join(
-            mark.format(self.left - 6, self.top + self.down(value) + 3.6, text)
+            mark.format(self.left - 6, self.top + self.y_pixel(value) + 3.6, text)
             for value, text in ticks.items()
         )
 
 
 def ticks(span: Span, most: int = 5) -> dict[float, str]:
-    """As many round values inside a span as there can be up to `most`, with their text.
+    """Return round values inside a span, as many as possible up to `most`, with their text.
 
     >>> ticks((0, 23_000), 3)
     {0.0: '0', 10000.0: '10k', 20000.0: '20k'}
@@ -149,6 +149,6 @@ def _multiples(span: Span, step: float) -> list[float]:
 
 
 def padded(low: float, high: float, share: float = 0.08) -> Span:
-    """A span with some air around it, and never an empty one."""
+    """Return a span with a margin on both sides, never an empty one."""
     room = (high - low) * share or max(abs(high), 1.0) * 0.5
     return low - room, high + room

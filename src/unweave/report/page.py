@@ -1,4 +1,4 @@
-"""The page: sections put together by a template, as one file that needs nothing else."""
+"""Render the page about a run: one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ import unweave
 from unweave.core import spec
 from unweave.core.bibliography import citations
 from unweave.core.files import write_atomically
+from unweave.data import InMemory
 from unweave.evaluation.model import FittedModel
 from unweave.metrics import Score
 from unweave.metrics.registry import metric_citations
-from unweave.report import facts, figures, observed
-from unweave.report.content import DEAD, Content, gather
+from unweave.report import figures, summary, traversals
+from unweave.report.analysis import UNUSED_KL, Analysis, analyse
 from unweave.report.pictures import is_image
 from unweave.report.text import number, symbol
-from unweave.training import recipe
+from unweave.training import configuration
+from unweave.training.overrides import train_arguments
 
 
 def write_report(
@@ -34,9 +36,9 @@ def write_report(
 ) -> Path:
     """Write a page about a trained run, computed from `rows` observations of its data.
 
-    Scores of the same rows that are there already need not be computed again.
-    The file holds its pictures, charts and style: it opens from a disk and asks for nothing else.
-    The same model gives the same bytes.
+    The file contains its images, charts and styles, and loads nothing else. The same model gives
+    the same bytes. Pass the scores of the same rows if they are known, to save computing them
+    again.
     """
     place = Path(path)
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -47,8 +49,8 @@ def write_report(
 def render(
     model: FittedModel, *, rows: int = 10_000, scores: dict[str, Score] | None = None
 ) -> str:
-    """The page about a trained run as HTML."""
-    content = gather(model, rows, scores)
+    """Return the page about a trained run as HTML."""
+    analysis = analyse(model, rows, scores)
     environment = Environment(
         loader=PackageLoader("unweave.report", "."),
         autoescape=True,
@@ -57,82 +59,83 @@ def render(
         lstrip_blocks=True,
     )
     environment.globals.update(symbol=symbol, number=number, title_of=title_of)
-    context = _facts(content) | _drawings(content) | _observed(content)
+    context = _texts(analysis) | _charts(analysis) | _observations(analysis)
     return environment.get_template("page.html.j2").render(context)
 
 
-def _facts(content: Content) -> dict[str, Any]:
-    """Names, numbers and tables."""
-    model = content.model
-    tiles = facts.tiles(content)
+def _texts(analysis: Analysis) -> dict[str, Any]:
+    """Return the names, numbers and tables of the page."""
+    model = analysis.model
+    tiles = summary.tiles(analysis)
     return {
-        "content": content,
-        "dead_nats": f"{DEAD:g}",
+        "analysis": analysis,
+        "unused_kl": f"{UNUSED_KL:g}",
         "run": model.run,
         "objective": type(model.run.objective).__name__,
-        "equation": facts.equation(content),
-        "weights": facts.weights(content),
-        "latent": recipe.latent_name(model.run.latent),
-        "data": recipe.data_name(model.run),
+        "equation": summary.equation(analysis),
+        "weights": summary.weights(analysis),
+        "latent": configuration.latent_text(model.run.latent),
+        "data": configuration.data_name(model.run),
         "tiles": tiles,
-        "tile_columns": facts.tile_columns(len(tiles)),
-        "bound": facts.bound(content),
-        "correlations": facts.correlations(content),
-        "dependent_prior": facts.dependent_prior(content),
-        "parts": recipe.parts(model.run, model.dataset),
-        "command": recipe.command(model.run, model.dataset),
-        "in_memory": recipe.in_memory(model.run),
+        "tile_columns": summary.tile_columns(len(tiles)),
+        "information_bound": summary.information_bound(analysis),
+        "correlations": summary.correlations(analysis),
+        "dependent_prior": summary.dependent_prior(analysis),
+        "parts": configuration.parts(model.run, model.dataset),
+        "command": train_arguments(model.run, model.dataset),
+        "in_memory": isinstance(model.run.data, InMemory),
         "run_json": json.dumps(spec.to_json(model.run), indent=2, ensure_ascii=False),
-        "references": _references(content),
-        "versions": _versions(),
-        "scores": facts.score_rows(content),
-        "factors": [factor for _, factor in content.factors],
-        "constant": facts.constant_factors(content),
-        "heat": facts.heat(content),
-        "best": [told.best[0][0].number for told in content.told],
+        "references": citations(model.run) | metric_citations(analysis.scores),
+        "versions": {
+            "unweave": unweave.__version__,
+            "torch": torch.__version__,
+            "Python": platform.python_version(),
+        },
+        "scores": summary.score_rows(analysis),
+        "factors": [factor for _, factor in analysis.factors],
+        "constant": summary.constant_factors(analysis),
+        "information": summary.information_rows(analysis),
+        "best": [each.best[0][0].number for each in analysis.best_variables],
     }
 
 
-def _drawings(content: Content) -> dict[str, Any]:
-    """Charts that every kind of data has."""
+def _charts(analysis: Analysis) -> dict[str, Any]:
+    """Return the charts that do not depend on the kind of data."""
     return {
-        "curves": figures.curves(content),
-        "measured": figures.measured(content),
-        "scheduled": bool(figures.scheduled(content)),
-        "marginals": figures.marginals(content),
-        "responses": figures.responses(content),
+        "curves": figures.log_curves(analysis),
+        "measured": figures.measured_curves(analysis),
+        "scheduled": bool(figures.scheduled_weights(analysis)),
+        "marginals": figures.marginals(analysis),
+        "responses": figures.responses(analysis),
     }
 
 
-def _observed(content: Content) -> dict[str, Any]:
-    """What shows observations: pictures, or lines where they are vectors."""
-    drawn, starts = observed.samples(content), content.starts()
-    if is_image(content.model.dataset.shape):
-        span = observed.span_of(content)
+def _observations(analysis: Analysis) -> dict[str, Any]:
+    """Return everything that shows observations: as images, or as lines if they are vectors."""
+    samples, starts = traversals.prior_samples(analysis), analysis.starts()
+    if is_image(analysis.model.dataset.shape):
+        span = traversals.image_span(analysis)
         return {
-            "pictured": True,
+            "images": True,
             "span": span,
-            "pairs": observed.reconstruction_pairs(content, span),
-            "traversals": [observed.traversal(content, start, span) for start in starts],
-            "samples": observed.sample_sheet(drawn, span),
+            "reconstructions": traversals.reconstruction_sheets(analysis, span),
+            "traversals": [traversals.traversal(analysis, start, span) for start in starts],
+            "samples": traversals.sample_sheet(samples, span),
         }
-    flat = content.some_rows(8, "searched")
+    rows = analysis.some_rows(8, "searched")
     return {
-        "pictured": False,
+        "images": False,
         "where": starts[0].where,
-        "profiles": figures.profiles(content.observations(flat), content.reconstructions(flat)),
-        "walks": figures.walks(content, starts[0].row),
-        "overlay": figures.overlay(drawn),
+        "reconstructions": figures.vector_reconstructions(
+            analysis.observations(rows), analysis.reconstructions(rows)
+        ),
+        "traversals": figures.vector_traversals(analysis, starts[0].row),
+        "samples": figures.vector_samples(samples),
     }
-
-
-def _references(content: Content) -> dict[str, str]:
-    """BibTeX entries of the run and of the metrics it was measured with."""
-    return citations(content.model.run) | metric_citations(content.scores)
 
 
 def title_of(entry: str) -> str:
-    """The title in a BibTeX entry.
+    """Return the title of a BibTeX entry.
 
     >>> title_of("@misc{K, title = {Auto-Encoding Variational {B}ayes},}")
     'Auto-Encoding Variational Bayes'
@@ -141,11 +144,3 @@ def title_of(entry: str) -> str:
     return (
         found[1].partition("},")[0].translate({ord(brace): None for brace in "{}"}) if found else ""
     )
-
-
-def _versions() -> dict[str, str]:
-    return {
-        "unweave": unweave.__version__,
-        "torch": torch.__version__,
-        "Python": platform.python_version(),
-    }

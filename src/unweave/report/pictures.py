@@ -1,4 +1,4 @@
-"""Images as PNG data URIs: sheets of small pictures with gaps between them."""
+"""Sheets of small images with gaps between them, as PNG data URIs."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ from PIL import Image
 Array = NDArray[np.floating[Any]]
 Span = tuple[float, float]
 
-# A page shows a picture about 80 pixels wide; more would only make the file larger.
+# The page shows an image about 80 pixels wide; more would only make the file larger.
 _LARGEST_GREY, _LARGEST_COLOUR = 96, 64
-_COARSE = 48  # pictures with fewer pixels on a side are shown with sharp pixels
-_LEAST = 32  # smaller ones are enlarged, so that a gap of one pixel is not a broad bar
-# A faint grey between pictures: white ones would run into a light page, black ones into a dark one.
+_COARSE = 48  # images with shorter sides are shown with sharp pixels
+_LEAST = 32  # smaller images are enlarged, so that a gap of one pixel stays narrow
+# Faint grey gaps: white would blend into a light page, black into a dark one.
 _GAP = (128, 128, 128, 72)
 
 
 class Sheet(NamedTuple):
-    """A PNG with pictures in rows and columns, and where its columns lie."""
+    """A PNG with images in rows and columns, and the positions of its columns."""
 
     uri: str
     width: int
     height: int
     columns: int
-    cell: int  # pixels across one picture
-    gap: int  # pixels between two
+    cell: int  # width of an image in pixels
+    gap: int  # pixels between two images
     coarse: bool
 
     def centre(self, column: float) -> float:
-        """Where the middle of a column lies, as a part of the width; between columns too."""
+        """Return the centre of a column, possibly a fraction, as a share of the width."""
         return (column * (self.cell + self.gap) + self.cell / 2) / self.width
 
     @property
     def share(self) -> float:
-        """The width of one picture as a part of the width."""
+        """The width of one image as a share of the width."""
         return self.cell / self.width
 
 
 def is_image(shape: tuple[int, ...]) -> bool:
-    """Whether observations of a shape are pictures (C, H, W)."""
+    """Whether observations of this shape are images (C, H, W)."""
     return len(shape) == 3
 
 
 def display_span(images: Array, bounded: bool) -> Span:
-    """The values to show as black and white: 0 and 1, or the range of unbounded data."""
+    """Return the values shown as black and white: 0 and 1, or the range of unbounded data."""
     if bounded:
         return 0.0, 1.0
     low, high = (float(bound) for bound in np.quantile(images, (0.005, 0.995)))
@@ -58,14 +58,14 @@ def display_span(images: Array, bounded: bool) -> Span:
 
 
 def sheet(rows: list[Array], span: Span) -> Sheet:
-    """Rows of as many pictures each, (n, C, H, W), as one PNG."""
+    """Draw rows of n images each, (n, C, H, W), as one PNG."""
     picture, cell, gap = tiled(rows, span)
     coarse = max(rows[0].shape[2:]) < _COARSE
     return Sheet(_uri(picture), picture.width, picture.height, len(rows[0]), cell, gap, coarse)
 
 
 def tiled(rows: list[Array], span: Span) -> tuple[Image.Image, int, int]:
-    """Rows of as many pictures each, (n, C, H, W); pixels across one of them and across a gap."""
+    """Draw rows of n images each, (n, C, H, W); return also the width of an image and of a gap."""
     pixels = [_pixels(images, span) for images in rows]  # (n, h, w, channels) each
     count, height, width, channels = pixels[0].shape
     gap = max(1, width // 28)
@@ -80,7 +80,7 @@ def tiled(rows: list[Array], span: Span) -> tuple[Image.Image, int, int]:
 
 
 def _pixels(images: Array, span: Span) -> NDArray[np.uint8]:
-    """Pictures as bytes with an alpha channel last: (n, h, w, 2) in grey or (n, h, w, 4)."""
+    """Return images as bytes with an alpha channel: (n, h, w, 2) if grey, (n, h, w, 4) if not."""
     sized = _resized(torch.as_tensor(images, dtype=torch.float32))
     low, high = span
     scaled = ((sized - low) / (high - low)).clamp(0, 1)
@@ -93,7 +93,7 @@ def _pixels(images: Array, span: Span) -> NDArray[np.uint8]:
 
 
 def _resized(images: torch.Tensor) -> torch.Tensor:
-    """Large pictures brought down by averaging, small ones up by repeating pixels."""
+    """Shrink large images by averaging, and enlarge small ones by repeating pixels."""
     largest = _LARGEST_GREY if images.shape[1] == 1 else _LARGEST_COLOUR
     height, width = images.shape[2:]
     side = max(height, width)

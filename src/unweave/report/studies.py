@@ -1,6 +1,6 @@
-"""Drawings of studies of metrics: how far they agree, and how far they hang on their settings.
+"""Charts of studies of metrics: how much they agree, and how sensitive they are to settings.
 
-Each is an SVG that a page with the style of a report can hold; `save` writes one as a file.
+Each is an SVG for a page with the report's style sheet; `save` writes one to a file.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from markupsafe import Markup
 from unweave.core.files import write_atomically
 from unweave.metrics import Agreement, Sensitivity
 from unweave.metrics.studies import Correlation
-from unweave.report.charts import Frame, padded, ticks
+from unweave.report.charts import Plot, padded, ticks
 from unweave.report.text import number, words
 
-_CELL = 40.0  # pixels of a correlation
-_LETTER = 6.0  # pixels of a letter, about
+_CELL = 40.0  # width of a cell in pixels
+_LETTER = 6.0  # approximate width of a letter in pixels
 _LINE = 16.0  # pixels between lines of text
 
 
 def agreement_chart(found: Agreement, correlation: Correlation = "spearman") -> Markup:
-    """Correlations of metrics as a matrix of cells: blue above 0, orange below, pale near it.
+    """Draw the correlations of metrics as a matrix: blue above 0, orange below, pale near it.
 
-    Columns are numbered as the rows are.
+    Columns have the numbers of the rows.
     """
     names = [_title(name) for name in found.names]
     left = _LETTER * (max(map(len, names)) + 4)
@@ -44,54 +44,54 @@ def agreement_chart(found: Agreement, correlation: Correlation = "spearman") -> 
 
 
 def sensitivity_chart(found: Sensitivity) -> Markup:
-    """The mean of a metric over its first setting, a line for each value of the second.
+    """Plot the mean of a metric over its first setting, one line for each value of the second.
 
-    The bands are one standard deviation over the seeds to either side, as in [Kim2018] figs. 16
-    and 17. Values of a setting are evenly spaced, whatever they are.
+    Bands are one standard deviation over the seeds, as in [Kim2018] figs. 16 and 17. The values of
+    a setting are evenly spaced on the axis.
     """
     if len(found.settings) > 2:
         raise ValueError(
-            f"expected one or two settings to draw, got {', '.join(found.settings)}: fix others by "
-            "functools.partial"
+            f"expected one or two settings to draw, got {', '.join(found.settings)}: fix the "
+            "others with functools.partial"
         )
     (along, values), *rest = found.settings.items()
     lines = rest[0][1] if rest else ("",)
     shape = len(values), len(lines)
     mean, spread = found.mean.reshape(shape), found.spread.reshape(shape)
     span = padded(float((mean - spread).min()), float((mean + spread).max()))
-    frame = Frame(padded(0, len(values) - 1, 0.05), span, width=320, height=180)
+    plot = Plot(padded(0, len(values) - 1, 0.05), span, width=320, height=180)
     xs = [float(x) for x in range(len(values))]
     styles = [_style(n, len(lines)) for n in range(len(lines))]
     marks = []
     for style, m, s in zip(styles, mean.T, spread.T, strict=True):
-        marks.append(frame.area(xs, (m - s).tolist(), (m + s).tolist(), f"{style} band"))
-        marks += [frame.line(xs, m.tolist(), style), frame.dots(xs, m.tolist(), style)]
+        marks.append(plot.area(xs, (m - s).tolist(), (m + s).tolist(), f"{style} band"))
+        marks += [plot.line(xs, m.tolist(), style), plot.dots(xs, m.tolist(), style)]
     label = f"{_title(found.name)} over {along}" + (f" and {rest[0][0]}" if rest else "")
-    plot = frame.draw(marks, label, _value_ticks(values), ticks(span))
-    width = frame.left + frame.width + frame.right
-    height = frame.top + frame.height + frame.bottom
-    legend = _legend(rest[0][0], lines, styles, frame.left, width) if rest else []
+    chart = plot.draw(marks, label, _value_ticks(values), ticks(span))
+    width = plot.left + plot.width + plot.right
+    height = plot.top + plot.height + plot.bottom
+    legend = _legend(rest[0][0], lines, styles, plot.left, width) if rest else []
     top = _LINE * (1 + (legend[-1][0] + 1 if legend else 0)) + 4
     return _drawing(
         width,
         top + height + _LINE,
         label,
         [
-            _text(frame.left, 11, f"{_title(found.name)}, {len(found.rngs)} seeds", "start"),
+            _text(plot.left, 11, f"{_title(found.name)}, {len(found.rngs)} seeds", "start"),
             *(mark for _, mark in legend),
             Markup('<svg x="0" y="{:g}" width="{:g}" height="{:g}">{}</svg>').format(
-                top, width, height, plot
+                top, width, height, chart
             ),
-            _text(frame.left + frame.width / 2, top + height + 10, words(along), "middle"),
+            _text(plot.left + plot.width / 2, top + height + 10, words(along), "middle"),
         ],
     )
 
 
 def save(drawing: Markup, path: str | Path) -> Path:
-    """Write a drawing as an SVG file that needs nothing else."""
+    """Write a chart as a self-contained SVG file."""
     place = Path(path)
     if place.suffix.lower() != ".svg":
-        raise ValueError(f"expected a file that ends in .svg, got {place}: it is a drawing in SVG")
+        raise ValueError(f"expected a path that ends in .svg, got {place}: charts are SVG")
     style = files("unweave.report").joinpath("page.css").read_text(encoding="utf-8")
     head = '<svg xmlns="http://www.w3.org/2000/svg"'
     alone = str(drawing).replace("<svg", head, 1)
@@ -134,7 +134,7 @@ def _text(x: float, y: float, text: str, anchor: str) -> Markup:
 def _legend(
     name: str, values: tuple[Any, ...], styles: list[str], left: float, width: float
 ) -> list[tuple[int, Markup]]:
-    """A dot and a value for each line, with the row it stands in, wrapped at the width."""
+    """Return a dot and a value for each line, each with its row; rows wrap at the width."""
     marks, row = [(0, _text(left, 11 + _LINE, f"{words(name)}:", "start"))], 0
     x = start = left + _LETTER * (len(words(name)) + 2)
     dot = Markup('<circle class="dot {}" cx="{:.1f}" cy="{:.1f}" r="3.5"/>')
@@ -150,8 +150,8 @@ def _legend(
 
 
 def _style(line: int, count: int) -> str:
-    """Of one or two lines the page's two colours; of more a walk from one to the other."""
-    return "ab"[line] if count <= 2 else f"walk w{round(10 * line / (count - 1))}"
+    """Return the style of a line: one of two colours, or a colour ramp for more than two lines."""
+    return "ab"[line] if count <= 2 else f"ramp r{round(10 * line / (count - 1))}"
 
 
 def _value_ticks(values: tuple[Any, ...]) -> dict[float, str]:
@@ -163,6 +163,6 @@ def _value(value: Any) -> str:
 
 
 def _title(key: str) -> str:
-    """A metric with its protocol as people write it."""
+    """Return the name of a metric and its protocol for display."""
     name, _, protocol = key.partition("/")
     return f"{words(name)} · {protocol}" if protocol else words(name)

@@ -1,4 +1,4 @@
-"""Names, numbers and plain-text mathematics as people read them."""
+"""Format names, numbers and plain-text mathematics for display."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _SIGNS = {rf"\b{name}\b": letter for name, letter in GREEK.items()} | {
     r"(?<![\w-])-(?=\w)": "−",
     r" - ": " − ",
 }
-# A letter on its own that names a quantity, with its index if it has one.
+# A single letter that names a quantity, with an optional index.
 _LETTERS = re.compile(r"(?<![\w\[])([b-zDEΣ∏])(?:_(\w))?(?!\w)")
 
 
 def symbol(name: str) -> Markup:
-    """A latent variable as z with its name as the index."""
+    """Return a latent variable as z with its name as the index."""
     return Markup("<var>z<sub>{}</sub></var>").format(name)
 
 
 def words(name: str) -> str:
-    """The name of a term, a weight or a metric as people write it.
+    """Return the name of a term, a weight or a metric as words.
 
     >>> words("dimension_kl"), words("beta"), words("factor_vae_score")
     ('dimension KL', 'β', 'factor VAE score')
@@ -44,7 +44,7 @@ def words(name: str) -> str:
 
 
 def number(value: float, digits: int = 2) -> str:
-    """A number with a true minus sign, and none before a zero; thousands go without decimals.
+    """Format a number with a true minus sign, no sign before zero, and no decimals from 1,000.
 
     >>> number(-24.687), number(-0.001), number(1436.27)
     ('−24.69', '0.00', '1,436')
@@ -54,7 +54,7 @@ def number(value: float, digits: int = 2) -> str:
 
 
 def short(value: float) -> str:
-    """A number in few characters, for ticks.
+    """Format a number in few characters, for ticks.
 
     >>> short(-0.5), short(30_000), short(2_500_000)
     ('−0.5', '30k', '2.5M')
@@ -66,7 +66,7 @@ def short(value: float) -> str:
 
 
 def typeset(text: str) -> Markup:
-    """Plain-text mathematics with Greek letters, signs, indices and italic variables.
+    """Convert plain-text mathematics to HTML: Greek letters, signs, indices, italic variables.
 
     >>> typeset("beta KL(q(z_j) || p(z_j))")
     Markup('β KL(<var>q</var>(<var>z<sub>j</sub></var>) ‖ <var>p</var>(<var>z<sub>j</sub></var>))')

@@ -1,6 +1,7 @@
-"""Command-line assignments to runs: choices, numbers, paths, and lists that mean several runs.
+"""The grammar of the command line: read runs and selections of data from text, and write them.
 
-Ways of sampling the data are written as KIND:name=value,name=value.
+An assignment is field=value, as in objective.beta=4. A list or a range of values, as in seed=0..9,
+stands for one run each. A selection of the data is KIND:name=value,name=value.
 """
 
 from __future__ import annotations
@@ -10,19 +11,39 @@ import difflib
 import itertools
 import json
 import re
+import shlex
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast, get_type_hints
 
+from pydantic import BaseModel
+
 from unweave.core import spec
-from unweave.data import AnySelection, Data, HeldOut, Paired, Selected
+from unweave.data import (
+    AnySelection,
+    Arrays,
+    Data,
+    Dataset,
+    Folder,
+    HeldOut,
+    InMemory,
+    Paired,
+    Selected,
+)
 from unweave.data.files.detect import from_path
 from unweave.training.run import Run
 
 _LIST = re.compile(r"[\w.+-]+(,[\w.+-]+)+")
-_NAMES = ("key", "factors_key")  # of columns, of which several joined by commas are one value
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
+_COLUMN_NAMES = ("key", "factors_key")  # fields in which a comma joins columns into one value
+# Text that can be written as it is; anything else is written as JSON.
+_PLAIN = re.compile(r"[A-Za-z_/][\w./-]*")
+_JSON_WORDS = ("true", "false", "null", "NaN", "Infinity")
+_LINE_WIDTH = 88
+_SAVED_ARRAY = "images.npz"  # stands for an array that was only in memory
+
+# ---- reading
 
 
 def runs_from(
@@ -31,51 +52,50 @@ def runs_from(
     select: Sequence[str] = (),
     features: Path | None = None,
 ) -> list[Run]:
-    """The runs that assignments describe; a list or a range of values is one run each.
+    """Return the runs that assignments describe; a list or a range of values gives one run each.
 
-    Their data are sampled by the ways, which may speak of the features of a file.
+    Args:
+        assignments: texts such as "objective.beta=4".
+        base: the JSON form of a run to start from, instead of the default one.
+        select: selections of the data, such as "subset:count=5000".
+        features: a file of learned classes that the selections may refer to.
 
     >>> [(r.seed, r.objective.beta) for r in runs_from(["seed=0..1", "objective.beta=1,4"])]
     [(0, 1.0), (0, 4.0), (1, 1.0), (1, 4.0)]
     """
-    choices = [_choices(assignment) for assignment in assignments]
-    combinations = [itertools.chain(*each) for each in itertools.product(*choices)]
+    alternatives = [_alternatives(assignment) for assignment in assignments]
+    combinations = [itertools.chain(*each) for each in itertools.product(*alternatives)]
     runs = [spec.override(Run, combination, base) for combination in combinations]
     if not select and features is None:
         return runs
-    taken = tuple(way_from(text) for text in select)
-    return [dataclasses.replace(run, data=_selected(run.data, taken, features)) for run in runs]
+    selections = tuple(selection_from(text) for text in select)
+    return [dataclasses.replace(run, data=_select(run.data, selections, features)) for run in runs]
 
 
 def base_from(path: Path) -> dict[str, Any]:
-    """The JSON form of the run in a file: a run.json, or TOML of the same fields."""
+    """Read the JSON form of a run from a run.json, or from TOML with the same fields."""
     if not path.is_file():
         raise ValueError(
             f"--from: there is no file {path}: {spec.nearest_path(path)} Give a run.json or a "
             ".toml file"
         )
+    toml = path.suffix == ".toml"
     try:
-        content = (
-            tomllib.loads(path.read_text())
-            if path.suffix == ".toml"
-            else json.loads(path.read_text())
-        )
+        content = tomllib.loads(path.read_text()) if toml else json.loads(path.read_text())
     except (json.JSONDecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(
-            f"{path} is not valid {'TOML' if path.suffix == '.toml' else 'JSON'}: {error}"
-        ) from None
+        raise ValueError(f"{path} is not valid {'TOML' if toml else 'JSON'}: {error}") from None
     base: dict[str, Any] = spec.to_json(spec.from_json(Run, content))
     return base
 
 
-def way_from(text: str) -> AnySelection:
-    """A way of sampling: KIND:field=value,... or, of held-out, FACTOR=CLASS,...
+def selection_from(text: str) -> AnySelection:
+    """Read a selection: KIND:field=value,... or held-out:FACTOR=CLASS,...
 
-    Several classes are joined by +, or are a range; several combinations by /.
+    Several classes are joined by + or written as a range; several combinations are joined by /.
 
-    >>> way_from("held-out:shape=heart,x=0..2/scale=0+5,split=held-out").classes
+    >>> selection_from("held-out:shape=heart,x=0..2/scale=0+5,split=held-out").classes
     ({'shape': ('heart',), 'x': ('0..2',)}, {'scale': (0, 5)})
-    >>> way_from("correlated:factors=floor_hue+wall_hue,scale=0.2").factors
+    >>> selection_from("correlated:factors=floor_hue+wall_hue,scale=0.2").factors
     ('floor_hue', 'wall_hue')
     """
     kind, _, rest = text.partition(":")
@@ -95,9 +115,9 @@ def way_from(text: str) -> AnySelection:
                     "held-out:shape=heart,x=0..15 or correlated:factors=floor_hue+wall_hue"
                 )
             if name in fields or known[kind] is not HeldOut:
-                content[name] = value.split("+") if name == "factors" else _number(value)
+                content[name] = value.split("+") if name == "factors" else _read_value(value)
             else:
-                classes[name] = [_class(each) for each in value.split("+")]
+                classes[name] = [_read_class(each) for each in value.split("+")]
         combinations.append(classes)
     if known[kind] is HeldOut:
         content["classes"] = combinations
@@ -107,38 +127,37 @@ def way_from(text: str) -> AnySelection:
         raise ValueError(f"--select {text}: {error}") from None
 
 
-def _class(text: str) -> Any:
-    """What a class is called: a number where it is written as one, else text."""
-    number = _number(text)
-    return number if type(number) in (int, float) and str(number) == text else text
+def _read_class(text: str) -> Any:
+    """Return the name of a class: a number if the text is exactly that number, otherwise text."""
+    value = _read_value(text)
+    return value if type(value) in (int, float) and str(value) == text else text
 
 
-def _number(text: str) -> Any:
+def _read_value(text: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError:
         return text
 
 
-def _selected(data: Data, ways: tuple[AnySelection, ...], features: Path | None) -> Selected:
+def _select(data: Data, selections: tuple[AnySelection, ...], features: Path | None) -> Selected:
     if isinstance(data, Paired):
         raise ValueError("--select: pairs are made of a whole dataset; leave it out")
-    place = None if features is None else str(features)
+    file = None if features is None else str(features)
     if isinstance(data, Selected):
-        return dataclasses.replace(
-            data, select=(*data.select, *ways), features=place or data.features
-        )
-    return Selected(data, ways, place)
+        select = (*data.select, *selections)
+        return dataclasses.replace(data, select=select, features=file or data.features)
+    return Selected(data, selections, file)
 
 
-def _choices(assignment: str) -> list[list[str]]:
-    """The alternatives of one assignment, each as the assignments that it stands for."""
+def _alternatives(assignment: str) -> list[list[str]]:
+    """Return the alternatives of an assignment, each as one or several plain assignments."""
     path, sign, text = assignment.partition("=")
     if not sign:
-        raise ValueError(f"expected an assignment, field=value, got {path!r}: {_meant(path)}")
+        raise ValueError(f"expected an assignment, field=value, got {path!r}: {_hint(path)}")
     if path == "data":
-        return [_data(text)]
-    if path.rpartition(".")[2] in _NAMES:
+        return [_data_assignments(text)]
+    if path.rpartition(".")[2] in _COLUMN_NAMES:
         return [[assignment]]
     span = _RANGE.fullmatch(text)
     if span and int(span[1]) > int(span[2]):
@@ -150,8 +169,8 @@ def _choices(assignment: str) -> list[list[str]]:
     return [[assignment]]
 
 
-def _meant(text: str) -> str:
-    """A hint for a word alone: what there is of that name, or nearly, with its field."""
+def _hint(text: str) -> str:
+    """Suggest the assignment that a word without "=" may stand for."""
     if Path(text).exists():
         return f"did you mean data={text}?"
     hints = get_type_hints(Run, include_extras=True).items()
@@ -161,15 +180,142 @@ def _meant(text: str) -> str:
     return f"did you mean {known[close[0]]}?" if close else "as data=shapes2d, steps=50 or seed=3"
 
 
-def _data(text: str) -> list[str]:
-    """`data=NAME` chooses a data set; `data=PATH` a file of arrays or a folder of images."""
+def _data_assignments(text: str) -> list[str]:
+    """Read data=NAME, a dataset, or data=PATH, a file of arrays or a folder of images."""
     known = spec.members(Data)
     if text in known:
         return [f"data={text}"]
     if Path(text).exists():
-        found = from_path(text)
-        return [f"data={found.kind}", f"data.path={found.path}"]
+        data = from_path(text)
+        return [f"data={data.kind}", f"data.path={data.path}"]
     raise ValueError(
         f"data: {text!r} is neither a data set nor a file or folder that exists: "
         f"{spec.nearest(Path(text), [*known, *spec.near_paths(text)])}"
     )
+
+
+# ---- writing
+
+
+def train_arguments(run: Run, dataset: Dataset) -> list[str]:
+    """Return the arguments of `unweave train` that reproduce a run, in lines.
+
+    >>> import torch
+    >>> dataset = Run().data.load(torch.device("cpu"))
+    >>> train_arguments(Run(seed=3).resolve(dataset), dataset)
+    ['seed=3']
+    """
+    usual = default_fields(run, dataset)
+    lines: list[str] = []
+    for name, value in fields_of(run).items():
+        arguments = differences(name, value, usual[name])
+        if name == "data" and isinstance(value, InMemory):
+            arguments = [f"data={_SAVED_ARRAY}"]
+        start = len(lines)  # what belongs together starts a new line
+        for argument in map(shlex.quote, arguments):
+            if len(lines) > start and len(lines[-1]) + len(argument) < _LINE_WIDTH:
+                lines[-1] += f" {argument}"
+            else:
+                lines.append(argument)
+    return lines
+
+
+def data_text(data: Data) -> str:
+    """Write data as commands take them: a name or path, fields that were set, and selections.
+
+    >>> from unweave.data import Shapes2D, Subset
+    >>> data_text(Selected(Shapes2D(side=32), (Subset(5000),)))
+    'shapes2d side=32 --select subset:count=5000'
+    """
+    if isinstance(data, InMemory):
+        return f"an array {data.shape} of {data.dtype} in memory"
+    if isinstance(data, Selected):
+        selections = [f"--select {shlex.quote(selection_text(each))}" for each in data.select]
+        features = [f"--features {shlex.quote(data.features)}"] if data.features else []
+        return " ".join([data_text(data.source), *features, *selections])
+    fields, usual = fields_of(data), defaults_of(type(data))
+    if isinstance(data, Paired):
+        name = f"pairs of {data_text(fields.pop('source'))}"
+    else:
+        name = shlex.quote(fields.pop("path")) if isinstance(data, (Arrays, Folder)) else data.kind
+    changed = [shlex.quote(each) for f, v in fields.items() for each in differences(f, v, usual[f])]
+    return " ".join([name, *changed])
+
+
+def selection_text(selection: AnySelection) -> str:
+    """Write a selection as `selection_from` reads it.
+
+    >>> combinations = ({"shape": ("heart",), "x": (0, 1)}, {"scale": (5,)})
+    >>> selection_text(HeldOut(combinations, split="held-out"))
+    'held-out:shape=heart,x=0+1/scale=5,split=held-out'
+    """
+    fields, usual = fields_of(selection), defaults_of(type(selection))
+    texts = []
+    if isinstance(selection, HeldOut):
+        classes = fields.pop("classes")
+        combinations = (classes,) if isinstance(classes, dict) else classes
+        each = ([f"{k}={'+'.join(map(str, v))}" for k, v in one.items()] for one in combinations)
+        texts = ["/".join(map(",".join, each))]
+    for name, value in fields.items():
+        if value != usual.get(name, dataclasses.MISSING):
+            joined = "+".join(value) if isinstance(value, tuple) else _write_value(value)
+            texts.append(f"{name}={joined}")
+    return f"{selection.kind}:{','.join(texts)}"
+
+
+def differences(path: str, value: Any, default: object) -> list[str]:
+    """Return assignments that turn the default into the value."""
+    if value == default:
+        return []
+    if not is_spec(value):
+        return [f"{path}={_write_value(value)}"]
+    assignments = [] if type(value) is type(default) else [f"{path}={value.kind}"]
+    usual = defaults_of(type(value)) if assignments else fields_of(default)
+    for name, field in fields_of(value).items():
+        assignments += differences(f"{path}.{name}", field, usual.get(name, dataclasses.MISSING))
+    return assignments
+
+
+def _write_value(value: object) -> str:
+    """Write a value as plain text if that cannot be misread, otherwise as JSON."""
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and value not in _JSON_WORDS:
+        return value
+    return json.dumps(_to_json(value), ensure_ascii=False)
+
+
+def _to_json(value: object) -> object:
+    if isinstance(value, (tuple, list)):
+        return [_to_json(item) for item in value]
+    return spec.to_json(value) if is_spec(value) else value
+
+
+# ---- fields and defaults of specs
+
+
+def default_fields(run: Run, dataset: Dataset) -> dict[str, Any]:
+    """Return the fields of the run on the same data that has every other field at its default."""
+    # The default batch may be larger than the dataset, and could not be resolved.
+    small = Run(data=run.data, batch_size=1).resolve(dataset)
+    network = small.network if run.objective.autoencodes else None
+    fixed = {"data": Run().data, "network": network, "batch_size": Run().batch_size}
+    return fields_of(small) | fixed
+
+
+def is_spec(value: object) -> bool:
+    """Whether a value is a spec."""
+    return dataclasses.is_dataclass(value) or isinstance(value, BaseModel)
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    """Return the fields of a spec, without its kind."""
+    if isinstance(value, BaseModel):
+        return dict(value.__pydantic_extra__ or {})
+    names = [field.name for field in dataclasses.fields(value) if field.name != "kind"]
+    return {name: getattr(value, name) for name in names}
+
+
+def defaults_of(cls: type) -> dict[str, Any]:
+    """Return the defaults of a class of specs, by field."""
+    if not dataclasses.is_dataclass(cls):
+        return {}
+    return {field.name: field.default for field in dataclasses.fields(cls)}

@@ -7,7 +7,9 @@ runs/<digest>/run.json             the run
               state-<step>.safetensors   checkpoint of a run under way
               weights.safetensors  the trained weights; their presence means "finished"
               failed.json          where and why a run stopped
-              table.npz scores.json report.html
+              table.npz scores.json             codes and scores of the split it was trained on
+              table-<split>.npz scores-<split>.json       of another split
+              report.html
 """
 
 from __future__ import annotations
@@ -29,11 +31,13 @@ from torch import Tensor
 
 from unweave.core import spec
 from unweave.core.files import UNFINISHED, write_atomically
+from unweave.data.splits import split_of
 from unweave.training.run import Run
 
-Status = Literal["finished", "failed", "under way", "not started"]
+Status = Literal["finished", "failed", "running", "stopped", "not started"]
 
 _STATE = re.compile(r"state-(\d+)\.safetensors")
+_LOCK_SECONDS = 0.2  # to wait for a lock: longer than `RunFolder.locked` holds it
 
 
 def write_json(path: Path, content: object) -> None:
@@ -107,15 +111,34 @@ class RunFolder:
         return _read_json(path) if path.exists() else None
 
     @property
-    def scored(self) -> tuple[str, ...]:
-        """Names of the metrics whose scores are kept."""
-        path = self.path / "scores.json"
-        if not path.exists():
-            return ()
-        content = _read_json(path)
-        if "scores" not in content:
-            raise ValueError(f"{path} is of an earlier version: measure again, `unweave evaluate`")
-        return tuple(content["scores"])
+    def scores(self) -> dict[str, dict[str, Any]]:
+        """The content of each scores file, by split; the split it was trained on comes first."""
+        content = {}
+        for path in sorted(self.path.glob("scores*.json"), key=lambda path: len(path.name)):
+            scores = _read_json(path)
+            if "scores" not in scores:
+                raise ValueError(
+                    f"{path} is of an earlier version: measure again, `unweave evaluate`"
+                )
+            content[scores["split"]] = scores
+        return content
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics that the run was scored with, on any split."""
+        return tuple(dict.fromkeys(key for each in self.scores.values() for key in each["scores"]))
+
+    def table_path(self, split: str) -> Path:
+        """The file for the codes and factors of a split."""
+        return self.path / f"table{self._suffix(split)}.npz"
+
+    def write_scores(self, split: str, rows: int, codes: str, scores: object) -> None:
+        """Store the scores of a split beside those of other splits."""
+        path = self.path / f"scores{self._suffix(split)}.json"
+        write_json(path, {"split": split, "rows": rows, "codes": codes, "scores": scores})
+
+    def _suffix(self, split: str) -> str:
+        return "" if split == split_of(self.read_run().data) else f"-{split}"
 
     @property
     def states(self) -> dict[int, Path]:
@@ -125,12 +148,28 @@ class RunFolder:
 
     @property
     def status(self) -> Status:
-        """How far the run is."""
+        """Whether the run is finished, failed, running, stopped (resumable) or not started."""
         if self.weights.exists():
             return "finished"
         if self.failure:
             return "failed"
-        return "under way" if self.states else "not started"
+        if self.locked:
+            return "running"
+        return "stopped" if self.states else "not started"
+
+    @property
+    def locked(self) -> bool:
+        """Whether a process is training the run now."""
+        path = self.path / "lock"
+        if not path.exists():
+            return False
+        try:
+            with FileLock(path, timeout=0):
+                return False
+        except Timeout:
+            return True
+        except OSError:  # nobody can train in a folder that is not writable
+            return False
 
     def read_run(self) -> Run:
         """The run that the folder belongs to."""
@@ -202,7 +241,7 @@ class RunFolder:
     def lock(self) -> Iterator[None]:
         """Keep other processes from training the same run at the same time."""
         try:
-            with FileLock(self.path / "lock", timeout=0):
+            with FileLock(self.path / "lock", timeout=_LOCK_SECONDS):
                 for litter in self.path.glob(f"{UNFINISHED}*"):  # of a process that was killed
                     litter.unlink()
                 yield
@@ -234,14 +273,20 @@ class Store:
         return list(dict.fromkeys(self.find(name).path for name in names))
 
     def find(self, name: str) -> RunFolder:
-        """The run with this path, digest or beginning of a digest."""
+        """Find a run by path, digest or start of a digest; an existing path comes first."""
         if (Path(name) / "run.json").exists():
             return RunFolder(Path(name))
+        return self.named(name)
+
+    def named(self, name: str) -> RunFolder:
+        """Find a run of this store by its digest, or by the start of a digest if only one fits."""
+        if (self.root / name / "run.json").exists():
+            return RunFolder(self.root / name)
         hits = [f for f in self.folders() if f.path.name.startswith(name)]
         if len(hits) == 1:
             return hits[0]
         known = [f.path.name for f in hits or self.folders()]
-        problem = "is the beginning of several runs" if hits else "is not a run"
+        problem = "is the start of several runs" if hits else "is not a run"
         newest = f"the newest of {len(known)} are" if len(known) > 8 else "there are"
         listing = f"{newest} {', '.join(known[-8:])}" if known else "there are none yet"
         raise ValueError(f"{name!r} {problem} in {self.root}: {listing}; see `unweave runs`")

@@ -1,0 +1,91 @@
+"""Run a command and report its errors: one line on stderr, exit code 2."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from unweave.core.console import err
+from unweave.core.parallel import Killed
+
+_INTERRUPTED = 130  # exit code that typer returns after Ctrl-C
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT)
+
+
+def run(command: Any, arguments: list[str]) -> None:
+    """Run the command line with arguments, and exit."""
+    name = arguments[0] if arguments else ""
+    usage_error: type[Exception] = typer.BadParameter.__bases__[0]  # typer does not export it
+    try:
+        code = command(arguments, standalone_mode=False)
+    except usage_error as error:
+        if message := error.format_message():  # type: ignore[attr-defined]
+            hint = "; fields are set as in steps=50" if name == "train" else ""
+            _fail(f"{message.rstrip('?.')}; see `unweave --help`{hint}")
+        sys.exit(2)  # no arguments were given, and the help was printed
+    except OSError as error:
+        _fail(os_error_text(error, _store(command, arguments)))
+    except (ValueError, FloatingPointError, Killed) as error:
+        _fail(str(error))
+    if code == _INTERRUPTED:
+        err.print(_interruption_text(name))
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def os_error_text(error: OSError, store: Path | None) -> str:
+    """Describe an error of the operating system, and suggest --store where that would help.
+
+    Args:
+        error: what the operating system reported.
+        store: the folder of runs of the command, None if it has none.
+    """
+    where = f" {error.filename}" if error.filename else ""
+    text = f"cannot read or write{where}: {error.strerror or error}"
+    other = "" if store is None else ", or choose another folder with --store"
+    if error.errno in _NO_SPACE:
+        return f"{text}. Stored files are unchanged; free space{other}, and run the command again"
+    if error.errno in _NOT_WRITABLE and store is not None and _concerns(error.filename, store):
+        return f"{text}. Choose another folder with --store"
+    return text
+
+
+def _concerns(filename: str | bytes | None, store: Path) -> bool:
+    """Whether a file lies in the store or is a folder that contains the store."""
+    if not filename:
+        return False
+    path, store = Path(str(filename)).absolute(), store.absolute()
+    return path.is_relative_to(store) or store.is_relative_to(path)
+
+
+def _store(command: Any, arguments: list[str]) -> Path | None:
+    """The value of the option --store, or its default; None if the command has no such option."""
+    for name in arguments:
+        if name.startswith("-") or name not in getattr(command, "commands", {}):
+            break
+        command = command.commands[name]
+    options = {option.name: option for option in command.params}
+    if "store" not in options:
+        return None
+    for position, argument in enumerate(arguments):
+        if argument == "--store" and position + 1 < len(arguments):
+            return Path(arguments[position + 1])
+        if argument.startswith("--store="):
+            return Path(argument.removeprefix("--store="))
+    return Path(options["store"].default)
+
+
+def _interruption_text(name: str) -> str:
+    if name in ("train", "demo", "reproduce"):
+        return "stopped; the same command resumes from the last checkpoint"
+    return f"stopped; completed results were {'printed' if name == 'score' else 'stored'}"
+
+
+def _fail(message: str) -> None:
+    text = " ".join(message.split())
+    err.print(f"error: {text}", style="red", soft_wrap=True, highlight=False, markup=False)
+    sys.exit(2)

@@ -1,0 +1,142 @@
+"""Command-line options that several commands share, each declared once."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+
+import typer
+
+if TYPE_CHECKING:
+    from unweave.metrics import Frame
+
+StoreOption = Annotated[Path, typer.Option(help="Folder that contains the runs.")]
+DeviceOption = Annotated[
+    str, typer.Option(help="Device: cpu, cuda, cuda:1, ..., or auto for a GPU if there is one.")
+]
+SelectOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Use a selection of the data, such as subset:count=5000 or "
+        "held-out:shape=heart,x=0..15 (repeatable; by default all data)."
+    ),
+]
+FeaturesOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="File of learned classes that --select may refer to, as written by "
+        "`unweave data features` (by default none)."
+    ),
+]
+RowsOption = Annotated[int, typer.Option(min=2, help="Number of observations to encode.")]
+
+RunsArgument = Annotated[
+    list[str], typer.Argument(help="Runs, given by digest, start of a digest, or folder.")
+]
+RunArgument = Annotated[
+    str, typer.Argument(help="A run, given by digest, start of a digest, or folder.")
+]
+
+
+@dataclass(frozen=True)
+class ScoringOptions:
+    """The options that `unweave evaluate` and `unweave score` share."""
+
+    metrics: Annotated[
+        str,
+        typer.Option(
+            help="Metrics to compute, such as mig,dci/locatello2019; `all` includes slow ones, "
+            "`measures` are those without labels (by default every quick metric that applies)."
+        ),
+    ] = ""
+    interval: Annotated[
+        float | None,
+        typer.Option(help="Confidence level of an interval, such as 0.95 (by default none)."),
+    ] = None
+    resamples: Annotated[
+        int, typer.Option(help="Number of resamples of the rows for each interval.")
+    ] = 200
+    null: Annotated[bool, typer.Option("--null", help="Also score shuffled factors.")] = False
+    reseeds: Annotated[
+        int, typer.Option(help="Number of extra seeds for the standard deviation over seeds.")
+    ] = 0
+    ceiling: Annotated[
+        bool, typer.Option("--ceiling", help="Also score the factors themselves as codes.")
+    ] = False
+    continuous: Annotated[
+        str | None,
+        typer.Option(
+            help="Continuous factors, by name or index, such as x,y or 0,2; '' for none (by "
+            "default real-valued factors whose values do not repeat)."
+        ),
+    ] = None
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the metrics' randomness.")] = 0
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False
+    csv: Annotated[
+        bool, typer.Option("--csv", help="Print CSV, including the parts of each score.")
+    ] = False
+
+    @property
+    def names(self) -> list[str] | None:
+        """The metrics that were named, all of them known; None if none were."""
+        from unweave.metrics.registry import listed, named
+
+        names = listed(self.metrics)
+        for name in names:
+            named(name)  # raises an error for an unknown metric
+        return names or None
+
+    @property
+    def keywords(self) -> Frame:
+        """The keyword arguments that all metrics share."""
+        from unweave.metrics.registry import listed
+
+        return {
+            "continuous": None if self.continuous is None else listed(self.continuous),
+            "interval": self.interval,
+            "resamples": self.resamples,
+            "null": self.null,
+            "reseeds": self.reseeds,
+            "ceiling": self.ceiling,
+        }
+
+    @property
+    def format(self) -> Literal["table", "json", "csv"]:
+        """The output format."""
+        if self.json and self.csv:
+            raise ValueError("expected --json or --csv, got both: choose one")
+        return "json" if self.json else "csv" if self.csv else "table"
+
+
+def with_scoring_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace the last parameter of a command, `options`, by the fields of `ScoringOptions`.
+
+    typer reads a command's options from its signature, so the decorated function has one parameter
+    for each field, and collects their values into a `ScoringOptions`.
+    """
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[:-1]
+    hints = get_type_hints(ScoringOptions, include_extras=True)
+    shared = [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=field.default,
+            annotation=hints[field.name],
+        )
+        for field in dataclasses.fields(ScoringOptions)
+    ]
+
+    @functools.wraps(command)
+    def decorated(**values: Any) -> None:
+        options = ScoringOptions(**{each.name: values.pop(each.name) for each in shared})
+        command(**values, options=options)
+
+    parameters = [*own, *shared]
+    decorated.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    decorated.__annotations__ = {each.name: each.annotation for each in parameters}
+    return decorated

@@ -1,0 +1,176 @@
+"""`unweave train`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from unweave.cli.options import DeviceOption, FeaturesOption, SelectOption, StoreOption
+from unweave.core.console import err, out, plain_table
+from unweave.core.notes import print_notes
+from unweave.core.parallel import usable_cores
+
+if TYPE_CHECKING:
+    from unweave.evaluation.monitor import Measure
+    from unweave.training import Outcome, Precision
+    from unweave.training.run import Run
+    from unweave.training.store import Store
+
+
+def train_command(
+    assignments: Annotated[
+        list[str] | None, typer.Argument(help="Assignments field=value, as in the examples.")
+    ] = None,
+    store: StoreOption = Path("runs"),
+    device: DeviceOption = "auto",
+    select: SelectOption = None,
+    features: FeaturesOption = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help="Start from a preset, a run.json or a TOML file (by default from the default "
+            "run).",
+        ),
+    ] = None,
+    grid: Annotated[
+        bool,
+        typer.Option(
+            "--grid", help="Train every run of the preset (by default only its base run)."
+        ),
+    ] = False,
+    checkpoint_seconds: Annotated[
+        float, typer.Option(min=0, help="Seconds between checkpoints.")
+    ] = 30.0,
+    threads: Annotated[
+        int, typer.Option(min=0, help="Number of CPU threads; 0 uses all available cores.")
+    ] = 0,
+    precision: Annotated[
+        str, typer.Option(help="GPU matmul precision, from slowest to fastest: fp32, tf32 or bf16.")
+    ] = "fp32",
+    measure: Annotated[
+        str,
+        typer.Option(
+            help="Metrics to measure during training besides the terms of the objective, such as "
+            "mig,total_correlation (by default none)."
+        ),
+    ] = "",
+    measure_every: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Steps between measurements (by default 10,000 if --measure is given)."
+        ),
+    ] = None,
+    measure_rows: Annotated[
+        int, typer.Option(min=2, help="Number of observations to measure on.")
+    ] = 10_000,
+) -> None:
+    """Train runs; if interrupted, the same command resumes from the last checkpoint.
+
+    Examples:
+
+      unweave train objective=factor-vae objective.gamma=35 latent.size=10 data=shapes2d seed=3
+
+      unweave train data=photos/ steps=20000
+
+      unweave train seed=0..9 objective.beta=1,4     (20 runs, trained side by side)
+
+      unweave train latent=product latent.style=gaussian latent.style.size=8 latent.place=gaussian
+
+      unweave train data=shapes2d --select held-out:shape=heart,x=0..15 --select subset:count=50000
+
+      unweave train --from kim2018/shapes2d-factor-vae --grid     (`unweave presets` lists others)
+
+      unweave train --measure-every 5000 --measure factor_vae_score/kim2018,total_correlation
+    """
+    from unweave.evaluation.monitor import TERMS, Measure
+    from unweave.metrics.registry import listed
+    from unweave.presets import base_of, preset
+    from unweave.training.overrides import runs_from
+    from unweave.training.precision import checked
+    from unweave.training.store import Store
+
+    use_threads(threads)
+    if grid and not source:
+        raise ValueError("--grid needs a preset, as in --from kim2018/shapes2d-factor-vae --grid")
+    base = base_of(source) if source else None
+    given = preset(source or "").arguments(assignments or []) if grid else assignments or []
+    runs = runs_from(given, base, select or [], features)
+    plan = None
+    if measure or measure_every:
+        plan = Measure(measure_every or 10_000, (TERMS, *listed(measure)), measure_rows)
+    run_store = Store(store)
+    outcomes = train_runs(runs, run_store, device, checkpoint_seconds, checked(precision), plan)
+    print_outcomes(outcomes, run_store)
+    if any(outcome.failure for outcome in outcomes):
+        raise typer.Exit(1)
+
+
+def train_runs(
+    runs: list[Run],
+    store: Store,
+    device: str,
+    checkpoint_seconds: float = 30.0,
+    precision: Precision = "fp32",
+    measure: Measure | None = None,
+) -> list[Outcome]:
+    """Train runs, loading each dataset once."""
+    from unweave.core import spec
+    from unweave.evaluation.fit import unmeasured
+    from unweave.evaluation.monitor import monitor_of
+    from unweave.training import notes, pick_device, train
+    from unweave.training.progress import progress_on
+
+    outcomes: list[Outcome] = []
+    by_data: dict[str, list[Run]] = {}
+    for run in runs:
+        by_data.setdefault(spec.digest(run.data), []).append(run)
+    for group in by_data.values():
+        dataset = group[0].data.load(pick_device(device))
+        resolved = [run.resolve(dataset) for run in group]
+        print_notes(err, notes(resolved, dataset))
+        monitor = monitor_of(measure, resolved, dataset)
+        if measure:
+            err.print(
+                f"measuring {', '.join(measure.metrics)} every {measure.every:,} steps, written "
+                "to measures.jsonl of each run",
+                highlight=False,
+                markup=False,
+            )
+        outcomes += train(
+            resolved, dataset, store, progress_on(err), checkpoint_seconds, precision, monitor
+        )
+    if measure and any(o.weights is not None and not o.measures for o in outcomes):
+        err.print(f"note: {unmeasured(store.root)}", highlight=False, markup=False)
+    return outcomes
+
+
+def print_outcomes(outcomes: list[Outcome], store: Store) -> None:
+    """Print a table of the trained runs, the failures, and the command to run next."""
+    from unweave.cli.runs import final_terms, objective_text
+    from unweave.training.progress import failure_text
+
+    table = plain_table("folder", "objective", "seed", "distortion", "rate")
+    for outcome in outcomes:
+        run, folder = outcome.run, store.folder(outcome.run)
+        if outcome.failure:
+            err.print(failure_text(run, outcome.failure), style="red", soft_wrap=True)
+        else:
+            names = str(folder.path), objective_text(run), str(run.seed)
+            table.add_row(*names, *final_terms(outcome.log))
+    if table.row_count:
+        out.print(table)
+    trained = [outcome.run.digest for outcome in outcomes if not outcome.failure]
+    if trained:
+        others = f"  (one of {len(trained)} runs)" if len(trained) > 1 else ""
+        command = f"next: unweave report {trained[0]} --store {store.root}{others}"
+        out.print(command, highlight=False)
+
+
+def use_threads(threads: int = 0) -> None:
+    """Set the number of torch's CPU threads; 0 uses all available cores."""
+    import torch
+
+    torch.set_num_threads(threads or usable_cores())

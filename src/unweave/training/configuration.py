@@ -1,0 +1,100 @@
+"""The configuration of a run in words: its parts, data and latent space."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+from unweave.data import Arrays, Dataset, Folder, InMemory
+from unweave.latents import Latent, Product
+from unweave.training.overrides import default_fields, defaults_of, fields_of, is_spec
+from unweave.training.run import Run
+
+
+class Field(NamedTuple):
+    """A field of a spec, and whether it differs from its default."""
+
+    name: str
+    value: str
+    changed: bool
+
+
+class Part(NamedTuple):
+    """A part of a run, such as its objective: the chosen class and its fields."""
+
+    name: str
+    choice: str
+    fields: list[Field]
+
+
+def parts(run: Run, dataset: Dataset) -> list[Part]:
+    """Return the parts of a run; the last one has its numbers, such as steps and seed."""
+    usual, fields = default_fields(run, dataset), fields_of(run)
+    numbers = [
+        Field(name.replace("_", " "), _value_text(value), value != usual[name])
+        for name, value in fields.items()
+        if not is_spec(value)
+    ]
+    specs = {name: value for name, value in fields.items() if is_spec(value)}
+    return [
+        *(
+            Part(name, type(spec).__name__, _rows(spec, usual[name]))
+            for name, spec in specs.items()
+        ),
+        Part("training", "", numbers),
+    ]
+
+
+def _rows(value: object, default: object, prefix: str = "") -> list[Field]:
+    """Return all fields of a spec; those of nested specs have dotted names."""
+    usual = fields_of(default) if type(value) is type(default) else defaults_of(type(value))
+    rows: list[Field] = []
+    for name, field in fields_of(value).items():
+        known = usual.get(name, dataclasses.MISSING)
+        if is_spec(field):
+            if type(field) is not type(known):
+                rows.append(Field(prefix + name, field.kind, True))
+            rows += _rows(field, known, f"{prefix}{name}.")
+        else:
+            rows.append(Field(prefix + name, _value_text(field), field != known))
+    return rows
+
+
+def _value_text(value: object) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "not given"}[value]
+    if isinstance(value, (tuple, list)):
+        return ", ".join(_value_text(item) for item in value) or "none"
+    if is_spec(value):
+        return " ".join(f"{name} {_value_text(v)}" for name, v in fields_of(value).items() if v)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def data_name(run: Run) -> str:
+    """Return a short name of the data."""
+    if isinstance(run.data, (Arrays, Folder)):
+        return run.data.path.rstrip("/").rsplit("/", 1)[-1]
+    return "an array in memory" if isinstance(run.data, InMemory) else type(run.data).__name__
+
+
+def latent_text(latent: Latent) -> str:
+    """Describe a latent space: the number of its variables, and their blocks.
+
+    >>> from unweave.latents import Categorical, Gaussian
+    >>> latent_text(Product(style=Gaussian(8), what=Product(shape=Categorical(3))))
+    '9 latent variables (style Gaussian 8, what (shape Categorical 3))'
+    >>> latent_text(Gaussian(10))
+    '10 latent variables (Gaussian)'
+    """
+    count = len(latent.variables)
+    blocks = blocks_text(latent) if isinstance(latent, Product) else f"({type(latent).__name__})"
+    return f"{count} latent variable{'s' if count != 1 else ''} {blocks}"
+
+
+def blocks_text(latent: Latent) -> str:
+    """Describe the blocks of a latent space in a few words."""
+    if not isinstance(latent, Product):
+        return f"{type(latent).__name__} {latent.size}"
+    return f"({', '.join(f'{name} {blocks_text(block)}' for name, block in latent.blocks.items())})"
