@@ -37,7 +37,7 @@ def test_score_of_all_metrics_is_evaluate(unweave, codes):
     code, out, err = unweave("score", codes, "--json", "--rng", 5)
     assert code == 0
     assert (
-        Scores.from_json(json.loads(out)).to_json() == evaluate(Table.load(codes), rng=5).to_json()
+        Scores.from_json(json.loads(out)).to_json() == evaluate(Table.load(codes), seed=5).to_json()
     )
     assert "left out: the table has no posterior scales (mig/chen2018)" in " ".join(err.split())
     assert "slow ones are left out, --metrics all has them: " in " ".join(err.split())

@@ -118,7 +118,7 @@ def train_command(
     """
     from unweave.cli import runs as listing
     from unweave.evaluation.monitor import TERMS, Measure
-    from unweave.metrics.registry import listed
+    from unweave.metrics.registry import split_names
     from unweave.presets import base_of, preset
     from unweave.training.overrides import runs_from
     from unweave.training.precision import checked
@@ -132,7 +132,7 @@ def train_command(
     runs = runs_from(given, base, select or [], features)
     watched = None
     if measure or measure_every:
-        names = (TERMS, *listed(measure))
+        names = (TERMS, *split_names(measure))
         watched = Measure(measure_every or 10_000, names, measure_rows)
     kept = Store(store)
     outcomes = listing.train_all(
@@ -188,7 +188,7 @@ def evaluate_command(
 
     form, asked = scoring.form_of(as_json, as_csv), scoring.named(metrics)
     frame = scoring.frame_of(interval, resamples, null, reseeds, ceiling, continuous)
-    measure = partial(evaluate_table, metrics=asked, rng=rng, **frame)
+    measure = partial(evaluate_table, metrics=asked, seed=rng, **frame)
     folders = Store(store).find_all(names)
     chosen = cast("AnySplit | None", split)
     models = scoring.telling(lambda paths: load(paths, split=chosen, device=device), folders, _err)

@@ -19,9 +19,9 @@ from unweave.core.console import plain_table
 from unweave.data.splits import split_of
 from unweave.evaluation.evaluate import measured, noted
 from unweave.evaluation.model import Codes, FittedModel
-from unweave.metrics import METRICS, Frame, Score, Scores, Table, evaluate, left_out
-from unweave.metrics.registry import listed, select
-from unweave.metrics.registry import named as known
+from unweave.metrics import METRICS, MetricOptions, Score, Scores, Table, evaluate, left_out
+from unweave.metrics.registry import find_metrics as known
+from unweave.metrics.registry import select, split_names
 from unweave.metrics.score import CSV_COLUMNS, csv_text
 from unweave.training.progress import Counts
 from unweave.training.store import write_json
@@ -34,7 +34,7 @@ _FEW = 4  # runs that have a column of their own on a terminal
 
 def named(metrics: str) -> list[str] | None:
     """The metrics that a text names; None for all."""
-    names = listed(metrics)
+    names = split_names(metrics)
     for name in names:
         known(name)  # raises where it is not
     return names or None
@@ -47,10 +47,10 @@ def frame_of(
     reseeds: int,
     ceiling: bool,
     continuous: str | None,
-) -> Frame:
+) -> MetricOptions:
     """The keywords of every metric that the options stand for."""
     return {
-        "continuous": None if continuous is None else listed(continuous),
+        "continuous": None if continuous is None else split_names(continuous),
         "interval": interval,
         "resamples": resamples,
         "null": null,
@@ -97,7 +97,7 @@ def score_table(
     table: Table,
     metrics: list[str] | None,
     rng: int,
-    frame: Frame,
+    frame: MetricOptions,
     console: Console,
     found: Scores,
 ) -> None:
@@ -119,7 +119,7 @@ def score_table(
                 found[key] = score
                 counts.add("measured")
 
-        measure = partial(evaluate, metrics=metrics, rng=rng, progress=progress, **frame)
+        measure = partial(evaluate, metrics=metrics, seed=rng, progress=progress, **frame)
         _, warned = noted(measure, table)
     tell(console, [line for line in map(str, warned) if line not in notes])
     tell(console, omitted(table) if metrics is None else [])

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from unweave.core.parallel import in_threads
 from unweave.metrics.inputs import Floats, check_choice
 from unweave.metrics.score import Score, aligned
-from unweave.metrics.validation import counted
+from unweave.metrics.validation import check_arguments
 
 Correlation = Literal["pearson", "spearman", "kendall"]
 
@@ -132,7 +132,7 @@ class Sensitivity:
 
     name: str
     settings: dict[str, tuple[Any, ...]]
-    rngs: tuple[int, ...]
+    seeds: tuple[int, ...]
     values: Floats
 
     @property
@@ -155,17 +155,17 @@ class Sensitivity:
             for cell, (mean, spread) in zip(cells, numbers, strict=True)
         ]
         head = [*self.settings, "mean", "spread"]
-        return f"{self.name}, {len(self.rngs)} seeds\n{aligned([head, *lines])}"
+        return f"{self.name}, {len(self.seeds)} seeds\n{aligned([head, *lines])}"
 
 
-@counted
+@check_arguments
 def sensitivity(
     metric: Callable[..., Score],
     codes: ArrayLike,
     factors: ArrayLike,
     settings: Mapping[str, Sequence[Any]],
     *,
-    rngs: Sequence[int] = tuple(range(10)),
+    seeds: Sequence[int] = tuple(range(10)),
 ) -> Sensitivity:
     """A metric over all combinations of its settings, with its spread over seeds.
 
@@ -174,11 +174,11 @@ def sensitivity(
     seeds. Whatever else the metric takes is bound by `functools.partial`.
 
     Args:
-        metric: a metric of this package, or any function of codes, factors and `rng`.
+        metric: a metric of this package, or any function of codes, factors and `seed`.
         codes: (N, D) posterior means.
         factors: (N, K) integers.
         settings: the values of each parameter of the metric that is varied.
-        rngs: at least two seeds.
+        seeds: at least two seeds.
 
     Both figures, of codes and factors:
 
@@ -190,7 +190,7 @@ def sensitivity(
     >>> from unweave.metrics import factor_vae_score
     >>> factors = np.argwhere(np.ones((4, 5, 3)))[:, :2]
     >>> grid = {"batch": (2, 50), "votes": (20, 100)}
-    >>> found = sensitivity(factor_vae_score, factors * 1.0, factors, grid, rngs=(0, 1, 2))
+    >>> found = sensitivity(factor_vae_score, factors * 1.0, factors, grid, seeds=(0, 1, 2))
     >>> found.mean.shape, found.mean[1].tolist(), found.spread[1].tolist()
     ((2, 2), [1.0, 1.0], [0.0, 0.0])
     """
@@ -204,19 +204,19 @@ def sensitivity(
             f"expected values of settings among {', '.join(known)}, got "
             f"{', '.join(f'{name}={values}' for name, values in grid.items()) or 'none'}"
         )
-    if len(rngs) < 2:
-        raise ValueError(f"expected at least two seeds, to see a spread, got {len(rngs)}")
+    if len(seeds) < 2:
+        raise ValueError(f"expected at least two seeds, to see a spread, got {len(seeds)}")
     cells = [dict(zip(grid, cell, strict=True)) for cell in itertools.product(*grid.values())]
 
     def measured(task: tuple[dict[str, Any], int]) -> Score:
-        cell, rng = task
-        return metric(codes, factors, rng=rng, **cell)
+        cell, seed = task
+        return metric(codes, factors, seed=seed, **cell)
 
-    scores = list(in_threads(measured, itertools.product(cells, rngs)))
-    shape = *(len(values) for values in grid.values()), len(rngs)
+    scores = list(in_threads(measured, itertools.product(cells, seeds)))
+    shape = *(len(values) for values in grid.values()), len(seeds)
     values = np.array([float(score) for score in scores]).reshape(shape)
     protocols = dict.fromkeys(score.protocol for score in scores)
-    return Sensitivity(f"{scores[0].name}/{'|'.join(protocols)}", grid, tuple(rngs), values)
+    return Sensitivity(f"{scores[0].name}/{'|'.join(protocols)}", grid, tuple(seeds), values)
 
 
 def _comparable(

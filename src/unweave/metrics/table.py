@@ -30,7 +30,7 @@ from unweave.metrics.inputs import (
     as_names,
     as_scales,
     continuous_factors,
-    decided,
+    describe_real_factors,
     few_rows,
     merge,
     real_factors,
@@ -116,7 +116,7 @@ name decides otherwise
     @property
     def notes(self) -> list[str]:
         """What was decided about factors of real numbers that nobody named."""
-        return decided(self.classes, self.continuous, self.factor_names)
+        return describe_real_factors(self.classes, self.continuous, self.factor_names)
 
     @property
     def few(self) -> str | None:

@@ -9,23 +9,23 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from unweave.metrics.inputs import Bools, Floats, Seed, as_codes, as_kl, check_choice, subset
-from unweave.metrics.predictors import lasso, standardised
+from unweave.metrics.predictors import lasso, standardise
 from unweave.metrics.score import Score
-from unweave.metrics.validation import counted
+from unweave.metrics.validation import check_arguments
 
 UDRProtocol = Literal["duan2020-lasso", "duan2020-spearman"]
 
 _ALPHA = 0.1  # weight of the L1 penalty, [Duan2020]
 
 
-@counted
+@check_arguments
 def udr(
     codes: Sequence[ArrayLike],
     *,
     protocol: UDRProtocol = "duan2020-lasso",
     kl: Sequence[ArrayLike] | None = None,
     kl_threshold: float = 0.01,
-    rng: Seed = 0,
+    seed: Seed = 0,
     samples: int = 10_000,
 ) -> list[Score]:
     """Unsupervised disentanglement ranking: do other models find the same codes, one to one?
@@ -35,7 +35,7 @@ def udr(
     code of one is one code of the other. The score of model j is the median of r_ij over the others
     i.  [Duan2020], with the constants and means of its released code (in disentanglement_lib)
 
-    Protocols: with codes standardised, `duan2020-lasso` takes for R the absolute coefficients of a
+    Protocols: with codes standardise, `duan2020-lasso` takes for R the absolute coefficients of a
     lasso (alpha = 0.1) that predicts the codes of j from those of i, so that even equal codes reach
     only 0.9; `duan2020-spearman` takes absolute rank correlations.
 
@@ -50,7 +50,7 @@ def udr(
         protocol: how codes are compared.
         kl: (D_m,) mean KL(q(z_j|x) || p(z_j)) of each model.
         kl_threshold: nats above which a code is informative.
-        rng: seed or generator that chooses the rows, where there are more than `samples`.
+        seed: an integer or a NumPy generator, to choose rows if there are more than `samples`.
         samples: rows to compare on.
 
     Returns:
@@ -64,14 +64,14 @@ def udr(
     check_choice("protocol", protocol, get_args(UDRProtocol))
     tables = [as_codes(each).astype(np.float64) for each in codes]
     masks = _informative(tables, kl, kl_threshold)
-    rows = subset(len(tables[0]), samples, np.random.default_rng(rng))
+    rows = subset(len(tables[0]), samples, np.random.default_rng(seed))
     compare = _lasso if protocol == "duan2020-lasso" else _rank_correlation
     # A code that varies may be constant in the rows chosen: it is 0, and goes together with none.
-    prepared = [standardised(z[rows][:, mask])[0] for z, mask in zip(tables, masks, strict=True)]
+    prepared = [standardise(z[rows][:, mask])[0] for z, mask in zip(tables, masks, strict=True)]
     if protocol == "duan2020-spearman":
         from scipy.stats import rankdata
 
-        prepared = [standardised(rankdata(z, axis=0))[0] for z in prepared]
+        prepared = [standardise(rankdata(z, axis=0))[0] for z in prepared]
     count = len(prepared)
     pairs = np.zeros((count, count))
     for i in range(count):
@@ -111,7 +111,7 @@ def _lasso(a: Floats, b: Floats) -> Floats:
 
 
 def _rank_correlation(a: Floats, b: Floats) -> Floats:
-    """|Spearman's correlation| of standardised ranks, (A, B)."""
+    """|Spearman's correlation| of standardise ranks, (A, B)."""
     strengths: Floats = np.abs(np.einsum("na,nb->ab", a, b)) / len(a)
     return strengths
 

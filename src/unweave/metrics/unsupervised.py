@@ -20,7 +20,7 @@ from unweave.metrics.inputs import (
     subset,
 )
 from unweave.metrics.score import Score
-from unweave.metrics.validation import counted
+from unweave.metrics.validation import check_arguments
 
 HoyerProtocol = Literal["mathieu2019", "mathieu2019-normalised"]
 ActiveProtocol = Literal["burda2016", "kl"]
@@ -228,11 +228,11 @@ def gaussian_wasserstein_correlation(
     )
 
 
-@counted
+@check_arguments
 def mean_pairwise_information(
     codes: ArrayLike,
     *,
-    rng: Seed = 0,
+    seed: Seed = 0,
     samples: int = 10_000,
     bins: int = 20,
     discrete: ArrayLike | None = None,
@@ -248,7 +248,7 @@ def mean_pairwise_information(
 
     Args:
         codes: (N, D) posterior means, D >= 2.
-        rng: seed or generator.
+        seed: an integer or a NumPy generator.
         samples: rows to estimate from.
         bins: bins to a code.
         discrete: (D,) mask of codes that are categories; these are not binned.
@@ -264,7 +264,7 @@ def mean_pairwise_information(
     if count < 2:
         raise ValueError(f"expected at least two codes to make a pair of, got {count}")
     mask = as_mask("discrete", discrete, count)
-    rows = subset(len(z), samples, np.random.default_rng(rng))
+    rows = subset(len(z), samples, np.random.default_rng(seed))
     labels = [_labels(column, bins, flag) for column, flag in zip(z[rows].T, mask, strict=True)]
     matrix = np.empty((count, count))
     for i in range(count):

@@ -18,14 +18,14 @@ from unweave.core.noise import Noise
 from unweave.latents import DiagonalGaussian, Gaussian
 from unweave.metrics.inputs import Floats, Ints, Seed, as_codes, as_mask, as_scales, as_seed, subset
 from unweave.metrics.score import Score
-from unweave.metrics.validation import counted
+from unweave.metrics.validation import check_arguments
 
 _CHUNK = 2**16  # pairs at once: half a megabyte an array, which stays in the cache
 
 
-@counted
+@check_arguments
 def exact_mutual_information(
-    codes: ArrayLike, scales: ArrayLike, *, rng: Seed = 0, samples: int = 10_000
+    codes: ArrayLike, scales: ArrayLike, *, seed: Seed = 0, samples: int = 10_000
 ) -> Score:
     """I(x; z) of the encoder over the observations in nats, with bounds that need no samples.
 
@@ -43,7 +43,7 @@ def exact_mutual_information(
     Args:
         codes: (N, D) posterior means.
         scales: (N, D) posterior standard deviations.
-        rng: seed or generator.
+        seed: an integer or a NumPy generator.
         samples: points at which the exact q(z) is evaluated; also the rows n of the bounds.
 
     Returns:
@@ -54,9 +54,9 @@ def exact_mutual_information(
     (0.693, 0.693, 0.693)
     """
     mean, scale = _encodings(codes, scales)
-    seed = as_seed(rng)
-    found = _summary(mean, scale, samples, seed)
-    bounds = _pairs(mean, scale, samples, np.random.default_rng(seed))
+    number = as_seed(seed)
+    found = _summary(mean, scale, samples, number)
+    bounds = _pairs(mean, scale, samples, np.random.default_rng(number))
     return information_score(found, len(mean), bounds)
 
 
@@ -79,9 +79,9 @@ def information_score(
     )
 
 
-@counted
+@check_arguments
 def exact_total_correlation(
-    codes: ArrayLike, scales: ArrayLike, *, rng: Seed = 0, samples: int = 10_000
+    codes: ArrayLike, scales: ArrayLike, *, seed: Seed = 0, samples: int = 10_000
 ) -> Score:
     """KL(q(z) || prod_j q(z_j)) of the aggregate posterior of the observations, in nats.
 
@@ -93,7 +93,7 @@ def exact_total_correlation(
     Args:
         codes: (N, D) posterior means.
         scales: (N, D) posterior standard deviations.
-        rng: seed or generator.
+        seed: an integer or a NumPy generator.
         samples: points at which the exact q(z) is evaluated.
 
     Returns:
@@ -104,7 +104,7 @@ def exact_total_correlation(
     0.693
     """
     mean, scale = _encodings(codes, scales)
-    return correlation_score(_summary(mean, scale, samples, as_seed(rng)), len(mean))
+    return correlation_score(_summary(mean, scale, samples, as_seed(seed)), len(mean))
 
 
 def correlation_score(summary: Summary, rows: int) -> Score:
@@ -155,9 +155,9 @@ def relative_scale(
     )
 
 
-@counted
+@check_arguments
 def overlapping_neighbours(
-    codes: ArrayLike, scales: ArrayLike, *, rng: Seed = 0, samples: int = 10_000
+    codes: ArrayLike, scales: ArrayLike, *, seed: Seed = 0, samples: int = 10_000
 ) -> Score:
     """Expected number of other observations whose encodings overlap with that of one.
 
@@ -171,7 +171,7 @@ def overlapping_neighbours(
     Args:
         codes: (N, D) posterior means.
         scales: (N, D) posterior standard deviations.
-        rng: seed or generator that chooses the rows n, where there are more than `samples`.
+        seed: an integer or a NumPy generator, to choose rows n if there are more than `samples`.
         samples: rows n that the mean is over; the sum is over all rows.
 
     Returns:
@@ -181,7 +181,7 @@ def overlapping_neighbours(
     Score(overlapping_neighbours/bhattacharyya = 0.6667; least 0.000, median 1.000, most 1.000)
     """
     mean, scale = _encodings(codes, scales)
-    return neighbours_score(_pairs(mean, scale, samples, np.random.default_rng(rng)))
+    return neighbours_score(_pairs(mean, scale, samples, np.random.default_rng(seed)))
 
 
 class Pairs(NamedTuple):
@@ -206,9 +206,9 @@ def neighbours_score(pairs: Pairs) -> Score:
     )
 
 
-def pairs_of(codes: ArrayLike, scales: ArrayLike, samples: int, rng: Seed) -> Pairs:
+def pairs_of(codes: ArrayLike, scales: ArrayLike, samples: int, seed: Seed) -> Pairs:
     """All that pairs of encodings say, in one pass over them."""
-    return _pairs(*_encodings(codes, scales), samples, np.random.default_rng(rng))
+    return _pairs(*_encodings(codes, scales), samples, np.random.default_rng(seed))
 
 
 def _pairs(mean: Floats, scale: Floats, samples: int, rng: np.random.Generator) -> Pairs:

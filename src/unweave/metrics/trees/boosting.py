@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unweave.metrics.bins import Bins, bins_of
 from unweave.metrics.inputs import Bools, Floats, Ints
+from unweave.metrics.trees.bins import Bins, bins_of
 
 DEPTH = 3
 ROWS = 200_000  # with more, what is left of a double for a residual is coarse

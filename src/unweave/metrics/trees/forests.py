@@ -3,7 +3,7 @@
 They are the trees of scikit-learn's forests that try all codes at each split  [Breiman2001]; the
 first levels of a tree are the tree of that depth. The rows of every node are kept in the order of
 every code, so that a level takes a few sums along these orders, whatever the number of nodes and
-trees. Where the numbers to be told are whole, all sums are exact: codes that split a node equally
+trees. If the numbers to predict are integers, all sums are exact: codes that split a node equally
 well are seen to do so.
 """
 
@@ -26,7 +26,7 @@ _LUCK = 97  # draws to each tree and code, which nodes take in turn
 class Forest(NamedTuple):
     """What trees tell, at each of T depths."""
 
-    told: Floats  # (T, M, C) mean numbers (C = 1) or mean shares of classes
+    predictions: Floats  # (T, M, C) mean numbers (C = 1) or mean shares of classes
     importances: Floats  # (T, D) mean decrease of impurity, of sum 1; 0 where no tree splits
 
 
@@ -99,15 +99,15 @@ def grow(
     # Each has draws of its own, so that it does not matter how many are grown at once.
     streams = rng.spawn(trees)
     step = max(1, _AT_ONCE // train.size) if train.size else trees
-    told = np.zeros((len(depths), len(test), max(1, classes)))
+    predictions = np.zeros((len(depths), len(test), max(1, classes)))
     importances = np.zeros((len(depths), len(codes)))
     for part in in_threads(few, [streams[at : at + step] for at in range(0, trees, step)]):
-        told += part.told
+        predictions += part.predictions
         importances += part.importances
-    told /= trees
+    predictions /= trees
     total = importances.sum(1, keepdims=True)
     np.divide(importances, total, out=importances, where=total > 0)
-    return Forest(told, importances)
+    return Forest(predictions, importances)
 
 
 def _first(
@@ -142,7 +142,7 @@ def _grown(
     drawn: _Drawn, level: _Level, luck: Floats, test: Floats, depths: Sequence[int]
 ) -> Forest:
     """Trees grown from their roots: the sums of what they tell and of the importances of codes."""
-    told = np.empty((len(depths), test.shape[1], max(1, drawn.classes)))
+    predictions = np.empty((len(depths), test.shape[1], max(1, drawn.classes)))
     importances = np.zeros((len(depths), len(test)))
     gains = np.zeros((len(level.tree), len(test)))
     at = np.repeat(level.number[:, None], test.shape[1], axis=1)  # nodes of the rows of the test
@@ -162,11 +162,11 @@ def _grown(
             done += 1
         moved = (at != was).any(0)
         if t:
-            told[t] = told[t - 1]
-        told[t, moved] = sum(values[nodes[moved]] for nodes in at)
+            predictions[t] = predictions[t - 1]
+        predictions[t, moved] = sum(values[nodes[moved]] for nodes in at)
         total = gains.sum(1, keepdims=True)
         importances[t] = np.divide(gains, total, out=np.zeros_like(gains), where=total > 0).sum(0)
-    return Forest(told, importances)
+    return Forest(predictions, importances)
 
 
 def _values(drawn: _Drawn, rows: Ints, size: Ints) -> Floats:
@@ -287,7 +287,7 @@ class _Counts:
         length = np.diff(run, append=len(rows))
         n = np.add.reduceat(drawn.weight.take(rows), run)
         self.before = np.repeat(np.cumsum(n) - n, length)
-        self.crossed = np.empty(len(drawn.weight))  # - 2 w N of each row
+        self.crossed = np.zeros(len(drawn.weight))  # - 2 w N of each row
         self.crossed[rows] = np.repeat(-2 * n, length)
         self.crossed *= drawn.weight
         self.squares = np.add.reduceat(n**2, np.searchsorted(run, start))

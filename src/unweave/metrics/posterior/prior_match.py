@@ -35,7 +35,7 @@ from unweave.latents import (
 from unweave.latents.block import Fixed
 from unweave.metrics.inputs import Seed, as_codes, as_scales, as_seed
 from unweave.metrics.score import Detail, Score
-from unweave.metrics.validation import counted
+from unweave.metrics.validation import check_arguments
 from unweave.objectives.divergences import (
     Divergence,
     InclusiveKL,
@@ -47,13 +47,13 @@ from unweave.objectives.divergences import (
 DIRECTIONS = 200  # random lines of the sliced distance
 
 
-@counted
+@check_arguments
 def prior_match(
     codes: ArrayLike,
     scales: ArrayLike,
     *,
     prior: Fixed | None = None,
-    rng: Seed = 0,
+    seed: Seed = 0,
     samples: int = 10_000,
     points: int = 1_000,
 ) -> dict[str, Score]:
@@ -80,7 +80,7 @@ def prior_match(
         codes: (N, D) posterior means.
         scales: (N, D) posterior standard deviations.
         prior: a block whose prior is known, such as `Sparse(10)`; N(0, I) if not given.
-        rng: seed or generator.
+        seed: an integer or a NumPy generator.
         samples: points at which densities are evaluated, and that moments and lines are of.
         points: samples of each for the kernels, whose cost is quadratic.
 
@@ -98,7 +98,7 @@ def prior_match(
             f"expected a prior over {z.shape[1]} columns with normal posteriors, as the codes are, "
             f"got {block}"
         )
-    noise = Noise(as_seed(rng))
+    noise = Noise(as_seed(seed))
     latent: Latent = block  # type: ignore[assignment]  # blocks that are fixed are all in the union
     return match_scores(
         latent, q, p, summarise(latent, q, p, noise, samples), noise, points, samples
