@@ -59,7 +59,7 @@ def test_score_as_csv_with_intervals_and_nulls(unweave, codes):
 
 def test_score_with_the_spread_over_the_rng_and_the_ceiling(unweave, codes):
     asked = ["--metrics", "factor_vae_score/kim2018", "--reseeds", 2, "--ceiling", "--rng", 5]
-    keywords = {"metrics": "factor_vae_score/kim2018", "rng": 5, "reseeds": 2, "ceiling": True}
+    keywords = {"metrics": "factor_vae_score/kim2018", "seed": 5, "reseeds": 2, "ceiling": True}
     expected = evaluate(Table.load(codes), **keywords)
     code, out, _ = unweave("score", codes, "--json", *asked)
     assert code == 0

@@ -185,7 +185,9 @@ class Metric:
         arrays = () if "codes" in own else (table.codes, table.classes)
         passed = {name: value for name, value in given.items() if name in own}
         score = self.compute(*arrays, **passed)
-        return score if isinstance(score, Score) else Score(self.name, self.protocol, float(score))
+        if not isinstance(score, Score):
+            return Score(self.name, self.protocol, float(score))
+        return replace(score, name=self.name, protocol=self.protocol)
 
     def estimate_table(self, table: Table, seed: Seed) -> object:
         """Call `estimate` on a table."""

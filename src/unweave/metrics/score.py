@@ -61,7 +61,7 @@ class Score:
         return extras | {name: float(number) for name, number in details.items()}  # type: ignore[arg-type]
 
     def __float__(self) -> float:
-        return self.value
+        return float(self.value)
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{name} {value:.3f}" for name, value in self.parts.items())
