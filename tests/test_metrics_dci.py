@@ -10,7 +10,7 @@ from plain_splits import UNEVEN, categories, halves, scaled
 from unweave.metrics import dci
 from unweave.metrics.purity import purities, purity
 from unweave.metrics.trees import bins
-from unweave.metrics.trees.bins import bins_of
+from unweave.metrics.trees.bins import bin_codes
 from unweave.metrics.trees.boosting import boost
 
 
@@ -66,7 +66,7 @@ def test_trees_are_near_those_of_scikit_learn_where_bins_are_wide(k, monkeypatch
 def test_bins_hold_whole_values():
     rng = np.random.default_rng(0)
     codes = np.stack([np.maximum(rng.standard_normal(3000), 0), rng.integers(9, size=3000)], 1)
-    got = bins_of(codes)
+    got = bin_codes(codes)
     for d, code in enumerate(codes.T):
         numbers = got.bin[d]
         assert (np.diff(code[np.argsort(code)]) >= 0).all()

@@ -55,7 +55,7 @@ def test_forests_do_not_depend_on_how_many_trees_are_grown_at_once(monkeypatch):
     labels = v.argsort().argsort() // 40
     made = []
     for at_once in (1, 2**20):
-        monkeypatch.setattr(forests, "_AT_ONCE", at_once)
+        monkeypatch.setattr(forests, "_ENTRIES", at_once)
         rng = np.random.default_rng(3)
         made.append(grow(train, labels, 5, test, rng, trees=7, depths=[2, 20]))
     np.testing.assert_allclose(made[0].predictions, made[1].predictions, rtol=1e-12)
@@ -173,3 +173,19 @@ def test_dci_es_takes_real_numbers_and_says_what_is_wrong():
         dci_es(factors, factors, depths=(3, 2))
     with pytest.raises(ValueError, match="expected ordered to name factors"):
         dci_es(factors, factors, ordered=["size"])
+
+
+def test_forests_do_not_compute_with_uninitialised_memory(monkeypatch):
+    """Rows of nodes that are not split further once had arbitrary values, which can overflow."""
+
+    def signalling(shape, dtype=float):
+        if dtype is not float:
+            return np.zeros(shape, dtype)
+        return np.full(shape, 0x7FF0_0000_0000_0001, np.uint64).view(float)
+
+    train, v, test = sample()
+    labels = v.argsort().argsort() // 40
+    expected = grow(train, labels, 5, test, np.random.default_rng(0), trees=3, depths=[30])
+    monkeypatch.setattr(forests.np, "empty", signalling)
+    made = grow(train, labels, 5, test, np.random.default_rng(0), trees=3, depths=[30])
+    np.testing.assert_array_equal(made.predictions, expected.predictions)

@@ -186,7 +186,7 @@ def test_arrays_that_are_none_of_a_table_are_told(unweave, tmp_path):
     code, out, err = unweave("score", path, "--metrics", "mig", "--json")
     assert code == 0
     assert json.loads(out) == evaluate(**arrays, metrics="mig").to_json()
-    assert f"{path} holds images, split too, which is no part of a table and is not read" in err
+    assert f"{path} also holds images, split, which a table does not read" in err
     with pytest.warns(UserWarning, match="holds images, split too") as told:
         Table.load(path)
     assert told[0].filename == __file__
