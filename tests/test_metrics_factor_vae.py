@@ -17,27 +17,26 @@ from lattice_tables import (
 )
 from unweave.metrics import factor_vae_score
 from unweave.metrics.factor_vae_score import (
-    _right,
-    combinations_missing,
+    _correct_votes,
     fixed_factor_rows,
-    group_rows,
-    spread,
+    variance,
 )
+from unweave.metrics.fixed_factors import combinations_missing, group_rows
 from unweave.metrics.inputs import read
 
 
 @pytest.mark.parametrize("discrete", [False, True])
-def test_spread_by_loops(discrete):
+def test_variance_by_loops(discrete):
     values = np.random.default_rng(0).integers(4, size=(5, 12)).astype(float)
-    for row, got in zip(values, spread(values, discrete), strict=True):
+    for row, got in zip(values, variance(values, discrete), strict=True):
         size = len(row)
         total = sum(float(a != b) if discrete else (a - b) ** 2 for a in row for b in row)
         assert got == pytest.approx(total / (2 * size * (size - 1)), rel=1e-12)
 
 
 def test_equal_values_have_no_spread_at_all():
-    assert spread(np.full((1, 100), 0.1), False)[0] == 0.0
-    assert spread(np.full((1, 100), 3.0), True)[0] == 0.0
+    assert variance(np.full((1, 100), 0.1), False)[0] == 0.0
+    assert variance(np.full((1, 100), 3.0), True)[0] == 0.0
 
 
 def test_majority_vote_by_loops():
@@ -47,7 +46,7 @@ def test_majority_vote_by_loops():
     for j in range(6):
         best = max(range(4), key=lambda k: train[j, k])
         right[best] += test[j, best]
-    np.testing.assert_array_equal(_right(test, train), right)
+    np.testing.assert_array_equal(_correct_votes(test, train), right)
 
 
 def test_rows_of_a_vote_share_the_factor():

@@ -151,14 +151,14 @@ def test_evaluate_estimates_once_for_both_prunings(monkeypatch):
 
     monkeypatch.setattr("unweave.metrics.infomec.logistic_entropy", counted)
     table = blurred()
-    scores = evaluate(table, metrics="info_mec", rng=3, interval=0.9, resamples=2)
+    scores = evaluate(table, metrics="info_mec", seed=3, interval=0.9, resamples=2)
     assert len(fits) == 3 * (1 + 2 * 2)  # of three factors; halves are of other rows
     for key, score in scores.items():
-        alone = info_mec(table.codes, table.factors, protocol=key.split("/")[1], rng=3)
+        alone = info_mec(table.codes, table.factors, protocol=key.split("/")[1], seed=3)
         assert float(score) == float(alone)
         assert score.parts == alone.parts
-    merged = evaluate(table, metrics="info_mec", rng=3, periods={"x": 3})
+    merged = evaluate(table, metrics="info_mec", seed=3, periods={"x": 3})
     alone = info_mec(
-        table.codes, table.factors, rng=3, periods={"x": 3}, factor_names=table.factor_names
+        table.codes, table.factors, seed=3, periods={"x": 3}, factor_names=table.factor_names
     )
     assert float(merged["info_mec/hsu2023"]) == float(alone)

@@ -2,6 +2,7 @@
 
 import inspect
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 from lattice_tables import blurred, identity
 from unweave import metrics
 from unweave.metrics import FewRowsWarning, Table, evaluate, factor_vae_score, mig, sap, sensitivity
+from unweave.metrics.inputs import Seed
+from unweave.metrics.validation import resolve_hints
 
 functions = pytest.mark.parametrize("function", [factor_vae_score, mig])
 
@@ -136,11 +139,11 @@ def test_values_that_never_repeat_cannot_be_fixed():
 def test_what_new_users_tried_is_refused_in_words():
     rng = np.random.default_rng(0)
     codes, factors = rng.standard_normal((50, 2)), rng.integers(3, size=(50, 2))
-    with pytest.raises(ValueError, match="codes that are all there, got a masked array"):
+    with pytest.raises(ValueError, match="codes without masked entries, got a masked array"):
         mig(np.ma.masked_greater(codes, 1), factors)
     with pytest.raises(TypeError, match=r"got protocol: .* into `metrics`"):
         evaluate(codes, factors, metrics="sap", protocol="kumar2018")
-    with pytest.raises(TypeError, match=r"got discrete: what is known .* goes into a Table"):
+    with pytest.raises(TypeError, match=r"got discrete: put what is known .* into a Table"):
         evaluate(codes, factors, discrete=[True, False])
     with pytest.raises(ValueError, match="periods by the name of a factor"):
         mig(codes, factors, periods=[3, None])
@@ -154,24 +157,36 @@ def test_what_new_users_tried_is_refused_in_words():
     assert list(together) == ["mig/locatello2019", "sap/kumar2018"]
 
 
-WHOLE = {"int": 2.5, "int | None": 2.5, "Sequence[int]": [3, 2.5], "Seed": 2.5}
+SHARED = {"seed": Seed, "resamples": int, "shuffles": int, "reseeds": int}
+SINGLE = [int, int | None, Seed]
 FUNCTIONS = [getattr(metrics, name) for name in metrics.__all__ if name[0].islower()]
 
 
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
-def test_whole_numbers_are_asked_for_in_words(function):
+def integers(function):
+    """The integer arguments of a function by their types."""
+    own = resolve_hints(function)
+    hints = {
+        name: own.get(name, SHARED.get(name)) for name in inspect.signature(function).parameters
+    }
+    return {name: h for name, h in hints.items() if h in SINGLE or h == Sequence[int]}
+
+
+@pytest.mark.parametrize("function", [*filter(integers, FUNCTIONS)], ids=lambda f: f.__name__)
+def test_integer_arguments_are_checked(function):
     parameters = inspect.signature(function).parameters
-    needed = {name: np.zeros((2, 2)) for name, p in parameters.items() if p.default is p.empty}
-    needed.pop("frame", None)
-    for name, parameter in parameters.items():
-        if (wrong := WHOLE.get(str(parameter.annotation))) is not None:
-            for value in (wrong, [True] if isinstance(wrong, list) else True):
-                with pytest.raises(
-                    ValueError, match=rf"expected {name} as a whole number, got .*: g"
-                ):
-                    function(**needed | {name: value})
-    if function.__module__ == "unweave.metrics.information":
-        assert function(*draw(), bins=np.int64(5)) is not None
+    needed = {
+        name: np.zeros((2, 2))
+        for name, p in parameters.items()
+        if p.default is p.empty and p.kind is not p.VAR_KEYWORD
+    }
+    for name, hint in integers(function).items():
+        for value in (2.5, True) if hint in SINGLE else ([3, 2.5], [True]):
+            with pytest.raises(ValueError, match=rf"expected {name} as a whole number, got .*: g"):
+                function(**needed | {name: value})
+
+
+def test_integers_of_numpy_are_integers():
+    assert float(mig(*draw(), bins=np.int64(5))) == float(mig(*draw(), bins=5))
 
 
 def draw():

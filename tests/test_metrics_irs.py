@@ -65,9 +65,9 @@ def test_irs_by_loops(kind, protocol):
 
 def test_rows_are_chosen_where_there_are_many():
     base = blurred()
-    few = irs(base.codes, base.factors, samples=200, rng=1)
+    few = irs(base.codes, base.factors, samples=200, seed=1)
     assert few.details["samples"] == 200
-    assert float(few) != float(irs(base.codes, base.factors, samples=200, rng=2))
+    assert float(few) != float(irs(base.codes, base.factors, samples=200, seed=2))
     assert irs(base.codes[9:120], base.factors[9:120]).details["combinations missing"] == 9
 
 

@@ -89,9 +89,9 @@ def test_neighbours_of_several_codes_by_loops(monkeypatch):
     for chunk in (7, 40, 41, 100):
         monkeypatch.setattr(module, "_CHUNK", chunk)
         assert overlapping_neighbours(CODES, SCALES).value == pytest.approx(score.value)
-    few = overlapping_neighbours(CODES, SCALES, samples=15, rng=1)
+    few = overlapping_neighbours(CODES, SCALES, samples=15, seed=1)
     assert few.value == pytest.approx(score.value, rel=0.5)
-    assert few.value == overlapping_neighbours(CODES, SCALES, samples=15, rng=1).value
+    assert few.value == overlapping_neighbours(CODES, SCALES, samples=15, seed=1).value
 
 
 def test_overlap_from_a_lookup_table_to_no_information():
@@ -176,7 +176,7 @@ def test_divergences_from_the_prior_in_closed_form():
 
 def test_divergences_are_those_of_aggregate_and_vanish_at_the_prior():
     mean, scale = np.zeros((5, 3)), np.ones((5, 3))
-    found = prior_match(mean, scale, samples=1000, points=300, rng=4)
+    found = prior_match(mean, scale, samples=1000, points=300, seed=4)
     assert {key.split("/")[0] for key in found} == {
         "exclusive_kl", "inclusive_kl", "mmd", "moments", "sliced_wasserstein",
     }  # fmt: skip
@@ -184,11 +184,11 @@ def test_divergences_are_those_of_aggregate_and_vanish_at_the_prior():
     for key, score in found.items():
         floor = abs(score.details.get("of the prior itself", 1e-9))
         assert abs(score.value) <= 10 * floor + 0.02, key
-    far = prior_match(mean + 2, scale / 2, samples=1000, points=300, rng=4)
+    far = prior_match(mean + 2, scale / 2, samples=1000, points=300, seed=4)
     for key, score in far.items():
         assert score.value > 0.1, key
         assert score.value > 10 * abs(score.details.get("of the prior itself", 0)), key
-    again = prior_match(mean + 2, scale / 2, samples=1000, points=300, rng=4)
+    again = prior_match(mean + 2, scale / 2, samples=1000, points=300, seed=4)
     assert {k: s.value for k, s in again.items()} == {k: s.value for k, s in far.items()}
     x = torch.randn(500, 3, dtype=torch.float64) / 2 + 2
     y = torch.randn(500, 3, dtype=torch.float64)

@@ -44,7 +44,7 @@ def test_classifier_form_by_loops(kind):
         return machine.fit(train[:, [j]], y[:, k]).score(test[:, [j]], truth[:, k])
 
     matrix, expected = by_loops(accuracy, codes.shape[1])
-    score = sap(codes, factors, rng=5)
+    score = sap(codes, factors, seed=5)
     np.testing.assert_allclose(score.matrix, matrix, atol=0.01)
     assert float(score) == pytest.approx(expected, abs=0.01)
 
@@ -88,14 +88,14 @@ def test_codes_that_are_the_values_are_perfect_however_these_are_spaced():
 def test_a_constant_code_tells_what_scikit_learn_tells_without_a_slope():
     factors = np.minimum(np.argwhere(np.ones((5, 6, 20)))[:, :2], [2, 3])  # the last are frequent
     codes = np.column_stack([4.0 * factors[:, 0], np.zeros(len(factors))])
-    score = sap(codes, factors, rng=1)
+    score = sap(codes, factors, seed=1)
     train, y, test, truth = halves(codes, factors, 1)
     for k in range(2):
         machine = LinearSVC(C=0.01, class_weight="balanced").fit(train[:, [1]], y[:, k])
         assert score.matrix[1, k] == machine.score(test[:, [1]], truth[:, k])
     # A code of noise so faint that no slope is worth it is as good as a constant.
     codes[:, 1] = 1e-6 * np.random.default_rng(0).standard_normal(len(codes))
-    np.testing.assert_allclose(sap(codes, factors, rng=1).matrix, score.matrix, atol=1e-12)
+    np.testing.assert_allclose(sap(codes, factors, seed=1).matrix, score.matrix, atol=1e-12)
 
 
 @pytest.mark.parametrize("protocol", ["locatello2019", "kumar2018"])

@@ -90,13 +90,13 @@ def test_metrics_that_cannot_be_compared_are_left_out_with_the_reason():
 def test_sensitivity_is_the_metric_at_every_cell():
     table = blurred()
     grid = {"batch": (5, 40), "votes": (30, 60, 90)}
-    found = sensitivity(factor_vae_score, table.codes, table.factors, grid, rngs=(3, 4, 5))
+    found = sensitivity(factor_vae_score, table.codes, table.factors, grid, seeds=(3, 4, 5))
     assert found.values.shape == (2, 3, 3)
     assert found.name == "factor_vae_score/kim2018"
     for (b, batch), (v, votes), (r, rng) in itertools.product(
         enumerate(grid["batch"]), enumerate(grid["votes"]), enumerate((3, 4, 5))
     ):
-        score = factor_vae_score(table.codes, table.factors, batch=batch, votes=votes, rng=rng)
+        score = factor_vae_score(table.codes, table.factors, batch=batch, votes=votes, seed=rng)
         assert found.values[b, v, r] == score.value
     cell = found.values[0, 1]
     assert found.mean[0, 1] == pytest.approx(sum(cell) / 3)
@@ -114,12 +114,12 @@ def test_sensitivity_as_in_figures_16_and_17():
     codes, seeds = factors[:, :2] * 1.0, range(60)
     votes = np.array([50, 800])
     grid = {"batch": (40, 100), "votes": votes}
-    ours = sensitivity(factor_vae_score, codes, factors, grid, rngs=seeds)
+    ours = sensitivity(factor_vae_score, codes, factors, grid, seeds=seeds)
     expected = np.sqrt(2 / 9 / votes)
     assert (abs(ours.mean - 2 / 3) < 4 * expected / np.sqrt(60)).all()
     np.testing.assert_allclose(ours.spread, np.tile(expected, (2, 1)), rtol=0.4)
     grid = {"pairs": (1, 50), "steps": (5, 3000)}
-    theirs = sensitivity(beta_vae_score, codes, factors, grid, rngs=range(3))
+    theirs = sensitivity(beta_vae_score, codes, factors, grid, seeds=range(3))
     assert theirs.mean[1, 1] > 0.99
     assert theirs.mean[1, 0] < 0.95
     assert theirs.mean[0, 1] < 0.85  # a single pair says little
@@ -130,8 +130,8 @@ def test_sensitivity_as_in_figures_16_and_17():
 def test_sensitivity_of_a_metric_with_something_bound():
     table = blurred()
     bound = functools.partial(mig, protocol="locatello2019", samples=100)
-    found = sensitivity(bound, table.codes, table.factors, {"bins": (5, 20)}, rngs=(0, 1))
-    assert found.values[1, 1] == bound(table.codes, table.factors, bins=20, rng=1).value
+    found = sensitivity(bound, table.codes, table.factors, {"bins": (5, 20)}, seeds=(0, 1))
+    assert found.values[1, 1] == bound(table.codes, table.factors, bins=20, seed=1).value
     for settings, rngs in (
         ({}, (0, 1)),
         ({"bns": (2,)}, (0, 1)),
@@ -139,7 +139,7 @@ def test_sensitivity_of_a_metric_with_something_bound():
         ({"bins": (5,)}, (0,)),
     ):
         with pytest.raises(ValueError, match="expected"):
-            sensitivity(bound, table.codes, table.factors, settings, rngs=rngs)
+            sensitivity(bound, table.codes, table.factors, settings, seeds=rngs)
 
 
 def test_studies_print_as_tables():
@@ -154,7 +154,7 @@ def test_studies_print_as_tables():
     assert str(found) == found.table("spearman")
     table = blurred()
     grid = {"batch": (5, 40), "votes": (30, 60)}
-    study = sensitivity(factor_vae_score, table.codes, table.factors, grid, rngs=(3, 4))
+    study = sensitivity(factor_vae_score, table.codes, table.factors, grid, seeds=(3, 4))
     title, head, *lines = str(study).splitlines()
     assert title == "factor_vae_score/kim2018, 2 seeds"
     assert head.split() == ["batch", "votes", "mean", "spread"]
@@ -182,7 +182,7 @@ def test_agreement_is_drawn_with_every_name_and_number(tmp_path):
 def test_sensitivity_is_drawn_with_a_line_for_each_value(lines, tmp_path):
     table = blurred()
     grid = {"batch": (5, 20, 40), "votes": tuple(range(10, 10 + lines))}
-    found = sensitivity(factor_vae_score, table.codes, table.factors, grid, rngs=(0, 1))
+    found = sensitivity(factor_vae_score, table.codes, table.factors, grid, seeds=(0, 1))
     path = save(sensitivity_chart(found), tmp_path / "deep" / "s.svg")
     nodes = [node for node in ET.parse(path).iter() if node.tag.endswith("}path")]
     assert sum("line" in node.get("class") for node in nodes) == lines
@@ -193,7 +193,9 @@ def test_sensitivity_is_drawn_with_a_line_for_each_value(lines, tmp_path):
 
 def test_one_setting_is_drawn_and_three_are_not(tmp_path):
     table = blurred()
-    draw = functools.partial(sensitivity, factor_vae_score, table.codes, table.factors, rngs=(0, 1))
+    draw = functools.partial(
+        sensitivity, factor_vae_score, table.codes, table.factors, seeds=(0, 1)
+    )
     shown = texts(save(sensitivity_chart(draw({"batch": (5, 9)})), tmp_path / "s.svg"))
     assert "batch" in shown
     three = draw({"batch": (5,), "votes": (9,), "kl_threshold": (0.1,)})

@@ -37,7 +37,7 @@ def test_score_computes_what_evaluate_does(unweave, codes):
     code, out, err = unweave("score", codes, "--json", "--seed", 5)
     assert code == 0
     assert (
-        Scores.from_json(json.loads(out)).to_json() == evaluate(Table.load(codes), rng=5).to_json()
+        Scores.from_json(json.loads(out)).to_json() == evaluate(Table.load(codes), seed=5).to_json()
     )
     assert "left out: the table has no posterior scales (mig/chen2018)" in " ".join(err.split())
     assert "slow metrics are left out (--metrics all): " in " ".join(err.split())
@@ -59,7 +59,7 @@ def test_csv_has_intervals_and_nulls(unweave, codes):
 
 def test_reseeds_and_ceiling_are_printed_in_every_format(unweave, codes):
     asked = ["--metrics", "factor_vae_score/kim2018", "--reseeds", 2, "--ceiling", "--seed", 5]
-    keywords = {"metrics": "factor_vae_score/kim2018", "rng": 5, "reseeds": 2, "ceiling": True}
+    keywords = {"metrics": "factor_vae_score/kim2018", "seed": 5, "reseeds": 2, "ceiling": True}
     expected = evaluate(Table.load(codes), **keywords)
     code, out, _ = unweave("score", codes, "--json", *asked)
     assert code == 0
@@ -186,7 +186,7 @@ def test_unknown_arrays_are_noted_and_misspelt_ones_rejected(unweave, tmp_path):
     code, out, err = unweave("score", path, "--metrics", "mig", "--json")
     assert code == 0
     assert json.loads(out) == evaluate(**arrays, metrics="mig").to_json()
-    assert f"{path} holds images, split too, which is no part of a table and is not read" in err
+    assert f"{path} also holds images, split, which a table does not read" in err
     with pytest.warns(UserWarning, match="holds images, split too") as told:
         Table.load(path)
     assert told[0].filename == __file__

@@ -1,6 +1,6 @@
-"""All metrics as a page: their protocols, what they read, their papers and how they differ.
+"""The documentation page of all metrics, from the registry and their docstrings.
 
-Read from the registry and the docstrings. `docs/metrics.md` is `page()`.
+`docs/metrics.md` is `page()`.
 """
 
 from __future__ import annotations
@@ -8,88 +8,121 @@ from __future__ import annotations
 import inspect
 import re
 
-from unweave.metrics.options import Frame
+from unweave.metrics.options import SHARED_ARGUMENTS
 from unweave.metrics.registry import METRICS, Metric, class_factors
 
 _INTRODUCTION = """# Metrics
 
-This page is made by `unweave metrics` from the code.
+This page is generated from the code by `unweave metrics`.
 
-Each metric is a function of arrays, `mig(codes, factors, protocol="locatello2019", rng=0)`, with
-codes (N, D) and factors (N, K), and gives a `Score`: `float(score)`, `score.parts`, `score.matrix`,
-`score.details`. The same name under two protocols means two numbers; a protocol is named after the
-paper whose numbers and rules it follows. `evaluate(codes, factors)` gives all that are quick as a
-table, and with `metrics="all"` the slow ones too; `unweave score codes.npz` does so on the command
-line.
+Each metric is a function of arrays, `mig(codes, factors, protocol="locatello2019", seed=0)`, with
+codes (N, D) and factors (N, K). It returns a `Score`: `float(score)`, `score.parts`,
+`score.matrix`, `score.details`. A protocol is named after the paper whose numbers and rules it
+follows; the same metric under two protocols gives two numbers. `evaluate(codes, factors)` runs all
+quick metrics and prints a table, `metrics="all"` includes the slow ones, and `unweave score
+codes.npz` does the same on the command line.
 
 A `Table` holds what else is known: `scales` (N, D) of q(z|x), `kl` (D,), which codes are
-`discrete`, names of the factors. `evaluate(table)` runs the metrics that it does for, and
-`left_out(table)` says why not the others. An .npz file of arrays of these names is a table; others
-in it are not read, which is told, unless they seem misspelt: these are refused.
+`discrete`, and the names of the factors. `evaluate(table)` runs every applicable metric;
+`left_out(table)` explains the rest. An .npz file with arrays of these names is a table. Other
+arrays in it are ignored with a warning, unless their names look misspelt: then the file is refused.
 
-**Few rows.** A table should have ten rows for each code, and for each value of a factor; a factor
-of real numbers counts as the 20 bins that it is cut into. Ten to a coefficient are the least that
-regressions are trusted with [Peduzzi1996], and what is said of a value is said by its rows. With
-fewer, codes that know nothing score high: of noise in 10 codes and three factors of 10 values,
-`irs/suter2019` is 0.77 for 20 rows, 0.40 for 100 and 0.33 for 200, `mcc` 0.38, 0.19 and 0.13. A
-metric then warns (`FewRowsWarning`), `evaluate` once for a table; on the command line it is a note.
+**Few rows.** A table should have ten rows for each code and for each value of a factor; a
+continuous factor counts as the 20 bins that it is cut into. Ten observations per coefficient are
+the least for reliable regressions [Peduzzi1996], and all that is known of a value comes from its
+rows. With fewer, uninformative codes score high: for noise in 10 codes and three factors of 10
+values, `irs/suter2019` is 0.77 for 20 rows, 0.40 for 100 and 0.33 for 200; `mcc` is 0.38, 0.19 and
+0.13. A metric then issues a `FewRowsWarning`, and `evaluate` one for the table; the command line
+prints a note.
 
-## What every metric takes
+## Options of every metric
 
-**An interval.** `interval=0.95` computes the metric on 200 random parts of the rows (`resamples`)
-and gives the interval that holds that share of the values, moved so that their mean is the value of
-all rows. Where a protocol reads n of N rows, parts have n N / (n + N) of them, half of the rows
-where it reads all: without repetition they spread, to first order, as n other rows do
-[Politis1994], and hold no row twice, which nearest neighbours would take for information and
+**Interval.** `interval=0.95` computes the metric on 200 random subsets of the rows (`resamples`)
+and returns the interval that covers this share of the values, shifted so that their mean is the
+value of all rows. If a protocol reads n of N rows, subsets have n N / (n + N) rows, half of all if
+it reads all: without repetition their values vary, to first order, as much as those of n other rows
+[Politis1994]. A bootstrap would repeat rows, which nearest neighbours mistake for information and
 held-out rows for prediction: on 600 rows of partly entangled codes the bootstrap moves InfoM by
-0.22, halves by 0.004, where the interval is 0.08 wide. Fewer different rows bias many metrics,
-modularity by more than it spreads; moving the mean takes that out. The interval is about the number
-that the protocol gives for so many rows, and each part has its own seed: it covers rows and `rng`.
+0.22, halves by 0.004, and the interval is 0.08 wide. Fewer different rows bias many metrics,
+modularity by more than its standard deviation; the shift removes this bias. The interval is about
+the number that the protocol gives for this many rows. Each subset has its own seed, so it covers
+the choice of rows and the randomness of the metric.
 
-**The spread of its own randomness.** `reseeds=10` computes the metric with 10 other seeds on the
-same rows; the detail "rng spread" is their standard deviation, what another seed changes, and a
-column of tables and CSV.
+**Randomness of the metric.** `reseeds=10` computes the metric with 10 other seeds on the same rows;
+the detail "rng spread" is their standard deviation. It is a column of tables and CSV.
 
-**A null.** `null=True` gives the mean over 10 shuffles (`shuffles`) of the factors against the
-codes, with the detail "null spread": what the metric says where nothing is learned. Some say much:
-modularity of noise is far from 0.
+**Null.** `null=True` returns the mean over 10 shuffles (`shuffles`) of the factors against the
+codes, and its standard deviation as the detail "null spread": the score of codes that have learned
+nothing. It can be high: modularity of noise is far from 0.
 
-**Factors that repeat.** dSprites' orientations 0 and 2 pi are the same image, and a square is the
-same every quarter of a turn: no code can tell such values apart. The 40 orientations have both
-ends, so a turn is 39 steps: `periods={"orientation": 39}` makes values one that are equal modulo 39
-(a quarter is 9.75 steps, so squares have no two more steps that are one picture). Where a turn has
-36 steps of ten degrees, `periods={"orientation": {"shape": [9, 18, 36]}}` gives the period for each
-value of another factor. `Table(..., periods=...)` keeps them; `shapes2d` declares its own.
+**Cyclic factors.** Orientations 0 and 2 pi of dSprites are the same image, and a square looks the
+same every quarter of a turn: no code can tell such values apart. The 40 orientations include both
+ends, so a turn is 39 steps: `periods={"orientation": 39}` merges values that are equal modulo 39 (a
+quarter is 9.75 steps, so no other steps of a square coincide). If a turn has 36 steps of ten
+degrees, `periods={"orientation": {"shape": [9, 18, 36]}}` gives the period for each value of
+another factor. `Table(..., periods=...)` stores them; `shapes2d` declares its own.
 
-**The ceiling of a table.** Orientation that is merged by shape depends on shape: a square has
-its first 9 steps only, so who knows the step knows something of the shape. Even codes that are the
-merged factors themselves then score below 1 in metrics of information and of fixed factors: with 3
-shapes, 36 orientations and the periods [9, 18, 36], MIG is 0.67, FactorVAE 0.91, and DCI still 1.
-`ceiling=True` gives that number as the detail "ceiling", and as a column of tables and CSV; it is
-1 or near it for independent factors, and tells as much of tables whose factors are correlated or
+**Ceiling of a table.** An orientation merged by shape depends on the shape: a square has only its
+first 9 steps, so the step carries information on the shape. If factors are dependent, even perfect
+codes share information, so the best possible score is below 1: with 3 shapes, 36 orientations and
+the periods [9, 18, 36], the merged factors as codes have MIG 0.67, FactorVAE score 0.91, and DCI
+still 1. `ceiling=True` returns this number as the detail "ceiling", a column of tables and CSV. It
+is 1 or close to it for independent factors, and lower for tables whose factors are correlated or
 whose lattice is incomplete.
 
-**Continuous factors.** A column of factors is continuous if it holds real numbers that do not
-repeat: on average, each comes less than twice. Metrics of counts cut it into bins as they do codes
-and name it in the detail "factors cut into bins"; metrics that hold a value fixed refuse. Real
-numbers that repeat, such as 40 angles, are classes. What was decided is told: `Table.notes`, in the
-`repr` of a table, by `unweave score`. `continuous=["angle"]` decides otherwise, for metrics,
-`evaluate` and `Table`, and `--continuous angle` on the command line: the factors named or numbered
-are continuous, whole numbers too, and all others are classes, so that `continuous=[]` has none. To
-make classes of numbers that do not repeat, cut them into bins that many rows share, as
+**Continuous factors.** A factor is continuous if it holds real numbers that do not repeat: on
+average, each comes less than twice. Metrics of counts cut it into bins, like codes, and name it in
+the detail "factors cut into bins"; metrics that hold a value fixed refuse it. Real numbers that
+repeat, such as 40 angles, are classes. `Table.notes`, the `repr` of a table and `unweave score` say
+how each factor is treated. `continuous=["angle"]` chooses, in metrics, `evaluate` and `Table`, and
+`--continuous angle` on the command line: the factors given by name or index are continuous, also
+integer ones, and all others are classes, so `continuous=[]` has none. To make classes of numbers
+that do not repeat, cut them into bins that many rows share, as with
 `numpy.digitize(column, numpy.quantile(column, [0.2, 0.4, 0.6, 0.8]))`.
 
-**Repeatability.** The same `rng` gives the same number, up to rounding, on any machine and any
-number of threads, whether an interval is asked for or not.
+**Repeatability.** The same `seed`, an integer or a NumPy generator, gives the same number, up to
+rounding, on any machine and any number of threads, with or without an interval.
 
-## All of them
+## Your own metric
+
+A plain function of codes and factors that returns a number or a `Score` works in `evaluate`, next
+to names: `evaluate(table, metrics=["mig", my_metric])`. It is named after the function. Decorated
+with `metric`, a function of `Inputs` becomes a metric like those below: it takes all options of
+every metric, and its arguments are checked and documented.
+
+```python
+import numpy as np
+from unweave.metrics import Inputs, Score, evaluate, metric
+
+@metric
+def best_correlation(inputs: Inputs, *, power: int = 1) -> Score:
+    \"""Compute the mean over factors of the largest absolute correlation with a code.\"""
+    matrix = np.corrcoef(inputs.codes.T, inputs.values.T)[: inputs.dims, inputs.dims :]
+    best = (np.abs(matrix) ** power).max(0)
+    return inputs.score(
+        best[inputs.scored].mean(), parts=inputs.by_factor(best), matrix=np.abs(matrix)
+    )
+
+factors = np.argwhere(np.ones((4, 5, 6)))
+codes = factors + 0.5 * np.random.default_rng(0).standard_normal(factors.shape)
+best_correlation(codes, factors, power=2, interval=0.95, null=True)
+evaluate(codes, factors, metrics=["mig", best_correlation], ceiling=True)
+```
+
+`inputs.codes` (N, D) are float64 and `inputs.factors` (N, K) are labels 0, 1, ...; `inputs.values`
+are the original factor values, `inputs.scored` the factors to score, and `inputs.rng` the generator
+to draw from. A metric that reads only some rows passes `rows_read=` to `inputs.score`, from which
+the size of the interval follows; one that cannot score continuous factors calls
+`inputs.require_classes()`.
+
+## All metrics
 """
 
 _SOURCE = re.compile(r"\[[A-Z][A-Za-z]+\d{4}\]")
 
 
 def page() -> str:
-    """All of it as Markdown."""
+    """Return the page as Markdown."""
     lines = [["metric", "protocol", "continuous factors", "needs"], ["---"] * 4]
     by_name: dict[str, Metric] = {}
     for m in METRICS.values():
@@ -101,25 +134,26 @@ def page() -> str:
 
 
 def section(metric: Metric) -> str:
-    """What the docstring of a metric says, but for its arguments and example."""
+    """Return the docstring of a metric, without its arguments and examples."""
     text = inspect.getdoc(metric.compute) or ""
-    said, rest = text.split("\nArgs:\n")
-    _, returned = rest.split("\nReturns:\n")
-    returned = " ".join(returned.split(">>>")[0].split())
+    description, rest = text.split("\nArgs:\n")
+    _, returns = rest.split("\nReturns:\n")
+    returns = " ".join(returns.split(">>>")[0].split())
     options = ", ".join(f"`{name}`" for name in _options(metric))
-    sources = " ".join(dict.fromkeys(_SOURCE.findall(said)))
+    sources = " ".join(dict.fromkeys(_SOURCE.findall(description)))
     return (
-        f"## {metric.name}\n\n{said.strip()}\n\n{returned} Options: {options}. Papers: {sources}.\n"
+        f"## {metric.name}\n\n{description.strip()}\n\n{returns} Options: {options}. "
+        f"Papers: {sources}.\n"
     )
 
 
 def _options(metric: Metric) -> list[str]:
-    """The keywords of its own."""
-    shared = {"codes", "factors", "protocol", "rng", "discrete", "factor_names", "leave_out"}
-    shared |= set(Frame.__annotations__)
+    """Return the metric's own options."""
+    shared = {"codes", "factors", "protocol", *SHARED_ARGUMENTS}
     return [name for name in inspect.signature(metric.compute).parameters if name not in shared]
 
 
 def _needs(metric: Metric) -> str:
-    told = [(inspect.getdoc(need) or "").split("\n")[0].rstrip(".") for need in metric.needs]
-    return "; ".join(text[0].lower() + text[1:] for text in told).replace("|", "\\|")
+    lines = [(inspect.getdoc(need) or "").split("\n")[0].rstrip(".") for need in metric.needs]
+    needs = [line.removeprefix("Require ") for line in lines]
+    return "; ".join(needs).replace("|", "\\|")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 import typer
 
 if TYPE_CHECKING:
-    from unweave.metrics import Frame
+    from unweave.metrics import MetricOptions
 
 StoreOption = Annotated[Path, typer.Option(help="Folder that contains the runs.")]
 DeviceOption = Annotated[
@@ -83,21 +83,21 @@ class ScoringOptions:
 
     @property
     def names(self) -> list[str] | None:
-        """The metrics that were named, all of them known; None if none were."""
-        from unweave.metrics.registry import listed, named
+        """The metrics that were find_metrics, all of them known; None if none were."""
+        from unweave.metrics.registry import find_metrics, split_names
 
-        names = listed(self.metrics)
+        names = split_names(self.metrics)
         for name in names:
-            named(name)  # raises an error for an unknown metric
+            find_metrics(name)  # raises an error for an unknown metric
         return names or None
 
     @property
-    def keywords(self) -> Frame:
+    def keywords(self) -> MetricOptions:
         """The keyword arguments that all metrics share."""
-        from unweave.metrics.registry import listed
+        from unweave.metrics.registry import split_names
 
         return {
-            "continuous": None if self.continuous is None else listed(self.continuous),
+            "continuous": None if self.continuous is None else split_names(self.continuous),
             "interval": self.interval,
             "resamples": self.resamples,
             "null": self.null,

@@ -35,7 +35,7 @@ def score_runs(
     names, labels = options.names, run_labels(models)
     scores_by_label = {label: Scores() for label in labels.values()}
     score = partial(
-        capture_warnings, partial(evaluate, metrics=names, rng=options.seed, **options.keywords)
+        capture_warnings, partial(evaluate, metrics=names, seed=options.seed, **options.keywords)
     )
     totals = {"encoded": sum(min(rows, m.dataset.size) for m in models), "measured": len(models)}
     printed: set[str] = set()
@@ -73,7 +73,7 @@ def score_table(table: Table, options: ScoringOptions, scores: Scores) -> None:
                 counts.add("measured")
 
         score = partial(
-            evaluate, metrics=names, rng=options.seed, progress=progress, **options.keywords
+            evaluate, metrics=names, seed=options.seed, progress=progress, **options.keywords
         )
         _, warned = capture_warnings(score, table)
     print_notes(err, (text for text in map(str, warned) if text not in notes))

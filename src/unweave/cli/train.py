@@ -86,7 +86,7 @@ def train_command(
       unweave train --measure-every 5000 --measure factor_vae_score/kim2018,total_correlation
     """
     from unweave.evaluation.monitor import TERMS, Measure
-    from unweave.metrics.registry import listed
+    from unweave.metrics.registry import split_names
     from unweave.presets import base_of, preset
     from unweave.training.overrides import runs_from
     from unweave.training.precision import checked
@@ -100,7 +100,7 @@ def train_command(
     runs = runs_from(given, base, select or [], features)
     plan = None
     if measure or measure_every:
-        plan = Measure(measure_every or 10_000, (TERMS, *listed(measure)), measure_rows)
+        plan = Measure(measure_every or 10_000, (TERMS, *split_names(measure)), measure_rows)
     run_store = Store(store)
     outcomes = train_runs(runs, run_store, device, checkpoint_seconds, checked(precision), plan)
     print_outcomes(outcomes, run_store)

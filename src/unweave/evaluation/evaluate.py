@@ -31,17 +31,17 @@ from unweave.evaluation.model import TINY, Array, Codes, FittedModel
 from unweave.evaluation.stacked import join
 from unweave.latents import Distribution, Latent, distribution_at
 from unweave.latents.densities import Mixture
-from unweave.metrics import Frame, Score, Scores, Table
+from unweave.metrics import MetricOptions, Score, Scores, Table
 from unweave.metrics import describe as describe_table
 from unweave.metrics import evaluate as evaluate_table
 from unweave.metrics.clusters import mixture_occupancy
-from unweave.metrics.posterior.match import match_scores
 from unweave.metrics.posterior.overlap import (
     correlation_score,
     information_score,
     neighbours_score,
     pairs_of,
 )
+from unweave.metrics.posterior.prior_match import match_scores
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -135,7 +135,7 @@ def evaluate(
     metrics: str | Sequence[str] | None = None,
     codes: Codes = "mean",
     rng: int = 0,
-    **frame: Unpack[Frame],
+    **frame: Unpack[MetricOptions],
 ) -> list[Scores]:
     """Scores of every model by metric and protocol, as `metrics.evaluate` gives them of its table.
 
@@ -145,7 +145,7 @@ def evaluate(
     """
     if isinstance(models, FittedModel):
         raise TypeError("expected a list of models, got one: give [model]")
-    scored = partial(noted, partial(evaluate_table, metrics=metrics, rng=rng, **frame))
+    scored = partial(noted, partial(evaluate_table, metrics=metrics, seed=rng, **frame))
     found: dict[int, Scores] = {}
     told: dict[str, Warning] = {}
     for number, _, (scores, notes) in measured(models, rows, scored, codes=codes):

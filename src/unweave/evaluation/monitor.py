@@ -34,7 +34,7 @@ from unweave.evaluation.model import FittedModel
 from unweave.evaluation.stacked import StackedModels
 from unweave.metrics import METRICS, UNSUPERVISED, Table
 from unweave.metrics import evaluate as evaluate_table
-from unweave.metrics.registry import named, select
+from unweave.metrics.registry import find_metrics, select
 from unweave.training import Lanes, Outcome, Row
 from unweave.training.run import Run
 
@@ -70,7 +70,7 @@ class Measure:
     def __post_init__(self) -> None:
         for name in self.scores:
             try:
-                named(name)
+                find_metrics(name)
             except ValueError:
                 own = (TERMS, *get_args(AggregateName))
                 raise ValueError(

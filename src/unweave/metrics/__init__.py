@@ -17,31 +17,45 @@ mcc/hyvarinen2016  1.0000
 >>> left_out(Table(codes, factors))
 {'mig/chen2018': 'the table has no posterior scales'}
 
-What takes long to load, scipy.stats and scipy.optimize, is imported by the functions that use it:
-most commands of the command line need none of it.
+Your own function works as a metric; `metric` gives it the options of all others:
+
+>>> @metric
+... def largest_code(inputs):
+...     return inputs.codes.max()
+>>> evaluate(codes, factors, metrics=["mig", largest_code])
+metric             value
+mig/locatello2019  1.0000
+largest_code       1.5000
+
+scipy.stats and scipy.optimize load slowly, and most commands do not need them, so the functions
+that use them import them.
 """
 
 from unweave.metrics.beta_vae_score import beta_vae_score
 from unweave.metrics.clusters import cluster_occupancy, clustering_accuracy, nmi
 from unweave.metrics.dci import dci
 from unweave.metrics.dci_es import dci_es
+from unweave.metrics.dcimig import dcimig
+from unweave.metrics.downstream import downstream
+from unweave.metrics.explicitness import explicitness
 from unweave.metrics.factor_vae_score import factor_vae_score
-from unweave.metrics.gaps import dcimig, jemmig, mig_sup
 from unweave.metrics.infomec import info_mec
-from unweave.metrics.information import mig, mutual_information_matrix
-from unweave.metrics.inputs import FewRowsWarning, Periods, merge
+from unweave.metrics.information import mutual_information_matrix
+from unweave.metrics.inputs import FewRowsWarning, Inputs, Periods, merge
 from unweave.metrics.irs import irs
+from unweave.metrics.jemmig import jemmig
 from unweave.metrics.mcc import mcc
+from unweave.metrics.mig import mig
+from unweave.metrics.mig_sup import mig_sup
 from unweave.metrics.modularity import modularity
-from unweave.metrics.options import Frame, framed
-from unweave.metrics.posterior.match import prior_match
+from unweave.metrics.options import MetricOptions, metric
 from unweave.metrics.posterior.overlap import (
     exact_mutual_information,
     exact_total_correlation,
     overlapping_neighbours,
     relative_scale,
 )
-from unweave.metrics.probes import downstream, explicitness
+from unweave.metrics.posterior.prior_match import prior_match
 from unweave.metrics.registry import METRICS, UNSUPERVISED, Metric, describe, evaluate, left_out
 from unweave.metrics.sap import sap
 from unweave.metrics.score import Score, Scores
@@ -61,8 +75,9 @@ __all__ = [
     "UNSUPERVISED",
     "Agreement",
     "FewRowsWarning",
-    "Frame",
+    "Inputs",
     "Metric",
+    "MetricOptions",
     "Periods",
     "Score",
     "Scores",
@@ -83,7 +98,6 @@ __all__ = [
     "exact_total_correlation",
     "explicitness",
     "factor_vae_score",
-    "framed",
     "gaussian_total_correlation",
     "gaussian_wasserstein_correlation",
     "hoyer",
@@ -94,6 +108,7 @@ __all__ = [
     "mcc",
     "mean_pairwise_information",
     "merge",
+    "metric",
     "mig",
     "mig_sup",
     "modularity",

@@ -1,9 +1,9 @@
-"""Measures of clusters: of a discrete code against labels, and of the components of a prior."""
+"""Metrics of clusters: a discrete code against labels, and the components of a mixture prior."""
 
 from __future__ import annotations
 
 import math
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import torch
@@ -13,8 +13,9 @@ from torch import Tensor
 from unweave.latents import GaussianMixture
 from unweave.latents.densities import Mixture
 from unweave.metrics.information import entropy, mutual_information
-from unweave.metrics.inputs import Floats, Ints, as_codes, check_choice
+from unweave.metrics.inputs import Floats, Ints, as_codes
 from unweave.metrics.score import Score
+from unweave.metrics.validation import check_arguments
 
 NMIProtocol = Literal["arithmetic", "strehl2002"]
 
@@ -22,27 +23,27 @@ _CHUNK = 2**20  # log-densities at once
 
 
 def clustering_accuracy(clusters: ArrayLike, labels: ArrayLike) -> Score:
-    """Share of the rows that the best one-to-one naming of clusters by labels gets right.
+    """Compute the accuracy of the best one-to-one assignment of clusters to labels.
 
-    ACC = max_m 1/N sum_n [label_n = m(cluster_n)], m one-to-one, found by the Hungarian method:
+    ACC = max_m 1/N sum_n [label_n = m(cluster_n)], m one-to-one, found by the Hungarian algorithm:
     the unsupervised clustering accuracy of [Xie2016] sec. 4.2. With more clusters than labels the
-    clusters without a name are wrong, and conversely. Naming each cluster by its most frequent
-    label instead ("purity") can only give more, up to 1 with a cluster for each row.
+    unassigned clusters count as wrong, and conversely. Assigning each cluster to its most frequent
+    label instead ("purity") can only increase it, up to 1 with a cluster for each row.
 
     Args:
-        clusters: (N,) integers, such as the likeliest classes of a discrete code.
+        clusters: (N,) integers, such as the most likely classes of a discrete code.
         labels: (N,) integers.
 
     Returns:
-        In (0, 1]. Parts: for each label that occurs, the share of its rows that are right. Matrix:
-        how often each cluster has each label.
+        In (0, 1]. Parts: the accuracy on the rows of each label that occurs. Matrix: how often each
+        cluster has each label.
 
     >>> clustering_accuracy([2, 2, 0, 0], [1, 1, 7, 1])
     Score(clustering_accuracy/xie2016 = 0.7500; label 1 0.667, label 7 1.000)
     """
-    table, names, values = _contingency(clusters, labels)
     from scipy.optimize import linear_sum_assignment
 
+    table, names, values = _contingency(clusters, labels)
     rows, columns = linear_sum_assignment(table, maximize=True)
     right = np.zeros(len(values), dtype=np.int64)
     right[columns] = table[rows, columns]
@@ -65,19 +66,18 @@ def clustering_accuracy(clusters: ArrayLike, labels: ArrayLike) -> Score:
     )
 
 
+@check_arguments
 def nmi(clusters: ArrayLike, labels: ArrayLike, *, protocol: NMIProtocol = "arithmetic") -> Score:
-    """Normalised mutual information of clusters and labels.
+    """Compute the normalised mutual information of clusters and labels.
 
     Protocols: `arithmetic` is I(c; v) / ((H(c) + H(v)) / 2), the default of scikit-learn's
-    normalized_mutual_info_score since its version 0.22. `strehl2002` is I(c; v) / sqrt(H(c) H(v)),
+    normalized_mutual_info_score since version 0.22. `strehl2002` is I(c; v) / sqrt(H(c) H(v)),
     [Strehl2002] eq. 3, which is never less. Neither is corrected for chance: many small clusters
-    score high.
-
-    One cluster that holds everything shares nothing and scores 0.
+    score high. A single cluster scores 0.
 
     Args:
-        clusters: (N,) integers, such as the likeliest classes of a discrete code.
-        labels: (N,) integers that take two values at least.
+        clusters: (N,) integers, such as the most likely classes of a discrete code.
+        labels: (N,) integers that take at least two values.
         protocol: which mean of the entropies.
 
     Returns:
@@ -87,11 +87,10 @@ def nmi(clusters: ArrayLike, labels: ArrayLike, *, protocol: NMIProtocol = "arit
     >>> nmi([2, 2, 0, 0], [5, 5, 1, 1]), nmi([0, 1, 0, 1], [5, 5, 1, 1]).value
     (Score(nmi/arithmetic = 1.0000; information 0.693, clusters 0.693, labels 0.693), 0.0)
     """
-    check_choice("protocol", protocol, get_args(NMIProtocol))
     table, names, values = _contingency(clusters, labels)
     if len(values) < 2:
         raise ValueError(
-            "expected labels that take at least two values, got one: there is nothing to know"
+            "expected labels that take at least two values, got one: there is nothing to predict"
         )
     c, v = (np.repeat(index, table.ravel()) for index in np.indices(table.shape).reshape(2, -1))
     shared, of_c, of_v = mutual_information(c, v), entropy(c), entropy(v)
@@ -114,22 +113,22 @@ def cluster_occupancy(
     *,
     least: float = 0.0,
 ) -> Score:
-    """How the codes spread over the components of a mixture prior: H of the occupancy, in nats.
+    """Compute the entropy of the occupancy of the components of a mixture prior, in nats.
 
     A code belongs to the component argmax_c pi_c N(z; m_c, s_c^2). With n_c the share of the codes
-    that belong to c, the value is H(n) = - sum_c n_c log n_c: log C where all components are used
-    alike, as the clusters of [Mathieu2019] sec. 6.2 are meant to be, and 0 where one has all.
+    that belong to c, the value is H(n) = - sum_c n_c log n_c: log C if all components are used
+    equally, as the clusters of [Mathieu2019] sec. 6.2 should be, and 0 if one has all codes.
 
     Args:
         codes: (N, D) posterior means.
         centres: (C, D).
-        scales: one, (C,) or (C, D) standard deviations.
-        weights: (C,) shares of the prior; equal if not given.
-        least: share of the codes that a component must hold more of to count as used.
+        scales: a standard deviation, or (C,) or (C, D) of them.
+        weights: (C,) weights of the prior; default: equal.
+        least: share of the codes above which a component counts as used.
 
     Returns:
         In [0, log C]. Parts: the share of each component. Details: how many are used, the
-        effective number exp(H), and the codes' mean probability of the component they belong to.
+        effective number exp(H), and the mean probability of the component a code belongs to.
 
     >>> cluster_occupancy([[0.1], [0.9], [-1.2], [1.1]], [[-1.0], [1.0], [9.0]], 0.5)
     Score(cluster_occupancy/mathieu2019 = 0.5623; component 0 0.250, component 1 0.750, \
@@ -149,17 +148,17 @@ component 2 0.000)
 
 
 def mixture_occupancy(prior: Mixture, z: Tensor, least: float = 0.0) -> Score:
-    """`cluster_occupancy` of codes z (N, D) under a prior as a distribution."""
+    """Compute `cluster_occupancy` of codes z (N, D) under a mixture distribution."""
     step = max(1, _CHUNK // len(prior.log_weights))
-    chosen: list[Tensor] = []
-    sure: list[Tensor] = []
-    for part in z.split(step):
-        # In double precision: components of a narrow mixture are e^-1000 of one another.
-        joint = (prior.log_weights + prior.components.log_prob(part.unsqueeze(-2))).double()
-        best, where = torch.softmax(joint, -1).max(-1)
-        chosen.append(where)
-        sure.append(best)
-    members = torch.cat(chosen).cpu().numpy()
+    components: list[Tensor] = []
+    probabilities: list[Tensor] = []
+    for chunk in z.split(step):
+        # In double precision: densities of a narrow mixture differ by factors of e^1000.
+        joint = (prior.log_weights + prior.components.log_prob(chunk.unsqueeze(-2))).double()
+        probability, component = torch.softmax(joint, -1).max(-1)
+        components.append(component)
+        probabilities.append(probability)
+    members = torch.cat(components).cpu().numpy()
     shares: Floats = np.bincount(members, minlength=len(prior.log_weights)) / len(members)
     value = entropy(members)
     return Score(
@@ -172,13 +171,13 @@ def mixture_occupancy(prior: Mixture, z: Tensor, least: float = 0.0) -> Score:
             "components": len(shares),
             "used": int((shares > least).sum()),
             "effective number": math.exp(value),
-            "mean probability": float(torch.cat(sure).mean()),
+            "mean probability": float(torch.cat(probabilities).mean()),
         },
     )
 
 
 def _contingency(clusters: ArrayLike, labels: ArrayLike) -> tuple[Ints, Ints, Ints]:
-    """How often each cluster has each label, and the numbers of both that occur."""
+    """Count how often each cluster has each label; return the counts and the values of both."""
     c, v = _labels("clusters", clusters), _labels("labels", labels)
     if len(c) != len(v) or not len(c):
         raise ValueError(
@@ -193,7 +192,7 @@ def _contingency(clusters: ArrayLike, labels: ArrayLike) -> tuple[Ints, Ints, In
 
 
 def _labels(what: str, given: ArrayLike) -> Ints:
-    """Integers (N,); whole numbers in floats, as a table has its discrete codes, will do."""
+    """Return integers (N,); whole numbers stored as floats, as in discrete codes, are accepted."""
     numbers = np.asarray(given)
     real = numbers.dtype.kind == "f" and bool(np.isfinite(numbers).all())
     whole = real and bool((numbers == np.round(numbers)).all())

@@ -1,15 +1,18 @@
-"""What every metric reads: codes, factors and what is known of them, checked once.
+"""Inputs of metrics: codes and factors, checked once, and the functions that check them.
 
-The array functions raise `ValueError` that says what was expected, what came and what to do.
+These functions raise a `ValueError` that says what was expected, what came and what to do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from unweave.metrics.score import Detail, Score
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -17,31 +20,34 @@ Bools = NDArray[np.bool_]
 Seed = int | np.random.Generator
 Periods = Mapping[str, float | Mapping[str, Sequence[float]]]
 
-_HUGE = 1e100  # whose square and its sums are still numbers
-_ROWS_EACH = 10  # for each code and each value: as many to a coefficient [Peduzzi1996]
-_BINS = 20  # that a continuous factor is cut into
+_HUGE = 1e100  # squares of such numbers, and sums of the squares, are still finite
+_ROWS_EACH = 10  # for each code and each value: ten observations per coefficient [Peduzzi1996]
+_BINS = 20  # that continuous factors are cut into
 
 
 class FewRowsWarning(UserWarning):
-    """A table has too few rows for what it is to tell; see `few_rows`."""
+    """A table has too few rows for reliable scores; see `few_rows`."""
 
 
-class Inputs(NamedTuple):
-    """Codes and factors as a metric computes with them.
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Codes and factors as a metric computes with them, and the metric's random generator.
 
     Discrete codes and all factors are relabelled 0, 1, ... in the order of their values. Factors
-    that cannot be scored keep their column, so that column k is always factor k.
+    that are left out keep their column, so that column k is always factor k.
     """
 
     codes: Floats  # (N, D)
     factors: Ints  # (N, K)
-    values: Floats  # (N, K) the factors as they came
-    continuous: Bools  # (K,) factors that are numbers, not classes
-    sizes: Ints  # (K,) values that each factor takes
-    discrete: Bools  # (D,)
+    values: Floats  # (N, K) original factor values
+    continuous: Bools  # (K,) factors that are continuous; the others are classes
+    sizes: Ints  # (K,) number of values that each factor takes
+    discrete: Bools  # (D,) codes that are categories
     names: tuple[str, ...]  # (K,)
-    scored: Ints  # factors that count
-    left_out: tuple[str, ...]  # and the names of those that do not
+    scored: Ints  # indices of the factors to score
+    rng: np.random.Generator
+    metric: str = ""  # name and protocol of the metric that reads them
+    protocol: str = ""
 
     @property
     def rows(self) -> int:
@@ -54,9 +60,62 @@ class Inputs(NamedTuple):
         return int(self.codes.shape[1])
 
     @property
+    def left_out(self) -> list[str]:
+        """Names of the factors that are not scored."""
+        return [name for k, name in enumerate(self.names) if k not in self.scored]
+
+    @property
     def continuous_names(self) -> list[str]:
-        """The factors that count and are continuous, which metrics of counts cut into bins."""
+        """Names of the scored factors that are continuous."""
         return [self.names[k] for k in self.scored if self.continuous[k]]
+
+    def active(self, std_threshold: float) -> Bools:
+        """Return a mask (D,) of the codes that vary, continuous ones by at least this deviation."""
+        deviation = self.codes.std(0)
+        active: Bools = (deviation > 0) & (self.discrete | (deviation >= std_threshold))
+        return active
+
+    def require_classes(self) -> None:
+        """Raise if a scored factor is continuous."""
+        if names := ", ".join(self.continuous_names):
+            raise ValueError(
+                f"expected factors that are classes, got real numbers that differ in {names}: "
+                "this definition needs values that repeat; cut them into bins, for instance by "
+                "numpy.digitize(column, numpy.quantile(column, [0.2, 0.4, 0.6, 0.8])), or leave "
+                "these factors out"
+            )
+
+    def require_two_factors(self) -> None:
+        """Raise if only one factor is scored."""
+        if len(self.scored) < 2:
+            raise ValueError(
+                f"expected at least 2 factors that vary, got {self.names[self.scored[0]]} alone: "
+                "one factor cannot show whether codes mix factors"
+            )
+
+    def by_factor(self, values: Floats) -> dict[str, float]:
+        """Return values (K,) of the scored factors by name."""
+        return {self.names[k]: float(values[k]) for k in self.scored}
+
+    def score(
+        self,
+        value: float,
+        *,
+        parts: dict[str, float] | None = None,
+        matrix: NDArray[Any] | None = None,
+        details: Mapping[str, Detail] | None = None,
+        rows_read: int | None = None,
+    ) -> Score:
+        """Return a score of the metric, with the details that all metrics have in common.
+
+        `rows_read` is the number of rows that the value was estimated from; default: all.
+        """
+        common: dict[str, Detail] = {"rows": self.rows, **(details or {})}
+        common.setdefault("factors left out", self.left_out)
+        return Score(
+            self.metric, self.protocol, float(value), parts or {}, matrix, common,
+            rows_read=rows_read,
+        )  # fmt: skip
 
 
 def read(
@@ -67,57 +126,58 @@ def read(
     factor_names: Sequence[str] | None = None,
     leave_out: Sequence[int | str] = (),
     continuous: Sequence[int | str] | None = None,
-    classes_only: bool = True,
+    seed: Seed = 0,
+    metric: str = "",
+    protocol: str = "",
 ) -> Inputs:
-    """Check the arguments that metrics share.
+    """Check the arguments that metrics share and return them as `Inputs`.
 
-    A factor with a single value has no entropy and cannot be held fixed against others, so it is
-    left out of every score, as are the factors that `leave_out` names or numbers. Unless a metric
-    says that it takes continuous factors, they are refused; see `continuous_factors`.
+    A factor with a single value has no entropy and cannot be held fixed while others vary, so it is
+    not scored; neither are the factors in `leave_out`.
     """
     z = as_codes(codes).astype(np.float64)
-    _measurable(z)
+    _check_magnitude(z)
     values = as_factors(factors, rows=len(z))
     mask = as_mask("discrete", discrete, z.shape[1])
     names = as_names(factor_names, values.shape[1])
     for j in np.flatnonzero(mask):
         z[:, j] = np.unique(z[:, j], return_inverse=True)[1]
-    v = np.stack([_numbered(column) for column in values.T], 1)
+    v = np.stack([_relabel(column) for column in values.T], 1)
     sizes = v.max(0) + 1
-    unwanted = {factor_index(which, names) for which in leave_out}
+    unwanted = factor_indices(leave_out, names)
     scored = [k for k in range(len(names)) if sizes[k] > 1 and k not in unwanted]
     if not scored:
         raise ValueError(
             "expected a factor that takes at least two values and is not left out, got none "
             f"among {', '.join(names)}: give rows that differ in a factor"
         )
-    numbers = continuous_factors(values, continuous, names)
-    if classes_only and numbers[scored].any():
-        refused = ", ".join(names[k] for k in scored if numbers[k])
-        raise ValueError(
-            f"expected factors that are classes, got real numbers that differ in {refused}: "
-            "this definition needs values that repeat; cut them into bins, for instance by "
-            "numpy.digitize(column, numpy.quantile(column, [0.2, 0.4, 0.6, 0.8])), or leave these "
-            "factors out"
-        )
-    left_out = tuple(name for k, name in enumerate(names) if k not in scored)
     return Inputs(
-        z, v, values.astype(np.float64), numbers, sizes, mask, names, np.array(scored), left_out
+        codes=z,
+        factors=v,
+        values=values.astype(np.float64),
+        continuous=continuous_factors(values, continuous, names),
+        sizes=sizes,
+        discrete=mask,
+        names=names,
+        scored=np.array(scored),
+        rng=np.random.default_rng(seed),
+        metric=metric,
+        protocol=protocol,
     )
 
 
-def _numbered(column: NDArray[Any]) -> Ints:
-    """Numbers (N,) relabelled 0, 1, ... in their order."""
+def _relabel(column: NDArray[Any]) -> Ints:
+    """Relabel numbers (N,) as 0, 1, ... in their order."""
     if column.dtype.kind != "i" or np.ptp(column) > 4 * len(column):
         return np.unique(column, return_inverse=True)[1]
-    # By a table of the values there are, without sorting.
+    # Integers in a narrow range: look their ranks up in a table instead of sorting.
     offset = column - column.min()
-    numbers: Ints = (np.cumsum(np.bincount(offset) > 0) - 1)[offset]
-    return numbers
+    labels: Ints = (np.cumsum(np.bincount(offset) > 0) - 1)[offset]
+    return labels
 
 
 def real_factors(factors: NDArray[Any]) -> Bools:
-    """Mask (K,) of the factors with a value that is not a whole number."""
+    """Return a mask (K,) of the factors with a value that is not a whole number."""
     if factors.dtype.kind != "f":
         return np.zeros(factors.shape[1], dtype=np.bool_)
     mask: Bools = (factors != np.rint(factors)).any(0)
@@ -126,22 +186,26 @@ def real_factors(factors: NDArray[Any]) -> Bools:
 
 def continuous_factors(
     factors: NDArray[Any],
-    named: Sequence[int | str] | None = None,
+    chosen: Sequence[int | str] | None = None,
     names: tuple[str, ...] = (),
 ) -> Bools:
-    """Mask (K,) of the factors that are named, or numbered; if None are, of those that seem to be.
+    """Return a mask (K,) of the continuous factors: those chosen by name or index.
 
-    These have real numbers that do not repeat. Where values come twice or more on average, as 40
-    angles in 1000 rows do, they are classes, whatever numbers stand for them.
+    By default, factors are continuous if they hold real numbers that do not repeat. Real numbers
+    that come twice or more on average, such as 40 angles in 1000 rows, are classes.
 
     >>> factors = np.array([[0.5, 0.1], [0.5, 0.2], [1.5, 0.3], [1.5, 0.4]])
     >>> continuous_factors(factors), continuous_factors(factors, [0])
     (array([False,  True]), array([ True, False]))
     """
-    if named is not None:
+    if chosen is not None:
+        if isinstance(chosen, str) or not isinstance(chosen, Iterable):
+            raise ValueError(
+                f"expected continuous as a list of factors, got {chosen!r}: give a list"
+            )
         mask = np.zeros(factors.shape[1], dtype=np.bool_)
         names = as_names(names, factors.shape[1])
-        mask[[factor_index(which, names, "continuous") for which in _several(named)]] = True
+        mask[list(factor_indices(chosen, names, "continuous"))] = True
         return mask
     mask = real_factors(factors)
     for k in np.flatnonzero(mask):
@@ -149,28 +213,22 @@ def continuous_factors(
     return mask
 
 
-def _several(named: Sequence[int | str]) -> Sequence[int | str]:
-    if isinstance(named, str) or not hasattr(named, "__iter__"):
-        raise ValueError(f"expected continuous as a list of factors, got {named!r}: give a list")
-    return named
-
-
-def decided(
-    factors: NDArray[Any], named: Sequence[int | str] | None, names: tuple[str, ...]
+def describe_real_factors(
+    factors: NDArray[Any], chosen: Sequence[int | str] | None, names: tuple[str, ...]
 ) -> list[str]:
-    """What was taken of factors (N, K) of real numbers, in words; nothing where they are named."""
-    if named is not None:
+    """Say how each real-valued factor (N, K) is treated, unless the caller chose."""
+    if chosen is not None:
         return []
-    numbers, lines = continuous_factors(factors), []
+    continuous, lines = continuous_factors(factors), []
     for k in np.flatnonzero(real_factors(factors)):
-        if numbers[k]:
-            taken = "real numbers that do not repeat, taken as continuous"
+        if continuous[k]:
+            treatment = "real numbers that do not repeat, taken as continuous"
             other = "without its name"
         else:
             count = len(np.unique(factors[:, k]))
-            taken = f"{count} real numbers, each {len(factors) / count:.3g} times on average, taken"
-            taken, other = f"{taken} as classes", "with its name"
-        lines.append(f"{names[k]} has {taken}; `continuous` {other} decides otherwise")
+            often = f"each {len(factors) / count:.3g} times on average"
+            treatment, other = f"{count} real numbers, {often}, taken as classes", "with its name"
+        lines.append(f"{names[k]} has {treatment}; `continuous` {other} decides otherwise")
     return lines
 
 
@@ -180,22 +238,22 @@ def few_rows(
     continuous: Bools,
     names: tuple[str, ...],
 ) -> str | None:
-    """Why codes (N, D) and factors (N, K) have too few rows to be scored; None if they have not.
+    """Say why codes (N, D) and factors (N, K) have too few rows to be scored; None if they do not.
 
-    Ten rows are wanted for each code, and for each value of a factor; a continuous one counts as
-    the 20 bins that it is cut into. A predictor from D codes has as many coefficients to fit, and
-    what is said of a value is said by its rows: with fewer, codes that know nothing score high.
+    There should be ten rows for each code and for each value of a factor, a continuous factor
+    counting as the 20 bins that it is cut into. A predictor from D codes fits D coefficients, and
+    all that is known of a value comes from its rows: with fewer, uninformative codes score high.
     """
-    wanted = {f"{codes.shape[1]} codes": codes.shape[1]}
+    groups = {f"{codes.shape[1]} codes": codes.shape[1]}
     for k, name in enumerate(names):
-        size = _BINS if continuous[k] else int(_numbered(factors[:, k]).max()) + 1
-        wanted[f"{name} in {_BINS} bins" if continuous[k] else f"{size} values of {name}"] = size
-    what, most = max(wanted.items(), key=lambda each: each[1])
-    if len(codes) >= _ROWS_EACH * most:
+        size = _BINS if continuous[k] else int(_relabel(factors[:, k]).max()) + 1
+        groups[f"{name} in {_BINS} bins" if continuous[k] else f"{size} values of {name}"] = size
+    largest, size = max(groups.items(), key=lambda group: group[1])
+    if len(codes) >= _ROWS_EACH * size:
         return None
     return (
-        f"{len(codes)} rows are too few: for {what} there should be {_ROWS_EACH * most} at least, "
-        f"{_ROWS_EACH} for each; with fewer, codes that know nothing can score high; give more "
+        f"{len(codes)} rows are too few: for {largest} there should be {_ROWS_EACH * size} at "
+        f"least, {_ROWS_EACH} for each; with fewer, uninformative codes can score high; give more "
         "rows, or compare with the null"
     )
 
@@ -203,15 +261,14 @@ def few_rows(
 def merge(
     factors: ArrayLike, periods: Periods, factor_names: Sequence[str] | None = None
 ) -> NDArray[Any]:
-    """Factors (N, K) with values that stand for the same observation made equal.
+    """Make equal the values of cyclic factors (N, K) that stand for the same observation.
 
-    A factor that repeats is taken modulo its period: with `periods={"orientation": 39}` the values
-    0 and 39 are one, as of the 40 orientations of dSprites. Where the period depends on another
-    factor, it is given for each value 0, 1, ... of that factor: with
+    A cyclic factor is taken modulo its period: with `periods={"orientation": 39}` the values 0 and
+    39 become one, as they should for the 40 orientations of dSprites. If the period depends on
+    another factor, give it for each value 0, 1, ... of that factor: with
     `{"orientation": {"shape": [9, 18, 36]}}` shape 0 looks the same after 9 steps, shape 1 after
-    18. A factor without a name is called by its number, "factor 3". What is merged by another
-    factor depends on it, and no codes are perfect in all metrics then: ask a metric for
-    `ceiling=True`.
+    18. A factor without a name is called by its index, "factor 3". A factor merged this way depends
+    on the other factor, and no codes are perfect in all metrics: ask a metric for `ceiling=True`.
 
     >>> factors = np.array([[0, 3], [0, 13], [1, 13], [1, 40]])
     >>> merge(factors, {"turn": {"shape": [10, 40]}}, ("shape", "turn"))[:, 1]
@@ -223,7 +280,7 @@ def merge(
     if not isinstance(periods, Mapping):
         raise ValueError(
             f"expected periods by the name of a factor, got {periods!r}: give "
-            f"{{{names[0]!r}: 39}}, say"
+            f"{{{names[0]!r}: 39}}, for example"
         )
     for name, period in periods.items():
         k = factor_index(name, names, "periods")
@@ -231,7 +288,7 @@ def merge(
             steps = np.full(len(v), period)
         elif len(period) == 1:
             ((other, each),) = period.items()
-            steps = _looked_up(given[:, factor_index(other, names, "periods")], other, each)
+            steps = _look_up(given[:, factor_index(other, names, "periods")], other, each)
         else:
             raise ValueError(f"expected one factor that the period of {name} depends on")
         if not (np.isfinite(steps) & (steps > 0)).all():
@@ -245,19 +302,19 @@ def merge(
     return v
 
 
-def _looked_up(values: NDArray[Any], name: str, each: Sequence[float]) -> NDArray[Any]:
-    """The entry of `each` for each value (N,) of a factor."""
-    if (values != np.rint(values)).any() or values.min() < 0 or values.max() >= len(each):
+def _look_up(values: NDArray[Any], name: str, periods: Sequence[float]) -> NDArray[Any]:
+    """Return the entry of `periods` for each value (N,) of a factor."""
+    if (values != np.rint(values)).any() or values.min() < 0 or values.max() >= len(periods):
         raise ValueError(
-            f"expected values of {name} from 0 to {len(each) - 1}, one for each period given, got "
-            f"{values.min()} to {values.max()}: give a period for each value"
+            f"expected values of {name} from 0 to {len(periods) - 1}, one for each period given, "
+            f"got {values.min()} to {values.max()}: give a period for each value"
         )
-    return np.asarray(each)[values.astype(np.int64)]
+    return np.asarray(periods)[values.astype(np.int64)]
 
 
 def as_codes(codes: ArrayLike) -> NDArray[np.floating[Any]]:
-    """Codes (N, D) as float32 or float64, finite, with at least two rows and one column."""
-    _unmasked("codes", codes)
+    """Return codes (N, D) as float32 or float64: finite, at least two rows and one column."""
+    _check_unmasked("codes", codes)
     z = np.asarray(codes)
     if z.dtype.kind not in "fiub":
         raise ValueError(f"expected codes that are real numbers, got {z.dtype}: convert to float")
@@ -267,13 +324,13 @@ def as_codes(codes: ArrayLike) -> NDArray[np.floating[Any]]:
             "give one row for each observation"
         )
     z = z if z.dtype in (np.float32, np.float64) else z.astype(np.float64)
-    _finite("codes", z)
+    _check_finite("codes", z)
     return z
 
 
 def as_factors(factors: ArrayLike, *, rows: int, least: int = 1) -> NDArray[Any]:
-    """Factors (N, K), one row for each row of the codes: int64 if all are whole, else float64."""
-    _unmasked("factors", factors)
+    """Return factors (N, K), one row for each row of codes: int64 if all are whole, or float64."""
+    _check_unmasked("factors", factors)
     v = np.asarray(factors)
     if v.ndim != 2 or v.shape[1] < least:
         raise ValueError(
@@ -291,19 +348,21 @@ def as_factors(factors: ArrayLike, *, rows: int, least: int = 1) -> NDArray[Any]
             "row n of both must describe the same observation"
         )
     if v.dtype.kind == "f":
-        _finite("factors", v, "leave such rows out")
+        _check_finite("factors", v, "leave such rows out")
         if real_factors(v).any():
             return v.astype(np.float64)
     return v.astype(np.int64)
 
 
-def _unmasked(name: str, given: ArrayLike) -> None:
+def _check_unmasked(name: str, given: ArrayLike) -> None:
     if np.ma.is_masked(given):
-        raise ValueError(f"expected {name} that are all there, got a masked array: leave rows out")
+        raise ValueError(
+            f"expected {name} without masked entries, got a masked array: leave such rows out"
+        )
 
 
 def as_scales(scales: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.floating[Any]]:
-    """Posterior standard deviations (N, D), positive."""
+    """Return posterior standard deviations (N, D), which must be positive."""
     s = np.asarray(scales)
     if s.shape != shape:
         raise ValueError(
@@ -311,7 +370,7 @@ def as_scales(scales: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.floating[
             "give the standard deviation of q(z_j|x_n) for each code"
         )
     s = s if s.dtype in (np.float32, np.float64) else s.astype(np.float64)
-    _finite("scales", s)
+    _check_finite("scales", s)
     if (s <= 0).any():
         raise ValueError(
             f"expected positive scales, got {s.min()}: give standard deviations, not their "
@@ -321,19 +380,19 @@ def as_scales(scales: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.floating[
 
 
 def as_kl(kl: ArrayLike, dims: int) -> Floats:
-    """Mean KL(q(z_j|x) || p(z_j)) in nats, (D,)."""
+    """Return the mean KL(q(z_j|x) || p(z_j)) of each code in nats, (D,)."""
     values = np.asarray(kl, dtype=np.float64)
     if values.shape != (dims,):
         raise ValueError(
             f"expected kl of shape ({dims},), one mean for each code, got {values.shape}: "
             "average KL(q(z_j|x) || p(z_j)) over the data"
         )
-    _finite("kl", values)
+    _check_finite("kl", values)
     return values
 
 
 def as_mask(what: str, given: ArrayLike | None, dims: int) -> Bools:
-    """Mask (D,) of codes, such as those that are categories; none if it is not given."""
+    """Return a mask (D,) of codes, such as those that are categories; by default none."""
     if given is None:
         return np.zeros(dims, dtype=np.bool_)
     mask = np.asarray(given)
@@ -345,8 +404,28 @@ def as_mask(what: str, given: ArrayLike | None, dims: int) -> Bools:
     return mask
 
 
+def as_row_mask(what: str, given: ArrayLike, rows: int) -> Bools:
+    """Return a mask (N,) of rows from a mask or from the indices of the rows.
+
+    >>> as_row_mask("test_rows", [0, 3], 4)
+    array([ True, False, False,  True])
+    """
+    chosen = np.asarray(given)
+    if chosen.dtype == np.bool_ and chosen.shape == (rows,):
+        return chosen
+    inside = chosen.dtype.kind in "iu" and chosen.ndim == 1 and len(chosen) > 0
+    if not inside or chosen.min() < 0 or chosen.max() >= rows or len(set(chosen)) < len(chosen):
+        raise ValueError(
+            f"expected {what} as a mask of {rows} booleans or as different indices from 0 to "
+            f"{rows - 1}, got {chosen.dtype} of shape {chosen.shape}"
+        )
+    mask = np.zeros(rows, dtype=np.bool_)
+    mask[chosen] = True
+    return mask
+
+
 def as_names(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
-    """Names of the factors, `factor 0`, `factor 1`, ... if they are not given."""
+    """Return the names of the factors; by default `factor 0`, `factor 1`, ..."""
     if not names:
         return tuple(f"factor {k}" for k in range(count))
     if len(names) != count or len(set(names)) != count:
@@ -358,24 +437,24 @@ def as_names(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
 
 
 def subset(rows: int, size: int, rng: np.random.Generator) -> Ints:
-    """`size` different rows at random, or all rows in order where there are no more than that."""
+    """Choose `size` different rows at random, or all rows in order if there are no more."""
     if size < 2:
         raise ValueError(f"expected at least 2 rows to estimate from, got {size}")
     return np.arange(rows) if rows <= size else rng.choice(rows, size, replace=False)
 
 
-def as_seed(rng: Seed) -> int:
-    """The seed for counted noise that a seed or a generator stands for."""
-    return int(rng.integers(2**31)) if isinstance(rng, np.random.Generator) else int(rng)
+def as_seed(seed: Seed) -> int:
+    """Return an integer seed; a generator draws one."""
+    return int(seed.integers(2**31)) if isinstance(seed, np.random.Generator) else int(seed)
 
 
 def check_choice(name: str, value: str, valid: Sequence[str]) -> None:
-    """Raise unless a named choice, such as a protocol, is one of the valid ones."""
+    """Raise unless an option, such as a protocol, has one of the valid values."""
     if value not in valid:
         raise ValueError(f"expected {name} to be one of {', '.join(valid)}, got {value!r}")
 
 
-def _finite(
+def _check_finite(
     what: str, values: NDArray[np.floating[Any]], remedy: str = "check the encoder"
 ) -> None:
     bad = ~np.isfinite(values)
@@ -386,8 +465,8 @@ def _finite(
         )
 
 
-def _measurable(z: Floats) -> None:
-    """Raise where the squares of codes, or of their differences, are beyond double precision."""
+def _check_magnitude(z: Floats) -> None:
+    """Raise if squares of codes, or of their differences, overflow or vanish."""
     low, high = z.min(0), z.max(0)
     size, extent = np.maximum(np.abs(low), np.abs(high)), high / 2 - low / 2
     bad = (size > _HUGE) | ((extent < 1 / _HUGE) & (high > low))
@@ -398,14 +477,21 @@ def _measurable(z: Floats) -> None:
         )
 
 
-def factor_index(which: int | str, names: tuple[str, ...], argument: str = "leave_out") -> int:
-    """The number of a factor that an argument names or numbers."""
-    if which in names:
-        return names.index(str(which))
-    number = int(which) if isinstance(which, str) and which.isdecimal() else which
-    if isinstance(number, int | np.integer) and 0 <= number < len(names):
-        return int(number)
+def factor_indices(
+    factors: Iterable[int | str], names: tuple[str, ...], argument: str = "leave_out"
+) -> set[int]:
+    """Return the indices of the factors that an argument gives by name or index."""
+    return {factor_index(factor, names, argument) for factor in factors}
+
+
+def factor_index(factor: int | str, names: tuple[str, ...], argument: str) -> int:
+    """Return the index of a factor that an argument gives by name or index."""
+    if factor in names:
+        return names.index(str(factor))
+    index = int(factor) if isinstance(factor, str) and factor.isdecimal() else factor
+    if isinstance(index, int | np.integer) and 0 <= index < len(names):
+        return int(index)
     raise ValueError(
         f"expected {argument} to name factors among {', '.join(names)} or to number them from 0, "
-        f"got {which!r}"
+        f"got {factor!r}"
     )

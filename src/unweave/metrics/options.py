@@ -1,8 +1,4 @@
-"""What every metric can be asked beside its number: an interval, a null, symmetries of factors.
-
-A metric is a function of codes, factors and an `rng` that ends in `**frame: Unpack[Frame]` and is
-decorated by `framed`; of the keywords of `Frame` it sees `continuous` alone, which `read` takes.
-"""
+"""The `@metric` decorator: arguments that all metrics share, intervals, nulls and ceilings."""
 
 from __future__ import annotations
 
@@ -11,46 +7,52 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial, wraps
-from typing import Any, ParamSpec, TypedDict
+from typing import Any, Protocol, TypedDict
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from unweave.core.parallel import in_threads
 from unweave.metrics.inputs import (
     FewRowsWarning,
     Floats,
+    Ints,
     Periods,
+    Seed,
     as_names,
+    as_row_mask,
     continuous_factors,
-    factor_index,
+    factor_indices,
     few_rows,
     merge,
+    read,
 )
 from unweave.metrics.score import CEILING, RNG_SPREAD, Score
-from unweave.metrics.validation import as_whole, counted
+from unweave.metrics.validation import argument_checks, check_integer, check_seed, run_checks
 
-P = ParamSpec("P")
-
-_ROWS = ("codes", "factors", "scales")  # arguments with a row for each observation
-_OF_CODES = ("codes", "scales", "kl", "discrete", "estimates")
-_NARROW = 0.01  # the scale of q(z|x) of a factor itself, beside its standard deviation of 1
+_BY_ROW = ("scales", "test_rows")  # options with an entry for each row
+_OF_CODES = ("scales", "kl", "estimates")  # options that belong to the codes
+_NARROW = 0.01  # scale of q(z|x) where the codes are the factors, of standard deviation 1
 _ARGUMENTS = """\
-        periods: factors whose values repeat, such as {"orientation": 39}; see `merge`.
-        continuous: the factors that are numbers, by name or number, all others being classes; if
-            not given, those of real numbers that do not repeat.
-        interval: a level such as 0.95, for an interval about the value; see `framed`.
-        resamples: random parts of the rows that the interval is made of.
-        null: whether to give the value on shuffled factors too.
-        shuffles: how many shuffles the null is the mean of.
-        reseeds: how many other seeds to take on the same rows, for the detail "rng spread".
-        ceiling: whether to give the value of the factors themselves as codes, the detail
-            "ceiling"."""
+        seed: an integer, or a NumPy generator.
+        discrete: (D,) mask of the codes that are categories.
+        factor_names: names of the factors; default "factor 0", "factor 1", ...
+        leave_out: factors not to score, by name or index.
+        periods: periods of cyclic factors, such as {"orientation": 39}; see `merge`.
+        continuous: continuous factors, by name or index; all others are classes. Default:
+            real-valued factors whose values do not repeat.
+        interval: level of a confidence interval, such as 0.95; see `metric`.
+        resamples: random subsets of the rows that the interval is computed from.
+        null: whether to score shuffled factors as well, as the score of uninformative codes.
+        shuffles: shuffles that the null is the mean of.
+        reseeds: other seeds to score the same rows with, for the detail "rng spread".
+        ceiling: whether to score the factors themselves as codes, for the detail "ceiling"."""
 
 
-class Frame(TypedDict, total=False):
-    """The keywords that all metrics share; their defaults are those of `_Asked`."""
+class MetricOptions(TypedDict, total=False):
+    """Options of every metric that `evaluate` takes too; `metric` documents them."""
 
     periods: Periods | None
     continuous: Sequence[int | str] | None
@@ -63,9 +65,13 @@ class Frame(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """The keywords of `Frame`, checked."""
+class _Shared:
+    """The keyword arguments that `metric` adds to a function, checked."""
 
+    seed: Seed = 0
+    discrete: ArrayLike | None = None
+    factor_names: Sequence[str] | None = None
+    leave_out: Sequence[int | str] = ()
     periods: Periods | None = None
     continuous: Sequence[int | str] | None = None
     interval: float | None = None
@@ -76,11 +82,13 @@ class _Asked:
     ceiling: bool = False
 
     def __post_init__(self) -> None:
+        check_seed("seed", self.seed)
         for name in ("resamples", "shuffles", "reseeds"):
-            as_whole(name, getattr(self, name))
+            check_integer(name, getattr(self, name))
         if self.interval is not None and not 0 < self.interval < 1:
             raise ValueError(
-                f"expected interval as a level between 0 and 1, got {self.interval}: give 0.95, say"
+                f"expected interval as a level between 0 and 1, got {self.interval}: give 0.95, "
+                "for example"
             )
         if self.resamples < 2 or self.shuffles < 2:
             raise ValueError(
@@ -91,218 +99,266 @@ class _Asked:
             raise ValueError(f"expected at least 2 reseeds, or 0 for none, got {self.reseeds}")
 
 
-def framed(function: Callable[P, Score]) -> Callable[P, Score]:
-    """A metric that takes the keywords of `Frame` as well.
+SHARED_ARGUMENTS = tuple(field.name for field in fields(_Shared))
 
-    `interval`: the metric is computed on random parts of the rows, and the interval holds the
-    given share of its values there, moved so that their mean is the value of all rows. Of N rows
-    the value reads n, all of them or as many as the protocol takes. Parts of b rows without
-    repetition spread about their mean by Var = s^2 / b (1 - b/N), to first order, and values of n
-    rows by s^2 / n: both are the same for b = n N / (n + N), half of the rows where all are read,
-    and about n of many more.  [Politis1994] sec. 2
-    A bootstrap sample holds rows twice, which nearest neighbours take for information and held-out
-    rows for prediction; and both have the bias of fewer different rows, which moving the mean takes
-    out. Each part has a generator of its own, so the interval covers what the rows leave open and
-    what is random in the metric. Where all values lie in [0, 1], so does the interval.
 
-    `null`: the mean over shuffles of the rows of the factors against those of the codes, with its
-    standard deviation as the detail "null spread": what the metric gives where nothing is learned.
+class MetricFunction(Protocol):
+    """A metric as it is called: with codes, factors and keyword arguments."""
 
-    `reseeds`: the metric is computed on the same rows with so many other generators; their standard
-    deviation is the detail "rng spread", what another seed would change.
+    __name__: str
 
-    `ceiling`: the detail "ceiling" is the value of the standardised factors themselves as codes.
-    Where factors depend on each other, so do they as codes, and what tells of one tells of the
-    other: the score of a code for each factor is then below that of independent factors.
+    def __call__(self, codes: ArrayLike, factors: ArrayLike, **options: Any) -> Score:
+        """Return the score of codes (N, D) by factors (N, K)."""
+        ...
 
-    Parts, shuffles and reseeds have generators of their own, derived from `rng`: the value is the
-    same whether they are asked for or not, and they are the same on any number of threads. Which
-    factors are `continuous` is decided once, of all rows.
 
-    A metric issues `FewRowsWarning` and checks its integers; see `few_rows` and `counted`.
+def metric(function: Callable[..., Score | float]) -> MetricFunction:
+    """Make a metric, called with codes, factors and shared arguments, of a function of `Inputs`.
+
+    The function takes `inputs: Inputs` and its own keyword options and returns `inputs.score(...)`
+    or a number. The metric takes codes (N, D), factors (N, K), these options and the arguments
+    below, and checks all of them; its signature and documentation list all of them. Integers,
+    and choices such as `protocol: Literal[...]`, are checked by their annotations. The metric is
+    named after the function.
+
+    >>> @metric
+    ... def closest(inputs, *, power: int = 1):
+    ...     '''Mean over factors of the largest absolute correlation with a code.'''
+    ...     r = np.corrcoef(inputs.codes.T, inputs.values.T)[: inputs.dims, inputs.dims :]
+    ...     return (np.abs(r) ** power).max(0)[inputs.scored].mean()
+    >>> factors = np.argwhere(np.ones((4, 5, 3)))[:, :2]
+    >>> closest(factors @ [[1, 0], [0, 2]], factors, power=2, null=True)  # doctest: +ELLIPSIS
+    Score(closest = 1.0000, null 0...)
+
+    `interval`: the metric is computed on random subsets of the rows. The interval covers the given
+    share of these values, shifted so that their mean is the value of all rows. If the value is
+    estimated from n of N rows (`Score.rows_read`; all by default), values of b different rows have
+    variance s^2 / b (1 - b/N) to first order, and values of n rows s^2 / n: these agree for
+    b = n N / (n + N), half of the rows if all are read, and about n of many more.  [Politis1994]
+    sec. 2
+    A bootstrap sample contains rows twice, which nearest neighbours mistake for information and
+    held-out rows for prediction. Both kinds of resampling have the bias of fewer different rows,
+    which the shift removes. Each subset has its own generator, so the interval covers the choice of
+    rows and the randomness of the metric. If all values lie in [0, 1], so does the interval.
+
+    `null`: the mean score when the rows of the factors are shuffled against those of the codes,
+    with its standard deviation as the detail "null spread": the score of codes that have learned
+    nothing.
+
+    `reseeds`: the metric is computed on the same rows with this many other generators; the standard
+    deviation is the detail "rng spread".
+
+    `ceiling`: the detail "ceiling" is the score of the standardised factors as codes. If factors
+    are dependent, even perfect codes share information, so the best possible score is below 1.
+
+    Subsets, shuffles and reseeds have their own generators, derived from `seed`: the value does not
+    depend on whether they are computed, nor they on the number of threads. Which factors are
+    `continuous` is decided once, from all rows. A metric issues `FewRowsWarning`; see `few_rows`.
     """
-    signature = inspect.signature(function)
-    checked = counted(function)
+    own, signature = inspect.signature(function), _public_signature(function)
+    checks, protocol = argument_checks(function), own.parameters.get("protocol")
 
     @wraps(function)
-    def metric(*args: P.args, **kwargs: P.kwargs) -> Score:
-        given = dict(signature.bind(*args, **kwargs).arguments)
-        asked = _asked(function.__name__, given.pop("frame", {}))
-        if asked.periods is not None:
-            given["factors"] = merge(given["factors"], asked.periods, given.get("factor_names"))
-        given["continuous"] = asked.continuous
-        score = checked(**given)  # type: ignore[call-arg]
-        _decide(given)
-        if asked.ceiling:
-            score = _with_ceiling(score, function, given)
-        if asked.interval is None and not asked.null and not asked.reseeds:
-            return score
-        again = _Again(function, given)
-        generator = np.random.default_rng(given.get("rng", 0))
-        parts, shuffled, drawn = generator.spawn(3)
-        if asked.interval is not None:
-            score = _with_interval(score, again, asked.interval, parts.spawn(asked.resamples))
-        if asked.null:
-            score = _with_null(score, again, shuffled.spawn(asked.shuffles))
-        if asked.reseeds:
-            score = _with_spread(score, again, drawn.spawn(asked.reseeds))
-        return score
+    def compute(*args: Any, **kwargs: Any) -> Score:
+        try:
+            given = dict(signature.bind(*args, **kwargs).arguments)
+        except TypeError as error:
+            raise TypeError(f"{function.__name__}() {error}") from None
+        shared = _Shared(**{name: given.pop(name) for name in SHARED_ARGUMENTS if name in given})
+        run_checks(checks, given, signature)
+        codes, factors = given.pop("codes"), given.pop("factors")
+        if shared.periods is not None:
+            factors = merge(factors, shared.periods, shared.factor_names)
+        if given.get("test_rows") is not None:
+            given["test_rows"] = as_row_mask("test_rows", given["test_rows"], len(codes))
+        name = given.get("protocol", protocol.default if protocol else "")
+        call = _Call(function, name, codes, factors, given, shared)
+        score = call.score(shared.seed)
+        call = _decide_continuous(call)
+        _warn_of_few_rows(call)
+        return _with_extras(score, call)
 
-    metric.__signature__ = _shown(signature)  # type: ignore[attr-defined]
-    metric.__doc__ = _documented(function.__doc__ or "")
-    return metric
-
-
-_told: ContextVar[bool] = ContextVar("told", default=False)
-
-
-@contextmanager
-def told() -> Iterator[None]:
-    """Metrics within do not warn of few rows, which has been told."""
-    token = _told.set(True)
-    try:
-        yield
-    finally:
-        _told.reset(token)
-
-
-def _decide(given: dict[str, Any]) -> None:
-    """Say once and for all which factors are continuous, and warn of few rows."""
-    if "factors" not in given:
-        return
-    factors = np.asarray(given["factors"])
-    names = as_names(given.get("factor_names"), factors.shape[1])
-    mask = continuous_factors(factors, given["continuous"], names)
-    given["continuous"] = np.flatnonzero(mask).tolist()
-    if _told.get():
-        return
-    unwanted = {factor_index(which, names) for which in given.get("leave_out", ())}
-    kept = [k for k in range(len(names)) if k not in unwanted]
-    why = few_rows(
-        np.asarray(given["codes"]), factors[:, kept], mask[kept], tuple(names[k] for k in kept)
-    )
-    if why:
-        warnings.warn(why, FewRowsWarning, stacklevel=3)
+    compute.__signature__ = signature  # type: ignore[attr-defined]
+    compute.__doc__ = _public_docstring(inspect.getdoc(function) or "")
+    return compute
 
 
 @dataclass(frozen=True)
-class _Again:
-    """The call of a metric, to be repeated on other rows."""
+class _Call:
+    """A metric and its arguments, to be repeated with some of them changed."""
 
-    function: Callable[..., Score]
-    given: Mapping[str, Any]
+    function: Callable[..., Score | float]
+    protocol: str
+    codes: ArrayLike
+    factors: ArrayLike
+    options: Mapping[str, Any]  # the metric's own
+    shared: _Shared
 
     @property
     def rows(self) -> int:
         """N."""
-        return len(np.asarray(self.given["codes"]))
+        return len(np.asarray(self.codes))
 
-    def part(self, size: int, rng: np.random.Generator) -> float:
-        """The value on so many of the rows, at random."""
+    def score(self, seed: Seed) -> Score:
+        """Compute the metric."""
+        inputs = read(
+            self.codes,
+            self.factors,
+            discrete=self.shared.discrete,
+            factor_names=self.shared.factor_names,
+            leave_out=self.shared.leave_out,
+            continuous=self.shared.continuous,
+            seed=seed,
+            metric=self.function.__name__,
+            protocol=self.protocol,
+        )
+        score = self.function(inputs, **self.options)
+        return score if isinstance(score, Score) else inputs.score(score)
+
+    def subset_value(self, size: int, rng: np.random.Generator) -> float:
+        """Compute the value of random rows."""
         rows = rng.permutation(self.rows)[:size]
-        present = [name for name in _ROWS if self.given.get(name) is not None]
-        return self._value(rng, {name: np.asarray(self.given[name])[rows] for name in present})
+        options = {
+            name: np.asarray(value)[rows] if name in _BY_ROW and value is not None else value
+            for name, value in self.options.items()
+        }
+        chosen = replace(
+            self, codes=_take(self.codes, rows), factors=_take(self.factors, rows), options=options
+        )
+        return chosen.reseeded_value(rng)
 
-    def drawn(self, rng: np.random.Generator) -> float:
-        """The value with another generator."""
-        return self._value(rng, {})
+    def reseeded_value(self, rng: np.random.Generator) -> float:
+        """Compute the value with another generator, without estimates that were given."""
+        options = {name: value for name, value in self.options.items() if name != "estimates"}
+        return float(replace(self, options=options).score(rng))
 
-    def shuffled(self, rng: np.random.Generator) -> float:
-        """The value on shuffled factors."""
-        factors = np.asarray(self.given["factors"])
-        return self._value(rng, {"factors": factors[rng.permutation(len(factors))]})
+    def shuffled_value(self, rng: np.random.Generator) -> float:
+        """Compute the value of shuffled factors."""
+        shuffled = _take(self.factors, rng.permutation(self.rows))
+        return replace(self, factors=shuffled).reseeded_value(rng)
 
-    def _value(self, rng: np.random.Generator, changed: dict[str, Any]) -> float:
-        call = dict(self.given) | changed | {"rng": rng}
-        call.pop("estimates", None)  # which are of all rows
-        return float(self.function(**call))
+    def ceiling(self) -> float:
+        """Compute the value of the standardised factors as codes."""
+        v = np.asarray(self.factors, dtype=np.float64)
+        varied = v[:, (v != v[0]).any(0)]
+        codes = (varied - varied.mean(0)) / varied.std(0)
+        options = {name: value for name, value in self.options.items() if name not in _OF_CODES}
+        if self.options.get("scales") is not None:
+            options["scales"] = np.full(codes.shape, _NARROW)
+        shared = replace(self.shared, discrete=None)
+        call = replace(self, codes=codes, options=options, shared=shared)
+        return float(call.score(self.shared.seed))
 
 
-def _asked(name: str, keywords: dict[str, Any]) -> _Asked:
-    unknown = sorted(set(keywords) - set(Frame.__annotations__))
-    if unknown:
-        raise TypeError(f"{name}() got an unexpected keyword argument {unknown[0]!r}")
-    return _Asked(**keywords)
+def _take(values: ArrayLike, rows: Ints) -> ArrayLike:
+    taken: ArrayLike = np.asarray(values)[rows]
+    return taken
+
+
+_warned: ContextVar[bool] = ContextVar("warned", default=False)
+
+
+@contextmanager
+def suppress_few_rows_warning() -> Iterator[None]:
+    """Suppress `FewRowsWarning` inside this block; it was already issued."""
+    token = _warned.set(True)
+    try:
+        yield
+    finally:
+        _warned.reset(token)
+
+
+def _decide_continuous(call: _Call) -> _Call:
+    """Fix which factors are continuous, so that subsets of the rows do not change it."""
+    factors = np.asarray(call.factors)
+    names = as_names(call.shared.factor_names, factors.shape[1])
+    mask = continuous_factors(factors, call.shared.continuous, names)
+    return replace(call, shared=replace(call.shared, continuous=np.flatnonzero(mask).tolist()))
+
+
+def _warn_of_few_rows(call: _Call) -> None:
+    if _warned.get():
+        return
+    factors = np.asarray(call.factors)
+    names = as_names(call.shared.factor_names, factors.shape[1])
+    mask = continuous_factors(factors, call.shared.continuous, names)
+    unwanted = factor_indices(call.shared.leave_out, names)
+    kept = [k for k in range(len(names)) if k not in unwanted]
+    reason = few_rows(
+        np.asarray(call.codes), factors[:, kept], mask[kept], tuple(names[k] for k in kept)
+    )
+    if reason:
+        warnings.warn(reason, FewRowsWarning, stacklevel=3)  # at the caller of the metric
+
+
+def _with_extras(score: Score, call: _Call) -> Score:
+    """Add the ceiling, the interval, the null and the spread over seeds that were asked for."""
+    shared = call.shared
+    if shared.ceiling:
+        score = replace(score, details=score.details | {CEILING: call.ceiling()})
+    if shared.interval is None and not shared.null and not shared.reseeds:
+        return score
+    subsets, shuffles, seeds = np.random.default_rng(shared.seed).spawn(3)
+    if shared.interval is not None:
+        score = _with_interval(score, call, shared.interval, subsets.spawn(shared.resamples))
+    if shared.null:
+        score = _with_null(score, call, shuffles.spawn(shared.shuffles))
+    if shared.reseeds:
+        values = np.array(list(in_threads(call.reseeded_value, seeds.spawn(shared.reseeds))))
+        extra = {RNG_SPREAD: float(values.std(ddof=1)), "reseeds": len(values)}
+        score = replace(score, details=score.details | extra)
+    return score
 
 
 def _with_interval(
-    score: Score, again: _Again, level: float, rngs: list[np.random.Generator]
+    score: Score, call: _Call, level: float, rngs: list[np.random.Generator]
 ) -> Score:
-    if again.rows < 4:
+    if call.rows < 4:
         raise ValueError(
-            f"expected at least 4 rows for an interval, got {again.rows}: its parts need two each"
+            f"expected at least 4 rows for an interval, got {call.rows}: its subsets need two each"
         )
-    size = _part_size(again.rows, _rows_read(score))
-    with _explained(f"a random part of {size} rows", "give more rows, or ask for no interval"):
-        values = np.array(list(in_threads(partial(again.part, size), rngs)))
+    size = _subset_size(call.rows, call.rows if score.rows_read is None else score.rows_read)
+    with _explain(f"a random subset of {size} rows", "give more rows, or ask for no interval"):
+        values = np.array(list(in_threads(partial(call.subset_value, size), rngs)))
     details = score.details | {
         "interval level": level,
         "resamples": len(values),
         "rows of a resample": size,
         "mean of resamples": float(values.mean()),
     }
-    return replace(score, interval=centred(score.value, values, level), details=details)
+    return replace(score, interval=interval_around(score.value, values, level), details=details)
 
 
-def _rows_read(score: Score) -> int:
-    """The rows that the value is of: those that were chosen, or all."""
-    told = score.details
-    for names in (("samples",), ("training rows", "test rows")):
-        if set(names) <= set(told):
-            return sum(int(str(told[name])) for name in names)
-    return int(str(told["rows"]))
+def _subset_size(rows: int, read: int) -> int:
+    """Return b = n N / (n + N), so that s^2 / b (1 - b/N) = s^2 / n, if n of N rows are read.
 
-
-def _part_size(rows: int, read: int) -> int:
-    """b = n N / (n + N), so that s^2 / b (1 - b/N) = s^2 / n, for N rows of which n are read.
-
-    >>> _part_size(600, 600), _part_size(1200, 600), _part_size(10**6, 600)
+    >>> _subset_size(600, 600), _subset_size(1200, 600), _subset_size(10**6, 600)
     (300, 400, 600)
     """
     read = min(read, rows)
     return max(2, round(read * rows / (read + rows)))
 
 
-def _with_spread(score: Score, again: _Again, rngs: list[np.random.Generator]) -> Score:
-    values = np.array(list(in_threads(again.drawn, rngs)))
-    details = score.details | {RNG_SPREAD: float(values.std(ddof=1)), "reseeds": len(values)}
-    return replace(score, details=details)
-
-
-def _with_ceiling(score: Score, function: Callable[..., Score], given: Mapping[str, Any]) -> Score:
-    if "factors" not in given:
-        raise ValueError(f"expected no ceiling of {score.name}, which reads no factors")
-    v = np.asarray(given["factors"], dtype=np.float64)
-    varied = v[:, (v != v[0]).any(0)]
-    codes = (varied - varied.mean(0)) / varied.std(0)
-    call = {name: value for name, value in given.items() if name not in _OF_CODES}
-    if given.get("scales") is not None:
-        call["scales"] = np.full(codes.shape, _NARROW)
-    ceiling = float(function(**call | {"codes": codes}))
-    return replace(score, details=score.details | {CEILING: ceiling})
-
-
-def _with_null(score: Score, again: _Again, rngs: list[np.random.Generator]) -> Score:
-    if "factors" not in again.given:
-        raise ValueError(f"expected no null of {score.name}, which reads no factors to shuffle")
-    with _explained("a shuffle of the factors", "ask for no null"):
-        values = np.array(list(in_threads(again.shuffled, rngs)))
+def _with_null(score: Score, call: _Call, rngs: list[np.random.Generator]) -> Score:
+    with _explain("a shuffle of the factors", "ask for no null"):
+        values = np.array(list(in_threads(call.shuffled_value, rngs)))
     details = score.details | {"null spread": float(values.std(ddof=1)), "shuffles": len(values)}
     return replace(score, null=float(values.mean()), details=details)
 
 
 @contextmanager
-def _explained(what: str, remedy: str) -> Iterator[None]:
+def _explain(what: str, remedy: str) -> Iterator[None]:
+    """Say in an error that it comes from a resample, not from the data as given."""
     try:
         yield
     except ValueError as error:
         raise ValueError(f"{what} cannot be scored ({error}): {remedy}") from error
 
 
-def centred(value: float, values: Floats, level: float) -> tuple[float, float]:
-    """The middle share `level` of values, moved so that their mean is `value`.
+def interval_around(value: float, values: Floats, level: float) -> tuple[float, float]:
+    """Return the central quantiles of values, shifted so that their mean is `value`.
 
-    >>> centred(0.5, np.linspace(0.4, 0.8, 201), 0.9)
+    >>> interval_around(0.5, np.linspace(0.4, 0.8, 201), 0.9)
     (0.32, 0.68)
     """
     tail = (1 - level) / 2
@@ -312,15 +368,26 @@ def centred(value: float, values: Floats, level: float) -> tuple[float, float]:
     return round(float(low), 12), round(float(high), 12)
 
 
-def _shown(signature: inspect.Signature) -> inspect.Signature:
-    """The signature with the keywords of `Frame` in the place of `**frame`."""
-    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    shared = inspect.signature(_Asked).parameters.values()
-    return signature.replace(
-        parameters=own + [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in shared]
-    )
+def _public_signature(function: Callable[..., object]) -> inspect.Signature:
+    """Replace `inputs` by codes and factors, and append the shared arguments."""
+    own = inspect.signature(function)
+    first, *options = own.parameters.values()
+    arrays = [
+        first.replace(name=name, annotation="ArrayLike", kind=first.POSITIONAL_OR_KEYWORD)
+        for name in ("codes", "factors")
+    ]
+    shared = inspect.signature(_Shared).parameters.values()
+    keywords = [p.replace(kind=p.KEYWORD_ONLY) for p in (*options, *shared)]
+    return own.replace(parameters=arrays + keywords, return_annotation="Score")
 
 
-def _documented(doc: str) -> str:
-    """The docstring with the keywords of `Frame` at the end of its arguments."""
-    return doc.replace("\n\n    Returns:", f"\n{_ARGUMENTS}\n\n    Returns:", 1)
+def _public_docstring(text: str) -> str:
+    """Document codes, factors and the shared arguments in the docstring of a metric."""
+    indented = "\n".join(f"    {line}" if line else "" for line in text.splitlines()).lstrip()
+    if "\n    Args:\n" not in indented:
+        indented += "\n\n    Args:\n        inputs: codes (N, D) and factors (N, K)."
+    head, arguments = indented.split("\n    Args:\n")
+    own, *rest = arguments.split("\n\n    ", 1)
+    own = own.replace("        inputs: ", "        codes, factors: ", 1).rstrip()
+    tail = f"\n\n    {rest[0]}" if rest else ""
+    return f"{head}\n    Args:\n{own}\n{_ARGUMENTS}{tail}\n    "

@@ -1,4 +1,4 @@
-"""What metrics that train a predictor share: rows to train and test on, and codes to read."""
+"""Tools of metrics that train predictors: train and test rows, and regressions."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from contextlib import nullcontext
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
 from unweave.core.parallel import in_threads, own_cores
-from unweave.metrics.inputs import Floats, Inputs, Ints
+from unweave.metrics.inputs import Floats, Inputs, Ints, as_row_mask
 from unweave.metrics.score import Detail
 
 T = TypeVar("T")
@@ -21,54 +22,69 @@ TEST = 5_000
 
 
 class Split(NamedTuple):
-    """A table cut into rows to train on and others to test on, with the codes that vary."""
+    """A table split into rows to train on and rows to test on, with the codes that vary."""
 
-    train: Floats  # (N, A) columns: a code, or a category of a discrete one, which is 0 or 1
+    train: Floats  # (N, A) columns: a code, or a category of a discrete code as 0 or 1
     test: Floats  # (M, A)
     train_factors: Ints  # (N, K)
     test_factors: Ints  # (M, K)
-    train_values: Floats  # (N, K) the factors as they came
+    train_values: Floats  # (N, K) original factor values
     test_values: Floats  # (M, K)
-    active: Ints  # (A,) the code of each column
-    dims: int  # D, the codes there are
+    active: Ints  # (A,) the code that each column belongs to
+    dims: int  # D, the number of codes
+
+    @property
+    def rows(self) -> int:
+        """The number of rows that are read, N + M."""
+        return len(self.train) + len(self.test)
+
+    @property
+    def details(self) -> dict[str, Detail]:
+        """How many rows a score was fitted to and tested on."""
+        return {"training rows": len(self.train), "test rows": len(self.test)}
 
     def by_code(self, importances: Mapping[int, Floats]) -> Floats:
-        """Importances (A,) of columns for some factors, summed over those of each code, (D, K)."""
+        """Sum importances (A,) for each factor over the columns of each code, (D, K)."""
         summed = np.zeros((self.dims, self.train_factors.shape[1]))
         for k, each in importances.items():
             np.add.at(summed[:, k], self.active, each)
         return summed
 
-    def details(self, inputs: Inputs, **more: Detail) -> dict[str, Detail]:
-        """What a score says of the rows and factors it is of, with more of its own."""
-        return {
-            "rows": inputs.rows,
-            "training rows": len(self.train),
-            "test rows": len(self.test),
-            **{name.replace("_", " "): value for name, value in more.items()},
-            "factors left out": list(inputs.left_out),
-        }
 
+def split(inputs: Inputs, train: int, test: int, test_rows: ArrayLike | None = None) -> Split:
+    """Split the rows at random into `train` and `test` rows, or as `test_rows` says.
 
-def split(inputs: Inputs, train: int, test: int, rng: np.random.Generator) -> Split:
-    """Different rows to train and to test on; where there are too few, both get their share.
+    If there are fewer rows, both get their share. With `test_rows`, a mask or indices, all other
+    rows are trained on. The rows are in random order, so that a split drawn here and the same split
+    given by `test_rows` give the same score.
 
-    The numbers of categories mean nothing: a discrete code has a column for each of them. Columns
-    that are constant on the rows to train on are left out, and the others put in an order that does
-    not depend on theirs in the table, so that no random choice among codes does.
+    A discrete code has a column for each of its categories. Columns that are constant on the
+    training rows are left out, and the others are sorted by their values rather than by their place
+    in the table, so that random choices among codes do not depend on the order of the codes.
     """
     if train < 1 or test < 1:
         raise ValueError(f"expected at least 1 row to train and to test on, got {train} and {test}")
     rows = inputs.rows
-    if rows < train + test:
-        train = min(max(round(rows * train / (train + test)), 1), rows - 1)
-        test = rows - train
-    chosen = rng.permutation(rows)[: train + test]
-    first, second = chosen[:train], chosen[train:]
-    columns, code = columns_of(inputs, chosen)
+    order = inputs.rng.permutation(rows)
+    if test_rows is not None:
+        tested = as_row_mask("test_rows", test_rows, rows)[order]
+        train = int((~tested).sum())
+        if train in (0, rows):
+            raise ValueError(
+                f"expected test_rows to leave rows both to train and to test on, got {rows - train}"
+                f" of {rows} rows to test on"
+            )
+        order = np.concatenate([order[~tested], order[tested]])
+    else:
+        if rows < train + test:
+            train = min(max(round(rows * train / (train + test)), 1), rows - 1)
+            test = rows - train
+        order = order[: train + test]
+    first, second = order[:train], order[train:]
+    columns, code = one_hot_columns(inputs, order)
     varied = np.flatnonzero((columns[:train] != columns[0]).any(0)).tolist()
-    # By the order of its values, which has nothing to do with the scale of a code.
-    active = np.array(sorted(varied, key=lambda a: _ranking(columns[:train, a])), dtype=np.int64)
+    # By the ranks of their values, which do not depend on the scale of a code.
+    active = np.array(sorted(varied, key=lambda a: _ranks(columns[:train, a])), dtype=np.int64)
     return Split(
         columns[:train, active],
         columns[train:, active],
@@ -81,8 +97,12 @@ def split(inputs: Inputs, train: int, test: int, rng: np.random.Generator) -> Sp
     )
 
 
-def columns_of(inputs: Inputs, rows: Ints) -> tuple[Floats, Ints]:
-    """Codes of some rows, discrete ones as a column for each category, (N, A); whose, (A,)."""
+def _ranks(code: Floats) -> bytes:
+    return np.argsort(code[:1000], kind="stable").tobytes()  # enough to tell codes apart
+
+
+def one_hot_columns(inputs: Inputs, rows: Ints) -> tuple[Floats, Ints]:
+    """Return the codes of some rows (N, A), discrete ones one-hot, and the code of each column."""
     codes = inputs.codes[rows]
     if not inputs.discrete.any():
         return codes, np.arange(inputs.dims)
@@ -95,15 +115,20 @@ def columns_of(inputs: Inputs, rows: Ints) -> tuple[Floats, Ints]:
     )
 
 
-def standardised(train: Floats | Ints, *others: Floats | Ints) -> tuple[Floats, ...]:
-    """All with the mean taken away and divided by the deviation, as they are in `train`.
+def with_ones(z: Floats) -> Floats:
+    """Append a column of ones to codes (N, D), for the offset of a regression."""
+    return np.column_stack([z, np.ones(len(z))])
 
-    What is constant there is 0.
+
+def standardise(train: Floats | Ints, *others: Floats | Ints) -> tuple[Floats, ...]:
+    """Standardise all arrays by the means and standard deviations of `train`.
+
+    A column that is constant in `train` becomes 0.
     """
     mean = train.mean(0)
     centred = train - mean
     deviation = np.sqrt(np.einsum("n...,n...->...", centred, centred) / len(train))
-    # Rounding leaves a constant column a hair of spread: from its size on, that is none.
+    # Rounding leaves a constant column a tiny deviation, relative to its size.
     varied = deviation > 1e-12 * np.abs(train).max(0)
     scale = np.where(varied, deviation, np.inf)
     centred /= scale
@@ -111,10 +136,10 @@ def standardised(train: Floats | Ints, *others: Floats | Ints) -> tuple[Floats, 
 
 
 def lasso(gram: Floats, product: Floats, penalty: float, sweeps: int = 10_000) -> Floats:
-    """For each v_k the w (D,) with the least E[(v_k - z w)^2] / 2 + penalty sum_j |w_j|: (D, K).
+    """Minimise E[(v_k - z w)^2] / 2 + penalty sum_j |w_j| over w (D,), for each v_k: (D, K).
 
-    From E[z z^T] (D, D) and E[z v] (D, K) of centred numbers, coordinate by coordinate, until no
-    w_j moves by 1e-9. The w_j of a constant is 0.
+    Coordinate descent from E[z z^T] (D, D) and E[z v] (D, K) of centred variables, until no w_j
+    changes by 1e-9. The w_j of a constant code is 0.
 
     >>> lasso(np.eye(2), np.array([[0.5], [0.01]]), 0.02).T
     array([[0.48, 0.  ]])
@@ -141,20 +166,20 @@ def logistic(
     start: Floats | None = None,
     steps: int = 100,
 ) -> Floats:
-    """The w (C, P) of softmax regression, by L-BFGS as scikit-learn's: it stops where that does.
+    """Fit the weights w (C, P) of softmax regression by L-BFGS, stopping where scikit-learn does.
 
-    With p_c = exp(w_c x) / sum exp(w_c x) it makes -E[log p_label] + penalty/2 sum w^2 small, the
-    last column of w without penalty. Two classes have one w of their difference, as if penalised
-    twice.
+    With p_c = exp(w_c x) / sum exp(w_c x), minimise -E[log p_label] + penalty/2 sum w^2, without a
+    penalty on the last column of w. For two classes the penalty is doubled, because scikit-learn
+    has one w for their difference.
 
     Args:
-        wide: (P, N) codes, and ones in the last row.
+        wide: (P, N) codes, with ones in the last row.
         labels: (N,) 0 to C - 1.
         classes: C.
-        weight: (N,) of the mean, of sum 1; equal if not given.
-        penalty: of the squares, one or (P,).
-        start: (C, P); zeros if not given.
-        steps: at most.
+        weight: (N,) weights of the rows, with sum 1; default: equal.
+        penalty: weight of the squares, one or (P,).
+        start: (C, P) initial weights; default: zeros.
+        steps: maximal number of iterations.
     """
     from scipy.optimize import minimize
 
@@ -162,20 +187,20 @@ def logistic(
     share = np.full(rows, 1 / rows) if weight is None else weight
     ridge = np.full((classes, len(wide)), penalty) * (2 if classes == 2 else 1)
     ridge[:, -1] = 0.0
-    # Few rows at a time: what is between the products stays in the cache, and BLAS takes so small
-    # a product in one thread, so that no sum depends on how many it has.
+    # In chunks of rows: intermediate results stay in the cache, and BLAS computes such small
+    # products in one thread, so that sums do not depend on the number of threads.
     step = max(1, 2**18 // (classes * max(len(wide), 8)))
-    parts = [slice(at, at + step) for at in range(0, rows, step)]
-    pieces = [(wide[:, part], labels[part], share[part]) for part in parts]
-    index, room = np.arange(min(step, rows)), np.empty((classes, min(step, rows)))
+    slices = [slice(at, at + step) for at in range(0, rows, step)]
+    chunks = [(wide[:, rows], labels[rows], share[rows]) for rows in slices]
+    index, buffer = np.arange(min(step, rows)), np.empty((classes, min(step, rows)))
 
     def loss(flat: Floats) -> tuple[float, Floats]:
         w = flat.reshape(classes, -1)
         slope = ridge * w
         value = float((slope * w).sum()) / 2
-        for x, label, weigh in pieces:
+        for x, label, weigh in chunks:
             at = index[: len(label)]
-            p = np.matmul(w, x, out=room[:, : len(label)])
+            p = np.matmul(w, x, out=buffer[:, : len(label)])
             p -= p.max(0)
             logit = p[label, at]
             np.exp(p, out=p)
@@ -188,15 +213,15 @@ def logistic(
 
     options = {"maxiter": steps, "maxls": 50, "gtol": 1e-4, "ftol": 64 * np.finfo(float).eps}
     first = np.zeros((classes, len(wide))) if start is None else start
-    found = minimize(loss, first.ravel(), jac=True, method="L-BFGS-B", options=options).x
-    fitted: Floats = found.reshape(classes, -1)
+    flat = minimize(loss, first.ravel(), jac=True, method="L-BFGS-B", options=options).x
+    fitted: Floats = flat.reshape(classes, -1)
     return fitted
 
 
-def with_blas(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """`in_threads` for regressions: BLAS has one thread in each, where it would have all cores.
+def map_with_one_blas_thread(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    """Like `in_threads`, for regressions: each has a single BLAS thread instead of one per core.
 
-    >>> list(with_blas(lambda item: item**2, range(5)))
+    >>> list(map_with_one_blas_thread(lambda item: item**2, range(5)))
     [0, 1, 4, 9, 16]
     """
     limit = threadpool_limits(1, user_api="blas") if own_cores() > 1 else nullcontext()
@@ -205,9 +230,9 @@ def with_blas(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
 
 
 def newton(loss: Callable[[Floats], tuple[Floats, Floats, Floats]], w: Floats) -> Floats:
-    """Where each of C losses is least, by Newton's method from w (C, P).
+    """Minimise each of C losses by Newton's method from w (C, P).
 
-    `loss` gives values (C,), gradients (C, P) and Hessians (C, P, P).
+    `loss` returns values (C,), gradients (C, P) and Hessians (C, P, P).
     """
     value, slope, bend = loss(w)
     for _ in range(100):
@@ -215,7 +240,7 @@ def newton(loss: Callable[[Floats], tuple[Floats, Floats, Floats]], w: Floats) -
         downhill = (step * slope).sum(1)
         if (-downhill <= 1e-18 * value).all():
             break
-        # Half of the step until it goes down by a share of what it promises.
+        # Backtracking: halve the step until the loss falls by a share of what the slope predicts.
         share = np.ones(len(w))
         for _ in range(30):
             new = w + share[:, None] * step
@@ -226,7 +251,3 @@ def newton(loss: Callable[[Floats], tuple[Floats, Floats, Floats]], w: Floats) -
             share[worse] /= 2
         w, (value, slope, bend) = new, trial
     return w
-
-
-def _ranking(code: Floats) -> bytes:
-    return np.argsort(code[:1000], kind="stable").tobytes()  # in which no two codes are alike

@@ -1,4 +1,4 @@
-"""The answer of a metric: a number that says where it comes from."""
+"""Scores: the values of metrics, with what is needed to interpret them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Detail = bool | int | float | str | list[int] | list[float] | list[str]
-RNG_SPREAD, CEILING = "rng spread", "ceiling"  # details that are asked for
+RNG_SPREAD, CEILING = "rng spread", "ceiling"  # optional details, which tables show as columns
 _EXTRA = (RNG_SPREAD, CEILING)
 _COLUMNS = ("metric", "value", "interval", "null", *_EXTRA)
 CSV_COLUMNS = ("metric", "protocol", "part", "value", "low", "high", "null", RNG_SPREAD, CEILING)
@@ -20,12 +20,14 @@ CSV_COLUMNS = ("metric", "protocol", "part", "value", "low", "high", "null", RNG
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Score:
-    """A metric under one protocol: its value, its named parts and the matrix behind them.
+    """The value of a metric under one protocol, its named parts and the matrix behind them.
 
-    `parts` are the components of the value by name, of each factor or of each code. `matrix` is
-    (D, K), codes by factors: mutual information, votes, importances. `details` says what a reader
-    needs to judge the number, such as the codes pruned or the factors left out. `interval` and
-    `null`, the value on shuffled factors, are there where they were asked for.
+    `parts` are the components of the value by name, one for each factor or each code. `matrix` is
+    (D, K), codes by factors, such as mutual information, votes or importances. `details` holds what
+    a reader needs to judge the value, such as the codes pruned or the factors left out. `interval`,
+    and `null`, the value on shuffled factors, are set if they were asked for. `rows_read` is the
+    number of rows that the value was estimated from, if not all: an interval needs it. A metric of
+    a single definition may have no protocol.
 
     >>> score = Score("mig", "chen2018", 0.25, {"shape": 0.1, "scale": 0.4})
     >>> score, float(score)
@@ -42,23 +44,24 @@ class Score:
     details: dict[str, Detail] = field(default_factory=dict)
     interval: tuple[float, float] | None = None
     null: float | None = None
+    rows_read: int | None = None
 
     @property
     def key(self) -> str:
-        """Name and protocol: the same name means two numbers under two protocols."""
-        return f"{self.name}/{self.protocol}"
+        """Name and protocol, such as `mig/chen2018`; the name alone if there is no protocol."""
+        return f"{self.name}/{self.protocol}" if self.protocol else self.name
 
     @property
     def asked(self) -> dict[str, float]:
-        """What was asked for beside the value: low, high, null, rng spread, ceiling."""
-        found = dict(zip(("low", "high"), self.interval or (), strict=False))
+        """The optional numbers beside the value: low, high, null, rng spread, ceiling."""
+        extras = dict(zip(("low", "high"), self.interval or (), strict=False))
         if self.null is not None:
-            found["null"] = self.null
+            extras["null"] = self.null
         details = {name: self.details[name] for name in _EXTRA if name in self.details}
-        return found | {name: float(number) for name, number in details.items()}  # type: ignore[arg-type]
+        return extras | {name: float(number) for name, number in details.items()}  # type: ignore[arg-type]
 
     def __float__(self) -> float:
-        return self.value
+        return float(self.value)
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{name} {value:.3f}" for name, value in self.parts.items())
@@ -70,7 +73,7 @@ class Score:
         return f"Score({head}; {parts})" if parts else f"Score({head})"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain dicts, lists, strings and numbers."""
+        """Return the score as plain dicts, lists, strings and numbers."""
         return {
             "name": self.name,
             "protocol": self.protocol,
@@ -84,7 +87,7 @@ class Score:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Score:
-        """The score that `to_json` wrote."""
+        """Read a score that `to_json` wrote."""
         matrix, interval = content["matrix"], content.get("interval")
         arrays = {
             "matrix": None if matrix is None else np.array(matrix),
@@ -94,7 +97,7 @@ class Score:
 
 
 class Scores(dict[str, Score]):
-    """Scores by metric and protocol, such as `mig/chen2018`; printed, a table.
+    """Scores by metric and protocol, such as `mig/chen2018`; they print as a table.
 
     >>> score = Score("mig", "chen2018", 0.25, {"shape": 0.1, "scale": 0.4}, null=0.01)
     >>> scores = Scores({score.key: score})
@@ -112,30 +115,30 @@ class Scores(dict[str, Score]):
         return aligned([self.columns(), *(self.row(score) for score in self.values())])
 
     def columns(self) -> list[str]:
-        """The head of the table: with what was asked for beside the values."""
+        """Return the header of the table, with the optional columns that a score has."""
         cells = [_cells(score) for score in self.values()]
         return [name for name in _COLUMNS if name in _COLUMNS[:2] or any(name in c for c in cells)]
 
     def row(self, score: Score) -> list[str]:
-        """The row of a score in the table."""
+        """Return the row of a score in the table."""
         cells = _cells(score)
         return [cells.get(column, "") for column in self.columns()]
 
     def to_json(self) -> dict[str, Any]:
-        """`Score.to_json` of each."""
+        """Return `Score.to_json` of each score."""
         return {key: score.to_json() for key, score in self.items()}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Scores:
-        """The scores that `to_json` wrote."""
+        """Read scores that `to_json` wrote."""
         return cls({key: Score.from_json(each) for key, each in content.items()})
 
     def to_csv(self) -> str:
-        """A line for each value and for each of its parts, under a head."""
+        """Return CSV text with a header and a line for each value and each of its parts."""
         return csv_text(CSV_COLUMNS, self.csv_rows())
 
     def csv_rows(self) -> list[list[object]]:
-        """The lines of `to_csv`."""
+        """Return the rows of `to_csv`."""
         rows: list[list[object]] = []
         for s in self.values():
             rest = [s.asked.get(name, "") for name in CSV_COLUMNS[4:]]
@@ -148,7 +151,7 @@ class Scores(dict[str, Score]):
 
 
 def _cells(score: Score) -> dict[str, str]:
-    """The texts of a score by column, those that it has."""
+    """Return the cells of a score by column, for the columns that it has."""
     numbers = {name: f"{number:.4f}" for name, number in score.asked.items()}
     if score.interval is not None:
         numbers["interval"] = f"{numbers['low']} to {numbers['high']}"
@@ -156,7 +159,7 @@ def _cells(score: Score) -> dict[str, str]:
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> str:
-    """Lines of cells, all of as many, as a table of plain text.
+    """Align lines of equally many cells as a plain text table.
 
     >>> print(aligned([["metric", "value"], ["mig/chen2018", "0.25"]]))
     metric        value
@@ -171,7 +174,7 @@ def aligned(lines: Sequence[Sequence[str]]) -> str:
 
 
 def csv_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Comma-separated values."""
+    """Return a header and rows as comma-separated values."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerows([head, *rows])

@@ -1,4 +1,4 @@
-"""Metrics measured: how far they agree over many runs, and how far they hang on their settings."""
+"""Studies of metrics: their agreement over many runs, and their sensitivity to settings."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from numpy.typing import ArrayLike
 from unweave.core.parallel import in_threads
 from unweave.metrics.inputs import Floats, check_choice
 from unweave.metrics.score import Score, aligned
-from unweave.metrics.validation import counted
+from unweave.metrics.validation import check_arguments
 
 Correlation = Literal["pearson", "spearman", "kendall"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Agreement:
-    """Correlations of metrics over runs, (M, M) each, with 1 on the diagonal; printed, a table.
+    """Correlations of metrics over runs, (M, M) each; they print as a table.
 
-    `p_values` are those of the hypothesis that two metrics do not go together, by correlation.
-    `left_out` says why a metric of the runs is not among the names. What is printed is the
-    correlation of ranks; `table` gives the others as well.
+    `p_values` are for the hypothesis that two metrics are unrelated, by kind of correlation.
+    `left_out` gives the reason for each metric that is not among the names. The printed table shows
+    Spearman's correlations; `table` shows the others.
     """
 
     names: tuple[str, ...]
@@ -38,13 +38,13 @@ class Agreement:
     left_out: dict[str, str]
 
     def matrix(self, correlation: Correlation) -> Floats:
-        """One of the three."""
+        """Return one of the three matrices."""
         check_choice("correlation", correlation, get_args(Correlation))
-        found: Floats = getattr(self, correlation)
-        return found
+        matrix: Floats = getattr(self, correlation)
+        return matrix
 
     def table(self, correlation: Correlation = "spearman") -> str:
-        """One of the three as a table, whose columns have the numbers of the rows."""
+        """Return one of the three as a table; columns are numbered like the rows."""
         rows = zip(self.names, self.matrix(correlation), strict=True)
         numbers = [str(n) for n in range(1, len(self.names) + 1)]
         lines = [
@@ -59,7 +59,7 @@ class Agreement:
         return self.table()
 
     def pair(self, one: str, two: str) -> dict[str, float]:
-        """The three correlations of two metrics, as in [Kim2018] sec. 6."""
+        """Return the three correlations of two metrics, as in [Kim2018] sec. 6."""
         for name in (one, two):
             if name not in self.names:
                 why = self.left_out.get(name, "no run has it")
@@ -71,18 +71,17 @@ class Agreement:
 
 
 def agreement(scores: Sequence[Mapping[str, Score | float]]) -> Agreement:
-    """Whether metrics put runs in the same order.  [Kim2018] sec. 6.
+    """Compute whether metrics rank runs in the same order.  [Kim2018] sec. 6.
 
-    Over runs, the correlation of the values of two metrics (Pearson), of their ranks (Spearman)
-    and of their orders: the share of pairs of runs in the same order less that in the other
-    (Kendall; ties as in its tau-b). [Kim2018] finds 0.404, 0.444 and 0.310 between its own metric
-    and that of [Higgins2017].
+    Over runs, the correlation of the values of two metrics (Pearson), of their ranks (Spearman),
+    and the share of pairs of runs in the same order minus that in opposite order (Kendall's tau-b).
+    [Kim2018] finds 0.404, 0.444 and 0.310 between its own metric and that of [Higgins2017].
 
-    A metric that not all runs have, that has the same value for all, or an infinite one, has no
-    correlation and is left out.
+    A metric is left out if not all runs have it, if it has the same value for all, or if it is
+    infinite for one.
 
     Args:
-        scores: of each of at least three runs, by metric, as `unweave.evaluate` gives them.
+        scores: scores of at least three runs by metric, as `unweave.evaluate` returns them.
 
     >>> runs = [{"mig": 0.1, "dci": 0.3}, {"mig": 0.2, "dci": 0.4}, {"mig": 0.4, "dci": 0.35}]
     >>> {name: round(value, 3) for name, value in agreement(runs).pair("mig", "dci").items()}
@@ -94,7 +93,7 @@ def agreement(scores: Sequence[Mapping[str, Score | float]]) -> Agreement:
     """
     if len(scores) < 3:
         raise ValueError(
-            f"expected the scores of at least three runs, got {len(scores)}: two are always in line"
+            f"expected scores of at least three runs, got {len(scores)}: two always correlate"
         )
     from scipy import stats
 
@@ -106,46 +105,48 @@ def agreement(scores: Sequence[Mapping[str, Score | float]]) -> Agreement:
     values, left_out = _comparable(scores)
     names = tuple(values)
     shape = len(names), len(names)
-    found = {name: (np.eye(*shape), np.zeros(shape)) for name in tests}
+    matrices = {name: (np.eye(*shape), np.zeros(shape)) for name in tests}
     for (i, one), (j, two) in itertools.combinations(enumerate(values.values()), 2):
         for name, test in tests.items():
             result = test(one, two)
-            # Rounding can leave a perfect correlation a hair above 1.
+            # Rounding can make a perfect correlation slightly larger than 1.
             statistic = min(1.0, max(-1.0, float(result.statistic)))
-            for matrix, value in zip(found[name], (statistic, float(result.pvalue)), strict=True):
+            for matrix, value in zip(
+                matrices[name], (statistic, float(result.pvalue)), strict=True
+            ):
                 matrix[i, j] = matrix[j, i] = value
     return Agreement(
         names,
         len(scores),
-        **{name: matrix for name, (matrix, _) in found.items()},
-        p_values={name: p for name, (_, p) in found.items()},
+        **{name: matrix for name, (matrix, _) in matrices.items()},
+        p_values={name: p for name, (_, p) in matrices.items()},
         left_out=left_out,
     )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sensitivity:
-    """A metric over a grid of its own settings, several times at each; printed, a table.
+    """Values of a metric over a grid of its settings, with several seeds; they print as a table.
 
-    `values` has an axis for each setting, in their order, and the last for the seeds.
+    `values` has an axis for each setting, in their order, and a last one for the seeds.
     """
 
     name: str
     settings: dict[str, tuple[Any, ...]]
-    rngs: tuple[int, ...]
+    seeds: tuple[int, ...]
     values: Floats
 
     @property
     def mean(self) -> Floats:
-        """Over the seeds, with an axis for each setting."""
-        found: Floats = self.values.mean(-1)
-        return found
+        """Mean over the seeds, with an axis for each setting."""
+        mean: Floats = self.values.mean(-1)
+        return mean
 
     @property
     def spread(self) -> Floats:
         """Standard deviation over the seeds (n - 1), with an axis for each setting."""
-        found: Floats = self.values.std(-1, ddof=1)
-        return found
+        deviation: Floats = self.values.std(-1, ddof=1)
+        return deviation
 
     def __repr__(self) -> str:
         cells = itertools.product(*self.settings.values())
@@ -155,32 +156,32 @@ class Sensitivity:
             for cell, (mean, spread) in zip(cells, numbers, strict=True)
         ]
         head = [*self.settings, "mean", "spread"]
-        return f"{self.name}, {len(self.rngs)} seeds\n{aligned([head, *lines])}"
+        return f"{self.name}, {len(self.seeds)} seeds\n{aligned([head, *lines])}"
 
 
-@counted
+@check_arguments
 def sensitivity(
     metric: Callable[..., Score],
     codes: ArrayLike,
     factors: ArrayLike,
     settings: Mapping[str, Sequence[Any]],
     *,
-    rngs: Sequence[int] = tuple(range(10)),
+    seeds: Sequence[int] = tuple(range(10)),
 ) -> Sensitivity:
-    """A metric over all combinations of its settings, with its spread over seeds.
+    """Compute a metric for all combinations of settings, with several seeds each.
 
-    As [Kim2018] fig. 17 does for its metric by the batch L and the number of votes, and fig. 16
-    for that of [Higgins2017] by L and the number of iterations, on the codes of one model and 10
-    seeds. Whatever else the metric takes is bound by `functools.partial`.
+    [Kim2018] does so for its metric in fig. 17, by the batch L and the number of votes, and for
+    that of [Higgins2017] in fig. 16, by L and the number of iterations, on the codes of one model
+    and with 10 seeds. Bind other arguments of the metric with `functools.partial`.
 
     Args:
-        metric: a metric of this package, or any function of codes, factors and `rng`.
+        metric: a metric of this package, or any function of codes, factors and `seed`.
         codes: (N, D) posterior means.
         factors: (N, K) integers.
-        settings: the values of each parameter of the metric that is varied.
-        rngs: at least two seeds.
+        settings: values of each parameter of the metric to vary.
+        seeds: at least two seeds.
 
-    Both figures, of codes and factors:
+    To reproduce both figures from codes and factors:
 
         sensitivity(beta_vae_score, codes, factors,
                     {"pairs": (50, 100, 200), "steps": (1_000, 5_000, 10_000)})
@@ -190,7 +191,7 @@ def sensitivity(
     >>> from unweave.metrics import factor_vae_score
     >>> factors = np.argwhere(np.ones((4, 5, 3)))[:, :2]
     >>> grid = {"batch": (2, 50), "votes": (20, 100)}
-    >>> found = sensitivity(factor_vae_score, factors * 1.0, factors, grid, rngs=(0, 1, 2))
+    >>> found = sensitivity(factor_vae_score, factors * 1.0, factors, grid, seeds=(0, 1, 2))
     >>> found.mean.shape, found.mean[1].tolist(), found.spread[1].tolist()
     ((2, 2), [1.0, 1.0], [0.0, 0.0])
     """
@@ -204,38 +205,40 @@ def sensitivity(
             f"expected values of settings among {', '.join(known)}, got "
             f"{', '.join(f'{name}={values}' for name, values in grid.items()) or 'none'}"
         )
-    if len(rngs) < 2:
-        raise ValueError(f"expected at least two seeds, to see a spread, got {len(rngs)}")
+    if len(seeds) < 2:
+        raise ValueError(
+            f"expected at least two seeds, got {len(seeds)}: one has no standard deviation"
+        )
     cells = [dict(zip(grid, cell, strict=True)) for cell in itertools.product(*grid.values())]
 
-    def measured(task: tuple[dict[str, Any], int]) -> Score:
-        cell, rng = task
-        return metric(codes, factors, rng=rng, **cell)
+    def compute(task: tuple[dict[str, Any], int]) -> Score:
+        cell, seed = task
+        return metric(codes, factors, seed=seed, **cell)
 
-    scores = list(in_threads(measured, itertools.product(cells, rngs)))
-    shape = *(len(values) for values in grid.values()), len(rngs)
+    scores = list(in_threads(compute, itertools.product(cells, seeds)))
+    shape = *(len(values) for values in grid.values()), len(seeds)
     values = np.array([float(score) for score in scores]).reshape(shape)
     protocols = dict.fromkeys(score.protocol for score in scores)
-    return Sensitivity(f"{scores[0].name}/{'|'.join(protocols)}", grid, tuple(rngs), values)
+    return Sensitivity(f"{scores[0].name}/{'|'.join(protocols)}", grid, tuple(seeds), values)
 
 
 def _comparable(
     scores: Sequence[Mapping[str, Score | float]],
 ) -> tuple[dict[str, Floats], dict[str, str]]:
-    """The values (runs,) of each metric that can be compared, and why the others cannot."""
+    """Return the values (runs,) of each metric that can be compared, and why others cannot."""
     names = dict.fromkeys(name for run in scores for name in run)
     values: dict[str, Floats] = {}
     left_out: dict[str, str] = {}
     for name in names:
-        found = np.array([float(run[name]) for run in scores if name in run])
-        if len(found) < len(scores):
-            left_out[name] = f"{len(scores) - len(found)} of {len(scores)} runs do not have it"
-        elif not all(map(math.isfinite, found)):
+        numbers = np.array([float(run[name]) for run in scores if name in run])
+        if len(numbers) < len(scores):
+            left_out[name] = f"{len(scores) - len(numbers)} of {len(scores)} runs do not have it"
+        elif not all(map(math.isfinite, numbers)):
             left_out[name] = "it is not finite for every run"
-        elif (found == found[0]).all():
+        elif (numbers == numbers[0]).all():
             left_out[name] = "it is the same for all runs"
         else:
-            values[name] = found
+            values[name] = numbers
     if len(values) < 2:
         why = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The table that metrics read: a data set encoded once, with the factors that made it."""
+"""The table that metrics read: an encoded dataset with its true factors."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ from unweave.metrics.inputs import (
     as_names,
     as_scales,
     continuous_factors,
-    decided,
+    describe_real_factors,
     few_rows,
     merge,
     real_factors,
 )
 
-_NEAR = 0.75  # how alike the name of an array and a misspelt one are, from 0 to 1
+_NEAR = 0.75  # similarity from which the name of an array counts as misspelt, from 0 to 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
-    """N encoded observations: what the encoder says of each, and its true factors.
+    """N encoded observations with their true factors.
 
-    A table of data without known factors has factors of shape (N, 0).
+    If the factors are not known, they have shape (N, 0).
 
     Attributes:
-        codes: (N, D) means of q(z|x); a discrete code is the number of its category.
+        codes: (N, D) means of q(z|x); a discrete code holds the index of a category.
         factors: (N, K) integers, factor k in 0 .. factor_sizes[k] - 1, or real numbers.
         scales: (N, D) standard deviations of q(z|x); any positive number for a discrete code.
         kl: (D,) mean over the data of KL(q(z_j|x) || p(z_j)), in nats.
         discrete: (D,) mask of the codes that are categories.
-        normal: (D,) mask of the codes with q(z_j|x) = N(code, scale^2); if not given, all that are
-            not categories.
+        normal: (D,) mask of the codes with q(z_j|x) = N(code, scale^2); default: all that are not
+            categories.
         factor_names: K different names.
-        factor_sizes: how many values each factor can take, which may be more than the table has; 0
+        factor_sizes: number of values that each factor can take, which may be more than occur; 0
             for a factor of real numbers.
-        periods: the factors whose values repeat, as `merge` takes them.
-        continuous: the factors that are numbers, by name or number, all others being classes; if
-            not given, those of real numbers that do not repeat. `notes` says which these are.
+        periods: periods of cyclic factors; see `merge`.
+        continuous: continuous factors, by name or index; all others are classes. Default:
+            real-valued factors whose values do not repeat, which `notes` lists.
 
     >>> Table([[0.1, 2.0], [0.3, 1.0]], [[0, 1], [1, 1]], factor_names=("shape", "scale"))
     Table(2 rows, 2 codes, 2 factors: shape 2, scale 2)
@@ -96,31 +96,31 @@ name decides otherwise
             if getattr(self, name) is not None:
                 self._set(name, as_mask(name, getattr(self, name), codes.shape[1]))
         if self.periods:
-            merge(factors, self.periods, self.factor_names)  # raises where they are wrong
+            merge(factors, self.periods, self.factor_names)  # raises if they are wrong
         if self.continuous is not None:
             names = zip(self.factor_names, self.numbers, strict=True)
             self._set("continuous", tuple(name for name, number in names if number))
 
     @cached_property
     def classes(self) -> NDArray[Any]:
-        """The factors (N, K), with values equal that stand for the same observation."""
+        """The factors (N, K), cyclic ones merged; see `merge`."""
         return (
             merge(self.factors, self.periods, self.factor_names) if self.periods else self.factors
         )
 
     @cached_property
     def numbers(self) -> Bools:
-        """Mask (K,) of the factors that are continuous, as named or as `notes` says."""
+        """Mask (K,) of the continuous factors."""
         return continuous_factors(self.classes, self.continuous, self.factor_names)
 
     @property
     def notes(self) -> list[str]:
-        """What was decided about factors of real numbers that nobody named."""
-        return decided(self.classes, self.continuous, self.factor_names)
+        """How real-valued factors are treated, unless `continuous` says it."""
+        return describe_real_factors(self.classes, self.continuous, self.factor_names)
 
     @property
     def few(self) -> str | None:
-        """Why the table has too few rows to be scored; None if it has not."""
+        """Why the table has too few rows for reliable scores, or None."""
         return few_rows(self.codes, self.classes, self.numbers, self.factor_names)
 
     def __len__(self) -> int:
@@ -138,7 +138,7 @@ name decides otherwise
         )
 
     def _size(self, k: int) -> str:
-        """How many values a factor has, and what they are if not numbered classes."""
+        """Describe the number and kind of the values of a factor."""
         size = self.factor_sizes[k]
         if self.numbers[k]:
             return f"{size} as numbers" if size else "of real numbers"
@@ -146,7 +146,7 @@ name decides otherwise
         return str(size) if size else f"of real numbers as {classes} classes"
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the table as .npz, without pickle; the file is there whole or not at all."""
+        """Write the table as .npz, atomically and without pickle."""
         path = Path(path)
         present = {f.name: getattr(self, f.name) for f in fields(self)}
         arrays: dict[str, Any] = {
@@ -177,7 +177,7 @@ name decides otherwise
         except json.JSONDecodeError:
             raise ValueError(
                 f"expected periods as JSON text, got {text!r}: save "
-                """numpy.array('{"orientation": 39}'), say"""
+                """numpy.array('{"orientation": 39}'), for example"""
             ) from None
         return cls(
             **arrays,
@@ -188,14 +188,14 @@ name decides otherwise
         )
 
     def _set(self, name: str, value: object) -> None:
-        # The dataclass is frozen for its users; validation still has to store what it converted.
+        # The dataclass is frozen, but validation stores converted arrays.
         object.__setattr__(self, name, value)
 
 
 def _known(
     arrays: dict[str, NDArray[Any]], fields: list[str], path: str | os.PathLike[str]
 ) -> dict[str, NDArray[Any]]:
-    """The arrays of a table; others are left with a warning, or refused if they seem misspelt."""
+    """Return the arrays of a table; warn of others, or raise if their names look misspelt."""
     open_names = [name for name in fields if name not in arrays]
     others = [name for name in arrays if name not in fields]
     near = {name: get_close_matches(name, open_names, 1, _NEAR) for name in others}
@@ -213,7 +213,7 @@ def _known(
         )
     if others:
         warnings.warn(
-            f"{path} holds {', '.join(others)} too, which is no part of a table and is not read; "
+            f"{path} also holds {', '.join(others)}, which a table does not read; "
             f"arrays that are read are {', '.join(fields)}",
             stacklevel=3,
         )
@@ -221,10 +221,10 @@ def _known(
 
 
 def _arrays(file: BinaryIO, path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
-    """The arrays of an .npz file by name."""
+    """Read the arrays of an .npz file by name."""
     try:
         content = np.load(file, allow_pickle=False)
-    except (zipfile.BadZipFile, EOFError, ValueError):  # what is no array at all, numpy unpickles
+    except (zipfile.BadZipFile, EOFError, ValueError):  # ValueError: a pickle, or no array
         raise ValueError(
             f"expected an .npz file, got {path}, which is damaged or something else: write it by "
             "numpy.savez(path, codes=codes, factors=factors)"
@@ -252,7 +252,7 @@ def _member(content: Any, name: str, path: str | os.PathLike[str]) -> NDArray[An
 def _sizes(
     given: tuple[int, ...], factors: NDArray[Any], names: tuple[str, ...]
 ) -> tuple[int, ...]:
-    """The factor sizes, checked against the values; the largest value + 1 where not given."""
+    """Check the factor sizes against the values; by default, the largest value + 1."""
     classes = ~real_factors(factors)
     if factors.size and factors[:, classes].min(initial=0) < 0:
         raise ValueError(

@@ -1,9 +1,9 @@
-"""Measures of codes alone: sparsity, codes in use, and dependence between codes. No labels."""
+"""Unsupervised metrics of codes: sparsity, active codes, and dependence between codes."""
 
 from __future__ import annotations
 
 import math
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,42 +16,41 @@ from unweave.metrics.inputs import (
     as_codes,
     as_kl,
     as_mask,
-    check_choice,
     subset,
 )
 from unweave.metrics.score import Score
-from unweave.metrics.validation import counted
+from unweave.metrics.validation import check_arguments
 
 HoyerProtocol = Literal["mathieu2019", "mathieu2019-normalised"]
 ActiveProtocol = Literal["burda2016", "kl"]
 WassersteinProtocol = Literal["locatello2019", "locatello2019-normalised"]
 
 
+@check_arguments
 def hoyer(
     codes: ArrayLike,
     *,
     protocol: HoyerProtocol = "mathieu2019",
     discrete: ArrayLike | None = None,
 ) -> Score:
-    """Sparsity of the codes: 0 where all are equally large, 1 where one alone is not 0.
+    """Compute the sparsity of the codes: 0 if all are equally large, 1 if only one is not 0.
 
     Hoyer(z) = (sqrt D - |z|_1 / |z|_2) / (sqrt D - 1), averaged over the rows.
     [Mathieu2019] sec. 6.3 and app. B
 
     Protocols: `mathieu2019` is the formula on the codes as they are; a code that has collapsed to 0
-    makes every row sparser. `mathieu2019-normalised` divides each code by its standard deviation
-    first, as the released code does and the paper does not say: the number that its figure shows. A
-    constant code has no such scale and is left out, so that D counts the others.
+    makes every row sparser. `mathieu2019-normalised` first divides each code by its standard
+    deviation, as the released code does although the paper does not say so: the number that its
+    figure shows. A constant code cannot be normalised and is left out, so that D counts the others.
 
-    The released code averages |z|_1 / |z|_2 and takes one Hoyer of the mean; the formula is linear
-    in the ratio, so that is the mean of Hoyers too. Rows of zeros have no ratio and are left out.
-    Categories are not quantities and are left out. The value depends on D: compare codes of one
-    width.
+    The released code takes the Hoyer of the mean of |z|_1 / |z|_2; the formula is linear in this
+    ratio, so that is the mean of Hoyers too. Rows of zeros have no ratio and are left out, and so
+    are discrete codes. The value depends on D: compare only codes of equal dimension.
 
     Args:
-        codes: (N, D) posterior means, of which two at least must count.
-        protocol: as they are or normalised.
-        discrete: (D,) mask of codes that are categories.
+        codes: (N, D) posterior means, of which at least two must count.
+        protocol: whether to normalise the codes.
+        discrete: (D,) mask of the codes that are categories.
 
     Returns:
         The mean over rows, in [0, 1].
@@ -59,10 +58,9 @@ def hoyer(
     >>> hoyer([[1.0, 0.0], [0.0, -2.0]]), hoyer([[1.0, -1.0], [2.0, 2.0]])
     (Score(hoyer/mathieu2019 = 1.0000), Score(hoyer/mathieu2019 = 0.0000))
     """
-    check_choice("protocol", protocol, get_args(HoyerProtocol))
-    z, columns = continuous(codes, discrete)
+    z, columns = continuous_codes(codes, discrete)
     if protocol == "mathieu2019-normalised":
-        varied = spread_out(z)
+        varied = varied_columns(z)
         z, columns = z[:, varied] / z[:, varied].std(0), columns[varied]
     if z.shape[1] < 2:
         raise ValueError(
@@ -73,7 +71,7 @@ def hoyer(
     if not len(z):
         raise ValueError("expected a row that is not all zeros, got none: check the encoder")
     largest = np.abs(z).max(1, keepdims=True)
-    unit = z / largest  # the ratio has no scale, and squares of tiny codes would vanish
+    unit = z / largest  # does not change the ratio, and avoids underflow of squares
     ratio = np.abs(unit).sum(1) / np.sqrt(np.square(unit).sum(1))
     root = math.sqrt(z.shape[1])
     value = (root - float(ratio.mean())) / (root - 1)
@@ -85,6 +83,7 @@ def hoyer(
     )
 
 
+@check_arguments
 def active_units(
     codes: ArrayLike,
     *,
@@ -93,20 +92,20 @@ def active_units(
     threshold: float = 0.01,
     discrete: ArrayLike | None = None,
 ) -> Score:
-    """How many codes say something of the observation.
+    """Count the codes that carry information on the observation.
 
     Protocols: `burda2016` counts the codes with Var_x(E[z_j|x]) > 0.01.  [Burda2016] sec. 5.2
-    It depends on the scale of the codes; for categories, which have no mean, the variance is that
-    of Gini, half the chance that two rows differ.
-    `kl` counts the codes with E_x KL(q(z_j|x) || p(z_j)) > 0.01 nats, by which [Duan2020] tells
-    informative latents.
+    It depends on the scale of the codes; for categories, which have no mean, the variance is
+    Gini's, half the chance that two rows differ.
+    `kl` counts the codes with E_x KL(q(z_j|x) || p(z_j)) > 0.01 nats, as [Duan2020] selects
+    informative latent variables.
 
     Args:
         codes: (N, D) posterior means.
         protocol: by the variance of the means or by the KL.
-        kl: (D,) mean KL(q(z_j|x) || p(z_j)); `kl` needs it, the other does not read it.
-        threshold: above which a code is active.
-        discrete: (D,) mask of codes that are categories.
+        kl: (D,) mean KL(q(z_j|x) || p(z_j)), which the protocol `kl` needs and the other ignores.
+        threshold: variance or KL above which a code is active.
+        discrete: (D,) mask of the codes that are categories.
 
     Returns:
         The number of active codes. Parts: the variance or KL of each code.
@@ -114,7 +113,6 @@ def active_units(
     >>> active_units([[0.0, 1.0], [0.01, -1.0]])
     Score(active_units/burda2016 = 1.0000; code 0 0.000, code 1 1.000)
     """
-    check_choice("protocol", protocol, get_args(ActiveProtocol))
     z = as_codes(codes).astype(np.float64)
     if protocol == "kl":
         if kl is None:
@@ -139,20 +137,20 @@ def active_units(
 
 
 def gaussian_total_correlation(codes: ArrayLike, *, discrete: ArrayLike | None = None) -> Score:
-    """Total correlation of the codes in nats, were they jointly Gaussian.
+    """Compute the total correlation of the codes in nats as if they were jointly Gaussian.
 
     TC = 1/2 (sum_j log C_jj - log det C), C the covariance of the posterior means: the KL from
     N(0, C) to the product of its marginals.  [Locatello2019]
 
-    It sees linear dependence only, and that of the means, not of samples of q(z|x); the exact one
-    of a model is `exact_total_correlation`. It does not depend on the scale of the codes. Infinite
-    where a code is a linear function of others, as with fewer rows than codes. Constant codes and
-    categories are left out. disentanglement_lib takes 10,000 rows, gives no defined number for a
-    constant code and one that rounding decides for a singular C.
+    It measures only linear dependence, and of the means, not of samples of q(z|x); for the exact
+    one see `exact_total_correlation`. It does not depend on the scale of the codes. It is infinite
+    if a code is a linear function of others, as with fewer rows than codes. Constant codes and
+    categories are left out. disentanglement_lib takes 10,000 rows, returns nothing defined for a
+    constant code, and for a singular C a number that depends on rounding.
 
     Args:
         codes: (N, D) posterior means.
-        discrete: (D,) mask of codes that are categories.
+        discrete: (D,) mask of the codes that are categories.
 
     Returns:
         Nats, at least 0. Matrix: the correlations, (D, D), 1 on the diagonal.
@@ -160,14 +158,14 @@ def gaussian_total_correlation(codes: ArrayLike, *, discrete: ArrayLike | None =
     >>> gaussian_total_correlation([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
     Score(gaussian_total_correlation/locatello2019 = 0.0000)
     """
-    z, columns = continuous(codes, discrete)
+    z, columns = continuous_codes(codes, discrete)
     matrix = np.eye(as_codes(codes).shape[1])
-    varied = spread_out(z)
+    varied = varied_columns(z)
     value = 0.0
     if len(varied):
         correlations = _correlations(z[:, varied])
         matrix[np.ix_(columns[varied], columns[varied])] = correlations
-        # log det C - sum log C_jj is the log determinant of the correlations, free of the scales.
+        # log det C - sum log C_jj is the log determinant of the correlations.
         least = np.finfo(np.float64).eps * 10 * len(varied)
         values = np.linalg.eigvalsh(correlations)
         value = math.inf if values[0] <= least else max(0.0, -0.5 * float(np.log(values).sum()))
@@ -180,13 +178,14 @@ def gaussian_total_correlation(codes: ArrayLike, *, discrete: ArrayLike | None =
     )
 
 
+@check_arguments
 def gaussian_wasserstein_correlation(
     codes: ArrayLike,
     *,
     protocol: WassersteinProtocol = "locatello2019",
     discrete: ArrayLike | None = None,
 ) -> Score:
-    """How far the codes are from independent, were they jointly Gaussian, by optimal transport.
+    """Compute the distance of the codes from independence, as if they were jointly Gaussian.
 
     W_2^2(N(0, C), N(0, diag C)) = 2 tr C - 2 tr (S C S)^(1/2) with S^2 = diag C, C the covariance
     of the posterior means (divided by N - 1).  [Locatello2019]
@@ -194,13 +193,13 @@ def gaussian_wasserstein_correlation(
     Protocols: `locatello2019` is the distance, which grows with the square of the scale of the
     codes. `locatello2019-normalised` divides it by tr C, and lies in [0, 2).
 
-    Unlike the total correlation it is finite where codes are linear functions of one another. A
-    constant code adds nothing; all codes constant is 0. Categories are left out.
+    Unlike the total correlation it is finite if codes are linear functions of one another. A
+    constant code adds nothing; if all are constant it is 0. Categories are left out.
 
     Args:
         codes: (N, D) posterior means.
-        protocol: the distance or its ratio to the total variance.
-        discrete: (D,) mask of codes that are categories.
+        protocol: the distance, or its ratio to the total variance.
+        discrete: (D,) mask of the codes that are categories.
 
     Returns:
         At least 0. Matrix: the covariance of the codes that count.
@@ -208,13 +207,12 @@ def gaussian_wasserstein_correlation(
     >>> gaussian_wasserstein_correlation([[1.0, 1.0], [-1.0, -1.0]])
     Score(gaussian_wasserstein_correlation/locatello2019 = 2.3431)
     """
-    check_choice("protocol", protocol, get_args(WassersteinProtocol))
-    z, columns = continuous(codes, discrete)
-    centred = z - z[:1]  # from the first row on: equal numbers have a variance of 0 exactly
+    z, columns = continuous_codes(codes, discrete)
+    centred = z - z[:1]  # so that equal numbers have a variance of exactly 0
     covariance = _products(centred - centred.mean(0)) / (len(z) - 1)
     variances = np.diag(covariance)
     scales, total = np.sqrt(variances), float(variances.sum())
-    # S C S has the eigenvalues of diag(C) C and is symmetric; rounding can leave one below 0.
+    # S C S is symmetric with the eigenvalues of diag(C) C; rounding can make one negative.
     values = np.linalg.eigvalsh(scales[:, None] * covariance * scales).clip(min=0.0)
     distance = max(0.0, 2 * total - 2 * float(np.sqrt(values).sum()))
     if protocol == "locatello2019-normalised":
@@ -228,30 +226,30 @@ def gaussian_wasserstein_correlation(
     )
 
 
-@counted
+@check_arguments
 def mean_pairwise_information(
     codes: ArrayLike,
     *,
-    rng: Seed = 0,
+    seed: Seed = 0,
     samples: int = 10_000,
     bins: int = 20,
     discrete: ArrayLike | None = None,
 ) -> Score:
-    """Mean mutual information between two different codes, in nats.
+    """Compute the mean mutual information between two different codes, in nats.
 
     1 / (D (D - 1)) sum_{i != j} I(z_i; z_j), of posterior means in 20 bins of equal width over
     their ranges, from 10,000 rows: the "mutual information score" of [Locatello2019].
 
-    It sees any dependence of two codes, none of three. A constant code shares nothing and counts
-    in D, so that collapsed codes lower the mean: compare codes of one width. Counts of few rows
-    overestimate it, by about (bins - 1)^2 / (2 N).
+    It measures any dependence of two codes, but none of three. A constant code shares nothing but
+    counts in D, so collapsed codes lower the mean: compare only codes of equal dimension. With few
+    rows it is overestimated, by about (bins - 1)^2 / (2 N).
 
     Args:
         codes: (N, D) posterior means, D >= 2.
-        rng: seed or generator.
+        seed: an integer or a NumPy generator.
         samples: rows to estimate from.
-        bins: bins to a code.
-        discrete: (D,) mask of codes that are categories; these are not binned.
+        bins: bins per code.
+        discrete: (D,) mask of the codes that are categories; these are not binned.
 
     Returns:
         Nats. Matrix: I(z_i; z_j), (D, D), and the entropies on the diagonal.
@@ -264,7 +262,7 @@ def mean_pairwise_information(
     if count < 2:
         raise ValueError(f"expected at least two codes to make a pair of, got {count}")
     mask = as_mask("discrete", discrete, count)
-    rows = subset(len(z), samples, np.random.default_rng(rng))
+    rows = subset(len(z), samples, np.random.default_rng(seed))
     labels = [_labels(column, bins, flag) for column, flag in zip(z[rows].T, mask, strict=True)]
     matrix = np.empty((count, count))
     for i in range(count):
@@ -279,20 +277,20 @@ def mean_pairwise_information(
     )
 
 
-def continuous(codes: ArrayLike, discrete: ArrayLike | None) -> tuple[Floats, Ints]:
-    """The codes that are quantities, (N, C), in double precision, and their numbers (C,)."""
+def continuous_codes(codes: ArrayLike, discrete: ArrayLike | None) -> tuple[Floats, Ints]:
+    """Return the codes that are not categories, (N, C), in double precision, and their indices."""
     z = as_codes(codes)
     columns = np.flatnonzero(~as_mask("discrete", discrete, z.shape[1]))
     return z[:, columns].astype(np.float64), columns
 
 
-def spread_out(z: Floats) -> Ints:
-    """The numbers of the columns that take more than one value."""
+def varied_columns(z: Floats) -> Ints:
+    """Return the indices of the columns that take more than one value."""
     return np.flatnonzero(z.max(0) > z.min(0)) if z.size else np.arange(0)
 
 
 def _variance(code: Floats, discrete: bool) -> float:
-    """Variance of a code (N,), divided by N; Gini's for categories."""
+    """Compute the variance of a code (N,), divided by N; Gini's for categories."""
     if not discrete:
         return float((code - code[0]).var())
     shares = np.unique(code, return_counts=True)[1] / len(code)
@@ -300,19 +298,19 @@ def _variance(code: Floats, discrete: bool) -> float:
 
 
 def _correlations(z: Floats) -> Floats:
-    """Pearson correlations of columns that vary, (C, C)."""
+    """Compute the Pearson correlations of columns that vary, (C, C)."""
     centred = z - z.mean(0)
-    unit = centred / np.abs(centred).max(0)  # squares of tiny numbers would vanish
+    unit = centred / np.abs(centred).max(0)  # avoids underflow of squares
     unit /= np.sqrt(np.square(unit).sum(0))
-    found = _products(unit)
-    np.fill_diagonal(found, 1.0)
-    return found
+    correlations = _products(unit)
+    np.fill_diagonal(correlations, 1.0)
+    return correlations
 
 
 def _products(z: Floats) -> Floats:
-    """z^T z, (C, C), by plain loops: a BLAS sums in an order that depends on the machine."""
-    found: Floats = np.einsum("ni,nj->ij", z, z)
-    return found
+    """Compute z^T z, (C, C), without BLAS, whose order of summation depends on the machine."""
+    products: Floats = np.einsum("ni,nj->ij", z, z)
+    return products
 
 
 def _labels(code: Floats, bins: int, discrete: bool) -> Ints:

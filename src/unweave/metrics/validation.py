@@ -1,76 +1,111 @@
-"""Keywords that are counted in whole numbers: one check for all functions that have some."""
+"""Validate keyword arguments by their type annotations: integers, seeds and named choices."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
+
+from unweave.metrics.inputs import Seed, check_choice
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_ONE, _OPTIONAL, _SEVERAL, _SEED = "int", "int | None", "Sequence[int]", "Seed"
+Check = Callable[[str, Any, Any], None]  # of the name of an argument, its value and its default
 
 
-def counted(function: Callable[P, R]) -> Callable[P, R]:
-    """A function whose keywords that are annotated as integers are integers, or an error.
+def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
+    """Wrap a function so that its arguments are checked by `argument_checks` before each call.
 
-    So are those of a sequence of them, and a seed, which may also be a generator.
-
-    >>> @counted
-    ... def bars(bins: "int" = 20) -> str:
+    >>> @check_arguments
+    ... def bars(bins: int = 20) -> str:
     ...     return "|" * bins
     >>> bars(bins=3), bars(np.int64(2))
     ('|||', '||')
     >>> bars(bins=2.5)
     Traceback (most recent call last):
-    ValueError: expected bins as a whole number, got 2.5: give 20, say
+    ValueError: expected bins as a whole number, got 2.5: give 20, for example
     """
-    signature = inspect.signature(function)
-    kinds = {name: str(p.annotation).strip("'") for name, p in signature.parameters.items()}
-    whole = {name: kind for name, kind in kinds.items() if kind in _READERS}
+    signature, checks = inspect.signature(function), argument_checks(function)
 
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        for name, value in signature.bind(*args, **kwargs).arguments.items():
-            if name in whole:
-                _READERS[whole[name]](name, value, signature.parameters[name].default)
+        run_checks(checks, signature.bind(*args, **kwargs).arguments, signature)
         return function(*args, **kwargs)
 
     return checked
 
 
-def as_whole(name: str, value: object, such_as: object = 20) -> None:
-    """Raise unless a value is an integer."""
+def argument_checks(function: Callable[..., object]) -> dict[str, Check]:
+    """Return a check for each argument that is annotated as an integer, a seed or a `Literal`.
+
+    Optional integers and sequences of integers are checked as well. A function whose annotations
+    cannot be resolved, such as one that uses a type of an enclosing function, has no checks.
+    """
+    checks = {name: _check_for(hint) for name, hint in resolve_hints(function).items()}
+    return {name: check for name, check in checks.items() if check is not None}
+
+
+def resolve_hints(function: Callable[..., object]) -> dict[str, Any]:
+    """Return the types that the annotations of arguments stand for; none if one is unknown."""
+    try:
+        hints = get_type_hints(function)
+    except (NameError, TypeError):
+        return {}
+    hints.pop("return", None)
+    return hints
+
+
+def run_checks(
+    checks: Mapping[str, Check], given: Mapping[str, Any], signature: inspect.Signature
+) -> None:
+    """Run the checks of the arguments that are given."""
+    for name, check in checks.items():
+        if name in given:
+            check(name, given[name], signature.parameters[name].default)
+
+
+def check_integer(name: str, value: object, default: object = 20) -> None:
+    """Raise unless a value is an integer; the message suggests the default."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         return
-    example = such_as if isinstance(such_as, int) else 20
-    raise ValueError(f"expected {name} as a whole number, got {value!r}: give {example}, say")
+    example = default if isinstance(default, int) else 20
+    raise ValueError(
+        f"expected {name} as a whole number, got {value!r}: give {example}, for example"
+    )
 
 
-def _optional(name: str, value: object, such_as: object) -> None:
+def check_seed(name: str, value: object, default: object = 0) -> None:
+    """Raise unless a value is an integer or a NumPy generator."""
+    if not isinstance(value, np.random.Generator):
+        check_integer(name, value, default)
+
+
+def _check_for(hint: object) -> Check | None:
+    """Return the check of a resolved annotation, if it has one."""
+    if get_origin(hint) is Literal:
+        choices = get_args(hint)
+        return lambda name, value, default: check_choice(name, value, choices)
+    # By equality: `int | None` is a new object each time.
+    kinds: list[tuple[object, Check]] = [
+        (int, check_integer),
+        (int | None, _check_optional_integer),
+        (Sequence[int], _check_integers),
+        (Seed, check_seed),
+    ]
+    return next((check for kind, check in kinds if hint == kind), None)
+
+
+def _check_optional_integer(name: str, value: object, default: object) -> None:
     if value is not None:
-        as_whole(name, value, such_as)
+        check_integer(name, value, default)
 
 
-def _several(name: str, values: object, such_as: object) -> None:
+def _check_integers(name: str, values: object, default: object) -> None:
     if not isinstance(values, Iterable) or isinstance(values, str):
         raise ValueError(f"expected {name} as a list of whole numbers, got {values!r}: give a list")
     for value in values:
-        as_whole(name, value, min(such_as) if isinstance(such_as, tuple) else None)
-
-
-def _seed(name: str, value: object, such_as: object) -> None:
-    if not isinstance(value, np.random.Generator):
-        as_whole(name, value, such_as)
-
-
-_READERS: dict[str, Callable[[str, Any, Any], None]] = {
-    _ONE: as_whole,
-    _OPTIONAL: _optional,
-    _SEVERAL: _several,
-    _SEED: _seed,
-}
+        check_integer(name, value, min(default) if isinstance(default, tuple) else None)

@@ -77,7 +77,7 @@ def sensitivity_chart(found: Sensitivity) -> Markup:
         top + height + _LINE,
         label,
         [
-            _text(plot.left, 11, f"{_title(found.name)}, {len(found.rngs)} seeds", "start"),
+            _text(plot.left, 11, f"{_title(found.name)}, {len(found.seeds)} seeds", "start"),
             *(mark for _, mark in legend),
             Markup('<svg x="0" y="{:g}" width="{:g}" height="{:g}">{}</svg>').format(
                 top, width, height, chart

@@ -1,7 +1,7 @@
-"""How far the encodings q(z|x) = N(codes, diag(scales^2)) of different observations overlap.
+"""Overlap of the encodings q(z|x) = N(codes, diag(scales^2)) of different observations.
 
 The first of the two factors of decomposition in [Mathieu2019] sec. 3.1. With q(x, z) = q(z|x) / N
-over N observations, all of it is exact up to sampled points, whose number the caller chooses.
+over N observations, everything is exact up to sampled points, whose number the caller chooses.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from unweave.core.noise import Noise
 from unweave.latents import DiagonalGaussian, Gaussian
 from unweave.metrics.inputs import Floats, Ints, Seed, as_codes, as_mask, as_scales, as_seed, subset
 from unweave.metrics.score import Score
-from unweave.metrics.validation import counted
+from unweave.metrics.validation import check_arguments
 
 _CHUNK = 2**16  # pairs at once: half a megabyte an array, which stays in the cache
 
 
-@counted
+@check_arguments
 def exact_mutual_information(
-    codes: ArrayLike, scales: ArrayLike, *, rng: Seed = 0, samples: int = 10_000
+    codes: ArrayLike, scales: ArrayLike, *, seed: Seed = 0, samples: int = 10_000
 ) -> Score:
-    """I(x; z) of the encoder over the observations in nats, with bounds that need no samples.
+    """Compute I(x; z) of the encoder over the observations in nats, with bounds.
 
     I = E[log q(z|x) - log 1/N sum_m q(z|x_m)], at `samples` points z ~ q(z|x_n), n uniform, with
     the sum over all N rows.  [Hoffman2016], [Kim2018] app. C
 
-    Bounds from pairs of encodings in closed form, [Kolchinsky2017] sec. 3 less the mean entropy of
-    q(z|x):  - 1/N sum_n log 1/N sum_m exp(-D(q_n, q_m)) is below I for the Bhattacharyya distance
-    D = - log BC (see `overlapping_neighbours`) and above it for D = KL(q_n || q_m); and I <= log N.
-    They meet where encodings are either apart or the same.
+    The bounds come from pairs of encodings in closed form, [Kolchinsky2017] sec. 3 minus the mean
+    entropy of q(z|x):  - 1/N sum_n log 1/N sum_m exp(-D(q_n, q_m)) is a lower bound for the
+    Bhattacharyya distance D = - log BC (see `overlapping_neighbours`) and an upper bound for
+    D = KL(q_n || q_m); and I <= log N. They meet if encodings are either far apart or equal.
 
-    I can be no more than log N: from few rows with narrow posteriors it says log N and nothing of
-    the encoder. The part of a code alone is I(x; z_j).
+    I is at most log N: with few rows and narrow posteriors it is log N for any encoder. The part of
+    a single code is I(x; z_j).
 
     Args:
         codes: (N, D) posterior means.
         scales: (N, D) posterior standard deviations.
-        rng: seed or generator.
+        seed: an integer or a NumPy generator.
         samples: points at which the exact q(z) is evaluated; also the rows n of the bounds.
 
     Returns:
@@ -54,16 +54,16 @@ def exact_mutual_information(
     (0.693, 0.693, 0.693)
     """
     mean, scale = _encodings(codes, scales)
-    seed = as_seed(rng)
-    found = _summary(mean, scale, samples, seed)
-    bounds = _pairs(mean, scale, samples, np.random.default_rng(seed))
-    return information_score(found, len(mean), bounds)
+    number = as_seed(seed)
+    summary = _summary(mean, scale, samples, number)
+    bounds = _pairs(mean, scale, samples, np.random.default_rng(number))
+    return information_score(summary, len(mean), bounds)
 
 
 def information_score(
     summary: Summary, rows: int, pairs: Pairs | None = None, rate: float | None = None
 ) -> Score:
-    """I(x; z) of a summary over N rows; with bounds by pairs, and the rate, where there are any."""
+    """Return the score of I(x; z) from a summary over N rows, with bounds by pairs and the rate."""
     above = [math.log(rows), pairs.upper if pairs else math.inf, math.inf if rate is None else rate]
     return Score(
         "mutual_information",
@@ -79,36 +79,36 @@ def information_score(
     )
 
 
-@counted
+@check_arguments
 def exact_total_correlation(
-    codes: ArrayLike, scales: ArrayLike, *, rng: Seed = 0, samples: int = 10_000
+    codes: ArrayLike, scales: ArrayLike, *, seed: Seed = 0, samples: int = 10_000
 ) -> Score:
-    """KL(q(z) || prod_j q(z_j)) of the aggregate posterior of the observations, in nats.
+    """Compute KL(q(z) || prod_j q(z_j)) of the aggregate posterior of the observations, in nats.
 
     E[log q(z) - sum_j log q(z_j)] at `samples` points z of q(z) = 1/N sum_n q(z|x_n), with q(z) and
-    every q(z_j) summed over all N rows: the "true total correlation" of [Kim2018] fig. 7. Of N rows
-    it is that of their mixture, which is more than that of all data where N is small and posteriors
+    every q(z_j) summed over all N rows: the "true total correlation" of [Kim2018] fig. 7. It is
+    that of the mixture of these N rows, which exceeds that of all data if N is small and posteriors
     are narrow; see `exact_mutual_information`.
 
     Args:
         codes: (N, D) posterior means.
         scales: (N, D) posterior standard deviations.
-        rng: seed or generator.
+        seed: an integer or a NumPy generator.
         samples: points at which the exact q(z) is evaluated.
 
     Returns:
-        Nats; 0 up to the noise of sampling where codes are independent.
+        Nats; 0 up to sampling noise if codes are independent.
 
     >>> score = exact_total_correlation([[0.0, 0.0], [100.0, 100.0]], np.ones((2, 2)))
     >>> round(score.value, 3)
     0.693
     """
     mean, scale = _encodings(codes, scales)
-    return correlation_score(_summary(mean, scale, samples, as_seed(rng)), len(mean))
+    return correlation_score(_summary(mean, scale, samples, as_seed(seed)), len(mean))
 
 
 def correlation_score(summary: Summary, rows: int) -> Score:
-    """The total correlation of a summary over N rows; parts by node of a latent tree, if any."""
+    """Return the total correlation of a summary over N rows; parts by group of latent variables."""
     nodes = {name or "whole": value for name, value in summary.correlations.items()}
     return Score(
         "total_correlation",
@@ -122,16 +122,16 @@ def correlation_score(summary: Summary, rows: int) -> Score:
 def relative_scale(
     codes: ArrayLike, scales: ArrayLike, *, discrete: ArrayLike | None = None
 ) -> Score:
-    """Posterior scale over aggregate scale: 1 where encodings all lie on one another, 0 apart.
+    """Compute the posterior scale relative to the aggregate: 1 if encodings coincide, 0 if apart.
 
     For each code  E_x[s_j(x)] / sqrt(Var_x[m_j(x)] + E_x[s_j(x)^2]), the mean standard deviation of
-    q(z_j|x) over that of q(z_j); the value is the mean over codes.  [Mathieu2019] sec. 3.1 has the
-    variance of the encoder at fixed q(z) stand for the overlap of Gaussian encodings.
+    q(z_j|x) over that of q(z_j); the value is the mean over codes. In [Mathieu2019] sec. 3.1 the
+    variance of the encoder at fixed q(z) measures the overlap of Gaussian encodings.
 
     Args:
         codes: (N, D) posterior means.
         scales: (N, D) posterior standard deviations.
-        discrete: (D,) mask of codes that are categories, which have no scale and are left out.
+        discrete: (D,) mask of the codes that are categories, which have no scale and are left out.
 
     Returns:
         In (0, 1]. Parts: the ratio of each code.
@@ -155,46 +155,46 @@ def relative_scale(
     )
 
 
-@counted
+@check_arguments
 def overlapping_neighbours(
-    codes: ArrayLike, scales: ArrayLike, *, rng: Seed = 0, samples: int = 10_000
+    codes: ArrayLike, scales: ArrayLike, *, seed: Seed = 0, samples: int = 10_000
 ) -> Score:
-    """Expected number of other observations whose encodings overlap with that of one.
+    """Compute the expected number of other observations whose encodings overlap with one.
 
     E_n sum_{m != n} BC(q_n, q_m), where the Bhattacharyya coefficient of two Gaussians
     BC = int sqrt(q_n q_m) dz
        = prod_j sqrt(2 s s' / (s^2 + s'^2)) exp(-(m - m')^2 / (4 (s^2 + s'^2)))
-    is 1 for equal encodings and 0 for encodings apart. So it counts what I(x; z) does not,
-    [Mathieu2019] sec. 3.1: whether there is much overlap with few others or little with many. From
-    0 (a lookup table) to N - 1 (encodings that do not depend on x); it grows with N.
+    is 1 for equal encodings and 0 for encodings far apart. Unlike I(x; z), it distinguishes much
+    overlap with few others from little overlap with many, [Mathieu2019] sec. 3.1. It ranges from 0
+    (a lookup table) to N - 1 (encodings that do not depend on x), and grows with N.
 
     Args:
         codes: (N, D) posterior means.
         scales: (N, D) posterior standard deviations.
-        rng: seed or generator that chooses the rows n, where there are more than `samples`.
-        samples: rows n that the mean is over; the sum is over all rows.
+        seed: an integer or a NumPy generator, to choose rows n if there are more than `samples`.
+        samples: rows n to average over; the sum is over all rows.
 
     Returns:
-        In [0, N - 1]. Parts: the least, middle and largest number for an observation.
+        In [0, N - 1]. Parts: the least, median and largest number for an observation.
 
     >>> overlapping_neighbours([[0.0], [0.0], [50.0]], [[1.0], [1.0], [1.0]])
     Score(overlapping_neighbours/bhattacharyya = 0.6667; least 0.000, median 1.000, most 1.000)
     """
     mean, scale = _encodings(codes, scales)
-    return neighbours_score(_pairs(mean, scale, samples, np.random.default_rng(rng)))
+    return neighbours_score(_pairs(mean, scale, samples, np.random.default_rng(seed)))
 
 
 class Pairs(NamedTuple):
-    """What pairs of encodings say, each a mean over chosen rows n of sums over all rows m."""
+    """Statistics of pairs of encodings: means over chosen rows n of sums over all rows m."""
 
     neighbours: Floats  # (S,) sum_{m != n} BC(q_n, q_m)
-    lower: float  # of I(x; z), by Bhattacharyya distances
-    upper: float  # of I(x; z), by KL(q_n || q_m)
+    lower: float  # bound of I(x; z), by Bhattacharyya distances
+    upper: float  # bound of I(x; z), by KL(q_n || q_m)
     rows: int  # N
 
 
 def neighbours_score(pairs: Pairs) -> Score:
-    """The expected number of neighbours, of pairs that are there already."""
+    """Return the score of `overlapping_neighbours` from statistics of pairs."""
     least, median, most = np.quantile(pairs.neighbours, (0, 0.5, 1)).tolist()
     mean = float(pairs.neighbours.mean())
     return Score(
@@ -206,9 +206,9 @@ def neighbours_score(pairs: Pairs) -> Score:
     )
 
 
-def pairs_of(codes: ArrayLike, scales: ArrayLike, samples: int, rng: Seed) -> Pairs:
-    """All that pairs of encodings say, in one pass over them."""
-    return _pairs(*_encodings(codes, scales), samples, np.random.default_rng(rng))
+def pairs_of(codes: ArrayLike, scales: ArrayLike, samples: int, seed: Seed) -> Pairs:
+    """Compute all statistics of pairs of encodings in one pass."""
+    return _pairs(*_encodings(codes, scales), samples, np.random.default_rng(seed))
 
 
 def _pairs(mean: Floats, scale: Floats, samples: int, rng: np.random.Generator) -> Pairs:
@@ -224,15 +224,15 @@ def _pairs(mean: Floats, scale: Floats, samples: int, rng: np.random.Generator) 
             coefficients, decay = _blocks(mean, scale, rows, columns)
             near[at : at + step] += coefficients.sum(1)
             far[at : at + step] += decay.sum(1)
-    # A row overlaps with itself wholly, so both sums are at least 1.
+    # A row overlaps with itself completely, so both sums are at least 1.
     lower, upper = (-float(np.log(np.maximum(s, 1.0) / count).mean()) for s in (near, far))
     return Pairs(np.maximum(near - 1, 0.0), lower, upper, count)
 
 
 def _blocks(mean: Floats, scale: Floats, rows: Ints, columns: slice) -> tuple[Floats, Floats]:
-    """BC(q_n, q_m) and exp(-KL(q_n || q_m)) of rows n and columns m, (rows, columns) each.
+    """Compute BC(q_n, q_m) and exp(-KL(q_n || q_m)) of rows n and columns m, (rows, columns).
 
-    Products of ratios of scales, which are at most 1, may vanish where the answer does.
+    Products of ratios of scales, each at most 1, underflow only if the result does.
     """
     shape = len(rows), len(mean[columns])
     exponent, ratio, divergence = np.zeros(shape), np.ones(shape), np.zeros(shape)
@@ -254,7 +254,7 @@ def _blocks(mean: Floats, scale: Floats, rows: Ints, columns: slice) -> tuple[Fl
 
 
 def _summary(mean: Floats, scale: Floats, samples: int, seed: int) -> Summary:
-    """The exact decomposition; information and correlation do not depend on the prior."""
+    """Decompose the rate exactly; information and total correlation do not depend on the prior."""
     if samples < 1:
         raise ValueError(f"expected at least 1 sample, got {samples}")
     latent = Gaussian(mean.shape[1])

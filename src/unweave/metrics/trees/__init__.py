@@ -1,1 +1,1 @@
-"""Decision trees: random forests and gradient boosting."""
+"""Random forests and gradient-boosted trees."""

@@ -1,14 +1,13 @@
-"""Gradient-boosted trees on codes, the trees of all classes of a factor grown together.
+"""Gradient-boosted trees on codes; the trees of all classes of a factor are grown together.
 
 They are the trees of scikit-learn's `GradientBoostingClassifier` with its defaults.  [Friedman2001]
-A hundred times forty of them take seconds, because what all trees of a round need of the data, the
-sums of their residuals over the rows in each bin of each code, is one sparse matrix product, and
-because thresholds within a bin are tried only where they could be better than the best between
-bins.
+A hundred rounds of forty trees take seconds: the sums of residuals over the rows in each bin of
+each code, for all trees of a round, are one sparse matrix product, and thresholds within a bin are
+tried only if they could be better than the best between bins.
 
-Residuals are whole multiples of a small unit, and a row's residual and its count are one number.
-All sums are therefore exact: they do not depend on their order, so neither do the trees, and codes
-that split a node equally well are seen to do so.
+Residuals are integer multiples of a small unit, and a row's residual and its count are packed into
+one number. All sums are therefore exact: trees do not depend on the order of summation, and ties
+between codes that split a node equally well are detected.
 """
 
 from __future__ import annotations
@@ -18,39 +17,39 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unweave.metrics.bins import Bins, bins_of
 from unweave.metrics.inputs import Bools, Floats, Ints
+from unweave.metrics.trees.bins import Bins, bin_codes
 
 DEPTH = 3
-ROWS = 200_000  # with more, what is left of a double for a residual is coarse
+ROWS = 200_000  # with more, too few bits of a double remain for a residual
 _TREES = 20  # grown at once, at most: their sums stay in the cache
 
 Nodes = NDArray[np.uint8]
 
 
 class Boosted(NamedTuple):
-    """What a metric asks of boosted trees."""
+    """Importances and predictions of boosted trees."""
 
-    importances: Floats  # (D,) mean decrease of impurity, of sum 1; 0 where no tree splits
-    predicted: Ints  # (rows,) the class of each row given, those of training first
+    importances: Floats  # (D,) mean decrease of impurity, with sum 1; 0 if no tree splits
+    predicted: Ints  # (N + M,) predicted labels of the training rows, then of the test rows
 
 
 class _Residuals(NamedTuple):
-    """The residuals that T trees are fitted to, with what their sums are made of."""
+    """The residuals that T trees are fitted to, packed so that sums are exact."""
 
-    packed: Floats  # (T, N) in units, plus `row` for each row
-    owner: Ints  # (P,) trees, and
-    rows: Ints  # (P,) rows, of the positive residuals: those of the rows of a tree's class
+    packed: Floats  # (T, N) residuals in units, plus `row` for each row
+    owner: Ints  # (P,) trees and
+    rows: Ints  # (P,) rows of the positive residuals, those of the tree's class
     unit: float
     row: float
 
-    def unpacked(self, sums: Floats) -> tuple[Floats, Floats]:
-        """How many rows sums are of, and the sums of their residuals, in units."""
+    def unpack(self, sums: Floats) -> tuple[Floats, Floats]:
+        """Return the numbers of rows in sums, and the sums of residuals in units."""
         n = np.rint(sums * (1 / self.row))
         return n, sums - n * self.row
 
-    def positive(self, bins: Bins, inside: Bools) -> Floats:
-        """Sums of positive residuals over the rows `inside` (T, N) in each bin, (T, D, B)."""
+    def sum_positive(self, bins: Bins, inside: Bools) -> Floats:
+        """Sum the positive residuals over the rows `inside` (T, N) in each bin, (T, D, B)."""
         kept = inside[self.owner, self.rows]
         owner, rows = self.owner[kept], self.rows[kept]
         return bins.total(len(inside), owner, rows, self.packed[owner, rows] - self.row)
@@ -60,19 +59,19 @@ class _Node(NamedTuple):
     """One node of each of T trees, in bins."""
 
     inside: Bools  # (T, N) its rows
-    sums: Floats  # (T, D, B) packed, over the rows in each bin and below
-    n: Floats  # (T, D, B) the rows, and
-    s: Floats  # (T, D, B) their residuals in units, unpacked from the sums
-    rows: Floats  # (T, 1, 1) all its rows, and
-    total: Floats  # (T, 1, 1) their residuals
+    sums: Floats  # (T, D, B) packed sums over the rows in each bin and below
+    n: Floats  # (T, D, B) number of these rows
+    s: Floats  # (T, D, B) sum of their residuals in units
+    rows: Floats  # (T, 1, 1) number of all rows of the node
+    total: Floats  # (T, 1, 1) sum of their residuals
 
 
 class _Splits(NamedTuple):
     """The best split of one node of each of T trees."""
 
     code: Ints  # (T,)
-    position: Ints  # (T,) how many of the rows, in the order of the code, go left
-    gain: Floats  # (T,) sum of squares that the split explains
+    position: Ints  # (T,) number of rows, in the order of the code, that go left
+    gain: Floats  # (T,) sum of squares explained by the split
     left: Floats  # (T,) sums of the residuals on either side, in units
     right: Floats
 
@@ -86,23 +85,23 @@ def boost(
     rounds: int = 100,
     rate: float = 0.1,
 ) -> Boosted:
-    """Boosted trees of depth 3 that tell the label of a row from its codes.
+    """Fit boosted trees of depth 3 that predict the label of a row from its codes.
 
     F_c starts as the log frequency of class c. Each round adds `rate` times a tree for each class,
     fitted to r = [y = c] - softmax(F)_c by least squares, with leaves (C-1)/C sum r / sum p (1-p);
     two classes share one tree, of F = log p/(1-p) and leaves sum r / sum p (1-p).  [Friedman2001]
-    Codes that split a node equally well are chosen among at random, with equal chances.
+    Ties between codes that split a node equally well are broken at random.
 
     Args:
         train: (N, D) codes.
         labels: (N,) integers.
-        test: (M, D) codes of further rows whose classes are to be told.
-        rng: chooses among codes that split equally well.
-        rounds: trees to a class.
+        test: (M, D) codes of further rows to predict.
+        rng: breaks ties.
+        rounds: trees per class.
         rate: learning rate.
 
     Returns:
-        Importances, and the predicted labels (N + M,) of all rows.
+        Importances (D,) and the predicted labels (N + M,) of all rows.
     """
     if len(train) > ROWS:
         raise ValueError(f"expected at most {ROWS} rows to train on, got {len(train)}: give fewer")
@@ -111,7 +110,7 @@ def boost(
     if len(classes) == 1 or dims == 0:
         most = classes[np.bincount(y).argmax()]
         return Boosted(np.zeros(dims), np.full(rows + len(test), most))
-    bins = bins_of(train)
+    bins = bin_codes(train)
     codes = np.ascontiguousarray(np.concatenate([train, test]).T)
     target = (y == np.arange(len(classes))[:, None])[1 if len(classes) == 2 else 0 :]
     prior = np.log(target.mean(1))
@@ -133,7 +132,7 @@ def boost(
 
 
 def _probabilities(f: Floats) -> Floats:
-    """softmax(F) over the classes (C, N), or the logistic function of a single F."""
+    """Compute softmax(F) over the classes (C, N), or the logistic function of a single F."""
     if len(f) == 1:
         single: Floats = 1 / (1 + np.exp(-f))
         return single
@@ -145,15 +144,15 @@ def _probabilities(f: Floats) -> Floats:
 def _trees(
     bins: Bins, codes: Floats, target: Bools, p: Floats, rng: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """A tree for each class (T, N): the gain of each code (D,), the leaf of each row (T, N + M).
+    """Grow a tree for each class (T, N); return gains of codes (D,) and leaf values (T, N + M).
 
-    A leaf is sum r / sum p (1 - p), or 0 where no p (1 - p) is left.
+    A leaf has the value sum r / sum p (1 - p), or 0 if the denominator vanishes.
     """
     residuals = _residuals(target, p)
     at = np.zeros((len(target), codes.shape[1]), dtype=np.uint8)
     train = at[:, : target.shape[1]]
     gains = np.zeros(len(codes))
-    sums = [bins.cumulated(residuals.packed)]
+    sums = [bins.cumulate(residuals.packed)]
     for depth in range(DEPTH):
         if depth:
             sums = _children(bins, sums, residuals, train)
@@ -168,7 +167,7 @@ def _trees(
 
 def _residuals(target: Bools, p: Floats) -> _Residuals:
     bits = target.shape[1].bit_length()
-    # N rows of residual and count fit into 53 bits, and so do the products in `_gain`.
+    # N rows of residuals and counts fit into 53 bits, and so do the products in `_gain`.
     unit, row = 2.0 ** (52 - 2 * bits), 2.0 ** (53 - bits)
     owner, rows = np.nonzero(target)
     return _Residuals(np.rint((target - p) * unit) + row, owner, rows, unit, row)
@@ -177,23 +176,23 @@ def _residuals(target: Bools, p: Floats) -> _Residuals:
 def _children(
     bins: Bins, parents: list[Floats], residuals: _Residuals, node: Nodes
 ) -> list[Floats]:
-    """The cumulated sums of the children of each node: those on the left, and what remains."""
+    """Return the cumulated sums of the children of each node, left and right."""
     children = []
     for number, parent in enumerate(parents):
-        left = bins.cumulated(residuals.packed * (node == 2 * number))
+        left = bins.cumulate(residuals.packed * (node == 2 * number))
         children += [left, parent - left]
     return children
 
 
 def _node(residuals: _Residuals, inside: Bools, sums: Floats) -> _Node:
-    n, s = residuals.unpacked(sums)
+    n, s = residuals.unpack(sums)
     return _Node(inside, sums, n, s, n[:, :1, -1:], s[:, :1, -1:])
 
 
 def _best_splits(
     bins: Bins, node: _Node, residuals: _Residuals, rng: np.random.Generator
 ) -> _Splits:
-    """The split that explains most: the best between bins, unless one within a bin is better."""
+    """Find the best split: between bins, unless one within a bin is better."""
     gain = _gain(node.n, node.s, node.rows, node.total)
     between = gain.max(2)  # (T, D)
     t, d, b = _promising(bins, node, residuals, between.max(1)[:, None, None])
@@ -209,9 +208,9 @@ def _best_splits(
     position, left = bins.end[code, number], node.s[trees, code, number]
     better = np.flatnonzero((finest == most[t]) & (code[t] == d) & (between[t, d] < most[t]))
     slot = finer[better].argmax(1)
-    position[t[better]] = bins.before(d[better], b[better]) + slot + 1
+    position[t[better]] = bins.rows_below(d[better], b[better]) + slot + 1
     left[t[better]] = s[better, slot]
-    # A node whose rows are all alike stays whole: all of it goes left.
+    # A node whose rows are all equal is not split: all of it goes left.
     total = node.total[:, 0, 0]
     position[most < 0], left[most < 0] = node.inside.shape[1], total[most < 0]
     explained = np.maximum(most, 0) / np.maximum(node.rows[:, 0, 0], 1) / residuals.unit**2
@@ -219,16 +218,17 @@ def _best_splits(
 
 
 def _gain(n: Floats, s: Floats, rows: Floats, total: Floats) -> Floats:
-    """The sum of squares that a split explains, times all `rows`; -1 where one side is empty.
+    """Compute the sum of squares that a split explains, times `rows`; -1 if one side is empty.
 
-    (s rows - total n)^2 / (n (rows - n)), with n rows of sum s on the left, of `rows` of `total`.
+    (s rows - total n)^2 / (n (rows - n)), with n of `rows` rows and s of the sum `total` on the
+    left.
     """
     room = rows - n
     room *= n
     gain = s * rows
     gain -= total * n
     gain *= gain
-    gain /= np.maximum(room, 1)  # 0 / 1 where one side is empty
+    gain /= np.maximum(room, 1)  # 0 / 1 if one side is empty
     room -= 1
     gain += np.minimum(room, 0, out=room)
     return gain
@@ -237,22 +237,22 @@ def _gain(n: Floats, s: Floats, rows: Floats, total: Floats) -> Floats:
 def _promising(
     bins: Bins, node: _Node, residuals: _Residuals, best: Floats
 ) -> tuple[Ints, Ints, Ints]:
-    """The bins (t, d, b) within which a split may explain more than the best between bins.
+    """Find the bins (t, d, b) within which a split may be better than the best between bins.
 
     With l rows before the bin and r rows after it, a split explains at most s^2/l + (total - s)^2/r
-    - total^2/rows, largest at an end of the range of s: before the bin with all its positive
-    residuals added, or with all of its negative ones. Bins without a positive residual are not
-    looked into: within them s only falls, and next to nothing is gained.
+    - total^2/rows, largest at an end of the range of s: the sum before the bin plus all positive
+    residuals of the bin, or plus all negative ones. Bins without a positive residual are skipped:
+    within them s only falls, and hardly anything is gained.
     """
     if not bins.divisible.any():
         none = np.zeros(0, dtype=np.int64)
         return none, none, none
-    positive = residuals.positive(bins, node.inside)
+    positive = residuals.sum_positive(bins, node.inside)
     high, low = positive.copy(), node.s - positive
     high[:, :, 1:] += node.s[:, :, :-1]
     left, right = np.ones_like(node.n), 1 / np.maximum(node.rows - node.n, 1)
     left[:, :, 1:] /= np.maximum(node.n[:, :, :-1], 1)
-    # s^2 l + (total - s)^2 r = s (s (l + r) - 2 total r) + total^2 r, at both ends
+    # At both ends, s^2 l + (total - s)^2 r = s (s (l + r) - 2 total r) + total^2 r.
     slope = (2 * node.total) * right
     left += right
     bound = np.maximum(high * (high * left - slope), low * (low * left - slope))
@@ -265,14 +265,14 @@ def _promising(
 def _within(
     bins: Bins, node: _Node, residuals: _Residuals, which: tuple[Ints, Ints, Ints]
 ) -> tuple[Floats, Floats]:
-    """Rows and residuals up to each slot of the bins (t, d, b), (Q, W)."""
+    """Count rows and sum residuals up to each slot of the bins (t, d, b), (Q, W)."""
     t, d, b = which
     flat = bins.slots[d, b] + (t * node.inside.shape[1])[:, None]
     sums = residuals.packed.ravel().take(flat)
     sums *= node.inside.ravel().take(flat)
     np.cumsum(sums, axis=1, out=sums)
     sums += np.where(b > 0, node.sums[t, d, b - 1], 0.0)[:, None]
-    return residuals.unpacked(sums)
+    return residuals.unpack(sums)
 
 
 def _descend(node: Nodes, bins: Bins, codes: Floats, splits: list[_Splits]) -> None:
@@ -287,7 +287,7 @@ def _descend(node: Nodes, bins: Bins, codes: Floats, splits: list[_Splits]) -> N
 
 
 def _threshold(bins: Bins, code: np.integer, inside: Bools, position: np.integer) -> float:
-    """Halfway between the last value of the node on the left and the first on the right."""
+    """Return the midpoint of the node's last value on the left and its first on the right."""
     order, values = bins.order[code], bins.values[code]
     if position == len(order):
         return np.inf
@@ -298,15 +298,15 @@ def _threshold(bins: Bins, code: np.integer, inside: Bools, position: np.integer
 
 
 def _first(inside: Bools, rows: Ints) -> int:
-    """The first of the rows that is inside, of which there is one."""
+    """Return the position of the first of the rows that is inside."""
     width = 64
-    while not (found := inside[rows[:width]]).any():
+    while not (mask := inside[rows[:width]]).any():
         width *= 8
-    return int(found.argmax())
+    return int(mask.argmax())
 
 
 def _leaves(numerator: Floats, node: Nodes, weight: Floats) -> Floats:
-    """The value (T, rows) of the leaf of each row, with sums of residuals (T, leaves)."""
+    """Return the value (T, rows) of the leaf of each row, from sums of residuals (T, leaves)."""
     rows = weight.shape[1]
     values = np.empty(node.shape)
     for tree, leaf in enumerate(node):

@@ -1,10 +1,10 @@
 """Random forests on codes: trees grown together, level by level, and read at several depths.
 
-They are the trees of scikit-learn's forests that try all codes at each split  [Breiman2001]; the
-first levels of a tree are the tree of that depth. The rows of every node are kept in the order of
-every code, so that a level takes a few sums along these orders, whatever the number of nodes and
-trees. Where the numbers to be told are whole, all sums are exact: codes that split a node equally
-well are seen to do so.
+They are the trees of scikit-learn's forests that try all codes at each split  [Breiman2001]. The
+first levels of a tree are the tree of that depth, so one forest can be read at several depths. The
+rows of every node are kept sorted by every code, so that a level takes a few cumulated sums,
+whatever the number of nodes and trees. If the targets are integers, all sums are exact, and ties
+between codes that split a node equally well are detected.
 """
 
 from __future__ import annotations
@@ -19,44 +19,44 @@ from numpy.typing import NDArray
 from unweave.core.parallel import in_threads
 from unweave.metrics.inputs import Bools, Floats, Ints
 
-_AT_ONCE = 1_150_000  # codes of the rows of trees that are grown at once, so that threads pay
-_LUCK = 97  # draws to each tree and code, which nodes take in turn
+_ENTRIES = 1_150_000  # rows times codes of the trees that are grown at once, to use threads well
+_TIE_BREAKERS = 97  # random numbers per tree and code, which nodes use in turn
 
 
 class Forest(NamedTuple):
-    """What trees tell, at each of T depths."""
+    """Predictions and importances of a forest at each of T depths."""
 
-    told: Floats  # (T, M, C) mean numbers (C = 1) or mean shares of classes
-    importances: Floats  # (T, D) mean decrease of impurity, of sum 1; 0 where no tree splits
+    predictions: Floats  # (T, M, C) mean numbers (C = 1) or mean shares of classes
+    importances: Floats  # (T, D) mean decrease of impurity, with sum 1; 0 if no tree splits
 
 
-class _Drawn(NamedTuple):
-    """The rows that trees have drawn, E in all."""
+class _Bootstrap(NamedTuple):
+    """The bootstrap samples of several trees: E rows in all, each once with its weight."""
 
     codes: Floats  # (D, E)
-    tied: Bools  # (D,) the codes that two rows may have alike
+    tied: Bools  # (D,) codes with equal values in several rows
     target: Floats  # (E,)
-    weight: Floats  # (E,) how often each was drawn
-    classes: int  # 0: the target is a number
+    weight: Floats  # (E,) how often each row was drawn
+    classes: int  # 0 if the target is a number
 
 
 class _Level(NamedTuple):
-    """Nodes of all trees that can be split, at one depth, each with its rows side by side."""
+    """The nodes of all trees at one depth that can be split, with contiguous rows."""
 
-    orders: Ints  # (D, E) the drawn rows, by node and code
-    by_class: Ints  # (D, E) by node, class and code; (0, E) for numbers
-    size: Ints  # (V,) how many rows a node has
-    number: Ints  # (V,) of the node among all
-    tree: Ints  # (V,)
-    turn: Ints  # (V,) which of its tree's draws are the node's
+    orders: Ints  # (D, E) rows of the samples sorted by node and code
+    by_class: Ints  # (D, E) sorted by node, class and code; (0, E) for numbers
+    size: Ints  # (V,) number of rows of a node
+    number: Ints  # (V,) index of the node among all nodes
+    tree: Ints  # (V,) index of its tree
+    breaker: Ints  # (V,) which of the tree's tie breakers the node uses
 
 
 class _Splits(NamedTuple):
     """The best split of each node."""
 
-    code: Ints  # (V,) -1: none
-    below: Floats  # (V,) the last value on the left
-    above: Floats  # (V,) and the first on the right
+    code: Ints  # (V,) -1 if there is none
+    below: Floats  # (V,) last value on the left
+    above: Floats  # (V,) first value on the right
     gain: Floats  # (V,) decrease of impurity times weight
 
 
@@ -70,20 +70,20 @@ def grow(
     trees: int,
     depths: Sequence[int],
 ) -> Forest:
-    """Trees that tell a number, or one of several classes, from codes.
+    """Grow trees that predict a number, or one of several classes, from codes.
 
-    Each is grown on N draws of the N rows with replacement until rows are alike or a node is at the
-    last of the depths, by least squares or by Gini's impurity. Codes that split a node equally well
-    are chosen among at random, with equal chances.
+    Each is grown on N draws of the N rows with replacement, by least squares or by Gini's impurity,
+    until targets are equal or a node is at the last of the depths. Ties between codes that split a
+    node equally well are broken at random.
 
     Args:
         train: (N, D) codes.
         target: (N,) numbers, or classes 0, 1, ...
-        classes: how many classes there are; 0 for numbers.
-        test: (M, D) codes of the rows to tell.
-        rng: of the draws.
-        trees: how many.
-        depths: growing; trees are read as if each were the largest depth.
+        classes: number of classes; 0 for numbers.
+        test: (M, D) codes of the rows to predict.
+        rng: draws the bootstrap samples and breaks ties.
+        trees: number of trees.
+        depths: increasing depths at which to read the trees.
     """
     codes, others = np.ascontiguousarray(train.T), np.ascontiguousarray(test.T)
     order = np.argsort(codes, axis=1, kind="stable")
@@ -91,38 +91,38 @@ def grow(
     tied = (ordered[:, 1:] == ordered[:, :-1]).any(1)
     numbers = np.asarray(target, dtype=np.float64)
 
-    def few(streams: Sequence[np.random.Generator]) -> Forest:
-        drawn, level = _first(codes, tied, order, numbers, classes, streams)
-        luck = np.stack([stream.random((_LUCK, len(codes))) for stream in streams])
-        return _grown(drawn, level, luck, others, depths)
+    def grow_some(streams: Sequence[np.random.Generator]) -> Forest:
+        sample, level = _bootstrap(codes, tied, order, numbers, classes, streams)
+        tie_breakers = np.stack([stream.random((_TIE_BREAKERS, len(codes))) for stream in streams])
+        return _grow_levels(sample, level, tie_breakers, others, depths)
 
-    # Each has draws of its own, so that it does not matter how many are grown at once.
+    # Each tree has its own generator, so the result does not depend on how many grow at once.
     streams = rng.spawn(trees)
-    step = max(1, _AT_ONCE // train.size) if train.size else trees
-    told = np.zeros((len(depths), len(test), max(1, classes)))
+    step = max(1, _ENTRIES // train.size) if train.size else trees
+    predictions = np.zeros((len(depths), len(test), max(1, classes)))
     importances = np.zeros((len(depths), len(codes)))
-    for part in in_threads(few, [streams[at : at + step] for at in range(0, trees, step)]):
-        told += part.told
+    for part in in_threads(grow_some, [streams[at : at + step] for at in range(0, trees, step)]):
+        predictions += part.predictions
         importances += part.importances
-    told /= trees
+    predictions /= trees
     total = importances.sum(1, keepdims=True)
     np.divide(importances, total, out=importances, where=total > 0)
-    return Forest(told, importances)
+    return Forest(predictions, importances)
 
 
-def _first(
+def _bootstrap(
     codes: Floats,
     tied: Bools,
     order: Ints,
     target: Floats,
     classes: int,
     streams: Sequence[np.random.Generator],
-) -> tuple[_Drawn, _Level]:
-    """The rows that trees draw, and their roots."""
+) -> tuple[_Bootstrap, _Level]:
+    """Draw the rows of trees, and return them with the roots of the trees."""
     rows = len(target)
     counts = np.stack([np.bincount(s.integers(rows, size=rows), minlength=rows) for s in streams])
     kept = counts > 0
-    place = np.cumsum(kept).reshape(kept.shape) - 1  # of a row of a tree among the drawn
+    place = np.cumsum(kept).reshape(kept.shape) - 1  # index of a row of a tree in the sample
     tree, row = np.nonzero(kept)
     orders = np.empty((len(codes), len(row)), dtype=np.int64)
     for mine, each in zip(orders, order, strict=True):
@@ -134,67 +134,67 @@ def _first(
         mine[:] = each[np.argsort(number[each], kind="stable")]
     trees = np.arange(len(streams))
     weight = counts[kept].astype(np.float64)
-    drawn = _Drawn(codes.take(row, axis=1), tied, target[row], weight, classes)
-    return drawn, _Level(orders, by_class, kept.sum(1), trees, trees, 0 * trees)
+    sample = _Bootstrap(codes.take(row, axis=1), tied, target[row], weight, classes)
+    return sample, _Level(orders, by_class, kept.sum(1), trees, trees, 0 * trees)
 
 
-def _grown(
-    drawn: _Drawn, level: _Level, luck: Floats, test: Floats, depths: Sequence[int]
+def _grow_levels(
+    sample: _Bootstrap, level: _Level, tie_breakers: Floats, test: Floats, depths: Sequence[int]
 ) -> Forest:
-    """Trees grown from their roots: the sums of what they tell and of the importances of codes."""
-    told = np.empty((len(depths), test.shape[1], max(1, drawn.classes)))
+    """Grow trees from their roots; return sums over trees of predictions and importances."""
+    predictions = np.empty((len(depths), test.shape[1], max(1, sample.classes)))
     importances = np.zeros((len(depths), len(test)))
     gains = np.zeros((len(level.tree), len(test)))
-    at = np.repeat(level.number[:, None], test.shape[1], axis=1)  # nodes of the rows of the test
-    every = np.arange(len(drawn.weight))
-    values = _values(drawn, every, level.size)
-    level = _kept(level, _varied(drawn, every, level.size) & (len(test) > 0))
+    at = np.repeat(level.number[:, None], test.shape[1], axis=1)  # the node of each test row
+    every = np.arange(len(sample.weight))
+    values = _values(sample, every, level.size)
+    level = _keep(level, _varied(sample, every, level.size) & (len(test) > 0))
     done = 0
     for t, depth in enumerate(depths):
         was = at.copy() if t else np.full_like(at, -1)
         while done < depth and len(level.size):
-            splits = _best_splits(drawn, level, luck)
-            found = splits.code >= 0
-            np.add.at(gains, (level.tree[found], splits.code[found]), splits.gain[found])
+            splits = _best_splits(sample, level, tie_breakers)
+            split = splits.code >= 0
+            np.add.at(gains, (level.tree[split], splits.code[split]), splits.gain[split])
             _descend(at, level, splits, test, len(values))
-            level, more = _children(drawn, level, splits, len(values))
+            level, more = _children(sample, level, splits, len(values))
             values = np.concatenate([values, more])
             done += 1
         moved = (at != was).any(0)
         if t:
-            told[t] = told[t - 1]
-        told[t, moved] = sum(values[nodes[moved]] for nodes in at)
+            predictions[t] = predictions[t - 1]
+        predictions[t, moved] = sum(values[nodes[moved]] for nodes in at)
         total = gains.sum(1, keepdims=True)
         importances[t] = np.divide(gains, total, out=np.zeros_like(gains), where=total > 0).sum(0)
-    return Forest(told, importances)
+    return Forest(predictions, importances)
 
 
-def _values(drawn: _Drawn, rows: Ints, size: Ints) -> Floats:
-    """What nodes of rows side by side tell, (V, C): the mean number, or the share of each class."""
+def _values(sample: _Bootstrap, rows: Ints, size: Ints) -> Floats:
+    """Return the predictions (V, C) of nodes of contiguous rows: mean number, or class shares."""
     if not len(size):
-        return np.zeros((0, max(1, drawn.classes)))
+        return np.zeros((0, max(1, sample.classes)))
     start = np.cumsum(size) - size
-    weight = drawn.weight[rows]
+    weight = sample.weight[rows]
     total = np.add.reduceat(weight, start)[:, None]
-    if not drawn.classes:
-        return np.add.reduceat(weight * drawn.target[rows], start)[:, None] / total
-    key = np.repeat(np.arange(len(size)) * drawn.classes, size)
-    key += drawn.target[rows].astype(np.int64)
-    counts = np.bincount(key, weight, minlength=len(size) * drawn.classes)
-    return counts.reshape(-1, drawn.classes) / total
+    if not sample.classes:
+        return np.add.reduceat(weight * sample.target[rows], start)[:, None] / total
+    key = np.repeat(np.arange(len(size)) * sample.classes, size)
+    key += sample.target[rows].astype(np.int64)
+    counts = np.bincount(key, weight, minlength=len(size) * sample.classes)
+    return counts.reshape(-1, sample.classes) / total
 
 
-def _varied(drawn: _Drawn, rows: Ints, size: Ints) -> Bools:
-    """Which nodes (V,) of rows side by side are not of one number or class."""
+def _varied(sample: _Bootstrap, rows: Ints, size: Ints) -> Bools:
+    """Return a mask (V,) of the nodes of contiguous rows whose target varies."""
     if not len(size):
         return np.zeros(0, dtype=np.bool_)
-    target, start = drawn.target[rows], np.cumsum(size) - size
+    target, start = sample.target[rows], np.cumsum(size) - size
     varied: Bools = np.maximum.reduceat(target, start) > np.minimum.reduceat(target, start)
     return varied
 
 
-def _kept(level: _Level, wanted: Bools) -> _Level:
-    """Some of the nodes of a level."""
+def _keep(level: _Level, wanted: Bools) -> _Level:
+    """Return the wanted nodes of a level."""
     if wanted.all():
         return level
     rows = np.repeat(wanted, level.size)
@@ -204,30 +204,30 @@ def _kept(level: _Level, wanted: Bools) -> _Level:
         level.size[wanted],
         level.number[wanted],
         level.tree[wanted],
-        level.turn[wanted],
+        level.breaker[wanted],
     )
 
 
-def _best_splits(drawn: _Drawn, level: _Level, luck: Floats) -> _Splits:
-    """For each node the code, and the values between which it is split.
+def _best_splits(sample: _Bootstrap, level: _Level, tie_breakers: Floats) -> _Splits:
+    """Find the code of each node, and the values between which it is split.
 
-    With w the rows on a side and q = (sum of their numbers)^2, or the sum over classes of the
-    squared counts, that is where q/w of both sides together is largest.
+    With w the number of rows on a side and q = (sum of their numbers)^2, or the sum over classes of
+    the squared counts, the best split maximises the sum of q/w over both sides.
     """
-    sums = _Counts(drawn, level) if drawn.classes else _Numbers(drawn, level)
+    sums = _Counts(sample, level) if sample.classes else _Numbers(sample, level)
     end = np.cumsum(level.size)
     start = end - level.size
     both = np.empty(level.orders.shape)
     most = np.empty((len(both), len(start)))
-    for d, (parted, order) in enumerate(zip(both, level.orders, strict=True)):
-        sums.parted_squares(d, order, parted)
-        if drawn.tied[d]:
-            x = drawn.codes[d].take(order)
-            parted[:-1][x[1:] == x[:-1]] = -1.0
-        parted[end - 1] = -1.0  # all rows on one side
-        np.maximum.reduceat(parted, start, out=most[d])
+    for d, (values, order) in enumerate(zip(both, level.orders, strict=True)):
+        sums.split_squares(d, order, values)
+        if sample.tied[d]:
+            x = sample.codes[d].take(order)
+            values[:-1][x[1:] == x[:-1]] = -1.0
+        values[end - 1] = -1.0  # all rows on one side
+        np.maximum.reduceat(values, start, out=most[d])
     best = most.max(0)
-    code = np.where(most == best, luck[level.tree, level.turn].T, -1.0).argmax(0)
+    code = np.where(most == best, tie_breakers[level.tree, level.breaker].T, -1.0).argmax(0)
     places = np.arange(end[-1])
     chosen = both.ravel().take(np.repeat(code * len(places), level.size) + places)
     top = np.flatnonzero(chosen == np.repeat(best, level.size))
@@ -236,31 +236,31 @@ def _best_splits(drawn: _Drawn, level: _Level, luck: Floats) -> _Splits:
     after = (place + 1).clip(max=len(places) - 1)
     return _Splits(
         np.where(possible, code, -1),
-        drawn.codes[code, level.orders[code, place]],
-        drawn.codes[code, level.orders[code, after]],
+        sample.codes[code, level.orders[code, place]],
+        sample.codes[code, level.orders[code, after]],
         np.where(possible, best - sums.whole, 0.0),
     )
 
 
 class _Numbers:
-    """Sums of numbers along the orders of a level."""
+    """Cumulated sums of numeric targets along the orders of a level."""
 
-    def __init__(self, drawn: _Drawn, level: _Level) -> None:
+    def __init__(self, sample: _Bootstrap, level: _Level) -> None:
         start, rows = np.cumsum(level.size) - level.size, level.orders[0]
-        self.weights = _Weights(drawn, level)
-        self.start, self.weighted = start, drawn.weight * drawn.target
+        self.weights = _Weights(sample, level)
+        self.start, self.weighted = start, sample.weight * sample.target
         self.sum = np.add.reduceat(self.weighted.take(rows), start)
         self.total = np.repeat(self.sum, level.size)
         self.whole: Floats = self.sum**2 / self.weights.sum
 
-    def parted_squares(self, d: int, order: Ints, out: Floats) -> None:
-        """q/w on the left and right together, of the split after each row of an order (E,).
+    def split_squares(self, d: int, order: Ints, out: Floats) -> None:
+        """Compute the sum of q/w over both sides for a split after each row of an order (E,).
 
-        Where all rows of a node are on the left it is of no meaning.
+        The result is meaningless after the last row of a node.
         """
         s = self.weighted.take(order)
         s[self.start[1:]] -= self.sum[:-1]
-        s = _cumulated(s)
+        s = _cumulate(s)
         np.subtract(self.total, s, out=out)
         s *= s
         out *= out
@@ -268,39 +268,39 @@ class _Numbers:
 
 
 class _Counts:
-    """Sums of squared counts of classes along the orders of a level.
+    """Cumulated sums of squared class counts along the orders of a level.
 
-    The rows of a class in a node are side by side in `by_class`; these are runs. A row of weight w
-    with n of its class before it adds w (2 n + w) to the sum of n^2 over classes, and takes
-    2 w N less of that from the sum of (N - n)^2, with N the weight of its run.
+    The rows of a class in a node form a run in `by_class`. A row of weight w with n of its class
+    before it adds w (2 n + w) to the sum of n^2 over classes on the left, and w (2 n + w) - 2 w N
+    to the sum of (N - n)^2 on the right, with N the weight of its run.
     """
 
-    def __init__(self, drawn: _Drawn, level: _Level) -> None:
+    def __init__(self, sample: _Bootstrap, level: _Level) -> None:
         rows, start = level.by_class[0], np.cumsum(level.size) - level.size
-        self.weights = _Weights(drawn, level)
-        self.weight, self.by_class, self.start = drawn.weight, level.by_class, start
-        label = drawn.target.take(rows)
+        self.weights = _Weights(sample, level)
+        self.weight, self.by_class, self.start = sample.weight, level.by_class, start
+        label = sample.target.take(rows)
         new = np.ones(len(rows), dtype=np.bool_)
         np.not_equal(label[1:], label[:-1], out=new[1:])
         new[start] = True
         run = np.flatnonzero(new)
         length = np.diff(run, append=len(rows))
-        n = np.add.reduceat(drawn.weight.take(rows), run)
+        n = np.add.reduceat(sample.weight.take(rows), run)
         self.before = np.repeat(np.cumsum(n) - n, length)
-        self.crossed = np.empty(len(drawn.weight))  # - 2 w N of each row
+        self.crossed = np.zeros(len(sample.weight))  # - 2 w N of each row
         self.crossed[rows] = np.repeat(-2 * n, length)
-        self.crossed *= drawn.weight
+        self.crossed *= sample.weight
         self.squares = np.add.reduceat(n**2, np.searchsorted(run, start))
         self.whole: Floats = self.squares / self.weights.sum
-        self.steps = np.empty(len(drawn.weight))
+        self.steps = np.empty(len(sample.weight))
 
-    def parted_squares(self, d: int, order: Ints, out: Floats) -> None:
-        """q/w on the left and right together, of the split after each row of an order (E,).
+    def split_squares(self, d: int, order: Ints, out: Floats) -> None:
+        """Compute the sum of q/w over both sides for a split after each row of an order (E,).
 
-        Where all rows of a node are on the left it is of no meaning.
+        The result is meaningless after the last row of a node.
         """
         own = self.weight.take(self.by_class[d])
-        n = _cumulated(own)
+        n = _cumulate(own)
         n -= self.before
         n *= 2
         n -= own
@@ -309,26 +309,26 @@ class _Counts:
         q = self.steps.take(order)
         other = self.crossed.take(order)
         other += q
-        # At its last row a node has all of its squares on the left, and none on the right.
+        # Start every node at 0 on the left and at all of its squares on the right.
         q[self.start[1:]] -= self.squares[:-1]
         other[self.start] += self.squares
-        self.weights.divide(order, _cumulated(q), out, _cumulated(other))
+        self.weights.divide(order, _cumulate(q), out, _cumulate(other))
 
 
 class _Weights:
-    """Sums of weights along the orders of a level."""
+    """Cumulated sums of weights along the orders of a level."""
 
-    def __init__(self, drawn: _Drawn, level: _Level) -> None:
-        self.end, self.weight = np.cumsum(level.size), drawn.weight
+    def __init__(self, sample: _Bootstrap, level: _Level) -> None:
+        self.end, self.weight = np.cumsum(level.size), sample.weight
         self.start = self.end - level.size
-        self.sum = np.add.reduceat(drawn.weight.take(level.orders[0]), self.start)
+        self.sum = np.add.reduceat(sample.weight.take(level.orders[0]), self.start)
         self.whole = np.repeat(self.sum, level.size)
 
     def divide(self, order: Ints, left: Floats, out: Floats, right: Floats | None = None) -> None:
-        """`left` and `right`, which is `out` if not given, by their weights, and summed."""
+        """Divide `left` and `right` (default: `out`) by their weights, and add them into `out`."""
         w = self.weight.take(order)
         w[self.start[1:]] -= self.sum[:-1]
-        w = _cumulated(w)
+        w = _cumulate(w)
         left /= w
         np.subtract(self.whole, w, out=w)
         w[self.end - 1] = 1.0
@@ -336,18 +336,18 @@ class _Weights:
         out += left
 
 
-def _cumulated(numbers: Floats) -> Floats:
-    """Running sums (E,), which torch takes several times as fast as numpy."""
+def _cumulate(numbers: Floats) -> Floats:
+    """Return running sums (E,), by torch, which is several times as fast as numpy."""
     sums: Floats = torch.from_numpy(numbers).cumsum(0).numpy()
     return sums
 
 
 def _descend(at: Ints, level: _Level, splits: _Splits, test: Floats, nodes: int) -> None:
-    """Move rows (trees, M) at nodes that are split to the children."""
-    found = splits.code >= 0
+    """Move test rows (trees, M) from nodes that are split to their children."""
+    split = splits.code >= 0
     place = np.full(nodes, -1)
-    place[level.number[found]] = np.arange(found.sum())
-    code, below, above = splits.code[found], splits.below[found], splits.above[found]
+    place[level.number[split]] = np.arange(split.sum())
+    code, below, above = splits.code[split], splits.below[split], splits.above[split]
     middle = below + (above - below) / 2
     middle = np.where(middle < above, middle, below)
     flat = at.ravel()
@@ -358,40 +358,42 @@ def _descend(at: Ints, level: _Level, splits: _Splits, test: Floats, nodes: int)
     flat[moving] = nodes + local + len(code) * (x > middle.take(local))
 
 
-def _children(drawn: _Drawn, level: _Level, splits: _Splits, nodes: int) -> tuple[_Level, Floats]:
-    """The nodes below those that are split, those on the left first, and what they tell.
+def _children(
+    sample: _Bootstrap, level: _Level, splits: _Splits, nodes: int
+) -> tuple[_Level, Floats]:
+    """Return the children of nodes that are split, left ones first, and their predictions.
 
-    Only those that can be split are in the level, their rows in the orders that they had.
+    The level contains only children that can be split, with rows in the same orders.
     """
-    found = splits.code >= 0
-    count, kept = int(found.sum()), np.repeat(found, level.size)
-    rows, node = level.orders[0].compress(kept), np.repeat(np.arange(count), level.size[found])
-    x = drawn.codes.ravel().take(splits.code[found].take(node) * len(drawn.weight) + rows)
-    right = x > splits.below[found].take(node)
+    split = splits.code >= 0
+    count, kept = int(split.sum()), np.repeat(split, level.size)
+    rows, node = level.orders[0].compress(kept), np.repeat(np.arange(count), level.size[split])
+    x = sample.codes.ravel().take(splits.code[split].take(node) * len(sample.weight) + rows)
+    right = x > splits.below[split].take(node)
     size = np.bincount(node + count * right, minlength=2 * count)
     rows = np.concatenate([rows.compress(~right), rows.compress(right)])
-    varied = _varied(drawn, rows, size)
+    varied = _varied(sample, rows, size)
     side = np.repeat(np.where(np.arange(2 * count) < count, 1, 2) * varied, size)
-    sides = np.zeros(len(drawn.weight), dtype=np.uint8)
+    sides = np.zeros(len(sample.weight), dtype=np.uint8)
     sides[rows] = side
-    turn = level.turn[found]
+    breaker = level.breaker[split]
     below = _Level(
-        _parted(level.orders, sides, side),
-        _parted(level.by_class, sides, side),
+        _partition(level.orders, sides, side),
+        _partition(level.by_class, sides, side),
         size[varied],
         nodes + np.flatnonzero(varied),
-        np.tile(level.tree[found], 2)[varied],
-        (np.concatenate([2 * turn + 1, 2 * turn + 2]) % _LUCK)[varied],
+        np.tile(level.tree[split], 2)[varied],
+        (np.concatenate([2 * breaker + 1, 2 * breaker + 2]) % _TIE_BREAKERS)[varied],
     )
-    return below, _values(drawn, rows, size)
+    return below, _values(sample, rows, size)
 
 
-def _parted(orders: Ints, sides: NDArray[np.uint8], side: Ints) -> Ints:
-    """Orders (D, E) of the rows of side 1, and then of those of side 2."""
+def _partition(orders: Ints, sides: NDArray[np.uint8], side: Ints) -> Ints:
+    """Return orders (D, E) with the rows of side 1 first, then those of side 2."""
     left, right = int((side == 1).sum()), int((side == 2).sum())
-    parted = np.empty((len(orders), left + right), dtype=np.int64)
-    for mine, order in zip(parted, orders, strict=True):
+    result = np.empty((len(orders), left + right), dtype=np.int64)
+    for row, order in zip(result, orders, strict=True):
         where = sides.take(order)
-        mine[:left] = order.compress(where == 1)
-        mine[left:] = order.compress(where == 2)
-    return parted
+        row[:left] = order.compress(where == 1)
+        row[left:] = order.compress(where == 2)
+    return result

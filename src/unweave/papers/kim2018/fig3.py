@@ -19,7 +19,7 @@ def fig3(workspace: Workspace) -> Result:
     """Figure 3: codes that ignore a factor, and the two scores."""
     held = range(len(FACTORS) + 1)
     scores = {
-        name: np.array([[float(score(*table(count, seed), rng=seed)) for seed in SEEDS]
+        name: np.array([[float(score(*table(count, seed), seed=seed)) for seed in SEEDS]
                         for count in workspace.each(f"tables scored as {name} do", held)])
         for name, score in (("Higgins et al.", beta_vae_score), ("Kim & Mnih", factor_vae_score))
     }  # fmt: skip

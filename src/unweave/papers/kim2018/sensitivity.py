@@ -33,8 +33,8 @@ def fig16(workspace: Workspace) -> Result:
     if network is None:
         raise Incomplete(f"the network with β = {BETA:g} and seed 0 is not trained yet")
     codes, factors = codes_of(network)
-    older = sensitivity(beta_vae_score, codes, factors, HIGGINS_GRID, rngs=SEEDS)
-    newer = sensitivity(factor_vae_score, codes, factors, KIM_GRID, rngs=SEEDS)
+    older = sensitivity(beta_vae_score, codes, factors, HIGGINS_GRID, seeds=SEEDS)
+    newer = sensitivity(factor_vae_score, codes, factors, KIM_GRID, seeds=SEEDS)
     figure, axes = panels(1, 2, width=3.6, height=2.6)
     _draw(axes[0], older, "iterations of Adagrad")
     _draw(axes[1], newer, "votes")

@@ -1,4 +1,4 @@
-"""Codes in bins, for trees: sums over bins at once, and what is inside a bin where that matters."""
+"""Codes in bins, for trees: sums over bins, and the rows within each bin."""
 
 from __future__ import annotations
 
@@ -9,47 +9,49 @@ from scipy.sparse import csr_array
 
 from unweave.metrics.inputs import Bools, Floats, Ints
 
-BINS = 100  # of about as many rows each, where a code has more than twice as many values
+BINS = 100  # of about equally many rows, if a code has more than twice as many values
 
 
 @dataclass(frozen=True)
 class Bins:
-    """N rows of D codes, each code in B bins or fewer, in the order of its values.
+    """N rows of D codes, each code in at most B bins, in the order of its values.
 
-    A bin holds all rows of its values. Where a code has few values, each has its own bin; otherwise
-    bins hold about as many rows each, but for values that are more frequent than that.
+    All rows with the same value are in the same bin. If a code has few values, each has its own
+    bin; otherwise bins have about equally many rows, except for more frequent values.
     """
 
-    order: Ints  # (D, N) the rows, by the values of each code
-    values: Floats  # (D, N) in that order
-    bin: Ints  # (D, N) of each row
-    end: Ints  # (D, B) how many rows are in the bin or below
-    slots: Ints  # (D, B, W) the rows of a bin in order, then anything
-    breaks: Bools  # (D, B, W) whether a threshold can follow the slot, within the bin
-    divisible: Bools  # (D, B) the bins that hold different values
-    onehot: csr_array  # (D * B, N): row d * B + b has a 1 at the rows with code d in bin b
+    order: Ints  # (D, N) the rows sorted by each code
+    values: Floats  # (D, N) the codes in that order
+    bin: Ints  # (D, N) the bin of each row
+    end: Ints  # (D, B) number of rows in the bin or below
+    slots: Ints  # (D, B, W) the rows of a bin in order, padded by arbitrary rows
+    breaks: Bools  # (D, B, W) whether a threshold can follow the slot within the bin
+    divisible: Bools  # (D, B) bins with different values
+    onehot: csr_array  # (D * B, N) row d * B + b has a 1 at the rows with code d in bin b
 
-    def cumulated(self, numbers: Floats) -> Floats:
-        """Sums of (T, N) over the rows with code d in bin b or below, (T, D, B)."""
+    def cumulate(self, numbers: Floats) -> Floats:
+        """Sum (T, N) over the rows with code d in bin b or below, (T, D, B)."""
         sums = np.ascontiguousarray((self.onehot @ np.ascontiguousarray(numbers.T)).T)
         cumulated: Floats = np.cumsum(sums.reshape(-1, *self.end.shape), axis=2)
         return cumulated
 
     def total(self, groups: int, group: Ints, rows: Ints, numbers: Floats) -> Floats:
-        """Sums of numbers (P,) by their group and by the bins of their rows, (groups, D, B)."""
+        """Sum numbers (P,) by group and by the bins of their rows, (groups, D, B)."""
         dims, width = self.end.shape
         at = (group * dims + np.arange(dims)[:, None]) * width + self.bin[:, rows]
         sums = np.bincount(at.ravel(), np.tile(numbers, dims), minlength=groups * dims * width)
-        return sums.astype(np.float64).reshape(groups, dims, width)  # of no numbers, integers
+        return sums.astype(np.float64).reshape(
+            groups, dims, width
+        )  # integers if there are no numbers
 
-    def before(self, code: Ints, number: Ints) -> Ints:
-        """How many rows are in lower bins of a code than the numbered ones."""
-        before: Ints = np.where(number > 0, self.end[code, number - 1], 0)
-        return before
+    def rows_below(self, code: Ints, bins: Ints) -> Ints:
+        """Count the rows in lower bins of a code than the given ones."""
+        below: Ints = np.where(bins > 0, self.end[code, bins - 1], 0)
+        return below
 
 
-def bins_of(codes: Floats) -> Bins:
-    """The bins of codes (N, D)."""
+def bin_codes(codes: Floats) -> Bins:
+    """Put codes (N, D) into bins."""
     order = np.argsort(codes.T, axis=1, kind="stable")
     values = np.take_along_axis(codes.T, order, axis=1)
     starts = [_starts(column) for column in values]
@@ -67,7 +69,7 @@ def bins_of(codes: Floats) -> Bins:
 
 
 def _starts(values: Floats) -> Ints:
-    """Where bins begin in sorted values (N,): always at another value."""
+    """Return where bins begin in sorted values (N,), always at a change of value."""
     change = np.flatnonzero(np.diff(values, prepend=-np.inf))
     if len(change) <= 2 * BINS:
         return change
@@ -80,9 +82,9 @@ def _starts(values: Floats) -> Ints:
 
 
 def _slots(order: Ints, values: Floats, end: Ints) -> tuple[Ints, Bools]:
-    """The rows of each bin side by side, and after which of them another value follows in it.
+    """Return the rows of each bin, and after which of them another value follows in the bin.
 
-    Bins of a single value need no slots, so that they do not make those of the others wide.
+    Bins of a single value need no slots, which keeps the slots of the others narrow.
     """
     start = np.concatenate([np.zeros((len(end), 1), dtype=np.int64), end[:, :-1]], 1)
     at = np.take_along_axis(values, start.clip(max=values.shape[1] - 1), 1)

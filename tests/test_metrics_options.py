@@ -1,4 +1,4 @@
-"""What every metric can be asked: intervals, nulls and repeating factors; tables of scores."""
+"""Options of every metric: intervals, nulls, ceilings and cyclic factors; tables of scores."""
 
 import csv
 import inspect
@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 
-from lattice_tables import blurred, identity
+from lattice_tables import QUICK, blurred, identity
 from unweave.metrics import (
     METRICS,
     UNSUPERVISED,
@@ -25,7 +25,7 @@ from unweave.metrics import (
     mig,
     sap,
 )
-from unweave.metrics.options import centred
+from unweave.metrics.options import interval_around
 
 metrics = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
 
@@ -41,10 +41,10 @@ def draw(seed, rows=600):
 @pytest.mark.parametrize("rows", [300, 600, 3000])
 def test_interval_is_as_wide_as_other_rows_spread_and_holds_their_mean(rows):
     """Of 300 rows that are read from as many, from twice as many, and from many more."""
-    values = [float(mig(*draw(seed, rows), samples=300, rng=seed)) for seed in range(200)]
+    values = [float(mig(*draw(seed, rows), samples=300, seed=seed)) for seed in range(200)]
     low, high = np.quantile(values, (0.05, 0.95))
-    asked = {"samples": 300, "interval": 0.9, "resamples": 80}
-    scores = [mig(*draw(1000 + n, rows), rng=n, **asked) for n in range(30)]
+    asked = {"samples": 300, "interval": 0.9, "resamples": 60}
+    scores = [mig(*draw(1000 + n, rows), seed=n, **asked) for n in range(20)]
     widths = [score.interval[1] - score.interval[0] for score in scores]
     assert np.mean(widths) == pytest.approx(high - low, rel=0.2)
     held = [score.interval[0] <= np.mean(values) <= score.interval[1] for score in scores]
@@ -52,7 +52,7 @@ def test_interval_is_as_wide_as_other_rows_spread_and_holds_their_mean(rows):
     assert scores[0].details["rows of a resample"] == {300: 150, 600: 200, 3000: 273}[rows]
 
 
-def test_the_bias_of_fewer_rows_is_taken_out():
+def test_the_bias_of_fewer_rows_is_removed():
     values = [float(mig(*draw(seed))) for seed in range(50)]
     score = mig(*draw(1000), interval=0.9, resamples=100)
     width = score.interval[1] - score.interval[0]
@@ -71,13 +71,15 @@ def test_the_bias_of_fewer_rows_is_taken_out():
         (factor_vae_score, {"votes": 50}, 600),
     ],
 )
-def test_parts_are_as_large_as_the_rows_that_are_read_ask_for(metric, options, read):
-    score = metric(*draw(3), interval=0.5, resamples=2, **options)
-    assert score.details["rows of a resample"] == round(600 * read / (600 + read))
+def test_metrics_say_how_many_rows_they_read(metric, options, read):
+    score = metric(*draw(3), **options)
+    assert (score.rows_read or score.details["rows"]) == read
 
 
-def test_points_of_a_mixture_are_no_rows():
-    base = blurred()
+def test_the_rows_read_decide_how_large_subsets_are():
+    score = mig(*draw(3), interval=0.5, resamples=2, samples=100)
+    assert score.details["rows of a resample"] == round(600 * 100 / (600 + 100))
+    base = blurred()  # the samples of a mixture are not rows
     score = mig(
         base.codes, base.factors, scales=base.scales, protocol="chen2018", samples=100,
         interval=0.9, resamples=2,
@@ -89,7 +91,7 @@ def test_reseeds_give_the_spread_of_the_rng():
     codes, factors = draw(2, rows=200)
     few = {"batch": 5, "votes": 100}
     score = factor_vae_score(codes, factors, reseeds=30, **few)
-    others = [float(factor_vae_score(codes, factors, rng=100 + n, **few)) for n in range(30)]
+    others = [float(factor_vae_score(codes, factors, seed=100 + n, **few)) for n in range(30)]
     assert score.details["rng spread"] == pytest.approx(np.std(others), rel=0.5)
     assert score.details["rng spread"] > 0
     assert score.details["reseeds"] == 30
@@ -107,17 +109,17 @@ def test_null_is_the_mean_of_shuffles():
     assert score.null < 0.03 < float(score)
 
 
-def test_interval_and_null_are_those_of_the_rng_alone(monkeypatch):
+def test_interval_and_null_depend_on_the_seed_alone(monkeypatch):
     codes, factors = draw(1, rows=200)
     asked = {"interval": 0.9, "resamples": 20, "null": True, "shuffles": 3}
-    first = factor_vae_score(codes, factors, rng=3, **asked)
+    first = factor_vae_score(codes, factors, seed=3, **asked)
     monkeypatch.setattr("unweave.core.parallel.usable_cores", lambda: 2)
-    for rng in (3, np.random.default_rng(3)):
-        assert factor_vae_score(codes, factors, rng=rng, **asked).to_json() == first.to_json()
-    plain = factor_vae_score(codes, factors, rng=3)
+    for seed in (3, np.random.default_rng(3)):
+        assert factor_vae_score(codes, factors, seed=seed, **asked).to_json() == first.to_json()
+    plain = factor_vae_score(codes, factors, seed=3)
     assert (float(plain), plain.interval, plain.null) == (float(first), None, None)
-    assert factor_vae_score(codes, factors, rng=3, null=True, shuffles=3).null == first.null
-    assert factor_vae_score(codes, factors, rng=4, **asked).null != first.null
+    assert factor_vae_score(codes, factors, seed=3, null=True, shuffles=3).null == first.null
+    assert factor_vae_score(codes, factors, seed=4, **asked).null != first.null
 
 
 def test_scales_are_resampled_with_the_codes():
@@ -129,11 +131,11 @@ def test_scales_are_resampled_with_the_codes():
     assert score.interval[0] < float(score) < score.interval[1]
 
 
-def test_centred():
+def test_interval_around():
     values = np.array([0.1, 0.2, 0.3, 0.4, 0.5])
-    assert centred(0.3, values, 0.5) == (0.2, 0.4)
-    assert centred(0.95, values, 0.999)[1] == 1.0
-    assert centred(1.5, values, 0.5) == (1.4, 1.6)
+    assert interval_around(0.3, values, 0.5) == (0.2, 0.4)
+    assert interval_around(0.95, values, 0.999)[1] == 1.0
+    assert interval_around(1.5, values, 0.5) == (1.4, 1.6)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +156,7 @@ def test_bad_keywords(asked, message):
 def test_too_few_rows_for_halves():
     with pytest.raises(ValueError, match="at least 4 rows for an interval"):
         mig([[0.0], [1.0], [2.0]], [[0], [1], [2]], interval=0.9)
-    with pytest.raises(ValueError, match=r"random part .* cannot be scored .* give more rows"):
+    with pytest.raises(ValueError, match=r"random subset .* cannot be scored .* give more rows"):
         mig(np.arange(4.0)[:, None], [[0], [0], [0], [1]], interval=0.9)
 
 
@@ -169,6 +171,10 @@ def test_every_metric_shows_the_shared_keywords(metric):
         "shuffles",
         "reseeds",
         "ceiling",
+        "seed",
+        "discrete",
+        "factor_names",
+        "leave_out",
     }
     parameters = inspect.signature(metric.compute).parameters
     assert shared <= set(parameters)
@@ -213,8 +219,8 @@ def test_bad_periods(periods, message):
         Table(np.eye(2), factors, factor_names=("shape", "turn"), periods=periods)
 
 
-def test_a_code_of_what_can_be_seen_is_perfect_once_the_factor_is_declared_to_repeat():
-    """Of a square that updates by 12 steps, 3 of which look the same, a code can tell 3 steps."""
+def test_a_code_of_the_visible_orientation_is_perfect_once_periods_are_given():
+    """A square looks the same every 3 of the 12 steps of a turn: its code can have 3 values."""
     shape, turn = np.divmod(np.tile(np.arange(24), 20), 12)
     factors = np.column_stack([shape, turn])
     seen = np.where(shape == 0, turn % 3, turn)
@@ -223,7 +229,7 @@ def test_a_code_of_what_can_be_seen_is_perfect_once_the_factor_is_declared_to_re
     names = ("shape", "turn")
     undeclared = mig(codes, factors, factor_names=names)
     declared = mig(codes, factors, factor_names=names, periods=periods)
-    # Which steps there are depends on the shape, so the code of the turn tells of the shape too.
+    # Which steps occur depends on the shape, so the code of the turn knows the shape too.
     assert undeclared.matrix[1, 1] < 0.8
     assert declared.matrix[1, 1] == pytest.approx(1.0)
     assert 0.6 < float(declared) < 0.95
@@ -234,7 +240,7 @@ def test_a_code_of_what_can_be_seen_is_perfect_once_the_factor_is_declared_to_re
     np.testing.assert_array_equal(table.classes[:, 1], seen)
 
 
-@pytest.mark.parametrize("metric", [m for m in METRICS.values() if not m.slow], ids=lambda m: m.key)
+@pytest.mark.parametrize("metric", [m for m in QUICK.values() if not m.slow], ids=lambda m: m.key)
 def test_the_ceiling_of_a_table(metric):
     base = blurred()
     score = metric(base, ceiling=True)
@@ -310,10 +316,10 @@ def test_a_continuous_factor_is_cut_into_bins():
     z = np.column_stack([v[:, 0] + 0.1 * rng.standard_normal(500), v[:, 1]])
     low, high = v[:, 0].min(), v[:, 0].max()
     cut = np.minimum((v[:, 0] - low) / (high - low) * 20, 19).astype(int)
-    by_hand = mig(z, np.column_stack([cut, v[:, 1].astype(int)]))
+    manual = mig(z, np.column_stack([cut, v[:, 1].astype(int)]))
     assert mig(z, v).details["factors cut into bins"] == ["factor 0"]
-    assert by_hand.details["factors cut into bins"] == []
-    assert float(mig(z, v)) == pytest.approx(float(by_hand), abs=1e-9)
+    assert manual.details["factors cut into bins"] == []
+    assert float(mig(z, v)) == pytest.approx(float(manual), abs=1e-9)
     table = Table(z, v, factor_names=("x", "shape"))
     assert repr(table) == "Table(500 rows, 2 codes, 2 factors: x of real numbers, shape 4)"
     assert "factor_vae_score/kim2018" not in evaluate(table)
@@ -322,7 +328,7 @@ def test_a_continuous_factor_is_cut_into_bins():
     assert float(factor_vae_score(z, v, leave_out=[0])) == 1.0
 
 
-@pytest.mark.parametrize("metric", [m for m in METRICS.values() if not m.slow], ids=lambda m: m.key)
+@pytest.mark.parametrize("metric", [m for m in QUICK.values() if not m.slow], ids=lambda m: m.key)
 @pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 def test_classes_may_have_any_numbers(metric):
     """Angles that repeat are classes as their numbers are, and none of 40 is lost to 20 bins."""

@@ -10,7 +10,8 @@ from sklearn.model_selection import KFold
 from lattice_tables import blurred, identity, kinds
 from plain_splits import categories, halves, scaled
 from unweave.metrics import downstream, explicitness
-from unweave.metrics.probes import area_under_curve, chosen_by_folds, one_against_rest
+from unweave.metrics.downstream import cross_validated_logistic
+from unweave.metrics.explicitness import area_under_curve, one_against_rest
 
 
 def area_of(protocol, train, y, test, truth):
@@ -33,7 +34,7 @@ def test_explicitness_by_scikit_learn(kind, protocol):
     train, y, test, truth = halves(codes, factors, 2)
     train, test = scaled(train, test)
     expected = [area_of(protocol, train, y[:, k], test, truth[:, k]) for k in range(3)]
-    score = explicitness(codes, factors, protocol=protocol, rng=2)
+    score = explicitness(codes, factors, protocol=protocol, seed=2)
     # The areas of codes without noise have ties, which the last bit of a probability parts.
     near = 1e-9 if protocol == "locatello2019" else 0.01
     np.testing.assert_allclose(list(score.parts.values()), expected, atol=near)
@@ -102,16 +103,16 @@ folds = pytest.mark.filterwarnings(
 
 
 @folds
-@pytest.mark.parametrize("kind", kinds())
-def test_regression_chosen_by_folds_is_that_of_scikit_learn(kind):
+@pytest.mark.parametrize("kind", ["identity", "entangled", "noise"])
+def test_cross_validated_regression_is_that_of_scikit_learn(kind):
     train, y, test, truth = halves(kinds()[kind] * 3.0, identity().factors, 4, 100, 200)
     right = np.zeros((2, 3))
     for k in range(3):
         values, labels = np.unique(y[:, k], return_inverse=True)
-        w = chosen_by_folds(np.column_stack([train, np.ones(100)]), labels, len(values))
-        told = values[(test @ w[:, :-1].T + w[:, -1]).argmax(1)]
+        w = cross_validated_logistic(np.column_stack([train, np.ones(100)]), labels, len(values))
+        ours = values[(test @ w[:, :-1].T + w[:, -1]).argmax(1)]
         theirs = LogisticRegressionCV(Cs=10, cv=KFold(5)).fit(train, y[:, k]).predict(test)
-        right[:, k] = (told == truth[:, k]).mean(), (theirs == truth[:, k]).mean()
+        right[:, k] = (ours == truth[:, k]).mean(), (theirs == truth[:, k]).mean()
     # At large C neither regression comes to its end in 100 steps.
     assert right[0].mean() == pytest.approx(right[1].mean(), abs=0.03)
 
@@ -124,13 +125,13 @@ def test_downstream_by_scikit_learn():
         "logistic": LogisticRegressionCV(Cs=10, cv=KFold(5)),
         "boosting": GradientBoostingClassifier(random_state=0),
     }
-    score = downstream(codes, factors, labels=(100, 20), test=200, rng=4)
+    score = downstream(codes, factors, labels=(100, 20), test=200, seed=4, leave_out=[2])
     assert list(score.parts) == [f"{name} {n}" for n in (20, 100) for name in models]
     for name, model in models.items():
         for n in (20, 100):
-            right = [model.fit(train[:n], y[:n, k]).score(test, truth[:, k]) for k in range(3)]
-            # Trees of few rows split them in many ways that are equally good, and choose at random.
-            near = 0.03 if name == "logistic" else 0.04
+            right = [model.fit(train[:n], y[:n, k]).score(test, truth[:, k]) for k in range(2)]
+            # Many splits of few rows are equally good, and trees choose among them at random.
+            near = 0.03 if name == "logistic" else 0.05
             assert score.parts[f"{name} {n}"] == pytest.approx(np.mean(right), abs=near)
     assert float(score) == pytest.approx(np.mean(list(score.parts.values())))
 
@@ -159,6 +160,6 @@ def test_odd_tables(metric):
         metric(np.full((9, 2), np.nan), np.arange(9)[:, None])
 
 
-def test_labels_must_be_numbers():
+def test_an_empty_list_of_labels_is_refused():
     with pytest.raises(ValueError, match="numbers of labels"):
         downstream(np.eye(9), np.arange(9)[:, None], labels=[])
