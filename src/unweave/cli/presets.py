@@ -12,7 +12,7 @@ from unweave.core.console import out, plain_table
 
 def presets_command(
     name: Annotated[
-        str | None, typer.Argument(help="A paper, or a preset; without one, list all.")
+        str | None, typer.Argument(help="A paper or a preset. Default: list all presets.")
     ] = None,
 ) -> None:
     """List the papers' experiments, or show one as a TOML file that `train --from` reads.

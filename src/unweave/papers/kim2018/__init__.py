@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from unweave.papers.kim2018 import fig3
-from unweave.papers.kim2018.fig18 import fig18
+from unweave.papers.kim2018.batches import fig18
 from unweave.papers.kim2018.sensitivity import fig16
 from unweave.papers.kim2018.shapes2d import STUDY
 from unweave.papers.kim2018.shapes2d_curves import fig4, fig5, fig7

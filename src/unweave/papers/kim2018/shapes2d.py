@@ -10,7 +10,7 @@ from unweave.core.noise import Noise
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure
 from unweave.metrics import Table, evaluate
-from unweave.papers.kim2018 import fig18
+from unweave.papers.kim2018.batches import FACT, draws_of
 from unweave.papers.kim2018.methods import setting_of
 from unweave.presets import preset
 from unweave.studies.images import encode_png, pack_array, traversals_png
@@ -63,7 +63,7 @@ def describe(model: FittedModel) -> Numbers:
         PICTURES: {"traversals": traversals(model, table), "samples": samples(model)},
     }
     if kind == "beta-vae" and seed == 0:
-        facts[fig18.FACT] = fig18.draws_of(model)
+        facts[FACT] = draws_of(model)
         facts[CODES] = pack_array(table.codes)
     return facts
 
