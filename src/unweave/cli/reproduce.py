@@ -16,8 +16,8 @@ from unweave.core.parallel import usable_cores
 
 
 def reproduce_command(
-    paper: Annotated[str | None, typer.Argument(help="A paper. Default: list all papers and figures.")] = None,
-    figures: Annotated[list[str] | None, typer.Argument(help="Figures of the paper. Default: all.")] = None,
+    paper: Annotated[str | None, typer.Argument(help="A paper. Default: list all figures.")] = None,
+    figures: Annotated[list[str] | None, typer.Argument(help="Its figures. Default: all.")] = None,
     store: StoreOption = Path("runs"),
     out: Annotated[Path, typer.Option(help="Folder for pages and figures.")] = PAPERS,
     device: DeviceOption = "auto",
