@@ -1,6 +1,7 @@
 """Workspaces, trained models, and models with known weights, for tests of reproductions."""
 
 import numpy as np
+import pytest
 import torch
 
 from unweave.evaluation.model import FittedModel
@@ -12,6 +13,17 @@ from unweave.training.store import Store
 def workspace(path, console=None):
     """Return a workspace that trains on the CPU and stores runs under a path."""
     return Workspace(Store(path), torch.device("cpu"), Silent(), console)
+
+
+@pytest.fixture
+def sketches(monkeypatch):
+    """Write drawings of few pixels, and no SVG, which takes longer than all else."""
+
+    def save(figure, stem):
+        figure.savefig(stem.with_suffix(".png"), dpi=10)
+        return [stem.with_suffix(".png")]
+
+    monkeypatch.setattr("unweave.studies.page.save_figure", save)
 
 
 def fitted(run):

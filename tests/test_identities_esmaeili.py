@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from datasets import D
 from torch.distributions import MultivariateNormal, Normal, OneHotCategorical
 
 import unweave as uw
+from datasets import D
 from small_models import COUNT, NOISE, SHAPE, SIZE, X, correlate, f64, loss, nets_of
 from unweave.aggregate import decompose, decompose_exactly
 from unweave.core.noise import Noise

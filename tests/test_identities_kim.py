@@ -3,11 +3,11 @@
 import math
 
 import torch
-from datasets import CRITIC, D, play_turns
 from torch import nn
 from torch.distributions import Normal
 
 import unweave as uw
+from datasets import CRITIC, D, play_turns
 from small_models import COUNT, NOISE, X, f64, loss, nets_of
 from unweave.aggregate import exact
 from unweave.objectives import Batch, total

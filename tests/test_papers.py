@@ -15,7 +15,7 @@ from rich.console import Console
 
 import unweave as uw
 from published_files import digits
-from reproduced import fitted, put_closed_form, workspace
+from reproduced import fitted, put_closed_form, sketches, workspace  # noqa: F401
 from unweave.data import MNIST, Mixing, MovingDigit, Pinwheel
 from unweave.papers import (
     FIGURES,
@@ -140,6 +140,7 @@ VERDICTS = {  # of claims that do not depend on the size, by place in the paper
     [made for made in FIGURES if (made.paper, made.figure) in TINY],
     ids=lambda made: f"{made.paper} {made.figure}",
 )
+@pytest.mark.usefixtures("sketches")
 def test_every_figure_is_reproduced_from_training_to_the_page(made, tmp_path, monkeypatch):
     monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path / "data"))
     (tmp_path / "data/mnist").mkdir(parents=True)

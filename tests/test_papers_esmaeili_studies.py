@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from published_files import idx
-from reproduced import workspace
+from reproduced import sketches, workspace  # noqa: F401
 from unweave.evaluation.monitor import Measure
 from unweave.networks import MLP
 from unweave.papers import reproduce
@@ -57,17 +57,6 @@ def rings(count):
 
 
 @pytest.fixture
-def sketches(monkeypatch):
-    """Write drawings of few pixels, and no SVG, which takes longer than all else."""
-
-    def save(figure, stem):
-        figure.savefig(stem.with_suffix(".png"), dpi=10)
-        return [stem.with_suffix(".png")]
-
-    monkeypatch.setattr("unweave.studies.page.save_figure", save)
-
-
-@pytest.fixture
 def files(tmp_path, monkeypatch):
     monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path / "data"))
     images, labels = rings(200)
@@ -94,7 +83,8 @@ def made_twice(figures, tmp_path, study):
     return kept, (out / "esmaeili2019.md").read_text(), stored_results(study, out)
 
 
-def test_table_2_from_training_to_the_page(tmp_path, monkeypatch, sketches):
+@pytest.mark.usefixtures("sketches")
+def test_table_2_from_training_to_the_page(tmp_path, monkeypatch):
     small = ["data.side=16", "data.positions=4", "data.orientations=3", "data.scales=2"]
     presets = {name: f"shapes2d-{name.lower().replace('β', 'beta')}" for name in table2.PAPER}
     measures = (
@@ -114,7 +104,8 @@ def test_table_2_from_training_to_the_page(tmp_path, monkeypatch, sketches):
         assert len(network.facts["kl"]) == 10 + (network in mixed)
 
 
-def test_figures_of_digits_from_training_to_the_page(tmp_path, monkeypatch, files, sketches):
+@pytest.mark.usefixtures("sketches")
+def test_figures_of_digits_from_training_to_the_page(tmp_path, monkeypatch, files):
     measures = (Measure(2, ("information",), rows=50, samples=20),)
     study = stand_in(monkeypatch, digits, digits._PRESETS, ["seed=3"], measures)
     _, page, results = made_twice(digits_figures.FIGURES, tmp_path, study)

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -207,31 +206,41 @@ def test_figures_are_drawn_from_the_networks_trained_so_far(tmp_path):
         merge_results([plain], [file_of(other)], folder, None)
 
 
-def test_a_study_killed_at_random_moments_ends_with_the_same_results(whole, tmp_path):
-    """Kill -9 at random moments, until the study is complete."""
+def kill():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class KillsAt(Silent):
+    """Kills the process at a step."""
+
+    def advance(self, step, rows):
+        if step >= 7:
+            kill()
+
+
+def train_until_killed(folder, moment):
+    """Train the study until this process kills itself: in training, or while writing results."""
+    one = at(folder, checkpoint_seconds=0.0)
+    if moment == "training":
+        one.progress = KillsAt()
+    else:
+        replace = os.replace
+        os.replace = lambda old, new: kill() if new.suffix == ".jsonl" else replace(old, new)
+    train_or_load(one, study_of())
+
+
+def test_a_killed_study_continues_to_the_same_results(whole, tmp_path):
     script = (
         "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path;"
-        "import test_papers_study as t; one = t.at(Path(sys.argv[2]), checkpoint_seconds=0.0);"
-        "t.train_or_load(one, t.study_of())"
+        "import test_papers_study as t; t.train_until_killed(Path(sys.argv[2]), sys.argv[3])"
     )
-    tests = str(Path(__file__).parent)
-    clock = random.Random(0)
-    for kills in range(30):
-        process = subprocess.Popen(
-            [sys.executable, "-c", script, tests, str(tmp_path)],
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            process.wait(timeout=clock.uniform(2.0, 5.0) if kills < 4 else 120)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            continue
-        assert process.returncode == 0
-        break
+    for moment in ("training", "writing"):
+        arguments = [str(Path(__file__).parent), str(tmp_path), moment]
+        ended = subprocess.run([sys.executable, "-c", script, *arguments], stderr=subprocess.PIPE)
+        assert ended.returncode == -signal.SIGKILL, ended.stderr
+        assert not file_of(tmp_path).exists()
+    assert train_or_load(at(tmp_path), study_of()).complete
     assert content(tmp_path) == content(whole)
-    assert not list(tmp_path.rglob(".unfinished*"))
 
 
 def test_results_of_runs_that_left_the_study_are_kept(whole, tmp_path):

@@ -29,7 +29,13 @@ from unweave.studies.intervals import two_sigma_interval
 from unweave.studies.study import Results, Study
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured, Numbers, Result, Workspace
-from unweave.theory import Encodings, Estimates, constructed, encodings_of, expected
+from unweave.theory import (
+    Encodings,
+    Estimates,
+    encodings_of,
+    expected_estimates,
+    make_encodings,
+)
 from unweave.theory.bias import BatchEstimator, Quantity
 from unweave.training.run import Run
 
@@ -52,17 +58,19 @@ _TEXTS = Texts(__package__, "appc")
 
 def appendix_c(workspace: Workspace, results: Results) -> Result:
     """Appendix C: the bias of estimates of H[q(z)] and KL(q(z) || p(z)) from a batch."""
-    base = constructed(SIZE, DIMENSION, SCALE)
+    base = make_encodings(SIZE, DIMENSION, SCALE)
     each = workspace.each
     by_estimator = {
-        name: expected(base, name, _batch_sizes(SIZE), DRAWS)
+        name: expected_estimates(base, name, _batch_sizes(SIZE), DRAWS)
         for name in each("estimators", _ESTIMATORS)
     }
     by_dimension = {
-        d: _stratified(constructed(SIZE, d, SCALE)) for d in each("dimensions", DIMENSIONS)
+        d: _stratified(make_encodings(SIZE, d, SCALE)) for d in each("dimensions", DIMENSIONS)
     }
-    by_scale = {s: _stratified(constructed(SIZE, DIMENSION, s)) for s in each("scales", SCALES)}
-    by_size = {n: _stratified(constructed(n, DIMENSION, SCALE)) for n in each("sizes", DATA_SETS)}
+    by_scale = {s: _stratified(make_encodings(SIZE, DIMENSION, s)) for s in each("scales", SCALES)}
+    by_size = {
+        n: _stratified(make_encodings(n, DIMENSION, SCALE)) for n in each("sizes", DATA_SETS)
+    }
     learned = {b: estimates(facts) for b, facts in zip(BETAS, results.facts, strict=True)}
     figure, axes = panels(2, 3, width=3.2)
     letter_panels(axes, ("Entropy", "KL", "Bias by dimension", "Bias by overlap",
@@ -131,7 +139,7 @@ def estimates(facts: Numbers) -> Estimates:
 
 def _stratified(encodings: Encodings) -> Estimates:
     """Compute expected estimates of the stratified estimator, eq. 10, for all batch sizes."""
-    return expected(encodings, "stratified", _batch_sizes(encodings.size), DRAWS)
+    return expected_estimates(encodings, "stratified", _batch_sizes(encodings.size), DRAWS)
 
 
 def _batch_sizes(most: int) -> tuple[int, ...]:

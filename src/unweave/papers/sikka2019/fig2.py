@@ -121,7 +121,7 @@ def _draw(numbers: Numbers, closed: Sequence[Solution]) -> Figure:
     axes[3].legend(loc="upper right")
     for name, label, colour, dashes in (
         ("printed", "in their own order", PURPLE, DASHES[1]),
-        ("tie", "matched", BLUE, DASHES[0]),
+        ("tie", "match_latents", BLUE, DASHES[0]),
     ):
         values = curves(numbers, name).mean(1)
         axes[5].plot(numbers["betas"], values, color=colour, linestyle=dashes, label=label)

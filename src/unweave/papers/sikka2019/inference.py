@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from unweave.studies.drawing import Values
-from unweave.theory import matched
+from unweave.theory import match_latents
 
 
 class Truth(NamedTuple):
@@ -46,6 +46,6 @@ def inference_errors(mean: Values, variance: Values, truth: Truth) -> Errors:
     rest = 0.5 * (known - spread)
     as_is = 0.5 * np.sum(precision * second) - np.trace(cross)
     return Errors(
-        float(matched(precision, second, cross).cost + rest),
+        float(match_latents(precision, second, cross).cost + rest),
         float(as_is + rest),
     )
