@@ -11,7 +11,7 @@ from small_models import NOISE, X, f64, loss, loss_of, nets_of
 from unweave.aggregate import exact, stratified, weighted
 from unweave.core.noise import Noise
 from unweave.latents import DiagonalGaussian
-from unweave.theory import corollary_1, corollary_2, recoded, rescaling, theorem_1
+from unweave.theory import corollary_1, corollary_2, recode, rescaling, theorem_1
 
 # Theorem 1: L_beta(x) = L(x; pi_beta, q) + (beta - 1) H_q + log F_beta
 
@@ -111,7 +111,7 @@ def test_corollary_1_with_its_constant_and_corollary_2(latent, beta):
     if latent.fixed_prior:
         c = 1.5 * (beta - 1) * (1 + math.log(2 * math.pi / beta)) + latent.log_normaliser(beta)
         assert sides.parts["constant"].tolist() == pytest.approx([c] * len(X))
-    passed, larger = recoded(nets.model, math.sqrt(beta) * torch.eye(3, dtype=f64), X, NOISE)
+    passed, larger = recode(nets.model, math.sqrt(beta) * torch.eye(3, dtype=f64), X, NOISE)
     torch.testing.assert_close(larger.z, math.sqrt(beta) * passed.z)
     theirs = loss_of(uw.EntropyVAE(beta=beta), larger)
     torch.testing.assert_close(loss(uw.BetaVAE(beta=beta), nets), -sides.left.mean())

@@ -10,7 +10,7 @@ from unweave.aggregate import exact, inclusive_kl
 from unweave.core.noise import Noise
 from unweave.latents import DiagonalGaussian, FullGaussian
 from unweave.latents.distributions import HALF_LOG_2PI
-from unweave.theory import recoded, theorem_2
+from unweave.theory import recode, theorem_2
 
 
 def rotation(size, seed=0):
@@ -33,7 +33,7 @@ class Turned:
 
 def two_passes(latent, project=False):
     """A pass and the same with codes R z, q = N(R m, R S R^T) and the decoder of R^T z."""
-    passed, turned = recoded(nets_of(latent).model, ROTATION, X, NOISE)
+    passed, turned = recode(nets_of(latent).model, ROTATION, X, NOISE)
     q = turned.q.marginals if project else turned.q
     return passed, turned._replace(q=q, p=Turned(passed.p))
 

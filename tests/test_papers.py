@@ -1,4 +1,4 @@
-"""Reproductions of papers: claims, studies that go on, figures and pages."""
+"""Reproductions of papers: claims, figures, and the way from training to the page."""
 
 import dataclasses
 import io
@@ -15,20 +15,21 @@ from rich.console import Console
 
 import unweave as uw
 from published_files import digits
-from reproduced import fitted, put_closed_form, workspace
+from reproduced import fitted, put_closed_form, sketches, workspace  # noqa: F401
 from unweave.data import MNIST, Mixing, MovingDigit, Pinwheel
 from unweave.papers import (
     FIGURES,
     Claim,
     Measured,
     chosen,
-    judged,
+    judge,
     reproduce,
 )
 from unweave.papers.kim2018 import fig3 as kim_fig3
 from unweave.papers.sikka2019 import fig1
 from unweave.papers.sikka2019.deep import Sweep
-from unweave.studies.drawing import lettered, panels, save, styled
+from unweave.studies.drawing import figure_style, letter_panels, panels, save_figure
+from unweave.studies.study import train_or_load
 from unweave.theory import solve
 
 PAGES = Path(__file__).parent.parent / "docs/papers"
@@ -36,31 +37,31 @@ CPU = torch.device("cpu")
 
 
 def test_claims_say_why_they_fail():
-    assert judged("s", "fig. 1", "1", Measured(1.0, 0.9, 1.1), True).got == "1 [0.9, 1.1]"
-    assert judged("s", "fig. 1", "1", 2.0, False).note == "The reason is open."
-    assert judged("s", "fig. 1", "1", 2.0, False, "Because.").verdict == "fail"
-    assert judged("s", "fig. 1", "1", 1.0, True, decisive=False).verdict == "pass"
-    undecided = judged("s", "fig. 1", "1", 2.0, False, decisive=False)
+    assert judge("s", "fig. 1", "1", Measured(1.0, 0.9, 1.1), True).got == "1 [0.9, 1.1]"
+    assert judge("s", "fig. 1", "1", 2.0, False).note == "The reason is open."
+    assert judge("s", "fig. 1", "1", 2.0, False, "Because.").verdict == "fail"
+    assert judge("s", "fig. 1", "1", 1.0, True, contradicted=False).verdict == "pass"
+    undecided = judge("s", "fig. 1", "1", 2.0, False, contradicted=False)
     assert (undecided.verdict, undecided.note[:18]) == ("undecided", "The bound is ours;")
     with pytest.raises(ValueError, match="needs a note"):
         Claim("s", "fig. 1", "1", "2", "undecided")
     with pytest.raises(ValueError, match="needs a note"):
         Claim("s", "fig. 1", "1", "2", "not comparable")
     with pytest.raises(
-        ValueError, match="expected a verdict of pass, fail, undecided, not comparable"
+        ValueError, match="expected a verdict of pass, fail, undecided, not measured yet, not comp"
     ):
         Claim("s", "fig. 1", "1", "2", "perhaps")
 
 
-def test_figures_are_vector_and_png_and_the_same_every_time(tmp_path):
-    def drawn(stem):
-        with styled():
+def test_a_figure_gives_the_same_svg_and_png_every_time(tmp_path):
+    def draw(stem):
+        with figure_style():
             figure, axes = panels(1, 2)
-            lettered(axes, ("one", "two"))
+            letter_panels(axes, ("one", "two"))
             axes[0].plot([1, 2], [3, 4])
-        return save(figure, stem)
+        return save_figure(figure, stem)
 
-    (svg, png), (again, image) = drawn(tmp_path / "a/one"), drawn(tmp_path / "b/one")
+    (svg, png), (again, image) = draw(tmp_path / "a/one"), draw(tmp_path / "b/one")
     assert svg.read_bytes() == again.read_bytes()
     assert png.read_bytes() == image.read_bytes()
     assert svg.read_text().startswith("<?xml")
@@ -82,7 +83,7 @@ PINWHEEL = {
     "DATA": Pinwheel(points_per_cluster=9), "BETAS": (0.5, 1.0), "ALPHAS": (1.0, 8.0),
     "LARGER_BETAS": (5.0,), "LIMIT_BETAS": (5.0,), "LARGER_ALPHAS": (9.0,),
 }  # fmt: skip
-TINY = {  # what makes each figure small, as other numbers in its module
+TINY = {  # numbers of a figure's module that make it small
     ("sikka2019", "fig2"): {
         "SWEEP": Sweep(
             Mixing(columns=MNIST(), indices=(1, 3, 0), observations=100), latents=3,
@@ -116,7 +117,7 @@ TINY = {  # what makes each figure small, as other numbers in its module
     ("mathieu2019", "fig6"): {"DRAWN": 20_000},
     ("kim2018", "fig3"): {"SEEDS": (0,), "FACTORS": {"x": 5, "y": 5, "scale": 4}},
 }  # fmt: skip
-VERDICTS = {  # of what does not hang on the size, by place in the paper
+VERDICTS = {  # of claims that do not depend on the size, by place in the paper
     ("sikka2019", "fig1"): {
         "fig. 1A, prop. 3": "pass", "fig. 1B": "pass", "fig. 1C, prop. 2": "pass",
         "fig. 1D, prop. 2": "pass",
@@ -139,7 +140,8 @@ VERDICTS = {  # of what does not hang on the size, by place in the paper
     [made for made in FIGURES if (made.paper, made.figure) in TINY],
     ids=lambda made: f"{made.paper} {made.figure}",
 )
-def test_every_figure_from_the_store_to_the_page(made, tmp_path, monkeypatch):
+@pytest.mark.usefixtures("sketches")
+def test_every_figure_is_reproduced_from_training_to_the_page(made, tmp_path, monkeypatch):
     monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path / "data"))
     (tmp_path / "data/mnist").mkdir(parents=True)
     digits(tmp_path / "data/mnist")
@@ -153,14 +155,14 @@ def test_every_figure_from_the_store_to_the_page(made, tmp_path, monkeypatch):
         monkeypatch.setattr("unweave.papers.FIGURES", others)
         made = small
     out = tmp_path / "out"
-    told = io.StringIO()
-    console = Console(file=told, force_terminal=True, width=200)
+    printed = io.StringIO()
+    console = Console(file=printed, force_terminal=True, width=200)
     claims = reproduce(
         chosen(made.paper, [made.figure]), workspace(tmp_path / "runs", console), out
     )
-    assert told.getvalue().startswith(f"{made.paper} {made.figure}, {made.title}: {made.cost}")
+    assert printed.getvalue().startswith(f"{made.paper} {made.figure}, {made.title}: {made.cost}")
     counted = re.findall(
-        r"(\w+) \S* (\d+)/(\d+)", re.sub("\x1b\\[[\\d;?]*\\w", "", told.getvalue())
+        r"(\w+) \S* (\d+)/(\d+)", re.sub("\x1b\\[[\\d;?]*\\w", "", printed.getvalue())
     )
     assert counted or made.cost == "half a minute"
     verdicts = {claim.where: claim.verdict for claim in claims}
@@ -169,7 +171,7 @@ def test_every_figure_from_the_store_to_the_page(made, tmp_path, monkeypatch):
     assert facts["found"] == 0
     trained = facts["trained"]
     page = (out / f"{made.paper}.md").read_text()
-    command = f"`unweave reproduce {made.paper} {made.figure} --out {out}`"
+    command = f"`unweave reproduce {made.paper} {made.figure}`: "
     for text in (f"]({made.paper}/{made.figure}.svg)", f"({made.paper}/{made.figure}.png)",
                  command, "Seeds: 0"):  # fmt: skip
         assert text in page
@@ -178,14 +180,14 @@ def test_every_figure_from_the_store_to_the_page(made, tmp_path, monkeypatch):
     if made.study:
         assert trained == len(made.study.runs)
         again = workspace(tmp_path / "another store")
-        again.turn_to(out / made.paper / made.figure)
-        with styled():
-            assert made.make(again).claims == tuple(claims)
+        again.start_figure(out)
+        with figure_style():
+            assert made.make(again, train_or_load(again, made.study)).claims == tuple(claims)
         assert again.trained == 0
         assert not (tmp_path / "another store").exists()
 
 
-def test_the_tables_of_figure_3_hold_what_they_say():
+def test_the_constructed_codes_of_figure_3_encode_the_first_factors():
     for held in range(5):
         codes, factors = kim_fig3.table(held, seed=0)
         found = np.abs(np.corrcoef(codes.T, factors.T)[:10, 10:])
@@ -194,20 +196,19 @@ def test_the_tables_of_figure_3_hold_what_they_say():
         assert (codes[:, held:].std(0) < 0.05).all()
 
 
-def test_terms_of_a_trained_network_are_those_of_its_matrices(tmp_path):
-    """Weights put in by hand: those of the closed form have its terms."""
+def test_terms_of_a_linear_network_equal_the_closed_form_of_its_weights():
     (run, *_) = fig1.study().runs
     model = fitted(dataclasses.replace(run, steps=1, objective=uw.BetaVAE(beta=0.6)))
     found = solve(fig1.MIXING, 0.6)
     put_closed_form(model, found)
-    reached = fig1._reached(*fig1._opened(model))
+    reached = fig1.terms_of(*fig1._in_float64(model))
     assert reached.pop("norm") == pytest.approx(np.linalg.norm(found.decoder, axis=0).max())
     assert [reached.pop(name) for name in ("below", "apart")] == pytest.approx([0, 0], abs=1e-5)
     for name, value in reached.items():
         assert value == pytest.approx(getattr(found, name), rel=1e-5), name
 
 
-def test_a_figure_of_your_own_as_the_docs_have_it(tmp_path, monkeypatch):
+def test_the_example_of_your_own_figure_in_the_docs_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = (PAGES.parent / "theory.md").read_text()
     code = next(
@@ -218,10 +219,10 @@ def test_a_figure_of_your_own_as_the_docs_have_it(tmp_path, monkeypatch):
     assert page.startswith("# mypaper\n\n## Figure 1: information\n\n![")
     assert "| I(x; z) falls with β | fig. 1 | lower at every step | " in page
     assert "✓ pass" in page
-    assert "`python mypaper.py`: " in page
+    assert "`python mypaper.py`: 3 networks trained in " in page
 
 
-def test_where_figures_cannot_be_written_nothing_is_made(unweave, tmp_path):
+def test_an_unwritable_folder_is_reported_before_training(unweave, tmp_path):
     (tmp_path / "file").write_text("")
     for out in (tmp_path / "file", "/proc/nowhere"):
         code, _, err = unweave("reproduce", "sikka2019", "fig1", "fig2", "--out", out)
@@ -229,15 +230,15 @@ def test_where_figures_cannot_be_written_nothing_is_made(unweave, tmp_path):
         assert f"figures cannot be written to {out}" in " ".join(err.split())
 
 
-def test_what_takes_long_is_counted():
-    told = io.StringIO()
-    console = Console(file=told, force_terminal=True, width=80)
+def test_progress_of_long_loops_is_shown():
+    printed = io.StringIO()
+    console = Console(file=printed, force_terminal=True, width=80)
     assert list(workspace("nowhere", console).each("networks measured", [3, 4, 5])) == [3, 4, 5]
-    assert "networks measured" in told.getvalue()
-    assert "3/3" in told.getvalue()
+    assert "networks measured" in printed.getvalue()
+    assert "3/3" in printed.getvalue()
 
 
-def test_the_command_line_says_what_is_missing(unweave, tmp_path, monkeypatch):
+def test_the_command_line_asks_for_matplotlib(unweave, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     code, out, err = unweave("reproduce", "sikka2019", "fig1", "--out", tmp_path / "papers",
                              "--store", tmp_path / "runs")  # fmt: skip
@@ -247,7 +248,7 @@ def test_the_command_line_says_what_is_missing(unweave, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_command_line_lists_and_refuses(unweave, tmp_path):
+def test_the_command_line_lists_figures_and_rejects_unknown_ones(unweave, tmp_path):
     code, out, _ = unweave("reproduce", "--out", tmp_path)
     assert code == 0
     assert all(made.paper in out and made.figure in out for made in FIGURES)

@@ -1,4 +1,4 @@
-"""Figure 3 of Esmaeili et al.: what is measured of models, and what is read off it."""
+"""Figure 3 of Esmaeili et al.: the measured terms, and verdicts on constructed terms."""
 
 import math
 
@@ -19,7 +19,7 @@ SOUND = {
 }  # fmt: skip
 
 
-def test_claims_follow_from_the_terms():
+def test_verdicts_follow_from_the_terms():
     verdicts = [claim.verdict for claim in claims_of(SOUND, MOST)]
     assert verdicts == ["pass"] * 5 + ["not comparable"] * 2
     for number, (name, other) in enumerate(
@@ -35,8 +35,8 @@ def test_claims_follow_from_the_terms():
         assert claims[number].verdict == "undecided", name
 
 
-def test_terms_of_a_linear_model_are_those_of_its_matrices(monkeypatch):
-    """Weights put in by hand: the encoder is the posterior, so rate and likelihood say all."""
+def test_terms_of_a_linear_model_equal_their_closed_form(monkeypatch):
+    """The encoder is set to the true posterior, for which rate and likelihood are known."""
     monkeypatch.setattr(esmaeili2019, "HIDDEN", ())
     monkeypatch.setattr(esmaeili2019, "SCALE", 0.7)
     monkeypatch.setattr(esmaeili2019, "STEPS", 1)

@@ -1,4 +1,4 @@
-"""Studies of Esmaeili et al.: from training to pages on tiny stand-ins, and how claims turn."""
+"""Studies of Esmaeili et al.: tiny ones from training to the page, and verdicts."""
 
 import dataclasses
 from dataclasses import replace
@@ -9,21 +9,28 @@ import pytest
 import torch
 
 from published_files import idx
-from reproduced import workspace
+from reproduced import sketches, workspace  # noqa: F401
 from unweave.evaluation.monitor import Measure
 from unweave.networks import MLP
 from unweave.papers import reproduce
 from unweave.papers.esmaeili2019 import digits, digits_claims, digits_figures, table2
-from unweave.papers.esmaeili2019.digits import HELD_OUT, INFORMATION, Digits, followed, ordered
-from unweave.papers.esmaeili2019.groups import Group, groups_of
+from unweave.papers.esmaeili2019.digits import (
+    HELD_OUT,
+    INFORMATION,
+    Digits,
+    best_latents,
+    probability_above,
+)
+from unweave.papers.esmaeili2019.table2 import named_groups
 from unweave.presets import preset
-from unweave.studies.study import PICTURES, Network, read_networks
+from unweave.studies.drawing import figure_style
+from unweave.studies.study import PICTURES, Group, Network, Results, read_networks, stored_results
 
 TINY = ["steps=3", "batch_size=16"]
 
 
 def stand_in(monkeypatch, module, presets, assignments, measures):
-    """The study of a module with tiny runs in the place of its own."""
+    """Replace the study of a module by one of tiny runs."""
     settings = {
         name: [
             replace(run, network=MLP((8,)))
@@ -50,17 +57,6 @@ def rings(count):
 
 
 @pytest.fixture
-def sketches(monkeypatch):
-    """Drawings of few pixels, and no SVG: they take longer than all else."""
-
-    def save(figure, stem):
-        figure.savefig(stem.with_suffix(".png"), dpi=10)
-        return [stem.with_suffix(".png")]
-
-    monkeypatch.setattr("unweave.studies.page.save", save)
-
-
-@pytest.fixture
 def files(tmp_path, monkeypatch):
     monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path / "data"))
     images, labels = rings(200)
@@ -73,7 +69,7 @@ def files(tmp_path, monkeypatch):
 
 
 def made_twice(figures, tmp_path, study):
-    """Make figures, and again without weights and data: the same claims, nothing trained."""
+    """Reproduce figures twice; the second time nothing is trained, and the claims are the same."""
     at, out = workspace(tmp_path / "runs"), tmp_path / "pages"
     figures = [dataclasses.replace(made, study=study) for made in figures]
     first = reproduce(figures, at, out)
@@ -84,10 +80,11 @@ def made_twice(figures, tmp_path, study):
     assert reproduce(figures, other, out) == first
     assert other.trained == 0
     assert not (tmp_path / "none").exists() or not any((tmp_path / "none").iterdir())
-    return kept, (out / "esmaeili2019.md").read_text()
+    return kept, (out / "esmaeili2019.md").read_text(), stored_results(study, out)
 
 
-def test_table_2_from_training_to_the_page(tmp_path, monkeypatch, sketches):
+@pytest.mark.usefixtures("sketches")
+def test_table_2_from_training_to_the_page(tmp_path, monkeypatch):
     small = ["data.side=16", "data.positions=4", "data.orientations=3", "data.scales=2"]
     presets = {name: f"shapes2d-{name.lower().replace('β', 'beta')}" for name in table2.PAPER}
     measures = (
@@ -95,7 +92,7 @@ def test_table_2_from_training_to_the_page(tmp_path, monkeypatch, sketches):
         Measure(3, table2.STUDY.measures[-1].metrics, rows=64, samples=20),
     )
     study = stand_in(monkeypatch, table2, presets, ["seed=0..1", *small], measures)
-    kept, page = made_twice(table2.FIGURES, tmp_path, study)
+    kept, page, _ = made_twice(table2.FIGURES, tmp_path, study)
     for name in table2.PAPER:
         assert f"| {name} | 2 of 2 | {table2.PAPER[name][0]:.2f} | 0." in page
     mixed = [network for network in kept.values() if network.run.latent.kind == "product"]
@@ -107,12 +104,13 @@ def test_table_2_from_training_to_the_page(tmp_path, monkeypatch, sketches):
         assert len(network.facts["kl"]) == 10 + (network in mixed)
 
 
-def test_figures_of_digits_from_training_to_the_page(tmp_path, monkeypatch, files, sketches):
+@pytest.mark.usefixtures("sketches")
+def test_figures_of_digits_from_training_to_the_page(tmp_path, monkeypatch, files):
     measures = (Measure(2, ("information",), rows=50, samples=20),)
     study = stand_in(monkeypatch, digits, digits._PRESETS, ["seed=3"], measures)
-    kept, page = made_twice(digits_figures.FIGURES, tmp_path, study)
-    assert "2 of 12 networks trained" in page  # about 2D Shapes too, which are not trained
-    groups = groups_of(kept.values(), digits.SETTINGS)
+    _, page, results = made_twice(digits_figures.FIGURES, tmp_path, study)
+    assert "2 of 12 networks are trained" in page  # with 2D Shapes, which are not trained
+    groups = named_groups(results, digits.SETTINGS)
     assert {name for name, group in groups.items() if "unseen" in group.networks[0].facts} == {
         "HFVAE", "zero-shot"
     }  # fmt: skip
@@ -128,23 +126,23 @@ def test_figures_of_digits_from_training_to_the_page(tmp_path, monkeypatch, file
         assert np.sum(network.facts["prior"]) == 10 * 50
 
 
-def test_without_networks_all_claims_are_undecided(tmp_path, sketches):
-    """Nothing trained and no data: pages say how many networks are missing."""
+def test_without_networks_no_claim_is_measured(tmp_path):
     at = workspace(tmp_path / "runs")
-    at.deadline = 0.0
+    at.start_figure(tmp_path / "pages")
     figures = [*digits_figures.FIGURES, *table2.FIGURES]
-    plain = [dataclasses.replace(made, study=None) for made in figures]
-    claims = reproduce(plain, at, tmp_path / "pages")
-    assert {claim.verdict for claim in claims} == {"undecided"}
-    assert {claim.got for claim in claims} == {"no networks yet"}
+    with figure_style():
+        results = [made.make(at, Results(made.study, [])) for made in figures]
+    claims = [claim for result in results for claim in result.claims]
+    assert {claim.verdict for claim in claims} == {"not measured yet"}
+    assert {claim.got for claim in claims} == {"–"}
     assert all(claim.note.startswith("0 of ") for claim in claims)
 
 
-# Claims on numbers that are made up.
+# Verdicts on constructed numbers.
 
 
 def networks(settings, name, curves=(), **facts):
-    """Networks of a setting; a callable is asked for the value of each seed."""
+    """Return networks of a setting; callables give the value of each seed."""
     made = []
     for run in settings[name]:
         value = {key: v(run.seed) if callable(v) else v for key, v in dict(curves).items()}
@@ -155,7 +153,7 @@ def networks(settings, name, curves=(), **facts):
 
 
 def scored(changes=()):
-    """Networks of table 2 that score as the paper's, with a little noise, but for changes."""
+    """Return networks of table 2 that score as in the paper, with a little noise and changes."""
     made = []
     for name, paper in table2.PAPER.items():
         factor, eastwood = {**dict(changes)}.get(name, paper)
@@ -168,7 +166,13 @@ def scored(changes=()):
 
 
 def table2_verdicts(made):
-    return [claim.verdict for claim in table2.claims_of(groups_of(made, table2.SETTINGS))]
+    return [claim.verdict for claim in table2.claims_of(grouped(made))]
+
+
+def grouped(made, module=table2):
+    order = {run.digest: place for place, run in enumerate(module.STUDY.runs)}
+    results = Results(module.STUDY, sorted(made, key=lambda network: order[network.key]))
+    return named_groups(results, module.SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -182,17 +186,17 @@ def table2_verdicts(made):
         ({"HFVAE": (0.3, 0.1)}, {0: "fail", 1: "fail", 2: "fail", 3: "fail", 8: "undecided"}),
     ],
 )
-def test_claims_of_table_2_turn_with_the_scores(changes, turned):
+def test_verdicts_of_table_2_change_with_the_scores(changes, turned):
     expected = [turned.get(number, "pass") for number in range(9)]
     assert table2_verdicts(scored(changes)) == expected
 
 
-def test_claims_are_undecided_until_their_networks_are_there():
-    made = scored()
-    claims = table2.claims_of(groups_of(made[:-1], table2.SETTINGS))  # an HFVAE is missing
-    assert [claim.verdict for claim in claims] == ["undecided"] * 4 + ["pass"] * 4 + ["undecided"]
-    assert claims[0].note == "49 of 50 networks trained."
-    assert claims[-1].note == "9 of 10 networks trained."
+def test_claims_wait_until_all_their_networks_are_trained():
+    made, waiting = scored(), "not measured yet"
+    claims = table2.claims_of(grouped(made[:-1]))  # an HFVAE is missing
+    assert [claim.verdict for claim in claims] == [waiting] * 4 + ["pass"] * 4 + [waiting]
+    assert claims[0].note == "49 of 50 networks are trained."
+    assert claims[-1].note == "9 of 10 networks are trained."
     assert claims[-1].got.startswith("FactorVAE 0.78 [0.77, 0.78], from 0.76 to 0.79")
     broken = [*made[:-1], replace(made[-1], curves={"step": []}, failure={"step": 7})]
     assert table2_verdicts(broken) == ["pass"] * 9  # nothing is missing
@@ -212,7 +216,7 @@ SOUND = {
 
 
 def found(**changes):
-    """Groups of networks as the paper says they are, but for changes."""
+    """Return groups of networks as the paper describes them, except for changes."""
     has = SOUND | changes
     curves = {
         f"{INFORMATION}style.{d}": [0.0, has["peak"], value]
@@ -227,7 +231,7 @@ def found(**changes):
     made += networks(settings, "zero-shot", unseen=dict.fromkeys(HELD_OUT, unseen))
     made += networks(settings, "Fashion-MNIST", category=has["Fashion-MNIST category"])
     shapes = networks(table2.SETTINGS, "HFVAE", category=has["2D Shapes category"])
-    return {**groups_of(made, settings), "2D Shapes": Group(tuple(shapes), 10)}
+    return {**grouped(made, digits), "2D Shapes": Group(tuple(shapes), 10)}
 
 
 def verdicts(groups):
@@ -266,15 +270,15 @@ def verdicts(groups):
         ({"2D Shapes category": SURE}, {13: "fail", 14: "fail"}),
     ],
 )
-def test_claims_about_digits_turn_with_the_numbers(changes, turned):
+def test_verdicts_about_digits_change_with_the_numbers(changes, turned):
     expected = [turned.get(number, "pass") for number in range(15)]
     assert verdicts(found(**changes)) == expected
 
 
-# What is measured of networks.
+# Measurements of networks.
 
 
-def test_the_latent_that_follows_a_feature_is_found_among_images_of_one_label():
+def test_the_latent_of_a_feature_is_the_one_that_correlates_within_labels():
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 10, 2000)
     thickness, width = rng.normal(size=(2, 2000))
@@ -283,35 +287,36 @@ def test_the_latent_that_follows_a_feature_is_found_among_images_of_one_label():
     codes[:, 2] = width
     codes[:, 3] = labels  # follows the label and neither feature
     features = np.stack([thickness + labels, width], 1)
-    got = followed(codes, features, labels)
+    got = best_latents(codes, features, labels)
     assert got["thickness"]["variable"] == 1
     assert got["thickness"]["correlation"] == pytest.approx(-1 / np.sqrt(1.25), abs=0.02)
     assert got["width"] == {"variable": 2, "correlation": pytest.approx(1.0)}
 
 
-def test_digits_are_judged_by_their_neighbours():
+def test_digits_are_classified_by_their_nearest_neighbours():
     images, labels = rings(100)
     known = Digits(images[:, None] / np.float32(255), labels.astype(np.int64), torch.device("cpu"))
     same = Digits(np.repeat(known.images[:10], 5, 0), np.repeat(known.labels[:10], 5), known.device)
-    assert np.array_equal(same.judged(known.images[:10]), labels[:10])
+    assert np.array_equal(same.classify(known.images[:10]), labels[:10])
     assert np.array_equal(known.labels[known.first(3)], np.repeat(np.arange(10), 3))
 
 
-def test_ordered_counts_pairs():
+def test_probability_above_counts_pairs():
     rng = np.random.default_rng(0)
     a, b = rng.integers(0, 9, 50), rng.integers(0, 6, 70)
     gaps = a[:, None] - b
-    assert ordered(a, b) == pytest.approx((gaps > 0).mean() + (gaps == 0).mean() / 2)
+    assert probability_above(a, b) == pytest.approx((gaps > 0).mean() + (gaps == 0).mean() / 2)
 
 
 def test_the_best_and_the_median_network_keep_their_pictures():
     made = [
-        replace(network, facts={PICTURES: {}, "category": [[10 - seed, seed], [seed, 10]]})
-        for seed, network in enumerate(networks(digits.SETTINGS, "HFVAE")[:5])
+        replace(network, facts={PICTURES: {}, "category": [[30 - seed, seed], [seed, 30]]})
+        for seed, network in enumerate(networks(digits.SETTINGS, "HFVAE"))
     ]
-    assert [network.run.seed for network in digits.STUDY.pictured(made)] == [0, 2]
-    # Later networks are better; of the earlier ones, two kept their pictures.
-    kept = [replace(n, facts={"category": n.facts["category"]}) for n in made]
-    kept[2], kept[4] = made[2], made[4]
-    assert [network.run.seed for network in digits.STUDY.pictured(kept)] == [2, 2]
-    assert digits.STUDY.pictured([]) == []
+
+    def pictured(some):
+        return [network.run.seed for network in digits.STUDY.pictured(Results(digits.STUDY, some))]
+
+    assert pictured(made) == [0, 5]
+    assert pictured(made[:5]) == [0, 1, 2, 3, 4]  # the median is not known yet
+    assert pictured([]) == []

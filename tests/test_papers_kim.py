@@ -1,4 +1,4 @@
-"""Figures of Kim and Mnih: claims judged on numbers that are known, and drawn from results."""
+"""Figures of Kim and Mnih: verdicts on constructed numbers, and codes of stored results."""
 
 from pathlib import Path
 
@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from unweave.metrics import factor_vae_score
-from unweave.papers.kim2018 import fig18, sensitivity, shapes2d, shapes2d_curves
-from unweave.papers.kim2018.comparison import ACCURACY, DISTORTION, MISMATCH, OPEN
-from unweave.papers.kim2018.fig18 import Draws
-from unweave.papers.kim2018.shapes2d import CRITIC_TC, HIGGINS, OURS, TRUE_TC
+from unweave.papers.kim2018 import sensitivity, shapes2d, shapes2d_curves
+from unweave.papers.kim2018.batches import Draws, claims_of
+from unweave.papers.kim2018.methods import ACCURACY, DISTORTION, MISMATCH
+from unweave.papers.kim2018.shapes2d import CRITIC_TC, HIGGINS, OURS, STUDY, TRUE_TC
 from unweave.presets import preset
 from unweave.studies.study import Network, Results, read_networks
 from unweave.studies.workspace import Measured
@@ -17,8 +17,8 @@ from unweave.studies.workspace import Measured
 PAGES = Path(__file__).parent.parent / "docs/papers"
 
 
-def made(**changes):
-    """What three batches make of draws, as the paper says, but for what is changed."""
+def draws(**changes):
+    """Return draws of three batches as the paper describes them, except for the changes."""
     spreads = np.stack([np.full(3, 4.0), np.full(3, 2.0)], 1)
     truth = Measured(1.0, 0.9, 1.1)
     fields = {"joint": np.zeros(4), "marginals": np.zeros(4), "spreads": spreads, "truth": truth,
@@ -28,7 +28,7 @@ def made(**changes):
 
 def verdicts(**found):
     betas = {float(beta): each for beta, each in enumerate(found.values())}
-    return [claim.verdict for claim in fig18.claims_of(betas)]
+    return [claim.verdict for claim in claims_of(betas)]
 
 
 SAID = ["pass", "pass", "not comparable", "not comparable"]
@@ -43,14 +43,14 @@ SAID = ["pass", "pass", "not comparable", "not comparable"]
         ({"spreads": np.array([[1.1, 1.0]] * 3)}, None),
     ],
 )
-def test_one_batch_of_one_model_turns_the_claim_about_it(changes, turned):
+def test_one_batch_of_one_model_changes_the_verdict(changes, turned):
     expected = ["fail" if number == turned else each for number, each in enumerate(SAID)]
-    assert verdicts(one=made(), other=made(**changes)) == expected
-    assert verdicts(one=made(**changes), other=made()) == expected
+    assert verdicts(one=draws(), other=draws(**changes)) == expected
+    assert verdicts(one=draws(**changes), other=draws()) == expected
 
 
 def networks_of(kind, weight, count=10, **last):
-    """Networks of one setting whose curves end at some values, a little apart."""
+    """Return networks of one setting whose curves end close to given values."""
     name = {"beta-vae": "beta", "factor-vae": "gamma"}[kind]
     runs = preset(f"kim2018/shapes2d-{kind}").runs([f"objective.{name}={weight}"])[:count]
     curves = {
@@ -73,7 +73,7 @@ def networks_of(kind, weight, count=10, **last):
 
 
 def results(*settings):
-    return Results([network for each in settings for network in each], [])
+    return Results(STUDY, [network for each in settings for network in each])
 
 
 def verdict(claims, text):
@@ -83,47 +83,51 @@ def verdict(claims, text):
 @pytest.mark.parametrize(
     ("score", "expected"), [(0.82, "pass"), (0.73, "undecided"), (0.6, "fail")]
 )
-def test_factor_vae_is_better_only_if_its_scores_are(score, expected):
+def test_factor_vae_passes_only_if_its_scores_are_higher(score, expected):
     found = results(
         networks_of("beta-vae", 4, OURS=0.73), networks_of("factor-vae", 40, OURS=score)
     )
-    claims = shapes2d_curves._headline(found)
+    claims = shapes2d_curves.headline_claims(found)
     assert verdict(claims, "significantly higher") == expected
     assert verdict(claims, "mean score of β-VAE") == "pass"
     assert verdict(claims, "mean score of FactorVAE") == ("pass" if score == 0.82 else "fail")
-    assert [claim.note for claim in claims if claim.verdict == "fail"] == [OPEN] * (
-        2 if score == 0.6 else score != 0.82
-    )
+    notes = [claim.note for claim in claims if claim.verdict == "fail"]
+    remark = "The reason is open; see the remark below."
+    assert notes == [remark] * (2 if score == 0.6 else score != 0.82)
 
 
-def test_claims_about_networks_that_are_missing_are_undecided():
-    found = results(networks_of("beta-vae", 4, OURS=0.73))
-    claims = shapes2d_curves._headline(found)
-    assert verdict(claims, "mean score of FactorVAE") == "undecided"
-    assert verdict(claims, "mean score of β-VAE") != "undecided"
-    assert "γ = 40 are not trained yet" in claims[-1].note
+def test_claims_about_missing_networks_are_not_measured_yet():
+    found = results(networks_of("beta-vae", 4, OURS=0.73), networks_of("factor-vae", 40, 9))
+    claims = shapes2d_curves.headline_claims(found)
+    assert verdict(claims, "mean score of FactorVAE") == "not measured yet"
+    assert verdict(claims, "mean score of β-VAE") == "pass"
+    assert claims[-1].note == "19 of 20 networks are trained."
+    assert claims[-1].got.startswith("-0.0")  # so far
+    without = shapes2d_curves.headline_claims(results(networks_of("beta-vae", 4)))
+    assert without[-1].got == "–"
 
 
 @pytest.mark.parametrize(("accuracy", "expected"), [(-0.01, "pass"), (0.01, "fail")])
-def test_larger_gammas_are_judged_by_rank(accuracy, expected):
-    settings = {
-        gamma: networks_of("factor-vae", gamma, ACCURACY=0.6 + accuracy * place)
-        for place, gamma in enumerate((10, 20, 40))
-    }
-    claims = shapes2d_curves._higher_gamma(settings)
+def test_larger_gammas_are_judged_by_rank_once_all_are_trained(accuracy, expected):
+    settings = [
+        networks_of("factor-vae", gamma, ACCURACY=0.6 + accuracy * place)
+        for place, gamma in enumerate((10, 20, 30, 35, 40, 100))
+    ]
+    claims = shapes2d_curves.critic_claims(results(*settings))
     assert verdict(claims, "accuracy") == expected
-    few = shapes2d_curves._higher_gamma({10.0: settings[10]})
-    assert [claim.verdict for claim in few] == ["undecided", "undecided"]
+    few = shapes2d_curves.critic_claims(results(*settings[:5]))
+    assert [claim.verdict for claim in few[2:]] == ["not measured yet"] * 2
 
 
 def test_the_critic_underestimates_only_if_it_does_in_every_network():
-    good, bad = networks_of("factor-vae", 40), networks_of("factor-vae", 40, 1, CRITIC_TC=3.0)
-    assert shapes2d_curves._underestimates({40.0: good}).verdict == "pass"
-    assert shapes2d_curves._underestimates({40.0: [*good, *bad]}).verdict == "fail"
-    assert shapes2d_curves._decreases({40.0: good}).verdict == "pass"
+    good, bad = networks_of("factor-vae", 40), networks_of("factor-vae", 10, 1, CRITIC_TC=3.0)
+    under, falls, *_ = shapes2d_curves.critic_claims(results(good))
+    assert (under.verdict, falls.verdict) == ("pass", "pass")
+    under, *_ = shapes2d_curves.critic_claims(results(good, bad))
+    assert under.verdict == "fail"
 
 
-def test_codes_in_the_results_are_those_of_their_observations():
+def test_stored_codes_give_the_stored_score():
     networks = read_networks(shapes2d.STUDY.path(PAGES)).values()
     network = next(each for each in networks if shapes2d.CODES in each.facts)
     codes, factors = sensitivity.codes_of(network)

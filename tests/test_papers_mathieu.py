@@ -1,4 +1,4 @@
-"""Figures of Mathieu et al.: how their claims are judged, on inputs whose verdicts are known."""
+"""Figures of Mathieu et al.: verdicts on constructed numbers, and closed forms."""
 
 import math
 
@@ -11,16 +11,16 @@ from unweave.papers.mathieu2019 import ablation, appc, fig3, fig5, fig6
 from unweave.papers.mathieu2019.ablation import Row, Step
 from unweave.papers.mathieu2019.fig3 import ALPHAS, BETAS, DATA, LARGER_ALPHAS, LARGER_BETAS
 from unweave.papers.mathieu2019.priors import rotated_kl
-from unweave.studies.intervals import redrawn
+from unweave.studies.intervals import bootstrap_interval
 from unweave.studies.workspace import Measured
 from unweave.theory import Comparison
 
 LOG_4 = math.log(4)
 
 
-def test_the_mean_over_seeds_and_what_is_known_of_it():
+def test_the_bootstrap_interval_of_a_mean_is_close_to_the_normal_one():
     values = np.random.default_rng(1).normal(3.0, 2.0, 400)
-    found = redrawn(values)
+    found = bootstrap_interval(values)
     error = 1.96 * values.std() / 20
     assert found.value == pytest.approx(values.mean())
     assert (found.low, found.high) == pytest.approx(
@@ -28,10 +28,10 @@ def test_the_mean_over_seeds_and_what_is_known_of_it():
     )
 
 
-def test_a_statistic_other_than_the_mean():
+def test_the_bootstrap_interval_of_a_median():
     values = np.concatenate([np.zeros(30), np.full(10, 100.0)])
-    assert redrawn(values, np.median) == Measured(0.0, 0.0, 0.0)
-    assert redrawn(values).low > 10
+    assert bootstrap_interval(values, np.median) == Measured(0.0, 0.0, 0.0)
+    assert bootstrap_interval(values).low > 10
 
 
 UP, UNSURE, DOWN = Measured(2, 1, 3), Measured(2, -1, 5), Measured(-2, -3, -1)
@@ -45,7 +45,7 @@ UP, UNSURE, DOWN = Measured(2, 1, 3), Measured(2, -1, 5), Measured(-2, -3, -1)
         (DOWN, UNSURE, False, True), (UNSURE, DOWN, False, True), (DOWN, DOWN, False, True),
     ],
 )  # fmt: skip
-def test_a_step_needs_the_mean_or_the_median_and_neither_against_it(mean, median, rises, falls):
+def test_a_step_rises_by_mean_or_median_if_neither_falls(mean, median, rises, falls):
     step, up = Step(mean, median, 3, 4), Step(UP, UP, 4, 4)
     assert (step.rises, step.falls) == (rises, falls)
     assert ablation.rises([up, step]) == rises
@@ -53,9 +53,9 @@ def test_a_step_needs_the_mean_or_the_median_and_neither_against_it(mean, median
 
 
 def rows(**changes):
-    """Measures of four seeds as the paper says, except for what is changed at one weight.
+    """Return rows of four seeds with measures as in the paper, except for changes at one weight.
 
-    The rows of beta and alpha, and the largest beta trained longer.
+    The rows are those of beta, of the largest beta trained longer, and of alpha.
     """
     many = {"neighbours": 10, "variance": 1, "information": LOG_4, "modes": 4, "exclusive": 1}
     top = {
@@ -86,7 +86,7 @@ def rows(**changes):
 
 
 def verdicts(top, longer, bottom):
-    """The verdicts that are not pass, by the number of the claim."""
+    """Return the verdicts other than pass, by the number of the claim."""
     claims = (
         *ablation.beta_claims(top, "x", DATA),
         ablation.top_right_claim(top, "as in the text", "x", DATA),
@@ -100,7 +100,7 @@ def verdicts(top, longer, bottom):
     return {n: claim.verdict for n, claim in enumerate(claims) if claim.verdict != "pass"}
 
 
-def test_what_is_as_the_paper_says_passes():
+def test_measures_as_in_the_paper_pass():
     assert verdicts(*rows()) == {}
 
 
@@ -124,7 +124,7 @@ def test_what_is_as_the_paper_says_passes():
         ({"alpha": {"information": (20.0, 1.0)}}, {13: "undecided"}),
     ],
 )
-def test_one_measure_at_one_weight_changes_the_claims_about_it(changes, expected):
+def test_one_measure_at_one_weight_changes_the_verdicts_about_it(changes, expected):
     assert verdicts(*rows(**changes)) == expected
 
 
@@ -133,7 +133,7 @@ def test_one_measure_at_one_weight_changes_the_claims_about_it(changes, expected
     [(0, "neighbours", 0), (0, "variance", 1), (2, "inclusive", 3), (2, "neighbours", 4)],
 )
 def test_a_step_that_may_be_chance_is_undecided(row, name, number):
-    """The last weight of the figure gives each seed what the one before gave it or another."""
+    """The values at the last weight are a permutation of those at the weight before."""
     made = rows()
     values = made[row].measures[name]
     values[4] = values[3, [1, 0, 3, 2]]
@@ -148,7 +148,7 @@ def test_one_network_that_leaves_a_component_out_is_counted():
     assert claim.got.endswith("networks that leave one out: 0 of 4, 1 of 4")
 
 
-def test_the_top_right_says_what_networks_with_all_components_do():
+def test_the_top_right_claim_reports_networks_with_all_components():
     """KL falls because fewer networks leave a component out, and rises in the others."""
     inclusive = np.stack([np.concatenate([np.full(20, 0.1), np.full(20, 4.0)]), np.full(40, 0.2)])
     modes = np.stack([np.concatenate([np.full(20, 4.0), np.full(20, 2.0)]), np.full(40, 4.0)])
@@ -161,7 +161,7 @@ def test_the_top_right_says_what_networks_with_all_components_do():
     assert "in the 20 networks that use all components" in claim.got
 
 
-def test_no_gaussian_is_nearer_than_the_one_with_the_moments_of_the_prior():
+def test_the_nearest_gaussian_has_the_moments_of_the_prior():
     p = ablation.PRIOR.density(torch.zeros(2, dtype=torch.float64))
     lines = torch.linspace(-3, 3, 241, dtype=torch.float64)
     z = torch.cartesian_prod(lines, lines)
@@ -175,7 +175,7 @@ def test_no_gaussian_is_nearer_than_the_one_with_the_moments_of_the_prior():
     assert min(divergence(0.5), divergence(0.56)) > divergence(0.53)
 
 
-def test_levels_hold_the_shares_that_they_name():
+def test_contours_contain_the_shares_that_they_name():
     """Of N(0, I): above exp(-r^2 / 2) of its peak lies a share 1 - exp(-r^2 / 2)."""
     lines = np.linspace(-6, 6, 301)
     density = np.exp(-0.5 * (lines[:, None] ** 2 + lines**2)).ravel()
@@ -183,7 +183,7 @@ def test_levels_hold_the_shares_that_they_name():
 
 
 @pytest.mark.parametrize("angle", [0.3, math.pi / 4, math.pi / 2])
-def test_a_gaussian_and_itself_turned(angle):
+def test_the_kl_of_a_gaussian_from_its_rotation_has_a_closed_form(angle):
     """KL = (a - b)^2 sin(angle)^2 / (2 a b) for variances a and b."""
     a, b = 1.6, 0.4
     found = rotated_kl(Gaussian(2, variances=(a, b)), angle, 50_000)
@@ -192,8 +192,8 @@ def test_a_gaussian_and_itself_turned(angle):
     assert rotated_kl(Gaussian(2), angle, 100).value == pytest.approx(0, abs=1e-12)
 
 
-def test_dependence_of_components_that_do_not_meet():
-    """Centres on a diamond: one of two columns is told by the other, log 2; on a square: none."""
+def test_dependence_of_components_that_do_not_overlap():
+    """With centres on a diamond the columns share log 2 nats; on a square, none."""
     assert fig6.dependence(GaussianMixture(scales=0.05)) == pytest.approx(math.log(2), abs=1e-3)
     square = GaussianMixture(centres=fig6.CORNERS, scales=0.05)
     assert fig6.dependence(square) == pytest.approx(0, abs=1e-3)
@@ -201,21 +201,21 @@ def test_dependence_of_components_that_do_not_meet():
 
 def test_values_fall_in_order_only_with_intervals_apart():
     one, two, wide = Measured(3, 2.5, 3.5), Measured(1, 0.5, 1.5), Measured(2, 0, 4)
-    assert fig5._apart_in_order([one, two])
-    assert not fig5._apart_in_order([two, one])
-    assert not fig5._apart_in_order([one, wide])
+    assert fig5._fall_apart([one, two])
+    assert not fig5._fall_apart([two, one])
+    assert not fig5._fall_apart([one, wide])
 
 
 PRIORS = {"a": Gaussian(2), "b": Gaussian(2), "c": Gaussian(2), "round": Gaussian(2),
           "long": Gaussian(2)}  # fmt: skip
 
 
-def turned(**changes):
-    """Verdicts on networks whose ELBO changes by a turn: that of "round" by nothing."""
+def rotated(**changes):
+    """Return verdicts on networks whose ELBO changes under a rotation, except that of "round"."""
     spread = np.linspace(0.9, 1.1, 5)
     losses = {"a": -1.0, "b": -0.5, "c": -0.1, "round": 0.0, "long": -1.0} | changes
     moves = {
-        name: [fig5.turned(Comparison({"objective": 0.0, "rate": 0.0},
+        name: [fig5.changes_of(Comparison({"objective": 0.0, "rate": 0.0},
                                       {"objective": each, "rate": 1.0}))
                for each in value * spread]
         for name, value in losses.items()
@@ -226,16 +226,16 @@ def turned(**changes):
     return {n: claim.verdict for n, claim in enumerate(claims) if claim.verdict != "pass"}
 
 
-def test_a_change_of_the_elbo_turns_the_claim_about_its_prior():
-    assert turned() == {}
-    assert turned(round=1e-3) == {1: "fail"}
+def test_a_change_of_the_elbo_changes_the_verdict_about_its_prior():
+    assert rotated() == {}
+    assert rotated(round=1e-3) == {1: "fail"}
     for name in ("a", "c", "long"):
-        assert turned(**{name: 0.5}) == {4: "fail"}
-    assert turned(c=0.0) == {4: "undecided"}
+        assert rotated(**{name: 0.5}) == {4: "fail"}
+    assert rotated(c=0.0) == {4: "undecided"}
 
 
 class Constructed:
-    """Estimates whose bias at B = 2, 64, 256 and 1000 of as many observations is given."""
+    """Estimates with a given bias at batch sizes of 2, 64, 256 and 1000 of 1000 observations."""
 
     batch_sizes = (2, 64, 256, 1000)
 
@@ -247,7 +247,7 @@ class Constructed:
         self.exact_error = {"entropy": error, "kl": error}
         self.alone = {"entropy": np.full(4, alone), "kl": np.full(4, kl - away)}
 
-    def expected(self, quantity):
+    def expected_estimates(self, quantity):
         return self.exact[quantity] + self.bias[quantity]
 
 
@@ -261,7 +261,7 @@ def of_appendix_c(base=GOOD, by_dimension=None, by_size=None, learned=None):
     return {n: claim.verdict for n, claim in enumerate(claims) if claim.verdict != "pass"}
 
 
-def test_claims_of_appendix_c_turn_with_what_they_are_about():
+def test_verdicts_of_appendix_c_change_with_their_estimates():
     falling = {n: Constructed(2.0, bias, 0.1, 0.0) for n, bias in ((1, 0.2), (2, 0.4), (3, 0.3))}
     unsure = {n: Constructed(2.0, bias, 0.1, 0.0) for n, bias in ((1, 0.2), (2, 0.21))}
     positive = Constructed(2.0, 1.9, 0.5, 0.0, kl=3.0)
@@ -280,14 +280,14 @@ def test_claims_of_appendix_c_turn_with_what_they_are_about():
         assert of_appendix_c(by_dimension=values) == {6: "undecided"}
 
 
-def test_one_network_is_enough_for_what_can_be():
-    """Large biases can be: of the networks with one weight, not of all."""
+def test_one_network_with_a_large_bias_is_enough():
+    """The paper says that biases can be large, not that they always are."""
     small = Constructed(0.4, 0.4, 0.0, 0.0, alone=10.45)
     assert of_appendix_c(learned={1.0: GOOD, 5.0: small}) == {}
     assert of_appendix_c(learned={1.0: small, 5.0: small}) == {0: "undecided"}
 
 
-def test_the_batch_that_a_bias_needs():
+def test_the_batch_size_needed_for_a_bias():
     each = Constructed(2.0, 0.3, 0.11, 0.0, error=0.01)
     assert appc.batch_needed(each) == Measured(1000, 256, 1000)
     assert appc.batch_needed(each, 0.2) == Measured(256, 256, 256)

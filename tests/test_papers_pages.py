@@ -15,21 +15,21 @@ from unweave.core.bibliography import entries
 from unweave.core.console import PAPERS
 from unweave.papers import FIGURES, Claim, chosen, write_pages
 from unweave.presets import preset
-from unweave.studies import workspace as form
 from unweave.studies.inventory import Item, inventory
-from unweave.studies.page import write_page
+from unweave.studies.page import version, write_page
+from unweave.studies.workspace import Verdict
 
 PAGES = Path(__file__).parent.parent / "docs/papers"
 PAPER_KEYS = list(dict.fromkeys(made.paper for made in FIGURES))
 
 
-def test_the_pages_are_those_of_the_code(tmp_path, monkeypatch):
-    """`unweave reproduce --pages-only --out docs/papers` writes them anew."""
+def test_committed_pages_are_what_the_code_writes_from_committed_results(tmp_path, monkeypatch):
+    """If this fails, run `unweave reproduce --pages-only --out docs/papers`."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(PAGES, "docs/papers", ignore=shutil.ignore_patterns("*.md", "*.png", "*.svg"))
     assert set(PAPER_KEYS) <= {key.lower() for key in entries()}
     written = write_pages(PAPER_KEYS, "docs/papers")
-    others = {"choices.md"}  # written by hand
+    others = {"choices.md"}  # written manually
     assert {path.name for path in written} == {path.name for path in PAGES.glob("*.md")} - others
     for path in written:
         assert path.read_text() == (PAGES / path.name).read_text(), path.name
@@ -41,7 +41,7 @@ def stored_claims():
             yield f"{path.parent.name} {path.stem}", Claim(**claim)
 
 
-def test_a_claim_that_misses_a_bound_of_ours_has_not_failed():
+def test_no_claim_fails_by_a_bound_of_our_own():
     for figure, claim in stored_claims():
         if re.search(r"\bour (bound|reading|weight|range)", claim.expected):
             assert claim.verdict != "fail", (figure, claim.statement)
@@ -52,9 +52,9 @@ def test_the_index_counts_every_claim():
     total = re.search(r"\| \*\*all\*\* \|.*", text)[0]
     verdicts = [claim.verdict for _, claim in stored_claims()]
     counted = [int(number) for number in re.findall(r"\*\*(\d+)\*\*", total)]
-    assert counted == [verdicts.count(each) for each in get_args(form.Verdict)]
+    assert counted == [verdicts.count(each) for each in get_args(Verdict)]
     for figure, claim in stored_claims():
-        if claim.verdict in ("fail", "undecided"):
+        if claim.verdict in ("fail", "undecided", "not measured yet"):
             assert f"): {claim.statement}\n" in text, figure
 
 
@@ -94,7 +94,7 @@ def test_every_command_of_an_inventory_parses():
                     assert preset(name).runs(context.params["assignments"] or ()), text
 
 
-def test_an_item_says_what_made_it_or_why_nothing_did():
+def test_an_item_needs_a_reproduction_or_a_reason():
     with pytest.raises(ValueError, match=r"Figure 4: expected made_by, or why and commands"):
         Item("Figure 4", "scores", why="No time.")
 
@@ -105,7 +105,7 @@ def counted(index):
     return [int(number) for number in re.findall(r" (\d+) ", row)]
 
 
-def test_a_status_follows_from_what_was_made(tmp_path, monkeypatch):
+def test_the_status_of_a_figure_follows_from_stored_results(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(PAGES / "kim2018", PAPERS / "kim2018")
     page, index = (path.read_text() for path in write_pages(["kim2018"], PAPERS))
@@ -119,7 +119,7 @@ def test_a_status_follows_from_what_was_made(tmp_path, monkeypatch):
     assert counted(index)[1:3] == [partly - 1, nothing + 1]
 
 
-def test_pages_alone_by_the_command_line(unweave, tmp_path):
+def test_pages_only_rewrites_pages_from_the_command_line(unweave, tmp_path):
     shutil.copytree(PAGES / "sikka2019", tmp_path / "sikka2019")
     code, out, _ = unweave("reproduce", "sikka2019", "--pages-only", "--out", tmp_path)
     assert (code, out.count("page: ")) == (0, 2)
@@ -128,7 +128,7 @@ def test_pages_alone_by_the_command_line(unweave, tmp_path):
     assert (code, "name no figures" in " ".join(err.split())) == (2, True)
 
 
-def test_a_readme_of_yours_is_not_overwritten(unweave, tmp_path):
+def test_another_readme_is_not_overwritten(unweave, tmp_path):
     (tmp_path / "README.md").write_text("# Mine\n")
     for arguments in (["sikka2019", "fig1"], ["--pages-only"]):
         code, _, err = unweave("reproduce", *arguments, "--out", tmp_path)
@@ -145,7 +145,7 @@ def test_links_lead_to_headings():
             assert anchor in [name.replace(" ", "-") for name in names], (path.name, anchor)
 
 
-def test_a_page_says_what_is_not_made_yet(tmp_path, monkeypatch):
+def test_a_page_lists_figures_that_are_not_reproduced_yet(tmp_path, monkeypatch):
     others = chosen("sikka2019")[1:]
     monkeypatch.chdir(tmp_path)
     shutil.copytree(PAGES / "sikka2019", PAPERS / "sikka2019")
@@ -154,3 +154,17 @@ def test_a_page_says_what_is_not_made_yet(tmp_path, monkeypatch):
     text = write_page("sikka2019", FIGURES, PAPERS).read_text()
     assert text.count("Not reproduced yet") == len(others)
     assert all(f"`unweave reproduce sikka2019 {made.figure}` takes" in text for made in others)
+
+
+def test_every_committed_result_says_what_produced_it():
+    assert re.match(r"\d+\.\d+\.\d+( \(commit [0-9a-f]{7,}.*\))?$", version())
+    for path in PAGES.glob("*.md"):
+        text = path.read_text()
+        assert " 0 seconds" not in text, path.name
+        assert "--out docs/papers" not in text, path.name
+
+
+@pytest.mark.parametrize("paper", PAPER_KEYS)
+def test_a_page_starts_with_its_main_findings(paper):
+    head = (PAGES / f"{paper}.md").read_text().partition("## All figures")[0]
+    assert len(re.findall(r"\[-?[\d.]+, -?[\d.]+\]", head)) >= 1  # with intervals

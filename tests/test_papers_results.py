@@ -1,4 +1,4 @@
-"""Results of studies: what is trained, what is kept, and figures drawn from committed results."""
+"""Results of studies: which networks are trained, and figures drawn from committed results."""
 
 import dataclasses
 import json
@@ -15,10 +15,12 @@ from reproduced import workspace
 from unweave.data import Pinwheel
 from unweave.latents import GaussianMixture
 from unweave.papers import FIGURES, Reproduction, Result, Workspace, reproduce
-from unweave.papers.mathieu2019 import appc
-from unweave.studies.drawing import styled
-from unweave.studies.images import packed, unpacked
-from unweave.studies.study import PICTURES, Incomplete, Study, read_networks, results_of
+from unweave.papers.mathieu2019 import appc, fig3
+from unweave.studies.drawing import figure_style
+from unweave.studies.images import pack_array, unpack_array
+from unweave.studies.page import version
+from unweave.studies.study import PICTURES, Incomplete, Study, read_networks, train_or_load
+from unweave.studies.workspace import today
 from unweave.training import Silent
 from unweave.training.store import Store
 
@@ -39,12 +41,12 @@ def small_study(steps=30, lanes=None, describe=described, **changes):
         for beta in (1.0, 2.0) for seed in (0, 1)
     ]  # fmt: skip
     return Study("paper", "small", runs, describe, lanes=lanes,
-                 pictured=lambda networks: networks[:1])  # fmt: skip
+                 pictured=lambda results: results.networks[:1])  # fmt: skip
 
 
 def at(path, store="runs", progress=None, **fields):
     one = Workspace(Store(path / store), torch.device("cpu"), progress or Silent(), **fields)
-    one.turn_to(path / "out/paper/fig1")
+    one.start_figure(path / "out")
     return one
 
 
@@ -58,55 +60,58 @@ class Watched(Silent):
         self.begun.append((len(runs), step))
 
 
-def test_results_are_found_again_in_an_empty_store(tmp_path):
+def test_stored_results_need_no_training_in_an_empty_store(tmp_path):
     first = at(tmp_path)
-    trained = results_of(first, small_study())
+    trained = train_or_load(first, small_study())
     assert trained.complete
     assert (first.trained, len(first.costs)) == (4, 4)
     second = at(tmp_path, "elsewhere")
-    assert results_of(second, small_study()) == trained
+    assert train_or_load(second, small_study()).networks == trained.networks
     assert (second.trained, len(second.costs)) == (0, 4)
     assert not (tmp_path / "elsewhere").exists()
     assert [network.run for network in trained.networks] == small_study().runs
     assert [PICTURES in facts for facts in trained.facts] == [True, False, False, False]
 
 
-def test_as_many_networks_train_at_once_as_a_study_says(tmp_path):
+def test_a_study_limits_how_many_networks_train_at_once(tmp_path):
     watched = Watched()
-    results_of(at(tmp_path, progress=watched), small_study(lanes=3))
+    train_or_load(at(tmp_path, progress=watched), small_study(lanes=3))
     assert watched.begun == [(3, 0), (1, 0)]
 
 
-def test_figures_that_need_all_networks_say_which_are_not_there(tmp_path):
-    results = results_of(at(tmp_path, networks=3), small_study())
+def test_figures_that_need_all_networks_raise_if_some_are_missing(tmp_path):
+    results = train_or_load(at(tmp_path, networks=3), small_study())
     assert (len(results.networks), len(results.missing)) == (3, 1)
     with pytest.raises(Incomplete, match="1 of 4 networks are not trained yet"):
         _ = results.facts
     broken = small_study(optimiser=uw.Adam(lr=1e30))
     with pytest.raises(FloatingPointError, match="not finite"):
-        _ = results_of(at(tmp_path / "broken"), broken).facts
+        _ = train_or_load(at(tmp_path / "broken"), broken).facts
 
 
-def test_packed_arrays_come_back():
+def test_packed_arrays_are_unpacked_unchanged():
     rng = np.random.default_rng(0)
     values = rng.normal(size=(5, 3))
-    np.testing.assert_allclose(unpacked(packed(values), -1, 3), values, rtol=1e-3)
+    np.testing.assert_allclose(unpack_array(pack_array(values), -1, 3), values, rtol=1e-3)
     pixels = rng.integers(0, 256, (2, 3, 4), dtype=np.uint8)
-    assert (unpacked(packed(pixels), 2, 3, 4, dtype=np.uint8) == pixels).all()
+    assert (unpack_array(pack_array(pixels), 2, 3, 4, dtype=np.uint8) == pixels).all()
 
 
-def test_the_page_says_what_training_took_and_where(tmp_path):
-    def make(workspace):
-        return Result({}, {}, (), "", str(len(results_of(workspace, small_study(2)).facts)))
+def test_the_page_says_when_and_where_networks_were_trained(tmp_path):
+    def make(workspace, results):
+        return Result({}, {}, (), "", str(len(results.facts)))
 
     made = Reproduction("paper", "fig1", "Figure 1", "a second", make, study=small_study(2))
     reproduce([made], at(tmp_path, networks=1), tmp_path / "some")
     assert not (tmp_path / "some/paper.md").exists()  # a figure that needs all networks
-    for number, expected in enumerate(["(4 networks trained)", "(4 networks from earlier results"]):
-        reproduce([made], at(tmp_path, f"store {number}"), tmp_path / "out")
+    for trained in (4, 0):
+        one = at(tmp_path, f"store {trained}")
+        reproduce([made], one, tmp_path / "out")
+        assert one.trained == trained
         page = (tmp_path / "out/paper.md").read_text()
-        assert expected in page
-    assert "training all of them: " in page
+        assert "`: 4 networks trained in " in page
+        assert f" CPU threads, {today()}; drawn on {today()}" in page
+        assert f", unweave {version()}. Seeds: 4." in page
 
 
 SLOW = {("kim2018", "fig16")}  # computes scores
@@ -119,7 +124,9 @@ DRAWN = [
     for made in FIGURES
     if made.study and made.study.path(PAGES).exists()
 ]
-TRAINED_ONLY = {  # what makes the rest of a figure small, of which only some claims are compared
+SMALLER = {  # numbers of a module that make drawings small, or the rest of a figure
+    ("mathieu2019", "fig3"): (fig3, {"SIDE": 8}, None),
+    ("mathieu2018", "fig2"): (fig3, {"SIDE": 8}, None),
     ("mathieu2019", "appc"): (
         appc, {"SIZE": 100, "DIMENSIONS": (1, 2), "SCALES": (0.1,), "DATA_SETS": (100, 200)}, 7,
     ),
@@ -130,7 +137,7 @@ TRAINED_ONLY = {  # what makes the rest of a figure small, of which only some cl
 def test_committed_results_give_the_stored_claims_without_training(made, tmp_path, monkeypatch):
     """In an empty store, without any dataset, and from the file of the study alone."""
     monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path / "no data"))
-    module, changes, some = TRAINED_ONLY.get((made.paper, made.figure), (None, {}, None))
+    module, changes, some = SMALLER.get((made.paper, made.figure), (None, {}, None))
     for name, value in changes.items():
         monkeypatch.setattr(module, name, value)
     path = made.study.path(tmp_path / "out")
@@ -138,9 +145,10 @@ def test_committed_results_give_the_stored_claims_without_training(made, tmp_pat
     shutil.copy(made.study.path(PAGES), path)
     one = workspace(tmp_path / "runs")
     one.networks = 0  # a study may be incomplete, and none of it is to be trained here
-    one.turn_to(tmp_path / "out" / made.paper / made.figure)
-    with styled():
-        claims = [dataclasses.asdict(claim) for claim in made.make(one).claims]
+    one.start_figure(tmp_path / "out")
+    with figure_style():
+        result = made.make(one, train_or_load(one, made.study))
+    claims = [dataclasses.asdict(claim) for claim in result.claims]
     stored = json.loads((PAGES / made.paper / f"{made.figure}.json").read_text())["claims"]
     if some is None:
         assert claims == stored

@@ -1,4 +1,4 @@
-"""Figures of Sikka et al.: terms of many networks, and how claims are judged by them."""
+"""Figures of Sikka et al.: terms of networks against closed forms, and verdicts."""
 
 import dataclasses
 import itertools
@@ -28,7 +28,7 @@ from unweave.training import train
 
 
 def encoders(latents, seed, size=40, width=7):
-    """Truth, and an encoder that mixes the sources and sees other noise."""
+    """Return sources, and an encoder that mixes them and has other noise."""
     rng = np.random.default_rng(seed)
     loadings = 0.5 + rng.normal(size=(width, latents))
     seen = rng.normal(size=(size, latents)) @ loadings.T + rng.normal(size=(size, width))
@@ -39,7 +39,7 @@ def encoders(latents, seed, size=40, width=7):
 
 
 def plain(truth, mean, variance, order, signs):
-    """E[KL(q || p(s|x))] with the library's own Gaussians, for one order and signs of latents."""
+    """Return E[KL(q || p(s|x))] by the library's Gaussians, for one order and signs of latents."""
     a, x = (torch.from_numpy(each) for each in truth)
     covariance = torch.linalg.inv(a.T @ a + torch.eye(a.shape[1]).double())
     posterior = FullGaussian(x @ a @ covariance, torch.linalg.cholesky(covariance))
@@ -73,7 +73,7 @@ def test_the_error_of_an_optimal_linear_encoder_is_that_of_the_closed_form():
 
 
 def test_terms_of_networks_are_those_of_the_closed_form(monkeypatch):
-    """Weights put in by hand; on moments that are not quite those of the model."""
+    """The weights are set to the closed form; the data have slightly different moments."""
     matrix = tuple(map(tuple, 0.5 * (1 + np.eye(6, 2))))
     sweep = Sweep(
         Mixing(matrix=matrix, observations=1000), latents=2, betas=(0.5, 2.0), seeds=(0,),
@@ -113,7 +113,7 @@ def test_as_many_observations_are_measured_together_as_memory_holds(monkeypatch,
     assert deep.SAMPLES == 1000  # [Sikka2019] app. C
 
 
-def test_extrema_are_found_between_the_weights():
+def test_extrema_are_interpolated_between_weights():
     betas = (0.1, 0.5, 1.0, 3.0, 10.0)
     curve = -np.square(np.log(np.array(betas) / 1.3))
     rng = np.random.default_rng(0)
@@ -128,7 +128,7 @@ def test_extrema_are_found_between_the_weights():
         assert extremum(betas, np.array(betas)[:, None], top) == (end, end, end)
 
 
-def test_rises_come_with_their_error():
+def test_the_largest_rise_and_its_interval():
     falling = np.array([[3.0, 3.2], [2.0, 2.1], [1.9, 1.8]])
     assert largest_rise(falling).value == pytest.approx(-0.2)
     assert largest_rise(falling).high < 0
@@ -137,7 +137,7 @@ def test_rises_come_with_their_error():
     assert largest_rise(unsure) == pytest.approx((-0.4, -5.4, 4.6))
 
 
-def test_motions_are_those_of_what_decoders_show():
+def test_motions_of_a_linear_decoder_equal_their_closed_form():
     """A decoder that is linear in z: a spot whose mass goes right with z1, and down with z2."""
     sweep = Sweep(
         MovingDigit(digits=MNIST(), side=8, observations=100), latents=2, betas=(1.0, 2.0),
@@ -172,7 +172,7 @@ STEEP, FLAT = [[3.0, 0.0], [0.0, 3.0]], [[3.0, 0.0], [2.9, 0.3]]  # motions: ort
 
 
 def measured(**changes):
-    """Numbers of four networks for each weight that are as the paper says, but for one weight."""
+    """Return numbers of four networks per weight as in the paper, except for changes."""
     numbers = {"betas": list(WEIGHTS)}
     for name, line in AS_CLAIMED.items():
         values = np.array(line, float)[:, None] + np.linspace(-0.01, 0.01, 4)
@@ -187,10 +187,10 @@ def measured(**changes):
 
 
 def verdicts(numbers):
-    """The verdicts that are not pass, by the number of the claim."""
+    """Return the verdicts other than pass, by the number of the claim."""
     claims = [
         *claims_of(numbers, "3", "x"), *tie_claims(numbers, "Minima", "x", np.min),
-        fig3._worsens_claim(numbers), fig3._axes_claim(numbers),
+        fig3.worsens_claim(numbers), fig3.axes_claim(numbers),
     ]  # fmt: skip
     assert [claim.verdict for claim in claims[7:8]] == ["not comparable"]
     return {n: each.verdict for n, each in enumerate(claims) if each.verdict != "pass" and n != 7}
@@ -214,18 +214,18 @@ def verdicts(numbers):
         ({"motions": {0.1: STEEP}}, {8: "fail"}),  # orthogonal, but no more than at the small one
     ],
 )
-def test_one_term_at_one_weight_changes_the_claim_about_it(changes, expected):
+def test_one_term_at_one_weight_changes_the_verdict_about_it(changes, expected):
     assert verdicts(measured(**changes)) == expected
 
 
-def test_claims_say_what_is_not_at_one_and_what_is_dead():
+def test_claims_report_maxima_below_one_and_unused_latents():
     claim = claims_of(measured(elbo=(0.5, -7)), "3", "x")[0]
     assert ", below 1, 0.5 on the grid;" in claim.got
-    assert "at β = 0.5, the very edge of our bound" in claim.note
+    assert "at β = 0.5, exactly the edge of our bound" in claim.note
     dead = [[3.0, 0.0], [0.0, 0.1]]
-    found = fig3._axes_claim(measured(motions={0.1: [FLAT, FLAT, FLAT, dead]}))
+    found = fig3.axes_claim(measured(motions={0.1: [FLAT, FLAT, FLAT, dead]}))
     assert found.got.endswith("0.99 over 3 at β = 0.1")
-    errors = fig3._worsens_claim(measured())
+    errors = fig3.worsens_claim(measured())
     assert errors.verdict == "not comparable"
     assert "picture 1 [0.99, 1.01] at β = 0.1 and 8 [7.99, 8.01] at 2.5, of 60 at 16" in errors.got
 
@@ -237,13 +237,18 @@ def test_the_optimum_of_deep_networks_is_that_of_the_linear_model_or_not():
     far, near = (measured(tie=(weight, 1)) for weight in (6.0, 1.0))
     assert 0.6 < best < 1.7
     for numbers, verdict in ((near, "pass"), (far, "undecided")):
-        claim = fig2._theory_claim({**numbers, "fresh": numbers}, closed)
+        claim = fig2.theory_claim({**numbers, "fresh": numbers}, closed)
         assert claim.verdict == verdict
 
 
-def test_a_network_off_the_closed_form_is_named():
+def test_networks_away_from_the_closed_form_are_named():
     there, below, apart = ({"below": b, "apart": a} for b, a in ((0, 0), (0.011, 0), (0, 0.011)))
-    assert fig1._at_optimum("s", (0.5, 2.0), [there, there], "Why.").verdict == "pass"
+
+    def reaches(*dots):
+        return fig1._reaches("descended", (0.5, 2.0), dots, iterations=500)
+
+    assert reaches(there, there).verdict == "pass"
     for off in (below, apart):
-        claim = fig1._at_optimum("s", (0.5, 2.0), [there, off], "Why.")
-        assert (claim.verdict, claim.note) == ("fail", "Networks at β = 2 are not. Why.")
+        claim = reaches(there, off)
+        assert claim.verdict == "fail"
+        assert claim.note.startswith("Networks at β = 2 are not. L-BFGS stops")

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -20,12 +19,14 @@ from unweave.evaluation.monitor import Measure
 from unweave.papers import Reproduction, Result, merge_results, reproduce, train_studies
 from unweave.studies.study import (
     PICTURES,
+    Group,
     Network,
+    Results,
     Study,
     add_networks,
     merge,
     read_networks,
-    results_of,
+    train_or_load,
 )
 from unweave.training import Silent
 
@@ -33,13 +34,13 @@ DATA = uw.data.Blobs(side=8, positions=4)
 
 
 def describe(model):
-    """Something of a network that is the same wherever it is measured."""
+    """Return facts of a network that are the same wherever it is measured."""
     kl = [round(float(each), 3) for each in model.table().kl]
     return {"kl": kl, PICTURES: {"one": "picture"}}
 
 
-def best(networks):
-    return [network for network in networks if network.run.seed == 0]
+def first_seeds(results):
+    return [network for network in results.networks if network.run.seed == 0]
 
 
 def runs_of(steps=12, seeds=range(3)):
@@ -55,7 +56,7 @@ def runs_of(steps=12, seeds=range(3)):
 
 def study_of(**fields):
     given = dict(
-        paper="kim2018", name="tiny", runs=runs_of(), describe=describe, pictured=best,
+        paper="kim2018", name="tiny", runs=runs_of(), describe=describe, pictured=first_seeds,
         measures=(Measure(every=5, rows=16),), seconds={"beta-vae": 1.0, "vae": 1.0},
     )  # fmt: skip
     return Study(**(given | fields))
@@ -64,7 +65,7 @@ def study_of(**fields):
 def at(folder, **fields):
     """A workspace for figures under a folder, with a store of its own."""
     one = workspace(folder / "runs")
-    one.turn_to(folder / "papers/kim2018/fig99")
+    one.start_figure(folder / "papers")
     for name, value in fields.items():
         setattr(one, name, value)
     return one
@@ -75,7 +76,7 @@ def file_of(folder):
 
 
 def content(folder):
-    """The results of a study without what depends on the clock."""
+    """Return the results of a study without those that depend on the clock."""
     networks = read_networks(file_of(folder))
     return {key: (each.curves, each.facts, each.failure) for key, each in networks.items()}
 
@@ -84,12 +85,12 @@ def content(folder):
 def whole(tmp_path_factory):
     """A study trained at once."""
     folder = tmp_path_factory.mktemp("whole")
-    results = results_of(at(folder), study_of())
+    results = train_or_load(at(folder), study_of())
     assert results.complete
     return folder
 
 
-def test_the_results_hold_settings_curves_facts_and_costs(whole):
+def test_results_contain_settings_curves_facts_and_costs(whole):
     networks = list(read_networks(file_of(whole)).values())
     assert [network.run for network in networks] == runs_of()
     for network in networks:
@@ -102,30 +103,30 @@ def test_the_results_hold_settings_curves_facts_and_costs(whole):
         assert (PICTURES in network.facts) == (network.run.seed == 0)
 
 
-def test_an_empty_store_elsewhere_trains_nothing_that_is_there(whole, tmp_path, monkeypatch):
+def test_stored_networks_are_not_trained_again(whole, tmp_path, monkeypatch):
     file_of(tmp_path).parent.mkdir(parents=True)
     file_of(tmp_path).write_bytes(file_of(whole).read_bytes())
     monkeypatch.setattr("unweave.studies.study.train", None)
-    assert results_of(at(tmp_path), study_of()).complete
+    assert train_or_load(at(tmp_path), study_of()).complete
     assert not (tmp_path / "runs").exists()
 
 
-def test_slices_on_two_machines_merge_to_the_whole(whole, tmp_path):
+def test_slices_of_two_machines_merge_to_the_whole_study(whole, tmp_path):
     study = study_of()
     one, two = tmp_path / "one", tmp_path / "two"
-    assert len(results_of(at(one, networks=2), study).missing) == 4
+    assert len(train_or_load(at(one, networks=2), study).missing) == 4
     other = dataclasses.replace(study, runs=study.runs[::-1])
-    assert len(results_of(at(two, networks=4), other).missing) == 2
+    assert len(train_or_load(at(two, networks=4), other).missing) == 2
     assert merge(study, file_of(one), file_of(two)) == 4
     assert merge(study, file_of(one), file_of(two)) == 0
     assert content(one) == content(whole)
     assert [network.run for network in read_networks(file_of(one)).values()] == study.runs
 
 
-def test_the_number_of_networks_is_for_the_whole_call(tmp_path):
+def test_the_limit_of_networks_counts_over_all_studies_of_a_call(tmp_path):
     one = at(tmp_path, networks=2)
-    assert len(results_of(one, study_of()).networks) == 2
-    assert len(results_of(one, study_of()).networks) == 2
+    assert len(train_or_load(one, study_of()).networks) == 2
+    assert len(train_or_load(one, study_of()).networks) == 2
 
 
 class StopsAt(Silent):
@@ -139,29 +140,31 @@ class StopsAt(Silent):
             self.clock[0] = 2.0
 
 
-def test_time_that_is_up_keeps_what_is_trained_and_says_what_is_missing(whole, tmp_path):
+def test_training_stops_at_the_deadline_and_continues_from_checkpoints(whole, tmp_path):
     clock, said = [0.0], []
     with pytest.MonkeyPatch.context() as patch:
         for place in ("unweave.training.loop", "unweave.studies.study"):
             patch.setattr(f"{place}.time.monotonic", lambda: clock[0])
         one = at(tmp_path, deadline=1.0, progress=StopsAt(clock, 7), say=said.append)
-        assert results_of(one, study_of()).networks == []
+        assert train_or_load(one, study_of()).networks == []
     assert "6 of 6 networks of tiny are still missing" in said[-1]
     assert "of their steps are done" in said[-1]
     assert "on an H200 GPU 6 seconds" in said[-1]
-    assert results_of(at(tmp_path), study_of()).complete
+    assert train_or_load(at(tmp_path), study_of()).complete
     assert content(tmp_path) == content(whole)
 
 
-def test_a_run_that_breaks_is_a_result_too(tmp_path):
+def test_a_failed_run_is_stored_as_a_result(tmp_path):
     runs = [*runs_of()[:2], dataclasses.replace(runs_of()[2], optimiser=uw.Adam(lr=1e30))]
-    results = results_of(at(tmp_path), study_of(runs=runs))
+    results = train_or_load(at(tmp_path), study_of(runs=runs))
     assert results.complete
     assert [network.failure is None for network in results.networks] == [True, True, False]
-    assert [network.run.seed for network in results.of("beta-vae")[2.0]] == [0, 1]
+    group = results.groups(lambda run: run.objective.kind)["beta-vae"]
+    assert [network.run.seed for network in group.networks] == [0, 1]
+    assert (group.total, group.failed, group.complete) == (3, 1, True)
 
 
-def test_a_damaged_line_is_named(whole, tmp_path):
+def test_a_damaged_line_of_results_is_reported(whole, tmp_path):
     lines = file_of(whole).read_text().splitlines()
     path = tmp_path / "damaged.jsonl"
     for damage in ("", "null", "[]", "{}", lines[1][:-5], json.dumps({"run": {}})):
@@ -178,12 +181,11 @@ def test_numbers_are_kept_with_six_or_seven_digits(tmp_path):
     assert (found.curves["terms/rate"], found.facts["x"]) == ([0.333333], [0.6666667])
 
 
-def make(one):
-    results = results_of(one, study_of())
+def make(one, results):
     return Result({}, {}, (), f"{len(results.networks)} networks", "0")
 
 
-def test_figures_are_drawn_from_what_there_is(tmp_path):
+def test_figures_are_drawn_from_the_networks_trained_so_far(tmp_path):
     said = []
     made = Reproduction("kim2018", "fig99", "Figure 99", "a second", make, study=study_of())
     folder = tmp_path / "papers"
@@ -204,38 +206,48 @@ def test_figures_are_drawn_from_what_there_is(tmp_path):
         merge_results([plain], [file_of(other)], folder, None)
 
 
-def test_killed_at_any_moment_a_study_ends_as_uninterrupted(whole, tmp_path):
-    """Kill -9 at random moments, until the study is complete."""
+def kill():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class KillsAt(Silent):
+    """Kills the process at a step."""
+
+    def advance(self, step, rows):
+        if step >= 7:
+            kill()
+
+
+def train_until_killed(folder, moment):
+    """Train the study until this process kills itself: in training, or while writing results."""
+    one = at(folder, checkpoint_seconds=0.0)
+    if moment == "training":
+        one.progress = KillsAt()
+    else:
+        replace = os.replace
+        os.replace = lambda old, new: kill() if new.suffix == ".jsonl" else replace(old, new)
+    train_or_load(one, study_of())
+
+
+def test_a_killed_study_continues_to_the_same_results(whole, tmp_path):
     script = (
         "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path;"
-        "import test_papers_study as t; one = t.at(Path(sys.argv[2]), checkpoint_seconds=0.0);"
-        "t.results_of(one, t.study_of())"
+        "import test_papers_study as t; t.train_until_killed(Path(sys.argv[2]), sys.argv[3])"
     )
-    tests = str(Path(__file__).parent)
-    clock = random.Random(0)
-    for kills in range(30):
-        process = subprocess.Popen(
-            [sys.executable, "-c", script, tests, str(tmp_path)],
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            process.wait(timeout=clock.uniform(2.0, 5.0) if kills < 4 else 120)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            continue
-        assert process.returncode == 0
-        break
+    for moment in ("training", "writing"):
+        arguments = [str(Path(__file__).parent), str(tmp_path), moment]
+        ended = subprocess.run([sys.executable, "-c", script, *arguments], stderr=subprocess.PIPE)
+        assert ended.returncode == -signal.SIGKILL, ended.stderr
+        assert not file_of(tmp_path).exists()
+    assert train_or_load(at(tmp_path), study_of()).complete
     assert content(tmp_path) == content(whole)
-    assert not list(tmp_path.rglob(".unfinished*"))
 
 
-def test_networks_of_a_study_that_has_changed_since_are_kept(whole, tmp_path):
+def test_results_of_runs_that_left_the_study_are_kept(whole, tmp_path):
     file_of(tmp_path).parent.mkdir(parents=True)
     file_of(tmp_path).write_bytes(file_of(whole).read_bytes())
     fewer = study_of(runs=runs_of(seeds=range(4))[:4])
-    results = results_of(at(tmp_path), fewer)
+    results = train_or_load(at(tmp_path), fewer)
     assert (len(results.networks), results.complete) == (4, True)
     assert len(read_networks(file_of(tmp_path))) == 7
     assert content(whole).items() <= content(tmp_path).items()
@@ -250,10 +262,30 @@ def test_the_first_runs_of_a_study_are_trained_first(tmp_path):
             begun.append([(run.objective.kind, run.seed) for run in runs])
 
     order = [beta[0], plain[0], plain[1], beta[1], beta[2], plain[2]]
-    results_of(at(tmp_path, progress=Watched()), study_of(runs=order, lanes=2))
+    train_or_load(at(tmp_path, progress=Watched()), study_of(runs=order, lanes=2))
     assert begun == [
         [("beta-vae", 0), ("beta-vae", 1)],
         [("vae", 0), ("vae", 1)],
         [("beta-vae", 2)],
         [("vae", 2)],
     ]
+
+
+def test_groups_wait_until_all_their_networks_are_trained(whole):
+    study = study_of()
+    networks = list(read_networks(file_of(whole)).values())
+
+    def of_kind(run):
+        return run.objective.kind
+
+    some = Results(study, networks[:4]).groups(of_kind)
+    assert {kind: (g.done, g.total, g.complete) for kind, g in some.items()} == {
+        "beta-vae": (3, 3, True), "vae": (1, 3, False)
+    }  # fmt: skip
+    rates = some["beta-vae"].values("terms/rate")
+    assert some["beta-vae"].mean("terms/rate").value == pytest.approx(rates.mean())
+    ranked = [network.last("terms/rate") for network in some["beta-vae"].ranked("terms/rate")]
+    assert ranked == sorted(rates, reverse=True)
+    assert [n.run.seed for n in some["beta-vae"].keep("terms/rate")] == [0, 0]  # with pictures
+    assert some["vae"].keep("terms/rate") == list(some["vae"].networks)
+    assert np.isnan(Group((), 3).values("terms/rate")).all()

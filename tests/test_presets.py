@@ -15,7 +15,7 @@ from unweave.core.bibliography import cited, entries
 from unweave.core.spec import from_json, to_json
 from unweave.data import PublishedSpec, Shapes2D, from_array
 from unweave.presets import PRESETS, base_of, presets_of
-from unweave.presets.text import described
+from unweave.presets.text import to_toml
 from unweave.training.run import Run
 from unweave.training.store import Store
 
@@ -174,7 +174,7 @@ class TestEveryPreset:
 
     @pytest.mark.parametrize("preset", ALL)
     def test_text_is_a_file_that_from_reads(self, preset, tmp_path):
-        text = described(preset)
+        text = to_toml(preset)
         assert from_json(Run, tomllib.loads(text)) == preset.run
         path = tmp_path / "run.toml"
         path.write_text(text)

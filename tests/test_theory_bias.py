@@ -11,7 +11,13 @@ from unweave.aggregate import batch_total_correlation, decompose, exact
 from unweave.core.noise import Noise
 from unweave.latents import FullGaussian, rows
 from unweave.latents.gaussian import as_full
-from unweave.theory import Encodings, batch_size_for, constructed, encodings_of, expected
+from unweave.theory import (
+    Encodings,
+    batch_size_for,
+    encodings_of,
+    expected_estimates,
+    make_encodings,
+)
 
 f64 = torch.float64
 QUANTITIES = ("entropy", "kl", "total_correlation")
@@ -50,8 +56,8 @@ def drawn(encodings, estimator, batch, repeats):
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_they_are_the_means_over_batches(estimator):
     """Small batches, whose biases are all far larger than the tolerance."""
-    encodings = constructed(size=60, dimension=4, scale=0.5)
-    ours = expected(encodings, estimator, (3,), samples=2000)
+    encodings = make_encodings(size=60, dimension=4, scale=0.5)
+    ours = expected_estimates(encodings, estimator, (3,), samples=2000)
     values = drawn(encodings, estimator, 3, repeats=300)
     for k, name in enumerate(QUANTITIES):
         bias, spread = ours.bias[name][0], values[:, k].std() / math.sqrt(len(values))
@@ -62,12 +68,12 @@ def test_they_are_the_means_over_batches(estimator):
 
 def test_errors_are_as_large_as_values_are_off():
     """Over 60 seeds: of exact values, of biases, of what is left alone; beside a long average."""
-    encodings = constructed(size=50, dimension=2, scale=0.3)
+    encodings = make_encodings(size=50, dimension=2, scale=0.3)
     full = Encodings(uw.Gaussian(2, encoding="full"), as_full(encodings.q), encodings.p)
     skewed = full._replace(q=recoded_by(full.q, torch.tensor([[1.0, 0.0], [0.8, 0.6]], dtype=f64)))
 
     def values(samples, seed):
-        found = expected(skewed, "stratified", (4,), samples, seed)
+        found = expected_estimates(skewed, "stratified", (4,), samples, seed)
         pairs = [(found.exact, found.exact_error), (found.bias, found.error),
                  (found.alone, found.alone_error)]  # fmt: skip
         return np.array([[np.ravel(each[name])[0] for name in QUANTITIES] for pair in pairs
@@ -90,9 +96,11 @@ def recoded_by(q, matrix):
 
 def test_a_rate_without_a_formula_has_an_error():
     """The same prior, once as a Gaussian whose rate is taken on the sample."""
-    plain = constructed(size=100, dimension=2, scale=0.3)
+    plain = make_encodings(size=100, dimension=2, scale=0.3)
     sampled = plain._replace(latent=uw.Gaussian(2, sampled_rate=True))
-    one, other = (expected(each, "stratified", (4,), samples=2000) for each in (plain, sampled))
+    one, other = (
+        expected_estimates(each, "stratified", (4,), samples=2000) for each in (plain, sampled)
+    )
     assert one.alone_error["kl"][0] < 1e-12 < 1e-3 < other.alone_error["kl"][0]
     off = abs(other.alone["kl"][0] - one.alone["kl"][0])
     assert off < 4 * other.alone_error["kl"][0]
@@ -103,7 +111,7 @@ def test_a_rate_without_a_formula_has_an_error():
 
 
 def test_nothing_is_left_alone_of_a_batch_from_outside():
-    found = expected(constructed(30, 2, 0.4), "outside", (5, 30), samples=20)
+    found = expected_estimates(make_encodings(30, 2, 0.4), "outside", (5, 30), samples=20)
     assert set(found.alone) == set(found.alone_error) == set(QUANTITIES)
     for name in QUANTITIES:
         assert found.alone[name].shape == (2,)
@@ -113,8 +121,8 @@ def test_nothing_is_left_alone_of_a_batch_from_outside():
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_the_whole_data_set_is_exact_but_for_the_weighted_one(estimator):
     """Its weights sum to 1/N: too low by log N in the joint and in each of the marginals."""
-    encodings = constructed(size=40, dimension=3, scale=0.3)
-    found = expected(encodings, estimator, (40,), samples=50)
+    encodings = make_encodings(size=40, dimension=3, scale=0.3)
+    found = expected_estimates(encodings, estimator, (40,), samples=50)
     log_n = math.log(40) if estimator == "weighted" else 0.0
     off = {"entropy": log_n, "kl": -log_n, "total_correlation": 2 * log_n}
     for name, bias in off.items():
@@ -124,8 +132,8 @@ def test_the_whole_data_set_is_exact_but_for_the_weighted_one(estimator):
 
 def test_encodings_that_never_meet_cost_the_rate_less_log_n():
     """Which is then the truth as well; the weighted one is log B lower still."""
-    encodings = constructed(size=500, dimension=4, scale=1e-6)
-    found = expected(encodings, "stratified", (2, 8), samples=200)
+    encodings = make_encodings(size=500, dimension=4, scale=1e-6)
+    found = expected_estimates(encodings, "stratified", (2, 8), samples=200)
     q, p = encodings.q, encodings.p
     rate = encodings.latent.rate(q, p, q.mean).mean().item()
     log_n = math.log(500)
@@ -136,15 +144,15 @@ def test_encodings_that_never_meet_cost_the_rate_less_log_n():
         assert found.expected(name) == pytest.approx(found.alone[name], abs=1e-9)
         assert found.bias[name] == pytest.approx([0, 0], abs=1e-9)
         assert found.exact_error[name] < 1e-9
-    lower = expected(encodings, "weighted", (2, 8), samples=200)
+    lower = expected_estimates(encodings, "weighted", (2, 8), samples=200)
     assert lower.bias["entropy"] == pytest.approx(np.log([2, 8]), abs=1e-9)
     assert lower.expected("entropy") == pytest.approx(lower.alone["entropy"], abs=1e-9)
 
 
 def test_small_batches_drift_to_log_n_and_the_entropy_of_an_encoding():
     """q(z) is about the prior, its KL about 0; a batch of 8 of 4000 gives the rate less log n."""
-    encodings = constructed(size=4000, dimension=2, scale=0.03)
-    found = expected(encodings, "stratified", (8, 4000), samples=300)
+    encodings = make_encodings(size=4000, dimension=2, scale=0.03)
+    found = expected_estimates(encodings, "stratified", (8, 4000), samples=300)
     assert found.exact["kl"] == pytest.approx(0, abs=0.5)
     assert found.expected("entropy")[0] == pytest.approx(found.alone["entropy"][0], abs=0.1)
     assert found.expected("kl")[0] == pytest.approx(found.alone["kl"][0], abs=0.1)
@@ -153,7 +161,9 @@ def test_small_batches_drift_to_log_n_and_the_entropy_of_an_encoding():
 
 
 def entropy_bias(batch=16, size=1000, dimension=3, scale=0.3):
-    found = expected(constructed(size, dimension, scale), "stratified", (batch,), samples=200)
+    found = expected_estimates(
+        make_encodings(size, dimension, scale), "stratified", (batch,), samples=200
+    )
     return found.bias["entropy"][0]
 
 
@@ -176,8 +186,8 @@ def test_the_bias_grows(changes):
 
 def test_jensens_gap_where_batches_are_large():
     """E[log Z] is about log E[Z] - Var[Z] / 2 E[Z]^2, [Mathieu2019] app. C, over 29 others."""
-    encodings = constructed(size=200, dimension=1, scale=0.8)
-    found = expected(encodings, "stratified", (30,), samples=30_000)
+    encodings = make_encodings(size=200, dimension=1, scale=0.8)
+    found = expected_estimates(encodings, "stratified", (30,), samples=30_000)
     q = encodings.q.log_prob(encodings.q.rsample(Noise(8), (20,)).reshape(-1, 1, 1)).exp()
     variance = q.var(1) * (1 - 29 / 199) / 29  # of a mean over 29 of 199, without replacement
     gap = (variance / (2 * q.mean(1).square())).mean().item()
@@ -186,9 +196,9 @@ def test_jensens_gap_where_batches_are_large():
 
 def test_draws_from_outside_the_batch_make_the_total_correlation_negative():
     """[Kim2018] app. D; draws of the batch itself do not."""
-    encodings = constructed(size=2000, dimension=10, scale=0.1)
-    outside = expected(encodings, "outside", (50,), samples=200)
-    inside = expected(encodings, "batch", (50,), samples=200)
+    encodings = make_encodings(size=2000, dimension=10, scale=0.1)
+    outside = expected_estimates(encodings, "outside", (50,), samples=200)
+    inside = expected_estimates(encodings, "batch", (50,), samples=200)
     assert outside.expected("total_correlation")[0] < -10
     assert inside.expected("total_correlation")[0] > 0
 
@@ -196,16 +206,20 @@ def test_draws_from_outside_the_batch_make_the_total_correlation_negative():
 @pytest.mark.parametrize("quantity", QUANTITIES)
 @pytest.mark.parametrize("bias", [0.05, 0.4])
 def test_the_batch_size_for_a_bias(quantity, bias):
-    encodings = constructed(size=300, dimension=2, scale=0.3)
+    encodings = make_encodings(size=300, dimension=2, scale=0.3)
     batch = batch_size_for(bias, encodings, quantity, samples=200)
-    around = expected(encodings, "stratified", (batch - 1, batch), samples=200).bias[quantity]
+    around = expected_estimates(encodings, "stratified", (batch - 1, batch), samples=200).bias[
+        quantity
+    ]
     assert abs(around[0]) > bias >= abs(around[1])
 
 
 def test_the_ends_of_the_batch_size_for_a_bias():
-    assert batch_size_for(0.01, constructed(50, 2, scale=1.0)) == 2  # all encodings are the prior
-    assert batch_size_for(9.0, constructed(50, 2, scale=0.5)) == 2
-    assert batch_size_for(1e-9, constructed(50, 2, scale=0.5)) == 50
+    assert (
+        batch_size_for(0.01, make_encodings(50, 2, scale=1.0)) == 2
+    )  # all encodings are the prior
+    assert batch_size_for(9.0, make_encodings(50, 2, scale=0.5)) == 2
+    assert batch_size_for(1e-9, make_encodings(50, 2, scale=0.5)) == 50
 
 
 def test_a_trained_model_and_a_tree():
@@ -217,7 +231,7 @@ def test_a_trained_model_and_a_tree():
     encodings = encodings_of(model)
     assert encodings.size == 200
     assert encodings_of(model, 50).size == 50
-    found = expected(encodings, "stratified", (4, 200), samples=1000)
+    found = expected_estimates(encodings, "stratified", (4, 200), samples=1000)
     summary = model.summary(samples=2000)
     assert found.exact["total_correlation"] == pytest.approx(summary.total_correlation, abs=0.1)
     mismatch = summary.total_correlation + summary.dimension_kl
@@ -226,21 +240,24 @@ def test_a_trained_model_and_a_tree():
     assert found.bias["entropy"][1] == pytest.approx(0, abs=1e-5)
 
 
-SMALL = constructed(10, 1, 0.5)
+SMALL = make_encodings(10, 1, 0.5)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: constructed(1, 2, 0.5), "two encodings or more"),
-        (lambda: constructed(5, 2, 1.5), "scale above 0 and up to 1"),
+        (lambda: make_encodings(1, 2, 0.5), "two encodings or more"),
+        (lambda: make_encodings(5, 2, 1.5), "scale above 0 and up to 1"),
         (
-            lambda: expected(SMALL, batch_sizes=(1, 5)),
+            lambda: expected_estimates(SMALL, batch_sizes=(1, 5)),
             r"batches of 2 to 10 observations, got \[1, 5",
         ),
-        (lambda: expected(SMALL, batch_sizes=(11,)), "batches of 2 to 10"),
-        (lambda: expected(SMALL, "stratifed", (2,)), "stratified"),
-        (lambda: expected(SMALL, batch_sizes=(2,), samples=9), "10 samples or more, got 9"),
+        (lambda: expected_estimates(SMALL, batch_sizes=(11,)), "batches of 2 to 10"),
+        (lambda: expected_estimates(SMALL, "stratifed", (2,)), "stratified"),
+        (
+            lambda: expected_estimates(SMALL, batch_sizes=(2,), samples=9),
+            "10 samples or more, got 9",
+        ),
         (lambda: batch_size_for(0.0, SMALL), "bias above 0"),
         (lambda: batch_size_for(0.1, SMALL, "entrop"), "entropy"),
         (lambda: batch_size_for(0.1, SMALL, estimator="weighted"), "use the stratified one"),
@@ -252,7 +269,7 @@ def test_what_cannot_be_asked_is_refused(call, message):
 
 
 def test_encodings_of_one_variable_have_no_total_correlation():
-    q, p = constructed(30, 1, 0.4)[1:]
-    found = expected(Encodings(uw.Gaussian(1), q, p), "stratified", (5,), samples=20)
+    q, p = make_encodings(30, 1, 0.4)[1:]
+    found = expected_estimates(Encodings(uw.Gaussian(1), q, p), "stratified", (5,), samples=20)
     assert found.exact["total_correlation"] == 0
     assert found.bias["total_correlation"][0] == 0

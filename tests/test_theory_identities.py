@@ -13,7 +13,7 @@ from unweave.theory import (
     proposition_1,
     proposition_2,
     proposition_3,
-    recoded,
+    recode,
     rescaling,
     solve,
     solve_encoder,
@@ -74,7 +74,7 @@ def test_observations_and_rotations_may_be_arrays(model):
 def test_they_are_those_of_the_model_as_it_was_trained(model):
     """In float64 what the library has in float32: codes, and rates."""
     x = model.observations(torch.arange(80))
-    passed, _ = recoded(model, torch.eye(3))
+    passed, _ = recode(model, torch.eye(3))
     assert model.encode(x) == pytest.approx(passed.q.mean.detach().numpy(), abs=1e-5)
     table = model.table()
     assert passed.rate.mean().item() == pytest.approx(table.kl.sum(), rel=1e-4)
@@ -162,8 +162,8 @@ def test_bounds_tell_where_a_proposition_fails():
         (lambda m: theorem_1(m, 2.0, "x"), "expected numbers"),
         (lambda m: theorem_2(m, 2.0, np.diag([2.0, 1.0, 1.0])), "rotation R with R R"),
         (lambda m: theorem_2(m, 2.0, np.eye(2)), r"\(3, 3\), got shape \(2, 2\)"),
-        (lambda m: recoded(m, np.ones((3, 3))), "invertible"),
-        (lambda m: recoded(m, np.full((3, 3), np.nan)), "finite numbers"),
+        (lambda m: recode(m, np.ones((3, 3))), "invertible"),
+        (lambda m: recode(m, np.full((3, 3), np.nan)), "finite numbers"),
         (lambda m: elbo_parts(double(m)), "give x"),
         (lambda m: optimum(trained(uw.Gaussian(2), steps=1, objective=uw.WAE())), "fixed beta"),
         (lambda m: proposition_1([m]), "two weights or more"),

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from unweave.theory import matched, matching
+from unweave.theory import match_latents, matching
 
 
 def problem(latents, seed, diagonal=False):
@@ -35,7 +35,7 @@ def every(latents):
 @pytest.mark.parametrize("latents", [1, 2, 4])
 def test_it_is_the_best_of_all(latents, diagonal):
     given = problem(latents, latents, diagonal)
-    found = matched(*given)
+    found = match_latents(*given)
     assert found.cost == pytest.approx(min(cost(p, *given) for p in every(latents)))
     assert found.cost == pytest.approx(cost(permuted(*found.alignment), *given))
 
@@ -45,22 +45,22 @@ def test_uncorrelated_codes_are_matched_exactly_whatever_their_number():
     rng = np.random.default_rng(0)
     order, signs = rng.permutation(40), rng.choice([-1, 1], 40)
     p = permuted(order, signs)
-    found = matched(np.eye(40), np.eye(40), p.T + 0.3 * rng.uniform(-1, 1, (40, 40)))
+    found = match_latents(np.eye(40), np.eye(40), p.T + 0.3 * rng.uniform(-1, 1, (40, 40)))
     assert found.alignment == (tuple(order), tuple(signs))
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_search_among_many_finds_the_best(seed, monkeypatch):
     given = problem(4, seed)
-    best = matched(*given)  # of all
+    best = match_latents(*given)  # of all
     monkeypatch.setattr(matching, "_ALL", 0)
-    assert matched(*given).cost == pytest.approx(best.cost)
+    assert match_latents(*given).cost == pytest.approx(best.cost)
 
 
 def test_no_exchange_betters_what_the_search_finds():
     """Of seven latents; the start that assignment gives is bettered."""
     given = problem(7, 1)
-    found = matched(*given)
+    found = match_latents(*given)
     order, signs = np.array(found.alignment.order), np.array(found.alignment.signs)
     for i, j in itertools.combinations(range(7), 2):
         for places, turn in itertools.product(
@@ -69,5 +69,5 @@ def test_no_exchange_betters_what_the_search_finds():
             other, turned = order.copy(), signs.copy()
             other[[i, j]], turned[[i, j]] = order[places], signs[places] * turn
             assert cost(permuted(other, turned), *given) >= found.cost - 1e-9
-    assigned = matched(given[0], np.diag(np.diag(given[1])), given[2])
+    assigned = match_latents(given[0], np.diag(np.diag(given[1])), given[2])
     assert found.cost < cost(permuted(*assigned.alignment), *given) - 0.1

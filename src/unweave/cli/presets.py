@@ -12,7 +12,7 @@ from unweave.core.console import out, plain_table
 
 def presets_command(
     name: Annotated[
-        str | None, typer.Argument(help="A paper, or a preset; without one, list all.")
+        str | None, typer.Argument(help="A paper or a preset. Default: list all presets.")
     ] = None,
 ) -> None:
     """List the papers' experiments, or show one as a TOML file that `train --from` reads.
@@ -28,10 +28,10 @@ def presets_command(
       unweave train --from kim2018/shapes2d-factor-vae seed=0..2 steps=1000
     """
     from unweave.presets import preset, presets_of
-    from unweave.presets.text import described
+    from unweave.presets.text import to_toml
 
     if name is not None and "/" in name:
-        sys.stdout.write(described(preset(name)))
+        sys.stdout.write(to_toml(preset(name)))
         return
     table = plain_table("preset", "what", "data", "runs")
     for each in presets_of(name):

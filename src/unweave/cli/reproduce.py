@@ -17,23 +17,23 @@ from unweave.core.parallel import usable_cores
 
 
 def reproduce_command(
-    paper: Annotated[str | None, typer.Argument(help="A paper; without one, list them.")] = None,
-    figures: Annotated[list[str] | None, typer.Argument(help="Its figures; else all.")] = None,
+    paper: Annotated[str | None, typer.Argument(help="A paper. Default: list all figures.")] = None,
+    figures: Annotated[list[str] | None, typer.Argument(help="Its figures. Default: all.")] = None,
     store: StoreOption = Path("runs"),
     out: Annotated[Path, typer.Option(help="Folder for pages and figures.")] = PAPERS,
     device: DeviceOption = "auto",
     minutes: Annotated[
         float | None,
-        typer.Option(min=0, help="Stop training after this time; 0 only draws what is there."),
+        typer.Option(min=0, help="Stop training after this time; 0 draws stored results only."),
     ] = None,
     networks: Annotated[
-        int | None, typer.Option(min=0, help="Train at most this many networks of large studies.")
+        int | None, typer.Option(min=0, help="Train at most this many networks.")
     ] = None,
     merge: Annotated[
-        list[Path] | None, typer.Option(help="Add the results of a study from another machine.")
+        list[Path] | None, typer.Option(help="Add a file of results from another machine.")
     ] = None,
     train_only: Annotated[
-        bool, typer.Option("--train-only", help="Train and keep the results; draw nothing.")
+        bool, typer.Option("--train-only", help="Train and store the results; draw nothing.")
     ] = False,
     pages_only: Annotated[
         bool, typer.Option(help="Rewrite the pages from stored results; train and draw nothing.")
@@ -41,10 +41,10 @@ def reproduce_command(
 ) -> None:
     r"""Reproduce figures of the papers and check their claims; without a paper, list the figures.
 
-    Trains the networks that are missing, draws, and writes the page of the paper and the index of
-    all papers. Interrupted, the same command continues from the last checkpoint. Large studies
-    keep the results of each network in one file beside the page, so they can be trained in slices
-    and on several machines. Drawing needs matplotlib: pip install 'unweave\[papers]'.
+    Trains missing networks, draws the figures, and writes the page of the paper and the index of
+    all papers. If interrupted, the same command continues from the last checkpoint. The results of
+    all networks of a study are stored in one file beside the page, so a large study can be trained
+    in slices and on several machines. Drawing needs matplotlib: pip install 'unweave\[papers]'.
 
     Examples:
 

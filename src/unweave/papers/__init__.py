@@ -1,6 +1,7 @@
-"""Figures of the papers, made again: studies, drawings, and claims with their verdicts.
+"""Figures of the papers, reproduced: studies, drawings, and claims with their verdicts.
 
-A paper is one module with `FIGURES`, or a folder with a module for each of them, and a line here.
+A paper is a module or a folder with `FIGURES`, and a line here. The texts of a figure are in a TOML
+file beside its module: see `unweave.studies.texts`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from rich.console import Console
 
 from unweave.core.spec import nearest, nearest_path
 from unweave.papers import esmaeili2019, kim2018, mathieu2018, mathieu2019, sikka2019
-from unweave.studies.drawing import styled
+from unweave.studies.drawing import figure_style
 from unweave.studies.page import (
     check_index,
     done,
@@ -24,8 +25,8 @@ from unweave.studies.page import (
     write_page,
     write_result,
 )
-from unweave.studies.study import Incomplete, merge, results_of
-from unweave.studies.workspace import Claim, Cost, Measured, Reproduction, Result, Workspace, judged
+from unweave.studies.study import Incomplete, merge, train_or_load
+from unweave.studies.workspace import Claim, Cost, Measured, Reproduction, Result, Workspace, judge
 
 __all__ = [
     "FIGURES",
@@ -36,7 +37,7 @@ __all__ = [
     "Workspace",
     "chosen",
     "done",
-    "judged",
+    "judge",
     "merge_results",
     "reproduce",
     "state",
@@ -54,7 +55,7 @@ FIGURES: tuple[Reproduction, ...] = (
 
 
 def chosen(paper: str, figures: Sequence[str] = ()) -> list[Reproduction]:
-    """The figures of a paper, or those that are named.
+    """Return the figures of a paper, or those that are named.
 
     >>> [made.figure for made in chosen("sikka2019")]
     ['fig1', 'fig2', 'fig3']
@@ -72,34 +73,32 @@ def chosen(paper: str, figures: Sequence[str] = ()) -> list[Reproduction]:
 def reproduce(
     figures: Sequence[Reproduction], workspace: Workspace, out: Path | str
 ) -> list[Claim]:
-    """Make figures, keep what was found, and write the pages of their papers under a folder.
+    """Reproduce figures, store their results, and write the pages of their papers under a folder.
 
-    Figures of your own go the same way: a page has those of `FIGURES` and these.
+    `figures` may be your own: a page has those of `FIGURES` and these.
     """
     claims: list[Claim] = []
     out = Path(out)
     for made in figures:
-        place = out / made.paper
-        workspace.turn_to(place / made.figure)
+        name = f"{made.paper} {made.figure}"
+        workspace.start_figure(out)
         begun = Cost.now()
-        with styled():  # which tells before any training if figures cannot be drawn
-            _can_write(place)
+        with figure_style():  # raises before any training if figures cannot be drawn
+            _check_writable(out / made.paper)
             check_index(out)
             cost = f": {made.cost} on two cores" if time.monotonic() < workspace.deadline else ""
-            workspace.say(f"{made.paper} {made.figure}, {made.title}{cost}")
-            results = results_of(workspace, made.study) if made.study else None
+            workspace.say(f"{name}, {made.title}{cost}")
+            results = train_or_load(workspace, made.study) if made.study else None
             if results and not results.networks:
-                name = f"{made.paper} {made.figure}"
                 workspace.say(f"no network of {name} is trained yet: nothing to draw")
                 continue
             try:
-                result = made.make(workspace)
+                result = made.make(workspace, results) if results else made.make(workspace)
             except Incomplete as reason:
-                workspace.say(f"{made.paper} {made.figure} is not drawn: {reason}")
+                workspace.say(f"{name} is not drawn: {reason}")
                 continue
         if results and result.networks is None:
-            there = len(results.networks)
-            result = replace(result, networks=(there, there + len(results.missing)))
+            result = replace(result, networks=(len(results.networks), len(results.study.runs)))
         write_result(made, result, workspace, Cost.now() - begun, out)
         write_pages([made.paper], out, figures)
         claims += result.claims
@@ -107,7 +106,7 @@ def reproduce(
 
 
 def train_studies(figures: Sequence[Reproduction], workspace: Workspace, out: Path | str) -> None:
-    """Train the networks that the studies of figures lack, and keep their results."""
+    """Train the missing networks of the studies of figures, and store their results."""
     without = [made.figure for made in figures if made.study is None]
     if without:
         raise ValueError(
@@ -116,14 +115,14 @@ def train_studies(figures: Sequence[Reproduction], workspace: Workspace, out: Pa
         )
     for made in figures:
         assert made.study is not None
-        workspace.turn_to(Path(out) / made.paper / made.figure)
-        results_of(workspace, made.study)
+        workspace.start_figure(Path(out))
+        train_or_load(workspace, made.study)
 
 
 def merge_results(
     figures: Sequence[Reproduction], files: Sequence[Path], out: Path | str, console: Console
 ) -> None:
-    """Add the networks of files of results to the studies of figures, and say how many are new."""
+    """Add networks from other files of results to the studies of figures; print how many."""
     studies = {made.study.name: made.study for made in figures if made.study}
     for file in files:
         if not studies:
@@ -140,14 +139,14 @@ def write_pages(
 ) -> list[Path]:
     """Write the pages of papers and the index from stored results, without training or drawing.
 
-    `own` are figures of yours that are not in `FIGURES`.
+    `own` are your figures that are not in `FIGURES`.
     """
     known, out = list(dict.fromkeys((*FIGURES, *own))), Path(out)
     out.mkdir(parents=True, exist_ok=True)
     return [*(write_page(paper, known, out) for paper in papers), write_index(known, out)]
 
 
-def _can_write(place: Path) -> None:
+def _check_writable(place: Path) -> None:
     try:
         place.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=place):

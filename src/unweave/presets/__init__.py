@@ -1,4 +1,4 @@
-"""The experiments of the papers by name, with the settings that the papers state.
+"""Experiments of the papers by name, with the settings that the papers state.
 
 A paper is one module with `PRESETS`. `preset("kim2018/shapes2d-factor-vae")` returns one of them;
 `unweave presets` lists them.
@@ -23,7 +23,7 @@ PRESETS: dict[str, Preset] = {each.name: each for paper in _PAPERS for each in p
 
 
 def preset(name: str) -> Preset:
-    """The preset of a name.
+    """Return a preset by its name.
 
     >>> preset("kim2018/shapes2d-factor-vae").run.objective.gamma
     35.0
@@ -34,7 +34,7 @@ def preset(name: str) -> Preset:
 
 
 def presets_of(name: str | None = None) -> list[Preset]:
-    """The presets of a paper, or all of them."""
+    """Return the presets of a paper, or all of them."""
     papers = list(dict.fromkeys(each.paper for each in PRESETS.values()))
     if name is not None and name not in papers:
         raise ValueError(f"there is no paper {name!r}: {nearest(name, papers)}")
@@ -42,7 +42,7 @@ def presets_of(name: str | None = None) -> list[Preset]:
 
 
 def base_of(name: str) -> dict[str, Any]:
-    """The JSON form of the run that a preset or a file holds; a file that exists comes first."""
+    """Return the run of a preset or a file in JSON form; an existing file takes precedence."""
     path = Path(name)
     if path.is_file() or (name not in PRESETS and path.suffix):
         return base_from(path)

@@ -1,4 +1,4 @@
-"""What a preset is: the run behind an experiment of a paper, and the grid of runs around it."""
+"""Presets: the run of an experiment of a paper, and the grid of runs around it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Value = int | float | str
 
 @dataclass(frozen=True)
 class Preset:
-    """An experiment of a paper: one run at its headline setting, and the grid that it belongs to.
+    """An experiment of a paper: one run at its main setting, and the grid that it belongs to.
 
-    `grid` maps fields of the run, as dotted paths, to the values that the paper tried. `notes` say
-    where the paper is silent or contradicts itself, and what the preset does.
+    `grid` maps fields of the run, as dotted paths, to the values that the paper tried. `notes` list
+    what the paper does not say or contradicts, and what the preset does instead.
 
     >>> from unweave.presets import preset
     >>> kim = preset("kim2018/shapes2d-factor-vae")
@@ -43,7 +43,7 @@ class Preset:
 
     @property
     def download(self) -> str | None:
-        """The dataset to download before training, None if the data are generated."""
+        """The dataset to download before training; None if the data are generated."""
         return _published(self.run.data)
 
     @property
@@ -52,20 +52,20 @@ class Preset:
         return math.prod(len(values) for values in self.grid.values())
 
     def arguments(self, assignments: Iterable[str] = ()) -> list[str]:
-        """The arguments of `unweave train` that give the grid, with some fields assigned otherwise.
+        """Return the arguments of `unweave train` for the grid, with some fields overridden.
 
         An assignment replaces the grid's values of that field and of the fields inside it.
         """
-        given = list(assignments)
-        fixed = tuple(f"{assignment.partition('=')[0]}." for assignment in given)
+        overrides = list(assignments)
+        fixed = tuple(f"{assignment.partition('=')[0]}." for assignment in overrides)
         varied = [path for path in self.grid if not f"{path}.".startswith(fixed)]
         return [
-            *(_written(path, self.grid[path]) for path in sorted(varied, key="seed".__eq__)),
-            *given,
+            *(_argument(path, self.grid[path]) for path in sorted(varied, key="seed".__eq__)),
+            *overrides,
         ]
 
     def runs(self, assignments: Iterable[str] = ()) -> list[Run]:
-        """The runs of the grid, seeds varying fastest, with some fields assigned otherwise.
+        """Return the runs of the grid, seeds varying fastest, with some fields overridden.
 
         Assignments are those of the command line, such as "steps=1000" or "seed=0..2".
         """
@@ -73,15 +73,15 @@ class Preset:
 
 
 def _published(data: object) -> str | None:
-    """The published dataset that data are, or are made of."""
+    """Return the kind of the published dataset that data are, or are made from."""
     if isinstance(data, PublishedSpec):
         return str(data.kind)
     names = [each.name for each in fields(data)] if is_dataclass(data) else []
     return next(filter(None, (_published(getattr(data, name)) for name in names)), None)
 
 
-def _written(path: str, values: tuple[Value, ...]) -> str:
-    """A field and its values as the command line takes them."""
+def _argument(path: str, values: tuple[Value, ...]) -> str:
+    """Write a field and its values as an argument of the command line."""
     first, last = values[0], values[-1]
     if isinstance(first, int) and len(values) > 2 and values == tuple(range(first, int(last) + 1)):
         return f"{path}={first}..{last}"

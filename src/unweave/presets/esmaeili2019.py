@@ -149,8 +149,8 @@ PRESETS = (
         Selected(MNIST(strokes=True), (HeldOut(UNSEEN),)),
         _mixed(10, 10),
         _hfvae(),
-        "Thickness and width are measured in the images, so that all networks miss the same "
-        "digits. The paper trains an HFVAE first and seems to prune by what it has learned; for "
+        "Thickness and width are measured in the images, so that the same digits are held out for "
+        "all networks. The paper trains an HFVAE first and seems to prune by its features; for "
         'that, see "Combinations of learned features" in docs/data.md.',
         "The paper does not say how thick and how narrow; ours are the outer fifths of sevens "
         "and of zeros.",

@@ -68,7 +68,7 @@ _EARLY = (
 def _vae(
     data: Data, latent: Latent, hidden: int, objective: Objective, steps: int = 300_000
 ) -> Run:
-    """A run of app. A; tables 1 (128 hidden units), 2 and 3 (256)."""
+    """Return a run of app. A; tables 1 (128 hidden units), 2 and 3 (256)."""
     return Run(
         data=data,
         latent=latent,

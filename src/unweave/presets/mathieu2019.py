@@ -50,9 +50,7 @@ _CENTRES = (
 _TWICE = (
     "The released code counts log p(z) twice in the rate of this prior; the preset counts it once."
 )
-_SOFTPLUS = (
-    "The released encoder puts out softplus(h) + 1e-6 for standard deviations, ours exp(h / 2)."
-)
+_SOFTPLUS = "The released encoder returns standard deviations softplus(h) + 1e-6, ours exp(h / 2)."
 _WEIGHTS = "The text does not name the weights; they are those of [Mathieu2018] fig. 2."
 _ALPHAS = (
     "The text lists no values of alpha, and the released scripts have 0 and 100; the others are "
@@ -70,12 +68,12 @@ _SPIKE = (
 
 
 def gaussian_prior(latent: Gaussian, third: int = 64) -> Run:
-    """A run of fig. 2 top: 20 epochs of 737,280 images in batches of 64."""
+    """Return a run of fig. 2 top: 20 epochs of 737,280 images in batches of 64."""
     return _shapes2d(latent, third, 64, 20 * 737_280 // 64)
 
 
 def student_prior(third: int = 64) -> Run:
-    """A run of fig. 2 bottom: 40 epochs in batches of 256."""
+    """Return a run of fig. 2 bottom: 40 epochs in batches of 256."""
     return _shapes2d(StudentT(10, df=5.0, sampled_rate=True), third, 256, 40 * 737_280 // 256)
 
 
@@ -94,7 +92,7 @@ def _shapes2d(latent: Latent, third: int, batch_size: int, steps: int) -> Run:
 
 
 def pinwheel(objective: Objective) -> Run:
-    """A run of fig. 3: 500 epochs, each a batch of all 400 points."""
+    """Return a run of fig. 3: 500 epochs, each a batch of all 400 points."""
     return Run(
         data=Pinwheel(
             clusters=4, points_per_cluster=100, radial_std=0.1, tangential_std=0.3, rate=0.25
@@ -127,7 +125,7 @@ def _sparse(
 
 
 def priors(paper: str, figure: str, third: int) -> tuple[Preset, ...]:
-    """The four priors on 2D Shapes, which both papers have."""
+    """Return the four priors on 2D Shapes, which both papers have."""
     where = f"[{paper.capitalize()}] app. B, table 1a and fig. {figure}"
     shared = (_RENDERED, _RATE, _AMSGRAD)
     grid = {"objective.beta": BETAS, "seed": HUNDRED}
@@ -168,7 +166,7 @@ def priors(paper: str, figure: str, third: int) -> tuple[Preset, ...]:
 
 
 def pinwheels(paper: str, figure: str, *notes: str) -> tuple[Preset, ...]:
-    """The ablation on the pinwheel, which both papers have."""
+    """Return the ablation on the pinwheel, which both papers have."""
     where = f"[{paper.capitalize()}] app. B, table 1b and fig. {figure}"
     shared = (*notes, _READING, _CENTRES, _AMSGRAD, _SOFTPLUS)
     return (

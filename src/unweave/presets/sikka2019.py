@@ -26,7 +26,7 @@ MOVING_BETAS = (0.1, 0.25, 0.5, 1.0, 1.4, 2.0, 2.5, 3.0, 4.0, 6.0, 10.0, 16.0)
 
 
 def deep(data: Data, latents: int) -> Run:
-    """A run of app. C: 1,000 epochs of 1,000 observations."""
+    """Return a run of app. C: 1,000 epochs of 1,000 observations."""
     return Run(
         data=data,
         latent=Gaussian(latents),

@@ -1,4 +1,4 @@
-"""A preset as text: a TOML file of its run, with the rest as comments."""
+"""Write a preset as a TOML file of its run, with the rest as comments."""
 
 from __future__ import annotations
 
@@ -15,43 +15,41 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _WIDTH = 96
 
 
-def described(preset: Preset) -> str:
-    """A TOML file that `--from` reads: the run, and as comments its source, commands and notes."""
+def to_toml(preset: Preset) -> str:
+    """Return a TOML file for `--from`: the run, with source, commands and notes as comments."""
     name, grid, data = preset.name, " ".join(preset.arguments()), preset.download
     fetch = f"download {data} first: unweave data get {data}" if data else "nothing to download"
-    told = [
+    lines = [
         f"{name}: {preset.title}",
         f"{preset.source}; data: {fetch}",
         "",
         f"unweave train --from {name}",
     ]
     if grid:
-        told += [f"unweave train --from {name} --grid", f"  {preset.count:,} runs: {grid}"]
-    told += ["", *(f"- {note}" for note in preset.notes)]
-    comments = [line for text in told for line in _commented(text)]
+        lines += [f"unweave train --from {name} --grid", f"  {preset.count:,} runs: {grid}"]
+    lines += ["", *(f"- {note}" for note in preset.notes)]
+    comments = [line for text in lines for line in _comment(text)]
     return "\n".join([*comments, "", *_tables((), to_json(preset.run))]) + "\n"
 
 
-def _commented(text: str) -> list[str]:
+def _comment(text: str) -> list[str]:
     lines = textwrap.wrap(text, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
     return [f"# {line}".rstrip() for line in lines or [""]]
 
 
 def _tables(path: tuple[str, ...], content: Mapping[str, Any]) -> Iterator[str]:
-    """The lines of a TOML table and of those inside it; TOML has no null, so None is left out."""
+    """Yield the lines of a TOML table and its subtables; None, which TOML lacks, is left out."""
     names = sorted(content, key="kind".__ne__)
-    given = {_key(name): content[name] for name in names if content[name] is not None}
+    entries = {_key(name): content[name] for name in names if content[name] is not None}
     if path:
         yield f"[{'.'.join(path)}]"
-    yield from (f"{key} = {_value(value)}" for key, value in given.items() if not _table(value))
-    for key, value in given.items():
-        if _table(value):
+    yield from (
+        f"{key} = {_value(value)}" for key, value in entries.items() if not isinstance(value, dict)
+    )
+    for key, value in entries.items():
+        if isinstance(value, dict):
             yield ""
             yield from _tables((*path, key), value)
-
-
-def _table(value: object) -> bool:
-    return isinstance(value, dict)
 
 
 def _key(name: str) -> str:

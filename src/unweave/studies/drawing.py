@@ -1,7 +1,7 @@
-"""One style for the figures of all papers, and files of them: SVG and PNG.
+"""The style of the figures of all papers, panels they share, and their SVG and PNG files.
 
-The colours are those of the reports, by Okabe and Ito, which readers with any colour vision tell
-apart; lines that differ in colour differ in their dashes too. Files have the same bytes every time.
+The colours, after Okabe and Ito, are distinct for readers with any colour vision; lines that differ
+in colour also differ in their dashes. The same figure always gives the same bytes.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ INK, MUTED, GRID = "#1a1e23", "#5c656f", "#e4e4de"
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY)
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (7, 2)))
 
-_PIXELS = 160  # an inch of a PNG
-_STYLE: Any = {  # matplotlib's type is the list of all its settings
-    "font.family": "DejaVu Sans",  # comes with matplotlib, so that files are the same everywhere
+_PIXELS = 160  # per inch of a PNG
+_STYLE: Any = {  # matplotlib types this as a union of all its settings
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so files are the same everywhere
     "font.size": 9,
     "text.color": INK,
     "axes.titlesize": 9.5,
@@ -64,8 +64,8 @@ _STYLE: Any = {  # matplotlib's type is the list of all its settings
 
 
 @contextmanager
-def styled() -> Iterator[None]:
-    """The style, for as long as figures are made or written; `reproduce` makes them inside it."""
+def figure_style() -> Iterator[None]:
+    """Apply the style to figures that are made or written in this context."""
     try:
         import matplotlib
     except ImportError:
@@ -80,39 +80,35 @@ def styled() -> Iterator[None]:
 def panels(
     rows: int, columns: int, width: float = 3.5, height: float = 2.5
 ) -> tuple[Figure, list[Axes]]:
-    """An empty figure of panels of a size in inches, row by row."""
+    """Return a figure with empty panels of a size in inches, and the panels row by row."""
     from matplotlib.figure import Figure
 
     figure = Figure((columns * width, rows * height), layout="constrained")
-    made = figure.subplots(rows, columns, squeeze=False)
-    return figure, list(made.flat)
+    return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
 
-def lettered(axes: Sequence[Axes], titles: Sequence[str]) -> None:
-    """Titles with letters before them, as figures of papers have them."""
+def letter_panels(axes: Sequence[Axes], titles: Sequence[str]) -> None:
+    """Give panels their titles, with a letter before each."""
     for letter, axis, title in zip("ABCDEFGHIJKL", axes, titles, strict=False):
         axis.set_title(f"{letter}  {title}")
 
 
-def draw_bias(axis: Axes, found: dict[str, Estimates], quantity: Quantity = "entropy") -> None:
-    """How far estimates are off by the size of the batch, a line for each of them by its name.
-
-    Bands are two standard errors to either side. The names are in order, and so are the colours.
-    """
+def draw_bias(axis: Axes, estimates: dict[str, Estimates], quantity: Quantity = "entropy") -> None:
+    """Draw the bias of named estimates over the batch size, with bands of two standard errors."""
     from matplotlib import colormaps
 
-    shades = colormaps["viridis"](np.linspace(0.0, 0.85, len(found)))
-    for colour, dashes, (name, each) in zip(shades, DASHES, found.items(), strict=False):
+    shades = colormaps["viridis"](np.linspace(0.0, 0.85, len(estimates)))
+    for colour, dashes, (name, each) in zip(shades, DASHES, estimates.items(), strict=False):
         bias, error = each.bias[quantity], each.error[quantity]
         axis.fill_between(each.batch_sizes, bias - 2 * error, bias + 2 * error, color=colour,
                           alpha=0.2, linewidth=0)  # fmt: skip
         axis.plot(each.batch_sizes, bias, color=colour, linestyle=dashes, label=name)
     axis.legend(loc="best", fontsize=7, handlelength=2.8)
-    batch_axis(axis, "nats off")
+    batch_axis(axis, "bias, nats")
 
 
 def batch_axis(axis: Axes, label: str) -> None:
-    """Sizes of a batch along a logarithmic axis."""
+    """Show batch sizes along a logarithmic axis."""
     axis.set_xscale("log", base=2)
     axis.set_xlabel("batch")
     axis.set_ylabel(label)
@@ -121,9 +117,9 @@ def batch_axis(axis: Axes, label: str) -> None:
 
 
 def draw_density(axis: Axes, lines: Values, density: Values) -> None:
-    """A density at the points of a square grid, (n * n,) row by row, from white to dark blue.
+    """Draw a density at the points of a square grid, (n * n,) row by row, from white to dark blue.
 
-    Shades go with its power of 2/3, so that thin tails are seen; 64 of them, for smaller files.
+    Shades follow its power of 2/3, which shows thin tails; 64 shades keep files small.
     """
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -134,27 +130,25 @@ def draw_density(axis: Axes, lines: Values, density: Values) -> None:
                 interpolation_stage="data", extent=(low, high, low, high))  # fmt: skip
 
 
-def square(axis: Axes, reach: float, tick: float) -> None:
-    """A square panel about the origin, with ticks at three places."""
+def square_panel(axis: Axes, edge: float, tick: float) -> None:
+    """Make a panel the square from -edge to edge, with ticks at -tick, 0 and tick."""
     axis.set_aspect("equal")
-    axis.set_xlim(-reach, reach)
-    axis.set_ylim(-reach, reach)
-    axis.set_xticks([-tick, 0, tick])
-    axis.set_yticks([-tick, 0, tick])
+    axis.set(xlim=(-edge, edge), ylim=(-edge, edge))
+    axis.set(xticks=[-tick, 0, tick], yticks=[-tick, 0, tick])
     axis.grid(False)
 
 
-def save(figure: Figure, stem: Path) -> list[Path]:
-    """Write a figure beside each other as stem.svg and stem.png."""
+def save_figure(figure: Figure, stem: Path) -> list[Path]:
+    """Write a figure to stem.svg and stem.png."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     written = []
-    with styled():
-        for suffix, facts in (
+    with figure_style():
+        for suffix, metadata in (
             ("svg", {"Date": None, "Creator": None}),
             ("png", {"Software": None}),
         ):
             content = io.BytesIO()
-            figure.savefig(content, format=suffix, dpi=_PIXELS, metadata=facts)
+            figure.savefig(content, format=suffix, dpi=_PIXELS, metadata=metadata)
             written.append(stem.with_suffix(f".{suffix}"))
             write_atomically(written[-1], content.getvalue())
     return written

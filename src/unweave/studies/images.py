@@ -1,6 +1,6 @@
-"""Images and arrays as text in files of results, and back.
+"""Encode images and arrays as text for files of results, and decode them.
 
-Images are sheets of tiles as small PNGs; arrays have half precision, or are bytes.
+Images are sheets of tiles as small PNGs; arrays are stored in half precision, or as bytes.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,11 +17,14 @@ from PIL import Image
 from unweave.evaluation.model import FittedModel
 from unweave.report.pictures import tiled
 
-_LEVELS = 16  # of grey
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_LEVELS = 16  # shades of grey
 
 
-def encoded_png(rows: Sequence[NDArray[np.float32]]) -> str:
-    """Rows of images (n, C, H, W) in [0, 1] as one PNG in base64; grey ones have 16 levels."""
+def encode_png(rows: Sequence[NDArray[np.float32]]) -> str:
+    """Encode rows of images (n, C, H, W) in [0, 1] as one PNG in base64; grey ones in 16 levels."""
     sheet, _, _ = tiled(list(rows), (0.0, 1.0))
     grey = sheet.mode == "LA"
     page = Image.new("L" if grey else "RGB", sheet.size, "white")
@@ -36,37 +39,48 @@ def encoded_png(rows: Sequence[NDArray[np.float32]]) -> str:
     return base64.b64encode(content.getvalue()).decode()
 
 
-def decoded_png(text: str) -> NDArray[np.uint8]:
-    """The pixels (H, W, 3) of a PNG in base64."""
+def decode_png(text: str) -> NDArray[np.uint8]:
+    """Return the pixels (H, W, 3) of a PNG in base64."""
     with Image.open(io.BytesIO(base64.b64decode(text))) as image:
         return np.asarray(image.convert("RGB"))
+
+
+def draw_png(axis: Axes, text: str, columns: int = 0, rows: int = 0) -> None:
+    """Draw a PNG in base64 without axes; with sizes, coordinates count its columns and rows."""
+    extent = (0, columns, rows, 0) if columns else None
+    axis.imshow(decode_png(text), interpolation="none" if extent is None else None, extent=extent)
+    axis.set(xticks=[], yticks=[])
+    axis.grid(False)
+    axis.spines[:].set_visible(False)
+    axis.tick_params(length=0)
 
 
 def traversals_png(
     model: FittedModel, kl: NDArray[np.floating], shown: ArrayLike, start: int, latents: int
 ) -> str:
-    """Encode a sheet of what a network has learned.
+    """Encode observations, their reconstructions, and traversals as a sheet of tiles.
 
-    Rows are the observations `shown`, their reconstructions, and traversals from the observation
-    `start` of the latents with the largest `kl`, (D,).
+    The first row shows the observations `shown`, the second their reconstructions, and the others
+    traversals from the observation `start` of the `latents` with the largest `kl`, (D,).
     """
     originals = model.observations(shown)
-    walked = model.traverse(model.observations([start]), steps=len(originals))
+    traversals = model.traverse(model.observations([start]), steps=len(originals))
     order = np.argsort(-kl)[:latents]
-    return encoded_png([originals, model.reconstruct(originals), *(walked[each] for each in order)])
+    reconstructions = model.reconstruct(originals)
+    return encode_png([originals, reconstructions, *(traversals[each] for each in order)])
 
 
-def packed(values: NDArray[Any]) -> str:
-    """An array in base64: bytes as they are, other numbers in half precision."""
+def pack_array(values: NDArray[Any]) -> str:
+    """Encode an array in base64: bytes as they are, other numbers in half precision."""
     kept = values if values.dtype == np.uint8 else values.astype(np.float16)
     return base64.b64encode(kept.tobytes()).decode()
 
 
-def unpacked(text: str, *shape: int, dtype: type = np.float16) -> NDArray[Any]:
-    """The array of a shape that was packed, in double precision if it has no bytes.
+def unpack_array(text: str, *shape: int, dtype: type = np.float16) -> NDArray[Any]:
+    """Decode an array of a given shape, to double precision unless it holds bytes.
 
-    >>> unpacked(packed(np.array([[0.5, 2.0]])), -1, 2)
+    >>> unpack_array(pack_array(np.array([[0.5, 2.0]])), -1, 2)
     array([[0.5, 2. ]])
     """
-    found: NDArray[Any] = np.frombuffer(base64.b64decode(text), dtype).reshape(shape)
-    return found if dtype == np.uint8 else found.astype(np.float64)
+    values: NDArray[Any] = np.frombuffer(base64.b64decode(text), dtype).reshape(shape)
+    return values if dtype == np.uint8 else values.astype(np.float64)

@@ -1,9 +1,9 @@
-"""The page of each paper and the index of all of them, written from stored results.
+"""Write the page of each paper, and the index of all papers, from stored results.
 
 out/README.md              claims of all papers by verdict, and how much of each paper is reproduced
 out/<paper>.md             the page
-out/<paper>/<figure>.json  claims, setting, seeds, time
-out/<paper>/<study>.jsonl  results of the networks of a study; all else follows from it
+out/<paper>/<figure>.json  claims, setting, seeds, cost
+out/<paper>/<study>.jsonl  results of the networks of a study, from which everything else follows
 out/<paper>/<name>.svg     drawings, and the same as .png
 """
 
@@ -11,18 +11,20 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import unweave
 from unweave.core.bibliography import entries
-from unweave.core.console import PAPERS
 from unweave.core.files import write_atomically
-from unweave.studies.drawing import save
-from unweave.studies.inventory import Item, inventory
+from unweave.studies.drawing import save_figure
+from unweave.studies.inventory import Item, inventory, summary
+from unweave.studies.texts import fill
 from unweave.studies.workspace import Claim, Cost, Reproduction, Result, Verdict, Workspace
 from unweave.training.store import write_json
 
@@ -30,6 +32,7 @@ _SIGNS = {
     "pass": "✓ pass",
     "fail": "✗ fail",
     "undecided": "? undecided",
+    "not measured yet": "… not measured yet",
     "not comparable": "– not comparable",
 }
 _TITLE = "# Papers reproduced"
@@ -40,6 +43,7 @@ _VERDICTS = """A claim
 - **fails** if what we measured contradicts it,
 - is **undecided** if the evidence allows both answers, or if another choice of ours (a bound, a \
 range, a reading of the text) could change the verdict,
+- is **not measured yet** until all networks that it is about are trained,
 - is **not comparable** if our setting differs from the paper's in what the claim is about.
 
 Claims marked “(ours)” are not in the papers: they are our own checks, counted like the others."""
@@ -48,13 +52,13 @@ Claims marked “(ours)” are not in the papers: they are our own checks, count
 def write_result(
     made: Reproduction, result: Result, workspace: Workspace, cost: Cost, out: Path
 ) -> list[Path]:
-    """Write the drawings of a figure and what was found; the page is written from it later."""
+    """Write the drawings of a figure, and the facts that its page is written from."""
     folder = out / made.paper
     folder.mkdir(parents=True, exist_ok=True)
     pictures = [
         path
         for name, figure in result.drawings.items()
-        for path in save(figure, folder / f"{made.figure}{name and '-' + name}")
+        for path in save_figure(figure, folder / f"{made.figure}{name and '-' + name}")
     ]
     facts = {
         "title": made.title,
@@ -66,36 +70,41 @@ def write_result(
         "seeds": result.seeds,
         "noticed": result.noticed,
         "networks": result.networks,
-        **workspace.spent(cost),
-        "version": unweave.__version__,
+        **workspace.cost_facts(cost),
+        "version": version(),
     }
-    path = _place(made, out)
+    path = _facts_path(made, out)
     write_json(path, facts)
     return [*pictures, path]
 
 
 def write_page(paper: str, figures: Sequence[Reproduction], out: Path) -> Path:
-    """Write the page of a paper from the results so far; `figures` may be of other papers too."""
+    """Write the page of a paper from the results so far; `figures` may include other papers."""
+    own = [made for made in figures if made.paper == paper]
     sections = [
         _section(made, _facts(made, out), out)
         if done(made, out)
-        else f"## {made.title}\n\nNot reproduced yet: `{_command(made, out)}` takes {made.cost}.\n"
-        for made in figures
-        if made.paper == paper
+        else f"## {made.title}\n\nNot reproduced yet: `{_command(made)}` takes {made.cost}.\n"
+        for made in own
     ]
-    place = out / f"{paper}.md"
-    parts = [_head(paper), *_inventory_table(paper, figures, out), *sections]
-    write_atomically(place, "\n".join(parts).encode())
-    return place
+    path = out / f"{paper}.md"
+    parts = [
+        _head(paper),
+        *_summary(paper, own, out),
+        *_inventory_table(paper, figures, out),
+        *sections,
+    ]
+    write_atomically(path, "\n".join(parts).encode())
+    return path
 
 
 def check_index(out: Path) -> None:
-    """Raise if the folder has a README.md that is not an index of papers, and must not be lost."""
+    """Raise if the folder has a README.md that is not an index of papers."""
     place = out / "README.md"
     if place.exists() and not place.read_text(encoding="utf-8").startswith(_TITLE):
         raise ValueError(
-            f"{place} would be overwritten by the index of papers, but is another text: give "
-            "another folder by --out"
+            f"{place} is not an index of papers, and would be overwritten: give another folder "
+            "by --out"
         )
 
 
@@ -119,7 +128,11 @@ def write_index(figures: Sequence[Reproduction], out: Path) -> Path:
         tally = Counter(_status(item, figures, out)[0] for item in inventory(paper))
         name = f"[{_key(paper)}]({paper}.md)" if (out / f"{paper}.md").exists() else _key(paper)
         covered.append([name, *(str(tally[status]) for status in _STATUSES)])
-    named = {"fail": "Claims that failed", "undecided": "Undecided claims"}
+    headings = {
+        "fail": "Claims that failed",
+        "undecided": "Undecided claims",
+        "not measured yet": "Claims not measured yet",
+    }
     parts = [
         f"{_TITLE}\n",
         "Written by `unweave reproduce`.\n",
@@ -129,7 +142,7 @@ def write_index(figures: Sequence[Reproduction], out: Path) -> Path:
         _VERDICTS + "\n",
         _table(["paper", "figure", *verdicts], rows),
     ]
-    for verdict, heading in named.items():
+    for verdict, heading in headings.items():
         listed = [
             f"- [{_key(each.paper)} {each.figure}]({_link(each)}): {claim.statement}"
             for each, some in claims.items()
@@ -143,7 +156,7 @@ def write_index(figures: Sequence[Reproduction], out: Path) -> Path:
 
 
 def _inventory_table(paper: str, figures: Sequence[Reproduction], out: Path) -> list[str]:
-    """Every figure and table of the paper with its status; nothing for papers of your own."""
+    """List every figure and table of the paper with its status; nothing for your own papers."""
     rows = [
         [item.number, item.title, *_status(item, figures, out, linked=True)]
         for item in inventory(paper)
@@ -159,16 +172,16 @@ def _inventory_table(paper: str, figures: Sequence[Reproduction], out: Path) -> 
 def _status(
     item: Item, figures: Sequence[Reproduction], out: Path, linked: bool = False
 ) -> tuple[str, str]:
-    """The status of a figure or table, by the results that exist, and what there is to say of it.
+    """Return the status of a figure or table, from the results that exist, and a remark.
 
-    `linked` puts links to the results into the status.
+    With `linked`, the status links to the results.
     """
     if not item.experiment:
         return _STATUSES[3], item.why
     named = {f"{each.paper}/{each.figure}": each for each in figures}
     made = [named[name] for name in item.made_by if done(named[name], out)]
     waiting = [named[name] for name in item.made_by if named[name] not in made]
-    commands = [*(_command(each, out) for each in waiting), *item.commands]
+    commands = [*(_command(each) for each in waiting), *item.commands]
     untrained = [text for each in made if (text := _untrained(each, out))]
     parts = [*untrained[:1], item.why or item.missing, *(f"`{command}`" for command in commands)]
     text = "<br>".join(filter(None, parts))
@@ -179,11 +192,11 @@ def _status(
 
 
 def _untrained(made: Reproduction, out: Path) -> str:
-    """How many networks a figure lacks that it should show, and how to train them."""
+    """Say how many networks of a figure are trained, and how to train the others."""
     there, whole = _facts(made, out).get("networks") or (0, 0)
     if there >= whole:
         return ""
-    return f"{there} of {whole} networks are trained; the others: `{_command(made, out)}`"
+    return f"{there} of {whole} networks are trained; the others: `{_command(made)}`"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -196,7 +209,7 @@ def _cell(text: str) -> str:
 
 
 def _link(made: Reproduction) -> str:
-    """Where the section of a figure is, as GitHub names headings.
+    """Return a link to the section of a figure, as GitHub names headings.
 
     >>> _anchor("Figure 6: the mixture prior, p(z)")
     'figure-6-the-mixture-prior-pz'
@@ -209,35 +222,35 @@ def _anchor(heading: str) -> str:
 
 
 def done(made: Reproduction, out: Path) -> bool:
-    """Whether a figure has been made."""
-    return _place(made, out).exists()
+    """Return whether a figure has been reproduced."""
+    return _facts_path(made, out).exists()
 
 
 def state(made: Reproduction, out: Path) -> str:
-    """How far a figure is: "yes", "25 of 100" networks, or nothing."""
+    """Return how far a figure is: "yes", "25 of 100" networks, or nothing."""
     if not done(made, out):
         return ""
     there, whole = _facts(made, out).get("networks") or (0, 0)
     return "yes" if there >= whole else f"{there} of {whole}"
 
 
-def _place(made: Reproduction, out: Path) -> Path:
+def _facts_path(made: Reproduction, out: Path) -> Path:
     return out / made.paper / f"{made.figure}.json"
 
 
 def _facts(made: Reproduction, out: Path) -> dict[str, Any]:
-    facts: dict[str, Any] = json.loads(_place(made, out).read_text(encoding="utf-8"))
+    facts: dict[str, Any] = json.loads(_facts_path(made, out).read_text(encoding="utf-8"))
     return facts
 
 
 def _key(paper: str) -> str:
-    """The key of a paper in the bibliography; a paper of your own keeps its name."""
+    """Return the key of a paper in the bibliography; your own papers keep their names."""
     return next((key for key in entries() if key.lower() == paper), paper)
 
 
 def _head(paper: str) -> str:
     key = _key(paper)
-    if key not in entries():  # of your own
+    if key not in entries():
         return f"# {paper}\n"
     entry = entries()[key]
     return (
@@ -248,11 +261,42 @@ def _head(paper: str) -> str:
     )
 
 
-def _command(made: Reproduction, out: Path) -> str:
-    if made.command:
-        return made.command
-    where = "" if out == PAPERS else f" --out {out.as_posix()}"
-    return f"unweave reproduce {made.paper} {made.figure}{where}"
+def _summary(paper: str, figures: Sequence[Reproduction], out: Path) -> list[str]:
+    """Return the main findings, with measured values from the claims; nothing if some are missing.
+
+    In the text {fig5.score} stands for what was measured for the claim "score" of figure 5.
+    """
+    measured = {
+        made.figure: SimpleNamespace(
+            **{c.get("name", ""): c["got"] for c in _facts(made, out)["claims"]}
+        )
+        for made in figures
+        if done(made, out)
+    }
+    try:
+        text = fill(summary(paper), dict(measured))
+    except (KeyError, AttributeError):
+        return []
+    return [f"{text}\n"] if text else []
+
+
+def version() -> str:
+    """Return the version of unweave, with the commit if it runs from a git checkout."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(Path(unweave.__file__).parent), *arguments, "--", "."]
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+
+    try:
+        commit = git("log", "-1", "--format=%h")  # the last one that changed the package
+        changed = " with local changes" if commit and git("status", "--porcelain") else ""
+    except OSError:  # no git
+        return unweave.__version__
+    return f"{unweave.__version__} (commit {commit}{changed})" if commit else unweave.__version__
+
+
+def _command(made: Reproduction) -> str:
+    return made.command or f"unweave reproduce {made.paper} {made.figure}"
 
 
 def _section(made: Reproduction, facts: dict[str, Any], out: Path) -> str:
@@ -274,25 +318,27 @@ def _section(made: Reproduction, facts: dict[str, Any], out: Path) -> str:
             _table(["the paper's claim", "where", "expected", "got", "verdict"], rows),
             *([*notes, ""] if notes else []),
             *([facts["noticed"].strip() + "\n"] if facts["noticed"] else []),
-            f"`{_command(made, out)}`: {_time(facts)}. Seeds: {facts['seeds']}. "
-            f"unweave {facts['version']}.\n",
+            f"`{_command(made)}`: {_provenance(facts)}. Seeds: {facts['seeds']}.\n",
         ]
     )
 
 
-def _time(facts: dict[str, Any]) -> str:
-    text, training = f"{_seconds(facts)} on {facts['machine']}", facts["training"]
-    parts = [f"{facts['trained']} networks trained"] if facts["trained"] else []
-    if facts["found"]:
-        parts += [f"{facts['found']} networks from earlier results"]
-    if facts["found"] and training["runs"] == facts["found"] + facts["trained"]:
-        machines = " and ".join(training["machines"])
-        parts += [f"training all of them: {training['seconds']:,} seconds on {machines}"]
-    return f"{text} ({', '.join(parts)})" if parts else text
-
-
-def _seconds(cost: dict[str, Any]) -> str:
-    return f"{cost['seconds']:,} seconds, {cost['cpu_seconds']:,} of CPU time"
+def _provenance(facts: dict[str, Any]) -> str:
+    """Say where and when the networks were trained and the figure was drawn, and by what."""
+    training, count = facts["training"], facts["found"] + facts["trained"]
+    parts = []
+    if count:
+        parts.append(f"{count} networks trained")
+        if training["runs"] == count and training["machines"]:
+            parts[0] += (
+                f" in {training['seconds']:,} seconds on {' and '.join(training['machines'])}"
+            )
+        if dates := training.get("dates"):
+            parts[0] += f", {' to '.join(dict.fromkeys((dates[0], dates[-1])))}"
+    seconds = f" in {facts['seconds']:,} seconds" if facts["seconds"] else ""
+    date = f" on {facts['date']}" if "date" in facts else ""
+    drawn = f"drawn{date}{seconds} on {facts['machine']}, unweave {facts['version']}"
+    return "; ".join([*parts, drawn])
 
 
 def _field(entry: str, name: str) -> str:
@@ -302,7 +348,7 @@ def _field(entry: str, name: str) -> str:
 
 
 def _authors(text: str) -> str:
-    """Family names: three at most.
+    """Return the family names: three at most.
 
     >>> _authors("Kim, Hyunjik and Mnih, Andriy")
     'Kim and Mnih'

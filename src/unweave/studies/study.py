@@ -1,9 +1,9 @@
-"""Large studies: many networks, trained in slices, whose results are kept apart from their weights.
+"""Studies: many networks, trained in slices, whose results are kept apart from their weights.
 
 The results of a study are one file, <paper>/<study>.jsonl beside the page, with a line for each
-network: its settings, its curves during training, what was found of it at the end, and what it
-cost. Figures, claims and pages are drawn from these files alone. The file of another machine is
-merged into it by `merge`, so a study can be trained anywhere, a few networks at a time.
+network: its run, its curves during training, facts about it at the end, and its cost. Figures,
+claims and pages are made from these files alone. Results of another machine are added by `merge`,
+so a study can be trained anywhere, a few networks at a time.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import hashlib
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from filelock import FileLock
@@ -30,7 +30,8 @@ from unweave.core.parallel import in_threads, usable_cores
 from unweave.data import Dataset
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure, monitor_of
-from unweave.studies.workspace import Numbers, Workspace
+from unweave.studies.intervals import bootstrap_interval
+from unweave.studies.workspace import Measured, Numbers, Workspace, today
 from unweave.training import Outcome, Precision, Row, train
 from unweave.training.progress import failure_text
 from unweave.training.run import Run
@@ -41,26 +42,26 @@ _FEW = 100  # networks whose checkpoint is quickly written
 PICTURES = "pictures"
 _CURVE_DIGITS, _FACT_DIGITS = 6, 7  # figures take small differences of facts
 
+Setting = TypeVar("Setting", bound=Hashable)
+
 
 @dataclass(frozen=True, eq=False)
 class Study:
     """The networks of a study, and what is measured of each.
 
-    The runs are in order of importance: what there is no time for is at the end. They must state
-    everything that names a run, so that results are found without loading the data.
+    The runs are in order of importance: those at the end are trained last. They must state
+    everything that enters their digest, so that results are found without loading the data.
     """
 
     paper: str  # the key in the bibliography, in lower case
     name: str
     runs: Sequence[Run]
-    describe: Callable[[FittedModel], Numbers]  # at the end; images under "pictures"
+    describe: Callable[[FittedModel], Numbers]  # facts at the end; images under "pictures"
     measures: tuple[Measure, ...] = ()  # during training
-    # Whose pictures are kept; by default those of all networks.
-    pictured: Callable[[Sequence[Network]], Sequence[Network]] = lambda networks: networks
-    # Seconds that a network takes in lanes on an H200, by objective, where that is known.
-    seconds: Mapping[str, float] = field(default_factory=dict)
+    pictured: Callable[[Results], Sequence[Network]] | None = None  # who keeps pictures; None: all
+    seconds: Mapping[str, float] = field(default_factory=dict)  # per network on an H200, if known
     precision: Precision = "bf16"  # on a GPU
-    lanes: int | None = None  # networks that train at once; by default as many as cores, or 64
+    lanes: int | None = None  # networks that train at once; by default one per core, or 64
 
     @cached_property
     def keys(self) -> dict[str, Run]:
@@ -68,67 +69,129 @@ class Study:
         return {run.digest: run for run in self.runs}
 
     def path(self, out: Path) -> Path:
-        """The file of the results, under the folder of the pages."""
+        """Return the file of the results, under the folder of the pages."""
         return out / self.paper / f"{self.name}.jsonl"
 
 
 @dataclass(frozen=True)
 class Network:
-    """The results of one trained network: all that figures need, and no weights."""
+    """The results of one trained network: everything that figures need, without its weights."""
 
     run: Run
     curves: Mapping[str, Sequence[float | None]]  # by name, at the steps curves["step"]
-    facts: Numbers  # what `describe` found at the end; {} if training broke
-    cost: Numbers  # seconds of its share, lanes, machine, precision
+    facts: Numbers  # of `describe`, at the end of training; {} if training failed
+    cost: Numbers  # its share of the seconds, lanes, machine, precision, date
     failure: Row | None = None
 
     @cached_property
     def key(self) -> str:
-        """Names the network: the digest of its run."""
+        """The digest of the run, which names the network."""
         return self.run.digest
 
     def curve(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Steps and values of a curve, such as "terms/distortion", where it was measured."""
-        found = self.curves.get(name, [None] * len(self.curves["step"]))
-        pairs = [(s, v) for s, v in zip(self.curves["step"], found, strict=True) if v is not None]
-        steps, values = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
-        return steps, values
+        """Return steps and values of a curve, such as "terms/distortion", where it was measured."""
+        values = self.curves.get(name, [None] * len(self.curves["step"]))
+        pairs = [(s, v) for s, v in zip(self.curves["step"], values, strict=True) if v is not None]
+        steps, measured = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
+        return steps, measured
 
     def last(self, name: str) -> float:
-        """The value of a curve at the end of training; NaN where it was not measured."""
+        """Return the value of a curve at the end of training; NaN if it was not measured."""
         values = self.curve(name)[1]
         return float(values[-1]) if len(values) else float("nan")
 
 
+Reader = str | Callable[[Network], float]  # a curve, of which the last value is read; or a function
+
+
+@dataclass(frozen=True)
+class Group:
+    """The networks of one setting, which differ only in their seed."""
+
+    networks: tuple[Network, ...]  # without those whose training failed
+    total: int  # how many the study has
+    failed: int = 0
+
+    @property
+    def done(self) -> int:
+        """How many are trained, or failed."""
+        return len(self.networks) + self.failed
+
+    @property
+    def complete(self) -> bool:
+        """Whether none is missing."""
+        return self.done >= self.total and bool(self.networks)
+
+    def values(self, read: Reader) -> NDArray[np.float64]:
+        """Return one number of each network; a single NaN if there are none."""
+        if isinstance(read, str):
+            return self.values(lambda network: network.last(read))
+        return np.array([read(network) for network in self.networks] or [np.nan], np.float64)
+
+    def mean(self, read: Reader) -> Measured:
+        """Return the mean over networks with its 95% bootstrap interval."""
+        return bootstrap_interval(self.values(read))
+
+    def ranked(self, read: Reader) -> list[Network]:
+        """Return the networks by decreasing values."""
+        order = np.argsort(-self.values(read), kind="stable")
+        return [self.networks[place] for place in order] if self.networks else []
+
+    def best_and_median(self, read: Reader) -> dict[str, Network]:
+        """Return the networks with the best and the median value, among those with pictures.
+
+        If the median network has none, take the one nearest to it in rank.
+        """
+        ranked = self.ranked(read)
+        shown = [place for place, network in enumerate(ranked) if PICTURES in network.facts]
+        if not shown:
+            return {}
+        median = min(shown, key=lambda place: abs(place - len(ranked) // 2))
+        return {"best": ranked[shown[0]], "median": ranked[median]}
+
+    def keep(self, read: Reader, *which: str) -> list[Network]:
+        """Return the networks whose pictures are kept: the best and the median, or `which` of them.
+
+        As long as networks are missing nobody knows these, and all are kept.
+        """
+        if not self.complete:
+            return list(self.networks)
+        return [n for name, n in self.best_and_median(read).items() if name in (which or (name,))]
+
+
 @dataclass(frozen=True)
 class Results:
-    """The networks of a study that are trained, in its order, and the runs that are missing."""
+    """The networks of a study that are trained, in the study's order."""
 
+    study: Study
     networks: list[Network]
-    missing: list[Run]
+
+    @cached_property
+    def missing(self) -> list[Run]:
+        """The runs that are not trained yet."""
+        there = {network.key for network in self.networks}
+        return [run for key, run in self.study.keys.items() if key not in there]
 
     @property
     def complete(self) -> bool:
         """Whether nothing is missing."""
         return not self.missing
 
-    def of(self, objective: str) -> dict[float, list[Network]]:
-        """The networks of an objective by its first weight, such as beta, in ascending order."""
-        found: dict[float, list[Network]] = {}
-        for network in self.networks:
-            if network.run.objective.kind == objective and network.failure is None:
-                found.setdefault(float(next(iter(network.run.weights.values()))), []).append(
-                    network
-                )
-        return dict(sorted(found.items()))
+    def groups(self, setting: Callable[[Run], Setting]) -> dict[Setting, Group]:
+        """Group the networks by a setting of their runs; settings without networks count too."""
+        there = {network.key: network for network in self.networks}
+        groups: dict[Setting, list[Network | None]] = {}
+        for key, run in self.study.keys.items():
+            groups.setdefault(setting(run), []).append(there.get(key))
+        return {name: _group(networks) for name, networks in groups.items()}
 
     @property
-    def whole(self) -> list[Network]:
-        """All networks in the study's order; raises if one is missing or broke."""
+    def all_networks(self) -> list[Network]:
+        """All networks in the study's order; raises if one is missing or failed."""
         if self.missing:
             raise Incomplete(
-                f"{len(self.missing)} of {len(self.networks) + len(self.missing)} networks are not "
-                "trained yet, and this figure needs all of them: run the same command again"
+                f"{len(self.missing)} of {len(self.study.runs)} networks are not trained yet, and "
+                "this figure needs all of them: run the same command again"
             )
         for network in self.networks:
             if network.failure:
@@ -137,45 +200,60 @@ class Results:
 
     @property
     def facts(self) -> list[Numbers]:
-        """The facts of all networks in the study's order; raises if one is missing or broke."""
-        return [network.facts for network in self.whole]
+        """The facts of all networks in the study's order; raises if one is missing or failed."""
+        return [network.facts for network in self.all_networks]
+
+    @property
+    def seeds(self) -> str:
+        """The seeds of the networks: "0 to 9"."""
+        seeds = [network.run.seed for network in self.networks]
+        return f"{min(seeds)} to {max(seeds)}" if seeds else "none yet"
+
+
+def _group(networks: Sequence[Network | None]) -> Group:
+    trained = tuple(each for each in networks if each is not None and each.failure is None)
+    failed = sum(each is not None and each.failure is not None for each in networks)
+    return Group(trained, len(networks), failed)
 
 
 class Incomplete(ValueError):
     """A figure cannot be drawn yet, because networks of its study are not trained."""
 
 
-def results_of(workspace: Workspace, study: Study) -> Results:
-    """The results of a study, after training what is missing, as far as time allows.
+def stored_results(study: Study, out: Path) -> Results:
+    """Read the results of a study, without training."""
+    there = read_networks(study.path(out))
+    return Results(study, [there[key] for key in study.keys if key in there])
 
-    Networks train in lanes. Results are written after each group of lanes, so whatever ends the
-    process, the next call goes on: from the results, and from the checkpoints of this store.
+
+def train_or_load(workspace: Workspace, study: Study) -> Results:
+    """Return the results of a study, after training what is missing, as far as time allows.
+
+    Networks train in lanes. Results are written after each group of lanes, so after any
+    interruption the next call continues from the results and from the store's checkpoints.
     """
-    assert workspace.place is not None
-    path = study.path(workspace.place.parent.parent)
-    found = read_networks(path)
-    missing = _missing(study, found)
-    if missing and time.monotonic() < workspace.deadline:
-        todo = missing[: workspace.networks]
+    path = study.path(workspace.out)
+    results = stored_results(study, workspace.out)
+    if results.missing and time.monotonic() < workspace.deadline:
+        todo = results.missing[: workspace.networks]
         if workspace.networks is not None:
             workspace.networks -= len(todo)
         if todo:
             workspace.say(
-                f"{len(missing)} of {len(study.runs)} networks of {study.name} are missing"
+                f"{len(results.missing)} of {len(study.runs)} networks of {study.name} are missing"
             )
-            _train_missing(workspace, study, todo, path)
-            found = read_networks(path)
-    networks = [found[key] for key in study.keys if key in found]
-    workspace.costs |= {network.key: network.cost for network in networks}
-    return Results(networks, _missing(study, found))
+            seconds = _train_missing(workspace, study, todo, path)
+            results = stored_results(study, workspace.out)
+            _report_missing(workspace, results, seconds)
+    workspace.costs |= {network.key: network.cost for network in results.networks}
+    return results
 
 
-def _missing(study: Study, found: Mapping[str, Network]) -> list[Run]:
-    return [run for key, run in study.keys.items() if key not in found]
+def _train_missing(workspace: Workspace, study: Study, runs: Sequence[Run], path: Path) -> float:
+    """Train runs group by group until all are done or time is up.
 
-
-def _train_missing(workspace: Workspace, study: Study, runs: Sequence[Run], path: Path) -> None:
-    """Train runs group by group until all are done or time is up, and say what is left."""
+    Return the seconds that a step of one network took.
+    """
     lanes = study.lanes or (_LANES if workspace.device.type == "cuda" else usable_cores())
     datasets: dict[str, Dataset] = {}
     seconds = float("nan")  # of a step of one network
@@ -192,14 +270,15 @@ def _train_missing(workspace: Workspace, study: Study, runs: Sequence[Run], path
             "device": workspace.device.type,
             "machine": machine(workspace.device),
             "precision": study.precision if workspace.device.type == "cuda" else "fp32",
+            "date": today(),
         }
-        networks = _described(workspace, study, group, outcomes, datasets[key], cost)
+        networks = _describe(workspace, study, group, outcomes, datasets[key], cost)
         add_networks(study, path, networks)
-    _say_what_is_missing(workspace, study, read_networks(path), seconds)
+    return seconds
 
 
 def _groups(runs: Sequence[Run], most: int) -> Iterator[list[Run]]:
-    """Runs that can train together, at most so many at once, by the place of their first run."""
+    """Yield runs that can train together, at most `most` at once, by the place of the first."""
     alike: dict[str, list[Run]] = {}
     for run in runs:
         alike.setdefault(run.lane_key, []).append(run)
@@ -212,7 +291,7 @@ def _groups(runs: Sequence[Run], most: int) -> Iterator[list[Run]]:
 def _train(
     workspace: Workspace, study: Study, group: list[Run], dataset: Dataset
 ) -> tuple[list[Outcome], float]:
-    """Train one group of lanes; also the seconds that a step of one network took."""
+    """Train one group of lanes; also return the seconds that a step of one network took."""
     resolved = [run.resolve(dataset) for run in group]
     steps = [_steps(workspace, run) for run in resolved]
     begun = time.monotonic()
@@ -233,12 +312,12 @@ def _train(
 
 
 def _steps(workspace: Workspace, run: Run) -> int:
-    """The step that a run has reached in the store."""
+    """Return the step that a run has reached in the store."""
     folder = workspace.store.folder(run)
     return run.steps if folder.weights.exists() else max(folder.states, default=0)
 
 
-def _described(
+def _describe(
     workspace: Workspace,
     study: Study,
     group: Sequence[Run],
@@ -246,11 +325,11 @@ def _described(
     dataset: Dataset,
     cost: Numbers,
 ) -> list[Network]:
-    """Return the results of the networks of a group that are trained, or broke.
+    """Return the results of those networks of a group that are trained, or failed.
 
     On a CPU each core describes one network at a time.
     """
-    ended = [
+    finished = [
         (run, outcome)
         for run, outcome in zip(group, outcomes, strict=True)
         if outcome.weights is not None or outcome.failure
@@ -261,7 +340,7 @@ def _described(
         facts = {} if outcome.failure else study.describe(FittedModel(outcome, dataset))
         return Network(run, _columns(outcome.measures), facts, cost, outcome.failure)
 
-    each = workspace.each("networks described", ended)
+    each = workspace.each("networks described", finished)
     if dataset.device.type != "cpu":
         return [network(pair) for pair in each]
     with torch_threads(1):
@@ -269,7 +348,7 @@ def _described(
 
 
 def _columns(rows: Sequence[Row]) -> dict[str, list[float | None]]:
-    """Measurements by name, "terms/rate" say, with None at steps where there is none."""
+    """Return measurements by name, such as "terms/rate", with None where one is missing."""
     flat = [
         {"step": row["step"]}
         | {f"{kind}/{name}": v for kind in row if kind != "step" for name, v in row[kind].items()}
@@ -279,11 +358,9 @@ def _columns(rows: Sequence[Row]) -> dict[str, list[float | None]]:
     return {name: [row.get(name) for row in flat] for name in ("step", *names)}
 
 
-def _say_what_is_missing(
-    workspace: Workspace, study: Study, found: Mapping[str, Network], seconds: float
-) -> None:
-    """Say how many networks are missing, how far they are, and what they would take."""
-    missing = _missing(study, found)
+def _report_missing(workspace: Workspace, results: Results, seconds: float) -> None:
+    """Print how many networks are missing, how far they are, and how long they would take."""
+    study, missing = results.study, results.missing
     if not missing:
         return
     steps = sum(run.steps for run in missing)
@@ -291,16 +368,16 @@ def _say_what_is_missing(
     text = f"{len(missing)} of {len(study.runs)} networks of {study.name} are still missing"
     if done:
         text += f", {done / steps:.0%} of their steps are done"
-    there = [study.seconds.get(run.objective.kind, float("nan")) for run in missing]
+    on_gpu = [study.seconds.get(run.objective.kind, float("nan")) for run in missing]
     if seconds == seconds:
         text += f"; at this speed they would take {_duration(seconds * (steps - done))}"
-    if workspace.device.type != "cuda" and sum(there) == sum(there):
-        text += f", on an H200 GPU {_duration(sum(there))}"
-    workspace.say(f"{text}. The same command goes on from here.")
+    if workspace.device.type != "cuda" and sum(on_gpu) == sum(on_gpu):
+        text += f", on an H200 GPU {_duration(sum(on_gpu))}"
+    workspace.say(f"{text}. Run the same command again to continue.")
 
 
 def _duration(seconds: float) -> str:
-    """A time in words.
+    """Return a time in words.
 
     >>> _duration(50), _duration(4000), _duration(400_000)
     ('50 seconds', '67 minutes', '111 hours')
@@ -311,7 +388,7 @@ def _duration(seconds: float) -> str:
 
 
 def read_networks(path: Path) -> dict[str, Network]:
-    """The networks of a file of results by their keys; none where there is no file."""
+    """Read the networks of a file of results, by their keys; none if there is no file."""
     if not path.exists():
         return {}
     found = {}
@@ -329,10 +406,10 @@ def read_networks(path: Path) -> dict[str, Network]:
 
 
 def add_networks(study: Study, path: Path, networks: Sequence[Network]) -> int:
-    """Add networks to a file of results; those that are there already stay. Returns how many.
+    """Add networks to a file of results, and return how many are new.
 
     The networks of the study come first, in its order. Others that are in the file, of a study
-    that has changed since, are kept. Of the pictures only those that figures show are kept.
+    that has changed since, are kept. Only pictures that figures show are kept.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with _writing(path):
@@ -340,7 +417,8 @@ def add_networks(study: Study, path: Path, networks: Sequence[Network]) -> int:
         new = {each.key: each for each in networks if each.key not in here}
         found = here | new
         ordered = [found[key] for key in study.keys if key in found]
-        pictured = {network.key for network in study.pictured(ordered)}
+        shown = study.pictured(Results(study, ordered)) if study.pictured else ordered
+        pictured = {network.key for network in shown}
         others = [network for key, network in found.items() if key not in study.keys]
         lines = [_line(network, network.key in pictured) for network in ordered]
         lines += [_line(network, pictured=True) for network in others]
@@ -349,7 +427,7 @@ def add_networks(study: Study, path: Path, networks: Sequence[Network]) -> int:
 
 
 def merge(study: Study, path: Path, other: Path) -> int:
-    """Add the networks of a study that another file of results has; returns how many are new."""
+    """Add the networks of a study from another file of results, and return how many are new."""
     there = read_networks(other)
     if not there.keys() & study.keys.keys():
         raise ValueError(
@@ -361,7 +439,7 @@ def merge(study: Study, path: Path, other: Path) -> int:
 
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """Keep other processes of this machine from writing a file at the same time."""
+    """Keep other processes of this machine from writing the file at the same time."""
     name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
     with FileLock(Path(tempfile.gettempdir()) / f"unweave-{name}.lock"):
         yield
@@ -380,7 +458,7 @@ def _line(network: Network, pictured: bool) -> str:
 
 
 def _rounded(value: Any, digits: int) -> Any:
-    """Numbers with so many digits."""
+    """Round all numbers to `digits` significant digits."""
     if isinstance(value, float):
         return float(f"{value:.{digits}g}")
     if isinstance(value, Mapping):

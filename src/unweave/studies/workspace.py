@@ -1,4 +1,4 @@
-"""The form of a reproduction: runs, drawings, and claims with a verdict each."""
+"""Reproductions: a figure of a paper, its claims with their verdicts, and the workspace."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from unweave.studies.study import Study
 
 T = TypeVar("T")
-Verdict = Literal["pass", "fail", "undecided", "not comparable"]
-Numbers = dict[str, Any]  # what JSON holds
+Verdict = Literal["pass", "fail", "undecided", "not measured yet", "not comparable"]
+Numbers = dict[str, Any]  # a JSON object
 
 
 class Cost(NamedTuple):
-    """Seconds that something took, and seconds of work of the CPU in them, ended processes' too.
+    """Wall-clock and CPU seconds, including those of finished child processes.
 
     >>> (Cost.now() - Cost.now()).wall <= 0
     True
@@ -40,22 +40,20 @@ class Cost(NamedTuple):
 
     @classmethod
     def now(cls) -> Cost:
-        """The clocks as they are."""
+        """Read both clocks."""
         return cls(time.monotonic(), sum(os.times()[:4]))
 
     def __sub__(self, other: Cost) -> Cost:
         return Cost(self.wall - other.wall, self.cpu - other.cpu)
 
-    def rounded(self) -> Numbers:
-        """As the facts of a figure have it."""
-        return {"seconds": round(self.wall), "cpu_seconds": round(self.cpu)}
-
 
 class Measured(NamedTuple):
-    """A number with the interval that it is known to lie in.
+    """A number and its interval.
 
     >>> str(Measured(1.131, 1.125, 1.138))
     '1.131 [1.125, 1.138]'
+    >>> f"{Measured(1.131, 1.125, 1.138):.1f}"
+    '1.1 [1.1, 1.1]'
     """
 
     value: float
@@ -63,15 +61,19 @@ class Measured(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        return f"{self.value:.4g} [{self.low:.4g}, {self.high:.4g}]"
+        return f"{self:.4g}"
+
+    def __format__(self, spec: str) -> str:
+        value, low, high = (format(each, spec or ".4g") for each in self)
+        return f"{value} [{low}, {high}]"
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What a paper states, what follows from it, what we got, and whether that agrees.
+    """A statement of a paper, what it predicts for our measurement, what we measured, a verdict.
 
     A claim fails if the evidence contradicts it. It is undecided if the evidence allows both
-    answers, or if another choice of a bound or reading of ours would change the verdict.
+    answers, or if another choice of ours (a bound, a reading) would change the verdict.
     """
 
     statement: str  # in the paper's words where they are short
@@ -79,7 +81,8 @@ class Claim:
     expected: str
     got: str
     verdict: Verdict
-    note: str = ""  # why, where the verdict needs a reason
+    note: str = ""  # the reason for any verdict but "pass"
+    name: str = ""  # by which the summary of a page refers to it
 
     def __post_init__(self) -> None:
         if self.verdict not in get_args(Verdict):
@@ -90,7 +93,7 @@ class Claim:
             raise ValueError(f"a claim that does not pass needs a note: {self.statement}")
 
 
-def judged(
+def judge(
     statement: str,
     where: str,
     expected: str,
@@ -98,80 +101,84 @@ def judged(
     holds: bool,
     note: str = "",
     *,
-    decisive: bool = True,
+    contradicted: bool = True,
+    name: str = "",
 ) -> Claim:
-    """Return a claim that passes if `holds`; otherwise it fails, or is undecided.
+    """Return a claim that passes if it `holds`; otherwise it fails, or is undecided.
 
-    Set `decisive=False` if a miss does not contradict the paper: because the bound, the range or
-    the reading that was missed is our choice, or because the intervals allow both answers.
+    Set `contradicted=False` if a miss does not contradict the paper: because the bound, the range
+    or the reading that was missed is our choice, or because the intervals allow both answers.
 
-    >>> judged("TC is small", "sec. 2", "below 0.1 nats (our bound)", 0.2, False,
-    ...        decisive=False).verdict
+    >>> judge("TC is small", "sec. 2", "below 0.1 nats (our bound)", 0.2, False,
+    ...       contradicted=False).verdict
     'undecided'
     """
     if holds:
-        return Claim(statement, where, expected, str(got), "pass")
-    if decisive:
-        return Claim(statement, where, expected, str(got), "fail", note or "The reason is open.")
-    default = "The bound is ours; with another one the verdict could differ."
-    return Claim(statement, where, expected, str(got), "undecided", note or default)
+        return Claim(statement, where, expected, str(got), "pass", name=name)
+    verdict: Verdict = "fail" if contradicted else "undecided"
+    default = (
+        "The reason is open."
+        if contradicted
+        else "The bound is ours; with another one the verdict could differ."
+    )
+    return Claim(statement, where, expected, str(got), verdict, note or default, name)
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What a reproduction found."""
+    """What a reproduction puts on the page."""
 
     drawings: dict[str, Figure]  # "" is <figure>.svg, "more" is <figure>-more.svg
-    captions: dict[str, str]  # what each shows
+    captions: dict[str, str]  # one for each drawing
     claims: tuple[Claim, ...]
     setting: str  # what was computed, in Markdown: sizes, weights, choices of ours
     seeds: str
     noticed: str = ""  # what the paper does not say, in Markdown
-    networks: tuple[int, int] | None = None  # of a study: how many it shows, and of how many
+    networks: tuple[int, int] | None = None  # trained and planned; by default those of the study
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A figure of a paper and how it is made again."""
+    """A figure of a paper, and the function that reproduces it.
+
+    With a study, `make(workspace, results)` gets the study's results; without, `make(workspace)`.
+    """
 
     paper: str  # the key in the bibliography, in lower case
     figure: str
     title: str
     cost: str  # about how long it takes on two cores
-    make: Callable[[Workspace], Result]
-    command: str = ""  # that makes it, where it is not one of `unweave reproduce`
-    study: Study | None = None  # whose results it is drawn from
+    make: Callable[..., Result]
+    command: str = ""  # that reproduces it, if not `unweave reproduce`
+    study: Study | None = None
 
 
 @dataclass
 class Workspace:
-    """Where a reproduction works: a store of runs, a device, and somebody who watches.
-
-    `progress` is told of training; on the console, if there is one, stands what else is done.
-    """
+    """Where reproductions work: a store of runs, a device, and a console for messages."""
 
     store: Store
     device: torch.device
     progress: Progress
     console: Console | None = None
     checkpoint_seconds: float = 30.0
-    deadline: float = math.inf  # on the clock of time.monotonic; large studies stop there
-    networks: int | None = None  # the most that large studies train
-    trained: int = field(default=0, init=False)  # networks trained for this figure just now
-    costs: dict[str, Numbers] = field(default_factory=dict, init=False)  # of all its networks
-    place: Path | None = field(default=None, init=False)  # the files of the figure, less their ends
+    deadline: float = math.inf  # on the clock of time.monotonic; studies stop training there
+    networks: int | None = None  # train at most this many networks of studies
+    out: Path = field(default=Path(), init=False)  # the folder of the pages
+    trained: int = field(default=0, init=False)  # networks trained for the current figure
+    costs: dict[str, Numbers] = field(default_factory=dict, init=False)  # of its networks, by key
 
-    def turn_to(self, place: Path) -> None:
-        """Begin with another figure."""
-        self.trained, self.costs, self.place = 0, {}, place
+    def start_figure(self, out: Path) -> None:
+        """Start another figure, to be written under `out`."""
+        self.trained, self.costs, self.out = 0, {}, out
 
     def say(self, text: str) -> None:
-        """What is being done."""
+        """Print a message."""
         if self.console is not None:
             self.console.print(text, highlight=False, soft_wrap=True)
 
     def each(self, what: str, items: Sequence[T]) -> Iterator[T]:
-        """Things that take long, one by one, with how many of them are done."""
+        """Iterate over items that take long, with a progress bar."""
         if self.console is None:
             yield from items
             return
@@ -180,16 +187,25 @@ class Workspace:
                 yield item
                 counts.add(what)
 
-    def spent(self, cost: Cost) -> Numbers:
-        """What the page says of the cost of a figure."""
+    def cost_facts(self, cost: Cost) -> Numbers:
+        """Summarise what a figure cost, and what training its networks cost, for its page."""
+        costs = self.costs.values()
         return {
-            **cost.rounded(),
+            "seconds": round(cost.wall),
+            "cpu_seconds": round(cost.cpu),
             "trained": self.trained,
-            "found": len(self.costs) - self.trained,
+            "found": len(costs) - self.trained,
             "training": {
-                "runs": len(self.costs),
-                "seconds": round(sum(each["seconds"] or 0 for each in self.costs.values())),
-                "machines": sorted({each["machine"] for each in self.costs.values()}),
+                "runs": len(costs),
+                "seconds": round(sum(each["seconds"] or 0 for each in costs)),
+                "machines": sorted({each["machine"] for each in costs}),
+                "dates": sorted({each["date"] for each in costs if "date" in each}),
             },
             "machine": machine(self.device),
+            "date": today(),
         }
+
+
+def today() -> str:
+    """Return the date in UTC, as 2026-01-31."""
+    return time.strftime("%Y-%m-%d", time.gmtime())

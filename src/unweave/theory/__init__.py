@@ -1,12 +1,12 @@
-"""The papers' theory as functions: what can be solved, what must be equal, what is biased."""
+"""The papers' theory as functions: closed forms, identities, and the bias of batch estimates."""
 
 from unweave.theory.bias import (
     Encodings,
     Estimates,
     batch_size_for,
-    constructed,
     encodings_of,
-    expected,
+    expected_estimates,
+    make_encodings,
 )
 from unweave.theory.identities import (
     Bounds,
@@ -20,13 +20,13 @@ from unweave.theory.identities import (
     proposition_1,
     proposition_2,
     proposition_3,
-    recoded,
+    recode,
     rescaling,
     theorem_1,
     theorem_2,
 )
 from unweave.theory.linear import Residuals, Solution, observations, solve, solve_encoder
-from unweave.theory.matching import Alignment, Matching, matched
+from unweave.theory.matching import Alignment, Matching, match_latents
 
 __all__ = [
     "Alignment",
@@ -40,19 +40,19 @@ __all__ = [
     "Residuals",
     "Solution",
     "batch_size_for",
-    "constructed",
     "corollary_1",
     "corollary_2",
     "elbo_parts",
     "encodings_of",
-    "expected",
-    "matched",
+    "expected_estimates",
+    "make_encodings",
+    "match_latents",
     "observations",
     "optimum",
     "proposition_1",
     "proposition_2",
     "proposition_3",
-    "recoded",
+    "recode",
     "rescaling",
     "solve",
     "solve_encoder",

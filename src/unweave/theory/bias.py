@@ -1,19 +1,19 @@
-"""How wrong estimates of q(z) from a batch are on average, and the batch that makes them right.
+"""The bias of estimates of q(z) from a batch, and the batch size that a given bias requires.
 
-An estimator puts a weighted sum over a batch in the place of q(z) = 1/N sum_n q(z|x_n). The sum may
-be unbiased, its logarithm is not: it lies too low, the more so the less the encodings overlap, and
-log q(z) is what entropy, KL and total correlation are made of.  [Mathieu2019] app. C, [Kim2018]
+An estimator replaces q(z) = 1/N sum_n q(z|x_n) by a weighted sum over a batch. The sum may be
+unbiased, but its logarithm is too small on average, the more so the less the encodings overlap;
+entropy, KL and total correlation are expectations of log q(z).  [Mathieu2019] app. C, [Kim2018]
 app. D.
 
-Expected values here are over batches as well as over draws. For one draw z of q(z|x_i) the others
-of a batch are a random part of the data set, so one pass over the data set in a random order gives
-the estimate for batches of all sizes: the running sums. The last of them gives the exact q(z) at
-the same draws, which takes most of the noise out of the difference. More is taken out by what is
-known in closed form, the means of log q(z|x) and log p(z): all averages over draws are intercepts
-of a least-squares fit to the deviations of the two from their means (control variates).
+Expected values here are over batches as well as over samples z. Given a sample z of q(z|x_i), the
+rest of a batch is a random subset of the data set, so the running sums of one pass over the data
+set in random order give the estimates for all batch sizes. The last sum gives the exact q(z) at the
+same samples, which removes most of the noise from the difference. Control variates remove more: the
+means of log q(z|x) and log p(z) are known in closed form, and all averages over samples are
+intercepts of a least-squares fit to the deviations of the two from their means.
 
->>> near = constructed(size=1000, dimension=2, scale=0.9)
->>> far = constructed(size=1000, dimension=2, scale=0.1)
+>>> near = make_encodings(size=1000, dimension=2, scale=0.9)
+>>> far = make_encodings(size=1000, dimension=2, scale=0.1)
 >>> batch_size_for(0.1, near), batch_size_for(0.1, far) > 300
 (4, True)
 """
@@ -47,13 +47,13 @@ from unweave.latents.distributions import Posterior, log_sum
 BatchEstimator = Literal["weighted", "stratified", "batch", "outside"]
 Quantity = Literal["entropy", "kl", "total_correlation"]
 
-_NUMBERS = 2**18  # log-densities at once, as many as caches hold
+_NUMBERS = 2**18  # log-densities computed at once: as many as caches hold
 _GRID = 60  # batch sizes that are tried first
-_FEWEST = 10  # draws: a fit of three numbers, and something left over to tell its error
+_FEWEST = 10  # samples: enough for a fit of three numbers and its error
 
 
 class Encodings(NamedTuple):
-    """A data set as q(z) knows it: q(z|x) of all N observations, and the prior."""
+    """The encodings q(z|x) of all N observations of a data set, and the prior."""
 
     latent: Latent
     q: Posterior  # batch shape (N,)
@@ -67,15 +67,15 @@ class Encodings(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """Expected values of an estimator for some sizes of the batch, in nats.
+    """Expected values of an estimator for some batch sizes, in nats.
 
     entropy is H[q(z)] = -E[log q(z)], kl is KL(q(z) || p(z)), total_correlation is
-    KL(q(z) || prod_v q(z_v)). All are averages over draws, and beside each is its standard error.
+    KL(q(z) || prod_v q(z_v)). All are averages over samples, each with its standard error.
 
-    alone is what the estimate would be if encodings met in no variable, so that a sum over a batch
-    had only the draw's own encoding in it. In closed form, with errors of rounding only, where the
-    rate has one and, for the total correlation, columns are independent given x. NaN by the
-    estimator outside, in whose sums there would be nothing left.
+    alone is the estimate that would result if encodings overlapped in no variable, so that a sum
+    over a batch contained only the sample's own encoding. It is exact up to rounding if the rate
+    has a closed form and, for the total correlation, columns are independent given x. It is NaN
+    for the estimator outside, whose sums would be empty.
     """
 
     estimator: BatchEstimator
@@ -88,22 +88,22 @@ class Estimates:
     alone_error: dict[Quantity, NDArray[np.float64]] = field(repr=False)
 
     def expected(self, quantity: Quantity) -> NDArray[np.float64]:
-        """The expected estimate for every size of the batch, (sizes,)."""
+        """Return the expected estimate for every batch size, (sizes,)."""
         value: NDArray[np.float64] = self.exact[quantity] + self.bias[quantity]
         return value
 
 
-def constructed(size: int, dimension: int, scale: float, seed: int = 0) -> Encodings:
-    """Encodings N(m_n, scale^2 I) with m_n ~ N(0, (1 - scale^2) I), so that q(z) is about p(z).
+def make_encodings(size: int, dimension: int, scale: float, seed: int = 0) -> Encodings:
+    """Return encodings N(m_n, scale^2 I) with m_n ~ N(0, (1 - scale^2) I), so q(z) is about p(z).
 
-    scale is the overlap: 1 where all encodings are the prior, near 0 where none meets another.
+    scale sets the overlap: at 1 all encodings are the prior, near 0 none overlaps another.
     """
     if size < 2 or dimension < 1 or not 0 < scale <= 1:
         raise ValueError(
             "expected two encodings or more, of one dimension or more, with a scale above 0 and "
             f"up to 1, got size={size}, dimension={dimension}, scale={scale}"
         )
-    means = Noise(seed).normal((size, dimension), "constructed", torch.float64)
+    means = Noise(seed).normal((size, dimension), "make_encodings", torch.float64)
     loc = math.sqrt(1 - scale**2) * means
     latent = Gaussian(dimension)
     q = DiagonalGaussian(loc, torch.full_like(loc, math.log(scale)))
@@ -111,29 +111,29 @@ def constructed(size: int, dimension: int, scale: float, seed: int = 0) -> Encod
 
 
 def encodings_of(model: FittedModel, count: int | None = None) -> Encodings:
-    """The encodings of a trained model's data, or of `count` of its observations."""
+    """Return the encodings of a trained model's data, or of `count` of its observations."""
     index = model.rows(model.dataset.size if count is None else count)
     raw = model.trained.raw(model.dataset, index)[0].double()
     return Encodings(model.run.latent, model.run.latent.posterior(raw), model.prior())
 
 
-def expected(
+def expected_estimates(
     encodings: Encodings,
     estimator: BatchEstimator = "stratified",
     batch_sizes: Sequence[int] = (2, 8, 32, 128, 512),
     samples: int = 512,
     seed: int = 0,
 ) -> Estimates:
-    """Expected values of entropy, KL and total correlation by an estimator of log q(z).
+    """Compute expected values of entropy, KL and total correlation by an estimator of log q(z).
 
-    weighted, stratified   as in `unweave.aggregate`, at draws of the batch
-    batch                  the mean over the batch, at its own draws
-    outside                the mean over the batch, at draws of all of q(z): [Kim2018] eq. 6
+    weighted, stratified   as in `unweave.aggregate`, at samples of the batch
+    batch                  the mean over the batch, at its own samples
+    outside                the mean over the batch, at samples of all of q(z): [Kim2018] eq. 6
 
-    Where no two encodings overlap only q(z_i|x_i) is left of a sum, the estimate of the entropy is
-    log n + E[H[q(z|x)]] with the stratified estimator, and that of the KL is the rate less log n
-    ([Mathieu2019] app. C, last equations); that of the total correlation of V variables is
-    (V - 1) log n beside that of q(z|x) itself: `Estimates.alone`.
+    If no two encodings overlap, a sum reduces to q(z_i|x_i): with the stratified estimator the
+    entropy becomes log n + E[H[q(z|x)]] and the KL the rate less log n ([Mathieu2019] app. C, last
+    equations); the total correlation of V variables becomes that of q(z|x) plus (V - 1) log n. See
+    `Estimates.alone`.
     """
     sizes = tuple(int(size) for size in batch_sizes)
     _check(encodings, estimator, sizes, samples)
@@ -143,22 +143,26 @@ def expected(
     source = rows(q, chosen)
     z = with_hard_samples(source).rsample(noise.fold("draws"))
     own, log_p = latent.log_nodes(source, z), latent.log_nodes(p, z)
-    sums = _running(encodings, z, chosen, sizes, noise)
+    sums = _running_sums(encodings, z, chosen, sizes, noise)
     rank = noise.integers(encodings.size, (samples,), "ranks")
     estimated = torch.stack(
         [
-            _estimated(estimator, size, encodings.size, own, sums[:, k], rank)
+            _estimate(estimator, size, encodings.size, own, sums[:, k], rank)
             for k, size in enumerate(sizes)
         ],
         1,
     )
     whole = torch.logaddexp(sums[:, -1, 0], own) - math.log(encodings.size)
-    true, found, apart = (
+    true, estimates, apart = (
         _quantities(latent, own, log_q, log_p)
-        for log_q in (whole[:, None], estimated, _apart(estimator, sizes, encodings.size, own))
+        for log_q in (
+            whole[:, None],
+            estimated,
+            _without_overlap(estimator, sizes, encodings.size, own),
+        )
     )
     average = _Average.of(_controls(encodings, own[:, 0], log_p[:, 0], noise))
-    gaps = {name: found[name] - true[name] for name in found}
+    gaps = {name: estimates[name] - true[name] for name in true}
     exact, bias, away = (
         {name: average(value) for name, value in each.items()} for each in (true, gaps, apart)
     )
@@ -182,19 +186,22 @@ def batch_size_for(
     samples: int = 512,
     seed: int = 0,
 ) -> int:
-    """The smallest batch from which on a quantity is off by `bias` nats at most, on average.
+    """Return the smallest batch size from which on the bias of a quantity is at most `bias` nats.
 
-    As the average over `samples` draws tells it. Costs their densities under all N encodings, three
-    or four times.
+    The bias is estimated over `samples` samples, whose densities under all N encodings are computed
+    three or four times.
     """
     if not bias > 0:
         raise ValueError(f"expected a bias above 0 nats, got {bias}")
     if quantity not in get_args(Quantity):
         raise ValueError(f"{quantity!r} is not known: {nearest(quantity, get_args(Quantity))}")
     low, high = 2, encodings.size
-    while True:  # between two neighbours of a grid, until they are neighbours themselves
+    while True:  # refine the grid between two neighbours until they differ by 1
         sizes = np.unique(np.geomspace(low, high, _GRID).round().astype(int)).tolist()
-        off = np.abs(expected(encodings, estimator, sizes, samples, seed).bias[quantity]) > bias
+        off = (
+            np.abs(expected_estimates(encodings, estimator, sizes, samples, seed).bias[quantity])
+            > bias
+        )
         if off[-1]:
             raise ValueError(
                 f"the {estimator} estimator is off by more than {bias} nats with all "
@@ -208,23 +215,22 @@ def batch_size_for(
             return int(high)
 
 
-def _running(
+def _running_sums(
     encodings: Encodings, z: Tensor, chosen: Tensor, sizes: Sequence[int], noise: Noise
 ) -> Tensor:
-    """log sums of q(z_s|x_j) over the first B - 1 and the first B of the others in random order.
+    """Return log sums of q(z_s|x_j) over the first B - 1 and the first B others in random order.
 
-    (S, sizes, 2, nodes); of the whole data set both are over all others, and so is what stands
-    last, after the sizes.
+    (S, sizes + 1, 2, nodes); for the whole data set, which comes last, both are over all others.
     """
     latent, q, _ = encodings
     count = encodings.size
     step = max(1, _NUMBERS // (count * len(latent.nodes)))
     ends = [(size - 1, min(size, count - 1)) for size in (*sizes, count)]
-    found: list[Tensor] = []
+    parts: list[Tensor] = []
     for start in range(0, len(z), step):
         points, own = z[start : start + step], chosen[start : start + step]
         keys = noise.fold(str(start)).uniform((len(own), count), "order", torch.float64)
-        keys[torch.arange(len(own)), own] = torch.inf  # the draw's own comes last, after the others
+        keys[torch.arange(len(own)), own] = torch.inf  # its own encoding comes last
         order = keys.argsort(1)[:, None]
         table = latent.log_nodes(q, points[:, None]).movedim(1, -1)
         table = torch.take_along_dim(table, order, -1)  # (draws, nodes, N)
@@ -233,24 +239,26 @@ def _running(
             total = torch.logaddexp(total, log_sum(table[..., done:end]))
             sums[end], done = total, end
         pairs = [torch.stack([sums[before], sums[after]], 1) for before, after in ends]
-        found.append(torch.stack(pairs, 1))
-    return torch.cat(found)
+        parts.append(torch.stack(pairs, 1))
+    return torch.cat(parts)
 
 
-def _estimated(
+def _estimate(
     estimator: BatchEstimator, batch: int, size: int, own: Tensor, sums: Tensor, rank: Tensor
 ) -> Tensor:
-    """log q(z_s) by an estimator, (S, nodes)."""
+    """Return log q(z_s) by an estimator, (S, nodes)."""
     weights = _weights(estimator, batch, size)
     inside = torch.logaddexp(own + weights.own, sums[:, 0] + weights.other)
     if estimator != "outside":
         return inside
-    # The draw's own encoding is in the batch as often as any other is.
+    # The sample's own encoding is in the batch as often as any other.
     return torch.where((rank < batch)[:, None], inside, sums[:, 1] + weights.other)
 
 
-def _apart(estimator: BatchEstimator, sizes: Sequence[int], size: int, own: Tensor) -> Tensor:
-    """log q(z_s) by an estimator if no encoding but the draw's own were near, (S, sizes, nodes)."""
+def _without_overlap(
+    estimator: BatchEstimator, sizes: Sequence[int], size: int, own: Tensor
+) -> Tensor:
+    """Return log q(z_s) by an estimator if no encodings overlapped, (S, sizes, nodes)."""
     weights = [_weights(estimator, batch, size).own for batch in sizes]
     nothing = estimator == "outside"
     return own[:, None] + own.new_tensor([math.nan if nothing else w for w in weights])[:, None]
@@ -265,7 +273,7 @@ def _weights(estimator: BatchEstimator, batch: int, size: int) -> LogWeights:
 def _quantities(
     latent: Latent, own: Tensor, log_q: Tensor, log_p: Tensor
 ) -> dict[Quantity, Tensor]:
-    """On every draw, (S, sizes), from log-densities at all nodes (S, sizes, nodes)."""
+    """Return the quantities at each sample, (S, sizes), from log-densities (S, sizes, nodes)."""
     parts = decompose_log_probs(latent.nodes, own[:, None, 0], log_q, log_p[:, None])
     return {
         "entropy": -log_q[..., 0],
@@ -275,10 +283,10 @@ def _quantities(
 
 
 def _controls(encodings: Encodings, own: Tensor, log_p: Tensor, noise: Noise) -> Tensor:
-    """log q(z|x) and log p(z) at the draws (S,) less their means over z and x, (S, 1 or 2).
+    """Return log q(z|x) and log p(z) at the samples (S,) less their means, (S, 1 or 2).
 
-    The means are -E[H[q(z|x)]] and that less E[KL(q(z|x) || p(z))], over all N encodings. A rate
-    that hangs on the sample of q(z|x) has no formula: then the second is left out.
+    The means are -E[H[q(z|x)]] and that less E[KL(q(z|x) || p(z))], over all N encodings. If the
+    rate depends on the sample of q(z|x), it has no formula, and the second is left out.
     """
     latent, q, p = encodings
     entropy = q.entropy().mean()
@@ -291,10 +299,10 @@ def _controls(encodings: Encodings, own: Tensor, log_p: Tensor, noise: Noise) ->
 
 
 class _Average(NamedTuple):
-    """Means over draws of values, given controls whose mean is known to be 0.
+    """Means over samples of values, given control variates whose mean is known to be 0.
 
-    The intercept of a least-squares fit of the values to the controls, and its standard error where
-    residuals may differ in size.
+    The mean is the intercept of a least-squares fit of the values to the controls; its standard
+    error allows for residuals of different size.
     """
 
     design: NDArray[np.float64]  # (S, 1 + controls)
@@ -306,10 +314,10 @@ class _Average(NamedTuple):
         return cls(design, np.linalg.pinv(design, rcond=1e-9))
 
     def __call__(self, values: Tensor) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Of values (S, sizes), (sizes,) each."""
-        given = values.detach().double().cpu().numpy()
-        fitted = self.inverse @ given
-        rest = self.inverse[0][:, None] * (given - self.design @ fitted)
+        """Return means and errors of values (S, sizes), (sizes,) each."""
+        array = values.detach().double().cpu().numpy()
+        fitted = self.inverse @ array
+        rest = self.inverse[0][:, None] * (array - self.design @ fitted)
         draws, numbers = self.design.shape
         error = np.sqrt(np.square(rest).sum(0) * draws / (draws - numbers))
         return fitted[0], error

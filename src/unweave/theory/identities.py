@@ -1,12 +1,11 @@
-"""What the papers prove, as functions of a trained model that return both sides.
+"""Theorems of the papers, as functions of a trained model that return both sides.
 
-Each takes a `FittedModel`, or the `VAE` inside one with observations x, and computes in float64.
-Of a `FittedModel`'s data it looks at 256 observations, drawn from all, unless x is given: q(z) is
-that of these, so its terms are not those of `model.summary()`, whose q(z) is of all the data.
-Sides are equal up to rounding whatever the networks are, trained or not; only the propositions of
-[Sikka2019] are about optima, and a trained model is as near to them as its training. Those three
-are one inequality in three forms, the optimality of either model for its own weight: that all of
-them hold is one check, not three.
+Each takes a `FittedModel`, or the `VAE` inside one with observations x, and computes in float64. By
+default it uses 256 random observations of a `FittedModel`'s data, and q(z) is that of these, so its
+terms differ from those of `model.summary()`, whose q(z) is of all the data. The sides are equal up
+to rounding for any networks, trained or not; only the propositions of [Sikka2019] are about optima,
+and hold for a trained model as far as it has converged. These three are one inequality in three
+forms, the optimality of either model for its own weight: together they are one check, not three.
 
 >>> import numpy as np, unweave as uw
 >>> from unweave.theory import theorem_1
@@ -36,13 +35,13 @@ from unweave.latents.gaussian import as_full
 from unweave.models import VAE, ForwardPass
 from unweave.theory.linear import Solution
 
-_ROWS = 256  # observations of a fitted model's data that are looked at
+_ROWS = 256  # observations of a fitted model's data
 _ROUND = 1e-9  # how far R R^T may be from I for a rotation R
-_SINGULAR = 1e-12  # of a matrix whose smallest singular value is less, relative to the largest
+_SINGULAR = 1e-12  # smallest singular value of an invertible matrix, relative to the largest
 
 
 class Identity(NamedTuple):
-    """Two sides that a theorem says are equal, and the parts that the right one is the sum of."""
+    """The two sides of an identity, and the parts whose sum is the right side."""
 
     left: Tensor
     right: Tensor
@@ -68,7 +67,7 @@ class Comparison(NamedTuple):
     after: dict[str, float]
 
     def moved(self, tolerance: float = 1e-9) -> list[str]:
-        """The terms that are not the same up to a relative tolerance."""
+        """Return the terms that change by more than a relative tolerance."""
         pairs = ((name, value, self.after[name]) for name, value in self.before.items())
         return [name for name, a, b in pairs if not math.isclose(a, b, rel_tol=tolerance,
                 abs_tol=tolerance)]  # fmt: skip
@@ -83,12 +82,12 @@ class Bounds(NamedTuple):
 
     @property
     def slack(self) -> float:
-        """How far inside the bounds the values are at the tightest place; below 0, outside."""
+        """The smallest distance of a value from its bounds; negative if one is violated."""
         return torch.minimum(self.value - self.low, self.high - self.value).min().item()
 
 
 class Optimum(NamedTuple):
-    """What a beta-VAE reached with a weight: means over the data, in nats."""
+    """The terms of a beta-VAE with a weight: means over the data, in nats."""
 
     beta: float
     reconstruction: float  # E[log p(x|z)]
@@ -105,7 +104,7 @@ class Optimum(NamedTuple):
         return self.reconstruction - self.beta * self.rate
 
 
-Reached = Optimum | Solution | FittedModel
+Optimal = Optimum | Solution | FittedModel
 
 
 def theorem_1(
@@ -113,13 +112,13 @@ def theorem_1(
 ) -> Identity:
     """L_beta(x) = L(x; pi_beta, q) + (beta - 1) H_q + log F_beta, (B,).  [Mathieu2019] eq. 3.
 
-    L(x; pi_beta, q) is the ELBO under the annealed prior p(z)^beta / F_beta. Rates and the entropy
-    are taken by their formulas where the annealed prior has one, else all on the same sample.
+    L(x; pi_beta, q) is the ELBO under the annealed prior p(z)^beta / F_beta. Rates and entropy are
+    computed by formula if the annealed prior has one, and otherwise all on the same sample.
 
-    The sides are independent of each other, log F_beta included, where p(z)^beta / F_beta is a
-    prior with a density of its own: Gaussian, Student-t, Laplace, uniform, categorical. Of others
-    it is p(z)^beta over F_beta by definition (`AnnealedPrior`), so that log F_beta cancels: the
-    sides then are equal whatever it is, and only its integral tells whether it is right.
+    The sides are computed independently, log F_beta included, if p(z)^beta / F_beta is a prior with
+    its own density: Gaussian, Student-t, Laplace, uniform, categorical. For others it is defined as
+    p(z)^beta over F_beta (`Annealed`), so that log F_beta cancels: the sides are then equal in any
+    case, and only its integral can verify it.
     """
     passed = _pass(model, x, noise)
     latent = passed.latent
@@ -156,7 +155,7 @@ def corollary_1(
     log F_beta = (1 - beta)/2 log|2 pi Sigma| - D/2 log beta.  [Mathieu2019] corollary 1, eq. 4.
     The proof in app. A prints the densities with sqrt(2 pi |S|) for sqrt(|2 pi S|).
     """
-    passed, larger = recoded(model, _scaling(model, beta), x, noise)
+    passed, larger = recode(model, _scaling(model, beta), x, noise)
     p, size = as_full(passed.p), passed.z.shape[-1]
     log_det = 2 * p.factor.diagonal().log().sum() + size * math.log(2 * math.pi)
     log_f = 0.5 * (1 - beta) * log_det - 0.5 * size * math.log(beta)
@@ -173,10 +172,10 @@ def corollary_1(
 def corollary_2(
     model: FittedModel | VAE, beta: float, x: Numbers | None = None, noise: Noise | None = None
 ) -> Identity:
-    """Gradients of the mean L_beta and of the mean L_H,beta of the rescaled networks.
+    """Compare the gradients of the mean L_beta and of the mean L_H,beta of the rescaled networks.
 
-    By all parameters of encoder and decoder as they are, (parameters,): so one gradient is 0 where
-    the other is, which is [Mathieu2019] corollary 2; `parts` has the right side by parameter.
+    They are with respect to all parameters of encoder and decoder, (parameters,): one is 0 if the
+    other is, which is [Mathieu2019] corollary 2; `parts` has the right side by parameter.
     """
     subject, x, noise = _subject(model, x, noise)
     sides = corollary_1(subject, beta, x, noise)
@@ -197,13 +196,13 @@ def theorem_2(
     x: Numbers | None = None,
     noise: Noise | None = None,
 ) -> Comparison:
-    """Terms of a model and of the same with rotated codes.  [Mathieu2019] theorem 2, eq. 6.
+    """Compare the terms of a model before and after rotating its codes.
 
-    Under an isotropic Gaussian prior the objective, its two terms, the entropy, the mutual
-    information and the match of q(z) to p(z) stay; what moves is how that match is made up of
-    total correlation and the columns' own. The rotated posterior has a full covariance: the
-    theorem says nothing of a diagonal one, which leaves its family unless it is round. The
-    rotation (D, D), which may mirror, is drawn at random if none is given.
+    [Mathieu2019] theorem 2, eq. 6. Under an isotropic Gaussian prior the objective, its two terms,
+    the entropy, the mutual information and KL(q(z) || p(z)) stay the same; only the split of the
+    latter into total correlation and dimension-wise KL changes. The rotated posterior has a full
+    covariance: the theorem does not hold for a diagonal family, which a rotation leaves unless the
+    posterior is isotropic. The rotation (D, D), which may be a reflection, is random by default.
     """
     noise, size = noise or Noise(0), _real(_latent(model)).size
     if rotation is None:
@@ -213,16 +212,16 @@ def theorem_2(
     if off > _ROUND:
         raise ValueError(
             f"expected a rotation R with R R^T = I in float64, got one that is off by {off:.2g}; "
-            "use torch.linalg.qr(matrix).Q, or `recoded` for other matrices"
+            "use torch.linalg.qr(matrix).Q, or `recode` for other matrices"
         )
-    return Comparison(*(terms(each, beta) for each in recoded(model, rotation, x, noise)))
+    return Comparison(*(terms(each, beta) for each in recode(model, rotation, x, noise)))
 
 
 def rescaling(
     model: FittedModel | VAE, beta: float, x: Numbers | None = None, noise: Noise | None = None
 ) -> Comparison:
-    """Terms of a model and of the same with codes larger by sqrt(beta), as in corollary 1."""
-    both = recoded(model, _scaling(model, beta), x, noise)
+    """Compare the terms of a model before and after scaling its codes by sqrt(beta)."""
+    both = recode(model, _scaling(model, beta), x, noise)
     return Comparison(*(terms(each, beta) for each in both))
 
 
@@ -231,8 +230,8 @@ def elbo_parts(
 ) -> Identity:
     """ELBO = log p(x|z) - I(x; z) - [TC beyond the prior's, at every node] - [KL of every leaf].
 
-    On a sample z of each x, (B,), with q(z) exact over the x that are given: [Esmaeili2019] fig. 2
-    and 4, and [Kim2018] lemma 1, in which the last two sums together are KL(q(z) || p(z)).
+    At a sample z of each x, (B,), with q(z) exact over the given x: [Esmaeili2019] fig. 2 and 4,
+    and [Kim2018] lemma 1, in which the last two sums together are KL(q(z) || p(z)).
     """
     passed = _pass(model, x, noise)
     found = _decomposition(passed)
@@ -247,20 +246,20 @@ def elbo_parts(
     return _identity(-passed.distortion - rate, parts)
 
 
-def proposition_1(models: Sequence[Reached]) -> Bounds:
+def proposition_1(models: Sequence[Optimal]) -> Bounds:
     """dL*/dbeta = -KL <= 0: the slope of L* between neighbours lies between their rates.
 
     KL(beta') <= [L*(beta) - L*(beta')] / (beta' - beta) <= KL(beta) for beta < beta', which is
-    [Sikka2019] eq. 10 without a derivative. Either bound says that a model is no better for the
-    other's weight than the other is.
+    [Sikka2019] eq. 10 without a derivative. Either bound says that no model beats the other at the
+    other's own weight.
     """
     a, b = _neighbours(models)
     slope = (_all(a, "objective") - _all(b, "objective")) / (_all(b, "beta") - _all(a, "beta"))
     return Bounds(_all(b, "rate"), slope, _all(a, "rate"))
 
 
-def proposition_2(models: Sequence[Reached]) -> Bounds:
-    """Rate and reconstruction fall with beta: the latter by beta to beta' times the former.
+def proposition_2(models: Sequence[Optimal]) -> Bounds:
+    """Rate and reconstruction fall with beta, the latter by beta to beta' times as much.
 
     beta dKL <= dR <= beta' dKL with dKL = KL(beta) - KL(beta') and dR likewise, of the
     reconstruction; hence dKL >= 0 and dR >= 0.  [Sikka2019] eq. 12, 13, from eq. 30. The slack
@@ -272,12 +271,12 @@ def proposition_2(models: Sequence[Reached]) -> Bounds:
     return Bounds(_all(a, "beta") * fall, value, _all(b, "beta") * fall)
 
 
-def proposition_3(models: Sequence[Reached]) -> Bounds:
+def proposition_3(models: Sequence[Optimal]) -> Bounds:
     """ELBO* rises up to beta = 1 and falls from there.
 
     (beta - 1) dKL <= ELBO*(beta) - ELBO*(beta') <= (beta' - 1) dKL, [Sikka2019] eq. 15 without a
-    derivative, dKL as in proposition 2, whose three sides these are, each less dKL: the slack is
-    the same.
+    derivative, with dKL as in proposition 2. These are its three sides, each less dKL, so the slack
+    is the same.
     """
     a, b = _neighbours(models)
     fall = _all(a, "rate") - _all(b, "rate")
@@ -285,8 +284,8 @@ def proposition_3(models: Sequence[Reached]) -> Bounds:
     return Bounds((_all(a, "beta") - 1) * fall, value, (_all(b, "beta") - 1) * fall)
 
 
-def optimum(model: Reached, rows: int = 10_000) -> Optimum:
-    """What a model reached with its beta, on its data or on `rows` of it, one sample each."""
+def optimum(model: Optimal, rows: int = 10_000) -> Optimum:
+    """Return the terms of a model with its beta, on up to `rows` observations, one sample each."""
     if not isinstance(model, FittedModel):
         return Optimum(model.beta, model.reconstruction, model.rate)
     weights = model.run.weights
@@ -301,12 +300,12 @@ def optimum(model: Reached, rows: int = 10_000) -> Optimum:
         return Optimum(float(beta), -_mean(passed.distortion), _mean(passed.rate))
 
 
-def recoded(
+def recode(
     model: FittedModel | VAE, matrix: Numbers, x: Numbers | None = None, noise: Noise | None = None
 ) -> tuple[ForwardPass, ForwardPass]:
-    """A pass of a model with Gaussian codes, and the same with codes M z instead of z.
+    """Return a forward pass of a model with Gaussian codes, and the same with codes M z for z.
 
-    q'(z|x) = N(M m, M S M^T), p'(x|z) = p(x|M^-1 z), and the same draws: z' = M z, for any
+    q'(z|x) = N(M m, M S M^T), p'(x|z) = p(x|M^-1 z), and the same samples: z' = M z, for any
     invertible M, (D, D).
     """
     subject, x, noise = _subject(model, x, noise)
@@ -321,14 +320,14 @@ def recoded(
     matrix = matrix.to(passed.z)
     q = as_full(passed.q)
     factor = matrix @ q.factor
-    turned = FullGaussian(q.loc @ matrix.T, torch.linalg.cholesky(factor @ factor.mT))
+    transformed = FullGaussian(q.loc @ matrix.T, torch.linalg.cholesky(factor @ factor.mT))
     z = passed.z @ matrix.T
     px = subject.decode(torch.linalg.solve(matrix, z.T).T)
-    return passed, passed._replace(q=turned, z=z, px=px)
+    return passed, passed._replace(q=transformed, z=z, px=px)
 
 
 def terms(passed: ForwardPass, beta: float) -> dict[str, float]:
-    """The terms of the theorems, means over one pass, with q(z) exact over its observations."""
+    """Return the mean terms of a forward pass, with q(z) exact over its observations."""
     with torch.no_grad():
         found = _decomposition(passed)
         rate = passed.rate
@@ -346,7 +345,7 @@ def terms(passed: ForwardPass, beta: float) -> dict[str, float]:
 
 
 def double(model: FittedModel) -> VAE:
-    """The networks of a fitted model with its weights, in float64."""
+    """Return the networks of a fitted model with its weights, in float64."""
     nets = copy.deepcopy(model.trained.nets)
     nets.load_state_dict({name: value[0] for name, value in model.trained.weights.items()})
     autoencoder = nets.double().model
@@ -361,31 +360,31 @@ def double(model: FittedModel) -> VAE:
 def _subject(
     model: FittedModel | VAE, x: Numbers | None, noise: Noise | None
 ) -> tuple[VAE, Tensor, Noise]:
-    """Networks, observations and noise."""
+    """Return networks, observations and noise."""
     if isinstance(model, VAE):
         if x is None:
             raise ValueError("expected observations x with a bare VAE, got none; give x")
         return model, floating(x).to(next(model.parameters())), noise or Noise(0)
     subject, shape = double(model), model.dataset.shape
-    given = torch.from_numpy(model.observations(model.rows(_ROWS))) if x is None else floating(x)
-    if tuple(given.shape[1:]) != tuple(shape):
+    inputs = torch.from_numpy(model.observations(model.rows(_ROWS))) if x is None else floating(x)
+    if tuple(inputs.shape[1:]) != tuple(shape):
         raise ValueError(
             f"expected observations of shape (B, {', '.join(map(str, shape))}), got "
-            f"{tuple(given.shape)}"
+            f"{tuple(inputs.shape)}"
         )
     device = model.trained.device
-    return subject, given.to(device, torch.float64), (noise or Noise(0))._replace(device=device)
+    return subject, inputs.to(device, torch.float64), (noise or Noise(0))._replace(device=device)
 
 
 def _square(matrix: Numbers, size: int) -> Tensor:
-    """A matrix of codes in float64."""
-    found = floating(matrix).detach().double()
-    if found.shape != (size, size) or not found.isfinite().all():
+    """Check a matrix for codes, and convert it to float64."""
+    values = floating(matrix).detach().double()
+    if values.shape != (size, size) or not values.isfinite().all():
         raise ValueError(
             f"expected a matrix of finite numbers for {size} columns, ({size}, {size}), got shape "
-            f"{tuple(found.shape)}"
+            f"{tuple(values.shape)}"
         )
-    return found
+    return values
 
 
 def _pass(model: FittedModel | VAE, x: Numbers | None, noise: Noise | None) -> ForwardPass:
@@ -408,7 +407,7 @@ def _real(latent: Latent) -> ClosedFormRateBlock:
 
 
 def _scaling(model: FittedModel | VAE, beta: float) -> Tensor:
-    """sqrt(beta) I, for a model with a Gaussian prior."""
+    """Return sqrt(beta) I, for a model with a Gaussian prior."""
     latent = _latent(model)
     if not isinstance(latent, Gaussian):
         raise ValueError(
@@ -431,22 +430,22 @@ def _identity(left: Tensor, parts: dict[str, Tensor]) -> Identity:
     return Identity(left, torch.stack(list(parts.values())).sum(0), parts)
 
 
-def _neighbours(models: Sequence[Reached]) -> tuple[list[Optimum], list[Optimum]]:
+def _neighbours(models: Sequence[Optimal]) -> tuple[list[Optimum], list[Optimum]]:
     if len({problem for model in models if (problem := _problem(model))}) > 1:
         raise ValueError(
             "expected optima of one problem for several weights, got models of different data, "
-            "networks or noise; take one mixing matrix, or runs that differ in beta and seed alone"
+            "networks or noise; take one mixing matrix, or runs that differ only in beta and seed"
         )
-    found = sorted((optimum(model) for model in models), key=lambda each: each.beta)
-    if len({each.beta for each in found}) < max(2, len(found)):
+    optima = sorted((optimum(model) for model in models), key=lambda each: each.beta)
+    if len({each.beta for each in optima}) < max(2, len(optima)):
         raise ValueError(
-            f"expected two weights or more, each once, got beta = {[each.beta for each in found]}"
+            f"expected two weights or more, each once, got beta = {[each.beta for each in optima]}"
         )
-    return found[:-1], found[1:]
+    return optima[:-1], optima[1:]
 
 
-def _problem(model: Reached) -> object:
-    """What is the same of models that differ in beta alone; None where that is not known."""
+def _problem(model: Optimal) -> object:
+    """Return what models that differ only in beta have in common; None if it is not known."""
     if isinstance(model, Solution):
         return model.mixing.shape, model.mixing.tobytes(), model.noise
     if isinstance(model, FittedModel):
@@ -455,8 +454,8 @@ def _problem(model: Reached) -> object:
     return None
 
 
-def _all(found: Sequence[Optimum], name: str) -> Tensor:
-    return torch.tensor([getattr(each, name) for each in found], dtype=torch.float64)
+def _all(optima: Sequence[Optimum], name: str) -> Tensor:
+    return torch.tensor([getattr(each, name) for each in optima], dtype=torch.float64)
 
 
 def _mean(values: Tensor) -> float:

@@ -1,13 +1,13 @@
-"""The linear beta-VAE that can be solved: data, optimum and all its terms in closed form.
+"""The linear beta-VAE: data, optimum and all its terms in closed form.
 
 Sources s ~ N(0, I_k) are mixed and noise is added, x = A s + eta, [Sikka2019] eq. 17; encoder and
-decoder are linear, eq. 20. What the paper finds by solving eq. 23 numerically has a closed form,
-that of probabilistic PCA [Tipping1999] with noise variance beta: with L = E[log p(x|z)] - beta KL,
+decoder are linear, eq. 20. The paper solves eq. 23 numerically; the optimum has a closed form, that
+of probabilistic PCA [Tipping1999] with noise variance beta: with L = E[log p(x|z)] - beta KL,
 max over q of L is beta E[log N(x; 0, D D^T + beta I)] up to a constant, which is largest at
 D = U diag(lambda - beta)_+^(1/2), (lambda, U) the leading eigenpairs of Sigma_x. Any rotation of D
 would do as well, but a diagonal q reaches the maximum over q only where D^T D is diagonal.
 
-All is in float64 and in nats with all constants, and no N x N matrix is ever made.
+Everything is in float64 and in nats with all constants; no N x N matrix is formed.
 
 Corrected here: eq. 38 of the paper drops a factor of 1/2; eq. 23 and 46 print one exponent with a
 wrong index, eq. 47 one with C for Sigma_x; the objective of eq. 21 is that of eq. 6, not of eq. 5;
@@ -31,20 +31,20 @@ from numpy.typing import ArrayLike, NDArray
 
 from unweave.core.noise import Noise
 from unweave.data.synthetic.paper_generators import whiten
-from unweave.theory.matching import Alignment, matched
+from unweave.theory.matching import Alignment, match_latents
 
 Matrix = NDArray[np.float64]
 
 _LOG_2PI = math.log(2 * math.pi)
-_LARGEST = 1e10  # times the noise: beyond, what beta does is lost in rounding
-_TIED = 1e-9  # entries of a column that are equally large, relative
+_LARGEST = 1e10  # times the noise: beyond it the effect of beta is lost in rounding
+_TIED = 1e-9  # relative: entries of a column this close count as equally large
 
 
 class Residuals(NamedTuple):
-    """The largest magnitude in the lines of [Sikka2019] eq. 23, as a part of their largest term.
+    """The largest residual in the lines of [Sikka2019] eq. 23, relative to their largest term.
 
-    Rounding errors at an optimum, whatever the units. The third line, of W^sigma, is not here: it
-    holds wherever W^sigma = 0.
+    At an optimum these are rounding errors, in any units. The third line, for W^sigma, is left out:
+    it holds if W^sigma = 0.
     """
 
     encoder: float  # of W^mu
@@ -54,11 +54,11 @@ class Residuals(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Solution:
-    """A linear beta-VAE, and what it is worth on average over the data.
+    """A linear beta-VAE, and its terms on average over the data.
 
     q(z|x) = N(W x, diag(v)), p(x|z) = N(D z, noise^2 I), p(z) = N(0, I). Biases are 0, and the
-    variances v do not depend on x (W^sigma = 0). `solve` gives the optimum, `solve_encoder` that
-    of a decoder that is given; the terms are those of any D, W and v.
+    variances v do not depend on x (W^sigma = 0). `solve` returns the optimum, `solve_encoder` that
+    for a given decoder; the terms are valid for any D, W and v.
     """
 
     mixing: Matrix  # A, (N, k)
@@ -75,21 +75,21 @@ class Solution:
         terms = ", ".join(f"{name} {getattr(self, name):.6g}" for name in names)
         return (
             f"Solution of x in {size}, z in {latents} dimensions, beta {self.beta:g}, noise "
-            f"{self.noise:g}: {self.active.sum()} latents alive, {terms}"
+            f"{self.noise:g}: {self.active.sum()} latents active, {terms}"
         )
 
     @property
     def active(self) -> NDArray[np.bool_]:
-        """Which latents carry anything: those whose threshold is above beta, (k,)."""
+        """Which latents are in use: those whose threshold is above beta, (k,)."""
         return self.thresholds > self.beta
 
     @property
     def gap(self) -> float:
-        """The least relative distance of a living latent's eigenvalue from the next, below it.
+        """The least relative distance of an active latent's eigenvalue from the next one below it.
 
-        Where it is 0, at equal eigenvalues, every rotation of their vectors is an optimum: D, W and
-        both true inference errors are those of one of many. Near 0 they are determined to about
-        1e-16 / gap. Infinite where no latent lives, or the decoder is given.
+        If it is 0, eigenvalues are equal and every rotation of their vectors is an optimum: D, W
+        and both true inference errors are those of one of many. Near 0 they are determined to about
+        1e-16 / gap. Infinite if no latent is active, or for a given decoder.
         """
         size, latents = self.mixing.shape
         values = np.append(self.thresholds, 1.0 if size > latents else 0.0)
@@ -98,7 +98,7 @@ class Solution:
 
     @cached_property
     def reconstruction(self) -> float:
-        """E[log p(x|z)]: what the decoder's Gaussian makes of eq. 38, with its constants."""
+        """E[log p(x|z)], eq. 38 with the constants of the decoder's Gaussian."""
         d, w, a = self._d, self._w, self._a
         size = len(d)
         # tr[(DW - I) Sigma (DW - I)^T] with Sigma = A A^T + I, without an N x N matrix.
@@ -127,8 +127,8 @@ class Solution:
     @cached_property
     def log_likelihood(self) -> float:
         """E[log p(x)] under the model, p(x) = N(0, D D^T + noise^2 I), eq. 57."""
-        # With D = P diag(d) Q^T: tr(C^-1 Sigma) for C = D D^T + I and Sigma = A A^T + I, as sums of
-        # what is left in each direction, so that nothing large is subtracted.
+        # With D = P diag(d) Q^T: tr(C^-1 Sigma) for C = D D^T + I and Sigma = A A^T + I, as a sum
+        # over directions, so that no large numbers are subtracted.
         p, scales, _ = np.linalg.svd(self._d, full_matrices=False)
         size, spread = len(self._d), np.square(scales) + 1
         seen = p.T @ self._a
@@ -147,21 +147,21 @@ class Solution:
         """True inference error E[KL(q(z|x) || p(s|x))], eq. 3 by eq. 25 and 27, as printed.
 
         It takes latent i for source i, though no model can know the order and the signs of sources,
-        so it is not defined without a convention; `tie_aligned` asks for the best of them. By
-        `solve` latents stand by falling threshold, each with the sign that makes the largest entry
-        of its column of D positive, the first of those that are equally large (to 1e-9). See `gap`.
+        so it is not defined without a convention; `tie_aligned` takes the best match. `solve` sorts
+        latents by falling threshold, each with the sign that makes the largest entry of its column
+        of D positive, the first of those that are equally large (to 1e-9). See `gap`.
         """
         return self._inference_error(self._a)
 
     @cached_property
     def alignment(self) -> Alignment:
-        """The order and signs of latents with the smallest true inference error, by `matched`.
+        """The order and signs of latents with the smallest true inference error (`match_latents`).
 
         Exact at the optimum, where E[z z^T] is diagonal.
         """
         seen = self._w @ self._a
         cross = seen @ (self._a.T @ self._a) + seen  # E[W x x^T A], (latent, source)
-        return matched(_precision(self._a), self._codes + np.diag(self._v), cross).alignment
+        return match_latents(_precision(self._a), self._codes + np.diag(self._v), cross).alignment
 
     @cached_property
     def tie_aligned(self) -> float:
@@ -172,12 +172,12 @@ class Solution:
 
     @cached_property
     def residuals(self) -> Residuals:
-        """How far eq. 23 is from holding."""
+        """The relative residuals of eq. 23."""
         d, w, a, v = self._d, self._w, self._a, self._v
         seen = w @ a
 
         def spread(rows: Matrix) -> Matrix:
-            """Times Sigma, (k, N)."""
+            """Multiply by Sigma, (k, N)."""
             product: Matrix = (rows @ a) @ a.T + rows
             return product
 
@@ -198,7 +198,7 @@ class Solution:
     def _inference_error(
         self, loadings: Matrix, encoder: Matrix | None = None, order: Sequence[int] | None = None
     ) -> float:
-        """Eq. 25 against the posterior of x = loadings z + eta."""
+        """Evaluate eq. 25 against the posterior of x = loadings z + eta."""
         w = self._w if encoder is None else encoder
         v = self._v if order is None else self._v[order]
         precision = _precision(loadings)  # E^-1
@@ -235,7 +235,7 @@ class Solution:
 
 
 def solve(mixing: ArrayLike, beta: float, noise: float = 1.0) -> Solution:
-    """The optimum of the linear beta-VAE with as many latents as there are sources.
+    """Return the optimum of the linear beta-VAE with as many latents as sources.
 
     mixing: A, (N, k), any rank. noise: the standard deviation of eta and of the decoder's Gaussian,
     `likelihoods.Gaussian(scale=noise)`. With eigenvalues lambda_i of Sigma_x = A A^T + noise^2 I,
@@ -243,8 +243,8 @@ def solve(mixing: ArrayLike, beta: float, noise: float = 1.0) -> Solution:
 
     D_i = (lambda_i - beta)_+^(1/2) u_i, W = (D^T D + beta I)^-1 D^T, v_i = beta / (|D_i|^2 + beta)
 
-    [Sikka2019] eq. 22, 23. Latent i dies at beta = lambda_i. Where eigenvalues are equal every
-    rotation of their vectors is an optimum, and one of them is given: `Solution.gap` tells.
+    [Sikka2019] eq. 22, 23. Latent i dies at beta = lambda_i. If eigenvalues are equal, every
+    rotation of their vectors is an optimum, and one of them is returned: see `Solution.gap`.
 
     >>> found = solve([[2.0, 0.0], [0.0, 1.0], [0.0, 0.0]], beta=2.0)
     >>> found.thresholds.round(12).tolist(), found.active.tolist()
@@ -257,7 +257,7 @@ def solve(mixing: ArrayLike, beta: float, noise: float = 1.0) -> Solution:
     u, singular, _ = np.linalg.svd(a / noise, full_matrices=False)
     largest = np.abs(u) >= (1 - _TIED) * np.abs(u).max(0)
     u = u * np.where(np.take_along_axis(u, largest.argmax(0)[None], 0) < 0, -1.0, 1.0)
-    values = np.zeros(latents)  # of latents beyond N there is nothing to say: they never live
+    values = np.zeros(latents)  # latents beyond N are never active
     values[: len(singular)] = np.square(singular) + 1
     vectors = np.zeros((size, latents))
     vectors[:, : len(singular)] = u
@@ -277,19 +277,19 @@ def solve(mixing: ArrayLike, beta: float, noise: float = 1.0) -> Solution:
 def solve_encoder(
     mixing: ArrayLike, decoder: ArrayLike, beta: float, noise: float = 1.0
 ) -> Solution:
-    """The optimum over encoders where the decoder is given, not trained.  [Sikka2019] sec. IV-A.
+    """Return the optimum over encoders for a given decoder.  [Sikka2019] sec. IV-A.
 
     mixing: A, (N, k); decoder: D, (N, k), any matrix. In units of the noise
 
     W = (D^T D + beta I)^-1 D^T, v_i = beta / ([D^T D]_ii + beta)
 
-    which are eq. 23 without its second line, that of D. The likelihood is that of D whatever beta
-    is and the ELBO is largest at beta = 1 by proposition 3, so by eq. 16 the model inference error
-    is smallest there. It is then (sum_i log G_ii - log det G) / 2 with G = D^T D + I, what a
-    diagonal q cannot say of p(z|x), and 0 only where the columns of D are orthogonal. The true
-    inference error need not be smallest there, but where D = A the two are one.
+    which are eq. 23 without its second line, that of D. The likelihood does not depend on beta, and
+    the ELBO is largest at beta = 1 by proposition 3, so by eq. 16 the model inference error is
+    smallest there. It is then (sum_i log G_ii - log det G) / 2 with G = D^T D + I, which a diagonal
+    q cannot avoid, and 0 only if the columns of D are orthogonal. The true inference error need not
+    be smallest there, but if D = A the two are equal.
 
-    No latent dies but those whose column of D is 0: thresholds are infinite, or 0.
+    A latent dies only if its column of D is 0: thresholds are infinite, or 0.
 
     >>> a = [[2.0, 1.0], [0.0, 1.0]]
     >>> errors = [solve_encoder(a, a, beta).mie for beta in (0.5, 1.0, 2.0)]
@@ -321,12 +321,11 @@ def solve_encoder(
 def observations(
     mixing: ArrayLike, size: int, noise: float = 1.0, seed: int = 0
 ) -> tuple[Matrix, Matrix]:
-    """Draws x = A s + eta, (size, N), and their sources s, (size, k).  [Sikka2019] eq. 17.
+    """Sample x = A s + eta, (size, N), and their sources s, (size, k).  [Sikka2019] eq. 17.
 
-    The joint sample of s and eta is whitened: its mean is 0 and its covariance the identity, not
-    about so. All terms of the linear model are means of quadratics in x, so on these observations
-    they are what they are on average over the distribution, and a network trained on them has the
-    optimum of `solve`.
+    The joint sample of s and eta is whitened: its mean is exactly 0 and its covariance exactly the
+    identity. All terms of the linear model are means of quadratics in x, so on these observations
+    they equal their expectations, and a network trained on them has the optimum of `solve`.
     """
     a = _matrix("mixing", mixing)
     _check_positive(noise=noise)
@@ -337,34 +336,34 @@ def observations(
 
 
 def _precision(loadings: Matrix) -> Matrix:
-    """The precision of p(z|x) where x = loadings z + eta with noise 1, eq. 24, (k, k)."""
+    """Return the precision of p(z|x) for x = loadings z + eta with noise 1, eq. 24, (k, k)."""
     precision: Matrix = loadings.T @ loadings + np.eye(loadings.shape[1])
     return precision
 
 
 def _relative(rest: Matrix, *terms: Matrix) -> float:
-    """The largest of what is left of a sum, as a part of the largest of its terms."""
+    """Return the largest residual of a sum, relative to the largest of its terms."""
     largest = max(np.abs(term).max() for term in terms)
     return float(np.abs(rest).max() / largest) if largest > 0 else 0.0
 
 
 def _matrix(name: str, values: ArrayLike) -> Matrix:
     try:
-        found = np.asarray(values)
-        if found.dtype.kind not in "biuf":
+        matrix = np.asarray(values)
+        if matrix.dtype.kind not in "biuf":
             raise ValueError
-        found = found.astype(np.float64)
+        matrix = matrix.astype(np.float64)
     except ValueError:
         raise ValueError(
             f"expected a {name} matrix of real numbers, (N, k), got {values!r}"
         ) from None
-    if found.ndim != 2 or not found.size or not np.isfinite(found).all():
+    if matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all():
         raise ValueError(
-            f"expected a {name} matrix of finite numbers, (N, k), got shape {found.shape}"
-            f"{'' if np.isfinite(found).all() else ' with numbers that are not finite'}; give a "
+            f"expected a {name} matrix of finite numbers, (N, k), got shape {matrix.shape}"
+            f"{'' if np.isfinite(matrix).all() else ' with numbers that are not finite'}; give a "
             "row for each value of an observation and a column for each source"
         )
-    return found
+    return matrix
 
 
 def _check_positive(**values: float) -> None:
@@ -374,7 +373,7 @@ def _check_positive(**values: float) -> None:
 
 
 def _check_scale(matrix: Matrix, noise: float) -> None:
-    """What is squared must not overflow, and beta must be more than a rounding error."""
+    """Check that squares do not overflow and beta is not lost in rounding."""
     most = float(np.abs(matrix).max()) / float(noise)
     if most > _LARGEST:
         raise ValueError(

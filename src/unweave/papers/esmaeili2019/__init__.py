@@ -5,10 +5,4 @@ from __future__ import annotations
 from unweave.papers.esmaeili2019 import digits_figures, fig3, table2
 from unweave.studies.workspace import Reproduction
 
-__all__ = ["FIGURES"]
-
-FIGURES: tuple[Reproduction, ...] = (
-    *fig3.FIGURES,
-    *digits_figures.FIGURES,
-    *table2.FIGURES,
-)
+FIGURES: tuple[Reproduction, ...] = (*fig3.FIGURES, *digits_figures.FIGURES, *table2.FIGURES)

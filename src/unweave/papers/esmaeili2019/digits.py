@@ -1,8 +1,7 @@
 """The study of [Esmaeili2019] figures 5 to 7, 9 and 11: MNIST and Fashion-MNIST.
 
-What is found of each network at the end of training is a number or a picture of the paper's
-figures; the thickness of strokes and the width of digits are measured in images, and which digit
-an image shows is judged by the images of the dataset that are nearest to it.
+The thickness of strokes and the width of digits are measured in images; the digit that an image
+shows is that of its nearest neighbours in the dataset.
 """
 
 from __future__ import annotations
@@ -20,12 +19,15 @@ from unweave.data.published.strokes import STROKES, in_fifths, strokes
 from unweave.data.selected import SelectedDataset
 from unweave.evaluation.model import Array, FittedModel
 from unweave.evaluation.monitor import Measure
-from unweave.papers.esmaeili2019.groups import groups_of
-from unweave.papers.esmaeili2019.table2 import category_counts, category_information
+from unweave.papers.esmaeili2019.table2 import (
+    category_counts,
+    category_information,
+    named_groups,
+)
 from unweave.presets import preset
 from unweave.presets.esmaeili2019 import UNSEEN
-from unweave.studies.images import encoded_png
-from unweave.studies.study import PICTURES, Network, Study
+from unweave.studies.images import encode_png
+from unweave.studies.study import PICTURES, Network, Results, Study
 from unweave.studies.workspace import Numbers
 from unweave.training.run import Run
 
@@ -53,7 +55,7 @@ _STEPS = SETTINGS["HFVAE"][0].steps
 
 
 def describe(model: FittedModel) -> Numbers:
-    """What figures show of a trained network, beside its curves."""
+    """Return what figures show of a trained network, beside its curves."""
     table, digits = model.table(_ROWS), digits_of(model.dataset)
     assert table.kl is not None
     discrete = np.array(model.run.latent.discrete)
@@ -66,8 +68,8 @@ def describe(model: FittedModel) -> Numbers:
     if isinstance(model.run.data, FashionMNIST):
         return facts
     labels = table.factors[:, table.factor_names.index("class")].astype(np.int64)
-    facts["follows"] = followed(
-        # Unused latents follow features a little too, without an effect on images.
+    facts["follows"] = best_latents(
+        # Unused latents correlate with features a little too, without an effect on images.
         np.where(discrete | (table.kl < _UNUSED), 0.0, table.codes),
         strokes(model.observations(model.rows(_ROWS))[:, 0]),
         labels,
@@ -78,55 +80,55 @@ def describe(model: FittedModel) -> Numbers:
     if discrete.any():
         facts["prior"], pictures["samples"] = _prior_samples(model, digits)
     if model.run.objective.kind == "hfvae":
-        facts["unseen"], pictures["unseen"] = _generalised(model, digits, facts["follows"])
+        facts["unseen"], pictures["unseen"] = _held_out(model, digits, facts["follows"])
     return facts
 
 
 class Digits(NamedTuple):
-    """All images of a dataset, also those that were held out, and their labels."""
+    """All images of a dataset, including held-out ones, and their labels."""
 
     images: NDArray[np.float32]  # (N, 1, H, W)
     labels: NDArray[np.int64]
     device: torch.device
 
     def first(self, count: int) -> NDArray[np.int64]:
-        """The first observations of each label, label by label."""
+        """Return the first observations of each label, label by label."""
         each = [np.flatnonzero(self.labels == label)[:count] for label in np.unique(self.labels)]
         return np.concatenate(each)
 
-    def judged(self, images: ArrayLike) -> NDArray[np.int64]:
-        """The digit that each image (n, 1, H, W) shows: that of most of its nearest neighbours."""
+    def classify(self, images: ArrayLike) -> NDArray[np.int64]:
+        """Return the digit of most of the nearest neighbours of each image (n, 1, H, W)."""
         known = torch.from_numpy(self.images).flatten(1).to(self.device)
-        asked = torch.as_tensor(np.asarray(images, np.float32)).flatten(1).to(self.device)
+        queries = torch.as_tensor(np.asarray(images, np.float32)).flatten(1).to(self.device)
         labels = torch.from_numpy(self.labels).to(self.device)
         squares = known.square().sum(1)  # |a - b|^2 less |a|^2, which is the same for all b
         nearest = [
             (squares - 2 * part @ known.T).topk(_NEIGHBOURS, largest=False).indices
-            for part in asked.split(512)
+            for part in queries.split(512)
         ]
         votes: NDArray[np.int64] = labels[torch.cat(nearest)].mode(1).values.cpu().numpy()
         return votes
 
 
 def digits_of(dataset: Dataset) -> Digits:
-    """The images of a dataset; if combinations are held out of it, those too."""
+    """Return the images of a dataset, including held-out combinations."""
     whole = dataset.source if isinstance(dataset, SelectedDataset) else dataset
     index = torch.arange(whole.size, device=whole.device)
     labels = whole.factors(index)[:, whole.factor_names.index("class")].cpu().numpy()
     return Digits(whole.images(index).cpu().numpy(), labels, whole.device)
 
 
-def followed(
+def best_latents(
     codes: ArrayLike, measured: ArrayLike, labels: NDArray[np.int64]
 ) -> dict[str, dict[str, float]]:
-    """The latent variable that follows each measured feature best among images of one label.
+    """Return the latent variable that correlates most with each measured feature.
 
-    Codes (N, V) and features (N, 2), less their means by label, have the correlation r.
+    The correlation is that of codes (N, V) and features (N, 2), less their means by label.
     """
-    apart = [_within(np.asarray(each, np.float64), labels) for each in (codes, measured)]
-    lengths = [np.sqrt((each**2).sum(0)) for each in apart]
+    centred = [_within(np.asarray(each, np.float64), labels) for each in (codes, measured)]
+    lengths = [np.sqrt((each**2).sum(0)) for each in centred]
     with np.errstate(invalid="ignore"):
-        correlations = np.nan_to_num(apart[0].T @ apart[1] / np.outer(*lengths))  # (V, 2)
+        correlations = np.nan_to_num(centred[0].T @ centred[1] / np.outer(*lengths))  # (V, 2)
     best = np.abs(correlations).argmax(0)
     return {
         name: {"variable": int(v), "correlation": float(correlations[v, k])}
@@ -135,7 +137,7 @@ def followed(
 
 
 def _within(values: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Values (N, K) less their means over rows of the same label."""
+    """Return values (N, K) less their means over rows of the same label."""
     sums = np.zeros((int(labels.max()) + 1, values.shape[1]))
     np.add.at(sums, labels, values)
     counts = np.maximum(np.bincount(labels), 1)[:, None]
@@ -144,23 +146,23 @@ def _within(values: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[n
 
 
 def _traversals(model: FittedModel, digits: Digits, order: Sequence[int]) -> str:
-    """Traversals of every continuous latent from three observations side by side."""
+    """Encode traversals of every continuous latent from three observations side by side."""
     first = digits.first(1)
     starts = model.encode(digits.images[[first[label % len(first)] for label in SAMPLES]])
     values = VALUES[:, None]
     rows = [[model.walk(start, variable, values) for start in starts] for variable in order]
-    return encoded_png([np.concatenate(row) for row in rows])
+    return encode_png([np.concatenate(row) for row in rows])
 
 
 def _by_class(model: FittedModel, variables: Sequence[int]) -> str:
-    """Traversals with the other latents at 0, a row for each class.  [Esmaeili2019] fig. 11."""
+    """Encode traversals with the other latents at 0, a row per class.  [Esmaeili2019] fig. 11."""
     starts, values = _one_hot(model), VALUES[:, None]
     rows = [[model.walk(start, variable, values) for variable in variables] for start in starts]
-    return encoded_png([np.concatenate(row) for row in rows])
+    return encode_png([np.concatenate(row) for row in rows])
 
 
 def _one_hot(model: FittedModel) -> Array:
-    """Codes of every class of the discrete variable (C, D), with the other latents at 0."""
+    """Return a code for each class of the discrete variable (C, D), with other latents at 0."""
     latent = model.run.latent
     columns = np.arange(latent.size)[latent.columns[latent.discrete.index(True)]]
     codes = np.zeros((len(columns), latent.size), np.float32)
@@ -168,10 +170,10 @@ def _one_hot(model: FittedModel) -> Array:
     return codes
 
 
-def _walked(model: FittedModel, codes: Array, follows: Numbers) -> list[Array]:
-    """Images (n, 1, H, W) of codes (n, D) at each value of a traversal of one latent variable.
+def _traverse(model: FittedModel, codes: Array, follows: Numbers) -> list[Array]:
+    """Return images (n, 1, H, W) of codes (n, D) at each value of a traversal of one latent.
 
-    The measured feature, which the variable follows, grows along the traversal.
+    The direction is such that the correlated feature grows along the traversal.
     """
     column = model.run.latent.columns[follows["variable"]]
     values = VALUES if follows["correlation"] >= 0 else VALUES[::-1]
@@ -184,56 +186,58 @@ def _walked(model: FittedModel, codes: Array, follows: Numbers) -> list[Array]:
 
 
 def _identity(model: FittedModel, digits: Digits, thickness: Numbers) -> Numbers:
-    """How many digits keep their identity along a traversal of thickness.  [Esmaeili2019] fig. 7.
+    """Return the share of digits that keep their identity as thickness varies.
 
-    Of the images whose reconstruction shows the right digit.
+    [Esmaeili2019] fig. 7. Only images whose reconstruction shows the right digit count.
     """
     chosen = digits.first(_PER_DIGIT)
     codes, labels = model.encode(digits.images[chosen]), digits.labels[chosen]
-    right = digits.judged(model.decode(codes)) == labels
+    right = digits.classify(model.decode(codes)) == labels
     if not right.any():
         return {"recognised": 0.0, "kept": [0.0] * len(VALUES), "thickened": [0.0] * len(VALUES)}
-    walked = _walked(model, codes[right], thickness)
+    images_by_value = _traverse(model, codes[right], thickness)
     return {
         "recognised": float(right.mean()),
-        "kept": [float((digits.judged(images) == labels[right]).mean()) for images in walked],
-        "thickened": [float(strokes(images[:, 0])[:, 0].mean()) for images in walked],
+        "kept": [
+            float((digits.classify(images) == labels[right]).mean()) for images in images_by_value
+        ],
+        "thickened": [float(strokes(images[:, 0])[:, 0].mean()) for images in images_by_value],
     }
 
 
 def _thickened(model: FittedModel, digits: Digits, thickness: Numbers) -> str:
-    """One image of each digit, with its thickness changed."""
-    walked = np.stack(_walked(model, model.encode(digits.images[digits.first(1)]), thickness), 1)
-    return encoded_png(list(walked))
+    """Encode one image of each digit, with its thickness changed."""
+    codes = model.encode(digits.images[digits.first(1)])
+    return encode_png(list(np.stack(_traverse(model, codes, thickness), 1)))
 
 
 def _prior_samples(model: FittedModel, digits: Digits) -> tuple[list[list[int]], str]:
-    """Which digits (Y) draws of the prior with each class (C) show, as counts, and a picture."""
+    """Count the digits (Y) that samples of the prior with each class (C) show; encode some."""
     starts = _one_hot(model)
     style = Noise(0, 0, "prior").normal((_PER_CLASS, starts.shape[1]), "style").numpy()
     style[:, starts.any(0)] = 0.0
     counts, rows = [], []
     for start in starts:
         images = model.decode(start + style)
-        counts.append(np.bincount(digits.judged(images), minlength=10).tolist())
+        counts.append(np.bincount(digits.classify(images), minlength=10).tolist())
         rows.append(images[:10])
-    return counts, encoded_png(rows)
+    return counts, encode_png(rows)
 
 
-def _generalised(model: FittedModel, digits: Digits, follows: Numbers) -> tuple[Numbers, str]:
-    """What a network makes of the combinations that are held out.  [Esmaeili2019] fig. 9."""
-    found, rows = {}, []
+def _held_out(model: FittedModel, digits: Digits, follows: Numbers) -> tuple[Numbers, str]:
+    """Measure reconstructions and codes of held-out combinations.  [Esmaeili2019] fig. 9."""
+    facts, rows = {}, []
     for name, combination in zip(HELD_OUT, UNSEEN, strict=True):
         (feature,) = {*combination} & {*STROKES}
         label, fifth = int(combination["class"][0]), int(combination[feature][0])
         own = digits.images[digits.labels == label]
         column = STROKES.index(feature)
         unseen = in_fifths(own[:, 0], np.full(len(own), label))[:, column] == fifth
-        found[name], shown = _unseen(
+        facts[name], shown = _unseen(
             model, digits, own, unseen, (label, column, 1 if fifth else -1), follows[feature]
         )
         rows += shown
-    return found, encoded_png(rows)
+    return facts, encode_png(rows)
 
 
 def _unseen(
@@ -244,9 +248,9 @@ def _unseen(
     which: tuple[int, int, int],
     follows: Numbers,
 ) -> tuple[Numbers, list[Array]]:
-    """One held-out combination: features of codes and of reconstructions; images to show.
+    """Measure one held-out combination, and return images to show.
 
-    `which` are the digit, the column of the feature, and whether held-out digits have more (1) or
+    `which` has the digit, the column of the feature, and whether held-out digits have more (1) or
     less (-1) of it.
     """
     label, column, side = which
@@ -262,11 +266,11 @@ def _unseen(
         "original": float(measured[unseen][:_UNSEEN].mean()),
         "reconstructed": float(features.mean()),
         # Among reconstructions, since blur makes strokes thicker.
-        "beyond": ordered(side * features, side * usual),
-        "recognised": float((digits.judged(made) == label).mean()),
+        "beyond": probability_above(side * features, side * usual),
+        "recognised": float((digits.classify(made) == label).mean()),
         "distortion": _cross_entropy(images, made),
         "distortion_of_others": _cross_entropy(others, made_others),
-        "ordered": ordered(side * codes[unseen], side * codes[~unseen]),
+        "ordered": probability_above(side * codes[unseen], side * codes[~unseen]),
         "histograms": {
             "held out": np.histogram(codes[unseen], EDGES)[0].tolist(),
             "others": np.histogram(codes[~unseen], EDGES)[0].tolist(),
@@ -276,10 +280,10 @@ def _unseen(
     return facts, [images[shown], made[shown]]
 
 
-def ordered(higher: ArrayLike, lower: ArrayLike) -> float:
-    """P(a > b) + P(a = b) / 2 of a value a of the first and b of the second.
+def probability_above(higher: ArrayLike, lower: ArrayLike) -> float:
+    """Return P(a > b) + P(a = b) / 2 for a random value a of the first and b of the second.
 
-    >>> ordered([2.0, 3.0], [1.0, 2.0])
+    >>> probability_above([2.0, 3.0], [1.0, 2.0])
     0.875
     """
     a, b = np.asarray(higher), np.sort(np.asarray(lower))
@@ -288,23 +292,23 @@ def ordered(higher: ArrayLike, lower: ArrayLike) -> float:
 
 
 def _cross_entropy(images: Array, made: Array) -> float:
-    """-log p(x|z) of images at the means of their codes in nats, on average."""
+    """Return the mean of -log p(x|z) of images at the means of their codes, in nats."""
     made = made.clip(1e-6, 1 - 1e-6)
     each = images * np.log(made) + (1 - images) * np.log(1 - made)
     return float(-each.sum((1, 2, 3)).mean())
 
 
 def rank(network: Network) -> float:
-    """What networks are ranked by: what the category tells of the label, or digits kept."""
+    """Rank a network: by how much the category explains the label, or by the digits kept."""
     if "category" in network.facts:
         return category_information(network)
     return float(np.mean(network.facts["kept"]))
 
 
-def _pictured(networks: Sequence[Network]) -> list[Network]:
-    """The best and the median network of every setting."""
-    groups = groups_of(networks, SETTINGS).values()
-    return [network for group in groups for network in group.chosen(rank).values()]
+def _pictured(results: Results) -> list[Network]:
+    """Return the best and the median network of every setting."""
+    groups = named_groups(results, SETTINGS).values()
+    return [network for group in groups for network in group.keep(rank)]
 
 
 STUDY = Study(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,78 +28,48 @@ from unweave.papers.esmaeili2019.digits_claims import (
     prior_information,
     pruning_claims,
     style_names,
+    texts_of,
     unseen_claims,
 )
-from unweave.papers.esmaeili2019.groups import BEST, MEDIAN, Group, groups_of, short
-from unweave.papers.esmaeili2019.table2 import category_information, draw_sheet
+from unweave.papers.esmaeili2019.table2 import category_information, named_groups
 from unweave.studies.drawing import BLUE, DASHES, MUTED, ORANGE, panels
-from unweave.studies.study import PICTURES, Network, read_networks, results_of
-from unweave.studies.workspace import Reproduction, Result, Workspace
+from unweave.studies.images import draw_png
+from unweave.studies.study import PICTURES, Group, Network, Results, stored_results
+from unweave.studies.workspace import Claim, Reproduction, Result, Workspace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_SEEDS = "0 to 9"
+
+def _result(
+    figure: str, drawings: Mapping[str, Figure | None], claims: Sequence[Claim], **values: Any
+) -> Result:
+    """Return a result with the drawings for which there are networks."""
+    run, texts = SETTINGS["HFVAE"][0], texts_of(figure)
+    values = {"active": ACTIVE, "batch": run.batch_size, "steps": run.steps, **values}
+    shown = {name: drawing for name, drawing in drawings.items() if drawing is not None}
+    return texts.result(shown, claims, own=texts("own", **values), **values)
 
 
-def _groups(workspace: Workspace) -> dict[str, Group]:
-    return groups_of(results_of(workspace, STUDY).networks, SETTINGS)
-
-
-def _setting(text: str) -> str:
-    run = SETTINGS["HFVAE"][0]
-    return (
-        f"Networks of the paper's table 3 on images of 28 x 28, Adam 1e-3, batches of "
-        f"{run.batch_size}, {run.steps:,} steps (200 epochs), ten seeds; β = 4 and γ = 3, which "
-        f"the paper gives for dSprites. {text} Networks are ranked by what the category tells of "
-        "the label, I(category; label) / H(label), those without a category by the digits that "
-        "keep their identity in figure 7; brackets are 95% bootstrap intervals of means over seeds."
-    )
-
-
-def _drawn(
-    drawings: Mapping[str, Figure | None], captions: Mapping[str, str]
-) -> tuple[dict[str, Figure], dict[str, str]]:
-    """The drawings for which there are networks, and their captions."""
-    there = {name: figure for name, figure in drawings.items() if figure is not None}
-    return there, {name: captions[name] for name in there}
-
-
-def fig5(workspace: Workspace) -> Result:
+def fig5(workspace: Workspace, results: Results) -> Result:
     """Figure 5: traversals on MNIST and Fashion-MNIST."""
-    groups = _groups(workspace)
-    caption = (
-        "Reconstructions for z_d from -3 to 3 by the median HFVAE on {}, from three images of the "
-        "dataset, a row for each dimension; on the left I(x; z_d) in nats at the end of training."
-    )
-    drawings, captions = _drawn(
-        {
-            "": _draw_traversals(groups["HFVAE"]),
-            "fashion": _draw_traversals(groups["Fashion-MNIST"]),
-        },
-        {"": caption.format("MNIST"), "fashion": caption.format("Fashion-MNIST")},
-    )
-    return Result(
-        drawings,
-        captions,
-        features_claims(groups),
-        _setting(
-            f"A dimension counts as a feature if I(x; z_d) is above {ACTIVE} nats, with q(z) of "
-            "10,000 images."
-        ),
-        _SEEDS,
-    )
+    groups = named_groups(results, SETTINGS)
+    drawings = {
+        "": _draw_traversals(groups["HFVAE"]),
+        "fashion": _draw_traversals(groups["Fashion-MNIST"]),
+    }
+    return _result("fig5", drawings, features_claims(groups))
 
 
 def _draw_traversals(group: Group) -> Figure | None:
-    if not (chosen := group.chosen(rank)):
+    if not (chosen := group.best_and_median(rank)):
         return None
-    network = chosen[MEDIAN]
+    network = chosen["median"]
     order, names = network.facts["order"], style_names(network)
     figure, (axis,) = panels(1, 1, width=7.2, height=0.33 * len(order) + 0.25)
     columns = len(SAMPLES) * len(VALUES)
-    draw_sheet(axis, network.facts[PICTURES]["traversals"], columns, len(order))
+    draw_png(axis, network.facts[PICTURES]["traversals"], columns, len(order))
     each = [network.last(INFORMATION + names[variable]) for variable in order]
     axis.set_yticks(np.arange(len(order)) + 0.5, [f"{value:.2f}" for value in each])
     _value_ticks(axis, len(SAMPLES))
@@ -108,44 +78,31 @@ def _draw_traversals(group: Group) -> Figure | None:
 
 
 def _value_ticks(axis: Axes, blocks: int) -> None:
-    """-3, 0 and 3 below each block of a sheet."""
+    """Label each block of a sheet with -3, 0 and 3."""
     width, middle = len(VALUES), len(VALUES) / 2
     places = [b * width + at for b in range(blocks) for at in (0.5, middle, width - 0.5)]
     axis.set_xticks(places, ["-3", "0", "3"] * blocks)
 
 
 def _split(axis: Axes, blocks: int, rows: int) -> None:
-    """White lines between the blocks of a sheet."""
+    """Draw white lines between the blocks of a sheet."""
     for block in range(1, blocks):
         axis.plot([block * len(VALUES)] * 2, [0, rows], color="white", linewidth=3)
 
 
-def fig6(workspace: Workspace) -> Result:
+def fig6(workspace: Workspace, results: Results) -> Result:
     """Figure 6: mutual information of each dimension during training."""
-    groups = _groups(workspace)
-    drawings, captions = _drawn(
-        {"": draw_information(groups["HFVAE"])},
-        {
-            "": "I(x; z_d) during training of the median HFVAE on MNIST: dimensions that end above "
-            f"{ACTIVE} nats on the left, with the category (dashed), and the others on the right."
-        },
-    )
-    return Result(
-        drawings,
-        captions,
-        pruning_claims(groups),
-        _setting("I(x; z_d) is measured every 500 steps, with q(z) of 10,000 images."),
-        _SEEDS,
-    )
+    groups = named_groups(results, SETTINGS)
+    return _result("fig6", {"": draw_information(groups["HFVAE"])}, pruning_claims(groups))
 
 
 def draw_information(group: Group) -> Figure | None:
-    """I(x; z_d) over steps, of dimensions that end informative and of those that do not."""
-    if not (chosen := group.chosen(rank)):
+    """Draw I(x; z_d) over steps, of dimensions that end informative, and of the others."""
+    if not (chosen := group.best_and_median(rank)):
         return None
     from matplotlib import colormaps
 
-    network = chosen[MEDIAN]
+    network = chosen["median"]
     figure, axes = panels(1, 2, width=3.6, height=2.5)
     ends = {name: network.last(INFORMATION + name) for name in style_names(network)}
     for axis, names in (
@@ -168,54 +125,30 @@ def draw_information(group: Group) -> Figure | None:
     return figure
 
 
-def fig7(workspace: Workspace) -> Result:
+def fig7(workspace: Workspace, results: Results) -> Result:
     """Figure 7: traversals of thickness by three methods."""
-    groups = _groups(workspace)
+    groups = named_groups(results, SETTINGS)
     methods = {name: groups[name] for name in ("β-VAE", "β-SVAE", "HFVAE")}
-    caption = (
-        "One image of each digit with its thickness latent from -3 to 3, by the {} network of each "
-        "method; above, the share of digits that keep their identity."
-    )
-    drawings, captions = _drawn(
-        {
-            "": _draw_thickness(methods, MEDIAN),
-            BEST: _draw_thickness(methods, BEST),
-            "kept": _draw_kept(methods),
-            "samples": _draw_samples({n: methods[n] for n in ("β-SVAE", "HFVAE")}),
-        },
-        {
-            "": caption.format(MEDIAN),
-            BEST: caption.format(BEST),
-            "kept": "Left: digits that keep their identity as thickness varies, by each network "
-            "and on average. Right: measured thickness of the same images.",
-            "samples": "Draws of the prior by the median network of each method, a row for each "
-            "class of the discrete variable.",
-        },
-    )
-    return Result(
-        drawings,
-        captions,
-        identity_claims(groups),
-        _setting(
-            "The thickness latent of a network is the one that correlates most with the thickness "
-            "of strokes among images of the same digit, measured in the image as twice the area "
-            "over the perimeter. Which digit an image shows is judged by its five nearest "
-            "neighbours in the dataset; 20 images of each digit, those whose reconstruction shows "
-            "the right digit, and 50 draws of the prior for each class."
-        ),
-        _SEEDS,
-    )
+    drawings = {
+        "": _draw_thickness(methods, "median"),
+        "best": _draw_thickness(methods, "best"),
+        "kept": _draw_kept(methods),
+        "samples": _draw_samples({n: methods[n] for n in ("β-SVAE", "HFVAE")}),
+    }
+    return _result("fig7", drawings, identity_claims(groups))
 
 
 def _draw_thickness(methods: Mapping[str, Group], which: str) -> Figure | None:
     chosen = {
-        name: group.chosen(rank)[which] for name, group in methods.items() if group.chosen(rank)
+        name: group.best_and_median(rank)[which]
+        for name, group in methods.items()
+        if group.best_and_median(rank)
     }
     if not chosen:
         return None
     figure, axes = panels(1, len(chosen), width=2.4, height=3.7)
     for axis, (name, network) in zip(axes, chosen.items(), strict=True):
-        draw_sheet(axis, network.facts[PICTURES]["thickness"], len(VALUES), 10)
+        draw_png(axis, network.facts[PICTURES]["thickness"], len(VALUES), 10)
         _value_ticks(axis, 1)
         kept = network.facts["kept"]
         axis.set_title(f"{name}: {kept[0]:.0%} … {kept[-1]:.0%}")
@@ -244,59 +177,39 @@ def _draw_kept(methods: Mapping[str, Group]) -> Figure | None:
 
 def _draw_samples(methods: Mapping[str, Group]) -> Figure | None:
     chosen = {
-        name: group.chosen(rank)[MEDIAN] for name, group in methods.items() if group.chosen(rank)
+        name: group.best_and_median(rank)["median"]
+        for name, group in methods.items()
+        if group.best_and_median(rank)
     }
     if not chosen:
         return None
     figure, axes = panels(1, len(chosen), width=3.4, height=3.6)
     for axis, (name, network) in zip(axes, chosen.items(), strict=True):
-        draw_sheet(axis, network.facts[PICTURES]["samples"], 10, 10)
+        draw_png(axis, network.facts[PICTURES]["samples"], 10, 10)
         axis.set_yticks(np.arange(10) + 0.5, [str(c) for c in range(10)])
         axis.set_title(f"{name}: I(class; digit) / H = {prior_information(network):.2f}")
     return figure
 
 
-def fig9(workspace: Workspace) -> Result:
+def fig9(workspace: Workspace, results: Results) -> Result:
     """Figure 9: combinations that were never seen."""
-    groups = _groups(workspace)
-    drawings, captions = _drawn(
-        {"": draw_unseen(groups)},
-        {
-            "": "Left: held-out digits and their reconstructions by the median HFVAE that was "
-            "trained without them. Right: learned feature of digits of the same kind, held out "
-            "(orange) and others (grey), by the median HFVAE trained on all digits and by the one "
-            "trained without the former."
-        },
-    )
-    return Result(
-        drawings,
-        captions,
-        unseen_claims(groups),
-        _setting(
-            "Held out are the fifth of sevens with the thickest strokes and the fifth of zeros "
-            "that are narrowest, 2,438 images. The paper trains an HFVAE first, and seems to prune "
-            "by what it has learned; here thickness and width are measured in the images, so that "
-            "all networks miss the same digits. Reconstructions are of up to 400 images of each "
-            "kind, and are compared with each other, since blur makes strokes thicker; the learned "
-            "feature is the latent that correlates most with the measured one."
-        ),
-        _SEEDS,
-    )
+    groups = named_groups(results, SETTINGS)
+    return _result("fig9", {"": draw_unseen(groups)}, unseen_claims(groups))
 
 
 def draw_unseen(groups: Mapping[str, Group]) -> Figure | None:
-    """Held-out digits, reconstructed; histograms of their learned feature before and after."""
-    chosen = {name: groups[name].chosen(rank) for name in ("HFVAE", "zero-shot")}
+    """Draw held-out digits and their reconstructions, and histograms of their learned feature."""
+    chosen = {name: groups[name].best_and_median(rank) for name in ("HFVAE", "zero-shot")}
     if not all(chosen.values()):
         return None
-    networks = {"trained on all": chosen["HFVAE"][MEDIAN],
-                "trained without them": chosen["zero-shot"][MEDIAN]}  # fmt: skip
+    networks = {"trained on all": chosen["HFVAE"]["median"],
+                "trained without them": chosen["zero-shot"]["median"]}  # fmt: skip
     from matplotlib.figure import Figure
 
     figure = Figure((9.2, 3.6), layout="constrained")
     grid = figure.add_gridspec(2, 3, width_ratios=(2.4, 1, 1))
     left = figure.add_subplot(grid[:, 0])
-    draw_sheet(left, networks["trained without them"].facts[PICTURES]["unseen"], SHOWN, 4)
+    draw_png(left, networks["trained without them"].facts[PICTURES]["unseen"], SHOWN, 4)
     left.set_yticks(np.arange(4) + 0.5, ["held out", "reconstructed"] * 2)
     for row, name in enumerate(HELD_OUT):
         for column, (title, network) in enumerate(networks.items()):
@@ -318,49 +231,32 @@ def _draw_histograms(axis: Axes, network: Network, name: str) -> None:
     axis.set_ylim(bottom=0)
 
 
-def fig11(workspace: Workspace) -> Result:
+def fig11(workspace: Workspace, results: Results) -> Result:
     """Figure 11: traversals of each class of Fashion-MNIST."""
-    groups = _groups(workspace)
-    shapes = (
-        read_networks(table2.STUDY.path(workspace.place.parent.parent)) if workspace.place else {}
-    )
-    groups["2D Shapes"] = groups_of(shapes.values(), table2.SETTINGS)[table2.OURS]
-    caption = (
-        "The four latents with the largest KL of the {} HFVAE on {}, from -3 to 3 with the others "
-        "at 0, a row for each class of the discrete variable."
-    )
-    drawings, captions = _drawn(
-        {
-            "": _draw_classes(groups["Fashion-MNIST"], MEDIAN),
-            BEST: _draw_classes(groups["Fashion-MNIST"], BEST),
-            "mnist": _draw_classes(groups["HFVAE"], MEDIAN),
-        },
-        {
-            "": caption.format(MEDIAN, "Fashion-MNIST"),
-            BEST: caption.format(BEST, "Fashion-MNIST"),
-            "mnist": caption.format(MEDIAN, "MNIST"),
-        },
-    )
-    return Result(drawings, captions, category_claims(groups), _setting(_told(groups)), _SEEDS)
-
-
-def _told(groups: Mapping[str, Group]) -> str:
-    """How much categories tell of labels on each dataset so far."""
+    groups = named_groups(results, SETTINGS)
+    shapes = stored_results(table2.STUDY, workspace.out)
+    groups["2D Shapes"] = named_groups(shapes, table2.SETTINGS)[table2.OURS]
+    drawings = {
+        "": _draw_classes(groups["Fashion-MNIST"], "median"),
+        "best": _draw_classes(groups["Fashion-MNIST"], "best"),
+        "mnist": _draw_classes(groups["HFVAE"], "median"),
+    }
     names = {"Fashion-MNIST": "Fashion-MNIST", "MNIST": "HFVAE", "2D Shapes": "2D Shapes"}
-    means = [
-        f"{short(groups[key].mean(category_information))} on {name}"
+    means = ", ".join(
+        f"{groups[key].mean(category_information):.2f} on {name}"
         for name, key in names.items()
         if groups[key].networks
-    ]
-    return f"I(category; label) / H(label) is {', '.join(means)}." if means else ""
+    )
+    text = f"I(category; label) / H(label) is {means}." if means else ""
+    return _result("fig11", drawings, category_claims(groups), informations=text)
 
 
 def _draw_classes(group: Group, which: str) -> Figure | None:
-    if not (chosen := group.chosen(rank)):
+    if not (chosen := group.best_and_median(rank)):
         return None
     network = chosen[which]
     figure, (axis,) = panels(1, 1, width=9.2, height=3.6)
-    draw_sheet(axis, network.facts[PICTURES]["classes"], DIMENSIONS * len(VALUES), 10)
+    draw_png(axis, network.facts[PICTURES]["classes"], DIMENSIONS * len(VALUES), 10)
     _value_ticks(axis, DIMENSIONS)
     _split(axis, DIMENSIONS, 10)
     axis.set_yticks(np.arange(10) + 0.5, [str(c) for c in range(10)])

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 from torch.nn.functional import one_hot
 
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure
 from unweave.metrics import Table
-from unweave.papers.esmaeili2019.groups import (
-    Finding,
-    Group,
-    Reader,
-    claim_about,
-    groups_of,
-    higher_by,
-    shared_information,
-    short,
-)
 from unweave.presets import preset
 from unweave.studies.drawing import BLUE, INK, MUTED, ORANGE, panels
-from unweave.studies.images import decoded_png, encoded_png
-from unweave.studies.intervals import difference
-from unweave.studies.study import PICTURES, Network, Study, results_of
-from unweave.studies.workspace import Claim, Numbers, Reproduction, Result, Workspace
+from unweave.studies.images import draw_png, encode_png
+from unweave.studies.intervals import difference_interval
+from unweave.studies.study import PICTURES, Group, Network, Reader, Results, Study
+from unweave.studies.texts import Texts
+from unweave.studies.workspace import Claim, Measured, Numbers, Reproduction, Result, Workspace
 from unweave.training.run import Run
 
 if TYPE_CHECKING:
@@ -35,7 +27,7 @@ if TYPE_CHECKING:
 
 FACTOR, EASTWOOD = "factor_vae_score/kim2018", "dci/esmaeili2019"
 SCORES = {"FactorVAE": FACTOR, "Eastwood": EASTWOOD}
-# The paper's scores, by its names of the methods.
+# The scores in the paper, by its names of the methods.
 PAPER = {
     "VAE": (0.71, 0.40),
     "β-VAE": (0.72, 0.71),
@@ -52,10 +44,11 @@ COLUMNS, LATENTS = 8, 10  # of a picture of traversals
 ROWS = 10_000
 _START = 4 * 91_237 + 5_000  # the observation that traversals start from
 _STEPS = SETTINGS[OURS][0].steps
+_TEXTS = Texts(__package__, "table2")
 
 
 def describe(model: FittedModel) -> Numbers:
-    """What the table and its pictures need of a trained network, beside its curves."""
+    """Return what the table and its pictures show of a trained network, beside its curves."""
     table = model.table(ROWS)
     assert table.kl is not None
     facts: Numbers = {"kl": table.kl.tolist(), PICTURES: {"traversals": _traversals(model, table)}}
@@ -65,9 +58,9 @@ def describe(model: FittedModel) -> Numbers:
 
 
 def category_counts(model: FittedModel, factor: str) -> list[list[float]]:
-    """How often each class of the discrete variable (C) comes with each value of a factor (Y).
+    """Count how often each class of the discrete variable (C) occurs with each factor value (Y).
 
-    sum_n q(c|x_n) [y_n = y]: expected counts, so a class that is not used tells nothing.
+    sum_n q(c|x_n) [y_n = y]: expected counts, to which an unused class does not contribute.
     """
     latent, rows = model.run.latent, model.rows(ROWS)
     classes = model.posteriors(rows).mean[:, latent.columns[latent.discrete.index(True)]]
@@ -78,24 +71,25 @@ def category_counts(model: FittedModel, factor: str) -> list[list[float]]:
 
 
 def _traversals(model: FittedModel, table: Table) -> str:
-    """Traversals of the continuous latents, the largest KL first, as a PNG."""
+    """Encode traversals of the continuous latents, the largest KL first."""
     assert table.kl is not None
     kl = table.kl.tolist()
-    walked = model.traverse(model.observations([_START % model.dataset.size]), steps=COLUMNS)
+    traversals = model.traverse(model.observations([_START % model.dataset.size]), steps=COLUMNS)
     continuous = [v for v, flag in enumerate(model.run.latent.discrete) if not flag]
     order = sorted(continuous, key=lambda v: -float(kl[v]))[:LATENTS]
-    return encoded_png([walked[variable] for variable in order])
+    return encode_png([traversals[variable] for variable in order])
 
 
-def score(name: str) -> Reader:
-    """Read a score at the end of training."""
-    return lambda network: network.last(f"metrics/{name}")
+def _pictured(results: Results) -> list[Network]:
+    """Return the best and the median network of every method, by the FactorVAE score."""
+    groups = named_groups(results, SETTINGS).values()
+    return [network for group in groups for network in group.keep(f"metrics/{FACTOR}")]
 
 
-def _pictured(networks: Sequence[Network]) -> list[Network]:
-    """The best and the median network of every method, by the FactorVAE score."""
-    groups = groups_of(networks, SETTINGS).values()
-    return [network for group in groups for network in group.chosen(score(FACTOR)).values()]
+def named_groups(results: Results, settings: Mapping[str, Sequence[Run]]) -> dict[str, Group]:
+    """Group networks by the name of their setting."""
+    names = {run.digest: name for name, runs in settings.items() for run in runs}
+    return results.groups(lambda run: names[run.digest])
 
 
 STUDY = Study(
@@ -117,111 +111,65 @@ STUDY = Study(
 )
 
 
-def table2(workspace: Workspace) -> Result:
+def table2(workspace: Workspace, results: Results) -> Result:
     """Table 2: disentanglement scores for dSprites."""
-    groups = groups_of(results_of(workspace, STUDY).networks, SETTINGS)
+    groups, run = named_groups(results, SETTINGS), SETTINGS[OURS][0]
     drawings = {"": draw_scores(groups)}
-    captions = {
-        "": "Scores of each network (dots), their mean with its 95% interval (bar), and the "
-        "paper's number (diamond)."
-    }
-    if chosen := groups[OURS].chosen(score(FACTOR)):
+    if chosen := groups[OURS].best_and_median(f"metrics/{FACTOR}"):
         drawings["traversals"] = _draw_traversals(chosen)
-        captions["traversals"] = (
-            "Traversals of the HFVAE with the best and with the median FactorVAE score, from -2 to "
-            "2, the latents with the largest KL first."
-        )
-    run = SETTINGS[OURS][0]
-    return Result(
-        drawings=drawings,
-        captions=captions,
-        claims=claims_of(groups),
-        setting=(
-            "Networks of the paper's table 4 on `shapes2d`, which renders the images of dSprites; "
-            f"Adam 1e-3, batches of {run.batch_size}, {run.steps:,} steps, ten seeds. The paper "
-            "gives neither steps nor seeds, and says of the Eastwood score only that a random "
-            "forest is the regressor; ours has 10 trees (`dci`, protocol `esmaeili2019`, "
-            "disentanglement). Intervals are 95% bootstrap intervals of the mean over seeds. "
-            "Reconstruction and rate are in nats, on 2,048 images; I(x; z) and total correlations "
-            "use the exact q(z) of all images.\n\n" + _table(groups)
-        ),
-        seeds="0 to 9",
-    )
+    return _TEXTS.result(drawings, claims_of(groups), batch=run.batch_size, steps=run.steps,
+                         table=_table(groups))  # fmt: skip
 
 
 def claims_of(groups: Mapping[str, Group]) -> tuple[Claim, ...]:
-    """What section 6.2 and table 2 say about the methods."""
-    return (
-        *(_outperforms(groups, label) for label in SCORES),
-        *(_lowest(groups, label) for label in SCORES),
-        *(_number(name, groups[name]) for name in PAPER),
-    )
-
-
-def _outperforms(groups: Mapping[str, Group], label: str) -> Claim:
-    read = score(SCORES[label])
-
-    def find() -> Finding:
-        ours = groups[OURS]
+    """Judge what section 6.2 and table 2 say about the methods."""
+    ours, last = groups[OURS], groups["β-SVAE"]
+    outperforms, lowest = [], []
+    for label, metric in SCORES.items():
+        read = f"metrics/{metric}"
         others = {name: group for name, group in groups.items() if name != OURS}
-        by = {n: difference(ours.values(read), g.values(read)) for n, g in others.items()}
-        each = "; ".join(f"{n} {short(g.mean(read))}" for n, g in others.items())
-        return higher_by(by, f"{short(ours.mean(read))}; {each}")
-
-    return claim_about(
-        list(groups.values()),
-        f"The HFVAE outperforms other approaches ({label} score)",
-        "sec. 6.2, table 2",
-        "higher mean than each of the others, with a 95% interval of the difference above 0",
-        find,
-    )
-
-
-def _lowest(groups: Mapping[str, Group], label: str) -> Claim:
-    read = score(SCORES[label])
-
-    def find() -> Finding:
-        last = groups["β-SVAE"].values(read)
-        by = {n: difference(g.values(read), last) for n, g in groups.items() if n != "β-SVAE"}
-        gaps = "; ".join(f"{name} higher by {short(gap)}" for name, gap in by.items())
-        return higher_by(by, f"{short(groups['β-SVAE'].mean(read))}; {gaps}")
-
-    return claim_about(
-        list(groups.values()),
-        f"The β-SVAE has the lowest {label} score",
-        "table 2",
-        "lower mean than each of the others, with a 95% interval of the difference above 0",
-        find,
-    )
+        means = "; ".join(f"{name} {group.mean(read):.2f}" for name, group in others.items())
+        higher = [difference_interval(ours.values(read), g.values(read)) for g in others.values()]
+        outperforms.append(
+            _TEXTS.claim("outperforms", **above_zero(higher), needs=groups.values(), score=label,
+                         ours=f"{ours.mean(read):.2f}", others=means)
+        )  # fmt: skip
+        gaps = {
+            name: difference_interval(group.values(read), last.values(read))
+            for name, group in groups.items()
+            if group is not last
+        }
+        listed = "; ".join(f"{name} higher by {gap:.2f}" for name, gap in gaps.items())
+        lowest.append(
+            _TEXTS.claim("lowest", **above_zero(gaps.values()), needs=groups.values(), score=label,
+                         lowest=f"{last.mean(read):.2f}", others=listed)
+        )  # fmt: skip
+    return (*outperforms, *lowest, *(_scores_claim(name, groups[name]) for name in PAPER))
 
 
-def _number(name: str, group: Group) -> Claim:
-    """One row of the table."""
+def above_zero(differences: Iterable[Measured]) -> dict[str, bool]:
+    """Judge that all differences are above 0; one whose interval is below 0 contradicts it."""
+    each = list(differences)
+    return {
+        "holds": all(one.low > 0 for one in each),
+        "contradicted": any(one.high < 0 for one in each),
+    }
 
-    def find() -> Finding:
-        values = [group.values(score(metric)) for metric in SCORES.values()]
-        within = [v.min() <= p <= v.max() for v, p in zip(values, PAPER[name], strict=True)]
-        each = zip(SCORES, SCORES.values(), values, strict=True)
-        got = "; ".join(
-            f"{label} {short(group.mean(score(metric)))}, from {v.min():.2f} to {v.max():.2f}"
-            for label, metric, v in each
-        )
-        return Finding(got, all(within), contradicted=False)
 
+def _scores_claim(name: str, group: Group) -> Claim:
+    """Judge one row of the table."""
+    parts, within = [], []
+    for (label, metric), stated in zip(SCORES.items(), PAPER[name], strict=True):
+        values, mean = group.values(f"metrics/{metric}"), group.mean(f"metrics/{metric}")
+        within.append(values.min() <= stated <= values.max())
+        parts.append(f"{label} {mean:.2f}, from {values.min():.2f} to {values.max():.2f}")
     factor, eastwood = PAPER[name]
-    return claim_about(
-        [group],
-        f"{name}: {factor:.2f} (FactorVAE) and {eastwood:.2f} (Eastwood)",
-        "table 2",
-        "within the range of our seeds",
-        find,
-        "The number of steps, the batch size within 512 to 1024, the size of the forest and the "
-        "number of seeds are ours: the paper does not give them.",
-    )
+    return _TEXTS.claim("scores", all(within), contradicted=False, needs=(group,), method=name,
+                        factor=factor, eastwood=eastwood, values="; ".join(parts))  # fmt: skip
 
 
 def _table(groups: Mapping[str, Group]) -> str:
-    """The paper's numbers beside ours, in Markdown."""
+    """Return the paper's numbers beside ours, in Markdown."""
     head = [
         "method", "networks", "FactorVAE: paper", "ours", "Eastwood: paper", "ours",
         "reconstruction", "rate", "I(x; z)", "TC", "TC between groups",
@@ -236,36 +184,49 @@ def _row(name: str, group: Group) -> list[str]:
     mixed = SETTINGS[name][0].latent.kind == "product"
 
     def cell(read: Reader, digits: int = 1) -> str:
-        if not group.networks:
-            return ""
-        return f"{group.values(read).mean():.{digits}f}"
+        return f"{group.values(read).mean():.{digits}f}" if group.networks else ""
 
-    def both(read: Reader) -> str:
-        return short(group.mean(read)) if group.networks else ""
+    def interval(metric: str) -> str:
+        return f"{group.mean(f'metrics/{metric}'):.2f}" if group.networks else ""
 
     return [
         name,
         f"{len(group.networks)} of {group.total}",
         f"{factor:.2f}",
-        both(score(FACTOR)),
+        interval(FACTOR),
         f"{eastwood:.2f}",
-        both(score(EASTWOOD)),
-        cell(lambda n: n.last("terms/distortion")),
-        cell(lambda n: n.last("terms/rate")),
-        cell(score("mutual_information")),
-        cell(score("total_correlation")),
-        cell(score("correlations/"), 2) if mixed else "-",
+        interval(EASTWOOD),
+        cell("terms/distortion"),
+        cell("terms/rate"),
+        cell("metrics/mutual_information"),
+        cell("metrics/total_correlation"),
+        cell("metrics/correlations/", 2) if mixed else "-",
         cell(category_information, 2) if mixed else "-",
     ]
 
 
 def category_information(network: Network) -> float:
-    """How much of the shape, the digit or the garment the discrete variable tells, from 0 to 1."""
+    """Return how much of the label the discrete variable explains, from 0 to 1."""
     return shared_information(network.facts["category"])
 
 
+def shared_information(counts: ArrayLike) -> float:
+    """Return I(c; y) / H(y) of counts (C, Y) of classes c and labels y: 1 if c determines y.
+
+    >>> shared_information([[5, 0], [0, 5]]), shared_information([[1, 1], [1, 1]])
+    (1.0, 0.0)
+    """
+    joint = np.asarray(counts, np.float64)
+    joint = joint / joint.sum()
+    label = joint.sum(0)
+    product = joint.sum(1, keepdims=True) * label
+    both, some = joint > 0, label > 0
+    entropy = -(label[some] * np.log(label[some])).sum()
+    return float((joint[both] * np.log(joint[both] / product[both])).sum() / entropy)
+
+
 def draw_scores(groups: Mapping[str, Group]) -> Figure:
-    """Both scores of all methods, seed by seed, beside the paper's."""
+    """Draw both scores of all methods, seed by seed, beside the paper's."""
     figure, axes = panels(1, 2, width=3.6, height=2.6)
     for column, (axis, (label, metric)) in enumerate(zip(axes, SCORES.items(), strict=True)):
         for place, (name, group) in enumerate(groups.items()):
@@ -293,7 +254,7 @@ def _draw_row(axis: Axes, place: int, group: Group, metric: str, colour: str) ->
     if not group.networks:
         axis.text(0.5, place, "not trained yet", color=MUTED, ha="center", va="center", fontsize=8)
         return
-    values, mean = group.values(score(metric)), group.mean(score(metric))
+    values, mean = group.values(f"metrics/{metric}"), group.mean(f"metrics/{metric}")
     shifts = 0.16 * ((np.arange(len(values)) * 0.618) % 1 - 0.5)
     axis.plot(values, place + shifts, "o", color=colour, alpha=0.45, markersize=3.5,
               markeredgewidth=0)  # fmt: skip
@@ -304,7 +265,7 @@ def _draw_row(axis: Axes, place: int, group: Group, metric: str, colour: str) ->
 def _draw_traversals(chosen: Mapping[str, Network]) -> Figure:
     figure, axes = panels(1, 2, width=3.6, height=4.4)
     for axis, (name, network) in zip(axes, chosen.items(), strict=True):
-        draw_sheet(axis, network.facts[PICTURES]["traversals"], COLUMNS, LATENTS)
+        draw_png(axis, network.facts[PICTURES]["traversals"], COLUMNS, LATENTS)
         kl = sorted(network.facts["kl"][:LATENTS], reverse=True)
         axis.set_yticks(np.arange(len(kl)) + 0.5, [f"{value:.1f}" for value in kl])
         axis.set_title(f"{name} HFVAE: {network.last(f'metrics/{FACTOR}'):.2f}")
@@ -312,23 +273,5 @@ def _draw_traversals(chosen: Mapping[str, Network]) -> Figure:
     return figure
 
 
-def draw_sheet(axis: Axes, text: str, columns: int, rows: int) -> None:
-    """A PNG of tiles, with coordinates that count its rows and columns."""
-    axis.imshow(decoded_png(text), extent=(0, columns, rows, 0), aspect="equal")
-    axis.set_xticks([])
-    axis.set_yticks([])
-    axis.grid(False)
-    axis.spines[:].set_visible(False)
-    axis.tick_params(length=0)
-
-
-FIGURES = (
-    Reproduction(
-        "esmaeili2019",
-        "table2",
-        "Table 2: disentanglement scores of five methods",
-        "two weeks",
-        table2,
-        study=STUDY,
-    ),
-)
+_TITLE = "Table 2: disentanglement scores of five methods"
+FIGURES = (Reproduction("esmaeili2019", "table2", _TITLE, "two weeks", table2, study=STUDY),)

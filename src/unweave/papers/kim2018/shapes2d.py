@@ -1,11 +1,7 @@
-"""The study of [Kim2018] figures 3 to 7, 16 to 20, 37 and 40: beta-VAE and FactorVAE on 2D Shapes.
-
-Curves during training, and at the end what the figures show of a network.
-"""
+"""The study of [Kim2018] figures 4 to 7, 16 to 20, 37, 40: beta-VAE and FactorVAE on 2D Shapes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,10 +10,11 @@ from unweave.core.noise import Noise
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure
 from unweave.metrics import Table, evaluate
-from unweave.papers.kim2018 import fig18
+from unweave.papers.kim2018.batches import FACT, draws_of
+from unweave.papers.kim2018.methods import setting_of
 from unweave.presets import preset
-from unweave.studies.images import encoded_png, packed, traversals_png
-from unweave.studies.study import PICTURES, Network, Study
+from unweave.studies.images import encode_png, pack_array, traversals_png
+from unweave.studies.study import PICTURES, Network, Results, Study
 from unweave.studies.workspace import Numbers
 from unweave.training.run import Run
 
@@ -25,7 +22,7 @@ _OURS, _HIGGINS = "factor_vae_score/kim2018", "beta_vae_score/kim2018"
 OURS, HIGGINS = f"metrics/{_OURS}", f"metrics/{_HIGGINS}"
 TRUE_TC, CRITIC_TC = "metrics/total_correlation", "terms/total_correlation"
 COLUMNS, LATENTS = 8, 8  # of a picture of traversals
-CODES = "codes"  # where a network's facts have them
+CODES = "codes"  # the key of the codes in a network's facts
 EDGES = np.linspace(-4, 4, 41)  # of the histograms of q(z_j)
 ROWS = 10_000
 SEEDS = 10  # of each setting
@@ -50,7 +47,7 @@ def _runs() -> list[Run]:
 
 
 def describe(model: FittedModel) -> Numbers:
-    """What figures show of a trained network, beside its curves."""
+    """Return what figures show of a trained network, beside its curves."""
     table = model.table(ROWS)
     assert table.kl is not None
     q = model.posteriors(model.rows(ROWS))
@@ -66,40 +63,27 @@ def describe(model: FittedModel) -> Numbers:
         PICTURES: {"traversals": traversals(model, table), "samples": samples(model)},
     }
     if kind == "beta-vae" and seed == 0:
-        facts[fig18.FACT] = fig18.draws_of(model)
-        facts[CODES] = packed(table.codes)
+        facts[FACT] = draws_of(model)
+        facts[CODES] = pack_array(table.codes)
     return facts
 
 
 def traversals(model: FittedModel, table: Table) -> str:
-    """Originals, reconstructions, and traversals of the latents with the largest KL, as a PNG."""
+    """Encode originals, reconstructions, and traversals of the latents with the largest KL."""
     assert table.kl is not None
     return traversals_png(model, table.kl, _SHOWN, _START, LATENTS)
 
 
 def samples(model: FittedModel) -> str:
-    """Images at draws of the prior as a PNG.  [Kim2018] fig. 19, 20."""
-    drawn = model.sample(5 * COLUMNS)
-    return encoded_png(list(drawn.reshape(5, COLUMNS, *drawn.shape[1:])))
+    """Encode images decoded from samples of the prior.  [Kim2018] fig. 19, 20."""
+    images = model.sample(5 * COLUMNS)
+    return encode_png(list(images.reshape(5, COLUMNS, *images.shape[1:])))
 
 
-def ranked(networks: Sequence[Network]) -> list[Network]:
-    """Networks by the score of the paper, the best first."""
-    return sorted(networks, key=lambda network: -network.last(OURS))
-
-
-def _pictured(networks: Sequence[Network]) -> list[Network]:
-    """The best and the median network of every setting."""
-    settings: dict[str, list[Network]] = {}
-    for network in networks:
-        if network.failure is None and PICTURES in network.facts:
-            settings.setdefault(str(network.run.objective), []).append(network)
-    chosen: list[Network] = []
-    for each in settings.values():
-        order = ranked(each)
-        # Until all seeds are there, nobody knows which network is the best or the median.
-        chosen += order if len(order) < SEEDS else [order[0], order[len(order) // 2]]
-    return chosen
+def _pictured(results: Results) -> list[Network]:
+    """Return the best and the median network of every setting."""
+    groups = results.groups(setting_of).values()
+    return [network for group in groups for network in group.keep(OURS)]
 
 
 STUDY = Study(

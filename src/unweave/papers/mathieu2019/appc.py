@@ -22,13 +22,20 @@ from unweave.studies.drawing import (
     Values,
     batch_axis,
     draw_bias,
-    lettered,
+    letter_panels,
     panels,
 )
 from unweave.studies.intervals import two_sigma_interval
-from unweave.studies.study import Study, results_of
-from unweave.studies.workspace import Claim, Measured, Numbers, Result, Workspace, judged
-from unweave.theory import Encodings, Estimates, constructed, encodings_of, expected
+from unweave.studies.study import Results, Study
+from unweave.studies.texts import Texts
+from unweave.studies.workspace import Claim, Measured, Numbers, Result, Workspace
+from unweave.theory import (
+    Encodings,
+    Estimates,
+    encodings_of,
+    expected_estimates,
+    make_encodings,
+)
 from unweave.theory.bias import BatchEstimator, Quantity
 from unweave.training.run import Run
 
@@ -42,28 +49,32 @@ DATA_SETS = (100, 300, 1000, 3000, 10_000)
 BETAS = (1.0, 5.0, 9.0)
 SPRITES, STEPS = Shapes2D(side=32, positions=16, orientations=4), 6000
 FINE = 4  # batch sizes within a factor of 2
-_NEAR, _FAR, _PART = 0.1, 0.5, 0.1  # nats of bias to ask for, and that are many; of the data
+_NEAR, _FAR = 0.1, 0.5  # nats of bias: a small one, and a large one
+_PART = 0.1  # of the data: a very large batch
 _BY_BATCH = ("bias", "error", "alone", "alone_error")  # arrays over batch sizes
 _ESTIMATORS: tuple[BatchEstimator, ...] = ("stratified", "weighted", "batch")
+_TEXTS = Texts(__package__, "appc")
 
 
-def appendix_c(workspace: Workspace) -> Result:
-    """Appendix C: how far estimates of H[q(z)] and KL(q(z) || p(z)) from a batch are off."""
-    base = constructed(SIZE, DIMENSION, SCALE)
-    names, dimensions = (
-        workspace.each("estimators", _ESTIMATORS),
-        workspace.each("dimensions", DIMENSIONS),
-    )
-    scales, sizes = workspace.each("scales", SCALES), workspace.each("sizes", DATA_SETS)
-    by_estimator = {name: expected(base, name, _batch_sizes(SIZE), DRAWS) for name in names}
-    by_dimension = {d: _stratified(constructed(SIZE, d, SCALE)) for d in dimensions}
-    by_scale = {s: _stratified(constructed(SIZE, DIMENSION, s)) for s in scales}
-    by_size = {n: _stratified(constructed(n, DIMENSION, SCALE)) for n in sizes}
-    facts = results_of(workspace, study()).facts
-    learned = {beta: estimates(each) for beta, each in zip(BETAS, facts, strict=True)}
+def appendix_c(workspace: Workspace, results: Results) -> Result:
+    """Appendix C: the bias of estimates of H[q(z)] and KL(q(z) || p(z)) from a batch."""
+    base = make_encodings(SIZE, DIMENSION, SCALE)
+    each = workspace.each
+    by_estimator = {
+        name: expected_estimates(base, name, _batch_sizes(SIZE), DRAWS)
+        for name in each("estimators", _ESTIMATORS)
+    }
+    by_dimension = {
+        d: _stratified(make_encodings(SIZE, d, SCALE)) for d in each("dimensions", DIMENSIONS)
+    }
+    by_scale = {s: _stratified(make_encodings(SIZE, DIMENSION, s)) for s in each("scales", SCALES)}
+    by_size = {
+        n: _stratified(make_encodings(n, DIMENSION, SCALE)) for n in each("sizes", DATA_SETS)
+    }
+    learned = {b: estimates(facts) for b, facts in zip(BETAS, results.facts, strict=True)}
     figure, axes = panels(2, 3, width=3.2)
-    lettered(axes, ("Entropy", "KL", "Bias by dimension", "Bias by overlap",
-                    "Bias by size of the data set", "Bias of trained models"))  # fmt: skip
+    letter_panels(axes, ("Entropy", "KL", "Bias by dimension", "Bias by overlap",
+                         "Bias by size of the data set", "Bias of trained models"))  # fmt: skip
     _draw_estimates(axes[0], "entropy", by_estimator)
     _draw_estimates(axes[1], "kl", by_estimator)
     axes[1].set_ylim(top=9.0)
@@ -72,37 +83,20 @@ def appendix_c(workspace: Workspace) -> Result:
     draw_bias(axes[3], {f"scale {s}": each for s, each in by_scale.items()})
     draw_bias(axes[4], {f"n = {n:,}": each for n, each in by_size.items()})
     draw_bias(axes[5], {f"β = {beta:g}": each for beta, each in learned.items()})
-    size: int = facts[0]["observations"]
-    return Result(
-        drawings={"": figure},
-        captions={
-            "": "Expected estimates by the size of the batch. A, B: all estimators on one mixture; "
-            "dotted, log n + E[H[q(z|x)]] and the rate less log n; black, the values with all of "
-            "q(z). C to F: by how much the stratified estimator (eq. 10) is above the entropy; "
-            "bands are two standard errors to either side."
-        },
-        claims=claims_of(by_estimator["stratified"], by_dimension, by_size, learned),
-        setting=(
-            f"Constructed mixtures of n = {SIZE:,} encodings N(m, {SCALE}² I) in {DIMENSION} "
-            "dimensions whose q(z) is about N(0, I), where nothing else is said; the paper gives "
-            f"the argument and no figure. Expected values are over {DRAWS:,} draws and batches, "
-            "with all of q(z) at the same draws (`unweave.theory.expected`). Brackets are two "
-            "standard errors of that mean to either side; those of a size of the batch are the "
-            "sizes at which the ends of the bias' own bracket are within bounds. "
-            f"Trained: β-VAEs with ten latents on {size:,} sprites of 32 x 32 pixels, an MLP of "
-            f"256-256, {STEPS:,} steps of 64, one network for each β."
-        ),
-        seeds="0 (mixtures, draws and networks)",
-        noticed=(
-            "What to do about it: `unweave.theory.batch_size_for` gives the batch that a bias "
-            "needs, for a model that is trained. The weighted estimator is off by log B more where "
-            "no two encodings overlap, and by log n with the whole data set in the batch."
-        ),
+    return _TEXTS.result(
+        {"": figure},
+        claims_of(by_estimator["stratified"], by_dimension, by_size, learned),
+        size=SIZE,
+        scale=SCALE,
+        dimension=DIMENSION,
+        draws=DRAWS,
+        observations=results.facts[0]["observations"],
+        steps=STEPS,
     )
 
 
 def study() -> Study:
-    """Small beta-VAEs on sprites, one for each beta, with the estimates for their encodings."""
+    """Return the study: small beta-VAEs on sprites, with the estimates for their encodings."""
     runs = [
         Run(
             data=SPRITES,
@@ -119,22 +113,22 @@ def study() -> Study:
 
 
 def _describe(model: FittedModel) -> Numbers:
-    found = _stratified(encodings_of(model))
+    each = _stratified(encodings_of(model))
     by_batch = {
-        name: {quantity: values.tolist() for quantity, values in getattr(found, name).items()}
+        name: {quantity: values.tolist() for quantity, values in getattr(each, name).items()}
         for name in _BY_BATCH
     }
     return {
         "observations": model.dataset.size,
-        "batch_sizes": found.batch_sizes,
-        "exact": found.exact,
-        "exact_error": found.exact_error,
+        "batch_sizes": each.batch_sizes,
+        "exact": each.exact,
+        "exact_error": each.exact_error,
         **by_batch,
     }
 
 
 def estimates(facts: Numbers) -> Estimates:
-    """The estimates by the stratified estimator for the encodings of a network, from its facts."""
+    """Return the stratified estimates for the encodings of a network, from its facts."""
     by_batch = {
         name: {quantity: np.array(values) for quantity, values in facts[name].items()}
         for name in _BY_BATCH
@@ -144,36 +138,36 @@ def estimates(facts: Numbers) -> Estimates:
 
 
 def _stratified(encodings: Encodings) -> Estimates:
-    """Expected estimates by the stratified estimator, eq. 10, for all batch sizes."""
-    return expected(encodings, "stratified", _batch_sizes(encodings.size), DRAWS)
+    """Compute expected estimates of the stratified estimator, eq. 10, for all batch sizes."""
+    return expected_estimates(encodings, "stratified", _batch_sizes(encodings.size), DRAWS)
 
 
 def _batch_sizes(most: int) -> tuple[int, ...]:
-    """Batch sizes from 2 on, evenly along a logarithmic axis, and the whole dataset."""
+    """Return batch sizes from 2 on, evenly along a logarithmic axis, and the whole dataset."""
     powers = range(FINE, FINE * 64)
     sizes = dict.fromkeys(round(2 ** (power / FINE)) for power in powers)
     return (*itertools.takewhile(lambda size: size < most, sizes), most)
 
 
 def bias_at(each: Estimates, batch: int = BATCH) -> Measured:
-    """The bias of the entropy with a batch."""
+    """Return the bias of the entropy with a batch."""
     at = each.batch_sizes.index(batch)
     return two_sigma_interval(each.bias["entropy"][at], each.error["entropy"][at])
 
 
 def batch_needed(each: Estimates, bias: float = _NEAR) -> Measured:
-    """The smallest batch, of those estimated, from which on the entropy is off by `bias` at most.
+    """Return the smallest batch size from which on the bias of the entropy is at most `bias`.
 
-    Its interval is by the bias less and plus two standard errors.
+    Its interval is that for the bias less and plus two standard errors.
     """
-    found, error = np.abs(each.bias["entropy"]), 2 * each.error["entropy"]
+    values, error = np.abs(each.bias["entropy"]), 2 * each.error["entropy"]
     sizes = np.array(each.batch_sizes)
 
-    def first(values: Values) -> float:
-        off = (values > bias).nonzero()[0]
+    def first(biases: Values) -> float:
+        off = (biases > bias).nonzero()[0]
         return float(sizes[min(off[-1] + 1, len(sizes) - 1)] if len(off) else sizes[0])
 
-    return Measured(first(found), first(found - error), first(found + error))
+    return Measured(first(values), first(values - error), first(values + error))
 
 
 def claims_of(
@@ -182,119 +176,75 @@ def claims_of(
     by_size: dict[int, Estimates],
     learned: dict[float, Estimates],
 ) -> tuple[Claim, ...]:
-    """What appendix C states, of estimates for a mixture, for others, and for trained models."""
-    named = {
+    """Judge what appendix C states, by estimates for mixtures and for trained models."""
+    models = {
         **{f"trained, β = {beta:g}": each for beta, each in learned.items()},
         f"the mixture of {DIMENSION} dimensions": base,
     }
     return (
-        _large(learned),
-        *(_apart(name, each) for name, each in named.items()),
-        *(_negative(name, each) for name, each in named.items()),
-        judged(
-            "The problem is potentially exacerbated in larger data sets",
-            "app. C, end",
-            f"the bias at B = {BATCH} grows with n at every step",
-            _listed("n", by_size),
-            _grows(by_size),
-        ),
-        judged(
-            "The problem is potentially exacerbated in higher dimensional latent spaces",
-            "app. C, end",
-            f"the bias at B = {BATCH} grows with D at every step (our reading of a statement with "
-            "“potentially”)",
-            _listed("D", by_dimension),
-            _grows(by_dimension),
-            "It grows as long as encodings overlap in the data set as a whole. Where they do not, "
-            "q(z) itself is a mixture of parts that never meet, its entropy is log n + "
-            "E[H[q(z|x)]], and the estimate is right.",
-            decisive=False,
-        ),
-    )
+        _large_claim(learned),
+        *(_apart_claim(name, each) for name, each in models.items()),
+        *(_negative_claim(name, each) for name, each in models.items()),
+        _TEXTS.claim("data_sets", _grows(by_size), batch=BATCH, values=_listed("n", by_size)),
+        _TEXTS.claim("dimensions", _grows(by_dimension), contradicted=False, batch=BATCH,
+                     values=_listed("D", by_dimension)),
+    )  # fmt: skip
 
 
-def _large(learned: dict[float, Estimates]) -> Claim:
-    found = {beta: (bias_at(each), batch_needed(each)) for beta, each in learned.items()}
+def _large_claim(learned: dict[float, Estimates]) -> Claim:
+    needed = {beta: (bias_at(each), batch_needed(each)) for beta, each in learned.items()}
     size = next(iter(learned.values())).batch_sizes[-1]
-    return judged(
-        "The approaches can exhibit very large biases unless very large batch sizes are used",
-        "app. C",
-        f"for one of the networks, more than {_FAR} nats at B = {BATCH}, and more than a tenth of "
-        f"the {size:,} observations for {_NEAR} nats (our bounds)",
-        "; ".join(
-            f"β = {beta:g}: {bias} nats, and B = {batch.value:,.0f} [{batch.low:,.0f}, "
-            f"{batch.high:,.0f}] for {_NEAR} nats"
-            for beta, (bias, batch) in found.items()
-        ),
-        any(bias.low > _FAR and batch.low > _PART * size for bias, batch in found.values()),
-        decisive=False,
+    values = "; ".join(
+        f"β = {beta:g}: {bias} nats, and B = {batch:,.0f} for {_NEAR} nats"
+        for beta, (bias, batch) in needed.items()
     )
+    large = any(bias.low > _FAR and batch.low > _PART * size for bias, batch in needed.values())
+    return _TEXTS.claim("large", large, contradicted=False, far=_FAR, batch=BATCH, size=size,
+                        near=_NEAR, values=values)  # fmt: skip
 
 
-def _apart(name: str, each: Estimates) -> Claim:
-    """Whether the estimate is where no two encodings of a batch overlap."""
-    bias, at = bias_at(each), each.batch_sizes.index(BATCH)
-    alone, truth = each.alone["entropy"][at], _truth(each, "entropy")
-    return judged(
-        f"E[Ĥ] ≈ log n + E[H[q(z|x)]] for B ≪ n, and so KL ≈ rate - log n: {name}",
-        "app. C, last two equations",
-        f"{alone:.2f}, where the entropy is {truth}; at B = {BATCH} off by four fifths of what "
-        "lies between them, or more (our bound)",
-        f"off by {bias} of {alone - truth.value:.2f}, and by {bias_at(each, 2)} at B = 2",
-        bias.low > 0.8 * (alone - truth.value),
-        "The argument assumes that encodings in a batch rarely overlap. In the smallest batches "
-        "this holds, and so does the equation; in this one encodings do overlap, and the estimate "
-        "is closer to the true value. How small B must be is not said.",
-        decisive=False,
-    )
+def _apart_claim(name: str, each: Estimates) -> Claim:
+    """Judge whether the estimate is what it would be if no two encodings of a batch overlapped."""
+    bias, alone = bias_at(each), each.alone["entropy"][each.batch_sizes.index(BATCH)]
+    truth = _truth(each, "entropy")
+    gap = alone - truth.value
+    return _TEXTS.claim("apart", bias.low > 0.8 * gap, contradicted=False, model=name, alone=alone,
+                        truth=truth, batch=BATCH, bias=bias, gap=gap,
+                        bias_of_two=bias_at(each, 2))  # fmt: skip
 
 
-def _negative(name: str, each: Estimates) -> Claim:
-    """Whether the KL is estimated below 0, on average."""
-    at, truth = each.batch_sizes.index(BATCH), _truth(each, "kl")
-    value, alone = (
-        two_sigma_interval(each.expected("kl")[at], _error(each, at)),
-        each.alone["kl"][at],
-    )
-    return judged(
-        "It is possible, even likely, that negative estimates for the KL will be generated: "
-        f"{name}",
-        "app. C, after the last equation",
-        f"below 0 at B = {BATCH} on average; rate - log n = {alone:.2f}",
-        f"{value}, where the KL is {truth}",
-        value.high < 0,
-        "The rate of this network is above log n, so the paper's own equation also puts the "
-        "estimate above 0; the paper says “likely”, not “always”."
-        if alone > 0
-        else "",
-        decisive=alone <= 0,
-    )
+def _negative_claim(name: str, each: Estimates) -> Claim:
+    """Judge whether the estimated KL is below 0 on average."""
+    at = each.batch_sizes.index(BATCH)
+    # No less than the standard error of an expected KL: those of its two terms together.
+    error = each.exact_error["kl"] + float(each.error["kl"][at])
+    value, alone = two_sigma_interval(each.expected("kl")[at], error), each.alone["kl"][at]
+    return _TEXTS.claim("negative", value.high < 0, contradicted=alone <= 0, model=name,
+                        batch=BATCH, alone=alone, value=value,
+                        truth=_truth(each, "kl"))  # fmt: skip
 
 
 def _truth(each: Estimates, quantity: Quantity) -> Measured:
     return two_sigma_interval(each.exact[quantity], each.exact_error[quantity])
 
 
-def _error(each: Estimates, at: int) -> float:
-    """No less than the standard error of an expected KL: both of its parts' together."""
-    return each.exact_error["kl"] + float(each.error["kl"][at])
-
-
-def _grows(found: dict[int, Estimates]) -> bool:
-    """Whether the bias rises from one to the next, with intervals apart."""
-    steps = itertools.pairwise(map(bias_at, found.values()))
+def _grows(by_key: dict[int, Estimates]) -> bool:
+    """Return whether the bias rises from one to the next, with intervals apart."""
+    steps = itertools.pairwise(map(bias_at, by_key.values()))
     return all(after.low > before.high for before, after in steps)
 
 
-def _listed(name: str, found: dict[int, Estimates]) -> str:
-    return ", ".join(f"{name} = {key:,}: {bias_at(each)}" for key, each in found.items())
+def _listed(name: str, by_key: dict[int, Estimates]) -> str:
+    return ", ".join(f"{name} = {key:,}: {bias_at(each)}" for key, each in by_key.items())
 
 
-def _draw_estimates(axis: Axes, quantity: Quantity, found: dict[BatchEstimator, Estimates]) -> None:
-    for colour, dashes, (name, each) in zip(COLOURS, DASHES, found.items(), strict=False):
+def _draw_estimates(
+    axis: Axes, quantity: Quantity, by_estimator: dict[BatchEstimator, Estimates]
+) -> None:
+    for colour, dashes, (name, each) in zip(COLOURS, DASHES, by_estimator.items(), strict=False):
         values = each.expected(quantity)
         axis.plot(each.batch_sizes, values, color=colour, linestyle=dashes, label=name)
-    first = found["stratified"]
+    first = by_estimator["stratified"]
     alone = float(first.alone[quantity][0])
     axis.axhline(first.exact[quantity], color=INK, linewidth=1.0, label="exact")
     axis.axhline(alone, color=MUTED, linewidth=1.0, linestyle=":", label="no overlap")

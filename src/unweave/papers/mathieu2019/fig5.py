@@ -1,4 +1,4 @@
-"""[Mathieu2019] fig. 5: Student-t priors, and which priors see a rotation of the codes."""
+"""[Mathieu2019] fig. 5: Student-t priors, and which priors change under a rotation."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from unweave.latents import Gaussian, Sparse, StudentT
 from unweave.likelihoods import Gaussian as GaussianLikelihood
 from unweave.networks import MLP
 from unweave.objectives import BetaVAE
-from unweave.papers.mathieu2019.priors import draw_angles, on_grid, rotated_kl, turn
+from unweave.papers.mathieu2019.priors import density_on_grid, draw_angles, rotated_kl, rotation
 from unweave.studies.drawing import (
     BLUE,
     MUTED,
     ORANGE,
     Values,
     draw_density,
-    lettered,
+    letter_panels,
     panels,
-    square,
+    square_panel,
 )
-from unweave.studies.intervals import redrawn
-from unweave.studies.study import Study, results_of
-from unweave.studies.workspace import Claim, Measured, Numbers, Result, Workspace, judged
+from unweave.studies.intervals import bootstrap_interval
+from unweave.studies.study import Results, Study
+from unweave.studies.texts import Texts
+from unweave.studies.workspace import Claim, Measured, Numbers, Result, Workspace
 from unweave.theory import Comparison, theorem_2
 from unweave.training.run import Run
 
@@ -46,38 +47,26 @@ FREEDOMS = (3.0, 5.0, 100.0)  # of the paper's panels
 LONG = (1.6, 0.4)  # variances of a Gaussian that is not round, with a mean of 1
 SEEDS = range(10)
 STEPS, DRAWN = 500, 100_000
-_SAME = 1e-9  # nats: what rounding leaves of no change
+_SAME = 1e-9  # nats of change that are rounding errors
+_TEXTS = Texts(__package__, "fig5")
 
 
-def student_priors(workspace: Workspace) -> Result:
+def student_priors(workspace: Workspace, results: Results) -> Result:
     """Figure 5: densities of factored Student-t priors, and which priors a rotation changes."""
-    students, others = _students(), _others()
-    priors = _priors()
-    moves = _turned(workspace)
-    each = workspace.each("priors turned", list(priors.items()))
-    apart = {name: rotated_kl(prior, math.pi / 4, DRAWN) for name, prior in each}
-    limit = {df: from_normal(df) for df in (*FREEDOMS, 1000.0)}
-    return Result(
-        drawings={"": _draw(students, others, moves)},
-        captions={
-            "": "A to C: densities of two independent Student-t's, each on its own scale, with "
-            "lines of equal density (orange) over the circles of radius 1 to 4 (dotted) that they "
-            "would be if p(z) were round. D: KL from a prior to itself turned by an angle; that of "
-            "N(0, I) is 0 throughout. E: KL from N(0, I). F: by how much the ELBO of trained "
-            "models changes as their codes turn by 45°; dots are networks, bars their means."
-        },
-        claims=claims_of(priors, moves, apart, limit),
-        setting=(
-            f"Two columns; ν = {', '.join(f'{df:g}' for df in FREEDOMS)} as in the paper. Ours: D "
-            f"to F, with a Gaussian of variances {LONG[0]:g} and {LONG[1]:g}, and the sparse prior "
-            f"of sec. 6.3 (γ = 0.9, σ₀ = 0.05). KLs to a turned prior are means over {DRAWN:,} "
-            "draws, their brackets two standard errors to either side; KL(N(0, I) ‖ p) is by "
-            f"quadrature. Trained: {len(SEEDS)} VAEs on the pinwheel with each prior, scales of "
-            f"0.1 for p(x|z) and {STEPS} steps; terms before and after the turn are by "
-            "`unweave.theory.theorem_2`. Brackets of changes of the ELBO hold 95% of the means "
-            "that come of drawing the seeds again."
-        ),
-        seeds=f"{SEEDS[0]} to {SEEDS[-1]} (networks), 0 (draws of priors)",
+    priors, count = _priors(), len(SEEDS)
+    changes = {name: results.facts[at * count :][:count] for at, name in enumerate(priors)}
+    each = workspace.each("priors rotated", list(priors.items()))
+    kls = {name: rotated_kl(prior, math.pi / 4, DRAWN) for name, prior in each}
+    limit = {df: kl_from_normal(df) for df in (*FREEDOMS, 1000.0)}
+    return _TEXTS.result(
+        {"": _draw(changes)},
+        claims_of(priors, changes, kls, limit),
+        freedoms=", ".join(f"{df:g}" for df in FREEDOMS),
+        long=LONG,
+        drawn=DRAWN,
+        seeds_each=count,
+        steps=STEPS,
+        seeds=f"{SEEDS[0]} to {SEEDS[-1]}",
     )
 
 
@@ -97,32 +86,27 @@ def _priors() -> Priors:
     return {**_students(), **_others()}
 
 
-def from_normal(df: float) -> float:
-    """KL(N(0, I) || p) of two Student-t's with a number of degrees of freedom, by quadrature."""
+def kl_from_normal(df: float) -> float:
+    """Return KL(N(0, I) || p) of two Student-t's with `df` degrees of freedom, by quadrature."""
     zero = torch.zeros(2, dtype=torch.float64)
     return StudentT(2, df=df).kl(zero, zero + 1).sum().item()
 
 
 def study() -> Study:
-    """VAEs on the pinwheel with every prior, and what a rotation of their codes changes."""
+    """Return the study: VAEs on the pinwheel with every prior, whose codes are rotated."""
     data = Pinwheel()
     runs = [_run(data, prior, seed) for prior in _priors().values() for seed in SEEDS]
     return Study("mathieu2019", "rotations", runs, _describe, precision="fp32", lanes=400)
 
 
 def _describe(model: FittedModel) -> Numbers:
-    return turned(theorem_2(model, 1.0, turn(math.pi / 4), noise=Noise(model.run.seed)))
+    """Return by how much the ELBO changes when the codes are rotated by 45°, and what changes."""
+    return changes_of(theorem_2(model, 1.0, rotation(math.pi / 4), noise=Noise(model.run.seed)))
 
 
-def turned(both: Comparison) -> Numbers:
-    """By how much the ELBO changes when the codes turn by 45°, and the terms that change."""
+def changes_of(both: Comparison) -> Numbers:
+    """Return by how much the ELBO changes, and the terms that change."""
     return {"change": both.after["objective"] - both.before["objective"], "moved": both.moved()}
-
-
-def _turned(workspace: Workspace) -> dict[str, list[Numbers]]:
-    """What a rotation changes in the networks of each prior."""
-    facts, count = results_of(workspace, study()).facts, len(SEEDS)
-    return {name: facts[at * count :][:count] for at, name in enumerate(_priors())}
 
 
 def _run(data: Pinwheel, prior: Block, seed: int) -> Run:
@@ -141,106 +125,71 @@ def _run(data: Pinwheel, prior: Block, seed: int) -> Run:
 
 def claims_of(
     priors: Priors,
-    moves: dict[str, list[Numbers]],
-    apart: dict[str, Measured],
+    changes: dict[str, list[Numbers]],
+    kls: dict[str, Measured],
     limit: dict[float, float],
 ) -> tuple[Claim, ...]:
-    """What section 6.1 states of priors, and what it makes of trained models."""
-    changes = {name: redrawn(_changes(each)) for name, each in moves.items()}
+    """Judge what section 6.1 states about priors, and what follows for trained models."""
+    means = {name: bootstrap_interval(_changes(each)) for name, each in changes.items()}
     students = list(priors)[: len(FREEDOMS)]
     isotropic, long, *_ = list(priors)[len(FREEDOMS) :]
+    others = (long, *students)
     excess = max(_excess(prior) for prior in priors.values())
-    most = float(np.abs(_changes(moves[isotropic])).max())
-    stays = sorted({name for each in moves[isotropic] for name in each["moved"]})
+    most = float(np.abs(_changes(changes[isotropic])).max())
+    moved = sorted({name for each in changes[isotropic] for name in each["moved"]})
+    falls = list(limit.values()) == sorted(limit.values(), reverse=True)
     return (
-        judged(
-            "p_ν(z) → N(z; 0, I) as ν → ∞",
-            "fig. 5, sec. 6.1",
-            "KL(N(0, I) ‖ p_ν) falls to 0",
-            ", ".join(f"ν = {df:g}: {value:.2g}" for df, value in limit.items()),
-            list(limit.values()) == sorted(limit.values(), reverse=True) and limit[1000.0] < 1e-5,
-        ),
-        judged(
-            "An isotropic Gaussian is rotationally invariant, and so is the objective of the β-VAE",
-            "sec. 6.1, theorem 2",
-            "turned codes have the same ELBO, for every network",
-            f"ELBO differs by at most {most:.1g}; what moves is {' and '.join(stays)}",
-            "objective" not in stays and most < _SAME,
-        ),
-        judged(
-            "Non-isotropic Gaussians help break that rotational invariance",
-            "sec. 6.1",
-            "KL to the turned prior above 0",
-            f"variances {LONG[0]:g} and {LONG[1]:g}: {apart[long]}",
-            apart[long].low > 0,
-        ),
-        judged(
-            "So do products of Student-t's",
-            "sec. 6.1",
-            "KL to the turned prior above 0 for every ν, the less the larger ν is",
-            "; ".join(f"{name}: {apart[name]}" for name in students),
-            all(apart[name].low > 0 for name in students)
-            and _apart_in_order([apart[name] for name in students]),
-        ),
-        judged(
-            "(ours) Networks trained with these priors lose by a turn of their codes",
-            "not in the paper",
-            "the mean change of the ELBO is below 0, for each of these priors",
-            "; ".join(f"{name}: {changes[name]}" for name in (long, *students)),
-            all(changes[name].high < 0 for name in (long, *students)),
-            "With Student-t priors, networks gain by a rotation about as often as they lose. These "
-            f"priors are at most {apart[students[0]].value:.2f} nats from their rotated selves, "
-            f"which has not aligned the codes with the axes in {STEPS} steps.",
-            decisive=any(changes[name].low > 0 for name in (long, *students)),
-        ),
-        judged(
-            "while preserving independence",
-            "sec. 6.1",
-            "log p(z) is the sum over columns",
-            f"differs by at most {excess:.1g} at draws of each prior",
-            excess < 1e-12,
-        ),
-    )
+        _TEXTS.claim("limit", falls and limit[1000.0] < 1e-5,
+                     values=", ".join(f"ν = {df:g}: {value:.2g}" for df, value in limit.items())),
+        _TEXTS.claim("isotropic", "objective" not in moved and most < _SAME, most=most,
+                     changed=" and ".join(moved)),
+        _TEXTS.claim("anisotropic", kls[long].low > 0, long=LONG, kl=kls[long]),
+        _TEXTS.claim("student", all(kls[name].low > 0 for name in students)
+                     and _fall_apart([kls[name] for name in students]),
+                     values="; ".join(f"{name}: {kls[name]}" for name in students)),
+        _TEXTS.claim("trained", all(means[name].high < 0 for name in others),
+                     contradicted=any(means[name].low > 0 for name in others),
+                     values="; ".join(f"{name}: {means[name]}" for name in others),
+                     kl=kls[students[0]].value, steps=STEPS),
+        _TEXTS.claim("independence", excess < 1e-12, excess=excess),
+    )  # fmt: skip
 
 
 def _changes(facts: Sequence[Numbers]) -> Values:
-    """By how much the ELBO of networks changes."""
+    """Return by how much the ELBO of networks changes."""
     return np.array([each["change"] for each in facts])
 
 
-def _apart_in_order(found: Sequence[Measured]) -> bool:
-    """Whether values fall, each with an interval below the one before."""
-    return all(after.high < before.low for before, after in itertools.pairwise(found))
+def _fall_apart(values: Sequence[Measured]) -> bool:
+    """Return whether values fall, each with an interval below the one before."""
+    return all(after.high < before.low for before, after in itertools.pairwise(values))
 
 
 def _excess(prior: Block) -> float:
-    """The largest |log p(z) - sum_j log p(z_j)| at draws of a prior."""
+    """Return the largest |log p(z) - sum_j log p(z_j)| at samples of a prior."""
     p = prior.density(torch.zeros(2, dtype=torch.float64))
     nodes = prior.log_nodes(p, p.rsample(Noise(0, 0, "excess"), (1000,)))
     return (nodes[:, 0] - nodes[:, 1:].sum(-1)).abs().max().item()
 
 
-def _draw(
-    students: dict[str, StudentT],
-    others: Priors,
-    moves: dict[str, list[Numbers]],
-) -> Figure:
+def _draw(facts: dict[str, list[Numbers]]) -> Figure:
     figure, axes = panels(2, 3, width=2.8, height=2.6)
-    lettered(axes, (*students, "Turned priors", "Far from N(0, I)", "Turned codes"))
+    students = _students()
+    letter_panels(axes, (*students, "Rotated priors", "Far from N(0, I)", "Rotated codes"))
     for axis, prior in zip(axes, students.values(), strict=False):
-        draw_density(axis, *on_grid(prior, 4.5))
+        draw_density(axis, *density_on_grid(prior, 4.5))
         _draw_lines(axis, prior)
-        square(axis, 4.5, 4)
-    drawn = {name: each for name, each in others.items() if name != "isotropic"}
-    draw_angles(axes[3], {**students, **drawn}, DRAWN)
+        square_panel(axis, 4.5, 4)
+    rotated = {name: each for name, each in _priors().items() if name != "isotropic"}
+    draw_angles(axes[3], rotated, DRAWN)
     freedoms = np.geomspace(1, 1000, 40)
-    axes[4].loglog(freedoms, [from_normal(df) for df in freedoms.tolist()], color=BLUE)
-    axes[4].loglog(FREEDOMS, [from_normal(df) for df in FREEDOMS], "o", color=BLUE, markersize=4)
+    axes[4].loglog(freedoms, [kl_from_normal(df) for df in freedoms.tolist()], color=BLUE)
+    axes[4].loglog(FREEDOMS, [kl_from_normal(df) for df in FREEDOMS], "o", color=BLUE, markersize=4)
     axes[4].set_xlabel("ν")
     axes[4].set_ylabel("KL(N(0, I) ‖ p), nats")
-    changes = {name: _changes(each) for name, each in moves.items()}
+    changes = {name: _changes(each) for name, each in facts.items()}
     means = [values.mean() for values in changes.values()]
-    axes[5].barh(list(moves), means, color=BLUE, height=0.6, alpha=0.45)
+    axes[5].barh(list(changes), means, color=BLUE, height=0.6, alpha=0.45)
     for row, values in enumerate(changes.values()):
         axes[5].plot(values, [row] * len(values), "o", color=BLUE, markersize=2.5)
         text = f"{means[row]:+.2g}" if np.abs(values).max() > _SAME else "0"
@@ -253,8 +202,8 @@ def _draw(
 
 
 def _draw_lines(axis: Axes, prior: StudentT) -> None:
-    """Lines of equal density through points of an axis, over circles through the same points."""
-    lines, density = on_grid(prior, 4.5)
+    """Draw lines of equal density through points of an axis, over circles through these points."""
+    lines, density = density_on_grid(prior, 4.5)
     radii = np.arange(1.0, 5.0)
     points = torch.from_numpy(np.stack([radii, 0 * radii], -1))
     levels = prior.density(torch.zeros(2, dtype=points.dtype)).log_prob(points).exp().numpy()

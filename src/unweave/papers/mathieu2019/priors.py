@@ -1,4 +1,4 @@
-"""What the figures of priors share: densities on a grid, and priors turned by an angle."""
+"""Densities of priors on a grid, and the KL divergence of priors from their rotations."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ if TYPE_CHECKING:
 
 
 def rotated_kl(prior: FixedPriorBlock, angle: float, draws: int) -> Measured:
-    """KL(p(z) || p(R^T z)) of a prior of two columns and itself turned, by draws, in nats.
+    """Estimate KL(p(z) || p(R^T z)) of a prior of two columns and itself rotated by R, in nats.
 
-    E_p[log p(z) - log p(R^T z)] with two standard errors to either side; R turns by an angle.
+    E_p[log p(z) - log p(R^T z)] over samples, with two standard errors to either side.
     """
     p = prior.density(torch.zeros(2, dtype=torch.float64))
     z = p.rsample(Noise(0, 0, "rotated"), (draws,))
-    gaps = p.log_prob(z) - p.log_prob(z @ turn(angle))
+    gaps = p.log_prob(z) - p.log_prob(z @ rotation(angle))
     return two_sigma_interval(gaps.mean().item(), gaps.std().item() / math.sqrt(draws))
 
 
-def turn(angle: float) -> Tensor:
-    """The rotation of a plane by an angle, (2, 2)."""
+def rotation(angle: float) -> Tensor:
+    """Return the rotation of a plane by an angle, (2, 2)."""
     cosine, sine = math.cos(angle), math.sin(angle)
     return torch.tensor([[cosine, -sine], [sine, cosine]], dtype=torch.float64)
 
 
-def on_grid(prior: FixedPriorBlock, reach: float) -> tuple[Values, Values]:
-    """Lines of a square grid, and a density at its points, row by row."""
-    lines = np.linspace(-reach, reach, 160)
+def density_on_grid(prior: FixedPriorBlock, edge: float) -> tuple[Values, Values]:
+    """Return the lines of a square grid, and a density at its points, row by row."""
+    lines = np.linspace(-edge, edge, 160)
     z = torch.from_numpy(np.stack(np.meshgrid(lines, lines), -1).reshape(-1, 2))
     density: Values = prior.density(torch.zeros(2, dtype=z.dtype)).log_prob(z).exp().numpy()
     return lines, density
 
 
 def draw_angles(axis: Axes, priors: Mapping[str, FixedPriorBlock], draws: int) -> None:
-    """KL from priors to themselves turned, by the angle, a line for each by its name."""
+    """Draw the KL from priors to themselves rotated over the angle, a line for each by its name."""
     degrees = np.arange(0, 91, 3)
     for colour, dashes, (name, prior) in zip(COLOURS, DASHES, priors.items(), strict=False):
-        found = [max(rotated_kl(prior, math.radians(angle), draws).value, 0.0) for angle in degrees]
-        axis.plot(degrees, found, color=colour, linestyle=dashes, label=name)
+        kls = [max(rotated_kl(prior, math.radians(angle), draws).value, 0.0) for angle in degrees]
+        axis.plot(degrees, kls, color=colour, linestyle=dashes, label=name)
     axis.set_xticks([0, 15, 30, 45, 60, 75, 90])
-    axis.set_xlabel("turned by, degrees")
+    axis.set_xlabel("rotated by, degrees")
     axis.set_ylabel("KL, nats")
     axis.legend(loc="upper left", fontsize=7)

@@ -15,7 +15,7 @@ Runs of one prior train together whatever their slice, unless `--networks` leave
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure
@@ -24,7 +24,7 @@ from unweave.metrics import evaluate
 from unweave.presets import preset
 from unweave.presets.mathieu2019 import BETAS, DEGREES
 from unweave.studies.images import traversals_png
-from unweave.studies.study import PICTURES, Network, Study
+from unweave.studies.study import PICTURES, Network, Results, Study
 from unweave.studies.workspace import Numbers
 from unweave.training.run import Run
 
@@ -65,7 +65,7 @@ def _runs() -> list[Run]:
 
 
 def setting_of(run: Run) -> Setting:
-    """The point of the figure that a run belongs to.
+    """Return the point of the figure that a run belongs to.
 
     >>> setting_of(STUDY.runs[0])
     ('isotropic', 1.0)
@@ -78,22 +78,13 @@ def setting_of(run: Run) -> Setting:
     return prior, float(run.weights["beta"])
 
 
-def by_setting(networks: Sequence[Network]) -> dict[Setting, list[Network]]:
-    """Networks that did not break by the point of the figure that they belong to."""
-    found: dict[Setting, list[Network]] = {}
-    for network in networks:
-        if network.failure is None:
-            found.setdefault(setting_of(network.run), []).append(network)
-    return found
-
-
 def kim_score(network: Network) -> float:
-    """The score as in the text: the metric of [Kim2018] on the means of q(z|x)."""
+    """Return the score as in the text: the metric of [Kim2018] on the means of q(z|x)."""
     return network.last(f"metrics/{KIM}")
 
 
 def released_score(network: Network) -> float:
-    """The score as in the released code: more votes, no pruning, and mapped codes."""
+    """Return the score as in the released code: more votes, no pruning, and mapped codes."""
     return float(network.facts[MAPPED][RELEASED])
 
 
@@ -105,7 +96,7 @@ SCORES: dict[str, Callable[[Network], float]] = {
 
 
 def describe(model: FittedModel) -> Numbers:
-    """What figures show of a trained network, beside its curves."""
+    """Return what figures show of a trained network, beside its curves."""
     table = model.table(ROWS, codes="prior-cdf")
     assert table.kl is not None
     scores = evaluate(table, metrics=(KIM, RELEASED))
@@ -118,16 +109,11 @@ def describe(model: FittedModel) -> Numbers:
     }
 
 
-def best_and_median(networks: Sequence[Network]) -> list[Network]:
-    """The networks with the best and with the median score as in the released code."""
-    order = sorted(networks, key=lambda network: -released_score(network))
-    return [order[0], order[len(order) // 2]] if order else []
-
-
-def _pictured(networks: Sequence[Network]) -> list[Network]:
-    """The best and the median network at one setting of each prior."""
-    found = by_setting([network for network in networks if PICTURES in network.facts])
-    return [each for setting in SHOWN for each in best_and_median(found.get(setting, []))]
+def _pictured(results: Results) -> list[Network]:
+    """Return the best and the median network at one setting of each prior."""
+    groups = results.groups(setting_of)
+    shown = [groups[setting] for setting in SHOWN if setting in groups]
+    return [network for group in shown for network in group.keep(released_score)]
 
 
 STUDY = Study(

@@ -6,8 +6,6 @@ Networks of one gamma train together, 18 at a time; both take about 5 minutes on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from unweave.evaluation.model import FittedModel
@@ -16,7 +14,7 @@ from unweave.latents import Sparse
 from unweave.metrics import Table
 from unweave.presets import preset
 from unweave.studies.images import traversals_png
-from unweave.studies.study import PICTURES, Network, Study
+from unweave.studies.study import PICTURES, Network, Results, Study
 from unweave.studies.workspace import Numbers
 from unweave.training.run import Run
 
@@ -35,7 +33,7 @@ _START = 7_001
 
 
 def setting_of(run: Run) -> Setting:
-    """Gamma and alpha of a run.
+    """Return gamma and alpha of a run.
 
     >>> setting_of(STUDY.runs[0])
     (0.0, 0.0)
@@ -44,17 +42,8 @@ def setting_of(run: Run) -> Setting:
     return run.latent.spike_weight, float(run.weights["alpha"])
 
 
-def by_setting(networks: Sequence[Network]) -> dict[Setting, list[Network]]:
-    """Networks that did not break by gamma and alpha, in ascending order."""
-    found: dict[Setting, list[Network]] = {}
-    for network in networks:
-        if network.failure is None:
-            found.setdefault(setting_of(network.run), []).append(network)
-    return dict(sorted(found.items()))
-
-
 def describe(model: FittedModel) -> Numbers:
-    """What figures show of a trained network, beside its curves."""
+    """Return what figures show of a trained network, beside its curves."""
     table = model.table(ROWS)
     assert table.kl is not None
     return {
@@ -67,20 +56,16 @@ def describe(model: FittedModel) -> Numbers:
 
 
 def class_magnitudes(table: Table) -> list[list[float]]:
-    """The mean of |code| over the observations of each class, (classes, D)."""
+    """Return the mean of |code| over the observations of each class, (classes, D)."""
     classes = table.factors[:, 0]
     return [np.abs(table.codes[classes == each]).mean(0).tolist() for each in np.unique(classes)]
 
 
-def median_network(networks: Sequence[Network]) -> Network:
-    """The network of median sparsity."""
-    return sorted(networks, key=lambda network: network.last(NORMALISED))[len(networks) // 2]
-
-
-def _pictured(networks: Sequence[Network]) -> list[Network]:
-    """The median network at the weights that the released scripts have."""
-    found = by_setting([network for network in networks if PICTURES in network.facts])
-    return [median_network(found[setting]) for setting in SHOWN if setting in found]
+def _pictured(results: Results) -> list[Network]:
+    """Return the network of median sparsity at the weights that the released scripts have."""
+    groups = results.groups(setting_of)
+    shown = [groups[setting] for setting in SHOWN if setting in groups]
+    return [network for group in shown for network in group.keep(NORMALISED, "median")]
 
 
 STUDY = Study(

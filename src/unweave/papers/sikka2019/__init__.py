@@ -5,29 +5,15 @@ from __future__ import annotations
 from unweave.papers.sikka2019 import fig1, fig2, fig3
 from unweave.studies.workspace import Reproduction
 
-FIGURES = (
-    Reproduction(
-        "sikka2019",
-        "fig1",
-        "Figure 1: terms of the optimal linear β-VAE",
-        "three minutes",
-        fig1.fig1,
-        study=fig1.study(),
-    ),
-    Reproduction(
-        "sikka2019",
-        "fig2",
-        "Figure 2: terms of deep β-VAEs on mixed digits",
-        "a day; minutes on a GPU",
-        fig2.fig2,
-        study=fig2.study(),
-    ),
-    Reproduction(
-        "sikka2019",
-        "fig3",
-        "Figure 3: terms of deep β-VAEs on a digit that moves, and walks along their latents",
-        "a day; minutes on a GPU",
-        fig3.fig3,
-        study=fig3.study(),
-    ),
-)
+_GPU = "a day; minutes on a GPU"
+_MOVING = "Figure 3: terms of deep β-VAEs on a digit that moves, and traversals of their latents"
+
+FIGURES = tuple(
+    Reproduction("sikka2019", figure, title, cost, make, study=study)
+    for figure, title, cost, make, study in (
+        ("fig1", "Figure 1: terms of the optimal linear β-VAE", "three minutes", fig1.fig1,
+         fig1.study()),
+        ("fig2", "Figure 2: terms of deep β-VAEs on mixed digits", _GPU, fig2.fig2, fig2.study()),
+        ("fig3", _MOVING, _GPU, fig3.fig3, fig3.study()),
+    )
+)  # fmt: skip

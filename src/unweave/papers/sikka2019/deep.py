@@ -1,10 +1,11 @@
-"""What figures 2 and 3 have in common: many deep beta-VAEs over beta, their terms and claims."""
+"""Figures 2 and 3 of [Sikka2019]: many deep beta-VAEs over beta, their terms and claims."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,8 +21,10 @@ from unweave.objectives.importance import particle_bound
 from unweave.papers.sikka2019.inference import Truth, inference_errors
 from unweave.presets.sikka2019 import BATCH, deep
 from unweave.studies.drawing import BLUE, INK, MUTED, PURPLE, SKY, Values
-from unweave.studies.intervals import two_sigma_interval
-from unweave.studies.workspace import Claim, Measured, Numbers, judged
+from unweave.studies.intervals import RESAMPLES, percentile_interval, two_sigma_interval
+from unweave.studies.study import Network, Results, Study
+from unweave.studies.texts import Texts
+from unweave.studies.workspace import Claim, Measured, Numbers
 from unweave.training.run import Run
 
 if TYPE_CHECKING:
@@ -35,14 +38,13 @@ TERMS = {
     "rate": "Conditional independence loss",
     "mie": "Model inference error, at least",
 }
-LANES = 100  # networks that train at once
-_AT_ONCE = {"cpu": 2**23, "cuda": 2**28}  # numbers that decoders put out at once
-_RESAMPLES = 2000
+_AT_ONCE = {"cpu": 2**23, "cuda": 2**28}  # numbers that decoders return at once
 _RISE = 0.1  # nats: less is the noise of samples
-_AROUND = 0.5, 2.0  # what counts as around beta = 1; ours
+_AROUND = 0.5, 2.0  # beta that count as around 1; ours
+_TEXTS = Texts(__package__, "deep")
 BRACKETS = (
-    "Brackets after a β have 95 % of what a bootstrap over initialisations gives, those after a "
-    "rise two standard errors over initialisations on either side."
+    "Brackets after a β are 95 % bootstrap intervals over initialisations, those after a rise two "
+    "standard errors over initialisations to either side."
 )
 
 
@@ -64,11 +66,11 @@ class Sweep:
 
     @property
     def steps(self) -> int:
-        """Of each network."""
+        """The steps of each network."""
         return self.epochs * self.data.observations // BATCH
 
     def run(self, beta: float, seed: int) -> Run:
-        """One of the networks."""
+        """Return one of the networks."""
         return replace(
             deep(self.data, self.latents),
             network=MLP(hidden=self.hidden, activation="tanh"),
@@ -77,13 +79,58 @@ class Sweep:
             seed=seed,
         )
 
+    def study(
+        self,
+        name: str,
+        describe: Callable[[FittedModel], Numbers],
+        pictured: Callable[[Results], Sequence[Network]],
+    ) -> Study:
+        """Return the study of these networks."""
+        return Study("sikka2019", name, self.runs, describe, pictured=pictured, precision="fp32",
+                     lanes=100)  # fmt: skip
+
+    def texts(self, numbers: Numbers) -> dict[str, Any]:
+        """Return what the texts of a figure say about the setting."""
+        return {
+            "observations": self.data.observations,
+            "epochs": self.epochs,
+            "betas": len(self.betas),
+            "seed_count": len(self.seeds),
+            "network_count": len(self.runs),
+            "batch": BATCH,
+            "samples": samples_text(numbers),
+            "brackets": BRACKETS,
+            "seeds": f"{self.seeds[0]} to {self.seeds[-1]}",
+        }
+
+
+def seen_and_fresh(model: FittedModel, samples: int) -> Numbers:
+    """Return the terms of a model on the data of training, and under "fresh" on fresh data."""
+    data, device = model.run.data, model.dataset.device
+    assert isinstance(data, Mixing | MovingDigit)
+    return {
+        **terms_of(model, *_observed(data, device), samples),
+        "fresh": terms_of(model, *_observed(replace(data, seed=1), device), samples),
+        "samples": samples,
+    }
+
+
+@lru_cache(4)
+def _observed(data: Mixing | MovingDigit, device: torch.device) -> tuple[Dataset, Truth]:
+    """Return a dataset and its sources; the position of a moving digit says all about them."""
+    dataset = data.load(device)
+    if isinstance(data, MovingDigit):
+        return dataset, Truth(data.loadings().numpy(), data.places().double().numpy())
+    x = dataset.images(torch.arange(dataset.size, device=device)).flatten(1)
+    return dataset, Truth(data.loadings().numpy(), x.double().cpu().numpy())
+
 
 def terms_of(model: FittedModel, dataset: Dataset, truth: Truth, samples: int) -> Numbers:
-    """The terms of a model, means over the observations of a dataset, in nats.
+    """Return the terms of a model, means over the observations of a dataset, in nats.
 
-    The reconstruction is over samples of q(z|x), so many for each observation; the rate and the
-    true inference error are exact. The model inference error is log p(x) - ELBO, eq. 16, with the
-    importance-weighted bound of log p(x) on the same samples in its place: it is no larger.
+    The reconstruction uses `samples` of q(z|x) for each observation; the rate and the true
+    inference error are exact. The model inference error is log p(x) - ELBO, eq. 16, with the
+    importance-weighted bound on the same samples for log p(x), so it is a lower bound.
     """
     q, values = _passes(model, dataset, samples)
     mean, stddev = np.split(q, 2, axis=1)
@@ -101,7 +148,7 @@ def terms_of(model: FittedModel, dataset: Dataset, truth: Truth, samples: int) -
 
 
 def _passes(model: FittedModel, dataset: Dataset, samples: int) -> tuple[Values, Values]:
-    """Means and scales (n, 2 k) of all observations, and bound, reconstruction and rate, (n, 3)."""
+    """Return means and scales (n, 2 k) of q(z|x), and bound, reconstruction and rate, (n, 3)."""
     size = max(
         1,
         _AT_ONCE.get(dataset.device.type, _AT_ONCE["cuda"])
@@ -124,12 +171,8 @@ def _passes(model: FittedModel, dataset: Dataset, samples: int) -> tuple[Values,
     return every[:, :-3], every[:, -3:]
 
 
-def gathered(betas: Sequence[float], facts: Sequence[Numbers]) -> Numbers:
-    """The terms of all networks by name, on the data of training and on fresh data.
-
-    The facts of a network are those of `terms_of`, under "fresh" the same on fresh data, and under
-    "samples" how many samples of q(z|x) they are over.
-    """
+def gather(betas: Sequence[float], facts: Sequence[Numbers]) -> Numbers:
+    """Gather the terms of all networks by name, from the facts of `seen_and_fresh`."""
 
     def by_name(every: Sequence[Numbers]) -> Numbers:
         names = (*TERMS, "printed")
@@ -143,7 +186,7 @@ def gathered(betas: Sequence[float], facts: Sequence[Numbers]) -> Numbers:
 
 
 def samples_text(numbers: Numbers) -> str:
-    """How many samples of q(z|x) the reconstruction is over.
+    """Say how many samples of q(z|x) the reconstruction is over.
 
     >>> samples_text({"samples": [100]})
     '100 samples for each observation (app. C has 1,000)'
@@ -154,29 +197,27 @@ def samples_text(numbers: Numbers) -> str:
 
 
 def curves(numbers: Numbers, name: str) -> Values:
-    """A term of all networks, (betas, seeds)."""
+    """Return a term of all networks, (betas, seeds)."""
     return np.array(numbers[name]).reshape(len(numbers["betas"]), -1)
 
 
 def extremum(
-    betas: Sequence[float], values: Values, top: bool, of: Callable[..., Values] = np.mean
+    betas: Sequence[float], values: Values, top: bool, statistic: Callable[..., Values] = np.mean
 ) -> Measured:
-    """Where the mean over seeds (betas, seeds) is largest or smallest, with a bootstrap interval.
+    """Return the beta where the mean of values (betas, seeds) over seeds is largest or smallest.
 
-    Of three neighbours on the grid the parabola through them over log beta says where; the interval
-    has 95 % of what other draws of the same initialisations give. `of` takes the place of the mean.
+    It is the extremum of the parabola over log beta through three neighbours on the grid, with its
+    95 % bootstrap interval over seeds. `statistic` replaces the mean.
     """
     rng = np.random.default_rng(0)
-    count = values.shape[1]
-    drawn = rng.integers(count, size=(_RESAMPLES, count))
-    sign = 1 if top else -1
-    places = [_peak(betas, sign * each) for each in of(values[:, drawn], axis=2).T]
-    low, high = np.quantile(places, [0.025, 0.975])
-    return Measured(_peak(betas, sign * of(values, axis=1)), float(low), float(high))
+    count, sign = values.shape[1], 1 if top else -1
+    chosen = rng.integers(count, size=(RESAMPLES, count))
+    places = [_peak(betas, sign * each) for each in statistic(values[:, chosen], axis=2).T]
+    return percentile_interval(_peak(betas, sign * statistic(values, axis=1)), places)
 
 
 def _peak(betas: Sequence[float], y: Values) -> float:
-    """Where a curve through points over log beta is highest; an end is the very beta."""
+    """Return where a curve through points over log beta is highest; exactly, if at an end."""
     x, at = np.log(np.array(betas)), int(y.argmax())
     if at in (0, len(x) - 1):
         return betas[at]
@@ -189,10 +230,10 @@ def _peak(betas: Sequence[float], y: Values) -> float:
 
 
 def largest_rise(values: Values) -> Measured:
-    """The largest rise of the mean over seeds from one beta to the next, with two standard errors.
+    """Return the largest rise of the mean over seeds from one beta to the next, with its interval.
 
-    values: (betas, seeds). Of the step whose upper end is highest, so that no other reaches beyond
-    it; negative where the mean falls everywhere.
+    values: (betas, seeds). The interval is two standard errors to either side, and the step is the
+    one whose upper end is highest. The rise is negative if the mean falls everywhere.
     """
     steps = np.diff(values, axis=0)
     rises, count = steps.mean(1), values.shape[1]
@@ -202,16 +243,14 @@ def largest_rise(values: Values) -> Measured:
 
 
 def claims_of(numbers: Numbers, figure: str, where: str) -> list[Claim]:
-    """What figures 2 and 3 show: a largest ELBO near 1, TIE with an optimum, and two that fall."""
+    """Judge what figures 2 and 3 show: the maximum of ELBO, the minimum of TIE, two that fall."""
+    where = f"{where}, fig. {figure}"
+    text = "TIE follows a non-monotonic trend and has an optimal β"
     return [
-        _elbo_claim(numbers, f"{where}, fig. {figure}A"),
-        *tie_claims(
-            numbers,
-            "TIE follows a non-monotonic trend and has an optimal β",
-            f"{where}, fig. {figure}B",
-        ),
-        _fall_claim(numbers, "reconstruction", f"{where}, fig. {figure}C"),
-        _fall_claim(numbers, "rate", f"{where}, fig. {figure}D"),
+        _elbo_claim(numbers, where),
+        *tie_claims(numbers, text, f"{where}B"),
+        _fall_claim(numbers, "reconstruction", f"{where}C"),
+        _fall_claim(numbers, "rate", f"{where}D"),
     ]
 
 
@@ -219,93 +258,63 @@ def _elbo_claim(numbers: Numbers, where: str) -> Claim:
     betas, elbo = numbers["betas"], curves(numbers, "elbo")
     top = extremum(betas, elbo, True)
     at = int(elbo.mean(1).argmax())
-    start = min(at, len(betas) - 2)  # from which on it is to fall
-    after = largest_rise(elbo[start:])
-    side = "" if top.low <= 1 <= top.high else ", below 1" if top.high < 1 else ", above 1"
-    note = (
-        "Proposition 3 puts the maximum of optimal networks at 1; whether this one is “around 1” "
-        "depends on our bound."
-    )
-    if betas[at] in _AROUND:
-        note = (
-            f"The largest mean on the grid is at β = {betas[at]:g}, the very edge of our bound; a "
-            f"parabola through it and its neighbours has its maximum inside. {note}"
-        )
-    return judged(
-        "After being maximized around β = 1 the ELBO decreases with β",
-        where,
-        f"a maximum at {_AROUND[0]:g} < β < {_AROUND[1]:g}, on the grid of β and between its "
-        f"points, and after it no rise of {_RISE} nats within its error (our bounds)",
-        f"β = {top}{side}, {betas[at]:g} on the grid; the largest rise from there on: {after} nats",
-        _AROUND[0] < min(top.low, betas[at])
-        and max(top.high, betas[at]) < _AROUND[1]
-        and after.high <= _RISE,
-        note,
-        decisive=after.low > _RISE,
-    )
+    after = largest_rise(elbo[min(at, len(betas) - 2) :])  # where it should fall
+    inside = _AROUND[0] < min(top.low, betas[at]) and max(top.high, betas[at]) < _AROUND[1]
+    edge = (
+        f"The largest mean on the grid is at β = {betas[at]:g}, exactly the edge of our bound; a "
+        "parabola through it and its neighbours has its maximum inside. "
+    ) if betas[at] in _AROUND else ""  # fmt: skip
+    return _TEXTS.claim(
+        "elbo", inside and after.high <= _RISE, contradicted=after.low > _RISE, where=where,
+        around=_AROUND, rise=_RISE, top=top, grid=betas[at], after=after, edge=edge,
+        side="" if top.low <= 1 <= top.high else ", below 1" if top.high < 1 else ", above 1",
+    )  # fmt: skip
 
 
 def tie_claims(
-    numbers: Numbers, statement: str, where: str, of: Callable[..., Values] = np.mean
+    numbers: Numbers, text: str, where: str, statistic: Callable[..., Values] = np.mean
 ) -> list[Claim]:
-    """Whether TIE has an optimum inside: as the paper prints it, and with latents matched.
+    """Judge whether TIE has an optimum inside: as the paper prints it, and with latents matched.
 
-    `of`: of all initialisations, as in `extremum`.
+    `statistic`: over initialisations, as in `extremum`.
     """
-    betas = numbers["betas"]
-    claims = []
-    for name, title in (
+    betas, claims = numbers["betas"], []
+    for name, definition in (
         ("printed", "as printed (eq. 25, 27)"),
         ("tie", "latents matched to sources (ours)"),
     ):
         values = curves(numbers, name)
-        found, line = extremum(betas, values, False, of), of(values, axis=1)
+        at, line = extremum(betas, values, False, statistic), statistic(values, axis=1)
+        end = betas[0] if at.low <= betas[0] else betas[-1]
+        reason = (
+            " As printed, latent i stands for source i, but no network knows the order and the "
+            "signs of the sources. Most of this error comes from a wrong order, which costs less "
+            "the less information latents carry."
+        ) if name == "printed" else ""  # fmt: skip
         claims.append(
-            judged(
-                f"{statement}: {title}",
-                where,
-                "a minimum inside our range of β, whose interval reaches neither end",
-                f"β = {found}, TIE {line.min():.4g}; {line[0]:.4g} at β = {betas[0]:g}, "
-                f"{line[-1]:.4g} at {betas[-1]:g}",
-                bool(betas[0] < found.low and found.high < betas[-1]),
-                _why_at_an_end(numbers, name, found),
-                decisive=False,
+            _TEXTS.claim(
+                "tie", betas[0] < at.low and at.high < betas[-1], contradicted=False, text=text,
+                definition=definition, where=where, at=at, least=line.min(), first=line[0],
+                last=line[-1], betas=(betas[0], betas[-1]), end=end, reason=reason,
+                smallest="is smallest" if at.value == end else "may be smallest, by its interval,",
             )
-        )
+        )  # fmt: skip
     return claims
-
-
-def _why_at_an_end(numbers: Numbers, name: str, found: Measured) -> str:
-    betas = numbers["betas"]
-    end = betas[0] if found.low <= betas[0] else betas[-1]
-    told = "is smallest" if found.value == end else "may be smallest, by its interval,"
-    why = (
-        " As printed, latent i stands for source i, but no network knows the order and the signs "
-        "of the sources. Most of this error comes from a wrong order, which costs less the less "
-        "information latents carry."
-        if name == "printed"
-        else ""
-    )
-    return f"TIE {told} at β = {end:g}, an end of our range: there may be a minimum beyond it.{why}"
 
 
 def _fall_claim(numbers: Numbers, name: str, where: str) -> Claim:
     values = curves(numbers, name)
     rise, means = largest_rise(values), values.mean(1)
-    return judged(
-        f"The {TERMS[name].lower()} is decreasing with β",
-        where,
-        f"no rise of {_RISE} nats from one β to the next, within its error (our bound)",
-        f"from {means[0]:.5g} to {means[-1]:.5g} nats; the largest rise: {rise}",
-        rise.high <= _RISE,
-        decisive=rise.low > _RISE,
-    )
+    return _TEXTS.claim(
+        "falls", rise.high <= _RISE, contradicted=rise.low > _RISE, term=TERMS[name].lower(),
+        where=where, rise=_RISE, first=means[0], last=means[-1], largest=rise,
+    )  # fmt: skip
 
 
 def draw_term(axis: Axes, numbers: Numbers, name: str, top: bool | None = None) -> None:
-    """A term over beta: mean, smallest and largest over initialisations, and its extremum.
+    """Draw a term over beta: mean, smallest and largest over initialisations, and its extremum.
 
-    And its mean over other observations than those of training.
+    A dotted line is its mean on fresh data.
     """
     betas, values = numbers["betas"], curves(numbers, name)
     low, high = values.min(1), values.max(1)
@@ -327,7 +336,7 @@ def draw_term(axis: Axes, numbers: Numbers, name: str, top: bool | None = None) 
 
 
 def beta_axis(axis: Axes, betas: Sequence[float]) -> None:
-    """Beta along a logarithmic axis."""
+    """Show beta along a logarithmic axis."""
     axis.set_xscale("log")
     axis.set_xlim(0.85 * betas[0], 1.18 * betas[-1])
     ticks: list[Any] = [tick for tick in (0.01, 0.1, 1, 10, 100) if betas[0] <= tick <= betas[-1]]

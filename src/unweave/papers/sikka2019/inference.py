@@ -1,7 +1,7 @@
-"""The true inference error of encoders of any kind, with latents matched to sources.  [Sikka2019].
+"""The true inference error of any encoder, with latents matched to sources.  [Sikka2019].
 
-The mean over x of KL(q(P z|x) || p(s|x)) for the best signed permutation P of the latents, and for
-none, as eq. 25 and 27 have it: `unweave.theory.matching` has the formula.
+The mean over x of KL(q(P z|x) || p(s|x)) for the best signed permutation P of the latents, and
+without one, as in eq. 25 and 27; `unweave.theory.matching` has the formula.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from typing import NamedTuple
 import numpy as np
 
 from unweave.studies.drawing import Values
-from unweave.theory import matched
+from unweave.theory import match_latents
 
 
 class Truth(NamedTuple):
-    """What is known of where observations come from: A (N, k), and A s + eta of each, (n, N)."""
+    """The sources of observations: A (N, k), and A s + eta of each observation, (n, N)."""
 
     loadings: Values
     seen: Values
 
 
 class Errors(NamedTuple):
-    """True inference errors: the smallest over orders and signs of latents, and as they stand."""
+    """True inference errors: the smallest over orders and signs of latents, and unmatched."""
 
     aligned: float
     printed: float
 
 
 def inference_errors(mean: Values, variance: Values, truth: Truth) -> Errors:
-    """True inference errors of q(z|x) with mean and variance (n, k) of the observations, in nats.
+    """Return the true inference errors of q(z|x) with mean and variance (n, k), in nats.
 
     >>> a, x = np.eye(3, 2), np.ones((1, 3))
     >>> inference_errors(np.array([[0.5, -0.5]]), np.full((1, 2), 0.5), Truth(a, x))
@@ -46,6 +46,6 @@ def inference_errors(mean: Values, variance: Values, truth: Truth) -> Errors:
     rest = 0.5 * (known - spread)
     as_is = 0.5 * np.sum(precision * second) - np.trace(cross)
     return Errors(
-        float(matched(precision, second, cross).cost + rest),
+        float(match_latents(precision, second, cross).cost + rest),
         float(as_is + rest),
     )

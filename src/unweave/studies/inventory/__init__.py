@@ -1,7 +1,7 @@
-"""Every figure and table of the papers: which reproductions cover it, or what stands in the way.
+"""Every figure and table of the papers: which reproductions cover it, or why none does.
 
-One TOML file per paper. Whether something has been reproduced is not written there: it follows from
-the results that exist.
+One TOML file per paper, with a summary of the findings. Whether something has been reproduced is
+not written there: it follows from the results that exist.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 class Item:
     """A figure, table or appendix of a paper.
 
-    An experiment that no reproduction covers says why, and which commands would train its networks.
+    If no reproduction covers an experiment, `why` says so, and `commands` would train its networks.
     """
 
     number: str  # as in the paper: "Figure 4"
@@ -25,7 +25,7 @@ class Item:
     made_by: tuple[str, ...] = ()  # reproductions that cover it, as "kim2018/fig3"
     missing: str = ""  # what they leave out
     why: str = ""  # why nothing covers it
-    commands: tuple[str, ...] = ()  # that would train what it needs, or the missing part
+    commands: tuple[str, ...] = ()  # that would train its networks, or the missing ones
 
     def __post_init__(self) -> None:
         if self.experiment and not self.made_by and not (self.why and self.commands):
@@ -33,15 +33,22 @@ class Item:
 
 
 def inventory(paper: str) -> tuple[Item, ...]:
-    """All figures and tables of a paper, in its order; none if the paper is not one of ours.
+    """Return all figures and tables of a paper, in its order; none if it is not one of ours.
 
     >>> inventory("sikka2019")[0].number
     'Table I'
     """
-    path = files(__name__) / f"{paper}.toml"
-    if not path.is_file():
-        return ()
-    rows: list[dict[str, Any]] = tomllib.loads(path.read_text(encoding="utf-8"))["item"]
+    rows: list[dict[str, Any]] = _content(paper).get("item", [])
     for row in rows:
         row |= {name: tuple(value) for name, value in row.items() if isinstance(value, list)}
     return tuple(Item(**row) for row in rows)
+
+
+def summary(paper: str) -> str:
+    """Return the main findings about a paper, with placeholders for measured values, or ""."""
+    return str(_content(paper).get("summary", ""))
+
+
+def _content(paper: str) -> dict[str, Any]:
+    path = files(__name__) / f"{paper}.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

@@ -1,0 +1,100 @@
+"""The texts of a figure: captions, setting and claims, from TOML files beside its module.
+
+Keys of a file: `setting`, `seeds`, `noticed` (optional), `[captions]` by drawing ("main" is the
+first), and `[claims.<name>]` with `statement`, `where`, `expected`, `got`, and `note` or a note for
+each verdict (`fail`, `undecided`). A claim with a `verdict` of its own is not judged. Values in
+braces are filled in by `str.format`; a line break within a paragraph counts as a space.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from unweave.studies.study import Group
+from unweave.studies.workspace import Claim, Result, judge
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Texts:
+    """The texts of `<name>.toml` in a package; later files add to earlier ones."""
+
+    def __init__(self, package: str, *names: str) -> None:
+        self._texts: dict[str, str] = {}
+        self._tables: dict[str, dict[str, Any]] = {"captions": {}, "claims": {}}
+        for name in names:
+            content = tomllib.loads((files(package) / f"{name}.toml").read_text(encoding="utf-8"))
+            for table, own in self._tables.items():
+                own |= content.pop(table, {})
+            self._texts |= content
+
+    def __call__(self, name: str, /, **values: Any) -> str:
+        """Return a text with its values filled in."""
+        return fill(self._texts[name], values)
+
+    def claim(
+        self,
+        name: str,
+        /,
+        holds: bool | None = None,
+        *,
+        contradicted: bool = True,
+        needs: Iterable[Group] = (),
+        **values: Any,
+    ) -> Claim:
+        """Return a claim with its verdict: see `judge` for `holds` and `contradicted`.
+
+        The claim is "not measured yet" until all networks of the groups in `needs` are trained.
+        """
+        texts = {key: fill(text, values) for key, text in self._tables["claims"][name].items()}
+        groups = list(needs)
+        text = (texts["statement"], texts["where"], texts["expected"])
+        if not all(group.complete for group in groups):
+            got = texts["got"] if all(group.networks for group in groups) else "–"
+            done, total = (sum(g.done for g in groups), sum(g.total for g in groups))
+            note = f"{done} of {total} networks are trained."
+            return Claim(*text, got, "not measured yet", note, name)
+        note = texts.get("fail" if contradicted else "undecided") or texts.get("note", "")
+        if verdict := texts.get("verdict"):
+            return Claim(*text, texts["got"], verdict, note or texts["note"], name)  # type: ignore[arg-type]
+        assert holds is not None, f"{name} has no verdict of its own"
+        got = texts["got"]
+        return judge(*text, got, bool(holds), note, contradicted=bool(contradicted), name=name)
+
+    def result(
+        self,
+        drawings: dict[str, Figure],
+        claims: Sequence[Claim],
+        /,
+        *,
+        networks: tuple[int, int] | None = None,
+        noticed: str | None = None,
+        **values: Any,
+    ) -> Result:
+        """Return a result with the captions of its drawings; `values` are filled into all texts."""
+        captions = self._tables["captions"]
+        return Result(
+            drawings,
+            {name: fill(captions[name or "main"], values) for name in drawings},
+            tuple(claims),
+            self("setting", **values),
+            self("seeds", **values),
+            self("noticed", **values) if noticed is None and "noticed" in self._texts
+            else noticed or "",
+            networks,
+        )  # fmt: skip
+
+
+def fill(text: str, values: dict[str, Any]) -> str:
+    r"""Fill values into a text, and join the lines of each paragraph.
+
+    >>> fill("{n} of\nthem.\n\n{n:.1f}\n", {"n": 2})
+    '2 of them.\n\n2.0'
+    """
+    paragraphs = re.split(r"\n\s*\n", text.strip())
+    return "\n\n".join(" ".join(each.split("\n")) for each in paragraphs).format(**values)
