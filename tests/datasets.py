@@ -139,11 +139,11 @@ def play_turns(objective, nets, batch, noise):
 
 def batch_of(lanes, step, turn):
     """Numbers (L, B) of what every lane sees in a turn of a step."""
-    lanes.sampler.turn_to(step)
+    lanes.sampler.seek(step)
     return lanes.sampler.indices(torch.tensor(step), lanes.sampler.orders)[turn]
 
 
 def turned(lanes, turn, carry):
     """A turn of the next step alone: means of the terms, their shares, and the carry."""
-    weights, seen = lanes._now(lanes.clock, lanes.levels, lanes.sampler.orders)
-    return lanes._turn(turn, weights, seen[turn], carry)
+    weights, seen = lanes.read(lanes.clock, lanes.weights.values, lanes.sampler.orders)
+    return lanes.make_update(turn, weights, seen[turn], carry)

@@ -3,9 +3,9 @@
 from types import SimpleNamespace
 
 import torch
-from datasets import play_turns
 
 import unweave as uw
+from datasets import play_turns
 from unweave.core.noise import Noise
 from unweave.objectives import Batch, total
 

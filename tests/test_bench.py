@@ -5,8 +5,8 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
-from datasets import CPU
 
+from datasets import CPU
 from unweave.bench import throughput as bench
 from unweave.bench.chart import speed_chart
 from unweave.cli import bench as bench_commands

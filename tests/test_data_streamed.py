@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from datasets import CPU, SMALL
 
 import unweave as uw
 from byte_images import everything
+from datasets import CPU, SMALL
 from unweave.data import Arrays, Selected, Streamed, Subset, from_array
 from unweave.data.files import rows
 from unweave.data.files import streaming as streamed
@@ -47,7 +47,7 @@ def dataset_of(path, **fields):
 
 
 def in_turn(sampler, step):
-    sampler.turn_to(step)
+    sampler.seek(step)
     return sampler.indices(torch.tensor(step), sampler.orders)
 
 
@@ -110,7 +110,7 @@ def test_an_epoch_is_a_permutation_that_follows_from_seed_and_epoch(file):
             assert len({tuple(part.tolist()) for part in parts}) == len(parts)
     alone = Sampler(torch.tensor([1]), dataset, 8, updates=2)
     assert torch.equal(in_turn(alone, 20)[:, 0], in_turn(sampler, 20)[:, 1])
-    assert [sampler.left(step) for step in (0, 3, 4, 11, 12, 16)] == [4, 1, 4, 1, 4, 4]
+    assert [sampler.steps_left(step) for step in (0, 3, 4, 11, 12, 16)] == [4, 1, 4, 1, 4, 4]
     assert not torch.equal(in_turn(sampler, 0), in_turn(sampler, 12))
 
 
@@ -121,7 +121,7 @@ def test_data_that_fit_into_a_window_are_shuffled_as_in_memory(file, monkeypatch
     for epoch in range(40):
         in_turn(sampler, epoch * sampler.per_epoch)
         left_out |= set(sampler.orders[0, 0, -7:].tolist())
-        assert sampler.left(epoch * sampler.per_epoch) == sampler.per_epoch == 12
+        assert sampler.steps_left(epoch * sampler.per_epoch) == sampler.per_epoch == 12
     assert len(left_out) > 80  # not the same few chunks
 
 
@@ -133,7 +133,7 @@ def test_windows_in_one_place_hold_what_others_do(file):
     places = set()
     for step in range(3 * sampler.per_epoch):
         seen = in_turn(sampler, step)[0]
-        fixed.turn_to(*divmod(step, sampler.per_epoch))
+        fixed.seek(*divmod(step, sampler.per_epoch))
         assert torch.equal(fixed.images(seen), dataset.images(seen))
         places.add((fixed._data.data_ptr(), fixed._begins.data_ptr()))
     assert len(places) == 1
@@ -235,7 +235,7 @@ def test_few_windows_are_held(file):
     dataset = dataset_of(file)
     sampler = Sampler(torch.tensor([0]), dataset, 8)
     for step in range(4 * sampler.per_epoch):
-        sampler.turn_to(step)
+        sampler.seek(step)
         assert len(dataset.windows._held) <= 3
     assert sum(t.name.startswith("windows") for t in threading.enumerate()) >= 1
 

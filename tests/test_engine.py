@@ -4,13 +4,13 @@ import dataclasses
 
 import pytest
 import torch
-from datasets import CPU, CRITIC, SMALL, small_run
 
 import unweave as uw
+from datasets import CPU, CRITIC, SMALL, small_run
 from unweave.training import Lanes, loop, train
 from unweave.training import compile as compiled
 from unweave.training.engine import Engine
-from unweave.training.precision import checked, half_precision, products
+from unweave.training.precision import check_precision, half_precision, matmul_precision
 from unweave.training.store import Store
 
 RUNS = [
@@ -35,8 +35,8 @@ def test_steps_at_once_are_steps_one_by_one():
         for name, value in one_by_one.advance()[0].items():
             sums[name] = sums.get(name, 0) + value.double()
     assert at_once.lanes.step == one_by_one.step == int(at_once.lanes.clock[0]) == 203
-    for name, value in one_by_one.parameters.items():
-        assert torch.equal(at_once.lanes.parameters[name], value)
+    for name, value in one_by_one.state.parameters.items():
+        assert torch.equal(at_once.lanes.state.parameters[name], value)
     rows = at_once.record.rows(203)
     for name, total in sums.items():
         for lane, row in enumerate(rows):
@@ -47,7 +47,7 @@ def test_the_record_names_the_first_step_and_term_that_broke():
     engine = Engine(lanes_of(RUNS))
     engine.run(4)
     assert engine.record.failures() == {}
-    engine.lanes.parameters["model.decoder.0.weight"][1, 0, 0] = torch.nan
+    engine.lanes.state.parameters["model.decoder.0.weight"][1, 0, 0] = torch.nan
     engine.run(3)
     assert engine.record.failures() == {1: {"step": 4, "term": "distortion"}}
     engine.record.clear()
@@ -57,11 +57,11 @@ def test_the_record_names_the_first_step_and_term_that_broke():
 def test_weights_are_ready_for_any_step_that_is_restored():
     whole, late = lanes_of(RUNS), lanes_of(RUNS)
     Engine(whole).run(205)
-    late.restore([{n: t.clone() for n, t in whole.state(k).items()} for k in (0, 1)], 205)
+    late.restore([{n: t.clone() for n, t in whole.state.lane(k).items()} for k in (0, 1)], 205)
     Engine(whole).run(3)
     Engine(late).run(3)
-    for name, value in whole.parameters.items():
-        assert torch.equal(late.parameters[name], value)
+    for name, value in whole.state.parameters.items():
+        assert torch.equal(late.state.parameters[name], value)
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -96,12 +96,12 @@ def test_a_single_run_that_does_not_fit_says_so(monkeypatch):
 
 
 def test_precisions():
-    assert [checked(name) for name in ("fp32", "tf32", "bf16")] == ["fp32", "tf32", "bf16"]
+    assert [check_precision(name) for name in ("fp32", "tf32", "bf16")] == ["fp32", "tf32", "bf16"]
     with pytest.raises(ValueError, match="did you mean 'bf16'"):
-        checked("bf1")
+        check_precision("bf1")
     before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     for name, fast in (("fp32", False), ("tf32", True), ("bf16", True)):
-        with products(name):
+        with matmul_precision(name):
             assert torch.backends.cuda.matmul.allow_tf32 == fast
             assert torch.backends.cudnn.allow_tf32 == fast
     assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == before
@@ -131,12 +131,12 @@ def test_replayed_steps_are_steps_from_python():
     cuda = torch.device("cuda")
     dataset = SMALL.load(cuda)
     replayed, plain = Lanes(RUNS, dataset, cuda), Lanes(RUNS, dataset, cuda)
-    with products("fp32"):
+    with matmul_precision("fp32"):
         Engine(replayed).run(200)
         for _ in range(200):
             plain.advance()
-    for name, value in plain.parameters.items():
-        torch.testing.assert_close(replayed.parameters[name], value, rtol=1e-4, atol=1e-6)
+    for name, value in plain.state.parameters.items():
+        torch.testing.assert_close(replayed.state.parameters[name], value, rtol=1e-4, atol=1e-6)
 
 
 MIXED = uw.Product(place=uw.Gaussian(3), what=uw.Categorical(4))
@@ -163,12 +163,12 @@ def test_compiled_steps_are_steps(precision, fields, count):
     cuda = torch.device("cuda")
     dataset = SMALL.load(cuda)
     runs = [small_run(**fields, seed=seed) for seed in range(count)]
-    with products(precision):
+    with matmul_precision(precision):
         plain, one, two = (Engine(Lanes(runs, dataset, cuda, precision, c)) for c in (0, 1, 1))
         for engine in (plain, one, two):
             engine.run(20)
-    for name, value in one.lanes.parameters.items():
-        assert torch.equal(two.lanes.parameters[name], value), name
+    for name, value in one.lanes.state.parameters.items():
+        assert torch.equal(two.lanes.state.parameters[name], value), name
     near = {"fp32": 1e-4, "bf16": 1e-2}[precision]
     for found, expected in zip(one.record.rows(20), plain.record.rows(20), strict=True):
         assert found == pytest.approx(expected, rel=near, abs=near)
@@ -178,7 +178,7 @@ def test_a_function_that_cannot_be_compiled_runs_as_it_is(monkeypatch):
     def broken(*_):
         raise RuntimeError("no compiler\nsecond line")
 
-    monkeypatch.setattr(compiled, "_compiled", broken)
+    monkeypatch.setattr(compiled, "_compile_flat", broken)
     double = compiled.Compiled(lambda tensors, by: {"y": tensors["x"] * by})
     with pytest.warns(UserWarning, match="steps are not compiled, which is slower: no compiler$"):
         found = double({"x": torch.ones(2)}, torch.tensor(3.0))
@@ -187,7 +187,7 @@ def test_a_function_that_cannot_be_compiled_runs_as_it_is(monkeypatch):
     def full(*_):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(compiled, "_compiled", full)
+    monkeypatch.setattr(compiled, "_compile_flat", full)
     with pytest.raises(torch.OutOfMemoryError):
         compiled.Compiled(lambda x: x)(torch.ones(2))
 
@@ -220,4 +220,4 @@ def test_on_the_cpu_nothing_is_compiled(monkeypatch):
     monkeypatch.setattr(compiled, "available", lambda: True)
     lanes = Lanes(RUNS, SMALL.load(CPU), CPU, compiles=True)
     assert not lanes.compiles
-    assert not any(isinstance(play, compiled.Compiled) for play in (lanes._read, *lanes._plays))
+    assert not any(isinstance(play, compiled.Compiled) for play in (lanes._read, *lanes._gradients))

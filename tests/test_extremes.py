@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from datasets import CPU, DIVERGENCES, OBJECTIVES, SMALL, small_run
 
 import unweave as uw
+from datasets import CPU, DIVERGENCES, OBJECTIVES, SMALL, small_run
 from unweave.data import from_array
 from unweave.training import Lanes
 
@@ -17,7 +17,7 @@ def finite_after(run, dataset=None, steps=25):
     for _ in range(steps):
         values, shares = lanes.advance()
         assert all(v.isfinite().all() for v in (*values.values(), *shares.values()))
-    return all(lanes.finite())
+    return all(lanes.state.finite())
 
 
 @pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.kind)

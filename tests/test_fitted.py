@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from datasets import ADVERSARIAL, LATENTS, SMALL
 from torch.distributions import MultivariateNormal
 
 import unweave as uw
+from datasets import ADVERSARIAL, LATENTS, SMALL
 from unweave.core.noise import Noise
 from unweave.latents import with_hard_samples
 from unweave.metrics import left_out
@@ -312,7 +312,7 @@ def test_users_draw_and_vary_the_noise(objective):
         assert np.allclose(one, varied[row], atol=1e-6)
         assert np.allclose(model.reconstruct(model.observations([9]), noise[row]), one, atol=1e-6)
     walks = model.traverse(model.observations([9]), noise=noise[1])
-    for columns, values, walk in zip(latent.columns, model.walks(), walks, strict=True):
+    for columns, values, walk in zip(latent.columns, model.traversal_values(), walks, strict=True):
         codes = np.repeat(code, len(values), 0)
         codes[:, columns] = values
         assert np.allclose(walk, model.decode(codes, noise[1]), atol=1e-6)

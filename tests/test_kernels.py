@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.nn.functional as F
-from datasets import SMALL, small_run
 
 import unweave as uw
+from datasets import SMALL, small_run
 from unweave import kernels
 from unweave.core import noise
 from unweave.data.drawn import shapes2d

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from datasets import ADVERSARIAL, CPU, OBJECTIVES, SMALL, nets_and_batch, small_run
 
 import unweave as uw
+from datasets import ADVERSARIAL, CPU, OBJECTIVES, SMALL, nets_and_batch, small_run
 from unweave.core.noise import Noise
 from unweave.data import from_array
 from unweave.evaluation.model import FittedModel
@@ -116,8 +116,8 @@ def test_the_batch_is_encoded_once():
     one, two = Lanes([plain], dataset, CPU), Lanes([told], dataset, CPU)
     one.advance()
     two.advance()
-    assert one.buffers
-    assert all(torch.equal(value, two.buffers[name]) for name, value in one.buffers.items())
+    assert one.state.buffers
+    assert all(torch.equal(value, two.state.buffers[name]) for name, value in one.state.buffers.items())
 
 
 def test_two_labels_of_one_name_are_refused():

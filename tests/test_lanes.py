@@ -4,6 +4,8 @@ import dataclasses
 
 import pytest
 import torch
+
+import unweave as uw
 from datasets import (
     ADVERSARIAL,
     CPU,
@@ -18,8 +20,6 @@ from datasets import (
     small_run,
     turned,
 )
-
-import unweave as uw
 from unweave.catalogue.methods import games, spaces
 from unweave.core.noise import Noise
 from unweave.core.optimisers import Adam
@@ -82,8 +82,8 @@ def test_a_lane_is_the_run_alone(objective, network, vectorised):
         for name, value in expected.items():
             torch.testing.assert_close(values[name][lane], value[0], rtol=1e-3, atol=1e-3)
         for kind in ("parameters", "buffers"):
-            for name, value in getattr(alone, kind).items():
-                found = getattr(together, kind)[name][lane]
+            for name, value in getattr(alone.state, kind).items():
+                found = getattr(together.state, kind)[name][lane]
                 # Normalisation divides rounding errors by small deviations.
                 atol = 1e-3 if network is NORMALISED else 2e-5
                 torch.testing.assert_close(found, value[0], rtol=1e-3, atol=atol)
@@ -96,17 +96,17 @@ def test_what_is_supported_trains_in_lanes_and_resumes(objective, latent):
     runs = [run.resolve(SMALL.load(CPU)) for run in runs]
     together, alone, resumed = lanes_of(runs), lanes_of(runs[1:]), lanes_of(runs)
     advance(together, 2)
-    resumed.restore([{n: t.clone() for n, t in together.state(k).items()} for k in (0, 1)], 2)
+    resumed.restore([{n: t.clone() for n, t in together.state.lane(k).items()} for k in (0, 1)], 2)
     values = advance(together, 2)
     advance(alone, 4)
     advance(resumed, 2)
     assert all(value.isfinite().all() for value in values.values())
-    assert set(together.updates) == {"model", *objective.critics} == set(together.optimisers)
+    assert set(together.players) == {"model", *objective.critics} == set(together.state.names)
     for lane in (0, 1):
-        for name, value in together.state(lane).items():
-            assert torch.equal(value, resumed.state(lane)[name]), name
-    for name, value in alone.parameters.items():
-        torch.testing.assert_close(together.parameters[name][1], value[0], rtol=1e-3, atol=1e-5)
+        for name, value in together.state.lane(lane).items():
+            assert torch.equal(value, resumed.state.lane(lane)[name]), name
+    for name, value in alone.state.parameters.items():
+        torch.testing.assert_close(together.state.parameters[name][1], value[0], rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_every_cell_of_the_page_of_methods_trains():
         lanes = lanes_of([small_run(objective=objective, latent=latent).resolve(SMALL.load(CPU))])
         values = advance(lanes, 1)
         assert all(value.isfinite().all() for value in values.values()), (objective, latent)
-        assert lanes.finite() == [True]
+        assert lanes.state.finite() == [True]
 
 
 def test_pseudo_inputs_do_not_move_the_statistics_of_the_data():
@@ -183,22 +183,22 @@ def test_resumed_is_uninterrupted_bit_for_bit(parts):
     runs = [small_run(**parts, seed=seed) for seed in (0, 1)]
     whole = lanes_of(runs)
     advance(whole, 7)
-    saved = [{n: t.clone() for n, t in whole.state(lane).items()} for lane in range(2)]
+    saved = [{n: t.clone() for n, t in whole.state.lane(lane).items()} for lane in range(2)]
     advance(whole, 6)
     resumed = lanes_of(runs)
     resumed.restore(saved, 7)
     advance(resumed, 6)
     for lane in range(2):
-        for name, value in whole.state(lane).items():
-            assert torch.equal(value, resumed.state(lane)[name]), name
+        for name, value in whole.state.lane(lane).items():
+            assert torch.equal(value, resumed.state.lane(lane)[name]), name
 
 
 def test_only_the_player_who_moves_changes():
     lanes = lanes_of([small_run(objective=uw.FactorVAE(gamma=5.0, critic=CRITIC))])
     lanes.prepare()
-    before = {n: v.clone() for n, v in lanes.parameters.items()}
+    before = {n: v.clone() for n, v in lanes.state.parameters.items()}
     turned(lanes, 0, {})
-    for name, value in lanes.parameters.items():
+    for name, value in lanes.state.parameters.items():
         assert torch.equal(before[name], value) == (lanes.nets.player_of(name) == "critic"), name
 
 
@@ -208,16 +208,16 @@ def test_running_statistics_are_those_of_the_player_who_moves():
     lanes = lanes_of([small_run(objective=objective, network=NORMALISED, seed=s) for s in (0, 1)])
     lanes.prepare()
     name = "model.encoder.1.running_mean"
-    kernel = lanes.parameters["model.encoder.0.weight"].clone()
+    kernel = lanes.state.parameters["model.encoder.0.weight"].clone()
     x = lanes.dataset.images(batch_of(lanes, 0, 0))
     _, _, carry = turned(lanes, 0, {})
     for lane in range(2):
         convolved = torch.nn.functional.conv2d(x[lane], kernel[lane], stride=2, padding=1)
         mean = 0.1 * convolved.mean((0, 2, 3))
-        torch.testing.assert_close(lanes.buffers[name][lane], mean, rtol=1e-4, atol=1e-6)
-    before = {n: v.clone() for n, v in lanes.buffers.items()}
+        torch.testing.assert_close(lanes.state.buffers[name][lane], mean, rtol=1e-4, atol=1e-6)
+    before = {n: v.clone() for n, v in lanes.state.buffers.items()}
     turned(lanes, 1, carry)
-    assert all(torch.equal(before[n], v) for n, v in lanes.buffers.items())
+    assert all(torch.equal(before[n], v) for n, v in lanes.state.buffers.items())
 
 
 def test_constants_of_a_network_are_not_state():
@@ -229,13 +229,13 @@ def test_constants_of_a_network_are_not_state():
 def test_lanes_that_stay_keep_their_statistics():
     lanes = lanes_of([small_run(network=NORMALISED, seed=seed) for seed in range(3)])
     lanes.advance()
-    before = [{n: t.clone() for n, t in lanes.state(lane).items()} for lane in (0, 2)]
-    lanes.buffers["model.encoder.1.running_var"][1, 0] = torch.inf
-    assert lanes.finite() == [True, False, True]
+    before = [{n: t.clone() for n, t in lanes.state.lane(lane).items()} for lane in (0, 2)]
+    lanes.state.buffers["model.encoder.1.running_var"][1, 0] = torch.inf
+    assert lanes.state.finite() == [True, False, True]
     lanes.keep([0, 2])
     for lane, expected in enumerate(before):
-        assert lanes.state(lane).keys() == expected.keys()
-        assert all(torch.equal(t, expected[n]) for n, t in lanes.state(lane).items())
+        assert lanes.state.lane(lane).keys() == expected.keys()
+        assert all(torch.equal(t, expected[n]) for n, t in lanes.state.lane(lane).items())
 
 
 @pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=str)
@@ -256,12 +256,12 @@ def test_the_critic_moves_on_codes_of_before_and_after_the_models_move():
     hook = lanes.nets.critics["critic"].register_forward_pre_hook(
         lambda module, args: seen.append(args[0].detach().clone())
     )
-    before = {n: v[0].clone() for n, v in lanes.parameters.items()}
+    before = {n: v[0].clone() for n, v in lanes.state.parameters.items()}
     lanes.advance()
     hook.remove()
     of_model, joint, permuted = seen
     assert torch.equal(of_model, joint)
-    after = {n: v[0] for n, v in lanes.parameters.items()}
+    after = {n: v[0] for n, v in lanes.state.parameters.items()}
     x = lanes.dataset.images(batch_of(lanes, 0, 1))[0]
     noise = uw.Noise(lanes.seeds[0], 0, "turn1")
 
@@ -282,10 +282,10 @@ def test_a_schedule_is_followed_step_by_step():
     by_hand = lanes_of([small_run(objective=uw.BetaVAE(beta=0.0))])
     for step in range(8):
         by_hand.prepare()
-        by_hand.levels.fill_(0.5 * step)
+        by_hand.weights.values.fill_(0.5 * step)
         by_hand.advance()
-    for name, value in scheduled.parameters.items():
-        assert torch.equal(value, by_hand.parameters[name])
+    for name, value in scheduled.state.parameters.items():
+        assert torch.equal(value, by_hand.state.parameters[name])
 
 
 @pytest.mark.parametrize("amsgrad", [False, True])
@@ -293,26 +293,26 @@ def test_our_adam_is_torchs(amsgrad):
     """Also for kernels laid out with their channels innermost, which fused code misreads."""
     run = small_run(network=NETWORKS[1], optimiser=Adam(lr=1e-2, amsgrad=amsgrad))
     lanes = lanes_of([run])
-    parameters = {n: v[0].clone().requires_grad_() for n, v in lanes.parameters.items()}
+    parameters = {n: v[0].clone().requires_grad_() for n, v in lanes.state.parameters.items()}
     optimiser = torch.optim.Adam(parameters.values(), lr=1e-2, amsgrad=amsgrad, foreach=False)
     for step in range(5):
         lanes.prepare()
         x = lanes.dataset.images(batch_of(lanes, step, 0))[0]
-        weights, _ = lanes._now(lanes.clock, lanes.levels, lanes.sampler.orders)
+        weights, _ = lanes.read(lanes.clock, lanes.weights.values, lanes.sampler.orders)
         batch = {"x": x, "seed": lanes.seeds[0], "step": lanes.clock[0]}
         own = {name: weight[0] for name, weight in weights.items()}
-        loss, *_ = lanes._player(0)(parameters, {}, own, batch, {})
+        loss, *_ = lanes.loss_function(0)(parameters, {}, own, batch, {})
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
         lanes.advance()
     for name, value in parameters.items():
-        torch.testing.assert_close(lanes.parameters[name][0], value.detach(), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(lanes.state.parameters[name][0], value.detach(), rtol=1e-4, atol=1e-5)
 
 
 def test_every_epoch_sees_everything_once():
     def indices(sampler, step, turn=0):
-        sampler.turn_to(step)
+        sampler.seek(step)
         return sampler.indices(torch.tensor(step), sampler.orders)[turn]
 
     dataset = from_array(torch.zeros(100, 2))[1]
@@ -324,7 +324,7 @@ def test_every_epoch_sees_everything_once():
     assert not torch.equal(indices(sampler, 0), indices(sampler, 0, turn=1))
     alone = Sampler(torch.tensor([1]), dataset, 10, updates=2)
     assert torch.equal(indices(alone, 5, turn=1), indices(sampler, 5, turn=1)[1:])
-    assert [sampler.left(step) for step in (0, 7, 9, 10)] == [10, 3, 1, 10]
+    assert [sampler.steps_left(step) for step in (0, 7, 9, 10)] == [10, 3, 1, 10]
 
 
 def test_a_lane_that_breaks_stops_alone(tmp_path):
@@ -353,7 +353,7 @@ def test_a_broken_lanes_last_good_checkpoint_is_kept(tmp_path, monkeypatch):
     def poisoned(engine):
         lanes = engine.lanes
         if lanes.step == 20:
-            lanes.parameters["model.decoder.0.weight"][0, 0, 0] = torch.nan
+            lanes.state.parameters["model.decoder.0.weight"][0, 0, 0] = torch.nan
         return healthy(engine)
 
     monkeypatch.setattr(Engine, "step", poisoned)
@@ -387,7 +387,7 @@ def test_lanes_resume_as_uninterrupted_after_one_of_them_broke(tmp_path, monkeyp
     def poisoned(engine):
         lanes = engine.lanes
         if lanes.step == 30 and len(lanes.runs) == 3:
-            lanes.parameters["model.decoder.0.weight"][0, 0, 0] = torch.nan
+            lanes.state.parameters["model.decoder.0.weight"][0, 0, 0] = torch.nan
         return healthy(engine)
 
     monkeypatch.setattr(Engine, "step", poisoned)

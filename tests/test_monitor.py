@@ -6,10 +6,10 @@ import time
 import numpy as np
 import pytest
 import torch
-from datasets import SMALL
 
 import unweave as uw
-from test_measure import STRUCTURES
+from datasets import SMALL
+from test_evaluate import STRUCTURES
 from unweave.evaluation.monitor import Measure, monitor_of
 from unweave.metrics import evaluate as evaluate_table
 from unweave.training import Silent, train

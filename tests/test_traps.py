@@ -33,6 +33,14 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.distributions import (
+    MultivariateNormal,
+    Normal,
+    RelaxedOneHotCategorical,
+    kl_divergence,
+)
+
+import unweave as uw
 from datasets import (
     CPU,
     CRITIC,
@@ -45,14 +53,6 @@ from datasets import (
     prior,
     small_run,
 )
-from torch.distributions import (
-    MultivariateNormal,
-    Normal,
-    RelaxedOneHotCategorical,
-    kl_divergence,
-)
-
-import unweave as uw
 from unweave.aggregate import decompose_exactly, exact, stratified, weighted
 from unweave.core.noise import Noise
 from unweave.latents import DiagonalGaussian, owner
@@ -282,7 +282,7 @@ def test_an_optimiser_that_owned_the_critic_would_lower_its_estimate():
     after = nets.critic(z)
     assert (after[:, 0] - after[:, 1]).mean() < (before[:, 0] - before[:, 1]).mean() - 0.01
     lanes = Lanes([small_run(objective=FACTOR)], SMALL.load(CPU), CPU)
-    assert not any("critic" in name for name in lanes.names["model"])
+    assert not any("critic" in name for name in lanes.state.names["model"])
 
 
 def test_the_critic_sees_two_batches_of_full_size():

@@ -18,8 +18,8 @@ from unweave.latents import Gaussian
 from unweave.networks import MLP, Conv, Critic, Network
 from unweave.objectives import BetaTCVAE, BetaVAE, FactorVAE, Objective
 from unweave.training import Lanes, Precision
-from unweave.training.memory import memory_kept
-from unweave.training.precision import products
+from unweave.training.memory import reuse_memory
+from unweave.training.precision import matmul_precision
 from unweave.training.run import Run
 from unweave.training.workers import LanePool
 
@@ -169,7 +169,7 @@ def measure(case: Case, device: torch.device, precision: Precision, seconds: flo
     """Microseconds for a step of all lanes of a case."""
     dataset = case.run.data.load(device)
     runs = [dataclasses.replace(case.run, seed=seed).resolve(dataset) for seed in range(case.lanes)]
-    with kernels.on(device), products(precision), memory_kept(device):
+    with kernels.on(device), matmul_precision(precision), reuse_memory(device):
         pool = LanePool(Lanes(runs, dataset, device, precision, compiles=True))
         stretch = _STRETCH.get(device.type, _STRETCH["cuda"])
         return timed(lambda: pool.run(stretch), device, seconds) / stretch
@@ -205,7 +205,7 @@ def limits(device: torch.device, precision: Precision) -> Limits:
     size = 8192 if device.type == "cuda" else 1024
     a = torch.randn(size, size, device=device, dtype=kind)
     data = torch.zeros(2**28 if device.type == "cuda" else 2**24, device=device)
-    with products(precision):
+    with matmul_precision(precision):
         product = timed(lambda: a @ a, device, 0.3)
     copy = timed(lambda: data.clone(), device, 0.3)
     return Limits(2 * size**3 / product * 1e6, 2 * data.numel() * 4 / copy * 1e6)

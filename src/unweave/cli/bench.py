@@ -36,7 +36,7 @@ def bench_command(
     from unweave.bench import throughput as bench
     from unweave.bench.chart import lanes_text, speed_chart
     from unweave.training import pick_device
-    from unweave.training.precision import checked
+    from unweave.training.precision import check_precision
 
     place = pick_device(device)
     torch.set_num_threads(usable_cores())
@@ -45,7 +45,7 @@ def bench_command(
         raise ValueError(f"--svg: there is no folder {svg.parent}; make it first")
     found: list[bench.Figure] = []
     try:
-        for figure in bench.figures(place, checked(precision), counts, quick, seconds):
+        for figure in bench.figures(place, check_precision(precision), counts, quick, seconds):
             found.append(figure)
             each = f"{figure.microseconds:,.0f} us"
             err.print(f"{figure.name}, {lanes_text(figure.lanes)}: {each}", highlight=False)

@@ -282,6 +282,7 @@ def _one(
 def _chosen(name: str, fields: list[str] | None) -> FileSet:
     """The published data set of a name, with fields set."""
     from unweave.core import spec
+    from unweave.core.hints import nearest
     from unweave.data import Data, FileSet, Published
     from unweave.training.run import Run
 
@@ -289,9 +290,7 @@ def _chosen(name: str, fields: list[str] | None) -> FileSet:
     if name not in known:
         others = [kind for kind in spec.members(Data) if kind not in known]
         drawn = " It needs no files." if name in others else ""
-        raise ValueError(
-            f"{name!r} is not a published data set.{drawn} {spec.nearest(name, known)}"
-        )
+        raise ValueError(f"{name!r} is not a published data set.{drawn} {nearest(name, known)}")
     assignments = [f"data={name}", *(f"data.{field}" for field in _named(fields))]
     made = spec.override(Run, assignments).data
     assert isinstance(made, FileSet)

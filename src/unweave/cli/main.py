@@ -35,7 +35,8 @@ from unweave.core.console import (
 )
 from unweave.core.console import err as _err
 from unweave.core.console import out as _out
-from unweave.core.parallel import Killed, usable_cores
+from unweave.core.notes import print_warnings
+from unweave.core.parallel import WorkerKilled, usable_cores
 
 # What a command needs is loaded where it begins, so that help and mistakes are told at once.
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def train_command(
     from unweave.metrics.registry import listed
     from unweave.presets import base_of, preset
     from unweave.training.overrides import runs_from
-    from unweave.training.precision import checked
+    from unweave.training.precision import check_precision
     from unweave.training.store import Store
 
     _use_cores(threads)
@@ -136,7 +137,7 @@ def train_command(
         watched = Measure(measure_every or 10_000, names, measure_rows)
     kept = Store(store)
     outcomes = listing.train_all(
-        runs, kept, device, checkpoint_seconds, checked(precision), watched
+        runs, kept, device, checkpoint_seconds, check_precision(precision), watched
     )
     listing.show_outcomes(outcomes, kept)
     if any(outcome.failure for outcome in outcomes):
@@ -191,7 +192,7 @@ def evaluate_command(
     measure = partial(evaluate_table, metrics=asked, rng=rng, **frame)
     folders = Store(store).find_all(names)
     chosen = cast("AnySplit | None", split)
-    models = scoring.telling(lambda paths: load(paths, split=chosen, device=device), folders, _err)
+    models = print_warnings(_err, lambda: load(folders, split=chosen, device=device))
     scores = scoring.evaluate_all(models, rows, _err, measure, asked is None, codes)
     for line in scoring.measured_on(models, rows):
         (_out if form == "table" else _err).print(line, highlight=False)
@@ -231,17 +232,17 @@ def score_command(
       unweave score codes.npz --continuous angle,x     (numbers, although they repeat)
     """
     from unweave.cli import scores as scoring
-    from unweave.core import spec
+    from unweave.core.hints import nearest_path
     from unweave.metrics import Scores, Table
 
     if not path.is_file():
         raise ValueError(
-            f"there is no file {path}: {spec.nearest_path(path)} Give an .npz file with codes and "
+            f"there is no file {path}: {nearest_path(path)} Give an .npz file with codes and "
             "factors"
         )
     form, asked = scoring.form_of(as_json, as_csv), scoring.named(metrics)
     frame = scoring.frame_of(interval, resamples, null, reseeds, ceiling, continuous)
-    table = scoring.telling(Table.load, path, _err)
+    table = print_warnings(_err, Table.load, path)
     scores = Scores()
     try:
         scoring.score_table(table, asked, rng, frame, _err, scores)
@@ -264,7 +265,6 @@ def report_command(
 
       unweave report 3f2a
     """
-    from unweave.cli import scores as scoring
     from unweave.evaluation.model import load
     from unweave.report import write_report
     from unweave.training.store import Store
@@ -272,7 +272,7 @@ def report_command(
     for model in load(Store(store).find_all(names), device=device):
         assert model.folder is not None
         write = partial(write_report, path=model.folder / "report.html", rows=rows)
-        path = scoring.telling(write, model, _err)
+        path = print_warnings(_err, write, model)
         _out.print(str(path), soft_wrap=True, highlight=False)
 
 
@@ -410,7 +410,7 @@ def main() -> None:
         sys.exit(2)  # of a command alone, whose help was shown
     except OSError as error:
         _fail(_os_error(error))
-    except (ValueError, FloatingPointError, Killed) as error:
+    except (ValueError, FloatingPointError, WorkerKilled) as error:
         _fail(str(error))
     sys.exit(code if isinstance(code, int) else 0)
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from unweave.core import spec
 from unweave.core.console import err, out, plain_table
+from unweave.core.notes import print_notes
 from unweave.training import Outcome, Precision, notes, pick_device, train
-from unweave.training.progress import failure_text, progress_on
+from unweave.training.progress import ConsoleProgress, failure_text
 from unweave.training.recipe import blocks_of, data_text
 from unweave.training.run import Run
 from unweave.training.store import RunFolder, Store
@@ -37,8 +38,7 @@ def train_all(
     for group in by_data.values():
         dataset = group[0].data.load(pick_device(device))
         resolved = [run.resolve(dataset) for run in group]
-        for note in notes(resolved, dataset):
-            err.print(note, highlight=False)
+        print_notes(err, notes(resolved, dataset))
         monitor = monitor_of(measure, resolved, dataset)
         if measure:
             err.print(
@@ -47,7 +47,9 @@ def train_all(
                 highlight=False,
                 markup=False,
             )
-        outcomes += train(resolved, dataset, store, progress_on(err), seconds, precision, monitor)
+        outcomes += train(
+            resolved, dataset, store, ConsoleProgress(err), seconds, precision, monitor
+        )
     if measure and any(o.weights is not None and not o.measures for o in outcomes):
         err.print(f"note: {unmeasured(store.root)}", highlight=False, markup=False)
     return outcomes

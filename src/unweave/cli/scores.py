@@ -10,24 +10,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from rich.console import Console
 from rich.table import Table as RichTable
 
 from unweave.core.console import plain_table
+from unweave.core.files import write_json
+from unweave.core.notes import capture_warnings, print_notes
+from unweave.core.progress import ProgressDisplay
 from unweave.data.splits import split_of
-from unweave.evaluation.evaluate import measured, noted
+from unweave.evaluation.evaluate import map_tables
 from unweave.evaluation.model import Codes, FittedModel
 from unweave.metrics import METRICS, Frame, Score, Scores, Table, evaluate, left_out
 from unweave.metrics.registry import listed, select
 from unweave.metrics.registry import named as known
 from unweave.metrics.score import CSV_COLUMNS, csv_text
-from unweave.training.progress import Counts
-from unweave.training.store import write_json
-
-R = TypeVar("R")
-T = TypeVar("T")
 
 _FEW = 4  # runs that have a column of their own on a terminal
 
@@ -77,9 +74,9 @@ def evaluate_all(
     names = names_of(models)
     found = {name: Scores() for name in names.values()}
     told: set[str] = set()
-    with Counts(console, totals) as counts:
-        work, encoded = partial(noted, measure), partial(counts.add, "encoded")
-        for number, table, (scores, lines) in measured(models, rows, work, encoded, codes):
+    with ProgressDisplay(console, totals) as counts:
+        work, encoded = partial(capture_warnings, measure), partial(counts.add, "encoded")
+        for number, table, (scores, lines) in map_tables(models, rows, work, encoded, codes):
             folder = models[number].folder
             assert folder is not None
             table.save(folder / "table.npz")
@@ -87,7 +84,7 @@ def evaluate_all(
             write_json(folder / "scores.json", {**about, "scores": scores.to_json()})
             found[names[folder]] = scores
             notes = [*map(str, lines), *(omitted(table) if whole else [])]
-            tell(console, [line for line in notes if line not in told])
+            print_notes(console, [line for line in notes if line not in told])
             told.update(notes)
             counts.add("measured")
     return found
@@ -109,8 +106,8 @@ def score_table(
         table = replace(table, continuous=continuous)
     chosen = select(table, metrics)
     notes = [*table.notes, *([table.few] if table.few else [])]
-    tell(console, notes)
-    with Counts(console, {"measured": len(chosen)}) as counts:
+    print_notes(console, notes)
+    with ProgressDisplay(console, {"measured": len(chosen)}) as counts:
 
         def progress(key: str, score: Score | None) -> None:
             if score is None:
@@ -120,22 +117,9 @@ def score_table(
                 counts.add("measured")
 
         measure = partial(evaluate, metrics=metrics, rng=rng, progress=progress, **frame)
-        _, warned = noted(measure, table)
-    tell(console, [line for line in map(str, warned) if line not in notes])
-    tell(console, omitted(table) if metrics is None else [])
-
-
-def tell(console: Console, lines: Iterable[str]) -> None:
-    """Print notes, a line each."""
-    for line in lines:
-        console.print(line, highlight=False, soft_wrap=True, markup=False)
-
-
-def telling(function: Callable[[T], R], item: T, console: Console) -> R:
-    """What a function gives of something; what it warns of is printed."""
-    found, notes = noted(function, item)
-    tell(console, map(str, notes))
-    return found
+        _, warned = capture_warnings(measure, table)
+    print_notes(console, [line for line in map(str, warned) if line not in notes])
+    print_notes(console, omitted(table) if metrics is None else [])
 
 
 def omitted(table: Table) -> list[str]:

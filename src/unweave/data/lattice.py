@@ -17,8 +17,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from unweave.core.hints import nearest
 from unweave.core.noise import Noise
-from unweave.core.spec import nearest
 
 Kind = Literal["ordinal", "cyclic", "categorical"]
 # What the classes of each factor are called, text or numbers; None where only their place is known.

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, Unpack, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unweave.core.parallel import in_threads
+from unweave.core.parallel import thread_map
 from unweave.metrics.inputs import Floats, Seed, check_choice, read
 from unweave.metrics.options import Frame, framed
 from unweave.metrics.predictors import TEST, TRAIN, Split, lasso, split, standardised
@@ -115,7 +115,7 @@ def dci(
         # The largest first, so that no thread is left with it at the end.
         ordered = sorted(tasks, key=lambda task: -int(inputs.sizes[task[0]]))
         fit = partial(_boosted if protocol == "locatello2019" else _forest, rows)
-        fits = dict(in_threads(fit, ordered))
+        fits = dict(thread_map(fit, ordered))
     matrix = rows.by_code({k: each.importances for k, each in fits.items()})
     scored = matrix[:, inputs.scored]
     parts = {

@@ -17,7 +17,7 @@ from typing import Any, ParamSpec, TypedDict
 
 import numpy as np
 
-from unweave.core.parallel import in_threads
+from unweave.core.parallel import thread_map
 from unweave.metrics.inputs import (
     FewRowsWarning,
     Floats,
@@ -234,7 +234,7 @@ def _with_interval(
         )
     size = _part_size(again.rows, _rows_read(score))
     with _explained(f"a random part of {size} rows", "give more rows, or ask for no interval"):
-        values = np.array(list(in_threads(partial(again.part, size), rngs)))
+        values = np.array(list(thread_map(partial(again.part, size), rngs)))
     details = score.details | {
         "interval level": level,
         "resamples": len(values),
@@ -264,7 +264,7 @@ def _part_size(rows: int, read: int) -> int:
 
 
 def _with_spread(score: Score, again: _Again, rngs: list[np.random.Generator]) -> Score:
-    values = np.array(list(in_threads(again.drawn, rngs)))
+    values = np.array(list(thread_map(again.drawn, rngs)))
     details = score.details | {RNG_SPREAD: float(values.std(ddof=1)), "reseeds": len(values)}
     return replace(score, details=details)
 
@@ -286,7 +286,7 @@ def _with_null(score: Score, again: _Again, rngs: list[np.random.Generator]) -> 
     if "factors" not in again.given:
         raise ValueError(f"expected no null of {score.name}, which reads no factors to shuffle")
     with _explained("a shuffle of the factors", "ask for no null"):
-        values = np.array(list(in_threads(again.shuffled, rngs)))
+        values = np.array(list(thread_map(again.shuffled, rngs)))
     details = score.details | {"null spread": float(values.std(ddof=1)), "shuffles": len(values)}
     return replace(score, null=float(values.mean()), details=details)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from unweave.core.parallel import in_threads, own_cores
+from unweave.core.parallel import own_cores, thread_map
 from unweave.metrics.inputs import Floats, Inputs, Ints
 from unweave.metrics.score import Detail
 
@@ -194,14 +194,14 @@ def logistic(
 
 
 def with_blas(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """`in_threads` for regressions: BLAS has one thread in each, where it would have all cores.
+    """`thread_map` for regressions: BLAS has one thread in each, where it would have all cores.
 
     >>> list(with_blas(lambda item: item**2, range(5)))
     [0, 1, 4, 9, 16]
     """
     limit = threadpool_limits(1, user_api="blas") if own_cores() > 1 else nullcontext()
     with limit:
-        yield from in_threads(function, items)
+        yield from thread_map(function, items)
 
 
 def newton(loss: Callable[[Floats], tuple[Floats, Floats, Floats]], w: Floats) -> Floats:

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unweave.core.parallel import in_threads
+from unweave.core.parallel import thread_map
 from unweave.metrics.inputs import Floats, check_choice
 from unweave.metrics.score import Score, aligned
 from unweave.metrics.validation import counted
@@ -212,7 +212,7 @@ def sensitivity(
         cell, rng = task
         return metric(codes, factors, rng=rng, **cell)
 
-    scores = list(in_threads(measured, itertools.product(cells, rngs)))
+    scores = list(thread_map(measured, itertools.product(cells, rngs)))
     shape = *(len(values) for values in grid.values()), len(rngs)
     values = np.array([float(score) for score in scores]).reshape(shape)
     protocols = dict.fromkeys(score.protocol for score in scores)

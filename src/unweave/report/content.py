@@ -199,7 +199,9 @@ class Content:
 
     def walk(self, row: int, variable: Variable) -> Array:
         """Decoded steps along a variable from the code of a row, (n, *shape)."""
-        return self.model.walk(self.means[row], variable.number, self.walks[variable.number])
+        return self.model.traverse_variable(
+            self.means[row], variable.number, self.walks[variable.number]
+        )
 
 
 def gather(model: FittedModel, rows: int, scores: dict[str, Score] | None = None) -> Content:
@@ -224,7 +226,7 @@ def gather(model: FittedModel, rows: int, scores: dict[str, Score] | None = None
         index=index.cpu().numpy(),
         table=table,
         samples=samples.cpu().numpy(),
-        walks=model.walks(STEPS),
+        walks=model.traversal_values(STEPS),
         rate=latent.rate(posterior, prior, samples).double().mean().item(),
         summary=summarise(latent, posterior, prior, noise),
         scores=evaluate(table) if scores is None else scores,

@@ -20,11 +20,10 @@ from typing import Any, get_args
 import unweave
 from unweave.core.bibliography import entries
 from unweave.core.console import PAPERS
-from unweave.core.files import write_atomically
+from unweave.core.files import write_atomically, write_json
 from unweave.studies.drawing import save
 from unweave.studies.inventory import Item, inventory
 from unweave.studies.workspace import Claim, Cost, Reproduction, Result, Verdict, Workspace
-from unweave.training.store import write_json
 
 _SIGNS = {
     "pass": "✓ pass",

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast, get_type_hints
 
 from unweave.core import spec
+from unweave.core.hints import near_paths, nearest, nearest_path
 from unweave.data import AnyWay, Data, HeldOut, Paired, Selected
 from unweave.data.files.detect import from_path
 from unweave.training.run import Run
@@ -51,8 +52,7 @@ def base_from(path: Path) -> dict[str, Any]:
     """The JSON form of the run in a file: a run.json, or TOML of the same fields."""
     if not path.is_file():
         raise ValueError(
-            f"--from: there is no file {path}: {spec.nearest_path(path)} Give a run.json or a "
-            ".toml file"
+            f"--from: there is no file {path}: {nearest_path(path)} Give a run.json or a .toml file"
         )
     try:
         content = (
@@ -81,7 +81,7 @@ def way_from(text: str) -> AnyWay:
     kind, _, rest = text.partition(":")
     known = spec.members(AnyWay)
     if kind not in known:
-        raise ValueError(f"--select: {kind!r} is not known: {spec.nearest(kind, known)}")
+        raise ValueError(f"--select: {kind!r} is not known: {nearest(kind, known)}")
     fields = {field.name for field in dataclasses.fields(known[kind])}
     content: dict[str, Any] = {"kind": kind}
     combinations: list[dict[str, list[Any]]] = []
@@ -171,5 +171,5 @@ def _data(text: str) -> list[str]:
         return [f"data={found.kind}", f"data.path={found.path}"]
     raise ValueError(
         f"data: {text!r} is neither a data set nor a file or folder that exists: "
-        f"{spec.nearest(Path(text), [*known, *spec.near_paths(text)])}"
+        f"{nearest(Path(text), [*known, *near_paths(text)])}"
     )

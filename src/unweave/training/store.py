@@ -28,17 +28,12 @@ from safetensors.torch import save
 from torch import Tensor
 
 from unweave.core import spec
-from unweave.core.files import UNFINISHED, write_atomically
+from unweave.core.files import UNFINISHED, write_atomically, write_json
 from unweave.training.run import Run
 
 Status = Literal["finished", "failed", "under way", "not started"]
 
 _STATE = re.compile(r"state-(\d+)\.safetensors")
-
-
-def write_json(path: Path, content: object) -> None:
-    """Write JSON atomically, readable by people."""
-    write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 from pydantic import Field
 
-from unweave.core.spec import nearest_path, spec, tag
+from unweave.core.hints import nearest_path
+from unweave.core.spec import spec, tag
 from unweave.data.dataset import Dataset, Place
 from unweave.data.files.arrays import dataset_of
 from unweave.data.files.npy import NpyFile, write_npy

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from unweave.core.parallel import in_threads
+from unweave.core.parallel import thread_map
 from unweave.metrics.inputs import Bools, Floats, Ints
 
 _AT_ONCE = 1_150_000  # codes of the rows of trees that are grown at once, so that threads pay
@@ -101,7 +101,7 @@ def grow(
     step = max(1, _AT_ONCE // train.size) if train.size else trees
     told = np.zeros((len(depths), len(test), max(1, classes)))
     importances = np.zeros((len(depths), len(codes)))
-    for part in in_threads(few, [streams[at : at + step] for at in range(0, trees, step)]):
+    for part in thread_map(few, [streams[at : at + step] for at in range(0, trees, step)]):
         told += part.told
         importances += part.importances
     told /= trees

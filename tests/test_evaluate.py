@@ -13,15 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from datasets import CRITIC, LATENTS, SMALL
 from rich.console import Console
 from scipy import stats
 from threadpoolctl import threadpool_info
 
 import unweave as uw
+from datasets import CRITIC, LATENTS, SMALL
 from unweave.cli import scores as scoring
 from unweave.core import parallel
-from unweave.core.parallel import Killed, in_processes, in_threads
+from unweave.core.parallel import WorkerKilled, process_map, thread_map
 from unweave.data.dataset import Stored
 from unweave.data.drawn.shapes2d import Sprites
 from unweave.evaluation import evaluate as measure
@@ -343,18 +343,18 @@ def test_in_processes(monkeypatch):
     models = fitted(seeds=range(2))
     here = uw.evaluate(models, 50)
     monkeypatch.setattr(parallel, "usable_cores", lambda: 4)
-    items, pids, cores, threads = zip(*in_processes(in_a_process, range(20), 2), strict=True)
+    items, pids, cores, threads = zip(*process_map(in_a_process, range(20), 2), strict=True)
     assert items == tuple(range(20))
     assert os.getpid() not in pids
     assert set(cores) == {2}
     assert max(threads) <= 2
-    ((_, alone, _, _),) = in_processes(in_a_process, [0], 1)
+    ((_, alone, _, _),) = process_map(in_a_process, [0], 1)
     assert alone == os.getpid()
     assert [scores.to_json() for scores in uw.evaluate(models, 50)] == [s.to_json() for s in here]
     with pytest.raises(ValueError, match="one"):
-        list(in_processes(in_a_process, [0, "fail", 2], 2))
-    with pytest.raises(Killed, match="one of 2 processes was killed"):
-        list(in_processes(in_a_process, [0, "die", 2], 2))
+        list(process_map(in_a_process, [0, "fail", 2], 2))
+    with pytest.raises(WorkerKilled, match="one of 2 processes was killed"):
+        list(process_map(in_a_process, [0, "die", 2], 2))
 
 
 def test_results_come_in_order_and_few_items_are_taken_ahead():
@@ -365,7 +365,7 @@ def test_results_come_in_order_and_few_items_are_taken_ahead():
             taken.append(number)
             yield number
 
-    for result in in_threads(lambda item: -item, items(), threads=3):
+    for result in thread_map(lambda item: -item, items(), threads=3):
         done.append(result)
         assert len(taken) <= len(done) + 7
     assert done == [-number for number in range(50)]
@@ -378,12 +378,12 @@ def test_threads_within_threads_are_no_more_than_cores(monkeypatch):
         return parallel.own_cores(), threading.get_ident()
 
     def outer(item):
-        return threading.get_ident(), list(in_threads(inner, range(6)))
+        return threading.get_ident(), list(thread_map(inner, range(6)))
 
-    for here, found in in_threads(outer, range(8)):
+    for here, found in thread_map(outer, range(8)):
         assert {cores for cores, _ in found} == {4 // 4}
         assert {thread for _, thread in found} == {here}
-    for here, found in in_threads(outer, range(8), threads=2):
+    for here, found in thread_map(outer, range(8), threads=2):
         assert {cores for cores, _ in found} == {1}
         assert here not in {thread for _, thread in found}
     assert parallel.own_cores() == 4
@@ -401,7 +401,7 @@ def test_where_a_call_fails_those_begun_end_and_no_other_begins():
         ended.append(item)
         return item
 
-    results = in_threads(work, range(100), threads=2)
+    results = thread_map(work, range(100), threads=2)
     with pytest.raises(ValueError, match="one"):
         list(results)
     assert set(ended) == set(begun) - {1}

@@ -12,17 +12,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from datasets import CPU, CRITIC, SMALL, small_run
 
 import unweave as uw
-from unweave.core.parallel import Killed, in_processes
+from datasets import CPU, CRITIC, SMALL, small_run
+from unweave.core.parallel import WorkerKilled, process_map
 from unweave.training import Lanes, train
 from unweave.training import workers as pool
 from unweave.training.engine import Engine
-from unweave.training.memory import memory_kept
+from unweave.training.memory import reuse_memory
 from unweave.training.store import Store
 from unweave.training.worker_processes import can_fork
-from unweave.training.workers import LanePool, Plan, planned
+from unweave.training.operations import count_operations
+from unweave.training.workers import LanePool, Plan, make_plan
 
 FACTOR = uw.FactorVAE(gamma=5.0, critic=CRITIC)
 NORMALISED = uw.DCGAN(base=4)
@@ -40,13 +41,13 @@ def lanes_of(runs):
 
 
 def copied(lanes):
-    return [{n: t.clone() for n, t in lanes.state(k).items()} for k in range(len(lanes.runs))]
+    return [{n: t.clone() for n, t in lanes.state.lane(k).items()} for k in range(len(lanes.runs))]
 
 
 @pytest.fixture
 def dealt(monkeypatch):
     """Every pool has as many workers as lanes."""
-    monkeypatch.setattr(pool, "_plan", lambda lanes: Plan(len(lanes.runs), len(lanes.runs), 1))
+    monkeypatch.setattr(pool, "plan_for", lambda lanes: Plan(len(lanes.runs), len(lanes.runs), 1))
 
 
 @pytest.mark.parametrize("network", [uw.MLP((16,)), uw.Conv(base=4, hidden=8), NORMALISED])
@@ -66,8 +67,8 @@ def test_however_lanes_are_dealt_each_is_the_run_alone(plan, network):
         alone = LanePool(lanes_of([run]), Plan(1, 1, 1))
         alone.run(9)
         assert rows[lane] == pytest.approx(alone.rows()[0], rel=1e-3, abs=1e-3)
-        for name, value in alone.lanes.state(0).items():
-            found = together.lanes.state(lane)[name]
+        for name, value in alone.lanes.state.lane(0).items():
+            found = together.lanes.state.lane(lane)[name]
             torch.testing.assert_close(found, value, rtol=1e-3, atol=tolerance)
 
 
@@ -165,7 +166,7 @@ def test_a_worker_that_is_killed_is_missed(monkeypatch):
         child.join()
     monkeypatch.setattr(Engine, "step", lambda engine: os.kill(os.getpid(), signal.SIGKILL))
     for each in crews:
-        with pytest.raises(Killed, match="process that trained lanes was killed"):
+        with pytest.raises(WorkerKilled, match="process that trained lanes was killed"):
             each.run(5)
     assert multiprocessing.active_children() == []
 
@@ -186,13 +187,13 @@ def test_a_process_that_may_not_have_others_takes_the_steps_itself(monkeypatch):
     assert can_fork(lanes.dataset, CPU)
     monkeypatch.setattr(multiprocessing.current_process(), "_config", {"daemon": True})
     assert not can_fork(lanes.dataset, CPU)
-    assert list(in_processes(lambda item: os.getpid(), range(3), 2)) == 3 * [os.getpid()]
+    assert list(process_map(lambda item: os.getpid(), range(3), 2)) == 3 * [os.getpid()]
 
 
 KILLED = """
 import os, signal, sys, torch
 sys.path[:0] = {paths!r}
-from test_crew import LanePool, Plan, Engine, lanes_of, runs_of
+from test_workers import LanePool, Plan, Engine, lanes_of, runs_of
 healthy = Engine.step
 def told(engine):
     if engine.lanes.step == 3:
@@ -229,7 +230,7 @@ def test_lanes_that_do_not_divide_are_taken_in_turns(seen, monkeypatch):
 
 
 @pytest.mark.parametrize("plan", [Plan(1, 1, 1), Plan(3, 1, 2), Plan(3, 2, 1), Plan(3, 2, 2)])
-def test_threads_are_as_planned_inside_and_as_before_outside(plan, seen, monkeypatch):
+def test_threads_are_as_make_plan_inside_and_as_before_outside(plan, seen, monkeypatch):
     healthy = Engine.step
 
     def looked_at(engine):
@@ -262,14 +263,14 @@ def test_after_threads_were_used_here_processes_can_use_them():
 @pytest.mark.parametrize("mapped", [True, False])
 def test_a_plan_takes_no_more_than_there_is(cores, count, mapped):
     for work in (0, 10**6, 10**8, 10**9, 10**11):
-        plan = planned(count, work, mapped, cores)
+        plan = make_plan(count, work, mapped, cores)
         assert 1 <= plan.workers <= plan.parts <= count
         assert 1 <= plan.workers * plan.threads <= cores
         assert plan.parts in (plan.workers, count)
-        here = planned(count, work, mapped, cores, forks=False)
+        here = make_plan(count, work, mapped, cores, forks=False)
         assert here.workers == 1
         assert here.parts in (1, count)
-    assert planned(count, 10**11, mapped, cores).workers == min(count, cores)
+    assert make_plan(count, 10**11, mapped, cores).workers == min(count, cores)
 
 
 def test_the_plan_follows_from_the_network(monkeypatch):
@@ -281,7 +282,7 @@ def test_the_plan_follows_from_the_network(monkeypatch):
     batch, inputs, hidden, codes = 16, 256, 16, 3
     layers = (inputs * hidden, hidden * 2 * codes, codes * hidden, hidden * inputs)
     work = 2 * batch * (3 * sum(layers) - layers[0])  # no gradient of the images
-    assert small.operations() == work
+    assert count_operations(small) == work
     assert LanePool(small).plan == Plan(1, 1, 1)
     assert LanePool(large).plan == Plan(3, 2, 1)
     assert LanePool(convolved).plan == Plan(3, 2, 1)
@@ -292,7 +293,7 @@ def test_the_plan_follows_from_the_network(monkeypatch):
 def test_counting_operations_changes_nothing():
     lanes = lanes_of(runs_of(objective=FACTOR, network=NORMALISED))
     before = copied(lanes)
-    lanes.operations()
+    count_operations(lanes)
     assert lanes.step == int(lanes.clock[0]) == 0
     for one, two in zip(before, copied(lanes), strict=True):
         assert all(torch.equal(value, two[name]) for name, value in one.items())
@@ -308,7 +309,7 @@ def faults(blocks):
 
 def test_memory_is_kept_inside_and_given_back_after():
     """Blocks of 64 MB are 16,384 pages each: taken again, until they are the system's again."""
-    with memory_kept(CPU):
+    with reuse_memory(CPU):
         faults(5)
         kept = min(faults(5) for _ in range(3))  # a busy system may take pages back in between
     after = faults(5)

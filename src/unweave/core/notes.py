@@ -1,0 +1,37 @@
+"""Warnings and notes for the user: capture those of a call, and print them once each."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from rich.console import Console
+
+R = TypeVar("R")
+
+
+def capture_warnings(function: Callable[..., R], *arguments: object) -> tuple[R, list[Warning]]:
+    """Call `function(*arguments)`; return its result and the warnings it issued, each once.
+
+    >>> capture_warnings(warnings.warn, "few rows")
+    (None, [UserWarning('few rows')])
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = function(*arguments)
+    by_text = {str(each.message): each.message for each in caught}
+    return result, [w if isinstance(w, Warning) else UserWarning(w) for w in by_text.values()]
+
+
+def print_warnings(console: Console, function: Callable[..., R], *arguments: object) -> R:
+    """Call `function(*arguments)`, print the warnings it issues, and return its result."""
+    result, issued = capture_warnings(function, *arguments)
+    print_notes(console, map(str, issued))
+    return result
+
+
+def print_notes(console: Console, notes: Iterable[str]) -> None:
+    """Print each note on a line of its own, as it is."""
+    for note in notes:
+        console.print(note, highlight=False, soft_wrap=True, markup=False)
