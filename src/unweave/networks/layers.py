@@ -244,9 +244,9 @@ _Ours = DownConv2d | UpConv2d
 def _stacks(layer: nn.Module, x: Tensor, sides: Sequence[int]) -> bool:
     """Whether a layer is a convolution that our kernels take, on images like x with these sides."""
     if isinstance(layer, UpConv2d):
-        return kernels.take(x) and not any(layer.output_padding)
+        return kernels.supports(x) and not any(layer.output_padding)
     even = all(side % 2 == 0 for side in sides)
-    return isinstance(layer, DownConv2d) and even and kernels.take(x)
+    return isinstance(layer, DownConv2d) and even and kernels.supports(x)
 
 
 def _stacked(layer: _Ours, x: Tensor, below: Tensor | None = None, settled: bool = False) -> Tensor:

@@ -60,7 +60,7 @@ def notes(runs: Sequence[Run], dataset: Dataset) -> list[str]:
     """Return what a user should know before training, about the data, the runs and the device."""
     lines = [*dataset.notes, *(note for run in runs for note in run.notes)]
     if dataset.device.type == "cuda":
-        if why := kernels.reason():
+        if why := kernels.unavailable_reason():
             lines.append(f"this GPU trains with torch's own layers, not our faster ones: {why}")
         elif _worth_compiling(runs) and not compiler.available():
             lines.append(f"steps are not compiled, which is slower: torch {torch.__version__}")

@@ -200,7 +200,7 @@ class Lanes:
             return [value for (call,) in calls for value in call.values()]
 
         parameters = split(state.parameters)
-        if kernels.take(flat.flat):
+        if kernels.supports(flat.flat):
             # The kernel reads raw memory; a compiled update may lay gradients out in its own way.
             flat.adam_step(
                 list(map(like_parameter, gradients, parameters)), self.clock, updates, before

@@ -26,7 +26,7 @@ from unweave import kernels
 from unweave.core.spec import spec, tag
 from unweave.data.drawn.renderer import OnLattice
 from unweave.data.lattice import Factor, Lattice
-from unweave.kernels.frame import Frame
+from unweave.kernels.sprite_geometry import SpriteGeometry
 
 Shape = Literal["square", "ellipse", "heart"]
 Floats = NDArray[np.float64]
@@ -228,11 +228,11 @@ class Sprites(OnLattice):
         return (v >= lower).logical_and_(v <= upper)
 
 
-def frame(dataset: Sprites) -> Frame:
+def frame(dataset: Sprites) -> SpriteGeometry:
     """The integers of a dataset."""
     sizes, side = dataset.lattice.sizes, dataset.side
     q, middle = steps_between(sizes[4])
-    return Frame(
+    return SpriteGeometry(
         side=side,
         width=dataset.width,
         positions=sizes[4],
