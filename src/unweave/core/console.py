@@ -1,4 +1,4 @@
-"""Where commands print, and what they have in common."""
+"""Consoles, options and tables that several commands share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.table import Table
 out = Console()
 err = Console(stderr=True)
 
-PAPERS = Path("papers")  # where pages of papers are written, if nobody says where
+PAPERS = Path("papers")  # default folder for the pages of reproduced papers
 
 StoreOption = Annotated[Path, typer.Option(help="Folder that holds the runs.")]
 SelectOption = Annotated[
@@ -42,41 +42,44 @@ RowsOption = Annotated[int, typer.Option(min=2, help="Observations to encode.")]
 MetricsOption = Annotated[
     str,
     typer.Option(
-        help="As mig,dci/locatello2019; all: the slow ones too; measures: those without labels; "
-        "else the quick ones."
+        help="Names such as mig,dci/locatello2019; all (slow ones too); measures (unsupervised "
+        "ones). Default: all that are quick."
     ),
 ]
 IntervalOption = Annotated[
-    float | None, typer.Option(help="Level of an interval about each value, such as 0.95.")
+    float | None, typer.Option(help="Level of an interval around each value, such as 0.95.")
 ]
 ResamplesOption = Annotated[
-    int, typer.Option(help="Random parts of the rows that intervals are made of.")
+    int, typer.Option(help="Random subsets of the rows from which intervals are computed.")
 ]
-NullOption = Annotated[bool, typer.Option("--null", help="Give values on shuffled factors too.")]
+NullOption = Annotated[bool, typer.Option("--null", help="Also score shuffled factors.")]
 ReseedsOption = Annotated[
-    int, typer.Option(help="Other seeds on the same rows, for the spread over the rng.")
+    int,
+    typer.Option(help="Repeat with this many other seeds, for the standard deviation over seeds."),
 ]
 CeilingOption = Annotated[
-    bool, typer.Option("--ceiling", help="Give the values of the factors themselves as codes too.")
+    bool, typer.Option("--ceiling", help="Also score the factors themselves as codes.")
 ]
 ContinuousOption = Annotated[
     str | None,
     typer.Option(
-        help="Factors that are numbers, as x,y or 0,2; '': none. Else those of real numbers that "
-        "do not repeat."
+        help="Continuous factors, by name or index, such as x,y or 0,2 ('' for none). Default: "
+        "real-valued columns without repeats."
     ),
 ]
-RngOption = Annotated[int, typer.Option(min=0, help="Seed of whatever is random.")]
+RngOption = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV, with the parts of each score.")]
+CsvOption = Annotated[
+    bool, typer.Option("--csv", help="Print CSV, with the details of each score.")
+]
 
-_LEAST = 18  # characters of a column whose texts are wrapped
-# Columns whose texts may be long.
+_LEAST = 18  # least width of a column that is wrapped
+# Columns that may have long texts.
 _WRAPPED = ("objective", "what", "claim", "got", "factors", "time")
 
 
 def plain_table(first: str, *columns: str) -> Table:
-    """A plain table whose first column, a name to copy, is never cut."""
+    """Return a plain table whose first column, a name to copy, is never truncated."""
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column(first, no_wrap=True)
     for column in columns:
