@@ -114,7 +114,9 @@ def test_a_lane_is_the_run_alone(objective, vectorised):
         for name, value in advance(alone, 4).items():
             torch.testing.assert_close(values[name][lane], value[0], rtol=1e-6, atol=1e-8)
         for name, value in alone.state.parameters.items():
-            torch.testing.assert_close(together.state.parameters[name][lane], value[0], rtol=0, atol=1e-7)
+            torch.testing.assert_close(
+                together.state.parameters[name][lane], value[0], rtol=0, atol=1e-7
+            )
 
 
 @pytest.mark.parametrize("vectorised", [True, False])
@@ -123,7 +125,9 @@ def test_in_a_turn_only_its_player_changes_statistics_included(objective, vector
     lanes = lanes_of([gan_run(objective, seed=s) for s in (0, 1)], vectorised=vectorised)
     lanes.prepare()
     for index, player in enumerate(lanes.players):
-        before = {n: v.clone() for n, v in {**lanes.state.parameters, **lanes.state.buffers}.items()}
+        before = {
+            n: v.clone() for n, v in {**lanes.state.parameters, **lanes.state.buffers}.items()
+        }
         turned(lanes, index, {})
         for name, value in {**lanes.state.parameters, **lanes.state.buffers}.items():
             own = lanes.nets.player_of(name) == player

@@ -5,14 +5,14 @@ import pytest
 import torch
 
 import unweave as uw
-from datasets import CPU, DIVERGENCES, OBJECTIVES, SMALL, small_run
+from datasets import CPU, DATASET, DIVERGENCES, OBJECTIVES, small_run
 from unweave.data import from_array
 from unweave.training import Lanes
 
 
 def finite_after(run, dataset=None, steps=25):
     """Whether all terms, weights and moments stay finite over some steps at a high rate."""
-    dataset = dataset or SMALL.load(CPU)
+    dataset = dataset or DATASET
     lanes = Lanes([run.resolve(dataset)], dataset, CPU)
     for _ in range(steps):
         values, shares = lanes.advance()
@@ -62,7 +62,7 @@ def test_priors_at_their_edges(latent, objective):
         assert finite_after(run)
         return
     with pytest.raises(ValueError, match="no variance"):
-        run.resolve(SMALL.load(CPU))
+        run.resolve(DATASET)
 
 
 @pytest.mark.parametrize("value", [0, 255])
@@ -95,7 +95,7 @@ def test_encodings_far_narrower_than_their_distances(estimator):
 
 def test_the_exact_aggregate_needs_the_whole_data_set():
     divergence = uw.divergences.ExclusiveKL(estimator="exact")
-    dataset = SMALL.load(CPU)
+    dataset = DATASET
     run = small_run(objective=uw.AlphaBetaVAE(divergence=divergence), batch_size=dataset.size)
     assert finite_after(run, steps=3)
     with pytest.raises(ValueError, match=f"batch_size={dataset.size}"):

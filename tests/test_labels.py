@@ -117,7 +117,9 @@ def test_the_batch_is_encoded_once():
     one.advance()
     two.advance()
     assert one.state.buffers
-    assert all(torch.equal(value, two.state.buffers[name]) for name, value in one.state.buffers.items())
+    assert all(
+        torch.equal(value, two.state.buffers[name]) for name, value in one.state.buffers.items()
+    )
 
 
 def test_two_labels_of_one_name_are_refused():

@@ -44,6 +44,7 @@ import unweave as uw
 from datasets import (
     CPU,
     CRITIC,
+    DATASET,
     LIKELIHOODS,
     OBJECTIVES,
     SMALL,
@@ -281,13 +282,13 @@ def test_an_optimiser_that_owned_the_critic_would_lower_its_estimate():
             parameter -= 0.05 * slope
     after = nets.critic(z)
     assert (after[:, 0] - after[:, 1]).mean() < (before[:, 0] - before[:, 1]).mean() - 0.01
-    lanes = Lanes([small_run(objective=FACTOR)], SMALL.load(CPU), CPU)
+    lanes = Lanes([small_run(objective=FACTOR)], DATASET, CPU)
     assert not any("critic" in name for name in lanes.state.names["model"])
 
 
 def test_the_critic_sees_two_batches_of_full_size():
     """Peers permute the first batch again, or cut it into halves."""
-    lanes = Lanes([small_run(objective=FACTOR)], SMALL.load(CPU), CPU)
+    lanes = Lanes([small_run(objective=FACTOR)], DATASET, CPU)
     seen = []
     hook = lanes.nets.critics["critic"].register_forward_pre_hook(
         lambda module, args: seen.append(args[0].detach().clone())
@@ -351,7 +352,7 @@ def test_a_run_tells_its_estimator_the_true_sizes(monkeypatch):
         return original(latent, q, p, z, dataset_size, estimator)
 
     monkeypatch.setattr(decomposed, "decompose", spy)
-    dataset = SMALL.load(CPU)
+    dataset = DATASET
     for size in (16, 24):
         Lanes([small_run(objective=uw.BetaTCVAE(), batch_size=size)], dataset, CPU).advance()
     assert seen == [(256, 16), (256, 24)]
