@@ -19,6 +19,16 @@ def entries() -> dict[str, str]:
     return {match[1]: match[0] for match in _ENTRY.finditer(text)}
 
 
+def entry_field(entry: str, name: str) -> str:
+    """Return a field of a BibTeX entry, without braces; "" if it has none.
+
+    >>> entry_field("@misc{K, title = {Auto-Encoding Variational {B}ayes}, year = {2014}}", "title")
+    'Auto-Encoding Variational Bayes'
+    """
+    match = re.search(rf"\b{name}\s*=\s*\{{(.*)\}}", entry)
+    return re.sub(r"[{}]", "", match[1].partition("},")[0]) if match else ""
+
+
 def cited(text: str) -> list[str]:
     """Return the keys that a text cites, in order, each once.
 
@@ -46,8 +56,8 @@ def citations(spec: object) -> dict[str, str]:
 
 def known(keys: Iterable[str]) -> dict[str, str]:
     """Return the BibTeX entries of keys, each once."""
-    found = entries()
-    return {key: found[key] for key in dict.fromkeys(keys)}
+    by_key = entries()
+    return {key: by_key[key] for key in dict.fromkeys(keys)}
 
 
 def _parts(spec: object) -> Iterator[object]:

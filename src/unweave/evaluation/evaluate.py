@@ -8,8 +8,8 @@
 [(64, 10), (64, 10), (64, 10)]
 >>> [len(summary.information) for summary in summaries(models, samples=100)]
 [10, 10, 10]
->>> found = describe(models[0], samples=100, observations=2, particles=10)
->>> 0 <= found["overlapping_neighbours/bhattacharyya"].value <= 63
+>>> scores = describe(models[0], samples=100, observations=2, particles=10)
+>>> 0 <= scores["overlapping_neighbours/bhattacharyya"].value <= 63
 True
 """
 
@@ -97,16 +97,17 @@ def _encode_group(
 
 def tables(models: Sequence[FittedModel], rows: int = 10_000, seed: int = 0) -> list[Table]:
     """Return `FittedModel.table` of every model."""
-    found = {e.number: e.model.tabulate(e.rows, e.q) for e in encode(models, rows, seed)}
-    return [found[number] for number in range(len(models))]
+    by_number = {e.number: e.model.tabulate(e.rows, e.q) for e in encode(models, rows, seed)}
+    return [by_number[number] for number in range(len(models))]
 
 
 def summaries(
     models: Sequence[FittedModel], samples: int = 10_000, rows: int | None = None, seed: int = 0
 ) -> list[Summary]:
     """Return `FittedModel.summary` of every model: its rate, decomposed with the exact q(z)."""
-    found = {e.number: e.model.summarise(e.q, samples, seed) for e in encode(models, rows, seed)}
-    return [found[number] for number in range(len(models))]
+    encoded = encode(models, rows, seed)
+    by_number = {e.number: e.model.summarise(e.q, samples, seed) for e in encoded}
+    return [by_number[number] for number in range(len(models))]
 
 
 def aggregates(
@@ -156,16 +157,16 @@ def evaluate(
     if isinstance(models, FittedModel):
         raise TypeError("expected a list of models, got one: give [model]")
     score = partial(evaluate_table, metrics=metrics, rng=rng, **frame)
-    scores: dict[int, Scores] = {}
+    by_number: dict[int, Scores] = {}
     issued: dict[str, Warning] = {}
-    for number, _, (found, own) in map_tables(
+    for number, _, (scores, own) in map_tables(
         models, rows, partial(capture_warnings, score), codes=codes
     ):
-        scores[number] = found
+        by_number[number] = scores
         issued |= {str(warning): warning for warning in own}
     for warning in issued.values():
         warnings.warn(warning, stacklevel=2)
-    return [scores[number] for number in range(len(models))]
+    return [by_number[number] for number in range(len(models))]
 
 
 def map_tables(
@@ -244,13 +245,13 @@ def describe(
         seed: of rows and samples.
     """
     several = [models] if isinstance(models, FittedModel) else models
-    found = {}
+    by_number = {}
     for encoded in encode(several, rows, seed):
         scores = _describe_encoded(encoded, samples, seed)
         if observations and encoded.model.run.objective.autoencodes:
             scores |= _likelihood(encoded.model, observations, particles, seed)
-        found[encoded.number] = scores
-    descriptions = [found[number] for number in range(len(several))]
+        by_number[encoded.number] = scores
+    descriptions = [by_number[number] for number in range(len(several))]
     return descriptions[0] if isinstance(models, FittedModel) else descriptions
 
 
@@ -321,10 +322,10 @@ def _mixtures(latent: Latent, p: Distribution, z: Tensor) -> dict[str, tuple[Mix
 
 def _groups(models: Sequence[FittedModel], rows: int | None) -> Iterator[list[int]]:
     """Yield the numbers of models that are encoded together."""
-    alike: dict[tuple[int, str], list[int]] = {}
+    groups: dict[tuple[int, str], list[int]] = {}
     for number, model in enumerate(models):
-        alike.setdefault((id(model.dataset), model.run.lane_key), []).append(number)
-    for numbers in alike.values():
+        groups.setdefault((id(model.dataset), model.run.lane_key), []).append(number)
+    for numbers in groups.values():
         model = models[numbers[0]]
         weights = sum(value.numel() for value in model.trained.weights.values())
         lanes = max(1, _AT_ONCE // (weights + _count_rows(model, rows) * model.run.latent.outputs))

@@ -25,8 +25,8 @@ def unavailable_reason() -> str | None:
         return "they are made for NVIDIA's GPUs"
     capability = torch.cuda.get_device_capability()
     if capability < _OLDEST:
-        found, least = (".".join(map(str, each)) for each in (capability, _OLDEST))
-        return f"this GPU has compute capability {found}, and they need {least}"
+        has, needs = (".".join(map(str, each)) for each in (capability, _OLDEST))
+        return f"this GPU has compute capability {has}, and they need {needs}"
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed"
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import unweave
 from unweave.core import spec
-from unweave.core.bibliography import citations
+from unweave.core.bibliography import citations, entry_field
 from unweave.core.files import write_atomically
 from unweave.evaluation.model import FittedModel
 from unweave.metrics import Score
@@ -56,7 +55,7 @@ def render(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(symbol=symbol, number=number, title_of=title_of)
+    environment.globals.update(symbol=symbol, number=number, entry_field=entry_field)
     context = _facts(content) | _drawings(content) | _observed(content)
     return environment.get_template("page.html.j2").render(context)
 
@@ -129,18 +128,6 @@ def _observed(content: Content) -> dict[str, Any]:
 def _references(content: Content) -> dict[str, str]:
     """BibTeX entries of the run and of the metrics it was measured with."""
     return citations(content.model.run) | metric_citations(content.scores)
-
-
-def title_of(entry: str) -> str:
-    """The title in a BibTeX entry.
-
-    >>> title_of("@misc{K, title = {Auto-Encoding Variational {B}ayes},}")
-    'Auto-Encoding Variational Bayes'
-    """
-    found = re.search(r"\btitle\s*=\s*\{(.*)\}", entry)
-    return (
-        found[1].partition("},")[0].translate({ord(brace): None for brace in "{}"}) if found else ""
-    )
 
 
 def _versions() -> dict[str, str]:

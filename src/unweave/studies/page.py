@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import unweave
-from unweave.core.bibliography import entries
+from unweave.core.bibliography import entries, entry_field
 from unweave.core.console import PAPERS
 from unweave.core.files import write_atomically, write_json
 from unweave.studies.drawing import save
@@ -240,8 +240,8 @@ def _head(paper: str) -> str:
         return f"# {paper}\n"
     entry = entries()[key]
     return (
-        f"# {_field(entry, 'title')}\n\n"
-        f"{_authors(_field(entry, 'author'))}, {_field(entry, 'year')} [{key}]. Written by "
+        f"# {entry_field(entry, 'title')}\n\n"
+        f"{_authors(entry_field(entry, 'author'))}, {entry_field(entry, 'year')} [{key}]. Written by "
         f"`unweave reproduce {paper}`. Claims are the paper's unless marked “(ours)”; verdicts are "
         "ours, and [the index](README.md#claims) says what they mean.\n"
     )
@@ -292,12 +292,6 @@ def _time(facts: dict[str, Any]) -> str:
 
 def _seconds(cost: dict[str, Any]) -> str:
     return f"{cost['seconds']:,} seconds, {cost['cpu_seconds']:,} of CPU time"
-
-
-def _field(entry: str, name: str) -> str:
-    found = re.search(rf"\b{name}\s*=\s*\{{(.*)\}}", entry)
-    assert found is not None
-    return re.sub(r"[{}]", "", found[1])
 
 
 def _authors(text: str) -> str:

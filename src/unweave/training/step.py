@@ -182,8 +182,8 @@ class Lanes:
             leaves = {name: value.detach().requires_grad_() for name, value in own_lane.items()}
             with half_precision(self.device, self.precision):
                 loss, *terms = loss_function(leaves, *inputs)
-            found = torch.autograd.grad(loss.sum(), list(leaves.values()))
-            gradients += map(like_parameter, found, leaves.values())
+            by_leaf = torch.autograd.grad(loss.sum(), list(leaves.values()))
+            gradients += map(like_parameter, by_leaf, leaves.values())
             results.append([_detach(tensors) for tensors in terms])
         means, shares, carry = (self._stack(lanes) for lanes in zip(*results, strict=True))
         return gradients, means, shares, carry
