@@ -241,9 +241,9 @@ def _head(paper: str) -> str:
     entry = entries()[key]
     return (
         f"# {entry_field(entry, 'title')}\n\n"
-        f"{_authors(entry_field(entry, 'author'))}, {entry_field(entry, 'year')} [{key}]. Written by "
-        f"`unweave reproduce {paper}`. Claims are the paper's unless marked “(ours)”; verdicts are "
-        "ours, and [the index](README.md#claims) says what they mean.\n"
+        f"{_authors(entry_field(entry, 'author'))}, {entry_field(entry, 'year')} [{key}]. "
+        f"Written by `unweave reproduce {paper}`. Claims are the paper's unless marked “(ours)”; "
+        "verdicts are ours, and [the index](README.md#claims) says what they mean.\n"
     )
 
 
