@@ -23,14 +23,14 @@ import torch
 
 import unweave as uw
 from unweave.bench.throughput import timed
-from unweave.core.parallel import in_processes, usable_cores
+from unweave.core.parallel import process_map, usable_cores
 from unweave.evaluation.evaluate import encode
 from unweave.metrics import evaluate as evaluate_table
 from unweave.training import Lanes, Outcome, Precision, pick_device
 from unweave.training.engine import Engine
-from unweave.training.lanes import trained
-from unweave.training.precision import checked, products
+from unweave.training.precision import check_precision, matmul_precision
 from unweave.training.run import Run
+from unweave.training.state import model_weights
 
 STEPS = 50_000  # of a run, as a study has them
 FEW = 2  # models that what scales plainly is measured on
@@ -45,11 +45,13 @@ def trained_models(
     """Models as the steps that timed training left them, and the seconds that one took a step."""
     dataset = uw.Shapes2D().load(device)
     runs = [Run(seed=seed).resolve(dataset) for seed in range(count)]
-    with products(precision):
+    with matmul_precision(precision):
         lanes = Lanes(runs, dataset, device, precision, compiles=True)
         engine = Engine(lanes)
         step = timed(lambda: engine.run(1), device, 2.0) / 1e6 / count
-    states = [{n: v.clone() for n, v in trained(lanes.state(k)).items()} for k in range(count)]
+    states = [
+        {n: v.clone() for n, v in model_weights(lanes.state.lane(k)).items()} for k in range(count)
+    ]
     outcomes = [Outcome(*pair, [], None) for pair in zip(runs, states, strict=True)]
     return [uw.FittedModel(outcome, dataset) for outcome in outcomes], step
 
@@ -70,7 +72,7 @@ def encoded(models: list[uw.FittedModel], images: int) -> int:
 
 def figures(options: argparse.Namespace, device: torch.device) -> Iterator[tuple[str, float, str]]:
     """What was done, the seconds it took for all models, and how that was found."""
-    models, step = trained_models(options.models, device, checked(options.precision))
+    models, step = trained_models(options.models, device, check_precision(options.precision))
     count, few = len(models), models[:FEW]
     scale = count / len(few)
     scaled = f"{len(few)} models, scaled" if scale > 1 else "measured"
@@ -92,7 +94,7 @@ def figures(options: argparse.Namespace, device: torch.device) -> Iterator[tuple
     tables, taken = seconds(lambda: uw.tables(models, options.rows), device)
     yield f"tables of {options.rows:,} rows", taken, "measured"
     cores = options.threads or usable_cores()
-    _, taken = seconds(lambda: list(in_processes(evaluate_table, tables, cores)), device)
+    _, taken = seconds(lambda: list(process_map(evaluate_table, tables, cores)), device)
     yield f"metrics in {cores} processes", taken, "measured, with their beginning"
     _, alone = seconds(lambda: [evaluate_table(table) for table in tables[:FEW]], device)
     yield "metrics, table by table", alone * scale, scaled

@@ -24,7 +24,7 @@ from unweave.cli.main import usable_cores
 from unweave.data import Data, Dataset, from_array
 from unweave.networks import Network
 from unweave.training import Lanes
-from unweave.training.memory import memory_kept
+from unweave.training.memory import reuse_memory
 from unweave.training.workers import LanePool
 
 CPU = torch.device("cpu")
@@ -95,7 +95,7 @@ def main() -> None:
     print(f"{torch.get_num_threads()} threads, torch {torch.__version__}")
     print("network             objective   lanes  ms alone  in lanes   faster by"
           "                parts x workers x threads")  # fmt: skip
-    with memory_kept(CPU):
+    with reuse_memory(CPU):
         for name, (data, dataset, network) in networks().items():
             for kind, objective in OBJECTIVES.items():
                 if options.only not in (case := f"{name:19s} {kind:11s}"):

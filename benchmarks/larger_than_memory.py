@@ -29,7 +29,7 @@ from unweave.core.parallel import usable_cores
 from unweave.data import Data, Dataset, from_array
 from unweave.networks import Network
 from unweave.training import Lanes, pick_device
-from unweave.training.memory import memory_kept
+from unweave.training.memory import reuse_memory
 from unweave.training.workers import LanePool
 
 SHAPE = (64, 64, 3)
@@ -82,7 +82,7 @@ def measure(data: Data, network: Network, device: torch.device, seconds: float) 
     start = time.perf_counter()
     dataset = data.load(device)
     loading = time.perf_counter() - start
-    with memory_kept(device):
+    with reuse_memory(device):
         pool = crew_of(data, dataset, network)
         steps = max(1, round(20 * seconds / 8 / seconds_for(pool, 20)))
         spec, held = from_array(

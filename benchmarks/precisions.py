@@ -16,7 +16,7 @@ import torch
 
 import unweave as uw
 from unweave.training import Precision, pick_device
-from unweave.training.precision import checked
+from unweave.training.precision import check_precision
 
 _ROWS = 25  # of the log, of 200 steps each, that distortion and rate are means of
 
@@ -48,7 +48,7 @@ def main() -> None:
     options = parser.parse_args()
     for name in options.precisions.split(","):
         start = time.perf_counter()
-        found = measured(checked(name), options.seeds, options.steps)
+        found = measured(check_precision(name), options.seeds, options.steps)
         seconds = time.perf_counter() - start
         spread = [
             f"{key} {statistics.fmean(values):.3f} ({statistics.pstdev(values):.3f})"

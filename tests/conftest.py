@@ -1,4 +1,4 @@
-"""Settings of the tests."""
+"""Fixtures and settings of all tests."""
 
 import os
 import sys
@@ -12,15 +12,15 @@ if not torch.cuda.is_available():
 
 @pytest.fixture(autouse=True)
 def as_if_alone(monkeypatch):
-    """What a test draws, and on how many threads, does not depend on the tests before it."""
+    """Make random numbers and threads of a test independent of earlier tests."""
     monkeypatch.setattr("unweave.core.parallel.usable_cores", lambda: 1)
     torch.manual_seed(0)
-    torch.set_num_threads(1)  # the networks here are tiny, and other threads only get in the way
+    torch.set_num_threads(1)  # for tiny networks more threads are slower
 
 
 @pytest.fixture
 def unweave(monkeypatch, capsys):
-    """Runs the command line in this process: (exit code, stdout, stderr)."""
+    """Run the command line in this process; return exit code, stdout and stderr."""
 
     from unweave.cli import main as cli
     from unweave.core import console  # which defines kernels

@@ -10,6 +10,7 @@ from unweave.training.run import Run
 
 CPU = torch.device("cpu")
 SMALL = uw.Shapes2D(side=16, shapes=("square", "ellipse"), scales=2, orientations=1, positions=8)
+DATASET = SMALL.load(CPU)
 CRITIC = uw.Critic(width=16, depth=2, optimiser=uw.Adam(lr=1e-3, betas=(0.5, 0.9)))
 
 D = uw.divergences
@@ -123,10 +124,9 @@ def small_run(**fields):
 def nets_and_batch(run, seed=0, size=12):
     """Fresh networks of a run and a batch of its data, in float64."""
     torch.manual_seed(seed)
-    dataset = SMALL.load(CPU)
-    nets = run.build(dataset.shape).double()
-    index = torch.randperm(dataset.size)[:size]
-    return nets, Batch(dataset.images(index).double(), dataset.size)
+    nets = run.build(DATASET.shape).double()
+    index = torch.randperm(DATASET.size)[:size]
+    return nets, Batch(DATASET.images(index).double(), DATASET.size)
 
 
 def play_turns(objective, nets, batch, noise):
@@ -138,12 +138,12 @@ def play_turns(objective, nets, batch, noise):
 
 
 def batch_of(lanes, step, turn):
-    """Numbers (L, B) of what every lane sees in a turn of a step."""
-    lanes.sampler.turn_to(step)
+    """Return the indices (L, B) that every lane sees in an update of a step."""
+    lanes.sampler.seek(step)
     return lanes.sampler.indices(torch.tensor(step), lanes.sampler.orders)[turn]
 
 
 def turned(lanes, turn, carry):
-    """A turn of the next step alone: means of the terms, their shares, and the carry."""
-    weights, seen = lanes._now(lanes.clock, lanes.levels, lanes.sampler.orders)
-    return lanes._turn(turn, weights, seen[turn], carry)
+    """Make one update of the next step; return means and shares of the terms, and the carry."""
+    weights, seen = lanes.read(lanes.clock, lanes.weights.values, lanes.sampler.orders)
+    return lanes.make_update(turn, weights, seen[turn], carry)

@@ -1,4 +1,4 @@
-"""Random networks of a small model in float64, one batch for them, and their losses on it."""
+"""Random networks of a small model in float64, a batch, and losses on it."""
 
 from types import SimpleNamespace
 
@@ -11,7 +11,7 @@ from unweave.objectives import Batch, total
 
 f64 = torch.float64
 SHAPE, COUNT = (4,), 12
-SIZE = 100  # of the data set that the batch is said to come from
+SIZE = 100  # of the dataset that the batch is supposed to come from
 X = Noise(9).normal((COUNT, *SHAPE), "x", f64)
 NOISE = Noise(3, 1)
 

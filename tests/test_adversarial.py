@@ -49,7 +49,7 @@ def lanes_of(runs, *, vectorised=False, double=False):
     if double:
         lanes.sampler.dataset = Doubled(lanes.dataset)
         lanes.nets.double()
-        for tensors in lanes._tensors.values():
+        for tensors in lanes.state.tensors.values():
             tensors |= {name: value.double() for name, value in tensors.items()}
     return lanes
 
@@ -88,16 +88,16 @@ def test_training_is_finite_and_resumes_bit_for_bit(objective, latent, vectorise
     runs = [run.resolve(SMALL.load(CPU)) for run in runs]
     whole, resumed = (lanes_of(runs, vectorised=vectorised) for _ in range(2))
     advance(whole, 2)
-    resumed.restore([{n: t.clone() for n, t in whole.state(k).items()} for k in (0, 1)], 2)
+    resumed.restore([{n: t.clone() for n, t in whole.state.lane(k).items()} for k in (0, 1)], 2)
     values = advance(whole, 2)
     advance(resumed, 2)
     assert all(value.isfinite().all() for value in values.values())
     assert whole.updates == ["critic"] * objective.critic_steps + ["model"]
     assert set(whole.updates) == set(whole.optimisers)
-    assert sum(map(len, whole.names.values())) == len(whole.parameters)
+    assert sum(map(len, whole.state.names.values())) == len(whole.state.parameters)
     for lane in (0, 1):
-        for name, value in whole.state(lane).items():
-            assert torch.equal(value, resumed.state(lane)[name]), name
+        for name, value in whole.state.lane(lane).items():
+            assert torch.equal(value, resumed.state.lane(lane)[name]), name
 
 
 @pytest.mark.parametrize("vectorised", [True, False])
@@ -112,8 +112,10 @@ def test_a_lane_is_the_run_alone(objective, vectorised):
         alone = lanes_of([run], double=True)
         for name, value in advance(alone, 4).items():
             torch.testing.assert_close(values[name][lane], value[0], rtol=1e-6, atol=1e-8)
-        for name, value in alone.parameters.items():
-            torch.testing.assert_close(together.parameters[name][lane], value[0], rtol=0, atol=1e-7)
+        for name, value in alone.state.parameters.items():
+            torch.testing.assert_close(
+                together.state.parameters[name][lane], value[0], rtol=0, atol=1e-7
+            )
 
 
 @pytest.mark.parametrize("vectorised", [True, False])
@@ -121,10 +123,12 @@ def test_a_lane_is_the_run_alone(objective, vectorised):
 def test_in_a_turn_only_its_player_changes_statistics_included(objective, vectorised):
     lanes = lanes_of([gan_run(objective, seed=s) for s in (0, 1)], vectorised=vectorised)
     lanes.prepare()
-    for index, player in enumerate(lanes.updates):
-        before = {n: v.clone() for n, v in {**lanes.parameters, **lanes.buffers}.items()}
+    for index, player in enumerate(lanes.players):
+        before = {
+            n: v.clone() for n, v in {**lanes.state.parameters, **lanes.state.buffers}.items()
+        }
         turned(lanes, index, {})
-        for name, value in {**lanes.parameters, **lanes.buffers}.items():
+        for name, value in {**lanes.state.parameters, **lanes.state.buffers}.items():
             own = lanes.nets.player_of(name) == player
             if own and objective is WGAN and name.endswith("last.bias"):
                 continue  # a distance of means does not see it

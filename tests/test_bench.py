@@ -1,10 +1,8 @@
-"""The benchmark of a machine: what it counts, and that every line of it is measured."""
+"""The benchmark: its counts, its cases, its timer and its chart."""
 
-import time
 from xml.etree import ElementTree
 
 import pytest
-import torch
 
 from datasets import CPU
 from unweave.bench import throughput as bench
@@ -12,7 +10,7 @@ from unweave.bench.chart import speed_chart
 from unweave.cli import bench as bench_commands
 
 
-def test_the_work_of_a_step_is_that_of_the_network():
+def test_the_work_of_a_step_equals_that_of_the_network():
     """6.1 GFLOP, three times the forward products less the gradient of the images."""
     forward = 2 * 64 * (1024 * 16 * 32 + 256 * 512 * 32 + 64 * 512 * 64 + 16 * 1024 * 64)
     dense = 2 * 64 * (1024 * 128 + 128 * 20 + 10 * 128 + 128 * 1024)
@@ -23,8 +21,11 @@ def test_the_work_of_a_step_is_that_of_the_network():
 
 
 def test_every_case_is_measured(monkeypatch):
-    monkeypatch.setattr(bench, "timed", lambda step, device, seconds: (step(), 100.0)[1])
+    """A pool counts the operations of a step by taking one, so each case runs once."""
+    monkeypatch.setattr(bench, "timed", lambda step, device, seconds: 100.0)
     monkeypatch.setattr(bench, "_STORED", 200)
+    bench.plain_step(CPU)()
+    bench.plain_factor_step(CPU)()
     found = list(bench.figures(CPU, "fp32", [1], seconds=0.0))
     names = {figure.name for figure in found}
     assert {"plain loop, beta-vae", "beta-vae", "factor-vae", "128x128 images"} <= names
@@ -37,34 +38,44 @@ def test_every_case_is_measured(monkeypatch):
         assert (figure.arithmetic is None) == (figure.name != "beta-vae")
 
 
-def test_a_step_is_timed():
-    steps = []
-    found = bench.timed(lambda: steps.append(torch.zeros(1)), CPU, 0.02)
-    assert 0 < found < 1e5
-    assert len(steps) > 6
+class Clock:
+    """A clock that advances only when a step takes time."""
+
+    now, steps = 0.0, 0
+
+    def perf_counter(self):
+        return self.now
+
+    def step(self, seconds):
+        self.now += seconds
+        self.steps += 1
 
 
-def test_slow_steps_on_a_cpu_do_not_outlast_the_time_given():
-    steps = []
-    found = bench.timed(lambda: (steps.append(0), time.sleep(0.06)), CPU, 0.05)
-    assert len(steps) == 2  # one to begin with, one that is timed
-    assert found == pytest.approx(6e4, rel=0.5)
+@pytest.mark.parametrize(
+    ("seconds", "steps"),
+    [(0.001, 26), (0.06, 2)],  # 6 + 4 rounds of 5; one to warm up, one that is timed
+)
+def test_a_step_is_timed_within_the_given_time(seconds, steps, monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(bench, "time", clock)
+    assert bench.timed(lambda: clock.step(seconds), CPU, 0.02) == pytest.approx(1e6 * seconds)
+    assert clock.steps == steps
 
 
-def test_a_picture_without_a_folder_is_refused_before_anything_is_timed(unweave):
+def test_a_missing_folder_is_rejected_before_anything_is_timed(unweave):
     code, out, err = unweave("bench", "--svg", "nowhere/speed.svg")
     assert (code, out) == (2, "")
     assert "there is no folder nowhere" in err
 
 
-def test_numbers_of_lanes_are_checked():
+def test_invalid_numbers_of_lanes_are_rejected():
     assert bench_commands._counts("1,16") == [1, 16]
     for text in ("0", "1,,2", "many"):
         with pytest.raises(ValueError, match="numbers of lanes"):
             bench_commands._counts(text)
 
 
-def test_the_picture_has_a_bar_a_figure_as_long_as_the_logarithm():
+def test_the_chart_has_bars_on_a_logarithmic_axis():
     times = {"plain loop, beta-vae": 4000.0, "beta-vae": 40.0, "a <b> & c": 400.0}
     figures = [bench.Figure(name, 2, t, 1e6, 3.0, None, None) for name, t in times.items()]
     drawing = ElementTree.fromstring(speed_chart(figures, "Speed & <more>"))
@@ -76,7 +87,7 @@ def test_the_picture_has_a_bar_a_figure_as_long_as_the_logarithm():
     assert "40 us  (3.0 times)" in texts
 
 
-def test_what_was_measured_is_shown_if_a_later_case_fails(unweave, monkeypatch):
+def test_finished_measurements_are_shown_if_a_later_case_fails(unweave, monkeypatch):
     def figures(*settings):
         yield bench.Figure("beta-vae", 3, 81.5, 7.9e5, None, None, None)
         raise ValueError("the second does not fit")

@@ -47,7 +47,7 @@ def dataset_of(path, **fields):
 
 
 def in_turn(sampler, step):
-    sampler.turn_to(step)
+    sampler.seek(step)
     return sampler.indices(torch.tensor(step), sampler.orders)
 
 
@@ -114,7 +114,7 @@ def test_an_epoch_is_a_permutation_that_follows_from_seed_and_epoch(file):
             assert len({tuple(part.tolist()) for part in parts}) == len(parts)
     alone = Sampler(torch.tensor([1]), dataset, 8, updates=2)
     assert torch.equal(in_turn(alone, 20)[:, 0], in_turn(sampler, 20)[:, 1])
-    assert [sampler.left(step) for step in (0, 3, 4, 11, 12, 16)] == [4, 1, 4, 1, 4, 4]
+    assert [sampler.steps_left(step) for step in (0, 3, 4, 11, 12, 16)] == [4, 1, 4, 1, 4, 4]
     assert not torch.equal(in_turn(sampler, 0), in_turn(sampler, 12))
 
 
@@ -125,7 +125,7 @@ def test_data_that_fit_into_a_window_are_shuffled_as_in_memory(file, monkeypatch
     for epoch in range(40):
         in_turn(sampler, epoch * sampler.per_epoch)
         left_out |= set(sampler.orders[0, 0, -7:].tolist())
-        assert sampler.left(epoch * sampler.per_epoch) == sampler.per_epoch == 12
+        assert sampler.steps_left(epoch * sampler.per_epoch) == sampler.per_epoch == 12
     assert len(left_out) > 80  # not the same few chunks
 
 
@@ -137,7 +137,7 @@ def test_fixed_windows_hold_the_same_rows(file):
     places = set()
     for step in range(3 * sampler.per_epoch):
         seen = in_turn(sampler, step)[0]
-        fixed.turn_to(*divmod(step, sampler.per_epoch))
+        fixed.seek(*divmod(step, sampler.per_epoch))
         assert torch.equal(fixed.images(seen), dataset.images(seen))
         places.add((fixed._data.data_ptr(), fixed._begins.data_ptr()))
     assert len(places) == 1

@@ -1,4 +1,4 @@
-"""The engine: many steps between two looks, what it records, and memory that does not suffice."""
+"""The engine and its record, lower precision, compiled steps, and too little memory."""
 
 import dataclasses
 
@@ -6,16 +6,16 @@ import pytest
 import torch
 
 import unweave as uw
-from datasets import CPU, CRITIC, SMALL, small_run
-from unweave.training import Lanes, loop, train
+from datasets import CPU, CRITIC, DATASET, SMALL, small_run
+from unweave.training import Lanes, loop, train, weights
 from unweave.training import compile as compiled
 from unweave.training.engine import Engine
-from unweave.training.precision import checked, half_precision, products
+from unweave.training.precision import check_precision, half_precision, matmul_precision
 from unweave.training.store import Store
 
 RUNS = [
     small_run(
-        objective=uw.FactorVAE(gamma=uw.Linear(0.0, 5.0, steps=300), critic=CRITIC), seed=seed,
+        objective=uw.FactorVAE(gamma=uw.Linear(0.0, 5.0, steps=30), critic=CRITIC), seed=seed,
         batch_size=48,
     )
     for seed in (0, 1)
@@ -23,52 +23,58 @@ RUNS = [
 
 
 def lanes_of(runs):
-    return Lanes(runs, SMALL.load(CPU), CPU)
+    return Lanes(runs, DATASET, CPU)
 
 
-def test_steps_at_once_are_steps_one_by_one():
-    """Over epochs of 5 steps, and past the 200 steps whose weights are worked out at once."""
+@pytest.fixture
+def short_table(monkeypatch):
+    """Hold the weights of 8 steps at a time."""
+    monkeypatch.setattr(weights, "_STEPS", 8)
+
+
+def test_the_engine_takes_the_same_steps_as_advance(short_table):
+    """Over epochs of 5 steps, with weights held for 8 steps at a time."""
     at_once, one_by_one = Engine(lanes_of(RUNS)), lanes_of(RUNS)
     sums = {}
-    at_once.run(203)
-    for _ in range(203):
+    at_once.run(19)
+    for _ in range(19):
         for name, value in one_by_one.advance()[0].items():
             sums[name] = sums.get(name, 0) + value.double()
-    assert at_once.lanes.step == one_by_one.step == int(at_once.lanes.clock[0]) == 203
-    for name, value in one_by_one.parameters.items():
-        assert torch.equal(at_once.lanes.parameters[name], value)
-    rows = at_once.record.rows(203)
+    assert at_once.lanes.step == one_by_one.step == int(at_once.lanes.clock[0]) == 19
+    for name, value in one_by_one.state.parameters.items():
+        assert torch.equal(at_once.lanes.state.parameters[name], value)
+    rows = at_once.record.rows(19)
     for name, total in sums.items():
         for lane, row in enumerate(rows):
-            assert row[name] == pytest.approx(total[lane].item() / 203, rel=1e-6)
+            assert row[name] == pytest.approx(total[lane].item() / 19, rel=1e-6)
 
 
-def test_the_record_names_the_first_step_and_term_that_broke():
+def test_the_record_names_the_first_step_and_term_that_fail():
     engine = Engine(lanes_of(RUNS))
     engine.run(4)
     assert engine.record.failures() == {}
-    engine.lanes.parameters["model.decoder.0.weight"][1, 0, 0] = torch.nan
+    engine.lanes.state.parameters["model.decoder.0.weight"][1, 0, 0] = torch.nan
     engine.run(3)
     assert engine.record.failures() == {1: {"step": 4, "term": "distortion"}}
     engine.record.clear()
     assert engine.record.failures() == {}
 
 
-def test_weights_are_ready_for_any_step_that_is_restored():
+def test_weights_are_right_at_any_restored_step(short_table):
     whole, late = lanes_of(RUNS), lanes_of(RUNS)
-    Engine(whole).run(205)
-    late.restore([{n: t.clone() for n, t in whole.state(k).items()} for k in (0, 1)], 205)
+    Engine(whole).run(21)
+    late.restore([{n: t.clone() for n, t in whole.state.lane(k).items()} for k in (0, 1)], 21)
     Engine(whole).run(3)
     Engine(late).run(3)
-    for name, value in whole.parameters.items():
-        assert torch.equal(late.parameters[name], value)
+    for name, value in whole.state.parameters.items():
+        assert torch.equal(late.state.parameters[name], value)
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_where_memory_does_not_hold_all_lanes_their_halves_are_trained(monkeypatch, tmp_path, kept):
-    """And each run ends as it would have, for lanes do not see each other."""
-    runs = [small_run(seed=seed, steps=20) for seed in range(5)]
-    whole = train(runs, SMALL.load(CPU))
+def test_a_group_that_does_not_fit_into_memory_is_halved(monkeypatch, tmp_path, kept):
+    """With the same results, because lanes are independent."""
+    runs = [small_run(seed=seed, steps=6) for seed in range(5)]
+    whole = train(runs, DATASET)
     tried, healthy = [], loop.Lanes
 
     def small(group, *rest):
@@ -78,7 +84,7 @@ def test_where_memory_does_not_hold_all_lanes_their_halves_are_trained(monkeypat
         return healthy(group, *rest)
 
     monkeypatch.setattr(loop, "Lanes", small)
-    halves = train(runs, SMALL.load(CPU), Store(tmp_path) if kept else None)
+    halves = train(runs, DATASET, Store(tmp_path) if kept else None)
     assert tried == [5, 2, 3, 1, 2]
     for one, two in zip(whole, halves, strict=True):
         assert one.run == two.run
@@ -86,22 +92,22 @@ def test_where_memory_does_not_hold_all_lanes_their_halves_are_trained(monkeypat
             torch.testing.assert_close(two.weights[name], value, rtol=1e-3, atol=1e-5)
 
 
-def test_a_single_run_that_does_not_fit_says_so(monkeypatch):
+def test_a_single_run_that_does_not_fit_into_memory_is_an_error(monkeypatch):
     def none(group, *rest):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(loop, "Lanes", none)
     with pytest.raises(torch.OutOfMemoryError):
-        train([small_run()], SMALL.load(CPU))
+        train([small_run()], DATASET)
 
 
-def test_precisions():
-    assert [checked(name) for name in ("fp32", "tf32", "bf16")] == ["fp32", "tf32", "bf16"]
+def test_precisions_are_set_inside_and_restored_after():
+    assert [check_precision(name) for name in ("fp32", "tf32", "bf16")] == ["fp32", "tf32", "bf16"]
     with pytest.raises(ValueError, match="did you mean 'bf16'"):
-        checked("bf1")
+        check_precision("bf1")
     before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     for name, fast in (("fp32", False), ("tf32", True), ("bf16", True)):
-        with products(name):
+        with matmul_precision(name):
             assert torch.backends.cuda.matmul.allow_tf32 == fast
             assert torch.backends.cudnn.allow_tf32 == fast
     assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == before
@@ -111,8 +117,8 @@ def test_precisions():
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["tf32", "bf16"])
-def test_lower_precision_stays_near(precision):
-    """After 200 steps distortion and rate are those of float32 to a tenth, or half a nat."""
+def test_lower_precision_trains_like_float32(precision):
+    """After 200 steps distortion and rate agree within a tenth, or half a nat."""
     cuda = torch.device("cuda")
     runs = [
         dataclasses.replace(small_run(network=uw.Conv(base=32, hidden=64), seed=seed), steps=200)
@@ -126,17 +132,17 @@ def test_lower_precision_stays_near(precision):
 
 
 @pytest.mark.gpu
-def test_replayed_steps_are_steps_from_python():
-    """To float tolerance over 200 steps: a recorded step does what Python did."""
+def test_replayed_steps_equal_steps_from_python():
+    """To float tolerance over 200 steps."""
     cuda = torch.device("cuda")
     dataset = SMALL.load(cuda)
     replayed, plain = Lanes(RUNS, dataset, cuda), Lanes(RUNS, dataset, cuda)
-    with products("fp32"):
+    with matmul_precision("fp32"):
         Engine(replayed).run(200)
         for _ in range(200):
             plain.advance()
-    for name, value in plain.parameters.items():
-        torch.testing.assert_close(replayed.parameters[name], value, rtol=1e-4, atol=1e-6)
+    for name, value in plain.state.parameters.items():
+        torch.testing.assert_close(replayed.state.parameters[name], value, rtol=1e-4, atol=1e-6)
 
 
 MIXED = uw.Product(place=uw.Gaussian(3), what=uw.Categorical(4))
@@ -155,30 +161,27 @@ MIXED = uw.Product(place=uw.Gaussian(3), what=uw.Categorical(4))
     ids=["convolutions", "half", "normalised", "mixed", "mmd"],
 )
 @pytest.mark.parametrize("count", [1, 3])
-def test_compiled_steps_are_steps(precision, fields, count):
-    """And compiled twice they give the same bits.
-
-    Weights whose gradient is noise move by their learning rate either way, so terms are compared.
-    """
+def test_compiled_steps_equal_plain_ones(precision, fields, count):
+    """In their terms; weights whose gradient is noise differ. Compiled twice, all bits agree."""
     cuda = torch.device("cuda")
     dataset = SMALL.load(cuda)
     runs = [small_run(**fields, seed=seed) for seed in range(count)]
-    with products(precision):
+    with matmul_precision(precision):
         plain, one, two = (Engine(Lanes(runs, dataset, cuda, precision, c)) for c in (0, 1, 1))
         for engine in (plain, one, two):
             engine.run(20)
-    for name, value in one.lanes.parameters.items():
-        assert torch.equal(two.lanes.parameters[name], value), name
+    for name, value in one.lanes.state.parameters.items():
+        assert torch.equal(two.lanes.state.parameters[name], value), name
     near = {"fp32": 1e-4, "bf16": 1e-2}[precision]
     for found, expected in zip(one.record.rows(20), plain.record.rows(20), strict=True):
         assert found == pytest.approx(expected, rel=near, abs=near)
 
 
-def test_a_function_that_cannot_be_compiled_runs_as_it_is(monkeypatch):
+def test_a_function_that_cannot_be_compiled_runs_uncompiled(monkeypatch):
     def broken(*_):
         raise RuntimeError("no compiler\nsecond line")
 
-    monkeypatch.setattr(compiled, "_compiled", broken)
+    monkeypatch.setattr(compiled, "_compile_flat", broken)
     double = compiled.Compiled(lambda tensors, by: {"y": tensors["x"] * by})
     with pytest.warns(UserWarning, match="steps are not compiled, which is slower: no compiler$"):
         found = double({"x": torch.ones(2)}, torch.tensor(3.0))
@@ -187,15 +190,15 @@ def test_a_function_that_cannot_be_compiled_runs_as_it_is(monkeypatch):
     def full(*_):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(compiled, "_compiled", full)
+    monkeypatch.setattr(compiled, "_compile_flat", full)
     with pytest.raises(torch.OutOfMemoryError):
         compiled.Compiled(lambda x: x)(torch.ones(2))
 
 
 def test_a_compiled_function_maps_differentiates_and_writes_in_place():
-    """What lanes do in a turn, through the compiler for the CPU."""
+    """As an update does, compiled for the CPU."""
 
-    def turn(parameters, buffers, x):
+    def update(parameters, buffers, x):
         def loss(w, x):
             return (x @ w).relu().square().sum()
 
@@ -208,16 +211,18 @@ def test_a_compiled_function_maps_differentiates_and_writes_in_place():
         torch.manual_seed(0)
         return {"w": torch.randn(2, 4, 3)}, {"mean": torch.zeros(2, 4)}, torch.randn(2, 5, 4)
 
-    plain, program, found = given(), given(), compiled.Compiled(turn)
+    plain, program, found = given(), given(), compiled.Compiled(update)
     for _ in range(2):
-        expected, (gradient, told) = turn(*plain), found(*program)
+        expected, (gradient, terms) = update(*plain), found(*program)
         torch.testing.assert_close(gradient, expected[0])
-        torch.testing.assert_close(told["loss"], expected[1]["loss"])
+        torch.testing.assert_close(terms["loss"], expected[1]["loss"])
         torch.testing.assert_close(program[1]["mean"], plain[1]["mean"])
 
 
 def test_on_the_cpu_nothing_is_compiled(monkeypatch):
     monkeypatch.setattr(compiled, "available", lambda: True)
-    lanes = Lanes(RUNS, SMALL.load(CPU), CPU, compiles=True)
+    lanes = Lanes(RUNS, DATASET, CPU, compiles=True)
     assert not lanes.compiles
-    assert not any(isinstance(play, compiled.Compiled) for play in (lanes._read, *lanes._plays))
+    assert not any(
+        isinstance(function, compiled.Compiled) for function in (lanes._read, *lanes._gradients)
+    )

@@ -1,4 +1,4 @@
-"""Triton kernels against torch: by the interpreter on a CPU, compiled where there is a GPU."""
+"""Triton kernels against torch: interpreted on a CPU, compiled on a GPU."""
 
 from types import SimpleNamespace
 
@@ -12,24 +12,25 @@ from unweave import kernels
 from unweave.core import noise
 from unweave.data.synthetic import shapes2d
 from unweave.kernels.adam import adam
-from unweave.kernels.bernoulli import bernoulli_nats
-from unweave.kernels.convolution import Tile, down, meet, up
+from unweave.kernels.bernoulli import bernoulli_log_prob
+from unweave.kernels.convolution import Tile, down, up, weight_grad
 from unweave.kernels.layers import convolve
 from unweave.kernels.random import random_normal, random_words
 from unweave.kernels.sprites import draw
-from unweave.kernels.sums import added, settle
+from unweave.kernels.sums import relu_backward, sum_parts
 from unweave.networks.layers import ConvolutionStack, DownConv2d, UpConv2d
 from unweave.training import compile as compiled
 from unweave.training import notes
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-# Lanes, batch, height and width of the small image, channels of the small and the big one.
+# Lanes, batch, height and width of the small image, channels of the small and the big one: powers
+# of two and not, few and many channels, one channel, and sides of 1.
 SHAPES = [
-    (2, 3, 4, 4, 32, 16),
-    (1, 2, 8, 8, 16, 1),
-    (3, 2, 2, 2, 64, 32),
-    (2, 5, 4, 2, 24, 3),
-    (1, 2, 4, 4, 5, 20),
+    (2, 2, 2, 4, 32, 16),
+    (1, 2, 4, 4, 16, 1),
+    (2, 1, 2, 2, 64, 32),
+    (2, 2, 4, 2, 24, 3),
+    (1, 2, 2, 4, 5, 20),
     (2, 1, 1, 3, 1, 2),
 ]
 
@@ -63,9 +64,8 @@ def first(x):
     return x.movedim(-1, 2)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("activate", [False, True])
-def test_convolutions_are_torchs(shape, activate):
+@pytest.mark.parametrize(("shape", "activate"), list(zip(SHAPES, 3 * [True, False], strict=True)))
+def test_convolutions_equal_torchs(shape, activate):
     s, t, w, by_small, by_big = numbers(*shape)
     ending = F.relu if activate else lambda x: x
     expected = lanewise(
@@ -81,12 +81,12 @@ def test_convolutions_are_torchs(shape, activate):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_three_are_derivatives_of_one_form(shape):
-    """<down(T, W), S> = <up(S, W), T> = <meet(S, T), W>."""
+def test_the_three_convolutions_are_derivatives_of_one_form(shape):
+    """<down(T, W), S> = <up(S, W), T> = <weight_grad(S, T), W>."""
     s, t, w, _, _ = numbers(*shape)
     form = (down(t, w)[0] * s).sum()
     torch.testing.assert_close((up(s, w)[0] * t).sum(), form, rtol=1e-3, atol=1e-2)
-    torch.testing.assert_close((meet(s, t) * w).sum(), form, rtol=1e-3, atol=1e-2)
+    torch.testing.assert_close((weight_grad(s, t) * w).sum(), form, rtol=1e-3, atol=1e-2)
 
 
 @pytest.mark.parametrize(
@@ -100,31 +100,31 @@ def test_the_three_are_derivatives_of_one_form(shape):
         (Tile(16, 16, 64), SHAPES[4]),
     ],
 )
-def test_the_size_of_a_tile_changes_nothing(tile, shape):
+def test_tile_sizes_do_not_change_results(tile, shape):
     s, t, w, by_small, by_big = numbers(*shape)
     for one, two in (
         (down(t, w, by_small, True, tile=tile)[0], down(t, w, by_small, True)[0]),
         (up(s, w, by_big, True, tile=tile)[0], up(s, w, by_big, True)[0]),
-        (meet(s, t, tile), meet(s, t)),
+        (weight_grad(s, t, tile), weight_grad(s, t)),
     ):
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.gpu  # the interpreter has no bfloat16
-def test_in_half_precision_sums_are_in_float32():
+def test_bfloat16_convolutions_sum_in_float32():
     s, t, w, by_small, _ = numbers(*SHAPES[0])
     half, _ = down(t.bfloat16(), w, by_small, True)
     assert half.dtype == torch.bfloat16
     full, _ = down(t.bfloat16().float(), w.bfloat16().float(), by_small, True)
     torch.testing.assert_close(half.float(), full, rtol=1e-2, atol=1e-2)
-    weights = meet(s.bfloat16(), t.bfloat16())
+    weights = weight_grad(s.bfloat16(), t.bfloat16())
     assert weights.dtype == torch.float32
-    full = meet(s.bfloat16().float(), t.bfloat16().float())
+    full = weight_grad(s.bfloat16().float(), t.bfloat16().float())
     torch.testing.assert_close(weights, full, rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_masked_convolutions_are_the_gradients_of_a_relu(shape):
+def test_masked_convolutions_apply_the_gradient_of_a_relu(shape):
     s, t, w, _, _ = numbers(*shape)
     for convolved, x, out in ((down, t, s), (up, s, t)):
         mask = out.relu()
@@ -135,18 +135,18 @@ def test_masked_convolutions_are_the_gradients_of_a_relu(shape):
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 5, 4, 7), (1, 40, 8, 8, 1), (3, 2, 1, 1, 64)])
-def test_a_gradient_is_settled(shape):
+def test_relu_backward_masks_and_sums(shape):
     g, out = torch.randn(shape, device=DEVICE), torch.randn(shape, device=DEVICE).relu()
-    settled, sums = settle(g, out)
+    before, sums = relu_backward(g, out)
     expected = g * (out > 0)
-    assert torch.equal(settled, expected)
+    assert torch.equal(before, expected)
     torch.testing.assert_close(sums, expected.sum((1, 2, 3)), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 64, 200, 5000])
-def test_parts_are_added(count):
+def test_sum_parts_equals_torchs_sum(count):
     parts = torch.randn(count, 3, 50, device=DEVICE)
-    torch.testing.assert_close(added(parts), parts.sum(0), rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(sum_parts(parts), parts.sum(0), rtol=1e-5, atol=1e-4)
 
 
 def layers(ours):
@@ -154,8 +154,8 @@ def layers(ours):
 
     def forward(x, w, b, v, c):
         if ours:
-            y = convolve(x, w, b, False, True, settled=True)
-            return convolve(y, v, c, True, False, below=b)
+            y = convolve(x, w, b, False, True, deferred=True)
+            return convolve(y, v, c, True, False, bias_below=b)
         return F.conv_transpose2d(F.conv2d(x, w, b, 2, 1).relu(), v, c, 2, 1)
 
     return forward
@@ -172,7 +172,7 @@ def parameters(lanes=2, channels=3, wide=8):
     ]  # fmt: skip
 
 
-def test_layers_map_over_lanes_and_have_torchs_gradients():
+def test_layers_vmap_over_lanes_with_torchs_gradients():
     x, weights = parameters()
     found = []
     for ours in (True, False):
@@ -185,7 +185,7 @@ def test_layers_map_over_lanes_and_have_torchs_gradients():
         torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-3 * two.abs().max().item())
 
 
-def test_lanes_may_see_the_same_image():
+def test_layers_vmap_over_weights_alone():
     x, weights = parameters()
     shared = x[0].detach()
     with torch.no_grad():
@@ -211,16 +211,18 @@ def test_layers_can_be_differentiated_twice():
         torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-3 * two.abs().max().item())
 
 
-def test_bernoulli_nats_are_torchs():
+def test_bernoulli_log_prob_and_its_gradients_equal_torchs():
     logits = (4 * torch.randn(2, 3, 1, 40, 40, device=DEVICE)).requires_grad_()
     x = torch.rand(2, 3, 1, 40, 40, device=DEVICE)
-    nats = torch.func.vmap(bernoulli_nats)(logits, x)
+    found = torch.func.vmap(bernoulli_log_prob)(logits, x)
     expected = -F.binary_cross_entropy_with_logits(logits, x, reduction="none").flatten(2).sum(2)
-    torch.testing.assert_close(nats, expected, rtol=1e-5, atol=1e-3)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-3)
     weights = torch.randn(2, 3, device=DEVICE)
-    one, two = (torch.autograd.grad((v * weights).sum(), logits)[0] for v in (nats, expected))
+    one, two = (torch.autograd.grad((v * weights).sum(), logits)[0] for v in (found, expected))
     torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
-    (slope,) = torch.autograd.grad(bernoulli_nats(logits[0], x[0]).sum(), logits, create_graph=True)
+    (slope,) = torch.autograd.grad(
+        bernoulli_log_prob(logits[0], x[0]).sum(), logits, create_graph=True
+    )
     (second,) = torch.autograd.grad(slope.square().sum(), logits)
     p = logits[0].sigmoid()
     torch.testing.assert_close(second[0], -2 * (x[0] - p) * p * (1 - p), rtol=1e-4, atol=1e-5)
@@ -228,8 +230,8 @@ def test_bernoulli_nats_are_torchs():
 
 @pytest.mark.parametrize("amsgrad", [False, True])
 @pytest.mark.parametrize("betas", [(0.9, 0.999), (0.0, 0.5)])
-def test_adam_is_torchs(amsgrad, betas):
-    """Over three steps of two updates each, in flat memory; more tensors than a launch takes."""
+def test_adam_kernel_equals_torchs(amsgrad, betas):
+    """Over three steps of two updates each, in flat memory, with more tensors than a launch."""
     sizes = [3, 1024, 1500, 1, 2, 4, 5, 6, 7, 8, 2100]
     reference = [torch.randn(size, device=DEVICE, requires_grad=True) for size in sizes]
     starts = [0]
@@ -244,7 +246,7 @@ def test_adam_is_torchs(amsgrad, betas):
     half = torch.zeros_like(flat, dtype=torch.float16)
     optimiser = torch.optim.Adam(reference, 0.01, betas, 1e-8, amsgrad=amsgrad)
     for step in range(6):
-        size_of_step = 1e3 if step == 2 else 1e-3  # a large one must not be left in small ones
+        size_of_step = 1e3 if step == 2 else 1e-3  # a large gradient must not persist
         gradients = [size_of_step * torch.randn(size, device=DEVICE) for size in sizes]
         gradients[1] = gradients[1].half()
         for parameter, gradient in zip(reference, gradients, strict=True):
@@ -263,7 +265,7 @@ def test_adam_is_torchs(amsgrad, betas):
 
 
 @pytest.mark.parametrize("stream", [5, 0xDEADBEEF])
-def test_random_numbers_are_those_of_noise(stream):
+def test_random_kernels_equal_noise(stream):
     seed = torch.tensor([3, 2**40 + 5], device=DEVICE)
     step = torch.tensor([7, 2**33 + 1], device=DEVICE)
     words = noise.philox_words(seed, step, stream, 301)
@@ -283,7 +285,7 @@ def test_random_numbers_are_those_of_noise(stream):
         uw.Shapes2D(side=50, positions=1),
     ],
 )
-def test_sprites_are_those_of_the_dataset(spec):
+def test_sprite_kernel_equals_the_dataset(spec):
     dataset = spec.load(torch.device("cpu"))
     index = torch.randint(0, dataset.size, (30,))
     there = spec.load(torch.device(DEVICE))
@@ -293,23 +295,23 @@ def test_sprites_are_those_of_the_dataset(spec):
 
 
 class Reason:
-    """`kernels.reason` on a machine that is not this one."""
+    """`kernels.unavailable_reason` on an imagined machine."""
 
     def __init__(self, monkeypatch):
         self.monkeypatch = monkeypatch
         self.set(torch.cuda, "is_available", lambda: True)
         self.set(torch.cuda, "get_device_capability", lambda: (9, 0))
         self.set(torch.version, "hip", None)
-        self.set(kernels, "_try", lambda: None)
+        self.set(kernels, "_run_smallest", lambda: None)
 
     def set(self, *what):
         self.monkeypatch.setattr(*what)
 
     def __call__(self):
-        return kernels.reason.__wrapped__()
+        return kernels.unavailable_reason.__wrapped__()
 
 
-def test_why_kernels_cannot_run_is_one_line(monkeypatch):
+def test_unavailable_reason_is_one_line(monkeypatch):
     reason = Reason(monkeypatch)
     assert reason() is None
 
@@ -317,7 +319,8 @@ def test_why_kernels_cannot_run_is_one_line(monkeypatch):
         raise RuntimeError("Failed to find C compiler.\nPlease specify one")
 
     for what, expected in (
-        ((kernels, "_try", broken), "Triton cannot build them here: Failed to find C compiler."),
+        ((kernels, "_run_smallest", broken), "Triton cannot build them here: Failed to find C "
+         "compiler."),
         ((kernels.importlib.util, "find_spec", lambda name: None), "Triton is not installed"),
         ((torch.cuda, "get_device_capability", lambda: (7, 5)), "this GPU has compute capability "
          "7.5, and they need 8.0"),
@@ -329,22 +332,22 @@ def test_why_kernels_cannot_run_is_one_line(monkeypatch):
     assert reason() is None
 
 
-def test_before_training_a_note_says_so(monkeypatch):
+def test_a_note_before_training_says_why_kernels_are_not_used(monkeypatch):
     dataset, run = SMALL.load(torch.device("cpu")), small_run(steps=20_000)
     assert notes([run], dataset) == [*dataset.notes, *run.notes]
-    monkeypatch.setattr(kernels, "reason", lambda: "Triton is not installed")
+    monkeypatch.setattr(kernels, "unavailable_reason", lambda: "Triton is not installed")
     there = SimpleNamespace(notes=dataset.notes, device=torch.device("cuda"))
     assert notes([run, run], there)[-1] == (
-        "on this GPU torch's own layers train, not our faster ones: Triton is not installed"
+        "this GPU trains with torch's own layers, not our faster ones: Triton is not installed"
     )
-    monkeypatch.setattr(kernels, "reason", lambda: None)
+    monkeypatch.setattr(kernels, "unavailable_reason", lambda: None)
     monkeypatch.setattr(compiled, "available", lambda: False)
     assert notes([run], there)[-1].startswith("steps are not compiled")
     assert notes([small_run(steps=20)], there) == [*dataset.notes, *run.notes]
 
 
-def test_a_chain_settles_what_its_convolutions_leave(monkeypatch):
-    """Gradients of a row of layers by our kernels are torch's, sides that turn odd included."""
+def test_gradients_of_a_chain_equal_torchs(monkeypatch):
+    """Also if sides become odd on the way down."""
     for sides, layers_of in (
         ((16, 8), lambda: [DownConv2d(3, 8, activate=True), DownConv2d(8, 16, activate=True),
                            DownConv2d(16, 8), UpConv2d(8, 16, activate=True), UpConv2d(16, 3)]),
@@ -355,15 +358,15 @@ def test_a_chain_settles_what_its_convolutions_leave(monkeypatch):
         x = torch.randn(2, 3, *sides, device=DEVICE, requires_grad=True)
         found = []
         for ours in (True, False):
-            monkeypatch.setattr(kernels, "take", lambda x, ours=ours: ours)
+            monkeypatch.setattr(kernels, "supports", lambda x, ours=ours: ours)
             y = chain(x)
             found.append([y, *torch.autograd.grad((y**2).sum(), [x, *chain.parameters()])])
         for one, two in zip(*found, strict=True):
             torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-3 * two.abs().max().item())
 
 
-def test_without_a_bias_gradients_are_torchs(monkeypatch):
-    """Also where only some of the parameters are differentiated."""
+def test_gradients_of_some_parameters_equal_torchs(monkeypatch):
+    """Without some biases, and differentiating only some parameters."""
     chain = ConvolutionStack(
         DownConv2d(3, 5, bias=False, activate=True),
         DownConv2d(5, 6, activate=True),
@@ -376,13 +379,13 @@ def test_without_a_bias_gradients_are_torchs(monkeypatch):
             tensor.requires_grad_(any(tensor is one for one in chosen))
         found = []
         for ours in (True, False):
-            monkeypatch.setattr(kernels, "take", lambda x, ours=ours: ours)
+            monkeypatch.setattr(kernels, "supports", lambda x, ours=ours: ours)
             found.append(torch.autograd.grad((chain(x) ** 2).sum(), chosen))
         for one, two in zip(*found, strict=True):
             torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-3 * two.abs().max().item())
 
 
-def test_images_may_be_mapped_alone():
+def test_layers_vmap_over_images_alone():
     """Weights and biases that all lanes share."""
     x, weights = parameters()
     shared = [w[0].detach().requires_grad_() for w in weights]
@@ -394,8 +397,8 @@ def test_images_may_be_mapped_alone():
         torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-3 * two.abs().max().item())
 
 
-def test_what_is_not_a_number_stays_so():
-    """Through ReLU, mask and sums, as in torch."""
+def test_kernels_propagate_nan():
+    """As torch does, through ReLU, mask and sums."""
     s, t, w, by_small, _ = numbers(*SHAPES[0])
     broken = torch.full_like(w, torch.nan)
     assert down(t, broken, by_small, True)[0].isnan().all()
@@ -404,11 +407,11 @@ def test_what_is_not_a_number_stays_so():
     torch.testing.assert_close(masked, down(t, w)[0])
     assert sums.isfinite().all()
     g = torch.ones(1, 2, 2, 2, 3, device=DEVICE)
-    settled, _ = settle(g, torch.full_like(g, torch.nan))
-    assert torch.equal(settled, g)
+    before, _ = relu_backward(g, torch.full_like(g, torch.nan))
+    assert torch.equal(before, g)
 
 
-def test_more_numbers_than_can_be_counted_are_refused():
+def test_batches_beyond_32_bit_addresses_are_rejected():
     image = torch.empty((1, 1, 1, 1, 1), device=DEVICE).expand(1, 2**15, 2**8, 2**8, 1)
     with pytest.raises(ValueError, match="use a smaller batch"):
         up(image, torch.empty(1, 1, 4, 4, 1, device=DEVICE))

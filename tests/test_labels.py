@@ -116,8 +116,10 @@ def test_the_batch_is_encoded_once():
     one, two = Lanes([plain], dataset, CPU), Lanes([told], dataset, CPU)
     one.advance()
     two.advance()
-    assert one.buffers
-    assert all(torch.equal(value, two.buffers[name]) for name, value in one.buffers.items())
+    assert one.state.buffers
+    assert all(
+        torch.equal(value, two.state.buffers[name]) for name, value in one.state.buffers.items()
+    )
 
 
 def test_two_labels_of_one_name_are_refused():

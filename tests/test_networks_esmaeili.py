@@ -73,5 +73,5 @@ def test_early_logits_train_in_lanes_as_alone():
         for _ in range(3):
             each.advance()
     for number, one in enumerate(alone):
-        for name, value in one.parameters.items():
-            torch.testing.assert_close(lanes.parameters[name][number], value[0])
+        for name, value in one.state.parameters.items():
+            torch.testing.assert_close(lanes.state.parameters[name][number], value[0])

@@ -1,11 +1,15 @@
 """Noise: published vectors, distribution, and independence of seeds, steps and streams."""
 
+import ast
 import math
+import re
+from pathlib import Path
 
 import pytest
 import torch
 from scipy import stats
 
+from unweave.core import noise
 from unweave.core.noise import Noise, philox
 
 # Known answers of the authors' Random123 distribution for philox4x32-10.
@@ -125,3 +129,18 @@ def test_cuda_draws_the_same_integers():
     assert torch.equal(here.permutation(10_007, "p"), there.permutation(10_007, "p").cpu())
     assert torch.equal(here.uniform((10_007,), "u"), there.uniform((10_007,), "u").cpu())
     torch.testing.assert_close(here.normal((10_007,), "z"), there.normal((10_007,), "z").cpu())
+
+
+def test_every_path_of_a_stream_is_documented():
+    """Except those of studies, and those that only tests use."""
+    documented = set(re.findall(r"^([a-z]+)(?:<u>)?  ", noise.__doc__, re.M))
+    source = Path(noise.__file__).parent.parent
+    used = set()
+    for file in source.rglob("*.py"):
+        if "papers" in file.parts:
+            continue
+        for call in ast.walk(ast.parse(file.read_text())):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == "Noise":
+                used |= {ast.literal_eval(a) for a in call.args[2:3] if isinstance(a, ast.Constant)}
+    assert used <= documented
+    assert documented - used == {"path", "turn"}

@@ -30,7 +30,7 @@ from unweave.objectives.decomposed import sampled_likelihood
 from unweave.objectives.divergences import accuracy
 from unweave.objectives.factor import permute_variables
 from unweave.training import Lanes
-from unweave.training import lanes as lanes_module
+from unweave.training import step as step_module
 
 NEUTRAL = {
     "vae": {},
@@ -227,7 +227,7 @@ def test_the_accuracy_of_a_critic_is_reported_and_changes_no_bit(
         lanes.vectorised = vectorised
         for _ in range(3):
             values, _ = lanes.advance()
-        return values, lanes.parameters
+        return values, lanes.state.parameters
 
     values, parameters = trained()
     accuracy = values["critic_accuracy"]
@@ -238,7 +238,7 @@ def test_the_accuracy_of_a_critic_is_reported_and_changes_no_bit(
     def reckon_others(terms):
         return game.reduce_terms({n: t for n, t in terms.items() if n != "critic_accuracy"})
 
-    monkeypatch.setattr(lanes_module, "reduce_terms", reckon_others)
+    monkeypatch.setattr(step_module, "reduce_terms", reckon_others)
     without, same = trained()
     assert values.keys() - without.keys() == {"critic_accuracy"}
     assert all(torch.equal(parameters[name], value) for name, value in same.items())

@@ -1,8 +1,8 @@
-"""Defects that are common in the code of the field: the wrong way is off, ours is not.
+"""Common defects in the code of the field: we do not have them, and the tests would notice.
 
 Where each is tested:
 
-  weights of the stratified estimator fill a column        test_aggregate (weights, peers)
+  weights of the stratified estimator fill a column         test_aggregate (weights, peers)
   DIP-VAE centred over latents, variances in every entry    test_divergences (penalty, variances)
   a mixture's density counted once a column                 test_latents_rates (its prior once)
   beta and TC weights counted twice                         here: double counting
@@ -10,7 +10,7 @@ Where each is tested:
   sums of exponentials without a shift                      here: narrow encodings
   cross-entropy on grey values is no likelihood             here: grey; test_likelihoods
   log-variances without bounds                              test_latents_laws (extreme outputs)
-  a rate not read on the sample that was decoded            here: same sample, table
+  a rate at another sample than the decoded one             here: same sample, table
   the critic's loss reaches the encoder                     here: leak; test_objectives (gradient)
   wrong N or B in the estimators                            here: sizes; test_aggregate
   means of means over batches of unequal size               here: table
@@ -44,6 +44,7 @@ import unweave as uw
 from datasets import (
     CPU,
     CRITIC,
+    DATASET,
     LIKELIHOODS,
     OBJECTIVES,
     SMALL,
@@ -78,8 +79,8 @@ def loss(objective, nets, batch):
 
 
 @pytest.mark.parametrize("beta", [1.0, 6.0])
-def test_beta_weighs_the_total_correlation_and_nothing_else(beta):
-    """-ELBO + (beta - 1) TC; a peer also weighs the rate, so information costs beta as well."""
+def test_beta_weights_the_total_correlation_only(beta):
+    """-ELBO + (beta - 1) TC; one implementation also weights the rate, and so the information."""
     objective = uw.BetaTCVAE(beta=beta)
     latent = uw.Gaussian(3, sampled_rate=True)
     nets, batch, passed = setting(objective=objective, latent=latent)
@@ -93,8 +94,8 @@ def test_beta_weighs_the_total_correlation_and_nothing_else(beta):
     assert (beta == 1) == torch.isclose(right, wrong).item()
 
 
-def test_dependence_is_never_rewarded():
-    """The peer's default, 0.003, makes that weight 2 beta - 1 = -0.994."""
+def test_negative_weights_of_the_total_correlation_are_rejected():
+    """The default of one implementation, 0.003, makes this weight 2 beta - 1 = -0.994."""
     with pytest.raises(ValueError, match="beta"):
         uw.BetaTCVAE(beta=2 * 0.003 - 1)
 
@@ -103,8 +104,8 @@ def test_dependence_is_never_rewarded():
 
 
 @pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=str)
-def test_twice_the_image_is_twice_the_distortion(likelihood):
-    """A mean over pixels would not change."""
+def test_distortion_is_a_sum_over_pixels(likelihood):
+    """Twice the image has twice the distortion; a mean would not change."""
     noise = Noise(0)
     channels = likelihood.raw_shape((2, 4, 4))
     raw, x = noise.normal((5, *channels), "raw", f64), noise.uniform((5, 2, 4, 4), "x", f64)
@@ -116,7 +117,7 @@ def test_twice_the_image_is_twice_the_distortion(likelihood):
     torch.testing.assert_close(batch.mean(), one.mean())
 
 
-def test_beta_is_that_of_the_paper():
+def test_beta_has_the_papers_scale():
     """Sums over pixels and latents, the mean over the batch, against torch's distributions."""
     nets, batch, passed = setting()
     mean = passed.px.mean
@@ -124,7 +125,7 @@ def test_beta_is_that_of_the_paper():
     rate = kl_divergence(Normal(passed.q.mean, passed.q.stddev), Normal(0.0, 1.0)).sum(1)
     ours = loss(uw.BetaVAE(beta=4.0), nets, batch)
     torch.testing.assert_close(ours, (pixels + 4 * rate).mean())
-    # Peers take the mean over P pixels and a small weight w: their beta is w P.
+    # Others take the mean over P pixels and a small weight w: their beta is w P.
     count = batch.x[0].numel()
     assert count == 256
     peers = (pixels / count).mean() + 4 * rate.mean()
@@ -132,7 +133,7 @@ def test_beta_is_that_of_the_paper():
     assert count * peers - ours > 30
 
 
-def test_twice_the_latents_are_twice_the_rate():
+def test_rate_is_a_sum_over_latents():
     raw = Noise(0).normal((5, 6), "raw", f64)
     once, twice = uw.Gaussian(3), uw.Product(a=uw.Gaussian(3), b=uw.Gaussian(3))
     q, q_twice = once.posterior(raw), twice.posterior(torch.cat([raw, raw], 1))
@@ -141,7 +142,7 @@ def test_twice_the_latents_are_twice_the_rate():
 
 
 def test_narrow_encodings_do_not_underflow():
-    """Sums of exponentials without a shift are log 0."""
+    """Without a shift, sums of exponentials are log 0."""
     log_q = Noise(0).normal((6, 6), "table", f64) - 2000
     shifts = (weighted(log_q, 50), stratified(log_q, 50), exact(log_q))
     near = (weighted(log_q + 2000, 50), stratified(log_q + 2000, 50), exact(log_q + 2000))
@@ -154,7 +155,7 @@ def test_narrow_encodings_do_not_underflow():
 
 
 @pytest.mark.parametrize("logit", [-3.0, 0.0, 1.5])
-def test_cross_entropy_on_grey_values_is_no_density(logit):
+def test_cross_entropy_of_grey_values_is_not_a_density(logit):
     """It integrates to 1 / C(p) < 1, which the continuous Bernoulli corrects."""
     x = (torch.arange(20_000, dtype=f64)[:, None] + 0.5) / 20_000
     raw = torch.full_like(x, logit)
@@ -173,15 +174,15 @@ def test_cross_entropy_on_grey_values_is_no_density(logit):
     "latent",
     [uw.Gaussian(3, sampled_rate=True), uw.StudentT(3, sampled_rate=True), uw.GaussianMixture()],
 )
-def test_a_sampled_rate_is_read_on_the_sample_that_is_decoded(latent):
-    """The log-ratio of one point. Densities at different points add noise that does not cancel."""
+def test_a_sampled_rate_uses_the_decoded_sample(latent):
+    """Densities at different points would add noise that does not cancel."""
     nets, _, passed = setting(latent=latent)
     torch.testing.assert_close(nets.model.decode(passed.z).mean, passed.px.mean)
     p = latent.density(torch.zeros(latent.size, dtype=f64))
     torch.testing.assert_close(passed.rate, passed.q.log_prob(passed.z) - p.log_prob(passed.z))
 
 
-def test_where_posterior_and_prior_agree_the_rate_is_zero_on_every_sample():
+def test_the_sampled_rate_is_zero_if_posterior_and_prior_agree():
     latent = uw.Gaussian(3, sampled_rate=True)
     q, p = latent.posterior(torch.zeros(1000, 6, dtype=f64)), prior(latent)
     z, other = q.rsample(Noise(0)), q.rsample(Noise(1))
@@ -195,7 +196,7 @@ def trained(latent):
 
 
 def test_a_table_estimates_rates_without_a_formula_on_samples():
-    """Within its error of quadrature; the log-ratio at the posterior's mean is far from it."""
+    """They equal quadrature within their error; the log-ratio at the posterior's mean does not."""
     model = trained(uw.GaussianMixture())
     table = model.table(256)
     p = model.run.latent.density(torch.zeros(2, dtype=f64))
@@ -213,8 +214,8 @@ def test_a_table_estimates_rates_without_a_formula_on_samples():
     assert (np.abs(at_mean - truth) > 5 * error).all()
 
 
-def test_a_table_weighs_observations_and_not_batches(monkeypatch):
-    """50 = 7 * 7 + 1 observations: a mean over batches gives the last one the weight of seven."""
+def test_a_table_averages_over_observations_not_batches(monkeypatch):
+    """Of 50 = 7 * 7 + 1 observations, a mean over batches overweights the last one sevenfold."""
     model = trained(uw.Gaussian(3))
     monkeypatch.setitem(uw.evaluation.stacked._MOST, "cpu", 7)
     table = model.table(50)
@@ -228,8 +229,8 @@ def test_a_table_weighs_observations_and_not_batches(monkeypatch):
 # The critic
 
 
-def test_the_leak_of_the_critics_loss_weakens_the_penalty():
-    """Peers add the critic's loss, D(z) attached: gamma becomes gamma - (1 - D) / 2 for each z."""
+def test_a_critic_loss_that_reaches_the_encoder_weakens_the_penalty():
+    """Others add the critic's loss without detaching z: gamma becomes gamma - (1 - D) / 2."""
     nets, _, passed = setting(objective=FACTOR)
     z = passed.z.detach().requires_grad_()
     logits = nets.critic(z)
@@ -243,7 +244,7 @@ def test_the_leak_of_the_critics_loss_weakens_the_penalty():
 
 
 def test_the_encoder_gets_gamma_times_the_critics_slope():
-    """Over both updates of a step: the gradient of -ELBO + gamma log D / (1 - D), and no more."""
+    """Over both updates of a step, its gradient is that of -ELBO + gamma log D / (1 - D)."""
     nets, batch, passed = setting(objective=FACTOR)
     games = play_turns(FACTOR, nets, batch, Noise(3, 1))
     logits = nets.critic(passed.z)
@@ -269,8 +270,8 @@ def test_no_critics_loss_reaches_the_model(objective):
     assert all(gradient is None for gradient in gradients)
 
 
-def test_an_optimiser_that_owned_the_critic_would_lower_its_estimate():
-    """A step of the critic down the model's loss: the codes stay, the penalty falls."""
+def test_the_models_optimiser_does_not_own_the_critic():
+    """If it did, the critic would lower the penalty without any change of the codes."""
     nets, batch, passed = setting(objective=FACTOR)
     z = passed.z.detach()
     before = nets.critic(z).detach()
@@ -281,13 +282,13 @@ def test_an_optimiser_that_owned_the_critic_would_lower_its_estimate():
             parameter -= 0.05 * slope
     after = nets.critic(z)
     assert (after[:, 0] - after[:, 1]).mean() < (before[:, 0] - before[:, 1]).mean() - 0.01
-    lanes = Lanes([small_run(objective=FACTOR)], SMALL.load(CPU), CPU)
-    assert not any("critic" in name for name in lanes.names["model"])
+    lanes = Lanes([small_run(objective=FACTOR)], DATASET, CPU)
+    assert not any("critic" in name for name in lanes.state.names["model"])
 
 
 def test_the_critic_sees_two_batches_of_full_size():
-    """Peers permute the first batch again, or cut it into halves."""
-    lanes = Lanes([small_run(objective=FACTOR)], SMALL.load(CPU), CPU)
+    """Others permute the first batch again, or cut it into halves."""
+    lanes = Lanes([small_run(objective=FACTOR)], DATASET, CPU)
     seen = []
     hook = lanes.nets.critics["critic"].register_forward_pre_hook(
         lambda module, args: seen.append(args[0].detach().clone())
@@ -301,8 +302,8 @@ def test_the_critic_sees_two_batches_of_full_size():
     assert not torch.isin(permuted, joint).any()
 
 
-def test_a_permutation_within_a_sample_keeps_its_dependence():
-    """Of two equal columns: across the batch they become independent, within a row they do not."""
+def test_variables_are_permuted_across_the_batch():
+    """Equal columns become independent; permuted within rows they would not."""
     a = Noise(0).normal((4000, 1), "a", f64)
     z = torch.cat([a, a, -a], 1)
     order = Noise(1).permutation(3, "row", rows=4000)
@@ -316,7 +317,7 @@ def test_a_permutation_within_a_sample_keeps_its_dependence():
 
 @pytest.mark.parametrize("swapped", [False, True])
 def test_the_first_label_is_that_of_the_joint(swapped):
-    """With the densities as logits: TC > 0 and a small loss; swapped, -TC and a large one."""
+    """With log-densities as logits, TC > 0 and the loss is small; swapped, the reverse."""
     rho = 0.8
     c = torch.tensor([[1.0, rho], [rho, 1.0]], dtype=f64)
     joint = MultivariateNormal(torch.zeros(2, dtype=f64), c)
@@ -341,8 +342,8 @@ def test_the_first_label_is_that_of_the_joint(swapped):
 # Estimators
 
 
-def test_a_run_tells_its_estimator_the_true_sizes(monkeypatch):
-    """N is the size of the data set, B that of the batch at hand."""
+def test_estimators_get_the_true_sizes(monkeypatch):
+    """N is the size of the dataset, B that of the batch."""
     seen = []
     original = decomposed.decompose
 
@@ -351,14 +352,14 @@ def test_a_run_tells_its_estimator_the_true_sizes(monkeypatch):
         return original(latent, q, p, z, dataset_size, estimator)
 
     monkeypatch.setattr(decomposed, "decompose", spy)
-    dataset = SMALL.load(CPU)
+    dataset = DATASET
     for size in (16, 24):
         Lanes([small_run(objective=uw.BetaTCVAE(), batch_size=size)], dataset, CPU).advance()
     assert seen == [(256, 16), (256, 24)]
 
 
 def test_weights_of_another_batch_size_are_off_by_a_constant():
-    """Flat densities: q(z) is 1 whatever B; weights for B = 64 on 16 rows give a quarter of it."""
+    """With flat densities q(z) is 1 for any B; weights for B = 64 on 16 rows give a quarter."""
     table = torch.zeros(16, 16, dtype=f64)
     assert stratified(table, 1000).abs().max() < 1e-12
     configured = 1 / 1000 + 15 * 999 / (1000 * 63)
@@ -367,7 +368,7 @@ def test_weights_of_another_batch_size_are_off_by_a_constant():
 
 @pytest.mark.parametrize(("batch", "offset"), [(128, 0.0078), (512, 0.0020)])
 def test_the_released_form_of_equation_13_is_off_by_a_constant(batch, offset):
-    """The own term over (N - 1) / (B - 1), then a mean over B: the weights do not sum to 1."""
+    """It divides the own term by (N - 1) / (B - 1) and averages over B: weights do not sum to 1."""
     size = 737_280
     log_q = Noise(0).normal((batch, batch), "table", f64)
     scaled = log_q - torch.eye(batch, dtype=f64) * math.log((size - 1) / (batch - 1))
@@ -385,7 +386,7 @@ LOGITS = torch.tensor([[4.0, 0, 0], [0, 3.0, 0], [0, 0, 5.0], [1.0, 1.0, 0]], dt
 
 
 def enumerated(latent, q, p, hard_samples):
-    """Every part at every corner for every observation, weighed by q(z|x) / N."""
+    """Sum every part over all hard samples and observations, weighted by q(z|x) / N."""
     found = {}
     for n in range(len(q.mean)):
         own = q.log_prob(hard_samples[:, None])[:, n]
@@ -397,7 +398,7 @@ def enumerated(latent, q, p, hard_samples):
 
 
 def test_the_information_of_a_class_is_between_zero_and_log_k():
-    """By masses throughout; with a Concrete density in the numerator it is neither."""
+    """With probability masses; with a Concrete density in the numerator it is neither."""
     latent = uw.Categorical(3, hard=True)
     q, p = latent.posterior(LOGITS), prior(latent)
     marginal = q.mean.mean(0)
@@ -411,7 +412,7 @@ def test_the_information_of_a_class_is_between_zero_and_log_k():
     own = q.log_prob(z.view(5000, 4, 3)).flatten()
     sampled = decompose_exactly(latent, q, p, z, own).mutual_information
     assert sampled.mean().item() == pytest.approx(truth, abs=0.02)
-    # The peers': the density of the relaxed sample over the mass of its nearest corner.
+    # Others divide the density of a relaxed sample by the mass of the nearest hard sample.
     soft = uw.Categorical(3).posterior(LOGITS).rsample(Noise(0), (5000,)).clamp(1e-9, 1 - 1e-9)
     concrete = RelaxedOneHotCategorical(
         torch.tensor(0.66, dtype=f64), logits=LOGITS, validate_args=False
@@ -460,8 +461,8 @@ def test_a_class_of_k_values_is_one_variable():
 
 
 @pytest.mark.parametrize("between", [True, False])
-def test_the_three_levels_are_told_apart(between):
-    """Two coins in three columns: one of them is seen twice, across the groups or inside one."""
+def test_correlations_between_and_within_groups_are_distinguished(between):
+    """Two coins in three columns: one appears twice, in two groups or within one."""
     latent = uw.Product(style=uw.Gaussian(2), place=uw.Gaussian(1))
     coins = torch.tensor([[a, b] for a in (-1, 1) for b in (-1, 1)], dtype=f64)
     loc = coins[:, [0, 1, 0]] if between else coins[:, [0, 0, 1]]
@@ -476,7 +477,7 @@ def test_the_three_levels_are_told_apart(between):
     assert parts.correlations["style"].mean().item() == (nothing if between else log_two)
     assert parts.total_correlation.mean().item() == log_two
     assert parts.mutual_information.mean().item() == pytest.approx(math.log(4))
-    # Taking the sum over groups for the joint loses what lies between them.
+    # The sum over groups in place of the joint loses the correlation between them.
     columns = z[:, None].split((2, 1), -1)
     parts_of_q = zip(q.parts.values(), columns, strict=True)
     groups = sum(exact(part.log_prob(column)) for part, column in parts_of_q)

@@ -59,10 +59,10 @@ class BernoulliObservation:
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Compute the sum of x log p + (1 - x) log(1 - p), (B,)."""
-        if kernels.take(self.logits) and self.logits.shape == x.shape:
-            from unweave.kernels.bernoulli import bernoulli_nats
+        if kernels.supports(self.logits) and self.logits.shape == x.shape:
+            from unweave.kernels.bernoulli import bernoulli_log_prob
 
-            return bernoulli_nats(self.logits, x)
+            return bernoulli_log_prob(self.logits, x)
         nats = F.binary_cross_entropy_with_logits(self.logits, x, reduction="none")
         return -nats.flatten(1).sum(1)
 

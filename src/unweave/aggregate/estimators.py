@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from unweave.core.spec import nearest
+from unweave.core.hints import nearest
 from unweave.core.tensors import Numbers, floating
 
 Estimator = Literal["weighted", "stratified", "exact"]

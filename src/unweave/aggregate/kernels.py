@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from unweave.aggregate.checks import checked_points
-from unweave.core.spec import nearest
+from unweave.core.hints import nearest
 from unweave.core.tensors import Numbers, columns
 
 Kernel = Literal["imq", "imq-dimensionwise", "imq-unsquared", "rbf"]

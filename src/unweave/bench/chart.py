@@ -1,4 +1,4 @@
-"""The figures of `unweave bench` as a picture: bars on a logarithmic axis, one a line."""
+"""Draw the results of `unweave bench` as bars on a logarithmic axis."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ text { font: 12px system-ui, sans-serif; fill: #333; }
 
 
 def lanes_text(count: int) -> str:
-    """So many lanes.
+    """Format a number of lanes.
 
     >>> lanes_text(1), lanes_text(64)
     ('1 lane', '64 lanes')
@@ -32,7 +32,7 @@ def lanes_text(count: int) -> str:
 
 
 def speed_chart(figures: Sequence[Figure], title: str) -> Markup:
-    """An SVG of the time that a step of one lane takes, the plain loops beside ours."""
+    """Return an SVG of the time per step of one lane, for plain loops and ours."""
     low = math.floor(math.log10(min(figure.microseconds for figure in figures)))
     high = math.ceil(math.log10(max(figure.microseconds for figure in figures)))
     high = max(high, low + 1)

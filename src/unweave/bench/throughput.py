@@ -1,4 +1,4 @@
-"""How fast this machine trains: alone and in lanes, beside a plain loop, and against its limits."""
+"""Time training on this machine: a plain PyTorch loop, single runs and lanes, and its limits."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from unweave.latents import Gaussian
 from unweave.networks import MLP, Conv, Critic, Network
 from unweave.objectives import BetaTCVAE, BetaVAE, FactorVAE, Objective
 from unweave.training import Lanes, Precision
-from unweave.training.memory import memory_kept
-from unweave.training.precision import products
+from unweave.training.memory import reuse_memory
+from unweave.training.precision import matmul_precision
 from unweave.training.run import Run
 from unweave.training.workers import LanePool
 
 BATCH = 64
-_STORED = 20_000  # images of the plain loop
-_STRETCH = {"cpu": 2, "cuda": 25}  # steps that lanes take before they wait for each other
+_STORED = 20_000  # images in memory for the plain loop
+_STRETCH = {"cpu": 2, "cuda": 25}  # steps between two points at which lanes wait for each other
 OBJECTIVES: dict[str, Objective] = {
     "beta-vae": BetaVAE(),
     "beta-tcvae": BetaTCVAE(),
@@ -34,7 +34,7 @@ OBJECTIVES: dict[str, Objective] = {
 
 
 class PlainVAE(nn.Module):
-    """The network of [Kim2018] table 1, written down plainly, and its beta-VAE loss."""
+    """The network of [Kim2018] table 1 and its beta-VAE loss, in plain PyTorch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class PlainVAE(nn.Module):
         )  # fmt: skip
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The loss of a batch, and its codes."""
+        """Return the loss of a batch, and its codes."""
         mean, log_variance = self.encoder(x).chunk(2, -1)
         z = mean + torch.exp(0.5 * log_variance) * torch.randn_like(mean)
         nats = F.binary_cross_entropy_with_logits(self.decoder(z), x, reduction="sum") / len(x)
@@ -64,10 +64,10 @@ class PlainVAE(nn.Module):
 
 
 def plain_step(device: torch.device, batches: Iterator[Tensor] | None = None) -> Callable[[], None]:
-    """One step of a beta-VAE in a plain eager loop, from its data on the device if not given."""
+    """Return one step of a beta-VAE in a plain eager loop, by default on stored images."""
     model = PlainVAE().to(device)
     optimiser = torch.optim.Adam(model.parameters(), 1e-4)
-    images = batches or stored(device)
+    images = batches or stored_batches(device)
 
     def step() -> None:
         loss, _ = model(next(images))
@@ -79,33 +79,33 @@ def plain_step(device: torch.device, batches: Iterator[Tensor] | None = None) ->
 
 
 def plain_factor_step(device: torch.device) -> Callable[[], None]:
-    """One step of a FactorVAE in a plain eager loop: two batches, two players."""
+    """Return one step of a FactorVAE in a plain eager loop: two batches, two players."""
     model, critic = PlainVAE().to(device), Critic().network(10).to(device)
-    ours = torch.optim.Adam(model.parameters(), 1e-4)
-    theirs = torch.optim.Adam(critic.parameters(), 1e-4, betas=(0.5, 0.9))
-    images = stored(device)
+    model_optimiser = torch.optim.Adam(model.parameters(), 1e-4)
+    critic_optimiser = torch.optim.Adam(critic.parameters(), 1e-4, betas=(0.5, 0.9))
+    images = stored_batches(device)
     labels = torch.arange(2, device=device).repeat_interleave(BATCH)
 
     def step() -> None:
         loss, z = model(next(images))
         logits = critic(z)
-        ours.zero_grad()
+        model_optimiser.zero_grad()
         (loss + 35.0 * (logits[:, 0] - logits[:, 1]).mean()).backward()
-        ours.step()
+        model_optimiser.step()
         with torch.no_grad():
             _, second = model(next(images))
             order = [torch.randperm(BATCH, device=device) for _ in range(10)]
             permuted = torch.stack([second[order[j], j] for j in range(10)], 1)
-        told = F.cross_entropy(critic(torch.cat([z.detach(), permuted])), labels)
-        theirs.zero_grad()
-        told.backward()
-        theirs.step()
+        critic_loss = F.cross_entropy(critic(torch.cat([z.detach(), permuted])), labels)
+        critic_optimiser.zero_grad()
+        critic_loss.backward()
+        critic_optimiser.step()
 
     return step
 
 
-def stored(device: torch.device) -> Iterator[Tensor]:
-    """Random batches, without end, of images that are stored on the device."""
+def stored_batches(device: torch.device) -> Iterator[Tensor]:
+    """Yield random batches, without end, of images stored on the device."""
     dataset = Shapes2D().load(device)
     images = dataset.images(torch.randperm(dataset.size, device=device)[:_STORED])
     while True:
@@ -113,42 +113,42 @@ def stored(device: torch.device) -> Iterator[Tensor]:
 
 
 class Case(NamedTuple):
-    """What is timed: so many lanes of a run."""
+    """A run to time in a number of lanes."""
 
     name: str
     lanes: int
     run: Run
-    plain: str  # the plain loop it is held against; "" if none
+    plain: str  # the plain loop to compare with; "" if none
 
 
 class Figure(NamedTuple):
-    """A case as measured."""
+    """The measurement of a case."""
 
     name: str
     lanes: int
-    microseconds: float  # for a step of one lane
-    images: float  # a second, over all lanes
-    ratio: float | None  # to the plain loop
-    arithmetic: float | None  # share of the limit of the machine, for the network that is known
+    microseconds: float  # per step of one lane
+    images: float  # per second, over all lanes
+    ratio: float | None  # how many times faster than the plain loop
+    arithmetic: float | None  # share of the machine's limit, for the network of `work`
     memory: float | None
 
 
 class Limits(NamedTuple):
-    """What the machine does at the most: operations and bytes a second."""
+    """Operations and bytes: of a step, or per second at most."""
 
     operations: float
     bytes: float
 
 
 def cases(lanes: list[int], quick: bool) -> list[Case]:
-    """The main objectives alone and in lanes, then what batch, image and latent space change."""
-    found = [
+    """List the main objectives, alone and in lanes, then other batches, images and latents."""
+    chosen = [
         Case(name, count, Run(objective=objective), name)
         for name, objective in OBJECTIVES.items()
         for count in lanes
     ]
     if quick:
-        return found
+        return chosen
     most = max(lanes)
     other: list[tuple[str, Network | None, dict[str, object]]] = [
         ("an MLP", MLP(hidden=(256, 256)), {}),
@@ -161,25 +161,25 @@ def cases(lanes: list[int], quick: bool) -> list[Case]:
     ]
     for name, network, fields in other:
         run = dataclasses.replace(Run(network=network), **fields)  # type: ignore[arg-type]
-        found += [Case(name, count, run, "") for count in dict.fromkeys((1, most))]
-    return found
+        chosen += [Case(name, count, run, "") for count in dict.fromkeys((1, most))]
+    return chosen
 
 
 def measure(case: Case, device: torch.device, precision: Precision, seconds: float) -> float:
-    """Microseconds for a step of all lanes of a case."""
+    """Time a step of all lanes of a case, in microseconds."""
     dataset = case.run.data.load(device)
     runs = [dataclasses.replace(case.run, seed=seed).resolve(dataset) for seed in range(case.lanes)]
-    with kernels.on(device), products(precision), memory_kept(device):
+    with kernels.on(device), matmul_precision(precision), reuse_memory(device):
         pool = LanePool(Lanes(runs, dataset, device, precision, compiles=True))
         stretch = _STRETCH.get(device.type, _STRETCH["cuda"])
         return timed(lambda: pool.run(stretch), device, seconds) / stretch
 
 
 def timed(step: Callable[[], object], device: torch.device, seconds: float) -> float:
-    """Microseconds that a step takes, the median over short rounds, after some not counted.
+    """Time a step, in microseconds: the median over short rounds after a warm-up.
 
-    On a CPU no more than a step goes on after twice the seconds; on a GPU all of the first steps
-    are taken, in which kernels are built and the step is recorded.
+    On a CPU this takes at most twice the given seconds and one step. On a GPU the warm-up is always
+    complete, because it builds kernels and records the step.
     """
     start = time.perf_counter()
     for _ in range(6):
@@ -200,25 +200,25 @@ def timed(step: Callable[[], object], device: torch.device, seconds: float) -> f
 
 
 def limits(device: torch.device, precision: Precision) -> Limits:
-    """The operations and bytes a second of a large product and a large copy."""
+    """Measure operations and bytes per second of a large matrix product and a large copy."""
     kind = torch.bfloat16 if precision == "bf16" and device.type == "cuda" else torch.float32
     size = 8192 if device.type == "cuda" else 1024
     a = torch.randn(size, size, device=device, dtype=kind)
     data = torch.zeros(2**28 if device.type == "cuda" else 2**24, device=device)
-    with products(precision):
+    with matmul_precision(precision):
         product = timed(lambda: a @ a, device, 0.3)
     copy = timed(lambda: data.clone(), device, 0.3)
     return Limits(2 * size**3 / product * 1e6, 2 * data.numel() * 4 / copy * 1e6)
 
 
 def work(precision: Precision) -> Limits:
-    """Operations and bytes of one step of one beta-VAE: what no way of doing it can leave out.
+    """Count the operations and bytes that any implementation needs for one beta-VAE step.
 
-    Bytes: activations and their gradients written and read once each, and parameters, gradients
+    Bytes: activations and their gradients, each written and read once, and parameters, gradients
     and moments as Adam reads and writes them.
     """
     model, x = PlainVAE(), torch.zeros(BATCH, 1, 64, 64)
-    from torch.utils.flop_counter import FlopCounterMode  # loads Triton, for half a second
+    from torch.utils.flop_counter import FlopCounterMode  # imports Triton, which takes 0.5 s
 
     sizes: list[int] = []
     for module in model.modules():
@@ -238,7 +238,7 @@ def figures(
     quick: bool = False,
     seconds: float = 1.0,
 ) -> Iterator[Figure]:
-    """Every case as measured on a device, the plain loops first."""
+    """Measure every case on a device, the plain loops first."""
     plain = {
         "beta-vae": timed(plain_step(device), device, seconds),
         "factor-vae": timed(plain_factor_step(device), device, seconds),
@@ -246,7 +246,7 @@ def figures(
     for name, microseconds in plain.items():
         rate = BATCH / microseconds * 1e6
         yield Figure(f"plain loop, {name}", 1, microseconds, rate, 1.0, None, None)
-    plain["beta-tcvae"] = plain["beta-vae"]  # whose extra terms it does not have
+    plain["beta-tcvae"] = plain["beta-vae"]  # there is no plain loop with its extra terms
     most, least = limits(device, precision), work(precision)
     for case in cases(lanes, quick):
         each = measure(case, device, precision, seconds) / case.lanes
@@ -263,7 +263,7 @@ def figures(
 
 
 def machine(device: torch.device) -> str:
-    """What the figures were measured on.
+    """Name the hardware of a device.
 
     >>> machine(torch.device("cpu")).split()[1]
     'CPU'

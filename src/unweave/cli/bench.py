@@ -1,4 +1,4 @@
-"""`unweave bench` on the command line."""
+"""The command `unweave bench`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 
 def bench_command(
     device: DeviceOption = "auto",
-    precision: Annotated[str, typer.Option(help="fp32, tf32 or bf16.")] = "fp32",
-    lanes: Annotated[str, typer.Option(help="Numbers of lanes, as 1,16,64.")] = "",
-    quick: Annotated[bool, typer.Option("--quick", help="The main objectives only.")] = False,
-    seconds: Annotated[float, typer.Option(min=0.05, help="For each line.")] = 1.0,
-    svg: Annotated[Path | None, typer.Option(help="Draw the figures to this file as well.")] = None,
+    precision: Annotated[
+        str, typer.Option(help="GPU matmul precision, from slowest to fastest: fp32, tf32, bf16.")
+    ] = "fp32",
+    lanes: Annotated[str, typer.Option(help="Numbers of lanes, such as 1,16,64.")] = "",
+    quick: Annotated[bool, typer.Option("--quick", help="Only the main objectives.")] = False,
+    seconds: Annotated[float, typer.Option(min=0.05, help="Time for each measurement.")] = 1.0,
+    svg: Annotated[Path | None, typer.Option(help="Also draw the results to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Time training on this machine, beside a plain PyTorch loop and against its limits.
+    """Time training on this machine, and compare it with a plain PyTorch loop and the limits.
 
     Example:
 
@@ -37,40 +39,40 @@ def bench_command(
     from unweave.bench import throughput as bench
     from unweave.bench.chart import lanes_text, speed_chart
     from unweave.training import pick_device
-    from unweave.training.precision import checked
+    from unweave.training.precision import check_precision
 
     place = pick_device(device)
     torch.set_num_threads(usable_cores())
     counts = _counts(lanes) if lanes else ([1, 16, 64] if place.type == "cuda" else [1, 2])
     if svg and not svg.parent.is_dir():
-        raise ValueError(f"--svg: there is no folder {svg.parent}; make it first")
-    found: list[bench.Figure] = []
+        raise ValueError(f"--svg: there is no folder {svg.parent}; create it first")
+    figures: list[bench.Figure] = []
     try:
-        for figure in bench.figures(place, checked(precision), counts, quick, seconds):
-            found.append(figure)
+        for figure in bench.figures(place, check_precision(precision), counts, quick, seconds):
+            figures.append(figure)
             each = f"{figure.microseconds:,.0f} us"
             err.print(f"{figure.name}, {lanes_text(figure.lanes)}: {each}", highlight=False)
-    finally:  # stopped or failed, what was measured is shown
-        _show_figures(found, as_json)
+    finally:  # if stopped or failed, show what was measured
+        _show_figures(figures, as_json)
     if svg:
         title = f"Time for a step of one model, {bench.machine(place)}, {precision}"
-        write_atomically(svg, speed_chart(found, title).encode())
+        write_atomically(svg, speed_chart(figures, title).encode())
 
 
-def _show_figures(found: list[bench.Figure], as_json: bool) -> None:
+def _show_figures(figures: list[bench.Figure], as_json: bool) -> None:
     if as_json:
-        out.print_json(data=[figure._asdict() for figure in found])
+        out.print_json(data=[figure._asdict() for figure in figures])
         return
     table = plain_table("", "lanes", "us", "images/s", "ratio", "flops", "bytes")
-    for figure in found:
+    for figure in figures:
         share = [f"{s:.1%}" if s else "" for s in (figure.arithmetic, figure.memory)]
         ratio = f"{figure.ratio:.1f}" if figure.ratio else ""
         numbers = [f"{figure.microseconds:,.0f}", f"{figure.images:,.0f}", ratio, *share]
         table.add_row(figure.name, str(figure.lanes), *numbers)
     out.print(table)
     out.print(
-        "us: for a step of one lane; ratio: to the plain loop in float32, for beta-tcvae that of "
-        "beta-vae; flops, bytes: shares of what a large product and a large copy reach here",
+        "us: per step of one lane; ratio: speed-up over the plain loop in float32 (for beta-tcvae, "
+        "that of beta-vae); flops, bytes: shares of what a large matrix product and copy reach",
         highlight=False,
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from unweave.core.console import err
-from unweave.core.parallel import Killed
+from unweave.core.parallel import WorkerKilled
 
 _INTERRUPTED = 130  # exit code that typer returns after Ctrl-C
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -30,7 +30,7 @@ def run(command: Any, arguments: list[str]) -> None:
         sys.exit(2)  # no arguments were given, and the help was printed
     except OSError as error:
         _fail(os_error_text(error, _store(command, arguments)))
-    except (ValueError, FloatingPointError, Killed) as error:
+    except (ValueError, FloatingPointError, WorkerKilled) as error:
         _fail(str(error))
     if code == _INTERRUPTED:
         err.print(_interruption_text(name))

@@ -109,12 +109,12 @@ def score_command(
     """
     from unweave.cli.score_output import print_scores
     from unweave.cli.scoring import score_table
-    from unweave.core import spec
+    from unweave.core.hints import nearest_path
     from unweave.metrics import Scores, Table
 
     if not path.is_file():
         raise ValueError(
-            f"there is no file {path}: {spec.nearest_path(path)} Give an .npz file with codes and "
+            f"there is no file {path}: {nearest_path(path)} Give an .npz file with codes and "
             "factors"
         )
     form = options.format

@@ -64,7 +64,7 @@ def reproduce_command(
 
     from unweave import papers
     from unweave.training import pick_device
-    from unweave.training.progress import progress_on
+    from unweave.training.progress import ConsoleProgress
     from unweave.training.store import Store
 
     if pages_only:
@@ -87,7 +87,7 @@ def reproduce_command(
     workspace = papers.Workspace(
         Store(store),
         pick_device(device),
-        progress_on(errors),
+        ConsoleProgress(errors),
         errors,
         deadline=deadline,
         networks=networks,

@@ -11,11 +11,11 @@ from pathlib import Path
 from unweave.cli.options import ScoringOptions
 from unweave.core.console import err
 from unweave.core.notes import capture_warnings, print_notes
-from unweave.evaluation.evaluate import measured
+from unweave.core.progress import ProgressDisplay
+from unweave.evaluation.evaluate import map_tables
 from unweave.evaluation.model import Codes, FittedModel
 from unweave.metrics import METRICS, Score, Scores, Table, evaluate, left_out
 from unweave.metrics.registry import select
-from unweave.training.progress import Counts
 from unweave.training.store import RunFolder
 
 
@@ -39,9 +39,11 @@ def score_runs(
     )
     totals = {"encoded": sum(min(rows, m.dataset.size) for m in models), "measured": len(models)}
     printed: set[str] = set()
-    with Counts(err, totals) as counts:
+    with ProgressDisplay(err, totals) as counts:
         count_encoded = partial(counts.add, "encoded")
-        for number, table, (scores, warned) in measured(models, rows, score, count_encoded, codes):
+        for number, table, (scores, warned) in map_tables(
+            models, rows, score, count_encoded, codes
+        ):
             model = models[number]
             assert model.folder is not None
             folder = RunFolder(model.folder)
@@ -63,7 +65,7 @@ def score_table(table: Table, options: ScoringOptions, scores: Scores) -> None:
     chosen = select(table, names)
     notes = [*table.notes, *([table.few] if table.few else [])]
     print_notes(err, notes)
-    with Counts(err, {"measured": len(chosen)}) as counts:
+    with ProgressDisplay(err, {"measured": len(chosen)}) as counts:
 
         def progress(key: str, score: Score | None) -> None:
             if score is None:

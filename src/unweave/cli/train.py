@@ -89,7 +89,7 @@ def train_command(
     from unweave.metrics.registry import split_names
     from unweave.presets import base_of, preset
     from unweave.training.overrides import runs_from
-    from unweave.training.precision import checked
+    from unweave.training.precision import check_precision
     from unweave.training.store import Store
 
     use_threads(threads)
@@ -102,7 +102,9 @@ def train_command(
     if measure or measure_every:
         plan = Measure(measure_every or 10_000, (TERMS, *split_names(measure)), measure_rows)
     run_store = Store(store)
-    outcomes = train_runs(runs, run_store, device, checkpoint_seconds, checked(precision), plan)
+    outcomes = train_runs(
+        runs, run_store, device, checkpoint_seconds, check_precision(precision), plan
+    )
     print_outcomes(outcomes, run_store)
     if any(outcome.failure for outcome in outcomes):
         raise typer.Exit(1)
@@ -121,7 +123,7 @@ def train_runs(
     from unweave.evaluation.fit import unmeasured
     from unweave.evaluation.monitor import monitor_of
     from unweave.training import notes, pick_device, train
-    from unweave.training.progress import progress_on
+    from unweave.training.progress import ConsoleProgress
 
     outcomes: list[Outcome] = []
     by_data: dict[str, list[Run]] = {}
@@ -140,7 +142,7 @@ def train_runs(
                 markup=False,
             )
         outcomes += train(
-            resolved, dataset, store, progress_on(err), checkpoint_seconds, precision, monitor
+            resolved, dataset, store, ConsoleProgress(err), checkpoint_seconds, precision, monitor
         )
     if measure and any(o.weights is not None and not o.measures for o in outcomes):
         err.print(f"note: {unmeasured(store.root)}", highlight=False, markup=False)

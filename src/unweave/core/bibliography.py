@@ -1,4 +1,4 @@
-"""The one bibliography, and which entries of it a run rests on."""
+"""The bibliography, `references.bib`, and the entries that a run cites."""
 
 from __future__ import annotations
 
@@ -14,13 +14,23 @@ _ENTRY = re.compile(r"@\w+\{(\w+),.*?\n\}", re.DOTALL)
 
 
 def entries() -> dict[str, str]:
-    """All entries of `references.bib` by key."""
+    """Return all entries of `references.bib` by key."""
     text = files("unweave.core").joinpath("references.bib").read_text(encoding="utf-8")
     return {match[1]: match[0] for match in _ENTRY.finditer(text)}
 
 
+def entry_field(entry: str, name: str) -> str:
+    """Return a field of a BibTeX entry, without braces; "" if it has none.
+
+    >>> entry_field("@misc{K, title = {Auto-Encoding Variational {B}ayes}, year = {2014}}", "title")
+    'Auto-Encoding Variational Bayes'
+    """
+    match = re.search(rf"\b{name}\s*=\s*\{{(.*)\}}", entry)
+    return re.sub(r"[{}]", "", match[1].partition("},")[0]) if match else ""
+
+
 def cited(text: str) -> list[str]:
-    """The keys that a text cites, in order, each once.
+    """Return the keys that a text cites, in order, each once.
 
     >>> cited("[Kim2018] eq. 2 and alg. 2, after [Higgins2017]; again [Kim2018]")
     ['Kim2018', 'Higgins2017']
@@ -29,10 +39,10 @@ def cited(text: str) -> list[str]:
 
 
 def citations(spec: object) -> dict[str, str]:
-    """BibTeX entries for a spec and all that it is made of.
+    """Return the BibTeX entries for a spec and all of its parts.
 
-    They are those that its docstring cites, and, of a part with settings that have sources of their
-    own, those it names as `also_cites`.
+    A part cites the keys in its docstring, and those in its property `also_cites`, for settings
+    with sources of their own.
 
     >>> from unweave.objectives import FactorVAE
     >>> list(citations(FactorVAE()))
@@ -45,9 +55,9 @@ def citations(spec: object) -> dict[str, str]:
 
 
 def known(keys: Iterable[str]) -> dict[str, str]:
-    """BibTeX entries of keys, each once."""
-    found = entries()
-    return {key: found[key] for key in dict.fromkeys(keys) if key in found}
+    """Return the BibTeX entries of those keys that the bibliography has, each once."""
+    by_key = entries()
+    return {key: by_key[key] for key in dict.fromkeys(keys) if key in by_key}
 
 
 def _parts(spec: object) -> Iterator[object]:

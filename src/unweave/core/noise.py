@@ -1,12 +1,49 @@
-"""Randomness as a pure function of (seed, step, stream), the same integers on every device.
+"""Random numbers as a pure function of (seed, step, stream), the same on every device.
 
-A counter-based generator has no state to save: the numbers of step 1000 can be drawn without those
-of step 999. So a resumed run draws what the uninterrupted run would have drawn, a lane draws what
-the run alone would have drawn, and a GPU draws what a CPU draws.  [Salmon2011]
+A counter-based generator has no state: the numbers of step 1000 can be drawn without those of step
+999. So a resumed run draws the same numbers as an uninterrupted one, a lane the same as a run on
+its own, and a GPU the same integers as a CPU.  [Salmon2011]
 
 >>> noise = Noise(seed=3, step=7)
 >>> noise.normal((2,), "posterior").tolist() == noise.normal((2,), "posterior").tolist()
 True
+
+A stream is named by the path of the noise and the name given to the draw, as in
+"turn0/posterior/gaussian". Renaming one changes the numbers of every stored run that uses it. The
+paths are (seed and step are 0 unless named):
+
+path         seed     step     used for
+-----------  -------  -------  -------------------------------------------------------------------
+initial      run      0        initial parameters; the stream is the parameter's name
+turn<u>      run      step     the loss of the u-th update of a step: "posterior" (also of a tree,
+                               "posterior/<block>"), "prior", "codes", "noise", "permute",
+                               "between", "directions"
+turn<u>      run      epoch    the order of observations of the u-th update: "epoch", or of a
+                               streamed dataset "window" and "last"
+labels       0        0        which observations have a label; the stream is the factor's name
+chunks       0        epoch    the order in which chunks of a streamed dataset are read
+parts        0        0        the division of a dataset into train, validation and test splits
+subset       given    0        rows of a `Subset`
+incomplete   given    0        combinations of an `Incomplete` selection
+correlated   given    0        rows of a `Correlated` selection
+pairs        given    row      partners of a paired dataset
+scenery      given    row      backgrounds of the variants of 2D Shapes
+noise        given    0        tables of noise images; noise of a generator (`draw_noise`)
+generators   given    0        datasets of `data/drawn/paper_generators.py`
+spectrum     0        0        rows and start of the principal variances
+rows         given    0        observations that a model is evaluated on
+measure      given    0        observations that are measured during training
+sample       given    0        samples of the prior (`FittedModel.sample`)
+likelihood   given    row      particles of `FittedModel.log_likelihood`
+table        0        0        samples at which rates without a closed form are estimated
+summary      given    0        samples of the aggregate posterior
+describe     given    0        samples of `describe`
+bias         given    0        samples of `theory.bias`
+preview      0        0        observations shown in a preview of a dataset
+report       0        0        observations shown in a report
+
+Studies of papers have paths of their own. Distributions draw from streams named after them, such as
+"gaussian", "gumbel" or "laplace".
 """
 
 from __future__ import annotations
@@ -48,7 +85,7 @@ def philox(counter: Sequence[Tensor], key: Sequence[Tensor]) -> tuple[Tensor, ..
 
 
 def philox_words(seed: Tensor, step: Tensor, stream: int, blocks: int) -> Tensor:
-    """The words of blocks 0, 1, ... of a stream, (*S, 4, blocks)."""
+    """Return the words of blocks 0, 1, ... of a stream, (*S, 4, blocks)."""
     index = torch.arange(blocks, device=seed.device)
     seed, step = seed.unsqueeze(-1), step.unsqueeze(-1)
     counter = (index, step & _MASK, (step >> 32) & _MASK, torch.full_like(index, stream))
@@ -57,7 +94,7 @@ def philox_words(seed: Tensor, step: Tensor, stream: int, blocks: int) -> Tensor
 
 @torch.library.custom_op("unweave::random_words", mutates_args=())
 def _random_words(seed: Tensor, step: Tensor, stream: int, blocks: int) -> Tensor:
-    """Words (*S, 4, blocks) for seeds and steps of a common shape S: one call for all lanes."""
+    """Draw words (*S, 4, blocks) for seeds and steps of a common shape S, for all lanes at once."""
     if seed.device.type == "cuda" and kernels.available():
         from unweave.kernels.random import random_words
 
@@ -72,7 +109,7 @@ def _(seed: Tensor, step: Tensor, stream: int, blocks: int) -> Tensor:
 
 @torch.library.custom_op("unweave::random_normal", mutates_args=())
 def _random_normal(seed: Tensor, step: Tensor, stream: int, count: int) -> Tensor:
-    """Normal numbers (*S, count) for seeds and steps of a common shape S, in float32."""
+    """Draw normal numbers (*S, count) in float32 for seeds and steps of a common shape S."""
     if seed.device.type == "cuda" and kernels.available():
         from unweave.kernels.random import random_normal
 
@@ -87,8 +124,8 @@ def _(seed: Tensor, step: Tensor, stream: int, count: int) -> Tensor:
     return seed.new_empty((*seed.shape, count), dtype=torch.float32)
 
 
-def _map(operator: Any) -> None:
-    """Map an operator over seeds and steps: what is mapped comes first in their common shape."""
+def _register_vmap(operator: Any) -> None:
+    """Let vmap add its dimension in front of the common shape of seeds and steps."""
 
     def rule(
         info: object,
@@ -105,12 +142,12 @@ def _map(operator: Any) -> None:
     operator.register_vmap(rule)
 
 
-_map(_random_words)
-_map(_random_normal)
+_register_vmap(_random_words)
+_register_vmap(_random_normal)
 
 
 def box_muller(words: Tensor, dtype: torch.dtype) -> Tensor:
-    """sqrt(-2 log u) (cos, sin)(2 pi v) of pairs of words (..., 2 n), the n u first."""
+    """Return sqrt(-2 log u) (cos, sin)(2 pi v) of words (..., 2 n): n for u, then n for v."""
     u, v = words.to(dtype).chunk(2, -1)
     angle = v * (2 * math.pi * 2.0**-32)
     radius = torch.sqrt(-2 * torch.log((u + 0.5) * 2.0**-32))
@@ -118,11 +155,11 @@ def box_muller(words: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 class Noise(NamedTuple):
-    """A source of random tensors at one (seed, step); each stream of it is independent.
+    """A source of random tensors at one (seed, step), with independent named streams.
 
-    `seed` and `step` are integers or int64 tensors; their common shape S comes first in what is
-    drawn, S + shape (S is () for one run, and under vmap).
-    `path` names the place in the program, so that nested parts draw from streams of their own.
+    `seed` and `step` are integers or int64 tensors; a draw has their common shape S in front,
+    S + shape (S is () for one run, and under vmap). `path` is the first part of every stream's
+    name; the module's docstring lists the paths in use.
     """
 
     seed: int | Tensor
@@ -131,16 +168,16 @@ class Noise(NamedTuple):
     device: torch.device | str | None = None
 
     def fold(self, name: str) -> Noise:
-        """The same source one level down: its streams are independent of all others."""
+        """Return the source with a longer path, whose streams are independent of all others."""
         return self._replace(path=f"{self.path}/{name}")
 
     def words(self, count: int, stream: str) -> Tensor:
-        """`count` independent uniform integers in [0, 2^32), as int64."""
-        words: Tensor = _random_words(*self._origin(stream), -(-count // 4))
+        """Draw `count` independent uniform integers in [0, 2^32), as int64."""
+        words: Tensor = _random_words(*self._counter(stream), -(-count // 4))
         return words.flatten(-2)[..., :count]
 
-    def _origin(self, stream: str) -> tuple[Tensor, Tensor, int]:
-        """Seeds, steps and the number of a stream."""
+    def _counter(self, stream: str) -> tuple[Tensor, Tensor, int]:
+        """Return seeds, steps and the number of a stream."""
         seed = torch.as_tensor(self.seed, dtype=torch.int64, device=self.device)
         step = torch.as_tensor(self.step, dtype=torch.int64, device=self.device)
         seed, step = torch.broadcast_tensors(seed, step)
@@ -149,7 +186,7 @@ class Noise(NamedTuple):
     def uniform(
         self, shape: Sequence[int], stream: str, dtype: torch.dtype = torch.float32
     ) -> Tensor:
-        """Uniform on the open interval (0, 1)."""
+        """Draw from the uniform distribution on the open interval (0, 1)."""
         words = self.words(math.prod(shape), stream)
         # 23 bits and a half step: never 0 nor 1 after rounding to float32.
         return _shaped(((words >> 9).to(dtype) + 0.5) * 2.0**-23, shape)
@@ -157,15 +194,15 @@ class Noise(NamedTuple):
     def normal(
         self, shape: Sequence[int], stream: str, dtype: torch.dtype = torch.float32
     ) -> Tensor:
-        """Standard normal, by Box and Muller: sqrt(-2 log u) (cos, sin)(2 pi v)."""
+        """Draw from the standard normal distribution, with the Box-Muller transform."""
         count = math.prod(shape)
         if dtype == torch.float32:
-            return _shaped(_random_normal(*self._origin(stream), count), shape)
+            return _shaped(_random_normal(*self._counter(stream), count), shape)
         both = box_muller(self.words(count + count % 2, stream), dtype)
         return _shaped(both[..., :count], shape)
 
     def integers(self, high: int, shape: Sequence[int], stream: str) -> Tensor:
-        """Uniform integers in [0, high), from 64 random bits each (bias below high / 2^64)."""
+        """Draw uniform integers in [0, high), from 64 random bits each (bias < high / 2^64)."""
         if not 0 < high < 2**31:
             raise ValueError(f"expected an upper bound between 1 and 2^31 - 1, got {high}")
         count = math.prod(shape)
@@ -174,9 +211,9 @@ class Noise(NamedTuple):
         return _shaped((major * high + ((minor * high) >> 32)) >> 32, shape)
 
     def permutation(self, size: int, stream: str, rows: int | None = None) -> Tensor:
-        """A uniform permutation of 0..size-1; with `rows`, that many independent ones (rows, size).
+        """Draw a uniform permutation of 0..size-1, or with `rows` independent ones (rows, size).
 
-        The order of 62-bit random keys; ties (probability below size^2 / 2^62) keep their order.
+        It sorts 62-bit random keys; ties (probability below size^2 / 2^62) keep their order.
         """
         shape = (size,) if rows is None else (rows, size)
         count = math.prod(shape)

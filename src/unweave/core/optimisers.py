@@ -1,4 +1,4 @@
-"""Optimisers as values, and their step as a function on explicit state."""
+"""Optimisers as frozen values; their step is a function of explicit state."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Adam:
 
     @property
     def also_cites(self) -> tuple[str, ...]:
-        """The source of what its settings ask for: AMSGrad is [Reddi2018] alg. 2."""
+        """The source of AMSGrad, [Reddi2018] alg. 2, if it is used."""
         return ("Reddi2018",) if self.amsgrad else ()
 
     @property
     def moments(self) -> tuple[str, ...]:
-        """Names of the tensors it keeps beside every parameter."""
+        """Names of the tensors kept for every parameter."""
         return ("first", "second", "largest") if self.amsgrad else ("first", "second")
 
     def update(
@@ -43,7 +43,7 @@ class Adam:
         moments: dict[str, list[Tensor]],
         counts: list[Tensor],
     ) -> None:
-        """One step in place; `counts` are the numbers of steps done, one tensor a parameter."""
+        """Take one step in place; `counts` has the number of steps done, for each parameter."""
         adam(
             parameters,
             gradients,

@@ -1,7 +1,7 @@
 """Schedules: the weight of a term as a function of the training step.
 
-A constant weight is a plain number. `Weight` is the type of every weight of every objective; runs
-that differ only in weights train together.
+A constant weight is a plain number. `Weight` is the type of all weights of objectives; runs that
+differ only in weights train together.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from unweave.core.spec import Lane, spec, tag
 
 
 class Schedule(ABC):
-    """A weight that changes during training; as text it says how."""
+    """A weight that changes during training."""
 
     @abstractmethod
     def __call__(self, step: int) -> float:
-        """The weight at a step."""
+        """Return the weight at a step."""
 
     @abstractmethod
     def __str__(self) -> str:
-        """How the weight changes, in a few words."""
+        """Describe the change in a few words."""
 
 
 @spec
 class Linear(Schedule):
-    """From `start` to `stop` in a straight line over `steps` steps, then constant.
+    """Linear from `start` to `stop` over `steps` steps, then constant.
 
     >>> Linear(0.0, 4.0, steps=100)(25)
     1.0
@@ -44,7 +44,7 @@ class Linear(Schedule):
     kind: Literal["linear"] = tag("linear")
 
     def __call__(self, step: int) -> float:
-        """The weight at a step."""
+        """Return the weight at a step."""
         return self.start + (self.stop - self.start) * min(1.0, step / self.steps)
 
     def __str__(self) -> str:
@@ -53,9 +53,10 @@ class Linear(Schedule):
 
 @spec
 class Cyclic(Schedule):
-    """Sawtooth with period `period`: rises from `low` to `high` over `rise` of it, then rests.
+    """Cyclical annealing, [Fu2019]: a sawtooth with a plateau.
 
-    The cyclical annealing of [Fu2019].
+    In each `period` the weight rises linearly from `low` to `high` during the fraction `rise`, then
+    stays at `high`.
 
     >>> [round(Cyclic(0.0, 1.0, period=10, rise=0.5)(step), 1) for step in (0, 2, 5, 9, 10)]
     [0.0, 0.4, 1.0, 1.0, 0.0]
@@ -68,7 +69,7 @@ class Cyclic(Schedule):
     kind: Literal["cyclic"] = tag("cyclic")
 
     def __call__(self, step: int) -> float:
-        """The weight at a step."""
+        """Return the weight at a step."""
         phase = math.fmod(step, self.period) / self.period
         return self.low + (self.high - self.low) * min(1.0, phase / self.rise)
 
@@ -93,7 +94,7 @@ Weight = Annotated[
 
 
 def at(weight: float | Schedule, step: int) -> float:
-    """The value of a weight at a step.
+    """Return the value of a weight at a step.
 
     >>> at(4.0, 100), at(Linear(0.0, 1.0, steps=10), 5)
     (4.0, 0.5)

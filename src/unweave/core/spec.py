@@ -13,13 +13,11 @@ True
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import (
     Annotated,
     Any,
@@ -35,6 +33,7 @@ from typing import (
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
+from unweave.core.hints import nearest
 from unweave.core.parts import (
     SOURCE,
     announced,
@@ -204,33 +203,6 @@ def explain(error: ValidationError, cls: type) -> str:
 def _closeness(problem: Any) -> tuple[bool, int]:
     """How near a value came to a form: whether it has its type, and how deep it was followed."""
     return not problem["type"].endswith("_type"), len(problem["loc"])
-
-
-def nearest(name: object, valid: Iterable[str]) -> str:
-    """A hint that names the valid choices, the nearest first if there is a near one."""
-    choices = sorted(valid)
-    close = difflib.get_close_matches(str(name), choices, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"{hint}Valid here: {', '.join(choices)}."
-
-
-def near_paths(path: str | Path) -> list[str]:
-    """Paths that there are with a name near one that there is not, the nearest first."""
-    place = Path(path)
-    missing = next((each for each in (place, *place.parents) if each.parent.is_dir()), place)
-    try:
-        names = sorted(entry.name for entry in missing.parent.iterdir())
-    except OSError:  # a folder that is not ours to look into
-        return []
-    close = difflib.get_close_matches(missing.name, names, n=3, cutoff=0.5)
-    paths = [missing.parent / name / place.relative_to(missing) for name in close]
-    return [str(each) for each in paths if each.exists()]
-
-
-def nearest_path(path: str | Path) -> str:
-    """A hint for a path with nothing at it: the nearest that there is."""
-    close = near_paths(path)
-    return f"did you mean {close[0]!r}?" if close else "check the path."
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Numbers as public functions take them, and columns of tensors."""
+"""Numbers as arguments of public functions, and columns of tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Numbers = Tensor | ArrayLike
 
 
 def columns(x: Tensor, indices: Sequence[int]) -> Tensor:
-    """Some of the last axis; by a slice where they are neighbours, so no list goes to the device.
+    """Select from the last axis; neighbours as a slice, which copies no list to the device.
 
     >>> columns(torch.arange(5), [1, 2]), columns(torch.arange(5), [4, 0])
     (tensor([1, 2]), tensor([4, 0]))
@@ -23,13 +23,13 @@ def columns(x: Tensor, indices: Sequence[int]) -> Tensor:
 
 
 def floating(x: Numbers) -> Tensor:
-    """A tensor of floating-point numbers; integers become torch's default type.
+    """Convert numbers to a floating-point tensor; integers become torch's default type.
 
     >>> floating([1, 2]).dtype
     torch.float32
     """
     try:
-        found = torch.as_tensor(x)
+        tensor = torch.as_tensor(x)
     except (TypeError, ValueError, RuntimeError):
         raise ValueError(f"expected numbers, as a tensor, an array or a list, got {x!r}") from None
-    return found if found.is_floating_point() else found.to(torch.get_default_dtype())
+    return tensor if tensor.is_floating_point() else tensor.to(torch.get_default_dtype())

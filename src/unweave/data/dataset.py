@@ -18,7 +18,7 @@ import torch
 from pydantic import BeforeValidator
 from torch import Tensor
 
-from unweave.core.spec import nearest
+from unweave.core.hints import nearest
 from unweave.data.lattice import Labels, Lattice, Periods, check_indices
 
 CPU = torch.device("cpu")

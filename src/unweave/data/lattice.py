@@ -17,8 +17,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from unweave.core.hints import nearest
 from unweave.core.noise import Noise
-from unweave.core.spec import nearest
 
 Kind = Literal["ordinal", "cyclic", "categorical"]
 # Names or values of the classes of each factor; None if a class is known by its number only.

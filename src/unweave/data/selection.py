@@ -12,8 +12,9 @@ import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
+from unweave.core.hints import nearest
 from unweave.core.noise import Noise
-from unweave.core.spec import Seed, nearest, spec, tag
+from unweave.core.spec import Seed, spec, tag
 from unweave.data.dataset import Schema
 
 Share = Annotated[float, Field(gt=0, lt=1)]

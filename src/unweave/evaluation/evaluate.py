@@ -1,4 +1,4 @@
-"""Measuring many trained runs: those of one structure over one dataset are encoded as lanes.
+"""Evaluate many trained models; those of one structure on one dataset are encoded together.
 
 >>> import numpy as np
 >>> from unweave import MLP, fit
@@ -8,8 +8,8 @@
 [(64, 10), (64, 10), (64, 10)]
 >>> [len(summary.information) for summary in summaries(models, samples=100)]
 [10, 10, 10]
->>> found = describe(models[0], samples=100, observations=2, particles=10)
->>> 0 <= found["overlapping_neighbours/bhattacharyya"].value <= 63
+>>> scores = describe(models[0], samples=100, observations=2, particles=10)
+>>> 0 <= scores["overlapping_neighbours/bhattacharyya"].value <= 63
 True
 """
 
@@ -19,14 +19,15 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Literal, NamedTuple, TypeVar, Unpack, overload
+from typing import Any, Literal, NamedTuple, TypeVar, Unpack, overload
 
 import numpy as np
 from torch import Tensor
 
 from unweave.aggregate import Summary
 from unweave.core.noise import Noise
-from unweave.core.parallel import in_processes, own_cores
+from unweave.core.notes import capture_warnings
+from unweave.core.parallel import own_cores, process_map
 from unweave.evaluation.model import TINY, Array, Codes, FittedModel
 from unweave.evaluation.stacked import join
 from unweave.latents import Distribution, Latent, distribution_at
@@ -44,21 +45,20 @@ from unweave.metrics.posterior.overlap import (
 from unweave.metrics.posterior.prior_match import match_scores
 
 R = TypeVar("R")
-T = TypeVar("T")
 
 AggregateName = Literal[
     "mutual_information", "total_correlation", "dimension_kl", "information", "correlations"
 ]
 
-_HELD = 2**30  # numbers of weights and codes on the device at once: 4 GB
+_AT_ONCE = 2**30  # weights and codes on the device at once, in numbers: 4 GB
 
 
-class Encoded(NamedTuple):
-    """A model with what it says of rows of its data."""
+class EncodedModel(NamedTuple):
+    """A model and the posteriors of rows of its data."""
 
     number: int  # among the models
     model: FittedModel
-    rows: Tensor  # (N,) numbers of the observations
+    rows: Tensor  # (N,) indices of the observations
     q: Distribution  # q(z|x) of each
 
 
@@ -67,124 +67,127 @@ def encode(
     rows: int | None = 10_000,
     seed: int = 0,
     progress: Callable[[int], object] | None = None,
-) -> Iterator[Encoded]:
-    """Encode `rows` observations of the data of every model, or all, model after model.
+) -> Iterator[EncodedModel]:
+    """Encode `rows` observations of the data of every model (None: all), model by model.
 
-    Models of one structure over one dataset, as `fit` and `load` give them in a list, see each
-    observation together: it is read once. So the order is that of structures; q(z|x) stays on the
-    device, for as many models at once as memory bears. `progress` is told how many more codes
-    there are.
+    Models of one structure on one dataset, as `fit` and `load` return them in a list, are encoded
+    together, so each observation is read once and models come in the order of their structures.
+    Posteriors stay on the device, for as many models as fit into memory. `progress` is called with
+    the number of new codes.
     """
     for numbers in _groups(models, rows):
-        yield from _together(models, numbers, rows, seed, progress)
+        yield from _encode_group(models, numbers, rows, seed, progress)
 
 
-def _together(
+def _encode_group(
     models: Sequence[FittedModel],
     numbers: list[int],
     rows: int | None,
     seed: int,
     progress: Callable[[int], object] | None,
-) -> Iterator[Encoded]:
-    """The models of a group, whose codes are gone before those of the next are made."""
+) -> Iterator[EncodedModel]:
+    """Encode a group in a function of its own, so that its codes are freed before the next."""
     first = models[numbers[0]]
-    index = first.rows(_rows(first, rows), seed)
+    index = first.rows(_count_rows(first, rows), seed)
     raw = join([models[number].trained for number in numbers]).raw(first.dataset, index, progress)
     for lane, number in enumerate(numbers):
-        yield Encoded(number, models[number], index, first.run.latent.posterior(raw[lane]))
+        yield EncodedModel(number, models[number], index, first.run.latent.posterior(raw[lane]))
 
 
 def tables(models: Sequence[FittedModel], rows: int = 10_000, seed: int = 0) -> list[Table]:
-    """`FittedModel.table` of every model."""
-    found = {e.number: e.model.tabulate(e.rows, e.q) for e in encode(models, rows, seed)}
-    return [found[number] for number in range(len(models))]
+    """Return `FittedModel.table` of every model."""
+    by_number = {e.number: e.model.tabulate(e.rows, e.q) for e in encode(models, rows, seed)}
+    return [by_number[number] for number in range(len(models))]
 
 
 def summaries(
     models: Sequence[FittedModel], samples: int = 10_000, rows: int | None = None, seed: int = 0
 ) -> list[Summary]:
-    """`FittedModel.summary` of every model: its rate decomposed with the exact q(z)."""
-    found = {e.number: e.model.summarise(e.q, samples, seed) for e in encode(models, rows, seed)}
-    return [found[number] for number in range(len(models))]
+    """Return `FittedModel.summary` of every model: its rate, decomposed with the exact q(z)."""
+    encoded = encode(models, rows, seed)
+    by_number = {e.number: e.model.summarise(e.q, samples, seed) for e in encoded}
+    return [by_number[number] for number in range(len(models))]
 
 
 def aggregates(
     summary: Summary, names: Sequence[AggregateName], variables: Sequence[str]
 ) -> dict[str, float]:
-    """Parts of the rate by name.
+    """Select parts of the rate by name.
 
     "information" is I(x; z_v) of each variable, as "information/style.0", and "correlations" the
-    total correlation of each group, as "correlations/style"; that of the root is "correlations/".
+    total correlation of each group, as "correlations/style" ("correlations/" for the root).
     """
-    found: dict[str, float] = {}
+    parts: dict[str, float] = {}
     for name in names:
         if name == "information":
             each = zip(variables, summary.information, strict=True)
-            found |= {f"{name}/{variable}": value for variable, value in each}
+            parts |= {f"{name}/{variable}": value for variable, value in each}
         elif name == "correlations":
-            found |= {f"{name}/{group}": value for group, value in summary.correlations.items()}
+            parts |= {f"{name}/{group}": value for group, value in summary.correlations.items()}
         else:
-            found[name] = getattr(summary, name)
-    return found
+            parts[name] = getattr(summary, name)
+    return parts
 
 
 def evaluate(
     models: Sequence[FittedModel],
     rows: int = 10_000,
     *,
-    metrics: str | Sequence[str] | None = None,
+    metrics: str | Sequence[Any] | None = None,
     codes: Codes = "mean",
     rng: int = 0,
     **frame: Unpack[MetricOptions],
 ) -> list[Scores]:
-    """Scores of every model by metric and protocol, as `metrics.evaluate` gives them of its table.
+    """Return the scores of every model, by metric and protocol.
 
-    Tables are made in lanes, and measured on all cores, several at once, while others are being
-    encoded. `codes="prior-cdf"` scores the codes as normal quantiles under the prior (see
-    `FittedModel.table`); metrics that need the scales of q(z|x) are then left out.
+    Models are encoded together, and their tables are scored by `unweave.metrics.evaluate` in
+    several processes at once.
+
+    Args:
+        models: as `fit` and `load` return them in a list.
+        rows: observations to encode.
+        metrics: names of metrics or functions of your own, as `unweave.metrics.evaluate` takes
+            them. Default: all that apply and are not slow.
+        codes: "prior-cdf" maps codes to normal quantiles through the prior's cdf (see
+            `FittedModel.table`); metrics that need the scales of q(z|x) are then left out.
+        rng: seed of the metrics.
+        frame: options of every metric, such as `interval`.
     """
     if isinstance(models, FittedModel):
         raise TypeError("expected a list of models, got one: give [model]")
-    scored = partial(noted, partial(evaluate_table, metrics=metrics, seed=rng, **frame))
-    found: dict[int, Scores] = {}
-    told: dict[str, Warning] = {}
-    for number, _, (scores, notes) in measured(models, rows, scored, codes=codes):
-        found[number] = scores
-        told |= {str(note): note for note in notes}
-    for note in told.values():
-        warnings.warn(note, stacklevel=2)
-    return [found[number] for number in range(len(models))]
+    score = partial(evaluate_table, metrics=metrics, seed=rng, **frame)
+    by_number: dict[int, Scores] = {}
+    issued: dict[str, Warning] = {}
+    for number, _, (scores, own) in map_tables(
+        models, rows, partial(capture_warnings, score), codes=codes
+    ):
+        by_number[number] = scores
+        issued |= {str(warning): warning for warning in own}
+    for warning in issued.values():
+        warnings.warn(warning, stacklevel=2)
+    return [by_number[number] for number in range(len(models))]
 
 
-def noted(function: Callable[[T], R], item: T) -> tuple[R, list[Warning]]:
-    """What a function gives of something, such as a table, and what it warns of, each once."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        found = function(item)
-    texts = {str(each.message): each.message for each in caught}
-    return found, [w if isinstance(w, Warning) else UserWarning(w) for w in texts.values()]
-
-
-def measured(
+def map_tables(
     models: Sequence[FittedModel],
     rows: int,
-    measure: Callable[[Table], R],
+    function: Callable[[Table], R],
     progress: Callable[[int], object] | None = None,
     codes: Codes = "mean",
 ) -> Iterator[tuple[int, Table, R]]:
-    """The number of every model, its table, and what a function says of that, on all cores.
+    """Yield the number of each model, its table, and `function(table)`, computed in processes.
 
-    The function is pickled; tables are measured while others are being encoded, in the order of
-    `encode`, which `progress` is for.
+    Tables are passed on while other models are still being encoded, in the order of `encode`, which
+    `progress` is for. The function is pickled.
     """
     waiting: deque[tuple[int, Table]] = deque()
 
-    def made() -> Iterator[Table]:
+    def encoded() -> Iterator[Table]:
         for each in encode(models, rows, progress=progress):
             waiting.append((each.number, each.model.tabulate(each.rows, each.q, codes)))
             yield waiting[-1][1]
 
-    for result in in_processes(measure, made(), min(own_cores(), len(models))):
+    for result in process_map(function, encoded(), min(own_cores(), len(models))):
         yield *waiting.popleft(), result
 
 
@@ -221,45 +224,38 @@ def describe(
     particles: int = 1_000,
     seed: int = 0,
 ) -> dict[str, Score] | list[dict[str, Score]]:
-    """All that a model, or each of several, says without labels, by name and protocol.
+    """Describe a model, or each of several, without labels: scores by name and protocol.
 
-    The measures of its codes (`unweave.metrics.describe`); how far its encodings overlap: the
-    exact mutual information with its bounds, the relative scale and the overlapping neighbours;
-    the exact total correlation; every divergence between q(z) and the prior
+    The unsupervised metrics of its codes (`unweave.metrics.describe`); the overlap of its
+    encodings: the exact mutual information with its bounds, the relative scale and the overlapping
+    neighbours; the exact total correlation; every divergence between q(z) and the prior
     (`unweave.metrics.prior_match`); the occupancy of each mixture prior; and the log-likelihood.
 
-    Neighbours, and bounds by pairs, need encodings that are Gaussian with independent columns. A
-    model that gives no log p(x) has no likelihood. Information and correlation are those of the
-    rows that are encoded: the mutual information of N rows is at most log N.
+    Neighbours, and bounds from pairs, need Gaussian encodings with independent dimensions. A model
+    without log p(x) has no likelihood. Information and correlation are those of the encoded rows:
+    the mutual information of N rows is at most log N.
 
     Args:
-        models: one, or several, which are encoded in lanes.
+        models: one, or several, which are encoded together.
         rows: observations of the data to encode; None: all.
         samples: points at which the exact q(z) is evaluated, and rows whose neighbours are counted.
-        observations: those whose likelihood is estimated; 0: none.
-        particles: importance samples to each.
+        observations: how many to estimate the likelihood of; 0: none.
+        particles: importance samples for each of these.
         seed: of rows and samples.
     """
-    if isinstance(models, FittedModel):
-        return describe(
-            [models],
-            rows=rows,
-            samples=samples,
-            observations=observations,
-            particles=particles,
-            seed=seed,
-        )[0]
-    found = {}
-    for encoded in encode(models, rows, seed):
-        scores = _described(encoded, samples, seed)
+    several = [models] if isinstance(models, FittedModel) else models
+    by_number = {}
+    for encoded in encode(several, rows, seed):
+        scores = _describe_encoded(encoded, samples, seed)
         if observations and encoded.model.run.objective.autoencodes:
             scores |= _likelihood(encoded.model, observations, particles, seed)
-        found[encoded.number] = scores
-    return [found[number] for number in range(len(models))]
+        by_number[encoded.number] = scores
+    descriptions = [by_number[number] for number in range(len(several))]
+    return descriptions[0] if isinstance(models, FittedModel) else descriptions
 
 
-def _described(encoded: Encoded, samples: int, seed: int) -> dict[str, Score]:
-    """The measures of a model's codes and of its q(z|x)."""
+def _describe_encoded(encoded: EncodedModel, samples: int, seed: int) -> dict[str, Score]:
+    """Score the codes and posteriors of a model."""
     _, model, index, q = encoded
     latent = model.run.latent
     summary = model.summarise(q, samples, seed)
@@ -286,11 +282,11 @@ def _described(encoded: Encoded, samples: int, seed: int) -> dict[str, Score]:
 def _likelihood(
     model: FittedModel, observations: int, particles: int, seed: int
 ) -> dict[str, Score]:
-    """The mean importance-weighted bound of log p(x) in nats, with its standard error."""
+    """Return the mean importance-weighted bound of log p(x) in nats, with its standard error."""
     if observations < 2:
         raise ValueError(
-            f"expected at least 2 observations for a mean with its error, got {observations}: "
-            "give 0 to leave the likelihood out"
+            f"expected at least 2 observations for a standard error, got {observations}: give 0 to "
+            "leave the likelihood out"
         )
     index = model.rows(observations, seed)
     bounds = model.log_likelihood(model.observations(index), particles, seed)
@@ -309,14 +305,14 @@ def _likelihood(
 
 
 def _independent_normals(latent: Latent, q: Distribution) -> tuple[Array, Array] | None:
-    """Means and scales (N, D) of encodings that are Gaussian with independent columns."""
+    """Return means and scales (N, D) if posteriors are Gaussian with independent dimensions."""
     if not (latent.gaussian_posterior and latent.factorised_posterior):
         return None
     return q.mean.cpu().numpy(), np.maximum(q.stddev.cpu().numpy(), TINY)
 
 
 def _mixtures(latent: Latent, p: Distribution, z: Tensor) -> dict[str, tuple[Mixture, Tensor]]:
-    """The mixtures among the priors of the blocks, by path, each with its columns of codes."""
+    """Return the blocks' priors that are mixtures, by path, each with its dimensions of z."""
     blocks = latent.leaf_blocks
     columns = z.split([sum(block.variables) for block in blocks.values()], -1)
     parts = {
@@ -326,17 +322,16 @@ def _mixtures(latent: Latent, p: Distribution, z: Tensor) -> dict[str, tuple[Mix
 
 
 def _groups(models: Sequence[FittedModel], rows: int | None) -> Iterator[list[int]]:
-    """Numbers of models that are encoded together."""
-    alike: dict[tuple[int, str], list[int]] = {}
+    """Yield the numbers of models that are encoded together."""
+    groups: dict[tuple[int, str], list[int]] = {}
     for number, model in enumerate(models):
-        alike.setdefault((id(model.dataset), model.run.lane_key), []).append(number)
-    for numbers in alike.values():
+        groups.setdefault((id(model.dataset), model.run.lane_key), []).append(number)
+    for numbers in groups.values():
         model = models[numbers[0]]
         weights = sum(value.numel() for value in model.trained.weights.values())
-        lanes = max(1, _HELD // (weights + _rows(model, rows) * model.run.latent.outputs))
+        lanes = max(1, _AT_ONCE // (weights + _count_rows(model, rows) * model.run.latent.outputs))
         yield from (numbers[at : at + lanes] for at in range(0, len(numbers), lanes))
 
 
-def _rows(model: FittedModel, rows: int | None) -> int:
-    """How many observations are encoded."""
+def _count_rows(model: FittedModel, rows: int | None) -> int:
     return model.dataset.size if rows is None else min(rows, model.dataset.size)

@@ -1,4 +1,4 @@
-"""Learn a representation of data: `fit`.
+"""`fit`: learn a representation of data.
 
 >>> import numpy as np
 >>> from unweave import MLP, fit
@@ -19,6 +19,7 @@ from typing import Any, TypedDict, Unpack, overload
 import numpy as np
 from rich.console import Console
 
+from unweave.core.notes import print_notes
 from unweave.core.optimisers import Adam
 from unweave.data import Dataset
 from unweave.evaluation.model import FittedModel, as_data
@@ -28,13 +29,13 @@ from unweave.likelihoods import Likelihood
 from unweave.networks import Network
 from unweave.objectives import Label, Objective
 from unweave.training import Outcome, Precision, Silent, notes, pick_device, train
-from unweave.training.progress import failure_text, progress_on
+from unweave.training.progress import ConsoleProgress, failure_text
 from unweave.training.run import Run
 from unweave.training.store import Store
 
 
 class Fields(TypedDict, total=False):
-    """What `fit` takes beside the data and the seed."""
+    """The fields of `Run` that `fit` takes beside the data and the seed."""
 
     latent: Latent
     objective: Objective
@@ -85,15 +86,15 @@ def fit(
     measure: Measure | Sequence[Measure] | None = None,
     **fields: Unpack[Fields],
 ) -> FittedModel | list[FittedModel]:
-    """Learn a representation of data; several seeds train together and give a list.
+    """Learn a representation of data; several seeds train together and return a list.
 
     Args:
         data: observations as an array or tensor, the path of a file or folder, or a data spec.
-        seed: the seed, or several. Of several, those that broke are left out, with a warning.
+        seed: the seed, or several. Runs of several that fail are left out, with a warning.
         device: "auto" (CUDA if there is one), "cpu", "cuda", ...
         store: a folder to keep the runs in; a run found there is resumed or loaded.
-        progress: show how far training is, and what was decided about the data.
-        precision: of products on a GPU, "fp32", "tf32" or "bf16".
+        progress: show progress, and how the data were read.
+        precision: GPU matmul precision, from slowest to fastest: "fp32", "tf32", "bf16".
         measure: what to measure during training, and how often; `model.measures` has the results.
         fields: latent, objective, network, likelihood, optimiser, labels, batch_size, steps, as in
             `Run`.
@@ -101,21 +102,21 @@ def fit(
     spec, dataset = as_data(data, pick_device(device))
     if isinstance(seed, (int, np.integer)):
         runs = [Run(data=spec, seed=int(seed), **fields).resolve(dataset)]
-        (only,) = _fit(runs, dataset, store, progress, precision, measure)
-        if only.failure:
-            raise FloatingPointError(failure_text(only.run, only.failure))
-        return _fitted(only, dataset, store)
+        (outcome,) = _train(runs, dataset, store, progress, precision, measure)
+        if outcome.failure:
+            raise FloatingPointError(failure_text(outcome.run, outcome.failure))
+        return _model(outcome, dataset, store)
     runs = [Run(data=spec, seed=int(each), **fields).resolve(dataset) for each in seed]
     if not runs:
         raise ValueError("expected a seed or several, as seed=range(10), got none")
-    outcomes = _fit(runs, dataset, store, progress, precision, measure)
+    outcomes = _train(runs, dataset, store, progress, precision, measure)
     for outcome in outcomes:
         if outcome.failure:
             warnings.warn(failure_text(outcome.run, outcome.failure), stacklevel=2)
-    return [_fitted(outcome, dataset, store) for outcome in outcomes if not outcome.failure]
+    return [_model(outcome, dataset, store) for outcome in outcomes if not outcome.failure]
 
 
-def _fit(
+def _train(
     runs: list[Run],
     dataset: Dataset,
     store: str | Path | None,
@@ -124,25 +125,29 @@ def _fit(
     measure: Measure | Sequence[Measure] | None,
 ) -> list[Outcome]:
     console = Console(file=sys.stderr)
-    for note in notes(runs, dataset) if progress else ():
-        console.print(note, highlight=False)
-    shown = progress_on(console) if progress else Silent()
-    kept = None if store is None else Store(Path(store))
-    monitor = monitor_of(measure, runs, dataset)
-    outcomes = train(runs, dataset, kept, shown, precision=precision, monitor=monitor)
+    if progress:
+        print_notes(console, notes(runs, dataset))
+    outcomes = train(
+        runs,
+        dataset,
+        None if store is None else Store(Path(store)),
+        ConsoleProgress(console) if progress else Silent(),
+        precision=precision,
+        monitor=(monitor := monitor_of(measure, runs, dataset)),
+    )
     if monitor and any(each.weights is not None and not each.measures for each in outcomes):
         warnings.warn(unmeasured(store), stacklevel=4)
     return outcomes
 
 
 def unmeasured(store: object) -> str:
-    """Why runs that were to be measured during training have no measurements."""
+    """Say why runs that were to be measured during training have no measurements."""
     return (
-        f"runs that were finished before, in {store}, are not measured again; delete their folders "
-        "to train them with measurements"
+        f"finished runs in {store} are not measured again; delete their folders to train them with "
+        "measurements"
     )
 
 
-def _fitted(outcome: Outcome, dataset: Dataset, store: str | Path | None) -> FittedModel:
+def _model(outcome: Outcome, dataset: Dataset, store: str | Path | None) -> FittedModel:
     folder = None if store is None else Store(Path(store)).folder(outcome.run).path
     return FittedModel(outcome, dataset, folder)

@@ -1,4 +1,4 @@
-"""A trained model: encode, decode, sample, traverse; `load` it from its folder."""
+"""A trained model: encode, decode, sample, traverse; `load` reads it from its folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from unweave.core.spec import digest, members
 from unweave.data import Data, Dataset, InMemory, as_numpy, from_array, read_like
 from unweave.data.files.detect import from_path
 from unweave.data.splits import AnySplit, split_of, takes_all, with_split
-from unweave.evaluation.stacked import StackedModels, one
+from unweave.evaluation.stacked import StackedModels, stack_one
 from unweave.latents import Distribution, with_hard_samples
 from unweave.metrics import Table
 from unweave.metrics.inputs import check_choice
@@ -32,17 +32,17 @@ from unweave.training.store import RunFolder, Store
 Array = NDArray[np.float32]
 Codes = Literal["mean", "prior-cdf"]
 
-# Numbers decoded at once when there are many codes to an observation.
+# Numbers decoded at once if there are many codes for each observation.
 _NUMBERS = {"cpu": 2**22, "cuda": 2**27}
-TINY = float(np.finfo(np.float32).tiny)  # a standard deviation that underflowed
+TINY = float(np.finfo(np.float32).tiny)  # replaces a standard deviation that underflowed
 
 
 class FittedModel:
     """A trained run: encode, decode, sample, traverse, and a table for the metrics.
 
-    Observations and codes go in as arrays or tensors and come out as float32 arrays. z has D
-    columns, which form V variables; the K columns of a categorical variable are one. `split` names
-    the split of its data that it is on, as `load` takes it.
+    Observations and codes are passed as arrays or tensors and returned as float32 arrays. z has D
+    dimensions, which form V latent variables: the K dimensions of a categorical variable are one.
+    `split` names the split of the data that the model is on, as `load` takes it.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class FittedModel:
         self._device = dataset.device
         if trained is None:
             assert outcome.weights is not None
-            trained = one(outcome.run.build(dataset.shape), outcome.weights, dataset.device)
+            trained = stack_one(outcome.run.build(dataset.shape), outcome.weights, dataset.device)
         self.trained = trained
 
     def __repr__(self) -> str:
@@ -70,30 +70,32 @@ class FittedModel:
             f"FittedModel({self.run.objective.kind}, seed {self.run.seed}, {step} steps: {terms})"
         )
 
+    # ---- codes and observations
+
     def encode(self, x: ArrayLike | Tensor) -> Array:
-        """Means of q(z|x), (N, D): what `decode` takes."""
+        """Return the means of q(z|x), (N, D), which `decode` takes."""
         return self._map(lambda nets, part: nets.model.encode(part).mean, self._observations(x))
 
     def codes(self, x: ArrayLike | Tensor) -> Array:
-        """A number for every variable, (N, V): the mean of q(z_v|x), or the likeliest class."""
+        """Return one number per latent variable, (N, V): the mean of q(z_v|x), or the mode."""
         latent = self.run.latent
         return self._map(
             lambda nets, part: latent.codes(nets.model.encode(part)), self._observations(x)
         )
 
     def posterior(self, x: ArrayLike | Tensor) -> tuple[Array, Array]:
-        """Means and standard deviations of q(z|x), (N, D) each."""
+        """Return means and standard deviations of q(z|x), (N, D) each."""
         both = self._map(
             lambda nets, part: _moments(nets.model.encode(part)), self._observations(x)
         )
         return both[..., 0], both[..., 1]
 
     def decode(self, z: ArrayLike | Tensor, noise: ArrayLike | Tensor | None = None) -> Array:
-        """Expected observations E[x|z], (N, *shape).
+        """Return expected observations E[x|z], (N, *shape).
 
-        The generator of an InfoGAN takes noise beside the codes, E[x|z, e]: `noise` is (E,) for all
-        codes, or (N, E). By default all codes share `draw_noise(1)`, so images differ by their
-        codes alone. To see what the noise does, repeat a code: `decode(np.repeat(z[:1], 9, 0),
+        The generator of an InfoGAN also takes noise, E[x|z, e]: `noise` is (E,) for all codes, or
+        (N, E). By default all codes share `draw_noise(1)`, so images differ only by their codes. To
+        see the effect of the noise, repeat a code: `decode(np.repeat(z[:1], 9, 0),
         model.draw_noise(9))`, [Kim2018] fig. 26.
         """
         codes = torch.as_tensor(as_numpy(z), dtype=torch.float32)
@@ -108,7 +110,7 @@ class FittedModel:
                 f"expected noise of shape {wanted}, got {tuple(e.shape)}; use draw_noise"
             )
         both = torch.cat([codes, e.expand(count, columns)], 1)
-        return self._map(lambda nets, part: nets.model.decode(part).mean, self._split(both))
+        return self._map(lambda nets, part: nets.model.decode(part).mean, self._chunks(both))
 
     def draw_noise(self, count: int, seed: int = 0) -> Array:
         """Draw the noise that a generator takes beside the codes, N(0, 1), (count, E)."""
@@ -116,11 +118,11 @@ class FittedModel:
         return _numpy(Noise(seed, 0, "noise").normal(shape, "noise"))
 
     def reconstruct(self, x: ArrayLike | Tensor, noise: ArrayLike | Tensor | None = None) -> Array:
-        """Expected observations at the means of their codes, with `noise` as in `decode`."""
+        """Decode the mean codes of observations, with `noise` as in `decode`."""
         return self.decode(self.encode(x), noise)
 
     def sample(self, count: int, seed: int = 0) -> Array:
-        """Expected observations at draws of the prior and of a generator's noise."""
+        """Decode samples of the prior, and of a generator's noise."""
         noise = Noise(seed, 0, "sample", self._device)
         z = with_hard_samples(self.prior()).rsample(noise, (count,))
         return self.decode(z.cpu(), self.draw_noise(count, seed))
@@ -132,33 +134,33 @@ class FittedModel:
         steps: int = 9,
         noise: ArrayLike | Tensor | None = None,
     ) -> list[Array]:
-        """Decoded walks along every variable, (n_v, *shape) each, in the order of `latent.names`.
+        """Decode a traversal of each latent variable, (n_v, *shape), ordered as `latent.names`.
 
-        They start from the code of one observation x, else from the prior's mean. A continuous
-        variable takes `values`, by default `steps` of them over its range under the prior (two
-        standard deviations about the mean; all of an interval); a discrete one takes all of its
-        own, one picture a class. `noise` (E,) is a generator's, the same along every traversal.
+        Traversals start from the code of one observation x, or by default from the prior's mean. A
+        continuous variable takes `values`, by default `steps` of them over its range under the
+        prior (two standard deviations around the mean, or all of an interval). A discrete variable
+        takes all of its values. A generator's `noise` (E,) is the same along all traversals.
         """
         if steps < 1:
             raise ValueError(f"expected at least one step of a traversal, got {steps}")
-        start = _numpy(self.prior().mean) if x is None else self._one(x)
-        walks = self.walks(steps)
+        start = _numpy(self.prior().mean) if x is None else self._one_code(x)
+        each = self.traversal_values(steps)
         if values is not None:
             given = np.asarray(values, np.float32)[:, None]
-            discrete = zip(walks, self.run.latent.discrete, strict=True)
-            walks = [walk if flag else given for walk, flag in discrete]
-        return [self.walk(start, variable, walk, noise) for variable, walk in enumerate(walks)]
+            discrete = zip(each, self.run.latent.discrete, strict=True)
+            each = [own if flag else given for own, flag in discrete]
+        return [self.traverse_variable(start, v, own, noise) for v, own in enumerate(each)]
 
-    def walks(self, steps: int = 9) -> list[Array]:
-        """The values that every variable takes in a traversal, (n_v, its columns) each."""
-        return [_numpy(walk) for walk in self.run.latent.traversal_values(self.prior(), steps)]
+    def traversal_values(self, steps: int = 9) -> list[Array]:
+        """Return the values of each latent variable in a traversal, (n_v, its dimensions)."""
+        return [_numpy(values) for values in self.run.latent.traversal_values(self.prior(), steps)]
 
-    def walk(
+    def traverse_variable(
         self, start: Array, variable: int, values: Array, noise: ArrayLike | Tensor | None = None
     ) -> Array:
-        """Expected observations as one variable takes values (n, its columns), (n, *shape).
+        """Decode `values` (n, its dimensions) of one variable, (n, *shape).
 
-        The other columns stay at the start (D,), and so does a generator's `noise`.
+        The other dimensions stay at `start` (D,), and a generator's `noise` stays as it is.
         """
         codes = np.tile(start, (len(values), 1))
         codes[:, self.run.latent.columns[variable]] = values
@@ -167,16 +169,15 @@ class FittedModel:
     def log_likelihood(
         self, x: ArrayLike | Tensor, particles: int = 5000, seed: int = 0
     ) -> NDArray[np.float64]:
-        """Importance-weighted lower bounds of log p(x) in nats, (N,).  [Burda2016] eq. 8.
+        """Return importance-weighted lower bounds of log p(x) in nats, (N,).  [Burda2016] eq. 8.
 
         log 1/K sum_k p(x, z_k) / q(z_k|x) with z_k ~ q(z|x), which tightens as the number K of
-        particles grows. Classes and bits are drawn as they are, not relaxed. Memory is bounded
-        whatever K is.
+        particles grows. Discrete variables are sampled, not relaxed. Memory does not grow with K.
         """
         if not self.run.objective.autoencodes:
             raise ValueError(
-                f"a model of objective {self.run.objective.kind} gives no log p(x): its generator "
-                "draws images and says nothing of their density"
+                f"a model of objective {self.run.objective.kind} has no log p(x): its generator "
+                "samples images without a density"
             )
         if particles < 1:
             raise ValueError(f"expected at least 1 particle, got {particles}")
@@ -188,47 +189,51 @@ class FittedModel:
             ]
         )
 
+    # ---- its data
+
     def rows(self, count: int = 10_000, seed: int = 0) -> Tensor:
-        """Indices of observations of the data to evaluate on: all, or `count` without repeats."""
+        """Choose observations of the data to evaluate on: all, or `count` without repeats."""
         return chosen_rows(self.dataset, count, seed)
 
     def observations(self, index: ArrayLike | Tensor) -> Array:
-        """Observations of the data, (N, *shape)."""
+        """Return observations of the data, (N, *shape)."""
         chosen = torch.as_tensor(index, device=self._device)
-        parts = [self.dataset.images(part).cpu() for part in self._split(chosen)]
+        parts = [self.dataset.images(part).cpu() for part in self._chunks(chosen)]
         return _numpy(torch.cat(parts))
 
     def prior(self) -> Distribution:
-        """p(z), over z of shape (D,)."""
+        """Return p(z), over z of shape (D,)."""
         prior: Distribution = self.trained.alone(0, lambda nets: nets.model.p())
         return prior
 
     def posteriors(self, index: Tensor) -> Distribution:
-        """q(z|x) of observations of the data, batch shape (N,)."""
+        """Return q(z|x) of observations of the data, with batch shape (N,)."""
         return self.run.latent.posterior(self.trained.raw(self.dataset, index)[0])
 
     def table(self, rows: int = 10_000, seed: int = 0, codes: Codes = "mean") -> Table:
-        """The data (or `rows` of it), encoded once, with its factors: what metrics read.
+        """Encode the data (or `rows` of it) once, with its factors: the input of metrics.
 
-        `codes` are the means of q(z_v|x), or with "prior-cdf" these as normal quantiles under the
-        prior, as [Mathieu2019] app. B scores Student-t priors; discrete codes stay as they are.
+        `codes` are the means of q(z_v|x). With "prior-cdf" they are mapped to normal quantiles
+        through the prior's cdf, as [Mathieu2019] app. B does for Student-t priors; discrete codes
+        are left as they are.
         """
         index = self.rows(rows, seed)
         return self.tabulate(index, self.posteriors(index), codes)
 
     def summary(self, samples: int = 10_000, rows: int | None = None, seed: int = 0) -> Summary:
-        """The rate taken apart, with the exact q(z) of the data (or of `rows` of it), in nats.
+        """Decompose the rate with the exact q(z) of the data (or of `rows` of it), in nats.
 
-        Mutual information, total correlation, at every group of a tree too, and what the variables
-        differ from the prior. Costs `samples` x N densities of every variable.
+        The parts are the mutual information, the total correlation (also of every group of a latent
+        tree), and the divergence of each variable from the prior. This evaluates `samples` x N
+        densities of every variable.
         """
         index = self.rows(self.dataset.size if rows is None else rows, seed)
         return self.summarise(self.posteriors(index), samples, seed)
 
     def tabulate(self, index: Tensor, q: Distribution, codes: Codes = "mean") -> Table:
-        """The table of observations of the data whose posteriors are q; `codes` as in `table`."""
+        """Return the table of observations whose posteriors are q; `codes` as in `table`."""
         latent, p = self.run.latent, self.prior()
-        # On samples: where a rate has no formula, its value at the mean is not an estimate of it.
+        # On samples: if a rate has no closed form, its value at the mean is not an estimate of it.
         rates = latent.rates(q, p, q.rsample(Noise(0, 0, "table", self._device)))
         check_choice("codes", codes, get_args(Codes))
         plain = codes == "mean"
@@ -245,12 +250,12 @@ class FittedModel:
         )
 
     def summarise(self, q: Distribution, samples: int = 10_000, seed: int = 0) -> Summary:
-        """The rate taken apart over observations whose posteriors are q."""
+        """Decompose the rate over observations whose posteriors are q."""
         noise = Noise(seed, 0, "summary", self._device)
         return summarise(self.run.latent, q, self.prior(), noise, samples)
 
     def _scales(self, q: Distribution) -> Array:
-        """Standard deviations of variables of one column, (N, V), and 1 for others."""
+        """Return standard deviations of one-dimensional variables, (N, V), and 1 for others."""
         latent, spread = self.run.latent, _numpy(q.stddev)
         scales = np.ones((len(spread), len(latent.variables)), np.float32)
         for variable, columns in enumerate(latent.columns):
@@ -258,7 +263,7 @@ class FittedModel:
                 scales[:, [variable]] = np.maximum(spread[:, columns], TINY)
         return scales
 
-    def _one(self, x: ArrayLike | Tensor) -> Array:
+    def _one_code(self, x: ArrayLike | Tensor) -> Array:
         code = self.encode(x)
         if len(code) != 1:
             raise ValueError(f"expected one observation to start from, got {len(code)}; use x[:1]")
@@ -266,29 +271,30 @@ class FittedModel:
         return first
 
     def _log_likelihood(self, x: Tensor, particles: int, noise: Noise) -> float:
-        """The bound for one observation (1, *shape), some particles at a time."""
+        """Compute the bound for one observation (1, *shape), some particles at a time."""
         most = max(1, _NUMBERS[self._device.type] // x.numel())
         starts = range(0, particles, most)
         counts = [min(most, particles - first) for first in starts]
 
         def bounds(nets: Nets, one: Tensor) -> Tensor:
-            draws = zip(map(str, starts), counts, strict=True)
-            found = [importance_bound(nets.model, one, noise.fold(s), n)[0] for s, n in draws]
-            return torch.stack(found)
+            parts = zip(map(str, starts), counts, strict=True)
+            return torch.stack(
+                [importance_bound(nets.model, one, noise.fold(s), n)[0] for s, n in parts]
+            )
 
         sums = self._map(bounds, [x])[:, 0] + np.log(counts)
         return float(np.logaddexp.reduce(sums)) - math.log(particles)
 
     def _observations(self, x: ArrayLike | Tensor) -> Sequence[Tensor]:
-        return self._split(read_like(self.dataset, x))
+        return self._chunks(read_like(self.dataset, x))
 
-    def _split(self, rows: Tensor) -> Sequence[Tensor]:
-        """Rows that each belong to an observation, as many at once as the networks take."""
-        parts: Sequence[Tensor] = rows.split(self.trained.chunk(self.dataset.shape))
-        return parts
+    def _chunks(self, rows: Tensor) -> Sequence[Tensor]:
+        """Split rows of observations or codes into as many as go through the networks at once."""
+        chunks: Sequence[Tensor] = rows.split(self.trained.chunk(self.dataset.shape))
+        return chunks
 
     def _map(self, function: Callable[[Nets, Tensor], Tensor], parts: Iterable[Tensor]) -> Array:
-        """Apply a function of the trained networks to every part, and put the results together."""
+        """Apply a function of the trained networks to every part, and join the results."""
         results = [self.trained.alone(0, function, part.to(self._device)).cpu() for part in parts]
         return _numpy(torch.cat(results))
 
@@ -302,7 +308,7 @@ def _numpy(tensor: Tensor) -> NDArray[Any]:
 
 
 def chosen_rows(dataset: Dataset, count: int, seed: int = 0) -> Tensor:
-    """Indices of observations to evaluate on: all, or `count` without repeats, in order."""
+    """Choose observations to evaluate on: all, or `count` without repeats, in order."""
     if dataset.size <= count:
         return torch.arange(dataset.size, device=dataset.device)
     order = Noise(seed, 0, "rows", dataset.device).permutation(dataset.size, "rows")
@@ -310,7 +316,7 @@ def chosen_rows(dataset: Dataset, count: int, seed: int = 0) -> Tensor:
 
 
 def as_data(data: Any, device: torch.device) -> tuple[Data, Dataset]:
-    """A data spec and the data loaded, from a spec, a path, or an array of observations."""
+    """Load data from a spec, a path, or an array of observations; return its spec and itself."""
     if isinstance(data, (str, Path)):
         if (named := members(Data).get(str(data))) and not Path(data).exists():
             raise ValueError(f"{data!r} is the name of a data set: give {named.__name__}(...)")

@@ -1,4 +1,4 @@
-"""Measuring runs while they train.
+"""Measure runs while they train.
 
 >>> import numpy as np
 >>> from unweave.data import from_array
@@ -25,11 +25,13 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
+from unweave.core.hints import nearest
 from unweave.core.noise import Noise
-from unweave.core.parallel import in_background
-from unweave.core.spec import Seed, nearest, spec
+from unweave.core.notes import capture_warnings
+from unweave.core.parallel import run_in_background
+from unweave.core.spec import Seed, spec
 from unweave.data import Dataset
-from unweave.evaluation.evaluate import AggregateName, aggregates, encode, noted
+from unweave.evaluation.evaluate import AggregateName, aggregates, encode
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.stacked import StackedModels
 from unweave.metrics import METRICS, UNSUPERVISED, Table
@@ -45,20 +47,20 @@ TERMS = "terms"
 class Measure:
     """What to measure during training, how often, and on how many observations.
 
-    `metrics` are names: "terms" for all terms of the objective, such as distortion, rate and what
-    its critic reports; "mutual_information", "total_correlation" and "dimension_kl", the parts of
+    `metrics` are names: "terms" for all terms of the objective, such as distortion, rate and the
+    critic's accuracy; "mutual_information", "total_correlation" and "dimension_kl", the parts of
     the rate under the exact aggregate posterior of all observations [Kim2018] app. C;
     "information", I(x; z_v) of every latent variable, and "correlations", the total correlation of
-    every group of a latent tree [Esmaeili2019] fig. 4 and 6; and any metric, as `unweave.evaluate`
-    takes it. The rows are the same at every step and for every run. Measuring is not part of a
-    run: it changes neither its identity nor its weights.
+    every group of a latent tree [Esmaeili2019] fig. 4 and 6; and the name of any metric, as
+    `unweave.evaluate` takes it. The rows are the same at every step and for every run. Measuring
+    changes neither the digest nor the weights of a run.
 
     Args:
         every: steps between two measurements; the last step is always measured.
         metrics: the names.
         rows: observations for terms and metrics, None for all; parts of the rate use all.
-        samples: draws of the aggregate posterior for its parts.
-        seed: chooses the rows and draws.
+        samples: samples of the aggregate posterior for the parts of the rate.
+        seed: of rows and samples.
     """
 
     every: PositiveInt = 10_000
@@ -80,7 +82,7 @@ class Measure:
 
     @property
     def scores(self) -> tuple[str, ...]:
-        """The names that are metrics of a table of codes and factors."""
+        """The names of metrics of a table of codes and factors."""
         return tuple(name for name in self.metrics if name not in (TERMS, *get_args(AggregateName)))
 
     @property
@@ -92,9 +94,9 @@ class Measure:
 def monitor_of(
     measure: Measure | Sequence[Measure] | None, runs: Sequence[Run], dataset: Dataset
 ) -> LaneMonitor | None:
-    """What measures runs over a dataset in training; None if nothing is to be measured.
+    """Return a monitor for runs on a dataset, or None if nothing is to be measured.
 
-    Metrics that the data cannot have, for want of factors, are refused here, before training.
+    Metrics that the data do not allow, because factors are missing, are rejected before training.
     """
     measures = [measure] if isinstance(measure, Measure) else list(measure or ())
     if wrong := next((each for each in measures if not isinstance(each, Measure)), None):
@@ -108,35 +110,35 @@ def monitor_of(
 
 
 class LaneMonitor:
-    """Measures all lanes together on the device; metrics of tables run in other processes."""
+    """Measures all lanes together on the device, and scores tables in other processes."""
 
     def __init__(self, measures: Sequence[Measure]) -> None:
         self.measures = measures
 
     def next_step(self, step: int) -> int:
-        """The first step after this one at which to measure."""
+        """Return the first step after this one at which to measure."""
         return min((step // each.every + 1) * each.every for each in self.measures)
 
     def measure(self, lanes: Lanes) -> Callable[[], list[Row]]:
-        """Begin to measure all lanes; the result waits for the rows, one for each lane."""
+        """Start to measure all lanes; return a function that waits for one row per lane."""
         step, last = lanes.step, lanes.runs[0].steps
-        count = len(lanes.runs)  # some may break before the rows are there
+        count = len(lanes.runs)  # some may be dropped before `wait` is called
         due = [each for each in self.measures if step % each.every == 0 or step == last]
-        waits = [_measure(each, lanes) for each in due]
+        started = [_start(each, lanes) for each in due]
 
         def wait() -> list[Row]:
             rows: list[Row] = [{"step": step} for _ in range(count)]
-            for found in (each() for each in waits):
-                for row, more in zip(rows, found, strict=True):
-                    for kind, values in more.items():
+            for wait_for_one in started:
+                for row, results in zip(rows, wait_for_one(), strict=True):
+                    for kind, values in results.items():
                         row.setdefault(kind, {}).update(values)
             return rows
 
         return wait
 
 
-def _measure(measure: Measure, lanes: Lanes) -> Callable[[], list[Row]]:
-    """Begin one measurement of all lanes."""
+def _start(measure: Measure, lanes: Lanes) -> Callable[[], list[Row]]:
+    """Start one measurement of all lanes; return a function that waits for its rows."""
     rows: list[Row] = [{} for _ in lanes.runs]
     if TERMS in measure.metrics:
         terms = lanes.evaluate(_batches(measure, lanes))
@@ -145,32 +147,32 @@ def _measure(measure: Measure, lanes: Lanes) -> Callable[[], list[Row]]:
     models = _models(lanes) if measure.scores or measure.aggregates else []
     for row in rows[: len(models)]:
         row["metrics"] = {}
-    # With all observations: q(z) of some of them is another distribution.
+    # On all observations, because q(z) of a subset is another distribution.
     for each in encode(models, None) if measure.aggregates else ():
         summary = each.model.summarise(each.q, measure.samples, measure.seed)
-        found = aggregates(summary, measure.aggregates, each.model.run.latent.names)
-        rows[each.number]["metrics"] |= {name: _finite(value) for name, value in found.items()}
-    # A lane that is about to break may have codes that are not finite, and then has no table.
+        parts = aggregates(summary, measure.aggregates, each.model.run.latent.names)
+        rows[each.number]["metrics"] |= {name: _finite(value) for name, value in parts.items()}
+    # The codes of a lane that is about to fail may not be finite; it gets no scores.
     tables = {
         each.number: each.model.tabulate(each.rows, each.q)
         for each in (encode(models, measure.rows, measure.seed) if measure.scores else ())
         if each.q.mean.isfinite().all() and each.q.stddev.isfinite().all()
     }
-    scored = partial(_scores, metrics=measure.scores)
-    scores = in_background(scored, list(tables.values()))
+    score = partial(_scores, metrics=measure.scores)
+    wait_for_scores = run_in_background(score, list(tables.values()))
 
     def wait() -> list[Row]:
-        for lane, more in zip(tables, scores(), strict=True):
-            rows[lane]["metrics"] |= more
+        for lane, scores in zip(tables, wait_for_scores(), strict=True):
+            rows[lane]["metrics"] |= scores
         return rows
 
     return wait
 
 
 def _models(lanes: Lanes) -> list[FittedModel]:
-    """The lanes as models that share their state."""
+    """Return the lanes as models, which share their state."""
     nets = copy.deepcopy(lanes.nets).eval()
-    weights = {**lanes.parameters, **lanes.buffers}
+    weights = {**lanes.state.parameters, **lanes.state.buffers}
     return [
         FittedModel(
             Outcome(run, None, [], None),
@@ -182,7 +184,7 @@ def _models(lanes: Lanes) -> list[FittedModel]:
 
 
 def _batches(measure: Measure, lanes: Lanes) -> Tensor:
-    """Batches of the run's size out of the rows, (N, B); what is left over is not used."""
+    """Divide the rows into batches of the run's size, (N, B); an incomplete one is dropped."""
     size, batch = lanes.dataset.size, lanes.runs[0].batch_size
     count = max(1, min(measure.rows or size, size) // batch)
     order = Noise(measure.seed, 0, "measure", lanes.device).permutation(size, "rows")
@@ -190,17 +192,17 @@ def _batches(measure: Measure, lanes: Lanes) -> Tensor:
 
 
 def _scores(table: Table, metrics: Sequence[str]) -> dict[str, float | None]:
-    scores, _ = noted(partial(evaluate_table, metrics=metrics), table)
+    scores, _ = capture_warnings(partial(evaluate_table, metrics=metrics), table)
     return {key: _finite(score.value) for key, score in scores.items()}
 
 
 def _finite(value: float) -> float | None:
-    """A number as JSON holds it: None where it is not finite."""
+    """Return the number, or None, as JSON has it, if it is not finite."""
     return value if np.isfinite(value) else None
 
 
 def _check(metrics: Sequence[str], run: Run, dataset: Dataset) -> None:
-    """Refuse metrics that the data do not allow, by the factors of a few rows."""
+    """Raise a ValueError for metrics that the data do not allow, judged by a few rows."""
     index = torch.arange(min(dataset.size, 1_000), device=dataset.device)
     codes = np.random.default_rng(0).normal(size=(len(index), len(run.latent.variables)))
     table = Table(

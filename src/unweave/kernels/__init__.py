@@ -1,4 +1,4 @@
-"""Triton kernels for what lanes do most; where they cannot run, torch does the same."""
+"""Triton kernels for the most frequent operations; without a suitable GPU, torch is used."""
 
 from __future__ import annotations
 
@@ -9,55 +9,55 @@ import importlib.util
 import torch
 from torch import Tensor
 
-__all__ = ["BLOCK", "available", "first_line", "on", "reason", "take"]
+__all__ = ["BLOCK", "available", "first_line", "on", "supports", "unavailable_reason"]
 
-BLOCK = 1024  # numbers of flat memory of which every tensor has whole blocks of its own
+BLOCK = 1024  # every tensor in flat memory starts at a multiple of this many numbers
 
 _OLDEST = (8, 0)  # compute capability: tensor cores that take bfloat16 and TF32
 
 
 @functools.cache
-def reason() -> str | None:
-    """Why the kernels cannot run on the GPU of this machine, if it has one and they cannot."""
+def unavailable_reason() -> str | None:
+    """Return why the kernels cannot run on this machine's GPU; None if they can, or without GPU."""
     if not torch.cuda.is_available():
         return None
     if torch.version.hip:
         return "they are made for NVIDIA's GPUs"
     capability = torch.cuda.get_device_capability()
     if capability < _OLDEST:
-        found, least = (".".join(map(str, each)) for each in (capability, _OLDEST))
-        return f"this GPU has compute capability {found}, and they need {least}"
+        has, needs = (".".join(map(str, each)) for each in (capability, _OLDEST))
+        return f"this GPU has compute capability {has}, and they need {needs}"
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed"
     try:
-        _try()
-    except Exception as error:  # whatever keeps Triton from building one keeps it from all
+        _run_smallest()
+    except Exception as error:  # if Triton cannot build this one, it cannot build the others
         return f"Triton cannot build them here: {first_line(error)}"
     return None
 
 
 def first_line(error: Exception) -> str:
-    """What an error says first, or its kind where it says nothing."""
+    """Return the first line of an error's message, or its type if there is no message."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def _try() -> None:
+def _run_smallest() -> None:
     """Build and run the smallest of the kernels."""
-    from unweave.kernels.sums import added
+    from unweave.kernels.sums import sum_parts
 
-    added(torch.ones(2, 1, device="cuda"))
+    sum_parts(torch.ones(2, 1, device="cuda"))
 
 
 def available() -> bool:
-    """Whether the kernels can run: an NVIDIA GPU of 2020 or newer, and Triton with a compiler."""
-    return torch.cuda.is_available() and reason() is None
+    """Return whether the kernels can run: an NVIDIA GPU of 2020 or newer, and a working Triton."""
+    return torch.cuda.is_available() and unavailable_reason() is None
 
 
 def on(device: torch.device) -> contextlib.AbstractContextManager[object]:
-    """Inside, kernels and graphs are those of this GPU, which need not be the first one."""
+    """Inside, kernels and CUDA graphs run on this GPU, which need not be the first one."""
     return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
 
 
-def take(x: Tensor) -> bool:
-    """Whether the kernels take a tensor of numbers: on the GPU, in float32 or bfloat16."""
+def supports(x: Tensor) -> bool:
+    """Return whether the kernels take this tensor: on the GPU, in float32 or bfloat16."""
     return x.device.type == "cuda" and x.dtype in (torch.float32, torch.bfloat16) and available()

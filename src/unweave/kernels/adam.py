@@ -1,4 +1,4 @@
-"""Adam for all parameters of a player and all lanes in a few launches.  [Kingma2015] alg. 1."""
+"""Adam for all parameters of a player in all lanes, in a few launches.  [Kingma2015] alg. 1."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from torch import Tensor
 
 from unweave.kernels import BLOCK
 
-_WIDTH = 8  # gradients that one launch takes
+_WIDTH = 8  # gradient tensors per launch
 
 
 @triton.jit
 def _read(g, first, last, block, at, so_far):
-    # The gradient at places of the memory that all parameters share, where it is this tensor's.
+    # Load the gradient for positions of the flat buffer, if they belong to this tensor.
     if (block >= first) & (block < last):
         return tl.load(g + at - first, mask=at < last, other=0.0).to(tl.float32)
     return so_far
@@ -38,7 +38,7 @@ def _adam_kernel(
     g = _read(g5, a5, z5, block, at, g)
     g = _read(g6, a6, z6, block, at, g)
     g = _read(g7, a7, z7, block, at, g)
-    # The powers in float64: 1 - beta^n of a small n loses digits.
+    # Powers in float64, because 1 - beta^n loses digits for small n.
     count = (tl.load(clock) * updates + before + 1).to(tl.float64)
     beta1, beta2 = tl.exp(LOG1 + 0.0 * count), tl.exp(LOG2 + 0.0 * count)
     left1, left2 = 1.0 - tl.exp(count * LOG1), 1.0 - tl.exp(count * LOG2)
@@ -70,11 +70,11 @@ def adam(
     betas: tuple[float, float],
     eps: float,
 ) -> None:
-    """One step in place, of parameters and moments in flat memory.
+    """Take one step in place, with parameters and moments in flat buffers.
 
-    The tensors begin at `starts`, multiples of 1024, and have memory up to the next multiple.
-    Gradients are laid out as their parameters are. It is step clock * updates + before + 1 of the
-    optimiser. `half` gets the parameters as they are afterwards, in its type.
+    The tensors start at `starts`, multiples of 1024, and are padded to the next multiple. Gradients
+    are laid out like their parameters. This is step clock * updates + before + 1 of the optimiser.
+    `half` receives the new parameters in its own type.
     """
     ends = [start + g.numel() for start, g in zip(starts, gradients, strict=True)]
     largest = moments.get("largest")
@@ -91,5 +91,5 @@ def adam(
 
 
 def _log(beta: float) -> float:
-    """log beta, and for 0 what has the same powers in float64."""
+    """Return log beta; for 0, a number whose powers in float64 are also 0."""
     return math.log(beta) if beta else -1e4

@@ -1,14 +1,14 @@
-"""Convolutions by factors of two over stacked weights, as implicit matrix products.
+"""Convolutions by factors of two with stacked weights, as implicit matrix products.
 
-All have kernel 4, stride 2 and padding 1, and relate a small image S (L, B, h, w, A) to a big one
-T (L, B, 2h, 2w, C) by weights W (L, A, 4, 4, C), channels innermost, L lanes with weights of their
-own. Between them there is one form, linear in each of the three,
+All have kernel 4, stride 2 and padding 1. They relate a small image S (L, B, h, w, A) to a big one
+T (L, B, 2h, 2w, C) through weights W (L, A, 4, 4, C): channels are innermost, and each of the L
+lanes has weights of its own. All of them come from one form that is linear in each argument,
 
     sum over b, y, x, i, j, a, c of  S[b, y, x, a] W[a, i, j, c] T[b, 2y + i - 1, 2x + j - 1, c],
 
-and its three derivatives are all that a network needs: `down` (that by S) is a convolution, `up`
-(that by T) is a transposed convolution, and `meet` (that by W) is the gradient of the weights of
-both. The derivatives of each are the other two. Patches are never written to memory.
+whose three derivatives are all that a network needs: `down` (by S) is a convolution, `up` (by T) a
+transposed convolution, and `weight_grad` (by W) the gradient of the weights of both. The
+derivatives of each are the other two. Patches are never written to memory.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from unweave.kernels.sums import ENOUGH, added, settle
+from unweave.kernels.sums import ENOUGH, relu_backward, sum_parts
 
-_PARTS = 256  # of a sum over pixels, at the most
+_MOST_PARTS = 256  # of a sum over pixels
 
 
-# In the kernels M counts rows, N columns and K the depth of a tile of a matrix product. A tile is
-# one tap deep where there are channels enough: then places are worked out once a row, not once a
-# number.
+# In the kernels M, N and K are the rows, columns and depth of a tile of a matrix product. If there
+# are enough channels, a tile is one tap deep; addresses are then computed once per row instead of
+# once per number.
 
 
 @triton.jit
 def _patch(
     t, b, y, x, valid, start, H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, K: tl.constexpr
 ):
-    # Numbers start .. start + K of the 16 C that pixels (b, y, x) of S see of T. Those of one tap,
-    # and of the four taps of a row, lie side by side: places are then worked out once a row.
+    # Load numbers start .. start + K of the 16 C numbers of T that pixels (b, y, x) of S see. Those
+    # of one tap, or of the four taps of a row, are contiguous: one address per row is enough.
     corner = (b * 2 * H + 2 * y - 1) * 2 * W + 2 * x - 1
     if C % K == 0:
         tap = start // C
@@ -68,8 +68,8 @@ def _finish(
     total, bias, channel, out, at, within, mask, sums, part, lane, lanes, CHANNELS: tl.constexpr,
     BIASED: tl.constexpr, ACTIVATE: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    # What is done to a tile of results before it is written: bias and ReLU on the way forward; on
-    # the way back the gradient of the ReLU with result `mask`, and the sum for the bias before it.
+    # Finish a tile of results and write it. Forward: add the bias, apply the ReLU. Backward: apply
+    # the gradient of the ReLU with result `mask`, and sum over pixels for the bias before it.
     known = channel < CHANNELS
     if BIASED:
         total += tl.load(bias + lane * CHANNELS + channel, mask=known, other=0.0).to(tl.float32)[
@@ -138,7 +138,7 @@ def _up_kernel(
             place = (m + (r - i) * W + q - j) * A
             left = tl.load(s + place[:, None] + a[None, :], mask=inside[:, None], other=0.0)
             tap = (1 - r + 2 * i) * 4 + 1 - q + 2 * j
-        elif K == 2 * A:  # both neighbours of a row, which lie side by side
+        elif K == 2 * A:  # both neighbours in a row, which are contiguous
             i, j, a = start // (2 * A), 1 - tl.arange(0, K) // A, tl.arange(0, K) % A
             row, column = y + r - i, x[:, None] + (q - j)[None, :]
             inside = ((row >= 0) & (row < H) & (m < pixels))[:, None]
@@ -173,7 +173,7 @@ def _planes_kernel(
     s, w, planes, pixels, A: tl.constexpr, C: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
     K: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    # What every small pixel adds to the 16 C numbers that it reaches.
+    # Compute what every small pixel adds to the 16 C numbers that it reaches.
     lane = tl.program_id(1).to(tl.int64)
     m = tl.program_id(0) * M + tl.arange(0, M)
     n, a = tl.arange(0, N), tl.arange(0, K)
@@ -192,7 +192,7 @@ def _gather_kernel(
     planes, bias, t, pixels, H: tl.constexpr, W: tl.constexpr, C: tl.constexpr,
     BIASED: tl.constexpr, ACTIVATE: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
-    # The four contributions that meet in a number of the big image.
+    # Add the four contributions to each number of the big image.
     lane = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
     within = at < pixels * 4 * C
@@ -220,7 +220,7 @@ def _gather_kernel(
 
 
 @triton.jit
-def _meet_kernel(
+def _weight_grad_kernel(
     s, t, w, pixels, share, H: tl.constexpr, W: tl.constexpr, A: tl.constexpr, C: tl.constexpr,
     PARTS: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -247,7 +247,7 @@ def _meet_kernel(
 
 
 class Tile(NamedTuple):
-    """Rows, columns and depth of a tile, warps for it, and loads that run ahead."""
+    """Rows, columns and depth of a tile, its warps, and its pipeline stages."""
 
     m: int
     n: int
@@ -266,24 +266,24 @@ def down(
 ) -> tuple[Tensor, Tensor | None]:
     """S[b, y, x, a] = sum W[a, i, j, c] T[b, 2y + i - 1, 2x + j - 1, c] (+ bias, ReLU).
 
-    t: (L, B, 2h, 2w, C), w: (L, A, 4, 4, C), bias: (L, A); gives (L, B, h, w, A). With a `mask` in
-    the shape of S, S is 0 where the mask is not above 0, and its sums over pixels come with it,
-    (L, A) in float32.
+    t: (L, B, 2h, 2w, C), w: (L, A, 4, 4, C), bias: (L, A); returns (L, B, h, w, A). With a `mask`
+    of the shape of S, S is 0 where the mask is not positive, and its sums over pixels are returned
+    too, (L, A) in float32.
     """
     lanes, batch, height, width, channels = t.shape
     out = w.shape[1]
     h, v = height // 2, width // 2
     s = t.new_empty((lanes, batch, h, v, out))
     pixels = batch * h * v
-    size = tile or _within(_down_tile(pixels, out, channels, lanes, _wide(t)), t)
+    size = tile or _fit_to_memory(_down_tile(pixels, out, channels, lanes, _wide(t)), t)
     rows = triton.cdiv(pixels, size.m)
-    sums = _parts(s, rows, mask)
+    sums = _allocate_sums(s, rows, mask)
     _down_kernel[rows, triton.cdiv(out, size.n), lanes](
-        _checked(t), w.contiguous(), bias, _checked(s), _whole(mask), sums, pixels, h, v, out,
-        channels, bias is not None, activate, mask is not None, size.m, size.n, size.k,
+        _check_size(t), w.contiguous(), bias, _check_size(s), _contiguous(mask), sums, pixels, h, v,
+        out, channels, bias is not None, activate, mask is not None, size.m, size.n, size.k,
         precision(t), num_warps=size.warps, num_stages=size.stages,
     )  # fmt: skip
-    return s, None if sums is None else added(sums)
+    return s, None if sums is None else sum_parts(sums)
 
 
 def up(
@@ -296,33 +296,33 @@ def up(
 ) -> tuple[Tensor, Tensor | None]:
     """T[b, 2y + i - 1, 2x + j - 1, c] = sum W[a, i, j, c] S[b, y, x, a] (+ bias, ReLU).
 
-    s: (L, B, h, w, A), w: (L, A, 4, 4, C), bias: (L, C); gives (L, B, 2h, 2w, C). With a `mask` in
-    the shape of T, T is 0 where the mask is not above 0, and its sums over pixels come with it,
-    (L, C) in float32.
+    s: (L, B, h, w, A), w: (L, A, 4, 4, C), bias: (L, C); returns (L, B, 2h, 2w, C). With a `mask`
+    of the shape of T, T is 0 where the mask is not positive, and its sums over pixels are returned
+    too, (L, C) in float32.
     """
     lanes, batch, h, v, channels = s.shape
     out = w.shape[-1]
     if out <= 4 and channels <= 128:
-        t = _up_to_few(_checked(s), w.contiguous(), bias, activate)
-        return (t, None) if mask is None else settle(t, mask)
+        t = _up_to_few(_check_size(s), w.contiguous(), bias, activate)
+        return (t, None) if mask is None else relu_backward(t, mask)
     t = s.new_empty((lanes, batch, 2 * h, 2 * v, out))
     pixels = batch * h * v
-    size = tile or _within(_up_tile(pixels, out, channels, lanes, _wide(s)), s)
+    size = tile or _fit_to_memory(_up_tile(pixels, out, channels, lanes, _wide(s)), s)
     rows = triton.cdiv(pixels, size.m)
-    sums = _parts(t, 4 * rows, mask)
+    sums = _allocate_sums(t, 4 * rows, mask)
     _up_kernel[rows, 4 * triton.cdiv(out, size.n), lanes](
-        _checked(s), w.contiguous(), bias, _checked(t), _whole(mask), sums, pixels, h, v,
+        _check_size(s), w.contiguous(), bias, _check_size(t), _contiguous(mask), sums, pixels, h, v,
         channels, out, bias is not None, activate, mask is not None, size.m, size.n, size.k,
         precision(s), num_warps=size.warps, num_stages=size.stages,
     )  # fmt: skip
-    return t, None if sums is None else added(sums)
+    return t, None if sums is None else sum_parts(sums)
 
 
 def _up_to_few(s: Tensor, w: Tensor, bias: Tensor | None, activate: bool) -> Tensor:
-    """`up` to few channels, for which the matrix products above have too few columns.
+    """Compute `up` to few channels, for which the matrix products above have too few columns.
 
-    One product gives what every pixel adds to each number it reaches, and a second kernel adds
-    what meets: it reads S once instead of four times.
+    One matrix product computes what every pixel adds to each number it reaches, and a second kernel
+    adds these contributions. It reads S once instead of four times.
     """
     lanes, batch, h, v, channels = s.shape
     out = w.shape[-1]
@@ -330,8 +330,8 @@ def _up_to_few(s: Tensor, w: Tensor, bias: Tensor | None, activate: bool) -> Ten
     pixels = batch * h * v
     planes = s.new_empty((lanes, pixels, 16 * out), dtype=torch.float32)
     _planes_kernel[triton.cdiv(pixels, 128), lanes](
-        s, w, planes, pixels, channels, out, 128, _power(16 * out), _power(channels), precision(s),
-        num_warps=4,
+        s, w, planes, pixels, channels, out, 128, _power_of_two(16 * out),
+        _power_of_two(channels), precision(s), num_warps=4,
     )  # fmt: skip
     _gather_kernel[triton.cdiv(4 * pixels * out, 512), lanes](
         planes, bias, t, pixels, h, v, out, bias is not None, activate, 512, num_warps=4
@@ -339,52 +339,54 @@ def _up_to_few(s: Tensor, w: Tensor, bias: Tensor | None, activate: bool) -> Ten
     return t
 
 
-def meet(s: Tensor, t: Tensor, tile: Tile | None = None) -> Tensor:
+def weight_grad(s: Tensor, t: Tensor, tile: Tile | None = None) -> Tensor:
     """W[a, i, j, c] = sum S[b, y, x, a] T[b, 2y + i - 1, 2x + j - 1, c], in float32.
 
-    s: (L, B, h, w, A), t: (L, B, 2h, 2w, C); gives (L, A, 4, 4, C). The sum over pixels is split
-    into parts that are added in a fixed order, so the same numbers give the same bits.
+    s: (L, B, h, w, A), t: (L, B, 2h, 2w, C); returns (L, A, 4, 4, C). The sum over pixels is split
+    into parts that are added in a fixed order, so results are reproducible to the bit.
     """
     lanes, batch, h, v, a = s.shape
     c = t.shape[-1]
     pixels = batch * h * v
-    size = tile or _within(_meet_tile(a, c, _wide(s)), s)
+    size = tile or _fit_to_memory(_weight_grad_tile(a, c, _wide(s)), s)
     grid = triton.cdiv(a, size.m), triton.cdiv(16 * c, size.n)
-    parts = max(1, min(_PARTS, 4 * ENOUGH // (grid[0] * grid[1] * lanes), pixels // (4 * size.k)))
+    parts = max(
+        1, min(_MOST_PARTS, 4 * ENOUGH // (grid[0] * grid[1] * lanes), pixels // (4 * size.k))
+    )
     share = triton.cdiv(triton.cdiv(pixels, parts), size.k) * size.k
     w = s.new_empty((parts, lanes, a, 4, 4, c), dtype=torch.float32)
-    _meet_kernel[*grid, lanes * parts](
-        _checked(s), _checked(t), w, pixels, share, h, v, a, c, parts, size.m, size.n,
+    _weight_grad_kernel[*grid, lanes * parts](
+        _check_size(s), _check_size(t), w, pixels, share, h, v, a, c, parts, size.m, size.n,
         size.k, precision(s), num_warps=size.warps, num_stages=size.stages,
     )  # fmt: skip
-    return added(w)
+    return sum_parts(w)
 
 
-def _parts(image: Tensor, count: int, mask: Tensor | None) -> Tensor | None:
-    """Room for the sums over pixels of each of so many parts of a masked image."""
+def _allocate_sums(image: Tensor, count: int, mask: Tensor | None) -> Tensor | None:
+    """Allocate the sums over pixels of each part of a masked image."""
     if mask is None:
         return None
     return image.new_empty((count, len(image), image.shape[-1]), dtype=torch.float32)
 
 
-def _checked(image: Tensor) -> Tensor:
-    """The image, laid out as its shape; a lane of it has places that 32 bits can count."""
+def _check_size(image: Tensor) -> Tensor:
+    """Return the image, contiguous; check that 32 bits can address each lane of it."""
     if image[0].numel() >= 2**31:
         raise ValueError(
-            f"expected images of fewer than 2^31 numbers in all, got {tuple(image.shape[1:])}: use "
-            "a smaller batch"
+            f"expected fewer than 2^31 numbers in a batch of images, got {tuple(image.shape[1:])}: "
+            "use a smaller batch"
         )
     return image.contiguous()
 
 
-def _whole(x: Tensor | None) -> Tensor | None:
+def _contiguous(x: Tensor | None) -> Tensor | None:
     return None if x is None else x.contiguous()
 
 
 def precision(x: Tensor) -> str:
-    """How products of float32 are taken on tensor cores, which round them to TF32.
+    """Return how tensor cores, which round to TF32, multiply float32 numbers.
 
-    Once where torch may do so as well; else as three products of the leading and the following
+    One TF32 product if torch may use TF32 too; otherwise three products of leading and trailing
     digits, which together are as exact as float32.
     """
     if x.dtype != torch.float32:
@@ -392,44 +394,44 @@ def precision(x: Tensor) -> str:
     return "tf32" if torch.backends.cudnn.allow_tf32 else "tf32x3"
 
 
-# Tiles as they were fastest on an H200 for the layers of Kim & Mnih's network: large ones where
-# there are many, and where there are few smaller ones that reach deep, to wait for memory less
-# often. Numbers of four bytes ("wide") have tiles of their own.
+# The fastest tiles on an H200 for the layers of Kim & Mnih's network: large ones if there are many,
+# smaller but deeper ones if there are few, which wait for memory less often. Four-byte numbers
+# ("wide") have tiles of their own.
 
 
 def _down_tile(rows: int, out: int, channels: int, lanes: int, wide: bool) -> Tile:
-    n, all_taps = min(64, _power(out)), _power(16 * channels)
+    n, all_taps = min(64, _power_of_two(out)), _power_of_two(16 * channels)
     row = 4 * channels if channels >= 16 and channels & (channels - 1) == 0 else all_taps
     if wide:
         many = few = Tile(min(128, 4096 // n), n, min(32, row))
     else:
         many = Tile(128, n, min(64, row), 8 if n == 32 else 4)
         few = Tile(64, n, min(128, row))
-    return _chosen(many, few, rows, out, lanes)
+    return _choose(many, few, rows, out, lanes)
 
 
 def _up_tile(rows: int, out: int, channels: int, lanes: int, wide: bool) -> Tile:
-    n, both = min(64, _power(out)), _power(2 * channels)
+    n, both = min(64, _power_of_two(out)), _power_of_two(2 * channels)
     if wide:
         deep = min(64 if channels <= 32 else 32, both)
         many = few = Tile(min(128, 4096 // n), n, deep, 8 if n == 32 else 4)
     else:
         many = Tile(128, n, min(128, both), stages=2)
         few = Tile(128, min(32, n), min(128, both))
-    return _chosen(many, few, rows, 4 * out, lanes)
+    return _choose(many, few, rows, 4 * out, lanes)
 
 
-def _meet_tile(a: int, c: int, wide: bool) -> Tile:
-    n = _power(16 * c)
+def _weight_grad_tile(a: int, c: int, wide: bool) -> Tile:
+    n = _power_of_two(16 * c)
     if c == 1:
-        return Tile(min(64, _power(a)), 16, 64, 2)
+        return Tile(min(64, _power_of_two(a)), 16, 64, 2)
     if a <= 32 or wide:
-        return Tile(min(32, _power(a)), min(128, n), 32)
+        return Tile(min(32, _power_of_two(a)), min(128, n), 32)
     return Tile(64, min(64, n), 64)
 
 
-def _chosen(many: Tile, few: Tile, rows: int, columns: int, lanes: int) -> Tile:
-    """The tile for a result of so many rows and columns in every lane."""
+def _choose(many: Tile, few: Tile, rows: int, columns: int, lanes: int) -> Tile:
+    """Choose the tile for a result of this many rows and columns in every lane."""
 
     def count(tile: Tile) -> int:
         return triton.cdiv(rows, tile.m) * triton.cdiv(columns, tile.n) * lanes
@@ -446,9 +448,9 @@ def _wide(x: Tensor) -> bool:
     return x.element_size() > 2
 
 
-def _within(tile: Tile, x: Tensor) -> Tile:
-    """The tile, or one that reaches less far where the memory of a processor does not hold it."""
-    while (tile.m + tile.n) * tile.k * tile.stages * x.element_size() > _memory(x.device):
+def _fit_to_memory(tile: Tile, x: Tensor) -> Tile:
+    """Return the tile, with fewer stages or less depth if shared memory does not hold it."""
+    while (tile.m + tile.n) * tile.k * tile.stages * x.element_size() > _shared_memory(x.device):
         if tile.stages > 2:
             tile = tile._replace(stages=tile.stages - 1)
         elif tile.k > 16:
@@ -459,8 +461,8 @@ def _within(tile: Tile, x: Tensor) -> Tile:
 
 
 @functools.cache
-def _memory(device: torch.device) -> int:
-    """Bytes that a program can share, less what results may take."""
+def _shared_memory(device: torch.device) -> int:
+    """Return the bytes of shared memory for tiles, leaving some for results."""
     if device.type != "cuda":
         return 2**17
     properties = torch.cuda.get_device_properties(device)
@@ -468,6 +470,6 @@ def _memory(device: torch.device) -> int:
     return shared - 2**14
 
 
-def _power(n: int) -> int:
-    """The power of two that holds n, 16 at the least."""
+def _power_of_two(n: int) -> int:
+    """Return the smallest power of two that is at least n and 16."""
     return max(16, triton.next_power_of_2(n))

@@ -1,14 +1,12 @@
-"""The convolutions of `convolution.py` as functions that torch can differentiate, map and trace.
+"""The convolutions of `convolution.py` as functions that torch can differentiate, vmap and trace.
 
-Images are (B, channels, height, width) and weights (A, C, 4, 4) as torch has them, or with a
-dimension of lanes in front of all; in memory channels are innermost. A dimension that is mapped
-over is one of lanes.
+Images are (B, channels, height, width) and weights (A, C, 4, 4) as in torch, or all of them with a
+leading dimension of lanes; in memory channels are innermost. `vmap` maps over lanes.
 
-Where a convolution with a ReLU is followed by another one, the second does on the way back what is
-left of the first: the gradient of the ReLU and the sum for its bias cost next to nothing while the
-gradient is still in registers. So a function takes the bias `below`, that of the convolution whose
-ReLU gave its image, and gives its gradient; and it is told if it is `settled`, that is, if this is
-done for it.
+If a convolution with a ReLU is followed by another one, the second computes the gradients of the
+first one's ReLU and bias in its own backward pass, where they cost next to nothing because the
+gradient is still in registers. The second one therefore takes the first one's bias as `bias_below`,
+and the first one is called with `deferred`, so that it leaves these gradients to the second.
 """
 
 from __future__ import annotations
@@ -20,9 +18,9 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.library import custom_op
 
-from unweave.kernels import convolution, mapping, sums
+from unweave.kernels import convolution, sums, vmap_rules
 
-# Operators of torch, in the layout of `convolution.py`, so that a step can be traced.
+# Custom operators of torch, in the layout of `convolution.py`, so that a step can be traced.
 
 
 @custom_op("unweave::down", mutates_args=())
@@ -49,14 +47,14 @@ def _up_masked(s: Tensor, w: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     return t, total
 
 
-@custom_op("unweave::meet", mutates_args=())
-def _meet(s: Tensor, t: Tensor) -> Tensor:
-    return convolution.meet(s, t)
+@custom_op("unweave::weight_grad", mutates_args=())
+def _weight_grad(s: Tensor, t: Tensor) -> Tensor:
+    return convolution.weight_grad(s, t)
 
 
-@custom_op("unweave::settle", mutates_args=())
-def _settle(g: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
-    return sums.settle(g, out)
+@custom_op("unweave::relu_backward", mutates_args=())
+def _relu_backward(g: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
+    return sums.relu_backward(g, out)
 
 
 def _per_channel(image: Tensor) -> Tensor:
@@ -81,100 +79,103 @@ def _(x: Tensor, w: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     return x.new_empty(mask.shape), _per_channel(mask)
 
 
-@_meet.register_fake
+@_weight_grad.register_fake
 def _(s: Tensor, t: Tensor) -> Tensor:
     return s.new_empty((len(s), s.shape[-1], 4, 4, t.shape[-1]), dtype=torch.float32)
 
 
-@_settle.register_fake
+@_relu_backward.register_fake
 def _(g: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
     return g.new_empty(g.shape), _per_channel(g)
 
 
 def _inner(x: Tensor) -> Tensor:
-    """Lanes first and channels last: from ([L,] B, C, H, W) or ([L,] A, C, 4, 4)."""
+    """Move lanes first and channels last, from ([L,] B, C, H, W) or ([L,] A, C, 4, 4)."""
     return x.movedim(-3, -1).reshape(-1, *x.shape[-4:-3], *x.shape[-2:], x.shape[-3]).contiguous()
 
 
 def _outer(x: Tensor, like: Tensor) -> Tensor:
-    """Back again, with lanes if there were some."""
+    """Undo `_inner`, with a dimension of lanes if `like` has one."""
     y = x.movedim(-1, -3)
     return y if like.dim() == 5 else y.squeeze(0)
 
 
 def _rows(x: Tensor | None) -> Tensor | None:
-    """Numbers of channels with lanes, ([L,] C) to (L, C)."""
+    """Add a dimension of lanes to a bias, ([L,] C) to (L, C)."""
     return None if x is None else x.reshape(-1, x.shape[-1]).contiguous()
 
 
 def _mapped(function: type[Function], info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
-    """Map over a dimension by taking it as lanes, or as more of them."""
-    stacked = mapping.moved(info, in_dims, args)
+    """Map over a dimension by making it the lanes, or by adding it to them."""
+    stacked = vmap_rules.lanes_first(info, in_dims, args)
     if stacked[0].dim() == 5:
         return function.apply(*stacked), 0  # type: ignore[no-untyped-call]
-    return mapping.folded(function, info, stacked)
+    return vmap_rules.apply_flattened(function, info, stacked)
 
 
 def _over_pixels(g: Tensor) -> Tensor:
     return g.sum((-4, -2, -1), dtype=torch.float32)
 
 
-def _rectified(g: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradient before a ReLU with result `out`, and that of the bias before it."""
+def _through_relu(g: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the gradient before a ReLU with result `out`, and that of the bias before it."""
     if torch.is_grad_enabled():  # to be differentiated again
         before = torch.ops.aten.threshold_backward(g, out, 0)
         return before, _over_pixels(before)
-    settled, total = _settle(_inner(g), _inner(out))
-    return _outer(settled, g), total if g.dim() == 5 else total.squeeze(0)
+    before, total = _relu_backward(_inner(g), _inner(out))
+    return _outer(before, g), total if g.dim() == 5 else total.squeeze(0)
 
 
 class _Convolution(Function):
-    """What `Down` and `Up` have in common: image, weights, bias, bias below, activate, settled."""
+    """The common part of `Down` and `Up`.
+
+    Their arguments are image, weights, bias, bias_below, activate and deferred.
+    """
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, w, _, below, ctx.activate, ctx.settled = inputs
-        ctx.below = below is not None
-        ctx.save_for_backward(x, w, *[output] * (ctx.activate and not ctx.settled))
+        x, w, _, bias_below, ctx.activate, ctx.deferred = inputs
+        ctx.has_bias_below = bias_below is not None
+        ctx.save_for_backward(x, w, *[output] * (ctx.activate and not ctx.deferred))
 
     @staticmethod
     def before(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The gradient before the ReLU, if there was one, and that of the bias."""
+        """Return the gradient before the ReLU, if there was one, and that of the bias."""
         if not ctx.activate:
             return g, _over_pixels(g) if ctx.needs_input_grad[2] else None
-        if ctx.settled:
+        if ctx.deferred:
             return g, None
-        before, total = _rectified(g, ctx.saved_tensors[2])
+        before, total = _through_relu(g, ctx.saved_tensors[2])
         return before, total if ctx.needs_input_grad[2] else None
 
     @staticmethod
     def through(
         ctx: Any, back: type[Function], masked: Any, g: Tensor
     ) -> tuple[Tensor | None, Tensor | None]:
-        """The gradient of the image, and that of the bias below it, by the transposed function."""
+        """Return the gradients of the image and of the bias below, by the transposed function."""
         x, w = ctx.saved_tensors[:2]
         if not ctx.needs_input_grad[0]:
             return None, None
-        if ctx.below and not torch.is_grad_enabled():
+        if ctx.has_bias_below and not torch.is_grad_enabled():
             inner, total = masked(_inner(g), _inner(w), _inner(x))
             by_x, by_below = _outer(inner, g), total if g.dim() == 5 else total.squeeze(0)
         else:
             by_x = back.apply(g, w, None, None, False, False)  # type: ignore[no-untyped-call]
-            by_x, by_below = _rectified(by_x, x) if ctx.below else (by_x, None)
+            by_x, by_below = _through_relu(by_x, x) if ctx.has_bias_below else (by_x, None)
         return by_x, by_below if ctx.needs_input_grad[3] else None
 
 
 class Down(_Convolution):
-    """A convolution with its bias, and ReLU if `activate`: T, W, bias to S."""
+    """A convolution with a bias, and a ReLU if `activate`: T, W, bias to S."""
 
     @staticmethod
     def forward(
         t: Tensor,
         w: Tensor,
         bias: Tensor | None,
-        below: Tensor | None,
+        bias_below: Tensor | None,
         activate: bool,
-        settled: bool,
+        deferred: bool,
     ) -> Tensor:
         return _outer(_down(_inner(t), _inner(w), _rows(bias), activate), t)
 
@@ -183,7 +184,7 @@ class Down(_Convolution):
         t, g = ctx.saved_tensors[0], gradients[0]
         g, by_bias = _Convolution.before(ctx, g)
         by_t, by_below = _Convolution.through(ctx, Up, _up_masked, g)
-        by_w = Meet.apply(g, t) if ctx.needs_input_grad[1] else None  # type: ignore[no-untyped-call]
+        by_w = WeightGrad.apply(g, t) if ctx.needs_input_grad[1] else None  # type: ignore[no-untyped-call]
         return by_t, by_w, by_bias, by_below, None, None
 
     @staticmethod
@@ -192,16 +193,16 @@ class Down(_Convolution):
 
 
 class Up(_Convolution):
-    """A transposed convolution with its bias, and ReLU if `activate`: S, W, bias to T."""
+    """A transposed convolution with a bias, and a ReLU if `activate`: S, W, bias to T."""
 
     @staticmethod
     def forward(
         s: Tensor,
         w: Tensor,
         bias: Tensor | None,
-        below: Tensor | None,
+        bias_below: Tensor | None,
         activate: bool,
-        settled: bool,
+        deferred: bool,
     ) -> Tensor:
         return _outer(_up(_inner(s), _inner(w), _rows(bias), activate), s)
 
@@ -210,7 +211,7 @@ class Up(_Convolution):
         s, g = ctx.saved_tensors[0], gradients[0]
         g, by_bias = _Convolution.before(ctx, g)
         by_s, by_below = _Convolution.through(ctx, Down, _down_masked, g)
-        by_w = Meet.apply(s, g) if ctx.needs_input_grad[1] else None  # type: ignore[no-untyped-call]
+        by_w = WeightGrad.apply(s, g) if ctx.needs_input_grad[1] else None  # type: ignore[no-untyped-call]
         return by_s, by_w, by_bias, by_below, None, None
 
     @staticmethod
@@ -218,12 +219,12 @@ class Up(_Convolution):
         return _mapped(Up, info, in_dims, *args)
 
 
-class Meet(Function):
-    """The gradient of the weights of both: S, T to W, in float32."""
+class WeightGrad(Function):
+    """The gradient of the weights of `Down` and `Up`: S, T to W, in float32."""
 
     @staticmethod
     def forward(s: Tensor, t: Tensor) -> Tensor:
-        return _outer(_meet(_inner(s), _inner(t)), s)
+        return _outer(_weight_grad(_inner(s), _inner(t)), s)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -241,7 +242,7 @@ class Meet(Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
-        return _mapped(Meet, info, in_dims, *args)
+        return _mapped(WeightGrad, info, in_dims, *args)
 
 
 def convolve(
@@ -250,16 +251,16 @@ def convolve(
     bias: Tensor | None,
     transposed: bool,
     activate: bool,
-    below: Tensor | None = None,
-    settled: bool = False,
+    bias_below: Tensor | None = None,
+    deferred: bool = False,
 ) -> Tensor:
-    """A convolution of (B, C, H, W) by a factor of two, down or up, as torch's modules have it.
+    """Convolve (B, C, H, W) by a factor of two, down or up, like torch's modules.
 
-    `below` is the bias of the convolution whose ReLU gave x, if that one is `settled`. Under
-    autocast the image is in its type, and so is what comes of it; sums are in float32.
+    `bias_below` is the bias of the convolution whose ReLU returned x, if that one is `deferred`.
+    Under autocast images are in its type; sums are in float32.
     """
     if torch.is_autocast_enabled(x.device.type):
         x = x.to(torch.get_autocast_dtype(x.device.type))
     function = Up if transposed else Down
-    y: Tensor = function.apply(x, weight, bias, below, activate, settled)  # type: ignore[no-untyped-call]
+    y: Tensor = function.apply(x, weight, bias, bias_below, activate, deferred)  # type: ignore[no-untyped-call]
     return y

@@ -1,4 +1,4 @@
-"""Philox4x32-10: the words of `unweave.core.noise` in one kernel, bit for bit, and its normals."""
+"""Philox4x32-10, with the same bits as `unweave.core.noise`, and normal numbers from it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _words_kernel(seed, step, words, stream, blocks, SIZE: tl.constexpr):
 
 
 def random_words(seed: Tensor, step: Tensor, stream: int, blocks: int) -> Tensor:
-    """Words (*S, 4, blocks) for seeds and steps of a common shape S."""
+    """Return words (*S, 4, blocks) for seeds and steps of a common shape S."""
     words = torch.empty((*seed.shape, 4, blocks), dtype=torch.int64, device=seed.device)
     size = 256
     grid = (triton.cdiv(blocks, size), max(1, seed.numel()))
@@ -52,7 +52,7 @@ def random_words(seed: Tensor, step: Tensor, stream: int, blocks: int) -> Tensor
 
 @triton.jit
 def _word(flat, blocks, key, count, stream, SIZE: tl.constexpr):
-    """The word at a place among the words of all blocks, which are row by row."""
+    """Compute the word at a position among the words of all blocks, stored row by row."""
     c0, c1, c2, c3 = _philox(flat % blocks, key, count, stream, SIZE)
     row = flat // blocks
     return tl.where(row == 0, c0, tl.where(row == 1, c1, tl.where(row == 2, c2, c3)))
@@ -73,7 +73,7 @@ def _normal_kernel(seed, step, out, stream, blocks, half, size, SIZE: tl.constex
 
 
 def random_normal(seed: Tensor, step: Tensor, stream: int, size: int) -> Tensor:
-    """Standard normal numbers (*S, size) in float32, for seeds and steps of a common shape S."""
+    """Return standard normal numbers (*S, size) in float32, for seeds and steps of shape S."""
     out = torch.empty((*seed.shape, size), device=seed.device)
     half = -(-size // 2)
     grid = (triton.cdiv(size, 256), max(1, seed.numel()))

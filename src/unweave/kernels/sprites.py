@@ -1,4 +1,4 @@
-"""The sprites of `unweave.data.synthetic.shapes2d` in one kernel, bit for bit."""
+"""Draw the sprites of `unweave.data.synthetic.shapes2d` in one kernel, bit for bit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from unweave.kernels.frame import Frame
+from unweave.kernels.sprite_geometry import SpriteGeometry
 
 
 @triton.jit
@@ -16,8 +16,8 @@ def _draw_kernel(
     SIDE: tl.constexpr, WIDTH: tl.constexpr, POSITIONS: tl.constexpr, TURNS: tl.constexpr,
     SCALES: tl.constexpr, COARSE: tl.constexpr, FINE: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
-    picture = tl.program_id(0).to(tl.int64)
-    number = tl.load(index + picture)
+    image = tl.program_id(0).to(tl.int64)
+    number = tl.load(index + image)
     py = number % POSITIONS
     px = number // POSITIONS % POSITIONS
     orientation = number // (POSITIONS * POSITIONS) % TURNS
@@ -40,19 +40,24 @@ def _draw_kernel(
     low = tl.load(lower + step, mask=inside, other=1)
     high = tl.load(upper + step, mask=inside, other=0)
     on = inside & (v >= low) & (v <= high)
-    tl.store(canvas + picture * SIDE * SIDE + pixel, on.to(tl.float32), mask=row < SIDE)
+    tl.store(canvas + image * SIDE * SIDE + pixel, on.to(tl.float32), mask=row < SIDE)
 
 
 def draw(
-    index: Tensor, frame: Frame, cosine: Tensor, sine: Tensor, lower: Tensor, upper: Tensor
+    index: Tensor,
+    geometry: SpriteGeometry,
+    cosine: Tensor,
+    sine: Tensor,
+    lower: Tensor,
+    upper: Tensor,
 ) -> Tensor:
-    """Pictures (n, side * side) of zeros and ones by their numbers (n,)."""
-    canvas = torch.empty((len(index), frame.side**2), device=index.device)
-    size = 1024
-    grid = (len(index), triton.cdiv(frame.side**2, size))  # only the first may pass 65,535
+    """Return images (n, side * side) of zeros and ones by their indices (n,)."""
+    g, size = geometry, 1024
+    canvas = torch.empty((len(index), g.side**2), device=index.device)
+    grid = (len(index), triton.cdiv(g.side**2, size))  # only the first may exceed 65,535
     _draw_kernel[grid](
-        index.contiguous(), cosine, sine, lower, upper, canvas, frame.steps, frame.half,
-        frame.field, frame.reach, frame.spacing, frame.origin, frame.side, frame.width,
-        frame.positions, frame.orientations, frame.scales, frame.coarse, frame.fine, size,
+        index.contiguous(), cosine, sine, lower, upper, canvas, g.steps, g.half, g.field, g.reach,
+        g.spacing, g.origin, g.side, g.width, g.positions, g.orientations, g.scales, g.coarse,
+        g.fine, size,
     )  # fmt: skip
     return canvas

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unweave.core.parallel import in_threads
+from unweave.core.parallel import thread_map
 from unweave.metrics.inputs import Floats, Inputs
 from unweave.metrics.options import metric
 from unweave.metrics.predictors import TEST, TRAIN, Split, lasso, split, standardise
@@ -98,7 +98,7 @@ def dci(
         # The largest first, so that no thread is left with it at the end.
         ordered = sorted(tasks, key=lambda task: -int(inputs.sizes[task[0]]))
         fit = partial(_fit_boosting if protocol == "locatello2019" else _fit_forest, rows)
-        fits = dict(in_threads(fit, ordered))
+        fits = dict(thread_map(fit, ordered))
     matrix = rows.by_code({k: each.importances for k, each in fits.items()})
     importances = matrix[:, scored]
     mean_over_factors = protocol == "eastwood2018"

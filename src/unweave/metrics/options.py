@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unweave.core.parallel import in_threads
+from unweave.core.parallel import thread_map
 from unweave.metrics.inputs import (
     FewRowsWarning,
     Floats,
@@ -304,7 +304,7 @@ def _with_extras(score: Score, call: _Call) -> Score:
     if shared.null:
         score = _with_null(score, call, shuffles.spawn(shared.shuffles))
     if shared.reseeds:
-        values = np.array(list(in_threads(call.reseeded_value, seeds.spawn(shared.reseeds))))
+        values = np.array(list(thread_map(call.reseeded_value, seeds.spawn(shared.reseeds))))
         extra = {RNG_SPREAD: float(values.std(ddof=1)), "reseeds": len(values)}
         score = replace(score, details=score.details | extra)
     return score
@@ -319,7 +319,7 @@ def _with_interval(
         )
     size = _subset_size(call.rows, call.rows if score.rows_read is None else score.rows_read)
     with _explain(f"a random subset of {size} rows", "give more rows, or ask for no interval"):
-        values = np.array(list(in_threads(partial(call.subset_value, size), rngs)))
+        values = np.array(list(thread_map(partial(call.subset_value, size), rngs)))
     details = score.details | {
         "interval level": level,
         "resamples": len(values),
@@ -341,7 +341,7 @@ def _subset_size(rows: int, read: int) -> int:
 
 def _with_null(score: Score, call: _Call, rngs: list[np.random.Generator]) -> Score:
     with _explain("a shuffle of the factors", "ask for no null"):
-        values = np.array(list(in_threads(call.shuffled_value, rngs)))
+        values = np.array(list(thread_map(call.shuffled_value, rngs)))
     details = score.details | {"null spread": float(values.std(ddof=1)), "shuffles": len(values)}
     return replace(score, null=float(values.mean()), details=details)
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
-from unweave.core.parallel import in_threads, own_cores
+from unweave.core.parallel import own_cores, thread_map
 from unweave.metrics.inputs import Floats, Inputs, Ints, as_row_mask
 from unweave.metrics.score import Detail
 
@@ -219,14 +219,14 @@ def logistic(
 
 
 def map_with_one_blas_thread(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """Like `in_threads`, for regressions: each has a single BLAS thread instead of one per core.
+    """Like `thread_map`, for regressions: each has a single BLAS thread instead of one per core.
 
     >>> list(map_with_one_blas_thread(lambda item: item**2, range(5)))
     [0, 1, 4, 9, 16]
     """
     limit = threadpool_limits(1, user_api="blas") if own_cores() > 1 else nullcontext()
     with limit:
-        yield from in_threads(function, items)
+        yield from thread_map(function, items)
 
 
 def newton(loss: Callable[[Floats], tuple[Floats, Floats, Floats]], w: Floats) -> Floats:

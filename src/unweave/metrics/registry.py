@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from unweave.core.bibliography import cited, known
-from unweave.core.spec import nearest
+from unweave.core.hints import nearest
 from unweave.metrics.beta_vae_score import beta_vae_score
 from unweave.metrics.dci import dci
 from unweave.metrics.dci_es import dci_es

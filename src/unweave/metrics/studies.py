@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unweave.core.parallel import in_threads
+from unweave.core.parallel import thread_map
 from unweave.metrics.inputs import Floats, check_choice
 from unweave.metrics.score import Score, aligned
 from unweave.metrics.validation import check_arguments
@@ -215,7 +215,7 @@ def sensitivity(
         cell, seed = task
         return metric(codes, factors, seed=seed, **cell)
 
-    scores = list(in_threads(compute, itertools.product(cells, seeds)))
+    scores = list(thread_map(compute, itertools.product(cells, seeds)))
     shape = *(len(values) for values in grid.values()), len(seeds)
     values = np.array([float(score) for score in scores]).reshape(shape)
     protocols = dict.fromkeys(score.protocol for score in scores)

@@ -244,9 +244,9 @@ _StridedConv = DownConv2d | UpConv2d
 def _uses_kernels(layer: nn.Module, x: Tensor, sides: Sequence[int]) -> bool:
     """Return whether our kernels can compute a layer for images like x with these sides."""
     if isinstance(layer, UpConv2d):
-        return kernels.take(x) and not any(layer.output_padding)
+        return kernels.supports(x) and not any(layer.output_padding)
     even = all(side % 2 == 0 for side in sides)
-    return isinstance(layer, DownConv2d) and even and kernels.take(x)
+    return isinstance(layer, DownConv2d) and even and kernels.supports(x)
 
 
 def _kernel_convolve(

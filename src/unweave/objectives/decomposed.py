@@ -11,9 +11,10 @@ from torch import Tensor
 from torch.func import vmap
 
 from unweave.aggregate import Decomposition, Estimator, decompose, estimate
+from unweave.core.hints import nearest
 from unweave.core.noise import Noise
 from unweave.core.schedules import Weight
-from unweave.core.spec import nearest, spec, tag
+from unweave.core.spec import spec, tag
 from unweave.latents import Latent, prior_samples
 from unweave.models import ForwardPass, Model
 from unweave.objectives.base import (

@@ -9,9 +9,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from unweave.core.hints import nearest
 from unweave.core.noise import Noise
 from unweave.core.schedules import Weight
-from unweave.core.spec import nearest, spec
+from unweave.core.spec import spec
 from unweave.data import Dataset
 from unweave.latents import Distribution, Latent, distribution_at
 from unweave.objectives.base import MODEL, Batch, Carry, Nets, Term, Terms, Update

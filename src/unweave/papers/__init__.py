@@ -14,7 +14,7 @@ from tempfile import TemporaryFile
 
 from rich.console import Console
 
-from unweave.core.spec import nearest, nearest_path
+from unweave.core.hints import nearest, nearest_path
 from unweave.papers import esmaeili2019, kim2018, mathieu2018, mathieu2019, sikka2019
 from unweave.studies.drawing import figure_style
 from unweave.studies.page import (

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from unweave.core.spec import nearest, to_json
+from unweave.core.hints import nearest
+from unweave.core.spec import to_json
 from unweave.presets import esmaeili2019, kim2018, mathieu2018, mathieu2019, sikka2019
 from unweave.presets.base import Preset
 from unweave.training.overrides import base_from

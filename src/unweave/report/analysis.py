@@ -203,7 +203,7 @@ class Analysis:
     def traverse(self, row: int, variable: Variable) -> Array:
         """Decode the code of a row as one variable takes its traversal values, (n, *shape)."""
         values = self.traversal_values[variable.number]
-        return self.model.walk(self.means[row], variable.number, values)
+        return self.model.traverse_variable(self.means[row], variable.number, values)
 
 
 def analyse(model: FittedModel, rows: int, scores: dict[str, Score] | None = None) -> Analysis:
@@ -228,7 +228,7 @@ def analyse(model: FittedModel, rows: int, scores: dict[str, Score] | None = Non
         index=index.cpu().numpy(),
         table=table,
         samples=samples.cpu().numpy(),
-        traversal_values=model.walks(STEPS),
+        traversal_values=model.traversal_values(STEPS),
         rate=latent.rate(posterior, prior, samples).double().mean().item(),
         summary=summarise(latent, posterior, prior, noise),
         scores=evaluate(table) if scores is None else scores,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import unweave
 from unweave.core import spec
-from unweave.core.bibliography import citations
+from unweave.core.bibliography import citations, entry_field
 from unweave.core.files import write_atomically
 from unweave.data import InMemory
 from unweave.evaluation.model import FittedModel
@@ -58,7 +57,7 @@ def render(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(symbol=symbol, number=number, title_of=title_of)
+    environment.globals.update(symbol=symbol, number=number, entry_field=entry_field)
     context = _texts(analysis) | _charts(analysis) | _observations(analysis)
     return environment.get_template("page.html.j2").render(context)
 
@@ -132,15 +131,3 @@ def _observations(analysis: Analysis) -> dict[str, Any]:
         "traversals": figures.vector_traversals(analysis, starts[0].row),
         "samples": figures.vector_samples(samples),
     }
-
-
-def title_of(entry: str) -> str:
-    """Return the title of a BibTeX entry.
-
-    >>> title_of("@misc{K, title = {Auto-Encoding Variational {B}ayes},}")
-    'Auto-Encoding Variational Bayes'
-    """
-    found = re.search(r"\btitle\s*=\s*\{(.*)\}", entry)
-    return (
-        found[1].partition("},")[0].translate({ord(brace): None for brace in "{}"}) if found else ""
-    )

@@ -20,13 +20,12 @@ from types import SimpleNamespace
 from typing import Any, get_args
 
 import unweave
-from unweave.core.bibliography import entries
-from unweave.core.files import write_atomically
+from unweave.core.bibliography import entries, entry_field
+from unweave.core.files import write_atomically, write_json
 from unweave.studies.drawing import save_figure
 from unweave.studies.inventory import Item, inventory, summary
 from unweave.studies.texts import fill
 from unweave.studies.workspace import Claim, Cost, Reproduction, Result, Verdict, Workspace
-from unweave.training.store import write_json
 
 _SIGNS = {
     "pass": "✓ pass",
@@ -254,10 +253,10 @@ def _head(paper: str) -> str:
         return f"# {paper}\n"
     entry = entries()[key]
     return (
-        f"# {_field(entry, 'title')}\n\n"
-        f"{_authors(_field(entry, 'author'))}, {_field(entry, 'year')} [{key}]. Written by "
-        f"`unweave reproduce {paper}`. Claims are the paper's unless marked “(ours)”; verdicts are "
-        "ours, and [the index](README.md#claims) says what they mean.\n"
+        f"# {entry_field(entry, 'title')}\n\n"
+        f"{_authors(entry_field(entry, 'author'))}, {entry_field(entry, 'year')} [{key}]. "
+        f"Written by `unweave reproduce {paper}`. Claims are the paper's unless marked “(ours)”; "
+        "verdicts are ours, and [the index](README.md#claims) says what they mean.\n"
     )
 
 
@@ -339,12 +338,6 @@ def _provenance(facts: dict[str, Any]) -> str:
     date = f" on {facts['date']}" if "date" in facts else ""
     drawn = f"drawn{date}{seconds} on {facts['machine']}, unweave {facts['version']}"
     return "; ".join([*parts, drawn])
-
-
-def _field(entry: str, name: str) -> str:
-    found = re.search(rf"\b{name}\s*=\s*\{{(.*)\}}", entry)
-    assert found is not None
-    return re.sub(r"[{}]", "", found[1])
 
 
 def _authors(text: str) -> str:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from unweave.bench.throughput import machine
 from unweave.core import spec
 from unweave.core.files import write_atomically
-from unweave.core.parallel import in_threads, usable_cores
+from unweave.core.parallel import thread_map, usable_cores
 from unweave.data import Dataset
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure, monitor_of
@@ -344,7 +344,7 @@ def _describe(
     if dataset.device.type != "cpu":
         return [network(pair) for pair in each]
     with torch_threads(1):
-        return list(in_threads(network, each))
+        return list(thread_map(network, each))
 
 
 def _columns(rows: Sequence[Row]) -> dict[str, list[float | None]]:

@@ -14,8 +14,8 @@ import torch
 from rich.console import Console
 
 from unweave.bench.throughput import machine
+from unweave.core.progress import ProgressDisplay
 from unweave.training import Progress
-from unweave.training.progress import Counts
 from unweave.training.store import Store
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class Workspace:
         if self.console is None:
             yield from items
             return
-        with Counts(self.console, {what: len(items)}) as counts:
+        with ProgressDisplay(self.console, {what: len(items)}) as counts:
             for item in items:
                 yield item
                 counts.add(what)

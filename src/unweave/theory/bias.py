@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unweave.aggregate import LogWeights, decompose_log_probs, log_weights
+from unweave.core.hints import nearest
 from unweave.core.noise import Noise
-from unweave.core.spec import nearest
 from unweave.evaluation.model import FittedModel
 from unweave.latents import (
     DiagonalGaussian,

@@ -1,12 +1,9 @@
-"""Training: one loop for all games, many runs at once as lanes."""
+"""Training: one loop for all objectives, with many runs side by side as lanes."""
 
 from unweave.training.engine import Row
-from unweave.training.lanes import Lanes
 from unweave.training.loop import (
     Monitor,
     Outcome,
-    Progress,
-    Silent,
     log_interval,
     notes,
     pick_device,
@@ -14,6 +11,8 @@ from unweave.training.loop import (
     train,
 )
 from unweave.training.precision import Precision
+from unweave.training.progress import Progress, Silent
+from unweave.training.step import Lanes
 
 __all__ = [
     "Lanes",

@@ -1,4 +1,4 @@
-"""Functions of tensors traced once and compiled, so that small operations run as few kernels."""
+"""Compile functions of tensors, so that many small operations become few kernels."""
 
 from __future__ import annotations
 
@@ -17,58 +17,59 @@ from unweave.kernels import first_line
 
 @functools.cache
 def available() -> bool:
-    """Whether functions can be compiled for a GPU so that the same ones give the same bits."""
-    found = torch.cuda.is_available() and importlib.util.find_spec("triton")
-    return bool(found) and hasattr(_config(), "deterministic")
+    """Return whether functions can be compiled for a GPU with reproducible results."""
+    usable = torch.cuda.is_available() and importlib.util.find_spec("triton")
+    return bool(usable) and hasattr(_config(), "deterministic")
 
 
-def fused(function: Callable[..., Any], wanted: bool) -> Callable[..., Any]:
-    """The function compiled, if that is wanted and can be done here; else as it is."""
+def compile_if(wanted: bool, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function compiled, if that is wanted and possible here; otherwise unchanged."""
     return Compiled(function) if wanted and available() else function
 
 
 class Compiled:
-    """A function of trees of tensors as a program, made at the first call for tensors like its own.
+    """A function of trees of tensors, compiled at its first call for tensors of those shapes.
 
-    What the function does to tensors is written down by running it on tensors without numbers; so
-    it may map, differentiate and call our kernels, but not read a number of a tensor. What it
-    leaves in caches is made beforehand by running it on real ones.
+    The function is traced with fake tensors. It may use vmap, autograd and our kernels, but may not
+    read the value of a tensor. It is called once with real tensors first, to fill its caches.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
         self._program: Callable[..., Sequence[Tensor]] | None = None
-        self._shape: pytree.TreeSpec | None = None  # of the result
+        self._result_tree: pytree.TreeSpec | None = None
 
     def __call__(self, *trees: Any) -> Any:
-        """What the function gives."""
+        """Call the compiled function."""
         inputs, spec = pytree.tree_flatten(trees)
         if self._program is None:
-            self._program = self._made(inputs, spec)
+            self._program = self._compile(inputs, spec)
         with torch.no_grad():
             results = list(self._program(*inputs))
-        assert self._shape is not None
-        return pytree.tree_unflatten(results, self._shape)
+        assert self._result_tree is not None
+        return pytree.tree_unflatten(results, self._result_tree)
 
-    def _made(self, inputs: list[Tensor], spec: pytree.TreeSpec) -> Callable[..., Sequence[Tensor]]:
-        """The program, or where none can be made the function itself, with a warning."""
+    def _compile(
+        self, inputs: list[Tensor], spec: pytree.TreeSpec
+    ) -> Callable[..., Sequence[Tensor]]:
+        """Return the compiled function; if it cannot be compiled, warn and return the original."""
 
         def flat(*tensors: Tensor) -> list[Tensor]:
-            given = pytree.tree_unflatten(list(tensors), spec)
-            results, self._shape = pytree.tree_flatten(self._function(*given))
+            arguments = pytree.tree_unflatten(list(tensors), spec)
+            results, self._result_tree = pytree.tree_flatten(self._function(*arguments))
             return results
 
         try:
-            return _compiled(flat, inputs)
+            return _compile_flat(flat, inputs)
         except torch.OutOfMemoryError:
             raise
-        except Exception as error:  # a part of torch that changes from version to version
+        except Exception as error:  # these parts of torch change between versions
             why = first_line(error)
             warnings.warn(f"steps are not compiled, which is slower: {why}", stacklevel=2)
             return torch.enable_grad()(flat)
 
 
-def _compiled(
+def _compile_flat(
     flat: Callable[..., list[Tensor]], inputs: list[Tensor]
 ) -> Callable[..., Sequence[Tensor]]:
     from torch._inductor import compile as inductor
@@ -79,7 +80,7 @@ def _compiled(
     with torch.no_grad(), _config().patch(deterministic=True), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # advice about precisions and algorithms
         program: Callable[..., Sequence[Tensor]] = inductor(traced, list(inputs))
-        program(*[tensor.clone() for tensor in inputs])  # kernels are built at the first call
+        program(*[tensor.clone() for tensor in inputs])  # the first call builds the kernels
     return program
 
 

@@ -1,4 +1,4 @@
-"""The parameters of a player and what its optimiser keeps beside them, each in one piece."""
+"""Flat buffers for a player's parameters and for what its optimiser keeps beside them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Tensors = dict[str, Tensor]
 
 
 class FlatParameters:
-    """Flat memory for stacked tensors (L, ...) and, beside each, as much for every moment.
+    """One flat buffer for a player's stacked parameters (L, ...), and one for each moment.
 
-    The tensors are views of it, kernels of convolutions with their input channels innermost. With
-    `half` a copy of the parameters in bfloat16 is kept up to date.
+    The parameters are views of the buffer; convolution kernels have their input channels innermost.
+    With `half`, a bfloat16 copy of the buffer is kept up to date.
     """
 
     def __init__(self, values: Tensors, optimiser: Adam, half: bool) -> None:
@@ -35,21 +35,21 @@ class FlatParameters:
             view.copy_(values[name])
 
     def views(self, flat: Tensor) -> Tensors:
-        """The tensors by name, out of memory arranged as the parameters'."""
+        """Return the tensors by name, as views of a buffer laid out like the parameters'."""
         pairs = zip(self._shapes.items(), self.starts, strict=True)
         return {name: _view(flat, start, shape) for (name, shape), start in pairs}
 
     def refresh(self) -> None:
-        """Bring the copy in half precision up to date."""
+        """Bring the bfloat16 copy up to date."""
         if self.half is not None:
             self.half.copy_(self.flat)
 
-    def sweep(self, gradients: list[Tensor], clock: Tensor, updates: int, before: int) -> None:
-        """Take step clock * updates + before + 1 of the optimiser by our kernel, halves included.
+    def adam_step(self, gradients: list[Tensor], clock: Tensor, updates: int, before: int) -> None:
+        """Take step clock * updates + before + 1 of the optimiser with our kernel.
 
-        Gradients are laid out as the parameters, in any type.
+        Gradients are laid out as the parameters, in any type. The bfloat16 copy is updated too.
         """
-        from unweave.kernels.adam import adam  # Triton is not everywhere
+        from unweave.kernels.adam import adam  # needs Triton
 
         rule = self.optimiser
         adam(
@@ -66,14 +66,14 @@ def _view(flat: Tensor, start: int, shape: torch.Size) -> Tensor:
     return piece.view(lanes, first, *kernel, second).permute(0, 1, 4, 2, 3)
 
 
-def alike(gradient: Tensor, parameter: Tensor) -> Tensor:
-    """The gradient in the layout of its parameter."""
+def like_parameter(gradient: Tensor, parameter: Tensor) -> Tensor:
+    """Return the gradient in the memory layout of its parameter."""
     if gradient.stride() == parameter.stride():
         return gradient
     return torch.empty_like(parameter, dtype=gradient.dtype).copy_(gradient)
 
 
-def stacked(values: list[Tensor]) -> Tensor:
-    """One tensor of every lane as one (L, ...), laid out as in a flat."""
+def stack_lanes(values: list[Tensor]) -> Tensor:
+    """Stack one tensor of every lane to (L, ...), in the layout of `FlatParameters`."""
     together = torch.stack(values)
     return _view(torch.empty_like(together).flatten(), 0, together.shape).copy_(together)

@@ -1,4 +1,4 @@
-"""Memory on the CPU: of a state that processes share, and of steps, kept between them."""
+"""CPU memory: shared between processes for the state, and reused from step to step."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from torch import Tensor
 
 _CPU = torch.device("cpu")
 _TRIM, _MAP = -1, -3  # glibc's M_TRIM_THRESHOLD and M_MMAP_THRESHOLD
-_KEPT = 2**30  # bytes
-_MOST = {_MAP: 2**25, _TRIM: 2**26}  # the largest that glibc sets by itself, as blocks are freed
+_REUSED = 2**30  # bytes
+_DEFAULT = {_MAP: 2**25, _TRIM: 2**26}  # the largest values that glibc chooses by itself
 
 
 @contextlib.contextmanager
-def memory_kept(device: torch.device) -> Iterator[None]:
-    """Inside, what a step on the CPU frees stays with the process, for the next step to take.
+def reuse_memory(device: torch.device) -> Iterator[None]:
+    """Inside, memory that a step on the CPU frees stays with the process for the next step.
 
-    Otherwise glibc hands large blocks back to the system, which clears every page of them anew: a
-    step of a beta-VAE on one core took 93 ms so, and 80 kept. Other systems are left as they are.
+    By default glibc returns large blocks to the system, which clears every page again: a beta-VAE
+    step on one core took 93 ms that way and 80 ms with reuse. Systems without glibc are unchanged.
     """
     library = ctypes.CDLL(None) if sys.platform == "linux" and device.type == "cpu" else None
     if library is None or not hasattr(library, "mallopt"):
         yield
         return
-    for parameter, most in _MOST.items():
-        # Setting one stops glibc from raising the other; versions before 2.35 refuse large ones.
-        if not library.mallopt(parameter, _KEPT):
-            library.mallopt(parameter, most)
+    for parameter, default in _DEFAULT.items():
+        # Setting one stops glibc from raising the other; versions before 2.35 reject large values.
+        if not library.mallopt(parameter, _REUSED):
+            library.mallopt(parameter, default)
     try:
         yield
     finally:
-        for parameter, most in _MOST.items():
-            library.mallopt(parameter, most)
+        for parameter, default in _DEFAULT.items():
+            library.mallopt(parameter, default)
         library.malloc_trim(0)
 
 
 def shared(tensor: Tensor) -> Tensor:
-    """A copy in memory that processes forked from this one have in common; on a GPU, itself."""
+    """Copy a CPU tensor to memory that forked processes share; return a GPU tensor as it is."""
     if tensor.device.type != "cpu":
         return tensor
     return shared_zeros(tensor.shape, tensor.dtype, tensor.device).copy_(tensor)
@@ -51,11 +51,11 @@ def shared(tensor: Tensor) -> Tensor:
 def shared_zeros(
     shape: tuple[int, ...], dtype: torch.dtype = torch.float32, device: torch.device = _CPU
 ) -> Tensor:
-    """Zeros in memory that processes forked from this one have in common; on a GPU, in its own.
+    """Allocate zeros, on the CPU in memory that forked processes share.
 
-    It has no name in the file system, whose share of memory containers keep small.
+    The memory is anonymous: containers often limit /dev/shm to a few megabytes.
     """
     if sys.platform != "linux" or device.type != "cpu" or not (count := math.prod(shape)):
         return torch.zeros(shape, dtype=dtype, device=device)
-    memory = mmap.mmap(-1, count * dtype.itemsize)  # which begins as zeros
+    memory = mmap.mmap(-1, count * dtype.itemsize)  # starts as zeros
     return torch.frombuffer(memory, dtype=dtype).view(shape)

@@ -20,6 +20,7 @@ from typing import Any, cast, get_type_hints
 from pydantic import BaseModel
 
 from unweave.core import spec
+from unweave.core.hints import near_paths, nearest, nearest_path
 from unweave.data import (
     AnySelection,
     Arrays,
@@ -76,8 +77,7 @@ def base_from(path: Path) -> dict[str, Any]:
     """Read the JSON form of a run from a run.json, or from TOML with the same fields."""
     if not path.is_file():
         raise ValueError(
-            f"--from: there is no file {path}: {spec.nearest_path(path)} Give a run.json or a "
-            ".toml file"
+            f"--from: there is no file {path}: {nearest_path(path)} Give a run.json or a .toml file"
         )
     toml = path.suffix == ".toml"
     try:
@@ -101,7 +101,7 @@ def selection_from(text: str) -> AnySelection:
     kind, _, rest = text.partition(":")
     known = spec.members(AnySelection)
     if kind not in known:
-        raise ValueError(f"--select: {kind!r} is not known: {spec.nearest(kind, known)}")
+        raise ValueError(f"--select: {kind!r} is not known: {nearest(kind, known)}")
     fields = {field.name for field in dataclasses.fields(known[kind])}
     content: dict[str, Any] = {"kind": kind}
     combinations: list[dict[str, list[Any]]] = []
@@ -190,7 +190,7 @@ def _data_assignments(text: str) -> list[str]:
         return [f"data={data.kind}", f"data.path={data.path}"]
     raise ValueError(
         f"data: {text!r} is neither a data set nor a file or folder that exists: "
-        f"{spec.nearest(Path(text), [*known, *spec.near_paths(text)])}"
+        f"{nearest(Path(text), [*known, *near_paths(text)])}"
     )
 
 

@@ -1,4 +1,4 @@
-"""How exactly products are taken on a GPU. Weights, sums, losses and updates are in float32."""
+"""GPU matmul precision. Weights, sums, losses and optimiser updates are always in float32."""
 
 from __future__ import annotations
 
@@ -8,38 +8,37 @@ from typing import Literal, cast, get_args
 
 import torch
 
-from unweave.core.spec import nearest
+from unweave.core.hints import nearest
 
 Precision = Literal["fp32", "tf32", "bf16"]
 
 
-def checked(name: str) -> Precision:
-    """A precision by its name.
+def check_precision(name: str) -> Precision:
+    """Return a precision by its name, or raise a ValueError that lists the valid names.
 
-    >>> checked("tf32")
+    >>> check_precision("tf32")
     'tf32'
     """
-    for known in get_args(Precision):
-        if name == known:
-            return cast(Precision, name)
+    if name in get_args(Precision):
+        return cast(Precision, name)
     raise ValueError(f"precision {name!r} is not known: {nearest(name, get_args(Precision))}")
 
 
 def half_precision(
     device: torch.device, precision: Precision
 ) -> contextlib.AbstractContextManager[object]:
-    """Inside, layers take and give bfloat16 if that is the precision, and the device is a GPU."""
+    """Inside, layers compute in bfloat16 if that is the precision and the device is a GPU."""
     if precision != "bf16" or device.type != "cuda":
         return contextlib.nullcontext()
-    # Weights change from step to step: what a recorded step casts must be cast in every replay.
+    # Weights change from step to step, so every replay of a recorded step has to cast them again.
     return torch.autocast("cuda", torch.bfloat16, cache_enabled=False)
 
 
 @contextlib.contextmanager
-def products(precision: Precision) -> Iterator[None]:
-    """Inside, float32 products are on tensor cores (TF32) unless the precision is fp32.
+def matmul_precision(precision: Precision) -> Iterator[None]:
+    """Inside, float32 products use tensor cores (TF32), unless the precision is fp32.
 
-    Convolutions that are torch's are by kernels that give the same bits every time.
+    torch's own convolutions use deterministic algorithms.
     """
     fast = precision != "fp32"
     before = torch.backends.cuda.matmul.allow_tf32

@@ -1,189 +1,114 @@
-"""Progress of training and measuring: a bar on a terminal, plain lines in a pipe."""
+"""What the training loop reports while it works, and how it is shown."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as RichProgress
 
-from unweave.training import Progress
+from unweave.core.progress import ProgressDisplay
+from unweave.training.engine import Row
 from unweave.training.run import Run
 
-_SECONDS_BETWEEN_LINES = 5.0
+
+class Progress(Protocol):
+    """What the training loop reports while it works."""
+
+    def begin(self, runs: Sequence[Run], step: int) -> None:
+        """A group of runs starts, or resumes at a step."""
+
+    def advance(self, step: int, rows: Sequence[Row]) -> None:
+        """The runs have reached a step; `rows` has a log row for each lane."""
+
+    def broke(self, run: Run, failure: Row) -> None:
+        """A lane stopped because a term is not finite."""
+
+    def end(self) -> None:
+        """The group is done."""
+
+
+class Silent:
+    """Progress that is not shown."""
+
+    def begin(self, runs: Sequence[Run], step: int) -> None:
+        """Do nothing."""
+
+    def advance(self, step: int, rows: Sequence[Row]) -> None:
+        """Do nothing."""
+
+    def broke(self, run: Run, failure: Row) -> None:
+        """Do nothing."""
+
+    def end(self) -> None:
+        """Do nothing."""
+
+
+class ConsoleProgress:
+    """Progress on a console: steps, rate, time left, and the terms averaged over the lanes."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+
+    def begin(self, runs: Sequence[Run], step: int) -> None:
+        """Show a bar, or print what starts."""
+        self._name, self._steps = describe(runs), runs[0].steps
+        self._first, self._start = step, time.monotonic()
+        if not self.console.is_terminal:
+            verb = f"resumes at step {step}" if step else "starts"
+            self._print(f"{self._name} {verb}, {self._steps} steps in all")
+        self._display = ProgressDisplay(
+            self.console, {self._name: self._steps}, completed=step, quiet=False
+        )
+        self._display.__enter__()
+
+    def advance(self, step: int, rows: Sequence[Row]) -> None:
+        """Show the step and the terms."""
+        rate = (step - self._first) / max(1e-9, time.monotonic() - self._start)
+        detail = [f"{rate:.1f} steps/s", mean_terms(rows)]
+        if not self.console.is_terminal:
+            detail.insert(1, f"{(self._steps - step) / max(rate, 1e-9):.0f} s left")
+        self._display.update(self._name, step, detail="  ".join(detail))
+
+    def broke(self, run: Run, failure: Row) -> None:
+        """Print which lane broke, and where."""
+        self._print(break_text(run, failure), style="red")
+
+    def end(self) -> None:
+        """Leave the bar as it is, or print the last line."""
+        self._display.__exit__()
+
+    def _print(self, text: str, style: str | None = None) -> None:
+        self.console.print(text, style=style, highlight=False, soft_wrap=True)
 
 
 def describe(runs: Sequence[Run]) -> str:
-    """What a group of runs is, in a few words."""
+    """Describe a group of runs in a few words."""
     kind = runs[0].objective.kind
     if len(runs) == 1:
         return f"{runs[0].digest} {kind} seed {runs[0].seed}"
     return f"{kind} in {len(runs)} lanes"
 
 
-def summary(rows: Sequence[dict[str, Any]]) -> str:
-    """The terms of the log, averaged over the lanes."""
+def mean_terms(rows: Sequence[Row]) -> str:
+    """Format the terms of the log, averaged over the lanes."""
     names = [name for name in rows[0] if name != "step"]
     means = {name: sum(row[name] for row in rows) / len(rows) for name in names}
     return "  ".join(f"{name} {mean:.2f}" for name, mean in means.items())
 
 
-class _Rate:
-    """Steps per second since training began or went on."""
-
-    def __init__(self, step: int) -> None:
-        self.first, self.start = step, time.monotonic()
-
-    def __call__(self, step: int) -> float:
-        return (step - self.first) / max(1e-9, time.monotonic() - self.start)
-
-
-class Bars:
-    """A bar with the rate, the time left and the terms."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-
-    def begin(self, runs: Sequence[Run], step: int) -> None:
-        """Show a bar for the group."""
-        self.bar = RichProgress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(),
-            TextColumn("[dim]{task.fields[terms]}", justify="left"),
-            console=self.console,
-        )
-        self.rate = _Rate(step)
-        self.bar.start()
-        self.task = self.bar.add_task(
-            describe(runs), total=runs[0].steps, completed=step, rate="", terms=""
-        )
-
-    def advance(self, step: int, rows: Sequence[dict[str, Any]]) -> None:
-        """Move the bar."""
-        rate = f"{self.rate(step):.1f} steps/s"
-        self.bar.update(self.task, completed=step, rate=rate, terms=summary(rows))
-
-    def broke(self, run: Run, failure: dict[str, Any]) -> None:
-        """Say which lane broke and where."""
-        self.bar.console.print(break_text(run, failure), style="red")
-
-    def end(self) -> None:
-        """Leave the bar as it is."""
-        self.bar.stop()
-
-
-class Lines:
-    """A line every few seconds, for pipes and logs."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-
-    def begin(self, runs: Sequence[Run], step: int) -> None:
-        """Say what starts."""
-        self.steps, self.rate, self.last = runs[0].steps, _Rate(step), 0.0
-        verb = f"goes on at step {step}" if step else "starts"
-        self._say(f"{describe(runs)} {verb}, {self.steps} steps in all")
-
-    def advance(self, step: int, rows: Sequence[dict[str, Any]]) -> None:
-        """Say how far it is, at most every few seconds."""
-        if step < self.steps and time.monotonic() - self.last < _SECONDS_BETWEEN_LINES:
-            return
-        self.last = time.monotonic()
-        rate = self.rate(step)
-        left = (self.steps - step) / max(rate, 1e-9)
-        self._say(
-            f"step {step}/{self.steps}  {rate:.1f} steps/s  {left:.0f} s left  {summary(rows)}"
-        )
-
-    def broke(self, run: Run, failure: dict[str, Any]) -> None:
-        """Say which lane broke and where."""
-        self._say(break_text(run, failure))
-
-    def end(self) -> None:
-        """Nothing more to say."""
-
-    def _say(self, text: str) -> None:
-        self.console.print(text, highlight=False, soft_wrap=True)
-
-
-class Counts:
-    """How many of so many are done, of several things at once."""
-
-    def __init__(self, console: Console, totals: Mapping[str, int]) -> None:
-        self.console, self.totals, self.done = console, totals, dict.fromkeys(totals, 0)
-        self.last, self.said, self.current = time.monotonic(), "", ""
-        self.bars = RichProgress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("[dim]{task.fields[current]}"),
-            console=console,
-            disable=not console.is_terminal,
-        )
-        self.tasks = {
-            name: self.bars.add_task(name, total=n, current="") for name, n in totals.items()
-        }
-
-    def __enter__(self) -> Self:
-        self.bars.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.current = ""
-        self.bars.stop()
-        if self.said:  # the last line is how it ended
-            self._say()
-
-    def add(self, name: str, count: int = 1) -> None:
-        """So many more of one thing: move its bar, or say so at most every few seconds."""
-        self.done[name] += count
-        self.current = ""
-        self.bars.update(self.tasks[name], advance=count, current="")
-        self._say_now_and_then()
-
-    def begin(self, name: str, current: str, slow: bool = False) -> None:
-        """Which of one thing is on its way now; one that is slow is always said."""
-        self.current = current
-        self.bars.update(self.tasks[name], current=current)
-        self._say_now_and_then(slow)
-
-    def _say_now_and_then(self, always: bool = False) -> None:
-        due = always or time.monotonic() - self.last >= _SECONDS_BETWEEN_LINES
-        if self.bars.disable and due:
-            self.last = time.monotonic()
-            self._say()
-
-    def _say(self) -> None:
-        counts = [f"{name} {self.done[name]:,} of {n:,}" for name, n in self.totals.items()]
-        counts += [f"now {self.current}"] if self.current else []
-        if (text := ", ".join(counts)) != self.said:
-            self.console.print(text, highlight=False, soft_wrap=True)
-        self.said = text
-
-
 def break_text(run: Run, failure: dict[str, Any]) -> str:
-    """What broke and where."""
+    """Say which term of a run broke, and at which step."""
     term = failure["term"].replace("_", " ")
     return f"run {run.digest} (seed {run.seed}) stopped at step {failure['step']}: its {term} broke"
 
 
 def failure_text(run: Run, failure: dict[str, Any]) -> str:
-    """What broke, where, and what to do."""
-    kept = failure["checkpoint"]
-    last = "no checkpoint had been written" if kept is None else f"checkpoint {kept} is kept"
+    """Say which term of a run broke, at which step, and what to do."""
+    step = failure["checkpoint"]
+    kept = "no checkpoint had been written" if step is None else f"checkpoint {step} is kept"
     return (
-        f"{break_text(run, failure)}, it is not finite; {last}. Try a lower optimiser.lr or "
+        f"{break_text(run, failure)}, it is not finite; {kept}. Try a lower optimiser.lr or "
         f"smaller weights"
     )
-
-
-def progress_on(console: Console) -> Progress:
-    """Bars on a terminal, lines elsewhere."""
-    return Bars(console) if console.is_terminal else Lines(console)

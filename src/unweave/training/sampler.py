@@ -1,4 +1,4 @@
-"""Which observations a step sees: a pure function of (seed, step), read on the device."""
+"""Which observations a step sees: a function of seed and step, read on the device."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from unweave.core.noise import Noise
 from unweave.data import Dataset, StreamedDataset
 from unweave.data.files.streaming import Window
 
-_KEYS_AT_ONCE = 4_000_000  # sorts about 300 MB of keys and counters at a time
+_KEYS_AT_ONCE = 4_000_000  # sort keys of the permutations made at once: about 300 MB
 
 
 class Sampler:
-    """Batches without replacement: every epoch is a new permutation of the data set.
+    """Batches without replacement: every epoch is a new permutation of the dataset.
 
-    Each turn of a game has permutations of its own, so a second batch is independent of the first.
-    What an epoch has left over (fewer than a batch) waits for the next one.
+    Every update of a step has permutations of its own, so its batch is independent of the others.
+    An epoch drops the observations left over after its last full batch.
 
-    A dataset larger than memory is permuted window by window (see `data/streamed.py`), and the
-    observations of the window at hand are on the device.
+    A dataset larger than memory is permuted window by window (see `data/files/streaming.py`).
     """
 
     def __init__(self, seeds: Tensor, dataset: Dataset, batch_size: int, updates: int = 1) -> None:
@@ -30,36 +29,32 @@ class Sampler:
             if isinstance(dataset, StreamedDataset)
             else None
         )
-        # int32 halves the memory of what is 737,280 numbers a lane for 2D Shapes.
-        shape = (updates, len(seeds), self.size)
+        shape = (updates, len(seeds), self.size)  # 737,280 indices a lane for 2D Shapes
         self.orders = torch.empty(shape, dtype=torch.int32, device=seeds.device)
         self._epoch: int | None = None
 
-    def left(self, step: int) -> int:
-        """How many steps can be read from here on, this one included, until an epoch ends.
-
-        Or the window at hand ends.
-        """
+    def steps_left(self, step: int) -> int:
+        """Return how many steps, this one included, can be taken before `seek` is due."""
         done = step % self.per_epoch
         left = self.per_epoch - done
         return min(left, self.feed.steps - done % self.feed.steps) if self.feed else left
 
-    def turn_to(self, step: int) -> None:
-        """Make the permutations of a step's epoch those that are read, and its window too."""
+    def seek(self, step: int) -> None:
+        """Hold the permutations of a step's epoch, and its window of a streamed dataset."""
         epoch, done = divmod(step, self.per_epoch)
         if self.feed:
-            self.feed.turn_to(epoch, done)
+            self.feed.seek(epoch, done)
         if self._epoch == epoch:
             return
         lanes = max(1, _KEYS_AT_ONCE // self.size)
-        for turn, order in enumerate(self.orders):
+        for update, order in enumerate(self.orders):
             for seeds, part in zip(self.seeds.split(lanes), order.split(lanes), strict=True):
-                noise = Noise(seeds, epoch, f"turn{turn}", seeds.device)
+                noise = Noise(seeds, epoch, f"turn{update}", seeds.device)
                 part.copy_(self._order(noise, epoch))
         self._epoch = epoch
 
     def _order(self, noise: Noise, epoch: int) -> Tensor:
-        """Permutations of an epoch, one for each seed of the noise, (L, N)."""
+        """Draw permutations of an epoch, one for each seed of the noise, (L, N)."""
         if self.feed is None:
             return noise.permutation(self.size, "epoch")
         sequence = self.feed.sequence(epoch)
@@ -72,13 +67,13 @@ class Sampler:
         return sequence[places]
 
     def images(self, index: Tensor) -> Tensor:
-        """Observations (L, B, *shape) of a step that was turned to, by their numbers (L, B)."""
+        """Return observations (L, B, *shape) of the current step by their indices (L, B)."""
         return self.feed.images(index) if self.feed else self.dataset.images(index)
 
     def indices(self, clock: Tensor, orders: Tensor) -> Tensor:
-        """Numbers (T, L, B) of the observations that every lane sees in the updates of the step ().
+        """Return the observations (U, L, B) that the updates of a step () see in every lane.
 
-        The step is of the epoch that was last turned to; `orders` are the sampler's own.
+        The step belongs to the epoch of the last `seek`; `orders` are the sampler's own.
         """
         start = clock % self.per_epoch * self.batch
         place = start + torch.arange(self.batch, device=clock.device)
@@ -86,9 +81,10 @@ class Sampler:
 
 
 class Feed:
-    """The window of a streamed dataset that steps at hand draw from, on the device.
+    """The window of a streamed dataset that the current steps draw from, on the device.
 
-    On CUDA it is copied to the same memory every time (`fixed`), where recorded steps read it.
+    If `fixed` (by default on CUDA), every window is copied to the same memory, where recorded steps
+    read it.
     """
 
     def __init__(
@@ -102,33 +98,32 @@ class Feed:
         self.fixed = device.type != "cpu" if fixed is None else fixed
         self.rows = dataset.window(batch_size)
         self.steps = max(1, self.rows // batch_size)
-        # Places from which on an epoch has no whole batch left.
-        self._last = dataset.size // batch_size * batch_size
+        self._last = dataset.size // batch_size * batch_size  # the end of the last full batch
         self._at: tuple[int, int] | None = None
         self._data = self._begins = torch.empty(0)
 
     def sequence(self, epoch: int) -> Tensor:
-        """The observations in the order in which their chunks come, (N,)."""
+        """Return the observations (N,) in the order in which their chunks are read."""
         chunk = self.dataset.chunk
         starts = self.dataset.windows.chunks(epoch).to(self.device) * chunk
         rows = (starts.unsqueeze(-1) + torch.arange(chunk, device=self.device)).flatten()
         return rows[rows < self.dataset.size]
 
-    def turn_to(self, epoch: int, step: int) -> None:
-        """Have the window of a step of an epoch at hand, and the next one be read."""
+    def seek(self, epoch: int, step: int) -> None:
+        """Hold the window of a step of an epoch, and start to read the next one."""
         window = step // self.steps
         if self._at == (epoch, window):
             return
         windows = self.dataset.windows
-        found = windows.get(epoch, *self._ends(window))
+        current = windows.get(epoch, *self._ends(window))
         following = (
             (epoch, window + 1) if self._ends(window + 1)[0] < self._last else (epoch + 1, 0)
         )
         windows.ahead(following[0], *self._ends(following[1]))
         if self.fixed:
-            self._copy(found)
+            self._copy(current)
         else:
-            self._data, self._begins = found
+            self._data, self._begins = current
         self._at = (epoch, window)
 
     def _copy(self, window: Window) -> None:
@@ -140,11 +135,11 @@ class Feed:
         self._begins.copy_(window.begins, non_blocking=True)
 
     def _ends(self, window: int) -> tuple[int, int]:
-        """Places of an epoch at which a window begins and ends."""
+        """Return the places in an epoch at which a window starts and ends."""
         return window * self.rows, min((window + 1) * self.rows, self.dataset.size)
 
     def images(self, index: Tensor) -> Tensor:
-        """Observations by their numbers; before the first window is at hand, from the file."""
+        """Return observations by their indices; before the first `seek`, from the file."""
         if self._at is None:
             return self.dataset.images(index)
         place = self._begins[index // self.dataset.chunk] + index % self.dataset.chunk

@@ -30,7 +30,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from unweave.core import spec
-from unweave.core.files import UNFINISHED, write_atomically
+from unweave.core.files import UNFINISHED, write_atomically, write_json
 from unweave.data.splits import split_of
 from unweave.training.run import Run
 
@@ -38,11 +38,6 @@ Status = Literal["finished", "failed", "running", "stopped", "not started"]
 
 _STATE = re.compile(r"state-(\d+)\.safetensors")
 _LOCK_SECONDS = 0.2  # to wait for a lock: longer than `RunFolder.locked` holds it
-
-
-def write_json(path: Path, content: object) -> None:
-    """Write JSON atomically, readable by people."""
-    write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Processes that take steps of lanes whose state they share with this one, on the CPU of Linux."""
+"""Forked processes that train lanes in memory they share with their parent (Linux, CPU)."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from multiprocessing.process import BaseProcess
 
 import torch
 
-from unweave.core.parallel import Killed
+from unweave.core.parallel import WorkerKilled
 from unweave.data import Dataset, StreamedDataset
-from unweave.training.engine import Engine, Told
+from unweave.training.engine import Engine, Sums
 
-_TURNS = 8  # in which lanes that are not as many for each process are taken
-_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
+_ROUNDS = 8  # in which steps are taken if the engines cannot be divided evenly among the workers
+_PR_SET_PDEATHSIG = 1  # Linux: which signal a process gets when its parent dies
 
 
 def can_fork(dataset: Dataset, device: torch.device) -> bool:
-    """Whether processes can take steps: not where something besides memory would be shared.
+    """Return whether forked processes can take the steps.
 
-    A dataset larger than memory is read ahead by a thread, autograd forbids it where it has threads
-    for a GPU, and systems other than Linux fork without what their libraries need. A process of
-    `multiprocessing.Pool` may not have others.
+    They cannot if they would share more than memory: a dataset larger than memory is read by a
+    thread, autograd has threads for a GPU, and other systems than Linux cannot fork safely. A
+    daemonic process, such as one of `multiprocessing.Pool`, may not have children.
     """
     return (
         sys.platform == "linux"
@@ -45,43 +45,43 @@ def can_fork(dataset: Dataset, device: torch.device) -> bool:
 
 
 class WorkerProcesses:
-    """Processes that are forked once and told which steps of which engine to take.
+    """Processes, forked once, that take steps of engines on request.
 
-    All of them have all engines, and the state of the lanes is in memory that they share, so any
-    can go on where another stopped; what they return is the record of the steps. They ignore an
-    interrupt, which is for this process to handle, and end when it does.
+    Every worker has all engines, and the state of the lanes is in shared memory, so any worker can
+    continue where another stopped. Workers return the records of their steps. They ignore
+    interrupts, which the parent handles, and end when the parent does.
     """
 
     def __init__(self, engines: Sequence[Engine], workers: int, threads: int) -> None:
         self.engines = engines
-        pairs = [multiprocessing.Pipe() for _ in range(workers)]
-        self._ends = [ours for ours, _ in pairs]
-        self._takers: dict[int, Connection] = {}  # who took steps of an engine last
+        pipes = [multiprocessing.Pipe() for _ in range(workers)]
+        self._workers = [parent_end for parent_end, _ in pipes]
+        self._last_worker: dict[int, Connection] = {}  # by engine
         context = multiprocessing.get_context("fork")
         processes = [
             context.Process(
-                target=_serve, args=(engines, pairs, number, threads, os.getpid()), daemon=True
+                target=_serve, args=(engines, pipes, number, threads, os.getpid()), daemon=True
             )
             for number in range(workers)
         ]
-        # OpenMP cannot be used in the copy of a thread that used it, and a process ends with the
-        # thread that forked it: both want one that does nothing else, and stays.
+        # Fork from a thread that does nothing else and outlives the workers: OpenMP fails in a fork
+        # of a thread that used it, and a worker dies with the thread that forked it.
         done, started = threading.Event(), threading.Event()
         failures: list[BaseException] = []
-        keeper = threading.Thread(
+        forker = threading.Thread(
             target=_fork, args=(processes, started, done, failures), daemon=True
         )
-        keeper.start()
+        forker.start()
         started.wait()
-        for _, theirs in pairs:
-            theirs.close()
-        self.close = weakref.finalize(self, _end, self._ends, processes, done, keeper)
+        for _, worker_end in pipes:
+            worker_end.close()
+        self.close = weakref.finalize(self, _end, self._workers, processes, done, forker)
         for failure in failures:
             self.close()
             raise failure
 
     def run(self, step: int, steps: int) -> None:
-        """Have all engines take steps from a step on, and their records take in what is told."""
+        """Take steps of all engines, from `step` on, and merge the workers' records into theirs."""
         try:
             self._run(step, steps)
         except BaseException:
@@ -89,59 +89,61 @@ class WorkerProcesses:
             raise
 
     def _run(self, step: int, steps: int) -> None:
-        uneven = len(self.engines) % len(self._ends)
-        chunk = -(-steps // _TURNS) if uneven else steps
+        uneven = len(self.engines) % len(self._workers)
+        chunk = -(-steps // _ROUNDS) if uneven else steps
         waiting = deque((number, step) for number in range(len(self.engines)))
-        idle, busy = list(self._ends), dict[Connection, tuple[int, int]]()
+        idle, busy = list(self._workers), dict[Connection, tuple[int, int]]()
         while waiting or busy:
             while waiting and idle:
                 worker = idle.pop()
                 number, start = self._next(waiting, worker)
                 stop = min(start + chunk, step + steps)
-                self._takers[number] = worker
+                self._last_worker[number] = worker
                 busy[worker] = number, stop
-                _tell(worker, (number, start, stop - start))
+                _send(worker, (number, start, stop - start))
             ready = set(wait(busy))
             for worker in [worker for worker in busy if worker in ready]:
                 number, stop = busy.pop(worker)
-                self.engines[number].record.join(_answer(worker))
+                self.engines[number].record.merge(_receive(worker))
                 idle.append(worker)
                 if stop < step + steps:
                     waiting.append((number, stop))
 
     def _next(self, waiting: deque[tuple[int, int]], worker: Connection) -> tuple[int, int]:
-        """Of the engines that wait, the first that this worker had last, else the first of all."""
+        """Pick an engine for a worker: the first it had before or that is new, or else the first.
+
+        An engine that stays with its worker finds its data in that core's cache.
+        """
         for place, (number, _) in enumerate(waiting):
-            if self._takers.get(number, worker) is worker:
-                found = waiting[place]
+            if self._last_worker.get(number, worker) is worker:
+                task = waiting[place]
                 del waiting[place]
-                return found
+                return task
         return waiting.popleft()
 
 
-def _tell(worker: Connection, task: tuple[int, int, int]) -> None:
-    with _missed():
+def _send(worker: Connection, task: tuple[int, int, int]) -> None:
+    with _detect_killed():
         worker.send(task)
 
 
-def _answer(worker: Connection) -> Told:
-    with _missed():
-        told = worker.recv()
-    if isinstance(told, BaseException):
-        raise told
-    result: Told = told
-    return result
+def _receive(worker: Connection) -> Sums:
+    with _detect_killed():
+        answer = worker.recv()
+    if isinstance(answer, BaseException):
+        raise answer
+    sums: Sums = answer
+    return sums
 
 
 @contextlib.contextmanager
-def _missed() -> Iterator[None]:
-    """Says what the end of a worker means."""
+def _detect_killed() -> Iterator[None]:
     try:
         yield
     except (EOFError, ConnectionError):
-        raise Killed(
-            "a process that trained lanes was killed, which happens where memory is short: train "
-            "fewer runs at once, or with smaller batches; what was saved is kept"
+        raise WorkerKilled(
+            "a process that trained lanes was killed, probably because memory ran out: train fewer "
+            "runs at once, or with smaller batches; saved checkpoints are kept"
         ) from None
 
 
@@ -153,7 +155,7 @@ def _fork(
 ) -> None:
     try:
         with warnings.catch_warnings():
-            # Python warns of forking where there are threads: this one is for that.
+            # Python warns about forking a process that has threads, which this thread is for.
             warnings.simplefilter("ignore", DeprecationWarning)
             for process in processes:
                 process.start()
@@ -165,36 +167,36 @@ def _fork(
 
 def _serve(
     engines: Sequence[Engine],
-    pairs: Sequence[tuple[Connection, Connection]],
+    pipes: Sequence[tuple[Connection, Connection]],
     number: int,
     threads: int,
     parent: int,
 ) -> None:
-    """Take steps as told, until there is nobody to tell."""
-    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    """Take steps on request, until the parent is gone."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    for other, (ours, theirs) in enumerate(pairs):
-        ours.close()
+    for other, (parent_end, worker_end) in enumerate(pipes):
+        parent_end.close()
         if other != number:
-            theirs.close()
+            worker_end.close()
     torch.set_num_threads(threads)
-    end = pairs[number][1]
+    pipe = pipes[number][1]
     with contextlib.suppress(EOFError, BrokenPipeError):
         while os.getppid() == parent:
-            which, step, steps = end.recv()
+            which, step, steps = pipe.recv()
             engine = engines[which]
             try:
                 engine.lanes.seek(step)
                 engine.record.clear()
                 engine.run(steps)
-                end.send(engine.record.tell())
+                pipe.send(engine.record.export())
             except BaseException as error:
-                end.send(_portable(error))
+                pipe.send(_portable(error))
 
 
 def _portable(error: BaseException) -> BaseException:
-    """An error with its traceback as a note, or where it cannot be pickled, what it says."""
+    """Add the traceback to an error as a note; replace an error that cannot be pickled."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
@@ -204,16 +206,16 @@ def _portable(error: BaseException) -> BaseException:
 
 
 def _end(
-    ends: Iterable[Connection],
+    workers: Iterable[Connection],
     processes: Iterable[BaseProcess],
     done: threading.Event,
-    keeper: threading.Thread,
+    forker: threading.Thread,
 ) -> None:
-    for end in ends:
-        end.close()
+    for worker in workers:
+        worker.close()
     for process in processes:
-        if process.pid is not None:  # it was begun
+        if process.pid is not None:  # it was started
             process.kill()
             process.join()
     done.set()
-    keeper.join()
+    forker.join()

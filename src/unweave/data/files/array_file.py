@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from unweave.core.spec import nearest_path
+from unweave.core.hints import nearest_path
 from unweave.data.files.hdf5 import Hdf5File
 from unweave.data.files.npy import NpyFile, NpzFile
 from unweave.data.files.rows import Rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from unweave.core.spec import nearest_path
+from unweave.core.hints import nearest_path
 from unweave.data.files.array_file import EXTENSIONS
 from unweave.data.files.arrays import Arrays
 from unweave.data.files.folder import Folder

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 from pydantic import Field
 
-from unweave.core.spec import nearest_path, spec, tag
+from unweave.core.hints import nearest_path
+from unweave.core.spec import spec, tag
 from unweave.data.cache import cached_file, data_folder
 from unweave.data.dataset import AbsolutePath, Dataset
 from unweave.data.files.arrays import build_dataset

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from unweave.core.spec import nearest
+from unweave.core.hints import nearest
 from unweave.data.files.rows import (
     Array,
     ReaderRows,

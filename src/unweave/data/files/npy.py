@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, ClassVar
 
 import numpy as np
 
-from unweave.core.spec import nearest
+from unweave.core.hints import nearest
 from unweave.data.cache import cached_file, data_folder
 from unweave.data.files.rows import (
     BLOCK,

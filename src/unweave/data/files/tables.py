@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from unweave.core.spec import nearest
+from unweave.core.hints import nearest
 from unweave.data.files.rows import (
     MOST,
     Array,

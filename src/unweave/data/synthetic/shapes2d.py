@@ -27,7 +27,7 @@ from unweave import kernels
 from unweave.core.spec import spec, tag
 from unweave.data.dataset import Dataset, Schema
 from unweave.data.lattice import Factor, Lattice
-from unweave.kernels.frame import Frame
+from unweave.kernels.sprite_geometry import SpriteGeometry
 
 Shape = Literal["square", "ellipse", "heart"]
 Floats = NDArray[np.float64]
@@ -227,11 +227,11 @@ class SpriteDataset(Dataset):
         return (v >= lower).logical_and_(v <= upper)
 
 
-def frame(dataset: SpriteDataset) -> Frame:
+def frame(dataset: SpriteDataset) -> SpriteGeometry:
     """Return the integers that the kernel needs."""
     sizes, side = dataset.factor_sizes, dataset.side
     q, middle = steps_between(sizes[4])
-    return Frame(
+    return SpriteGeometry(
         side=side,
         width=dataset.width,
         positions=sizes[4],

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from unweave.core.parallel import in_threads
+from unweave.core.parallel import thread_map
 from unweave.metrics.inputs import Bools, Floats, Ints
 
 _ENTRIES = 1_150_000  # rows times codes of the trees that are grown at once, to use threads well
@@ -101,7 +101,7 @@ def grow(
     step = max(1, _ENTRIES // train.size) if train.size else trees
     predictions = np.zeros((len(depths), len(test), max(1, classes)))
     importances = np.zeros((len(depths), len(codes)))
-    for part in in_threads(grow_some, [streams[at : at + step] for at in range(0, trees, step)]):
+    for part in thread_map(grow_some, [streams[at : at + step] for at in range(0, trees, step)]):
         predictions += part.predictions
         importances += part.importances
     predictions /= trees

@@ -150,14 +150,19 @@ def _traversals(model: FittedModel, digits: Digits, order: Sequence[int]) -> str
     first = digits.first(1)
     starts = model.encode(digits.images[[first[label % len(first)] for label in SAMPLES]])
     values = VALUES[:, None]
-    rows = [[model.walk(start, variable, values) for start in starts] for variable in order]
+    rows = [
+        [model.traverse_variable(start, variable, values) for start in starts] for variable in order
+    ]
     return encode_png([np.concatenate(row) for row in rows])
 
 
 def _by_class(model: FittedModel, variables: Sequence[int]) -> str:
     """Encode traversals with the other latents at 0, a row per class.  [Esmaeili2019] fig. 11."""
     starts, values = _one_hot(model), VALUES[:, None]
-    rows = [[model.walk(start, variable, values) for variable in variables] for start in starts]
+    rows = [
+        [model.traverse_variable(start, variable, values) for variable in variables]
+        for start in starts
+    ]
     return encode_png([np.concatenate(row) for row in rows])
 
 

@@ -1,4 +1,4 @@
-"""Measuring many runs: in lanes as alone, whatever the chunks, and nothing lost on the way."""
+"""Evaluating many runs together gives the same tables and scores as evaluating each alone."""
 
 import dataclasses
 import io
@@ -20,15 +20,14 @@ from threadpoolctl import threadpool_info
 import unweave as uw
 from datasets import CRITIC, LATENTS, SMALL
 from unweave.cli import score_output
-from unweave.core import parallel
-from unweave.core.parallel import Killed, in_processes, in_threads
+from unweave.core import parallel, progress
+from unweave.core.parallel import WorkerKilled, process_map, thread_map
 from unweave.data.dataset import ArrayDataset
 from unweave.data.synthetic.shapes2d import SpriteDataset
-from unweave.evaluation import evaluate as measure
-from unweave.evaluation import stacked as trained
+from unweave.evaluation import evaluate as evaluation
+from unweave.evaluation import stacked
 from unweave.metrics import UNSUPERVISED, Score, Scores
 from unweave.metrics import evaluate as evaluate_table
-from unweave.training import progress
 
 OTHER = dataclasses.replace(SMALL, positions=4)
 MIXED = LATENTS[-1]  # full covariances, classes, bits and Student's t
@@ -52,13 +51,14 @@ def fitted(data=SMALL, seeds=(0, 1, 2), **fields):
 
 @pytest.fixture(scope="module")
 def models():
-    """Two structures over one dataset and a third over another, one after the other."""
-    plain, wide, other = fitted(), fitted(latent=uw.Gaussian(4)), fitted(OTHER)
-    return [model for three in zip(plain, wide, other, strict=True) for model in three]
+    """Models of two structures on one dataset, and on another dataset, interleaved."""
+    seeds = (0, 1)
+    plain, wide, other = fitted(seeds=seeds), fitted(latent=uw.Gaussian(4)), fitted(OTHER)
+    return [model for three in zip(plain, wide, other, strict=False) for model in three]
 
 
 def assert_same(one, two, exactly=True):
-    """Two tables, with equal numbers or nearly so."""
+    """Compare two tables, exactly or to float tolerance."""
     for field in dataclasses.fields(uw.metrics.Table):
         a, b = getattr(one, field.name), getattr(two, field.name)
         if exactly or np.asarray(a).dtype.kind != "f":
@@ -67,8 +67,8 @@ def assert_same(one, two, exactly=True):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
-def test_codes_are_scored_as_quantiles_of_the_prior():
-    """As [Mathieu2019] do for Student-t priors; by hand from the means, with scipy."""
+def test_codes_can_be_mapped_through_the_priors_cdf():
+    """As [Mathieu2019] do for Student-t priors; compared with scipy."""
     model = uw.fit(SMALL, **(FIELDS | {"latent": uw.StudentT(3, df=4), "steps": 40}))
     plain, mapped = model.table(), model.table(codes="prior-cdf")
     expected = stats.norm.ppf(stats.t(4).cdf(plain.codes.astype(float)))
@@ -77,10 +77,10 @@ def test_codes_are_scored_as_quantiles_of_the_prior():
     assert mapped.scales is None
     name = "factor_vae_score/mathieu2019"
     (scores,) = uw.evaluate([model], metrics=name, codes="prior-cdf")
-    by_hand = uw.metrics.factor_vae_score(
+    expected_score = uw.metrics.factor_vae_score(
         mapped.codes, plain.factors, protocol="mathieu2019", periods=plain.periods
     )
-    assert float(scores[name]) == float(by_hand)
+    assert float(scores[name]) == float(expected_score)
     normal = uw.fit(SMALL, **FIELDS)
     codes = normal.table(codes="prior-cdf").codes
     np.testing.assert_allclose(codes, normal.table().codes, rtol=1e-5, atol=1e-6)
@@ -90,14 +90,14 @@ def test_codes_are_scored_as_quantiles_of_the_prior():
 
 @each
 @pytest.mark.parametrize("vectorised", [None, True, False])
-def test_a_model_in_lanes_says_what_it_says_alone(structure, vectorised, monkeypatch):
-    """One after the other to the last bit, and mapped to float tolerance."""
+def test_models_encoded_together_equal_models_encoded_alone(structure, vectorised, monkeypatch):
+    """Bit for bit if lanes run one after the other, to float tolerance if they are vectorised."""
     if vectorised is not None:
-        monkeypatch.setattr(trained, "vectorises", lambda nets, device: vectorised)
+        monkeypatch.setattr(stacked, "can_vectorise", lambda nets, device: vectorised)
     models = fitted(**structure)
-    exactly = not trained.join([model.trained for model in models]).vectorised
+    exactly = not stacked.join([model.trained for model in models]).vectorised
     seen = []
-    for number, model, rows, q in measure.encode(models, rows=150):
+    for number, model, rows, q in evaluation.encode(models, rows=150):
         seen.append(number)
         alone = model.posteriors(rows)
         assert len(alone.mean) == 150
@@ -115,10 +115,10 @@ def test_a_model_in_lanes_says_what_it_says_alone(structure, vectorised, monkeyp
     [*STRUCTURES.values(), {"data": uw.Shapes2D(), "network": uw.Kim2018(128), "seeds": range(5)}],
     ids=[*STRUCTURES, "Kim and Mnih"],
 )
-def test_on_cuda_too(structure):
-    """In lanes by our kernels, alone, and on the CPU."""
+def test_encoding_on_cuda_equals_the_cpu(structure):
+    """In lanes with our kernels, alone, and on the CPU."""
     models = fitted(**structure, device="cuda")
-    for _, model, rows, q in measure.encode(models, rows=1000):
+    for _, model, rows, q in evaluation.encode(models, rows=1000):
         assert q.mean.device.type == rows.device.type == "cuda"
         alone = model.posteriors(rows)
         torch.testing.assert_close(q.mean, alone.mean, rtol=1e-3, atol=1e-4)
@@ -131,29 +131,31 @@ def test_on_cuda_too(structure):
 
 
 @each
-def test_chunks_and_groups_change_nothing(structure, monkeypatch):
+def test_chunks_and_groups_do_not_change_tables(structure, monkeypatch):
     models = fitted(**structure)
     whole = uw.tables(models, rows=100)
-    monkeypatch.setitem(trained._MOST, "cpu", 7)
+    monkeypatch.setitem(stacked._MOST, "cpu", 7)
     for table, expected in zip(uw.tables(models, rows=100), whole, strict=True):
         assert_same(table, expected, exactly=False)
-    monkeypatch.setattr(measure, "_HELD", 1)
+    monkeypatch.setattr(evaluation, "_AT_ONCE", 1)
     joined = []
-    monkeypatch.setattr(measure, "join", lambda lanes: joined.append(lanes) or trained.join(lanes))
+    monkeypatch.setattr(
+        evaluation, "join", lambda lanes: joined.append(lanes) or stacked.join(lanes)
+    )
     for table, expected in zip(uw.tables(models, rows=100), whole, strict=True):
         assert_same(table, expected, exactly=False)
     assert [len(lanes) for lanes in joined] == [1, 1, 1]
 
 
-def test_memory_is_bounded_whatever_the_lanes_and_the_observations():
+def test_chunks_bound_the_memory():
     alone = fitted(seeds=[0])[0].trained
-    lanes = trained.join([alone] * 50)
+    lanes = stacked.join([alone] * 50)
     for networks, count in ((alone, 1), (lanes, 50)):
         for shape in ((3,), (1, 64, 64), (3, 256, 256), (1, 8192, 8192)):
             chunk = networks.chunk(shape)
-            assert chunk == 1 or chunk * count * np.prod(shape) <= trained._AT_ONCE["cpu"]
-            assert 1 <= chunk <= trained._MOST["cpu"]
-    assert alone.chunk((1, 64, 64)) == trained._MOST["cpu"]
+            assert chunk == 1 or chunk * count * np.prod(shape) <= stacked._AT_ONCE["cpu"]
+            assert 1 <= chunk <= stacked._MOST["cpu"]
+    assert alone.chunk((1, 64, 64)) == stacked._MOST["cpu"]
 
 
 def test_observations_are_read_once_for_all_lanes(monkeypatch):
@@ -164,18 +166,19 @@ def test_observations_are_read_once_for_all_lanes(monkeypatch):
         "images",
         lambda dataset, index: read.append(len(index)) or images(dataset, index),
     )
-    told = []
-    list(measure.encode(models, rows=150, progress=told.append))
+    reported = []
+    list(evaluation.encode(models, rows=150, progress=reported.append))
     assert sum(read) == 150
-    assert sum(told) == 3 * 150
+    assert sum(reported) == 3 * 150
 
 
 @pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
-def test_tables_and_scores_of_a_list_are_those_of_its_members(models):
-    tables = uw.tables(models, rows=100)
-    for model, table, scores in zip(models, tables, uw.evaluate(models, rows=100), strict=True):
+def test_tables_and_scores_of_a_list_equal_those_of_its_members(models):
+    tables, named = uw.tables(models, rows=100), ["mig", "sap", "modularity"]
+    found = uw.evaluate(models, rows=100, metrics=named)
+    for model, table, scores in zip(models, tables, found, strict=True):
         assert_same(table, model.table(100), exactly=False)
-        expected = evaluate_table(table)
+        expected = evaluate_table(table, metrics=named)
         assert scores.keys() == expected.keys()
         for key, score in scores.items():
             assert score.to_json() == expected[key].to_json()
@@ -185,7 +188,20 @@ def test_tables_and_scores_of_a_list_are_those_of_its_members(models):
     assert uw.tables([]) == uw.evaluate([]) == uw.summaries([]) == []
 
 
-def test_summaries_of_a_list_are_those_of_its_members(models):
+def test_own_metric_functions_are_passed_on(models, monkeypatch):
+    def mean_code(codes, factors):
+        return codes.mean()
+
+    def evaluate_with(table, metrics, rng):
+        return Scores({"own": Score("own", "own", metrics[0](table.codes, table.factors))})
+
+    monkeypatch.setattr(evaluation, "evaluate_table", evaluate_with)
+    found = uw.evaluate(models, rows=50, metrics=[mean_code])
+    for scores, table in zip(found, uw.tables(models, rows=50), strict=True):
+        assert scores["own"].value == table.codes.mean()
+
+
+def test_summaries_of_a_list_equal_those_of_its_members(models):
     for model, found in zip(models, uw.summaries(models, samples=300), strict=True):
         expected = model.summary(300)
         for one, two in zip(found, expected, strict=True):
@@ -193,7 +209,7 @@ def test_summaries_of_a_list_are_those_of_its_members(models):
 
 
 def test_a_summary_adds_up_to_the_rate():
-    """Over all the data, whose rate is known: what is left is the noise of sampled points."""
+    """Over all the data, up to the error of sampling."""
     model = fitted(seeds=[0], steps=300, optimiser=uw.Adam(lr=3e-3), objective=uw.VAE())[0]
     found, rate = model.summary(20_000), model.table().kl.sum()
     parts = found.mutual_information + found.total_correlation + found.dimension_kl
@@ -203,7 +219,7 @@ def test_a_summary_adds_up_to_the_rate():
     assert model.summary(500, rows=50).mutual_information <= np.log(50)
 
 
-def test_runs_loaded_together_are_on_one_dataset(tmp_path, monkeypatch):
+def test_runs_loaded_together_share_a_dataset(tmp_path, monkeypatch):
     kept = [*fitted(store=tmp_path), *fitted(OTHER, store=tmp_path, seeds=[0])]
     loads = []
     load = uw.Shapes2D.load
@@ -232,24 +248,24 @@ def written(folder):
     return json.loads((Path(folder) / "scores.json").read_text())["scores"]
 
 
-def test_many_runs_are_evaluated_as_each_alone(evaluate, tmp_path):
-    """Over two datasets and three structures, in the order in which they were named."""
+def test_many_runs_are_evaluated_like_each_alone(evaluate, tmp_path):
+    """On two datasets and with two structures, in the order of the arguments."""
     kept = [
-        *fitted(store=tmp_path),
-        *fitted(OTHER, store=tmp_path),
+        *fitted(store=tmp_path, seeds=[0, 1]),
+        *fitted(OTHER, store=tmp_path, seeds=[0]),
         *fitted(store=tmp_path, seeds=[3], network=uw.Conv(base=4, hidden=16), latent=MIXED),
     ]
+    named = ("--metrics", "mig,sap")
     folders = [model.folder for model in kept[::2] + kept[1::2]]
-    code, out, err = evaluate(*folders, folders[0], "--json", "--rows", 100)
+    code, out, err = evaluate(*folders, folders[0], "--json", "--rows", 100, *named)
     assert code == 0, err
     found = json.loads(out)
     assert list(found) == [folder.name for folder in folders]
-    assert err.count("q(z|x) is not normal") == 1
     tables = {folder: uw.metrics.Table.load(folder / "table.npz") for folder in folders}
     for folder in folders:
         assert written(folder) == found[folder.name]
         (folder / "scores.json").unlink()
-        code, out, _ = evaluate(folder, "--json", "--rows", 100)
+        code, out, _ = evaluate(folder, "--json", "--rows", 100, *named)
         assert code == 0
         assert_same(tables[folder], uw.metrics.Table.load(folder / "table.npz"), exactly=False)
         alone = json.loads(out)[folder.name]
@@ -258,7 +274,7 @@ def test_many_runs_are_evaluated_as_each_alone(evaluate, tmp_path):
             assert score["value"] == pytest.approx(found[folder.name][key]["value"], abs=1e-4)
 
 
-def test_a_run_in_two_stores_is_two_runs(evaluate, tmp_path):
+def test_copies_of_a_run_in_two_stores_are_named_by_folder(evaluate, tmp_path):
     folder = fitted(store=tmp_path / "one", seeds=[0])[0].folder
     copy = tmp_path / "two" / folder.name
     shutil.copytree(folder, copy)
@@ -267,7 +283,7 @@ def test_a_run_in_two_stores_is_two_runs(evaluate, tmp_path):
     assert list(json.loads(out)) == [str(folder), str(copy)]
 
 
-def test_what_is_measured_stays_if_it_is_stopped(evaluate, tmp_path, monkeypatch):
+def test_interrupted_evaluation_keeps_finished_scores(evaluate, tmp_path, monkeypatch):
     folders = [model.folder for model in fitted(store=tmp_path, seeds=range(4))]
     measured = []
 
@@ -277,8 +293,8 @@ def test_what_is_measured_stays_if_it_is_stopped(evaluate, tmp_path, monkeypatch
             raise KeyboardInterrupt
         return evaluate_table(table, **asked)
 
-    monkeypatch.setattr("unweave.cli.scoring.evaluate", stopped_at_the_third)
-    code, out, err = evaluate(*folders, "--rows", 100)
+    monkeypatch.setattr("unweave.metrics.evaluate", stopped_at_the_third)
+    code, out, err = evaluate(*folders, "--rows", 100, "--metrics", "mig")
     assert code == 130
     assert "completed results were stored" in err
     assert out == ""
@@ -287,7 +303,7 @@ def test_what_is_measured_stays_if_it_is_stopped(evaluate, tmp_path, monkeypatch
     assert not list(tmp_path.rglob(".unfinished*"))
 
 
-def test_a_run_without_factors_has_measures_beside_the_metrics_of_others(evaluate, tmp_path):
+def test_runs_without_factors_get_unsupervised_metrics(evaluate, tmp_path):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(50, 7)))
     good = fitted(store=tmp_path, seeds=[0])[0].folder
     other = fitted(str(tmp_path / "x.npy"), store=tmp_path, seeds=[0])[0].folder
@@ -306,13 +322,13 @@ def test_a_run_without_factors_has_measures_beside_the_metrics_of_others(evaluat
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_counts_are_bars_on_a_terminal_and_lines_elsewhere(terminal, monkeypatch):
+def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(terminal, monkeypatch):
     text, now = io.StringIO(), iter(range(0, 100, 3))
     if not terminal:
         monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
     console = Console(file=text, force_terminal=terminal, width=80)
-    with progress.Counts(console, {"runs": 3}) as counts:
-        for _ in range(3):  # 3 seconds pass at every look, and lines are 5 apart
+    with progress.ProgressDisplay(console, {"runs": 3}) as counts:
+        for _ in range(3):  # 3 seconds pass at each call, and lines are 5 seconds apart
             counts.add("runs")
     if terminal:
         assert "3/3" in text.getvalue()
@@ -320,9 +336,9 @@ def test_counts_are_bars_on_a_terminal_and_lines_elsewhere(terminal, monkeypatch
         assert text.getvalue() == "runs 2 of 3\nruns 3 of 3\n"
 
 
-def test_counts_that_are_soon_done_say_nothing_in_a_pipe():
+def test_short_work_prints_no_line_in_a_pipe():
     text = io.StringIO()
-    with progress.Counts(Console(file=text), {"runs": 1}) as counts:
+    with progress.ProgressDisplay(Console(file=text), {"runs": 1}) as counts:
         counts.add("runs")
     assert text.getvalue() == ""
 
@@ -330,7 +346,7 @@ def test_counts_that_are_soon_done_say_nothing_in_a_pipe():
 # ---- threads and processes
 
 
-def in_a_process(item):
+def run_item(item):
     if item == "fail":
         raise ValueError("one")
     if item == "die":
@@ -340,26 +356,27 @@ def in_a_process(item):
 
 
 @pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
-def test_in_processes(monkeypatch):
-    """They share the cores, keep the order and score as here, and what fails is raised."""
+def test_processes_share_cores_keep_order_and_raise_errors(monkeypatch):
     models = fitted(seeds=range(2))
-    here = uw.evaluate(models, 50)
+    here = uw.evaluate(models, 50, metrics="mig")
     monkeypatch.setattr(parallel, "usable_cores", lambda: 4)
-    items, pids, cores, threads = zip(*in_processes(in_a_process, range(20), 2), strict=True)
+    items, pids, cores, threads = zip(*process_map(run_item, range(20), 2), strict=True)
     assert items == tuple(range(20))
     assert os.getpid() not in pids
     assert set(cores) == {2}
     assert max(threads) <= 2
-    ((_, alone, _, _),) = in_processes(in_a_process, [0], 1)
+    ((_, alone, _, _),) = process_map(run_item, [0], 1)
     assert alone == os.getpid()
-    assert [scores.to_json() for scores in uw.evaluate(models, 50)] == [s.to_json() for s in here]
+    assert [scores.to_json() for scores in uw.evaluate(models, 50, metrics="mig")] == [
+        s.to_json() for s in here
+    ]
     with pytest.raises(ValueError, match="one"):
-        list(in_processes(in_a_process, [0, "fail", 2], 2))
-    with pytest.raises(Killed, match="one of 2 processes was killed"):
-        list(in_processes(in_a_process, [0, "die", 2], 2))
+        list(process_map(run_item, [0, "fail", 2], 2))
+    with pytest.raises(WorkerKilled, match="one of 2 processes was killed"):
+        list(process_map(run_item, [0, "die", 2], 2))
 
 
-def test_results_come_in_order_and_few_items_are_taken_ahead():
+def test_results_come_in_order_and_few_items_are_read_ahead():
     taken, done = [], []
 
     def items():
@@ -367,35 +384,36 @@ def test_results_come_in_order_and_few_items_are_taken_ahead():
             taken.append(number)
             yield number
 
-    for result in in_threads(lambda item: -item, items(), threads=3):
+    for result in thread_map(lambda item: -item, items(), threads=3):
         done.append(result)
         assert len(taken) <= len(done) + 7
     assert done == [-number for number in range(50)]
 
 
-def test_threads_within_threads_are_no_more_than_cores(monkeypatch):
+def test_nested_threads_are_no_more_than_cores(monkeypatch):
     monkeypatch.setattr(parallel, "usable_cores", lambda: 4)
 
     def inner(item):
         return parallel.own_cores(), threading.get_ident()
 
     def outer(item):
-        return threading.get_ident(), list(in_threads(inner, range(6)))
+        return threading.get_ident(), list(thread_map(inner, range(6)))
 
-    for here, found in in_threads(outer, range(8)):
+    for here, found in thread_map(outer, range(8)):
         assert {cores for cores, _ in found} == {4 // 4}
         assert {thread for _, thread in found} == {here}
-    for here, found in in_threads(outer, range(8), threads=2):
+    for here, found in thread_map(outer, range(8), threads=2):
         assert {cores for cores, _ in found} == {1}
         assert here not in {thread for _, thread in found}
     assert parallel.own_cores() == 4
 
 
-def test_where_a_call_fails_those_begun_end_and_no_other_begins():
-    begun, ended, failed = [], [], threading.Event()
+def test_after_a_failed_call_no_other_starts():
+    """Those that have started are finished."""
+    started, ended, failed = [], [], threading.Event()
 
     def work(item):
-        begun.append(item)
+        started.append(item)
         if item == 1:
             failed.set()
             raise ValueError("one")
@@ -403,16 +421,16 @@ def test_where_a_call_fails_those_begun_end_and_no_other_begins():
         ended.append(item)
         return item
 
-    results = in_threads(work, range(100), threads=2)
+    results = thread_map(work, range(100), threads=2)
     with pytest.raises(ValueError, match="one"):
         list(results)
-    assert set(ended) == set(begun) - {1}
-    assert len(begun) < 10
+    assert set(ended) == set(started) - {1}
+    assert len(started) < 10
 
 
 @pytest.mark.parametrize("count", [2, 5])
-def test_scores_of_many_runs_are_a_row_a_metric(count):
-    """Few runs have a column each; of more there are mean, spread, least and most."""
+def test_scores_of_many_runs_have_a_row_per_metric(count):
+    """Few runs have a column each; more are summarised."""
 
     def scores(value):
         return Scores({"mig/a": Score("mig", "a", value), "dci/b": Score("dci", "b", 0.5)})

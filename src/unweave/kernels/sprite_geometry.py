@@ -1,12 +1,12 @@
-"""What a kernel needs to know of a dataset of sprites."""
+"""The integers from which the sprite kernel draws."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 
-class Frame(NamedTuple):
-    """The integers that the sprite kernel draws from; see `unweave.data.synthetic.shapes2d`."""
+class SpriteGeometry(NamedTuple):
+    """Sizes and fixed-point constants of a sprite dataset; see `data.synthetic.shapes2d`."""
 
     side: int
     width: int  # of the window around a sprite, in pixels
@@ -18,6 +18,6 @@ class Frame(NamedTuple):
     reach: int  # from a sprite's centre to the edge of its window
     spacing: int  # between two positions
     origin: int  # the first position
-    steps: int  # of a shape's table
+    steps: int  # of the table of a shape's outline
     coarse: int  # bits from products to the plane
     fine: int  # bits from the plane to steps of a table

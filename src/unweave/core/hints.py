@@ -1,0 +1,38 @@
+"""Hints for error messages: the valid names or paths nearest to one that does not exist."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def nearest(name: object, valid: Iterable[str]) -> str:
+    """Return a hint that lists the valid names, and asks for the nearest one if it is near.
+
+    >>> nearest("fp2", ["bf16", "fp32"])
+    "did you mean 'fp32'? Valid here: bf16, fp32."
+    """
+    choices = sorted(valid)
+    close = difflib.get_close_matches(str(name), choices, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}Valid here: {', '.join(choices)}."
+
+
+def near_paths(path: str | Path) -> list[str]:
+    """Return existing paths with a name near that of a missing one, the nearest first."""
+    place = Path(path)
+    missing = next((each for each in (place, *place.parents) if each.parent.is_dir()), place)
+    try:
+        names = sorted(entry.name for entry in missing.parent.iterdir())
+    except OSError:  # a folder without permission to list it
+        return []
+    close = difflib.get_close_matches(missing.name, names, n=3, cutoff=0.5)
+    paths = [missing.parent / name / place.relative_to(missing) for name in close]
+    return [str(each) for each in paths if each.exists()]
+
+
+def nearest_path(path: str | Path) -> str:
+    """Return a hint for a missing path: the nearest existing one."""
+    close = near_paths(path)
+    return f"did you mean {close[0]!r}?" if close else "check the path."

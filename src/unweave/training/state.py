@@ -1,0 +1,155 @@
+"""The state of runs that train side by side: parameters, buffers and optimiser moments."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from unweave.core.noise import Noise
+from unweave.core.optimisers import Adam
+from unweave.networks import initialise
+from unweave.objectives import MODEL, Nets
+from unweave.training.flat_parameters import FlatParameters, Tensors
+from unweave.training.memory import shared
+from unweave.training.run import Run
+
+
+class LaneState:
+    """Everything that training changes in L runs of one structure, each tensor stacked (L, ...).
+
+    These tensors and the number of the step are a complete checkpoint. Training writes to them in
+    place, so recorded CUDA graphs and forked worker processes see every change.
+
+    Attributes:
+        names: the names of each player's parameters.
+        parameters: parameters by name, in the order of the networks.
+        buffers: running statistics of normalisation layers, by name.
+        moments: the optimisers' moments, by moment and parameter name.
+        half_copies: bfloat16 copies of the parameters of linear layers, if training uses them.
+        flat_parameters: the memory of each player's parameters and moments.
+    """
+
+    def __init__(
+        self,
+        nets: Nets,
+        optimisers: Mapping[str, Adam],
+        parameters: Tensors,
+        buffers: Tensors,
+        half: bool = False,
+    ) -> None:
+        self._nets, self._optimisers, self._half = nets, optimisers, half
+        self.names = {
+            player: [name for name in parameters if nets.player_of(name) == player]
+            for player in optimisers
+        }
+        self.flat_parameters = {
+            player: FlatParameters(
+                {name: parameters[name] for name in names}, optimisers[player], half
+            )
+            for player, names in self.names.items()
+        }
+        views: Tensors = {}
+        self.moments: dict[str, Tensors] = {}
+        self.half_copies: Tensors = {}
+        linear = _linear_parameters(nets)
+        for flat in self.flat_parameters.values():
+            views |= flat.views(flat.flat)
+            for moment, values in flat.moments.items():
+                self.moments.setdefault(moment, {}).update(flat.views(values))
+            if flat.half is not None:
+                copies = flat.views(flat.half)
+                self.half_copies |= {name: copies[name] for name in copies if name in linear}
+        self.parameters = {name: views[name] for name in parameters}
+        self.buffers = {name: shared(value) for name, value in buffers.items()}
+        self.refresh()
+
+    @property
+    def tensors(self) -> dict[str, Tensors]:
+        """All tensors, by kind ("parameters", "buffers" or a moment) and name."""
+        return {"parameters": self.parameters, "buffers": self.buffers, **self.moments}
+
+    def refresh(self) -> None:
+        """Bring the bfloat16 copies up to date with the parameters."""
+        for flat in self.flat_parameters.values():
+            flat.refresh()
+
+    def lane(self, lane: int) -> Tensors:
+        """Return the tensors of one lane, named "parameters/...", "buffers/..." or "moment/..."."""
+        return {
+            f"{kind}/{name}": value[lane]
+            for kind, tensors in self.tensors.items()
+            for name, value in tensors.items()
+        }
+
+    def restore(self, lane: int, saved: Tensors) -> None:
+        """Overwrite one lane with tensors that `lane` returned."""
+        for name, value in self.lane(lane).items():
+            value.copy_(saved[name])
+        self.refresh()
+
+    def select(self, lanes: Sequence[int]) -> LaneState:
+        """Copy some of the lanes to a state of their own."""
+        index = torch.tensor(lanes, device=next(iter(self.parameters.values())).device)
+        selected = self._map(lambda value: value[index])
+        tensors = selected.parameters, selected.buffers
+        state = LaneState(self._nets, self._optimisers, *tensors, self._half)
+        for moment, values in state.moments.items():
+            for name, value in values.items():
+                value.copy_(selected.moments[moment][name])
+        return state
+
+    def slice(self, start: int, stop: int) -> LaneState:
+        """View neighbouring lanes; both states share their memory. Only on the CPU."""
+        return self._map(lambda value: value[start:stop])
+
+    def clone(self) -> LaneState:
+        """Copy the tensors, for a trial whose results are thrown away. Only on the CPU."""
+        return self._map(Tensor.clone)
+
+    def _map(self, function: Callable[[Tensor], Tensor]) -> LaneState:
+        state = copy.copy(self)
+        kinds = {
+            kind: {name: function(value) for name, value in tensors.items()}
+            for kind, tensors in self.tensors.items()
+        }
+        state.parameters, state.buffers = kinds.pop("parameters"), kinds.pop("buffers")
+        state.moments = kinds
+        return state
+
+    def finite(self) -> list[bool]:
+        """Return for each lane whether all of its numbers are finite."""
+        first = next(iter(self.parameters.values()))
+        good = torch.ones(len(first), dtype=torch.bool, device=first.device)
+        for tensors in self.tensors.values():
+            for value in tensors.values():
+                good &= value.reshape(len(value), -1).isfinite().all(1)
+        return [bool(g) for g in good.tolist()]
+
+
+def initial_state(runs: Sequence[Run], nets: Nets, device: torch.device, half: bool) -> LaneState:
+    """Return the state before the first step: each run's parameters depend on its seed alone."""
+    run = runs[0]
+    initial = [initialise(nets, Noise(r.seed, 0, "initial", device), r.init) for r in runs]
+    parameters = {name: torch.stack([v[name] for v in initial]) for name in initial[0]}
+    buffers = {
+        name: torch.stack([value] * len(runs))
+        for name, value in nets.state_dict().items()
+        if name not in parameters
+    }
+    optimisers = {MODEL: run.optimiser, **run.objective.optimisers}
+    return LaneState(nets, optimisers, parameters, buffers, half)
+
+
+def model_weights(saved: Tensors) -> Tensors:
+    """Select parameters and buffers from the tensors that `LaneState.lane` returned."""
+    kinds = {"parameters", "buffers"}
+    split = {name: name.split("/", 1) for name in saved}
+    return {name: saved[key] for key, (kind, name) in split.items() if kind in kinds}
+
+
+def _linear_parameters(nets: nn.Module) -> set[str]:
+    layers = [(name, m) for name, m in nets.named_modules() if isinstance(m, nn.Linear)]
+    return {f"{name}.{part}" for name, m in layers for part, _ in m.named_parameters()}
