@@ -20,7 +20,7 @@ import torch
 
 import unweave as uw
 from unweave.bench.throughput import OBJECTIVES
-from unweave.cli.main import usable_cores
+from unweave.core.parallel import usable_cores
 from unweave.data import Data, Dataset, from_array
 from unweave.networks import Network
 from unweave.training import Lanes

@@ -136,7 +136,7 @@ def test_evaluate_scores_the_chosen_split_and_keeps_the_others(unweave, tmp_path
     code, out, _ = unweave("evaluate", *asked)
     assert out.startswith(f"measured on {sizes['rest']:,} observations of the rest split\n")
     unweave("evaluate", folder, "--split", "held-out", "--metrics", "mcc")
-    assert "rest, held-out" in unweave("runs", "--store", tmp_path)[1]
+    assert "; scored on rest, held-out" in unweave("runs", "--store", tmp_path)[1]
     code, out, _ = unweave("cite", folder)
     assert code == 0
     assert "{Chen2018" in out  # MIG, on the split it was trained on

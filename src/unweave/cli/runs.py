@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 def runs_command(store: StoreOption = Path("runs")) -> None:
     """List the runs of a store: finished, running, stopped (resumable), failed or not started.
 
-    The column "scored" names the splits that `unweave evaluate` has scored.
-
     Example:
 
       unweave runs --store runs
@@ -32,7 +30,7 @@ def runs_command(store: StoreOption = Path("runs")) -> None:
     if not folders:
         out.print(f"{store} contains no runs yet; train one with `unweave train`")
         return
-    table = plain_table("run", "status", "steps", "what", "seed", "distortion", "rate", "scored")
+    table = plain_table("run", "status", "steps", "what", "seed", "distortion", "rate")
     for folder in folders:
         try:
             table.add_row(*_run_row(folder))
@@ -104,6 +102,6 @@ def _run_row(folder: RunFolder) -> list[str]:
     run, log = folder.read_run(), folder.read_log()
     steps = f"{log[-1]['step'] if log else 0}/{run.steps}"
     what = f"{objective_text(run)}; {blocks_text(run.latent)}; {data_text(run.data)}"
-    scored = ", ".join(folder.scores)
-    seed, terms = str(run.seed), final_terms(log)
-    return [folder.path.name, folder.status, steps, what, seed, *terms, scored]
+    if splits := ", ".join(folder.scores):
+        what += f"; scored on {splits}"
+    return [folder.path.name, folder.status, steps, what, str(run.seed), *final_terms(log)]
