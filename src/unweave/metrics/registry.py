@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Unpack, get_args
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from unweave.core.bibliography import cited, known
@@ -25,11 +24,9 @@ from unweave.metrics.infomec import info_mec, info_mec_estimates
 from unweave.metrics.inputs import (
     FewRowsWarning,
     Inputs,
-    Ints,
     Seed,
     as_codes,
     as_factors,
-    as_mask,
     read,
     real_factors,
 )
@@ -39,6 +36,20 @@ from unweave.metrics.mcc import mcc
 from unweave.metrics.mig import mig
 from unweave.metrics.mig_sup import mig_sup
 from unweave.metrics.modularity import modularity
+from unweave.metrics.needs import (
+    Need,
+    a_quantity,
+    class_factors,
+    divergences,
+    normal_posteriors,
+    posterior_scales,
+    repeated_value,
+    two_codes,
+    two_factors,
+    two_quantities,
+    two_varied,
+    varied_factor,
+)
 from unweave.metrics.options import MetricOptions, suppress_few_rows_warning
 from unweave.metrics.posterior.overlap import relative_scale
 from unweave.metrics.sap import sap
@@ -53,87 +64,10 @@ from unweave.metrics.unsupervised import (
 )
 from unweave.metrics.validation import check_arguments, resolve_hints
 
-Need = Callable[[Table], str | None]
 Change = Literal["scale", "sign", "dead"]
 
 _log = logging.getLogger(__name__)
 _COLUMNS = ("scales", "kl", "discrete", "factor_names", "continuous")
-
-
-def varied_factor(table: Table) -> str | None:
-    """Require a factor that takes at least two values."""
-    if table.classes.shape[1] == 0:
-        return "the table has no factors"
-    varied = (table.classes != table.classes[0]).any()
-    return None if varied else "no factor of the table takes two values"
-
-
-def class_factors(table: Table) -> str | None:
-    """Require factors that are classes, with values that repeat."""
-    names = [name for name, number in zip(table.factor_names, table.numbers, strict=True) if number]
-    return f"the factors {', '.join(names)} are continuous" if names else None
-
-
-def two_factors(table: Table) -> str | None:
-    """Require two factors that take at least two values."""
-    varied = (table.classes != table.classes[0]).any(0).sum() if table.classes.size else 0
-    return None if varied > 1 else "fewer than two factors of the table take two values"
-
-
-def repeated_value(table: Table) -> str | None:
-    """Require a varied factor with a value that two rows share, so that it can be held fixed."""
-    counts = [len(np.unique(column)) for column in table.classes.T]
-    fixable = any(1 < count < len(table) for count in counts)
-    return None if fixable else "no varied factor of the table has a value that two rows share"
-
-
-def two_quantities(table: Table) -> str | None:
-    """Require two codes that are not categories, and not all of them 0."""
-    columns = _continuous_codes(table)
-    enough = len(columns) > 1 and table.codes[:, columns].any()
-    return None if enough else "fewer than two codes of the table are numbers that are not all 0"
-
-
-def two_varied(table: Table) -> str | None:
-    """Require two codes that are not categories and vary."""
-    z = table.codes[:, _continuous_codes(table)]
-    varied = int((z != z[:1]).any(0).sum()) > 1
-    return None if varied else "fewer than two codes of the table are numbers that vary"
-
-
-def two_codes(table: Table) -> str | None:
-    """Require two codes."""
-    return None if table.codes.shape[1] > 1 else "the table has a single code"
-
-
-def a_quantity(table: Table) -> str | None:
-    """Require a code that is not a category."""
-    return None if len(_continuous_codes(table)) else "all codes of the table are categories"
-
-
-def divergences(table: Table) -> str | None:
-    """Require the mean KL(q(z_j|x) || p(z_j)) of each code."""
-    return None if table.kl is not None else "the table has no kl"
-
-
-def _continuous_codes(table: Table) -> Ints:
-    """Return the indices of the codes that are not categories."""
-    return np.flatnonzero(~as_mask("discrete", table.discrete, table.codes.shape[1]))
-
-
-def posterior_scales(table: Table) -> str | None:
-    """Require the standard deviations of q(z|x)."""
-    return None if table.scales is not None else "the table has no posterior scales"
-
-
-def normal_posteriors(table: Table) -> str | None:
-    """Require codes with q(z_j|x) = N(code, scale^2)."""
-    discrete = as_mask("discrete", table.discrete, table.codes.shape[1])
-    normal = ~discrete if table.normal is None else table.normal
-    others = np.flatnonzero(~normal | discrete)
-    if not len(others):
-        return None
-    return f"q(z|x) is not normal in {', '.join(f'code {j}' for j in others)}"
 
 
 @dataclass(frozen=True)

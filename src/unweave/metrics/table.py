@@ -121,7 +121,9 @@ name decides otherwise
     @property
     def few(self) -> str | None:
         """Why the table has too few rows for reliable scores, or None."""
-        return few_rows(self.codes, self.classes, self.numbers, self.factor_names)
+        sizes = [len(np.unique(column)) for column in self.classes.T]
+        dims = self.codes.shape[1]
+        return few_rows(len(self), dims, sizes, self.numbers, self.factor_names)
 
     def __len__(self) -> int:
         return len(self.codes)
