@@ -207,11 +207,11 @@ def test_ten_rows_for_each_code_and_each_value():
     ]:
         v = rng.permutation(np.arange(rows) % values)[:, None]
         table = Table(rng.standard_normal((rows, dims)), v)
-        assert (table.few is None) == (rows >= enough)
-        assert rows >= enough or f"there should be {enough} at least" in table.few
+        assert (table.too_few_rows is None) == (rows >= enough)
+        assert rows >= enough or f"there should be {enough} at least" in table.too_few_rows
     numbers = rng.uniform(size=(199, 1))
-    assert "factor 0 in 20 bins there should be 200" in Table(numbers, numbers).few
-    assert Table(np.eye(10).repeat(10, 0), np.zeros((100, 0))).few is None
+    assert "factor 0 in 20 bins there should be 200" in Table(numbers, numbers).too_few_rows
+    assert Table(np.eye(10).repeat(10, 0), np.zeros((100, 0))).too_few_rows is None
 
 
 def test_few_rows_issue_one_warning():

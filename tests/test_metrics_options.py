@@ -237,7 +237,7 @@ def test_a_code_of_the_visible_orientation_is_perfect_once_periods_are_given():
     assert best.details["ceiling"] == pytest.approx(float(declared), abs=1e-9)
     table = Table(codes, factors, factor_names=names, periods=periods)
     assert float(evaluate(table)["mig/locatello2019"]) == float(declared)
-    np.testing.assert_array_equal(table.classes[:, 1], seen)
+    np.testing.assert_array_equal(table.merged_factors[:, 1], seen)
 
 
 @pytest.mark.parametrize("metric", [m for m in QUICK.values() if not m.slow], ids=lambda m: m.key)
@@ -257,7 +257,7 @@ def test_periods_are_saved_with_the_table(tmp_path):
     table.save(tmp_path / "table.npz")
     again = Table.load(tmp_path / "table.npz")
     assert again.periods == {"turn": 3}
-    assert again.classes.tolist() == [[0], [1], [2], [0]]
+    assert again.merged_factors.tolist() == [[0], [1], [2], [0]]
 
 
 # Tables of scores.

@@ -2,6 +2,8 @@
 
 import inspect
 import pickle
+import re
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -154,3 +156,11 @@ def test_what_is_no_metric_is_refused():
 def test_metrics_can_be_pickled():
     for function in (closest, mig):
         assert pickle.loads(pickle.dumps(function)) is function
+
+
+def test_the_documented_example_runs():
+    text = (Path(__file__).parent.parent / "docs/metrics.md").read_text()
+    scope = {}
+    exec(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1], scope)
+    scores = evaluate(scope["codes"], scope["factors"], metrics=[scope["best_correlation"]])
+    assert 0.8 < float(scores["best_correlation"]) < 1

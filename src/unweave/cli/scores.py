@@ -108,7 +108,7 @@ def score_table(
     if (continuous := frame.get("continuous")) is not None:
         table = replace(table, continuous=continuous)
     chosen = select(table, metrics)
-    notes = [*table.notes, *([table.few] if table.few else [])]
+    notes = [*table.notes, *([table.too_few_rows] if table.too_few_rows else [])]
     tell(console, notes)
     with Counts(console, {"measured": len(chosen)}) as counts:
 
@@ -208,7 +208,7 @@ def as_table(scores: Mapping[str, Scores]) -> RichTable:
     rows: dict[str, dict[str, float]] = {}  # of each number the value of each run that has it
     for run, each in scores.items():
         for key, score in each.items():
-            for name, value in {"": score.value, **score.asked}.items():
+            for name, value in {"": score.value, **score.extras}.items():
                 rows.setdefault(f"{key} {name}".rstrip(), {})[run] = value
     few = len(scores) <= _FEW
     table = plain_table("metric", *(scores if few else ("runs", "mean", "spread", "least", "most")))

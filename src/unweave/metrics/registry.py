@@ -114,9 +114,9 @@ class Metric:
         own = inspect.signature(self.compute).parameters
         given = {name: getattr(table, name) for name in _COLUMNS}
         given |= {"protocol": self.protocol, "seed": seed, "estimates": estimates, **options}
-        given |= {"codes": table.codes, "factors": table.classes}
+        given |= {"codes": table.codes, "factors": table.merged_factors}
         # Users may call the two arrays by other names.
-        arrays = () if "codes" in own else (table.codes, table.classes)
+        arrays = () if "codes" in own else (table.codes, table.merged_factors)
         passed = {name: value for name, value in given.items() if name in own}
         score = self.compute(*arrays, **passed)
         if not isinstance(score, Score):
@@ -129,7 +129,7 @@ class Metric:
         return self.estimate(
             read(
                 table.codes,
-                table.classes,
+                table.merged_factors,
                 discrete=table.discrete,
                 factor_names=table.factor_names,
                 continuous=table.continuous,
@@ -288,7 +288,7 @@ def evaluate(
             them.
 
     How real-valued factors are treated is logged (`Table.notes`), and a table with too few rows
-    (`Table.few`) issues one warning.
+    (`Table.too_few_rows`) issues one warning.
 
     >>> factors = np.argwhere(np.ones((4, 5, 3)))[:, :2]
     >>> evaluate(factors / [2.0, 3.0], factors, metrics="mig", null=True, interval=0.9)
@@ -299,8 +299,8 @@ def evaluate(
     table = _as_table(codes, factors, options.pop("continuous", None))
     for note in table.notes:
         _log.info(note)
-    if table.few:
-        warnings.warn(table.few, FewRowsWarning, stacklevel=3)  # past `check_arguments`
+    if table.too_few_rows:
+        warnings.warn(table.too_few_rows, FewRowsWarning, stacklevel=3)  # past `check_arguments`
     report = progress or (lambda key, score: None)
     scores = Scores()
     shared: dict[Callable[..., object], object] = {}
