@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 from lattice_tables import SIZES, TABLES, blurred, identity, lattice, rotated
 from unweave.metrics import Table, beta_vae_score, factor_vae_score
-from unweave.metrics.beta_vae_score import _fit_adagrad, _fit_penalised, pairs_sharing_a_value
+from unweave.metrics.beta_vae_score import _fit_adagrad, _fit_penalised, draw_pairs
 from unweave.metrics.fixed_factors import group_by_factor
 from unweave.metrics.inputs import read
 from unweave.metrics.registry import select
@@ -68,7 +68,7 @@ def test_pairs_share_the_factor():
     groups = group_by_factor(read(np.ones((60, 1)), factors))
     assert set(groups) == {0, 1, 2}
     for k, group in groups.items():
-        pairs = pairs_sharing_a_value(group, (3000, 11), np.random.default_rng(k))
+        pairs = draw_pairs(group, (3000, 11), np.random.default_rng(k))
         first, second = pairs
         assert first.shape == second.shape == (3000, 11)
         np.testing.assert_array_equal(factors[first, k], factors[second, k])

@@ -10,7 +10,7 @@ from plain_splits import UNEVEN, categories, halves
 from unweave.metrics import dci_es
 from unweave.metrics.dci_es import DEPTHS, loss_curve_explicitness
 from unweave.metrics.trees import forests
-from unweave.metrics.trees.forests import grow
+from unweave.metrics.trees.forests import grow_forest
 
 
 class EveryRowOnce:
@@ -40,7 +40,7 @@ def test_a_tree_read_at_a_depth_matches_scikit_learn(depth, classes):
     train, v, test = sample(seed=classes)
     if classes:
         v = v.argsort().argsort() * classes // len(v)
-    ours = grow(train, v, classes, test, EveryRowOnce(), trees=1, depths=[depth, 40])
+    ours = grow_forest(train, v, classes, test, EveryRowOnce(), trees=1, depths=[depth, 40])
     kind = DecisionTreeClassifier if classes else DecisionTreeRegressor
     theirs = kind(max_depth=depth, random_state=0).fit(train, v)
     predictions = theirs.predict_proba(test) if classes else theirs.predict(test)[:, None]
@@ -57,7 +57,7 @@ def test_forests_do_not_depend_on_how_many_trees_are_grown_at_once(monkeypatch):
     for at_once in (1, 2**20):
         monkeypatch.setattr(forests, "_ENTRIES", at_once)
         rng = np.random.default_rng(3)
-        made.append(grow(train, labels, 5, test, rng, trees=7, depths=[2, 20]))
+        made.append(grow_forest(train, labels, 5, test, rng, trees=7, depths=[2, 20]))
     np.testing.assert_allclose(made[0].predictions, made[1].predictions, rtol=1e-12)
     np.testing.assert_allclose(made[0].importances, made[1].importances, rtol=1e-12)
 
@@ -66,7 +66,9 @@ def test_equal_codes_share_importance():
     rng = np.random.default_rng(0)
     z = rng.standard_normal((300, 1))
     labels = (z[:, 0] > 0.2).astype(int) + (z[:, 0] > 1)
-    made = grow(np.repeat(z, 2, 1), labels, 3, np.repeat(z, 2, 1), rng, trees=100, depths=[9])
+    made = grow_forest(
+        np.repeat(z, 2, 1), labels, 3, np.repeat(z, 2, 1), rng, trees=100, depths=[9]
+    )
     np.testing.assert_allclose(made.importances[0], [0.5, 0.5], atol=0.15)
 
 
@@ -185,7 +187,7 @@ def test_forests_do_not_compute_with_uninitialised_memory(monkeypatch):
 
     train, v, test = sample()
     labels = v.argsort().argsort() // 40
-    expected = grow(train, labels, 5, test, np.random.default_rng(0), trees=3, depths=[30])
+    expected = grow_forest(train, labels, 5, test, np.random.default_rng(0), trees=3, depths=[30])
     monkeypatch.setattr(forests.np, "empty", signalling)
-    made = grow(train, labels, 5, test, np.random.default_rng(0), trees=3, depths=[30])
+    made = grow_forest(train, labels, 5, test, np.random.default_rng(0), trees=3, depths=[30])
     np.testing.assert_array_equal(made.predictions, expected.predictions)

@@ -18,7 +18,7 @@ from lattice_tables import (
 from unweave.metrics import factor_vae_score
 from unweave.metrics.factor_vae_score import (
     _correct_votes,
-    fixed_factor_rows,
+    draw_fixed_factor_rows,
     variance,
 )
 from unweave.metrics.fixed_factors import combinations_missing, group_rows
@@ -54,7 +54,7 @@ def test_rows_of_a_vote_share_the_factor():
     factors[0, 0] = 9  # occurs once, so it is never fixed
     dense = read(np.ones((60, 1)), factors).factors
     groups = {k: group_rows(dense[:, k]) for k in (0, 2)}
-    chosen, rows = fixed_factor_rows(groups, 2000, 7, np.random.default_rng(1))
+    chosen, rows = draw_fixed_factor_rows(groups, 2000, 7, np.random.default_rng(1))
     assert set(chosen) == {0, 2}
     assert (chosen == 0).mean() == pytest.approx(0.5, abs=0.05)
     for k, vote in zip(chosen, rows, strict=True):

@@ -222,10 +222,10 @@ def test_few_rows_issue_one_warning():
     ):
         with pytest.warns(
             FewRowsWarning, match="20 rows are too few: for 3 values of factor 0"
-        ) as told:
+        ) as warned:
             call()
-        assert len(told) == 1
-        assert told[0].filename == __file__
+        assert len(warned) == 1
+        assert warned[0].filename == __file__
     mig(codes, factors % 2, leave_out=[1])  # twenty rows for two codes and two values
 
 

@@ -109,7 +109,7 @@ def test_overlap_from_a_lookup_table_to_no_information():
 
 
 def test_much_overlap_with_few_differs_from_little_with_many():
-    """What I(x; z) alone does not tell, [Mathieu2019] sec. 3.1: pairs that coincide."""
+    """Pairs that coincide, which I(x; z) alone does not show; [Mathieu2019] sec. 3.1."""
     pairs = np.repeat(np.arange(10.0) * 100, 2)[:, None]
     score = overlapping_neighbours(pairs, np.ones((20, 1)))
     assert score.parts == pytest.approx({"least": 1.0, "median": 1.0, "most": 1.0})

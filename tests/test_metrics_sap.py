@@ -8,7 +8,7 @@ from sklearn.svm import LinearSVC
 from lattice_tables import identity, kinds
 from plain_splits import UNEVEN, categories, halves
 from unweave.metrics import sap
-from unweave.metrics.sap import category_machines, machines
+from unweave.metrics.sap import categorical_svm, linear_svm
 
 
 def by_loops(score_of, dims):
@@ -56,7 +56,7 @@ def test_support_vector_machines_match_scikit_learn(classes, scale):
     labels = np.minimum(rng.integers(classes + 2, size=400), classes - 1)  # the last is frequent
     x = scale * (labels + 0.7 * rng.standard_normal(400) - 2)
     order = np.argsort(x)
-    w, b = machines(x[order], labels[order], classes)
+    w, b = linear_svm(x[order], labels[order], classes)
     peer = LinearSVC(C=0.01, class_weight="balanced", dual=False, tol=1e-12, max_iter=100_000)
     peer.fit(x[:, None], labels)
     last = slice(1, None) if classes == 2 else slice(None)
@@ -70,7 +70,7 @@ def test_support_vector_machines_of_categories_match_scikit_learn(classes):
     labels = np.minimum(rng.integers(classes + 2, size=400), classes - 1)
     odd = rng.random(400) < 0.3
     z = np.eye(6)[np.where(odd, rng.integers(6, size=400), labels)]
-    w, b = category_machines(z, labels, classes)
+    w, b = categorical_svm(z, labels, classes)
     peer = LinearSVC(C=0.01, class_weight="balanced", dual=False, tol=1e-12, max_iter=100_000)
     peer.fit(z, labels)
     last = slice(1, None) if classes == 2 else slice(None)

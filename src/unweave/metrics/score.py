@@ -53,7 +53,7 @@ class Score:
 
     @property
     def extras(self) -> dict[str, float]:
-        """The optional numbers beside the value: low, high, null, rng spread, ceiling."""
+        """The optional numbers, as far as they are set: low, high, null, rng spread, ceiling."""
         extras = dict(zip(("low", "high"), self.interval or (), strict=False))
         if self.null is not None:
             extras["null"] = self.null
