@@ -245,6 +245,7 @@ def describe(table: Table) -> Scores:
     Metrics that need all of q(z|x), such as the exact mutual information, are computed by
     `unweave.describe` from a model; each is also a function here, of codes and scales.
 
+    >>> import numpy as np
     >>> table = Table([[0.0, 1.0], [2.0, 0.5], [1.0, 3.0]], np.zeros((3, 0), int))
     >>> len(describe(table)), describe(table)["active_units/burda2016"].value
     (7, 2.0)
@@ -290,6 +291,7 @@ def evaluate(
     How real-valued factors are treated is logged (`Table.notes`), and a table with too few rows
     (`Table.too_few_rows`) issues one warning.
 
+    >>> import numpy as np
     >>> factors = np.argwhere(np.ones((4, 5, 3)))[:, :2]
     >>> evaluate(factors / [2.0, 3.0], factors, metrics="mig", null=True, interval=0.9)
     metric             value   interval          null
