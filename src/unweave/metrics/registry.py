@@ -258,7 +258,7 @@ def evaluate(
     codes: ArrayLike | Table,
     factors: ArrayLike | None = None,
     *,
-    metrics: str | Sequence[MetricChoice] | None = None,
+    metrics: MetricChoice | Sequence[MetricChoice] | None = None,
     seed: Seed = 0,
     progress: Callable[[str, Score | None], object] | None = None,
     **options: Unpack[MetricOptions],
@@ -281,8 +281,8 @@ def evaluate(
     Args:
         codes: (N, D) posterior means, or a table.
         factors: (N, K) integers or real numbers, unless a table is given.
-        metrics: names such as "mig" or "mig/chen2018", separated by commas or in a list; functions;
-            or `Metric` values.
+        metrics: names such as "mig" or "mig/chen2018", separated by commas or in a list; functions
+            or `Metric` values, alone or in a list.
         seed: an integer, or a NumPy generator.
         progress: called with each key when it begins, and with the key and its score when done.
         **options: options of every metric, such as `interval=0.95`. Unsupervised metrics ignore
@@ -400,18 +400,23 @@ def _metrics_from_function(function: Callable[..., Score | float]) -> dict[str, 
     return {metric.key: metric for metric in metrics}
 
 
-def select(table: Table, metrics: str | Sequence[MetricChoice] | None = None) -> dict[str, Metric]:
+def select(
+    table: Table, metrics: MetricChoice | Sequence[MetricChoice] | None = None
+) -> dict[str, Metric]:
     """Return the metrics that `evaluate` runs; raise if one that is named does not apply."""
     if metrics is None:
         quick = {key: metric for key, metric in METRICS.items() if not metric.slow}
         return _applicable(table, quick) or _applicable(table, UNSUPERVISED)
+    if isinstance(metrics, str):
+        metrics = split_names(metrics) or [metrics]
     chosen: dict[str, Metric] = {}
-    for choice in split_names(metrics) or [metrics] if isinstance(metrics, str) else metrics:
+    for choice in [metrics] if callable(metrics) else metrics:
         matches = find_metrics(choice)
         reasons = {key: reason for key, m in matches.items() if (reason := m.unmet(table))}
         if len(reasons) == len(matches) and choice not in ("all", "measures"):
             why = "; ".join(f"{key}: {reason}" for key, reason in reasons.items())
-            raise ValueError(f"expected a table that can be scored by {choice}, but {why}")
+            name = choice if isinstance(choice, str) else ", ".join(matches)
+            raise ValueError(f"expected a table that can be scored by {name}, but {why}")
         chosen |= matches
     return _applicable(table, chosen)
 
