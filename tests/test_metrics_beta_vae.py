@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 from lattice_tables import SIZES, TABLES, blurred, identity, lattice, rotated
 from unweave.metrics import Table, beta_vae_score, factor_vae_score
-from unweave.metrics.beta_vae_score import _fit_adagrad, _fit_penalised, pairs_sharing_a_value
+from unweave.metrics.beta_vae_score import _fit_adagrad, _fit_penalised, draw_pairs
 from unweave.metrics.fixed_factors import group_by_factor
 from unweave.metrics.inputs import read
 from unweave.metrics.registry import select
@@ -55,7 +55,7 @@ def test_missing_combinations_are_counted():
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_all_factors_but_one_can_score_1(protocol):
-    # [Kim2018] fig. 3: where neither code is still, it is the third factor that is fixed.
+    # [Kim2018] fig. 3: if both codes vary, the third factor must be fixed.
     base = identity()
     two = base.codes[:, :2]
     assert float(beta_vae_score(two, base.factors, protocol=protocol, pairs=50)) > 0.99
@@ -68,7 +68,7 @@ def test_pairs_share_the_factor():
     groups = group_by_factor(read(np.ones((60, 1)), factors))
     assert set(groups) == {0, 1, 2}
     for k, group in groups.items():
-        pairs = pairs_sharing_a_value(group, (3000, 11), np.random.default_rng(k))
+        pairs = draw_pairs(group, (3000, 11), np.random.default_rng(k))
         first, second = pairs
         assert first.shape == second.shape == (3000, 11)
         np.testing.assert_array_equal(factors[first, k], factors[second, k])
@@ -156,7 +156,7 @@ def test_seeds_differ_if_the_fit_is_not_run_to_convergence():
     assert spread["locatello2019"].details["rng spread"] < 0.01
 
 
-def test_categories_differ_or_not():
+def test_categories_are_equal_or_different():
     base = identity()
     codes = base.factors[:, [0, 1, 2]] * 10.0
     discrete = np.array([True] * 3)
@@ -168,7 +168,7 @@ def test_categories_differ_or_not():
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
-def test_beta_vae_score_of_odd_tables(protocol):
+def test_beta_vae_score_of_degenerate_tables(protocol):
     few = {"steps": 100} if protocol == "kim2018" else {}
     three = beta_vae_score([[0.1], [0.2], [0.5]], [[0], [1], [0]], protocol=protocol, **few)
     assert float(three) == 1.0  # one factor only

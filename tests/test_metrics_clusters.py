@@ -1,4 +1,4 @@
-"""Clusters against labels by trying all names, and the components that codes belong to."""
+"""Clusters against labels, by all assignments, and the components that codes belong to."""
 
 import itertools
 import math
@@ -40,7 +40,7 @@ def best_naming(clusters, labels):
 
 
 @clusterings
-def test_accuracy_is_that_of_the_best_naming(clusters):
+def test_accuracy_is_that_of_the_best_assignment(clusters):
     score = clustering_accuracy(clusters, LABELS)
     assert score.value == pytest.approx(best_naming(clusters, LABELS))
     shares = np.bincount(LABELS) / len(LABELS)
@@ -49,7 +49,7 @@ def test_accuracy_is_that_of_the_best_naming(clusters):
 
 
 @clusterings
-def test_nmi_is_that_of_scikit_learn(clusters):
+def test_nmi_matches_scikit_learn(clusters):
     for protocol, average in (("arithmetic", "arithmetic"), ("strehl2002", "geometric")):
         expected = normalized_mutual_info_score(LABELS, clusters, average_method=average)
         assert nmi(clusters, LABELS, protocol=protocol).value == pytest.approx(expected, abs=1e-9)
@@ -65,7 +65,7 @@ def test_names_of_clusters_and_labels_do_not_matter():
     assert nmi(CLUSTERS["renamed"], LABELS).value == pytest.approx(1.0)
 
 
-def test_bad_clusters_are_said_so():
+def test_bad_clusters_are_refused():
     for measure in (clustering_accuracy, nmi):
         for clusters, labels in (
             ([0, 1], [0, 1, 2]),
@@ -136,7 +136,7 @@ def test_occupancy_of_components_with_full_covariances():
     assert list(mixture_occupancy(prior, z).parts.values()) == pytest.approx(n.tolist())
 
 
-def test_occupancy_says_what_does_not_fit():
+def test_bad_components_are_refused():
     codes = np.zeros((5, 3))
     with pytest.raises(ValueError, match="expected centres of 3 numbers"):
         cluster_occupancy(codes, CENTRES)

@@ -1,4 +1,4 @@
-"""DCI: its trees against scikit-learn's, its scores against loops, and what it makes of the odd."""
+"""DCI: its trees against scikit-learn's, its scores against loops, and degenerate tables."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from unweave.metrics.trees.boosting import boost
 
 
 def entangled(rows, sizes, dims, rng):
-    """Codes that are noisy bent mixtures of the factors, one of them rounded and one duplicated."""
+    """Codes that are noisy nonlinear mixtures of the factors, one rounded and one duplicated."""
     factors = np.stack([rng.integers(size, size=rows) for size in sizes], 1)
     mix = rng.standard_normal((len(sizes), dims)) * (rng.random((len(sizes), dims)) < 0.5)
     codes = np.tanh(factors / np.array(sizes) @ mix) + 0.1 * rng.standard_normal((rows, dims))
@@ -29,7 +29,7 @@ def peer(train, labels, **options):
 
 
 @pytest.mark.parametrize("classes", [2, 3, 6])
-def test_trees_are_those_of_scikit_learn_where_every_value_has_its_bin(classes):
+def test_trees_match_scikit_learn_if_every_value_has_its_bin(classes):
     rng = np.random.default_rng(classes)
     z = rng.standard_normal((290, 4))
     labels = (z[:, 0] * 2 + z[:, 1] ** 2 + 0.5 * rng.standard_normal(290)).argsort().argsort()
@@ -37,19 +37,19 @@ def test_trees_are_those_of_scikit_learn_where_every_value_has_its_bin(classes):
     train, test = z[:200], z[200:]
     ours = boost(train, labels[:200], test, np.random.default_rng(0), rounds=15)
     theirs = peer(train, labels[:200], n_estimators=15)
-    # Small nodes can be split equally well by several codes; both choose among them at random.
+    # Several codes can split small nodes equally well; both implementations choose at random.
     np.testing.assert_allclose(ours.importances, theirs.feature_importances_, atol=0.01)
     assert (ours.predicted == theirs.predict(z)).mean() > 0.97
 
 
 @pytest.mark.parametrize("k", [0, 1, 2])
-def test_trees_are_near_those_of_scikit_learn_where_bins_are_wide(k, monkeypatch):
+def test_trees_are_close_to_scikit_learn_if_bins_are_wide(k, monkeypatch):
     monkeypatch.setattr(bins, "BINS", 30)
     codes, factors = entangled(1500, (2, 4, 12), 6, np.random.default_rng(1))
     train, labels, test = codes[:1000], factors[:1000, k], codes[1000:]
     ours = boost(train, labels, test, np.random.default_rng(0), rounds=20)
     theirs = peer(train, labels, n_estimators=20)
-    # The two equal codes share what is theirs at random, here and there.
+    # The two equal codes share their importance at random, in both implementations.
     together = [0, 1, 3, 4, 5]
     near = theirs.feature_importances_
     near[1], near[2] = near[1] + near[2], 0
@@ -63,7 +63,7 @@ def test_trees_are_near_those_of_scikit_learn_where_bins_are_wide(k, monkeypatch
     assert right == pytest.approx(theirs.score(train, labels), abs=0.01)
 
 
-def test_bins_hold_whole_values():
+def test_equal_values_are_in_the_same_bin():
     rng = np.random.default_rng(0)
     codes = np.stack([np.maximum(rng.standard_normal(3000), 0), rng.integers(9, size=3000)], 1)
     got = bin_codes(codes)
@@ -110,7 +110,7 @@ CASES = [
     CASES,
     ids=lambda x: x if isinstance(x, str) else f"to {x[-1]}",
 )
-def test_dci_by_loops_over_scikit_learn(kind, protocol, values):
+def test_dci_matches_scikit_learn(kind, protocol, values):
     codes, factors = kinds()[kind], values[identity().factors]
     score = dci(codes, factors, protocol=protocol, seed=3)
     z, labels, other, truths = halves(codes, factors, 3)
@@ -172,7 +172,7 @@ def test_completeness_of_the_lasso_weighs_factors_equally():
 
 
 @pytest.mark.parametrize("protocol", ["locatello2019", "esmaeili2019", "eastwood2018"])
-def test_numbers_of_categories_mean_nothing(protocol):
+def test_labels_of_categories_do_not_matter(protocol):
     factors, codes, renamed = categories(np.random.default_rng(3), rows=300)
     one, other = (
         dci(z, factors, protocol=protocol, discrete=[True, False]) for z in (codes, renamed)

@@ -10,10 +10,10 @@ from plain_splits import UNEVEN, categories, halves
 from unweave.metrics import dci_es
 from unweave.metrics.dci_es import DEPTHS, loss_curve_explicitness
 from unweave.metrics.trees import forests
-from unweave.metrics.trees.forests import grow
+from unweave.metrics.trees.forests import grow_forest
 
 
-class Counted:
+class EveryRowOnce:
     """A generator that draws every row once, so that a tree is grown on the rows themselves."""
 
     def spawn(self, count):
@@ -36,15 +36,15 @@ def sample(rows=260, seed=0):
 
 @pytest.mark.parametrize("depth", [1, 2, 4, 30])
 @pytest.mark.parametrize("classes", [0, 2, 5])
-def test_a_tree_cut_at_a_depth_is_that_of_scikit_learn(depth, classes):
+def test_a_tree_read_at_a_depth_matches_scikit_learn(depth, classes):
     train, v, test = sample(seed=classes)
     if classes:
         v = v.argsort().argsort() * classes // len(v)
-    ours = grow(train, v, classes, test, Counted(), trees=1, depths=[depth, 40])
+    ours = grow_forest(train, v, classes, test, EveryRowOnce(), trees=1, depths=[depth, 40])
     kind = DecisionTreeClassifier if classes else DecisionTreeRegressor
     theirs = kind(max_depth=depth, random_state=0).fit(train, v)
     predictions = theirs.predict_proba(test) if classes else theirs.predict(test)[:, None]
-    # Small nodes can be split equally well by several codes; both choose among them at random.
+    # Several codes can split small nodes equally well; both implementations choose at random.
     same = np.isclose(ours.predictions[0], predictions).all(1).mean()
     assert same > (0.99 if depth <= 2 else 0.55)
     np.testing.assert_allclose(ours.importances[0], theirs.feature_importances_, atol=0.03)
@@ -57,7 +57,7 @@ def test_forests_do_not_depend_on_how_many_trees_are_grown_at_once(monkeypatch):
     for at_once in (1, 2**20):
         monkeypatch.setattr(forests, "_ENTRIES", at_once)
         rng = np.random.default_rng(3)
-        made.append(grow(train, labels, 5, test, rng, trees=7, depths=[2, 20]))
+        made.append(grow_forest(train, labels, 5, test, rng, trees=7, depths=[2, 20]))
     np.testing.assert_allclose(made[0].predictions, made[1].predictions, rtol=1e-12)
     np.testing.assert_allclose(made[0].importances, made[1].importances, rtol=1e-12)
 
@@ -66,7 +66,9 @@ def test_equal_codes_share_importance():
     rng = np.random.default_rng(0)
     z = rng.standard_normal((300, 1))
     labels = (z[:, 0] > 0.2).astype(int) + (z[:, 0] > 1)
-    made = grow(np.repeat(z, 2, 1), labels, 3, np.repeat(z, 2, 1), rng, trees=100, depths=[9])
+    made = grow_forest(
+        np.repeat(z, 2, 1), labels, 3, np.repeat(z, 2, 1), rng, trees=100, depths=[9]
+    )
     np.testing.assert_allclose(made.importances[0], [0.5, 0.5], atol=0.15)
 
 
@@ -104,7 +106,7 @@ def area(x, y):
     [((), np.arange(6)), ((0, 1, 2), UNEVEN)],
     ids=["classes", "numbers"],
 )
-def test_dci_es_by_a_forest_of_scikit_learn_for_each_depth(kind, ordered, values):
+def test_dci_es_matches_a_forest_of_scikit_learn_for_each_depth(kind, ordered, values):
     codes, factors, depths = kinds()[kind], values[identity().factors], (2, 4, 32)
     score = dci_es(codes, factors, seed=1, depths=depths, ordered=ordered)
     train, y, test, truths = halves(codes, factors, 1)
@@ -135,12 +137,12 @@ def test_dci_es_by_a_forest_of_scikit_learn_for_each_depth(kind, ordered, values
     ours, theirs = score.matrix, weights[best]
     if kind == "duplicated":  # equal codes share their importance at random
         ours, theirs = (m.reshape(3, 2, 3).sum(1) for m in (ours, theirs))
-    # Of noise hardly any split is better than others.
+    # For noise, hardly any split is better than others.
     np.testing.assert_allclose(ours, theirs, atol=0.13 if kind == "noise" else 0.08)
     assert score.parts["size"] == 3 / codes.shape[1]
 
 
-def test_numbers_of_categories_mean_nothing():
+def test_labels_of_categories_do_not_matter():
     factors, codes, renamed = categories(np.random.default_rng(3), rows=300)
     one, other = (
         dci_es(z, factors, depths=(2, 8), discrete=[True, False]) for z in (codes, renamed)
@@ -162,7 +164,7 @@ def test_codes_that_need_deeper_trees_are_less_explicit():
     assert hidden.parts["explicitness"] < plain.parts["explicitness"] - 0.03
 
 
-def test_dci_es_takes_real_numbers_and_says_what_is_wrong():
+def test_dci_es_takes_real_numbers_and_checks_its_options():
     rng = np.random.default_rng(0)
     factors = rng.uniform(size=(300, 2))
     score = dci_es(factors * [1, 3], factors, depths=(1, 3, 9))
@@ -185,7 +187,7 @@ def test_forests_do_not_compute_with_uninitialised_memory(monkeypatch):
 
     train, v, test = sample()
     labels = v.argsort().argsort() // 40
-    expected = grow(train, labels, 5, test, np.random.default_rng(0), trees=3, depths=[30])
+    expected = grow_forest(train, labels, 5, test, np.random.default_rng(0), trees=3, depths=[30])
     monkeypatch.setattr(forests.np, "empty", signalling)
-    made = grow(train, labels, 5, test, np.random.default_rng(0), trees=3, depths=[30])
+    made = grow_forest(train, labels, 5, test, np.random.default_rng(0), trees=3, depths=[30])
     np.testing.assert_array_equal(made.predictions, expected.predictions)

@@ -1,4 +1,4 @@
-"""Explicitness and downstream accuracy against scikit-learn, and what they make of the odd."""
+"""Explicitness and downstream accuracy against scikit-learn, and degenerate tables."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from lattice_tables import blurred, identity, kinds
 from plain_splits import categories, halves, scaled
 from unweave.metrics import downstream, explicitness
 from unweave.metrics.downstream import cross_validated_logistic
-from unweave.metrics.explicitness import area_under_curve, one_against_rest
+from unweave.metrics.explicitness import area_under_curve, logistic_one_vs_rest
 
 
 def area_of(protocol, train, y, test, truth):
@@ -29,31 +29,31 @@ def area_of(protocol, train, y, test, truth):
 
 @pytest.mark.parametrize("protocol", ["locatello2019", "ridgeway2018"])
 @pytest.mark.parametrize("kind", kinds())
-def test_explicitness_by_scikit_learn(kind, protocol):
+def test_explicitness_matches_scikit_learn(kind, protocol):
     codes, factors = kinds()[kind], identity().factors * 3 + 1
     train, y, test, truth = halves(codes, factors, 2)
     train, test = scaled(train, test)
     expected = [area_of(protocol, train, y[:, k], test, truth[:, k]) for k in range(3)]
     score = explicitness(codes, factors, protocol=protocol, seed=2)
-    # The areas of codes without noise have ties, which the last bit of a probability parts.
+    # Codes without noise have ties, which rounding of probabilities breaks.
     near = 1e-9 if protocol == "locatello2019" else 0.01
     np.testing.assert_allclose(list(score.parts.values()), expected, atol=near)
     assert float(score) == pytest.approx(np.mean(expected), abs=near)
 
 
 @pytest.mark.parametrize("classes", [2, 5])
-def test_regressions_of_each_value_are_those_of_liblinear(classes):
+def test_regressions_of_each_value_match_liblinear(classes):
     rng = np.random.default_rng(classes)
     labels = rng.integers(classes, size=200)
     x = np.column_stack([labels + rng.standard_normal(200), rng.standard_normal(200), np.ones(200)])
-    w = one_against_rest(x, labels, classes)
+    w = logistic_one_vs_rest(x, labels, classes)
     for c in range(classes):
         peer = LogisticRegression(solver="liblinear", tol=1e-10, max_iter=1000)
         peer.fit(x[:, :2], labels == c)
         np.testing.assert_allclose(w[c], [*peer.coef_[0], *peer.intercept_], atol=1e-5)
 
 
-def test_explicitness_is_of_all_codes_together():
+def test_explicitness_reads_all_codes_together():
     score = {
         kind: float(explicitness(codes, identity().factors)) for kind, codes in kinds().items()
     }
@@ -63,7 +63,7 @@ def test_explicitness_is_of_all_codes_together():
     assert score["noise"] == pytest.approx(0.5, abs=0.06)
 
 
-def test_a_line_does_not_tell_the_middle_of_a_range():
+def test_a_line_cannot_separate_the_middle_of_a_range():
     factors = np.tile(np.arange(9), 60)[:, None]
     softmax, separate = (
         explicitness(factors * 1.0, factors, protocol=protocol)
@@ -76,7 +76,7 @@ def test_a_line_does_not_tell_the_middle_of_a_range():
 
 
 @pytest.mark.parametrize("metric", [explicitness, downstream])
-def test_numbers_of_categories_mean_nothing(metric):
+def test_labels_of_categories_do_not_matter(metric):
     factors, codes, renamed = categories(np.random.default_rng(3), rows=300)
     options = {"labels": [60]} if metric is downstream else {}
     one, other = (metric(z, factors, discrete=[True, False], **options) for z in (codes, renamed))
@@ -89,7 +89,7 @@ def test_numbers_of_categories_mean_nothing(metric):
         assert one.parts["factor 0"] == pytest.approx(expected, abs=1e-3)
 
 
-def test_area_by_pairs():
+def test_area_under_the_curve_by_pairs():
     rng = np.random.default_rng(0)
     score, positive = rng.integers(6, size=40) / 6, rng.random(40) < 0.3
     pairs = [(a > b) + (a == b) / 2 for a in score[positive] for b in score[~positive]]
@@ -104,7 +104,7 @@ folds = pytest.mark.filterwarnings(
 
 @folds
 @pytest.mark.parametrize("kind", ["identity", "entangled", "noise"])
-def test_cross_validated_regression_is_that_of_scikit_learn(kind):
+def test_cross_validated_regression_matches_scikit_learn(kind):
     train, y, test, truth = halves(kinds()[kind] * 3.0, identity().factors, 4, 100, 200)
     right = np.zeros((2, 3))
     for k in range(3):
@@ -113,12 +113,12 @@ def test_cross_validated_regression_is_that_of_scikit_learn(kind):
         ours = values[(test @ w[:, :-1].T + w[:, -1]).argmax(1)]
         theirs = LogisticRegressionCV(Cs=10, cv=KFold(5)).fit(train, y[:, k]).predict(test)
         right[:, k] = (ours == truth[:, k]).mean(), (theirs == truth[:, k]).mean()
-    # At large C neither regression comes to its end in 100 steps.
+    # At large C neither regression converges in 100 steps.
     assert right[0].mean() == pytest.approx(right[1].mean(), abs=0.03)
 
 
 @folds
-def test_downstream_by_scikit_learn():
+def test_downstream_matches_scikit_learn():
     codes, factors = kinds()["entangled"] * 3.0, identity().factors
     train, y, test, truth = halves(codes, factors, 4, 100, 200)
     models = {
@@ -137,7 +137,7 @@ def test_downstream_by_scikit_learn():
 
 
 @pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
-def test_downstream_takes_what_labels_there_are():
+def test_downstream_leaves_out_more_labels_than_there_are_rows():
     base = blurred()
     score = downstream(base.codes, base.factors, labels=[10, 50_000], test=1000)
     assert list(score.parts) == ["logistic 10", "boosting 10"]
@@ -148,7 +148,7 @@ def test_downstream_takes_what_labels_there_are():
 
 @pytest.mark.parametrize("metric", [explicitness, downstream])
 @pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
-def test_odd_tables(metric):
+def test_degenerate_tables(metric):
     three = metric([[0.1], [0.2], [0.5]], [[0], [1], [0]])
     assert 0 <= float(three) <= 1
     constant = metric(np.full((30, 2), 0.1), np.arange(30)[:, None] % 3)

@@ -18,7 +18,7 @@ from lattice_tables import (
 from unweave.metrics import factor_vae_score
 from unweave.metrics.factor_vae_score import (
     _correct_votes,
-    fixed_factor_rows,
+    draw_fixed_factor_rows,
     variance,
 )
 from unweave.metrics.fixed_factors import combinations_missing, group_rows
@@ -34,7 +34,7 @@ def test_variance_by_loops(discrete):
         assert got == pytest.approx(total / (2 * size * (size - 1)), rel=1e-12)
 
 
-def test_equal_values_have_no_spread_at_all():
+def test_equal_values_have_a_variance_of_exactly_0():
     assert variance(np.full((1, 100), 0.1), False)[0] == 0.0
     assert variance(np.full((1, 100), 3.0), True)[0] == 0.0
 
@@ -54,7 +54,7 @@ def test_rows_of_a_vote_share_the_factor():
     factors[0, 0] = 9  # occurs once, so it is never fixed
     dense = read(np.ones((60, 1)), factors).factors
     groups = {k: group_rows(dense[:, k]) for k in (0, 2)}
-    chosen, rows = fixed_factor_rows(groups, 2000, 7, np.random.default_rng(1))
+    chosen, rows = draw_fixed_factor_rows(groups, 2000, 7, np.random.default_rng(1))
     assert set(chosen) == {0, 2}
     assert (chosen == 0).mean() == pytest.approx(0.5, abs=0.05)
     for k, vote in zip(chosen, rows, strict=True):
@@ -65,7 +65,7 @@ def test_rows_of_a_vote_share_the_factor():
     np.testing.assert_allclose(drawn, 1 / 60, atol=0.006)
 
 
-def testcombinations_missing():
+def test_combinations_missing():
     factors = lattice((3, 4, 5))
     assert combinations_missing(read(np.ones((60, 1)), factors), [0, 1, 2]) == 0
     assert combinations_missing(read(np.ones((53, 1)), factors[7:]), [0, 1, 2]) == 7
@@ -140,7 +140,7 @@ def test_constant_code_is_pruned_whatever_its_kl():
     assert float(score) == 1.0
 
 
-def test_votes_in_chunks_are_votes(monkeypatch):
+def test_votes_do_not_depend_on_chunks(monkeypatch):
     base = blurred()
     at_once = factor_vae_score(base.codes, base.factors)
     monkeypatch.setattr(importlib.import_module("unweave.metrics.factor_vae_score"), "_CHUNK", 1000)
@@ -149,7 +149,7 @@ def test_votes_in_chunks_are_votes(monkeypatch):
     )
 
 
-def test_mathieu_has_its_numbers_and_prunes_nothing():
+def test_mathieu2019_prunes_constant_codes_only():
     base = with_columns(identity(), identity().codes[:, [0]] * 0.01, np.ones(480))
     score = factor_vae_score(base.codes, base.factors, protocol="mathieu2019", votes=600)
     assert score.details["pruned"] == []

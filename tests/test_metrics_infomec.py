@@ -18,7 +18,7 @@ tables = pytest.mark.parametrize("base", TABLES, ids=lambda made: made.__name__)
 
 
 @pytest.mark.parametrize("neighbours", [1, 3, 10])
-def test_information_is_that_of_scikit_learn(neighbours):
+def test_information_matches_scikit_learn(neighbours):
     rng = np.random.default_rng(0)
     labels = np.append(rng.integers(5, size=300), [5, 6, 6])  # alone, and two of a kind
     x = np.append(labels[:300] * 0.5, [0.0, 1.0, 1.5]) + rng.standard_normal(303)
@@ -36,7 +36,7 @@ def fitted_entropy(x, labels):
     return log_loss(labels, model.predict_proba(x))
 
 
-def test_logistic_regression_is_that_of_scikit_learn():
+def test_logistic_regression_matches_scikit_learn():
     rng = np.random.default_rng(1)
     labels = np.minimum(rng.poisson(1.2, size=400), 4)  # classes of different sizes
     x = rng.standard_normal((400, 3)) + 0.5 * labels[:, None]
@@ -116,7 +116,7 @@ def test_categories_are_counted_and_read_one_hot():
     assert score.parts["explicitness"] > 0.9
 
 
-def test_codes_that_tell_nothing():
+def test_uninformative_codes():
     constant = info_mec(np.full((480, 3), 0.1), identity().factors)
     assert constant.parts == {"modularity": 0.0, "explicitness": 0.0, "compactness": 0.0}
     assert info_mec(noise().codes, noise().factors).parts["explicitness"] < 0.05
@@ -124,7 +124,7 @@ def test_codes_that_tell_nothing():
     assert single.parts["compactness"] == pytest.approx(1.0, abs=0.7)
 
 
-def test_it_needs_two_factors_and_a_neighbour():
+def test_two_factors_and_a_neighbour_are_required():
     with pytest.raises(ValueError, match="at least 2 factors that vary"):
         info_mec(identity().codes, identity().factors[:, :1])
     with pytest.raises(ValueError, match="at least 1 neighbour"):
@@ -145,11 +145,11 @@ def test_pruning_at_another_threshold():
 def test_evaluate_estimates_once_for_both_prunings(monkeypatch):
     fits = []
 
-    def counted(*args):
+    def count(*args):
         fits.append(args)
         return logistic_entropy(*args)
 
-    monkeypatch.setattr("unweave.metrics.infomec.logistic_entropy", counted)
+    monkeypatch.setattr("unweave.metrics.infomec.logistic_entropy", count)
     table = blurred()
     scores = evaluate(table, metrics="info_mec", seed=3, interval=0.9, resamples=2)
     assert len(fits) == 3 * (1 + 2 * 2)  # of three factors; halves are of other rows

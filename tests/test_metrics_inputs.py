@@ -1,4 +1,4 @@
-"""What metrics are given: codes that are categories, factors left out, and what is refused."""
+"""Inputs of metrics: discrete codes, factors left out, and inputs that are refused."""
 
 import inspect
 import logging
@@ -136,7 +136,7 @@ def test_values_that_never_repeat_cannot_be_fixed():
     assert float(mig(np.arange(4.0)[:, None], np.arange(4)[:, None])) == 1.0
 
 
-def test_what_new_users_tried_is_refused_in_words():
+def test_common_mistakes_have_clear_errors():
     rng = np.random.default_rng(0)
     codes, factors = rng.standard_normal((50, 2)), rng.integers(3, size=(50, 2))
     with pytest.raises(ValueError, match="codes without masked entries, got a masked array"):
@@ -207,14 +207,14 @@ def test_ten_rows_for_each_code_and_each_value():
     ]:
         v = rng.permutation(np.arange(rows) % values)[:, None]
         table = Table(rng.standard_normal((rows, dims)), v)
-        assert (table.few is None) == (rows >= enough)
-        assert rows >= enough or f"there should be {enough} at least" in table.few
+        assert (table.too_few_rows is None) == (rows >= enough)
+        assert rows >= enough or f"there should be {enough} at least" in table.too_few_rows
     numbers = rng.uniform(size=(199, 1))
-    assert "factor 0 in 20 bins there should be 200" in Table(numbers, numbers).few
-    assert Table(np.eye(10).repeat(10, 0), np.zeros((100, 0))).few is None
+    assert "factor 0 in 20 bins there should be 200" in Table(numbers, numbers).too_few_rows
+    assert Table(np.eye(10).repeat(10, 0), np.zeros((100, 0))).too_few_rows is None
 
 
-def test_few_rows_are_warned_of_once():
+def test_few_rows_issue_one_warning():
     codes, factors = (array[:20] for array in draw())
     for call in (
         lambda: evaluate(codes, factors, metrics="mig, mcc", null=True, shuffles=2),
@@ -222,14 +222,14 @@ def test_few_rows_are_warned_of_once():
     ):
         with pytest.warns(
             FewRowsWarning, match="20 rows are too few: for 3 values of factor 0"
-        ) as told:
+        ) as warned:
             call()
-        assert len(told) == 1
-        assert told[0].filename == __file__
+        assert len(warned) == 1
+        assert warned[0].filename == __file__
     mig(codes, factors % 2, leave_out=[1])  # twenty rows for two codes and two values
 
 
-def test_what_is_decided_about_real_numbers_is_said(caplog):
+def test_treatment_of_real_numbers_is_logged(caplog):
     v = np.column_stack([np.tile([0.5, 1.5, 2.5], 80), np.random.default_rng(0).random(240)])
     table = Table(v, v, factor_names=("angle", "x"))
     assert repr(table).endswith("angle of real numbers as 3 classes, x of real numbers)")
@@ -255,7 +255,7 @@ def test_what_is_decided_about_real_numbers_is_said(caplog):
 
 
 @pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
-def test_parts_of_the_rows_decide_as_all_rows_do():
+def test_subsets_of_the_rows_treat_factors_as_all_rows_do():
     """Values that come 2.5 times on average, and less than twice in half of the rows."""
     rng = np.random.default_rng(0)
     v = np.column_stack([np.arange(500) // 2.5 // 1 * 0.3, np.tile([0, 1], 250)])

@@ -1,4 +1,4 @@
-"""IRS against loops from the formula, and what it makes of the odd."""
+"""IRS against loops from the formula, and degenerate tables."""
 
 import numpy as np
 import pytest
@@ -63,7 +63,7 @@ def test_irs_by_loops(kind, protocol):
     assert float(score) == pytest.approx(value, abs=1e-12)
 
 
-def test_rows_are_chosen_where_there_are_many():
+def test_samples_limits_the_rows():
     base = blurred()
     few = irs(base.codes, base.factors, samples=200, seed=1)
     assert few.details["samples"] == 200
@@ -73,7 +73,7 @@ def test_rows_are_chosen_where_there_are_many():
 
 @pytest.mark.parametrize("protocol", ["suter2019", "locatello2019"])
 @pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
-def test_irs_of_odd_tables(protocol):
+def test_irs_of_degenerate_tables(protocol):
     constant = irs(np.full((30, 2), 0.1), lattice()[:30], protocol=protocol)
     assert float(constant) == 0.0
     assert constant.parts == {}
@@ -84,7 +84,7 @@ def test_irs_of_odd_tables(protocol):
 
 
 @pytest.mark.parametrize("protocol", ["suter2019", "locatello2019"])
-def test_numbers_of_categories_mean_nothing(protocol):
+def test_labels_of_categories_do_not_matter(protocol):
     factors, codes, renamed = categories(np.random.default_rng(3))
     one, other = (
         irs(z, factors, protocol=protocol, discrete=[True, False]) for z in (codes, renamed)

@@ -29,7 +29,7 @@ def test_mcc_over_all_matchings(base, correlation):
     np.testing.assert_allclose(score.matrix, found, atol=1e-9)
 
 
-def test_ranks_do_not_mind_a_monotone_map():
+def test_rank_correlation_is_invariant_under_monotone_maps():
     base = blurred()
     bent = np.exp(base.codes)
     ranks = {"correlation": "spearman"}

@@ -79,7 +79,7 @@ def test_single_valued_factor_has_a_column_of_zeros():
     np.testing.assert_allclose(mutual_information_matrix(factors * 1.0, factors), [[1, 0], [0, 0]])
 
 
-def test_one_code_tells_one_factor_and_constant_codes_none():
+def test_one_code_scores_one_factor_and_constant_codes_none():
     base = identity()
     score = mig(base.codes[:, :1], base.factors)
     assert list(score.parts.values()) == pytest.approx([1, 0, 0], abs=1e-9)
@@ -146,14 +146,14 @@ def test_mixture_information_is_the_integral():
     np.testing.assert_allclose(score.matrix[0], expected / np.log([2, 3]), atol=0.01)
 
 
-def test_narrow_posteriors_tell_all_that_the_table_can():
+def test_narrow_posteriors_have_all_the_information_of_the_table():
     # Every draw names its row, so I(z; v) = H(v); float32 would lose such scales to rounding.
     codes = np.linspace(100, 101, 60)[:, None]
     score = mig(codes, lattice((3, 4, 5)), protocol="chen2018", scales=np.full((60, 1), 1e-9))
     np.testing.assert_allclose(score.matrix, 1.0, atol=1e-3)
 
 
-def test_wide_posteriors_tell_nothing():
+def test_wide_posteriors_have_no_information():
     codes = identity().codes
     score = mig(codes, identity().factors, protocol="chen2018", scales=np.full((480, 3), 100.0))
     assert score.matrix.max() < 0.01

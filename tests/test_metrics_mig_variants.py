@@ -22,7 +22,7 @@ def cut(code, bins=20):
     return [min(int((z - low) / (high - low) * bins), bins - 1) for z in code]
 
 
-def counted(base):
+def count_bins(base):
     """Bins of the codes, lists of the factors, and I(z_j; v_k) = H(z) + H(v) - H(z, v)."""
     z = [cut(column.tolist()) for column in base.codes.T]
     v = [column.tolist() for column in base.factors.T]
@@ -36,11 +36,11 @@ def counted(base):
 @tables
 def test_mig_sup_by_loops(base):
     base = base()
-    _, v, shared = counted(base)
+    _, v, shared = count_bins(base)
     gaps = []
     for row in shared:
-        told = sorted(i / entropy_of(values) for i, values in zip(row, v, strict=True))
-        gaps.append(told[-1] - told[-2])
+        *_, second, first = sorted(i / entropy_of(values) for i, values in zip(row, v, strict=True))
+        gaps.append(first - second)
     score = mig_sup(base.codes, base.factors)
     assert float(score) == pytest.approx(sum(gaps) / len(gaps), abs=1e-9)
     assert list(score.parts.values()) == pytest.approx(gaps, abs=1e-9)
@@ -49,14 +49,14 @@ def test_mig_sup_by_loops(base):
 @tables
 def test_jemmig_by_loops(base):
     base = base()
-    z, v, shared = counted(base)
+    z, v, shared = count_bins(base)
     terms = []
     for k, values in enumerate(v):
-        told = [row[k] for row in shared]
-        best = told.index(max(told))
-        second = max(i for j, i in enumerate(told) if j != best)
+        column = [row[k] for row in shared]
+        best = column.index(max(column))
+        second = max(i for j, i in enumerate(column) if j != best)
         joint = entropy_of(list(zip(z[best], values, strict=True)))
-        jemmig_k = joint - told[best] + second
+        jemmig_k = joint - column[best] + second
         terms.append(1 - jemmig_k / (entropy_of(values) + math.log(20)))
     score = jemmig(base.codes, base.factors)
     assert float(score) == pytest.approx(sum(terms) / len(terms), abs=1e-9)
@@ -66,7 +66,7 @@ def test_jemmig_by_loops(base):
 @tables
 def test_dcimig_by_loops(base):
     base = base()
-    _, v, shared = counted(base)
+    _, v, shared = count_bins(base)
     kept = [0.0] * len(v)
     for row in shared:
         best = row.index(max(row))
@@ -83,7 +83,7 @@ def test_dcimig_by_loops(base):
 @pytest.mark.parametrize("dead", [0, 2])
 def test_modularity_by_loops(base, dead):
     base = base()
-    _, _, shared = counted(base)
+    _, _, shared = count_bins(base)
     each = []
     for row in shared:
         best = max(row)
@@ -113,7 +113,7 @@ def test_what_each_is_blind_to():
     assert float(jemmig(both, factors)) < 0.75
 
 
-def test_a_code_that_hardly_varies_is_no_code_to_jemmig():
+def test_jemmig_prunes_a_code_that_hardly_varies():
     """The formula gives a constant code log B / (H(v) + log B)."""
     factors = lattice((4, 5), repeats=60)
     constant = np.full((1200, 2), 0.1)
@@ -142,7 +142,7 @@ def test_one_factor():
         modularity(identity().codes, one)
 
 
-def test_codes_that_mean_nothing_are_pruned():
+def test_inactive_codes_are_pruned():
     base = with_columns(identity(), 0.01 * identity().codes[:, :1], np.ones(480))
     assert mig_sup(base.codes, base.factors).details["pruned"] == [3]
     assert mig_sup(base.codes, base.factors, std_threshold=0).details["pruned"] == []

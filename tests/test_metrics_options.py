@@ -39,7 +39,7 @@ def draw(seed, rows=600):
 
 
 @pytest.mark.parametrize("rows", [300, 600, 3000])
-def test_interval_is_as_wide_as_other_rows_spread_and_holds_their_mean(rows):
+def test_interval_is_as_wide_as_the_variation_over_other_rows_and_covers_their_mean(rows):
     """Of 300 rows that are read from as many, from twice as many, and from many more."""
     values = [float(mig(*draw(seed, rows), samples=300, seed=seed)) for seed in range(200)]
     low, high = np.quantile(values, (0.05, 0.95))
@@ -87,7 +87,7 @@ def test_the_rows_read_decide_how_large_subsets_are():
     assert score.details["rows of a resample"] == 240
 
 
-def test_reseeds_give_the_spread_of_the_rng():
+def test_reseeds_estimate_the_variation_over_seeds():
     codes, factors = draw(2, rows=200)
     few = {"batch": 5, "votes": 100}
     score = factor_vae_score(codes, factors, reseeds=30, **few)
@@ -153,7 +153,7 @@ def test_bad_keywords(asked, message):
 
 
 @pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
-def test_too_few_rows_for_halves():
+def test_too_few_rows_for_subsets():
     with pytest.raises(ValueError, match="at least 4 rows for an interval"):
         mig([[0.0], [1.0], [2.0]], [[0], [1], [2]], interval=0.9)
     with pytest.raises(ValueError, match=r"random subset .* cannot be scored .* give more rows"):
@@ -161,7 +161,7 @@ def test_too_few_rows_for_halves():
 
 
 @metrics
-def test_every_metric_shows_the_shared_keywords(metric):
+def test_every_metric_documents_the_shared_arguments(metric):
     shared = {
         "periods",
         "continuous",
@@ -237,7 +237,7 @@ def test_a_code_of_the_visible_orientation_is_perfect_once_periods_are_given():
     assert best.details["ceiling"] == pytest.approx(float(declared), abs=1e-9)
     table = Table(codes, factors, factor_names=names, periods=periods)
     assert float(evaluate(table)["mig/locatello2019"]) == float(declared)
-    np.testing.assert_array_equal(table.classes[:, 1], seen)
+    np.testing.assert_array_equal(table.merged_factors[:, 1], seen)
 
 
 @pytest.mark.parametrize("metric", [m for m in QUICK.values() if not m.slow], ids=lambda m: m.key)
@@ -257,7 +257,7 @@ def test_periods_are_saved_with_the_table(tmp_path):
     table.save(tmp_path / "table.npz")
     again = Table.load(tmp_path / "table.npz")
     assert again.periods == {"turn": 3}
-    assert again.classes.tolist() == [[0], [1], [2], [0]]
+    assert again.merged_factors.tolist() == [[0], [1], [2], [0]]
 
 
 # Tables of scores.
@@ -330,7 +330,7 @@ def test_a_continuous_factor_is_cut_into_bins():
 
 @pytest.mark.parametrize("metric", [m for m in QUICK.values() if not m.slow], ids=lambda m: m.key)
 @pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
-def test_classes_may_have_any_numbers(metric):
+def test_classes_may_have_any_values(metric):
     """Angles that repeat are classes as their numbers are, and none of 40 is lost to 20 bins."""
     rng = np.random.default_rng(0)
     v = np.column_stack([np.repeat(np.arange(40), 6), np.tile(np.arange(3), 80)])

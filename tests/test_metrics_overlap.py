@@ -40,7 +40,7 @@ def information_on_a_grid(codes, scales):
 
 
 @pytest.mark.parametrize("j", [0, 1])
-def test_information_of_one_code_is_that_on_a_grid_and_within_its_bounds(j):
+def test_information_of_one_code_matches_a_grid_and_its_bounds(j):
     codes, scales = CODES[:, [j]], SCALES[:, [j]]
     expected = information_on_a_grid(CODES[:, j], SCALES[:, j])
     score = exact_mutual_information(codes, scales, samples=40_000)
@@ -52,7 +52,7 @@ def test_information_of_one_code_is_that_on_a_grid_and_within_its_bounds(j):
     assert score.value < both.value < math.log(40)
 
 
-def test_bounds_by_pairs_are_those_of_quadrature():
+def test_bounds_by_pairs_match_quadrature():
     codes, scales = CODES[:, 0], SCALES[:, 0]
     q = densities(codes, scales)
     bhattacharyya = integral(np.sqrt(q[:, None] * q))
@@ -109,7 +109,7 @@ def test_overlap_from_a_lookup_table_to_no_information():
 
 
 def test_much_overlap_with_few_differs_from_little_with_many():
-    """What I(x; z) alone does not tell, [Mathieu2019] sec. 3.1: pairs that coincide."""
+    """Pairs that coincide, which I(x; z) alone does not show; [Mathieu2019] sec. 3.1."""
     pairs = np.repeat(np.arange(10.0) * 100, 2)[:, None]
     score = overlapping_neighbours(pairs, np.ones((20, 1)))
     assert score.parts == pytest.approx({"least": 1.0, "median": 1.0, "most": 1.0})
@@ -140,7 +140,7 @@ def test_total_correlation_of_a_mixture_on_a_grid():
     assert score.value == exact_total_correlation(CODES, SCALES, samples=40_000).value
 
 
-def test_total_correlation_of_a_lattice_is_none():
+def test_total_correlation_of_a_lattice_is_0():
     lattice = np.argwhere(np.ones((6, 7))).astype(float)
     score = exact_total_correlation(lattice, np.full(lattice.shape, 0.3), samples=500)
     assert score.value == pytest.approx(0.0, abs=1e-9)
@@ -197,7 +197,7 @@ def test_divergences_are_those_of_aggregate_and_vanish_at_the_prior():
         assert far[f"mmd/{kernel}"].value == pytest.approx(near, rel=0.15)
 
 
-def test_priors_without_a_variance_leave_out_what_would_be_infinite():
+def test_divergences_that_are_infinite_without_variance_are_left_out():
     found = prior_match(CODES, SCALES, prior=uw.StudentT(2, df=2.0), samples=50, points=50)
     assert {key.split("/")[0] for key in found} == {"exclusive_kl", "mmd"}
     sparse = prior_match(CODES, SCALES, prior=uw.Sparse(2), samples=50, points=50)
@@ -216,7 +216,7 @@ def test_priors_without_a_variance_leave_out_what_would_be_infinite():
         prior_match,
     ],
 )
-def test_bad_encodings_are_said_so(measure):
+def test_bad_encodings_are_refused(measure):
     for codes, scales in (
         (CODES, SCALES[:3]),
         (CODES, -SCALES),

@@ -2,6 +2,8 @@
 
 import inspect
 import pickle
+import re
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -118,7 +120,7 @@ def test_evaluate_takes_functions_beside_names():
     assert "mean_code,,,0.48" in scores.to_csv()
     assert "\nmean_code          0.48" in str(scores)
     arrays = evaluate(BASE.codes, BASE.factors, metrics=[mean_code])
-    assert arrays.to_json() == evaluate(BASE, metrics=[mean_code]).to_json()
+    assert arrays.to_json() == evaluate(BASE, metrics=mean_code).to_json()
 
 
 def test_a_plain_function_can_take_a_seed_and_columns_of_the_table():
@@ -136,7 +138,7 @@ def test_functions_of_this_package_stand_for_their_protocols():
     needs_scales = Metric("mine", "", mean_code, needs=METRICS["mig/chen2018"].needs)
     assert list(evaluate(identity(), metrics=[needs_scales])) == ["mine"]
     bare = Table(BASE.codes, BASE.factors)
-    with pytest.raises(ValueError, match=r"but mine: the table has no posterior scales"):
+    with pytest.raises(ValueError, match=r"scored by mine, but mine: .* no posterior scales"):
         evaluate(bare, metrics=[needs_scales])
 
 
@@ -154,3 +156,11 @@ def test_what_is_no_metric_is_refused():
 def test_metrics_can_be_pickled():
     for function in (closest, mig):
         assert pickle.loads(pickle.dumps(function)) is function
+
+
+def test_the_documented_example_runs():
+    text = (Path(__file__).parent.parent / "docs/metrics.md").read_text()
+    scope = {}
+    exec(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1], scope)
+    scores = evaluate(scope["codes"], scope["factors"], metrics=[scope["best_correlation"]])
+    assert 0.8 < float(scores["best_correlation"]) < 1

@@ -1,4 +1,4 @@
-"""SAP against loops over scikit-learn, its laws, and what it makes of the odd."""
+"""SAP against scikit-learn, and degenerate tables."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from sklearn.svm import LinearSVC
 from lattice_tables import identity, kinds
 from plain_splits import UNEVEN, categories, halves
 from unweave.metrics import sap
-from unweave.metrics.sap import category_machines, machines
+from unweave.metrics.sap import categorical_svm, linear_svm
 
 
 def by_loops(score_of, dims):
@@ -20,7 +20,7 @@ def by_loops(score_of, dims):
 
 @pytest.mark.parametrize("kind", kinds())
 @pytest.mark.parametrize("values", [np.arange(6), UNEVEN, np.sqrt(np.arange(6))])
-def test_regression_form_by_loops(kind, values):
+def test_kumar2018_by_loops(kind, values):
     codes, factors = kinds()[kind], values[identity().factors]
 
     def r2(j, k):
@@ -35,7 +35,7 @@ def test_regression_form_by_loops(kind, values):
 
 
 @pytest.mark.parametrize("kind", kinds())
-def test_classifier_form_by_loops(kind):
+def test_locatello2019_matches_scikit_learn(kind):
     codes, factors = kinds()[kind], identity().factors
     train, y, test, truth = halves(codes, factors, 5)
 
@@ -51,12 +51,12 @@ def test_classifier_form_by_loops(kind):
 
 @pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
 @pytest.mark.parametrize("classes", [2, 3, 7])
-def test_machines_are_those_of_scikit_learn(classes, scale):
+def test_support_vector_machines_match_scikit_learn(classes, scale):
     rng = np.random.default_rng(classes)
     labels = np.minimum(rng.integers(classes + 2, size=400), classes - 1)  # the last is frequent
     x = scale * (labels + 0.7 * rng.standard_normal(400) - 2)
     order = np.argsort(x)
-    w, b = machines(x[order], labels[order], classes)
+    w, b = linear_svm(x[order], labels[order], classes)
     peer = LinearSVC(C=0.01, class_weight="balanced", dual=False, tol=1e-12, max_iter=100_000)
     peer.fit(x[:, None], labels)
     last = slice(1, None) if classes == 2 else slice(None)
@@ -65,12 +65,12 @@ def test_machines_are_those_of_scikit_learn(classes, scale):
 
 
 @pytest.mark.parametrize("classes", [2, 5])
-def test_machines_of_categories_are_those_of_scikit_learn(classes):
+def test_support_vector_machines_of_categories_match_scikit_learn(classes):
     rng = np.random.default_rng(classes)
     labels = np.minimum(rng.integers(classes + 2, size=400), classes - 1)
     odd = rng.random(400) < 0.3
     z = np.eye(6)[np.where(odd, rng.integers(6, size=400), labels)]
-    w, b = category_machines(z, labels, classes)
+    w, b = categorical_svm(z, labels, classes)
     peer = LinearSVC(C=0.01, class_weight="balanced", dual=False, tol=1e-12, max_iter=100_000)
     peer.fit(z, labels)
     last = slice(1, None) if classes == 2 else slice(None)
@@ -78,14 +78,14 @@ def test_machines_of_categories_are_those_of_scikit_learn(classes):
     np.testing.assert_allclose(b[last], peer.intercept_, atol=1e-5)
 
 
-def test_codes_that_are_the_values_are_perfect_however_these_are_spaced():
+def test_unevenly_spaced_values_as_codes_are_perfect():
     values = np.column_stack([UNEVEN[identity().factors[:, 0]], identity().factors[:, 1]])
     score = sap(values * [-0.3, 2.0], values, protocol="kumar2018")
     np.testing.assert_allclose(score.matrix.diagonal(), 1, atol=1e-12)
     assert float(score) == pytest.approx(1, abs=1e-9)
 
 
-def test_a_constant_code_tells_what_scikit_learn_tells_without_a_slope():
+def test_a_constant_code_predicts_as_scikit_learn_does():
     factors = np.minimum(np.argwhere(np.ones((5, 6, 20)))[:, :2], [2, 3])  # the last are frequent
     codes = np.column_stack([4.0 * factors[:, 0], np.zeros(len(factors))])
     score = sap(codes, factors, seed=1)
@@ -119,7 +119,7 @@ def test_categories_are_read_one_hot(protocol):
     np.testing.assert_allclose(again.matrix, score.matrix, atol=1e-12)
 
 
-def test_two_values_are_told_perfectly():
+def test_two_values_are_separated_perfectly():
     factors = np.argwhere(np.ones((2, 2, 2, 2, 4, 4)))[:, :3]
     score = sap(factors * 4.0, factors)
     # The other codes are right half of the time.
@@ -131,7 +131,7 @@ def test_two_values_are_told_perfectly():
 
 @pytest.mark.parametrize("protocol", ["locatello2019", "kumar2018"])
 @pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
-def test_sap_of_odd_tables(protocol):
+def test_sap_of_degenerate_tables(protocol):
     three = sap([[0.1], [0.2], [0.5]], [[0], [1], [0]], protocol=protocol)
     assert 0 <= float(three) <= 1
     constant = sap(np.full((30, 2), 0.1), np.arange(30)[:, None] % 3, protocol=protocol)

@@ -1,4 +1,4 @@
-"""Agreement and sensitivity of metrics against loops, and what is drawn of them."""
+"""Agreement and sensitivity of metrics against loops, and their figures."""
 
 import functools
 import itertools
@@ -93,10 +93,10 @@ def test_sensitivity_is_the_metric_at_every_cell():
     found = sensitivity(factor_vae_score, table.codes, table.factors, grid, seeds=(3, 4, 5))
     assert found.values.shape == (2, 3, 3)
     assert found.name == "factor_vae_score/kim2018"
-    for (b, batch), (v, votes), (r, rng) in itertools.product(
+    for (b, batch), (v, votes), (r, seed) in itertools.product(
         enumerate(grid["batch"]), enumerate(grid["votes"]), enumerate((3, 4, 5))
     ):
-        score = factor_vae_score(table.codes, table.factors, batch=batch, votes=votes, seed=rng)
+        score = factor_vae_score(table.codes, table.factors, batch=batch, votes=votes, seed=seed)
         assert found.values[b, v, r] == score.value
     cell = found.values[0, 1]
     assert found.mean[0, 1] == pytest.approx(sum(cell) / 3)
@@ -104,11 +104,12 @@ def test_sensitivity_is_the_metric_at_every_cell():
 
 
 def test_sensitivity_as_in_figures_16_and_17():
-    """Codes of two factors out of three, of which [Kim2018] fig. 3 tells what both metrics say.
+    """Codes of two factors out of three, as in [Kim2018] fig. 3.
 
-    With the third factor fixed the vote of `factor_vae_score` goes astray: the score is the share
-    of votes for the other two, of mean 2/3 and variance 2/9 to a vote. A linear classifier learns
-    to tell it by no code being still, so `beta_vae_score` comes to 1, if it is given the steps.
+    If the third factor is fixed, the vote of `factor_vae_score` is wrong: the score is the share of
+    votes for the other two, with mean 2/3 and variance 2/9 per vote. A linear classifier learns
+    that the third factor is fixed if all codes vary, so `beta_vae_score` reaches 1 with enough
+    steps.
     """
     factors = lattice((4, 5, 6))
     codes, seeds = factors[:, :2] * 1.0, range(60)
@@ -127,19 +128,19 @@ def test_sensitivity_as_in_figures_16_and_17():
         beta_vae_score(codes, factors, protocol="locatello2019", steps=5)
 
 
-def test_sensitivity_of_a_metric_with_something_bound():
+def test_sensitivity_of_a_partial_metric():
     table = blurred()
     bound = functools.partial(mig, protocol="locatello2019", samples=100)
     found = sensitivity(bound, table.codes, table.factors, {"bins": (5, 20)}, seeds=(0, 1))
     assert found.values[1, 1] == bound(table.codes, table.factors, bins=20, seed=1).value
-    for settings, rngs in (
+    for settings, seeds in (
         ({}, (0, 1)),
         ({"bns": (2,)}, (0, 1)),
         ({"bins": ()}, (0, 1)),
         ({"bins": (5,)}, (0,)),
     ):
         with pytest.raises(ValueError, match="expected"):
-            sensitivity(bound, table.codes, table.factors, settings, seeds=rngs)
+            sensitivity(bound, table.codes, table.factors, settings, seeds=seeds)
 
 
 def test_studies_print_as_tables():

@@ -12,7 +12,7 @@ from unweave.metrics import METRICS, UNSUPERVISED, Table, describe, evaluate, le
 from unweave.metrics.registry import select
 
 
-def test_table_round_trip(tmp_path):
+def test_a_saved_table_loads_as_it_was(tmp_path):
     base = replace(
         identity(),
         codes=identity().codes.astype(np.float32),

@@ -98,7 +98,7 @@ def test_degenerate_models_have_a_score(protocol):
     assert [s.value for s in few] == [s.value for s in again]
 
 
-def test_bad_models_are_said_so():
+def test_bad_models_are_refused():
     for codes, more in (
         ([BASE], {}),
         ([], {}),

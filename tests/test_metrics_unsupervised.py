@@ -191,7 +191,7 @@ def test_order_and_sign_do_not_matter(measure, codes):
 
 
 @pytest.mark.parametrize("name", SCALE_FREE)
-def test_scale_does_not_matter_where_the_definition_has_none(name):
+def test_scale_does_not_matter_to_metrics_without_one(name):
     codes = TABLES["blurred"]
     scaled = codes * [1e-8, 1.0, 1e8]
     expected = UNSUPERVISED[name](codes).value
@@ -219,7 +219,7 @@ def test_a_score_is_finite_survives_json_and_leaves_codes_alone(measure):
 
 
 @measures
-def test_bad_input_is_said_so(measure):
+def test_bad_input_is_refused(measure):
     for codes in (np.zeros(4), np.zeros((1, 2)), np.zeros((3, 0)), np.full((3, 2), np.nan)):
         with pytest.raises(ValueError, match="expected"):
             measure(codes)
@@ -234,7 +234,7 @@ def test_constant_codes_and_three_rows_have_a_value(name):
     assert value == math.inf if name == "tc" else math.isfinite(value)
 
 
-def test_where_there_is_nothing_to_measure_it_is_said():
+def test_tables_without_anything_to_measure_are_refused():
     with pytest.raises(ValueError, match="not all zeros"):
         hoyer(np.zeros((4, 2)))
     with pytest.raises(ValueError, match="at least two codes that count"):

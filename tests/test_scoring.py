@@ -65,14 +65,14 @@ def test_reseeds_and_ceiling_are_printed_in_every_format(unweave, codes):
     assert code == 0
     assert json.loads(out) == expected.to_json()
     found = expected["factor_vae_score/kim2018"]
-    assert found.asked == {n: found.details[n] for n in ("rng spread", "ceiling")}
-    numbers = [f"{number:.4f}" for number in (float(found), *found.asked.values())]
+    assert found.extras == {n: found.details[n] for n in ("rng spread", "ceiling")}
+    numbers = [f"{number:.4f}" for number in (float(found), *found.extras.values())]
     for text in (unweave("score", codes, *asked)[1], str(expected)):
         head, *_, row = [line.split() for line in text.splitlines() if line.strip(" ─━-")]
         assert head == ["metric", "value", "rng", "spread", "ceiling"]
         assert row[1:] == numbers
     rows = list(csv.DictReader(io.StringIO(unweave("score", codes, "--csv", *asked)[1])))
-    assert {name: float(rows[0][name]) for name in found.asked} == found.asked
+    assert {name: float(rows[0][name]) for name in found.extras} == found.extras
     assert unweave("score", codes, "--reseeds", 1)[0] == 2
 
 
@@ -187,7 +187,7 @@ def test_unknown_arrays_are_noted_and_misspelt_ones_rejected(unweave, tmp_path):
     assert code == 0
     assert json.loads(out) == evaluate(**arrays, metrics="mig").to_json()
     assert f"{path} also holds images, split, which a table does not read" in err
-    with pytest.warns(UserWarning, match="holds images, split too") as told:
+    with pytest.warns(UserWarning, match="also holds images, split,") as told:
         Table.load(path)
     assert told[0].filename == __file__
     for name, meant in {"scale": "scales", "factor_name": "factor_names", "KL": None}.items():
@@ -263,4 +263,4 @@ def test_equal_images_of_shapes2d_share_a_class():
     assert table.periods == {"orientation": {"shape": [1, 2, 4]}}
     column = table.factor_names.index("orientation")
     assert table.factors[:, column].max() == 4
-    assert table.classes[:, column].max() == 3
+    assert table.merged_factors[:, column].max() == 3

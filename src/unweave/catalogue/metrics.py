@@ -8,8 +8,9 @@ from __future__ import annotations
 import inspect
 import re
 
+from unweave.metrics.needs import class_factors
 from unweave.metrics.options import SHARED_ARGUMENTS
-from unweave.metrics.registry import METRICS, Metric, class_factors
+from unweave.metrics.registry import METRICS, Metric
 
 _INTRODUCTION = """# Metrics
 

@@ -119,7 +119,7 @@ def _rules(rules: _Rules, pairs: int | None, steps: int | None) -> _Rules:
     return replace(rules, pairs=pairs, train=train, steps=steps or rules.steps)
 
 
-def pairs_sharing_a_value(
+def draw_pairs(
     group: Groups, shape: tuple[int, ...], rng: np.random.Generator
 ) -> tuple[Ints, Ints]:
     """Draw pairs of rows that share the value of a factor: the indices of both, of this shape.
@@ -149,7 +149,7 @@ def _examples(
         members = np.flatnonzero(fixed == k)
         for at in range(0, len(members), step):
             chunk = members[at : at + step]
-            first, second = pairs_sharing_a_value(group, (len(chunk), pairs), inputs.rng)
+            first, second = draw_pairs(group, (len(chunk), pairs), inputs.rng)
             distance = codes.take(first, 0, out=one[: len(chunk)], mode="clip")
             distance -= codes.take(second, 0, out=two[: len(chunk)], mode="clip")
             np.abs(distance, out=distance)

@@ -15,7 +15,7 @@ from unweave.metrics.predictors import TEST, TRAIN, Split, lasso, split, standar
 from unweave.metrics.purity import purities, purity
 from unweave.metrics.score import Score
 from unweave.metrics.trees.boosting import boost
-from unweave.metrics.trees.forests import grow
+from unweave.metrics.trees.forests import grow_forest
 
 DCIProtocol = Literal["locatello2019", "esmaeili2019", "eastwood2018"]
 
@@ -137,7 +137,7 @@ def _fit_forest(rows: Split, task: tuple[int, np.random.Generator]) -> tuple[int
     least = rows.train_values[:, k].min()  # subtracted, which keeps integers exact
     v, other = rows.train_values[:, k] - least, rows.test_values[:, k] - least
     z = np.concatenate([rows.train, rows.test])
-    predictions, importances = grow(rows.train, v, 0, z, rng, trees=10, depths=[len(v)])
+    predictions, importances = grow_forest(rows.train, v, 0, z, rng, trees=10, depths=[len(v)])
     predicted = predictions[0, :, 0]
     train = _informativeness(predicted[: len(v)], v)
     test = _informativeness(predicted[len(v) :], other)

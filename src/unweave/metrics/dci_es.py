@@ -13,7 +13,7 @@ from unweave.metrics.options import metric
 from unweave.metrics.predictors import TEST, TRAIN, Split, split
 from unweave.metrics.purity import purity
 from unweave.metrics.score import Score
-from unweave.metrics.trees.forests import grow
+from unweave.metrics.trees.forests import grow_forest
 
 DCIESProtocol = Literal["eastwood2023"]
 DEPTHS = (1, 2, 3, 4, 8, 10, 12, 14, 16, 18, 20, 32)  # of the code of [Eastwood2023]
@@ -158,7 +158,7 @@ def _target(rows: Split, k: int, regressed: bool) -> _Target:
 
 
 def _probe(target: _Target, rows: Split, depths: Sequence[int], rng: np.random.Generator) -> _Curve:
-    predictions, importances = grow(
+    predictions, importances = grow_forest(
         rows.train, target.train, target.classes, rows.test, rng, trees=TREES, depths=depths
     )
     if target.classes:

@@ -131,10 +131,10 @@ def _softmax_scores(train: Floats, labels: Ints, z: Floats) -> Floats:
 
 def _separate_scores(train: Floats, labels: Ints, z: Floats) -> Floats:
     """Return the logits (M, C) of each class against the others."""
-    return with_ones(z) @ one_against_rest(with_ones(train), labels, int(labels.max()) + 1).T
+    return with_ones(z) @ logistic_one_vs_rest(with_ones(train), labels, int(labels.max()) + 1).T
 
 
-def one_against_rest(x: Floats, labels: Ints, classes: int) -> Floats:
+def logistic_one_vs_rest(x: Floats, labels: Ints, classes: int) -> Floats:
     """Minimise w^2 / 2 + sum_n log(1 + exp(-y_n w x_n)) over w for each class, (C, P).
 
     y = 1 in the class and -1 outside. x (N, P) are rows; the method is Newton's.

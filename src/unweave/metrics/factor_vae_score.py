@@ -148,7 +148,7 @@ def variance(values: Floats, discrete: bool) -> Floats:
     return differing
 
 
-def fixed_factor_rows(
+def draw_fixed_factor_rows(
     groups: Mapping[int, Groups], votes: int, batch: int, rng: np.random.Generator
 ) -> tuple[Ints, Ints]:
     """Draw a factor (V,) for each vote, uniformly, and rows (V, L) that share a value of it.
@@ -209,7 +209,7 @@ def _count_votes(
     indices = np.array([code.j for code in active])
     step = max(1, _CHUNK // batch)  # independent of D: more codes must not change the rows drawn
     for done in range(0, votes, step):
-        fixed, rows = fixed_factor_rows(groups, min(step, votes - done), batch, inputs.rng)
+        fixed, rows = draw_fixed_factor_rows(groups, min(step, votes - done), batch, inputs.rng)
         ratios = [
             variance(code.values.take(rows), code.discrete) / code.variance for code in active
         ]

@@ -233,28 +233,25 @@ def describe_real_factors(
 
 
 def few_rows(
-    codes: NDArray[Any],
-    factors: NDArray[Any],
-    continuous: Bools,
-    names: tuple[str, ...],
+    rows: int, dims: int, sizes: Sequence[int], continuous: Bools, names: Sequence[str]
 ) -> str | None:
-    """Say why codes (N, D) and factors (N, K) have too few rows to be scored; None if they do not.
+    """Return why there are too few rows for reliable scores, or None.
 
-    There should be ten rows for each code and for each value of a factor, a continuous factor
-    counting as the 20 bins that it is cut into. A predictor from D codes fits D coefficients, and
-    all that is known of a value comes from its rows: with fewer, uninformative codes score high.
+    There should be ten rows for each of `dims` codes and for each value of a factor, of which there
+    are `sizes`; a continuous factor counts as the 20 bins that it is cut into. A predictor from D
+    codes fits D coefficients, and all that is known of a value comes from its rows: with fewer,
+    uninformative codes score high.
     """
-    groups = {f"{codes.shape[1]} codes": codes.shape[1]}
-    for k, name in enumerate(names):
-        size = _BINS if continuous[k] else int(_relabel(factors[:, k]).max()) + 1
-        groups[f"{name} in {_BINS} bins" if continuous[k] else f"{size} values of {name}"] = size
+    groups = {f"{dims} codes": dims}
+    for name, size, cut in zip(names, sizes, continuous, strict=True):
+        groups |= {f"{name} in {_BINS} bins": _BINS} if cut else {f"{size} values of {name}": size}
     largest, size = max(groups.items(), key=lambda group: group[1])
-    if len(codes) >= _ROWS_EACH * size:
+    if rows >= _ROWS_EACH * size:
         return None
     return (
-        f"{len(codes)} rows are too few: for {largest} there should be {_ROWS_EACH * size} at "
-        f"least, {_ROWS_EACH} for each; with fewer, uninformative codes can score high; give more "
-        "rows, or compare with the null"
+        f"{rows} rows are too few: for {largest} there should be {_ROWS_EACH * size} at least, "
+        f"{_ROWS_EACH} for each; with fewer, uninformative codes can score high; give more rows, "
+        "or compare with the null"
     )
 
 

@@ -18,12 +18,11 @@ from unweave.core.parallel import thread_map
 from unweave.metrics.inputs import (
     FewRowsWarning,
     Floats,
+    Inputs,
     Ints,
     Periods,
     Seed,
-    as_names,
     as_row_mask,
-    continuous_factors,
     factor_indices,
     few_rows,
     merge,
@@ -173,10 +172,12 @@ def metric(function: Callable[..., Score | float]) -> MetricFunction:
             given["test_rows"] = as_row_mask("test_rows", given["test_rows"], len(codes))
         name = given.get("protocol", protocol.default if protocol else "")
         call = _Call(function, name, codes, factors, given, shared)
-        score = call.score(shared.seed)
-        call = _decide_continuous(call)
-        _warn_of_few_rows(call)
-        return _with_extras(score, call)
+        inputs = call.read(shared.seed)
+        score = call.score(inputs)
+        _warn_of_few_rows(inputs, shared.leave_out)
+        # Subsets of the rows must not change which factors are continuous.
+        decided = np.flatnonzero(inputs.continuous).tolist()
+        return _with_extras(score, replace(call, shared=replace(shared, continuous=decided)))
 
     compute.__signature__ = signature  # type: ignore[attr-defined]
     compute.__doc__ = _public_docstring(inspect.getdoc(function) or "")
@@ -199,9 +200,9 @@ class _Call:
         """N."""
         return len(np.asarray(self.codes))
 
-    def score(self, seed: Seed) -> Score:
-        """Compute the metric."""
-        inputs = read(
+    def read(self, seed: Seed) -> Inputs:
+        """Check the arguments that metrics share."""
+        return read(
             self.codes,
             self.factors,
             discrete=self.shared.discrete,
@@ -212,6 +213,9 @@ class _Call:
             metric=self.function.__name__,
             protocol=self.protocol,
         )
+
+    def score(self, inputs: Inputs) -> Score:
+        """Compute the metric."""
         score = self.function(inputs, **self.options)
         return score if isinstance(score, Score) else inputs.score(score)
 
@@ -230,7 +234,7 @@ class _Call:
     def reseeded_value(self, rng: np.random.Generator) -> float:
         """Compute the value with another generator, without estimates that were given."""
         options = {name: value for name, value in self.options.items() if name != "estimates"}
-        return float(replace(self, options=options).score(rng))
+        return float(replace(self, options=options).score(self.read(rng)))
 
     def shuffled_value(self, rng: np.random.Generator) -> float:
         """Compute the value of shuffled factors."""
@@ -247,7 +251,7 @@ class _Call:
             options["scales"] = np.full(codes.shape, _NARROW)
         shared = replace(self.shared, discrete=None)
         call = replace(self, codes=codes, options=options, shared=shared)
-        return float(call.score(self.shared.seed))
+        return float(call.score(call.read(self.shared.seed)))
 
 
 def _take(values: ArrayLike, rows: Ints) -> ArrayLike:
@@ -268,25 +272,13 @@ def suppress_few_rows_warning() -> Iterator[None]:
         _warned.reset(token)
 
 
-def _decide_continuous(call: _Call) -> _Call:
-    """Fix which factors are continuous, so that subsets of the rows do not change it."""
-    factors = np.asarray(call.factors)
-    names = as_names(call.shared.factor_names, factors.shape[1])
-    mask = continuous_factors(factors, call.shared.continuous, names)
-    return replace(call, shared=replace(call.shared, continuous=np.flatnonzero(mask).tolist()))
-
-
-def _warn_of_few_rows(call: _Call) -> None:
+def _warn_of_few_rows(inputs: Inputs, leave_out: Sequence[int | str]) -> None:
     if _warned.get():
         return
-    factors = np.asarray(call.factors)
-    names = as_names(call.shared.factor_names, factors.shape[1])
-    mask = continuous_factors(factors, call.shared.continuous, names)
-    unwanted = factor_indices(call.shared.leave_out, names)
-    kept = [k for k in range(len(names)) if k not in unwanted]
-    reason = few_rows(
-        np.asarray(call.codes), factors[:, kept], mask[kept], tuple(names[k] for k in kept)
-    )
+    unwanted = factor_indices(leave_out, inputs.names)
+    kept = [k for k in range(len(inputs.names)) if k not in unwanted]
+    names, sizes = [inputs.names[k] for k in kept], inputs.sizes[kept].tolist()
+    reason = few_rows(inputs.rows, inputs.dims, sizes, inputs.continuous[kept], names)
     if reason:
         warnings.warn(reason, FewRowsWarning, stacklevel=3)  # at the caller of the metric
 

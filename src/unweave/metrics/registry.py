@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Unpack, get_args
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from unweave.core.bibliography import cited, known
@@ -25,11 +24,9 @@ from unweave.metrics.infomec import info_mec, info_mec_estimates
 from unweave.metrics.inputs import (
     FewRowsWarning,
     Inputs,
-    Ints,
     Seed,
     as_codes,
     as_factors,
-    as_mask,
     read,
     real_factors,
 )
@@ -39,6 +36,20 @@ from unweave.metrics.mcc import mcc
 from unweave.metrics.mig import mig
 from unweave.metrics.mig_sup import mig_sup
 from unweave.metrics.modularity import modularity
+from unweave.metrics.needs import (
+    Need,
+    a_quantity,
+    class_factors,
+    divergences,
+    normal_posteriors,
+    posterior_scales,
+    repeated_value,
+    two_codes,
+    two_factors,
+    two_quantities,
+    two_varied,
+    varied_factor,
+)
 from unweave.metrics.options import MetricOptions, suppress_few_rows_warning
 from unweave.metrics.posterior.overlap import relative_scale
 from unweave.metrics.sap import sap
@@ -53,87 +64,10 @@ from unweave.metrics.unsupervised import (
 )
 from unweave.metrics.validation import check_arguments, resolve_hints
 
-Need = Callable[[Table], str | None]
 Change = Literal["scale", "sign", "dead"]
 
 _log = logging.getLogger(__name__)
 _COLUMNS = ("scales", "kl", "discrete", "factor_names", "continuous")
-
-
-def varied_factor(table: Table) -> str | None:
-    """Require a factor that takes at least two values."""
-    if table.classes.shape[1] == 0:
-        return "the table has no factors"
-    varied = (table.classes != table.classes[0]).any()
-    return None if varied else "no factor of the table takes two values"
-
-
-def class_factors(table: Table) -> str | None:
-    """Require factors that are classes, with values that repeat."""
-    names = [name for name, number in zip(table.factor_names, table.numbers, strict=True) if number]
-    return f"the factors {', '.join(names)} are continuous" if names else None
-
-
-def two_factors(table: Table) -> str | None:
-    """Require two factors that take at least two values."""
-    varied = (table.classes != table.classes[0]).any(0).sum() if table.classes.size else 0
-    return None if varied > 1 else "fewer than two factors of the table take two values"
-
-
-def repeated_value(table: Table) -> str | None:
-    """Require a varied factor with a value that two rows share, so that it can be held fixed."""
-    counts = [len(np.unique(column)) for column in table.classes.T]
-    fixable = any(1 < count < len(table) for count in counts)
-    return None if fixable else "no varied factor of the table has a value that two rows share"
-
-
-def two_quantities(table: Table) -> str | None:
-    """Require two codes that are not categories, and not all of them 0."""
-    columns = _continuous_codes(table)
-    enough = len(columns) > 1 and table.codes[:, columns].any()
-    return None if enough else "fewer than two codes of the table are numbers that are not all 0"
-
-
-def two_varied(table: Table) -> str | None:
-    """Require two codes that are not categories and vary."""
-    z = table.codes[:, _continuous_codes(table)]
-    varied = int((z != z[:1]).any(0).sum()) > 1
-    return None if varied else "fewer than two codes of the table are numbers that vary"
-
-
-def two_codes(table: Table) -> str | None:
-    """Require two codes."""
-    return None if table.codes.shape[1] > 1 else "the table has a single code"
-
-
-def a_quantity(table: Table) -> str | None:
-    """Require a code that is not a category."""
-    return None if len(_continuous_codes(table)) else "all codes of the table are categories"
-
-
-def divergences(table: Table) -> str | None:
-    """Require the mean KL(q(z_j|x) || p(z_j)) of each code."""
-    return None if table.kl is not None else "the table has no kl"
-
-
-def _continuous_codes(table: Table) -> Ints:
-    """Return the indices of the codes that are not categories."""
-    return np.flatnonzero(~as_mask("discrete", table.discrete, table.codes.shape[1]))
-
-
-def posterior_scales(table: Table) -> str | None:
-    """Require the standard deviations of q(z|x)."""
-    return None if table.scales is not None else "the table has no posterior scales"
-
-
-def normal_posteriors(table: Table) -> str | None:
-    """Require codes with q(z_j|x) = N(code, scale^2)."""
-    discrete = as_mask("discrete", table.discrete, table.codes.shape[1])
-    normal = ~discrete if table.normal is None else table.normal
-    others = np.flatnonzero(~normal | discrete)
-    if not len(others):
-        return None
-    return f"q(z|x) is not normal in {', '.join(f'code {j}' for j in others)}"
 
 
 @dataclass(frozen=True)
@@ -180,9 +114,9 @@ class Metric:
         own = inspect.signature(self.compute).parameters
         given = {name: getattr(table, name) for name in _COLUMNS}
         given |= {"protocol": self.protocol, "seed": seed, "estimates": estimates, **options}
-        given |= {"codes": table.codes, "factors": table.classes}
+        given |= {"codes": table.codes, "factors": table.merged_factors}
         # Users may call the two arrays by other names.
-        arrays = () if "codes" in own else (table.codes, table.classes)
+        arrays = () if "codes" in own else (table.codes, table.merged_factors)
         passed = {name: value for name, value in given.items() if name in own}
         score = self.compute(*arrays, **passed)
         if not isinstance(score, Score):
@@ -195,7 +129,7 @@ class Metric:
         return self.estimate(
             read(
                 table.codes,
-                table.classes,
+                table.merged_factors,
                 discrete=table.discrete,
                 factor_names=table.factor_names,
                 continuous=table.continuous,
@@ -311,6 +245,7 @@ def describe(table: Table) -> Scores:
     Metrics that need all of q(z|x), such as the exact mutual information, are computed by
     `unweave.describe` from a model; each is also a function here, of codes and scales.
 
+    >>> import numpy as np
     >>> table = Table([[0.0, 1.0], [2.0, 0.5], [1.0, 3.0]], np.zeros((3, 0), int))
     >>> len(describe(table)), describe(table)["active_units/burda2016"].value
     (7, 2.0)
@@ -323,7 +258,7 @@ def evaluate(
     codes: ArrayLike | Table,
     factors: ArrayLike | None = None,
     *,
-    metrics: str | Sequence[MetricChoice] | None = None,
+    metrics: MetricChoice | Sequence[MetricChoice] | None = None,
     seed: Seed = 0,
     progress: Callable[[str, Score | None], object] | None = None,
     **options: Unpack[MetricOptions],
@@ -346,16 +281,17 @@ def evaluate(
     Args:
         codes: (N, D) posterior means, or a table.
         factors: (N, K) integers or real numbers, unless a table is given.
-        metrics: names such as "mig" or "mig/chen2018", separated by commas or in a list; functions;
-            or `Metric` values.
+        metrics: names such as "mig" or "mig/chen2018", separated by commas or in a list; functions
+            or `Metric` values, alone or in a list.
         seed: an integer, or a NumPy generator.
         progress: called with each key when it begins, and with the key and its score when done.
         **options: options of every metric, such as `interval=0.95`. Unsupervised metrics ignore
             them.
 
     How real-valued factors are treated is logged (`Table.notes`), and a table with too few rows
-    (`Table.few`) issues one warning.
+    (`Table.too_few_rows`) issues one warning.
 
+    >>> import numpy as np
     >>> factors = np.argwhere(np.ones((4, 5, 3)))[:, :2]
     >>> evaluate(factors / [2.0, 3.0], factors, metrics="mig", null=True, interval=0.9)
     metric             value   interval          null
@@ -365,8 +301,8 @@ def evaluate(
     table = _as_table(codes, factors, options.pop("continuous", None))
     for note in table.notes:
         _log.info(note)
-    if table.few:
-        warnings.warn(table.few, FewRowsWarning, stacklevel=3)  # past `check_arguments`
+    if table.too_few_rows:
+        warnings.warn(table.too_few_rows, FewRowsWarning, stacklevel=3)  # past `check_arguments`
     report = progress or (lambda key, score: None)
     scores = Scores()
     shared: dict[Callable[..., object], object] = {}
@@ -464,18 +400,23 @@ def _metrics_from_function(function: Callable[..., Score | float]) -> dict[str, 
     return {metric.key: metric for metric in metrics}
 
 
-def select(table: Table, metrics: str | Sequence[MetricChoice] | None = None) -> dict[str, Metric]:
+def select(
+    table: Table, metrics: MetricChoice | Sequence[MetricChoice] | None = None
+) -> dict[str, Metric]:
     """Return the metrics that `evaluate` runs; raise if one that is named does not apply."""
     if metrics is None:
         quick = {key: metric for key, metric in METRICS.items() if not metric.slow}
         return _applicable(table, quick) or _applicable(table, UNSUPERVISED)
+    if isinstance(metrics, str):
+        metrics = split_names(metrics) or [metrics]
     chosen: dict[str, Metric] = {}
-    for choice in split_names(metrics) or [metrics] if isinstance(metrics, str) else metrics:
+    for choice in [metrics] if callable(metrics) else metrics:
         matches = find_metrics(choice)
         reasons = {key: reason for key, m in matches.items() if (reason := m.unmet(table))}
         if len(reasons) == len(matches) and choice not in ("all", "measures"):
             why = "; ".join(f"{key}: {reason}" for key, reason in reasons.items())
-            raise ValueError(f"expected a table that can be scored by {choice}, but {why}")
+            name = choice if isinstance(choice, str) else ", ".join(matches)
+            raise ValueError(f"expected a table that can be scored by {name}, but {why}")
         chosen |= matches
     return _applicable(table, chosen)
 

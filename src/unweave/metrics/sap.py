@@ -115,16 +115,16 @@ def _accuracies(inputs: Inputs, rows: Split) -> Floats:
             if not len(columns):
                 predicted = np.full(len(other), 0 if len(classes) == 2 else np.bincount(v).argmax())
             elif inputs.discrete[j]:
-                w, b = category_machines(z, v, len(classes))
+                w, b = categorical_svm(z, v, len(classes))
                 predicted = np.argmax(other @ w.T + b, axis=1)
             else:
-                slope, b = machines(z[order, 0], v[order], len(classes))
+                slope, b = linear_svm(z[order, 0], v[order], len(classes))
                 predicted = np.argmax(np.multiply.outer(other[:, 0], slope) + b, axis=1)
             matrix[j, k] = (classes[predicted] == rows.test_factors[:, k]).mean()
     return matrix
 
 
-def machines(x: Floats, labels: Ints, classes: int, c: float = 0.01) -> tuple[Floats, Floats]:
+def linear_svm(x: Floats, labels: Ints, classes: int, c: float = 0.01) -> tuple[Floats, Floats]:
     """Fit a linear support vector machine for each class against the rest: slopes, offsets (C,).
 
     Each minimises (w^2 + b^2) / 2 + sum_i c_i max(0, 1 - y_i (w x_i + b))^2 with y = 1 in the class
@@ -149,10 +149,10 @@ def machines(x: Floats, labels: Ints, classes: int, c: float = 0.01) -> tuple[Fl
     return w[:, 0] / scale, w[:, 1]
 
 
-def category_machines(
+def categorical_svm(
     z: Floats, labels: Ints, classes: int, c: float = 0.01
 ) -> tuple[Floats, Floats]:
-    """Like `machines`, for one-hot categories (N, M): slopes (C, M) and offsets (C,).
+    """Like `linear_svm`, for one-hot categories (N, M): slopes (C, M) and offsets (C,).
 
     Rows of the same category and class are equal, so the loss depends only on their counts.
     """

@@ -52,8 +52,8 @@ class Score:
         return f"{self.name}/{self.protocol}" if self.protocol else self.name
 
     @property
-    def asked(self) -> dict[str, float]:
-        """The optional numbers beside the value: low, high, null, rng spread, ceiling."""
+    def extras(self) -> dict[str, float]:
+        """The optional numbers, as far as they are set: low, high, null, rng spread, ceiling."""
         extras = dict(zip(("low", "high"), self.interval or (), strict=False))
         if self.null is not None:
             extras["null"] = self.null
@@ -68,7 +68,7 @@ class Score:
         head = f"{self.key} = {self.value:.4f}"
         if self.interval is not None:
             head += " in [{:.4f}, {:.4f}]".format(*self.interval)
-        rest = {name: n for name, n in self.asked.items() if name not in ("low", "high")}
+        rest = {name: n for name, n in self.extras.items() if name not in ("low", "high")}
         head += "".join(f", {name} {number:.4f}" for name, number in rest.items())
         return f"Score({head}; {parts})" if parts else f"Score({head})"
 
@@ -141,7 +141,7 @@ class Scores(dict[str, Score]):
         """Return the rows of `to_csv`."""
         rows: list[list[object]] = []
         for s in self.values():
-            rest = [s.asked.get(name, "") for name in CSV_COLUMNS[4:]]
+            rest = [s.extras.get(name, "") for name in CSV_COLUMNS[4:]]
             rows.append([s.name, s.protocol, "", s.value, *rest])
             rows += [
                 [s.name, s.protocol, part, value, *[""] * len(rest)]
@@ -152,7 +152,7 @@ class Scores(dict[str, Score]):
 
 def _cells(score: Score) -> dict[str, str]:
     """Return the cells of a score by column, for the columns that it has."""
-    numbers = {name: f"{number:.4f}" for name, number in score.asked.items()}
+    numbers = {name: f"{number:.4f}" for name, number in score.extras.items()}
     if score.interval is not None:
         numbers["interval"] = f"{numbers['low']} to {numbers['high']}"
     return {"metric": score.key, "value": f"{score.value:.4f}"} | numbers

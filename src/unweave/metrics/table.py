@@ -98,30 +98,32 @@ name decides otherwise
         if self.periods:
             merge(factors, self.periods, self.factor_names)  # raises if they are wrong
         if self.continuous is not None:
-            names = zip(self.factor_names, self.numbers, strict=True)
+            names = zip(self.factor_names, self.continuous_mask, strict=True)
             self._set("continuous", tuple(name for name, number in names if number))
 
     @cached_property
-    def classes(self) -> NDArray[Any]:
+    def merged_factors(self) -> NDArray[Any]:
         """The factors (N, K), cyclic ones merged; see `merge`."""
         return (
             merge(self.factors, self.periods, self.factor_names) if self.periods else self.factors
         )
 
     @cached_property
-    def numbers(self) -> Bools:
+    def continuous_mask(self) -> Bools:
         """Mask (K,) of the continuous factors."""
-        return continuous_factors(self.classes, self.continuous, self.factor_names)
+        return continuous_factors(self.merged_factors, self.continuous, self.factor_names)
 
     @property
     def notes(self) -> list[str]:
         """How real-valued factors are treated, unless `continuous` says it."""
-        return describe_real_factors(self.classes, self.continuous, self.factor_names)
+        return describe_real_factors(self.merged_factors, self.continuous, self.factor_names)
 
     @property
-    def few(self) -> str | None:
+    def too_few_rows(self) -> str | None:
         """Why the table has too few rows for reliable scores, or None."""
-        return few_rows(self.codes, self.classes, self.numbers, self.factor_names)
+        sizes = [len(np.unique(column)) for column in self.merged_factors.T]
+        dims = self.codes.shape[1]
+        return few_rows(len(self), dims, sizes, self.continuous_mask, self.factor_names)
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -140,9 +142,9 @@ name decides otherwise
     def _size(self, k: int) -> str:
         """Describe the number and kind of the values of a factor."""
         size = self.factor_sizes[k]
-        if self.numbers[k]:
+        if self.continuous_mask[k]:
             return f"{size} as numbers" if size else "of real numbers"
-        classes = len(np.unique(self.classes[:, k]))
+        classes = len(np.unique(self.merged_factors[:, k]))
         return str(size) if size else f"of real numbers as {classes} classes"
 
     def save(self, path: str | os.PathLike[str]) -> None:

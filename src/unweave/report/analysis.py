@@ -219,7 +219,7 @@ def analyse(model: FittedModel, rows: int, scores: dict[str, Score] | None = Non
     factors = _varying_factors(model, table)
     matrix = np.zeros((table.codes.shape[1], 0))
     if factors:
-        columns = table.classes[:, [column for column, _ in factors]]
+        columns = table.merged_factors[:, [column for column, _ in factors]]
         matrix = mutual_information_matrix(table.codes, columns, discrete=table.discrete)
     return Analysis(
         model=model,
@@ -244,7 +244,7 @@ def _varying_factors(model: FittedModel, table: Table) -> list[tuple[int, Factor
     members = (
         lattice.members if lattice else tuple(map(Factor, table.factor_names, table.factor_sizes))
     )
-    return [(k, f) for k, f in enumerate(members) if len(np.unique(table.classes[:, k])) > 1]
+    return [(k, f) for k, f in enumerate(members) if len(np.unique(table.merged_factors[:, k])) > 1]
 
 
 def _class_masses(mean: Array) -> Array:

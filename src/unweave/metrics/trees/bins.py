@@ -40,9 +40,8 @@ class Bins:
         dims, width = self.end.shape
         at = (group * dims + np.arange(dims)[:, None]) * width + self.bin[:, rows]
         sums = np.bincount(at.ravel(), np.tile(numbers, dims), minlength=groups * dims * width)
-        return sums.astype(np.float64).reshape(
-            groups, dims, width
-        )  # integers if there are no numbers
+        # Without any numbers, bincount returns integers.
+        return sums.astype(np.float64).reshape(groups, dims, width)
 
     def rows_below(self, code: Ints, bins: Ints) -> Ints:
         """Count the rows in lower bins of a code than the given ones."""

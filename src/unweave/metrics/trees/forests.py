@@ -60,7 +60,7 @@ class _Splits(NamedTuple):
     gain: Floats  # (V,) decrease of impurity times weight
 
 
-def grow(
+def grow_forest(
     train: Floats,
     target: Floats | Ints,
     classes: int,
@@ -125,13 +125,13 @@ def _bootstrap(
     place = np.cumsum(kept).reshape(kept.shape) - 1  # index of a row of a tree in the sample
     tree, row = np.nonzero(kept)
     orders = np.empty((len(codes), len(row)), dtype=np.int64)
-    for mine, each in zip(orders, order, strict=True):
+    for out, each in zip(orders, order, strict=True):
         parts = [each.compress(inside.take(each)) for inside in kept]
-        np.concatenate([p.take(part) for p, part in zip(place, parts, strict=True)], out=mine)
+        np.concatenate([p.take(part) for p, part in zip(place, parts, strict=True)], out=out)
     by_class = np.empty((len(codes) if classes else 0, len(row)), dtype=np.int64)
     number = (tree * classes + target[row]).astype(np.min_scalar_type(len(streams) * classes))
-    for mine, each in zip(by_class, orders, strict=False):
-        mine[:] = each[np.argsort(number[each], kind="stable")]
+    for out, each in zip(by_class, orders, strict=False):
+        out[:] = each[np.argsort(number[each], kind="stable")]
     trees = np.arange(len(streams))
     weight = counts[kept].astype(np.float64)
     sample = _Bootstrap(codes.take(row, axis=1), tied, target[row], weight, classes)
