@@ -24,8 +24,8 @@ DIVERGENCES = [
     D.Adversary(critic=CRITIC),
 ]
 
-# One member of every objective at least, with weights away from the neutral ones: those of
-# autoencoders, and those that have networks of their own.
+# At least one of every objective, with weights away from the neutral point: first those of
+# autoencoders, then those with networks of their own.
 OBJECTIVES = [
     uw.VAE(),
     uw.BetaVAE(beta=3.0),
@@ -80,7 +80,7 @@ LATENTS = [
     ),
 ]
 
-# One member of every likelihood, and every way of learning a scale.
+# One of every likelihood, and of every option for learning a scale.
 LIKELIHOODS = [
     likelihoods.Bernoulli(),
     likelihoods.ContinuousBernoulli(),
@@ -91,9 +91,9 @@ LIKELIHOODS = [
 ]
 
 
-# What is supported; the rest is refused, with a reason.
+# Supported combinations; the others are refused with a reason.
 PAIRS = [(o, latent) for o in OBJECTIVES for latent in LATENTS if o.incompatibility(latent) is None]
-# Every objective and every latent space at least three times: for laws that cost more.
+# Every objective and every latent space at least three times, for slower tests.
 CROSS = [
     (o, latent)
     for o, latent in PAIRS
@@ -103,7 +103,7 @@ SHAPE = (4,)
 
 
 def prior(latent, dtype=torch.float64):
-    """p(z) with pseudo-inputs and an encoder for the priors that need one."""
+    """Return p(z), with pseudo-inputs and an encoder for priors that need them."""
     module = latent.prior(SHAPE).to(dtype)
     weight = Noise(1).normal((latent.outputs, *SHAPE), "weight", dtype)
     for name, parameter in module.named_parameters():
@@ -121,7 +121,7 @@ def small_run(**fields):
 
 
 def nets_and_batch(run, seed=0, size=12):
-    """Fresh networks of a run and a batch of its data, in float64."""
+    """Return fresh networks of a run and a batch of its data, in float64."""
     torch.manual_seed(seed)
     dataset = SMALL.load(CPU)
     nets = run.build(dataset.shape).double()
@@ -130,7 +130,7 @@ def nets_and_batch(run, seed=0, size=12):
 
 
 def play_turns(objective, nets, batch, noise):
-    """All updates of an objective on the same batch: {player: terms}."""
+    """Run all updates of an objective on the same batch; return {player: terms}."""
     carry, played = {}, {}
     for turn in objective.updates:
         played[turn.player], carry = turn.loss(nets, batch, noise, carry)
@@ -138,12 +138,12 @@ def play_turns(objective, nets, batch, noise):
 
 
 def batch_of(lanes, step, turn):
-    """Numbers (L, B) of what every lane sees in a turn of a step."""
+    """Return the row numbers (L, B) of the batches of an update in a step."""
     lanes.sampler.turn_to(step)
     return lanes.sampler.indices(torch.tensor(step), lanes.sampler.orders)[turn]
 
 
 def turned(lanes, turn, carry):
-    """A turn of the next step alone: means of the terms, their shares, and the carry."""
+    """Run a single update of the next step; return mean terms, their shares, and the carry."""
     weights, seen = lanes._now(lanes.clock, lanes.levels, lanes.sampler.orders)
     return lanes._turn(turn, weights, seen[turn], carry)
