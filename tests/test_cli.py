@@ -171,8 +171,8 @@ def test_info_tells_of_worlds_and_of_files_of_ones_own(unweave, tmp_path):
             "255",
         ],
         (tmp_path / "pictures", "channels=1"): [
-            "- images: 6 of 8 x 10", "- values: in [0, 1]", "- factors: none known",
-            "- read as: 6 pictures, read as 8 x 10, grey",
+            "- images: 6 of 8 x 10", "- values: in [0, 1]", "- factors: unknown",
+            "- read as: 6 images of 8 x 10, grey",
         ],
     }  # fmt: skip
     for arguments, lines in expected.items():
