@@ -1,4 +1,4 @@
-"""Six small grey images of bytes, and all the images of a dataset."""
+"""Six small grey images of bytes, and a function that returns all images of a dataset."""
 
 import numpy as np
 import torch

@@ -25,8 +25,8 @@ DIVERGENCES = [
     D.Adversary(critic=CRITIC),
 ]
 
-# One member of every objective at least, with weights away from the neutral ones: those of
-# autoencoders, and those that have networks of their own.
+# At least one of every objective, with weights away from the neutral point: first those of
+# autoencoders, then those with networks of their own.
 OBJECTIVES = [
     uw.VAE(),
     uw.BetaVAE(beta=3.0),
@@ -81,7 +81,7 @@ LATENTS = [
     ),
 ]
 
-# One member of every likelihood, and every way of learning a scale.
+# One of every likelihood, and of every option for learning a scale.
 LIKELIHOODS = [
     likelihoods.Bernoulli(),
     likelihoods.ContinuousBernoulli(),
@@ -92,9 +92,9 @@ LIKELIHOODS = [
 ]
 
 
-# What is supported; the rest is refused, with a reason.
+# Supported combinations; the others are refused with a reason.
 PAIRS = [(o, latent) for o in OBJECTIVES for latent in LATENTS if o.incompatibility(latent) is None]
-# Every objective and every latent space at least three times: for laws that cost more.
+# Every objective and every latent space at least three times, for slower tests.
 CROSS = [
     (o, latent)
     for o, latent in PAIRS
@@ -104,7 +104,7 @@ SHAPE = (4,)
 
 
 def prior(latent, dtype=torch.float64):
-    """p(z) with pseudo-inputs and an encoder for the priors that need one."""
+    """Return p(z), with pseudo-inputs and an encoder for priors that need them."""
     module = latent.prior(SHAPE).to(dtype)
     weight = Noise(1).normal((latent.outputs, *SHAPE), "weight", dtype)
     for name, parameter in module.named_parameters():
@@ -122,7 +122,7 @@ def small_run(**fields):
 
 
 def nets_and_batch(run, seed=0, size=12):
-    """Fresh networks of a run and a batch of its data, in float64."""
+    """Return fresh networks of a run and a batch of its data, in float64."""
     torch.manual_seed(seed)
     nets = run.build(DATASET.shape).double()
     index = torch.randperm(DATASET.size)[:size]
@@ -130,7 +130,7 @@ def nets_and_batch(run, seed=0, size=12):
 
 
 def play_turns(objective, nets, batch, noise):
-    """All updates of an objective on the same batch: {player: terms}."""
+    """Run all updates of an objective on the same batch; return {player: terms}."""
     carry, played = {}, {}
     for turn in objective.updates:
         played[turn.player], carry = turn.loss(nets, batch, noise, carry)

@@ -1,10 +1,10 @@
-"""Rows to train and to test on, drawn as the docstrings say, without the library."""
+"""Train/test splits as the docstrings of metrics describe them, without the library."""
 
 import numpy as np
 
 
 def halves(codes, factors, rng, train=10_000, test=5_000):
-    """Codes and factors of the rows to train on, and of others; of few rows, two thirds."""
+    """Return codes and factors of the training rows, and of the test rows."""
     rows = len(codes)
     if rows < train + test:
         train = round(rows * train / (train + test))
@@ -14,16 +14,16 @@ def halves(codes, factors, rng, train=10_000, test=5_000):
 
 
 def scaled(train, test):
-    """Both standardised by the rows to train on."""
+    """Standardise both by the training rows."""
     mean, deviation = train.mean(0), train.std(0)
     return (train - mean) / deviation, (test - mean) / deviation
 
 
-UNEVEN = np.array([0, 1, 2, 40, 41, 100])  # values that are not their own ranks
+UNEVEN = np.array([0, 1, 2, 40, 41, 100])  # values that differ from their ranks
 
 
 def categories(rng, rows=600):
-    """Factors, codes of which the first is a category, and the same with its numbers exchanged."""
+    """Return factors, codes whose first column is a category, and codes with categories renamed."""
     factors = np.stack([rng.integers(6, size=rows), rng.integers(5, size=rows)], 1)
     odd = rng.random(rows) < 0.1
     first = np.where(odd, rng.integers(6, size=rows), factors[:, 0])

@@ -198,7 +198,7 @@ def test_data_info_describes_drawn_datasets_and_own_files(unweave, tmp_path):
         ],
         (tmp_path / "pictures", "channels=1"): [
             "- images: 6 of 8 x 10", "- values: in [0, 1]", "- factors: unknown",
-            "- read as: 6 pictures, read as 8 x 10, grey",
+            "- read as: 6 images of 8 x 10, grey",
         ],
     }  # fmt: skip
     for arguments, lines in expected.items():

@@ -1,4 +1,4 @@
-"""Classes of factors by what they are called: names, values, or places where they have neither."""
+"""Classes of factors by their labels: names, values, or numbers if they have neither."""
 
 import numpy as np
 import pytest
@@ -10,9 +10,9 @@ from unweave.data import Arrays, Folder, HeldOut, Selected, Shapes2D, from_array
 from unweave.training.overrides import selection_from
 
 
-def taken(way, dataset):
-    """Combinations of factors that are taken, as tuples in order."""
-    loaded = Selected(dataset, (way,)).load(CPU)
+def selected_rows(selection, dataset):
+    """Return the combinations of factors that are selected, as tuples in order."""
+    loaded = Selected(dataset, (selection,)).load(CPU)
     return [tuple(row) for row in loaded.factors(torch.arange(loaded.size)).tolist()]
 
 
@@ -20,7 +20,7 @@ def test_classes_can_be_written_by_name_or_number():
     dataset = Shapes2D(side=16, scales=1, orientations=1, positions=2)
     named = HeldOut({"shape": ("heart", "square"), "x": (1,)})
     numbered = HeldOut({"shape": (2, 0), "x": (1,)})
-    assert taken(named, dataset) == taken(numbered, dataset)
+    assert selected_rows(named, dataset) == selected_rows(numbered, dataset)
     for classes, message in (
         ({"shape": ("hart",)}, "did you mean 'heart'"),
         ({"x": ("left",)}, "its classes are numbers, 0 to 1"),
@@ -52,7 +52,7 @@ DOSES = np.array([1, 0.1, 2, 1, 0.1, 10, 10, 2, -1, 1])
 
 
 def numbered(path, form):
-    """Ten vectors and pictures with a dose each, as a user may have them."""
+    """Store ten vectors or images with a dose each in one of several forms."""
     if form == "csv":
         (path / "a.csv").write_text(
             "".join(["x,dose\n", *(f"{n},{d}\n" for n, d in enumerate(DOSES))])
@@ -74,7 +74,7 @@ def numbered(path, form):
 
 @pytest.mark.parametrize("form", ["csv", "folder", "npz", "memory", "float32"])
 @pytest.mark.parametrize(
-    ("given", "held", "told"),
+    ("given", "held", "written"),
     [
         ("1", DOSES == 1, "1"),
         ("0.1+10", (DOSES == 0.1) | (DOSES == 10), "0.1+10"),
@@ -83,15 +83,15 @@ def numbered(path, form):
         ("0..2", (DOSES >= 0) & (DOSES <= 2), "0.1..2"),
     ],
 )
-def test_numbers_of_own_data_are_values_not_ranks(tmp_path, form, given, held, told):
-    """The class with the number 1 is a dose of 0.1; a dose of 1 is the class with the number 2."""
+def test_numbers_of_own_data_are_values_not_ranks(tmp_path, form, given, held, written):
+    """Class number 1 is a dose of 0.1; a dose of 1 is class number 2."""
     data = numbered(tmp_path, form)
     for split, rows, said in (("rest", ~held, "all but"), ("held-out", held, "only")):
-        way = selection_from(f"held-out:dose={given},split={split}")
-        dataset = Selected(data, (way,)).load(CPU)
+        selection = selection_from(f"held-out:dose={given},split={split}")
+        dataset = Selected(data, (selection,)).load(CPU)
         classes = dataset.factors(torch.arange(dataset.size))[:, 0].tolist()
         assert [dataset.factor_labels[0][each] for each in classes] == DOSES[rows].tolist()
-        assert dataset.notes[-1].endswith(f"{rows.sum()} observations of 10: {said} dose={told}")
+        assert dataset.notes[-1].endswith(f"{rows.sum()} observations of 10: {said} dose={written}")
 
 
 def test_an_unknown_value_is_refused_with_the_known_ones(tmp_path):
@@ -122,7 +122,7 @@ def test_large_integers_and_booleans_keep_their_values():
 
 
 def test_text_that_denotes_a_number_matches_the_number():
-    """Text such as "007" is a name first, and a number where it is asked for as one."""
+    """Text such as "007" matches as text first, and then as a number."""
     spec, dataset = from_array(np.eye(4), np.array(["10", "9", "007", "none"]))
     assert dataset.factor_labels == (("007", "10", "9", "none"),)
     for given, rest in ((9, 3), ("007", 3), (7, 3), ("7..9", 2), ("none", 3)):

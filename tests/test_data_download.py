@@ -19,7 +19,7 @@ DIGEST = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
 
 
 class Server(ThreadingHTTPServer):
-    """Serves content by path, as told: with ranges or without, cut off, changed, or never."""
+    """Serve content by path: with or without ranges, truncated, changed, or not at all."""
 
     daemon_threads = True
 
@@ -31,7 +31,7 @@ class Server(ThreadingHTTPServer):
         self.style = "length"  # "chunked", or "none": the end of the connection is that of the file
 
     def handle_error(self, request, client_address):
-        """A client that hangs up is what these tests are about."""
+        """Ignore clients that disconnect, which these tests provoke."""
 
     def url(self, name="a.bin"):
         return f"http://127.0.0.1:{self.server_port}/{name}"
@@ -91,11 +91,11 @@ def source(server, *names, size=300_000, digest=DIGEST):
 
 
 def test_a_file_is_downloaded_with_progress(server, tmp_path):
-    told = []
-    place = fetch(source(server), tmp_path / "b", lambda *facts: told.append(facts))
+    progress = []
+    place = fetch(source(server), tmp_path / "b", lambda *bytes: progress.append(bytes))
     assert place.read_bytes() == CONTENT
-    assert told[-1] == (len(CONTENT), len(CONTENT))
-    assert told == sorted(told)
+    assert progress[-1] == (len(CONTENT), len(CONTENT))
+    assert progress == sorted(progress)
     assert sorted(p.name for p in place.parent.glob("*") if "lock" not in p.name) == [
         "a.bin", "checksums.json"]  # fmt: skip
     fetch(source(server), tmp_path / "b")
@@ -171,7 +171,7 @@ def test_a_partial_download_longer_than_the_file_is_discarded(server, tmp_path):
 
 
 def test_a_download_is_read_once_for_its_checksum(server, tmp_path, monkeypatch):
-    """And it is put down before the file takes its place, so that no file is without one."""
+    """It is recorded before the file is moved into place, so that every file has one."""
     seen = []
     summed = sources.checksums
     monkeypatch.setattr(sources, "checksums", lambda path: seen.append(path.name) or summed(path))
@@ -242,17 +242,17 @@ def test_a_full_disk_is_reported_and_the_partial_download_kept(server, tmp_path,
         if when == "before":
             usage = type("Usage", (), {"free": 1000})()
             full.setattr("shutil.disk_usage", lambda path: usage)
-            told = lambda done, total: None  # noqa: E731
+            progress = lambda done, total: None  # noqa: E731
         else:
 
-            def told(done, total):
+            def progress(done, total):
                 if done > 100_000:
                     raise OSError(errno.ENOSPC, "No space left on device")
 
         with pytest.raises(
             ValueError, match=r"not enough space in .* for a\.bin, which has 300,000 bytes"
         ):
-            fetch(source(server), tmp_path, told)
+            fetch(source(server), tmp_path, progress)
     assert not (tmp_path / "a.bin").exists()
     assert fetch(source(server), tmp_path).read_bytes() == CONTENT
 
@@ -347,7 +347,7 @@ def test_datasets_with_a_single_site_say_so(unweave):
         (line,) = [line for line in out.splitlines() if line.startswith("- from: ")]
         assert line.endswith(" (the only known site)") == (kind in single)
         assert len(line.removesuffix(", no other site known").split(",")) == 2 - (kind in single)
-    assert "- from:" not in unweave("data", "info", "celeba")[1]  # by hand
+    assert "- from:" not in unweave("data", "info", "celeba")[1]  # a manual download
     _, out, _ = unweave("data", "page")
     names = "dSprites, 3D Shapes, MPI3D, SmallNORB, 3D Chairs and SVHN: if it is down"
     assert names in " ".join(out.split())

@@ -277,7 +277,7 @@ class TestFolder:
 
     @pytest.mark.parametrize("fit", ["crop", "pad", "stretch"])
     def test_images_of_another_aspect_ratio_are_cropped_padded_or_stretched(self, tmp_path, fit):
-        """Twice as wide as high, to a square: linear between pixels, a quarter off their middle."""
+        """An image twice as wide as high becomes square by linear interpolation between pixels."""
         wide = np.array([[0, 32, 112, 240], [80, 112, 208, 48]], np.uint8)
         save(tmp_path, "a.png", wide)
         dataset = Folder(tmp_path, size=4, fit=fit).load(CPU)
@@ -294,7 +294,7 @@ class TestFolder:
         assert len(Folder(tmp_path, size=(4, 8), fit=fit).load(CPU).notes) == 1  # of that form
 
     def test_padding_is_black_or_transparent_and_centred(self, tmp_path):
-        """A line of pixels keeps its length, and is a pixel wide however long it is."""
+        """A line of pixels is resized to a line that is one pixel wide, however long it is."""
         save(tmp_path, "a.png", np.full((4, 1, 3), 200, np.uint8))
         save(tmp_path, "b.png", np.full((900, 1, 3), 200, np.uint8))
         lines = everything(Folder(tmp_path, size=4, fit="pad", channels=4).load(CPU)) * 255

@@ -15,9 +15,9 @@ def values(spec):
 
 
 def unbent(spec):
-    """Radial and tangential coordinates of the points, by turning each arm back.
+    """Compute radial and tangential coordinates of the points by unbending each arm.
 
-    |x|^2 = r_1^2 + r_2^2, and the angle of x is that of r less t(r_1): solved by iteration.
+    |x|^2 = r_1^2 + r_2^2, and the angle of x is that of r minus t(r_1): solved by iteration.
     """
     points, cluster = values(spec), np.arange(spec.clusters).repeat(spec.points_per_cluster)
     along = np.hypot(*points.T)
@@ -101,7 +101,7 @@ def test_exact_moments_are_those_of_the_distribution():
 
 
 def test_the_moving_digit_is_at_the_position_of_its_sources(digits):
-    """The centre of mass of one bright pixel is the middle, A s, and its place in the digit."""
+    """The centre of mass of one bright pixel is centre + A s + its offset in the digit."""
     spec = MovingDigit(digits, side=40, noise=0, observations=60)
     pictures = values(spec)[:, 0]
     np.testing.assert_allclose(pictures.sum((1, 2)), 1, atol=1e-5)

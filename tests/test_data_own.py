@@ -10,7 +10,16 @@ import torch
 from datasets import CPU
 from unweave.catalogue.preview import factor_traversals, preview_sheet
 from unweave.core.spec import from_json, to_json
-from unweave.data import Dataset, HeldOut, Schema, Subset, array_dataset, principal_variances
+from unweave.data import (
+    Dataset,
+    Factor,
+    HeldOut,
+    Lattice,
+    Schema,
+    Subset,
+    array_dataset,
+    principal_variances,
+)
 from unweave.data.splits import available_splits, split_of, with_split
 
 PAGE = Path(__file__).parent.parent / "docs/data.md"
@@ -87,6 +96,7 @@ def test_factors_default_to_none_and_have_to_be_implemented_if_they_are_known():
         ({"size": 0, "shape": (3,)}, "at least one observation"),
         ({"size": 3, "shape": ()}, "at least one observation"),
         ({"size": 3, "shape": (3,), "factor_names": ("a",)}, "each of the 1 factors, got 0 sizes"),
+        ({"size": 3, "shape": (3,), "lattice": Lattice((Factor("a", 2),))}, "2 combinations"),
     ],
     ids=str,
 )

@@ -10,7 +10,7 @@ from unweave.data import from_array, principal_variances
 
 @pytest.mark.parametrize("shape", [(300, 20), (15, 40), (50, 3, 4, 5)])
 def test_principal_variances_are_those_of_the_covariance(shape):
-    """Largest first and centred: a release of the field takes components 20 to 11, uncentred."""
+    """In decreasing order and centred (a published implementation is neither)."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=shape).astype(np.float32)
     x = x * np.linspace(1, 3, shape[-1], dtype=np.float32) + 5
@@ -22,7 +22,7 @@ def test_principal_variances_are_those_of_the_covariance(shape):
 
 @pytest.mark.parametrize("spectrum", [np.ones(400), np.linspace(1, 0.5, 400)])
 def test_principal_variances_of_a_flat_spectrum(spectrum):
-    """Where eigenvalues are close, and powers of the covariance alone do not tell them apart."""
+    """Eigenvalues are so close that powers of the covariance alone do not separate them."""
     x = np.random.default_rng(0).normal(size=(1500, 400)) * np.sqrt(spectrum)
     _, dataset = from_array(x.astype(np.float32), device=torch.device("cpu"))
     expected = np.linalg.eigvalsh(np.cov(x.T, bias=True))[::-1][:10]

@@ -55,7 +55,7 @@ def test_index_of_factors_is_the_identity(spec):
 
 @datasets
 def test_every_factor_changes_the_image(spec):
-    """From one class to another, whatever the others are; but for classes declared to be equal."""
+    """Any change of class changes the image, except between classes declared equal."""
     dataset = spec.load(CPU)
     lattice = dataset.lattice
     some = lattice.draw(Noise(1), 50)

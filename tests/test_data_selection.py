@@ -32,9 +32,9 @@ DATASET = Blocks((3, 4, 5), cell=1)
 ALL = torch.arange(60)
 
 
-def taken(*ways, dataset=DATASET):
+def selected_rows(*selections, dataset=DATASET):
     """Return the combinations of factors that are selected, as tuples in order."""
-    loaded = Selected(dataset, ways).load(CPU)
+    loaded = Selected(dataset, selections).load(CPU)
     return [tuple(row) for row in loaded.factors(torch.arange(loaded.size)).tolist()]
 
 
@@ -55,10 +55,10 @@ def test_images_and_factors_are_those_of_the_source():
 
 
 def test_subsets_are_distinct_ordered_and_drawn_by_the_seed():
-    rows = taken(Subset(20, seed=1))
+    rows = selected_rows(Subset(20, seed=1))
     assert rows == sorted(set(rows))
-    assert rows != taken(Subset(20, seed=2))
-    assert taken(Subset(60)) == taken()
+    assert rows != selected_rows(Subset(20, seed=2))
+    assert selected_rows(Subset(60)) == selected_rows()
 
 
 def test_subsets_draw_every_observation_equally_often():
@@ -71,17 +71,19 @@ def test_subsets_draw_every_observation_equally_often():
 
 def test_held_out_combinations_and_the_rest_make_the_whole():
     classes = {"factor0": (0, 2), "factor2": (1,)}
-    rest, held = taken(HeldOut(classes)), taken(HeldOut(classes, split="held-out"))
-    assert set(held) == {row for row in taken() if row[0] in (0, 2) and row[2] == 1}
-    assert sorted(rest + held) == taken()
+    rest, held = selected_rows(HeldOut(classes)), selected_rows(HeldOut(classes, split="held-out"))
+    assert set(held) == {row for row in selected_rows() if row[0] in (0, 2) and row[2] == 1}
+    assert sorted(rest + held) == selected_rows()
     assert {row[0] for row in rest} == {0, 1, 2}  # every class by itself is seen
 
 
 def test_several_combinations_are_held_out_together():
     first, second = {"factor0": (0,), "factor1": (3,)}, {"factor2": (4,)}
     both = HeldOut((first, second), split="held-out")
-    assert set(taken(both)) == {row for row in taken() if row[:2] == (0, 3) or row[2] == 4}
-    assert taken(HeldOut((first, second))) == taken(HeldOut(first), HeldOut(second))
+    assert set(selected_rows(both)) == {
+        row for row in selected_rows() if row[:2] == (0, 3) or row[2] == 4
+    }
+    assert selected_rows(HeldOut((first, second))) == selected_rows(HeldOut(first), HeldOut(second))
     assert from_json(HeldOut, to_json(both)) == both
 
 
@@ -140,9 +142,11 @@ def test_a_run_is_loaded_with_its_held_out_combinations(tmp_path):
 
 def test_incomplete_lattices_lack_whole_combinations():
     gaps = Incomplete(("factor0", "factor1"), share=0.25, seed=3)
-    rest = taken(gaps)
-    missing = taken(Incomplete(("factor0", "factor1"), share=0.25, seed=3, split="held-out"))
-    assert sorted(rest + missing) == taken()
+    rest = selected_rows(gaps)
+    missing = selected_rows(
+        Incomplete(("factor0", "factor1"), share=0.25, seed=3, split="held-out")
+    )
+    assert sorted(rest + missing) == selected_rows()
     pairs = {row[:2] for row in missing}
     assert len(pairs) == 3  # a quarter of 12
     assert len(missing) == 3 * 5
@@ -151,7 +155,7 @@ def test_incomplete_lattices_lack_whole_combinations():
 
 @pytest.mark.parametrize("scale", [0.2, 0.7])
 def test_correlated_factors_have_the_given_density(scale):
-    rows = np.array(taken(Correlated(("factor0", "factor2"), scale, count=40_000)))
+    rows = np.array(selected_rows(Correlated(("factor0", "factor2"), scale, count=40_000)))
     found = np.zeros((3, 5))
     np.add.at(found, (rows[:, 0], rows[:, 2]), 1 / len(rows))
     f, g = np.arange(3)[:, None] / 2, np.arange(5) / 4
@@ -168,19 +172,23 @@ def test_a_tiny_scale_draws_the_nearest_classes(scale):
     """Without the diagonal of 3 x 3 classes, its four neighbours are equally likely."""
     equal = HeldOut(tuple({"factor0": (k,), "factor1": (k,)} for k in range(3)))
     correlated = Correlated(("factor0", "factor1"), scale, count=4000)
-    rows = taken(equal, correlated, dataset=Blocks((3, 3)))
+    rows = selected_rows(equal, correlated, dataset=Blocks((3, 3)))
     assert set(rows) == {(0, 1), (1, 0), (1, 2), (2, 1)}
     shares = np.array([rows.count(row) for row in set(rows)]) / 4000
     np.testing.assert_allclose(shares, 0.25, atol=5 * math.sqrt(0.1875 / 4000))
 
 
 def test_selections_are_applied_one_after_another():
-    ways = (HeldOut({"factor0": (0,)}), Correlated(("factor1", "factor2"), count=500), Subset(100))
-    rows = taken(*ways)
+    selections = (
+        HeldOut({"factor0": (0,)}),
+        Correlated(("factor1", "factor2"), count=500),
+        Subset(100),
+    )
+    rows = selected_rows(*selections)
     assert len(rows) == 100
     assert 0 not in {row[0] for row in rows}
-    assert taken(*ways) == rows
-    spec = Selected(DATASET, ways)
+    assert selected_rows(*selections) == rows
+    spec = Selected(DATASET, selections)
     assert from_json(Selected, to_json(spec)) == spec
 
 
@@ -192,7 +200,7 @@ def test_selections_work_on_arrays_in_memory():
 
 
 @pytest.mark.parametrize(
-    ("way", "message"),
+    ("selection", "message"),
     [
         (Subset(61), "at most the 60"),
         (HeldOut({"factor9": (0,)}), "'factor9' is not a factor"),
@@ -206,9 +214,9 @@ def test_selections_work_on_arrays_in_memory():
     ],
     ids=str,
 )
-def test_invalid_selections_are_refused(way, message):
+def test_invalid_selections_are_refused(selection, message):
     with pytest.raises(ValueError, match=message):
-        Selected(DATASET, (way,)).load(CPU)
+        Selected(DATASET, (selection,)).load(CPU)
 
 
 WRITTEN = {
@@ -227,13 +235,13 @@ WRITTEN = {
 }
 
 
-@pytest.mark.parametrize(("text", "way"), WRITTEN.items(), ids=WRITTEN)
-def test_selections_are_read_from_the_command_line(text, way):
-    assert selection_from(text) == selection_from(selection_text(way)) == way
+@pytest.mark.parametrize(("text", "selection"), WRITTEN.items(), ids=WRITTEN)
+def test_selections_are_read_from_the_command_line(text, selection):
+    assert selection_from(text) == selection_from(selection_text(selection)) == selection
     (run,) = runs_from(["data=blocks"], select=["subset:count=4", text])
-    assert run.data == Selected(Blocks(), (Subset(4), way))
+    assert run.data == Selected(Blocks(), (Subset(4), selection))
     more = runs_from(["seed=0,1"], to_json(run), [text])
-    assert [each.data.select for each in more] == 2 * [(Subset(4), way, way)]
+    assert [each.data.select for each in more] == 2 * [(Subset(4), selection, selection)]
 
 
 @pytest.mark.parametrize(
@@ -282,8 +290,8 @@ def test_features_of_a_run_hold_out_combinations(unweave, tmp_path):
     held = np.load(path)
     model = uw.load(folder)
     assert np.array_equal(held["features"][:, 1], model.codes(x)[:, 1])
-    way = ["--features", path, "--select", "held-out:f=1,s=0..1"]
-    code, _, err = unweave("train", *data, *tiny, *way)
+    selection = ["--features", path, "--select", "held-out:f=1,s=0..1"]
+    code, _, err = unweave("train", *data, *tiny, *selection)
     assert code == 0, err
     assert len(np.unique(held["features"][:, 0])) < 3
     left = 24 - ((np.arange(24) % 2 == 1) & (held["features"][:, 0] < 2)).sum()
@@ -291,7 +299,7 @@ def test_features_of_a_run_hold_out_combinations(unweave, tmp_path):
 
 
 STREAMED = np.arange(200 * 1000, dtype=np.float32).reshape(200, 1000)
-WAYS = {
+SELECTIONS = {
     "some": (Subset(150),),
     "few": (Subset(7),),  # read singly
     "held out": (HeldOut({"factor0": (1,)}),),
@@ -300,14 +308,18 @@ WAYS = {
 
 
 @pytest.mark.parametrize("small", [True, False])
-@pytest.mark.parametrize("ways", WAYS.values(), ids=WAYS)
-def test_a_selection_of_a_streamed_dataset_is_streamed_if_large(tmp_path, monkeypatch, ways, small):
+@pytest.mark.parametrize("selections", SELECTIONS.values(), ids=SELECTIONS)
+def test_a_selection_of_a_streamed_dataset_is_streamed_if_large(
+    tmp_path, monkeypatch, selections, small
+):
     codes = np.stack([np.arange(200) % 3, np.arange(200) // 50], 1)
     np.savez(tmp_path / "a.npz", x=STREAMED, codes=codes)
     monkeypatch.setattr("unweave.data.files.arrays.MOST", 2**21 if small else 2**12)
     monkeypatch.setattr("unweave.data.files.streaming.WINDOW", 2**15)  # eight rows
-    in_memory = Selected(Arrays(tmp_path / "a.npz", "x", "codes", stream=False), ways).load(CPU)
-    dataset = Selected(Arrays(tmp_path / "a.npz", "x", "codes", stream=True), ways).load(CPU)
+    in_memory = Selected(Arrays(tmp_path / "a.npz", "x", "codes", stream=False), selections).load(
+        CPU
+    )
+    dataset = Selected(Arrays(tmp_path / "a.npz", "x", "codes", stream=True), selections).load(CPU)
     assert isinstance(dataset, StreamedDataset) is not small
     every = torch.arange(dataset.size)
     order = in_memory.images(every)[:, 0].argsort(stable=True)  # in that of the file
@@ -319,7 +331,7 @@ def test_a_selection_of_a_streamed_dataset_is_streamed_if_large(tmp_path, monkey
     )
     assert any(f"{dataset.size} observations of 200" in note for note in dataset.notes)
     model = uw.fit(
-        Selected(Arrays(tmp_path / "a.npz", "x", "codes", stream=True), ways),
+        Selected(Arrays(tmp_path / "a.npz", "x", "codes", stream=True), selections),
         network=MLP(hidden=(4,)), steps=3, batch_size=5, progress=False,
     )  # fmt: skip
     assert np.isfinite(model.encode(STREAMED[:2])).all()
@@ -412,32 +424,34 @@ def test_selections_and_pairs_declare_which_images_repeat(data):
     assert len(np.unique(classes, axis=0)) == len(pictures) < dataset.size
 
 
-def pictures(data):
+def image_bytes(data):
     """Return every image of a dataset as bytes."""
     dataset = data.load(CPU)
     return [each.tobytes() for each in dataset.images(torch.arange(dataset.size)).numpy()]
 
 
-@pytest.mark.parametrize("way", [
+@pytest.mark.parametrize("selection", [
     lambda split: HeldOut({"orientation": (0,)}, split),
     lambda split: HeldOut({"shape": ("square",), "orientation": (3, 1)}, split),
     lambda split: Incomplete(("orientation",), 0.4, split=split),
     lambda split: Incomplete(("shape", "orientation"), 0.4, seed=2, split=split),
 ])  # fmt: skip
 @pytest.mark.parametrize("orientations", [4, 9])
-def test_no_held_out_image_remains_under_another_class(way, orientations):
+def test_no_held_out_image_remains_under_another_class(selection, orientations):
     """Of 9 orientations, a square has 2 distinct ones, an ellipse 4 and a heart 8."""
     dataset = Shapes2D(side=16, scales=1, orientations=orientations, positions=2)
-    rest, held = (pictures(Selected(dataset, (way(split),))) for split in ("rest", "held-out"))
+    rest, held = (
+        image_bytes(Selected(dataset, (selection(split),))) for split in ("rest", "held-out")
+    )
     assert not set(rest) & set(held)
-    assert sorted(rest + held) == sorted(pictures(dataset))
+    assert sorted(rest + held) == sorted(image_bytes(dataset))
 
 
 def test_incomplete_counts_distinct_combinations():
     """9 orientations show 2 + 4 + 8 distinct images, of which half are left."""
     dataset = Shapes2D(side=16, scales=1, orientations=9, positions=1)
-    left = set(pictures(Selected(dataset, (Incomplete(("shape", "orientation"), 0.5),))))
-    assert (len(left), len(set(pictures(dataset)))) == (7, 14)
+    left = set(image_bytes(Selected(dataset, (Incomplete(("shape", "orientation"), 0.5),))))
+    assert (len(left), len(set(image_bytes(dataset)))) == (7, 14)
 
 
 @pytest.mark.parametrize(("orientations", "changed"), [(4, 1), (5, 2), (9, 1), (9, 2)])

@@ -35,7 +35,7 @@ def place(tmp_path, monkeypatch):
 
 @pytest.fixture
 def small(place, monkeypatch):
-    """Writes the small files of a dataset, and gives what they hold."""
+    """Return a function that writes small files of a dataset and returns their content."""
 
     def written(kind):
         cls = SETS[kind]
@@ -91,18 +91,18 @@ def test_splits_are_disjoint_and_together_all(small, kind):
 
 @pytest.mark.parametrize("kind", ["smallnorb", "celeba", "mnist", "fashion-mnist", "svhn"])
 def test_a_class_is_the_same_in_every_split_of_the_authors(small, kind):
-    """Toys are other ones in each split, and attributes or digits may be missing in one."""
+    """Splits have different toys, and attributes or digits may be missing in one."""
     cls, _, _ = small(kind)
 
-    def told(split):
+    def classes(split):
         dataset = cls(split=split).load(CPU)
         factors = dataset.factors(torch.arange(dataset.size)).tolist()
         pictures = everything(dataset).flatten(1).tolist()
         return dataset.factor_sizes, sorted(zip(pictures, factors, strict=True))
 
-    sizes, whole = told("all")
+    sizes, whole = classes("all")
     splits = ("train", "validation", "test") if kind == "celeba" else ("train", "test")
-    found = [told(split) for split in splits]
+    found = [classes(split) for split in splits]
     assert all(each == sizes for each, _ in found)
     assert sorted(row for _, rows in found for row in rows) == whole
 
@@ -110,7 +110,7 @@ def test_a_class_is_the_same_in_every_split_of_the_authors(small, kind):
 @pytest.mark.parametrize("kind", ["mnist", "fashion-mnist", "svhn"])
 @pytest.mark.parametrize("split", ["all", "train", "test"])
 def test_a_digit_keeps_its_number_if_others_are_missing(small, kind, split):
-    """The split for testing has no 0 to 3, and sevens only are taken of what is left of it."""
+    """The test split lacks 0 to 3, and the selection keeps only its sevens."""
     cls, images, digits = small(kind)
     rows = {"all": slice(0, 20), "train": slice(0, 14), "test": slice(14, 20)}[split]
     expected = images[rows][digits[rows, 0] == 7]
@@ -135,10 +135,10 @@ def test_digits_at_another_side_are_interpolated_linearly(small, kind):
 
 
 def test_classes_of_published_datasets_are_written_by_value(small):
-    """Of SmallNORB the azimuth is in steps of two, and of CelebA an attribute is -1 or 1."""
+    """Azimuths of SmallNORB have steps of two, and attributes of CelebA are -1 or 1."""
     cls, _, _ = small("smallnorb")
-    told = Selected(cls(), (HeldOut({"azimuth": (4,)}, "held-out"),)).load(CPU)
-    assert {row[3] for row in told.factors(torch.arange(told.size)).tolist()} == {2}
+    selected = Selected(cls(), (HeldOut({"azimuth": (4,)}, "held-out"),)).load(CPU)
+    assert {row[3] for row in selected.factors(torch.arange(selected.size)).tolist()} == {2}
     cls, _, factors = small("celeba")
     young = Selected(cls(), (HeldOut({"Young": (-1,)}, "held-out"),)).load(CPU)
     assert young.size == (factors[:, 1] == 0).sum()
@@ -147,7 +147,7 @@ def test_classes_of_published_datasets_are_written_by_value(small):
 
 
 def test_splits_share_class_numbers_and_periods(small):
-    """Of 12 pictures a split has two, and not every class."""
+    """A split has two of 12 images, and not every class."""
     cls, _, factors = small("dsprites")
     lattice = dataclasses.replace(cls.ABOUT.lattice, periods={"f2": 2})
     cls.ABOUT = dataclasses.replace(cls.ABOUT, lattice=lattice)
@@ -256,7 +256,7 @@ def test_a_bomb_in_the_metadata_of_a_member_is_not_read(small, kind, fact):
 
 @pytest.mark.parametrize("order", "<>")
 def test_a_bomb_in_a_matlab_file_is_not_unpacked(tmp_path, monkeypatch, order):
-    """Whatever the file says of the shape: the content of the array is 100 times as long."""
+    """The content of the array is 100 times as long as its shape says."""
     monkeypatch.setattr(formats, "_BOMB", 2**19)
 
     def element(kind, content):

@@ -28,7 +28,7 @@ FACTORS = np.random.default_rng(4).integers(0, 4, (SIZE, 2))
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch, tmp_path):
-    """Chunks of 5 observations, windows of up to 33, and nothing kept outside of the test."""
+    """Use chunks of 5 observations, windows of up to 33, and a temporary cache."""
     monkeypatch.setattr(streamed, "FEW", 6)
     each = IMAGES[0].nbytes
     monkeypatch.setattr(streamed, "CHUNK", 5 * each)
@@ -52,7 +52,7 @@ def in_turn(sampler, step):
 
 
 def written(folder, kind):
-    """The same observations and factors in a file of each kind, and how to ask for them."""
+    """Write the same observations and factors to a file of some kind; return specs for it."""
     path, key = folder / f"a.{kind}", "imgs"
     if kind == "npy":
         np.save(path, IMAGES)
@@ -130,7 +130,7 @@ def test_data_that_fit_into_a_window_are_shuffled_as_in_memory(file, monkeypatch
 
 
 def test_fixed_windows_hold_the_same_rows(file):
-    """As on CUDA, where recorded steps read the same memory every time."""
+    """As on CUDA, where captured steps read the same memory every time."""
     dataset = dataset_of(file)
     sampler = Sampler(torch.tensor([5]), dataset, 8)
     fixed = Feed(dataset, 8, CPU, fixed=True)
@@ -270,7 +270,7 @@ def test_splits_are_disjoint_and_together_all(file):
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_number_means_the_same_in_every_split(tmp_path, monkeypatch, stream):
-    """One bright pixel in the training split alone says that all are bytes."""
+    """One bright pixel in the training split decides that all splits are bytes."""
     monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path))
     images = np.ones((20, 4, 4), np.uint8)
     images[split_rows("train", 20)[0]], images[split_rows("test", 20)[0]] = 255, 0

@@ -12,7 +12,7 @@ V, U = np.mgrid[:64, :64] - 31.5
 
 
 def ring(across, down, thickness, slant=0.0):
-    """A drawn ellipse with these axes; each row moves to the right by `slant` of its height."""
+    """Draw an ellipse with these axes; shift each row to the right by `slant` of its height."""
     u = (U + slant * V) * down / across
     far = np.abs(np.hypot(u, V) - down / 2)
     return np.clip(thickness / 2 + 0.5 - far, 0, 1)

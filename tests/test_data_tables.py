@@ -35,7 +35,7 @@ def test_parquet_columns_are_vectors_and_factors(tmp_path):
 @pytest.mark.parametrize("part", [",", ";", "\t"])
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_numbers_of_tables_are_unchanged(tmp_path, suffix, part):
-    """Whole numbers of a table are no bytes; factors are text, classes, or numbers again."""
+    """Integers of a table are not bytes; factors are text, integers or repeated numbers."""
     path = tmp_path / f"a.{suffix}"
     columns = {
         "age": [30, 255, 7, 90],
@@ -171,7 +171,7 @@ def test_integers_of_tables_are_not_scaled(tmp_path, kind):
 
 
 def test_a_bomb_in_the_lists_of_parquet_is_not_read(tmp_path, monkeypatch):
-    """One row whose list is long is as much as many rows."""
+    """A single row with a long list is as large as many rows."""
     monkeypatch.setattr("unweave.data.files.rows._BOMB", 2**20)
     long = pa.ListArray.from_arrays(pa.array([0, 10**6], pa.int32()), np.zeros(10**6, np.int32))
     pq.write_table(pa.table({"a": long, "a.b": [1]}), tmp_path / "a.parquet")

@@ -1,4 +1,4 @@
-"""Previews: what they show, where, and what they refuse."""
+"""Previews: what they show, and the notes that explain them."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ from unweave.data import (
 
 
 def cells(sheet, rows, side=32):
-    """Pictures of a sheet, (rows, 12, side, side), found from its right and lower ends."""
+    """Cut the images (rows, 12, side, side) out of a preview."""
     grey = np.asarray(sheet.convert("L"))
     step = side + 1  # and a gap of a pixel
     tops = [8 + step * r for r in range(rows)]
@@ -69,7 +69,7 @@ def test_every_kind_of_dataset_is_shown(data, rows):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_traversals_without_a_lattice_change_one_factor_if_possible(seed):
-    """Against a search through all combinations of the other factors."""
+    """Compare with a search over all combinations of the other factors."""
     rng = np.random.default_rng(seed)
     codes = np.stack([rng.integers(0, n, 60) for n in (2, 3, 4)], 1)
     _, dataset = from_array(np.zeros((60, 4, 4), np.uint8), codes, ["a", "b", "c"])
@@ -90,7 +90,7 @@ def test_traversals_without_a_lattice_change_one_factor_if_possible(seed):
 
 
 def test_traversals_avoid_held_out_combinations_and_have_labels():
-    """Without 1 of the one with 0 of the other, both are still walked along, where there is all."""
+    """Traversals fix a class of the other factor with which all combinations exist."""
     sizes = np.array([0.5, 1, 20])
     grid = np.array([(size, angle) for size in sizes for angle in range(15)])[::-1]
     spec, _ = from_array(np.zeros((45, 4, 4), np.uint8), grid, ["size", "angle"])
@@ -119,7 +119,7 @@ def test_missing_traversals_are_noted():
 
 
 def dots(dataset):
-    """Centres of the dots of each colour in a plot, by colour; the key is left out."""
+    """Return the centres of the dots of each colour in a plot, without the legend."""
     picture = np.asarray(preview_sheet(dataset).picture)[:432, 60:484].astype(int)
     bright = np.ptp(picture, -1) > 100
     colours = np.unique(picture[bright], axis=0)
@@ -143,9 +143,9 @@ def test_points_are_plotted_to_scale():
 
 
 def test_axes_are_named_after_the_columns_of_a_table(tmp_path, monkeypatch):
-    told = []
-    drawn = "unweave.catalogue.scatter._axes"
-    monkeypatch.setattr(drawn, lambda canvas, spans, names: told.append(names))
+    axes = []
+    draw_axes = "unweave.catalogue.scatter._axes"
+    monkeypatch.setattr(draw_axes, lambda canvas, spans, names: axes.append(names))
     x = np.array([[1, 2, 0], [-1, 2, 0], [1, -2, 0], [-1, -2, 0.0]])
     lines = ["height,weight,age,group", *(",".join(map(str, row)) + ",a" for row in x)]
     (tmp_path / "a.csv").write_text("\n".join(lines))
@@ -154,7 +154,7 @@ def test_axes_are_named_after_the_columns_of_a_table(tmp_path, monkeypatch):
     selected = Selected(Arrays(tmp_path / "a.csv", factors_key="group"), (Subset(4),)).load(CPU)
     assert selected.schema.value_names == ("height", "weight", "age")
     preview_sheet(from_array(x[:, :2])[1])
-    assert told == [
+    assert axes == [
         ("weight", "age"),
         ("age", ""),
         ("principal component 1 of 3 values, 80% of the variance",
@@ -175,7 +175,7 @@ def test_points_of_the_plane_are_plotted_by_cluster():
 
 
 def test_vectors_are_plotted_by_their_principal_components():
-    """Points of a plane somewhere in space keep their distances."""
+    """Points of a plane in a higher-dimensional space keep their distances."""
     rng = np.random.default_rng(0)
     flat = torch.from_numpy(rng.normal(size=(30, 2)) * [3, 1])
     axes = torch.linalg.qr(torch.from_numpy(rng.normal(size=(7, 2)))).Q
@@ -197,7 +197,7 @@ def test_the_command_writes_a_png(unweave, tmp_path):
 
 
 def test_the_file_is_named_after_the_data(unweave, tmp_path, monkeypatch):
-    """No two previews of different things have one name."""
+    """Previews of different data have different names."""
     monkeypatch.chdir(tmp_path)
     np.savez("digits.npz", some=np.zeros((3, 4, 4)), more=np.zeros(3))
     (tmp_path / "a").mkdir()
@@ -217,8 +217,8 @@ def test_the_file_is_named_after_the_data(unweave, tmp_path, monkeypatch):
         code, out, _ = unweave("data", "preview", *arguments)
         assert (code, out.strip()) == (0, f"{name}-preview.png")
     assert {path.name for path in tmp_path.glob("*.png")} == {f"{n}-preview.png" for n in shown}
-    ways = [f"{many},split={split}" for split in ("rest", "held-out")]
-    long = [unweave("data", "preview", "blocks", "--select", way)[1] for way in ways]
+    selections = [f"{many},split={split}" for split in ("rest", "held-out")]
+    long = [unweave("data", "preview", "blocks", "--select", each)[1] for each in selections]
     assert len({*long}) == 2
     assert max(map(len, long)) < 160
 

@@ -208,7 +208,7 @@ def build_dataset(
     if interpretation is None:
         interpret_shape(rows.shape)  # before reading the rows: there may be many empty ones
     whole, count = rows, rows.shape[0]
-    factors = factors or FactorTable.unknown(count)
+    factors = factors or FactorTable(torch.zeros(count, 0, dtype=torch.int64))
     if (numbers := split_rows(split, count)) is not None:
         rows, factors = IndexedRows(rows, numbers), factors.take(numbers)
         notes = [*notes, f"the {split} split: {len(numbers):,} of {count:,} observations"]
@@ -230,12 +230,8 @@ def build_dataset(
         value_names=value_names if shape == (len(value_names),) else (),
         notes=(*notes, *interpretation.notes),
     )
-    if not streamed:
-        data = _load_all(rows, interpretation)
-        return ArrayDataset(schema, data, factors.codes, interpretation.unit)
-    schema = dataclasses.replace(schema, notes=(*schema.notes, *streaming_notes(rows)))
     checksum = values.checksum if numbers is None else zlib.crc32(numbers.data, values.checksum)
-    return StreamedDataset(schema, rows, interpretation, factors.codes, checksum)
+    return _load_or_stream(schema, rows, interpretation, factors.codes, checksum, streamed)
 
 
 def select_streamed(
@@ -247,12 +243,28 @@ def select_streamed(
     notes = (*earlier, f"{len(numbers):,} observations of {dataset.size:,}: {description}")
     schema = dataclasses.replace(dataset.schema, size=len(numbers), lattice=None, notes=notes)
     codes = dataset.codes[torch.from_numpy(numbers).to(dataset.codes.device)]
-    if len(numbers) * row_bytes(rows) <= MOST:
-        data = _load_all(rows, dataset.interpretation)
-        return ArrayDataset(schema, data, codes, dataset.interpretation.unit)
-    schema = dataclasses.replace(schema, notes=(*notes, *streaming_notes(rows)))
     checksum = zlib.crc32(numbers.data, dataset.checksum)
-    return dataclasses.replace(dataset, schema=schema, rows=rows, codes=codes, checksum=checksum)
+    streamed = len(numbers) * row_bytes(rows) > MOST
+    return _load_or_stream(schema, rows, dataset.interpretation, codes, checksum, streamed)
+
+
+def _load_or_stream(
+    schema: Schema,
+    rows: Rows,
+    interpretation: Interpretation,
+    codes: Tensor,
+    checksum: int,
+    streamed: bool,
+) -> ArrayDataset | StreamedDataset:
+    if streamed:
+        schema = dataclasses.replace(schema, notes=(*schema.notes, *streaming_notes(rows)))
+        return StreamedDataset(schema, rows, interpretation, codes, checksum)
+    # Read block by block, without a second copy in memory.
+    dtype = interpretation(rows.read(0, 0)).dtype
+    data = torch.empty((rows.shape[0], *interpretation.shape), dtype=dtype)
+    for start, block in blocks(rows):
+        data[start : start + len(block)] = interpretation(block)
+    return ArrayDataset(schema, data, codes, interpretation.unit)
 
 
 def read_like(dataset: Dataset, observations: ArrayLike | Tensor) -> Tensor:
@@ -308,15 +320,6 @@ def _factor_table(
     """Encode the factors of observations, after checking the shape of the observations."""
     interpret_shape(rows.shape)
     return None if values is None else FactorTable.from_values(values, names, rows.shape[0])
-
-
-def _load_all(rows: Rows, interpretation: Interpretation) -> Tensor:
-    """Read all observations block by block, without a second copy in memory."""
-    dtype = interpretation(rows.read(0, 0)).dtype
-    data = torch.empty((rows.shape[0], *interpretation.shape), dtype=dtype)
-    for start, block in blocks(rows):
-        data[start : start + len(block)] = interpretation(block)
-    return data
 
 
 def _csv_notes(file: CsvFile, factors: Sequence[str]) -> list[str]:

@@ -24,16 +24,11 @@ NAMES_KEY = "factor_names"
 class FactorTable:
     """Classes of the factors of N observations, and what the factors are."""
 
-    codes: Tensor = field(repr=False)  # (N, K) int64
+    codes: Tensor = field(repr=False)  # (N, K) int64; K = 0 if the factors are unknown
     names: tuple[str, ...] = ()
     sizes: tuple[int, ...] = ()
     labels: Labels = ()
     lattice: Lattice | None = None  # all combinations of the factors
-
-    @classmethod
-    def unknown(cls, count: int) -> FactorTable:
-        """Return the table of `count` observations whose factors are unknown."""
-        return cls(torch.zeros(count, 0, dtype=torch.int64))
 
     @classmethod
     def from_lattice(cls, lattice: Lattice) -> FactorTable:

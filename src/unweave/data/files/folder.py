@@ -103,7 +103,7 @@ class Folder:
             shape = (len(files), channels, *size)
             rows, key = self._decoded(files, shape, pool)
         decisions = (
-            f"{shape[0]:,} images, read as {size[0]} x {size[1]}, {COLOURS[channels]}",
+            f"{shape[0]:,} images of {size[0]} x {size[1]}, {COLOURS[channels]}",
             *size_notes,
             *_fit_notes(self.fit, size, headers),
             *channel_notes,

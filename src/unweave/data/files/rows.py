@@ -6,12 +6,13 @@ import math
 import os
 import zipfile
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, final
+from typing import Any, BinaryIO, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,24 +28,21 @@ _MOST_COMPRESSED = 500  # dSprites, which is almost all zeros, is compressed 115
 _SPARSE = 8  # average gap between rows above which they are read one by one
 
 
-class Rows(Protocol):
-    """An array (N, ...) whose rows can be read a few at a time."""
+class Rows(ABC):
+    """An array (N, ...) whose rows can be read a few at a time.
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the whole array."""
+    `grain` is the number of rows that a file stores together: reading one costs as much as all.
+    """
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the values."""
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    grain: int
 
-    @property
-    def grain(self) -> int:
-        """Number of rows that the file stores together: reading one costs as much as all."""
-
+    @abstractmethod
     def read(self, start: int, stop: int) -> Array:
         """Read the rows from start to stop."""
 
+    @abstractmethod
     def take(self, index: Array) -> Array:
         """Read rows by their numbers, which increase."""
 
@@ -63,22 +61,11 @@ def blocks(rows: Rows) -> Iterator[tuple[int, Array]]:
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class InMemoryRows:
+class InMemoryRows(Rows):
     """Rows of an array in memory."""
 
-    array: Array
-    grain: int = 1
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the array."""
-        return self.array.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the values."""
-        return self.array.dtype
+    def __init__(self, array: Array) -> None:
+        self.array, self.shape, self.dtype, self.grain = array, array.shape, array.dtype, 1
 
     def read(self, start: int, stop: int) -> Array:
         """Return the rows from start to stop."""
@@ -92,7 +79,7 @@ class InMemoryRows:
 
 @final
 @dataclass(frozen=True)
-class FileRows:
+class FileRows(Rows):
     """Uncompressed rows that follow one another in a file, from an offset on."""
 
     path: Path
@@ -132,7 +119,7 @@ class FileRows:
 
 @final
 @dataclass(frozen=True)
-class ReaderRows:
+class ReaderRows(Rows):
     """Rows that a function of a library reads: an HDF5 dataset, or columns of a Parquet file."""
 
     path: Path
@@ -160,27 +147,13 @@ class ReaderRows:
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class IndexedRows:
-    """Some rows of another array in their order, possibly repeated."""
+class IndexedRows(Rows):
+    """Some rows of another array by their sorted numbers, possibly repeated."""
 
-    rows: Rows
-    numbers: Array  # never decreasing
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the indexed rows."""
-        return (len(self.numbers), *self.rows.shape[1:])
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the values."""
-        return self.rows.dtype
-
-    @property
-    def grain(self) -> int:
-        """Average number of indexed rows that are stored together."""
-        return max(1, self.rows.grain * len(self.numbers) // self.rows.shape[0])
+    def __init__(self, rows: Rows, numbers: Array) -> None:
+        self.rows, self.numbers, self.dtype = rows, numbers, rows.dtype
+        self.shape = (len(numbers), *rows.shape[1:])
+        self.grain = max(1, rows.grain * len(numbers) // rows.shape[0])  # on average
 
     def read(self, start: int, stop: int) -> Array:
         """Read the indexed rows from start to stop: from one block, or one by one if sparse."""
@@ -201,22 +174,12 @@ class IndexedRows:
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class FloatRows:
-    """Rows of another array, converted to floating-point numbers."""
+class FloatRows(Rows):
+    """Rows of another array, converted to float32."""
 
-    rows: Rows
-    dtype: np.dtype[Any] = np.dtype(np.float32)  # noqa: RUF009  (types are values)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the array."""
-        return self.rows.shape
-
-    @property
-    def grain(self) -> int:
-        """Number of rows that are stored together."""
-        return self.rows.grain
+    def __init__(self, rows: Rows) -> None:
+        self.rows, self.shape, self.grain = rows, rows.shape, rows.grain
+        self.dtype = np.dtype(np.float32)
 
     def read(self, start: int, stop: int) -> Array:
         """Read the rows from start to stop."""

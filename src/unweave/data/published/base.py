@@ -116,8 +116,12 @@ class PublishedSpec(ABC):
             )
         content = self.read()
         lattice = self.ABOUT.lattice
-        if lattice is not None or self.split == "all":
-            self._expect(content.rows, self.ABOUT.count)
+        count, expected = content.rows.shape[0], self.ABOUT.count
+        if (lattice is not None or self.split == "all") and count != expected:
+            raise ValueError(
+                f"expected {expected:,} observations in the files of {self.kind}, got {count:,}: "
+                "these are other files; download them again"
+            )
         factors = None if lattice is None else FactorTable.from_lattice(lattice)
         if content.factors is not None:
             factors = FactorTable.from_values(content.factors, content.names)
@@ -127,14 +131,6 @@ class PublishedSpec(ABC):
         key = [str(self.kind), *states, repr(self)]
         dataset = build_dataset(content.rows, factors, split=self.random_split, key=key)
         return dataset.to(device)
-
-    def _expect(self, rows: Rows, count: int) -> None:
-        """Reject files whose number of observations differs from the published one."""
-        if rows.shape[0] != count:
-            raise ValueError(
-                f"expected {count:,} observations in the files of {self.kind}, got "
-                f"{rows.shape[0]:,}: these are other files; download them again"
-            )
 
     def unpacked(self, shape: tuple[int, ...], read: Callable[[], Iterable[Array]]) -> Rows:
         """Return observations from a .npy file, which is written once from blocks of them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import final
@@ -36,7 +37,8 @@ class RenderedDataset(Dataset):
         """Draw observations (..., *shape) by their numbers (...)."""
         flat = self.check(index).reshape(-1)
         canvas = torch.empty(len(flat), *self.shape, device=self.device)
-        fitting = max(1, chunk_values(self.device) // torch.Size(self.shape).numel())
+        values = CHUNK_VALUES.get(self.device.type, CHUNK_VALUES["cuda"])
+        fitting = max(1, values // math.prod(self.shape))
         most = self.together if self.together and self.device.type == "cpu" else fitting
         inputs = zip(*(each.split(most) for each in self.prepare(flat)), strict=True)
         for target, arguments in zip(canvas.split(most), inputs, strict=True):
@@ -46,8 +48,3 @@ class RenderedDataset(Dataset):
                 if piece.dtype == torch.uint8:
                     here.mul_(self.schema.integer_unit)
         return canvas.view(*index.shape, *self.shape)
-
-
-def chunk_values(device: torch.device) -> int:
-    """Return the number of values that are painted at once."""
-    return CHUNK_VALUES.get(device.type, CHUNK_VALUES["cuda"])
