@@ -273,3 +273,9 @@ def test_encodings_of_one_variable_have_no_total_correlation():
     found = expected_estimates(Encodings(uw.Gaussian(1), q, p), "stratified", (5,), samples=20)
     assert found.exact["total_correlation"] == 0
     assert found.bias["total_correlation"][0] == 0
+
+
+def test_made_encodings_keep_their_numbers():
+    """Stored results depend on them, and they on the name of their noise stream."""
+    means = make_encodings(3, 1, 0.5).q.mean.flatten().tolist()
+    assert means == pytest.approx([-0.14212450445594166, 1.6876262410132987, -0.33934628013539203])
