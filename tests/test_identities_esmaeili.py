@@ -142,7 +142,7 @@ def test_the_parts_of_figure_4_sum_to_the_elbo_of_a_model(latent):
     torch.testing.assert_close(sides.parts["dependence style"], -parts.excess("style"))
 
 
-def test_term_a_holds_the_dependence_of_the_prior():
+def test_term_a_contains_the_dependence_of_the_prior():
     """E_q[log p(z) / prod p(z_d)], which for p = N(0, C) needs only the second moments of q."""
     latent = uw.Gaussian(3, learn="covariance", encoding="full")
     p = correlate(latent.prior(SHAPE).double())(None)
@@ -158,7 +158,7 @@ def test_term_a_holds_the_dependence_of_the_prior():
     )
 
 
-def test_codes_that_follow_a_correlated_prior_pay_nothing():
+def test_codes_that_match_a_correlated_prior_have_no_penalty():
     """q(z) = p(z): both total correlations are that of the prior, and term A is zero."""
     latent = uw.Gaussian(3, learn="covariance", encoding="full")
     p = correlate(latent.prior(SHAPE).double())(None)
@@ -257,7 +257,7 @@ def test_hfvae_with_one_flat_group_is_the_beta_tcvae(estimator):
     torch.testing.assert_close(loss(one, nets), loss(other, nets))
 
 
-def test_they_differ_by_the_dependence_of_the_prior():
+def test_hfvae_and_beta_tcvae_differ_by_the_dependence_of_the_prior():
     """(A) against (A)* of table 1: beta weighs the prior's total correlation as well."""
     latent = uw.Gaussian(3, learn="covariance", encoding="full")
     nets = nets_of(latent)

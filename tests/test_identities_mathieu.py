@@ -123,7 +123,7 @@ def test_corollary_1_with_its_constant_and_corollary_2(latent, beta):
     torch.testing.assert_close(slopes.left, -torch.cat([part.flatten() for part in ours]))
 
 
-def test_larger_codes_move_the_rate_and_not_what_they_say():
+def test_scaling_codes_changes_the_rate_but_not_the_information():
     nets = nets_of(uw.Gaussian(3))
     moved = rescaling(nets.model, 4.0, X, NOISE).moved()
     assert moved == ["objective", "rate", "entropy", "kl", "dimension_kl"]
@@ -154,7 +154,7 @@ def estimates(loc, scale, index):
     return rate.mean(), [(value - p.log_prob(z)).mean() for value in log_q]
 
 
-def test_small_batches_of_a_large_data_set_mistake_the_kl_for_the_rate_less_log_n():
+def test_small_batches_estimate_the_kl_as_the_rate_less_log_n():
     """q(z) is the prior and its KL about 0, but members of a batch of 8 hardly ever overlap."""
     loc = Noise(1).normal((20_000, 1), "loc", f64)
     scale = torch.tensor(1e-3, dtype=f64, requires_grad=True)

@@ -42,7 +42,7 @@ def rotated_losses(objective, latent, **options):
     return [loss_of(objective, p).item() for p in two_passes(latent, **options)]
 
 
-def test_a_rotation_of_the_codes_leaves_the_beta_vae_as_it_is():
+def test_a_rotation_of_the_codes_does_not_change_the_beta_vae():
     latent = uw.Gaussian(3, encoding="full", variances=(0.7, 0.7, 0.7), sampled_rate=True)
     passed, turned = two_passes(latent)
     torch.testing.assert_close(turned.q.log_prob(turned.z), passed.q.log_prob(passed.z))
@@ -55,7 +55,7 @@ def test_a_rotation_of_the_codes_leaves_the_beta_vae_as_it_is():
 
 
 @pytest.mark.parametrize("encoding", ["diagonal", "full"])
-def test_theorem_2_tells_which_terms_move(encoding):
+def test_theorem_2_reports_which_terms_change(encoding):
     """Total correlation and the columns' own, whose sum stays; all of them if p is not round."""
     nets = nets_of(uw.Gaussian(3, encoding=encoding, variances=(0.7, 0.7, 0.7)))
     both = theorem_2(nets.model, 4.0, ROTATION, X, NOISE)
@@ -88,14 +88,14 @@ def test_the_rate_of_a_rotated_code_is_the_same_in_closed_form():
     ],
     ids=str,
 )
-def test_nor_does_the_match_to_an_isotropic_prior_see_a_rotation(divergence, invariant):
+def test_divergences_from_an_isotropic_prior_are_rotation_invariant(divergence, invariant):
     """With prior draws that turn along; of the kernels only the one by dimension sees the axes."""
     objective = uw.AlphaBetaVAE(alpha=3.0, beta=2.0, divergence=divergence)
     one, other = rotated_losses(objective, uw.Gaussian(3, encoding="full", sampled_rate=True))
     assert (one == pytest.approx(other, rel=1e-11)) == invariant
 
 
-def test_a_student_prior_sees_a_rotation():
+def test_a_student_prior_is_not_rotation_invariant():
     """In the rate and in the inclusive KL, whose prior is no longer the same when turned."""
     for objective in (uw.BetaVAE(beta=4.0), uw.AlphaBetaVAE(alpha=3.0, beta=0.0)):
         latent = uw.StudentT(3, df=3, encoding="full", sampled_rate=True)
@@ -103,7 +103,7 @@ def test_a_student_prior_sees_a_rotation():
         assert abs(one - other) > 0.01
 
 
-def test_a_rotated_diagonal_encoding_is_diagonal_only_if_it_is_round():
+def test_a_rotated_diagonal_posterior_is_diagonal_only_if_isotropic():
     """Else the nearest diagonal one has a smaller rate, by the dependence that it leaves out."""
     latent = uw.Gaussian(3)
     passed, turned = two_passes(latent, project=True)

@@ -206,39 +206,25 @@ def test_figures_are_drawn_from_the_networks_trained_so_far(tmp_path):
         merge_results([plain], [file_of(other)], folder, None)
 
 
-def kill():
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 class KillsAt(Silent):
-    """Kills the process at a step."""
+    """Kills the process at step 7."""
 
     def advance(self, step, rows):
         if step >= 7:
-            kill()
-
-
-def train_until_killed(folder, moment):
-    """Train the study until this process kills itself: in training, or while writing results."""
-    one = at(folder, checkpoint_seconds=0.0)
-    if moment == "training":
-        one.progress = KillsAt()
-    else:
-        replace = os.replace
-        os.replace = lambda old, new: kill() if new.suffix == ".jsonl" else replace(old, new)
-    train_or_load(one, study_of())
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_killed_study_continues_to_the_same_results(whole, tmp_path):
     script = (
         "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path;"
-        "import test_papers_study as t; t.train_until_killed(Path(sys.argv[2]), sys.argv[3])"
+        "import test_papers_study as t; one = t.at(Path(sys.argv[2]), checkpoint_seconds=0.0,"
+        "progress=t.KillsAt()); t.train_or_load(one, t.study_of())"
     )
-    for moment in ("training", "writing"):
-        arguments = [str(Path(__file__).parent), str(tmp_path), moment]
-        ended = subprocess.run([sys.executable, "-c", script, *arguments], stderr=subprocess.PIPE)
-        assert ended.returncode == -signal.SIGKILL, ended.stderr
-        assert not file_of(tmp_path).exists()
+    arguments = [str(Path(__file__).parent), str(tmp_path)]
+    ended = subprocess.run([sys.executable, "-c", script, *arguments], stderr=subprocess.PIPE)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert (tmp_path / "runs").exists()
+    assert not file_of(tmp_path).exists()
     assert train_or_load(at(tmp_path), study_of()).complete
     assert content(tmp_path) == content(whole)
 

@@ -116,14 +116,14 @@ GRIDS = {
 
 
 def at(value, path):
-    """The value at a dotted path of a spec."""
+    """Return the value at a dotted path of a spec."""
     for name in path.split("."):
         value = value.blocks[name] if isinstance(value, uw.Product) else getattr(value, name)
     return value
 
 
 def shape_of(data):
-    """The shape of observations, known without files."""
+    """Return the shape of observations without reading files."""
     if isinstance(data, PublishedSpec):
         channels, *sides = data.ABOUT.shape
         side = getattr(data, "side", sides[0])
@@ -138,7 +138,7 @@ def shape_of(data):
 
 
 def stand_in(data, count):
-    """Random observations of the shape of some data."""
+    """Return random observations of the shape of some data."""
     shape = (count, *shape_of(data))
     rng = np.random.default_rng(0)
     if len(shape) == 2:
@@ -156,14 +156,14 @@ class TestEveryPreset:
         assert resolved.likelihood == preset.run.likelihood
 
     @pytest.mark.parametrize("preset", ALL)
-    def test_states_everything_that_matters(self, preset):
+    def test_states_network_likelihood_and_seed(self, preset):
         run = preset.run
         assert run.likelihood is not None
         assert (run.network is not None) == run.objective.autoencodes
         assert run.seed == 0
 
     @pytest.mark.parametrize("preset", ALL)
-    def test_grid_is_of_valid_fields_and_has_the_base_run(self, preset):
+    def test_grid_has_valid_fields_and_contains_the_base_run(self, preset):
         runs = preset.runs()
         assert len(runs) == preset.count
         assert len({to_text(run) for run in runs}) == len(runs)
@@ -173,7 +173,7 @@ class TestEveryPreset:
             assert seeds == list(preset.grid["seed"]), "seeds do not vary fastest"
 
     @pytest.mark.parametrize("preset", ALL)
-    def test_text_is_a_file_that_from_reads(self, preset, tmp_path):
+    def test_toml_is_read_back_as_the_same_run(self, preset, tmp_path):
         text = to_toml(preset)
         assert from_json(Run, tomllib.loads(text)) == preset.run
         path = tmp_path / "run.toml"
@@ -185,7 +185,7 @@ class TestEveryPreset:
         assert ("unweave data get" in words) == (preset.download is not None)
 
     @pytest.mark.parametrize("preset", ALL)
-    def test_source_is_that_paper(self, preset):
+    def test_source_cites_its_paper(self, preset):
         assert cited(preset.source) == [preset.paper.capitalize()]
         assert set(cited(" ".join(preset.notes))) <= set(entries())
         assert all(note.endswith(".") for note in preset.notes)
@@ -239,7 +239,7 @@ def test_listing_by_paper(unweave):
     ]
 
 
-def test_one_preset_is_shown(unweave):
+def test_a_preset_is_printed_as_toml(unweave):
     code, out, _ = unweave("presets", "kim2018/shapes2d-factor-vae")
     assert code == 0
     assert from_json(Run, tomllib.loads(out)) == uw.preset("kim2018/shapes2d-factor-vae").run
@@ -259,14 +259,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_mistakes_are_answered_by_the_nearest_name(unweave, case, tmp_path, monkeypatch):
+def test_unknown_names_suggest_the_nearest(unweave, case, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     arguments, message = WRONG[case]
     check_error(*unweave(*arguments), message)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_file_comes_before_a_preset_of_its_name(tmp_path, monkeypatch):
+def test_a_file_takes_precedence_over_a_preset(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sikka2019").mkdir()
     (tmp_path / "sikka2019" / "linear").write_text('{"seed": 5}')
@@ -327,19 +327,19 @@ def takes(preset, path, value):
 
 
 @pytest.mark.parametrize("preset", ALL)
-def test_notes_name_fields_that_there_are(preset):
+def test_fields_named_in_notes_exist(preset):
     for path, value in ASSIGNED.findall(" ".join(preset.notes)):
         assert takes(preset, path, value), path
 
 
-def test_the_page_of_choices_names_fields_that_there_are():
+def test_fields_named_on_the_page_of_choices_exist():
     found = set(ASSIGNED.findall(" ".join(re.findall(r"`[^`]+`", CHOICES))))
     assert found
     for path, value in found:
         assert any(takes(preset, path, value) for preset in PRESETS.values()), f"{path}{value}"
 
 
-def test_the_page_of_choices_names_presets_that_exist():
+def test_presets_named_on_the_page_of_choices_exist():
     papers = {each.paper for each in PRESETS.values()}
     named = {
         name for name in re.findall(r"`(\w+/[\w-]+)`", CHOICES) if name.split("/")[0] in papers
@@ -348,7 +348,7 @@ def test_the_page_of_choices_names_presets_that_exist():
     assert papers <= {name.split("/")[0] for name in named} | {"mathieu2018"}
 
 
-def test_defaults_are_those_that_the_page_of_choices_states():
+def test_defaults_stated_on_the_page_of_choices_are_right():
     assert uw.Sparse().spike_weight == 0.8
     assert uw.Critic() == uw.Critic(width=1000, depth=6, slope=0.2)
     assert uw.Kim2018GAN().slope == 0.1
@@ -360,7 +360,7 @@ def test_defaults_are_those_that_the_page_of_choices_states():
         assert uw.preset(name).run.latent.sampled_rate
 
 
-def test_rendered_data_are_the_whole_published_lattice():
+def test_rendered_data_cover_the_published_lattice():
     data = uw.preset("kim2018/shapes2d-factor-vae").run.data
     assert data == Shapes2D()
     assert data.lattice.size == SHAPES2D_EPOCH

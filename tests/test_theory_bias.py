@@ -54,7 +54,7 @@ def drawn(encodings, estimator, batch, repeats):
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_they_are_the_means_over_batches(estimator):
+def test_expected_estimates_equal_means_over_batches(estimator):
     """Small batches, whose biases are all far larger than the tolerance."""
     encodings = make_encodings(size=60, dimension=4, scale=0.5)
     ours = expected_estimates(encodings, estimator, (3,), samples=2000)
@@ -66,7 +66,7 @@ def test_they_are_the_means_over_batches(estimator):
         assert near < abs(bias) / 2, name
 
 
-def test_errors_are_as_large_as_values_are_off():
+def test_standard_errors_cover_the_deviations():
     """Over 60 seeds: of exact values, of biases, of what is left alone; beside a long average."""
     encodings = make_encodings(size=50, dimension=2, scale=0.3)
     full = Encodings(uw.Gaussian(2, encoding="full"), as_full(encodings.q), encodings.p)
@@ -94,7 +94,7 @@ def recoded_by(q, matrix):
     return FullGaussian(q.loc @ matrix.T, matrix @ q.factor)
 
 
-def test_a_rate_without_a_formula_has_an_error():
+def test_a_sampled_rate_adds_an_error():
     """The same prior, once as a Gaussian whose rate is taken on the sample."""
     plain = make_encodings(size=100, dimension=2, scale=0.3)
     sampled = plain._replace(latent=uw.Gaussian(2, sampled_rate=True))
@@ -110,7 +110,7 @@ def test_a_rate_without_a_formula_has_an_error():
     assert other.alone["entropy"] == pytest.approx(one.alone["entropy"], abs=1e-9)
 
 
-def test_nothing_is_left_alone_of_a_batch_from_outside():
+def test_the_outside_estimator_has_no_value_without_overlap():
     found = expected_estimates(make_encodings(30, 2, 0.4), "outside", (5, 30), samples=20)
     assert set(found.alone) == set(found.alone_error) == set(QUANTITIES)
     for name in QUANTITIES:
@@ -119,7 +119,7 @@ def test_nothing_is_left_alone_of_a_batch_from_outside():
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_the_whole_data_set_is_exact_but_for_the_weighted_one(estimator):
+def test_with_the_whole_data_set_all_but_weighted_are_exact(estimator):
     """Its weights sum to 1/N: too low by log N in the joint and in each of the marginals."""
     encodings = make_encodings(size=40, dimension=3, scale=0.3)
     found = expected_estimates(encodings, estimator, (40,), samples=50)
@@ -130,7 +130,7 @@ def test_the_whole_data_set_is_exact_but_for_the_weighted_one(estimator):
         assert found.error[name][0] < 1e-9
 
 
-def test_encodings_that_never_meet_cost_the_rate_less_log_n():
+def test_without_overlap_the_kl_is_the_rate_less_log_n():
     """Which is then the truth as well; the weighted one is log B lower still."""
     encodings = make_encodings(size=500, dimension=4, scale=1e-6)
     found = expected_estimates(encodings, "stratified", (2, 8), samples=200)
@@ -149,7 +149,7 @@ def test_encodings_that_never_meet_cost_the_rate_less_log_n():
     assert lower.expected("entropy") == pytest.approx(lower.alone["entropy"], abs=1e-9)
 
 
-def test_small_batches_drift_to_log_n_and_the_entropy_of_an_encoding():
+def test_small_batches_approach_log_n_plus_the_entropy_of_an_encoding():
     """q(z) is about the prior, its KL about 0; a batch of 8 of 4000 gives the rate less log n."""
     encodings = make_encodings(size=4000, dimension=2, scale=0.03)
     found = expected_estimates(encodings, "stratified", (8, 4000), samples=300)
@@ -177,14 +177,14 @@ def entropy_bias(batch=16, size=1000, dimension=3, scale=0.3):
     ],
     ids=["batch", "dimension", "overlap", "data set"],
 )
-def test_the_bias_grows(changes):
+def test_the_bias_grows_with_size_dimension_and_separation(changes):
     """With smaller batches, more dimensions, less overlap and larger data sets."""
     biases = [entropy_bias(**change) for change in changes]
     assert biases == sorted(biases)
     assert biases[-1] > biases[0] + 0.3
 
 
-def test_jensens_gap_where_batches_are_large():
+def test_the_bias_of_large_batches_is_jensens_gap():
     """E[log Z] is about log E[Z] - Var[Z] / 2 E[Z]^2, [Mathieu2019] app. C, over 29 others."""
     encodings = make_encodings(size=200, dimension=1, scale=0.8)
     found = expected_estimates(encodings, "stratified", (30,), samples=30_000)
@@ -194,7 +194,7 @@ def test_jensens_gap_where_batches_are_large():
     assert found.bias["entropy"][0] == pytest.approx(gap, rel=0.25)
 
 
-def test_draws_from_outside_the_batch_make_the_total_correlation_negative():
+def test_the_outside_estimator_can_make_the_total_correlation_negative():
     """[Kim2018] app. D; draws of the batch itself do not."""
     encodings = make_encodings(size=2000, dimension=10, scale=0.1)
     outside = expected_estimates(encodings, "outside", (50,), samples=200)
@@ -214,7 +214,7 @@ def test_the_batch_size_for_a_bias(quantity, bias):
     assert abs(around[0]) > bias >= abs(around[1])
 
 
-def test_the_ends_of_the_batch_size_for_a_bias():
+def test_the_batch_size_for_a_bias_at_its_limits():
     assert (
         batch_size_for(0.01, make_encodings(50, 2, scale=1.0)) == 2
     )  # all encodings are the prior
@@ -263,7 +263,7 @@ SMALL = make_encodings(10, 1, 0.5)
         (lambda: batch_size_for(0.1, SMALL, estimator="weighted"), "use the stratified one"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(call, message):
+def test_invalid_arguments_are_rejected(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
@@ -273,3 +273,9 @@ def test_encodings_of_one_variable_have_no_total_correlation():
     found = expected_estimates(Encodings(uw.Gaussian(1), q, p), "stratified", (5,), samples=20)
     assert found.exact["total_correlation"] == 0
     assert found.bias["total_correlation"][0] == 0
+
+
+def test_made_encodings_keep_their_numbers():
+    """Stored results depend on them, and they on the name of their noise stream."""
+    means = make_encodings(3, 1, 0.5).q.mean.flatten().tolist()
+    assert means == pytest.approx([-0.14212450445594166, 1.6876262410132987, -0.33934628013539203])

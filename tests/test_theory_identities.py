@@ -71,7 +71,7 @@ def test_observations_and_rotations_may_be_arrays(model):
     assert theorem_2(model, 3.0, turn, x).moved() == ["total_correlation", "dimension_kl"]
 
 
-def test_they_are_those_of_the_model_as_it_was_trained(model):
+def test_identities_use_the_trained_weights(model):
     """In float64 what the library has in float32: codes, and rates."""
     x = model.observations(torch.arange(80))
     passed, _ = recode(model, torch.eye(3))
@@ -106,7 +106,7 @@ def test_propositions_hold_at_closed_forms(name):
     assert betas[int(np.argmax(elbos))] == 1.0
 
 
-def test_propositions_hold_where_the_decoder_is_fixed():
+def test_propositions_hold_for_a_fixed_decoder():
     """[Sikka2019] sec. IV-A."""
     a, d = np.random.default_rng(2).normal(size=(2, 6, 3))
     found = [solve_encoder(a, d, beta) for beta in BETAS]
@@ -123,7 +123,7 @@ def test_the_slope_of_the_objective_is_minus_the_rate():
         assert slope == pytest.approx(-solve(a, beta).rate, rel=1e-6)
 
 
-def test_propositions_are_of_one_problem(model):
+def test_propositions_reject_models_of_different_problems(model):
     a = MIXINGS["tall"]
     others = (
         [solve(a, 1.0), solve(2 * a, 2.0)],
@@ -137,12 +137,12 @@ def test_propositions_are_of_one_problem(model):
     assert proposition_1([model, other]).value.shape == (1,)
 
 
-def test_results_print_in_a_line(model):
+def test_results_have_a_one_line_repr(model):
     assert "80 numbers, gap" in repr(theorem_1(model, 3.0))
-    assert "2 latents alive, elbo " in repr(solve(MIXINGS["paper"], 1.0))
+    assert "2 latents active, elbo " in repr(solve(MIXINGS["paper"], 1.0))
 
 
-def test_bounds_tell_where_a_proposition_fails():
+def test_bounds_have_negative_slack_where_a_proposition_fails():
     """A model that is no optimum: one with the weight of another."""
     found = [optimum(solve(MIXINGS["tall"], beta)) for beta in (0.5, 1.0, 2.0)]
     wrong = [found[0], found[1]._replace(rate=found[0].rate + 1), found[2]]
@@ -170,6 +170,6 @@ def test_bounds_tell_where_a_proposition_fails():
         (lambda m: proposition_1([m, m]), "each once"),
     ],
 )
-def test_what_a_theorem_does_not_speak_of_is_refused(model, call, message):
+def test_inputs_outside_a_theorem_are_rejected(model, call, message):
     with pytest.raises(ValueError, match=message):
         call(model)

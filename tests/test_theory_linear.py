@@ -78,7 +78,7 @@ def by_hand(found, order=None, signs=None):
 
 @mixings
 @pytest.mark.parametrize("beta", [0.05, 0.7, 1.0, 3.0, 100.0])
-def test_every_term_is_that_of_the_gaussians(name, beta):
+def test_every_term_equals_that_of_explicit_gaussians(name, beta):
     found = solve(MIXINGS[name][0], beta, MIXINGS[name][1])
     for term, expected in by_hand(found).items():
         assert getattr(found, term) == pytest.approx(expected, rel=1e-9, abs=1e-9), term
@@ -93,7 +93,7 @@ def test_equation_23_holds_at_every_beta(name):
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e3, 1e6, 1e9])
-def test_units_and_sizes_do_not_matter(scale):
+def test_terms_do_not_depend_on_the_units_of_the_data(scale):
     """Data in other units have the same terms; data far larger than the noise lose no digits."""
     a, shift = MIXINGS["tall"][0], 6 * math.log(scale)
     found, other = solve(a, 1.5, 0.7), solve(scale * a, 1.5, scale * 0.7)
@@ -106,7 +106,7 @@ def test_units_and_sizes_do_not_matter(scale):
     assert large.log_likelihood - large.elbo - large.mie == pytest.approx(0, abs=1e-7)
 
 
-def test_residuals_tell_what_is_no_optimum():
+def test_residuals_are_large_away_from_the_optimum():
     found = solve(MIXINGS["tall"][0], 1.5)
     for name in ("decoder", "encoder", "log_variances"):
         moved = {n: getattr(found, n) for n in ("decoder", "encoder", "log_variances")}
@@ -149,7 +149,7 @@ def test_equally_large_entries_have_the_sign_of_the_first(beta):
     assert (mirrored.tie == pytest.approx(found.tie)) == (beta > 1.25)
 
 
-def test_the_gap_tells_where_the_optimum_is_one_of_many():
+def test_the_gap_is_zero_if_the_optimum_is_not_unique():
     """Equal eigenvalues: a change of 1e-9 in A updates D and moves the true inference error."""
     turn = np.array([[1.0, -1.0], [1.0, 1.0]]) / math.sqrt(2)
     nearly = [solve(np.eye(4, 2) @ np.diag([2.0, 2.0 + e]) @ turn, 0.5) for e in (0.0, 1e-9)]
@@ -182,7 +182,7 @@ def equation_21(a, noise, beta, parameters):
 
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("beta", [0.3, 2.5])
-def test_no_restart_of_an_optimiser_beats_it(name, beta):
+def test_no_optimiser_beats_the_closed_form(name, beta):
     """L-BFGS in float64 over all parameters of eq. 21, the biases and W^sigma among them."""
     a, noise = MIXINGS[name]
     (size, k), found = a.shape, []
@@ -294,7 +294,7 @@ def test_the_encoder_for_the_optimal_decoder_is_that_of_the_optimum(name):
     assert max(other.residuals) < 1e-12
 
 
-def test_thousands_of_dimensions():
+def test_twenty_thousand_dimensions():
     """No N x N matrix: 20,000 numbers an observation, 60 sources."""
     found = solve(np.random.default_rng(1).normal(size=(20_000, 60)), 3.0)
     assert max(found.residuals) < 1e-12
@@ -302,7 +302,7 @@ def test_thousands_of_dimensions():
     assert found.tie_aligned <= found.tie
 
 
-def test_a_linear_vae_that_is_trained_comes_to_it():
+def test_a_trained_linear_vae_reaches_the_closed_form():
     """On observations whose moments are those of the model, the means of all terms are exact."""
     torch.set_default_dtype(torch.float32)
     a, noise, beta = np.array([[1.5, 0.2], [0.0, 0.9], [0.3, -0.4]]), 0.5, 2.0
@@ -365,6 +365,6 @@ def test_a_linear_vae_that_is_trained_comes_to_it():
         (lambda: observations([[1.0]], 2), "more observations"),
     ],
 )
-def test_what_cannot_be_solved_is_refused(call, message):
+def test_invalid_arguments_are_rejected(call, message):
     with pytest.raises(ValueError, match=message):
         call()

@@ -33,14 +33,14 @@ def every(latents):
 
 @pytest.mark.parametrize("diagonal", [False, True])
 @pytest.mark.parametrize("latents", [1, 2, 4])
-def test_it_is_the_best_of_all(latents, diagonal):
+def test_the_match_is_the_best_of_all_signed_permutations(latents, diagonal):
     given = problem(latents, latents, diagonal)
     found = match_latents(*given)
     assert found.cost == pytest.approx(min(cost(p, *given) for p in every(latents)))
     assert found.cost == pytest.approx(cost(permuted(*found.alignment), *given))
 
 
-def test_uncorrelated_codes_are_matched_exactly_whatever_their_number():
+def test_uncorrelated_codes_are_matched_exactly_in_any_number():
     """One that is hidden, by an order and signs that are known, is found."""
     rng = np.random.default_rng(0)
     order, signs = rng.permutation(40), rng.choice([-1, 1], 40)
@@ -57,7 +57,7 @@ def test_the_search_among_many_finds_the_best(seed, monkeypatch):
     assert match_latents(*given).cost == pytest.approx(best.cost)
 
 
-def test_no_exchange_betters_what_the_search_finds():
+def test_no_exchange_improves_the_result_of_the_search():
     """Of seven latents; the start that assignment gives is bettered."""
     given = problem(7, 1)
     found = match_latents(*given)

@@ -71,13 +71,21 @@ def reproduce_command(
         if figures:
             raise ValueError("--pages-only rewrites the whole page of a paper: name no figures")
         chosen = papers.chosen(paper) if paper else papers.FIGURES
-        for path in papers.write_pages(list(dict.fromkeys(made.paper for made in chosen)), out):
+        for path in papers.write_pages(
+            list(dict.fromkeys(reproduction.paper for reproduction in chosen)), out
+        ):
             printed.print(f"page: {path}", soft_wrap=True, highlight=False)
         return
     if paper is None:
         table = plain_table("paper", "figure", "what", "time", "done")
-        for made in papers.FIGURES:
-            table.add_row(made.paper, made.figure, made.title, made.cost, papers.state(made, out))
+        for reproduction in papers.FIGURES:
+            table.add_row(
+                reproduction.paper,
+                reproduction.figure,
+                reproduction.title,
+                reproduction.cost,
+                papers.state(reproduction, out),
+            )
         printed.print(table)
         return
     asked = papers.chosen(paper, figures or [])

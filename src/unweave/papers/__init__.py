@@ -57,17 +57,21 @@ FIGURES: tuple[Reproduction, ...] = (
 def chosen(paper: str, figures: Sequence[str] = ()) -> list[Reproduction]:
     """Return the figures of a paper, or those that are named.
 
-    >>> [made.figure for made in chosen("sikka2019")]
+    >>> [reproduction.figure for reproduction in chosen("sikka2019")]
     ['fig1', 'fig2', 'fig3']
     """
-    papers = list(dict.fromkeys(made.paper for made in FIGURES))
+    papers = list(dict.fromkeys(reproduction.paper for reproduction in FIGURES))
     if paper not in papers:
         raise ValueError(f"there is no paper {paper!r}: {nearest(paper, papers)}")
-    named = [made.figure for made in FIGURES if made.paper == paper]
+    named = [reproduction.figure for reproduction in FIGURES if reproduction.paper == paper]
     for figure in figures:
         if figure not in named:
             raise ValueError(f"{paper} has no figure {figure!r}: {nearest(figure, named)}")
-    return [made for made in FIGURES if made.paper == paper and made.figure in (figures or named)]
+    return [
+        reproduction
+        for reproduction in FIGURES
+        if reproduction.paper == paper and reproduction.figure in (figures or named)
+    ]
 
 
 def reproduce(
@@ -79,51 +83,56 @@ def reproduce(
     """
     claims: list[Claim] = []
     out = Path(out)
-    for made in figures:
-        name = f"{made.paper} {made.figure}"
+    for reproduction in figures:
+        name = f"{reproduction.paper} {reproduction.figure}"
         workspace.start_figure(out)
         begun = Cost.now()
         with figure_style():  # raises before any training if figures cannot be drawn
-            _check_writable(out / made.paper)
+            _check_writable(out / reproduction.paper)
             check_index(out)
-            cost = f": {made.cost} on two cores" if time.monotonic() < workspace.deadline else ""
-            workspace.say(f"{name}, {made.title}{cost}")
-            results = train_or_load(workspace, made.study) if made.study else None
+            in_time = time.monotonic() < workspace.deadline
+            cost = f": {reproduction.cost} on two cores" if in_time else ""
+            workspace.say(f"{name}, {reproduction.title}{cost}")
+            results = train_or_load(workspace, reproduction.study) if reproduction.study else None
             if results and not results.networks:
                 workspace.say(f"no network of {name} is trained yet: nothing to draw")
                 continue
             try:
-                result = made.make(workspace, results) if results else made.make(workspace)
+                result = reproduction.make(*((workspace, results) if results else (workspace,)))
             except Incomplete as reason:
                 workspace.say(f"{name} is not drawn: {reason}")
                 continue
         if results and result.networks is None:
             result = replace(result, networks=(len(results.networks), len(results.study.runs)))
-        write_result(made, result, workspace, Cost.now() - begun, out)
-        write_pages([made.paper], out, figures)
+        write_result(reproduction, result, workspace, Cost.now() - begun, out)
+        write_pages([reproduction.paper], out, figures)
         claims += result.claims
     return claims
 
 
 def train_studies(figures: Sequence[Reproduction], workspace: Workspace, out: Path | str) -> None:
     """Train the missing networks of the studies of figures, and store their results."""
-    without = [made.figure for made in figures if made.study is None]
+    without = [reproduction.figure for reproduction in figures if reproduction.study is None]
     if without:
         raise ValueError(
             f"--train-only is for figures drawn from a study, got {', '.join(without)}: leave it "
             "out for these"
         )
-    for made in figures:
-        assert made.study is not None
+    for reproduction in figures:
+        assert reproduction.study is not None
         workspace.start_figure(Path(out))
-        train_or_load(workspace, made.study)
+        train_or_load(workspace, reproduction.study)
 
 
 def merge_results(
     figures: Sequence[Reproduction], files: Sequence[Path], out: Path | str, console: Console
 ) -> None:
     """Add networks from other files of results to the studies of figures; print how many."""
-    studies = {made.study.name: made.study for made in figures if made.study}
+    studies = {
+        reproduction.study.name: reproduction.study
+        for reproduction in figures
+        if reproduction.study
+    }
     for file in files:
         if not studies:
             raise ValueError("--merge is for figures that are drawn from a study: name one")
@@ -146,12 +155,12 @@ def write_pages(
     return [*(write_page(paper, known, out) for paper in papers), write_index(known, out)]
 
 
-def _check_writable(place: Path) -> None:
+def _check_writable(folder: Path) -> None:
     try:
-        place.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=place):
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
             pass
     except OSError as error:
         raise ValueError(
-            f"figures cannot be written to {place}: {error.strerror}; give another folder by --out"
+            f"figures cannot be written to {folder}: {error.strerror}; give another folder by --out"
         ) from None

@@ -49,20 +49,21 @@ Claims marked “(ours)” are not in the papers: they are our own checks, count
 
 
 def write_result(
-    made: Reproduction, result: Result, workspace: Workspace, cost: Cost, out: Path
+    reproduction: Reproduction, result: Result, workspace: Workspace, cost: Cost, out: Path
 ) -> list[Path]:
     """Write the drawings of a figure, and the facts that its page is written from."""
-    folder = out / made.paper
+    folder = out / reproduction.paper
     folder.mkdir(parents=True, exist_ok=True)
     pictures = [
         path
         for name, figure in result.drawings.items()
-        for path in save_figure(figure, folder / f"{made.figure}{name and '-' + name}")
+        for path in save_figure(figure, folder / f"{reproduction.figure}{name and '-' + name}")
     ]
     facts = {
-        "title": made.title,
+        "title": reproduction.title,
         "captions": {
-            f"{made.figure}{name and '-' + name}": text for name, text in result.captions.items()
+            f"{reproduction.figure}{name and '-' + name}": text
+            for name, text in result.captions.items()
         },
         "claims": [asdict(claim) for claim in result.claims],
         "setting": result.setting,
@@ -72,19 +73,19 @@ def write_result(
         **workspace.cost_facts(cost),
         "version": version(),
     }
-    path = _facts_path(made, out)
+    path = _facts_path(reproduction, out)
     write_json(path, facts)
     return [*pictures, path]
 
 
 def write_page(paper: str, figures: Sequence[Reproduction], out: Path) -> Path:
     """Write the page of a paper from the results so far; `figures` may include other papers."""
-    own = [made for made in figures if made.paper == paper]
+    own = [each for each in figures if each.paper == paper]
     sections = [
-        _section(made, _facts(made, out), out)
-        if done(made, out)
-        else f"## {made.title}\n\nNot reproduced yet: `{_command(made)}` takes {made.cost}.\n"
-        for made in own
+        _section(each, _facts(each, out))
+        if done(each, out)
+        else f"## {each.title}\n\nNot reproduced yet: `{_command(each)}` takes {each.cost}.\n"
+        for each in own
     ]
     path = out / f"{paper}.md"
     parts = [
@@ -99,10 +100,10 @@ def write_page(paper: str, figures: Sequence[Reproduction], out: Path) -> Path:
 
 def check_index(out: Path) -> None:
     """Raise if the folder has a README.md that is not an index of papers."""
-    place = out / "README.md"
-    if place.exists() and not place.read_text(encoding="utf-8").startswith(_TITLE):
+    path = out / "README.md"
+    if path.exists() and not path.read_text(encoding="utf-8").startswith(_TITLE):
         raise ValueError(
-            f"{place} is not an index of papers, and would be overwritten: give another folder "
+            f"{path} is not an index of papers, and would be overwritten: give another folder "
             "by --out"
         )
 
@@ -110,8 +111,8 @@ def check_index(out: Path) -> None:
 def write_index(figures: Sequence[Reproduction], out: Path) -> Path:
     """Write README.md: the verdicts on all claims, and how much of each paper is reproduced."""
     check_index(out)
-    made = [each for each in figures if done(each, out)]
-    claims = {each: [Claim(**claim) for claim in _facts(each, out)["claims"]] for each in made}
+    finished = [each for each in figures if done(each, out)]
+    claims = {each: [Claim(**claim) for claim in _facts(each, out)["claims"]] for each in finished}
     tallies = {each: Counter(claim.verdict for claim in some) for each, some in claims.items()}
     verdicts = get_args(Verdict)
     rows = [
@@ -149,9 +150,9 @@ def write_index(figures: Sequence[Reproduction], out: Path) -> Path:
             if claim.verdict == verdict
         ]
         parts += [f"## {heading}\n", "\n".join(listed or ["None."]) + "\n"]
-    place = out / "README.md"
-    write_atomically(place, "\n".join(parts).encode())
-    return place
+    path = out / "README.md"
+    write_atomically(path, "\n".join(parts).encode())
+    return path
 
 
 def _inventory_table(paper: str, figures: Sequence[Reproduction], out: Path) -> list[str]:
@@ -178,24 +179,26 @@ def _status(
     if not item.experiment:
         return _STATUSES[3], item.why
     named = {f"{each.paper}/{each.figure}": each for each in figures}
-    made = [named[name] for name in item.made_by if done(named[name], out)]
-    waiting = [named[name] for name in item.made_by if named[name] not in made]
+    finished = [named[name] for name in item.made_by if done(named[name], out)]
+    waiting = [named[name] for name in item.made_by if named[name] not in finished]
     commands = [*(_command(each) for each in waiting), *item.commands]
-    untrained = [text for each in made if (text := _untrained(each, out))]
+    untrained = [text for each in finished if (text := _untrained(each, out))]
     parts = [*untrained[:1], item.why or item.missing, *(f"`{command}`" for command in commands)]
     text = "<br>".join(filter(None, parts))
-    if not made:
+    if not finished:
         return _STATUSES[2], text
     status = _STATUSES[1] if waiting or untrained or item.missing else _STATUSES[0]
-    return (", ".join(f"[{status}]({_link(each)})" for each in made) if linked else status), text
+    return (
+        ", ".join(f"[{status}]({_link(each)})" for each in finished) if linked else status
+    ), text
 
 
-def _untrained(made: Reproduction, out: Path) -> str:
+def _untrained(reproduction: Reproduction, out: Path) -> str:
     """Say how many networks of a figure are trained, and how to train the others."""
-    there, whole = _facts(made, out).get("networks") or (0, 0)
+    there, whole = _facts(reproduction, out).get("networks") or (0, 0)
     if there >= whole:
         return ""
-    return f"{there} of {whole} networks are trained; the others: `{_command(made)}`"
+    return f"{there} of {whole} networks are trained; the others: `{_command(reproduction)}`"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -207,38 +210,38 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def _link(made: Reproduction) -> str:
+def _link(reproduction: Reproduction) -> str:
     """Return a link to the section of a figure, as GitHub names headings.
 
     >>> _anchor("Figure 6: the mixture prior, p(z)")
     'figure-6-the-mixture-prior-pz'
     """
-    return f"{made.paper}.md#{_anchor(made.title)}"
+    return f"{reproduction.paper}.md#{_anchor(reproduction.title)}"
 
 
 def _anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-def done(made: Reproduction, out: Path) -> bool:
+def done(reproduction: Reproduction, out: Path) -> bool:
     """Return whether a figure has been reproduced."""
-    return _facts_path(made, out).exists()
+    return _facts_path(reproduction, out).exists()
 
 
-def state(made: Reproduction, out: Path) -> str:
+def state(reproduction: Reproduction, out: Path) -> str:
     """Return how far a figure is: "yes", "25 of 100" networks, or nothing."""
-    if not done(made, out):
+    if not done(reproduction, out):
         return ""
-    there, whole = _facts(made, out).get("networks") or (0, 0)
+    there, whole = _facts(reproduction, out).get("networks") or (0, 0)
     return "yes" if there >= whole else f"{there} of {whole}"
 
 
-def _facts_path(made: Reproduction, out: Path) -> Path:
-    return out / made.paper / f"{made.figure}.json"
+def _facts_path(reproduction: Reproduction, out: Path) -> Path:
+    return out / reproduction.paper / f"{reproduction.figure}.json"
 
 
-def _facts(made: Reproduction, out: Path) -> dict[str, Any]:
-    facts: dict[str, Any] = json.loads(_facts_path(made, out).read_text(encoding="utf-8"))
+def _facts(reproduction: Reproduction, out: Path) -> dict[str, Any]:
+    facts: dict[str, Any] = json.loads(_facts_path(reproduction, out).read_text(encoding="utf-8"))
     return facts
 
 
@@ -266,11 +269,11 @@ def _summary(paper: str, figures: Sequence[Reproduction], out: Path) -> list[str
     In the text {fig5.score} stands for what was measured for the claim "score" of figure 5.
     """
     measured = {
-        made.figure: SimpleNamespace(
-            **{c.get("name", ""): c["got"] for c in _facts(made, out)["claims"]}
+        reproduction.figure: SimpleNamespace(
+            **{c.get("name", ""): c["got"] for c in _facts(reproduction, out)["claims"]}
         )
-        for made in figures
-        if done(made, out)
+        for reproduction in figures
+        if done(reproduction, out)
     }
     try:
         text = fill(summary(paper), dict(measured))
@@ -294,14 +297,15 @@ def version() -> str:
     return f"{unweave.__version__} (commit {commit}{changed})" if commit else unweave.__version__
 
 
-def _command(made: Reproduction) -> str:
-    return made.command or f"unweave reproduce {made.paper} {made.figure}"
+def _command(reproduction: Reproduction) -> str:
+    return reproduction.command or f"unweave reproduce {reproduction.paper} {reproduction.figure}"
 
 
-def _section(made: Reproduction, facts: dict[str, Any], out: Path) -> str:
+def _section(reproduction: Reproduction, facts: dict[str, Any]) -> str:
     claims = [Claim(**claim) for claim in facts["claims"]]
+    paper, title = reproduction.paper, facts["title"]
     pictures = [
-        f"![{facts['title']}]({made.paper}/{name}.svg)\n\n{text} ([PNG]({made.paper}/{name}.png))\n"
+        f"![{title}]({paper}/{name}.svg)\n\n{text} ([PNG]({paper}/{name}.png))\n"
         for name, text in facts["captions"].items()
     ]
     rows = [
@@ -317,7 +321,7 @@ def _section(made: Reproduction, facts: dict[str, Any], out: Path) -> str:
             _table(["the paper's claim", "where", "expected", "got", "verdict"], rows),
             *([*notes, ""] if notes else []),
             *([facts["noticed"].strip() + "\n"] if facts["noticed"] else []),
-            f"`{_command(made)}`: {_provenance(facts)}. Seeds: {facts['seeds']}.\n",
+            f"`{_command(reproduction)}`: {_provenance(facts)}. Seeds: {facts['seeds']}.\n",
         ]
     )
 
@@ -327,14 +331,14 @@ def _provenance(facts: dict[str, Any]) -> str:
     training, count = facts["training"], facts["found"] + facts["trained"]
     parts = []
     if count:
-        parts.append(f"{count} networks trained")
+        parts.append(f"{count:,} networks trained")
         if training["runs"] == count and training["machines"]:
             parts[0] += (
                 f" in {training['seconds']:,} seconds on {' and '.join(training['machines'])}"
             )
         if dates := training.get("dates"):
             parts[0] += f", {' to '.join(dict.fromkeys((dates[0], dates[-1])))}"
-    seconds = f" in {facts['seconds']:,} seconds" if facts["seconds"] else ""
+    seconds = f" in {facts['seconds']:,} seconds" if facts["seconds"] >= 10 else ""
     date = f" on {facts['date']}" if "date" in facts else ""
     drawn = f"drawn{date}{seconds} on {facts['machine']}, unweave {facts['version']}"
     return "; ".join([*parts, drawn])

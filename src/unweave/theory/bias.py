@@ -103,7 +103,7 @@ def make_encodings(size: int, dimension: int, scale: float, seed: int = 0) -> En
             "expected two encodings or more, of one dimension or more, with a scale above 0 and "
             f"up to 1, got size={size}, dimension={dimension}, scale={scale}"
         )
-    means = Noise(seed).normal((size, dimension), "make_encodings", torch.float64)
+    means = Noise(seed).normal((size, dimension), "constructed", torch.float64)
     loc = math.sqrt(1 - scale**2) * means
     latent = Gaussian(dimension)
     q = DiagonalGaussian(loc, torch.full_like(loc, math.log(scale)))

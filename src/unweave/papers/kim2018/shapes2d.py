@@ -9,7 +9,7 @@ import numpy as np
 from unweave.core.noise import Noise
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure
-from unweave.metrics import Table, evaluate
+from unweave.metrics import evaluate
 from unweave.papers.kim2018.batches import FACT, draws_of
 from unweave.papers.kim2018.methods import setting_of
 from unweave.presets import preset
@@ -60,18 +60,15 @@ def describe(model: FittedModel) -> Numbers:
         "marginals": [np.histogram(column, EDGES)[0].tolist() for column in z.T],
         "log_likelihood": float(likelihoods.mean()),
         "log_likelihood_error": float(likelihoods.std(ddof=1)) / len(likelihoods) ** 0.5,
-        PICTURES: {"traversals": traversals(model, table), "samples": samples(model)},
+        PICTURES: {
+            "traversals": traversals_png(model, table.kl, _SHOWN, _START, LATENTS),
+            "samples": samples(model),
+        },
     }
     if kind == "beta-vae" and seed == 0:
         facts[FACT] = draws_of(model)
         facts[CODES] = pack_array(table.codes)
     return facts
-
-
-def traversals(model: FittedModel, table: Table) -> str:
-    """Encode originals, reconstructions, and traversals of the latents with the largest KL."""
-    assert table.kl is not None
-    return traversals_png(model, table.kl, _SHOWN, _START, LATENTS)
 
 
 def samples(model: FittedModel) -> str:
