@@ -43,7 +43,7 @@ class ModuleSource:
     """A module, or a function without arguments that builds one, and the text that identifies it.
 
     A function or class that can be imported is identified by its path `module:name`; anything else
-    by a hash of the module's structure. The text stands in `run.json`.
+    by a hash of the module's structure. `run.json` contains this text.
     """
 
     def __init__(self, source: ModuleSource | nn.Module | Callable[[], nn.Module] | str) -> None:
@@ -68,16 +68,16 @@ class ModuleSource:
         module, colon, name = self.identity.partition(":")
         if not colon or self.identity.startswith(_STRUCTURE):
             raise ValueError(
-                f"this network was made of modules that are not known here ({self.identity}); "
+                f"this network was built from modules that are not known here ({self.identity}); "
                 f"{advice}, before or while loading the run"
             )
         try:
-            found: Any = importlib.import_module(module)
+            factory: Any = importlib.import_module(module)
             for part in name.split("."):
-                found = getattr(found, part)
+                factory = getattr(factory, part)
         except (ImportError, AttributeError) as error:
             raise ValueError(f"cannot import {self.identity}: {error}; {advice}") from None
-        return _call(found)
+        return _call(factory)
 
     def __str__(self) -> str:
         return self.identity
@@ -137,10 +137,10 @@ class Modules:
 def _import_path(factory: Callable[[], nn.Module]) -> str | None:
     """Return `module:name` of a function or class, or None if it cannot be imported by it."""
     module, name = getattr(factory, "__module__", None), getattr(factory, "__qualname__", None)
-    found: Any = sys.modules.get(module or "")
+    imported: Any = sys.modules.get(module or "")
     for part in (name or "").split("."):
-        found = getattr(found, part, None)
-    return f"{module}:{name}" if found is factory else None
+        imported = getattr(imported, part, None)
+    return f"{module}:{name}" if imported is factory else None
 
 
 def _call(factory: Callable[[], nn.Module]) -> nn.Module:
@@ -155,7 +155,7 @@ def _call(factory: Callable[[], nn.Module]) -> nn.Module:
 
 def _structure(module: nn.Module) -> str:
     """Hash layers, names and shapes of a module, and the values that `initialise` keeps."""
-    drawn = {
+    initialised = {
         f"{path}.{name}".lstrip(".")
         for path, layer in module.named_modules()
         if isinstance(layer, LAYERS)
@@ -164,7 +164,7 @@ def _structure(module: nn.Module) -> str:
     content = hashlib.sha256(repr(module).encode())
     for name, value in module.state_dict().items():
         content.update(f"{name} {tuple(value.shape)}".encode())
-        if name not in drawn:
+        if name not in initialised:
             content.update(value.detach().cpu().flatten().view(torch.uint8).numpy().tobytes())
     return _STRUCTURE + content.hexdigest()[:16]
 
