@@ -1,4 +1,4 @@
-"""InfoGAN and InfoWGAN-GP: who moves whom, the papers' losses by hand, and the trained model."""
+"""InfoGAN and InfoWGAN-GP: players and gradients, the papers' losses, and trained models."""
 
 import dataclasses
 import math
@@ -77,12 +77,18 @@ def names(nets, player):
 # ---- in lanes
 
 
+# The two objectives differ in the critic alone, so one of them meets every latent space.
+CASES = [
+    *((GAN, latent, False) for latent in [MIXED, *SPACES]),
+    *((GAN, latent, True) for latent in CODES),
+    (WGAN, MIXED, False),
+    (WGAN, MIXED, True),
+]
+
+
 @pytest.mark.parametrize(
-    ("latent", "vectorised"),
-    [*((latent, True) for latent in CODES), *((latent, False) for latent in [MIXED, *SPACES])],
-    ids=lambda v: getattr(v, "kind", v),
+    ("objective", "latent", "vectorised"), CASES, ids=lambda v: getattr(v, "kind", v)
 )
-@each
 def test_training_is_finite_and_resumes_bit_for_bit(objective, latent, vectorised):
     runs = [gan_run(objective, latent=latent, seed=seed) for seed in (0, 1)]
     runs = [run.resolve(SMALL.load(CPU)) for run in runs]
@@ -107,10 +113,10 @@ def test_a_lane_is_the_run_alone(objective, vectorised):
     weaker = dataclasses.replace(objective, information=0.1)
     runs = [gan_run(o, seed=seed) for o, seed in [(objective, 0), (objective, 1), (weaker, 1)]]
     together = lanes_of(runs, vectorised=vectorised, double=True)
-    values = advance(together, 4)
+    values = advance(together, 2)
     for lane, run in enumerate(runs):
         alone = lanes_of([run], double=True)
-        for name, value in advance(alone, 4).items():
+        for name, value in advance(alone, 2).items():
             torch.testing.assert_close(values[name][lane], value[0], rtol=1e-6, atol=1e-8)
         for name, value in alone.state.parameters.items():
             torch.testing.assert_close(
@@ -120,7 +126,7 @@ def test_a_lane_is_the_run_alone(objective, vectorised):
 
 @pytest.mark.parametrize("vectorised", [True, False])
 @each
-def test_in_a_turn_only_its_player_changes_statistics_included(objective, vectorised):
+def test_an_update_changes_only_its_player_running_statistics_included(objective, vectorised):
     lanes = lanes_of([gan_run(objective, seed=s) for s in (0, 1)], vectorised=vectorised)
     lanes.prepare()
     for index, player in enumerate(lanes.players):
@@ -135,7 +141,7 @@ def test_in_a_turn_only_its_player_changes_statistics_included(objective, vector
             assert torch.equal(before[name], value) != own, (player, name)
 
 
-def test_the_players_own_what_the_paper_gives_them():
+def test_each_player_owns_the_layers_that_the_paper_gives_it():
     nets, _ = nets_and_batch(gan_run())
     parts = {
         player: {n.split(".")[1] for n in names(nets, player)} for player in ("model", "critic")
@@ -144,7 +150,7 @@ def test_the_players_own_what_the_paper_gives_them():
     assert {n.split(".")[2] for n in names(nets, "critic")} == {"trunk", "last"}
 
 
-def test_every_move_of_the_critic_has_its_own_batch_and_draws():
+def test_every_update_of_the_critic_has_its_own_batch_and_samples():
     seen = []
     lanes = lanes_of([gan_run(WGAN)])
     critic = lanes.nets.model.critic
@@ -159,7 +165,7 @@ def test_every_move_of_the_critic_has_its_own_batch_and_draws():
     assert not torch.equal(between_first, between_second)
 
 
-# ---- who moves whom
+# ---- gradients between players
 
 
 @each
@@ -176,7 +182,7 @@ def test_the_critics_loss_does_not_reach_the_generator(objective):
 
 
 @each
-def test_information_reaches_the_generator_through_a_trunk_that_is_held(objective):
+def test_information_reaches_the_generator_through_a_constant_trunk(objective):
     nets, batch = nets_and_batch(gan_run(objective))
     nets.model.critic.requires_grad_(False)
     terms, _ = objective.model_loss(nets, batch, Noise(0), {})
@@ -186,7 +192,7 @@ def test_information_reaches_the_generator_through_a_trunk_that_is_held(objectiv
 
 
 @each
-def test_the_trunk_learns_to_tell_codes_too(objective):
+def test_the_trunk_follows_the_information_term_too(objective):
     nets, batch = nets_and_batch(gan_run(objective))
     terms, _ = objective.critic_loss(nets, batch, Noise(0), {})
     trunk = list(nets.model.critic.trunk.parameters())
@@ -194,10 +200,11 @@ def test_the_trunk_learns_to_tell_codes_too(objective):
     assert all(slope.abs().sum() > 0 for slope in slopes)
 
 
-@pytest.mark.parametrize("latent", CODES, ids=lambda latent: latent.kind)
-@each
+@pytest.mark.parametrize(
+    ("objective", "latent"), [*((GAN, latent) for latent in CODES), (WGAN, MIXED)]
+)
 def test_the_gradients_agree_with_finite_differences(objective, latent):
-    """Of both players' losses, the second derivatives of the penalty included."""
+    """For the losses of both players, including the second derivatives of the penalty."""
     nets, batch = nets_and_batch(gan_run(objective, latent=latent))
     parameters = dict(nets.named_parameters())
     chosen = {
@@ -227,7 +234,7 @@ def test_the_gradients_agree_with_finite_differences(objective, latent):
 # ---- the papers' losses
 
 
-def test_infogans_losses_by_hand():
+def test_the_losses_of_infogan_agree_with_probabilities():
     """Equation 15 with log probabilities, and the generator's that does not saturate."""
     nets, batch = nets_and_batch(gan_run(GAN))
     terms, _ = GAN.critic_loss(nets, batch, Noise(0), {})
@@ -240,7 +247,7 @@ def test_infogans_losses_by_hand():
     torch.testing.assert_close(terms["adversarial"].value, -torch.log(fake))
 
 
-def test_infowgans_losses_by_hand():
+def test_the_losses_of_infowgan_agree_with_equation_16():
     """Equation 16 as a loss: what the critic makes large has a minus, the penalty a plus."""
     nets, batch = nets_and_batch(gan_run(WGAN))
     terms, _ = WGAN.critic_loss(nets, batch, Noise(0), {})
@@ -258,7 +265,7 @@ def test_infowgans_losses_by_hand():
 
 @each
 def test_information_is_the_cross_entropy_of_the_codes(objective):
-    """By hand: the mass of the class, and the density of u carried over to the interval."""
+    """The probability of the class, and the density of u transformed to the interval."""
     nets, batch = nets_and_batch(gan_run(objective))
     terms, _ = objective.model_loss(nets, batch, Noise(0), {})
     c, x = nets.model(len(batch.x), Noise(0))
@@ -272,7 +279,7 @@ def test_information_is_the_cross_entropy_of_the_codes(objective):
     torch.testing.assert_close(terms["information"].value, classes - density.sum(1))
 
 
-class Painted(nn.Module):
+class PaintingGenerator(nn.Module):
     """A generator that writes the code into the first pixels."""
 
     def forward(self, z):
@@ -280,8 +287,8 @@ class Painted(nn.Module):
         return (200 * torch.cat([z, rest], 1) - 100).reshape(-1, 1, 16, 16)
 
 
-class Read(nn.Module):
-    """A recogniser that reads a class off the pixels, as sure as it is told to be."""
+class ReadingRecogniser(nn.Module):
+    """A recogniser that reads a class off the pixels with a given confidence."""
 
     def __init__(self, sure):
         super().__init__()
@@ -292,17 +299,17 @@ class Read(nn.Module):
 
 
 @pytest.mark.parametrize(("sure", "expected"), [(60.0, 0.0), (0.0, math.log(3))])
-def test_information_lies_between_none_and_the_entropy(sure, expected):
+def test_information_ranges_from_zero_to_the_entropy_of_the_codes(sure, expected):
     objective = uw.InfoGAN(noise_size=0)
     nets, batch = nets_and_batch(gan_run(objective, latent=uw.Categorical(3)))
     model = nets.model
-    model.generator, model.recogniser = Painted(), Read(sure)
+    model.generator, model.recogniser = PaintingGenerator(), ReadingRecogniser(sure)
     model.critic.trunk, model.critic.last = nn.Flatten(), nn.Linear(256, 1).double()
     terms, _ = objective.model_loss(nets, batch, Noise(0), {})
     assert terms["information"].value.mean().item() == pytest.approx(expected, abs=1e-6)
 
 
-def test_a_q_that_knows_nothing_has_the_entropy_of_uniform_codes():
+def test_an_uninformative_q_has_the_entropy_of_uniform_codes():
     """Which a normal Q, [Chen2016], has not: it is at best (1 + log(2 pi / 3)) / 2 > log 2."""
     latent = uw.Uniform(4)
     c = latent.density(torch.zeros(4)).rsample(Noise(0), (100,))
@@ -328,7 +335,7 @@ def test_the_penalty_of_a_linear_critic_is_that_of_its_weights():
     torch.testing.assert_close(slope, 2 * (length - 1) / length * critic.weight)
 
 
-def test_the_penalty_is_that_of_finite_differences():
+def test_the_penalty_agrees_with_finite_differences():
     """For the papers' critic, one pixel at a time."""
     nets, batch = nets_and_batch(gan_run(WGAN), size=2)
     x, step, critic = batch.x + 0.3, 1e-5, nets.model.critic
@@ -384,11 +391,11 @@ def test_the_penalty_pulls_slopes_to_one(weight):
 def test_classes_and_bits_are_drawn_exactly():
     latent = uw.Product(what=uw.Categorical(4, temperature=5.0), flags=uw.Bernoulli(2, 0.2))
     nets, _ = nets_and_batch(gan_run(latent=latent))
-    c, x = nets.model(4000, Noise(0))
+    c, x = nets.model(1500, Noise(0))
     assert set(c.unique().tolist()) == {0.0, 1.0}
     assert (c[:, :4].sum(1) == 1).all()
-    assert (c[:, :4].mean(0) - 0.25).abs().max() < 0.03
-    assert (c[:, 4:].mean(0) - 0.2).abs().max() < 0.03
+    assert (c[:, :4].mean(0) - 0.25).abs().max() < 0.05
+    assert (c[:, 4:].mean(0) - 0.2).abs().max() < 0.05
     assert x.min() >= 0
     assert x.max() <= 1
 
@@ -402,7 +409,7 @@ def test_images_are_decoded_from_codes_and_noise():
     assert not torch.allclose(model.decode(torch.cat([c, -e], -1)).mean, x)
 
 
-# ---- what is refused
+# ---- refusals
 
 
 @each
@@ -416,7 +423,7 @@ def test_learned_priors_are_refused_with_a_reason(objective):
 
 
 @each
-def test_a_run_has_no_network_beside_the_objectives(objective):
+def test_a_run_leaves_the_network_to_the_objective(objective):
     dataset = SMALL.load(CPU)
     run = Run(data=SMALL, objective=objective, batch_size=8).resolve(dataset)
     assert run.network is None
@@ -425,7 +432,7 @@ def test_a_run_has_no_network_beside_the_objectives(objective):
         small_run(objective=objective).resolve(dataset)
 
 
-def test_a_penalty_needs_a_critic_of_single_images():
+def test_a_gradient_penalty_refuses_batch_normalisation():
     with pytest.raises(ValueError, match="norm=layer, got batch"):
         uw.InfoWGANGP(network=uw.Kim2018GAN(norm="batch"))
 
@@ -439,9 +446,9 @@ def test_images_that_the_networks_cannot_take_are_refused():
 
 
 @pytest.mark.parametrize(
-    "latent", [MIXED, uw.Product(place=uw.Uniform(2), flags=uw.Bernoulli(2))], ids=["mixed", "flat"]
+    ("objective", "latent"),
+    [(GAN, MIXED), (WGAN, uw.Product(place=uw.Uniform(2), flags=uw.Bernoulli(2)))],
 )
-@each
 @pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 def test_a_trained_model_is_used_like_any_other(objective, latent, tmp_path):
     fields = {"steps": 6, "batch_size": 16, "optimiser": uw.Adam(lr=1e-3, betas=(0.5, 0.999))}
@@ -463,9 +470,10 @@ def test_a_trained_model_is_used_like_any_other(objective, latent, tmp_path):
     assert metrics.evaluate(table)
     with pytest.raises(ValueError, match="no log p"):
         model.log_likelihood(x)
-    page = uw.write_report(model, tmp_path / "report.html", rows=100).read_text()
-    assert f"objective={objective.kind}" in page
-    assert "network=" not in page
+    if objective is GAN:
+        page = uw.write_report(model, tmp_path / "report.html", rows=100).read_text()
+        assert f"objective={objective.kind}" in page
+        assert "network=" not in page
 
 
 def test_the_command_line_shows_a_run_without_distortion(tmp_path, capsys):

@@ -7,10 +7,11 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from scipy import integrate, optimize, stats
+from scipy import optimize, stats
 from torch.distributions import MultivariateNormal, Normal
 from torch.func import grad, vmap
 
+import unweave as uw
 from unweave.aggregate import (
     batch_total_correlation,
     covariance,
@@ -18,6 +19,7 @@ from unweave.aggregate import (
     directions,
     exact,
     inclusive_kl,
+    kernel_constants,
     mmd,
     moment_matching,
     sliced_wasserstein,
@@ -133,11 +135,11 @@ def test_mmd_agrees_with_loops(kernel, unbiased, scales):
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_the_u_statistic_is_unbiased_and_the_v_statistic_is_not(kernel):
     """Two samples of one distribution: mean 0 within its error, or plainly above."""
-    x, y = normal(20_000, 6, 2), normal(20_000, 6, 2, seed=1)
+    x, y = normal(5_000, 6, 2), normal(5_000, 6, 2, seed=1)
     unbiased = vmap(lambda a, b: mmd(a, b, kernel))(x, y)
     error = unbiased.std() / math.sqrt(len(x))
     assert unbiased.mean().abs() < 4 * error
-    assert vmap(lambda a, b: mmd(a, b, kernel, unbiased=False))(x, y).mean() > 50 * error
+    assert vmap(lambda a, b: mmd(a, b, kernel, unbiased=False))(x, y).mean() > 25 * error
 
 
 def test_rbf_agrees_with_the_closed_form_of_gaussians():
@@ -160,17 +162,17 @@ def test_rbf_agrees_with_the_closed_form_of_gaussians():
     assert values.mean().item() == pytest.approx(truth, abs=4 * error)
 
 
-def test_the_two_released_kernels_differ_thirtyfold_at_fifty_dimensions():
+def test_the_two_released_kernels_differ_by_a_factor_of_thirty_in_fifty_dimensions():
     """q = N(0, .3^2) against N(0, 1), by quadrature: 33.98 dimension-wise, 1.03 joint."""
     size, scale = 50, 0.3
 
+    r = 0.005 * (np.arange(4_000) + 0.5)  # less than 1e-30 of the mass lies beyond 20
+    shares = {width: stats.chi(width).pdf(r) for width in (1, size)}
+
     def expected(width, s, variance):
         """E C / (C + variance r^2) with r^2 chi-squared of `width` degrees of freedom."""
-        c, r = 2 * width * s, np.linspace(0, 20, 40_001)[1:]  # beyond 20 lies less than 1e-30
-        density = stats.chi(width).pdf(r)
-        return integrate.trapezoid(c / (c + variance * r**2) * density, r) / (
-            integrate.trapezoid(density, r)
-        )
+        c = 2 * width * s
+        return np.average(c / (c + variance * r**2), weights=shares[width])
 
     def discrepancy(width, scales):
         variances = ((1, 2), (1, 2 * scale**2), (-2, 1 + scale**2))
@@ -214,6 +216,27 @@ def test_the_discrepancy_of_groups_is_the_sum_of_theirs(kernel):
     torch.testing.assert_close(mmd(x, y, kernel, groups=[slice(None)]), mmd(x, y, kernel))
     lanes = vmap(lambda a: mmd(a, y, kernel, groups=groups))(x[None])
     torch.testing.assert_close(lanes[0], mmd(x, y, kernel, groups=groups))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_kernel_constants_are_those_of_the_scales(kernel):
+    x, y = normal(6, 3), normal(7, 3, seed=1)
+    for scales in (None, (0.3, 4.0)):
+        constants = kernel_constants(kernel, 3, scales)
+        torch.testing.assert_close(
+            mmd(x, y, kernel, constants=constants), mmd(x, y, kernel, scales), rtol=0, atol=0
+        )
+
+
+def test_a_constant_of_the_kernel_is_the_one_in_its_formula():
+    x, y = torch.zeros(1, 2), torch.tensor([[3.0, 4.0]])
+    for kernel, value in (("imq", 7 / 32), ("imq-unsquared", 7 / 12), ("rbf", math.exp(-25 / 7))):
+        got = mmd(x, y, kernel, constants=7.0, unbiased=False)
+        assert got.item() == pytest.approx(2 - 2 * value, rel=1e-6)
+    divergence = uw.divergences.MMD(kernel="rbf", constants=(7.0,))
+    assert divergence.constants == (7.0,)
+    with pytest.raises(ValueError, match="got both"):
+        uw.divergences.MMD(scales=(1.0,), constants=(7.0,))
 
 
 def test_dimensionwise_is_the_joint_kernel_on_groups_of_one():
@@ -275,7 +298,7 @@ def off_diagonal(cov):
     return (cov - torch.diag(cov.diagonal())).square().sum()
 
 
-def test_the_penalty_ignores_where_a_latent_is_centred_and_how_large_the_batch_is():
+def test_the_penalty_depends_on_neither_the_mean_nor_the_batch_size():
     """The peers centre over the latents and do not divide by the batch: both change theirs."""
     mean = normal(50, 3)
     shifted, twice = mean + torch.tensor([5.0, 0, -3]), torch.cat([mean, mean])
@@ -290,7 +313,7 @@ def test_the_penalty_ignores_where_a_latent_is_centred_and_how_large_the_batch_i
     assert peers(twice) > 3 * peers(mean)
 
 
-def test_the_variances_enter_the_diagonal_only():
+def test_variances_enter_only_the_diagonal():
     """The peers add their mean, a number, to every entry."""
     mean, variance = normal(50, 3), normal(50, 3, seed=1).exp()
     with_variance = covariance_penalty(mean, variance)
@@ -309,7 +332,7 @@ def test_a_whitened_aggregate_is_not_penalised():
     assert covariance_penalty(mean, (2 * log_variance).exp()).diagonal > 0.1
 
 
-def test_the_second_penalty_is_that_of_samples_of_q():
+def test_dip_vae_ii_penalises_the_covariance_of_samples_of_q():
     """The law of total covariance: Cov[z] = Cov[mean] + E[variance]."""
     mean = normal(100_000, 2) @ torch.tensor([[0.8, 0.3], [0.0, 0.5]], dtype=torch.float64)
     variance = 0.3 * normal(100_000, 2, seed=1).square()
@@ -361,7 +384,7 @@ def test_sliced_wasserstein_of_shifted_points_is_exact():
     assert average == pytest.approx(shift.square().sum().item() / 3, rel=0.02)
 
 
-def test_sliced_wasserstein_takes_the_best_of_all_matchings():
+def test_sliced_wasserstein_finds_the_optimal_assignment():
     x, y = normal(6, 1), normal(6, 1, seed=1)
     cost = (x - y.T).square().numpy()
     rows, columns = optimize.linear_sum_assignment(cost)
@@ -431,12 +454,14 @@ def test_the_batch_estimate_worsens_with_narrowness_and_dimension():
     ("call", "message"),
     [
         (lambda x: mmd(x, x[:, :2]), r"common D.*\(4, 3\) and \(4, 2\)"),
-        (lambda x: mmd(x[None], x), "one row a point"),
+        (lambda x: mmd(x[None], x), "one row per point"),
         (lambda x: mmd(x, x, "imq-unsqared"), "did you mean 'imq-unsquared'"),
         (lambda x: mmd(x[:1], x), "at least two points.*unbiased=False"),
         (lambda x: mmd(x, x, scales=[1.0, 0.0]), "positive scales"),
         (lambda x: mmd(x, x, scales=[]), "positive scales"),
         (lambda x: mmd(x, x, scales=[math.nan]), "positive scales"),
+        (lambda x: mmd(x, x, constants=[-1.0]), "positive constants"),
+        (lambda x: mmd(x, x, scales=1.0, constants=2.0), "got both; use one"),
         (lambda x: mmd(x, x, groups=[[]]), "one or more of the 3 columns"),
         (lambda x: mmd(x, x, groups=[slice(3, 5)]), "one or more of the 3 columns"),
         (lambda x: mmd(x, x, groups=[[0, 3]]), "from 0 to 2"),

@@ -101,7 +101,7 @@ def test_models_encoded_together_equal_models_encoded_alone(structure, vectorise
         seen.append(number)
         alone = model.posteriors(rows)
         assert len(alone.mean) == 150
-        for name in ("mean", "spread"):
+        for name in ("mean", "stddev"):
             a, b = getattr(q, name), getattr(alone, name)
             assert torch.equal(a, b) if exactly else torch.allclose(a, b, rtol=1e-4, atol=1e-5)
         assert_same(model.tabulate(rows, q), model.table(150), exactly)

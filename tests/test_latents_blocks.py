@@ -1,4 +1,4 @@
-"""What single latent blocks promise: variances, intervals, masses, walks, and what is refused."""
+"""Single latent blocks: variances, intervals, probabilities, traversals and refusals."""
 
 import math
 
@@ -70,8 +70,8 @@ def test_relaxed_samples_keep_the_probabilities(temperature, hard):
     assert (ones - logits.sigmoid()).abs().max() < 0.01
 
 
-def test_discrete_blocks_use_masses_everywhere():
-    """A Concrete density can exceed 1 and does not fit a sum over classes; a mass does."""
+def test_discrete_blocks_use_probabilities_everywhere():
+    """A Concrete density can exceed 1 and does not sum to 1 over classes; probabilities do."""
     block = uw.Categorical(4)
     q, p = posterior(block), prior(block)
     assert isinstance(q, OneHot)
@@ -88,7 +88,7 @@ def test_discrete_blocks_use_masses_everywhere():
     assert (posterior(bits).log_marginals(posterior(bits).rsample(Noise(0))) <= 0).all()
 
 
-def test_the_streams_of_blocks_are_their_own():
+def test_each_block_of_a_tree_has_its_own_noise_stream():
     tree = uw.Product(a=uw.Gaussian(2), b=uw.Gaussian(2))
     longer = uw.Product(a=uw.Gaussian(2), c=uw.Gaussian(1), b=uw.Gaussian(2))
     z, other = prior(tree).rsample(Noise(0)), prior(longer).rsample(Noise(0))
@@ -108,15 +108,15 @@ def test_the_streams_of_blocks_are_their_own():
         (uw.Bernoulli(2, probability=0.3), [(0, 1), (0, 1)]),
     ],
 )
-def test_where_walks_begin_and_end(block, ends):
-    walks = block.traversal_values(prior(block), 5)
-    for walk, expected in zip(walks, ends, strict=True):
-        np.testing.assert_allclose(walk[[0, -1], 0], expected, atol=1e-12)
+def test_where_traversals_start_and_end(block, ends):
+    traversals = block.traversal_values(prior(block), 5)
+    for values, expected in zip(traversals, ends, strict=True):
+        np.testing.assert_allclose(values[[0, -1], 0], expected, atol=1e-12)
 
 
-def test_a_categorical_variable_walks_through_its_classes():
-    (walk,) = uw.Categorical(4).traversal_values(prior(uw.Categorical(4)), 9)
-    assert torch.equal(walk, torch.eye(4, dtype=f64))
+def test_a_traversal_of_a_categorical_shows_all_classes():
+    (values,) = uw.Categorical(4).traversal_values(prior(uw.Categorical(4)), 9)
+    assert torch.equal(values, torch.eye(4, dtype=f64))
 
 
 @pytest.mark.parametrize(
@@ -136,10 +136,10 @@ def test_a_categorical_variable_walks_through_its_classes():
         (lambda: uw.GaussianMixture(centres=((0.0,), (1.0, 2.0))), "rows of equal length"),
         (lambda: uw.GaussianMixture(scales=(1.0,)), "scales for 4 components"),
         (lambda: uw.GaussianMixture(weights=(1.0,)), "weights for 4 components"),
-        (lambda: uw.GaussianMixture(weights=(0.0,) * 4), "above 0"),
+        (lambda: uw.GaussianMixture(weights=(0.0,) * 4), "at least one weight above 0"),
     ],
 )
-def test_what_cannot_be_is_refused(make, message):
+def test_invalid_settings_are_refused(make, message):
     with pytest.raises(ValueError, match=message) as caught:
         make()
     assert "\n" not in str(caught.value)

@@ -16,8 +16,8 @@ from unweave.latents import Joint, Latent, variable_of_column, with_hard_samples
 from unweave.latents.block import GaussianPosteriorBlock
 
 
-class Certain:
-    """A distribution that is its mean: what codes read of a posterior without width."""
+class PointMass:
+    """A distribution at a point, for the codes of a posterior of zero width."""
 
     def __init__(self, mean):
         self.mean = mean
@@ -56,7 +56,7 @@ class TestLaws:
         assert p.rsample(Noise(1), (7,)).shape == (7, latent.size)
         assert latent.log_nodes(q, z).shape == (5, len(latent.nodes))
 
-    def test_nodes_hold_the_densities_of_the_tree(self, latent):
+    def test_log_nodes_are_the_densities_of_the_tree(self, latent):
         q = posterior(latent)
         z = q.rsample(Noise(1))
         values = latent.log_nodes(q, z)
@@ -69,12 +69,12 @@ class TestLaws:
         for index, node in enumerate(latent.nodes):
             assert node.parent is None or node.parent < index
 
-    def test_draws_of_the_prior_are_normal_as_codes_under_it(self, latent):
+    def test_samples_of_the_prior_have_standard_normal_codes(self, latent):
         """By the moments and quantiles of Phi^-1(F(z)); classes and bits stay as they are."""
         p = prior(latent)
         z = with_hard_samples(p).rsample(Noise(3), (40_000,))
-        codes = latent.prior_codes(Certain.at(latent, z), p)
-        own = latent.codes(Certain.at(latent, z))
+        codes = latent.prior_codes(PointMass.at(latent, z), p)
+        own = latent.codes(PointMass.at(latent, z))
         grid = torch.tensor([-2.0, -1.0, 0.0, 1.0, 2.0], dtype=torch.float64)
         for v, discrete in enumerate(latent.discrete):
             if discrete:
@@ -84,24 +84,24 @@ class TestLaws:
             torch.testing.assert_close(below, torch.special.ndtr(grid), rtol=0, atol=0.012)
             assert (codes[:, v][own[:, v].argsort()].diff() >= 0).all()  # in the same order
 
-    def test_columns_of_variables_are_side_by_side(self, latent):
+    def test_the_columns_of_variables_are_consecutive(self, latent):
         places = [list(range(latent.size))[columns] for columns in latent.columns]
         assert [len(place) for place in places] == list(latent.variables)
         assert list(itertools.chain(*places)) == list(range(latent.size))
 
-    def test_walks_cover_the_reach_within_the_support(self, latent):
+    def test_traversals_cover_their_range_within_the_support(self, latent):
         p = prior(latent)
-        walks, (low, high) = latent.traversal_values(p, 7), latent.traversal_range(p)
-        assert [walk.shape[1] for walk in walks] == list(latent.variables)
-        for number, (walk, columns) in enumerate(zip(walks, latent.columns, strict=True)):
-            z = p.mean.repeat(len(walk), 1)
-            z[:, columns] = walk
+        traversals, (low, high) = latent.traversal_values(p, 7), latent.traversal_range(p)
+        assert [values.shape[1] for values in traversals] == list(latent.variables)
+        for number, (values, columns) in enumerate(zip(traversals, latent.columns, strict=True)):
+            z = p.mean.repeat(len(values), 1)
+            z[:, columns] = values
             assert p.log_marginals(z)[:, number].isfinite().all()
             if latent.discrete[number]:
                 continue
-            assert len(walk) == 7
-            assert (walk.diff(dim=0) > 0).all()
-            torch.testing.assert_close(walk[[0, -1], 0], torch.cat([low[columns], high[columns]]))
+            assert len(values) == 7
+            assert (values.diff(dim=0) > 0).all()
+            torch.testing.assert_close(values[[0, -1], 0], torch.cat([low[columns], high[columns]]))
 
     def test_normal_posteriors_are_normal(self, latent):
         q = posterior(latent)
@@ -111,15 +111,15 @@ class TestLaws:
                 expected = Normal(q.mean[:, columns], q.stddev[:, columns]).log_prob(z[:, columns])
                 torch.testing.assert_close(q.log_marginals(z)[:, [number]], expected)
 
-    def test_samples_have_the_moments_they_say(self, latent):
+    def test_samples_have_the_stated_mean(self, latent):
         for d in (prior(latent), posterior(latent, batch=2)):
             z = d.rsample(Noise(2), (40_000,))
             assert z.isfinite().all()
             if any(latent.discrete) and not _hard(latent):
-                continue  # relaxed samples are near, not at, the hard_samples
-            spread = d.stddev.expand(z.shape[1:]).clamp(max=30)
-            error = (z.mean(0) - d.mean).abs() / spread
-            assert error[spread < 30].max() < 0.04
+                continue  # relaxed samples have another mean
+            stddev = d.stddev.expand(z.shape[1:]).clamp(max=30)
+            error = (z.mean(0) - d.mean).abs() / stddev
+            assert error[stddev < 30].max() < 0.04
 
     def test_the_rate_is_the_mean_of_the_sampled_rate(self, latent):
         q, p = posterior(latent, batch=2), prior(latent)
@@ -130,7 +130,7 @@ class TestLaws:
         error = 6 * sampled.std(0) / math.sqrt(len(z))
         assert ((rate - sampled.mean(0)).abs() < error + 1e-6).all()
 
-    def test_the_entropy_is_that_of_the_density(self, latent):
+    def test_the_entropy_is_the_mean_of_minus_log_prob(self, latent):
         q = posterior(latent, batch=2)
         z = draws(latent, q)
         sampled = -q.log_prob(z)

@@ -9,9 +9,11 @@ from datasets import LIKELIHOODS, small_run
 from unweave.core.noise import Noise
 from unweave.core.spec import members
 from unweave.likelihoods import (
+    BaseLikelihood,
     Bernoulli,
     ContinuousBernoulli,
     Gaussian,
+    GaussianObservation,
     Laplace,
     Likelihood,
     SharedScale,
@@ -49,7 +51,7 @@ def test_densities_integrate_to_one(likelihood, raw):
     assert ((density * x).sum() * width).item() == pytest.approx(p.mean[0].item(), abs=1e-6)
 
 
-def test_they_agree_with_torch():
+def test_likelihoods_agree_with_torch():
     torch.manual_seed(0)
     raw, x = torch.randn(5, 2, 4, 4, dtype=torch.float64), torch.rand(5, 2, 4, 4).double()
     binary, scale = (x > 0.5).double(), 0.1 + torch.rand_like(x)
@@ -73,23 +75,23 @@ def test_samples_have_the_moments_of_the_density(likelihood):
     raw = torch.linspace(-6, 6, 50, dtype=torch.float64).expand(20_000, 50)
     p = observed(likelihood, raw)
     draws = p.sample(Noise(0))
-    spread = draws.std(0)
-    assert ((draws.mean(0) - p.mean[0]).abs() / spread.clamp_min(1e-3)).max() < 4 / math.sqrt(2e4)
+    stddev = draws.std(0)
+    assert ((draws.mean(0) - p.mean[0]).abs() / stddev.clamp_min(1e-3)).max() < 4 / math.sqrt(2e4)
     if isinstance(likelihood, Laplace):
-        torch.testing.assert_close(spread, torch.full_like(spread, 0.3 * 2**0.5), rtol=0.05, atol=0)
+        torch.testing.assert_close(stddev, torch.full_like(stddev, 0.3 * 2**0.5), rtol=0.05, atol=0)
     if isinstance(likelihood, ContinuousBernoulli):
         theirs = torch.distributions.ContinuousBernoulli(logits=raw[0]).stddev
-        torch.testing.assert_close(spread, theirs, rtol=0.05, atol=0)
+        torch.testing.assert_close(stddev, theirs, rtol=0.05, atol=0)
     if isinstance(likelihood, Gaussian):
         scale = (torch.ones_like(draws) * p.scale)[0]
-        torch.testing.assert_close(spread, scale, rtol=0.05, atol=0)
+        torch.testing.assert_close(stddev, scale, rtol=0.05, atol=0)
     if likelihood.bounded:
         assert draws.min() >= 0
         assert draws.max() <= 1
 
 
 @each
-def test_gradients_are_those_of_differences(likelihood):
+def test_gradients_agree_with_finite_differences(likelihood):
     torch.manual_seed(0)
     raw = torch.tensor([EXTREMES[1:-1]], dtype=torch.float64).T.requires_grad_()
     x = torch.rand(len(raw), 1, dtype=torch.float64)
@@ -121,7 +123,7 @@ def test_the_continuous_bernoulli_is_smooth_through_a_half_in_single_precision()
         torch.testing.assert_close(slope.double(), true_slope, rtol=0, atol=2e-6)
 
 
-def test_a_learned_scale_starts_where_told_and_has_a_floor():
+def test_a_learned_scale_starts_at_the_given_one_and_has_a_minimum():
     raw = torch.zeros(3, 2, 4, 4)
     for learn in ("shared", "each"):
         p = observed(Gaussian(scale=0.2, learn=learn), raw)
@@ -130,7 +132,7 @@ def test_a_learned_scale_starts_where_told_and_has_a_floor():
     assert floor.scale.item() == pytest.approx(0.0002)
 
 
-def test_the_model_makes_room_for_what_is_learned():
+def test_the_decoder_puts_out_scales_if_they_are_learned():
     latent = small_run().latent
 
     def model(learn, shape):
@@ -146,3 +148,23 @@ def test_the_model_makes_room_for_what_is_learned():
         shared.decode(z).log_prob(torch.ones(2, *shape)).sum().backward()
         assert shared.head.scale.grad.item() != 0
         assert not list(model("nothing", shape).head.parameters())
+
+
+class OwnLikelihood(BaseLikelihood):
+    """As a user writes one: a Gaussian of scale 2."""
+
+    def __call__(self, raw):
+        return GaussianObservation(raw, 2.0)
+
+
+def test_a_likelihood_needs_one_method():
+    own, shipped = OwnLikelihood(), Gaussian(scale=2.0)
+    assert own.bounded is False
+    assert own.raw_shape((3, 4)) == (3, 4)
+    x, z = torch.rand(2, 4), torch.zeros(2, 3)
+    models = []
+    for likelihood in (own, shipped):
+        torch.manual_seed(0)
+        models.append(VAE(small_run().latent, MLP((5,)), likelihood, (4,)))
+    one, two = (model.decode(z).log_prob(x) for model in models)
+    assert torch.equal(one, two)

@@ -95,7 +95,7 @@ TABLES = {  # network, channels of 64x64 images, variables: encoder, decoder
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_the_papers_tables(name):
+def test_networks_agree_with_the_papers_tables(name):
     network, channels, size, down, up = TABLES[name]
     shape = (channels, 64, 64)
     encoder, decoder = network.encoder(shape, (False,) * (2 * size)), network.decoder(size, shape)
@@ -153,8 +153,8 @@ def test_the_papers_tables_of_adversaries(number, norm):
 
 @pytest.mark.parametrize("norm", ["batch", "layer"])
 @pytest.mark.parametrize("number", GANS)
-def test_a_gradient_penalty_can_be_learned_from(number, norm):
-    """Its gradient by double differentiation agrees with a small step that crosses no kink."""
+def test_the_gradient_of_a_gradient_penalty_agrees_with_a_small_step(number, norm):
+    """By double differentiation, for a step that crosses no kink."""
     torch.manual_seed(0)
     gan = uw.Kim2018GAN(table=number, norm=norm)
     critic = nn.Sequential(gan.trunk((1, 16, 16)), gan.critic_head()).double()
@@ -176,7 +176,7 @@ def test_a_gradient_penalty_can_be_learned_from(number, norm):
 
 
 @pytest.mark.parametrize("norm", ["batch", "layer"])
-def test_gradient_penalties_of_lanes_are_those_of_each_alone(norm):
+def test_gradient_penalties_in_lanes_equal_those_alone(norm):
     """The inner derivative by `torch.func.grad`, which works under `vmap`."""
     torch.manual_seed(0)
     gan = uw.Kim2018GAN(table=5, norm=norm)
@@ -206,7 +206,7 @@ def test_gradient_penalties_of_lanes_are_those_of_each_alone(norm):
             torch.testing.assert_close(one, two, rtol=1e-6, atol=1e-8)
 
 
-def test_an_adversary_says_which_images_it_takes():
+def test_a_gan_refuses_images_of_other_sizes():
     with pytest.raises(ValueError, match="multiples of 16, got observations of shape"):
         uw.Kim2018GAN(table=5).trunk((1, 28, 28))
     with pytest.raises(ValueError, match="use table=4"):
@@ -223,10 +223,10 @@ def test_dcgan_takes_other_squares(side):
     assert network.decoder(3, (1, side, side))(torch.zeros(2, 3)).shape == (2, 1, side, side)
 
 
-@pytest.mark.parametrize("channels", [1, 3, 5])
-@pytest.mark.parametrize("sides", [(16, 16), (17, 31), (28, 28), (64, 64), (100, 75), (256, 256)])
-def test_conv_takes_any_image(sides, channels):
-    shape = (channels, *sides)
+@pytest.mark.parametrize(
+    "shape", [(1, 16, 16), (3, 17, 31), (1, 28, 28), (5, 64, 64), (3, 100, 75), (1, 256, 256)]
+)
+def test_conv_takes_any_image(shape):
     network = uw.Conv(base=4, hidden=8)
     assert network.encoder(shape, (False,) * 6)(torch.zeros(2, *shape)).shape == (2, 6)
     assert network.decoder(3, shape)(torch.zeros(2, 3)).shape == (2, *shape)
@@ -247,7 +247,7 @@ def test_mlp_takes_anything(shape):
      (uw.DCGAN(), (1, 64, 32), "conv"), (uw.DCGAN(), (7,), "mlp"),
      (uw.Esmaeili2019(), (3, 32, 32), "conv")],
 )  # fmt: skip
-def test_an_unfit_network_says_which_fits(network, shape, fix):
+def test_a_network_that_does_not_fit_names_one_that_does(network, shape, fix):
     with pytest.raises(ValueError, match=f"use network={fix}"):
         network.encoder(shape, (False,) * 4)
 
@@ -279,7 +279,7 @@ def odd_up(narrow, wide, activate):
 @pytest.mark.parametrize(("narrow", "wide"), [(1, 3), (5, 1), (5, 3)])
 @pytest.mark.parametrize("activate", [False, True])
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
-def test_our_convolutions_are_torchs(pair, narrow, wide, activate, layout):
+def test_our_convolutions_agree_with_torch(pair, narrow, wide, activate, layout):
     """Values, first and second derivatives, alone and mapped over lanes."""
     torch.manual_seed(0)
     ours, theirs = pair(narrow, wide, activate)
@@ -319,7 +319,7 @@ def test_our_convolutions_are_torchs(pair, narrow, wide, activate, layout):
 
 @pytest.mark.parametrize("composed", [False, True])
 @pytest.mark.parametrize("shape", [(6, 5), (6, 5, 3, 2)])
-def test_batch_normalisation_is_torchs(shape, composed, monkeypatch):
+def test_batch_normalisation_agrees_with_torch(shape, composed, monkeypatch):
     """Values, gradients and running statistics, alone and mapped over lanes; then evaluation."""
     if composed:  # as on CUDA
         monkeypatch.setattr(BatchNorm, "forward", BatchNorm.composed)
@@ -362,7 +362,7 @@ def test_batch_normalisation_is_torchs(shape, composed, monkeypatch):
     assert all(torch.equal(before[n], v) for n, v in running.items())
 
 
-def test_initial_weights_are_those_of_torch_in_distribution():
+def test_initial_weights_are_distributed_as_in_torch():
     module = nn.Sequential(nn.Conv2d(3, 40, 4), nn.ConvTranspose2d(40, 30, 4), nn.Linear(50, 60))
     ours = initialise(module, Noise(0))
     assert ours.keys() == dict(module.named_parameters()).keys()
@@ -374,7 +374,7 @@ def test_initial_weights_are_those_of_torch_in_distribution():
             assert ours[name].std().item() == pytest.approx(bound / math.sqrt(3), rel=0.1)
 
 
-def test_glorot_weights_are_those_of_torch_in_distribution_and_biases_are_zero():
+def test_glorot_weights_are_distributed_as_in_torch_and_biases_are_zero():
     """[Glorot2010] eq. 16, against `torch.nn.init.xavier_uniform_`."""
     module = nn.Sequential(nn.Conv2d(3, 40, 4), nn.ConvTranspose2d(40, 30, 4), nn.Linear(50, 60))
     ours = initialise(module, Noise(0), "glorot")
@@ -387,7 +387,7 @@ def test_glorot_weights_are_those_of_torch_in_distribution_and_biases_are_zero()
         assert ours[name].std().item() == pytest.approx(theirs.std().item(), rel=0.05)
 
 
-def test_initial_weights_depend_on_the_seed_and_the_name_only():
+def test_initial_weights_depend_only_on_the_seed_and_the_name():
     small, large = nn.Sequential(nn.Linear(3, 4)), nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 5))
     assert torch.equal(
         initialise(small, Noise(1))["0.weight"], initialise(large, Noise(1))["0.weight"]
@@ -434,6 +434,6 @@ def test_normalisations_start_neutral():
     ],
     ids=lambda v: getattr(v, "kind", None),
 )
-def test_the_default_network_is_the_papers_for_the_dataset(spec, shape, expected):
+def test_the_default_network_is_that_of_the_paper_for_the_dataset(spec, shape, expected):
     """[Kim2018] tables 1 (sprites: 128 units), 2 and 3 (colour and grey: 256)."""
     assert default_network(spec, shape) == expected

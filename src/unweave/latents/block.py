@@ -65,11 +65,6 @@ class Block(ABC):
     def outputs(self) -> int:
         """Number of values the encoder puts out for this block."""
 
-    @property
-    @abstractmethod
-    def variables(self) -> tuple[int, ...]:
-        """Number of columns of each variable."""
-
     @abstractmethod
     def posterior(self, raw: Tensor) -> Posterior:
         """Return q(z|x) for the encoder's output (..., outputs)."""
@@ -83,12 +78,23 @@ class Block(ABC):
         """
 
     @abstractmethod
-    def rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
-        """Compute KL(q(z|x) || p(z)), or estimate it on the sample z of q, (...)."""
-
-    @abstractmethod
     def rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
-        """Compute or estimate KL(q(z_v|x) || p(z_v)) of every variable, (..., V)."""
+        """Compute KL(q(z_v|x) || p(z_v)) of every variable, or estimate it on the sample z of q.
+
+        The result has shape (..., V).
+        """
+
+    def rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
+        """Compute KL(q(z|x) || p(z)), or estimate it on the sample z of q, (...).
+
+        By default variables are independent under both, and the rate is the sum of `rates`.
+        """
+        return self.rates(q, p, z).sum(-1)
+
+    @property
+    def variables(self) -> tuple[int, ...]:
+        """Number of columns of each variable; by default each column is a variable."""
+        return (1,) * self.size
 
     @property
     def continuous(self) -> bool:
@@ -323,11 +329,6 @@ class GaussianPosteriorBlock(Block):
         """Number of values the encoder puts out for this block."""
         below = self.size * (self.size - 1) // 2
         return 2 * self.size + (below if self.encoding == "full" else 0)
-
-    @property
-    def variables(self) -> tuple[int, ...]:
-        """Number of columns of each variable."""
-        return (1,) * self.size
 
     @property
     def gaussian_posterior(self) -> bool:

@@ -32,6 +32,16 @@ class DiscreteBlock(FixedPriorBlock):
             f"posterior(logits).kl(block.density(torch.zeros({self.size})))"
         )
 
+    @property
+    def outputs(self) -> int:
+        """Number of values the encoder puts out for this block."""
+        return self.size
+
+    @property
+    def discrete(self) -> tuple[bool, ...]:
+        """Whether each variable takes one of finitely many values."""
+        return (True,) * len(self.variables)
+
     @abstractmethod
     def values(self) -> Tensor:
         """Return all values of z, (n, size)."""
@@ -73,19 +83,9 @@ class Categorical(DiscreteBlock):
     kind: Literal["categorical"] = tag("categorical")
 
     @property
-    def outputs(self) -> int:
-        """Number of values the encoder puts out for this block."""
-        return self.size
-
-    @property
     def variables(self) -> tuple[int, ...]:
         """Number of columns of each variable: all columns are one variable."""
         return (self.size,)
-
-    @property
-    def discrete(self) -> tuple[bool, ...]:
-        """Whether each variable takes one of finitely many values."""
-        return (True,)
 
     @property
     def fixed_prior(self) -> bool:
@@ -109,15 +109,11 @@ class Categorical(DiscreteBlock):
             )
         return LearnedClasses(self) if self.learn else FixedPrior(self)
 
-    def rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
-        """Compute sum_k q_k log(q_k / p_k), (...)."""
+    def rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
+        """Compute sum_k q_k log(q_k / p_k), (..., 1)."""
         assert isinstance(q, OneHot)
         assert isinstance(p, OneHot)
-        return q.kl(p)
-
-    def rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
-        """Return the rate as (..., 1): the classes are one variable."""
-        return self.rate(q, p, z).unsqueeze(-1)
+        return q.kl(p).unsqueeze(-1)
 
     def hard_samples(self, z: Tensor) -> Tensor:
         """Round to the nearest one-hot vectors, (..., size)."""
@@ -171,21 +167,6 @@ class Bernoulli(DiscreteBlock):
     hard: bool = False
     kind: Literal["bernoulli"] = tag("bernoulli")
 
-    @property
-    def outputs(self) -> int:
-        """Number of values the encoder puts out for this block."""
-        return self.size
-
-    @property
-    def variables(self) -> tuple[int, ...]:
-        """Number of columns of each variable."""
-        return (1,) * self.size
-
-    @property
-    def discrete(self) -> tuple[bool, ...]:
-        """Whether each variable takes one of finitely many values."""
-        return (True,) * self.size
-
     def posterior(self, raw: Tensor) -> Bits:
         """Return q(z|x) for the encoder's logits."""
         return Bits(raw, self.temperature, self.hard)
@@ -193,10 +174,6 @@ class Bernoulli(DiscreteBlock):
     def density(self, zero: Tensor) -> Bits:
         """Return p(z) with the size, type and device of zeros (D,)."""
         return self.posterior(zero + self._logit)
-
-    def rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
-        """Compute KL(q(z|x) || p(z)), (...)."""
-        return self.rates(q, p, z).sum(-1)
 
     def rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
         """Compute the KL of every bit, (..., D)."""

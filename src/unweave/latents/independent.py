@@ -173,11 +173,6 @@ class Uniform(FixedPriorBlock):
         """Number of values the encoder puts out for this block."""
         return 2 * self.size
 
-    @property
-    def variables(self) -> tuple[int, ...]:
-        """Number of columns of each variable."""
-        return (1,) * self.size
-
     def posterior(self, raw: Tensor) -> Squashed:
         """Return q(z|x) for the encoder's output: means and log-variances of u, both bounded.
 
@@ -203,12 +198,8 @@ class Uniform(FixedPriorBlock):
         """Return where traversals start and end: the ends of the interval, (D,) each."""
         return torch.full_like(p.mean, self.low), torch.full_like(p.mean, self.high)
 
-    def rate(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
-        """Compute KL(q(z|x) || p(z)) = KL(q(u|x) || N(0, I)), (...)."""
-        return self.rates(q, p, z).sum(-1)
-
     def rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
-        """Compute KL(q(u_j|x) || N(0, 1)) of every column, (..., D)."""
+        """Compute KL(q(z_j|x) || p(z_j)) = KL(q(u_j|x) || N(0, 1)) of every column, (..., D)."""
         assert isinstance(q, Squashed)
         zero = torch.zeros_like(q.base.loc)
         return q.base.kl(DiagonalGaussian(zero, zero))

@@ -46,8 +46,8 @@ class InfoGAN(Model):
     metrics work as for any model. Only the mean E[x|c, e] of the likelihood is used: for Bernoulli
     the sigmoid of the generator's output, which the critic sees.
 
-    Codes are exact samples of the prior: classes and bits are never relaxed. The critic is a part
-    of the model, because Q reads its trunk, and a separate player.
+    Codes are exact samples of the prior: classes and bits are never relaxed. The critic belongs to
+    the model, because Q reads its trunk, but is a separate player.
     """
 
     players = ("critic",)

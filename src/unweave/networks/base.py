@@ -1,4 +1,4 @@
-"""What a network must provide: an encoder and a decoder."""
+"""The base class of networks, which build an encoder and a decoder."""
 
 from __future__ import annotations
 

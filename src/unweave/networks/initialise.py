@@ -63,8 +63,8 @@ def _uniform(
         bound = math.sqrt(6 / (layer.weight[0].numel() + layer.weight[:, 0].numel()))
     values = {}
     for name, p in layer.named_parameters(prefix=path, recurse=False):
-        drawn = bound * (2 * noise.uniform(p.shape, name, p.dtype) - 1)
-        values[name] = drawn.zero_() if init == "glorot" and p.dim() == 1 else drawn
+        value = bound * (2 * noise.uniform(p.shape, name, p.dtype) - 1)
+        values[name] = value.zero_() if init == "glorot" and p.dim() == 1 else value
     return values
 
 
@@ -72,6 +72,6 @@ def _normal(layer: nn.Module, path: str, noise: Noise) -> dict[str, Tensor]:
     centre = 1.0 if isinstance(layer, BatchNorm) else 0.0
     values = {}
     for name, p in layer.named_parameters(prefix=path, recurse=False):
-        drawn = centre + _NORMAL_STDDEV * noise.normal(p.shape, name, p.dtype)
-        values[name] = drawn.zero_() if name.endswith("bias") else drawn
+        value = centre + _NORMAL_STDDEV * noise.normal(p.shape, name, p.dtype)
+        values[name] = value.zero_() if name.endswith("bias") else value
     return values

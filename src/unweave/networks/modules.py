@@ -43,7 +43,7 @@ class ModuleSource:
     """A module, or a function without arguments that builds one, and the text that identifies it.
 
     A function or class that can be imported is identified by its path `module:name`; anything else
-    by a hash of the module's structure. The text stands in `run.json`.
+    by a hash of the module's structure. `run.json` contains this text.
     """
 
     def __init__(self, source: ModuleSource | nn.Module | Callable[[], nn.Module] | str) -> None:
@@ -67,7 +67,7 @@ class ModuleSource:
         advice = "pass the modules again, network=uw.Modules(encoder, decoder)"
         if ":" not in self.identity or self.identity.startswith(_STRUCTURE):
             raise ValueError(
-                f"this network was made of modules that are not known here ({self.identity}); "
+                f"this network was built from modules that are not known here ({self.identity}); "
                 f"{advice}, before or while loading the run"
             )
         factory = find_object(self.identity)
@@ -150,7 +150,7 @@ def _call(factory: Callable[[], nn.Module]) -> nn.Module:
 
 def _structure(module: nn.Module) -> str:
     """Hash layers, names and shapes of a module, and the values that `initialise` keeps."""
-    drawn = {
+    initialised = {
         f"{path}.{name}".lstrip(".")
         for path, layer in module.named_modules()
         if isinstance(layer, LAYERS)
@@ -159,7 +159,7 @@ def _structure(module: nn.Module) -> str:
     content = hashlib.sha256(repr(module).encode())
     for name, value in module.state_dict().items():
         content.update(f"{name} {tuple(value.shape)}".encode())
-        if name not in drawn:
+        if name not in initialised:
             content.update(value.detach().cpu().flatten().view(torch.uint8).numpy().tobytes())
     return _STRUCTURE + content.hexdigest()[:16]
 

@@ -94,7 +94,7 @@ class Update(NamedTuple):
 
 
 class BaseObjective(ABC):
-    """What the training loop needs to know about an objective; only `model_loss` is required."""
+    """The interface between objectives and the training loop; only `model_loss` is required."""
 
     kind: str
     autoencodes: ClassVar[bool] = True  # False if the objective brings its own networks

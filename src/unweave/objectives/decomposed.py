@@ -146,8 +146,8 @@ class LagrangianVAE(BaseObjective):
 def sampled_likelihood(model: Model, forward: ForwardPass, noise: Noise, particles: int) -> Tensor:
     """Estimate log p(x) = log sum_j p(x|z_j) / (K + q(z_j|x) / p(z_j)), (B,).
 
-    The z_j are K samples of p(z) and one of q(z|x), weighted by the balance heuristic. With samples
-    of the prior alone, a decoder could do well only where they do not reach.
+    The z_j are K samples of p(z) and one of q(z|x), weighted by the balance heuristic. Samples of
+    p(z) alone would underestimate p(x) if they miss the codes that the decoder uses for x.
     """
     z = prior_samples(forward.p, particles, noise)
     px = model.decode(z)  # once for all x

@@ -36,9 +36,9 @@ class MatchingObjective(BaseObjective):
     divergence: AnyDivergence
 
     @property
-    @abstractmethod
     def uses_rate(self) -> bool:
-        """Whether the loss includes the rate."""
+        """Whether the loss includes the rate; otherwise it is only reported."""
+        return False
 
     @property
     @abstractmethod
@@ -156,11 +156,6 @@ class WAE(MatchingObjective):
     kind: Literal["wae"] = tag("wae")
 
     @property
-    def uses_rate(self) -> bool:
-        """Whether the loss includes the rate: no, it is only reported."""
-        return False
-
-    @property
     def weights(self) -> tuple[float | Tensor, float | Tensor]:
         """The weights of the rate, 0, and of the divergence."""
         return 0.0, weight_value(self.weight)
@@ -176,11 +171,6 @@ class AAE(MatchingObjective):
     gamma: Weight = 1.0
     divergence: DensityRatio = DensityRatio()
     kind: Literal["aae"] = tag("aae")
-
-    @property
-    def uses_rate(self) -> bool:
-        """Whether the loss includes the rate: no, it is only reported."""
-        return False
 
     @property
     def weights(self) -> tuple[float | Tensor, float | Tensor]:
