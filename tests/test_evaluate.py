@@ -1,27 +1,19 @@
 """Evaluating many runs together gives the same tables and scores as evaluating each alone."""
 
 import dataclasses
-import io
 import json
-import os
 import shutil
-import signal
-import threading
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from rich.console import Console
 from scipy import stats
-from threadpoolctl import threadpool_info
 
 import unweave as uw
 from datasets import CRITIC, LATENTS, SMALL
 from unweave.cli import score_output
-from unweave.core import parallel, progress
-from unweave.core.parallel import WorkerKilled, process_map, thread_map
 from unweave.data.dataset import ArrayDataset
 from unweave.data.synthetic.shapes2d import SpriteDataset
 from unweave.evaluation import evaluate as evaluation
@@ -319,113 +311,6 @@ def test_runs_without_factors_get_unsupervised_metrics(evaluate, tmp_path):
     code, _, err = evaluate(good, tmp_path / "nothing")
     assert code == 2
     assert "is not a run" in err
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(terminal, monkeypatch):
-    text, now = io.StringIO(), iter(range(0, 100, 3))
-    if not terminal:
-        monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
-    console = Console(file=text, force_terminal=terminal, width=80)
-    with progress.ProgressDisplay(console, {"runs": 3}) as counts:
-        for _ in range(3):  # 3 seconds pass at each call, and lines are 5 seconds apart
-            counts.add("runs")
-    if terminal:
-        assert "3/3" in text.getvalue()
-    else:
-        assert text.getvalue() == "runs 2 of 3\nruns 3 of 3\n"
-
-
-def test_short_work_prints_no_line_in_a_pipe():
-    text = io.StringIO()
-    with progress.ProgressDisplay(Console(file=text), {"runs": 1}) as counts:
-        counts.add("runs")
-    assert text.getvalue() == ""
-
-
-# ---- threads and processes
-
-
-def run_item(item):
-    if item == "fail":
-        raise ValueError("one")
-    if item == "die":
-        os.kill(os.getpid(), signal.SIGKILL)
-    pools = [pool["num_threads"] for pool in threadpool_info()]
-    return item, os.getpid(), parallel.own_cores(), max(pools, default=1)
-
-
-@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
-def test_processes_share_cores_keep_order_and_raise_errors(monkeypatch):
-    models = fitted(seeds=range(2))
-    here = uw.evaluate(models, 50, metrics="mig")
-    monkeypatch.setattr(parallel, "usable_cores", lambda: 4)
-    items, pids, cores, threads = zip(*process_map(run_item, range(20), 2), strict=True)
-    assert items == tuple(range(20))
-    assert os.getpid() not in pids
-    assert set(cores) == {2}
-    assert max(threads) <= 2
-    ((_, alone, _, _),) = process_map(run_item, [0], 1)
-    assert alone == os.getpid()
-    assert [scores.to_json() for scores in uw.evaluate(models, 50, metrics="mig")] == [
-        s.to_json() for s in here
-    ]
-    with pytest.raises(ValueError, match="one"):
-        list(process_map(run_item, [0, "fail", 2], 2))
-    with pytest.raises(WorkerKilled, match="one of 2 processes was killed"):
-        list(process_map(run_item, [0, "die", 2], 2))
-
-
-def test_results_come_in_order_and_few_items_are_read_ahead():
-    taken, done = [], []
-
-    def items():
-        for number in range(50):
-            taken.append(number)
-            yield number
-
-    for result in thread_map(lambda item: -item, items(), threads=3):
-        done.append(result)
-        assert len(taken) <= len(done) + 7
-    assert done == [-number for number in range(50)]
-
-
-def test_nested_threads_are_no_more_than_cores(monkeypatch):
-    monkeypatch.setattr(parallel, "usable_cores", lambda: 4)
-
-    def inner(item):
-        return parallel.own_cores(), threading.get_ident()
-
-    def outer(item):
-        return threading.get_ident(), list(thread_map(inner, range(6)))
-
-    for here, found in thread_map(outer, range(8)):
-        assert {cores for cores, _ in found} == {4 // 4}
-        assert {thread for _, thread in found} == {here}
-    for here, found in thread_map(outer, range(8), threads=2):
-        assert {cores for cores, _ in found} == {1}
-        assert here not in {thread for _, thread in found}
-    assert parallel.own_cores() == 4
-
-
-def test_after_a_failed_call_no_other_starts():
-    """Those that have started are finished."""
-    started, ended, failed = [], [], threading.Event()
-
-    def work(item):
-        started.append(item)
-        if item == 1:
-            failed.set()
-            raise ValueError("one")
-        failed.wait()
-        ended.append(item)
-        return item
-
-    results = thread_map(work, range(100), threads=2)
-    with pytest.raises(ValueError, match="one"):
-        list(results)
-    assert set(ended) == set(started) - {1}
-    assert len(started) < 10
 
 
 @pytest.mark.parametrize("count", [2, 5])

@@ -20,13 +20,13 @@ def entries() -> dict[str, str]:
 
 
 def entry_field(entry: str, name: str) -> str:
-    """Return a field of a BibTeX entry, without braces; "" if it has none.
+    """Return a field of an entry of `references.bib`, without braces; "" if it has none.
 
-    >>> entry_field("@misc{K, title = {Auto-Encoding Variational {B}ayes}, year = {2014}}", "title")
+    >>> entry_field(entries()["Kingma2014"], "title")
     'Auto-Encoding Variational Bayes'
     """
-    match = re.search(rf"\b{name}\s*=\s*\{{(.*)\}}", entry)
-    return re.sub(r"[{}]", "", match[1].partition("},")[0]) if match else ""
+    match = re.search(rf"\b{name}\s*=\s*\{{(.*)\}}", entry)  # every field is on its own line
+    return re.sub(r"[{}]", "", match[1]) if match else ""
 
 
 def cited(text: str) -> list[str]:
