@@ -52,7 +52,7 @@ def scores_table(scores: Mapping[str, Scores]) -> RichTable:
     rows: dict[str, dict[str, float]] = {}  # value by row label and run
     for run, each in scores.items():
         for key, score in each.items():
-            for name, value in {"": score.value, **score.asked}.items():
+            for name, value in {"": score.value, **score.extras}.items():
                 rows.setdefault(f"{key} {name}".rstrip(), {})[run] = value
     few = len(scores) <= _MOST_COLUMNS
     table = plain_table("metric", *(scores if few else ("runs", "mean", "std", "min", "max")))

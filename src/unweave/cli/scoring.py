@@ -63,7 +63,7 @@ def score_table(table: Table, options: ScoringOptions, scores: Scores) -> None:
         table = replace(table, continuous=continuous)
     names = options.names
     chosen = select(table, names)
-    notes = [*table.notes, *([table.few] if table.few else [])]
+    notes = [*table.notes, *([table.too_few_rows] if table.too_few_rows else [])]
     print_notes(err, notes)
     with ProgressDisplay(err, {"measured": len(chosen)}) as counts:
 

@@ -22,8 +22,8 @@ import warnings
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from types import ModuleType
-from typing import Annotated, Any, Union, get_args
+from types import ModuleType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 from weakref import WeakKeyDictionary
 
 from pydantic import Field, GetCoreSchemaHandler, TypeAdapter
@@ -165,7 +165,7 @@ class Open:
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         """Validate and write own parts here, and all others as the closed union."""
-        arguments = get_args(source)
+        arguments = _expand(source)
         bases = tuple(each for each in arguments if inspect.isabstract(each))
         shipped: Any = Union.__getitem__(tuple(a for a in arguments if a not in bases))
         closed = handler.generate_schema(Annotated[shipped, self.discriminator])
@@ -185,6 +185,15 @@ class Open:
             closed,
             serialization=core_schema.wrap_serializer_function_ser_schema(write, schema=closed),
         )
+
+
+def _expand(union: Any) -> list[Any]:
+    """Return the members of a union, and those of unions inside it."""
+    found: list[Any] = []
+    for each in get_args(union):
+        inner = get_args(each)[0] if get_origin(each) is Annotated else each
+        found += _expand(inner) if get_origin(inner) in (Union, UnionType) else [each]
+    return found
 
 
 def content_of(value: Any) -> Any:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
-
-from unweave.data.dataset import ArrayDataset, Dataset, Schema
+from unweave.core.parts import Open
+from unweave.data.dataset import ArrayDataset, Dataset, DataSpec, Schema
 from unweave.data.features import in_classes, write_features
 from unweave.data.files.arrays import (
     Arrays,
@@ -47,7 +46,7 @@ from unweave.data.synthetic.shapes2d_variants import ColourShapes2D, NoisyShapes
 from unweave.data.synthetic.shapes3d import Shapes3D
 from unweave.data.synthetic.toy import Blobs, Blocks
 
-Data = Annotated[SourceData | Selected | Paired, Field(discriminator="kind")]
+Data = Annotated[SourceData | Selected | Paired, Open()]
 
 __all__ = [
     "MNIST",
@@ -65,6 +64,7 @@ __all__ = [
     "Correlated",
     "DSprites",
     "Data",
+    "DataSpec",
     "Dataset",
     "Faces3D",
     "Factor",

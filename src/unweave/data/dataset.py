@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, final
+from typing import Annotated, Protocol, final, runtime_checkable
 
 import torch
 from pydantic import BeforeValidator
@@ -228,6 +228,21 @@ class Dataset(ABC):
     def notes(self) -> tuple[str, ...]:
         """Decisions made while loading the data, for the user to read."""
         return self.schema.notes
+
+
+@runtime_checkable
+class DataSpec(Protocol):
+    """A spec of data: fields that identify the data, and `load`.
+
+    A class of your own that is decorated with `unweave.spec` and has this method can be used
+    wherever a dataset of the package can.
+    """
+
+    kind: str
+
+    @abstractmethod
+    def load(self, device: torch.device) -> Dataset:
+        """Load the data onto a device."""
 
 
 @final

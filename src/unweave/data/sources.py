@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
-
+from unweave.core.parts import Open
+from unweave.data.dataset import DataSpec
 from unweave.data.files.arrays import Arrays, InMemory
 from unweave.data.files.folder import Folder
 from unweave.data.published.datasets import Published
@@ -29,6 +29,7 @@ SourceData = Annotated[
     | Published
     | Arrays
     | Folder
-    | InMemory,
-    Field(discriminator="kind"),
+    | InMemory
+    | DataSpec,
+    Open(),
 ]

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast, get_args, overload
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 from unweave.aggregate import Summary, summarise
 from unweave.core.noise import Noise
 from unweave.core.spec import digest, members
-from unweave.data import Data, Dataset, InMemory, as_numpy, from_array, read_like
+from unweave.data import Data, Dataset, DataSpec, InMemory, as_numpy, from_array, read_like
 from unweave.data.files.detect import from_path
 from unweave.data.splits import AnySplit, split_of, takes_all, with_split
 from unweave.evaluation.stacked import StackedModels, stack_one
@@ -321,9 +321,8 @@ def as_data(data: Any, device: torch.device) -> tuple[Data, Dataset]:
         if (named := members(Data).get(str(data))) and not Path(data).exists():
             raise ValueError(f"{data!r} is the name of a data set: give {named.__name__}(...)")
         data = from_path(data)
-    if isinstance(data, tuple(members(Data).values())):
-        spec = cast(Data, data)
-        return spec, spec.load(device)
+    if isinstance(data, DataSpec):
+        return data, data.load(device)
     return from_array(data, device=device)
 
 
