@@ -33,19 +33,8 @@ from unweave.training.overrides import runs_from, train_arguments
 pytestmark = pytest.mark.filterwarnings(
     "ignore::unweave.metrics.FewRowsWarning"
 )  # of small datasets
-SECTIONS = [
-    "top",
-    "traversals",
-    "reconstructions",
-    "variables",
-    "posterior",
-    "factors",
-    "scores",
-    "samples",
-    "curves",
-    "configuration",
-    "references",
-]
+SECTIONS = ["top", "traversals", "reconstructions", "variables", "posterior", "factors", "scores",
+            "samples", "curves", "configuration", "references"]  # fmt: skip
 VOID = {"meta", "link", "img", "br", "path", "circle"}
 NASTY = '</pre></style><script>alert("x")</script><img src=x onerror=alert(1)>&'
 
