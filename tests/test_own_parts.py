@@ -288,3 +288,23 @@ def test_keys_that_only_the_author_of_a_part_knows_are_left_out_of_citations():
             return elbo_terms(forward)
 
     assert list(citations(Cited())) == ["Higgins2017"]
+
+
+def test_the_command_line_trains_scores_and_reports_own_parts(module, unweave):
+    """The part is imported where the user names it, and nowhere else."""
+    small = ("data=blobs", "network=mlp", "steps=3", "--store", "runs")
+    code, _, err = unweave("train", "objective=elsewhere:Other", *small)
+    assert code == 0, err
+    sys.modules.pop("elsewhere")
+    parts._used.clear()
+    for command in (("evaluate", "--metrics", "mig", "--rows", "200"), ("report",)):
+        (run,) = (module.parent / "runs").iterdir()
+        code, _, err = unweave(command[0], str(run), *command[1:])
+        assert code == 2
+        assert "`unweave --import elsewhere`" in " ".join(err.split())
+    code, _, err = unweave("--import", "elsewhere", "evaluate", str(run), "--metrics", "mig",
+                             "--rows", "200")  # fmt: skip
+    assert code == 0, err
+    code, _, err = unweave("--import", "nowhere", "runs")
+    assert code == 2
+    assert "there is no module 'nowhere' here" in err

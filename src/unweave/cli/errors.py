@@ -19,7 +19,7 @@ _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EN
 
 def run(command: Any, arguments: list[str]) -> None:
     """Run the command line with arguments, and exit."""
-    name = arguments[0] if arguments else ""
+    name = next((word for word in arguments if word in command.commands), "")
     usage_error: type[Exception] = typer.BadParameter.__bases__[0]  # typer does not export it
     try:
         code = command(arguments, standalone_mode=False)

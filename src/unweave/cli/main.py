@@ -24,6 +24,7 @@ from unweave.cli.reproduce import reproduce_command
 from unweave.cli.runs import cite_command, report_command, runs_command
 from unweave.cli.train import train_command
 from unweave.core.console import out
+from unweave.core.parts import import_module
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -50,8 +51,19 @@ app.command(name="bench")(bench_command)
 @app.callback(invoke_without_command=True)
 def root(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    modules: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import",
+            envvar="UNWEAVE_IMPORT",
+            metavar="MODULE",
+            help="Import a module that defines parts of stored runs; may be repeated.",
+        ),
+    ] = None,
 ) -> None:
     """Learn, measure and explore disentangled representations."""
+    for module in modules or ():
+        import_module(module)
     if version:
         out.print(unweave.__version__)
         raise typer.Exit

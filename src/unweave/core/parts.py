@@ -73,19 +73,23 @@ def import_part(name: str) -> type:
     """Import a part by "module:Class" or by the name of its entry point, from here or installed."""
     if entry := announced().get(name):
         return _checked(entry.load(), name)
-    module = name.partition(":")[0]
+    import_module(name.partition(":")[0])
+    return find_part(name)
+
+
+def import_module(name: str) -> None:
+    """Import a module from the working directory or from the installed packages."""
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        importlib.import_module(module)
+        importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if error.name and not f"{module}.".startswith(f"{error.name}."):
-            raise
+        if error.name and not f"{name}.".startswith(f"{error.name}."):
+            raise ValueError(f"cannot import {name}: {error}; install what it needs") from None
         raise ValueError(
-            f"{name}: there is no module {module!r} here or among the installed packages; run the "
-            f"command in the folder of {module.partition('.')[0]}.py, or install the package"
+            f"there is no module {name!r} here or among the installed packages; run the command in "
+            f"the folder of {name.partition('.')[0]}.py, or install the package"
         ) from None
-    return find_part(name)
 
 
 def find_part(name: str) -> type:

@@ -1,0 +1,29 @@
+"""The examples of CONTRIBUTING.md are complete, and pass the checks of `unweave.testing`."""
+
+import linecache
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+import unweave as uw
+
+TEXT = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+
+
+def test_the_examples_run_and_their_parts_pass_their_checks(monkeypatch, tmp_path):
+    assert len(BLOCKS) == 5
+    path = tmp_path / "examples.py"
+    path.write_text("\n".join(BLOCKS))
+    module = ModuleType("examples")
+    module.__file__ = str(path)
+    monkeypatch.setitem(sys.modules, "examples", module)
+    linecache.checkcache()
+    exec(compile(path.read_text(), path, "exec"), module.__dict__)
+    assert module.model.run.objective.kind == "examples:CappedVAE"
+    (scores,) = uw.evaluate([module.model], rows=200, metrics=["mig", module.strongest_link])
+    assert any("strongest_link" in name for name in scores)
+    assert all(np.isfinite(float(score)) for score in scores.values())
