@@ -247,7 +247,7 @@ class Constructed:
         self.exact_error = {"entropy": error, "kl": error}
         self.alone = {"entropy": np.full(4, alone), "kl": np.full(4, kl - away)}
 
-    def expected_estimates(self, quantity):
+    def expected(self, quantity):
         return self.exact[quantity] + self.bias[quantity]
 
 
