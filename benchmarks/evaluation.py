@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import torch
-from unweave.training.state import model_weights
 
 import unweave as uw
 from unweave.bench.throughput import timed
@@ -31,6 +30,7 @@ from unweave.training import Lanes, Outcome, Precision, pick_device
 from unweave.training.engine import Engine
 from unweave.training.precision import check_precision, matmul_precision
 from unweave.training.run import Run
+from unweave.training.state import model_weights
 
 STEPS = 50_000  # of a run, as a study has them
 FEW = 2  # models that what scales plainly is measured on
@@ -49,7 +49,9 @@ def trained_models(
         lanes = Lanes(runs, dataset, device, precision, compiles=True)
         engine = Engine(lanes)
         step = timed(lambda: engine.run(1), device, 2.0) / 1e6 / count
-    states = [{n: v.clone() for n, v in model_weights(lanes.state.lane(k)).items()} for k in range(count)]
+    states = [
+        {n: v.clone() for n, v in model_weights(lanes.state.lane(k)).items()} for k in range(count)
+    ]
     outcomes = [Outcome(*pair, [], None) for pair in zip(runs, states, strict=True)]
     return [uw.FittedModel(outcome, dataset) for outcome in outcomes], step
 
