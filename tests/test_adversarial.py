@@ -98,8 +98,8 @@ def test_training_is_finite_and_resumes_bit_for_bit(objective, latent, vectorise
     values = advance(whole, 2)
     advance(resumed, 2)
     assert all(value.isfinite().all() for value in values.values())
-    assert whole.updates == ["critic"] * objective.critic_steps + ["model"]
-    assert set(whole.updates) == set(whole.optimisers)
+    assert whole.players == ["critic"] * objective.critic_steps + ["model"]
+    assert set(whole.players) == set(whole.state.names)
     assert sum(map(len, whole.state.names.values())) == len(whole.state.parameters)
     for lane in (0, 1):
         for name, value in whole.state.lane(lane).items():
