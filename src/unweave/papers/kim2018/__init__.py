@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from unweave.papers.kim2018 import fig3
 from unweave.papers.kim2018.batches import fig18
+from unweave.papers.kim2018.initial_weights import initial_weights
 from unweave.papers.kim2018.sensitivity import fig16
-from unweave.papers.kim2018.shapes2d import STUDY
+from unweave.papers.kim2018.shapes2d import GLOROT, STUDY
 from unweave.papers.kim2018.shapes2d_curves import fig4, fig5, fig7
 from unweave.papers.kim2018.shapes2d_pictures import fig6, fig19, fig40
 from unweave.studies.workspace import Reproduction
@@ -26,5 +27,13 @@ FIGURES: tuple[Reproduction, ...] = (
     *(
         Reproduction("kim2018", figure, title, "weeks (100 minutes on an H200)", make, study=STUDY)
         for figure, title, make in _SHAPES2D
+    ),
+    Reproduction(
+        "kim2018",
+        "initial-weights",
+        "Control: the headline with the initial weights of TensorFlow",
+        "weeks (17 minutes on an H200)",
+        initial_weights,
+        study=GLOROT,
     ),
 )

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _FAR = 40  # nats of rate, twice what networks have at the end
-_FACTOR, _BETA, _VAE = ("factor-vae", 40.0), ("beta-vae", 4.0), ("beta-vae", 1.0)
+FACTOR, BETA, VAE = ("factor-vae", 40.0), ("beta-vae", 4.0), ("beta-vae", 1.0)
 
 
 def fig4(workspace: Workspace, results: Results) -> Result:
@@ -40,7 +40,7 @@ def fig4(workspace: Workspace, results: Results) -> Result:
     for number, (name, label) in enumerate(rows.items()):
         for column, kind in enumerate(METHODS):
             axis = axes[2 * number + column]
-            _draw_curves(axis, by_weight(results, kind), name, METHODS[kind][1])
+            draw_curves(axis, _labelled(by_weight(results, kind), METHODS[kind][1]), name)
             axis.set_ylabel(label if column == 0 else "")
             axis.set_ylim((10, 110) if name == DISTORTION else (0.4, 1.0))
             if number == 0:
@@ -48,7 +48,7 @@ def fig4(workspace: Workspace, results: Results) -> Result:
             if number == 2:
                 axis.set_xlabel("iterations")
     texts, groups = texts_of("fig4"), results.groups(setting_of)
-    ours, vae = groups[_FACTOR], groups[_VAE]
+    ours, vae = groups[FACTOR], groups[VAE]
     score, error = difference(ours, vae, OURS), difference(ours, vae, DISTORTION)
     claims = [
         texts.claim("better_than_vae", score.low > 0, contradicted=score.high < 0,
@@ -59,18 +59,21 @@ def fig4(workspace: Workspace, results: Results) -> Result:
     return result_of("fig4", results, figure, claims)
 
 
-def _draw_curves(axis: Axes, groups: Mapping[float, Group], name: str, weight: str) -> None:
-    """Draw a line for each weight: the mean over seeds and its interval, at every measured step."""
+def _labelled(groups: Mapping[float, Group], weight: str) -> dict[str, Group]:
+    return {f"{weight} = {value:g}": group for value, group in groups.items()}
+
+
+def draw_curves(axis: Axes, groups: Mapping[str, Group], name: str) -> None:
+    """Draw a line for each group: the mean over seeds and its interval, at every measured step."""
     from matplotlib import colormaps
 
     shades = colormaps["viridis"](np.linspace(0.0, 0.85, max(2, len(groups))))
-    for colour, dashes, (value, group) in zip(shades, DASHES * 2, groups.items(), strict=False):
+    for colour, dashes, (label, group) in zip(shades, DASHES * 2, groups.items(), strict=False):
         curves = [dict(zip(*network.curve(name), strict=True)) for network in group.networks]
         steps = sorted(set.intersection(*(set(curve) for curve in curves)))  # measured in all
         each = [bootstrap_interval(np.array([curve[step] for curve in curves])) for step in steps]
         axis.fill_between(steps, [m.low for m in each], [m.high for m in each], color=colour,
                           alpha=0.2, linewidth=0)  # fmt: skip
-        label = f"{weight} = {value:g}"
         axis.plot(steps, [m.value for m in each], color=colour, linestyle=dashes, label=label)
     axis.set_xticks([0, 100_000, 200_000, 300_000], ["0", "100k", "200k", "300k"])
     if groups:
@@ -101,7 +104,7 @@ def fig5(workspace: Workspace, results: Results) -> Result:
     axis.legend(loc="lower left")
     groups = results.groups(setting_of)
     claims = [*headline_claims(results), *_correlation_claims(results)]
-    return result_of("fig5", results, figure, claims, _excursions(groups[_FACTOR]))
+    return result_of("fig5", results, figure, claims, _excursions(groups[FACTOR]))
 
 
 def _excursions(group: Group) -> str:
@@ -120,13 +123,13 @@ def _excursions(group: Group) -> str:
 def headline_claims(results: Results) -> list[Claim]:
     """Judge the means that the paper states for beta = 4 and gamma = 40, and which is larger."""
     groups = results.groups(setting_of)
-    ours, theirs = groups[_FACTOR], groups[_BETA]
+    ours, theirs = groups[FACTOR], groups[BETA]
     more = difference(ours, theirs, OURS)
     return [
-        _stated(results, _BETA, "score", 0.73, 0.02),
-        _stated(results, _BETA, "error", 45.0, 2.0),
-        _stated(results, _FACTOR, "score", 0.82, 0.02),
-        _stated(results, _FACTOR, "error", 45.0, 2.0),
+        _stated(results, BETA, "score", 0.73, 0.02),
+        _stated(results, BETA, "error", 45.0, 2.0),
+        _stated(results, FACTOR, "score", 0.82, 0.02),
+        _stated(results, FACTOR, "error", 45.0, 2.0),
         texts_of("fig5").claim("higher_score", more.low > 0, contradicted=more.high < 0,
                                needs=(ours, theirs), difference=more),
     ]  # fmt: skip
@@ -184,7 +187,7 @@ def fig7(workspace: Workspace, results: Results) -> Result:
     groups = by_weight(results, "factor-vae")
     figure, axes = panels(1, 3, width=3.0, height=2.4)
     for axis, name in zip(axes, (TRUE_TC, CRITIC_TC, ACCURACY), strict=True):
-        _draw_curves(axis, groups, name, "γ")
+        draw_curves(axis, _labelled(groups, "γ"), name)
         axis.set_xlabel("iterations")
     axes[0].set_ylabel("nats")
     letter_panels(axes, ("true total correlation", "critic's estimate", "critic's accuracy"))
