@@ -238,7 +238,7 @@ def test_few_windows_are_kept_in_memory(file):
     dataset = dataset_of(file)
     sampler = Sampler(torch.tensor([0]), dataset, 8)
     for step in range(4 * sampler.per_epoch):
-        sampler.turn_to(step)
+        sampler.seek(step)
         assert len(dataset.windows._windows) <= 3
     assert sum(t.name.startswith("windows") for t in threading.enumerate()) >= 1
 

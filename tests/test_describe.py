@@ -5,9 +5,9 @@ import math
 
 import numpy as np
 import pytest
-from datasets import LATENTS, SMALL
 
 import unweave as uw
+from datasets import LATENTS, SMALL
 from lattice_tables import blurred
 from unweave.metrics import UNSUPERVISED, Score, Table
 

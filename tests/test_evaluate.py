@@ -180,17 +180,13 @@ def test_tables_and_scores_of_a_list_equal_those_of_its_members(models):
     assert uw.tables([]) == uw.evaluate([]) == uw.summaries([]) == []
 
 
-def test_own_metric_functions_are_passed_on(models, monkeypatch):
+def test_own_functions_are_metrics(models):
     def mean_code(codes, factors):
         return codes.mean()
 
-    def evaluate_with(table, metrics, rng):
-        return Scores({"own": Score("own", "own", metrics[0](table.codes, table.factors))})
-
-    monkeypatch.setattr(evaluation, "evaluate_table", evaluate_with)
-    found = uw.evaluate(models, rows=50, metrics=[mean_code])
-    for scores, table in zip(found, uw.tables(models, rows=50), strict=True):
-        assert scores["own"].value == table.codes.mean()
+    found = uw.evaluate(models, rows=200, metrics=[mean_code])
+    for scores, table in zip(found, uw.tables(models, rows=200), strict=True):
+        assert scores["mean_code"].value == pytest.approx(table.codes.mean())
 
 
 def test_summaries_of_a_list_equal_those_of_its_members(models):
@@ -285,7 +281,7 @@ def test_interrupted_evaluation_keeps_finished_scores(evaluate, tmp_path, monkey
             raise KeyboardInterrupt
         return evaluate_table(table, **asked)
 
-    monkeypatch.setattr("unweave.metrics.evaluate", stopped_at_the_third)
+    monkeypatch.setattr("unweave.cli.scoring.evaluate", stopped_at_the_third)
     code, out, err = evaluate(*folders, "--rows", 100, "--metrics", "mig")
     assert code == 130
     assert "completed results were stored" in err

@@ -135,14 +135,15 @@ SMALLER = {  # numbers of a module that make drawings small, or the rest of a fi
 
 @pytest.mark.parametrize("made", DRAWN)
 def test_committed_results_give_the_stored_claims_without_training(made, tmp_path, monkeypatch):
-    """In an empty store, without any dataset, and from the file of the study alone."""
+    """In an empty store, without any dataset, and from the files of the paper's results alone."""
     monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path / "no data"))
     module, changes, some = SMALLER.get((made.paper, made.figure), (None, {}, None))
     for name, value in changes.items():
         monkeypatch.setattr(module, name, value)
     path = made.study.path(tmp_path / "out")
     path.parent.mkdir(parents=True)
-    shutil.copy(made.study.path(PAGES), path)
+    for file in made.study.path(PAGES).parent.glob("*.jsonl"):
+        shutil.copy(file, path.parent)
     one = workspace(tmp_path / "runs")
     one.networks = 0  # a study may be incomplete, and none of it is to be trained here
     one.start_figure(tmp_path / "out")

@@ -39,6 +39,7 @@ from unweave.core.parts import (
     announced,
     content_of,
     find_part,
+    from_content,
     import_part,
     is_own,
     part_name,
@@ -166,6 +167,8 @@ def _settings(value: Any) -> Any:
 
 def from_json(cls: type[T], content: object) -> T:
     """Validate the JSON form of a spec, with an error that says what to do."""
+    if is_own(cls) and isinstance(content, dict):
+        return cast(T, from_content({"kind": part_name(cls), **content}))
     try:
         return TypeAdapter(cls).validate_python(content)
     except ValidationError as error:

@@ -70,6 +70,8 @@ def draw_curves(axis: Axes, groups: Mapping[str, Group], name: str) -> None:
     shades = colormaps["viridis"](np.linspace(0.0, 0.85, max(2, len(groups))))
     for colour, dashes, (label, group) in zip(shades, DASHES * 2, groups.items(), strict=False):
         curves = [dict(zip(*network.curve(name), strict=True)) for network in group.networks]
+        if not curves:
+            continue
         steps = sorted(set.intersection(*(set(curve) for curve in curves)))  # measured in all
         each = [bootstrap_interval(np.array([curve[step] for curve in curves])) for step in steps]
         axis.fill_between(steps, [m.low for m in each], [m.high for m in each], color=colour,
