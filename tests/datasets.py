@@ -129,7 +129,7 @@ def nets_and_batch(run, seed=0, size=12):
     return nets, Batch(DATASET.images(index).double(), DATASET.size)
 
 
-def play_turns(objective, nets, batch, noise):
+def run_updates(objective, nets, batch, noise):
     """Run all updates of an objective on the same batch; return {player: terms}."""
     carry, played = {}, {}
     for turn in objective.updates:
@@ -137,13 +137,13 @@ def play_turns(objective, nets, batch, noise):
     return played
 
 
-def batch_of(lanes, step, turn):
+def batch_rows(lanes, step, turn):
     """Return the indices (L, B) that every lane sees in an update of a step."""
     lanes.sampler.seek(step)
     return lanes.sampler.indices(torch.tensor(step), lanes.sampler.orders)[turn]
 
 
-def turned(lanes, turn, carry):
+def run_update(lanes, turn, carry):
     """Make one update of the next step; return means and shares of the terms, and the carry."""
     weights, seen = lanes.read(lanes.clock, lanes.weights.values, lanes.sampler.orders)
     return lanes.make_update(turn, weights, seen[turn], carry)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import torch
 
 import unweave as uw
-from datasets import play_turns
+from datasets import run_updates
 from unweave.core.noise import Noise
 from unweave.objectives import Batch, total
 
@@ -34,7 +34,7 @@ def correlate(prior):
 
 
 def loss(objective, nets, size=SIZE, noise=NOISE):
-    return total(play_turns(objective, nets, Batch(X, size), noise)["model"])
+    return total(run_updates(objective, nets, Batch(X, size), noise)["model"])
 
 
 def loss_of(objective, passed, size=SIZE):

@@ -15,11 +15,11 @@ from datasets import (
     CPU,
     LATENTS,
     SMALL,
-    batch_of,
+    batch_rows,
     nets_and_batch,
-    play_turns,
+    run_update,
+    run_updates,
     small_run,
-    turned,
 )
 from unweave import metrics
 from unweave.cli import train as train_cli
@@ -133,7 +133,7 @@ def test_an_update_changes_only_its_player_running_statistics_included(objective
         before = {
             n: v.clone() for n, v in {**lanes.state.parameters, **lanes.state.buffers}.items()
         }
-        turned(lanes, index, {})
+        run_update(lanes, index, {})
         for name, value in {**lanes.state.parameters, **lanes.state.buffers}.items():
             own = lanes.nets.player_of(name) == player
             if own and objective is WGAN and name.endswith("last.bias"):
@@ -157,7 +157,7 @@ def test_every_update_of_the_critic_has_its_own_batch_and_samples():
     hook = critic.register_forward_pre_hook(lambda _, args: seen.append(args[0].detach().clone()))
     lanes.advance()
     hook.remove()
-    real = [lanes.dataset.images(batch_of(lanes, 0, turn))[0] for turn in (0, 1)]
+    real = [lanes.dataset.images(batch_rows(lanes, 0, turn))[0] for turn in (0, 1)]
     first, between_first, second, between_second = seen
     assert torch.equal(first, real[0])
     assert torch.equal(second, real[1])
@@ -213,7 +213,7 @@ def test_the_gradients_agree_with_finite_differences(objective, latent):
     }
 
     def loss(player):
-        return total(play_turns(objective, nets, batch, Noise(0))[player])
+        return total(run_updates(objective, nets, batch, Noise(0))[player])
 
     for player, where in chosen.items():
         for name in where:

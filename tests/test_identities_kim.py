@@ -7,7 +7,7 @@ from torch import nn
 from torch.distributions import Normal
 
 import unweave as uw
-from datasets import CRITIC, D, play_turns
+from datasets import CRITIC, D, run_updates
 from small_models import COUNT, NOISE, X, f64, loss, nets_of
 from unweave.aggregate import exact
 from unweave.objectives import Batch, total
@@ -101,7 +101,7 @@ def test_equation_7_is_the_alpha_beta_vae_with_a_critic():
     named = uw.AAE(gamma=5.0, divergence=D.DensityRatio(critic=CRITIC))
     general = uw.AlphaBetaVAE(alpha=5.0, beta=0.0, divergence=D.DensityRatio(critic=CRITIC))
     nets = nets_of(uw.Gaussian(3), named)
-    games = [play_turns(objective, nets, Batch(X, COUNT), NOISE) for objective in (named, general)]
+    games = [run_updates(objective, nets, Batch(X, COUNT), NOISE) for objective in (named, general)]
     assert games[0].keys() == games[1].keys() == {"model", "critic"}
     for player in games[0]:
         own = [p for n, p in nets.named_parameters() if nets.player_of(n) == player]

@@ -18,9 +18,9 @@ from datasets import (
     PAIRS,
     SMALL,
     D,
-    batch_of,
+    batch_rows,
+    run_update,
     small_run,
-    turned,
 )
 from unweave.catalogue.methods import default_objectives, spaces
 from unweave.core.noise import Noise
@@ -198,7 +198,7 @@ def test_an_update_changes_only_its_player():
     lanes = lanes_of([small_run(objective=uw.FactorVAE(gamma=5.0, critic=CRITIC))])
     lanes.prepare()
     before = {n: v.clone() for n, v in lanes.state.parameters.items()}
-    turned(lanes, 0, {})
+    run_update(lanes, 0, {})
     for name, value in lanes.state.parameters.items():
         assert torch.equal(before[name], value) == (lanes.nets.player_of(name) == "critic"), name
 
@@ -210,14 +210,14 @@ def test_running_statistics_change_only_in_updates_of_their_player():
     lanes.prepare()
     name = "model.encoder.1.running_mean"
     kernel = lanes.state.parameters["model.encoder.0.weight"].clone()
-    x = lanes.dataset.images(batch_of(lanes, 0, 0))
-    _, _, carry = turned(lanes, 0, {})
+    x = lanes.dataset.images(batch_rows(lanes, 0, 0))
+    _, _, carry = run_update(lanes, 0, {})
     for lane in range(2):
         convolved = torch.nn.functional.conv2d(x[lane], kernel[lane], stride=2, padding=1)
         mean = 0.1 * convolved.mean((0, 2, 3))
         torch.testing.assert_close(lanes.state.buffers[name][lane], mean, rtol=1e-4, atol=1e-6)
     before = {n: v.clone() for n, v in lanes.state.buffers.items()}
-    turned(lanes, 1, carry)
+    run_update(lanes, 1, carry)
     assert all(torch.equal(before[n], v) for n, v in lanes.state.buffers.items())
 
 
@@ -263,7 +263,7 @@ def test_the_critic_sees_codes_from_before_and_after_the_models_update():
     of_model, joint, permuted = seen
     assert torch.equal(of_model, joint)
     after = {n: v[0] for n, v in lanes.state.parameters.items()}
-    x = lanes.dataset.images(batch_of(lanes, 0, 1))[0]
+    x = lanes.dataset.images(batch_rows(lanes, 0, 1))[0]
     noise = uw.Noise(lanes.seeds[0], 0, "turn1")
 
     def codes(parameters):
@@ -298,7 +298,7 @@ def test_adam_equals_torchs(amsgrad):
     optimiser = torch.optim.Adam(parameters.values(), lr=1e-2, amsgrad=amsgrad, foreach=False)
     for step in range(5):
         lanes.prepare()
-        x = lanes.dataset.images(batch_of(lanes, step, 0))[0]
+        x = lanes.dataset.images(batch_rows(lanes, step, 0))[0]
         weights, _ = lanes.read(lanes.clock, lanes.weights.values, lanes.sampler.orders)
         batch = {"x": x, "seed": lanes.seeds[0], "step": lanes.clock[0]}
         own = {name: weight[0] for name, weight in weights.items()}

@@ -9,7 +9,7 @@ import torch
 from torch.distributions import Cauchy, Normal
 
 import unweave as uw
-from datasets import LATENTS, OBJECTIVES, D, nets_and_batch, play_turns, small_run
+from datasets import LATENTS, OBJECTIVES, D, nets_and_batch, run_updates, small_run
 from posteriors import f64, posterior
 from unweave.core.noise import Noise
 from unweave.core.spec import spec, tag
@@ -96,7 +96,7 @@ def test_a_users_block_trains_in_a_vae():
         objective = uw.BetaVAE(beta=2.0)
         torch.manual_seed(0)
         nets = objective.build(latent, run.network, run.likelihood, batch.x.shape[1:]).double()
-        loss = total(play_turns(objective, nets, batch, Noise(0))["model"])
+        loss = total(run_updates(objective, nets, batch, Noise(0))["model"])
         losses.append([loss, *torch.autograd.grad(loss, list(nets.parameters()))])
     for one, two in zip(*losses, strict=True):
         torch.testing.assert_close(one, two)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import unweave as uw
-from datasets import SHAPE, SMALL, nets_and_batch, play_turns, small_run
+from datasets import SHAPE, SMALL, nets_and_batch, run_updates, small_run
 from posteriors import f64, posterior
 from unweave.aggregate import decompose, exact
 from unweave.core.noise import Noise
@@ -207,7 +207,7 @@ def test_gradients_reach_the_conditional_probabilities():
     latent = uw.Product(a=uw.Categorical(3), b=uw.Categorical(2, given="a"), style=uw.Gaussian(1))
     for objective in (uw.VAE(), uw.HFVAE(), uw.BetaTCVAE(), uw.IWAE(particles=3)):
         nets, batch = nets_and_batch(small_run(latent=latent, objective=objective))
-        terms = play_turns(objective, nets, batch, Noise(0))["model"]
+        terms = run_updates(objective, nets, batch, Noise(0))["model"]
         (slope,) = torch.autograd.grad(total(terms), [nets.model.prior.parts["b"].weight])
         assert slope.isfinite().all(), objective.kind
         assert slope.abs().sum() > 0, objective.kind

@@ -18,7 +18,7 @@ from datasets import (
     SMALL,
     D,
     nets_and_batch,
-    play_turns,
+    run_updates,
     small_run,
 )
 from unweave.aggregate import exact
@@ -79,7 +79,7 @@ def test_every_objective_with_neutral_weights_is_the_elbo(kind, latent):
     objective = NEUTRAL_OBJECTIVES[kind]
     nets, batch = nets_and_batch(small_run(objective=objective, latent=latent))
     noise = Noise(3, 1)
-    loss = total(play_turns(objective, nets, batch, noise)["model"])
+    loss = total(run_updates(objective, nets, batch, noise)["model"])
     forward = nets.model(batch.x, noise)
     z = forward.hard_samples
     sampled = forward.q.log_prob(z) - forward.p.log_prob(z)
@@ -103,7 +103,7 @@ def test_with_neutral_weights_the_gradient_is_that_of_the_elbo(kind, temperature
     gradients = []
     for objective in (members(Objective)[kind](**NEUTRAL[kind]), uw.VAE()):
         nets, batch = nets_and_batch(small_run(objective=objective, latent=latent))
-        loss = total(play_turns(objective, nets, batch, Noise(3, 1))["model"])
+        loss = total(run_updates(objective, nets, batch, Noise(3, 1))["model"])
         gradients.append(torch.autograd.grad(loss, list(nets.model.parameters())))
     for one, two in zip(*gradients, strict=True):
         torch.testing.assert_close(one, two)
@@ -113,14 +113,14 @@ def test_with_neutral_weights_the_gradient_is_that_of_the_elbo(kind, temperature
 def test_objectives_without_rate_are_plain_autoencoders_at_weight_zero(kind):
     objective = members(Objective)[kind](**RATELESS[kind])
     nets, batch = nets_and_batch(small_run(objective=objective))
-    loss = total(play_turns(objective, nets, batch, Noise(3, 1))["model"])
+    loss = total(run_updates(objective, nets, batch, Noise(3, 1))["model"])
     torch.testing.assert_close(loss, nets.model(batch.x, Noise(3, 1)).distortion.mean())
 
 
 @pytest.mark.parametrize(("objective", "latent"), CROSS)
 def test_distortion_and_rate_are_unweighted_and_gradients_reach_all_parameters(objective, latent):
     nets, batch = nets_and_batch(small_run(objective=objective, latent=latent))
-    players = play_turns(objective, nets, batch, Noise(3, 1))
+    players = run_updates(objective, nets, batch, Noise(3, 1))
     terms, forward = players["model"], nets.model(batch.x, Noise(3, 1))
     assert terms["distortion"].value.shape == terms["rate"].value.shape == forward.rate.shape
     if objective.kind != "iwae":  # it reports the means over its particles
@@ -158,7 +158,7 @@ def test_the_gradient_agrees_with_finite_differences(objective, latent, monkeypa
 
     def loss():
         steps.calls = 0
-        return total(play_turns(objective, nets, batch, Noise(7))["model"])
+        return total(run_updates(objective, nets, batch, Noise(7))["model"])
 
     gradients = dict(
         zip(names, torch.autograd.grad(loss(), [parameters[n] for n in names]), strict=False)
@@ -314,7 +314,7 @@ def test_beta_tcvae_with_the_whole_dataset_as_batch_is_exact():
     run = small_run(objective=objective)
     dataset = SMALL.load(CPU)
     nets, batch = nets_and_batch(run, size=dataset.size)
-    terms = play_turns(objective, nets, batch, Noise(0))["model"]
+    terms = run_updates(objective, nets, batch, Noise(0))["model"]
     forward = nets.model(batch.x, Noise(0))
     log_joint = exact(forward.q.log_prob(forward.z[:, None]))
     log_each = exact(forward.q.log_marginals(forward.z[:, None])).sum(-1)
@@ -327,7 +327,7 @@ def test_a_schedule_has_no_value_without_a_step():
     objective = uw.BetaVAE(beta=uw.Linear(0.0, 4.0, steps=10))
     nets, batch = nets_and_batch(small_run(objective=objective))
     with pytest.raises(TypeError, match="value at a step"):
-        total(play_turns(objective, nets, batch, Noise(0))["model"])
+        total(run_updates(objective, nets, batch, Noise(0))["model"])
 
 
 @pytest.mark.parametrize(
@@ -381,7 +381,7 @@ def test_the_four_terms_of_the_lagrangian_sum_to_the_elbo():
     )
     run = small_run(objective=objective)
     nets, batch = nets_and_batch(run, size=SMALL.load(CPU).size)
-    terms = play_turns(objective, nets, batch, Noise(3, 1))["model"]
+    terms = run_updates(objective, nets, batch, Noise(3, 1))["model"]
     forward = nets.model(batch.x, Noise(3, 1))
     p, q = forward.p, forward.q
     draws = p.rsample(Noise(3, 1).fold("prior"), (7,)).unsqueeze(1).expand(-1, len(batch.x), -1)
@@ -438,7 +438,7 @@ def test_an_objective_needs_one_method():
     run = small_run()
     nets, batch = nets_and_batch(run)
     forward = nets.model(batch.x, Noise(0))
-    loss = total(play_turns(objective, nets, batch, Noise(0))["model"])
+    loss = total(run_updates(objective, nets, batch, Noise(0))["model"])
     expected = forward.distortion.mean() + 0.5 * forward.z.square().sum(-1).mean()
     torch.testing.assert_close(loss, expected)
     assert [update.player for update in objective.updates] == ["model"]

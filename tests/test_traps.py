@@ -48,10 +48,10 @@ from datasets import (
     LIKELIHOODS,
     OBJECTIVES,
     SMALL,
-    batch_of,
+    batch_rows,
     nets_and_batch,
-    play_turns,
     prior,
+    run_updates,
     small_run,
 )
 from unweave.aggregate import decompose_exactly, exact, stratified, weighted
@@ -72,7 +72,7 @@ def setting(**fields):
 
 
 def loss(objective, nets, batch):
-    return total(play_turns(objective, nets, batch, Noise(3, 1))["model"])
+    return total(run_updates(objective, nets, batch, Noise(3, 1))["model"])
 
 
 # Double counting
@@ -84,7 +84,7 @@ def test_beta_weights_the_total_correlation_only(beta):
     objective = uw.BetaTCVAE(beta=beta)
     latent = uw.Gaussian(3, sampled_rate=True)
     nets, batch, passed = setting(objective=objective, latent=latent)
-    terms = play_turns(objective, nets, batch, Noise(3, 1))["model"]
+    terms = run_updates(objective, nets, batch, Noise(3, 1))["model"]
     dependence = (beta - 1) * terms["total_correlation"].value
     right = (passed.distortion + passed.rate + dependence).mean()
     wrong = (passed.distortion + beta * passed.rate + dependence).mean()
@@ -246,7 +246,7 @@ def test_a_critic_loss_that_reaches_the_encoder_weakens_the_penalty():
 def test_the_encoder_gets_gamma_times_the_critics_slope():
     """Over both updates of a step, its gradient is that of -ELBO + gamma log D / (1 - D)."""
     nets, batch, passed = setting(objective=FACTOR)
-    games = play_turns(FACTOR, nets, batch, Noise(3, 1))
+    games = run_updates(FACTOR, nets, batch, Noise(3, 1))
     logits = nets.critic(passed.z)
     ratio = logits[:, 0] - logits[:, 1]
     expected = (passed.distortion + passed.rate + 5.0 * ratio).mean()
@@ -264,7 +264,7 @@ def test_no_critics_loss_reaches_the_model(objective):
     latent = uw.Gaussian(3, learn="covariance")
     latent = uw.Gaussian(3) if objective.incompatibility(latent) else latent
     nets, batch, _ = setting(objective=objective, latent=latent)
-    terms = play_turns(objective, nets, batch, Noise(3, 1))["critic"]
+    terms = run_updates(objective, nets, batch, Noise(3, 1))["critic"]
     model = list(nets.model.parameters())
     gradients = torch.autograd.grad(total(terms), model, allow_unused=True)
     assert all(gradient is None for gradient in gradients)
@@ -295,7 +295,7 @@ def test_the_critic_sees_two_batches_of_full_size():
     )
     lanes.advance()
     hook.remove()
-    first, second = (batch_of(lanes, 0, turn)[0] for turn in (0, 1))
+    first, second = (batch_rows(lanes, 0, turn)[0] for turn in (0, 1))
     assert len(set(first.tolist()) & set(second.tolist())) < 8 < len(first) == len(second) == 16
     _, joint, permuted = seen
     joint, permuted = joint.reshape(16, 3), permuted.reshape(16, 3)

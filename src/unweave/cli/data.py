@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import io
-import math
 import re
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,10 +16,10 @@ import typer
 from unweave.cli.options import DeviceOption, FeaturesOption, SelectOption, StoreOption
 from unweave.core.console import err, out, plain_table
 from unweave.core.files import write_atomically
+from unweave.core.progress import ProgressDisplay
 
 if TYPE_CHECKING:
     from unweave.data import Data, PublishedSpec
-    from unweave.data.published.download import DownloadProgress, Source
 
 data_app = typer.Typer(
     no_args_is_help=True, help="List, describe, download, verify and preview datasets."
@@ -115,8 +114,8 @@ def get_command(name: NameArgument, fields: FieldsArgument = None) -> None:
             f"{dataset.folder}: {names}. `unweave data check {name}` verifies them"
         )
     for source in dataset.sources:
-        with _progress_bar(source) as progress:
-            path = fetch(source, dataset.folder, progress)
+        with ProgressDisplay(err, {source.name: source.size}, in_bytes=True) as display:
+            path = fetch(source, dataset.folder, partial(display.update, source.name))
         out.print(f"{path}{checksum_text(source)}", soft_wrap=True, highlight=False)
 
 
@@ -288,42 +287,3 @@ def _published(name: str, fields: list[str] | None) -> PublishedSpec:
     data = spec.override(Run, assignments).data
     assert isinstance(data, PublishedSpec)
     return data
-
-
-@contextmanager
-def _progress_bar(source: Source) -> Iterator[DownloadProgress]:
-    """Show progress as a bar on a terminal, or as a line for every tenth of the file."""
-    if not err.is_terminal:
-        yield _ProgressLines(source.name)
-        return
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TextColumn,
-        TransferSpeedColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-    )
-    with Progress(*columns, console=err) as bar:
-        task = bar.add_task(source.name, total=source.size)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-class _ProgressLines:
-    """Print the progress of a download in lines."""
-
-    def __init__(self, name: str) -> None:
-        self.name, self.last = name, -math.inf
-
-    def __call__(self, done: int, total: int | None) -> None:
-        tenth = done * 10 // total if total else done // 2**28
-        if tenth > self.last:
-            self.last = tenth
-            end = f" of {total:,}" if total else ""
-            err.print(f"{self.name}: {done:,}{end} bytes", highlight=False)

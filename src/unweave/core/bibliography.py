@@ -51,10 +51,10 @@ def citations(spec: object) -> dict[str, str]:
     keys: list[str] = []
     for part in _parts(spec):
         keys += [*cited(type(part).__doc__ or ""), *getattr(part, "also_cites", ())]
-    return known(keys)
+    return entries_for(keys)
 
 
-def known(keys: Iterable[str]) -> dict[str, str]:
+def entries_for(keys: Iterable[str]) -> dict[str, str]:
     """Return the BibTeX entries of those keys that the bibliography has, each once."""
     by_key = entries()
     return {key: by_key[key] for key in dict.fromkeys(keys) if key in by_key}

@@ -11,7 +11,7 @@ from typing import Literal, Unpack, get_args
 
 from numpy.typing import ArrayLike
 
-from unweave.core.bibliography import cited, known
+from unweave.core.bibliography import cited, entries_for
 from unweave.core.hints import nearest
 from unweave.metrics.beta_vae_score import beta_vae_score
 from unweave.metrics.dci import dci
@@ -438,4 +438,4 @@ def metric_citations(names: Iterable[str]) -> dict[str, str]:
     """
     every = METRICS | UNSUPERVISED
     documents = [every[name].compute.__doc__ or "" for name in names if name in every]
-    return known(key for document in documents for key in cited(document))
+    return entries_for(key for document in documents for key in cited(document))
