@@ -2,9 +2,9 @@
 
     python benchmarks/decomposition.py [--samples 10000] [--latents 10] [--device auto]
 
-All 737,280 codes of a model's size, posteriors as wide as those of a trained one; q(z) and every
-q(z_j) are means over all of them at the sampled points. Prints the rate, against the same sum done
-sample by sample over the whole data set at once (measured on a few samples and scaled up).
+The codes are 737,280 posteriors with scales like those of a trained model; q(z) and every q(z_j) are
+means over all of them, at sampled points. Compares the time with that of the plain sum, one sample
+at a time over the whole dataset (measured on a few samples and scaled up).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PROBES = 3  # samples on which the plain way is timed
 
 
 def posteriors(latents: int, device: torch.device) -> DiagonalGaussian:
-    """Codes spread as the prior, with scales from a tenth to the whole of it."""
+    """Return posteriors with means as under the prior and scales from a tenth of it to all of it."""
     noise = Noise(0, 0, "posteriors", device)
     loc = noise.normal((CODES, latents), "loc")
     log_scale = torch.linspace(-2.3, 0.0, latents, device=device).expand(CODES, latents)
@@ -36,7 +36,7 @@ def posteriors(latents: int, device: torch.device) -> DiagonalGaussian:
 
 
 def timed(work: object, device: torch.device) -> float:
-    """Seconds that a function without arguments takes."""
+    """Return the seconds that a function without arguments takes."""
     start = time.perf_counter()
     work()  # type: ignore[operator]
     if device.type == "cuda":

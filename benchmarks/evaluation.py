@@ -1,4 +1,4 @@
-"""What measuring costs beside training: encoding, the exact decomposition and the metrics.
+"""The cost of evaluation compared with training: encoding, the exact decomposition and the metrics.
 
     python benchmarks/evaluation.py [--models 8] [--images 737280] [--rows 10000]
                                     [--samples 10000] [--precision fp32] [--device auto]
@@ -42,7 +42,7 @@ T = TypeVar("T")
 def trained_models(
     count: int, device: torch.device, precision: Precision
 ) -> tuple[list[uw.FittedModel], float]:
-    """Models as the steps that timed training left them, and the seconds that one took a step."""
+    """Return models after the steps that were timed, and the seconds per step of one model."""
     dataset = uw.Shapes2D().load(device)
     runs = [Run(seed=seed).resolve(dataset) for seed in range(count)]
     with matmul_precision(precision):
@@ -57,7 +57,7 @@ def trained_models(
 
 
 def seconds(work: Callable[[], T], device: torch.device) -> tuple[T, float]:
-    """What a function without arguments gives, and how long it takes."""
+    """Return the result of a function without arguments, and the seconds it takes."""
     start = time.perf_counter()
     result = work()
     if device.type == "cuda":
@@ -66,12 +66,12 @@ def seconds(work: Callable[[], T], device: torch.device) -> tuple[T, float]:
 
 
 def encoded(models: list[uw.FittedModel], images: int) -> int:
-    """Encode images by all models in lanes, and let the codes go."""
+    """Encode images with all models in lanes; return how many codes there are."""
     return sum(len(one.rows) for one in encode(models, images))
 
 
 def figures(options: argparse.Namespace, device: torch.device) -> Iterator[tuple[str, float, str]]:
-    """What was done, the seconds it took for all models, and how that was found."""
+    """Yield each part of the work, its seconds for all models, and how they were measured."""
     models, step = trained_models(options.models, device, check_precision(options.precision))
     count, few = len(models), models[:FEW]
     scale = count / len(few)
@@ -101,7 +101,7 @@ def figures(options: argparse.Namespace, device: torch.device) -> Iterator[tuple
 
 
 def memory(device: torch.device) -> str:
-    """The most memory that was in use."""
+    """Return the peak memory in words."""
     host = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     if device.type != "cuda":
         return f"memory {host:.1f} GB at the most"

@@ -2,8 +2,8 @@
 
     python benchmarks/lanes.py [--lanes 1,2,4,8,16] [--rounds 9] [--seconds 0.5] [--only mlp]
 
-Both sides take the steps behind `unweave train`, in one process and with the same threads: so many
-lanes together, and a run alone, whose step is what each of them would take one after another. Short
+Both sides take the steps behind `unweave train`, in one process and with the same threads: several
+lanes together, and a single run, whose step is what each of them would take one after another. Short
 rounds alternate, in an order that changes, so that a busy machine slows both alike. Printed are
 milliseconds for a step of one lane, medians over rounds, and how much faster lanes are: the ratio
 of one round, its median and quartiles over rounds. One lane is the run alone against itself.
@@ -31,7 +31,7 @@ CPU = torch.device("cpu")
 
 
 class Side:
-    """A pool that is timed."""
+    """A pool of lanes to be timed."""
 
     def __init__(self, run: uw.Run, dataset: Dataset, lanes: int) -> None:
         runs = [uw.Run(**{**vars(run), "seed": seed}) for seed in range(lanes)]
@@ -39,12 +39,12 @@ class Side:
         self.times: list[float] = []  # milliseconds for a step of one lane
 
     def warm_up(self, seconds: float) -> None:
-        """Some steps that do not count, and how many take so many seconds."""
+        """Take a few steps that do not count, and choose the number of steps of a round."""
         self.pool.run(3)
         self.steps = max(2, round(seconds / (self._seconds(2) / 2)))
 
     def measure(self) -> None:
-        """One round."""
+        """Time one round."""
         time.sleep(0.02)  # until the other side's threads have gone to sleep
         self.times.append(1000 * self._seconds(self.steps) / self.steps / self.lanes)
 
@@ -55,7 +55,7 @@ class Side:
 
 
 def networks() -> dict[str, tuple[Data, Dataset, Network]]:
-    """Networks with the data they are trained on, from the smallest to the largest."""
+    """Return networks with their data, from the smallest to the largest."""
     digits, small = from_array(np.random.default_rng(0).random((2_000, 8, 8), np.float32))
     shapes = uw.Shapes2D()
     dataset = shapes.load(CPU)
@@ -68,7 +68,7 @@ def networks() -> dict[str, tuple[Data, Dataset, Network]]:
 
 
 def compare(run: uw.Run, dataset: Dataset, lanes: int, rounds: int, seconds: float) -> str:
-    """The row of one case."""
+    """Measure one case and return its row of the table."""
     alone, together = (Side(run, dataset, count) for count in (1, lanes))
     for side in (alone, together):
         side.warm_up(seconds)

@@ -54,7 +54,7 @@ def compare_trees(data: Table) -> None:
 
 
 def seconds(work: Callable[[], object]) -> tuple[float, np.ndarray]:
-    """What a function gives, as a number, and how long it takes by the clock and the processors.
+    """Return the result of a function as a number, and its wall and CPU seconds.
 
     What is done in less than a tenth of a second is done again, five times, and the least counts.
     """
