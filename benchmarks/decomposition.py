@@ -2,7 +2,7 @@
 
     python benchmarks/decomposition.py [--samples 10000] [--latents 10] [--device auto]
 
-The codes are 737,280 posteriors with scales like those of a trained model; q(z) and every q(z_j) are
+The codes are 737,280 posteriors with scales like those of a trained model; q(z) and all q(z_j) are
 means over all of them, at sampled points. Compares the time with that of the plain sum, one sample
 at a time over the whole dataset (measured on a few samples and scaled up).
 """
@@ -28,7 +28,7 @@ PROBES = 3  # samples on which the plain way is timed
 
 
 def posteriors(latents: int, device: torch.device) -> DiagonalGaussian:
-    """Return posteriors with means as under the prior and scales from a tenth of it to all of it."""
+    """Return posteriors with means as under the prior and scales from 0.1 to 1."""
     noise = Noise(0, 0, "posteriors", device)
     loc = noise.normal((CODES, latents), "loc")
     log_scale = torch.linspace(-2.3, 0.0, latents, device=device).expand(CODES, latents)

@@ -3,7 +3,7 @@
     python benchmarks/lanes.py [--lanes 1,2,4,8,16] [--rounds 9] [--seconds 0.5] [--only mlp]
 
 Both sides take the steps behind `unweave train`, in one process and with the same threads: several
-lanes together, and a single run, whose step is what each of them would take one after another. Short
+lanes together, and a single run, whose step each of them would take one after another. Short
 rounds alternate, in an order that changes, so that a busy machine slows both alike. Printed are
 milliseconds for a step of one lane, medians over rounds, and how much faster lanes are: the ratio
 of one round, its median and quartiles over rounds. One lane is the run alone against itself.

@@ -1,4 +1,4 @@
-"""What metrics of a table cost, beside the plain formulation of the same protocol.
+"""The cost of metrics of a table, compared with a plain implementation of the same protocol.
 
     python benchmarks/metrics.py [--rows 10000] [--only dci/locatello2019 ...] [--ours] [--trees]
 
