@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import json
 import linecache
+import shlex
 import sys
 from importlib.metadata import EntryPoint
 
@@ -22,6 +23,7 @@ from unweave.likelihoods import BaseLikelihood, BernoulliObservation
 from unweave.networks import BaseNetwork
 from unweave.objectives import AlphaBetaVAE, BaseObjective, Objective, VAEObjective, elbo_terms
 from unweave.objectives.divergences import Divergence
+from unweave.training.overrides import runs_from, train_arguments
 from unweave.training.run import Run
 
 X = np.random.default_rng(0).integers(0, 2, (40, 8, 8)) == 1
@@ -186,9 +188,12 @@ def test_the_command_line_takes_a_part_by_its_module_and_sets_its_fields(module)
     ("assignment", "message"),
     [
         ("objective=nowhere:Other", "there is no module 'nowhere' here"),
-        ("objective=elsewhere:Missing", "expected a class named Missing in elsewhere, got nothing"),
-        ("objective=elsewhere:uw", "expected a class named uw in elsewhere"),
-        ("network=elsewhere:Other", "expected a shipped part or a class derived from BaseNetwork"),
+        (
+            "objective=elsewhere:Missing",
+            "expected a spec named Missing in elsewhere, .* got nothing",
+        ),
+        ("objective=elsewhere:uw", "expected a spec named uw in elsewhere"),
+        ("network=elsewhere:Other", "or a class derived from BaseNetwork"),
     ],
 )
 def test_a_part_that_cannot_be_used_is_refused(module, assignment, message):
@@ -308,3 +313,103 @@ def test_the_command_line_trains_scores_and_reports_own_parts(module, unweave):
     code, _, err = unweave("--import", "nowhere", "runs")
     assert code == 2
     assert "there is no module 'nowhere' here" in err
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"objective": {"kind": "subprocess:Popen", "args": ["touch", "called"]}},
+        {"data": {"kind": "pathlib:Path"}},
+        {"latent": {"kind": "builtins:print"}},
+        {"network": {"kind": "modules", "encoder": "os:getpid@1", "decoder": "os:abort@1"}},
+        {"network": {"kind": "modules", "encoder": "importlib:import_module@1", "decoder": "x"}},
+    ],
+    ids=lambda content: str(content),
+)
+def test_reading_a_run_calls_nothing_but_own_specs(content, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="expected a"):
+        spec.from_json(Run, spec.to_json(small_run()) | content).build((1, 16, 16))
+    assert not (tmp_path / "called").exists()
+
+
+def test_a_field_may_be_called_source():
+    @uw.spec
+    class Cited(VAEObjective):
+        source: str = "here"
+
+        def loss(self, forward, batch, noise):
+            return elbo_terms(forward)
+
+    runs = [small_run(objective=Cited(source=name)) for name in ("one", "other")]
+    assert runs[0].digest != runs[1].digest
+    assert [spec.from_json(Run, spec.to_json(run)) for run in runs] == runs
+
+
+def test_code_that_differs_only_in_a_helper_a_constant_or_a_closure_is_another_run(module):
+    texts = [
+        SOURCE + "\nSCALE = 2\ndef helper(x):\n    return SCALE * x\n",
+        SOURCE + "\nSCALE = 3\ndef helper(x):\n    return SCALE * x\n",
+        SOURCE + "\nSCALE = 3\ndef helper(x):\n    return x\n",
+    ]
+    digests = set()
+    for text in texts:
+        module.write_text(text.replace("rate=1.5", "rate=helper(1.5)"))
+        sys.modules.pop("elsewhere", None)
+        importlib.invalidate_caches()
+        linecache.checkcache()
+        parts._used.clear()
+        digests.add(spec.override(Run, ["objective=elsewhere:Other"]).digest)
+    assert len(digests) == 3
+
+    def make(factor):
+        @uw.spec
+        class Local(VAEObjective):
+            def loss(self, forward, batch, noise):
+                return elbo_terms(forward, rate=factor)
+
+        return Local()
+
+    assert small_run(objective=make(1.0)).digest != small_run(objective=make(9.0)).digest
+
+
+def test_a_module_named_like_one_of_python_is_still_the_users(tmp_path, monkeypatch):
+    (tmp_path / "cgi.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "cgi", raising=False)
+    own = importlib.import_module("cgi").Other()
+    assert small_run(objective=own).digest != small_run(objective=uw.VAE()).digest
+    assert own.kind == "cgi:Other"
+    sys.modules.pop("cgi")
+
+
+def test_runs_whose_parts_are_not_imported_are_listed(module, unweave):
+    small = ("data=blobs", "network=mlp", "steps=3", "--store", "runs")
+    assert unweave("train", "objective=elsewhere:Other", *small)[0] == 0
+    sys.modules.pop("elsewhere")
+    parts._used.clear()
+    code, out, err = unweave("runs", "--store", "runs")
+    assert code == 0
+    assert "finished" in out
+    assert "damaged" not in out
+    assert "--import elsewhere" in " ".join((out + err).split())
+
+
+@uw.spec
+class Points:
+    """Sixty points in a plane."""
+
+    count: int = 60
+
+    def load(self, device):
+        return uw.data.array_dataset(np.random.default_rng(0).random((self.count, 2))).to(device)
+
+
+def test_own_data_are_named_on_the_command_line_and_in_the_command_of_a_report():
+    (run,) = runs_from(["data=test_own_parts:Points", "data.count=70", "network=mlp"])
+    assert run.data == Points(count=70)
+    dataset = run.data.load(torch.device("cpu"))
+    words = " ".join(train_arguments(run.resolve(dataset), dataset))
+    assert runs_from(shlex.split(words))[0].data == run.data
+    kinds = [each.objective.kind for each in runs_from(["objective=test_own_parts:Mine,vae"])]
+    assert kinds == ["test_own_parts:Mine", "vae"]

@@ -83,7 +83,7 @@ class ScoringOptions:
 
     @property
     def names(self) -> list[str] | None:
-        """The metrics that were find_metrics, all of them known; None if none were."""
+        """The names of the metrics that were asked for, checked; None if none were."""
         from unweave.metrics.registry import find_metrics, split_names
 
         names = split_names(self.metrics)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from unweave.cli.options import DeviceOption, RowsOption, RunArgument, RunsArgument, StoreOption
 from unweave.core.console import err, out, plain_table
 from unweave.core.notes import print_warnings
+from unweave.core.parts import MissingPart
 
 if TYPE_CHECKING:
     from unweave.training.run import Run
@@ -34,6 +35,9 @@ def runs_command(store: StoreOption = Path("runs")) -> None:
     for folder in folders:
         try:
             table.add_row(*_run_row(folder))
+        except MissingPart as error:
+            table.add_row(folder.path.name, folder.status)
+            err.print(f"{folder.path.name}: {error}", soft_wrap=True, highlight=False)
         except ValueError as error:
             table.add_row(folder.path.name, "damaged")
             err.print(str(error), style="red", soft_wrap=True, highlight=False)

@@ -9,8 +9,8 @@ its own, and a GPU the same integers as a CPU.  [Salmon2011]
 True
 
 A stream is named by the path of the noise and the name given to the draw, as in
-"turn0/posterior/gaussian". Renaming one changes the numbers of every stored run that uses it. The
-paths are (seed and step are 0 unless named):
+"turn0/posterior/gaussian" (a turn is an update). Renaming one changes the numbers of every stored
+run that uses it. The paths are (seed and step are 0 unless named):
 
 path         seed     step     used for
 -----------  -------  -------  -------------------------------------------------------------------
@@ -29,7 +29,7 @@ correlated   given    0        rows of a `Correlated` selection
 pairs        given    row      partners of a paired dataset
 scenery      given    row      backgrounds of the variants of 2D Shapes
 noise        given    0        tables of noise images; noise of a generator (`draw_noise`)
-generators   given    0        datasets of `data/drawn/paper_generators.py`
+generators   given    0        datasets of `data/synthetic/paper_generators.py`
 spectrum     0        0        rows and start of the principal variances
 rows         given    0        observations that a model is evaluated on
 measure      given    0        observations that are measured during training

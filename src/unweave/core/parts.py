@@ -4,8 +4,9 @@ A union of specs marked with `Open` accepts its own members and any spec derived
 member, such as `BaseObjective`. An own part is named by where it is defined, "module:Class", and by
 a hash of its source code, so that a run trained with it is never mistaken for another one.
 
-Reading a file never imports a module: a part is found if its module is already imported, or if an
-installed package announces it as an entry point of the group "unweave".
+Reading a file neither imports a module nor calls anything but the class of such a spec: a part is
+found if its module is already imported, or if an installed package announces it as an entry point
+of the group "unweave".
 """
 
 from __future__ import annotations
@@ -17,12 +18,11 @@ import importlib
 import inspect
 import os
 import sys
-import textwrap
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from types import ModuleType, UnionType
+from types import CodeType, FunctionType, ModuleType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 from weakref import WeakKeyDictionary
 
@@ -30,24 +30,41 @@ from pydantic import Field, GetCoreSchemaHandler, TypeAdapter
 from pydantic_core import CoreSchema, core_schema
 
 GROUP = "unweave"  # of entry points
-SOURCE = "source"  # where the JSON form of an own part has the hash of its source code
+HASH = "source-hash"  # where the JSON form of an own part has it; no field can have this name
+
+_PACKAGE = __name__.partition(".")[0]
+_LIBRARY = Path(os.__file__).parent  # the standard library
 
 _used: dict[str, type] = {}  # own parts of which this process has made a value, by name
-_hashes: WeakKeyDictionary[type, str] = WeakKeyDictionary()
+_hashes: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 
 class OwnPartWarning(UserWarning):
     """A part is not what it was when the run was trained."""
 
 
+class MissingPart(ValueError):
+    """A part of a stored run is defined in a module that is not imported."""
+
+
+# ---- names
+
+
 def is_own(cls: type) -> bool:
     """Whether a class is a spec that is defined outside the package."""
-    return dataclasses.is_dataclass(cls) and _is_outside(cls)
+    return dataclasses.is_dataclass(cls) and is_outside(cls)
 
 
-def _is_outside(cls: type) -> bool:
-    top = cls.__module__.partition(".")[0]
-    return top != __name__.partition(".")[0] and top not in sys.stdlib_module_names
+def is_outside(part: Any) -> bool:
+    """Whether a class or function is defined outside the package and outside Python itself.
+
+    A user's file may have the name of a module of Python, so its place decides.
+    """
+    top = part.__module__.partition(".")[0]
+    if top in sys.stdlib_module_names:
+        file: str | None = getattr(sys.modules.get(part.__module__), "__file__", None)
+        return file is not None and not Path(file).is_relative_to(_LIBRARY)
+    return bool(top != _PACKAGE)
 
 
 def part_name(part: type | Callable[..., Any]) -> str:
@@ -64,13 +81,28 @@ def register(cls: type) -> str:
     return name
 
 
+def _main_name() -> str:
+    main = sys.modules["__main__"]
+    if getattr(main, "__spec__", None) is not None:
+        return str(main.__spec__.name)  # type: ignore[union-attr]
+    file = getattr(main, "__file__", None)
+    return Path(file).stem if file else "__main__"
+
+
+def _module(name: str) -> ModuleType | None:
+    return sys.modules["__main__"] if name == _main_name() else sys.modules.get(name)
+
+
+# ---- finding and importing
+
+
 def announced() -> dict[str, EntryPoint]:
     """The parts that installed packages announce, by the name of their entry point."""
     return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 
 def import_part(name: str) -> type:
-    """Import a part by "module:Class" or by the name of its entry point, from here or installed."""
+    """Import a part that the user names, by "module:Class" or by its entry point."""
     if entry := announced().get(name):
         return _checked(entry.load(), name)
     import_module(name.partition(":")[0])
@@ -79,6 +111,8 @@ def import_part(name: str) -> type:
 
 def import_module(name: str) -> None:
     """Import a module from the working directory or from the installed packages."""
+    if _module(name) is not None:
+        return
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -93,18 +127,20 @@ def import_module(name: str) -> None:
 
 
 def find_part(name: str) -> type:
-    """Return the class of this name, if its module is imported or its package announces it."""
+    """Return the spec of this name, if its module is imported or its package announces parts."""
     return _used[name] if name in _used else _checked(find_object(name), name)
 
 
 def find_object(name: str) -> Any:
     """Return what a module has under the name "module:Name", or None; see `find_part`."""
     module, _, path = name.partition(":")
+    if _module(module) is None:
+        for entry in announced().values():
+            if entry.module.partition(".")[0] == module.partition(".")[0]:
+                entry.load()  # of an installed package, which its user trusts
     home = _module(module)
-    if home is None and any(entry.value == name for entry in announced().values()):
-        home = importlib.import_module(module)
     if home is None:
-        raise ValueError(
+        raise MissingPart(
             f"{name} is a part defined outside unweave, in the module {module!r}, which is not "
             f"imported: `import {module}` first, or on the command line `unweave --import {module}`"
         )
@@ -114,49 +150,93 @@ def find_object(name: str) -> Any:
     return value
 
 
-def source_hash(cls: type) -> str:
-    """Hash the code of a part and of its own base classes, without comments and docstrings.
-
-    Where the source cannot be read, as of a class typed into a plain Python prompt, this is "".
-    """
-    if cls not in _hashes:
-        _hashes[cls] = _hash_source(cls)
-    return _hashes[cls]
-
-
-def _hash_source(cls: type) -> str:
-    content = hashlib.sha256()
-    for each in filter(_is_outside, cls.__mro__):
-        try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(each)))
-        except (OSError, TypeError, SyntaxError):
-            return ""
-        for node in ast.walk(tree):
-            if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node):
-                node.body = node.body[1:]
-        content.update(ast.dump(tree).encode())
-    return content.hexdigest()[:8]
-
-
-def _main_name() -> str:
-    main = sys.modules["__main__"]
-    if getattr(main, "__spec__", None) is not None:
-        return str(main.__spec__.name)  # type: ignore[union-attr]
-    file = getattr(main, "__file__", None)
-    return Path(file).stem if file else "__main__"
-
-
-def _module(name: str) -> ModuleType | None:
-    return sys.modules["__main__"] if name == _main_name() else sys.modules.get(name)
-
-
 def _checked(value: object, name: str) -> type:
-    if isinstance(value, type):
+    """Return a class that is an own spec; everything else is refused, and never called."""
+    if isinstance(value, type) and is_own(value):
         return value
+    module, _, path = name.partition(":")
     raise ValueError(
-        f"expected a class named {name.partition(':')[2]} in {name.partition(':')[0]}, got "
-        f"{'nothing' if value is None else repr(value)}: was it renamed?"
+        f"expected a spec named {path} in {module}, a class decorated with @unweave.spec or "
+        f"derived from a shipped one, got {'nothing' if value is None else repr(value)}"
     )
+
+
+# ---- source code
+
+
+def source_hash(part: type | FunctionType) -> str:
+    """Hash the code of a class or function, and what it uses of the module that defines it.
+
+    The hash covers its own base classes and all functions, classes and constants at the top of the
+    module that its code names, directly or through others; comments and docstrings do not count.
+    Without a source file, as in a notebook, the compiled code is hashed.
+    """
+    if part not in _hashes:
+        owners = part.__mro__ if isinstance(part, type) else (part,)
+        text = "\n".join(_source(each) for each in owners if is_outside(each))
+        _hashes[part] = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return _hashes[part]
+
+
+def _source(part: Any) -> str:
+    """Return the source of a class or function and of what it uses, or its compiled code."""
+    top = part.__qualname__.partition(".")[0]
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[part.__module__]))
+    except (OSError, TypeError, SyntaxError, KeyError):
+        return _compiled(part)
+    defined = {name: node for node in tree.body for name in _names(node)}
+    if top not in defined or "<locals>" in part.__qualname__:
+        return _compiled(part)
+    wanted, texts = [top], {}
+    while wanted:
+        name = wanted.pop()
+        if name in texts or name not in defined:
+            continue
+        node = defined[name]
+        for each in ast.walk(node):
+            if isinstance(each, (ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(each):
+                each.body = each.body[1:] or [ast.Pass()]
+        texts[name] = ast.unparse(node)
+        wanted += [each.id for each in ast.walk(node) if isinstance(each, ast.Name)]
+    return "\n".join(texts[name] for name in sorted(texts))
+
+
+def _names(node: ast.stmt) -> Iterator[str]:
+    """Return the names that a statement at the top of a module defines."""
+    if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+        yield node.name
+    elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        yield from (each.id for t in targets for each in ast.walk(t) if isinstance(each, ast.Name))
+
+
+def _compiled(part: Any) -> str:
+    """Return a text of the compiled code of a function, or of all functions of a class."""
+    functions = [part] if isinstance(part, FunctionType) else []
+    if isinstance(part, type):
+        for value in vars(part).values():
+            inner = getattr(value, "fget", None) or getattr(value, "__func__", value)
+            functions += [inner] if isinstance(inner, FunctionType) else []
+    own = [each for each in functions if each.__module__ == part.__module__]
+    closures = [repr(c.cell_contents) for f in own for c in f.__closure__ or () if _is_plain(c)]
+    return repr([_code(each.__code__) for each in own] + closures)
+
+
+def _is_plain(cell: Any) -> bool:
+    """Whether a closure holds a value whose text identifies it."""
+    try:
+        return isinstance(cell.cell_contents, (bool, int, float, str, tuple))
+    except ValueError:  # an empty cell
+        return False
+
+
+def _code(code: CodeType) -> list[object]:
+    constants = [_code(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
+    return [code.co_code.hex(), constants, code.co_names]
+
+
+# ---- validation and JSON
 
 
 class Open:
@@ -176,8 +256,8 @@ class Open:
 
         def validate(value: Any, inner: core_schema.ValidatorFunctionWrapHandler) -> Any:
             if isinstance(value, dict) and ":" in str(value.get("kind")):
-                value = from_content(value)
-            if is_own(type(value)) or (isinstance(value, bases) and _is_outside(type(value))):
+                value = from_content(find_part(value["kind"]), value)
+            if is_own(type(value)) or (isinstance(value, bases) and is_outside(type(value))):
                 return _accepted(value, bases)
             return inner(value)
 
@@ -204,21 +284,28 @@ def content_of(value: Any) -> Any:
     """The JSON form of an own part: its name, the hash of its source, and its fields."""
     cls = type(value)
     fields = TypeAdapter(cls).dump_python(value, mode="json")
-    return fields | {"kind": part_name(cls), SOURCE: source_hash(cls)}
+    return fields | {"kind": part_name(cls), HASH: source_hash(cls)}
 
 
-def from_content(content: dict[str, Any]) -> Any:
+def from_content(cls: type, content: dict[str, Any]) -> Any:
     """Make an own part from its JSON form, and warn if its code is no longer the same."""
-    name = content["kind"]
-    cls = find_part(name)
-    stored = content.get(SOURCE, "")
+    stored = content.get(HASH, "")
     if stored and stored != source_hash(cls):
-        warnings.warn(
-            f"the code of {name} has changed since this run was trained; results may differ",
-            OwnPartWarning,
-            stacklevel=2,
-        )
-    return cls(**{key: value for key, value in content.items() if key not in ("kind", SOURCE)})
+        warn_changed(part_name(cls))
+    fields = {name: value for name, value in content.items() if name not in ("kind", HASH)}
+    try:
+        return cls(**fields)
+    except TypeError as error:
+        raise ValueError(f"{part_name(cls)}: {error}") from None
+
+
+def warn_changed(name: str) -> None:
+    """Warn that a part of a stored run has other code now."""
+    warnings.warn(
+        f"the code of {name} has changed since this run was trained; results may differ",
+        OwnPartWarning,
+        stacklevel=3,
+    )
 
 
 def _accepted(value: Any, bases: tuple[type, ...]) -> Any:
@@ -226,7 +313,7 @@ def _accepted(value: Any, bases: tuple[type, ...]) -> Any:
     if not isinstance(value, bases):
         names = " or ".join(each.__name__ for each in bases)
         raise ValueError(f"expected a shipped part or a class derived from {names}, got {value!r}")
-    named = {n for each in cls.__mro__ if _is_outside(each) for n in inspect.get_annotations(each)}
+    named = {n for each in cls.__mro__ if is_outside(each) for n in inspect.get_annotations(each)}
     fields = getattr(cls, "__dataclass_fields__", None)
     if fields is None or not named <= fields.keys():
         raise ValueError(

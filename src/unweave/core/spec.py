@@ -35,7 +35,8 @@ from pydantic.dataclasses import dataclass
 
 from unweave.core.hints import nearest
 from unweave.core.parts import (
-    SOURCE,
+    HASH,
+    MissingPart,
     announced,
     content_of,
     find_part,
@@ -153,7 +154,7 @@ def _settings(value: Any) -> Any:
             if field.name == "kind" or getattr(value, field.name) != field.default
         }
         if is_own(type(value)):
-            changed |= {"kind": part_name(type(value)), SOURCE: source_hash(type(value))}
+            changed |= {"kind": part_name(type(value)), HASH: source_hash(type(value))}
         return changed
     if isinstance(value, BaseModel):
         blocks = [[name, _settings(block)] for name, block in (value.model_extra or {}).items()]
@@ -168,10 +169,13 @@ def _settings(value: Any) -> Any:
 def from_json(cls: type[T], content: object) -> T:
     """Validate the JSON form of a spec, with an error that says what to do."""
     if is_own(cls) and isinstance(content, dict):
-        return cast(T, from_content({"kind": part_name(cls), **content}))
+        return cast(T, from_content(cls, content))
     try:
         return TypeAdapter(cls).validate_python(content)
     except ValidationError as error:
+        for problem in error.errors():
+            if isinstance(cause := problem.get("ctx", {}).get("error"), MissingPart):
+                raise cause from None
         raise ValueError(explain(error, cls)) from None
 
 

@@ -135,8 +135,8 @@ def evaluate(
     *,
     metrics: str | Sequence[Any] | None = None,
     codes: Codes = "mean",
-    rng: int = 0,
-    **frame: Unpack[MetricOptions],
+    seed: int = 0,
+    **options: Unpack[MetricOptions],
 ) -> list[Scores]:
     """Return the scores of every model, by metric and protocol.
 
@@ -150,12 +150,12 @@ def evaluate(
             them. Default: all that apply and are not slow.
         codes: "prior-cdf" maps codes to normal quantiles through the prior's cdf (see
             `FittedModel.table`); metrics that need the scales of q(z|x) are then left out.
-        rng: seed of the metrics.
-        frame: options of every metric, such as `interval`.
+        seed: of the metrics.
+        options: of every metric, such as `interval`.
     """
     if isinstance(models, FittedModel):
         raise TypeError("expected a list of models, got one: give [model]")
-    score = partial(evaluate_table, metrics=metrics, seed=rng, **frame)
+    score = partial(evaluate_table, metrics=metrics, seed=seed, **options)
     by_number: dict[int, Scores] = {}
     issued: dict[str, Warning] = {}
     for number, _, (scores, own) in map_tables(

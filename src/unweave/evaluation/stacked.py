@@ -60,7 +60,12 @@ class StackedModels:
     @torch.no_grad()
     def alone(self, lane: int, function: Callable[..., T], *arguments: object) -> T:
         """Call `function(nets, *arguments)` with the networks of one lane."""
-        weights = {name: value[lane] for name, value in self.weights.items()}
+        # A copy: a user's module may write to its buffers, which must not change the model.
+        buffers = {name for name, _ in self.nets.named_buffers()}
+        weights = {
+            name: value[lane].clone() if name in buffers else value[lane]
+            for name, value in self.weights.items()
+        }
         with kernels.on(self.device), matmul_precision("fp32"):
             result: T = functional_call(self.nets, weights, (function, *arguments))
         return result

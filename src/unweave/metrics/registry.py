@@ -7,7 +7,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Unpack, get_args
+from typing import Literal, SupportsFloat, Unpack, get_args
 
 from numpy.typing import ArrayLike
 
@@ -117,9 +117,11 @@ class Metric:
         given |= {"codes": table.codes, "factors": table.merged_factors}
         # Users may call the two arrays by other names.
         arrays = () if "codes" in own else (table.codes, table.merged_factors)
-        passed = {name: value for name, value in given.items() if name in own}
-        score = self.compute(*arrays, **passed)
+        arguments = {name: value for name, value in given.items() if name in own}
+        score = self.compute(*arrays, **arguments)
         if not isinstance(score, Score):
+            if not isinstance(score, SupportsFloat):
+                raise ValueError(f"expected a number or a Score from {self.name}, got {score!r}")
             return Score(self.name, self.protocol, float(score))
         return replace(score, name=self.name, protocol=self.protocol)
 
@@ -412,6 +414,8 @@ def select(
     chosen: dict[str, Metric] = {}
     for choice in [metrics] if callable(metrics) else metrics:
         matches = find_metrics(choice)
+        if taken := [key for key in matches if key in chosen and chosen[key] != matches[key]]:
+            raise ValueError(f"expected functions of different names, got two named {taken[0]}")
         reasons = {key: reason for key, m in matches.items() if (reason := m.unmet(table))}
         if len(reasons) == len(matches) and choice not in ("all", "measures"):
             why = "; ".join(f"{key}: {reason}" for key, reason in reasons.items())

@@ -7,6 +7,7 @@ import hashlib
 import sys
 from collections.abc import Callable
 from functools import cached_property
+from types import FunctionType
 from typing import Any, Literal
 
 import torch
@@ -14,7 +15,13 @@ from pydantic_core import core_schema
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from unweave.core.parts import find_object, part_name
+from unweave.core.parts import (
+    find_object,
+    is_outside,
+    part_name,
+    source_hash,
+    warn_changed,
+)
 from unweave.core.spec import spec, tag
 from unweave.networks.base import Outputs, Shape
 from unweave.networks.initialise import LAYERS
@@ -42,8 +49,9 @@ class UserModule(nn.Module):
 class ModuleSource:
     """A module, or a function without arguments that builds one, and the text that identifies it.
 
-    A function or class that can be imported is identified by its path `module:name`; anything else
-    by a hash of the module's structure. `run.json` contains this text.
+    A function or class that can be imported is identified by its path and a hash of its code and of
+    the module that it builds, `module:name@hash`; anything else by the latter hash alone. The text
+    stands in `run.json`.
     """
 
     def __init__(self, source: ModuleSource | nn.Module | Callable[[], nn.Module] | str) -> None:
@@ -52,12 +60,14 @@ class ModuleSource:
             return
         if not isinstance(source, nn.Module) and not callable(source):
             raise ValueError(
-                "expected a torch.nn.Module, a function without arguments that builds one, or its "
-                f"import path 'module:name', got {source!r}"
+                "expected a torch.nn.Module, or a function without arguments that builds one, got "
+                f"{source!r}"
             )
         path = None if isinstance(source, nn.Module) else _import_path(source)
         factory = (lambda: copy.deepcopy(source)) if isinstance(source, nn.Module) else source
-        self.identity = path or _structure(_call(factory))
+        structure = _structure(_call(factory))
+        code = "" if path is None else source_hash(source)  # type: ignore[arg-type]
+        self.identity = f"{path}@{code}{structure}" if path else _STRUCTURE + structure
         _known[self.identity] = factory
 
     def build(self) -> nn.Module:
@@ -65,14 +75,20 @@ class ModuleSource:
         if self.identity in _known:
             return _call(_known[self.identity])
         advice = "pass the modules again, network=uw.Modules(encoder, decoder)"
-        if ":" not in self.identity or self.identity.startswith(_STRUCTURE):
+        path, at, _ = self.identity.partition("@")
+        if not at:
             raise ValueError(
                 f"this network was built from modules that are not known here ({self.identity}); "
                 f"{advice}, before or while loading the run"
             )
-        factory = find_object(self.identity)
-        if factory is None:
-            raise ValueError(f"there is no {self.identity} any more: was it renamed? {advice}")
+        factory = find_object(path)
+        if not _is_factory(factory, path):
+            raise ValueError(
+                f"expected a function or a torch.nn.Module class named {path}, got {factory!r}: "
+                f"was it renamed? {advice}"
+            )
+        if type(self)(factory).identity != self.identity:
+            warn_changed(path)
         return _call(factory)
 
     def __str__(self) -> str:
@@ -138,6 +154,16 @@ def _import_path(factory: Callable[[], nn.Module]) -> str | None:
     return name if find_object(name) is factory else None
 
 
+def _is_factory(value: object, path: str) -> bool:
+    """Whether a value is a user's module class, or a function of the module that a path names.
+
+    Nothing else that a file names is ever called.
+    """
+    if isinstance(value, type):
+        return issubclass(value, nn.Module)
+    return isinstance(value, FunctionType) and part_name(value) == path and is_outside(value)
+
+
 def _call(factory: Callable[[], nn.Module]) -> nn.Module:
     """Call a factory with a fixed seed, so that it builds the same module every time."""
     with torch.random.fork_rng(devices=[]):
@@ -149,19 +175,23 @@ def _call(factory: Callable[[], nn.Module]) -> nn.Module:
 
 
 def _structure(module: nn.Module) -> str:
-    """Hash layers, names and shapes of a module, and the values that `initialise` keeps."""
+    """Hash layers, their code, names and shapes, and the values that `initialise` keeps."""
     initialised = {
         f"{path}.{name}".lstrip(".")
         for path, layer in module.named_modules()
         if isinstance(layer, LAYERS)
         for name, _ in layer.named_parameters(recurse=False)
     }
-    content = hashlib.sha256(repr(module).encode())
+    content, codes = hashlib.sha256(repr(module).encode()), []
     for name, value in module.state_dict().items():
         content.update(f"{name} {tuple(value.shape)}".encode())
         if name not in initialised:
             content.update(value.detach().cpu().flatten().view(torch.uint8).numpy().tobytes())
-    return _STRUCTURE + content.hexdigest()[:16]
+    for kind in {type(layer) for layer in module.modules()}:
+        if not kind.__module__.startswith("torch."):
+            codes.append(source_hash(kind))
+    content.update(" ".join(sorted(codes)).encode())
+    return content.hexdigest()[:16]
 
 
 def _wrap(source: ModuleSource, role: str, before: Shape, after: Shape, why: str) -> nn.Module:

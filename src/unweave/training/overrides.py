@@ -21,6 +21,7 @@ from pydantic import BaseModel
 
 from unweave.core import spec
 from unweave.core.hints import near_paths, nearest, nearest_path
+from unweave.core.parts import announced
 from unweave.data import (
     AnySelection,
     Arrays,
@@ -35,7 +36,7 @@ from unweave.data import (
 from unweave.data.files.detect import from_path
 from unweave.training.run import Run
 
-_LIST = re.compile(r"[\w.+-]+(,[\w.+-]+)+")
+_LIST = re.compile(r"[\w.:+-]+(,[\w.:+-]+)+")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 _COLUMN_NAMES = ("key", "factors_key")  # fields in which a comma joins columns into one value
 # Text that can be written as it is; anything else is written as JSON.
@@ -188,8 +189,10 @@ def _data_assignments(text: str) -> list[str]:
     if Path(text).exists():
         data = from_path(text)
         return [f"data={data.kind}", f"data.path={data.path}"]
+    if ":" in text or text in announced():
+        return [f"data={text}"]
     raise ValueError(
-        f"data: {text!r} is neither a data set nor a file or folder that exists: "
+        f"data: {text!r} is neither a dataset nor a file or folder that exists: "
         f"{nearest(Path(text), [*known, *near_paths(text)])}"
     )
 
@@ -209,6 +212,9 @@ def train_arguments(run: Run, dataset: Dataset) -> list[str]:
     lines: list[str] = []
     for name, value in fields_of(run).items():
         arguments = differences(name, value, usual[name])
+        # `resolve` chooses these, so a command that sets their fields has to name them first.
+        if name in ("network", "likelihood") and arguments and type(value) is type(usual[name]):
+            arguments.insert(0, f"{name}={value.kind}")
         if name == "data" and isinstance(value, InMemory):
             arguments = [f"data={_SAVED_ARRAY}"]
         start = len(lines)  # what belongs together starts a new line

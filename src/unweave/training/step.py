@@ -277,7 +277,8 @@ class Lanes:
                 training, every update of a step has a batch of its own: step n starts at batch n.
         """
         weights = self.weights.at(self.step)
-        parameters, buffers = self.state.parameters, self.state.buffers
+        parameters = self.state.parameters
+        buffers = {name: value.clone() for name, value in self.state.buffers.items()}
         sums: Tensors = {}
         with frozen_statistics(self.nets), matmul_precision("fp32"):
             for step in range(len(batches)):

@@ -13,7 +13,7 @@ from unweave.papers.kim2018.methods import (
 from unweave.papers.kim2018.shapes2d import OURS, STUDY
 from unweave.papers.kim2018.shapes2d_curves import BETA, FACTOR, draw_curves
 from unweave.studies.drawing import BLUE, ORANGE, letter_panels, panels
-from unweave.studies.study import Results, stored_results
+from unweave.studies.study import Group, Results, stored_results
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Result, Workspace
 
@@ -62,7 +62,19 @@ def initial_weights(workspace: Workspace, results: Results) -> Result:
                 difference=difference(ours, theirs, OURS),
             )
         )
-    curves = [dict(zip(*each.curve(DISTORTION), strict=True)) for each in plain[FACTOR].networks]
-    halfway = sum(curve[150_000] for curve in curves) / max(1, len(curves))
-    noticed = texts("noticed", halfway=f"{halfway:.1f}")
+    noticed = texts(
+        "noticed",
+        halfway=f"{_mean_at(plain[FACTOR], DISTORTION):.1f}",
+        score_halfway=f"{_mean_at(plain[FACTOR], OURS):.3f}",
+        score_end=f"{plain[FACTOR].mean(OURS).value:.3f}",
+        glorot_halfway=f"{_mean_at(glorot[FACTOR], DISTORTION):.1f}",
+        glorot_score_halfway=f"{_mean_at(glorot[FACTOR], OURS):.3f}",
+        glorot_score_end=f"{glorot[FACTOR].mean(OURS).value:.3f}",
+    )
     return result_of("initial_weights", results, figure, claims, noticed)
+
+
+def _mean_at(group: Group, name: str, step: int = 150_000) -> float:
+    """Return the mean of a curve over networks at a step."""
+    curves = [dict(zip(*network.curve(name), strict=True)) for network in group.networks]
+    return sum(curve[step] for curve in curves) / max(1, len(curves))
