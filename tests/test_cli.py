@@ -271,7 +271,7 @@ BAD = {
     "zero-size latent": (["train", "latent.size=0"], "greater than 0, got 0"),
     "unknown run": (["evaluate", "nothing"], "there are none yet"),
     "unknown device": (["train", "--device", "tpu9"], "cannot be used"),
-    "missing data": (["train", "data=/no/such/place"], "neither a data set nor a file"),
+    "missing data": (["train", "data=/no/such/place"], "neither a dataset nor a file"),
     "unfit network": (
         ["train", "data=shapes2d", "data.side=32", "network=kim2018"],
         "network=conv",

@@ -15,7 +15,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
 def test_the_examples_run_and_their_parts_pass_their_checks(monkeypatch, tmp_path):
-    assert len(BLOCKS) == 5
+    assert len(BLOCKS) == 6
     path = tmp_path / "examples.py"
     path.write_text("\n".join(BLOCKS))
     module = ModuleType("examples")

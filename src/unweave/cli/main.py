@@ -57,7 +57,7 @@ def root(
             "--import",
             envvar="UNWEAVE_IMPORT",
             metavar="MODULE",
-            help="Import a module that defines parts of stored runs; may be repeated.",
+            help="Import a module with your own objectives, datasets or other parts; repeatable.",
         ),
     ] = None,
 ) -> None:

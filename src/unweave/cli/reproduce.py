@@ -20,7 +20,7 @@ def reproduce_command(
     paper: Annotated[str | None, typer.Argument(help="A paper. Default: list all figures.")] = None,
     figures: Annotated[list[str] | None, typer.Argument(help="Its figures. Default: all.")] = None,
     store: StoreOption = Path("runs"),
-    out: Annotated[Path, typer.Option(help="Folder for pages and figures.")] = PAPERS,
+    out: Annotated[Path, typer.Option(help="Folder of pages, figures and results.")] = PAPERS,
     device: DeviceOption = "auto",
     minutes: Annotated[
         float | None,
@@ -36,7 +36,8 @@ def reproduce_command(
         bool, typer.Option("--train-only", help="Train and store the results; draw nothing.")
     ] = False,
     pages_only: Annotated[
-        bool, typer.Option(help="Rewrite the pages from stored results; train and draw nothing.")
+        bool,
+        typer.Option("--pages-only", help="Rewrite the pages from stored results, nothing else."),
     ] = False,
 ) -> None:
     r"""Reproduce figures of the papers and check their claims; without a paper, list the figures.

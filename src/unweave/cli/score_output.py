@@ -56,6 +56,9 @@ def scores_table(scores: Mapping[str, Scores]) -> RichTable:
                 rows.setdefault(f"{key} {name}".rstrip(), {})[run] = value
     few = len(scores) <= _MOST_COLUMNS
     table = plain_table("metric", *(scores if few else ("runs", "mean", "std", "min", "max")))
+    for column in table.columns[1:]:
+        column.min_width = 6  # numbers are never shortened; names fold instead
+    table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
     for label, by_run in rows.items():
         if few:
             table.add_row(label, *(f"{by_run[run]:.3f}" if run in by_run else "" for run in scores))

@@ -11,7 +11,8 @@ from rich.table import Table
 out = Console()
 err = Console(stderr=True)
 
-PAPERS = Path("papers")  # default folder for the pages of papers
+# The default folder for the pages of papers: that of the repository, if this is a clone of it.
+PAPERS = Path("docs/papers") if Path("docs/papers/README.md").exists() else Path("papers")
 
 _LEAST_WIDTH = 18  # characters of a column whose texts are wrapped
 _WRAPPED = ("objective", "what", "claim", "got", "factors", "time")  # columns with long texts

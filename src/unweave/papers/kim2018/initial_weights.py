@@ -77,4 +77,4 @@ def initial_weights(workspace: Workspace, results: Results) -> Result:
 def _mean_at(group: Group, name: str, step: int = 150_000) -> float:
     """Return the mean of a curve over networks at a step."""
     curves = [dict(zip(*network.curve(name), strict=True)) for network in group.networks]
-    return sum(curve[step] for curve in curves) / max(1, len(curves))
+    return float(sum(curve[step] for curve in curves) / max(1, len(curves)))
