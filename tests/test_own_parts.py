@@ -295,11 +295,17 @@ def test_keys_that_only_the_author_of_a_part_knows_are_left_out_of_citations():
     assert list(citations(Cited())) == ["Higgins2017"]
 
 
+def mean_code(codes, factors):
+    """A metric that does not look at factors."""
+    return float(codes.mean())
+
+
 def test_the_command_line_trains_scores_and_reports_own_parts(module, unweave):
     """The part is imported where the user names it, and nowhere else."""
     small = ("data=blobs", "network=mlp", "steps=3", "--store", "runs")
-    code, _, err = unweave("train", "objective=elsewhere:Other", *small)
+    code, out, err = unweave("train", "objective=elsewhere:Other", *small)
     assert code == 0, err
+    assert "next: unweave --import elsewhere report" in " ".join(out.split())
     sys.modules.pop("elsewhere")
     parts._used.clear()
     for command in (("evaluate", "--metrics", "mig", "--rows", "200"), ("report",)):
@@ -307,9 +313,13 @@ def test_the_command_line_trains_scores_and_reports_own_parts(module, unweave):
         code, _, err = unweave(command[0], str(run), *command[1:])
         assert code == 2
         assert "`unweave --import elsewhere`" in " ".join(err.split())
-    code, _, err = unweave("--import", "elsewhere", "evaluate", str(run), "--metrics", "mig",
-                             "--rows", "200")  # fmt: skip
+    code, _, err = unweave("--import", "elsewhere", "evaluate", str(run), "--metrics",
+                           "mig,test_own_parts:mean_code", "--rows", "200")  # fmt: skip
     assert code == 0, err
+    for name in ("./elsewhere", "elsewhere.py"):
+        code, _, err = unweave("--import", name, "runs")
+        assert code == 2
+        assert "expected the name of a module" in err
     code, _, err = unweave("--import", "nowhere", "runs")
     assert code == 2
     assert "there is no module 'nowhere' here" in err

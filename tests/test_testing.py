@@ -12,6 +12,7 @@ from datasets import CRITIC
 from unweave.core.schedules import Weight
 from unweave.data import Blobs
 from unweave.latents import Gaussian
+from unweave.latents.densities import LaplaceDensity
 from unweave.networks import BaseNetwork
 from unweave.objectives import Term, VAEObjective, elbo_terms
 from unweave.testing import (
@@ -135,6 +136,43 @@ class WrongNames(Gaussian):
     @property
     def names(self):
         return ("z",) * self.size
+
+
+class WrongPrior(uw.Laplace):
+    """Samples of one scale, the density of another, or moments of none."""
+
+    def density(self, zero):
+        return WRONG[self.scale](zero, self.scale)
+
+
+class WrongSamples(LaplaceDensity):
+    def rsample(self, noise, shape=()):
+        return 2 * super().rsample(noise, shape)
+
+
+class WrongMass(LaplaceDensity):
+    def log_marginals(self, z):
+        return super().log_marginals(z) + 0.3
+
+
+class WrongCdf(LaplaceDensity):
+    def cdf(self, z):
+        return super().cdf(z / 2)
+
+
+class WrongMoment(LaplaceDensity):
+    @property
+    def stddev(self):
+        return 3 * super().stddev
+
+
+WRONG = {1.0: WrongSamples, 2.0: WrongMass, 3.0: WrongCdf, 4.0: WrongMoment}
+
+
+@pytest.mark.parametrize("scale", WRONG)
+def test_a_prior_that_contradicts_itself_is_caught(scale):
+    with pytest.raises(AssertionError, match=r"p\(z\) of 0|rate: differs"):
+        check_latent(WrongPrior(2, scale=scale))
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def check_latent(block: Latent) -> None:
     count = len(block.variables)
     _require(
         len(block.names) == len(set(block.names)) == len(block.discrete) == count,
-        ("there must be one distinct name, and one entry of `discrete`, for each variable"),
+        "there must be one distinct name, and one entry of `discrete`, for each variable",
     )
     raw = 0.5 * Noise(0).normal((4, block.outputs), "raw", torch.float64)
     q, p = block.posterior(raw), _prior(block)
@@ -127,8 +127,7 @@ def check_latent(block: Latent) -> None:
     sampled = q.log_prob(z) - p.log_prob(z)
     rate = block.rate(q, p, z)
     _check_mean("rate", sampled, rate.mean(0) if rate.dim() == 2 else rate)
-    drawn = with_hard_samples(p).rsample(Noise(2), (1_000,))
-    _require(p.log_prob(drawn).isfinite().all(), "log p(z) must be finite at samples of p(z)")
+    _check_prior(block, p)
     _check_mapped(block)
     _check_training(Run(data=_data(), latent=block, objective=VAE(), network=MLP((16,))))
 
@@ -374,6 +373,45 @@ def _prior(block: Latent) -> Distribution:
     weight = Noise(1).normal((block.outputs, 4), "weight", torch.float64)
     prior: Distribution = module(lambda x: x @ weight.T)
     return prior
+
+
+def _check_prior(block: Latent, p: Distribution) -> None:
+    """Samples, density, cdf and moments of p(z) describe the same distribution."""
+    drawn = with_hard_samples(p).rsample(Noise(2), (_DRAWS,)).detach()
+    _require(p.log_prob(drawn).isfinite().all(), "log p(z) must be finite at samples of p(z)")
+    low, high = drawn.quantile(0.001, 0), drawn.quantile(0.999, 0)
+    share = torch.linspace(0, 1, 4_001, dtype=drawn.dtype).unsqueeze(-1)
+    grid = low + (high - low) * share
+    density = p.log_marginals(grid).detach().exp()
+    for number, columns in enumerate(block.columns):
+        if block.discrete[number] or columns.stop - columns.start > 1:
+            continue
+        name, points = block.names[number], grid[:, columns.start].contiguous()
+        mass = torch.cumulative_trapezoid(density[:, number], points)
+        _require(
+            abs(mass[-1].item() - 0.998) < 0.02,
+            f"p(z) of {name}: expected a mass of 0.998 between two quantiles of its samples, the "
+            f"integral of its density is {mass[-1].item():.3f}",
+        )
+        below = torch.searchsorted(drawn[:, columns.start].sort().values, points[1:]) / _DRAWS
+        away = (below - 0.001 - mass).abs().max().item()
+        _require(
+            away < 0.02,
+            f"p(z) of {name}: samples and density differ by {away:.3f} in their cdf",
+        )
+        if hasattr(p, "cdf"):
+            stated = p.cdf(grid).detach()[:, columns.start]
+            away = (stated[1:] - stated[0] - mass).abs().max().item()
+            _require(away < 0.02, f"p(z) of {name}: `cdf` and density differ by {away:.3f}")
+        if block.finite_variance:
+            own = drawn[:, columns.start]
+            scale = own.std()
+            for moment, expected in (("mean", own.mean()), ("stddev", scale)):
+                value = getattr(p, moment).expand(block.size)[columns.start].detach()
+                _require(
+                    abs(value - expected) < 0.1 * scale,
+                    f"p(z) of {name}: {moment} is {value.item():.3g}, of samples {expected:.3g}",
+                )
 
 
 def _check_mapped(block: Latent) -> None:

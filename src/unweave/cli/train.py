@@ -11,6 +11,7 @@ from unweave.cli.options import DeviceOption, FeaturesOption, SelectOption, Stor
 from unweave.core.console import err, out, plain_table
 from unweave.core.notes import print_notes
 from unweave.core.parallel import usable_cores
+from unweave.core.parts import own_parts
 
 if TYPE_CHECKING:
     from unweave.evaluation.monitor import Measure
@@ -167,7 +168,9 @@ def print_outcomes(outcomes: list[Outcome], store: Store) -> None:
     trained = [outcome.run.digest for outcome in outcomes if not outcome.failure]
     if trained:
         others = f"  (one of {len(trained)} runs)" if len(trained) > 1 else ""
-        command = f"next: unweave report {trained[0]} --store {store.root}{others}"
+        modules = sorted({name.partition(":")[0] for name in own_parts(outcomes[0].run)})
+        imports = "".join(f"--import {module} " for module in modules)
+        command = f"next: unweave {imports}report {trained[0]} --store {store.root}{others}"
         out.print(command, highlight=False)
 
 

@@ -26,7 +26,7 @@ from types import CodeType, FunctionType, ModuleType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 from weakref import WeakKeyDictionary
 
-from pydantic import Field, GetCoreSchemaHandler, TypeAdapter
+from pydantic import BaseModel, Field, GetCoreSchemaHandler, TypeAdapter
 from pydantic_core import CoreSchema, core_schema
 
 GROUP = "unweave"  # of entry points
@@ -111,6 +111,8 @@ def import_part(name: str) -> type:
 
 def import_module(name: str) -> None:
     """Import a module from the working directory or from the installed packages."""
+    if not all(step.isidentifier() for step in name.split(".")) or name.endswith(".py"):
+        raise ValueError(f"expected the name of a module, my_parts for my_parts.py, got {name!r}")
     if _module(name) is not None:
         return
     if os.getcwd() not in sys.path:
@@ -285,6 +287,18 @@ def content_of(value: Any) -> Any:
     cls = type(value)
     fields = TypeAdapter(cls).dump_python(value, mode="json")
     return fields | {"kind": part_name(cls), HASH: source_hash(cls)}
+
+
+def own_parts(spec: Any) -> Iterator[str]:
+    """Yield the names of the own parts in a spec."""
+    if is_own(type(spec)):
+        yield part_name(type(spec))
+    if dataclasses.is_dataclass(spec):
+        for field in dataclasses.fields(spec):
+            yield from own_parts(getattr(spec, field.name))
+    elif isinstance(spec, BaseModel):
+        for value in (spec.model_extra or {}).values():
+            yield from own_parts(value)
 
 
 def from_content(cls: type, content: dict[str, Any]) -> Any:

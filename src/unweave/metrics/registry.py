@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from unweave.core.bibliography import cited, entries_for
 from unweave.core.hints import nearest
+from unweave.core.parts import find_object, import_module
 from unweave.metrics.beta_vae_score import beta_vae_score
 from unweave.metrics.dci import dci
 from unweave.metrics.dci_es import dci_es
@@ -363,8 +364,9 @@ def split_names(metrics: str) -> list[str]:
 def find_metrics(choice: MetricChoice) -> dict[str, Metric]:
     """Return the metrics, by key, that a name, a key, a function or a `Metric` stands for.
 
-    "all" stands for all metrics and "measures" for all unsupervised ones. A function that is not
-    registered becomes a metric with its `__name__`, under each protocol that it has.
+    "all" stands for all metrics and "measures" for all unsupervised ones; "module:function" is a
+    function of yours, and its module is imported. A function that is not registered becomes a
+    metric with its `__name__`, under each protocol that it has.
 
     >>> list(find_metrics("irs")), list(find_metrics(lambda codes, factors: 0.5))
     (['irs/suter2019', 'irs/locatello2019'], ['<lambda>'])
@@ -375,6 +377,9 @@ def find_metrics(choice: MetricChoice) -> dict[str, Metric]:
     if not isinstance(choice, str):
         registered = {key: m for key, m in every.items() if m.compute is choice}
         return registered or _metrics_from_function(choice)
+    if ":" in choice:
+        import_module(choice.partition(":")[0])
+        return _metrics_from_function(find_object(choice))
     groups = {"all": METRICS, "measures": UNSUPERVISED}
     matches = groups.get(choice) or {k: m for k, m in every.items() if choice in (k, m.name)}
     if not matches:
