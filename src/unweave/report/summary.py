@@ -68,7 +68,7 @@ def tiles(analysis: Analysis) -> list[Tile]:
             "total correlation",
             number(summary.total_correlation),
             "nats",
-            "exact" if exact else "of the observations read",
+            "with the exact q(z)" if exact else "of the observations read",
         ),
         Tile("dimension-wise KL", number(summary.dimension_kl), "nats", "q(zⱼ) from p(zⱼ)"),
         Tile(
