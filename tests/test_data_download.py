@@ -314,7 +314,7 @@ def test_get_check_and_train_on_the_command_line(unweave, server, tmp_path, monk
         (["get", "3dfaces"], "numpy.save('3dfaces.npy'"),
         (["get", "mpi3d", "version=toi"], "'toy'"),
         (["check", "mnist"], "`unweave data get mnist` downloads it"),
-        (["info", "nothing"], "neither a data set nor a file"),
+        (["info", "nothing"], "neither a dataset nor a file"),
     ],
 )
 def test_errors_are_one_line(unweave, tmp_path, monkeypatch, arguments, message):
