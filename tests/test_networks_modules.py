@@ -8,8 +8,9 @@ import torch
 from torch import nn
 
 import unweave as uw
-from datasets import CPU, SMALL, small_run
+from datasets import CPU, DATASET, SMALL, small_run
 from unweave.core.spec import from_json, to_json
+from unweave.evaluation.stacked import join
 from unweave.networks import modules as modules_file
 from unweave.training import Lanes
 from unweave.training.run import Run
@@ -186,3 +187,28 @@ def test_given_modules_are_copied():
     lanes = Lanes([run], SMALL.load(CPU), CPU)
     lanes.advance()
     assert all(torch.equal(before[name], value) for name, value in given.state_dict().items())
+
+
+class Counting(nn.Module):
+    """An encoder whose buffer counts its calls and is part of its result."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(256, 6)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        self.calls += 1
+        return self.linear(x.flatten(1)) + 0.01 * self.calls
+
+
+def test_evaluation_does_not_write_to_the_buffers_of_a_module():
+    """Neither alone nor with the lanes of several models in one call."""
+    models = uw.fit(SMALL, network=uw.Modules(Counting, decoder), latent=uw.Gaussian(3), steps=3,
+                    batch_size=16, seed=[0, 1], progress=False, device="cpu")  # fmt: skip
+    x = DATASET.images(torch.arange(8))
+    assert np.array_equal(models[0].encode(x), models[0].encode(x))
+    stacked = join([model.trained for model in models])
+    assert stacked.vectorised
+    first, second = (stacked.together(lambda nets, x: nets.model.raw(x), x) for _ in range(2))
+    assert torch.equal(first, second)

@@ -210,7 +210,7 @@ def test_a_schedule_that_outlasts_the_run_is_said_so():
 
 
 def test_a_new_field_with_a_default_keeps_the_digest():
-    """Of a shipped spec: an own part is also named by the hash of its source code."""
+    """This holds for shipped specs; the digest of an own part also covers its source code."""
 
     @spec.spec
     class Old:

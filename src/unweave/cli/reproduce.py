@@ -15,12 +15,21 @@ from unweave.core.console import err as errors
 from unweave.core.console import out as printed
 from unweave.core.parallel import usable_cores
 
+_IN_A_CLONE = Path("docs/papers")
+
 
 def reproduce_command(
     paper: Annotated[str | None, typer.Argument(help="A paper. Default: list all figures.")] = None,
     figures: Annotated[list[str] | None, typer.Argument(help="Its figures. Default: all.")] = None,
     store: StoreOption = Path("runs"),
-    out: Annotated[Path, typer.Option(help="Folder of pages, figures and results.")] = PAPERS,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of pages, figures and results. Default: docs/papers in a clone of the "
+            "repository, otherwise papers.",
+            show_default=False,
+        ),
+    ] = None,
     device: DeviceOption = "auto",
     minutes: Annotated[
         float | None,
@@ -68,6 +77,8 @@ def reproduce_command(
     from unweave.training.progress import ConsoleProgress
     from unweave.training.store import Store
 
+    if out is None:
+        out = _IN_A_CLONE if (_IN_A_CLONE / "README.md").exists() else PAPERS
     if pages_only:
         if figures:
             raise ValueError("--pages-only rewrites the whole page of a paper: name no figures")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from importlib.resources import files
 
-from pydantic import BaseModel
+from unweave.core.parts import parts_of
 
 _KEY = re.compile(r"\[([A-Z][A-Za-z]+\d{4})\]")
 _ENTRY = re.compile(r"@\w+\{(\w+),.*?\n\}", re.DOTALL)
@@ -49,7 +48,7 @@ def citations(spec: object) -> dict[str, str]:
     ['Kim2018', 'Kingma2015']
     """
     keys: list[str] = []
-    for part in _parts(spec):
+    for part in parts_of(spec):
         keys += [*cited(type(part).__doc__ or ""), *getattr(part, "also_cites", ())]
     return entries_for(keys)
 
@@ -58,14 +57,3 @@ def entries_for(keys: Iterable[str]) -> dict[str, str]:
     """Return the BibTeX entries of those keys that the bibliography has, each once."""
     by_key = entries()
     return {key: by_key[key] for key in dict.fromkeys(keys) if key in by_key}
-
-
-def _parts(spec: object) -> Iterator[object]:
-    if dataclasses.is_dataclass(spec):
-        yield spec
-        for field in dataclasses.fields(spec):
-            yield from _parts(getattr(spec, field.name))
-    elif isinstance(spec, BaseModel):
-        yield spec
-        for part in (spec.__pydantic_extra__ or {}).values():
-            yield from _parts(part)

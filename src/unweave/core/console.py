@@ -11,8 +11,7 @@ from rich.table import Table
 out = Console()
 err = Console(stderr=True)
 
-# The default folder for the pages of papers: that of the repository, if this is a clone of it.
-PAPERS = Path("docs/papers") if Path("docs/papers/README.md").exists() else Path("papers")
+PAPERS = Path("papers")  # default folder for the pages of papers
 
 _LEAST_WIDTH = 18  # characters of a column whose texts are wrapped
 _WRAPPED = ("objective", "what", "claim", "got", "factors", "time")  # columns with long texts

@@ -289,16 +289,21 @@ def content_of(value: Any) -> Any:
     return fields | {"kind": part_name(cls), HASH: source_hash(cls)}
 
 
-def own_parts(spec: Any) -> Iterator[str]:
-    """Yield the names of the own parts in a spec."""
-    if is_own(type(spec)):
-        yield part_name(type(spec))
+def parts_of(spec: Any) -> Iterator[Any]:
+    """Yield a spec and all specs in it; nothing for other values."""
     if dataclasses.is_dataclass(spec):
+        yield spec
         for field in dataclasses.fields(spec):
-            yield from own_parts(getattr(spec, field.name))
+            yield from parts_of(getattr(spec, field.name))
     elif isinstance(spec, BaseModel):
+        yield spec
         for value in (spec.model_extra or {}).values():
-            yield from own_parts(value)
+            yield from parts_of(value)
+
+
+def own_parts(spec: Any) -> list[str]:
+    """Return the names of the own parts in a spec."""
+    return [part_name(type(part)) for part in parts_of(spec) if is_own(type(part))]
 
 
 def from_content(cls: type, content: dict[str, Any]) -> Any:

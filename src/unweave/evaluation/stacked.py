@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 import torch
@@ -57,15 +58,18 @@ class StackedModels:
         at_once = _AT_ONCE.get(device, _AT_ONCE["cuda"])
         return max(1, min(_MOST.get(device, _MOST["cuda"]), at_once // numbers))
 
+    @cached_property
+    def _buffers(self) -> set[str]:
+        return self.weights.keys() - dict(self.nets.named_parameters()).keys()
+
+    def _weights(self) -> Tensors:
+        """Return the weights with copies of buffers, to which a user's module may write."""
+        return self.weights | {name: self.weights[name].clone() for name in self._buffers}
+
     @torch.no_grad()
     def alone(self, lane: int, function: Callable[..., T], *arguments: object) -> T:
         """Call `function(nets, *arguments)` with the networks of one lane."""
-        # A copy: a user's module may write to its buffers, which must not change the model.
-        buffers = {name for name, _ in self.nets.named_buffers()}
-        weights = {
-            name: value[lane].clone() if name in buffers else value[lane]
-            for name, value in self.weights.items()
-        }
+        weights = {name: value[lane] for name, value in self._weights().items()}
         with kernels.on(self.device), matmul_precision("fp32"):
             result: T = functional_call(self.nets, weights, (function, *arguments))
         return result
@@ -76,7 +80,7 @@ class StackedModels:
         if self.vectorised:
             mapped = vmap(lambda w: functional_call(self.nets, w, (function, x)))
             with kernels.on(self.device), matmul_precision("fp32"):
-                lanes: Tensor = mapped(self.weights)
+                lanes: Tensor = mapped(self._weights())
             return lanes
         return torch.stack([self.alone(lane, function, x) for lane in range(len(self))])
 

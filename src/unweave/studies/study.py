@@ -47,7 +47,7 @@ Setting = TypeVar("Setting", bound=Hashable)
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """The networks of a study, and what is measured of each.
+    """The runs of a study, and how each trained network is measured.
 
     The runs are in order of importance: those at the end are trained last. They must state
     everything that enters their digest, so that results are found without loading the data.
@@ -101,7 +101,7 @@ class Network:
         return float(values[-1]) if len(values) else float("nan")
 
 
-Reader = str | Callable[[Network], float]  # a curve, of which the last value is read; or a function
+Reader = str | Callable[[Network], float]  # the name of a curve, for its last value, or a function
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class Group:
     def keep(self, read: Reader, *which: str) -> list[Network]:
         """Return the networks whose pictures are kept: the best and the median, or `which` of them.
 
-        As long as networks are missing nobody knows these, and all are kept.
+        While networks are missing these are not known, and all are kept.
         """
         if not self.complete:
             return list(self.networks)

@@ -126,7 +126,7 @@ def judge(
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What a reproduction puts on the page."""
+    """The drawings, texts and claims that a reproduction puts on the page."""
 
     drawings: dict[str, Figure]  # "" is <figure>.svg, "more" is <figure>-more.svg
     captions: dict[str, str]  # one for each drawing

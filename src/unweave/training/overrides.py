@@ -208,12 +208,13 @@ def train_arguments(run: Run, dataset: Dataset) -> list[str]:
     >>> train_arguments(Run(seed=3).resolve(dataset), dataset)
     ['seed=3']
     """
-    usual = default_fields(run, dataset)
+    usual, unset = default_fields(run, dataset), Run()
     lines: list[str] = []
     for name, value in fields_of(run).items():
         arguments = differences(name, value, usual[name])
-        # `resolve` chooses these, so a command that sets their fields has to name them first.
-        if name in ("network", "likelihood") and arguments and type(value) is type(usual[name]):
+        # A command that sets fields of what `resolve` chooses has to name it first.
+        chosen = getattr(unset, name) is None and type(value) is type(usual[name])
+        if chosen and arguments:
             arguments.insert(0, f"{name}={value.kind}")
         if name == "data" and isinstance(value, InMemory):
             arguments = [f"data={_SAVED_ARRAY}"]

@@ -1,4 +1,4 @@
-"""What the training loop reports while it works, and how it is shown."""
+"""Progress of training: the events that the loop reports, and their display."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from unweave.training.run import Run
 
 
 class Progress(Protocol):
-    """What the training loop reports while it works."""
+    """The events that the training loop reports."""
 
     def begin(self, runs: Sequence[Run], step: int) -> None:
         """A group of runs starts, or resumes at a step."""

@@ -163,7 +163,7 @@ class RunFolder:
                 return False
         except Timeout:
             return True
-        except OSError:  # nobody can train in a folder that is not writable
+        except OSError:  # no process can train in a folder that is not writable
             return False
 
     def read_run(self) -> Run:

@@ -110,7 +110,7 @@ class WorkerProcesses:
                     waiting.append((number, stop))
 
     def _next(self, waiting: deque[tuple[int, int]], worker: Connection) -> tuple[int, int]:
-        """Pick an engine for a worker: the first it had before or that is new, or else the first.
+        """Pick an engine for a worker: the first that it had before or that is new, if any.
 
         An engine that stays with its worker finds its data in that core's cache.
         """
