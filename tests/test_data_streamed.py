@@ -16,6 +16,7 @@ from unweave.data import Arrays, Selected, StreamedDataset, Subset, from_array
 from unweave.data.files import rows
 from unweave.data.files import streaming as streamed
 from unweave.data.random_split import PERCENT, split_rows
+from unweave.data.scaling import BYTES
 from unweave.training import train
 from unweave.training.run import Run
 from unweave.training.sampler import Feed, Sampler
@@ -276,9 +277,7 @@ def test_a_number_means_the_same_in_every_split(tmp_path, monkeypatch, stream):
     images[split_rows("train", 20)[0]], images[split_rows("test", 20)[0]] = 255, 0
     np.save(tmp_path / "a.npy", images)
     splits = [Arrays(tmp_path / "a.npy", split=p, stream=stream).load(CPU) for p in PERCENT]
-    assert {(dataset.schema.integer_unit, dataset.bounded) for dataset in splits} == {
-        (1 / 255, True)
-    }
+    assert {(dataset.schema.scaling, dataset.bounded) for dataset in splits} == {(BYTES, True)}
     for dataset, split in zip(splits, PERCENT, strict=True):
         expected = torch.from_numpy(images[split_rows(split, 20)]) / 255
         torch.testing.assert_close(everything(dataset)[:, 0], expected)

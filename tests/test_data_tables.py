@@ -167,7 +167,7 @@ def test_integers_of_tables_are_not_scaled(tmp_path, kind):
     pq.write_table(pa.table(table), tmp_path / "a.parquet")
     dataset = Arrays(tmp_path / "a.parquet").load(CPU)
     assert everything(dataset).tolist() == [[1, 3], [2, 0], [100, 5]]
-    assert dataset.schema.integer_unit == 1
+    assert dataset.schema.scaling.method == "none"
 
 
 def test_a_bomb_in_the_lists_of_parquet_is_not_read(tmp_path, monkeypatch):

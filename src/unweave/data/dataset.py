@@ -12,14 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Protocol, final, runtime_checkable
+from typing import Annotated, Any, Protocol, final, runtime_checkable
 
 import torch
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, TypeAdapter
 from torch import Tensor
 
 from unweave.core.hints import nearest
 from unweave.data.lattice import Labels, Lattice, Periods, check_indices
+from unweave.data.scaling import UNSCALED, Scaling
 
 CPU = torch.device("cpu")
 
@@ -47,7 +48,7 @@ class Schema:
         periods: classes that show the same observation, as in `Lattice`.
         lattice: the lattice whose combinations the observations enumerate in order, if they do.
         bounded: whether all values lie in [0, 1], as a Bernoulli likelihood needs.
-        integer_unit: the value of an integer 1 in arrays of such observations, 1/255 for bytes.
+        scaling: how values in the user's units were scaled.
         value_names: names of the D values of a vector; () if they have none.
         notes: decisions made while loading the data, for the user to read.
 
@@ -64,7 +65,7 @@ class Schema:
     periods: Periods = field(default_factory=dict)
     lattice: Lattice | None = None
     bounded: bool = False
-    integer_unit: float = 1.0
+    scaling: Scaling = UNSCALED
     value_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -90,7 +91,11 @@ class Schema:
 
     @classmethod
     def on_lattice(
-        cls, lattice: Lattice, shape: tuple[int, ...], bounded: bool = True, unit: float = 1.0
+        cls,
+        lattice: Lattice,
+        shape: tuple[int, ...],
+        bounded: bool = True,
+        scaling: Scaling = UNSCALED,
     ) -> Schema:
         """Describe observations of a shape that enumerate a lattice."""
         return cls(
@@ -102,8 +107,25 @@ class Schema:
             periods=lattice.periods,
             lattice=lattice,
             bounded=bounded,
-            integer_unit=unit,
+            scaling=scaling,
         )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the lattice and the notes, for a file."""
+        fields: dict[str, Any] = TypeAdapter(Schema).dump_python(
+            self, mode="json", exclude={"lattice", "notes"}
+        )
+        return fields
+
+    @staticmethod
+    def from_json(fields: Any) -> Schema:
+        """Read what `to_json` returned; raise an error for anything else.
+
+        >>> schema = Schema(100, (1, 8, 8), ("shape",), (2,), (("oval", "star"),))
+        >>> Schema.from_json(schema.to_json()) == schema
+        True
+        """
+        return TypeAdapter(Schema).validate_python(fields)
 
     def column(self, name: str) -> int:
         """Return the column of a factor, or raise an error that suggests a similar name."""

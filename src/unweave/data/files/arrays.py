@@ -226,7 +226,7 @@ def build_dataset(
         periods=factors.lattice.periods if factors.lattice else {},
         lattice=factors.enumerated,
         bounded=interpretation.bounded,
-        integer_unit=interpretation.integer_unit,
+        scaling=interpretation.scaling,
         value_names=value_names if shape == (len(value_names),) else (),
         notes=(*notes, *interpretation.notes),
     )
@@ -270,9 +270,8 @@ def _load_or_stream(
 def read_like(dataset: Dataset, observations: ArrayLike | Tensor) -> Tensor:
     """Convert observations to float32 (N, *shape) on the device, like those of a dataset.
 
-    Integers are multiplied by the unit of the dataset, so their meaning does not depend on the
-    other observations; floats are unchanged. Images may have their channels last, or no axis of
-    channels.
+    Values are scaled as those of the dataset were, so their meaning does not depend on the other
+    observations. Images may have their channels last, or no axis of channels.
     """
     array = as_numpy(observations)
     shape = dataset.shape
@@ -285,10 +284,7 @@ def read_like(dataset: Dataset, observations: ArrayLike | Tensor) -> Tensor:
             f"expected observations of shape (N, {', '.join(map(str, shape))}), as in the data, "
             f"got {array.shape}"
         )
-    unit = dataset.schema.integer_unit if array.dtype.kind in "iu" else 1.0
-    values = (
-        torch.from_numpy(np.array(array, dtype=np.float32, order="C")).to(dataset.device) * unit
-    )
+    values = dataset.schema.scaling.apply(array).to(dataset.device)
     if not values.isfinite().all():
         raise ValueError("expected finite observations, got NaN or infinity: remove or replace it")
     if dataset.bounded and not 0 <= values.min() <= values.max() <= 1:

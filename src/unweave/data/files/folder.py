@@ -29,6 +29,7 @@ from unweave.data.files.npy import NpyFile, write_npy
 from unweave.data.files.rows import MOST, Array, InMemoryRows, Rows, file_state
 from unweave.data.files.tables import column_values, first_text, read_csv
 from unweave.data.random_split import DataSplit
+from unweave.data.scaling import BYTES
 
 Bytes = NDArray[np.uint8]
 Pixels = Annotated[int, Field(ge=1, le=4096)]
@@ -109,9 +110,7 @@ class Folder:
             *channel_notes,
             *_depth_notes(headers),
         )
-        interpretation = Interpretation(
-            shape[1:], False, np.uint8, 1 / 255, True, decisions, 1 / 255
-        )
+        interpretation = Interpretation(shape[1:], False, np.uint8, 1 / 255, True, decisions, BYTES)
         table = Path(self.factors or folder / FACTORS)
         listed = table.is_file() or self.factors is not None
         values, names, notes = _read_factors(table, folder, files) if listed else (None, [], [])

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from unweave.data.files.rows import Array, Rows, blocks
+from unweave.data.scaling import BYTES, UNSCALED, Scaling
 
 _LARGE = 20  # absolute values above which networks hardly learn
 COLOURS = {1: "grey", 3: "colour", 4: "colour and transparency"}  # by number of channels
@@ -30,7 +31,7 @@ class Scan(NamedTuple):
 class Interpretation:
     """How rows of an array become observations: images(i) = unit * row i, channels first.
 
-    `unit` is the value of a stored 1, `integer_unit` that of an integer 1 in the original array.
+    `unit` is the value of a stored 1; `scaling` is that of the original values.
     """
 
     shape: tuple[int, ...]
@@ -39,7 +40,7 @@ class Interpretation:
     unit: float
     bounded: bool
     notes: tuple[str, ...]
-    integer_unit: float = 1.0
+    scaling: Scaling = UNSCALED
     divisor: float = 1.0
 
     def __call__(self, block: Array) -> Tensor:
@@ -138,7 +139,7 @@ def _interpret_values(dtype: np.dtype[Any], values: Scan) -> Interpretation:
 
 
 def _interpretation(
-    dtype: type[np.generic], unit: float, note: str, bounded: bool = True, **more: float
+    dtype: type[np.generic], unit: float, note: str, bounded: bool = True, **more: Any
 ) -> Interpretation:
     return Interpretation((), False, dtype, unit, bounded, (note,), **more)
 
@@ -164,10 +165,11 @@ def _interpret_integers(dtype: np.dtype[Any], low: int, high: int) -> Interpreta
         return _interpretation(np.uint8, 1.0, "integers 0 and 1 read as binary")
     if low >= 0 and high <= 255 and dtype != np.uint16:
         note = f"{dtype} from {low} to {high} divided by 255"
-        return _interpretation(np.uint8, 1 / 255, note, integer_unit=1 / 255)
+        return _interpretation(np.uint8, 1 / 255, note, scaling=BYTES)
     if dtype == np.uint16:
         note = f"uint16 from {low} to {high} divided by 65535"
-        return _interpretation(np.float32, 1.0, note, integer_unit=1 / 65535, divisor=65535.0)
+        scaling = Scaling("percentile", unit=(1 / 65535,))
+        return _interpretation(np.float32, 1.0, note, scaling=scaling, divisor=65535.0)
     raise ValueError(
         f"expected integers in 0..255 or of type uint16, got {dtype} from {low} to {high}: "
         "convert them to floats in the range you want"

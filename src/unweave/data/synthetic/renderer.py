@@ -23,7 +23,7 @@ class RenderedDataset(Dataset):
     """Observations that functions draw by their numbers in a lattice.
 
     `prepare` maps numbers (n,), int64 on the device, to tensors (n, ...), and `paint` maps these to
-    observations (n, *shape): float32, or bytes in units of `schema.integer_unit`. Neither may read
+    observations (n, *shape): float32, or bytes, scaled by `schema.scaling`. Neither may read
     values back from the device, so that a CUDA graph can capture them.
     """
 
@@ -46,5 +46,5 @@ class RenderedDataset(Dataset):
             for here, piece in zip(target.split(fitting), painted.split(fitting), strict=True):
                 here.copy_(piece)
                 if piece.dtype == torch.uint8:
-                    here.mul_(self.schema.integer_unit)
+                    here.mul_(self.schema.scaling.unit[0])
         return canvas.view(*index.shape, *self.shape)

@@ -20,6 +20,7 @@ from unweave.core.noise import Noise
 from unweave.core.spec import Seed, spec, tag
 from unweave.data.dataset import Schema
 from unweave.data.lattice import Lattice
+from unweave.data.scaling import BYTES
 from unweave.data.synthetic.renderer import RenderedDataset
 from unweave.data.synthetic.shapes2d import Shapes2D
 
@@ -120,7 +121,7 @@ def _scene(scenery: Scenery, device: torch.device, draw: Draw, paint: Paint) -> 
         return paint(masks, *random).view(torch.uint8).view(-1, 3, side, side)
 
     together = max(1, NUMBERS * kind.itemsize // (3 * side**2))
-    schema = Schema.on_lattice(scenery.lattice, (3, side, side), unit=1 / 255)
+    schema = Schema.on_lattice(scenery.lattice, (3, side, side), scaling=BYTES)
     return RenderedDataset(schema, device, painted, prepare, together)
 
 

@@ -30,6 +30,7 @@ from torch import Tensor
 from unweave.core.spec import spec, tag
 from unweave.data.dataset import Schema
 from unweave.data.lattice import Factor, Lattice
+from unweave.data.scaling import BYTES
 from unweave.data.synthetic.renderer import RenderedDataset
 
 Solid = Literal["cube", "cylinder", "sphere", "capsule"]
@@ -114,7 +115,7 @@ class Shapes3D:
         """Compute the tables and copy them to a device."""
         tables = torch.from_numpy(scenes(self)).to(device)
         paint = functools.partial(paint_scenes, tables, colours().to(device), _sky().to(device))
-        schema = Schema.on_lattice(self.lattice, (3, self.side, self.side), unit=1 / 255)
+        schema = Schema.on_lattice(self.lattice, (3, self.side, self.side), scaling=BYTES)
         return RenderedDataset(schema, device, paint)
 
 
