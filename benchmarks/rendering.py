@@ -24,15 +24,14 @@ from unweave.data import (
     Shapes2D,
     Shapes3D,
     TexturedShapes2D,
-    shapes2d,
-    shapes3d,
 )
+from unweave.data.synthetic import shapes2d, shapes3d
 
 
 def sprite(classes: list[int]) -> np.ndarray:
     """One picture of Shapes2D in float64."""
     spec = Shapes2D()
-    values = [m.values[c] for m, c in zip(spec.lattice.members, classes, strict=True)]
+    values = [f.values[c] for f, c in zip(spec.lattice.members, classes, strict=True)]
     _, shape, scale, angle, x, y = values
     pixel = np.arange(64) + 0.5
     dx, dy = pixel - (16 + 32 * x), pixel[:, None] - (16 + 32 * y)

@@ -85,6 +85,16 @@ def test_the_layers_list_every_folder():
     assert {package(path) for path in FILES} == {*LEVEL, "__init__"}
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda p: p.stem)
+def test_what_a_benchmark_imports_is_there(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "unweave":
+            module = importlib.import_module(node.module)
+            for alias in node.names:
+                if not hasattr(module, alias.name):
+                    importlib.import_module(f"{node.module}.{alias.name}")
+
+
 def test_few_modules_lie_loose_at_the_top():
     assert len(list(SOURCE.glob("*.py"))) <= 8
 
