@@ -9,9 +9,9 @@ BIN := $(VENV)/bin
 .PHONY: test demo bench clean
 
 test: $(VENV)/ready
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
-	$(BIN)/mypy --strict src
+	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/mypy --strict src examples
 	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup
 
 demo: $(VENV)/ready
