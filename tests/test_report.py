@@ -198,9 +198,7 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(lattice, tmp_path, mon
 
 def test_traversals_are_sorted_by_kl(lattice):
     shown = [float(kl) for kl in rendered(lattice).attributes("data-kl")]
-    expected = sorted(
-        (kl for kl in analysed(lattice).table.kl if kl >= analysis.UNUSED_KL), reverse=True
-    )
+    expected = sorted((v.kl for v in analysed(lattice).active), reverse=True)
     first = shown[: len(expected)]  # the second example repeats them
     assert first == pytest.approx(expected, abs=1e-5)
     assert shown == first * (len(shown) // len(first))
@@ -212,15 +210,15 @@ def test_variables_of_a_tree_have_their_path_as_name(tree):
 
 
 def test_unused_variables_are_listed_and_not_drawn(lattice, monkeypatch):
-    monkeypatch.setattr(analysis, "UNUSED_KL", 1e9)
+    monkeypatch.setattr(analysis, "LEAST_INFORMATION", 1e9)
     page = rendered(lattice)
     assert page.attributes("data-kl") == []
     assert "nothing to traverse" in page.words
-    assert re.search(r"unused z\d, z\d, z\d: KL below", page.words)
+    assert re.search(r"unused z\d, z\d, z\d: less than", page.words)
 
 
 def test_unused_variables_of_vectors_are_not_traversed(vectors, monkeypatch):
-    monkeypatch.setattr(analysis, "UNUSED_KL", 1e9)
+    monkeypatch.setattr(analysis, "LEAST_INFORMATION", 1e9)
     assert "nothing to traverse" in rendered(vectors).words
 
 
@@ -361,7 +359,8 @@ def test_a_traversal_changes_one_variable(lattice):
     assert shown.width == 1
 
 
-def test_a_traversal_of_a_discrete_variable_shows_each_class(mixed):
+def test_a_traversal_of_a_discrete_variable_shows_each_class(mixed, monkeypatch):
+    monkeypatch.setattr(analysis, "LEAST_INFORMATION", -1.0)  # draw every variable
     found = analysed(mixed)
     start = found.starts()[0]
     shown = traversals.traversal(found, start, (0.0, 1.0)).variables
@@ -423,7 +422,8 @@ def test_marginals_show_samples_and_prior(mixed):
         )
 
 
-def test_the_response_of_a_discrete_variable_has_a_dot_per_class(mixed):
+def test_the_response_of_a_discrete_variable_has_a_dot_per_class(mixed, monkeypatch):
+    monkeypatch.setattr(analysis, "LEAST_INFORMATION", -1.0)  # draw every variable
     found = analysed(mixed)
     number = mixed.run.latent.names.index("what.shape")
     matrix = np.where(np.arange(len(found.matrix)) == number, 0.9, 0.1)[:, None]

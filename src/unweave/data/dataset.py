@@ -19,7 +19,7 @@ from pydantic import BeforeValidator, TypeAdapter
 from torch import Tensor
 
 from unweave.core.hints import nearest
-from unweave.data.lattice import Labels, Lattice, Periods, check_indices
+from unweave.data.lattice import Factor, Labels, Lattice, Periods, check_indices
 from unweave.data.scaling import UNSCALED, Scaling
 
 CPU = torch.device("cpu")
@@ -133,6 +133,15 @@ class Schema:
             hint = nearest(name, self.factor_names) if self.factor_names else "it has none."
             raise ValueError(f"{name!r} is not a factor of the dataset: {hint}")
         return self.factor_names.index(name)
+
+    def factor(self, column: int) -> Factor:
+        """Return a factor with the names or values of its classes, as far as they are known."""
+        if self.lattice is not None:
+            return self.lattice.members[column]
+        labels = self.factor_labels[column]
+        if labels is None:
+            return Factor(self.factor_names[column], self.factor_sizes[column])
+        return Factor.from_labels(self.factor_names[column], labels)
 
     def class_names(self, column: int) -> Sequence[str]:
         """Return the labels of the classes of a factor, or their numbers if they have none."""

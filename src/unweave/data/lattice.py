@@ -53,6 +53,18 @@ class Factor:
         self._check_length("values", self.values)
         self._check_length("labels", self.labels)
 
+    @classmethod
+    def from_labels(cls, name: str, labels: tuple[str | float, ...]) -> Factor:
+        """Return a factor whose labels are numbers, its values, or text, the names of its classes.
+
+        >>> Factor.from_labels("colour", ("blue", "red")).kind
+        'categorical'
+        """
+        texts = tuple(each for each in labels if isinstance(each, str))
+        numbers = tuple(float(each) for each in labels if not isinstance(each, str))
+        kind: Kind = "categorical" if texts else "ordinal"
+        return cls(name, len(labels), kind, numbers or None, texts or None)
+
     def _check_length(self, what: str, given: tuple[object, ...] | None) -> None:
         if given is not None and len(given) != self.size:
             raise ValueError(

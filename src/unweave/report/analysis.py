@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 from unweave.aggregate import Summary, summarise
 from unweave.core.noise import Noise
 from unweave.data import Factor
+from unweave.evaluation.explained import Explained, explained
 from unweave.evaluation.model import FittedModel
 from unweave.latents import Distribution
 from unweave.metrics import Score, Table, evaluate, left_out, mutual_information_matrix
 
 Array = NDArray[np.floating[Any]]
 
-UNUSED_KL = 0.01  # nats of KL(q(z_j|x) || p(z_j)) below which a variable counts as unused
+LEAST_INFORMATION = 0.02  # nats of I(x; z_j) below which a variable counts as unused
+SHUFFLES = 3  # of the factors, for the score that uninformative codes get
 STEPS = 11  # values of a continuous variable in a traversal
 MOST_SHOWN = 24  # variables drawn; of a wider latent space the rest is only counted
 
@@ -75,6 +77,7 @@ class Analysis:
     traversal_values: list[Array]  # of every variable, (n, its columns)
     rate: float  # mean of KL(q(z|x) || p(z)) over the rows, in nats
     summary: Summary
+    explained: Explained | None  # None if the objective trains no autoencoder
     scores: dict[str, Score]
     left_out: dict[str, str]
     matrix: Array  # (V, K): I(z_j; v_k) / H(v_k), for the factors in `factors`
@@ -114,8 +117,12 @@ class Analysis:
 
     @property
     def active(self) -> list[Variable]:
-        """The variables that carry information."""
-        return [variable for variable in self.variables if variable.kl >= UNUSED_KL]
+        """The variables that carry information about the data.
+
+        A rate is no evidence of that: KL(q(z_j|x) || p(z_j)) is also large if all posteriors are
+        equal and differ from the prior.
+        """
+        return [each for each in self.variables if each.information >= LEAST_INFORMATION]
 
     @property
     def shown(self) -> list[Variable]:
@@ -124,8 +131,8 @@ class Analysis:
 
     @property
     def unused(self) -> list[Variable]:
-        """The variables whose posterior equals the prior for every observation."""
-        return [variable for variable in self.variables if variable.kl < UNUSED_KL]
+        """The variables whose posterior is nearly the same for every observation."""
+        return [each for each in self.variables if each.information < LEAST_INFORMATION]
 
     @cached_property
     def means(self) -> Array:
@@ -231,7 +238,8 @@ def analyse(model: FittedModel, rows: int, scores: dict[str, Score] | None = Non
         traversal_values=model.traversal_values(STEPS),
         rate=latent.rate(posterior, prior, samples).double().mean().item(),
         summary=summarise(latent, posterior, prior, noise),
-        scores=evaluate(table) if scores is None else scores,
+        explained=explained(model) if model.run.objective.autoencodes else None,
+        scores=evaluate(table, null=True, shuffles=SHUFFLES) if scores is None else scores,
         left_out=left_out(table),
         matrix=matrix,
         factors=factors,
@@ -240,11 +248,8 @@ def analyse(model: FittedModel, rows: int, scores: dict[str, Score] | None = Non
 
 def _varying_factors(model: FittedModel, table: Table) -> list[tuple[int, Factor]]:
     """Return the factors that take at least two values in the table, with their columns."""
-    lattice = model.dataset.lattice
-    members = (
-        lattice.members if lattice else tuple(map(Factor, table.factor_names, table.factor_sizes))
-    )
-    return [(k, f) for k, f in enumerate(members) if len(np.unique(table.merged_factors[:, k])) > 1]
+    varying = [k for k, column in enumerate(table.merged_factors.T) if len(np.unique(column)) > 1]
+    return [(k, model.dataset.schema.factor(k)) for k in varying]
 
 
 def _class_masses(mean: Array) -> Array:

@@ -17,7 +17,7 @@ from unweave.evaluation.evaluate import AggregateName
 from unweave.metrics import Table
 from unweave.report.analysis import Analysis, Array, BestVariables, Variable
 from unweave.report.charts import Panel, Plot, Span, padded, ticks
-from unweave.report.text import number, short, symbol, words
+from unweave.report.text import cut, number, short, symbol, words
 
 Floats = NDArray[np.float64]
 
@@ -25,6 +25,8 @@ _EARLY = 0.05  # share of the log that may lie outside the plot, at the start of
 _BINS = 48
 _GRID = 241  # points at which a prior density is evaluated
 _DRAWN_QUANTILES = (0.0005, 0.9995)  # of the samples
+_NAMED_CLASSES = 10  # categories with labels at the axis
+_LABEL_CHARACTERS = 40  # of all labels at an axis together
 _LEAST_SHARE = 0.03  # I(z; v) / H(v) below which a second variable is not drawn
 
 
@@ -284,63 +286,10 @@ def _factor_value(factor: Factor, value: int) -> float:
 
 
 def _factor_ticks(factor: Factor, xs: list[float]) -> dict[float, str]:
-    if factor.kind == "categorical" and len(xs) <= 6:
+    if factor.kind == "categorical" and len(xs) <= _NAMED_CLASSES:
         labels = factor.labels or tuple(map(str, range(factor.size)))
-        return {x: labels[int(x)] for x in xs}
+        room = _LABEL_CHARACTERS // len(xs)
+        return {x: cut(labels[int(x)], room) for x in xs}
     if factor.kind == "cyclic" and math.isclose(xs[-1], 2 * math.pi):
         return {0.0: "0", math.pi: "π", 2 * math.pi: "2π"}
     return ticks((min(xs), max(xs)))
-
-
-def vector_reconstructions(originals: Array, reconstructions: Array) -> list[Panel]:
-    """Plot vectors (n, D), each with its reconstruction as a second line."""
-    span = padded(float(originals.min()), float(originals.max()))
-    pairs = zip(originals.tolist(), reconstructions.tolist(), strict=True)
-    return [
-        _vector_panel([(x, "ink"), (y, "a")], span, f"example {n + 1}")
-        for n, (x, y) in enumerate(pairs)
-    ]
-
-
-def vector_traversals(analysis: Analysis, row: int) -> list[Panel]:
-    """Plot traversals of vectors: one panel per variable, one line per value."""
-    decoded = [analysis.traverse(row, v) for v in analysis.shown]
-    if not decoded:
-        return []
-    span = padded(min(float(y.min()) for y in decoded), max(float(y.max()) for y in decoded))
-    return [
-        _traversal_panel(analysis, v, lines, span)
-        for v, lines in zip(analysis.shown, decoded, strict=True)
-    ]
-
-
-def _traversal_panel(analysis: Analysis, v: Variable, lines: Array, span: Span) -> Panel:
-    count, ends = len(lines), analysis.traversal_values[v.number][[0, -1], 0]
-    styles = [f"ramp r{round(10 * n / (count - 1))}" for n in range(count)]
-    over = f"{count} classes" if v.discrete else " to ".join(short(float(end)) for end in ends)
-    remark = Markup("<small>{}, KL {:.2f} nats</small>").format(over, v.kl)
-    return _vector_panel(
-        list(zip(lines.tolist(), styles, strict=True)), span, symbol(v.name), remark
-    )
-
-
-def vector_samples(samples: Array) -> Panel:
-    """Plot vectors on top of each other."""
-    span = padded(float(samples.min()), float(samples.max()))
-    return _vector_panel(
-        [(line, "thin a") for line in samples.tolist()], span, "samples of the prior"
-    )
-
-
-def _vector_panel(
-    lines: list[tuple[list[float], str]], span: Span, title: Markup | str, remark: Markup | str = ""
-) -> Panel:
-    count = len(lines[0][0])
-    plot = Plot(padded(0, count - 1, 0.03), span, left=34)
-    xs = [float(i) for i in range(count)]
-    marks = [plot.line(xs, values, style) for values, style in lines]
-    if count <= 24:
-        marks += [plot.dots(xs, values, style) for values, style in lines]
-    x_ticks = {x: text for x, text in ticks(plot.x).items() if x == int(x)}
-    label = "values of an observation by index"
-    return Panel(title, remark, plot.draw(marks, label, x_ticks, ticks(span)))

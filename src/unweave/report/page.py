@@ -18,10 +18,11 @@ from unweave.data import InMemory
 from unweave.evaluation.model import FittedModel
 from unweave.metrics import Score
 from unweave.metrics.registry import metric_citations
-from unweave.report import figures, summary, traversals
-from unweave.report.analysis import UNUSED_KL, Analysis, analyse
+from unweave.report import figures, summary, traversals, vectors
+from unweave.report.analysis import LEAST_INFORMATION, Analysis, analyse
 from unweave.report.pictures import is_image
 from unweave.report.text import number, symbol
+from unweave.report.verdict import verdict
 from unweave.training import configuration
 from unweave.training.overrides import train_arguments
 
@@ -68,7 +69,8 @@ def _texts(analysis: Analysis) -> dict[str, Any]:
     tiles = summary.tiles(analysis)
     return {
         "analysis": analysis,
-        "unused_kl": f"{UNUSED_KL:g}",
+        "least_information": f"{LEAST_INFORMATION:g}",
+        "verdict": verdict(analysis),
         "run": model.run,
         "objective": type(model.run.objective).__name__,
         "equation": summary.equation(analysis),
@@ -125,9 +127,10 @@ def _observations(analysis: Analysis) -> dict[str, Any]:
     return {
         "images": False,
         "where": starts[0].where,
-        "reconstructions": figures.vector_reconstructions(
-            analysis.observations(rows), analysis.reconstructions(rows)
+        "caption": vectors.vector_caption(analysis),
+        "reconstructions": vectors.vector_reconstructions(
+            analysis, analysis.observations(rows), analysis.reconstructions(rows)
         ),
-        "traversals": figures.vector_traversals(analysis, starts[0].row),
-        "samples": figures.vector_samples(samples),
+        "traversals": vectors.vector_traversals(analysis, starts[0].row),
+        "samples": vectors.vector_samples(analysis, samples),
     }

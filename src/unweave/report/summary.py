@@ -11,8 +11,9 @@ from markupsafe import Markup
 
 from unweave.core.schedules import Schedule
 from unweave.metrics import Score
-from unweave.report.analysis import UNUSED_KL, Analysis, Variable
+from unweave.report.analysis import LEAST_INFORMATION, Analysis, Variable
 from unweave.report.text import number, typeset, words
+from unweave.report.verdict import unjudged
 
 _SATURATED = 0.9  # share of log N above which the mutual information is limited by N
 _EQUAL = 1e-3  # nats within which two log-densities count as equal
@@ -35,6 +36,7 @@ class ScoreRow(NamedTuple):
     name: str
     score: Score
     cells: list[float | None]
+    unjudged: str  # why the score is no evidence, or ""
     remark: str
 
 
@@ -75,12 +77,12 @@ def tiles(analysis: Analysis) -> list[Tile]:
             "active variables",
             str(len(analysis.active)),
             f"of {len(analysis.variables)}",
-            f"KL ≥ {UNUSED_KL:g} nats",
+            f"I(x; zⱼ) ≥ {LEAST_INFORMATION:g} nats",
         ),
         *(
             Tile(words(score.name), number(score.value, 3), "", f"protocol {score.protocol}")
             for score in analysis.scores.values()
-            if score.name in _TILES
+            if score.name in _TILES and not unjudged(score, analysis)
         ),
     ]
 
@@ -142,6 +144,7 @@ def score_rows(analysis: Analysis) -> list[ScoreRow]:
             words(score.name),
             score,
             [score.parts.get(name) for name in names],
+            unjudged(score, analysis),
             _score_remark(score, names),
         )
         for score in analysis.scores.values()

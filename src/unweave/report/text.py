@@ -65,6 +65,15 @@ def short(value: float) -> str:
     return f"{value:.4g}".replace("-", "−")
 
 
+def cut(text: str, most: int) -> str:
+    """Shorten text to at most `most` characters.
+
+    >>> cut("chlorophyll", 7), cut("red", 7)
+    ('chloro…', 'red')
+    """
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def typeset(text: str) -> Markup:
     """Convert plain-text mathematics to HTML: Greek letters, signs, indices, italic variables.
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from unweave.data.files.array_file import ArrayFile, check_key
 from unweave.data.files.rows import MOST, Array, row_bytes
 from unweave.data.files.tables import split_columns
-from unweave.data.lattice import Factor, Kind, Labels, Lattice
+from unweave.data.lattice import Factor, Labels, Lattice
 
 NAMES_KEY = "factor_names"
 
@@ -60,7 +60,7 @@ class FactorTable:
                 f"expected {len(sizes)} distinct factor names, got {list(names)}: name each column "
                 "once"
             )
-        factors = map(_factor, names, labels)
+        factors = map(Factor.from_labels, names, labels)
         lattice = Lattice(tuple(factors)) if math.prod(sizes) < 2**62 else None
         return cls(codes, tuple(names), sizes, labels, lattice)
 
@@ -126,11 +126,3 @@ def _label(value: Any) -> str | float:
         return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
     number = float(str(value)) if value.dtype.kind == "f" else int(value)
     return int(number) if abs(number) < 2**53 and number == int(number) else number
-
-
-def _factor(name: str, labels: tuple[str | float, ...]) -> Factor:
-    """Return a factor whose labels are numbers, its values, or text, the names of its classes."""
-    texts = tuple(each for each in labels if isinstance(each, str))
-    numbers = tuple(float(each) for each in labels if not isinstance(each, str))
-    kind: Kind = "categorical" if texts else "ordinal"
-    return Factor(name, len(labels), kind, numbers or None, texts or None)

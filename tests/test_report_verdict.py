@@ -1,0 +1,141 @@
+"""The verdict of a report: it says when a model has learned nothing, and which scores mean it."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+import unweave as uw
+from unweave.data import Schema
+from unweave.data.scaling import Scaling
+from unweave.evaluation.explained import explained
+from unweave.report import analysis, render
+from unweave.report.charts import Panel
+from unweave.report.vectors import Vectors
+from unweave.report.verdict import LEAST_MARGIN, unjudged, verdict
+
+pytestmark = pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
+WAVES = np.sin(np.linspace(0, 6, 30) + np.random.default_rng(0).uniform(0, 6, (120, 1)))
+
+
+def fitted(data, beta, **fields):
+    usual = {
+        "network": uw.MLP(hidden=(64,)),
+        "optimiser": uw.Adam(lr=5e-3),
+        "steps": 150,
+        "batch_size": 32,
+        "latent": uw.Gaussian(3),
+    }
+    return uw.fit(
+        data, device="cpu", progress=False, objective=uw.BetaVAE(beta=beta), **(usual | fields)
+    )
+
+
+@pytest.fixture(scope="module")
+def waves(tmp_path_factory):
+    """A model of curves, trained on the training split of a file."""
+    path = tmp_path_factory.mktemp("waves") / "waves.npy"
+    np.save(path, WAVES)
+    data = uw.Arrays(path, split="train")
+    return fitted(data, 0.1, likelihood=uw.likelihoods.Gaussian(0.3))
+
+
+@pytest.fixture(scope="module")
+def sprites():
+    data = uw.Shapes2D(side=16, shapes=("square", "heart"), scales=2, orientations=1, positions=6)
+    return analysis.analyse(fitted(data, 1.0), 144)
+
+
+def test_explained_is_r2_on_observations_that_were_held_out(waves):
+    found = explained(waves)
+    assert (found.rows, found.split, found.held_out) == (12, "validation", True)
+    held_out = uw.Arrays(waves.run.data.path, split="validation").load(torch.device("cpu"))
+    x = held_out.images(torch.arange(12)).numpy().astype(np.float64)
+    train = waves.observations(np.arange(waves.dataset.size)).astype(np.float64)
+    expected = 1 - ((x - waves.reconstruct(x)) ** 2).sum() / ((x - train.mean(0)) ** 2).sum()
+    assert found.r2 == pytest.approx(expected, abs=1e-5)
+    assert found.r2 > 0.3
+
+
+def test_a_model_that_uses_its_codes_explains_held_out_data(waves):
+    found = verdict(analysis.analyse(waves, 100))
+    assert found.level != "bad"
+    assert "of the variance of held-out observations" in found.headline
+    assert "12 observations of the validation split" in found.sentences[0]
+
+
+def test_a_model_without_information_has_learned_nothing():
+    found = verdict(analysis.analyse(fitted(uw.data.Blobs(side=8), 1000.0), 200))
+    assert found.level == "bad"
+    assert "learned nothing" in found.headline
+    assert "objective.beta" in found.sentences[-1]
+    assert "All 3 variables carry less than" in " ".join(found.sentences)
+
+
+def test_a_rate_without_information_does_not_make_a_variable_active(sprites):
+    """Posteriors that are all equal, but far from the prior, have a rate and say nothing."""
+    assert sprites.active
+    silent = sprites.summary._replace(information=[0.0] * 3)
+    found = dataclasses.replace(sprites, summary=silent)
+    assert (found.table.kl > 0.1).any()
+    assert found.active == []
+    assert len(found.unused) == 3
+
+
+def test_a_score_of_a_single_factor_is_no_evidence(sprites):
+    perfect = uw.metrics.Score(
+        "factor_vae_score", "kim2018", 1.0, details={"factors left out": ["scale", "x", "y"]}
+    )
+    assert "only one factor" in unjudged(perfect, sprites)
+    page = render(sprites.model, rows=144, scores={"factor_vae_score/kim2018": perfect})
+    assert '<tbody class="unjudged">' in page
+    assert "None of the 1 scores is evidence" in page
+    assert page.count("factor VAE score") + page.count("factor vae score") == 1  # and no tile
+
+
+def test_a_score_at_its_null_is_no_evidence(sprites):
+    score = uw.metrics.Score("modularity", "ridgeway2018", 0.92, null=0.9)
+    assert "shuffled factors score 0.9" in unjudged(score, sprites)
+    above = dataclasses.replace(score, null=0.92 - 2 * LEAST_MARGIN)
+    assert unjudged(above, sprites) == ""
+
+
+def test_too_few_rows_are_no_evidence(sprites):
+    table = uw.metrics.Table(sprites.table.codes[:12], sprites.table.factors[:12])
+    few = dataclasses.replace(sprites, table=table)
+    score = uw.metrics.Score("mig", "chen2018", 0.8, null=0.0)
+    assert "too few" in unjudged(score, few)
+
+
+def schema(*names, method="standardise"):
+    size = len(names)
+    scaling = Scaling(method, (10.0,) * size, (0.5,) * size)
+    return Schema(10, (size,), value_names=names, scaling=scaling)
+
+
+@pytest.mark.parametrize(
+    ("names", "axis"),
+    [
+        (("400", "405", "410.5"), [400.0, 405.0, 410.5]),
+        (("405", "400", "410"), None),  # not in order: names, not positions
+        (("height", "weight"), None),
+    ],
+)
+def test_names_that_are_rising_numbers_are_the_axis(names, axis):
+    assert Vectors(schema(*names)).axis == axis
+
+
+def test_values_without_names_are_drawn_over_their_index():
+    assert Vectors(Schema(10, (3,))).axis == [0.0, 1.0, 2.0]
+
+
+def test_columns_are_drawn_as_dots_with_their_names_in_standard_deviations():
+    names = [f"column {n}" for n in range(40)]
+    values = np.full((2, 40), 10.0)
+    values[1, 30:] = 14.0  # two standard deviations
+    (panel,) = Vectors(schema(*names)).panels([values], [("a", "b")], [Panel("t", "", "")])
+    assert panel.drawing.count("<circle") == 2 * 24
+    assert all(f">column {n}<" in panel.drawing for n in range(30, 40))
+    assert ">2<" in panel.drawing.replace("2.0<", "2<")
+    assert "column 29" not in panel.drawing.replace("column 2<", "")
