@@ -23,6 +23,7 @@ from unweave.data.lattice import Factor, Labels, Lattice, Periods, check_indices
 from unweave.data.scaling import UNSCALED, Scaling
 
 CPU = torch.device("cpu")
+MISSING = -1  # the class of a label that is not known
 
 # Paths in specs are text, so that a spec read back from JSON equals the one written, and absolute,
 # so that they do not depend on the working directory.
@@ -45,6 +46,8 @@ class Schema:
         factor_sizes: number of classes of each factor.
         factor_labels: names or values of the classes of each factor; None for a factor whose
             classes are only known by their numbers, 0..n-1.
+        continuous: names of the factors that are numbers; class c of such a factor stands for the
+            number factor_labels[k][c].
         periods: classes that show the same observation, as in `Lattice`.
         lattice: the lattice whose combinations the observations enumerate in order, if they do.
         bounded: whether all values lie in [0, 1], as a Bernoulli likelihood needs.
@@ -62,6 +65,7 @@ class Schema:
     factor_names: tuple[str, ...] = ()
     factor_sizes: tuple[int, ...] = ()
     factor_labels: Labels = ()
+    continuous: tuple[str, ...] = ()
     periods: Periods = field(default_factory=dict)
     lattice: Lattice | None = None
     bounded: bool = False
@@ -199,7 +203,10 @@ class Dataset(ABC):
         """Return observations (..., *shape), float32 on the device, by their numbers (...)."""
 
     def factors(self, index: Tensor) -> Tensor:
-        """Return the classes of the factors (..., K), int64 on the device, by numbers (...)."""
+        """Return the classes of the factors (..., K), int64 on the device, by numbers (...).
+
+        The class of a missing label is MISSING.
+        """
         if self.lattice is not None:
             return self.lattice.factors(index).to(self.device)
         if self.factor_names:
@@ -214,6 +221,16 @@ class Dataset(ABC):
     def fingerprint(self) -> str:
         """Text that changes when the observations do; "" if the spec alone determines them."""
         return ""
+
+    @property
+    def labels_fingerprint(self) -> str:
+        """Text that changes when the factors do; "" if the spec alone determines them."""
+        return ""
+
+    @property
+    def row_names(self) -> Sequence[str]:
+        """Names of the observations, such as file names; () if they have none."""
+        return ()
 
     @property
     def size(self) -> int:
@@ -289,13 +306,17 @@ class ArrayDataset(Dataset):
     codes: Tensor = field(repr=False)  # (N, K) int64; K = 0 if the factors are unknown
     unit: float = 1.0
     device: torch.device = CPU
+    row_names: Sequence[str] = field(default=(), repr=False)
 
     @cached_property
     def fingerprint(self) -> str:
-        """A checksum of all observations and factors."""
-        tensors = (self.data.reshape(-1), self.codes.reshape(-1))
-        sums = [zlib.crc32(tensor.cpu().numpy().data) for tensor in tensors]
-        return f"{sums[0]:08x}{sums[1]:08x}"
+        """A checksum of all observations."""
+        return f"{zlib.crc32(self.data.reshape(-1).cpu().numpy().data):08x}"
+
+    @cached_property
+    def labels_fingerprint(self) -> str:
+        """A checksum of the factors of all observations."""
+        return f"{zlib.crc32(self.codes.reshape(-1).cpu().numpy().data):08x}"
 
     def to(self, device: torch.device) -> ArrayDataset:
         """Copy the dataset to another device."""

@@ -97,6 +97,11 @@ class PairedDataset(Dataset):
         """The fingerprint of the source."""
         return self.source.fingerprint
 
+    @property
+    def labels_fingerprint(self) -> str:
+        """That of the source."""
+        return self.source.labels_fingerprint
+
     def images(self, index: Tensor) -> Tensor:
         """Return pairs (..., 2 C, H, W) by their numbers (...)."""
         index = self.check(index)

@@ -11,8 +11,10 @@
 from __future__ import annotations
 
 import dataclasses
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import Literal, final
 
@@ -84,8 +86,22 @@ class SelectedDataset(Dataset):
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint of the source, followed by the checksum of the features."""
-        return self.source.fingerprint + self.features
+        """That of the source, followed by checksums of what the selection depends on."""
+        if not self.source.labels_fingerprint:  # the spec determines which rows are selected
+            return self.source.fingerprint + self.features
+        rows = f"{zlib.crc32(self.rows.cpu().numpy().data):08x}"
+        return self.source.fingerprint + self.features + rows
+
+    @property
+    def labels_fingerprint(self) -> str:
+        """That of the source."""
+        return self.source.labels_fingerprint
+
+    @cached_property
+    def row_names(self) -> Sequence[str]:
+        """The names of the selected observations."""
+        names = self.source.row_names
+        return [names[row] for row in self.rows.tolist()] if names else ()
 
     def images(self, index: Tensor) -> Tensor:
         """Return observations (..., *shape) by their numbers (...) in the selection."""

@@ -13,6 +13,7 @@ import dataclasses
 import threading
 import zlib
 from collections import OrderedDict
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -112,6 +113,7 @@ class StreamedDataset(Dataset):
     codes: Tensor = field(repr=False)  # (N, K) int64; K = 0 if the factors are unknown
     checksum: int
     device: torch.device = CPU
+    row_names: Sequence[str] = field(default=(), repr=False)
 
     @property
     def chunk(self) -> int:
@@ -130,10 +132,15 @@ class StreamedDataset(Dataset):
         """The windows that training draws batches from."""
         return Windows(self.rows, self.interpretation, self.chunk, self.device.type == "cuda")
 
-    @cached_property
+    @property
     def fingerprint(self) -> str:
-        """A checksum of all observations and factors."""
-        return f"{self.checksum:08x}{zlib.crc32(self.codes.cpu().numpy().data):08x}"
+        """A checksum of all observations."""
+        return f"{self.checksum:08x}"
+
+    @cached_property
+    def labels_fingerprint(self) -> str:
+        """A checksum of the factors of all observations."""
+        return f"{zlib.crc32(self.codes.cpu().numpy().data):08x}"
 
     def to(self, device: torch.device) -> StreamedDataset:
         """Return the dataset for networks on another device."""
