@@ -81,7 +81,7 @@ LATENTS = [
     ),
 ]
 
-# One of every likelihood, and of every option for learning a scale.
+# One of every likelihood, and of every option for learning a scale or dispersion.
 LIKELIHOODS = [
     likelihoods.Bernoulli(),
     likelihoods.ContinuousBernoulli(),
@@ -89,6 +89,10 @@ LIKELIHOODS = [
     likelihoods.Gaussian(scale=0.7, learn="shared"),
     likelihoods.Gaussian(scale=0.7, learn="each"),
     likelihoods.Laplace(scale=0.3),
+    likelihoods.Poisson(),
+    likelihoods.NegativeBinomial(dispersion=0.5, learn="nothing"),
+    likelihoods.NegativeBinomial(dispersion=0.5),
+    likelihoods.NegativeBinomial(dispersion=0.5, learn="each"),
 ]
 
 

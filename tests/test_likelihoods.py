@@ -2,7 +2,9 @@
 
 import math
 
+import numpy as np
 import pytest
+import scipy.stats
 import torch
 
 from datasets import LIKELIHOODS, small_run
@@ -16,6 +18,8 @@ from unweave.likelihoods import (
     GaussianObservation,
     Laplace,
     Likelihood,
+    NegativeBinomial,
+    Poisson,
     SharedScale,
 )
 from unweave.models import VAE
@@ -38,9 +42,9 @@ def test_every_likelihood_is_tried_here():
 @each
 @pytest.mark.parametrize("raw", [-30.0, -2.0, -0.1, 0.0, 1e-4, 0.7, 4.0])
 def test_densities_integrate_to_one(likelihood, raw):
-    """By the midpoint rule in float64, or by a sum where observations are 0 or 1."""
-    if isinstance(likelihood, Bernoulli):
-        x, width = torch.tensor([0.0, 1.0]).double(), 1.0
+    """By the midpoint rule in float64, or by a sum where observations are integers."""
+    if isinstance(likelihood, Bernoulli) or likelihood.counts:
+        x, width = torch.arange(50_000 if likelihood.counts else 2, dtype=torch.float64), 1.0
     else:
         low, high = (0.0, 1.0) if likelihood.bounded else (raw - 40, raw + 40)
         width = (high - low) / 400_000
@@ -85,9 +89,53 @@ def test_samples_have_the_moments_of_the_density(likelihood):
     if isinstance(likelihood, Gaussian):
         scale = (torch.ones_like(draws) * p.scale)[0]
         torch.testing.assert_close(stddev, scale, rtol=0.05, atol=0)
+    if isinstance(likelihood, (Poisson, NegativeBinomial)):
+        dispersion = getattr(p, "dispersion", 0.0) * torch.ones_like(draws)
+        variance = (p.mean + dispersion * p.mean**2)[0]
+        frequent = p.mean[0] > 0.5
+        torch.testing.assert_close(stddev[frequent] ** 2, variance[frequent], rtol=0.2, atol=0)
+        assert torch.equal(draws, draws.round())
+        assert draws.min() >= 0
     if likelihood.bounded:
         assert draws.min() >= 0
         assert draws.max() <= 1
+
+
+def test_counts_have_the_probabilities_of_scipy():
+    """Closed forms, for counts up to thousands, in float64 and in float32."""
+    log_mean = np.linspace(-6, 8, 30)[:, None]
+    x = np.array([0, 1, 2, 7, 50, 1000, 5000])[None]
+    raw, counts = torch.from_numpy(log_mean + 0 * x), torch.from_numpy(x + 0 * log_mean)
+    poisson = scipy.stats.poisson.logpmf(x, np.exp(log_mean))
+    for dispersion in (0.01, 0.3, 2.0):
+        r = 1 / dispersion
+        theirs = scipy.stats.nbinom.logpmf(x, r, r / (r + np.exp(log_mean)))
+        binomial = NegativeBinomial(dispersion, learn="nothing")
+        for likelihood, expected in ((Poisson(), poisson), (binomial, theirs)):
+            for dtype, rtol in ((torch.float64, 1e-4), (torch.float32, 1e-3)):
+                p = likelihood(raw.to(dtype).flatten()[:, None])
+                found = p.log_prob(counts.to(dtype).flatten()[:, None])
+                np.testing.assert_allclose(found, expected.flatten(), rtol=rtol, atol=2e-3)
+
+
+def test_samples_of_counts_have_the_frequencies_of_scipy():
+    draws = NegativeBinomial(0.7, learn="nothing")(torch.full((20_000, 1), 1.5)).sample(Noise(1))
+    r = 1 / 0.7
+    expected = scipy.stats.nbinom.pmf(np.arange(15), r, r / (r + math.exp(1.5)))
+    found = np.bincount(draws.flatten().int().numpy(), minlength=15)[:15] / 20_000
+    np.testing.assert_allclose(found, expected, atol=0.01)
+    draws = Poisson()(torch.full((20_000, 1), math.log(3.0))).sample(Noise(2))
+    found = np.bincount(draws.flatten().int().numpy(), minlength=10)[:10] / 20_000
+    np.testing.assert_allclose(found, scipy.stats.poisson.pmf(np.arange(10), 3.0), atol=0.01)
+
+
+def test_the_encoder_reads_logarithms_of_counts_and_other_values_unchanged():
+    x = torch.tensor([[0.0, 1.0, 5000.0, -3.0]])
+    for likelihood in LIKELIHOODS:
+        expected = torch.log1p(x.clamp_min(0)) if likelihood.counts else x
+        assert torch.equal(likelihood.encoder_input(x), expected)
+    model = VAE(small_run().latent, MLP((5,)), Poisson(), (4,))
+    assert torch.equal(model.raw(x), model.encoder(torch.log1p(x.clamp_min(0))))
 
 
 @each

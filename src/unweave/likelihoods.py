@@ -26,6 +26,7 @@ from unweave.latents.distributions import HALF_LOG_2PI
 
 _MIN_SCALE = 1e-3  # of a learned scale, relative to its initial value
 _SOFTPLUS_ONE = math.log(math.e - 1)  # where softplus is 1
+_MOST_LOG_MEAN = 20.0  # of counts; exp(20) is 485 million
 _NEAR_ZERO = 0.25  # below it sinh(h) / h and coth(h) - 1 / h lose digits; the series keep 12
 
 
@@ -163,6 +164,84 @@ class LaplaceObservation:
         return self.mean - self.scale * (centred.sign() * torch.log1p(-2 * centred.abs()))
 
 
+@dataclass(frozen=True)
+class PoissonObservation:
+    """Independent counts with P(x) = m^x exp(-m) / x!, m = exp(log_mean), log_mean (B, *shape)."""
+
+    log_mean: Tensor
+
+    @property
+    def mean(self) -> Tensor:
+        """Expected counts, (B, *shape)."""
+        return self.log_mean.exp()
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Compute the sum of x log m - m - log x!, (B,)."""
+        nats = x * self.log_mean - self.mean - torch.lgamma(x + 1)
+        return nats.flatten(1).sum(1)
+
+    def sample(self, noise: Noise) -> Tensor:
+        """Draw counts by the inverse of the cdf, (B, *shape)."""
+        return _poisson_quantile(self.mean, noise.uniform(self.mean.shape, "poisson"))
+
+
+@dataclass(frozen=True)
+class NegativeBinomialObservation:
+    """Independent counts with mean m = exp(log_mean) and variance m + dispersion m^2."""
+
+    log_mean: Tensor
+    dispersion: float | Tensor
+
+    @property
+    def mean(self) -> Tensor:
+        """Expected counts, (B, *shape)."""
+        return self.log_mean.exp()
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Compute the sum of log C(x + r - 1, x) + r log r/(r + m) + x log m/(r + m), (B,).
+
+        r is 1 / dispersion.
+        """
+        r = self._concentration
+        odds = self.log_mean - r.log()
+        choices = torch.lgamma(x + r) - torch.lgamma(r) - torch.lgamma(x + 1)
+        nats = choices - r * F.softplus(odds) - x * F.softplus(-odds)
+        return nats.flatten(1).sum(1)
+
+    def sample(self, noise: Noise) -> Tensor:
+        """Draw counts of a Poisson distribution whose mean is drawn from a gamma, (B, *shape)."""
+        share = _gamma_quantile(self._concentration, noise.uniform(self.mean.shape, "gamma"))
+        mean = self.mean * self.dispersion * share
+        return _poisson_quantile(mean, noise.uniform(mean.shape, "poisson"))
+
+    @property
+    def _concentration(self) -> Tensor:
+        return torch.ones_like(self.log_mean) / self.dispersion
+
+
+def _poisson_quantile(mean: Tensor, probability: Tensor) -> Tensor:
+    """Return the smallest count whose cdf is at least the probability, by bisection."""
+    rate = mean.double()
+    low, high = -torch.ones_like(rate), (rate + 12 * rate.sqrt() + 30).ceil()
+    for _ in range(40):
+        middle = ((low + high) / 2).floor()
+        enough = torch.special.gammaincc(middle.clamp_min(0) + 1, rate) >= probability
+        enough &= middle >= 0
+        low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
+    return high.to(mean.dtype)
+
+
+def _gamma_quantile(concentration: Tensor, probability: Tensor) -> Tensor:
+    """Return the value at which the cdf of a gamma distribution has a value, by bisection."""
+    shape = concentration.double()
+    low, high = torch.full_like(shape, -700.0), (shape + 12 * shape.sqrt() + 40).log()
+    for _ in range(60):
+        middle = (low + high) / 2
+        enough = torch.special.gammainc(shape, middle.exp()) >= probability
+        low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
+    return high.exp().to(concentration.dtype)
+
+
 class SharedScale(nn.Module):
     """One learned number that sets the scale of all values, appended to the decoder's output."""
 
@@ -180,6 +259,7 @@ class BaseLikelihood(ABC):
 
     kind: str
     bounded: ClassVar[bool] = False  # whether observations must lie in [0, 1]
+    counts: ClassVar[bool] = False  # whether observations must be the integers 0, 1, 2, ...
 
     @abstractmethod
     def __call__(self, raw: Tensor) -> Observation:
@@ -192,6 +272,10 @@ class BaseLikelihood(ABC):
     def head(self) -> nn.Module:
         """Return the module between the decoder and the likelihood; by default the identity."""
         return nn.Identity()
+
+    def encoder_input(self, x: Tensor) -> Tensor:
+        """Return what the encoder reads of observations (B, *shape): log(1 + x) of counts."""
+        return torch.log1p(x.clamp_min(0)) if self.counts else x  # pseudo-inputs may be negative
 
 
 @spec
@@ -243,12 +327,11 @@ class Gaussian(BaseLikelihood):
         if self.learn == "nothing":
             return GaussianObservation(raw, self.scale)
         mean, free = raw.chunk(2, 1)
-        share = _MIN_SCALE + (1 - _MIN_SCALE) * F.softplus(free + _SOFTPLUS_ONE)
-        return GaussianObservation(mean, self.scale * share)
+        return GaussianObservation(mean, self.scale * _share(free))
 
     def raw_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of the decoder's output: means, and scales if `learn="each"`."""
-        return (2 * shape[0], *shape[1:]) if self.learn == "each" else shape
+        return _raw_shape(shape, self.learn)
 
     def head(self) -> nn.Module:
         """Return the shared scale if there is one, otherwise the identity."""
@@ -271,6 +354,73 @@ class Laplace(BaseLikelihood):
         return LaplaceObservation(raw, self.scale)
 
 
+@spec
+class Poisson(BaseLikelihood):
+    """log p(x|z) = sum x log m - m - log x!, m = exp(decoder(z)), for counts.  [Gronbech2020].
+
+    The encoder reads log(1 + x). Counts of most experiments vary more than this: see
+    `NegativeBinomial`.
+    """
+
+    kind: Literal["poisson"] = tag("poisson")
+    counts: ClassVar[bool] = True
+
+    def __call__(self, raw: Tensor) -> PoissonObservation:
+        """Return p(x|z) with the decoder's output as the logarithm of the mean."""
+        return PoissonObservation(_log_mean(raw))
+
+
+@spec
+class NegativeBinomial(BaseLikelihood):
+    """log p(x|z) of counts with mean m = exp(decoder(z)) and variance m + dispersion m^2.
+
+    [Gronbech2020] [Lopez2018]. The encoder reads log(1 + x). The dispersion is fixed
+    (`learn="nothing"`), one learned number (`"shared"`), or an output of the decoder for every
+    value (`"each"`). A learned one starts at `dispersion` and stays above a thousandth of it.
+    """
+
+    dispersion: PositiveFloat = 1.0
+    learn: Literal["nothing", "shared", "each"] = "shared"
+    kind: Literal["negative-binomial"] = tag("negative-binomial")
+    counts: ClassVar[bool] = True
+
+    def __call__(self, raw: Tensor) -> NegativeBinomialObservation:
+        """Return p(x|z); the channels of `raw` hold log-means, then the learned dispersion."""
+        if self.learn == "nothing":
+            return NegativeBinomialObservation(_log_mean(raw), self.dispersion)
+        mean, free = raw.chunk(2, 1)
+        return NegativeBinomialObservation(_log_mean(mean), self.dispersion * _share(free))
+
+    def raw_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the decoder's output: means, and dispersions if `learn="each"`."""
+        return _raw_shape(shape, self.learn)
+
+    def head(self) -> nn.Module:
+        """Return the shared dispersion if there is one, otherwise the identity."""
+        return SharedScale() if self.learn == "shared" else nn.Identity()
+
+
+def _share(free: Tensor) -> Tensor:
+    """Map a learned number to its positive scale, 1 at 0 and never below a thousandth."""
+    return _MIN_SCALE + (1 - _MIN_SCALE) * F.softplus(free + _SOFTPLUS_ONE)
+
+
+def _raw_shape(shape: tuple[int, ...], learn: str) -> tuple[int, ...]:
+    return (2 * shape[0], *shape[1:]) if learn == "each" else shape
+
+
+def _log_mean(raw: Tensor) -> Tensor:
+    """Bound the logarithm of a mean smoothly from above, so that the mean stays finite."""
+    return -torch.logaddexp(-raw, torch.full_like(raw, -_MOST_LOG_MEAN))
+
+
 Likelihood = Annotated[
-    Bernoulli | ContinuousBernoulli | Gaussian | Laplace | BaseLikelihood, Open()
+    Bernoulli
+    | ContinuousBernoulli
+    | Gaussian
+    | Laplace
+    | Poisson
+    | NegativeBinomial
+    | BaseLikelihood,
+    Open(),
 ]

@@ -55,7 +55,7 @@ class VAE(Model):
 
     def raw(self, x: Tensor) -> Tensor:
         """Compute the encoder's output for a batch (B, *shape); `latent` turns it into q(z|x)."""
-        return as_float32(cast(Tensor, self.encoder(x)))
+        return as_float32(cast(Tensor, self.encoder(self.likelihood.encoder_input(x))))
 
     def decode(self, z: Tensor) -> Observation:
         """Return p(x|z) for codes (B, D)."""
