@@ -59,7 +59,7 @@ def evaluate_command(
 
       unweave evaluate 3f2a --metrics mig,info_mec --interval 0.95 --null
 
-      unweave evaluate 3f2a --metrics mig,measures     (also metrics that need no factors)
+      unweave evaluate 3f2a --metrics mig,unsupervised     (also metrics that need no factors)
 
       unweave evaluate 3f2a --split held-out     (combinations of factors that were held out)
 
