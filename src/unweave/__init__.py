@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from unweave.core.schedules import Cyclic, Linear
     from unweave.core.spec import spec
     from unweave.data import Arrays, Folder, Lattice, Shapes2D, Shapes3D
+    from unweave.evaluation.compare import Comparison, compare
     from unweave.evaluation.evaluate import describe, evaluate, summaries, tables
     from unweave.evaluation.fit import fit
     from unweave.evaluation.model import FittedModel, load
@@ -91,6 +92,7 @@ __all__ = [
     "BetaVAE",
     "CapacityVAE",
     "Categorical",
+    "Comparison",
     "Conv",
     "Critic",
     "Cyclic",
@@ -126,6 +128,7 @@ __all__ = [
     "Uniform",
     "VampPrior",
     "aggregate",
+    "compare",
     "describe",
     "divergences",
     "evaluate",
@@ -149,6 +152,7 @@ _HOMES = {
     "evaluation.fit": "fit",
     "latents": "Bernoulli Categorical Gaussian GaussianMixture Laplace Product Sparse StudentT "
     "Uniform VampPrior",
+    "evaluation.compare": "Comparison compare",
     "evaluation.evaluate": "describe evaluate summaries tables",
     "evaluation.monitor": "Measure",
     "networks": "DCGAN MLP Conv Critic Esmaeili2019 Kim2018 Kim2018GAN Mathieu2019 Modules",

@@ -36,7 +36,7 @@ def demo_command(
     (outcome,) = train_runs([demo_run(seed)], run_store, "cpu")
     folder = run_store.folder(outcome.run).path
     model = load(folder, device="cpu")
-    scores = score_runs([model], 10_000)
+    scores = score_runs([model], 10_000).scores
     print_scores(scores, "table")
     (own,) = scores.values()
     path = write_report(model, folder / "report.html", rows=10_000, scores=own)

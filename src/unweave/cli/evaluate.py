@@ -16,7 +16,7 @@ from unweave.cli.options import (
     with_scoring_options,
 )
 from unweave.core.console import err, out
-from unweave.core.notes import print_warnings
+from unweave.core.notes import print_notes, print_warnings
 
 if TYPE_CHECKING:
     from unweave.data.splits import AnySplit
@@ -48,8 +48,16 @@ def evaluate_command(
 
     Scores and codes are stored in the folder of each run: in scores.json and table.npz for the
     split it was trained on, and in scores-SPLIT.json and table-SPLIT.npz for another. Runs that
-    differ only in seed and weights are encoded together. The table of more than four runs shows
-    mean and standard deviation; --json and --csv print every run.
+    differ only in seed and weights are encoded together. The table of more than four runs on one
+    dataset shows mean and standard deviation; --json and --csv print every run, and `unweave
+    compare` groups runs by what differs.
+
+    A run that cannot be scored does not stop the others: the reasons are printed at the end, and
+    the exit code is 1.
+
+    Two metrics are of trained models and have to be named: log_likelihood, the importance-weighted
+    bound of log p(x) in nats (100 observations, 100 particles each), and udr, the agreement of runs
+    that differ only in their seed.
 
     Examples:
 
@@ -59,7 +67,9 @@ def evaluate_command(
 
       unweave evaluate 3f2a --metrics mig,info_mec --interval 0.95 --null
 
-      unweave evaluate 3f2a --metrics mig,measures     (also metrics that need no factors)
+      unweave evaluate 3f2a --metrics mig,unsupervised     (also metrics that need no factors)
+
+      unweave evaluate runs/* --metrics log_likelihood,udr
 
       unweave evaluate 3f2a --split held-out     (combinations of factors that were held out)
 
@@ -68,18 +78,24 @@ def evaluate_command(
     form = options.format
     _ = options.names  # reject unknown metrics before anything is loaded
 
-    from unweave.cli.score_output import evaluation_notes, print_scores
-    from unweave.cli.scoring import score_runs
-    from unweave.evaluation.model import load
-    from unweave.training.store import Store
+    from unweave.cli.score_output import evaluation_notes, print_run_scores
+    from unweave.cli.scoring import find_runs, score_runs
+    from unweave.evaluation.model import load_each
 
-    folders = Store(store).find_all(names)
+    folders = find_runs(names, store)
     chosen = cast("AnySplit | None", split)
-    models = print_warnings(err, lambda: load(folders, split=chosen, device=device))
-    scores = score_runs(models, rows, options, codes)
-    for line in evaluation_notes(models, rows):
+    models, reasons = print_warnings(err, lambda: load_each(folders, split=chosen, device=device))
+    scored = score_runs(models, rows, options, codes)
+    failures = {str(path): reason for path, reason in reasons.items()} | scored.failures
+    if failures and len(folders) == 1 and not scored.scores:
+        raise ValueError(next(iter(failures.values())))
+    for line in evaluation_notes(models, rows, scored.scores):
         (out if form == "table" else err).print(line, highlight=False)
-    print_scores(scores, form)
+    print_run_scores(models, scored.scores, form)
+    if failures:
+        print_notes(err, [f"{len(failures)} of {len(folders)} runs could not be fully scored:"])
+        print_notes(err, (f"{name}: {reason}" for name, reason in failures.items()))
+        raise typer.Exit(1)
 
 
 @with_scoring_options

@@ -51,7 +51,8 @@ class ScoringOptions:
         str,
         typer.Option(
             help="Metrics to compute, such as mig,dci/locatello2019; `all` includes slow ones, "
-            "`measures` are those without labels (by default every quick metric that applies)."
+            "`unsupervised` are those that need no labels (by default every quick metric that "
+            "applies)."
         ),
     ] = ""
     interval: Annotated[
@@ -84,11 +85,10 @@ class ScoringOptions:
     @property
     def names(self) -> list[str] | None:
         """The names of the metrics that were asked for, checked; None if none were."""
-        from unweave.metrics.registry import find_metrics, split_names
+        from unweave.metrics.registry import metric_keys, split_names
 
         names = split_names(self.metrics)
-        for name in names:
-            find_metrics(name)  # raises an error for an unknown metric
+        metric_keys(names)  # raises an error for an unknown metric
         return names or None
 
     @property

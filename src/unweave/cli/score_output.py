@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from rich.table import Table as RichTable
 
@@ -13,7 +15,15 @@ from unweave.core.console import out, plain_table
 from unweave.data.splits import split_of
 from unweave.evaluation.model import FittedModel
 from unweave.metrics import Scores
+from unweave.metrics.registry import LIKELIHOOD, UDR
 from unweave.metrics.score import CSV_COLUMNS, csv_text
+from unweave.training.settings import (
+    data_label,
+    differing,
+    same_but_for_the_seed,
+    settings_of,
+    value_text,
+)
 
 _MOST_COLUMNS = 4  # the table of more runs has summary statistics instead of a column per run
 
@@ -69,12 +79,69 @@ def scores_table(scores: Mapping[str, Scores]) -> RichTable:
     return table
 
 
-def evaluation_notes(models: Sequence[FittedModel], rows: int) -> list[str]:
-    """Return which split the models were scored on and how many observations, without repeats."""
+def print_run_scores(
+    models: Sequence[FittedModel], scores: Mapping[str, Scores], format: str
+) -> None:
+    """Print scores by run; as tables, one for each dataset, and UDR by group of seeds."""
+    if format != "table":
+        print_scores(scores, format)
+        return
+    labels = run_labels(models)
+    own = [(m, scores[labels[m.folder]]) for m in models if m.folder and labels[m.folder] in scores]
+    datasets = dict.fromkeys(id(model.dataset) for model, _ in own)
+    for dataset in datasets:
+        chosen = [model for model, _ in own if id(model.dataset) == dataset]
+        if len(datasets) > 1:
+            out.print(f"\n{data_label(chosen[0].run.data)}", highlight=False, markup=False)
+        by_run = {labels[m.folder]: scores[labels[m.folder]] for m in chosen if m.folder}
+        rest = {run: Scores({k: s for k, s in each.items() if k != UDR})
+                for run, each in by_run.items()}  # fmt: skip
+        if any(rest.values()):
+            out.print(scores_table(rest))
+        for line in _udr_lines(chosen, list(by_run.values())):
+            out.print(line, highlight=False, markup=False)
+
+
+def _udr_lines(models: Sequence[FittedModel], scores: Sequence[Scores]) -> list[str]:
+    """Return the UDR of each group of runs that differ only in their seed."""
+    names = differing([settings_of(model.run) for model in models])
     lines = []
+    for numbers in same_but_for_the_seed([model.run for model in models]):
+        values = [float(scores[n][UDR]) for n in numbers if UDR in scores[n]]
+        if not values:
+            continue
+        settings = settings_of(models[numbers[0]].run)
+        group = ", ".join(f"{n}={value_text(settings.get(n))}" for n in names) or "all runs"
+        mean, ends = statistics.fmean(values), f"{min(values):.3f} to {max(values):.3f}"
+        lines.append(f"{UDR} of {group}: {mean:.3f} ({ends} over {len(values)} seeds)")
+    return lines
+
+
+def evaluation_notes(
+    models: Sequence[FittedModel], rows: int, scores: Mapping[str, Scores]
+) -> list[str]:
+    """Return what the scored models were measured on, without repeats."""
+    lines, labels = [], run_labels(models)
     for model in models:
+        if model.folder is None or labels[model.folder] not in scores:
+            continue
         trained_on = split_of(model.run.data)
         split = f"{model.split} split"
         split += "" if model.split == trained_on else f", trained on the {trained_on} split"
         lines.append(f"measured on {min(rows, model.dataset.size):,} observations of the {split}")
+        if bound := scores[labels[model.folder]].get(LIKELIHOOD):
+            count, particles = bound.details["observations"], bound.details["particles"]
+            lines.append(
+                f"{LIKELIHOOD}: mean bound in nats of {count} observations, {particles} particles "
+                "each"
+            )
     return list(dict.fromkeys(lines))
+
+
+def run_labels(models: Iterable[FittedModel]) -> dict[Path, str]:
+    """Return the digest of each run by folder, or the folder where two share a digest."""
+    digests = {model.folder: model.run.digest for model in models if model.folder is not None}
+    counts = Counter(digests.values())
+    return {
+        folder: digest if counts[digest] == 1 else str(folder) for folder, digest in digests.items()
+    }

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from unweave.cli.options import ScoringOptions
+from unweave.cli.score_output import run_labels
 from unweave.core.console import err
 from unweave.core.notes import capture_warnings, print_notes
 from unweave.core.progress import ProgressDisplay
-from unweave.evaluation.evaluate import map_tables
+from unweave.evaluation.evaluate import map_tables, score_models
 from unweave.evaluation.model import Codes, FittedModel
 from unweave.metrics import METRICS, Score, Scores, Table, evaluate, left_out
-from unweave.metrics.registry import select
-from unweave.training.store import RunFolder
+from unweave.metrics.registry import select, split_model_metrics
+from unweave.training.store import RunFolder, Store
+
+
+class Scored(NamedTuple):
+    """The scores of runs by label, and the reasons why others could not be scored."""
+
+    scores: dict[str, Scores]
+    failures: dict[str, str]
 
 
 def score_runs(
@@ -24,37 +32,82 @@ def score_runs(
     rows: int,
     options: ScoringOptions | None = None,
     codes: Codes = "mean",
-) -> dict[str, Scores]:
-    """Score runs and return their scores by digest, or by folder if a digest occurs twice.
+) -> Scored:
+    """Score runs; labels are digests, or folders if a digest occurs twice.
 
     The scores and the table they were computed from are written to the folder of each run as soon
-    as it is scored, so they survive an interruption. If no metrics are named, say which are left
-    out.
+    as it is scored, so they survive an interruption. A run that cannot be scored does not stop the
+    others. If no metrics are named, say which are left out.
     """
     options = options or ScoringOptions()
-    names, labels = options.names, run_labels(models)
-    scores_by_label = {label: Scores() for label in labels.values()}
+    names, by_folder = options.names, run_labels(models)
+    labels = [by_folder[model.folder] for model in models if model.folder is not None]
+    of_tables, of_models = split_model_metrics(names)
     score = partial(
-        capture_warnings, partial(evaluate, metrics=names, seed=options.seed, **options.keywords)
+        _try_to_score,
+        partial(evaluate, metrics=of_tables, seed=options.seed, **options.keywords),
     )
+    scored, encoded = Scored({}, {}), dict[int, Table]()
     totals = {"encoded": sum(min(rows, m.dataset.size) for m in models), "measured": len(models)}
     printed: set[str] = set()
     with ProgressDisplay(err, totals) as counts:
         count_encoded = partial(counts.add, "encoded")
-        for number, table, (scores, warned) in map_tables(
+        for number, table, (result, warned) in map_tables(
             models, rows, score, count_encoded, codes
         ):
-            model = models[number]
-            assert model.folder is not None
-            folder = RunFolder(model.folder)
-            table.save(folder.table_path(model.split))
-            folder.write_scores(model.split, len(table), codes, scores.to_json())
-            scores_by_label[labels[model.folder]] = scores
+            counts.add("measured")
+            if isinstance(result, ValueError):
+                scored.failures[labels[number]] = str(result)
+                continue
+            folder = RunFolder(models[number].folder or Path())
+            table.save(folder.table_path(models[number].split))
+            folder.write_scores(models[number].split, len(table), codes, result.to_json())
+            scored.scores[labels[number]] = result
+            encoded |= {number: table} if of_models else {}
             notes = [*map(str, warned), *(omitted(table) if names is None else [])]
             print_notes(err, (note for note in notes if note not in printed))
             printed.update(notes)
-            counts.add("measured")
-    return scores_by_label
+    if of_models:
+        _score_models(models, labels, of_models, encoded, options.seed, codes, scored)
+    order = [label for label in labels if label in scored.scores]
+    return Scored({label: scored.scores[label] for label in order}, scored.failures)
+
+
+def _score_models(
+    models: list[FittedModel],
+    labels: list[str],
+    keys: list[str],
+    tables: dict[int, Table],
+    seed: int,
+    codes: Codes,
+    scored: Scored,
+) -> None:
+    """Add the scores that no table of its own gives, such as the likelihood, and store them."""
+    numbers = sorted(tables)
+    chosen = {place: tables[number] for place, number in enumerate(numbers)}
+    with ProgressDisplay(err, {"metrics of models": len(numbers) * len(keys)}) as counts:
+        for place, result in score_models([models[n] for n in numbers], keys, chosen, seed):
+            model, label = models[numbers[place]], labels[numbers[place]]
+            counts.add("metrics of models")
+            if isinstance(result, ValueError):
+                scored.failures[label] = str(result)
+                if not scored.scores.get(label):
+                    scored.scores.pop(label, None)
+                continue
+            own = scored.scores[label]
+            own[result.key] = result
+            folder = RunFolder(model.folder or Path())
+            folder.write_scores(model.split, len(chosen[place]), codes, own.to_json())
+
+
+def _try_to_score(
+    function: Callable[[Table], Scores], table: Table
+) -> tuple[Scores | ValueError, list[Warning]]:
+    """Call a function of a table; return its scores, or the error that says why there are none."""
+    try:
+        return capture_warnings(function, table)
+    except ValueError as error:
+        return error, []
 
 
 def score_table(table: Table, options: ScoringOptions, scores: Scores) -> None:
@@ -95,10 +148,22 @@ def omitted(table: Table) -> list[str]:
     return lines
 
 
-def run_labels(models: Iterable[FittedModel]) -> dict[Path, str]:
-    """Return the digest of each run by folder, or the folder where two share a digest."""
-    digests = {model.folder: model.run.digest for model in models if model.folder is not None}
-    counts = Counter(digests.values())
-    return {
-        folder: digest if counts[digest] == 1 else str(folder) for folder, digest in digests.items()
-    }
+def find_runs(names: Iterable[str], store: Path) -> list[Path]:
+    """Return the folders of runs by digest, start of a digest or folder, each once.
+
+    Files and folders that are not runs, as in `runs/*`, are skipped with a note; a name that is
+    neither a run nor a path is an error.
+    """
+    skipped = [name for name in names if Path(name).exists() and not _is_run(Path(name))]
+    wanted = [name for name in names if name not in skipped]
+    if skipped and not wanted:
+        raise ValueError(
+            f"expected folders of runs, got {', '.join(skipped)}, without run.json: `unweave runs` "
+            "lists the runs"
+        )
+    print_notes(err, (f"skipped {name}: it is not a run" for name in skipped))
+    return Store(store).find_all(wanted)
+
+
+def _is_run(path: Path) -> bool:
+    return (path / "run.json").exists()

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeVar, Unpack, overload
 
@@ -32,7 +32,7 @@ from unweave.evaluation.model import TINY, Array, Codes, FittedModel
 from unweave.evaluation.stacked import join
 from unweave.latents import Distribution, Latent, distribution_at
 from unweave.latents.densities import Mixture
-from unweave.metrics import MetricOptions, Score, Scores, Table
+from unweave.metrics import MetricOptions, Score, Scores, Table, udr
 from unweave.metrics import describe as describe_table
 from unweave.metrics import evaluate as evaluate_table
 from unweave.metrics.clusters import mixture_occupancy
@@ -43,6 +43,8 @@ from unweave.metrics.posterior.overlap import (
     pairs_of,
 )
 from unweave.metrics.posterior.prior_match import match_scores
+from unweave.metrics.registry import LIKELIHOOD, UDR, split_model_metrics
+from unweave.training.settings import same_but_for_the_seed
 
 R = TypeVar("R")
 
@@ -50,6 +52,8 @@ AggregateName = Literal[
     "mutual_information", "total_correlation", "dimension_kl", "information", "correlations"
 ]
 
+LIKELIHOOD_ROWS = 100  # observations whose likelihood is estimated if the metric is named
+LIKELIHOOD_PARTICLES = 100  # importance samples for each: a Kim2018 network takes 10 s for all
 _AT_ONCE = 2**30  # weights and codes on the device at once, in numbers: 4 GB
 
 
@@ -147,7 +151,9 @@ def evaluate(
         models: as `fit` and `load` return them in a list.
         rows: observations to encode.
         metrics: names of metrics or functions of your own, as `unweave.metrics.evaluate` takes
-            them. Default: all that apply and are not slow.
+            them. "log_likelihood" is the importance-weighted bound of 100 observations, and "udr"
+            compares the models that differ only in their seed. Default: all that apply and are not
+            slow.
         codes: "prior-cdf" maps codes to normal quantiles through the prior's cdf (see
             `FittedModel.table`); metrics that need the scales of q(z|x) are then left out.
         seed: of the metrics.
@@ -155,17 +161,69 @@ def evaluate(
     """
     if isinstance(models, FittedModel):
         raise TypeError("expected a list of models, got one: give [model]")
-    score = partial(evaluate_table, metrics=metrics, seed=seed, **options)
+    of_tables, of_models = split_model_metrics(metrics)
+    score = partial(evaluate_table, metrics=of_tables, seed=seed, **options)
     by_number: dict[int, Scores] = {}
+    encoded: dict[int, Table] = {}
     issued: dict[str, Warning] = {}
-    for number, _, (scores, own) in map_tables(
+    for number, table, (scores, own) in map_tables(
         models, rows, partial(capture_warnings, score), codes=codes
     ):
         by_number[number] = scores
+        encoded |= {number: table} if UDR in of_models else {}
         issued |= {str(warning): warning for warning in own}
     for warning in issued.values():
         warnings.warn(warning, stacklevel=2)
+    for number, result in score_models(models, of_models, encoded, seed):
+        if isinstance(result, ValueError):
+            raise result
+        by_number[number][result.key] = result
     return [by_number[number] for number in range(len(models))]
+
+
+def score_models(
+    models: Sequence[FittedModel], keys: Sequence[str], tables: Mapping[int, Table], seed: int = 0
+) -> Iterator[tuple[int, Score | ValueError]]:
+    """Yield the number of each model with each of its scores that no table of its own gives.
+
+    `keys` are `LIKELIHOOD`, the importance-weighted bound of 100 observations with 100 particles
+    each, and `UDR` over the models that differ only in their seed, for which `tables` has the table
+    of each. If a model cannot be scored, the error that says why takes the place of the score.
+    """
+    if LIKELIHOOD in keys:
+        for number, model in enumerate(models):
+            try:
+                count = min(LIKELIHOOD_ROWS, model.dataset.size)
+                yield number, likelihood_score(model, count, LIKELIHOOD_PARTICLES, seed)
+            except ValueError as error:
+                yield number, error
+    if UDR in keys:
+        for numbers in _same_but_for_the_seed(models):
+            yield from zip(numbers, _udr([tables[n] for n in numbers], seed), strict=True)
+
+
+def _same_but_for_the_seed(models: Sequence[FittedModel]) -> list[list[int]]:
+    """Return the numbers of the models that differ only in their seed and are on the same data."""
+    groups = same_but_for_the_seed([model.run for model in models])
+    by_data: dict[tuple[int, str], list[int]] = {}
+    for place, numbers in enumerate(groups):
+        for number in numbers:
+            key = place, models[number].dataset.fingerprint
+            by_data.setdefault(key, []).append(number)
+    return list(by_data.values())
+
+
+def _udr(tables: Sequence[Table], seed: int) -> Sequence[Score | ValueError]:
+    if len(tables) < 2:
+        return [
+            ValueError(
+                "udr compares runs that differ only in their seed, and no other run has these "
+                "settings: train more seeds, as in seed=0..4"
+            )
+        ]
+    kl = [table.kl for table in tables if table.kl is not None]
+    scores = udr([table.codes for table in tables], kl=kl, seed=seed)
+    return scores
 
 
 def map_tables(
@@ -248,7 +306,8 @@ def describe(
     for encoded in encode(several, rows, seed):
         scores = _describe_encoded(encoded, samples, seed)
         if observations and encoded.model.run.objective.autoencodes:
-            scores |= _likelihood(encoded.model, observations, particles, seed)
+            own = likelihood_score(encoded.model, observations, particles, seed)
+            scores |= {own.key: own}
         by_number[encoded.number] = scores
     descriptions = [by_number[number] for number in range(len(several))]
     return descriptions[0] if isinstance(models, FittedModel) else descriptions
@@ -279,9 +338,7 @@ def _describe_encoded(encoded: EncodedModel, samples: int, seed: int) -> dict[st
     )
 
 
-def _likelihood(
-    model: FittedModel, observations: int, particles: int, seed: int
-) -> dict[str, Score]:
+def likelihood_score(model: FittedModel, observations: int, particles: int, seed: int = 0) -> Score:
     """Return the mean importance-weighted bound of log p(x) in nats, with its standard error."""
     if observations < 2:
         raise ValueError(
@@ -291,7 +348,7 @@ def _likelihood(
     index = model.rows(observations, seed)
     bounds = model.log_likelihood(model.observations(index), particles, seed)
     error = float(bounds.std(ddof=1)) / len(bounds) ** 0.5
-    score = Score(
+    return Score(
         "log_likelihood",
         "burda2016",
         float(bounds.mean()),
@@ -301,7 +358,6 @@ def _likelihood(
             "particles": particles,
         },
     )
-    return {"log_likelihood/burda2016": score}
 
 
 def _independent_normals(latent: Latent, q: Distribution) -> tuple[Array, Array] | None:

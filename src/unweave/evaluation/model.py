@@ -374,6 +374,21 @@ def load(
     return [_load(each, data, split, device, datasets, network) for each in path]
 
 
+def load_each(
+    paths: Iterable[Path], *, split: AnySplit | None = None, device: str = "auto"
+) -> tuple[list[FittedModel], dict[Path, str]]:
+    """Load the runs that can be loaded; return their models, and for each other run the reason."""
+    datasets: dict[str, tuple[Data, Dataset]] = {}
+    models: list[FittedModel] = []
+    reasons: dict[Path, str] = {}
+    for path in paths:
+        try:
+            models.append(_load(path, None, split, device, datasets, None))
+        except (ValueError, OSError) as error:
+            reasons[path] = str(error)
+    return models, reasons
+
+
 def _load(
     path: str | Path,
     data: Any,

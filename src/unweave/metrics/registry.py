@@ -239,6 +239,10 @@ UNSUPERVISED: dict[str, Metric] = {
 }
 
 
+# Metrics of trained models, by name: `unweave.evaluate` computes them, not a table.
+MODEL_METRICS = {"log_likelihood": "log_likelihood/burda2016", "udr": "udr/duan2020-lasso"}
+LIKELIHOOD, UDR = MODEL_METRICS.values()
+
 MetricChoice = str | Metric | Callable[..., Score | float]
 
 
@@ -274,7 +278,7 @@ def evaluate(
     By default all quick metrics run that the table has the inputs for, or, without factors, the
     unsupervised ones. The others are logged, and `left_out` explains them. Metrics that you name
     must apply to the table. A name without protocol selects all protocols that apply, "all" all
-    metrics including slow ones, and "measures" all unsupervised metrics.
+    metrics including slow ones, and "unsupervised" all that need no factors.
 
     Your own function works as a metric too, `metrics=["mig", my_function]`: it is called with codes
     and factors, and returns a number or a `Score`. Decorate it with `metric` for intervals and the
@@ -361,11 +365,39 @@ def split_names(metrics: str) -> list[str]:
     return [name.strip() for name in metrics.split(",") if name.strip()]
 
 
+def split_model_metrics(
+    metrics: MetricChoice | Sequence[MetricChoice] | None,
+) -> tuple[list[MetricChoice] | None, list[str]]:
+    """Split metrics into those of a table and the keys of those of trained models.
+
+    >>> split_model_metrics("mig, udr"), split_model_metrics(None)
+    ((['mig'], ['udr/duan2020-lasso']), (None, []))
+    """
+    if metrics is None:
+        return None, []
+    if isinstance(metrics, str):
+        metrics = split_names(metrics) or [metrics]
+    every = [metrics] if callable(metrics) else list(metrics)
+    keys = MODEL_METRICS | {key: key for key in MODEL_METRICS.values()}
+    of_models = [keys[m] for m in every if isinstance(m, str) and m in keys]
+    return [m for m in every if not (isinstance(m, str) and m in keys)], of_models
+
+
+def metric_keys(metrics: MetricChoice | Sequence[MetricChoice]) -> set[str]:
+    """Return the keys of all metrics that a choice stands for, of tables and of models.
+
+    >>> sorted(metric_keys("mig,udr"))
+    ['mig/chen2018', 'mig/locatello2019', 'udr/duan2020-lasso']
+    """
+    of_tables, of_models = split_model_metrics(metrics)
+    return {*of_models, *(key for choice in of_tables or () for key in find_metrics(choice))}
+
+
 def find_metrics(choice: MetricChoice) -> dict[str, Metric]:
     """Return the metrics, by key, that a name, a key, a function or a `Metric` stands for.
 
-    "all" stands for all metrics and "measures" for all unsupervised ones; "module:function" is a
-    function of yours, and its module is imported. A function that is not registered becomes a
+    "all" stands for all metrics and "unsupervised" for all that need no factors; "module:function"
+    is a function of yours, and its module is imported. A function that is not registered becomes a
     metric with its `__name__`, under each protocol that it has.
 
     >>> list(find_metrics("irs")), list(find_metrics(lambda codes, factors: 0.5))
@@ -380,8 +412,13 @@ def find_metrics(choice: MetricChoice) -> dict[str, Metric]:
     if ":" in choice:
         import_module(choice.partition(":")[0])
         return _metrics_from_function(find_object(choice))
-    groups = {"all": METRICS, "measures": UNSUPERVISED}
+    groups = {"all": METRICS, "unsupervised": UNSUPERVISED}
     matches = groups.get(choice) or {k: m for k, m in every.items() if choice in (k, m.name)}
+    if choice.partition("/")[0] in MODEL_METRICS:
+        raise ValueError(
+            f"{choice} is a metric of trained models, not of a table of codes: use `unweave "
+            f"evaluate RUNS --metrics {choice}` or unweave.evaluate(models, metrics={choice!r})"
+        )
     if not matches:
         short = [*groups, *dict.fromkeys(metric.name for metric in every.values())]
         hint = nearest(choice, every if "/" in choice else short)
@@ -422,7 +459,7 @@ def select(
         if taken := [key for key in matches if key in chosen and chosen[key] != matches[key]]:
             raise ValueError(f"expected functions of different names, got two named {taken[0]}")
         reasons = {key: reason for key, m in matches.items() if (reason := m.unmet(table))}
-        if len(reasons) == len(matches) and choice not in ("all", "measures"):
+        if len(reasons) == len(matches) and choice not in ("all", "unsupervised"):
             why = "; ".join(f"{key}: {reason}" for key, reason in reasons.items())
             name = choice if isinstance(choice, str) else ", ".join(matches)
             raise ValueError(f"expected a table that can be scored by {name}, but {why}")

@@ -127,10 +127,16 @@ class RunFolder:
         """The file for the codes and factors of a split."""
         return self.path / f"table{self._suffix(split)}.npz"
 
-    def write_scores(self, split: str, rows: int, codes: str, scores: object) -> None:
-        """Store the scores of a split beside those of other splits."""
+    def write_scores(self, split: str, rows: int, codes: str, scores: Mapping[str, Any]) -> None:
+        """Store the scores of a split beside those of other splits.
+
+        Stored scores of other metrics stay if they are of the same rows and codes.
+        """
         path = self.path / f"scores{self._suffix(split)}.json"
-        write_json(path, {"split": split, "rows": rows, "codes": codes, "scores": scores})
+        facts = {"split": split, "rows": rows, "codes": codes}
+        stored = self.scores.get(split, {}) if path.exists() else {}
+        same = all(stored.get(name) == value for name, value in facts.items())
+        write_json(path, facts | {"scores": (stored["scores"] if same else {}) | dict(scores)})
 
     def _suffix(self, split: str) -> str:
         return "" if split == split_of(self.read_run().data) else f"-{split}"

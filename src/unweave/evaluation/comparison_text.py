@@ -1,0 +1,191 @@
+"""A comparison of runs as text of at most 80 columns, and as a table for notebooks."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+from unweave.core.intervals import Estimate
+from unweave.evaluation.shared_latents import SAME
+from unweave.metrics.score import aligned
+from unweave.training.settings import value_text
+
+if TYPE_CHECKING:
+    from unweave.evaluation.compare import Comparison, Contrast, Group, Section
+
+_WIDTH = 80
+_CELL = 18  # characters of a mean with its interval, and the gap before it
+_NAME = 34  # characters of the longest name of a number
+
+
+def comparison_text(comparison: Comparison) -> str:
+    """Return all sections and notes as text."""
+    parts = [_section_text(section, comparison.level) for section in comparison.sections]
+    notes = [
+        textwrap.fill(f"note: {note}", _WIDTH, subsequent_indent="  ") for note in comparison.notes
+    ]
+    return "\n\n".join([*parts, *(["\n".join(notes)] if notes else [])])
+
+
+def _section_text(section: Section, level: float) -> str:
+    runs = sum(len(group.runs) for group in section.groups)
+    title = textwrap.fill(f"{section.data}: {runs} runs", _WIDTH)
+    blocks = [title, _settings_text(section), *_number_texts(section, level)]
+    if section.contrasts:
+        lines = [contrast_text(each) for each in section.contrasts]
+        blocks.append(f"Best, and the difference from the second best ({level:.0%} intervals):")
+        blocks[-1] += "".join(f"\n{_fill(line)}" for line in lines)
+    shared = [_latents_text(group) for group in section.groups if group.udr]
+    if shared:
+        blocks.append(
+            textwrap.fill(
+                f"Latents matched across seeds (the same from |correlation| {SAME:g}) and UDR, "
+                "which is 0.9 at most:",
+                _WIDTH,
+            )
+        )
+        blocks += shared
+    return "\n\n".join(blocks)
+
+
+def _fill(line: str) -> str:
+    return textwrap.fill(line, _WIDTH, initial_indent="  ", subsequent_indent="      ")
+
+
+def _settings_text(section: Section) -> str:
+    """Return the table of groups, or a line for each if the settings are too wide."""
+    head = ["group", *section.settings, "seeds"]
+    rows = [
+        [group.name, *map(value_text, group.settings.values()), seeds_text(group)]
+        for group in section.groups
+    ]
+    table = aligned([head, *rows])
+    if max(map(len, table.splitlines())) <= _WIDTH:
+        return table
+    return "\n".join(
+        _fill(f"{group.name}: {group.title}; seeds {seeds_text(group)}") for group in section.groups
+    )
+
+
+def seeds_text(group: Group) -> str:
+    """Write the seeds of a group, consecutive ones as a range.
+
+    >>> from types import SimpleNamespace as N
+    >>> seeds_text(N(runs=[N(run=N(seed=seed)) for seed in (0, 1, 2, 5)]))
+    '0..2, 5'
+    """
+    spans: list[list[int]] = []
+    for seed in sorted(run.run.seed for run in group.runs):
+        if spans and seed == spans[-1][1] + 1:
+            spans[-1][1] = seed
+        else:
+            spans.append([seed, seed])
+    return ", ".join(str(a) if a == b else f"{a}..{b}" for a, b in spans)
+
+
+def _number_texts(section: Section, level: float) -> list[str]:
+    """Return the tables of means by group, as many groups beside each other as fit."""
+    widest = max([len(name) for name in section.numbers] or [0])
+    at_once = max(1, (_WIDTH - min(widest, _NAME)) // _CELL)
+    texts = []
+    for start in range(0, len(section.groups), at_once):
+        groups = section.groups[start : start + at_once]
+        lines = [["", *(group.name for group in groups)]]
+        for name in section.numbers:
+            lines.append([name, *(estimate_text(g, name, level) for g in groups)])
+        if len(lines) > 1:
+            texts.append(aligned(lines))
+    return texts
+
+
+def estimate_text(group: Group, name: str, level: float) -> str:
+    """Write a mean with half its interval, and how many runs have it if not all do."""
+    estimate, count = group.estimate(name, level), len(group.values(name))
+    if estimate is None:
+        return "-"
+    few = f" ({count})" if count < len(group.runs) else ""
+    return mean_text(estimate) + few
+
+
+def mean_text(estimate: Estimate) -> str:
+    """Write a mean with half the width of its interval.
+
+    >>> mean_text(Estimate(0.25, 0.2, 0.3)), mean_text(Estimate(1234.5, None, None))
+    ('0.250 ± 0.050', '1234')
+    """
+    digits = 3 if abs(estimate.value) < 10 else 2 if abs(estimate.value) < 1000 else 0
+    text = f"{estimate.value:.{digits}f}"
+    if estimate.high is None:
+        return text
+    return f"{text} ± {estimate.high - estimate.value:.{digits}f}"
+
+
+def contrast_text(contrast: Contrast) -> str:
+    """Say which group is best by a number, and by how much."""
+    best, second, difference = contrast.best, contrast.second, contrast.difference
+    head = f"{contrast.number}: {best.name}"
+    amount = _signed(difference.value)
+    if difference.low is None or difference.high is None:
+        return f"{head} ({amount} from {second.name}; one seed gives no interval)"
+    interval = f"[{_signed(difference.low)}, {_signed(difference.high)}]"
+    if not contrast.distinguishable:
+        return f"{head}, not distinguishable from {second.name} ({amount} {interval})"
+    return f"{head}, {amount} from {second.name} {interval}"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.{3 if abs(value) < 10 else 2}f}"
+
+
+def _latents_text(group: Group) -> str:
+    """Return the table of the latents of a group, and its UDR."""
+    values = [score.value for score in group.udr]
+    mean = sum(values) / len(values)
+    head = (
+        f"{group.name}: {group.title}; UDR {mean:.3f} ({min(values):.3f} to {max(values):.3f} "
+        f"over {len(values)} seeds)"
+    )
+    count = len(group.encoded)
+    rows = [["  latent", "found by", "|correlation|", "seeds that found it"]]
+    for each in group.latents:
+        strengths = [abs(m.correlation) for m in each.matches.values() if m.same]
+        span = f"{min(strengths):.2f} to {max(strengths):.2f}" if strengths else "-"
+        seeds = ", ".join(map(str, sorted(group.encoded[m].run.seed for m in each.found_by)))
+        name = f"  {each.latent} of seed {group.encoded[each.model].run.seed}"
+        rows.append([name, f"{len(each.found_by)} of {count}", span, _shortened(seeds, 28)])
+    none = "\n  no latent carries information" if len(rows) == 1 else ""
+    return textwrap.fill(head, _WIDTH) + (none or "\n" + aligned(rows))
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 4] + " ..."
+
+
+def comparison_html(comparison: Comparison) -> str:
+    """Return the settings and means of every section as HTML tables, for notebooks."""
+    parts = []
+    for section in comparison.sections:
+        head = ["", *(group.name for group in section.groups)]
+        rows = [
+            *([name, *(value_text(g.settings[name]) for g in section.groups)]
+              for name in section.settings),
+            ["seeds", *(seeds_text(group) for group in section.groups)],
+            *([name, *(estimate_text(g, name, comparison.level) for g in section.groups)]
+              for name in section.numbers),
+        ]  # fmt: skip
+        parts.append(f"<p><b>{escape(section.data)}</b></p>{_html_table(head, rows)}")
+        lines = "".join(f"<li>{escape(contrast_text(each))}</li>" for each in section.contrasts)
+        parts.append(f"<ul>{lines}</ul>" if lines else "")
+    notes = "".join(f"<p>{escape(note)}</p>" for note in comparison.notes)
+    return f"<div>{''.join(parts)}{notes}</div>"
+
+
+def _html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    def line(cells: Sequence[str], tag: str) -> str:
+        inner = "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells)
+        return f"<tr>{inner}</tr>"
+
+    body = "".join(line(row, "td") for row in rows)
+    return f"<table><thead>{line(head, 'th')}</thead><tbody>{body}</tbody></table>"
