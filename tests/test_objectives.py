@@ -24,7 +24,7 @@ from datasets import (
 from unweave.aggregate import exact
 from unweave.core.noise import Noise
 from unweave.core.spec import members
-from unweave.latents import DiagonalGaussian, distributions, variable_of_column
+from unweave.latents import DiagonalGaussian, distributions, prior_samples, variable_of_column
 from unweave.objectives import Objective, Term, VAEObjective, base, total
 from unweave.objectives.decomposed import sampled_likelihood
 from unweave.objectives.divergences import accuracy
@@ -367,6 +367,24 @@ def test_dip_vae_measures_codes_in_standard_deviations_of_the_prior():
     for latent in (uw.StudentT(2, df=1), uw.GaussianMixture(), uw.VampPrior(2), uw.Categorical(3),
                    uw.Gaussian(2, learn="variances")):  # fmt: skip
         assert uw.DIPVAE().incompatibility(latent)
+
+
+@pytest.mark.parametrize("size", [2, 10])
+def test_the_kernel_of_info_vae_is_that_of_its_code(size):
+    """exp(-mean_d (x_d - y_d)^2 / D), written as in the code released with [Zhao2019]."""
+    objective = uw.InfoVAE()
+    nets, batch = nets_and_batch(small_run(objective=objective, latent=uw.Gaussian(size)))
+    forward = nets.model(batch.x, Noise(0))
+    x, y = forward.z, prior_samples(forward.p, len(forward.z), Noise(1))
+    xx, yy, xy = (
+        torch.exp(-(a[:, None] - b).square().mean(-1) / size) for a, b in ((x, x), (y, y), (x, y))
+    )
+    pairs = len(x) * (len(x) - 1)
+    expected = (xx.sum() + yy.sum() - 2 * len(x)) / pairs - 2 * xy.mean()
+    got = objective.divergence.value(nets, forward, batch, Noise(1))
+    torch.testing.assert_close(got, expected)
+    given = uw.divergences.MMD(kernel="rbf", constants=(float(size**2),))
+    torch.testing.assert_close(given.value(nets, forward, batch, Noise(1)), expected)
 
 
 def test_info_vae_refuses_a_negative_weight_of_its_divergence():

@@ -21,13 +21,15 @@ class _Family(NamedTuple):
     """A kernel as a function of the distance and the constant C, and its default scales."""
 
     value: Callable[[Tensor, float], Tensor]
-    scales: tuple[float, ...] = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)  # code of [Tolstikhin2018]
+    scales: tuple[float, ...] | None = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)  # [Tolstikhin2018] code
     dimensionwise: bool = False
     given: tuple[float, ...] | None = None  # constants that replace those of the scales
 
     def constants(self, size: int) -> tuple[float, ...]:
         """Return the constants C for distances between points of `size` columns."""
-        return self.given or tuple(2.0 * size * scale for scale in self.scales)
+        if self.given is None and self.scales is None:
+            return (float(size**2),)
+        return self.given or tuple(2.0 * size * scale for scale in self.scales or ())
 
 
 def _imq(distance: Tensor, c: float) -> Tensor:
@@ -46,7 +48,7 @@ _KERNELS: dict[str, _Family] = {
     "imq": _Family(_imq),
     "imq-dimensionwise": _Family(_imq, (0.1, 0.2, 0.5, 1.0, 2.0, 5.0), dimensionwise=True),
     "imq-unsquared": _Family(_imq_unsquared),
-    "rbf": _Family(_rbf),
+    "rbf": _Family(_rbf, scales=None),
 }
 
 
@@ -69,7 +71,7 @@ def mmd(
     - imq-dimensionwise: sum_d C / (C + (x_d - y_d)^2), as in the code of [Mathieu2019]. About 30
       times larger at D = 50, so weights do not carry over to the others. Memory grows as B M D.
     - imq-unsquared: C / (C + |x - y|), as printed in [Mathieu2019] app. B.
-    - rbf: exp(-|x - y|^2 / C).  [Gretton2012]
+    - rbf: exp(-|x - y|^2 / C), by default C = D^2 as in the code of [Zhao2019].
 
     Give `constants` C, or `scales` s with C = 2 D s (C = 2 s for imq-dimensionwise); see
     `kernel_constants` for the defaults. With groups of columns the result is the sum over the
@@ -99,8 +101,8 @@ def kernel_constants(
 
     >>> kernel_constants("imq", 10)
     (2.0, 4.0, 10.0, 20.0, 40.0, 100.0, 200.0)
-    >>> kernel_constants("rbf", 10, scales=5)
-    (100.0,)
+    >>> kernel_constants("rbf", 10), kernel_constants("rbf", 10, scales=(1, 2))
+    ((100.0,), (20.0, 40.0))
     """
     family = _family(kernel, scales, None)
     return family.constants(1 if family.dimensionwise else size)

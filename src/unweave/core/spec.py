@@ -54,7 +54,8 @@ Seed = Annotated[int, Field(ge=0, lt=2**63)]  # of `unweave.core.noise`
 _NAME = re.compile(r"[a-zA-Z_]\w*|\d+").fullmatch
 
 # Part of every digest. Raise it when a default value changes, or when a field or kind is renamed:
-# stored runs are then trained anew instead of being taken for something they are not.
+# stored runs are then trained anew instead of being taken for something they are not. If only one
+# spec changes, give it an attribute `revision` instead; it is part of its digest unless it is 0.
 SCHEMA = 1
 
 CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -155,6 +156,8 @@ def _settings(value: Any) -> Any:
         }
         if is_own(type(value)):
             changed |= {"kind": part_name(type(value)), HASH: source_hash(type(value))}
+        if revision := getattr(value, "revision", 0):
+            changed["revision"] = _settings(revision)
         return changed
     if isinstance(value, BaseModel):
         blocks = [[name, _settings(block)] for name, block in (value.model_extra or {}).items()]

@@ -116,8 +116,9 @@ class MMD(Divergence):
     With `blockwise` it is the sum over the blocks of the latent tree.
 
     A kernel is summed over constants C, for example C / (C + |x - y|^2). Give them as `constants`,
-    or as `scales` s with C = 2 D s for D columns (C = 2 s for "imq-dimensionwise").
-    `unweave.aggregate.kernel_constants` shows the defaults.
+    or as `scales` s with C = 2 D s for D columns (C = 2 s for "imq-dimensionwise"). By default
+    "rbf" has the single constant C = D^2, as in the code of [Zhao2019], and the others have several
+    scales; `unweave.aggregate.kernel_constants` shows them.
     """
 
     kernel: Kernel = "imq"
@@ -132,6 +133,11 @@ class MMD(Divergence):
         if self.scales is not None and self.constants is not None:
             raise ValueError("expected scales or constants of the kernel, got both; use one")
         return self
+
+    @property
+    def revision(self) -> int:
+        """1 for the default "rbf", which had seven scales; part of the digest."""
+        return int(self.kernel == "rbf" and not self.scales and not self.constants)
 
     def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
         """Compute the statistic, ()."""

@@ -113,12 +113,13 @@ class AlphaBetaVAE(MatchingObjective):
 class InfoVAE(MatchingObjective):
     """E_q[-log p(x|z)] + (1 - alpha) KL(q(z|x) || p(z)) + (alpha + lam - 1) D(q(z), p(z)).
 
-    [Zhao2019] eq. 6, whose lambda is `lam`: alpha rewards information, lam the match.
+    [Zhao2019] eq. 6, whose lambda is `lam`: alpha rewards information, lam the match. The kernel of
+    its code is exp(-|x - y|^2 / D^2) for D columns; `MMD(kernel="rbf", constants=(C,))` has another.
     """
 
     alpha: Weight = 0.0
     lam: Weight = 500.0  # [Zhao2019] app. D
-    divergence: AnyDivergence = MMD(kernel="rbf", scales=(100.0,))  # one kernel, C = 200 D
+    divergence: AnyDivergence = MMD(kernel="rbf")
     kind: Literal["info-vae"] = tag("info-vae")
 
     @model_validator(mode="after")
@@ -130,6 +131,11 @@ class InfoVAE(MatchingObjective):
                 "reward a mismatch of q(z) and p(z)"
             )
         return self
+
+    @property
+    def revision(self) -> int:
+        """1 for the default divergence, which had the constant 200 D; part of the digest."""
+        return int(self.divergence == MMD(kernel="rbf"))
 
     @property
     def uses_rate(self) -> bool:
