@@ -84,7 +84,7 @@ def test_large_numbers_fit(width):
     shown.advance(299_999, LONG)
     shown.end()
     assert all(len(line) <= width for line in lines_of(console))
-    assert "299,999/300,000" in lines_of(console)[-1]
+    assert "299999/300000" in lines_of(console)[-1]
     assert "loss -12345.67" in lines_of(console)[-1]
 
 
@@ -93,7 +93,8 @@ def test_what_fits_is_taken_in_order():
         found = fit_line("name of a run", ["1/2", "0:00:01", "loss 1.00"], ["a 1", "b 2"], width)
         line = f"{found.name} {'-' * found.bar} {found.texts}".strip()
         assert len(line) <= width
-        assert ("b 2" in line) <= ("a 1" in line) <= ("name of a run" in line)
+        assert ("b 2" in line) <= ("a 1" in line)
+        assert found.bar >= 8 or not found.name
     assert "b 2" in line
 
 

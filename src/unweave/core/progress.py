@@ -15,7 +15,7 @@ from rich.text import Text
 
 _SECONDS_BETWEEN_LINES = 5.0
 _SECONDS_BETWEEN_DISPLAYS = 0.2  # in a notebook
-_BAR = 24  # characters of a bar that has room
+_BAR = 16  # characters of a bar that has room
 _LEAST_BAR, _LEAST_NAME = 8, 6  # characters below which a bar or a name is left out
 
 
@@ -30,11 +30,11 @@ class Layout(NamedTuple):
 def fit_line(name: str, texts: Sequence[str], extra: Sequence[str], width: int) -> Layout:
     """Choose what of a line of progress fits into a width.
 
-    `texts` are always shown; then, as far as there is room, a bar, the name, a longer bar, and the
-    extra texts in their order.
+    `texts` are always shown; then, as far as there is room, a short bar, the name, those extra texts
+    that fit, and a longer bar.
 
     >>> fit_line("factor-vae seed 0", ["20/50", "0:01:40", "loss 73.19"], ["rate 12.1"], 60)
-    Layout(name='factor-vae seed 0', bar=17, texts='20/50 0:01:40 loss 73.19')
+    Layout(name='factor-vae seed 0', bar=16, texts='20/50 0:01:40 loss 73.19')
     >>> fit_line("factor-vae seed 0", ["20/50", "0:01:40", "loss 73.19"], ["rate 12.1"], 40)
     Layout(name='facto…', bar=8, texts='20/50 0:01:40 loss 73.19')
     """
@@ -45,13 +45,11 @@ def fit_line(name: str, texts: Sequence[str], extra: Sequence[str], width: int) 
     spare = room - _LEAST_BAR - 1
     shown = name if len(name) <= spare else f"{name[: spare - 1]}…" if spare >= _LEAST_NAME else ""
     room -= len(shown) + 1 if shown else 0
-    bar = min(_BAR, room)
     for text in extra:
-        if bar + 2 + len(text) > room:
-            break
-        line += f"  {text}"
-        room -= 2 + len(text)
-    return Layout(shown, bar, line)
+        if _LEAST_BAR + 2 + len(text) <= room:
+            line += f"  {text}"
+            room -= 2 + len(text)
+    return Layout(shown, min(_BAR, room), line)
 
 
 class ProgressDisplay:
@@ -178,7 +176,7 @@ class _Bars(Progress):
 
     def _count(self, task: Task) -> str:
         sizes = [task.completed] if task.total is None else [task.completed, task.total]
-        return "/".join(decimal(int(n)) if self.in_bytes else f"{int(n):,}" for n in sizes)
+        return "/".join(decimal(int(n)) if self.in_bytes else str(int(n)) for n in sizes)
 
     def redisplay(self, due: bool = False) -> None:
         """Replace the bars in a notebook, a few times a second."""

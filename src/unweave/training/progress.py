@@ -59,7 +59,8 @@ class ConsoleProgress:
         self._bars = self.console.is_terminal or self.console.is_jupyter
         if not self._bars:
             verb = f"resumes at step {step}" if step else "starts"
-            self._print(f"{self._name} {verb}, {self._steps} steps in all")
+            run = f" (run {runs[0].digest})" if len(runs) == 1 else ""
+            self._print(f"{self._name} {verb}, {self._steps} steps in all{run}")
         self._display = ProgressDisplay(
             self.console, {self._name: self._steps}, completed=step, quiet=False
         )
@@ -89,7 +90,7 @@ def describe(runs: Sequence[Run]) -> str:
     """Describe a group of runs in a few words."""
     kind = runs[0].objective.kind
     if len(runs) == 1:
-        return f"{runs[0].digest} {kind} seed {runs[0].seed}"
+        return f"{kind} seed {runs[0].seed}"
     return f"{kind} in {len(runs)} lanes"
 
 
