@@ -454,7 +454,15 @@ def test_variables_and_factors_agree_with_the_table(lattice):
 
 def test_terms_and_scheduled_weights_have_a_panel_each(lattice):
     titles = [panel.title for panel in figures.log_curves(analysed(lattice))]
-    assert titles == ["distortion", "rate", "total correlation", "critic", "critic accuracy", "γ"]
+    assert titles == [
+        "loss",
+        "distortion",
+        "rate",
+        "total correlation",
+        "critic",
+        "critic accuracy",
+        "γ",
+    ]
 
 
 @pytest.mark.parametrize("span", [(0, 1), (-3.4, 5.4), (1e-6, 2e-6), (0, 3e5), (-1e3, 7)])

@@ -1,22 +1,55 @@
-"""Show how far long work is: bars on a terminal, otherwise a line every few seconds."""
+"""Show how far long work is: bars on a terminal or in a notebook, otherwise a line now and then."""
 
 from __future__ import annotations
 
+import importlib
 import time
-from collections.abc import Mapping
-from typing import Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Self
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from markupsafe import Markup
+from rich.console import Console, RenderableType
+from rich.filesize import decimal
+from rich.progress import Progress, Task, TaskID
+from rich.text import Text
 
 _SECONDS_BETWEEN_LINES = 5.0
+_SECONDS_BETWEEN_DISPLAYS = 0.2  # in a notebook
+_BAR = 16  # characters of a bar that has room
+_LEAST_BAR, _LEAST_NAME = 8, 6  # characters below which a bar or a name is left out
+
+
+class Layout(NamedTuple):
+    """The texts of one line of progress, and the width of the bar after its name."""
+
+    name: str
+    bar: int
+    texts: str
+
+
+def fit_line(name: str, texts: Sequence[str], extra: Sequence[str], width: int) -> Layout:
+    """Choose what of a line of progress fits into a width.
+
+    `texts` are always shown; then, as far as there is room, a short bar, the name, those extra texts
+    that fit, and a longer bar.
+
+    >>> fit_line("factor-vae seed 0", ["20/50", "0:01:40", "loss 73.19"], ["rate 12.1"], 60)
+    Layout(name='factor-vae seed 0', bar=16, texts='20/50 0:01:40 loss 73.19')
+    >>> fit_line("factor-vae seed 0", ["20/50", "0:01:40", "loss 73.19"], ["rate 12.1"], 40)
+    Layout(name='facto…', bar=8, texts='20/50 0:01:40 loss 73.19')
+    """
+    line = " ".join(texts)
+    room = width - len(line) - 1  # for a bar, and a name with a space after it
+    if room < _LEAST_BAR:
+        return Layout("", 0, line)
+    spare = room - _LEAST_BAR - 1
+    shown = name if len(name) <= spare else f"{name[: spare - 1]}…" if spare >= _LEAST_NAME else ""
+    room -= len(shown) + 1 if shown else 0
+    for text in extra:
+        if _LEAST_BAR + 2 + len(text) <= room:
+            line += f"  {text}"
+            room -= 2 + len(text)
+    return Layout(shown, min(_BAR, room), line)
 
 
 class ProgressDisplay:
@@ -41,19 +74,8 @@ class ProgressDisplay:
         self.console, self.totals, self.quiet = console, dict(totals), quiet
         self.done, self.unit = dict.fromkeys(totals, completed), " bytes" if in_bytes else ""
         self._last, self._line, self._detail = time.monotonic(), "", ""
-        self._bars = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            DownloadColumn() if in_bytes else MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("[dim]{task.fields[detail]}"),
-            console=console,
-            disable=not console.is_terminal,
-        )
-        self._tasks = {
-            name: self._bars.add_task(name, total=total, completed=completed, detail="")
-            for name, total in totals.items()
-        }
+        self._bars = _Bars(console, in_bytes)
+        self._tasks = {name: self._bars.add(name, totals[name], completed) for name in totals}
 
     def __enter__(self) -> Self:
         self._bars.start()
@@ -63,7 +85,7 @@ class ProgressDisplay:
         if self.quiet:
             self._detail = ""
         self._bars.stop()
-        if self._bars.disable and (self._line or not self.quiet):
+        if not self._bars.shown and (self._line or not self.quiet):
             self._print()
 
     def add(self, name: str, count: int = 1) -> None:
@@ -72,24 +94,28 @@ class ProgressDisplay:
 
     def begin(self, name: str, item: str, slow: bool = False) -> None:
         """Name the item of a task that is being worked on; a slow one gets a line at once."""
-        self.update(name, detail=f"now {item}", due=slow)
+        self.update(name, detail=[f"now {item}"], due=slow)
 
     def update(
         self,
         name: str,
         completed: int | None = None,
         total: int | None = None,
-        detail: str = "",
+        detail: Sequence[str] = (),
         due: bool = False,
     ) -> None:
-        """Set how much of a task is done; `due` prints a line however recent the last one is."""
+        """Set how much of a task is done; `due` prints a line however recent the last one is.
+
+        A bar shows the first text of `detail`, and the others if they fit.
+        """
         self.done[name] = self.done[name] if completed is None else completed
         self.totals[name] = total or self.totals[name]
-        self._detail = detail
+        self._detail = "  ".join(detail)
         self._bars.update(
             self._tasks[name], completed=self.done[name], total=self.totals[name], detail=detail
         )
-        if self._bars.disable:
+        self._bars.redisplay()
+        if not self._bars.shown:
             now = time.monotonic()
             if due or now - self._last >= _SECONDS_BETWEEN_LINES:
                 self._last = now
@@ -105,3 +131,92 @@ class ProgressDisplay:
     def _of(self, name: str) -> str:
         total = self.totals[name]
         return f"{self.unit}" if total is None else f" of {total:,}{self.unit}"
+
+
+class _Bars(Progress):
+    """A line with a bar for each task, in a terminal or in a notebook's output."""
+
+    def __init__(self, console: Console, in_bytes: bool) -> None:
+        self.in_bytes, self._handle, self._displayed = in_bytes, None, 0.0
+        super().__init__(console=console, disable=not console.is_terminal or console.is_jupyter)
+
+    @property
+    def shown(self) -> bool:
+        """Whether there are bars; otherwise lines are printed."""
+        return self.console.is_jupyter or not self.disable
+
+    def add(self, name: str, total: int | None, completed: int) -> TaskID:
+        return self.add_task(name, total=total, completed=completed, detail=())
+
+    def start(self) -> None:
+        super().start()
+        self.redisplay(due=True)
+
+    def stop(self) -> None:
+        super().stop()
+        self.redisplay(due=True)
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        for task in self.tasks:
+            yield self._line(task)
+
+    def _line(self, task: Task) -> Text:
+        width, extra = self.console.width, task.fields["detail"][1:]
+        layout = fit_line(task.description, self._texts(task), extra, width)
+        glyph = "-" if self.console.options.ascii_only else "━"
+        full = round(layout.bar * _share(task))
+        text = Text(no_wrap=True, overflow="crop")
+        text.append(f"{layout.name} " if layout.name else "")
+        text.append(glyph * full, "bar.complete").append(glyph * (layout.bar - full), "bar.back")
+        return text.append(f" {layout.texts}" if layout.bar else layout.texts)
+
+    def _texts(self, task: Task) -> list[str]:
+        """Return the texts that are always shown: the count, the time left, the first detail."""
+        return [self._count(task), _left(task), *task.fields["detail"][:1]]
+
+    def _count(self, task: Task) -> str:
+        sizes = [task.completed] if task.total is None else [task.completed, task.total]
+        return "/".join(decimal(int(n)) if self.in_bytes else str(int(n)) for n in sizes)
+
+    def redisplay(self, due: bool = False) -> None:
+        """Replace the bars in a notebook, a few times a second."""
+        if not self.console.is_jupyter:
+            return
+        now = time.monotonic()
+        if not due and now - self._displayed < _SECONDS_BETWEEN_DISPLAYS:
+            return
+        self._displayed = now
+        ipython: Any = importlib.import_module("IPython.display")
+        html = ipython.HTML(str(self._html()))
+        if self._handle is None:
+            self._handle = ipython.display(html, display_id=True)
+        else:
+            self._handle.update(html)
+
+    def _html(self) -> Markup:
+        row = Markup(
+            '<div style="display:flex;gap:.8em;align-items:center;font-size:.9em;'
+            'font-variant-numeric:tabular-nums"><span>{}</span>'
+            '<progress style="width:14em" max="1" value="{:.4f}"></progress><span>{}</span></div>'
+        )
+        return Markup("").join(
+            row.format(
+                task.description,
+                _share(task),
+                " · ".join([*self._texts(task), *task.fields["detail"][1:]]),
+            )
+            for task in self.tasks
+        )
+
+
+def _share(task: Task) -> float:
+    return min(1.0, task.completed / task.total) if task.total else 0.0
+
+
+def _left(task: Task) -> str:
+    """Return the time left as h:mm:ss, or dashes if it is not known yet."""
+    seconds = 0.0 if task.finished else task.time_remaining
+    if seconds is None:
+        return "-:--:--"
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"

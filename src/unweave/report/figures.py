@@ -18,6 +18,7 @@ from unweave.metrics import Table
 from unweave.report.analysis import Analysis, Array, BestVariables, Variable
 from unweave.report.charts import Panel, Plot, Span, padded, ticks
 from unweave.report.text import cut, number, short, symbol, words
+from unweave.training.step import LOSS
 
 Floats = NDArray[np.float64]
 
@@ -31,11 +32,13 @@ _LEAST_SHARE = 0.03  # I(z; v) / H(v) below which a second variable is not drawn
 
 
 def log_curves(analysis: Analysis) -> list[Panel]:
-    """Plot every logged term, unweighted, and every scheduled weight over the steps."""
+    """Plot the loss, every logged term, unweighted, and every scheduled weight over the steps."""
     log, run = analysis.model.log, analysis.model.run
     names = [name for name in (log[0] if log else {}) if name != "step"]
+    without_unit = (LOSS, *run.objective.not_in_nats)
     panels = [
-        _curve(name, log, "" if name in run.objective.not_in_nats else "nats") for name in names
+        _curve(name, log, "" if name in without_unit else "nats")
+        for name in sorted(names, key=lambda name: name != LOSS)
     ]
     return panels + [
         _weight(n, weight, run.steps) for n, weight in scheduled_weights(analysis).items()

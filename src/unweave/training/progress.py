@@ -11,6 +11,7 @@ from rich.console import Console
 from unweave.core.progress import ProgressDisplay
 from unweave.training.engine import Row
 from unweave.training.run import Run
+from unweave.training.step import LOSS
 
 
 class Progress(Protocol):
@@ -55,9 +56,11 @@ class ConsoleProgress:
         """Show a bar, or print what starts."""
         self._name, self._steps = describe(runs), runs[0].steps
         self._first, self._start = step, time.monotonic()
-        if not self.console.is_terminal:
+        self._bars = self.console.is_terminal or self.console.is_jupyter
+        if not self._bars:
             verb = f"resumes at step {step}" if step else "starts"
-            self._print(f"{self._name} {verb}, {self._steps} steps in all")
+            run = f" (run {runs[0].digest})" if len(runs) == 1 else ""
+            self._print(f"{self._name} {verb}, {self._steps} steps in all{run}")
         self._display = ProgressDisplay(
             self.console, {self._name: self._steps}, completed=step, quiet=False
         )
@@ -66,10 +69,10 @@ class ConsoleProgress:
     def advance(self, step: int, rows: Sequence[Row]) -> None:
         """Show the step and the terms."""
         rate = (step - self._first) / max(1e-9, time.monotonic() - self._start)
-        detail = [f"{rate:.1f} steps/s", mean_terms(rows)]
-        if not self.console.is_terminal:
-            detail.insert(1, f"{(self._steps - step) / max(rate, 1e-9):.0f} s left")
-        self._display.update(self._name, step, detail="  ".join(detail))
+        speed, left = f"{rate:.1f} steps/s", (self._steps - step) / max(rate, 1e-9)
+        terms = mean_terms(rows)
+        detail = [*terms, speed] if self._bars else [speed, f"{left:.0f} s left", *terms]
+        self._display.update(self._name, step, detail=detail)
 
     def broke(self, run: Run, failure: Row) -> None:
         """Print which lane broke, and where."""
@@ -87,15 +90,24 @@ def describe(runs: Sequence[Run]) -> str:
     """Describe a group of runs in a few words."""
     kind = runs[0].objective.kind
     if len(runs) == 1:
-        return f"{runs[0].digest} {kind} seed {runs[0].seed}"
+        return f"{kind} seed {runs[0].seed}"
     return f"{kind} in {len(runs)} lanes"
 
 
-def mean_terms(rows: Sequence[Row]) -> str:
-    """Format the terms of the log, averaged over the lanes."""
-    names = [name for name in rows[0] if name != "step"]
+def mean_terms(rows: Sequence[Row]) -> list[str]:
+    """Format the terms of the log, averaged over the lanes, with the loss first.
+
+    >>> mean_terms([{"step": 1, "rate": 1.0, "loss": 5.0}, {"step": 1, "rate": 2.0, "loss": 6.0}])
+    ['loss 5.50', 'rate 1.50']
+    """
+    names = sorted((name for name in rows[0] if name != "step"), key=lambda name: name != LOSS)
     means = {name: sum(row[name] for row in rows) / len(rows) for name in names}
-    return "  ".join(f"{name} {mean:.2f}" for name, mean in means.items())
+    return [f"{name} {_short(mean)}" for name, mean in means.items()]
+
+
+def _short(value: float) -> str:
+    """Format a number in at most nine characters, however large it is."""
+    return f"{value:.2f}" if abs(value) < 1e5 else f"{value:.2e}"
 
 
 def break_text(run: Run, failure: dict[str, Any]) -> str:

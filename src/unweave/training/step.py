@@ -16,7 +16,7 @@ from unweave.core.spec import lane_fields
 from unweave.data import Dataset
 from unweave.networks import UserModule, frozen_statistics
 from unweave.objectives import Batch, LabelTargets, reduce_terms, with_labels
-from unweave.objectives.base import BaseObjective
+from unweave.objectives.base import MODEL, BaseObjective
 from unweave.training.compile import compile_if
 from unweave.training.flat_parameters import Tensors, like_parameter
 from unweave.training.precision import Precision, half_precision, matmul_precision
@@ -24,6 +24,8 @@ from unweave.training.run import Run
 from unweave.training.sampler import Sampler
 from unweave.training.state import initial_state
 from unweave.training.weights import WeightTable
+
+LOSS = "loss"  # name in the log of the model's loss, the weighted sum of its terms
 
 # Of one update: the loss, the mean of each term, its share of the loss, and the carry.
 Losses = tuple[Tensor, Tensors, Tensors, Tensors]
@@ -230,7 +232,10 @@ class Lanes:
                 {**own, **others},
                 (bound.loss, Batch(batch["x"], size, batch), noise, carry),
             )
-            return *reduce_terms(terms), dict(carry_on)
+            loss, means, shares = reduce_terms(terms)
+            if self.players[update] == MODEL:
+                means, shares = means | {LOSS: loss}, shares | {LOSS: loss}
+            return loss, means, shares, dict(carry_on)
 
         return compute
 

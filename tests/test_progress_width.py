@@ -1,0 +1,147 @@
+"""Bars fit the terminal for every objective, and update in place in a notebook."""
+
+import io
+import re
+import sys
+import types
+
+import pytest
+import torch
+from rich.console import Console
+
+import unweave as uw
+from datasets import SMALL
+from unweave.catalogue.methods import default_objectives
+from unweave.core.progress import ProgressDisplay, fit_line
+from unweave.training import train
+from unweave.training.progress import ConsoleProgress
+
+OBJECTIVES = default_objectives()
+LONG = [{"step": 29_500, "distortion": -123456.78, "rate": 1e9, "loss": -12345.67}]
+
+
+def terminal(width):
+    return Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
+
+
+def lines_of(console):
+    """Every line that was drawn, without control sequences."""
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", console.file.getvalue())
+    return [line for line in re.split(r"[\r\n]+", plain) if line.strip()]
+
+
+@pytest.fixture(scope="module")
+def logged():
+    """A log row of every objective, after one step on small images."""
+    rows = {}
+    for name, objective in OBJECTIVES.items():
+        latent = uw.Gaussian(3)
+        if objective.incompatibility(latent):
+            latent = uw.Product(a=uw.Gaussian(2), b=uw.Categorical(3))
+        if objective.incompatibility(latent):
+            latent = uw.Uniform(3)
+        size = SMALL.load(torch.device("cpu")).size if objective.needs_full_batch else 16
+        fields = {"network": uw.MLP((8,)) if objective.autoencodes else None}
+        run = uw.Run(data=SMALL, latent=latent, objective=objective, batch_size=size, steps=1,
+                     **fields)  # fmt: skip
+        dataset = SMALL.load(torch.device("cpu"))
+        (outcome,) = train([run.resolve(dataset)], dataset)
+        rows[name] = (outcome.run, outcome.log[-1])
+    return rows
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_a_line_fits_and_has_step_time_left_and_loss(name, width, logged):
+    run, row = logged[name]
+    console = terminal(width)
+    shown = ConsoleProgress(console)
+    shown.begin([run], 0)
+    shown.advance(1, [row])
+    shown.end()
+    assert all(len(line) <= width for line in lines_of(console))
+    last = lines_of(console)[-1]
+    assert "1/1" in last
+    assert "0:00:00" in last
+    assert f"loss {row['loss']:.2f}" in last or f"loss {row['loss']:.2e}" in last
+    if width >= 80:
+        assert run.objective.kind in last
+        assert "━" in last
+
+
+def test_the_loss_is_the_weighted_sum_of_the_terms(logged):
+    run, row = logged["beta-vae"]
+    assert row["loss"] == pytest.approx(row["distortion"] + run.objective.beta * row["rate"])
+    _, row = logged["info-gan"]
+    assert "loss" in row  # of the generator, although the critic is updated too
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 140])
+def test_large_numbers_fit(width):
+    console = terminal(width)
+    shown = ConsoleProgress(console)
+    shown.begin([uw.Run(steps=300_000)], 0)
+    shown.advance(299_999, LONG)
+    shown.end()
+    assert all(len(line) <= width for line in lines_of(console))
+    assert "299999/300000" in lines_of(console)[-1]
+    assert "loss -12345.67" in lines_of(console)[-1]
+
+
+def test_what_fits_is_taken_in_order():
+    for width in range(24, 130):
+        found = fit_line("name of a run", ["1/2", "0:00:01", "loss 1.00"], ["a 1", "b 2"], width)
+        line = f"{found.name} {'-' * found.bar} {found.texts}".strip()
+        assert len(line) <= width
+        assert ("b 2" in line) <= ("a 1" in line)
+        assert found.bar >= 8 or not found.name
+    assert "b 2" in line
+
+
+class Handle:
+    def __init__(self, shown):
+        self.shown = [shown]
+
+    def update(self, shown):
+        self.shown.append(shown)
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    """A stand-in for IPython that keeps what it displays."""
+    handles = []
+
+    def display(shown, display_id):
+        assert display_id is True
+        handles.append(Handle(shown))
+        return handles[-1]
+
+    module = types.SimpleNamespace(HTML=str, display=display)
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(display=module))
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
+    return handles
+
+
+def test_a_notebook_shows_one_bar_that_is_replaced(notebook):
+    text = io.StringIO()
+    console = Console(file=text, force_jupyter=True)
+    shown = ConsoleProgress(console)
+    shown.begin([uw.Run(steps=50)], 0)
+    for step in (10, 50):
+        shown.advance(step, [{"step": step, "rate": 2.0, "loss": 5.0}])
+    shown.end()
+    (handle,) = notebook
+    assert 'value="0.0000"' in handle.shown[0]
+    assert 'value="1.0000"' in handle.shown[-1]
+    assert "50/50 · 0:00:00 · loss 5.00 · rate 2.00" in handle.shown[-1]
+    assert text.getvalue() == ""
+
+
+def test_names_are_escaped_in_a_notebook(notebook):
+    console = Console(file=io.StringIO(), force_jupyter=True)
+    with ProgressDisplay(console, {"<script>": 2}) as display:
+        display.update("<script>", 1, detail=["<b>"])
+    final = notebook[0].shown[-1]
+    assert "<script>" not in final
+    assert "&lt;script&gt;" in final
+    assert "&lt;b&gt;" in final
