@@ -20,7 +20,8 @@ from torch import Tensor
 from unweave.core.spec import spec, tag
 from unweave.data.cache import cached_json
 from unweave.data.dataset import AbsolutePath, ArrayDataset, Dataset, Schema
-from unweave.data.files.array_file import ArrayFile, check_key, open_array_file
+from unweave.data.files.array_file import ArrayFile, TableFile, check_key, open_array_file
+from unweave.data.files.columns import choose_columns, list_some
 from unweave.data.files.factors import NAMES_KEY, FactorTable, read_factors
 from unweave.data.files.interpretation import (
     ArrayAxes,
@@ -44,7 +45,7 @@ from unweave.data.files.rows import (
 )
 from unweave.data.files.statistics import Scan, scan
 from unweave.data.files.streaming import StreamedDataset, streaming_notes
-from unweave.data.files.tables import CsvFile, join_columns, split_columns
+from unweave.data.files.tables import CsvFile, join_columns
 from unweave.data.random_split import DataSplit, split_rows
 from unweave.data.scaling import ScalingMethod
 
@@ -61,13 +62,19 @@ class Arrays:
     ("percentile"), to mean 0 and standard deviation 1 of each column ("standardise"), or not at
     all ("none", and "counts" for counts of something). By default images of bytes are divided by
     255, other images are scaled by percentiles unless they are floats in [0, 1], and vectors of
-    floats are standardised; other integers are only read if `scale` says what they are. `key` names
-    the array of observations, and `factors_key` that of the factors (N, K): integers, text or
-    floats that repeat. Their names are read from the array `factor_names` if the file has it. In
-    Parquet and CSV files both keys name columns, joined by commas (quote names that contain a
-    comma). `split` takes 80 % of the observations for training, 10 % for validation or 10 % for
-    testing, always the same ones. Files with more than 1 GiB of observations are streamed instead
-    of loaded; `stream` overrides that.
+    floats are standardised; other integers are only read if `scale` says what they are.
+
+    `key` names the array of observations, and `factors_key` that of the factors (N, K): integers,
+    text or real numbers, of which NaN is missing. Their names are read from the array
+    `factor_names` if the file has it. In Parquet and CSV files both keys name columns, joined by
+    commas (quote names that contain a comma): 400..900 stands for all columns whose names are
+    numbers in that range, and gene* for all that begin with gene. By default all columns of numbers
+    are observations, columns of text that repeats are factors, and text that does not repeat names
+    the rows; `ignore` names columns to leave out.
+
+    `split` takes 80 % of the observations for training, 10 % for validation or 10 % for testing,
+    always the same ones. Files with more than 1 GiB of observations are streamed instead of loaded;
+    `stream` overrides that.
     """
 
     path: AbsolutePath
@@ -77,33 +84,30 @@ class Arrays:
     stream: bool | None = None
     scale: ScalingMethod | None = None
     axes: ArrayAxes | None = None
+    ignore: str = ""
     kind: Literal["arrays"] = tag("arrays")
 
     def load(self, device: torch.device) -> Dataset:
         """Load the file, or prepare to stream it."""
         file = open_array_file(Path(self.path))
-        key = self.key or _usual_key(file, self.factors_key)
-        factors_key = self.factors_key
-        values, names = (None, None) if factors_key is None else read_factors(file, factors_key)
-        rows = file.rows(check_key(file, key))
-        columns = split_columns(key, file.names) if file.tabular else []
-        if file.tabular:
+        factors: FactorTable | None = None
+        notes: list[str] = []
+        if isinstance(file, TableFile):
+            columns, factors = choose_columns(file, self.key, self.factors_key, self.ignore)
+            key = join_columns(columns)
+            rows = file.rows(key)
             _reject_text(file, rows, columns)
-        used = {
-            column
-            for each in (key, factors_key or "", NAMES_KEY, "")
-            for column in split_columns(each, file.names)
-        }
-        others = sorted({*file.names} - used)
-        notes = [f"read {key!r}; not read: {', '.join(others)}"] if others else []
-        if isinstance(file, CsvFile):
-            notes += _csv_notes(file, split_columns(factors_key or "", file.names))
+        else:
+            columns, key = [], check_key(file, self.key or _usual_key(file))
+            rows, notes = file.rows(key), self._unread(file, key)
         source = [self.path, key, *file_state(file.path)]
         try:
             layout = interpret_shape(rows.shape, self.axes)
+            if not columns and self.factors_key is not None:
+                factors = read_factors(file, self.factors_key, rows.shape[0])
             dataset = build_dataset(
                 rows,
-                _factor_table(rows, values, names),
+                factors,
                 notes,
                 self.split,
                 self.stream,
@@ -115,6 +119,16 @@ class Arrays:
         except ValueError as error:
             raise ValueError(f"{self.path}: {error}") from None
         return dataset.to(device)
+
+    def _unread(self, file: ArrayFile, key: str) -> list[str]:
+        """Note the arrays of a file that are not read."""
+        if self.ignore:
+            raise ValueError(
+                f"expected a table whose columns to ignore, got {self.path}, a file of arrays: "
+                "leave ignore out, and choose an array with key"
+            )
+        others = sorted({*file.names} - {key, self.factors_key, NAMES_KEY})
+        return [f"read {key!r}; not read: {list_some(others)}"] if others else []
 
 
 @spec
@@ -200,14 +214,16 @@ def array_dataset(
 
     Args:
         images: (N, H, W), (N, H, W, C), (N, C, H, W) or (N, D) observations.
-        factors: (N, K) or (N,) integers, text or numbers that repeat.
+        factors: (N, K) or (N,) integers, text or real numbers; NaN is a missing label.
         names: names of the K factors.
         scale: how to scale values, as in `Arrays`; by default chosen from the values.
         axes: "nhwc" or "nchw", if the shape leaves open where the channels are.
     """
     rows = InMemoryRows(as_numpy(images))
     layout = interpret_shape(rows.shape, axes)
-    table = _factor_table(rows, None if factors is None else as_numpy(factors), names)
+    table = None
+    if factors is not None:
+        table = FactorTable.from_values(as_numpy(factors), names, rows.shape[0])
     dataset = build_dataset(rows, table, stream=False, layout=layout, scale=scale)
     assert isinstance(dataset, ArrayDataset)
     return dataset
@@ -223,7 +239,6 @@ def build_dataset(
     layout: Layout | None = None,
     scale: ScalingMethod | None = None,
     value_names: tuple[str, ...] = (),
-    row_names: Sequence[str] = (),
 ) -> ArrayDataset | StreamedDataset:
     """Build a dataset of rows, in memory or streamed, after checking all values.
 
@@ -240,16 +255,15 @@ def build_dataset(
         layout: the axes of the rows; by default inferred from their shape.
         scale: how to scale values; by default chosen from them.
         value_names: names of the values, used if the observations are vectors of that length.
-        row_names: names of all rows, such as file names.
     """
     # Before reading the rows: there may be many empty ones.
     layout = layout or interpret_shape(rows.shape)
     value_names = value_names if layout.shape == (len(value_names),) else ()
     whole, count = rows, rows.shape[0]
     factors = factors or FactorTable(torch.zeros(count, 0, dtype=torch.int64))
+    notes = [*notes, *factors.notes]
     if (numbers := split_rows(split, count)) is not None:
         rows, factors = IndexedRows(rows, numbers), factors.take(numbers)
-        row_names = [row_names[number] for number in numbers.tolist()] if row_names else ()
         notes = [*notes, f"the {split} split: {len(numbers):,} of {count:,} observations"]
     streamed = rows.shape[0] * row_bytes(rows) > MOST if stream is None else stream
     cached = bool(key) and (streamed or count * row_bytes(whole) > MOST)
@@ -265,6 +279,7 @@ def build_dataset(
         factor_names=factors.names,
         factor_sizes=factors.sizes,
         factor_labels=factors.labels,
+        continuous=factors.continuous,
         periods=factors.lattice.periods if factors.lattice else {},
         lattice=factors.enumerated,
         bounded=interpretation.bounded,
@@ -274,7 +289,7 @@ def build_dataset(
     )
     checksum = values.checksum if numbers is None else zlib.crc32(numbers.data, values.checksum)
     return _load_or_stream(
-        schema, rows, interpretation, factors.codes, checksum, streamed, row_names
+        schema, rows, interpretation, factors.codes, checksum, streamed, factors.row_names
     )
 
 
@@ -364,22 +379,6 @@ def as_numpy(array: ArrayLike | Tensor) -> Array:
         raise ValueError(f"expected a regular array, got {error}: make all rows equal") from None
 
 
-def _factor_table(
-    rows: Rows, values: Array | None, names: Sequence[str] | None
-) -> FactorTable | None:
-    """Encode the factors of observations."""
-    return None if values is None else FactorTable.from_values(values, names, rows.shape[0])
-
-
-def _csv_notes(file: CsvFile, factors: Sequence[str]) -> list[str]:
-    """Note a first line that numbers the columns, and text among the numbers of a factor."""
-    numbered = "the first line, which numbers the columns, is read as their names"
-    mixed = [
-        where for column in factors if column in file.names and (where := file.first_text(column))
-    ]
-    return [numbered] * file.numbered + [f"{where}; its classes are text" for where in mixed]
-
-
 def _reject_text(file: ArrayFile, rows: Rows, columns: Sequence[str]) -> None:
     """Reject columns of text."""
     if rows.dtype.kind == "O":
@@ -399,11 +398,8 @@ def _reject_text(file: ArrayFile, rows: Rows, columns: Sequence[str]) -> None:
         )
 
 
-def _usual_key(file: ArrayFile, factors_key: str | None) -> str:
+def _usual_key(file: ArrayFile) -> str:
     """Return the array of observations if none is named."""
-    if file.tabular:
-        used = split_columns(factors_key or "", file.names)
-        return join_columns([name for name in file.names if name not in used])
     if len(file.names) == 1:
         return file.names[0]
     for key in USUAL_KEYS:

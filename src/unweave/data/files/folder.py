@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,14 +14,13 @@ from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from unweave.core.hints import nearest_path
 from unweave.core.spec import spec, tag
 from unweave.data.cache import cached_file, data_folder
 from unweave.data.dataset import AbsolutePath, Dataset
 from unweave.data.files.arrays import build_dataset
-from unweave.data.files.factors import FactorTable
 from unweave.data.files.images import (
     EXTENSIONS,
     MODES,
@@ -30,17 +31,17 @@ from unweave.data.files.images import (
     read_pages,
 )
 from unweave.data.files.interpretation import Layout, describe_images
+from unweave.data.files.label_files import find_label_file, read_labels
 from unweave.data.files.npy import NpyFile, write_npy
 from unweave.data.files.rows import MOST, Array, InMemoryRows, Rows, file_state
-from unweave.data.files.tables import column_values, first_text, read_csv
 from unweave.data.random_split import DataSplit
 from unweave.data.scaling import ScalingMethod
 
 Pixels = Annotated[int, Field(ge=1, le=4096)]
 FileAxes = Literal["channels", "observations"]
+PathText = Annotated[str, BeforeValidator(lambda path: os.fspath(path))]
 
 DEFAULT_SIZE = (64, 64)
-FACTORS = "factors.csv"
 FITS: dict[Fit, str] = {
     "crop": "are cropped to their centre (fit=crop; fit=pad and fit=stretch keep all of them)",
     "pad": "are padded with bars (fit=pad)",
@@ -64,22 +65,30 @@ class Folder:
     numbers of channels keep their values and channels. `axes` says what the pages of a TIFF stack
     or the frames of an animation are if the file does not: the "channels" of one image, or
     "observations". `scale` works as in `Arrays`; by default images of 8 bits are divided by 255,
-    others are scaled by percentiles unless they are floats in [0, 1]. `factors` is a CSV file with
-    a header, whose first column holds paths of images in the folder and whose other columns are
-    factors; by default factors.csv in the folder, if it exists. `split` and `stream` work as in
-    `Arrays`; images of more than 1 GiB are decoded once, to a file.
+    others are scaled by percentiles unless they are floats in [0, 1].
+
+    `factors` is a CSV file of labels, in the folder or elsewhere; by default factors.csv or the
+    only CSV file in the folder, and without one the class of an image is its subfolder. One column
+    names the images, by their paths or names, with or without extension; the others are factors,
+    except those that `ignore` names, as in `Arrays`. `split` and `stream` work as in `Arrays`;
+    images of more than 1 GiB are decoded once, to a file.
     """
 
     path: AbsolutePath
     size: Pixels | tuple[Pixels, Pixels] | None = None
     channels: Annotated[int, Field(ge=1)] | None = None
     fit: Fit = "crop"
-    factors: AbsolutePath | None = None
+    factors: PathText | None = None
     split: DataSplit = "all"
     stream: bool | None = None
     scale: ScalingMethod | None = None
     axes: FileAxes | None = None
+    ignore: str = ""
     kind: Literal["folder"] = tag("folder")
+
+    def __post_init__(self) -> None:
+        if self.factors is not None and not Path(self.factors).is_absolute():
+            object.__setattr__(self, "factors", find_label_file(self.path, self.factors))
 
     def load(self, device: torch.device) -> Dataset:
         """Decode all images, into memory or to a file, and put them on a device."""
@@ -100,25 +109,22 @@ class Folder:
             *_page_notes(self.axes, headers),
             *channel_notes,
         )
-        table = Path(self.factors or folder / FACTORS)
-        listed = table.is_file() or self.factors is not None
-        owners = sources.owners
-        values, names, notes = _read_factors(table, folder, owners) if listed else (None, [], [])
+        given = None if self.factors is None else Path(self.factors)
+        labels = read_labels(folder, files, given, self.ignore).take(sources.owners)
+        labels = dataclasses.replace(labels, row_names=sources.row_names(folder))
         try:
-            factors = None if values is None else FactorTable.from_values(values, names)
             dataset = build_dataset(
                 rows,
-                factors,
-                notes,
+                labels,
+                (),
                 self.split,
                 self.stream,
                 key,
                 Layout(shape[1:], False, decisions),
                 self.scale or ("percentile" if dtype.endswith("int32") else None),
-                row_names=sources.row_names(folder),
             )
         except ValueError as error:
-            raise ValueError(f"{table if listed else folder}: {error}") from None
+            raise ValueError(f"{folder}: {error}") from None
         return dataset.to(device)
 
     def _planes(self, file: Path, header: Header) -> Array:
@@ -194,19 +200,18 @@ class _Sources(NamedTuple):
         return next(iter(counts))
 
     @property
-    def owners(self) -> list[Path]:
-        """The file of each observation."""
-        pairs = zip(self.files, self.planes, strict=True)
-        return [file for file, planes in pairs for _ in planes]
+    def owners(self) -> Array:
+        """The number of the file of each observation."""
+        return np.repeat(np.arange(len(self.files)), [len(planes) for planes in self.planes])
 
-    def row_names(self, folder: Path) -> list[str]:
+    def row_names(self, folder: Path) -> tuple[str, ...]:
         """Name each observation by the path of its file, and its number in a stack from 1."""
         names = []
         for file, planes in zip(self.files, self.planes, strict=True):
             name = file.relative_to(folder).as_posix()
             several = len(planes) > 1
             names += [f"{name}#{n + 1}" if several else name for n in range(len(planes))]
-        return names
+        return tuple(names)
 
 
 def _files(folder: Path) -> list[Path]:
@@ -337,35 +342,3 @@ def _blocks(
         count = 1 + int((np.cumsum([len(planes) for *_, planes in pieces]) < _AT_ONCE).sum())
         block, pieces = pieces[:count], pieces[count:]
         yield np.concatenate(list(pool.map(lambda piece: read(*piece), block)))
-
-
-def _read_factors(
-    path: Path, folder: Path, files: Sequence[Path]
-) -> tuple[Array, list[str], list[str]]:
-    """Read the factors (N, K) of images from a CSV file, their names, and notes."""
-    (_, head), *lines = read_csv(path)
-    if len(head) < 2:
-        raise ValueError(
-            f"expected paths of images and factors in {path}, got the column {head[0]} alone: "
-            "the first column holds paths of images, the others are factors"
-        )
-    listed: dict[str, list[str]] = {}
-    for number, (name, *values) in lines:
-        if name in listed:
-            raise ValueError(f"{path}, line {number}: {name} is listed twice; remove one of them")
-        listed[name] = values
-    names = [file.relative_to(folder).as_posix() for file in files]
-    if missing := [name for name in names if name not in listed]:
-        raise ValueError(
-            f"{path} has no row for {len(missing)} of {len(names)} images, the first of them "
-            f"{missing[0]}: add it, or move the image out of the folder"
-        )
-    notes = [f"factors {', '.join(head[1:])} read from {path.name}"]
-    if others := len(listed) - len(names):
-        notes.append(f"{others} rows of {path.name} name no image in the folder and are ignored")
-    columns = list(zip(*(listed[name] for name in names), strict=True))
-    for factor, cells in zip(head[1:], columns, strict=True):
-        if (place := first_text(cells)) is not None:
-            notes.append(f"{cells[place]!r} of {names[place]} is text among numbers of {factor}")
-    table = np.stack([column_values(each).astype(object) for each in columns], -1)
-    return table, head[1:], notes
