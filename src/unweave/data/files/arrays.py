@@ -328,15 +328,17 @@ def _load_or_stream(
     return ArrayDataset(schema, data, codes, interpretation.unit, row_names=row_names)
 
 
-def read_like(dataset: Dataset, observations: ArrayLike | Tensor) -> Tensor:
-    """Convert observations to float32 (N, *shape) on the device, like those of a dataset.
+def read_like(
+    schema: Schema, observations: ArrayLike | Tensor, device: torch.device | str = "cpu"
+) -> Tensor:
+    """Convert observations in the user's units to float32 (N, *shape), like those of a dataset.
 
     Values are scaled as those of the dataset were, so their meaning does not depend on the other
     observations; with percentiles, values beyond these are clipped. Images may have their channels
     last, or no axis of channels.
     """
     array = as_numpy(observations)
-    shape = dataset.shape
+    shape = schema.shape
     if array.shape[1:] == shape[1:] and shape[0] == 1 and len(shape) == 3:
         array = array[:, None]
     elif array.shape[1:] == (*shape[1:], shape[0]) != shape:
@@ -346,13 +348,13 @@ def read_like(dataset: Dataset, observations: ArrayLike | Tensor) -> Tensor:
             f"expected observations of shape (N, {', '.join(map(str, shape))}), as in the data, "
             f"got {array.shape}"
         )
-    scaling = dataset.schema.scaling
+    scaling = schema.scaling
     if array.dtype.kind not in "biuf":
         raise ValueError(f"expected observations as numbers, got {array.dtype}")
-    values = scaling.apply(array).to(dataset.device)
+    values = scaling.apply(array).to(device)
     if not (np.isfinite(array).all() and values.isfinite().all()):
         raise ValueError("expected finite observations, got NaN or infinity: remove or replace it")
-    if dataset.bounded and not 0 <= values.min() <= values.max() <= 1:
+    if schema.bounded and not 0 <= values.min() <= values.max() <= 1:
         bytes_too = " or integers in 0..255" if scaling.method == "bytes" else ""
         raise ValueError(
             f"expected values in [0, 1]{bytes_too} as in the data, got {array.dtype} from "
