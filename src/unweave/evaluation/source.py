@@ -28,7 +28,7 @@ from unweave.data import (
     from_array,
     read_like,
 )
-from unweave.data.files.array_file import open_array_file
+from unweave.data.files.array_file import TableFile, open_array_file
 from unweave.data.files.detect import from_path
 from unweave.data.files.tables import join_columns
 from unweave.data.splits import AnySplit, available_splits, split_of, with_split
@@ -243,7 +243,7 @@ def unscaled(spec: Data, schema: Schema) -> Data:
 def _key(path: Path, schema: Schema, trained_on: Data) -> str | None:
     """Return which array or columns of a file are the observations; None for the usual one."""
     file = open_array_file(path)
-    if file.tabular and schema.value_names:
+    if isinstance(file, TableFile) and schema.value_names:
         if missing := [name for name in schema.value_names if name not in file.names]:
             raise ValueError(
                 f"expected the {len(schema.value_names)} columns that the model was trained on, "
