@@ -109,7 +109,8 @@ def score_command(
     Optional arrays: scales (N, D), standard deviations of q(z|x); kl (D,), mean KL(q(z_j|x) ||
     p(z_j)); discrete (D,) and normal (D,), masks of categorical codes and of codes with normal
     q(z_j|x); factor_names (K,); factor_sizes (K,), number of values of each factor; periods, JSON
-    text such as {"orientation": 39}; continuous, names of continuous factors. Other arrays are
+    text such as {"orientation": 39}; continuous, names of continuous factors;
+    row_names (N,). NaN is a missing label. Other arrays are
     ignored.
 
     An interval computes each metric on 200 resamples, which takes time: name the metrics you need,
