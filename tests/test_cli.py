@@ -241,6 +241,7 @@ def test_help_has_examples(unweave):
         "runs",
         "cite",
         "methods",
+        "fields",
         "metrics",
         "demo",
     ):

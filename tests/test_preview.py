@@ -22,17 +22,17 @@ from unweave.data import (
 )
 
 
-def cells(sheet, rows, side=32):
+def cells(sheet, rows, side=64):
     """Cut the images (rows, 12, side, side) out of a preview."""
     grey = np.asarray(sheet.convert("L"))
-    step = side + 1  # and a gap of a pixel
+    step = side + side // 28  # and a gap
     tops = [8 + step * r for r in range(rows)]
-    lefts = [sheet.width - 8 - step * c + 1 for c in range(12, 0, -1)]
+    lefts = [sheet.width - 8 - step * c + side // 28 for c in range(12, 0, -1)]
     return np.array([[grey[t : t + side, x : x + side] for x in lefts] for t in tops])
 
 
 def test_a_preview_shows_random_observations_and_traversals():
-    dataset = Blobs(side=32, levels=1, widths=3, positions=15).load(CPU)
+    dataset = Blobs(side=64, levels=1, widths=3, positions=15).load(CPU)
     sheet, notes = preview_sheet(dataset)
     assert notes == ()
     found = cells(sheet, rows=4 + 3)
@@ -48,6 +48,13 @@ def test_a_preview_shows_random_observations_and_traversals():
         assert (np.diff(profiles.argmax(1)) > 0).all()
         other = traversal.astype(float).sum(1 + axis)
         assert len(set(other.argmax(1))) == 1
+
+
+def test_small_images_are_enlarged_with_sharp_pixels():
+    _, dataset = from_array(np.random.default_rng(0).integers(0, 255, (12, 8, 8), np.uint8))
+    image = cells(preview_sheet(dataset).picture, rows=1)[0, 0]
+    assert (image == image[::8, ::8].repeat(8, 0).repeat(8, 1)).all()
+    assert len(np.unique(image)) > 30
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,13 @@ import inspect
 import re
 from typing import Any, NamedTuple, get_type_hints
 
+from unweave.catalogue.fields import spec_fields, table
+from unweave.core.bibliography import cited, entries_for, entry_field
+from unweave.core.hints import nearest
 from unweave.core.spec import lane_fields, members
 from unweave.latents import Gaussian, Latent, Product
+from unweave.likelihoods import Likelihood
+from unweave.networks import Network
 from unweave.objectives import AnyDivergence, Objective
 from unweave.objectives.base import BaseObjective
 
@@ -81,6 +86,45 @@ def default_objectives() -> dict[str, BaseObjective]:
         if not accepted:
             objectives[kind] = cls()
     return objectives
+
+
+def method_page(name: str, width: int = 80) -> str:
+    """Describe the parts of one kind: equation, documentation, fields, papers, and a command.
+
+    A name can stand for two parts: "gaussian" is a latent block and a likelihood.
+    """
+    unions = {
+        "objective": Objective,
+        "objective.divergence": AnyDivergence,
+        "latent": Latent,
+        "network": Network,
+        "likelihood": Likelihood,
+    }
+    found = [
+        (path, members(union)[name]) for path, union in unions.items() if name in members(union)
+    ]
+    if not found:
+        known = [kind for union in unions.values() for kind in members(union)]
+        raise ValueError(f"{name!r} is not a method: {nearest(name, known)}")
+    return "\n".join(_one_method(path, name, cls, width) for path, cls in found)
+
+
+def _one_method(path: str, kind: str, cls: type, width: int) -> str:
+    text = inspect.getdoc(cls) or ""
+    rows = [] if cls is Product else list(spec_fields(cls, f"{path}."))
+    chosen = f"objective=wae {path}" if path == "objective.divergence" else path
+    command = f"unweave train {chosen}={kind}"
+    if rows and re.fullmatch(r"[\d.]+", rows[0].default):
+        command += f" {rows[0].path}={rows[0].default}"
+    papers = entries_for(cited(text))
+    titles = [f"  {key}  {entry_field(entry, 'title')}" for key, entry in papers.items()]
+    sections = [
+        f"{path}={kind}\n\n{text.strip()}",
+        *(["Fields, with default, range and meaning:\n\n" + table(rows, width)] if rows else []),
+        *(["Papers:\n\n" + "\n".join(titles)] if titles else []),
+        f"Example:\n\n  {command}",
+    ]
+    return "\n\n".join(sections) + "\n"
 
 
 def page() -> str:

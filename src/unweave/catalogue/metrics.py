@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import inspect
 import re
+import textwrap
 
+from unweave.core.bibliography import cited, entries_for, entry_field
+from unweave.core.hints import nearest
 from unweave.metrics.needs import class_factors
 from unweave.metrics.options import SHARED_ARGUMENTS
-from unweave.metrics.registry import METRICS, Metric
+from unweave.metrics.registry import METRICS, UNSUPERVISED, Metric
 
 _INTRODUCTION = """# Metrics
 
@@ -129,9 +132,60 @@ def page() -> str:
     for m in METRICS.values():
         by_name.setdefault(m.name, m)
         continuous = "no" if class_factors in m.needs else "yes"
-        lines.append([f"[{m.name}](#{m.name})", m.protocol, continuous, _needs(m)])
+        needs = _needs(m).replace("|", "\\|")
+        lines.append([f"[{m.name}](#{m.name})", m.protocol, continuous, needs])
     rows = [f"| {' | '.join(line)} |" for line in lines]
     return "\n".join([_INTRODUCTION, *rows, "", *map(section, by_name.values())])
+
+
+def metric_page(name: str, width: int = 80) -> str:
+    """Describe one metric: what its protocols compute and need, options, papers, and a command."""
+    chosen = [m for m in METRICS.values() if m.name == name] or [
+        m for m in UNSUPERVISED.values() if m.name == name
+    ]
+    if not chosen:
+        raise ValueError(f"{name!r} is not a metric: {nearest(name, names())}")
+    first = chosen[0]
+    text = inspect.getdoc(first.compute) or ""
+    description, _, rest = text.partition("\nArgs:\n")
+    arguments, _, returns = rest.partition("\nReturns:\n")
+    parameters = inspect.signature(first.compute).parameters
+    options = []
+    for option in _options(first):
+        about = _indented(_argument(arguments, option), width)
+        options.append(f"  {option}={parameters[option].default!r}\n{about}")
+    papers = entries_for(cited(description))
+    sections = [
+        f"{name}\n\n{description.strip()}",
+        "Protocols, and what they need:\n\n"
+        + "\n".join(f"  {m.protocol}\n{_indented(_needs(m) or 'codes', width)}" for m in chosen),
+        *(["Options in Python:\n\n" + "\n".join(options)] if options else []),
+        *(["Returns:\n\n" + _indented(returns.split(">>>")[0], width)] if returns else []),
+        *(["Papers:\n\n" + "\n".join(_papers(papers))] if papers else []),
+        f"Example:\n\n  unweave evaluate RUN --metrics {name} --interval 0.95 --null",
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def names() -> list[str]:
+    """Return the names of all metrics, each once."""
+    return sorted({m.name for m in (*METRICS.values(), *UNSUPERVISED.values())})
+
+
+def _argument(arguments: str, name: str) -> str:
+    """Return what the documentation says about an argument."""
+    found = re.search(rf"^    {name}: (.*(?:\n {{8,}}.*)*)", arguments, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def _indented(text: str, width: int) -> str:
+    indent = "      "
+    joined = " ".join(text.split())
+    return textwrap.fill(joined, width, initial_indent=indent, subsequent_indent=indent)
+
+
+def _papers(entries: dict[str, str]) -> list[str]:
+    return [f"  {key}  {entry_field(entry, 'title')}" for key, entry in entries.items()]
 
 
 def section(metric: Metric) -> str:
@@ -157,4 +211,4 @@ def _options(metric: Metric) -> list[str]:
 def _needs(metric: Metric) -> str:
     lines = [(inspect.getdoc(need) or "").split("\n")[0].rstrip(".") for need in metric.needs]
     needs = [line.removeprefix("Require ") for line in lines]
-    return "; ".join(needs).replace("|", "\\|")
+    return "; ".join(needs)

@@ -13,12 +13,13 @@ from unweave.catalogue.scatter import scatter
 from unweave.core.noise import Noise
 from unweave.data import MISSING, Dataset, Lattice
 from unweave.data.pairs import PairedDataset
-from unweave.report.pictures import Array, display_span, is_image, tiled
+from unweave.report.pictures import Array, ColourMap, are_pixels, colour_map, is_image, tiled
 
 Ints = NDArray[np.int64]
 
 _COLUMNS = 12
 _ROWS = 4  # of random observations
+_LEAST = 64  # pixels below which images are enlarged
 _MARGIN = 8
 _LINE = 13  # pixels between lines of text
 _POINTS = 5000
@@ -62,12 +63,9 @@ def preview_sheet(dataset: Dataset) -> Preview:
         star = "" if traversal.others_fixed else " *"
         names.append((traversal.name + star, traversal.ends))
         rows.append(_observations(dataset, traversal.rows))
-    span = display_span(sample, dataset.bounded)
-    widest = max(len(row) for row in rows)
-    blanks = [np.full((widest - len(row), *row.shape[1:]), span[1]) for row in rows]
-    filled = [np.concatenate(pair) for pair in zip(rows, blanks, strict=True)]
-    picture, _, gap = tiled(filled, span)
-    notes = _notes(dataset, traversals)
+    colours = colour_map(sample, are_pixels(dataset.schema))
+    picture, _, gap = tiled(rows, colours, _LEAST)
+    notes = (*_colour_notes(colours), *_notes(dataset, traversals))
     return Preview(_add_labels(picture.convert("RGBA"), names, gap, notes), notes)
 
 
@@ -146,6 +144,13 @@ def _spaced(count: int) -> Ints:
 def _ends(dataset: Dataset, column: int, classes: Ints) -> str:
     names = dataset.schema.class_names(column)
     return f"{names[int(classes[0])]} .. {names[int(classes[-1])]}"
+
+
+def _colour_notes(colours: ColourMap) -> tuple[str, ...]:
+    if len(colours.low) == 1 or not colours.legend:
+        return ()
+    names = "; ".join(f"{entry.name} is {entry.text}" for entry in colours.legend)
+    return (f"false colours: {names}",)
 
 
 def _notes(dataset: Dataset, traversals: list[FactorTraversal]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import typer
 import unweave
 from unweave.cli import errors
 from unweave.cli.bench import bench_command
-from unweave.cli.catalogue import methods_command, metrics_command
+from unweave.cli.catalogue import fields_command, methods_command, metrics_command
 from unweave.cli.data import data_app
 from unweave.cli.demo import demo_command
 from unweave.cli.evaluate import evaluate_command, score_command
@@ -41,6 +41,7 @@ app.command(name="report")(report_command)
 app.command(name="cite")(cite_command)
 app.command(name="score")(score_command)
 app.add_typer(data_app, name="data")
+app.command(name="fields")(fields_command)
 app.command(name="methods")(methods_command)
 app.command(name="metrics")(metrics_command)
 app.command(name="presets")(presets_command)

@@ -30,8 +30,8 @@ class Layout(NamedTuple):
 def fit_line(name: str, texts: Sequence[str], extra: Sequence[str], width: int) -> Layout:
     """Choose what of a line of progress fits into a width.
 
-    `texts` are always shown; then, as far as there is room, a short bar, the name, those extra texts
-    that fit, and a longer bar.
+    `texts` are always shown; then, as far as there is room, a short bar, the name, extra texts, and
+    a longer bar.
 
     >>> fit_line("factor-vae seed 0", ["20/50", "0:01:40", "loss 73.19"], ["rate 12.1"], 60)
     Layout(name='factor-vae seed 0', bar=16, texts='20/50 0:01:40 loss 73.19')

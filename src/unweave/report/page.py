@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,21 +34,27 @@ def write_report(
     *,
     rows: int = 10_000,
     scores: dict[str, Score] | None = None,
+    channels: Sequence[int] = (),
 ) -> Path:
     """Write a page about a trained run, computed from `rows` observations of its data.
 
     The file contains its images, charts and styles, and loads nothing else. The same model gives
     the same bytes. Pass the scores of the same rows if they are known, to save computing them
-    again.
+    again. `channels` selects the channels of images to show; three are red, green and blue.
     """
     place = Path(path)
     place.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(place, render(model, rows=rows, scores=scores).encode())
+    page = render(model, rows=rows, scores=scores, channels=channels)
+    write_atomically(place, page.encode())
     return place
 
 
 def render(
-    model: FittedModel, *, rows: int = 10_000, scores: dict[str, Score] | None = None
+    model: FittedModel,
+    *,
+    rows: int = 10_000,
+    scores: dict[str, Score] | None = None,
+    channels: Sequence[int] = (),
 ) -> str:
     """Return the page about a trained run as HTML."""
     analysis = analyse(model, rows, scores)
@@ -59,7 +66,7 @@ def render(
         lstrip_blocks=True,
     )
     environment.globals.update(symbol=symbol, number=number, entry_field=entry_field)
-    context = _texts(analysis) | _charts(analysis) | _observations(analysis)
+    context = _texts(analysis) | _charts(analysis) | _observations(analysis, channels)
     return environment.get_template("page.html.j2").render(context)
 
 
@@ -111,17 +118,17 @@ def _charts(analysis: Analysis) -> dict[str, Any]:
     }
 
 
-def _observations(analysis: Analysis) -> dict[str, Any]:
+def _observations(analysis: Analysis, channels: Sequence[int]) -> dict[str, Any]:
     """Return everything that shows observations: as images, or as lines if they are vectors."""
     samples, starts = traversals.prior_samples(analysis), analysis.starts()
     if is_image(analysis.model.dataset.shape):
-        span = traversals.image_span(analysis)
+        colours = traversals.image_colours(analysis, channels)
         return {
             "images": True,
-            "span": span,
-            "reconstructions": traversals.reconstruction_sheets(analysis, span),
-            "traversals": [traversals.traversal(analysis, start, span) for start in starts],
-            "samples": traversals.sample_sheet(samples, span),
+            "legend": colours.legend,
+            "reconstructions": traversals.reconstruction_sheets(analysis, colours),
+            "traversals": [traversals.traversal(analysis, start, colours) for start in starts],
+            "samples": traversals.sample_sheet(samples, colours),
         }
     rows = analysis.some_rows(8, "searched")
     return {

@@ -1,9 +1,12 @@
-"""Sheets of small images with gaps between them, as PNG data URIs."""
+"""Sheets of small images with gaps between them, as PNG data URIs; any number of channels."""
 
 from __future__ import annotations
 
 import base64
+import colorsys
 import io
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,8 +15,10 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from PIL import Image
 
+from unweave.data import Schema
+
 Array = NDArray[np.floating[Any]]
-Span = tuple[float, float]
+Colour = tuple[float, float, float]  # red, green and blue, from 0 to 1
 
 # The page shows an image about 80 pixels wide; more would only make the file larger.
 _LARGEST_GREY, _LARGEST_COLOUR = 96, 64
@@ -21,6 +26,12 @@ _COARSE = 48  # images with shorter sides are shown with sharp pixels
 _LEAST = 32  # smaller images are enlarged, so that a gap of one pixel stays narrow
 # Faint grey gaps: white would blend into a light page, black into a dark one.
 _GAP = (128, 128, 128, 72)
+_QUANTILES = (0.005, 0.995)  # of the values of a channel that become dark and bright
+_SIGNED = 0.1  # share of the largest value from which negative values are shown in a colour
+_BELOW, _ZERO, _ABOVE = (0.0, 0.45, 0.70), (0.96, 0.96, 0.96), (0.84, 0.37, 0.0)
+_HUES = ("red", "orange", "yellow", "lime", "green", "mint", "cyan", "azure", "blue", "violet",
+         "magenta", "rose")  # fmt: skip
+_PRIMARY = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 
 
 class Sheet(NamedTuple):
@@ -44,55 +55,170 @@ class Sheet(NamedTuple):
         return self.cell / self.width
 
 
+def are_pixels(schema: Schema) -> bool:
+    """Whether values are pixels from 0 (dark) to 1 (bright), not another quantity."""
+    return schema.bounded and schema.scaling.method in ("none", "bytes")
+
+
 def is_image(shape: tuple[int, ...]) -> bool:
     """Whether observations of this shape are images (C, H, W)."""
     return len(shape) == 3
 
 
-def display_span(images: Array, bounded: bool) -> Span:
-    """Return the values shown as black and white: 0 and 1, or the range of unbounded data."""
-    if bounded:
-        return 0.0, 1.0
-    low, high = (float(bound) for bound in np.quantile(images, (0.005, 0.995)))
+class LegendEntry(NamedTuple):
+    """A colour of a picture, as "red green blue" from 0 to 255, its name, and its meaning."""
+
+    colour: str
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class ColourMap:
+    """How the values of images are shown: channel c from low[c] (dark) to high[c] (bright).
+
+    One channel is grey, or blue and orange about 0 if `diverging`; three are red, green and blue,
+    and four RGBA if they are `pixels`. Otherwise each channel has a colour of its own, and the
+    colours are added. `channels` selects channels, in order; by default all are shown.
+    """
+
+    low: tuple[float, ...] = (0.0,)
+    high: tuple[float, ...] = (1.0,)
+    channels: tuple[int, ...] = ()
+    pixels: bool = True
+    diverging: bool = False
+
+    @property
+    def legend(self) -> list[LegendEntry]:
+        """What colours stand for; nothing for pictures that show pixels as they are."""
+        if self.pixels and len(self.low) in (1, 3, 4):
+            return []
+        if len(self.low) == 1:
+            colours = (_BELOW, _ABOVE) if self.diverging else ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+            names = ("blue", "orange") if self.diverging else ("black", "white")
+            ends = zip(colours, names, (*self.low, *self.high), strict=True)
+            return [LegendEntry(_css(colour), name, f"{value:.3g}") for colour, name, value in ends]
+        numbers = self.channels or range(len(self.low))
+        spans = zip(numbers, false_colours(len(self.low)), self.low, self.high, strict=True)
+        return [
+            LegendEntry(_css(colour), _hue(colour), f"channel {number}: {low:.3g} to {high:.3g}")
+            for number, colour, low, high in spans
+        ]
+
+    def apply(self, images: torch.Tensor) -> torch.Tensor:
+        """Return images (n, C, h, w) as (n, 2, h, w), grey and alpha, or (n, 4, h, w), RGBA."""
+        chosen = images[:, list(self.channels)] if self.channels else images
+        low, high = (torch.tensor(ends).reshape(1, -1, 1, 1) for ends in (self.low, self.high))
+        shown = ((chosen - low) / (high - low)).clamp(0, 1)
+        count = shown.shape[1]
+        if self.pixels and count == 4:
+            return shown
+        if self.diverging:
+            shown = _diverging(shown)
+        elif count not in (1, 3):
+            shown = torch.einsum("nchw,cr->nrhw", shown, torch.tensor(false_colours(count)))
+        return torch.cat([shown.clamp(0, 1), torch.ones_like(shown[:, :1])], 1)
+
+
+PIXELS = ColourMap()
+
+
+def colour_map(images: Array, pixels: bool, channels: Sequence[int] = ()) -> ColourMap:
+    """Choose how to show images (n, C, H, W) that are pixels in [0, 1], or any other values.
+
+    The span of each channel is that of its values, without the most extreme ones. `channels`
+    selects channels by number.
+    """
+    count = images.shape[1]
+    if wrong := [c for c in channels if not 0 <= c < count]:
+        raise ValueError(f"expected channels from 0 to {count - 1}, got {wrong[0]}")
+    chosen = images[:, list(channels)] if len(channels) else images
+    count = chosen.shape[1]
+    if pixels and count in (1, 3, 4):
+        return ColourMap((0.0,) * count, (1.0,) * count, tuple(channels))
+    low, high = zip(*(_span(chosen[:, c]) for c in range(count)), strict=True)
+    most = max(-low[0], high[0])
+    if count == 1 and min(-low[0], high[0]) > _SIGNED * most:
+        return ColourMap((-most,), (most,), tuple(channels), pixels=False, diverging=True)
+    return ColourMap(low, high, tuple(channels), pixels=False)
+
+
+def _span(values: Array) -> tuple[float, float]:
+    """Return the ends of nearly all values, or of all if nearly all are equal; never no span."""
+    low, high = (float(end) for end in np.quantile(values, _QUANTILES))
+    if not high > low:
+        low, high = float(values.min()), float(values.max())
     return (low, high) if high > low else (low, low + 1.0)
 
 
-def sheet(rows: list[Array], span: Span) -> Sheet:
-    """Draw rows of n images each, (n, C, H, W), as one PNG."""
-    picture, cell, gap = tiled(rows, span)
+def false_colours(count: int) -> list[Colour]:
+    """Return a colour for each channel; added, they are about white.
+
+    >>> false_colours(2)
+    [(0.0, 1.0, 0.0), (1.0, 0.0, 1.0)]
+    """
+    if count == 3:
+        return list(_PRIMARY)
+    hues = [colorsys.hsv_to_rgb((1 / 3 + n / count) % 1, 1.0, 1.0) for n in range(count)]
+    dim = max(1.0, count / 3) ** -0.5  # of many channels, few are bright at the same pixel
+    return [(round(r * dim, 6), round(g * dim, 6), round(b * dim, 6)) for r, g, b in hues]
+
+
+def _diverging(shown: torch.Tensor) -> torch.Tensor:
+    """Colour one channel (n, 1, h, w): blue at 0, nearly white at 1/2, orange at 1."""
+    below, zero, above = (
+        torch.tensor(colour).reshape(1, 3, 1, 1) for colour in (_BELOW, _ZERO, _ABOVE)
+    )
+    away = 2 * shown - 1
+    return zero + (below - zero) * (-away).clamp(0, 1) + (above - zero) * away.clamp(0, 1)
+
+
+def _hue(colour: Colour) -> str:
+    return _HUES[round(12 * colorsys.rgb_to_hsv(*colour)[0]) % 12]
+
+
+def _css(colour: Colour) -> str:
+    return " ".join(str(round(255 * part)) for part in colour)
+
+
+def sheet(rows: list[Array], colours: ColourMap = PIXELS) -> Sheet:
+    """Draw rows of at most n images each, (n, C, H, W), as one PNG."""
+    picture, cell, gap = tiled(rows, colours)
     coarse = max(rows[0].shape[2:]) < _COARSE
     return Sheet(_uri(picture), picture.width, picture.height, len(rows[0]), cell, gap, coarse)
 
 
-def tiled(rows: list[Array], span: Span) -> tuple[Image.Image, int, int]:
-    """Draw rows of n images each, (n, C, H, W); return also the width of an image and of a gap."""
-    pixels = [_pixels(images, span) for images in rows]  # (n, h, w, channels) each
-    count, height, width, channels = pixels[0].shape
+def tiled(
+    rows: list[Array], colours: ColourMap = PIXELS, least: int = _LEAST
+) -> tuple[Image.Image, int, int]:
+    """Draw rows of images, (n, C, H, W) each; return also the width of an image and of a gap.
+
+    Images with a side below `least` pixels are enlarged. What shorter rows leave is transparent.
+    """
+    pixels = [_pixels(images, colours, least) for images in rows]  # (n, h, w, channels) each
+    _, height, width, channels = pixels[0].shape
+    count = max(len(row) for row in pixels)
     gap = max(1, width // 28)
     shape = (len(rows) * (height + gap) - gap, count * (width + gap) - gap, channels)
     canvas = np.full(shape, _GAP[-channels:], np.uint8)
     for r, row in enumerate(pixels):
+        top = r * (height + gap)
+        canvas[top : top + height, len(row) * (width + gap) :] = 0
         for c, picture in enumerate(row):
-            top, left = r * (height + gap), c * (width + gap)
+            left = c * (width + gap)
             canvas[top : top + height, left : left + width] = picture
     bands = [Image.fromarray(np.ascontiguousarray(band)) for band in np.moveaxis(canvas, -1, 0)]
     return Image.merge("LA" if len(bands) == 2 else "RGBA", bands), width, gap
 
 
-def _pixels(images: Array, span: Span) -> NDArray[np.uint8]:
+def _pixels(images: Array, colours: ColourMap, least: int) -> NDArray[np.uint8]:
     """Return images as bytes with an alpha channel: (n, h, w, 2) if grey, (n, h, w, 4) if not."""
-    sized = _resized(torch.as_tensor(images, dtype=torch.float32))
-    low, high = span
-    scaled = ((sized - low) / (high - low)).clamp(0, 1)
-    if scaled.shape[1] not in (1, 3, 4):
-        scaled = scaled.mean(1, keepdim=True)
-    if scaled.shape[1] in (1, 3):
-        scaled = torch.cat([scaled, torch.ones_like(scaled[:, :1])], 1)
-    pixels: NDArray[np.uint8] = (scaled * 255).round().to(torch.uint8).movedim(1, -1).numpy()
+    shown = colours.apply(_resized(torch.as_tensor(images, dtype=torch.float32), least))
+    pixels: NDArray[np.uint8] = (shown * 255).round().to(torch.uint8).movedim(1, -1).numpy()
     return pixels
 
 
-def _resized(images: torch.Tensor) -> torch.Tensor:
+def _resized(images: torch.Tensor, least: int) -> torch.Tensor:
     """Shrink large images by averaging, and enlarge small ones by repeating pixels."""
     largest = _LARGEST_GREY if images.shape[1] == 1 else _LARGEST_COLOUR
     height, width = images.shape[2:]
@@ -100,7 +226,7 @@ def _resized(images: torch.Tensor) -> torch.Tensor:
     if side > largest:
         size = [max(1, round(length * largest / side)) for length in (height, width)]
         return F.interpolate(images, size=size, mode="area")
-    return F.interpolate(images, scale_factor=float(-(-_LEAST // side)), mode="nearest")
+    return F.interpolate(images, scale_factor=float(-(-least // side)), mode="nearest")
 
 
 def _uri(picture: Image.Image) -> str:

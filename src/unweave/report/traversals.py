@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from unweave.report.analysis import STEPS, Analysis, Array, Start, Variable
-from unweave.report.pictures import Sheet, Span, display_span, sheet
+from unweave.report.pictures import ColourMap, Sheet, are_pixels, colour_map, sheet
 from unweave.report.text import number
 
 _COLUMNS = 12  # images side by side
@@ -42,23 +43,23 @@ class Reconstructions(NamedTuple):
     picture: Sheet
 
 
-def reconstruction_sheets(analysis: Analysis, span: Span) -> list[Reconstructions]:
+def reconstruction_sheets(analysis: Analysis, colours: ColourMap) -> list[Reconstructions]:
     """Return random observations with their reconstructions, and the worst of many."""
     rows = analysis.some_rows(_SEARCHED, "searched")
     x, y = analysis.observations(rows), analysis.reconstructions(rows)
     error = np.square(x - y, dtype=np.float64).reshape(len(rows), -1).sum(1)
     worst = np.argsort(-error, kind="stable")[:_COLUMNS]
-    first = sheet([x[:_COLUMNS], y[:_COLUMNS]], span)
+    first = sheet([x[:_COLUMNS], y[:_COLUMNS]], colours)
     if len(rows) <= _COLUMNS:
         return [Reconstructions("all", first)]
     title = f"largest squared error among {len(rows)}"
     return [
         Reconstructions("random", first),
-        Reconstructions(title, sheet([x[worst], y[worst]], span)),
+        Reconstructions(title, sheet([x[worst], y[worst]], colours)),
     ]
 
 
-def traversal(analysis: Analysis, start: Start, span: Span) -> Traversal:
+def traversal(analysis: Analysis, start: Start, colours: ColourMap) -> Traversal:
     """Traverse every shown variable from one observation, as in [Kim2018] fig. 6."""
     row = start.row
     others = [other for other in analysis.some_rows(STEPS, "originals") if other != row]
@@ -66,18 +67,18 @@ def traversal(analysis: Analysis, start: Start, span: Span) -> Traversal:
     rows = [*others[:framed], row, *others[framed : STEPS - 1]]
     return Traversal(
         start.where,
-        sheet([analysis.observations(rows)], span),
-        sheet([analysis.reconstructions(rows)], span),
+        sheet([analysis.observations(rows)], colours),
+        sheet([analysis.reconstructions(rows)], colours),
         framed,
-        [_variable_traversal(analysis, row, variable, span) for variable in analysis.shown],
+        [_variable_traversal(analysis, row, variable, colours) for variable in analysis.shown],
     )
 
 
 def _variable_traversal(
-    analysis: Analysis, row: int, variable: Variable, span: Span
+    analysis: Analysis, row: int, variable: Variable, colours: ColourMap
 ) -> VariableTraversal:
     values = analysis.traversal_values[variable.number]
-    strip = sheet([analysis.traverse(row, variable)], span)
+    strip = sheet([analysis.traverse(row, variable)], colours)
     widest = STEPS * (strip.cell + strip.gap) - strip.gap
     column = _start_column(analysis, row, variable)
     mark = strip.centre(column) if -0.5 <= column <= len(values) - 0.5 else None
@@ -107,12 +108,12 @@ def prior_samples(analysis: Analysis) -> Array:
     return analysis.model.sample(3 * _COLUMNS)
 
 
-def sample_sheet(samples: Array, span: Span) -> Sheet:
+def sample_sheet(samples: Array, colours: ColourMap) -> Sheet:
     """Draw prior samples in rows."""
-    return sheet([samples[n : n + _COLUMNS] for n in range(0, len(samples), _COLUMNS)], span)
+    return sheet([samples[n : n + _COLUMNS] for n in range(0, len(samples), _COLUMNS)], colours)
 
 
-def image_span(analysis: Analysis) -> Span:
-    """Return the values shown as black and white."""
-    rows = analysis.some_rows(64, "span")
-    return display_span(analysis.observations(rows), analysis.model.dataset.bounded)
+def image_colours(analysis: Analysis, channels: Sequence[int] = ()) -> ColourMap:
+    """Choose how values, in the user's units, are shown."""
+    rows, schema = analysis.some_rows(64, "span"), analysis.model.dataset.schema
+    return colour_map(analysis.observations(rows), are_pixels(schema), channels)

@@ -25,7 +25,7 @@ _LEVELS = 16  # shades of grey
 
 def encode_png(rows: Sequence[NDArray[np.float32]]) -> str:
     """Encode rows of images (n, C, H, W) in [0, 1] as one PNG in base64; grey ones in 16 levels."""
-    sheet, _, _ = tiled(list(rows), (0.0, 1.0))
+    sheet, _, _ = tiled(list(rows))
     grey = sheet.mode == "LA"
     page = Image.new("L" if grey else "RGB", sheet.size, "white")
     page.paste(sheet.convert(page.mode), mask=sheet.getchannel("A"))
