@@ -43,10 +43,10 @@ class Scaling:
     def apply(self, values: NDArray[np.generic]) -> Tensor:
         """Scale values (N, *shape) in the user's units: a copy in float32."""
         with np.errstate(over="ignore"):  # an overflow becomes infinity, which readers reject
-            if self.method in ("none", "counts") or (
-                self.method == "bytes" and values.dtype.kind not in "iu"
-            ):
-                return torch.from_numpy(np.array(values, dtype=np.float32, order="C"))
+            if self.method in ("none", "counts", "bytes"):
+                unscaled = torch.from_numpy(np.array(values, dtype=np.float32, order="C"))
+                pixels = self.method == "bytes" and values.dtype.kind in "iu"
+                return unscaled * self.unit[0] if pixels else unscaled
             # In double precision: the offset of large numbers would cancel their last digits.
             scaled = values.astype(np.float64, order="C")
             scaled -= self._along(self.offset, scaled)

@@ -103,7 +103,7 @@ class Folder:
             shape = (sources.rows, samples * sources.pages, *size)
             rows, key = self._decoded(sources, shape, samples, dtype, pool)
         decisions = (
-            describe_images(shape[0], shape[1:]),
+            describe_images(shape[0], shape[1:], coloured=sources.pages == 1),
             *size_notes,
             *_fit_notes(self.fit, size, headers),
             *_page_notes(self.axes, headers),

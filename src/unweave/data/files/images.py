@@ -93,6 +93,7 @@ def read_header(file: Path) -> Header:
 
 
 def _header(image: ImageFile.ImageFile) -> Header:
+    reduced = _is_reduced(image)  # before getexif, which may decode the image
     height, width = image.height, image.width
     if image.getexif().get(_ORIENTATION) in _ROTATED:
         height, width = width, height
@@ -100,7 +101,7 @@ def _header(image: ImageFile.ImageFile) -> Header:
     dtype, frames = _deep_type(image) or "uint8", getattr(image, "n_frames", 1)
     pages = 1 if image.format == "MPO" else frames  # a photograph and its previews
     alpha = image.has_transparency_data
-    return Header((height, width), dtype, samples, alpha, pages, None, _is_reduced(image))
+    return Header((height, width), dtype, samples, alpha, pages, None, reduced)
 
 
 def _deep_type(image: Image.Image) -> str:

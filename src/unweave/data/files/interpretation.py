@@ -111,16 +111,16 @@ def interpret_shape(shape: tuple[int, ...], axes: ArrayAxes | None = None) -> La
     return Layout(observation, last, (f"{describe_images(shape[0], observation)}, {order}",))
 
 
-def describe_images(count: int, shape: tuple[int, ...]) -> str:
-    """Describe a number of images (C, H, W).
+def describe_images(count: int, shape: tuple[int, ...], coloured: bool = True) -> str:
+    """Describe a number of images (C, H, W), whose channels are colours or something else.
 
     >>> describe_images(1200, (5, 48, 64))
     '1,200 images of 48 x 64, 5 channels'
     """
     channels, height, width = shape
-    return (
-        f"{count:,} images of {height} x {width}, {COLOURS.get(channels, f'{channels} channels')}"
-    )
+    known = channels == 1 or (coloured and channels in COLOURS)
+    colours = COLOURS[channels] if known else f"{channels} channels"
+    return f"{count:,} images of {height} x {width}, {colours}"
 
 
 def _channels_last(shape: tuple[int, ...], axes: ArrayAxes | None) -> bool:
