@@ -69,6 +69,7 @@ from unweave.metrics.unsupervised import (
     hoyer,
     mean_pairwise_information,
 )
+from unweave.metrics.validation import PerRow
 
 __all__ = [
     "METRICS",
@@ -78,6 +79,7 @@ __all__ = [
     "Inputs",
     "Metric",
     "MetricOptions",
+    "PerRow",
     "Periods",
     "Score",
     "Scores",
