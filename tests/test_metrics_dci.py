@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestRegressor
 from sklearn.linear_model import Lasso
+from sklearn.tree import DecisionTreeRegressor
 
 from lattice_tables import blurred, identity, kinds
 from plain_splits import UNEVEN, categories, halves, scaled
@@ -11,7 +12,7 @@ from unweave.metrics import dci
 from unweave.metrics.purity import purities, purity
 from unweave.metrics.trees import bins
 from unweave.metrics.trees.bins import bin_codes
-from unweave.metrics.trees.boosting import boost
+from unweave.metrics.trees.boosting import boost, grow
 
 
 def entangled(rows, sizes, dims, rng):
@@ -61,6 +62,33 @@ def test_trees_are_close_to_scikit_learn_if_bins_are_wide(k, monkeypatch):
     assert right == pytest.approx(theirs.score(test, factors[1000:, k]), abs=0.02)
     right = (ours.predicted[:1000] == labels).mean()
     assert right == pytest.approx(theirs.score(train, labels), abs=0.01)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.3])
+@pytest.mark.parametrize("width", [5, 30, 100])
+def test_a_tree_is_that_of_scikit_learn(width, share, monkeypatch):
+    """Residuals are real numbers, so there are no ties, and splits of both are the same.
+
+    With a small share of positive residuals most bins have none, and the best split may still lie
+    within such a bin.
+    """
+    monkeypatch.setattr(bins, "BINS", width)
+    rng = np.random.default_rng(width)
+    z = rng.standard_normal((3000, 4)).astype(np.float32).astype(np.float64)
+    target = rng.random((6, 3000)) < share * np.exp(0.5 * z[:, 0])
+    p = 1 / (1 + np.exp(-rng.standard_normal((6, 3000)) + z[:, 1] * np.sign(z[:, 2])))
+    gains, steps = grow(bin_codes(z), z.T.copy(), target, p, rng)
+    explained = 0.0
+    for tree, r in enumerate(target - p):
+        theirs = DecisionTreeRegressor(max_depth=3).fit(z, r)
+        leaves, numbers = theirs.apply(z), steps[tree]
+        for leaf in np.unique(leaves):
+            inside = leaves == leaf
+            expected = r[inside].sum() / (p * (1 - p))[tree, inside].sum()
+            np.testing.assert_allclose(numbers[inside], expected, rtol=1e-6)
+        explained += theirs.tree_.compute_feature_importances(normalize=False).sum() * len(r)
+    # Only their sum: a node of a few rows may be split alike by two codes.
+    np.testing.assert_allclose(gains.sum(), explained, rtol=1e-6)
 
 
 def test_equal_values_are_in_the_same_bin():

@@ -46,6 +46,20 @@ def test_mig_sup_by_loops(base):
     assert list(score.parts.values()) == pytest.approx(gaps, abs=1e-9)
 
 
+def test_jemmig_of_codes_that_tie_does_not_depend_on_their_order():
+    """Both codes hold the factor; the second also holds another one."""
+    factors = np.argwhere(np.ones((4, 5, 3)))[:, :2]
+    clean, mixed = factors[:, 0], factors[:, 0] + factors[:, 1] / 5
+    both = np.stack([clean, mixed], 1).astype(float)
+    for discrete in (None, (True, False)):
+        first = jemmig(both, factors, discrete=discrete)
+        swapped = discrete and discrete[::-1]
+        second = jemmig(both[:, ::-1], factors, discrete=swapped)
+        assert first.parts == pytest.approx(second.parts, abs=1e-12)
+    joint, log_b = math.log(4), math.log(4) + math.log(20)
+    assert jemmig(both, factors).parts["factor 0"] == pytest.approx(1 - joint / log_b)
+
+
 @tables
 def test_jemmig_by_loops(base):
     base = base()
@@ -53,10 +67,11 @@ def test_jemmig_by_loops(base):
     terms = []
     for k, values in enumerate(v):
         column = [row[k] for row in shared]
-        best = column.index(max(column))
+        joint = [entropy_of(list(zip(code, values, strict=True))) for code in z]
+        tied = [j for j, i in enumerate(column) if i > max(column) - 1e-12]
+        best = min(tied, key=joint.__getitem__)
         second = max(i for j, i in enumerate(column) if j != best)
-        joint = entropy_of(list(zip(z[best], values, strict=True)))
-        jemmig_k = joint - column[best] + second
+        jemmig_k = joint[best] - column[best] + second
         terms.append(1 - jemmig_k / (entropy_of(values) + math.log(20)))
     score = jemmig(base.codes, base.factors)
     assert float(score) == pytest.approx(sum(terms) / len(terms), abs=1e-9)

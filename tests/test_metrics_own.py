@@ -14,6 +14,7 @@ from unweave.metrics import (
     METRICS,
     Inputs,
     Metric,
+    PerRow,
     Score,
     Table,
     evaluate,
@@ -164,3 +165,28 @@ def test_the_documented_example_runs():
     exec(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1], scope)
     scores = evaluate(scope["codes"], scope["factors"], metrics=[scope["best_correlation"]])
     assert 0.8 < float(scores["best_correlation"]) < 1
+
+
+@metric
+def weighted(inputs: Inputs, *, weights: PerRow | None = None) -> float:
+    """Compute the weighted mean of the first code."""
+    return float(np.average(inputs.codes[:, 0], weights=weights))
+
+
+@metric
+def unmarked(inputs: Inputs, *, weights=None) -> float:
+    """Compute the weighted mean of the first code."""
+    return float(np.average(inputs.codes[:, 0], weights=weights))
+
+
+def test_options_with_an_entry_for_each_row_are_resampled():
+    """All weight is on rows whose code is 0.4, so every resample has this mean."""
+    codes = np.random.default_rng(0).random((200, 1))
+    codes[::2] = 0.4
+    factors, weights = np.arange(200)[:, None] % 4, np.arange(200) % 2 == 0
+    score = weighted(codes, factors, weights=weights, interval=0.9, resamples=20)
+    assert score.interval == (0.4, 0.4)
+    assert "in every resample, which is no evidence" in repr(score)
+    with pytest.raises(ValueError, match="annotate it with"):
+        unmarked(codes, factors, weights=weights, interval=0.9)
+    assert float(unmarked(codes, factors, weights=weights)) == pytest.approx(0.4)

@@ -10,10 +10,11 @@ import unweave as uw
 from unweave.data import Schema
 from unweave.data.scaling import Scaling
 from unweave.evaluation.explained import explained
+from unweave.metrics.evidence import LEAST_MARGIN, unjudged
 from unweave.report import analysis, render
 from unweave.report.charts import Panel
 from unweave.report.vectors import Vectors
-from unweave.report.verdict import LEAST_MARGIN, unjudged, verdict
+from unweave.report.verdict import verdict
 
 pytestmark = pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 WAVES = np.sin(np.linspace(0, 6, 30) + np.random.default_rng(0).uniform(0, 6, (120, 1)))
@@ -87,7 +88,7 @@ def test_a_score_of_a_single_factor_is_no_evidence(sprites):
     perfect = uw.metrics.Score(
         "factor_vae_score", "kim2018", 1.0, details={"factors left out": ["scale", "x", "y"]}
     )
-    assert "only one factor" in unjudged(perfect, sprites)
+    assert "only one factor" in unjudged(perfect, sprites.table)
     page = render(sprites.model, rows=144, scores={"factor_vae_score/kim2018": perfect})
     assert '<tbody class="unjudged">' in page
     assert "None of the 1 scores is evidence" in page
@@ -96,16 +97,15 @@ def test_a_score_of_a_single_factor_is_no_evidence(sprites):
 
 def test_a_score_at_its_null_is_no_evidence(sprites):
     score = uw.metrics.Score("modularity", "ridgeway2018", 0.92, null=0.9)
-    assert "shuffled factors score 0.9" in unjudged(score, sprites)
+    assert "shuffled factors score 0.9" in unjudged(score, sprites.table)
     above = dataclasses.replace(score, null=0.92 - 2 * LEAST_MARGIN)
-    assert unjudged(above, sprites) == ""
+    assert unjudged(above, sprites.table) == ""
 
 
 def test_too_few_rows_are_no_evidence(sprites):
     table = uw.metrics.Table(sprites.table.codes[:12], sprites.table.factors[:12])
-    few = dataclasses.replace(sprites, table=table)
     score = uw.metrics.Score("mig", "chen2018", 0.8, null=0.0)
-    assert "too few" in unjudged(score, few)
+    assert "too few" in unjudged(score, table)
 
 
 def schema(*names, method="standardise"):

@@ -33,6 +33,25 @@ def test_score_prints_a_table(unweave, codes):
     assert err == ""
 
 
+def test_scores_that_cannot_be_judged_are_marked(unweave, tmp_path):
+    one, noise = tmp_path / "one.npz", tmp_path / "noise.npz"
+    table, rng = identity(), np.random.default_rng(0)
+    np.savez(one, codes=table.codes, factors=table.factors[:, :1])
+    code, out, _ = unweave("score", one, "--metrics", "mig")
+    assert code == 0
+    assert out.split()[:4] == ["metric", "value", "no", "evidence"]
+    assert "mig/locatello2019" in out
+    assert "only one factor can be scored" in out
+    factors = rng.integers(3, size=(500, 2))
+    np.savez(noise, codes=rng.standard_normal((500, 10)), factors=factors)
+    code, out, _ = unweave("score", noise, "--metrics", "modularity,irs/suter2019", "--null")
+    assert code == 0
+    assert out.count("shuffled factors score") == 3  # two of modularity
+    np.savez(noise, codes=rng.standard_normal((20, 10)), factors=factors[:20])
+    code, out, _ = unweave("score", noise, "--metrics", "irs/suter2019")
+    assert "20 rows are too few" in out
+
+
 def test_score_computes_what_evaluate_does(unweave, codes):
     code, out, err = unweave("score", codes, "--json", "--seed", 5)
     assert code == 0

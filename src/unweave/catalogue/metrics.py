@@ -35,7 +35,7 @@ arrays in it are ignored with a warning, unless their names look misspelt: then 
 continuous factor counts as the 20 bins that it is cut into. Ten observations per coefficient are
 the least for reliable regressions [Peduzzi1996], and all that is known of a value comes from its
 rows. With fewer, uninformative codes score high: for noise in 10 codes and three factors of 10
-values, `irs/suter2019` is 0.77 for 20 rows, 0.40 for 100 and 0.33 for 200; `mcc` is 0.38, 0.19 and
+values, `irs/suter2019` is 0.68 for 20 rows, 0.38 for 100 and 0.32 for 200; `mcc` is 0.42, 0.18 and
 0.13. A metric then issues a `FewRowsWarning`, and `evaluate` one for the table; the command line
 prints a note.
 
@@ -50,7 +50,12 @@ held-out rows for prediction: on 600 rows of partly entangled codes the bootstra
 0.22, halves by 0.004, and the interval is 0.08 wide. Fewer different rows bias many metrics,
 modularity by more than its standard deviation; the shift removes this bias. The interval is about
 the number that the protocol gives for this many rows. Each subset has its own seed, so it covers
-the choice of rows and the randomness of the metric.
+the choice of rows and the randomness of the metric. If all subsets score the same, as perfect codes
+may, the interval is a single point: that is no evidence that the value is exact, and tables say so.
+
+**Evidence.** `evaluate` and the command line mark a score as "no evidence" if fewer than two
+factors could be scored, if there are too few rows, or if it exceeds its null by less than 0.05 or
+by less than three standard deviations of the scores of shuffled factors.
 
 **Randomness of the metric.** `reseeds=10` computes the metric with 10 other seeds on the same rows;
 the detail "rng spread" is their standard deviation. It is a column of tables and CSV.

@@ -69,6 +69,7 @@ from unweave.metrics.unsupervised import (
     hoyer,
     mean_pairwise_information,
 )
+from unweave.metrics.validation import PerRow
 
 __all__ = [
     "METRICS",
@@ -79,6 +80,7 @@ __all__ = [
     "Metric",
     "MetricOptions",
     "MissingLabelsWarning",
+    "PerRow",
     "Periods",
     "Score",
     "Scores",

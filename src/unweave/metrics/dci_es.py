@@ -14,6 +14,7 @@ from unweave.metrics.predictors import TEST, TRAIN, Split, split
 from unweave.metrics.purity import purity
 from unweave.metrics.score import Score
 from unweave.metrics.trees.forests import grow_forest
+from unweave.metrics.validation import PerRow
 
 DCIESProtocol = Literal["eastwood2023"]
 DEPTHS = (1, 2, 3, 4, 8, 10, 12, 14, 16, 18, 20, 32)  # of the code of [Eastwood2023]
@@ -35,7 +36,7 @@ def dci_es(
     protocol: DCIESProtocol = "eastwood2023",
     train: int = TRAIN,
     test: int = TEST,
-    test_rows: ArrayLike | None = None,
+    test_rows: PerRow | None = None,
     depths: Sequence[int] = DEPTHS,
     ordered: Sequence[int | str] = (),
 ) -> Score:

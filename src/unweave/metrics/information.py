@@ -12,7 +12,7 @@ from unweave.metrics.inputs import Floats, Inputs, Ints, read, subset
 from unweave.metrics.score import Detail
 from unweave.metrics.validation import check_arguments
 
-_ROUNDING = 1e-12  # nats that rounding can add between independent variables
+ROUNDING = 1e-12  # nats that rounding can add between independent variables
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def mutual_information(a: Ints, b: Ints) -> float:
     independent = p.sum(1, keepdims=True) * p.sum(0, keepdims=True)
     seen = p > 0
     shared = float((p[seen] * np.log(p[seen] / independent[seen])).sum())
-    return shared if shared > _ROUNDING else 0.0
+    return shared if shared > ROUNDING else 0.0
 
 
 def discretise(code: Floats, bins: int) -> Ints:

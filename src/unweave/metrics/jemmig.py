@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from unweave.metrics.information import Binned, bin_rows, entropy, top_gap
+from unweave.metrics.information import ROUNDING, Binned, bin_rows, entropy, top_gap
 from unweave.metrics.inputs import Bools, Inputs
 from unweave.metrics.options import metric
 from unweave.metrics.score import Score
@@ -28,6 +28,7 @@ def jemmig(
     JEMMIG_k = H(z_a, v_k) - I(z_a; v_k) + I(z_b; v_k), where a and b are the two codes that share
     most information with factor k; the score is 1/K sum_k (1 - JEMMIG_k / (H(v_k) + log B)) for B
     bins. H(z_a, v_k) = I(z_a; v_k) if the code holds the factor and nothing else.  [Do2020]
+    Of codes that share equally much, a is the one with the smaller joint entropy.
 
     Protocols: `do2020`, normalised so that higher is better. The paper bins samples z ~ q(z|x) over
     a fixed range; we bin posterior means, 20 bins of equal width over the range of each, from
@@ -70,8 +71,10 @@ def _term(k: int, inputs: Inputs, binned: Binned, active: Bools, bins: int) -> f
     if not active.any():
         return 0.0
     shared = np.where(active, binned.shared[:, k], -1.0)
-    best = int(shared.argmax())
-    size = int(binned.codes[:, best].max()) + 1 if inputs.discrete[best] else bins
-    joint = entropy(binned.codes[:, best]) + binned.entropies[k] - shared[best]
-    gap = top_gap(shared[active, None])[0]
-    return float(1 - (joint - gap) / (binned.entropies[k] + np.log(size)))
+    gap, h = top_gap(shared[active, None])[0], binned.entropies[k]
+    terms = []
+    for code in np.flatnonzero(shared >= shared.max() - ROUNDING):
+        size = int(binned.codes[:, code].max()) + 1 if inputs.discrete[code] else bins
+        joint = entropy(binned.codes[:, code]) + h - shared[code]
+        terms.append(float(1 - (joint - gap) / (h + np.log(size))))
+    return max(terms)

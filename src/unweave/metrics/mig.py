@@ -18,6 +18,7 @@ from unweave.metrics.inputs import Floats, Inputs, Ints, as_scales
 from unweave.metrics.mixtures import mixture_density
 from unweave.metrics.options import metric
 from unweave.metrics.score import Score
+from unweave.metrics.validation import PerRow
 
 MIGProtocol = Literal["locatello2019", "chen2018"]
 
@@ -27,7 +28,7 @@ def mig(
     inputs: Inputs,
     *,
     protocol: MIGProtocol = "locatello2019",
-    scales: ArrayLike | None = None,
+    scales: PerRow | None = None,
     samples: int = 10_000,
     bins: int = 20,
 ) -> Score:

@@ -28,10 +28,15 @@ from unweave.metrics.inputs import (
     merge,
     read,
 )
-from unweave.metrics.score import CEILING, RNG_SPREAD, Score
-from unweave.metrics.validation import argument_checks, check_integer, check_seed, run_checks
+from unweave.metrics.score import CEILING, NULL_SPREAD, RNG_SPREAD, Score
+from unweave.metrics.validation import (
+    argument_checks,
+    check_integer,
+    check_seed,
+    per_row_arguments,
+    run_checks,
+)
 
-_BY_ROW = ("scales", "test_rows")  # options with an entry for each row
 _OF_CODES = ("scales", "kl", "estimates")  # options that belong to the codes
 _NARROW = 0.01  # scale of q(z|x) where the codes are the factors, of standard deviation 1
 _ARGUMENTS = """\
@@ -117,8 +122,9 @@ def metric(function: Callable[..., Score | float]) -> MetricFunction:
     The function takes `inputs: Inputs` and its own keyword options and returns `inputs.score(...)`
     or a number. The metric takes codes (N, D), factors (N, K), these options and the arguments
     below, and checks all of them; its signature and documentation list all of them. Integers,
-    and choices such as `protocol: Literal[...]`, are checked by their annotations. The metric is
-    named after the function.
+    and choices such as `protocol: Literal[...]`, are checked by their annotations. An array with an
+    entry for each row is annotated as `PerRow`, so that intervals resample it with the rows. The
+    metric is named after the function.
 
     >>> @metric
     ... def closest(inputs, *, power: int = 1):
@@ -156,6 +162,7 @@ def metric(function: Callable[..., Score | float]) -> MetricFunction:
     """
     own, signature = inspect.signature(function), _public_signature(function)
     checks, protocol = argument_checks(function), own.parameters.get("protocol")
+    by_row = per_row_arguments(function)
 
     @wraps(function)
     def compute(*args: Any, **kwargs: Any) -> Score:
@@ -171,7 +178,7 @@ def metric(function: Callable[..., Score | float]) -> MetricFunction:
         if given.get("test_rows") is not None:
             given["test_rows"] = as_row_mask("test_rows", given["test_rows"], len(codes))
         name = given.get("protocol", protocol.default if protocol else "")
-        call = _Call(function, name, codes, factors, given, shared)
+        call = _Call(function, name, codes, factors, given, shared, by_row)
         inputs = call.read(shared.seed)
         score = call.score(inputs)
         _warn_of_few_rows(inputs, shared.leave_out)
@@ -194,11 +201,24 @@ class _Call:
     factors: ArrayLike
     options: Mapping[str, Any]  # the metric's own
     shared: _Shared
+    by_row: frozenset[str]  # options with an entry for each row
 
     @property
     def rows(self) -> int:
         """N."""
         return len(np.asarray(self.codes))
+
+    def check_arrays(self) -> None:
+        """Raise if an array may have an entry for each row, but is not annotated so."""
+        rows, dims = np.shape(self.codes)[:2]
+        for name, value in self.options.items():
+            arrays = isinstance(value, np.ndarray) and name not in self.by_row
+            if arrays and rows != dims and value.shape[:1] == (rows,):
+                raise ValueError(
+                    f"expected `{name}: PerRow` in {self.function.__name__}, since {name} has an "
+                    "entry for each row, which an interval resamples: annotate it with "
+                    "unweave.metrics.PerRow"
+                )
 
     def read(self, seed: Seed) -> Inputs:
         """Check the arguments that metrics share."""
@@ -223,7 +243,7 @@ class _Call:
         """Compute the value of random rows."""
         rows = rng.permutation(self.rows)[:size]
         options = {
-            name: np.asarray(value)[rows] if name in _BY_ROW and value is not None else value
+            name: _take(value, rows) if name in self.by_row and value is not None else value
             for name, value in self.options.items()
         }
         chosen = replace(
@@ -309,6 +329,7 @@ def _with_interval(
         raise ValueError(
             f"expected at least 4 rows for an interval, got {call.rows}: its subsets need two each"
         )
+    call.check_arrays()
     size = _subset_size(call.rows, call.rows if score.rows_read is None else score.rows_read)
     with _explain(f"a random subset of {size} rows", "give more rows, or ask for no interval"):
         values = np.array(list(thread_map(partial(call.subset_value, size), rngs)))
@@ -334,7 +355,7 @@ def _subset_size(rows: int, read: int) -> int:
 def _with_null(score: Score, call: _Call, rngs: list[np.random.Generator]) -> Score:
     with _explain("a shuffle of the factors", "ask for no null"):
         values = np.array(list(thread_map(call.shuffled_value, rngs)))
-    details = score.details | {"null spread": float(values.std(ddof=1)), "shuffles": len(values)}
+    details = score.details | {NULL_SPREAD: float(values.std(ddof=1)), "shuffles": len(values)}
     return replace(score, null=float(values.mean()), details=details)
 
 

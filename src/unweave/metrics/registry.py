@@ -19,6 +19,7 @@ from unweave.metrics.dci import dci
 from unweave.metrics.dci_es import dci_es
 from unweave.metrics.dcimig import dcimig
 from unweave.metrics.downstream import downstream
+from unweave.metrics.evidence import unjudged
 from unweave.metrics.explicitness import explicitness
 from unweave.metrics.factor_vae_score import factor_vae_score
 from unweave.metrics.infomec import info_mec, info_mec_estimates
@@ -55,7 +56,7 @@ from unweave.metrics.needs import (
 from unweave.metrics.options import MetricOptions, suppress_few_rows_warning
 from unweave.metrics.posterior.overlap import relative_scale
 from unweave.metrics.sap import sap
-from unweave.metrics.score import Score, Scores
+from unweave.metrics.score import NO_EVIDENCE, Score, Scores
 from unweave.metrics.table import Table
 from unweave.metrics.unsupervised import (
     active_units,
@@ -311,6 +312,8 @@ def evaluate(
 
     How real-valued factors are treated is logged (`Table.notes`). A table with missing labels
     (`Table.missing_labels`) or with too few rows (`Table.too_few_rows`) issues one warning each.
+    The detail "no evidence" of a score says why it cannot be judged, if it cannot: too few rows, a
+    single factor, or a null that is as high.
 
     >>> import numpy as np
     >>> factors = np.argwhere(np.ones((4, 5, 3)))[:, :2]
@@ -338,8 +341,11 @@ def evaluate(
             estimates = shared.get(metric.estimate) or metric.estimate_table(table, seed)
             shared[metric.estimate] = estimates
         with suppress_few_rows_warning():
-            scores[key] = metric(table, seed=seed, estimates=estimates, **options)
-        report(key, scores[key])
+            score = metric(table, seed=seed, estimates=estimates, **options)
+        if key not in UNSUPERVISED and (reason := unjudged(score, table)):
+            score = replace(score, details=score.details | {NO_EVIDENCE: reason})
+        scores[key] = score
+        report(key, score)
     return scores
 
 

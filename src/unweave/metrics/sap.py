@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from unweave.metrics.information import top_gap
 from unweave.metrics.inputs import Floats, Inputs, Ints
@@ -13,6 +12,7 @@ from unweave.metrics.mcc import absolute_correlations
 from unweave.metrics.options import metric
 from unweave.metrics.predictors import TEST, TRAIN, Split, newton, split
 from unweave.metrics.score import Detail, Score
+from unweave.metrics.validation import PerRow
 
 SAPProtocol = Literal["locatello2019", "kumar2018"]
 
@@ -24,7 +24,7 @@ def sap(
     protocol: SAPProtocol = "locatello2019",
     train: int = TRAIN,
     test: int = TEST,
-    test_rows: ArrayLike | None = None,
+    test_rows: PerRow | None = None,
 ) -> Score:
     """Compute how much better the best code alone predicts a factor than the next best.
 

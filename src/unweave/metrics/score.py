@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 Detail = bool | int | float | str | list[int] | list[float] | list[str]
-RNG_SPREAD, CEILING = "rng spread", "ceiling"  # optional details, which tables show as columns
-_EXTRA = (RNG_SPREAD, CEILING)
-_COLUMNS = ("metric", "value", "interval", "null", *_EXTRA)
+NULL_SPREAD = "null spread"  # detail: standard deviation of the scores of shuffled factors
+# Optional details, which tables show as columns.
+RNG_SPREAD, CEILING, NO_EVIDENCE = "rng spread", "ceiling", "no evidence"
+_EXTRA = (RNG_SPREAD, CEILING)  # those that are numbers
+_COLUMNS = ("metric", "value", "interval", "null", *_EXTRA, NO_EVIDENCE)
 CSV_COLUMNS = ("metric", "protocol", "part", "value", "low", "high", "null", RNG_SPREAD, CEILING)
 
 
@@ -27,13 +29,16 @@ class Score:
     a reader needs to judge the value, such as the codes pruned or the factors left out. `interval`,
     and `null`, the value on shuffled factors, are set if they were asked for. `rows_read` is the
     number of rows that the value was estimated from, if not all: an interval needs it. A metric of
-    a single definition may have no protocol.
+    a single definition may have no protocol. The detail "no evidence" is the reason why the value
+    says nothing, if there is one; an interval that is a single point is marked as none either.
 
     >>> score = Score("mig", "chen2018", 0.25, {"shape": 0.1, "scale": 0.4})
     >>> score, float(score)
     (Score(mig/chen2018 = 0.2500; shape 0.100, scale 0.400), 0.25)
     >>> Score("mig", "chen2018", 0.25, interval=(0.2, 0.3), null=0.01)
     Score(mig/chen2018 = 0.2500 in [0.2000, 0.3000], null 0.0100)
+    >>> Score("mig", "chen2018", 1.0, interval=(1.0, 1.0))
+    Score(mig/chen2018 = 1.0000 in every resample, which is no evidence)
     """
 
     name: str
@@ -67,9 +72,11 @@ class Score:
         parts = ", ".join(f"{name} {value:.3f}" for name, value in self.parts.items())
         head = f"{self.key} = {self.value:.4f}"
         if self.interval is not None:
-            head += " in [{:.4f}, {:.4f}]".format(*self.interval)
+            head += f" {_interval_text(self.interval, 'in [{:.4f}, {:.4f}]')}"
         rest = {name: n for name, n in self.extras.items() if name not in ("low", "high")}
         head += "".join(f", {name} {number:.4f}" for name, number in rest.items())
+        if NO_EVIDENCE in self.details:
+            head += f"; no evidence: {self.details[NO_EVIDENCE]}"
         return f"Score({head}; {parts})" if parts else f"Score({head})"
 
     def to_json(self) -> dict[str, Any]:
@@ -154,8 +161,16 @@ def _cells(score: Score) -> dict[str, str]:
     """Return the cells of a score by column, for the columns that it has."""
     numbers = {name: f"{number:.4f}" for name, number in score.extras.items()}
     if score.interval is not None:
-        numbers["interval"] = f"{numbers['low']} to {numbers['high']}"
+        numbers["interval"] = _interval_text(score.interval, "{:.4f} to {:.4f}")
+    if NO_EVIDENCE in score.details:
+        numbers[NO_EVIDENCE] = str(score.details[NO_EVIDENCE]).partition(",")[0]
     return {"metric": score.key, "value": f"{score.value:.4f}"} | numbers
+
+
+def _interval_text(interval: tuple[float, float], form: str) -> str:
+    """Write an interval; one that is a single point says nothing about the error of the value."""
+    low, high = interval
+    return form.format(low, high) if low < high else "in every resample, which is no evidence"
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> str:

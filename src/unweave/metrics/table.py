@@ -167,13 +167,17 @@ name decides otherwise
         """How real-valued factors are treated, unless `continuous` says it."""
         return describe_real_factors(self.merged_factors, self.continuous, self.factor_names)
 
+    @cached_property
+    def value_counts(self) -> tuple[int, ...]:
+        """How many different values each factor takes."""
+        return tuple(len(np.unique(column)) for column in self.merged_factors.T)
+
     @property
     def too_few_rows(self) -> str | None:
         """Why the table has too few rows for reliable scores, or None."""
         if self.labelled is not self:
             return self.labelled.too_few_rows
-        sizes = [len(np.unique(column)) for column in self.merged_factors.T]
-        dims = self.codes.shape[1]
+        dims, sizes = self.codes.shape[1], self.value_counts
         return few_rows(len(self), dims, sizes, self.continuous_mask, self.factor_names)
 
     def __len__(self) -> int:

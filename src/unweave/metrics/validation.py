@@ -5,14 +5,18 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
-from typing import Any, Literal, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from unweave.metrics.inputs import Seed, check_choice
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_PER_ROW = "an entry for each row"
+PerRow = Annotated[ArrayLike, _PER_ROW]  # an option of a metric that belongs to the rows
 
 Check = Callable[[str, Any, Any], None]  # of the name of an argument, its value and its default
 
@@ -49,14 +53,34 @@ def argument_checks(function: Callable[..., object]) -> dict[str, Check]:
     return {name: check for name, check in checks.items() if check is not None}
 
 
-def resolve_hints(function: Callable[..., object]) -> dict[str, Any]:
-    """Return the types that the annotations of arguments stand for; none if one is unknown."""
+def resolve_hints(function: Callable[..., object], extras: bool = False) -> dict[str, Any]:
+    """Return the types that the annotations of arguments stand for; none if one is unknown.
+
+    `extras` keeps what `Annotated` adds to a type.
+    """
     try:
-        hints = get_type_hints(function)
+        hints = get_type_hints(function, include_extras=extras)
     except (NameError, TypeError):
         return {}
     hints.pop("return", None)
     return hints
+
+
+def per_row_arguments(function: Callable[..., object]) -> frozenset[str]:
+    """Return the names of the arguments that are annotated as `PerRow` or `PerRow | None`.
+
+    >>> def share(codes, weights: PerRow | None = None) -> float: ...
+    >>> per_row_arguments(share)
+    frozenset({'weights'})
+    """
+    hints = resolve_hints(function, extras=True)
+    return frozenset(name for name, hint in hints.items() if _is_per_row(hint))
+
+
+def _is_per_row(hint: Any) -> bool:
+    if get_origin(hint) is Annotated:
+        return _PER_ROW in get_args(hint)[1:]
+    return any(map(_is_per_row, get_args(hint)))
 
 
 def run_checks(

@@ -113,8 +113,8 @@ class AlphaBetaVAE(MatchingObjective):
 class InfoVAE(MatchingObjective):
     """E_q[-log p(x|z)] + (1 - alpha) KL(q(z|x) || p(z)) + (alpha + lam - 1) D(q(z), p(z)).
 
-    [Zhao2019] eq. 6, whose lambda is `lam`: alpha rewards information, lam the match. The kernel of
-    its code is exp(-|x - y|^2 / D^2) for D columns; `MMD(kernel="rbf", constants=(C,))` has another.
+    [Zhao2019] eq. 6, whose lambda is `lam`: alpha rewards information, lam the match. Its code
+    has the kernel exp(-|x - y|^2 / D^2) for D columns; set `divergence.constants` for another.
     """
 
     alpha: Weight = 0.0

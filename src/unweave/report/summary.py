@@ -11,9 +11,10 @@ from markupsafe import Markup
 
 from unweave.core.schedules import Schedule
 from unweave.metrics import Score
+from unweave.metrics.evidence import unjudged
+from unweave.metrics.score import NO_EVIDENCE
 from unweave.report.analysis import LEAST_INFORMATION, Analysis, Variable
 from unweave.report.text import number, typeset, words
-from unweave.report.verdict import unjudged
 
 _SATURATED = 0.9  # share of log N above which the mutual information is limited by N
 _EQUAL = 1e-3  # nats within which two log-densities count as equal
@@ -82,7 +83,7 @@ def tiles(analysis: Analysis) -> list[Tile]:
         *(
             Tile(words(score.name), number(score.value, 3), "", f"protocol {score.protocol}")
             for score in analysis.scores.values()
-            if score.name in _TILES and not unjudged(score, analysis)
+            if score.name in _TILES and not unjudged(score, analysis.table)
         ),
     ]
 
@@ -144,7 +145,7 @@ def score_rows(analysis: Analysis) -> list[ScoreRow]:
             words(score.name),
             score,
             [score.parts.get(name) for name in names],
-            unjudged(score, analysis),
+            unjudged(score, analysis.table),
             _score_remark(score, names),
         )
         for score in analysis.scores.values()
@@ -155,6 +156,7 @@ def _score_remark(score: Score, factors: list[str]) -> str:
     """Return the details of a score, and its parts that do not belong to a factor."""
     parts = {name: round(part, 3) for name, part in score.parts.items() if name not in factors}
     details = {**parts, **score.details}
+    details.pop(NO_EVIDENCE, None)  # it has a line of its own
     return "; ".join(f"{name} {_detail(value)}" for name, value in details.items() if value != [])
 
 

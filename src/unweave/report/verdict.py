@@ -8,12 +8,12 @@ from typing import Literal, NamedTuple
 from markupsafe import Markup
 
 from unweave.metrics import Score
+from unweave.metrics.evidence import unjudged
 from unweave.report.analysis import LEAST_INFORMATION, Analysis, Variable
 from unweave.report.text import number, symbol, words
 
 Level = Literal["good", "weak", "bad"]
 
-LEAST_MARGIN = 0.05  # by which a score must exceed its null to be evidence
 _WELL_EXPLAINED, _BARELY_EXPLAINED = 0.5, 0.1  # R^2
 _NAMED = 6  # variables or scores that a sentence names
 
@@ -92,33 +92,15 @@ def _variables(active: Sequence[Variable], unused: Sequence[Variable]) -> Markup
     ).format(len(active), total, named, more)
 
 
-def unjudged(score: Score, analysis: Analysis) -> str:
-    """Return why a score is no evidence, or "".
-
-    It is none if fewer than two factors could be scored, if there are too few rows, or if shuffled
-    factors score about the same.
-    """
-    left_out = score.details.get("factors left out", [])
-    varying = [f.name for _, f in analysis.factors]
-    scored = [name for name in varying if not isinstance(left_out, list) or name not in left_out]
-    if len(scored) < 2:
-        return "only one factor can be scored, so there is nothing to confuse it with"
-    if few := analysis.table.too_few_rows:
-        return few.split(":")[0]
-    if score.null is not None and score.value < score.null + LEAST_MARGIN:
-        return f"shuffled factors score {number(score.null, 3)}, about the same or more"
-    return ""
-
-
 def _scores(analysis: Analysis) -> list[Markup]:
     """Say how many scores are evidence, and which exceed their null by most."""
     scores = list(analysis.scores.values())
     if not scores:
         return []
-    sound = [score for score in scores if not unjudged(score, analysis)]
+    sound = [score for score in scores if not unjudged(score, analysis.table)]
     if not sound:
         return [Markup("None of the {} scores is evidence: {}.").format(
-            len(scores), unjudged(scores[0], analysis))]  # fmt: skip
+            len(scores), unjudged(scores[0], analysis.table))]  # fmt: skip
     margins = [(s.value - s.null, s.null, s) for s in sound if s.null is not None]
     best: dict[str, tuple[Score, float]] = {}  # one score of each metric
     for _, null, score in sorted(margins, key=lambda margin: -margin[0]):

@@ -3,7 +3,8 @@
 They are the trees of scikit-learn's `GradientBoostingClassifier` with its defaults.  [Friedman2001]
 A hundred rounds of forty trees take seconds: the sums of residuals over the rows in each bin of
 each code, for all trees of a round, are one sparse matrix product, and thresholds within a bin are
-tried only if they could be better than the best between bins.
+tried only if they could be better than the best between bins. So the splits are those of all
+thresholds.
 
 Residuals are integer multiples of a small unit, and a row's residual and its count are packed into
 one number. All sums are therefore exact: trees do not depend on the order of summation, and ties
@@ -123,7 +124,7 @@ def boost(
     for _ in range(rounds):
         p = _probabilities(f[:, :rows])
         for block in blocks:
-            gains, steps = _trees(bins, codes, target[block], p[block], rng)
+            gains, steps = grow(bins, codes, target[block], p[block], rng)
             decrease += gains
             f[block] += shrink * steps
     total = decrease.sum()
@@ -141,7 +142,7 @@ def _probabilities(f: Floats) -> Floats:
     return p
 
 
-def _trees(
+def grow(
     bins: Bins, codes: Floats, target: Bools, p: Floats, rng: np.random.Generator
 ) -> tuple[Floats, Floats]:
     """Grow a tree for each class (T, N); return gains of codes (D,) and leaf values (T, N + M).
@@ -239,27 +240,35 @@ def _promising(
 ) -> tuple[Ints, Ints, Ints]:
     """Find the bins (t, d, b) within which a split may be better than the best between bins.
 
-    With l rows before the bin and r rows after it, a split explains at most s^2/l + (total - s)^2/r
-    - total^2/rows, largest at an end of the range of s: the sum before the bin plus all positive
-    residuals of the bin, or plus all negative ones. Bins without a positive residual are skipped:
-    within them s only falls, and hardly anything is gained.
+    The gain is a convex function of n and s, so within a bin it is at most that at a corner of the
+    range of n, the rows before the bin plus one up to all but one of its rows, and of s, the sum
+    before the bin plus all negative residuals of the bin, or plus all positive ones.
     """
     if not bins.divisible.any():
         none = np.zeros(0, dtype=np.int64)
         return none, none, none
-    positive = residuals.sum_positive(bins, node.inside)
-    high, low = positive.copy(), node.s - positive
+    high = residuals.sum_positive(bins, node.inside)
+    low = node.s - high
     high[:, :, 1:] += node.s[:, :, :-1]
-    left, right = np.ones_like(node.n), 1 / np.maximum(node.rows - node.n, 1)
-    left[:, :, 1:] /= np.maximum(node.n[:, :, :-1], 1)
-    # At both ends, s^2 l + (total - s)^2 r = s (s (l + r) - 2 total r) + total^2 r.
-    slope = (2 * node.total) * right
-    left += right
-    bound = np.maximum(high * (high * left - slope), low * (low * left - slope))
-    bound += node.total**2 * right
-    least = (best * (1 + 1e-9) + node.total**2) / np.maximum(node.rows, 1)
-    t, d, b = np.nonzero((bound > least) & (positive > 0) & bins.divisible)
+    first, last = np.ones_like(node.n), node.n - 1
+    first[:, :, 1:] += node.n[:, :, :-1]
+    several = (last >= first) & bins.divisible
+    low *= node.rows
+    high *= node.rows
+    bound = np.maximum(*(_largest_gain(n, low, high, node.rows, node.total) for n in (first, last)))
+    t, d, b = np.nonzero((bound > best * (1 + 1e-9)) & several)
     return t, d, b
+
+
+def _largest_gain(n: Floats, low: Floats, high: Floats, rows: Floats, total: Floats) -> Floats:
+    """Compute the larger of the gains of s = low and s = high, given times `rows`."""
+    room = rows - n
+    room *= n
+    middle = total * n
+    gain = np.maximum(high - middle, middle - low)
+    gain *= gain
+    gain /= np.maximum(room, 1, out=room)
+    return gain
 
 
 def _within(
