@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 
 from unweave.cli.options import (
+    DataOption,
     DeviceOption,
     RowsOption,
     RunsArgument,
@@ -34,6 +35,7 @@ def evaluate_command(
             "the run was trained on)."
         ),
     ] = None,
+    data: DataOption = None,
     rows: RowsOption = 10_000,
     codes: Annotated[
         Literal["mean", "prior-cdf"],
@@ -75,7 +77,8 @@ def evaluate_command(
 
     folders = Store(store).find_all(names)
     chosen = cast("AnySplit | None", split)
-    models = print_warnings(err, lambda: load(folders, split=chosen, device=device))
+    models = print_warnings(err, lambda: load(folders, data=data, split=chosen, device=device))
+    print_warnings(err, lambda: [model.dataset for model in models])
     scores = score_runs(models, rows, options, codes)
     for line in evaluation_notes(models, rows):
         (out if form == "table" else err).print(line, highlight=False)
