@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
 from unweave.cli.options import (
+    DataOption,
     DeviceOption,
     RowsOption,
     RunsArgument,
@@ -34,6 +36,7 @@ def evaluate_command(
             "the run was trained on)."
         ),
     ] = None,
+    data: DataOption = None,
     rows: RowsOption = 10_000,
     codes: Annotated[
         Literal["mean", "prior-cdf"],
@@ -84,7 +87,8 @@ def evaluate_command(
 
     folders = find_runs(names, store)
     chosen = cast("AnySplit | None", split)
-    models, reasons = print_warnings(err, lambda: load_each(folders, split=chosen, device=device))
+    read = partial(load_each, folders, data=data, split=chosen, device=device)
+    models, reasons = print_warnings(err, read)
     scored = score_runs(models, rows, options, codes)
     failures = {str(path): reason for path, reason in reasons.items()} | scored.failures
     if failures and len(folders) == 1 and not scored.scores:

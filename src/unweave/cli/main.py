@@ -18,6 +18,7 @@ from unweave.cli.bench import bench_command
 from unweave.cli.catalogue import fields_command, methods_command, metrics_command
 from unweave.cli.data import data_app
 from unweave.cli.demo import demo_command
+from unweave.cli.encode import decode_command, encode_command
 from unweave.cli.evaluate import evaluate_command, score_command
 from unweave.cli.presets import presets_command
 from unweave.cli.reproduce import reproduce_command
@@ -38,6 +39,8 @@ app.command(name="train")(train_command)
 app.command(name="runs")(runs_command)
 app.command(name="evaluate")(evaluate_command)
 app.command(name="report")(report_command)
+app.command(name="encode")(encode_command)
+app.command(name="decode")(decode_command)
 app.command(name="cite")(cite_command)
 app.command(name="score")(score_command)
 app.add_typer(data_app, name="data")

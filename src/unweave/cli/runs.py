@@ -8,7 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unweave.cli.options import DeviceOption, RowsOption, RunArgument, RunsArgument, StoreOption
+from unweave.cli.options import (
+    DataOption,
+    DeviceOption,
+    RowsOption,
+    RunArgument,
+    RunsArgument,
+    StoreOption,
+)
 from unweave.core.console import err, out, plain_table
 from unweave.core.notes import print_warnings
 from unweave.core.parts import MissingPart
@@ -48,6 +55,7 @@ def report_command(
     names: RunsArgument,
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
+    data: DataOption = None,
     rows: RowsOption = 10_000,
 ) -> None:
     """Write a self-contained page about each run: report.html in its folder.
@@ -60,7 +68,7 @@ def report_command(
     from unweave.report import write_report
     from unweave.training.store import Store
 
-    for model in load(Store(store).find_all(names), device=device):
+    for model in load(Store(store).find_all(names), data=data, device=device):
         assert model.folder is not None
         write = partial(write_report, path=model.folder / "report.html", rows=rows)
         out.print(str(print_warnings(err, write, model)), soft_wrap=True, highlight=False)

@@ -37,7 +37,8 @@ from unweave.training.progress import failure_text
 from unweave.training.store import DataRecord, RunFolder, Store
 
 Array = NDArray[np.float32]
-Observations = ArrayLike | Tensor | str | Path  # an array, or the path of a file or folder
+# An array, the path of a file or folder, or a dataset, such as `FittedModel.open` returns.
+Observations = ArrayLike | Tensor | str | Path | Dataset
 Codes = Literal["mean", "prior-cdf"]
 
 # Numbers decoded at once if there are many codes for each observation.
@@ -345,10 +346,14 @@ class FittedModel:
         return float(np.logaddexp.reduce(sums)) - math.log(particles)
 
     def open(self, path: str | Path) -> Dataset:
-        """Open new observations at a path, to be read as those of the training were."""
+        """Open new observations at a path, for `encode`.
+
+        Images get the size and channels of those of the training, and columns of a table are found
+        by name. `encode` scales values as in the training.
+        """
         return open_like(path, self.schema, self.run.data)
 
-    def _observations(self, x: Observations | Dataset) -> Iterator[Tensor]:
+    def _observations(self, x: Observations) -> Iterator[Tensor]:
         """Yield observations as the networks see them, as many as go through them at once."""
         if isinstance(x, (str, Path)):
             x = self.open(x)
@@ -460,10 +465,14 @@ def load(
 
 
 def load_each(
-    paths: Iterable[Path], *, split: AnySplit | None = None, device: str = "auto"
+    paths: Iterable[Path],
+    *,
+    data: Any = None,
+    split: AnySplit | None = None,
+    device: str = "auto",
 ) -> tuple[list[FittedModel], dict[Path, str]]:
     """Load the runs whose data are there; return their models, and why the others are left out."""
-    finder = SourceFinder(None, split, pick_device(device))
+    finder = SourceFinder(data, split, pick_device(device))
     models: list[FittedModel] = []
     reasons: dict[Path, str] = {}
     for path in paths:

@@ -34,7 +34,7 @@ from unweave.data.files.tables import join_columns
 from unweave.data.splits import AnySplit, available_splits, split_of, with_split
 from unweave.training.store import DataRecord
 
-_ADVICE = 'if they are elsewhere, say where: load(path, data="new/place")'
+_ADVICE = 'if they are elsewhere, say where: load(path, data="new/place"), or --data new/place'
 
 
 class Source:
@@ -102,7 +102,8 @@ class Source:
                     "memory; give it again: load(path, data=images)"
                 ) from None
             raise ValueError(
-                f"this needs the data of the model, which cannot be loaded: {error}; {_ADVICE}"
+                f"this needs the data of the model, which cannot be loaded: "
+                f"{str(error).rstrip('.')}; {_ADVICE}"
             ) from None
 
     def _check(self, dataset: Dataset) -> None:
@@ -141,17 +142,14 @@ class SourceFinder:
     """
 
     def __init__(self, data: Any, split: AnySplit | None, device: torch.device) -> None:
-        self.split, self.device = split, device
-        self._given = data is not None
-        self._data: Any = data
-        if not isinstance(data, (str, Path, DataSpec)) and data is not None:
-            self._data, _ = from_array(data, device=device)
+        self.data, self.split, self.device = data, split, device
         self._sources: dict[tuple[str, str, str], Source] = {}
+        self._arrays: dict[str, InMemory] = {}  # the array that was given, by how it is read
 
     def find(self, trained_on: Data, record: DataRecord) -> Source:
         """Return the source for a model; data that were given are loaded and compared at once."""
         data = self._place(trained_on)
-        if self._given:
+        if self.data is not None:
             _ = self._source(data, trained_on, record).dataset
         if self.split is not None:
             data = with_split(data, self.split)
@@ -163,15 +161,25 @@ class SourceFinder:
             self._sources[key] = Source(data, trained_on, record, self.device)
         return self._sources[key]
 
+    def _array(self, settings: dict[str, Any]) -> Data:
+        """Return a spec of the array that was given."""
+        key = repr(settings)
+        if key not in self._arrays:
+            self._arrays[key], _ = from_array(self.data, **settings, device=self.device)
+        return self._arrays[key]
+
     def _place(self, trained_on: Data) -> Data:
         """Return the spec of the data at their place, on the split of the training."""
-        if not self._given:
+        if self.data is None:
             return trained_on
-        if isinstance(self._data, (str, Path)):
-            check_not_a_name(self._data)
-            data = moved(trained_on, Path(self._data))
+        data: Data
+        if isinstance(self.data, (str, Path)):
+            check_not_a_name(self.data)
+            data = moved(trained_on, Path(self.data))
+        elif isinstance(self.data, DataSpec):
+            data = cast(Data, self.data)
         else:
-            data = self._data
+            data = self._array(_settings(trained_on) if isinstance(trained_on, InMemory) else {})
         split = split_of(trained_on)
         if split_of(data) != split and split in available_splits(data):
             data = with_split(data, cast(AnySplit, split))
@@ -232,12 +240,21 @@ def open_like(path: str | Path, schema: Schema, data: Data) -> Dataset:
     return unscaled(spec, schema).load(torch.device("cpu"))
 
 
+def _settings(spec: Data) -> dict[str, Any]:
+    """Return how a spec says that values are read, whatever they are."""
+    names = {field.name for field in dataclasses.fields(cast(Any, spec))}
+    return {name: getattr(spec, name) for name in ("scale", "axes") if name in names}
+
+
 def unscaled(spec: Data, schema: Schema) -> Data:
-    """Return the spec of the same data without scaling of their own, if the model's are scaled."""
-    scales = "scale" in {field.name for field in dataclasses.fields(cast(Any, spec))}
-    if scales and schema.scaling.method in ("percentile", "standardise"):
-        return cast(Data, dataclasses.replace(cast(Any, spec), scale="none"))
-    return spec
+    """Return the spec of the same data in their own units.
+
+    Images of bytes, and data in [0, 1], are in [0, 1] by default.
+    """
+    if "scale" not in _settings(spec):
+        return spec
+    unit = schema.scaling.method == "bytes" or (schema.scaling.method == "none" and schema.bounded)
+    return cast(Data, dataclasses.replace(cast(Any, spec), scale=None if unit else "none"))
 
 
 def _key(path: Path, schema: Schema, trained_on: Data) -> str | None:

@@ -55,7 +55,10 @@ def predecessors(
         for folder in shorter[run.digest]:
             if folder.status not in ("finished", "stopped") or not (states := folder.states):
                 continue
-            record, facts = folder.read_data(), read_facts(states[max(states)])
+            try:
+                record, facts = folder.read_data(), read_facts(states[max(states)])
+            except ValueError:  # damaged: nothing to continue
+                continue
             if (
                 record.fingerprint == dataset.fingerprint
                 and (not run.labels or record.labels_fingerprint == dataset.labels_fingerprint)
