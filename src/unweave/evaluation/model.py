@@ -383,7 +383,9 @@ def load_each(
     reasons: dict[Path, str] = {}
     for path in paths:
         try:
-            models.append(_load(path, None, split, device, datasets, None))
+            model = _load(path, None, split, device, datasets, None)
+            _ = model.dataset  # raises if the data are missing
+            models.append(model)
         except (ValueError, OSError) as error:
             reasons[path] = str(error)
     return models, reasons
