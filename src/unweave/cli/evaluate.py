@@ -12,6 +12,7 @@ from unweave.cli.options import (
     RowsOption,
     RunsArgument,
     ScoringOptions,
+    SplitOption,
     StoreOption,
     with_scoring_options,
 )
@@ -27,13 +28,7 @@ def evaluate_command(
     names: RunsArgument,
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
-    split: Annotated[
-        str | None,
-        typer.Option(
-            help="Split to evaluate on: train, validation, test or held-out (by default the one "
-            "the run was trained on)."
-        ),
-    ] = None,
+    split: SplitOption = None,
     rows: RowsOption = 10_000,
     codes: Annotated[
         Literal["mean", "prior-cdf"],

@@ -16,6 +16,7 @@ import unweave
 from unweave.cli import errors
 from unweave.cli.bench import bench_command
 from unweave.cli.catalogue import methods_command, metrics_command
+from unweave.cli.compare import compare_command
 from unweave.cli.data import data_app
 from unweave.cli.demo import demo_command
 from unweave.cli.evaluate import evaluate_command, score_command
@@ -37,6 +38,7 @@ app.command(name="demo")(demo_command)
 app.command(name="train")(train_command)
 app.command(name="runs")(runs_command)
 app.command(name="evaluate")(evaluate_command)
+app.command(name="compare")(compare_command)
 app.command(name="report")(report_command)
 app.command(name="cite")(cite_command)
 app.command(name="score")(score_command)
