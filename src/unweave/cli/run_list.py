@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _FACTS = ("run", "status", "collapsed", "step")
 _WHAT = 18  # least width of the column that describes a run
-_EDGES = 2  # characters at the left and right of a table
+_EDGE = 1  # character at the left of a table
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def read_run(folder: RunFolder) -> ListedRun:
     except MissingPart as error:
         settings = flatten(json.loads((folder.path / "run.json").read_text()))
         return ListedRun(name, folder.status, settings, problem=f"{name}: {error}")
-    except (ValueError, OSError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, OSError, LookupError, TypeError, AttributeError) as error:
         text = str(error) if isinstance(error, (ValueError, OSError)) else repr(error)
         return ListedRun(name, "damaged", problem=text if name in text else f"{name}: {text}")
 
@@ -178,7 +178,7 @@ def runs_table(runs: Sequence[ListedRun], columns: Sequence[str]) -> tuple[str, 
     ]
     widths[3] = min(widths[3], _WHAT)
     shown = list(range(len(head)))
-    if sum(widths) + 2 * len(head) + _EDGES > out.width:
+    if sum(widths) + 2 * len(head) + _EDGE > out.width:
         shown.remove(3)
     table = plain_table(*(head[n] for n in shown))
     for n, column in zip(shown, table.columns, strict=True):

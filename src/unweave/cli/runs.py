@@ -48,7 +48,7 @@ def runs_command(
 ) -> None:
     """List the runs of a store: finished, running, stopped (resumable), failed or not started.
 
-    Runs whose latents are all off (rate below 0.01 nats) are marked. Scores are those of the split
+    Runs whose latents are all off (a rate of about 0 nats) are marked. Scores are those of the split
     that a run was trained on.
 
     Examples:
@@ -98,7 +98,7 @@ def runs_command(
     out.print(table)
     if off := [run.name for run in runs if run.collapsed]:
         out.print(
-            f"all latents are off in {len(off)} of {len(runs)} runs (rate below 0.01 nats): "
+            f"all latents are off in {len(off)} of {len(runs)} runs (their rate is about 0 nats): "
             f"{', '.join(off[:4])}{', ...' if len(off) > 4 else ''}; they learned nothing about "
             "the data",
             highlight=False,

@@ -330,13 +330,16 @@ def lacks_metrics(model: FittedModel, metrics: str | Sequence[MetricChoice], row
 
 def compare_runs(runs: Sequence[ComparedRun], level: float = 0.95, seed: int = 0) -> Comparison:
     """Compare what is known of runs, as `compare` does."""
-    by_digest = {(run.run.digest, run.data): run for run in reversed(runs)}
-    distinct = [run for run in runs if by_digest[run.run.digest, run.data] is run]
+    by_digest: dict[tuple[str, str], ComparedRun] = {}
+    for run in runs:
+        by_digest.setdefault((run.run.digest, run.data), run)
+    distinct = list(by_digest.values())
     if len(distinct) < 2:
         raise ValueError(f"expected at least two different runs to compare, got {len(distinct)}")
     notes = []
     if copies := len(runs) - len(distinct):
-        notes.append(f"{copies} of the runs are copies of others, and were left out")
+        are = "is a copy" if copies == 1 else "are copies"
+        notes.append(f"{copies} of the runs {are} of others, left out")
     datasets: dict[str, list[ComparedRun]] = {}
     for run in distinct:
         datasets.setdefault(run.data, []).append(run)
