@@ -117,8 +117,8 @@ def test_large_integers_and_booleans_keep_their_values():
     flags, dataset = from_array(np.eye(4), np.array([True, True, True, True]))
     assert dataset.factor_labels == ((1,),)
     assert Selected(flags, (HeldOut({"factor0": (True,)}, "held-out"),)).load(CPU).size == 4
-    with pytest.raises(ValueError, match=r"NaN or infinity in column 0, first in row 2"):
-        from_array(np.eye(4), np.array([0.1, 0.1, np.nan, np.nan]))
+    with pytest.raises(ValueError, match=r"labels of factor0, got infinity, first in row 2"):
+        from_array(np.eye(4), np.array([0.1, 0.1, np.inf, np.nan]))
 
 
 def test_text_that_denotes_a_number_matches_the_number():

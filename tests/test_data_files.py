@@ -231,7 +231,7 @@ class TestFolder:
         (tmp_path / ".hidden.png").write_text("no picture")
         dataset = Folder(tmp_path).load(CPU)
         assert dataset.shape == (1, 5, 7)
-        assert len(dataset.notes) == 1
+        assert dataset.notes[1:] == ("6 images of 5 x 7, grey",)  # the first is on the subfolders
         assert dataset.bounded
         assert dataset.lattice is None
         order = [0, 2, 4, 1, 3, 5]  # a/0, a/2, a/4, b/1, ...
@@ -383,15 +383,12 @@ class TestFolder:
         ("text", "message"),
         [
             ("", "a line of names and lines of values"),
-            ("file,colour\n0.png,red", r"no row for 1 of 2 images, the first of them 1\.png"),
+            ("file,colour\n7.png,red", r"a column of .* that names images, such as 0\.png"),
             ("file,colour\n0.png,red\n1.png", "line 3: expected 2 values"),
-            ("file,colour\n0.png,red\n1.png,", "line 3, column 'colour': expected a value"),
+            ("0.png,red\n1.png,blue", "line 1: expected the names of the columns"),
             ("file\n0.png\n1.png", "the column file alone"),
-            ("file,a,a\n0.png,1,1\n1.png,1,2", "2 distinct factor names"),
-            (
-                "file,a\n0.png,0.5\n1.png,1.5",
-                "about.csv: .*2 real numbers in the 2 rows of column 0",
-            ),
+            ("file,a,a\n0.png,1,1\n1.png,1,2", "distinct names in .*, got a more than once"),
+            ("file,a\n0.png,0.5\n1.png,inf", "finite labels of a, got infinity, first in row 1"),
             ("file,a\n0.png,1\n\n1.png,2\n0.png,2", r"line 5: 0\.png is listed twice"),
             ('file,colour\n0.png,"red\n1.png,blue', "CSV"),
         ],

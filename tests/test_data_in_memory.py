@@ -147,7 +147,6 @@ def test_one_column_of_labels_is_one_factor_and_none_is_none():
         (np.zeros((5, 2), int), None, "one row for each"),
         (np.zeros((6, 2, 2), int), None, "one row for each"),
         (np.zeros((6, 0), int), None, "one row for each"),
-        (np.arange(6) / 5, None, "6 real numbers in the 6 rows of column 0"),
         (np.zeros((6, 2), complex), None, "integers or text"),
         (np.zeros((6, 2), int), ("a",), "2 distinct factor names"),
         (np.zeros((6, 2), int), ("a", "a"), "2 distinct factor names"),

@@ -60,9 +60,11 @@ def test_numbers_of_tables_are_unchanged(tmp_path, suffix, part):
     with pytest.raises(
         ValueError, match=r"text in colour: choose others.*data\.factors_key=colour"
     ):
-        Arrays(path).load(CPU)
-    with pytest.raises(ValueError, match="4 real numbers in the 4 rows"):
-        Arrays(path, "age", "height").load(CPU)
+        Arrays(path, "age,colour").load(CPU)
+    assert Arrays(path).load(CPU).factor_names == ("colour",)
+    heights = Arrays(path, "age", "height").load(CPU)
+    assert heights.schema.continuous == ("height",)
+    assert heights.factor_labels == ((0.5, 1.5, 1.75, 1.8),)
 
 
 def test_a_table_of_numbers_needs_no_names(tmp_path):
@@ -84,11 +86,11 @@ CELLS = {
     "without names": ("1,2\n3,?\n", "line 2, column 'column1': expected a number, got '?'"),
     "nan": ("u,v\n1,2\nnan,4\n", "line 3, column 'u': expected a number, got 'nan'"),
     "infinity": ("u,v\n1,2\n5,-inf\n", "line 3, column 'v': expected a number, got '-inf'"),
-    "missing": ("u,v\n1,2\n\n3,\n", "line 4, column 'v': expected a value, got an empty cell"),
-    "blank": ("u;v\n1; \n", "line 2, column 'v': expected a value, got an empty cell"),
+    "missing": ("u,v\n1,2\n\n3,\n", "line 4, column 'v': expected a number, got an empty cell"),
+    "blank": ("u;v\n1; \n", "line 2, column 'v': expected a number, got an empty cell"),
     "short": ("u,v\n1,2\n3\n", "line 3: expected 2 values as in its first line, got 1"),
     "long": ("u,v\n1,2,3\n", "line 2: expected 2 values as in its first line, got 3"),
-    "no name": (",u,v\n0,1,2\n", "line 1: expected a name for every column, got none for column 1"),
+    "no name": ("u,,v\n0,1,2\n", "line 1: expected a name for every column, got none for column 2"),
 }
 
 

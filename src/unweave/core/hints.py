@@ -6,17 +6,30 @@ import difflib
 from collections.abc import Iterable
 from pathlib import Path
 
+_MOST_LISTED = 60  # valid names that are listed; of more, only the nearest
+_FEW = 5
+
 
 def nearest(name: object, valid: Iterable[str]) -> str:
     """Return a hint that lists the valid names, and asks for the nearest one if it is near.
 
+    Of many names, only the few nearest are listed.
+
     >>> nearest("fp2", ["bf16", "fp32"])
     "did you mean 'fp32'? Valid here: bf16, fp32."
+    >>> nearest("gene7x", [f"gene{number}" for number in range(20_000)])
+    "did you mean 'gene7'? Near it: gene79, gene78, gene77, gene76; 20,000 names are valid here."
     """
-    choices = sorted(valid)
-    close = difflib.get_close_matches(str(name), choices, n=1, cutoff=0.5)
+    choices = list(valid)
+    many = len(choices) > _MOST_LISTED
+    if not many:
+        choices.sort()
+    close = difflib.get_close_matches(str(name), choices, n=_FEW if many else 1, cutoff=0.5)
     hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"{hint}Valid here: {', '.join(choices)}."
+    if not many:
+        return f"{hint}Valid here: {', '.join(choices)}."
+    near = f"Near it: {', '.join(close[1:])}" if close[1:] else f"The first is {choices[0]}"
+    return f"{hint}{near}; {len(choices):,} names are valid here."
 
 
 def near_paths(path: str | Path) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from unweave.core.parts import Open
-from unweave.data.dataset import ArrayDataset, Dataset, DataSpec, Schema
+from unweave.data.dataset import MISSING, ArrayDataset, Dataset, DataSpec, Schema
 from unweave.data.features import in_classes, write_features
 from unweave.data.files.arrays import (
     Arrays,
@@ -49,6 +49,7 @@ from unweave.data.synthetic.toy import Blobs, Blocks
 Data = Annotated[SourceData | Selected | Paired, Open()]
 
 __all__ = [
+    "MISSING",
     "MNIST",
     "MPI3D",
     "SVHN",

@@ -21,10 +21,11 @@ from torch import Tensor
 
 from unweave.core.files import write_atomically
 from unweave.data.dataset import Dataset, Schema
-from unweave.data.files.array_file import open_array_file
+from unweave.data.files.array_file import TableFile, open_array_file
 from unweave.data.files.arrays import as_numpy
-from unweave.data.files.factors import FactorTable, read_factors
+from unweave.data.files.factors import read_factors
 from unweave.data.files.rows import Array
+from unweave.data.files.tables import join_columns
 
 KEY = "features"
 
@@ -65,32 +66,31 @@ def write_features(
 def with_features(dataset: Dataset, path: Path) -> DatasetWithFeatures:
     """Add the features of a file to the factors that selections can use."""
     file = open_array_file(path)
-    key = ",".join(file.names) if file.tabular else "" if file.names == [""] else KEY
-    values, names = read_factors(file, key)
-    if values.ndim == 1:
-        values = values[:, None]
-    if len(values) != dataset.size:
+    key = (
+        join_columns(file.names)
+        if isinstance(file, TableFile)
+        else ""
+        if file.names == [""]
+        else KEY
+    )
+    table = read_factors(file, key, default="feature")
+    if len(table.codes) != dataset.size:
         raise ValueError(
             f"expected {dataset.size:,} rows of features in {path}, one per observation of the "
-            f"dataset, got {len(values):,}: write them again for the same split of the same data"
+            f"dataset, got {len(table.codes):,}: write them again for the same split of the same "
+            "data"
         )
-    columns = names or [f"feature{k}" for k in range(values.shape[1])]
-    if both := sorted({*columns} & {*dataset.factor_names}):
+    if both := sorted({*table.names} & {*dataset.factor_names}):
         raise ValueError(
             f"expected names of features in {path} that differ from those of factors, got "
             f"{both[0]!r}"
         )
-    if values.dtype.kind in "iu" and values.min() >= 0:  # keep the numbers of the classes
-        codes = torch.from_numpy(np.ascontiguousarray(values, np.int64))
-        sizes = tuple((codes.amax(0) + 1).tolist())
-        table = FactorTable(codes, tuple(columns), sizes, (None,) * len(columns))
-    else:
-        table = FactorTable.from_values(values, columns)
     schema = dataclasses.replace(
         dataset.schema,
         factor_names=(*dataset.factor_names, *table.names),
         factor_sizes=(*dataset.factor_sizes, *table.sizes),
         factor_labels=(*dataset.factor_labels, *table.labels),
+        continuous=(*dataset.schema.continuous, *table.continuous),
     )
     return DatasetWithFeatures(schema, dataset, table.codes)
 

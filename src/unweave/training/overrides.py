@@ -38,7 +38,8 @@ from unweave.training.run import Run
 
 _LIST = re.compile(r"[\w.:+-]+(,[\w.:+-]+)+")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
-_COLUMN_NAMES = ("key", "factors_key")  # fields in which a comma joins columns into one value
+# Fields in which a comma joins columns into one value, and a..b is a range of them.
+_COLUMN_NAMES = ("key", "factors_key", "ignore")
 # Text that can be written as it is; anything else is written as JSON.
 _PLAIN = re.compile(r"[A-Za-z_/][\w./-]*")
 _JSON_WORDS = ("true", "false", "null", "NaN", "Infinity")

@@ -23,16 +23,14 @@ class ArrayFile(Protocol):
         """Path of the file."""
 
     @property
-    def tabular(self) -> bool:
-        """Whether the arrays are columns of a table, several of which can be read together."""
-
-    @property
     def names(self) -> list[str]:
         """Names of the arrays; [""] if the file is a single array without a name."""
 
     def rows(self, name: str) -> Rows:
         """Return an array by its name."""
 
+
+TableFile = CsvFile | ParquetFile  # their arrays are columns, several of which can be read together
 
 _SIGNATURES: dict[bytes, Callable[[Path], ArrayFile]] = {
     b"\x93NUMPY": NpyFile,

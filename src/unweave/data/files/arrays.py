@@ -19,7 +19,8 @@ from torch import Tensor
 from unweave.core.spec import spec, tag
 from unweave.data.cache import cached_json
 from unweave.data.dataset import AbsolutePath, ArrayDataset, Dataset, Schema
-from unweave.data.files.array_file import ArrayFile, check_key, open_array_file
+from unweave.data.files.array_file import ArrayFile, TableFile, check_key, open_array_file
+from unweave.data.files.columns import choose_columns, list_some
 from unweave.data.files.factors import NAMES_KEY, FactorTable, read_factors
 from unweave.data.files.interpretation import (
     Interpretation,
@@ -40,7 +41,7 @@ from unweave.data.files.rows import (
     row_bytes,
 )
 from unweave.data.files.streaming import StreamedDataset, streaming_notes
-from unweave.data.files.tables import CsvFile, join_columns, split_columns
+from unweave.data.files.tables import CsvFile, join_columns
 from unweave.data.random_split import DataSplit, split_rows
 
 USUAL_KEYS = ("imgs", "images", "x", "data")
@@ -52,12 +53,15 @@ class Arrays:
 
     Observations are (N, H, W), (N, H, W, C), (N, C, H, W) or vectors (N, D). Bytes 0..255 are
     scaled to [0, 1]; floats are kept unchanged. `key` names the array of observations, and
-    `factors_key` that of the factors (N, K): integers, text or floats that repeat. Their names are
-    read from the array `factor_names` if the file has it. In Parquet and CSV files both keys name
-    columns, joined by commas (quote names that contain a comma), and all numbers are kept
-    unchanged. `split` takes 80 % of the observations for training, 10 % for validation or 10 % for
-    testing, always the same ones. Files with more than 1 GiB of observations are streamed instead
-    of loaded; `stream` overrides that.
+    `factors_key` that of the factors (N, K): integers, text or real numbers, of which NaN is
+    missing. Their names are read from the array `factor_names` if the file has it. In Parquet and
+    CSV files both keys name columns, joined by commas (quote names that contain a comma): 400..900
+    stands for all columns whose names are numbers in that range, and gene* for all that begin with
+    gene. By default all columns of numbers are observations, columns of text that repeats are
+    factors, and text that does not repeat names the rows; `ignore` names columns to leave out. All
+    numbers of tables are kept unchanged. `split` takes 80 % of the observations for training, 10 %
+    for validation or 10 % for testing, always the same ones. Files with more than 1 GiB of
+    observations are streamed instead of loaded; `stream` overrides that.
     """
 
     path: AbsolutePath
@@ -65,36 +69,42 @@ class Arrays:
     factors_key: str | None = None
     split: DataSplit = "all"
     stream: bool | None = None
+    ignore: str = ""
     kind: Literal["arrays"] = tag("arrays")
 
     def load(self, device: torch.device) -> Dataset:
         """Load the file, or prepare to stream it."""
         file = open_array_file(Path(self.path))
-        key = self.key or _usual_key(file, self.factors_key)
-        factors_key = self.factors_key
-        values, names = (None, None) if factors_key is None else read_factors(file, factors_key)
-        rows = file.rows(check_key(file, key))
-        columns = split_columns(key, file.names) if file.tabular else []
-        if file.tabular:
-            rows = _numeric(file, rows, columns)
-        used = {
-            column
-            for each in (key, factors_key or "", NAMES_KEY, "")
-            for column in split_columns(each, file.names)
-        }
-        others = sorted({*file.names} - used)
-        notes = [f"read {key!r}; not read: {', '.join(others)}"] if others else []
-        if isinstance(file, CsvFile):
-            notes += _csv_notes(file, split_columns(factors_key or "", file.names))
+        factors: FactorTable | None = None
+        notes: list[str] = []
+        if isinstance(file, TableFile):
+            columns, factors = choose_columns(file, self.key, self.factors_key, self.ignore)
+            key = join_columns(columns)
+            rows = _numeric(file, file.rows(key), columns)
+        else:
+            columns, key = [], check_key(file, self.key or _usual_key(file))
+            rows, notes = file.rows(key), self._unread(file, key)
         source = [self.path, key, *file_state(file.path)]
         try:
-            factors = _factor_table(rows, values, names)
+            interpret_shape(rows.shape)
+            if not columns and self.factors_key is not None:
+                factors = read_factors(file, self.factors_key, rows.shape[0])
             dataset = build_dataset(
                 rows, factors, notes, self.split, self.stream, source, value_names=tuple(columns)
             )
         except ValueError as error:
             raise ValueError(f"{self.path}: {error}") from None
         return dataset.to(device)
+
+    def _unread(self, file: ArrayFile, key: str) -> list[str]:
+        """Note the arrays of a file that are not read."""
+        if self.ignore:
+            raise ValueError(
+                f"expected a table whose columns to ignore, got {self.path}, a file of arrays: "
+                "leave ignore out, and choose an array with key"
+            )
+        others = sorted({*file.names} - {key, self.factors_key, NAMES_KEY})
+        return [f"read {key!r}; not read: {list_some(others)}"] if others else []
 
 
 @spec
@@ -170,11 +180,14 @@ def array_dataset(
 
     Args:
         images: (N, H, W), (N, H, W, C), (N, C, H, W) or (N, D) observations.
-        factors: (N, K) or (N,) integers, text or numbers that repeat.
+        factors: (N, K) or (N,) integers, text or real numbers; NaN is a missing label.
         names: names of the K factors.
     """
     rows = InMemoryRows(as_numpy(images))
-    table = _factor_table(rows, None if factors is None else as_numpy(factors), names)
+    interpret_shape(rows.shape)
+    table = None
+    if factors is not None:
+        table = FactorTable.from_values(as_numpy(factors), names, rows.shape[0])
     dataset = build_dataset(rows, table, stream=False)
     assert isinstance(dataset, ArrayDataset)
     return dataset
@@ -209,6 +222,7 @@ def build_dataset(
         interpret_shape(rows.shape)  # before reading the rows: there may be many empty ones
     whole, count = rows, rows.shape[0]
     factors = factors or FactorTable(torch.zeros(count, 0, dtype=torch.int64))
+    notes = [*notes, *factors.notes]
     if (numbers := split_rows(split, count)) is not None:
         rows, factors = IndexedRows(rows, numbers), factors.take(numbers)
         notes = [*notes, f"the {split} split: {len(numbers):,} of {count:,} observations"]
@@ -223,6 +237,7 @@ def build_dataset(
         factor_names=factors.names,
         factor_sizes=factors.sizes,
         factor_labels=factors.labels,
+        continuous=factors.continuous,
         periods=factors.lattice.periods if factors.lattice else {},
         lattice=factors.enumerated,
         bounded=interpretation.bounded,
@@ -231,7 +246,9 @@ def build_dataset(
         notes=(*notes, *interpretation.notes),
     )
     checksum = values.checksum if numbers is None else zlib.crc32(numbers.data, values.checksum)
-    return _load_or_stream(schema, rows, interpretation, factors.codes, checksum, streamed)
+    return _load_or_stream(
+        schema, rows, interpretation, factors.codes, checksum, streamed, factors.row_names
+    )
 
 
 def select_streamed(
@@ -245,7 +262,8 @@ def select_streamed(
     codes = dataset.codes[torch.from_numpy(numbers).to(dataset.codes.device)]
     checksum = zlib.crc32(numbers.data, dataset.checksum)
     streamed = len(numbers) * row_bytes(rows) > MOST
-    return _load_or_stream(schema, rows, dataset.interpretation, codes, checksum, streamed)
+    names = [dataset.row_names[row] for row in numbers.tolist()] if dataset.row_names else ()
+    return _load_or_stream(schema, rows, dataset.interpretation, codes, checksum, streamed, names)
 
 
 def _load_or_stream(
@@ -255,16 +273,17 @@ def _load_or_stream(
     codes: Tensor,
     checksum: int,
     streamed: bool,
+    row_names: Sequence[str],
 ) -> ArrayDataset | StreamedDataset:
     if streamed:
         schema = dataclasses.replace(schema, notes=(*schema.notes, *streaming_notes(rows)))
-        return StreamedDataset(schema, rows, interpretation, codes, checksum)
+        return StreamedDataset(schema, rows, interpretation, codes, checksum, row_names=row_names)
     # Read block by block, without a second copy in memory.
     dtype = interpretation(rows.read(0, 0)).dtype
     data = torch.empty((rows.shape[0], *interpretation.shape), dtype=dtype)
     for start, block in blocks(rows):
         data[start : start + len(block)] = interpretation(block)
-    return ArrayDataset(schema, data, codes, interpretation.unit)
+    return ArrayDataset(schema, data, codes, interpretation.unit, row_names=row_names)
 
 
 def read_like(dataset: Dataset, observations: ArrayLike | Tensor) -> Tensor:
@@ -310,23 +329,6 @@ def as_numpy(array: ArrayLike | Tensor) -> Array:
         raise ValueError(f"expected a regular array, got {error}: make all rows equal") from None
 
 
-def _factor_table(
-    rows: Rows, values: Array | None, names: Sequence[str] | None
-) -> FactorTable | None:
-    """Encode the factors of observations, after checking the shape of the observations."""
-    interpret_shape(rows.shape)
-    return None if values is None else FactorTable.from_values(values, names, rows.shape[0])
-
-
-def _csv_notes(file: CsvFile, factors: Sequence[str]) -> list[str]:
-    """Note a first line that numbers the columns, and text among the numbers of a factor."""
-    numbered = "the first line, which numbers the columns, is read as their names"
-    mixed = [
-        where for column in factors if column in file.names and (where := file.first_text(column))
-    ]
-    return [numbered] * file.numbered + [f"{where}; its classes are text" for where in mixed]
-
-
 def _numeric(file: ArrayFile, rows: Rows, columns: Sequence[str]) -> Rows:
     """Reject columns of text; convert integers to floats, since 255 is not white in a table."""
     if rows.dtype.kind == "O":
@@ -347,11 +349,8 @@ def _numeric(file: ArrayFile, rows: Rows, columns: Sequence[str]) -> Rows:
     return FloatRows(rows) if rows.dtype.kind in "iu" else rows
 
 
-def _usual_key(file: ArrayFile, factors_key: str | None) -> str:
+def _usual_key(file: ArrayFile) -> str:
     """Return the array of observations if none is named."""
-    if file.tabular:
-        used = split_columns(factors_key or "", file.names)
-        return join_columns([name for name in file.names if name not in used])
     if len(file.names) == 1:
         return file.names[0]
     for key in USUAL_KEYS:

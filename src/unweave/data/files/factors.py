@@ -1,4 +1,4 @@
-"""Factors out of files and arrays: integers, text or repeated numbers as classes 0..n-1."""
+"""Factors out of files and arrays: columns of labels as classes 0..n-1 or as numbers."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from unweave.data.files.array_file import ArrayFile, check_key
+from unweave.data.files.array_file import ArrayFile, TableFile, check_key
+from unweave.data.files.labels import LabelColumn
 from unweave.data.files.rows import MOST, Array, row_bytes
-from unweave.data.files.tables import split_columns
+from unweave.data.files.tables import expand_columns
 from unweave.data.lattice import Factor, Labels, Lattice
 
 NAMES_KEY = "factor_names"
@@ -22,13 +22,16 @@ NAMES_KEY = "factor_names"
 
 @dataclass(frozen=True, eq=False)
 class FactorTable:
-    """Classes of the factors of N observations, and what the factors are."""
+    """Classes of the factors of N observations, what the factors are, and names of the rows."""
 
     codes: Tensor = field(repr=False)  # (N, K) int64; K = 0 if the factors are unknown
     names: tuple[str, ...] = ()
     sizes: tuple[int, ...] = ()
     labels: Labels = ()
     lattice: Lattice | None = None  # all combinations of the factors
+    continuous: tuple[str, ...] = ()  # factors that are numbers; their classes are ranks
+    row_names: tuple[str, ...] = field(default=(), repr=False)
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def from_lattice(cls, lattice: Lattice) -> FactorTable:
@@ -42,7 +45,7 @@ class FactorTable:
     ) -> FactorTable:
         """Number the values (N, K) or (N,) of each factor 0..n-1 in their order.
 
-        `count` is the number of observations, if it is known.
+        `count` is the number of observations, if it is known; NaN is a missing label.
         """
         if values.ndim == 1:
             values = values[:, None]
@@ -51,22 +54,46 @@ class FactorTable:
                 f"expected factors of shape ({count or 'N'}, K), one row for each observation, got "
                 f"{values.shape}: check that both come from the same dataset"
             )
-        codes, labels = _encode(values)
-        sizes = tuple(map(len, labels))
         if names is None:
-            names = [f"factor{k}" for k in range(len(sizes))]
-        if len(names) != len(sizes) or len(set(names)) != len(sizes):
+            names = [f"factor{k}" for k in range(values.shape[1])]
+        if len(names) != values.shape[1] or len(set(names)) != len(names):
             raise ValueError(
-                f"expected {len(sizes)} distinct factor names, got {list(names)}: name each column "
-                "once"
+                f"expected {values.shape[1]} distinct factor names, got {list(names)}: name each "
+                "column once"
             )
-        factors = map(Factor.from_labels, names, labels)
-        lattice = Lattice(tuple(factors)) if math.prod(sizes) < 2**62 else None
-        return cls(codes, tuple(names), sizes, labels, lattice)
+        pairs = zip(names, values.T, strict=True)
+        return cls.from_columns([LabelColumn.from_array(*pair) for pair in pairs], len(values))
+
+    @classmethod
+    def from_columns(cls, columns: Sequence[LabelColumn], count: int) -> FactorTable:
+        """Return the table of columns of labels of `count` observations.
+
+        Columns without any label are left out.
+        """
+        kept = [column for column in columns if len(column.values)]
+        notes = [f"{each.name}: no labels, left out" for each in columns if not len(each.values)]
+        notes += [each.describe() for each in kept if each.continuous or each.missing]
+        codes = np.array([each.codes for each in kept], np.int64).reshape(len(kept), count).T
+        names, labels = tuple(each.name for each in kept), tuple(each.labels for each in kept)
+        sizes = tuple(map(len, labels))
+        complete = kept and not any(each.continuous or each.missing for each in kept)
+        lattice = None
+        if complete and math.prod(sizes) < 2**62:
+            lattice = Lattice(tuple(map(Factor.from_labels, names, labels)))
+        return cls(
+            codes=torch.from_numpy(np.ascontiguousarray(codes)),
+            names=names,
+            sizes=sizes,
+            labels=labels,
+            lattice=lattice,
+            continuous=tuple(each.name for each in kept if each.continuous),
+            notes=tuple(notes),
+        )
 
     def take(self, rows: Array) -> FactorTable:
         """Return the factors of some observations; classes keep their numbers."""
-        return dataclasses.replace(self, codes=self.codes[torch.from_numpy(rows)])
+        names = tuple(self.row_names[row] for row in rows.tolist()) if self.row_names else ()
+        return dataclasses.replace(self, codes=self.codes[torch.from_numpy(rows)], row_names=names)
 
     @property
     def enumerated(self) -> Lattice | None:
@@ -77,52 +104,25 @@ class FactorTable:
         return lattice if bool((lattice.index(self.codes) == torch.arange(count)).all()) else None
 
 
-def read_factors(file: ArrayFile, key: str) -> tuple[Array, list[str] | None]:
-    """Read the values of factors from a file, and their names if the file has them."""
+def read_factors(
+    file: ArrayFile, key: str, count: int | None = None, default: str = "factor"
+) -> FactorTable:
+    """Read factors from a file, with their names if the file has them; by default factor0, ...
+
+    `count` is the number of observations, if it is known.
+    """
+    if isinstance(file, TableFile):
+        columns = [file.labels(name) for name in expand_columns(key, file.names, file.path)]
+        return FactorTable.from_columns(columns, len(columns[0].known))
     rows = file.rows(check_key(file, key))
     if rows.shape[0] * row_bytes(rows) > MOST:
         raise ValueError(f"{key!r} of {file.path} is too large for factors: {rows.shape}")
     values = rows.read(0, rows.shape[0])
-    if file.tabular:
-        columns = split_columns(key, file.names)
-        return values, columns if len(columns) == values.shape[1] else None
-    if NAMES_KEY not in file.names:
-        return values, [key.rpartition("/")[2]] if key and values.ndim == 1 else None
-    names = file.rows(NAMES_KEY)
-    return values, [str(name) for name in names.read(0, names.shape[0])]
-
-
-def _encode(table: Array) -> tuple[Tensor, tuple[tuple[str | float, ...], ...]]:
-    """Return the classes (N, K) of values, 0..n-1 in their order, and the values as labels."""
-    count = len(table)
-    if table.dtype.kind not in "biufUSO":
-        raise ValueError(f"expected factors as integers or text, got {table.dtype}: convert them")
-    # Objects are columns of numbers beside columns of text.
-    mixed = table.dtype.kind == "O"
-    columns = [np.array(column.tolist()) for column in table.T] if mixed else list(table.T)
-    pairs = [np.unique(column, return_inverse=True) for column in columns]
-    for number, (values, code) in enumerate(pairs):
-        if values.dtype.kind == "f" and not np.isfinite(values).all():
-            row = int(np.flatnonzero(~np.isfinite(values)[code.reshape(-1)])[0])
-            raise ValueError(
-                f"expected finite factors, got NaN or infinity in column {number}, first in row "
-                f"{row}: remove or replace it"
-            )
-        real = values.dtype.kind == "f" and (values != np.rint(values)).any()
-        if real and 2 * len(values) > count:
-            raise ValueError(
-                f"expected factors as classes, which repeat, got {len(values):,} real numbers in "
-                f"the {count:,} rows of column {number}: leave it out, or bin it with "
-                "numpy.digitize"
-            )
-    codes = np.stack([code.reshape(-1) for _, code in pairs], axis=1)
-    labels = tuple(tuple(map(_label, values)) for values, _ in pairs)
-    return torch.from_numpy(codes.astype(np.int64)), labels
-
-
-def _label(value: Any) -> str | float:
-    """Return a value of a factor as text, an integer, or the shortest decimal number."""
-    if value.dtype.kind in "US":
-        return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-    number = float(str(value)) if value.dtype.kind == "f" else int(value)
-    return int(number) if abs(number) < 2**53 and number == int(number) else number
+    if NAMES_KEY in file.names:
+        given = file.rows(NAMES_KEY)
+        names = [str(name) for name in given.read(0, given.shape[0])]
+    elif key and values.ndim == 1:
+        names = [key.rpartition("/")[2]]
+    else:
+        names = [f"{default}{k}" for k in range(math.prod(values.shape[1:]))]
+    return FactorTable.from_values(values, names, count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,23 +17,23 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from unweave.core.hints import nearest_path
 from unweave.core.spec import spec, tag
 from unweave.data.cache import cached_file, data_folder
 from unweave.data.dataset import AbsolutePath, Dataset
 from unweave.data.files.arrays import build_dataset
-from unweave.data.files.factors import FactorTable
 from unweave.data.files.interpretation import COLOURS, Interpretation
+from unweave.data.files.label_files import find_label_file, read_labels
 from unweave.data.files.npy import NpyFile, write_npy
-from unweave.data.files.rows import MOST, Array, InMemoryRows, Rows, file_state
-from unweave.data.files.tables import column_values, first_text, read_csv
+from unweave.data.files.rows import MOST, InMemoryRows, Rows, file_state
 from unweave.data.random_split import DataSplit
 from unweave.data.scaling import BYTES
 
 Bytes = NDArray[np.uint8]
 Pixels = Annotated[int, Field(ge=1, le=4096)]
+PathText = Annotated[str, BeforeValidator(lambda path: os.fspath(path))]
 
 EXTENSIONS = frozenset(
     (
@@ -57,7 +58,6 @@ DEFAULT_SIZE = (64, 64)
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 ROTATED = frozenset((5, 6, 7, 8))  # EXIF orientations that swap height and width
 EXIF_ORIENTATION = 0x0112
-FACTORS = "factors.csv"
 Fit = Literal["crop", "pad", "stretch"]
 FITS: dict[Fit, str] = {
     "crop": "are cropped to their centre (fit=crop; fit=pad and fit=stretch keep all of them)",
@@ -79,19 +79,26 @@ class Folder:
     which are transparent with four channels ("pad"), or distorts the image ("stretch"). `channels`
     is 1 (grey), 3 (RGB) or 4 (RGBA); by default 1 if all images are grey, otherwise 3, with
     transparent images laid on white. Only the first frame of an animation is read. `factors` is a
-    CSV file with a header, whose first column holds paths of images in the folder and whose other
-    columns are factors; by default factors.csv in the folder, if it exists. `split` and `stream`
-    work as in `Arrays`; images of more than 1 GiB are decoded once, to a file.
+    CSV file of labels, in the folder or elsewhere; by default factors.csv or the only CSV file in
+    the folder, and without one the class of an image is its subfolder. One column names the images,
+    by their paths or names, with or without extension; the others are factors, except those that
+    `ignore` names, as in `Arrays`. `split` and `stream` work as in `Arrays`; images of more than 1
+    GiB are decoded once, to a file.
     """
 
     path: AbsolutePath
     size: Pixels | tuple[Pixels, Pixels] | None = None
     channels: Literal[1, 3, 4] | None = None
     fit: Fit = "crop"
-    factors: AbsolutePath | None = None
+    factors: PathText | None = None
     split: DataSplit = "all"
     stream: bool | None = None
+    ignore: str = ""
     kind: Literal["folder"] = tag("folder")
+
+    def __post_init__(self) -> None:
+        if self.factors is not None and not Path(self.factors).is_absolute():
+            object.__setattr__(self, "factors", find_label_file(self.path, self.factors))
 
     def load(self, device: torch.device) -> Dataset:
         """Decode all images, into memory or to a file, and put them on a device."""
@@ -111,16 +118,12 @@ class Folder:
             *_depth_notes(headers),
         )
         interpretation = Interpretation(shape[1:], False, np.uint8, 1 / 255, True, decisions, BYTES)
-        table = Path(self.factors or folder / FACTORS)
-        listed = table.is_file() or self.factors is not None
-        values, names, notes = _read_factors(table, folder, files) if listed else (None, [], [])
+        given = None if self.factors is None else Path(self.factors)
+        labels = read_labels(folder, files, given, self.ignore)
         try:
-            factors = None if values is None else FactorTable.from_values(values, names)
-            dataset = build_dataset(
-                rows, factors, notes, self.split, self.stream, key, interpretation
-            )
+            dataset = build_dataset(rows, labels, (), self.split, self.stream, key, interpretation)
         except ValueError as error:
-            raise ValueError(f"{table if listed else folder}: {error}") from None
+            raise ValueError(f"{folder}: {error}") from None
         return dataset.to(device)
 
     def _decoded(
@@ -349,35 +352,3 @@ def _to_mode(image: Image.Image, mode: str) -> Image.Image:
     layer = image.convert("RGBA")
     white = Image.new("RGBA", layer.size, "white")
     return Image.alpha_composite(white, layer).convert(mode)
-
-
-def _read_factors(
-    path: Path, folder: Path, files: Sequence[Path]
-) -> tuple[Array, list[str], list[str]]:
-    """Read the factors (N, K) of images from a CSV file, their names, and notes."""
-    (_, head), *lines = read_csv(path)
-    if len(head) < 2:
-        raise ValueError(
-            f"expected paths of images and factors in {path}, got the column {head[0]} alone: "
-            "the first column holds paths of images, the others are factors"
-        )
-    listed: dict[str, list[str]] = {}
-    for number, (name, *values) in lines:
-        if name in listed:
-            raise ValueError(f"{path}, line {number}: {name} is listed twice; remove one of them")
-        listed[name] = values
-    names = [file.relative_to(folder).as_posix() for file in files]
-    if missing := [name for name in names if name not in listed]:
-        raise ValueError(
-            f"{path} has no row for {len(missing)} of {len(names)} images, the first of them "
-            f"{missing[0]}: add it, or move the image out of the folder"
-        )
-    notes = [f"factors {', '.join(head[1:])} read from {path.name}"]
-    if others := len(listed) - len(names):
-        notes.append(f"{others} rows of {path.name} name no image in the folder and are ignored")
-    columns = list(zip(*(listed[name] for name in names), strict=True))
-    for factor, cells in zip(head[1:], columns, strict=True):
-        if (place := first_text(cells)) is not None:
-            notes.append(f"{cells[place]!r} of {names[place]} is text among numbers of {factor}")
-    table = np.stack([column_values(each).astype(object) for each in columns], -1)
-    return table, head[1:], notes

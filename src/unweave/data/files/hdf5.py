@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 
@@ -24,7 +23,6 @@ class Hdf5File:
     """An HDF5 file; the names of its arrays are their paths in the file."""
 
     path: Path
-    tabular: ClassVar[bool] = False
 
     @property
     def names(self) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -37,7 +37,6 @@ class NpyFile:
     """A .npy file: one array without a name."""
 
     path: Path
-    tabular: ClassVar[bool] = False
 
     @property
     def names(self) -> list[str]:
@@ -60,7 +59,6 @@ class NpzFile:
     """A .npz file: a zip archive of .npy files."""
 
     path: Path
-    tabular: ClassVar[bool] = False
 
     @property
     def names(self) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
+import fnmatch
 import io
 from collections import Counter
 from collections.abc import Sequence
@@ -10,11 +12,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from unweave.core.hints import nearest
+from unweave.data.files.labels import MISSING_WORDS, LabelColumn, column_values
 from unweave.data.files.rows import (
     MOST,
     Array,
@@ -29,23 +32,46 @@ from unweave.data.files.rows import (
 
 @dataclass(frozen=True)
 class ParquetFile:
-    """A Parquet file: numeric columns, and columns of lists of equal length.
+    """A Parquet file: numeric columns, columns of text, and columns of lists of equal length.
 
-    An array is one column, or several whose names are joined by commas.
+    An array is one column, or several, as `expand_columns` reads them.
     """
 
     path: Path
-    tabular: ClassVar[bool] = True
 
     @property
     def names(self) -> list[str]:
         """Names of the columns."""
+        return list(self._types)
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
         with reading(str(self.path)):
-            return _distinct(list(self._open().schema_arrow.names), self.path)
+            return int(self._open().metadata.num_rows)
+
+    def is_text(self, column: str) -> bool:
+        """Return whether a column is text."""
+        return self._types[column] in ("string", "large_string", "string_view")
+
+    def labels(self, column: str) -> LabelColumn:
+        """Return a column as labels; nulls are missing."""
+        with reading(f"{column!r} of {self.path}"):
+            whole = self._open().read(columns=[column]).column(column)
+            if "list" in str(whole.type):
+                raise ValueError(
+                    f"expected one label for each row in column {column!r}, got {whole.type}"
+                )
+            values = whole.combine_chunks()
+            known = np.array(values.is_valid().to_numpy(zero_copy_only=False))
+            plain = values.drop_null().to_numpy(zero_copy_only=False)
+        labels = LabelColumn.from_array(column, plain)
+        known[known] = labels.known
+        return dataclasses.replace(labels, known=known)
 
     def rows(self, name: str) -> Rows:
         """Return columns side by side (N, columns), or a column of lists as (N, length)."""
-        columns = _known_columns(name, self.names, self.path)
+        columns = expand_columns(name, self.names, self.path)
         where = f"{name!r} of {self.path}"
         with reading(where):
             file = self._open()
@@ -76,6 +102,14 @@ class ParquetFile:
         grain = max(1, int(np.diff(ends).max(initial=1)))
         return ReaderRows(self.path, (int(ends[-1]), first.shape[1]), first.dtype, grain, read)
 
+    @cached_property
+    def _types(self) -> dict[str, str]:
+        """The names and types of the columns."""
+        with reading(str(self.path)):
+            schema = self._open().schema_arrow
+            _distinct(schema.names, self.path)
+            return {name: str(schema.field(name).type) for name in schema.names}
+
     def _open(self) -> Any:
         optional_module("pyarrow", "Parquet", self.path)
         return import_module("pyarrow.parquet").ParquetFile(self.path)
@@ -87,11 +121,11 @@ class CsvFile:
 
     Values are separated by commas, semicolons or tabs. If the first line has only numbers, it is an
     observation and the columns are named column0, column1, ..., unless it numbers the columns, as
-    0,1,2 does. An array is one column, or several whose names are joined by commas.
+    0,1,2 does. A first column without a name is called row. An array is one column, or several, as
+    `expand_columns` reads them.
     """
 
     path: Path
-    tabular: ClassVar[bool] = True
 
     @property
     def names(self) -> list[str]:
@@ -103,35 +137,79 @@ class CsvFile:
         """Whether the first line numbers the columns from 0, and is read as their names."""
         return _are_numbered(self.names)
 
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return len(self._table[1])
+
+    def is_text(self, column: str) -> bool:
+        """Return whether a column is text, of which fewer than half of the cells are numbers."""
+        if self._values(column).dtype.kind != "U":
+            return False
+        known = [cell for cell in self.cells(column) if cell.strip() not in MISSING_WORDS]
+        return 2 * sum(map(_is_number, known)) < len(known)
+
+    def labels(self, column: str) -> LabelColumn:
+        """Return a column as labels; see `MISSING_WORDS` for cells that are missing."""
+        return LabelColumn.from_cells(column, self.cells(column))
+
     def rows(self, name: str) -> Rows:
         """Return columns side by side (N, columns): numbers, text, or objects if both occur."""
-        columns = _known_columns(name, self.names, self.path)
-        arrays = [self._values(column) for column in columns]
+        columns = expand_columns(name, self.names, self.path)
+        arrays = [self._observed(column) for column in columns]
         if len({array.dtype.kind == "U" for array in arrays}) > 1:
             arrays = [array.astype(object) for array in arrays]
         return InMemoryRows(np.stack(arrays, 1))
 
     def first_text(self, column: str) -> str:
         """Locate the first cell that is text among numbers of a column; "" if there is none."""
-        place = first_text(self._cells(column))
+        place = first_text(self.cells(column))
         return "" if place is None else self._where(column, place)
 
-    def _cells(self, column: str) -> list[str]:
-        names, lines = self._table
-        place = names.index(column)
-        return [line[place] for _, line in lines]
+    def cells(self, column: str) -> Sequence[str]:
+        """Return the cells of a column."""
+        return self._columns[column]
+
+    def line(self, row: int) -> int:
+        """Return the number of the line of a row."""
+        return self._table[1][row][0]
 
     def _where(self, column: str, place: int) -> str:
         """Describe a cell that should be a number: its line, column and content."""
-        number, cell = self._table[1][place][0], self._cells(column)[place]
-        return f"line {number}, column {column!r}: expected a number, got {cell!r}"
+        cell = self.cells(column)[place]
+        content = repr(cell) if cell.strip() else "an empty cell"
+        return f"line {self.line(place)}, column {column!r}: expected a number, got {content}"
+
+    def _observed(self, column: str) -> Array:
+        """Return a column of observations; reject cells that are missing, or text among numbers."""
+        values = self._values(column)
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            place = int((~np.isfinite(values)).argmax())
+        elif values.dtype.kind == "U" and not self.is_text(column):
+            place = [_is_number(cell) for cell in self.cells(column)].index(False)
+        else:
+            return values
+        raise ValueError(
+            f"{self.path}, {self._where(column, place)}: missing values in observations are not "
+            f"supported; fill it in, remove the line, or leave the column out with "
+            f"data.ignore={join_columns([column])}"
+        )
 
     def _values(self, column: str) -> Array:
-        values = column_values(self._cells(column))
-        if values.dtype.kind == "f" and not np.isfinite(values).all():
-            where = self._where(column, int((~np.isfinite(values)).argmax()))
-            raise ValueError(f"{self.path}, {where}: fill it in, or remove the line")
-        return values
+        if column not in self._parsed:
+            self._parsed[column] = column_values(self.cells(column))
+        return self._parsed[column]
+
+    @cached_property
+    def _parsed(self) -> dict[str, Array]:
+        """The values of columns that have been parsed."""
+        return {}
+
+    @cached_property
+    def _columns(self) -> dict[str, tuple[str, ...]]:
+        """The cells of each column."""
+        names, lines = self._table
+        return dict(zip(names, zip(*(line for _, line in lines), strict=True), strict=True))
 
     @cached_property
     def _table(self) -> tuple[list[str], list[tuple[int, list[str]]]]:
@@ -167,48 +245,73 @@ def read_csv(path: Path) -> list[tuple[int, list[str]]]:
                 f"{len(line)}: a value is missing, or text that contains {delimiter!r} is not in "
                 "quotes"
             )
-        empty = [name for name, cell in zip(names, line, strict=True) if not cell.strip()]
-        if empty and number == lines[0][0]:
-            raise ValueError(
-                f"{path}, line {number}: expected a name for every column, got none for column "
-                f"{names.index('') + 1}: name it; pandas omits its index with index=False"
-            )
-        if empty:
-            raise ValueError(
-                f"{path}, line {number}, column {empty[0]!r}: expected a value, got an empty cell: "
-                "fill it in, or remove the line"
-            )
+    if "" in names:
+        raise ValueError(
+            f"{path}, line {lines[0][0]}: expected a name for every column, got none for column "
+            f"{names.index('') + 1}: name it"
+        )
     return lines
 
 
 def first_text(cells: Sequence[str]) -> int | None:
     """Return the place of the first cell that is text among numbers; None if there is none.
 
-    >>> first_text(["1", "2.5", "n/a"]), first_text(["1", "2"]), first_text(["red", "blue"])
+    >>> first_text(["1", "2.5", "big"]), first_text(["1", "n/a"]), first_text(["red", "blue"])
     (2, None, None)
     """
     if column_values(cells).dtype.kind != "U":
         return None
-    words = [not _is_number(cell) for cell in cells]
-    return None if all(words) else words.index(True)
+    places = [n for n, cell in enumerate(cells) if cell.strip() not in MISSING_WORDS]
+    words = [n for n in places if not _is_number(cells[n])]
+    return words[0] if 0 < len(words) < len(places) else None
 
 
 def _is_number(cell: str) -> bool:
     try:
-        float(cell)
+        return bool(np.isfinite(float(cell)))
     except ValueError:
         return False
-    return True
 
 
-def column_values(texts: Sequence[str]) -> Array:
-    """Convert a column to integers if all cells are, otherwise to numbers if possible, or text."""
-    for kind in (np.int64, np.float64):
-        try:
-            return np.array(texts).astype(kind)
-        except (ValueError, OverflowError):
-            continue
-    return np.array(texts)
+def expand_columns(
+    text: str, known: Sequence[str], path: Path, none_matches: bool = False
+) -> list[str]:
+    """Return the columns of a file that a text names, in order and once each.
+
+    Names are joined by commas, and may be ranges or globs: 400..900 stands for the columns whose
+    names are numbers from 400 to 900, first..last for those from one to another in the order of the
+    file, and gene* for all that begin with gene.
+
+    >>> expand_columns("5..9,b*", ["a", "5", "7.5", "10", "b1", "b2"], Path("a.csv"))
+    ['5', '7.5', 'b1', 'b2']
+
+    Args:
+        text: names, ranges and globs.
+        known: names of the columns of the file, which are never read as a range or glob.
+        path: the file, for errors.
+        none_matches: whether a name, range or glob may match no column.
+    """
+    columns: dict[str, None] = {}
+    names = set(known)
+    for item in split_columns(text, known):
+        matches = [item] if item in names else _matching_columns(item, known)
+        if not matches and not none_matches:
+            hint = nearest(item, known)
+            raise ValueError(f"{path} has no column {item!r}: {hint}")
+        columns |= dict.fromkeys(matches)
+    return list(columns)
+
+
+def _matching_columns(item: str, known: Sequence[str]) -> list[str]:
+    """Return the columns in a range, or that match a glob."""
+    first, dots, last = (end.strip() for end in item.partition(".."))
+    if dots and _is_number(first) and _is_number(last):
+        low, high = float(first), float(last)
+        return [name for name in known if _is_number(name) and low <= float(name) <= high]
+    if dots and first in known and last in known:
+        return list(known[known.index(first) : known.index(last) + 1])
+    globs = any(sign in item for sign in "*?[")
+    return [name for name in known if globs and fnmatch.fnmatchcase(name, item)]
 
 
 def split_columns(name: str, known: Sequence[str] = ()) -> list[str]:
@@ -243,7 +346,9 @@ def _is_header(first: Sequence[str]) -> bool:
 def _column_names(first: Sequence[str]) -> list[str]:
     """Return the names of the columns of a CSV file by its first line."""
     if _is_header(first):
-        return [name.strip() for name in first]
+        names = [name.strip() for name in first]
+        # pandas and R write the names of the rows without a name of their own.
+        return ["row", *names[1:]] if not names[0] and "row" not in names else names
     return [f"column{number}" for number in range(len(first))]
 
 
@@ -260,15 +365,6 @@ def _distinct(names: list[str], path: Path) -> list[str]:
             "once: rename them"
         )
     return names
-
-
-def _known_columns(name: str, known: list[str], path: Path) -> list[str]:
-    """Split the names of columns and check that the file has them."""
-    columns = split_columns(name, known)
-    for column in columns:
-        if column not in known:
-            raise ValueError(f"{path} has no column {column!r}: {nearest(column, known)}")
-    return columns
 
 
 def _value_count(group: Any, columns: Sequence[str]) -> int:

@@ -1,0 +1,98 @@
+"""Decide which columns of a table are observations, factors, and names of the rows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from unweave.data.files.array_file import TableFile
+from unweave.data.files.factors import FactorTable
+from unweave.data.files.labels import LabelColumn, is_identifier_name
+from unweave.data.files.tables import CsvFile, expand_columns
+
+_LISTED = 8  # names that are listed in a note
+
+
+class TableColumns(NamedTuple):
+    """The columns of observations, and the factors and names of the rows."""
+
+    observed: list[str]
+    factors: FactorTable
+
+
+def choose_columns(
+    file: TableFile, key: str | None, factors_key: str | None, ignore: str
+) -> TableColumns:
+    """Choose the columns of a table, with notes on those that were not named.
+
+    By default columns of numbers are observations. Of the columns of text, those that hardly repeat
+    name the rows, and the others are factors. If `key` or `factors_key` names columns, only these
+    are observations or factors.
+    """
+    names, path = file.names, file.path
+    ignored = set(expand_columns(ignore, names, path)) if ignore else set()
+    observed = [n for n in expand_columns(key, names, path) if n not in ignored] if key else []
+    chosen = [] if factors_key is None else expand_columns(factors_key, names, path)
+    labels = [file.labels(name) for name in chosen]
+    notes = _csv_notes(file, chosen)
+    row_names: tuple[str, ...] = ()
+    unread = []
+    decided = {*ignored, *observed, *chosen}
+    for name in names:
+        if name in decided:
+            continue
+        text = file.is_text(name)
+        column = file.labels(name) if text or is_identifier_name(name) else None
+        if column is not None and column.names_rows:
+            notes.append(f"{column.describe()}: taken as names of the rows, not as a factor")
+            row_names = row_names or column.row_names
+        elif column is not None and text and factors_key is None:
+            labels.append(column)
+            notes += [_text_note(column)] if len(column.values) else []
+        elif not text and not key:
+            observed.append(name)
+        else:
+            unread.append(name)
+    if not observed:
+        raise ValueError(
+            f"expected columns of numbers in {path}, got {list_some(names)}: choose columns of "
+            "numbers with data.key"
+        )
+    if len(observed) < len(names):
+        notes.insert(0, f"{len(observed):,} columns are observations: {list_some(observed)}")
+    if ignored:
+        notes.append(f"ignored: {list_some([name for name in names if name in ignored])}")
+    if unread:
+        notes.append(f"not read: {list_some(unread)}")
+    table = FactorTable.from_columns(labels, file.count)
+    described = {column.describe() for column in labels if column.name not in chosen}
+    notes += [note for note in table.notes if note not in described]
+    return TableColumns(
+        observed, dataclasses.replace(table, row_names=row_names, notes=tuple(notes))
+    )
+
+
+def list_some(names: Sequence[str]) -> str:
+    """List names, or the first few and the last if there are many.
+
+    >>> list_some([str(n) for n in range(400, 1000, 5)])
+    '400, 405, 410, ..., 995 (120)'
+    """
+    if len(names) <= _LISTED:
+        return ", ".join(names)
+    return f"{', '.join(names[:3])}, ..., {names[-1]} ({len(names):,})"
+
+
+def _text_note(column: LabelColumn) -> str:
+    classes = list_some([str(label) for label in column.labels])
+    return f"{column.describe()}, text that repeats ({classes}): taken as a factor"
+
+
+def _csv_notes(file: TableFile, factors: Sequence[str]) -> list[str]:
+    """Note a first line that numbers the columns, and text among the numbers of a factor."""
+    if not isinstance(file, CsvFile):
+        return []
+    numbered = "the first line, which numbers the columns, is read as their names"
+    mixed = [where for column in factors if (where := file.first_text(column))]
+    return [numbered] * file.numbered + [f"{where}; its classes are text" for where in mixed]

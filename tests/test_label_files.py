@@ -1,0 +1,365 @@
+"""Labels as scientists have them: gaps, numbers, identifiers, file names in any form."""
+
+import itertools
+import random
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+
+from datasets import CPU
+from unweave.data import MISSING, Arrays, Folder, from_array
+from unweave.data.files.label_files import find_label_file
+from unweave.data.files.labels import MISSING_WORDS, LabelColumn
+from unweave.data.files.tables import expand_columns
+
+NAMES = ["a/one.png", "a/two.png", "b/three.jpg", "four.png"]
+
+
+def photos(folder, names=NAMES):
+    """Save an image of a grey level for each name."""
+    for level, name in enumerate(names):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (4, 4), level).save(path)
+
+
+def write(path, *lines):
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def labels_of(dataset, name):
+    """Return the label of each observation, None if it is missing."""
+    column = dataset.schema.column(name)
+    values = dataset.factor_labels[column]
+    codes = dataset.factors(torch.arange(dataset.size))[:, column].tolist()
+    return [None if code == MISSING else values[code] for code in codes]
+
+
+def by_image(dataset, name):
+    return dict(zip(dataset.row_names, labels_of(dataset, name), strict=True))
+
+
+COLOURS = dict(zip(sorted(NAMES), ("red", "blue", "red", "blue"), strict=True))
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda name: name,
+        lambda name: name.rpartition(".")[0],
+        lambda name: name.rpartition("/")[2],
+        lambda name: name.rpartition("/")[2].rpartition(".")[0],
+        lambda name: f"photos/{name}",
+        lambda name: f"./{name}",
+        lambda name: "C:\\data\\" + name.replace("/", "\\"),
+        lambda name: f" {name} ",
+    ],
+    ids=["path", "no extension", "name", "stem", "outer", "dot", "windows", "spaces"],
+)
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_the_file_column_is_found_by_its_cells(tmp_path, form, place):
+    photos(tmp_path)
+    lines = [["colour", "size"], *([COLOURS[name], str(n % 2)] for n, name in enumerate(NAMES))]
+    for line, cell in zip(lines, ["whatever", *map(form, NAMES)], strict=True):
+        line.insert(place, cell)
+    write(tmp_path / "labels.csv", *map(",".join, lines))
+    dataset = Folder(tmp_path).load(CPU)
+    assert dataset.factor_names == ("colour", "size")
+    assert by_image(dataset, "colour") == COLOURS
+    assert dataset.notes[1] == "labels are read from labels.csv, the only CSV file in the folder"
+    assert (
+        dataset.notes[0] == "labels.csv: column 'whatever' names the images; labels: colour, size"
+    )
+
+
+def test_rows_and_images_without_each_other_are_noted(tmp_path):
+    photos(tmp_path)
+    write(
+        tmp_path / "labels.csv", "file,colour", "a/one,red", "four,red", "five,blue", "a/two,blue"
+    )
+    dataset = Folder(tmp_path).load(CPU)
+    assert by_image(dataset, "colour") == {
+        "a/one.png": "red", "a/two.png": "blue", "b/three.jpg": None, "four.png": "red",
+    }  # fmt: skip
+    assert "1 rows of labels.csv name no image in the folder and are ignored" in dataset.notes
+    unlabelled = "1 of 4 images have no row in labels.csv, and no labels; the first is b/three.jpg"
+    assert unlabelled in dataset.notes
+    assert "colour: 2 classes, 1 missing" in dataset.notes
+
+
+@pytest.mark.parametrize("word", sorted(MISSING_WORDS))
+def test_missing_cells_are_missing_in_every_kind_of_column(word):
+    numbers = LabelColumn.from_cells("n", ["3", word, "10", "3"])
+    assert (numbers.labels, numbers.codes.tolist()) == ((3, 10), [0, MISSING, 1, 0])
+    real = LabelColumn.from_cells("r", ["0.5", "1.5", f" {word} "])
+    assert real.continuous
+    assert (real.labels, real.codes.tolist()) == ((0.5, 1.5), [0, 1, MISSING])
+    text = LabelColumn.from_cells("t", [word, "red", "Na", "red"])  # sodium is not missing
+    assert (text.labels, text.codes.tolist()) == (("Na", "red"), [MISSING, 1, 0, 1])
+
+
+def test_numbers_are_classes_if_they_repeat():
+    few = LabelColumn.from_cells("dose", ["0.1", "10", "0.1", "10"])
+    assert not few.continuous
+    assert LabelColumn.from_cells("x", [f"{n / 7:.3f}" for n in range(300)] * 4).continuous
+    counts = [str(n * 13 % 499) for n in range(100)]
+    assert LabelColumn.from_cells("area", counts).continuous  # integers that hardly repeat
+    assert not LabelColumn.from_cells("age", [str(n % 30) for n in range(100)]).continuous
+    assert not LabelColumn.from_array("class", np.arange(100)).continuous
+    assert LabelColumn.from_array("x", np.arange(100) / 3).continuous
+
+
+def test_large_integers_with_gaps_stay_distinct():
+    column = LabelColumn.from_cells("n", [str(2**60), str(2**60 + 1), "", str(2**60)])
+    assert column.labels == (2**60, 2**60 + 1)
+    assert column.codes.tolist() == [0, 1, MISSING, 0]
+
+
+def test_a_continuous_column_has_ranks_as_classes_and_its_values_as_labels(tmp_path):
+    photos(tmp_path)
+    write(tmp_path / "l.csv", "f,mm", "four,30.25", "a/one,89.5", "a/two,NA", "b/three,-2")
+    dataset = Folder(tmp_path).load(CPU)
+    assert dataset.schema.continuous == ("mm",)
+    assert dataset.factor_labels == ((-2, 30.25, 89.5),)
+    assert dataset.factors(torch.arange(4))[:, 0].tolist() == [2, MISSING, 0, 1]
+    assert "mm: 3 numbers from -2 to 89.5, 1 missing" in dataset.notes
+    assert dataset.lattice is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_order_of_rows_and_columns_does_not_matter(tmp_path, seed):
+    rng, names = random.Random(seed), [f"{n:02}.png" for n in range(30)]
+    photos(tmp_path, names)
+    columns = {
+        "file": names,
+        "mm": [f"{rng.random():.4f}" if rng.random() < 0.8 else "" for _ in names],
+        "kind": [rng.choice(["x", "y", "NA"]) for _ in names],
+        "row": [str(n) for n in range(30)],
+        "id": [f"s{n}" for n in range(30)],
+    }
+    results = []
+    for shuffled in (False, True):
+        heads, rows = list(columns), list(range(30))
+        if shuffled:
+            rng.shuffle(heads)
+            rng.shuffle(rows)
+        lines = [heads, *([columns[name][row] for name in heads] for row in rows)]
+        write(tmp_path / "labels.csv", *map(",".join, lines))
+        dataset = Folder(tmp_path).load(CPU)
+        results.append({name: by_image(dataset, name) for name in dataset.factor_names})
+        assert set(dataset.factor_names) == {"mm", "kind"}
+    assert results[0] == results[1]
+
+
+def test_identifiers_are_set_aside_and_name_the_rows_of_tables(tmp_path):
+    lines = [f"S-{n:03},{'ab'[n % 2]},{n},{n * 7 % 50},{n / 3}" for n in range(50)]
+    write(tmp_path / "t.csv", "sample,site,id,u,v", *lines)
+    dataset = Arrays(tmp_path / "t.csv").load(CPU)
+    assert dataset.row_names == tuple(f"S-{n:03}" for n in range(50))
+    assert dataset.factor_names == ("site",)
+    assert dataset.schema.value_names == ("u", "v")
+    for note in (
+        "sample: 50 different texts in 50 rows: taken as names of the rows, not as a factor",
+        "id: 50 different integers in 50 rows: taken as names of the rows, not as a factor",
+        "site: 2 classes, text that repeats (a, b): taken as a factor",
+        "2 columns are observations: u, v",
+    ):
+        assert note in dataset.notes
+    test = Arrays(tmp_path / "t.csv", split="test").load(CPU)
+    assert len(test.row_names) == test.size == 5
+    assert [float(name[2:]) / 3 for name in test.row_names] == pytest.approx(
+        test.images(torch.arange(5))[:, 1].tolist()
+    )
+    # What is named is read, whatever it looks like.
+    chosen = Arrays(tmp_path / "t.csv", "id,u", "sample,v").load(CPU)
+    assert chosen.factor_names == ("sample", "v")
+    assert chosen.schema.continuous == ("v",)
+    assert chosen.schema.value_names == ("id", "u")
+    assert chosen.row_names == ()
+    assert "not read: site" in chosen.notes
+
+
+def test_nearly_distinct_text_is_an_identifier_and_gaps_name_no_rows(tmp_path):
+    lines = [f"{'' if n == 3 else f'S{n // 2 * 2 if n < 2 else n}'},{n}" for n in range(50)]
+    write(tmp_path / "t.csv", "sample,u", *lines)
+    dataset = Arrays(tmp_path / "t.csv").load(CPU)
+    assert (dataset.factor_names, dataset.row_names) == ((), ())
+    assert "sample: 48 different texts in 49 rows, 1 missing" in " ".join(dataset.notes)
+
+
+def test_an_unnamed_first_column_names_the_rows(tmp_path):
+    """pandas and R write the names of the rows this way."""
+    write(tmp_path / "t.csv", ",gene0,gene1", *(f"cell{n},{n},{2 * n}" for n in range(6)))
+    dataset = Arrays(tmp_path / "t.csv").load(CPU)
+    assert dataset.row_names[:2] == ("cell0", "cell1")
+    assert dataset.schema.value_names == ("gene0", "gene1")
+    write(tmp_path / "t.csv", ",gene0", *(f"{n},{3 * n}" for n in range(6)))
+    dataset = Arrays(tmp_path / "t.csv").load(CPU)
+    assert dataset.row_names == tuple("012345")
+    assert dataset.images(torch.arange(6)).tolist() == [[3 * n] for n in range(6)]
+
+
+def test_columns_of_parquet_are_chosen_like_those_of_csv(tmp_path):
+    table = {
+        "sample": [f"S{n}" for n in range(8)],
+        "site": ["a", None, "b", "a", "b", "", "a", "b"],
+        "dose": [0.5, None, 2.5, 3.5, float("nan"), 5.5, 6.5, 7.5],
+        "u": list(range(8)),
+    }
+    pq.write_table(pa.table(table), tmp_path / "t.parquet")
+    dataset = Arrays(tmp_path / "t.parquet", "u").load(CPU)
+    assert dataset.row_names == tuple(table["sample"])
+    assert labels_of(dataset, "site") == ["a", None, "b", "a", "b", None, "a", "b"]
+    doses = Arrays(tmp_path / "t.parquet", "u", "dose").load(CPU)
+    assert labels_of(doses, "dose") == [0.5, None, 2.5, 3.5, None, 5.5, 6.5, 7.5]
+    assert doses.schema.continuous == ("dose",)
+
+
+def test_labels_in_arrays_may_be_missing():
+    factors = np.array([[0, 0.5], [np.nan, 1.25], [1, np.nan], [0, 3.5]])
+    _, dataset = from_array(np.eye(4), factors, ["kind", "mm"])
+    assert labels_of(dataset, "kind") == [0, None, 1, 0]
+    assert labels_of(dataset, "mm") == [0.5, 1.25, None, 3.5]
+    assert dataset.schema.continuous == ("mm",)
+    assert "kind: 2 classes, 1 missing" in dataset.notes
+    _, words = from_array(np.eye(3), np.array(["red", "", "blue"]))
+    assert labels_of(words, "factor0") == ["red", None, "blue"]
+
+
+KNOWN = ["sample", *(str(each) for each in range(400, 1000, 5)), "geneA", "geneB", "a,b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("400..410", ["400", "405", "410"]),
+        ("402..411", ["405", "410"]),
+        ("990..geneA", ["990", "995", "geneA"]),
+        ("gene*", ["geneA", "geneB"]),
+        ("gene?,sample", ["geneA", "geneB", "sample"]),
+        ("4[01]0", ["400", "410"]),
+        ("400,400..405", ["400", "405"]),
+        ("a,b", ["a,b"]),
+        ("*..*", None),
+        ("gene", None),
+        ("1000..2000", None),
+        ("geneB..geneA", None),
+    ],
+)
+def test_columns_are_named_by_ranges_and_globs(tmp_path, text, expected):
+    if expected is None:
+        with pytest.raises(ValueError, match="has no column"):
+            expand_columns(text, KNOWN, tmp_path)
+    else:
+        assert expand_columns(text, KNOWN, tmp_path) == expected
+
+
+def test_an_unknown_column_lists_the_few_nearest(tmp_path):
+    names = [f"gene{n}" for n in range(2_000)]
+    write(tmp_path / "t.csv", ",".join(names), *[",".join(["1.5"] * 2_000)] * 3)
+    with pytest.raises(
+        ValueError, match=r"did you mean 'gene12'\? Near it: gene\d+.*2,000"
+    ) as info:
+        Arrays(tmp_path / "t.csv", "gen12").load(CPU)
+    assert len(str(info.value)) < 250 + len(str(tmp_path))
+
+
+def test_ignored_columns_are_not_read(tmp_path):
+    photos(tmp_path)
+    lines = [f"{name},{n},{n % 2},{n % 2}" for n, name in enumerate(NAMES)]
+    write(tmp_path / "labels.csv", "file,plate1,plate2,kind", *lines)
+    assert Folder(tmp_path, ignore="plate*").load(CPU).factor_names == ("kind",)
+    assert Folder(tmp_path, ignore="*").load(CPU).factor_names == ()
+    with pytest.raises(ValueError, match="did you mean 'kind'"):
+        Folder(tmp_path, ignore="kinds").load(CPU)
+    (tmp_path / "labels.csv").unlink()
+    write(tmp_path / "t.csv", "sample,plate1,u,v", *(f"s{n},{n},{n},{-n}" for n in range(5)))
+    dataset = Arrays(tmp_path / "t.csv", ignore="sample,plate*").load(CPU)
+    assert (dataset.schema.value_names, dataset.row_names) == (("u", "v"), ())
+    assert "ignored: sample, plate1" in dataset.notes
+    assert Arrays(tmp_path / "t.csv", "plate1..v", ignore="u").load(CPU).shape == (2,)
+    np.savez(tmp_path / "a.npz", x=np.eye(3))
+    with pytest.raises(ValueError, match="leave ignore out"):
+        Arrays(tmp_path / "a.npz", ignore="u").load(CPU)
+
+
+def test_several_csv_files_are_asked_about(tmp_path):
+    photos(tmp_path / "in", ["0.png", "1.png"])
+    folder = tmp_path / "in"
+    write(folder / "b.csv", "file,kind", "0,x", "1,y")
+    write(folder / "a.csv", "file,size", "0,3", "1,4")
+    dataset = Folder(folder).load(CPU)
+    assert dataset.factor_names == ()
+    note = "the folder has 2 CSV files, a.csv, b.csv; choose one with data.factors=a.csv"
+    assert any(note in each for each in dataset.notes)
+    assert Folder(folder, factors="b.csv").load(CPU).factor_names == ("kind",)
+    write(folder / "factors.csv", "file,best", "0,1", "1,2")
+    assert Folder(folder).load(CPU).factor_names == ("best",)
+
+
+def test_a_relative_file_of_labels_is_looked_up_in_the_folder_first(tmp_path, monkeypatch):
+    photos(tmp_path / "in", ["0.png", "1.png"])
+    monkeypatch.chdir(tmp_path)
+    inside, here = tmp_path / "in" / "labels.csv", tmp_path / "labels.csv"
+    write(here, "file,kind", "0,x", "1,y")
+    assert Folder("in", factors="labels.csv").factors == str(here)
+    write(inside, "file,kind", "0,x", "1,y")
+    assert Folder("in", factors="labels.csv").factors == str(inside)
+    write(inside, "file,other", "0,x", "1,y")
+    with pytest.raises(ValueError, match="which differ: give the whole path"):
+        find_label_file("in", "labels.csv")
+    spec = Folder("in", factors=here)
+    assert spec.load(CPU).factor_names == ("kind",)
+    with pytest.raises(ValueError, match=r"nothing there: .*in has labels\.csv; did you mean"):
+        Folder("in", factors="label.csv").load(CPU)
+
+
+def test_a_name_that_several_images_have_is_refused(tmp_path):
+    photos(tmp_path, ["a/0.png", "b/0.png", "b/1.png"])
+    write(tmp_path / "labels.csv", "file,kind", "1,x", "0,y")
+    with pytest.raises(ValueError, match=r"line 3: expected the name of one image, got 0, which"):
+        Folder(tmp_path).load(CPU)
+    write(tmp_path / "labels.csv", "file,kind", "b/1,x", "a/0,y", "b/0,x")
+    assert by_image(Folder(tmp_path).load(CPU), "kind") == {
+        "a/0.png": "y", "b/0.png": "x", "b/1.png": "x",
+    }  # fmt: skip
+
+
+def test_two_columns_that_name_all_images_need_a_name(tmp_path):
+    photos(tmp_path, [f"{n}.png" for n in range(4)])
+    rows = [f"{n},{3 - n}" for n in range(4)]
+    write(tmp_path / "labels.csv", "level,image", *rows)
+    assert labels_of(Folder(tmp_path).load(CPU), "level") == [3, 2, 1, 0]
+    write(tmp_path / "labels.csv", "level,rank", *rows)
+    with pytest.raises(ValueError, match="got level and rank: call the one that holds file names"):
+        Folder(tmp_path).load(CPU)
+
+
+def test_images_in_subfolders_have_them_as_classes(tmp_path):
+    names = [f"{kind}/{n}.png" for kind, n in itertools.product(("cat", "dog"), range(3))]
+    photos(tmp_path, [*names, "0.png"])
+    dataset = Folder(tmp_path).load(CPU)
+    assert labels_of(dataset, "folder") == [None, *["cat"] * 3, *["dog"] * 3]
+    note = "the class of an image is its subfolder: cat, dog (factor folder)"
+    assert note in dataset.notes
+    assert Folder(tmp_path, ignore="folder").load(CPU).factor_names == ()
+
+
+def test_a_subfolder_for_each_image_is_no_class(tmp_path):
+    photos(tmp_path, [f"{n}/x.png" for n in range(5)])
+    dataset = Folder(tmp_path).load(CPU)
+    assert dataset.factor_names == ()
+    assert "5 subfolders for 5 images: not taken as classes" in dataset.notes
+
+
+def test_a_csv_file_that_names_no_image_is_left_alone(tmp_path):
+    photos(tmp_path, ["x.png", "y.png"])
+    write(tmp_path / "results.csv", "step,loss", "1,0.5", "2,0.25")
+    dataset = Folder(tmp_path).load(CPU)
+    assert dataset.factor_names == ()
+    assert "results.csv names no image in the folder: it is not read" in dataset.notes
