@@ -19,10 +19,11 @@ from unweave.cli.catalogue import methods_command, metrics_command
 from unweave.cli.compare import compare_command
 from unweave.cli.data import data_app
 from unweave.cli.demo import demo_command
-from unweave.cli.evaluate import evaluate_command, score_command
+from unweave.cli.evaluate import evaluate_command
 from unweave.cli.presets import presets_command
 from unweave.cli.reproduce import reproduce_command
 from unweave.cli.runs import cite_command, report_command, runs_command
+from unweave.cli.score import score_command
 from unweave.cli.train import train_command
 from unweave.core.console import out
 from unweave.core.parts import import_module

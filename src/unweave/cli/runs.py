@@ -48,8 +48,8 @@ def runs_command(
 ) -> None:
     """List the runs of a store: finished, running, stopped (resumable), failed or not started.
 
-    Runs whose latents are all off (a rate of about 0 nats) are marked. Scores are those of the split
-    that a run was trained on.
+    Runs whose latents are all off (a rate of about 0 nats) are marked. Scores are those of the
+    split that a run was trained on.
 
     Examples:
 
