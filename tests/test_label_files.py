@@ -71,9 +71,9 @@ def test_the_file_column_is_found_by_its_cells(tmp_path, form, place):
     dataset = Folder(tmp_path).load(CPU)
     assert dataset.factor_names == ("colour", "size")
     assert by_image(dataset, "colour") == COLOURS
-    assert dataset.notes[1] == "labels are read from labels.csv, the only CSV file in the folder"
+    assert dataset.notes[0] == "labels are read from labels.csv, the only CSV file in the folder"
     assert (
-        dataset.notes[0] == "labels.csv: column 'whatever' names the images; labels: colour, size"
+        dataset.notes[1] == "labels.csv: column 'whatever' names the images; labels: colour, size"
     )
 
 

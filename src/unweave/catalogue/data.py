@@ -10,9 +10,20 @@ import re
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
+import torch
+
 from unweave.core import spec
 from unweave.core.bibliography import cited, entries
-from unweave.data import Arrays, Data, Dataset, Folder, InMemory, Published, PublishedSpec
+from unweave.data import (
+    MISSING,
+    Arrays,
+    Data,
+    Dataset,
+    Folder,
+    InMemory,
+    Published,
+    PublishedSpec,
+)
 from unweave.data.published.base import About
 from unweave.data.published.download import Source
 
@@ -87,14 +98,28 @@ def describe_dataset(data: Data, dataset: Dataset) -> str:
 
 
 def _list_factors(dataset: Dataset) -> str:
-    """List the factors with their numbers of classes and the first labels."""
-    factors = []
-    names = zip(dataset.factor_names, dataset.factor_sizes, dataset.factor_labels, strict=True)
-    for name, size, labels in names:
+    """List the factors: numbers of classes and the first labels, or the range of numbers."""
+    schema, texts = dataset.schema, []
+    missing = _count_missing(dataset)
+    for column, name in enumerate(dataset.factor_names):
+        size, labels = dataset.factor_sizes[column], dataset.factor_labels[column]
         some = ", ".join(map(str, labels[:_LABELS])) if labels else ""
         more = ", ..." if labels and len(labels) > _LABELS else ""
-        factors.append(f"{name} {size}" + (f" ({some}{more})" if labels else ""))
-    return ", ".join(factors)
+        text = f"{name} {size}" + (f" ({some}{more})" if labels else "")
+        if name in schema.continuous and labels:
+            known = dataset.size - missing[column]
+            text = f"{name}: {known:,} numbers from {labels[0]} to {labels[-1]}"
+        texts.append(text + (f", {missing[column]:,} missing" if missing[column] else ""))
+    return ("; " if schema.continuous or any(missing) else ", ").join(texts)
+
+
+def _count_missing(dataset: Dataset) -> list[int]:
+    """Return the number of missing labels of each factor."""
+    if dataset.lattice is not None:
+        return [0] * len(dataset.factor_names)
+    factors = dataset.factors(torch.arange(dataset.size))
+    counts: list[int] = (factors == MISSING).sum(0).tolist()
+    return counts
 
 
 def published() -> dict[str, type[PublishedSpec]]:

@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw
 
 from unweave.catalogue.scatter import scatter
 from unweave.core.noise import Noise
-from unweave.data import Dataset, Lattice
+from unweave.data import MISSING, Dataset, Lattice
 from unweave.data.pairs import PairedDataset
 from unweave.report.pictures import Array, display_span, is_image, tiled
 
@@ -78,18 +78,20 @@ def factor_traversals(dataset: Dataset) -> list[FactorTraversal]:
     if dataset.lattice is not None:
         return _on_lattice(dataset, dataset.lattice)
     index = _random_rows(dataset, min(dataset.size, _SEARCHED)).sort().values
-    codes = dataset.factors(index).cpu().numpy()
+    every = dataset.factors(index).cpu().numpy()
     # A number for each combination of factors, from which each factor can be subtracted again.
-    weights: Ints = np.random.default_rng(0).integers(-(2**62), 2**62, (codes.shape[1],))
-    marks = codes @ weights
+    weights: Ints = np.random.default_rng(0).integers(-(2**62), 2**62, (every.shape[1],))
     traversals = []
-    for column in range(codes.shape[1]):
+    for column in range(every.shape[1]):
+        known = np.flatnonzero(every[:, column] != MISSING)
+        codes = every[known]
+        marks = codes @ weights
         classes = np.flatnonzero(np.bincount(codes[:, column]))
         if len(classes) > 1:
             others = marks - weights[column] * codes[:, column]
             rows, fixed = _search(codes, others, column, classes[_spaced(len(classes))])
             ends = _ends(dataset, column, classes)
-            place = torch.from_numpy(rows).to(index.device)
+            place = torch.from_numpy(known[rows]).to(index.device)
             name = dataset.factor_names[column]
             traversals.append(FactorTraversal(name, ends, index[place], fixed))
     return traversals

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from unweave.data import Dataset
+from unweave.data import MISSING, Dataset
 from unweave.report.charts import Span, padded, ticks
 
 _SIDE = 420  # pixels across the plot
@@ -33,7 +33,7 @@ def scatter(dataset: Dataset, index: torch.Tensor) -> tuple[Image.Image, tuple[s
     points = planar(vectors)
     classes = dataset.factors(index)[:, 0].tolist() if dataset.factor_names else [0] * len(points)
     hues = dataset.factor_sizes[0] if dataset.factor_names else 1
-    colours = [_colour(each, hues) for each in range(hues)]
+    colours = [*(_colour(each, hues) for each in range(hues)), _GREY]  # MISSING is the last
     legend = _legend(dataset, classes)
     notes = _notes(dataset, len(index))
     canvas = Image.new("RGB", _size(legend, notes), "white")
@@ -91,13 +91,13 @@ def _legend(dataset: Dataset, classes: Sequence[int]) -> Legend:
     """List the classes that the colours stand for, below the name of their factor."""
     if not dataset.factor_names:
         return []
-    names, present = dataset.schema.class_names(0), sorted(set(classes))
+    names, present = dataset.schema.class_names(0), sorted({*classes} - {MISSING})
     places = sorted({round(each) for each in np.linspace(0, len(present) - 1, _LEGEND).tolist()})
     legend: Legend = [(None, dataset.factor_names[0])]
     legend += [(present[place], names[present[place]]) for place in places]
     if len(places) < len(present):
         legend.append((None, f"{len(places)} of {len(present)} classes"))
-    return legend
+    return [*legend, (MISSING, "no label")] if MISSING in classes else legend
 
 
 def _size(legend: Legend, notes: Sequence[str]) -> tuple[int, int]:

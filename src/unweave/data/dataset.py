@@ -14,7 +14,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Protocol, final, runtime_checkable
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import BeforeValidator, TypeAdapter
 from torch import Tensor
 
@@ -150,6 +152,25 @@ class Schema:
     def class_names(self, column: int) -> Sequence[str]:
         """Return the labels of the classes of a factor, or their numbers if they have none."""
         return list(map(str, self.factor_labels[column] or range(self.factor_sizes[column])))
+
+    def factor_values(self, classes: Tensor) -> NDArray[Any]:
+        """Return classes (N, K) as metrics read them, continuous factors as their numbers.
+
+        Missing labels are NaN; without any, and without continuous factors, the result is int64.
+
+        >>> schema = Schema(3, (1,), ("mm",), (2,), ((0.5, 2.5),), continuous=("mm",))
+        >>> schema.factor_values(torch.tensor([[1], [MISSING], [0]])).tolist()
+        [[2.5], [nan], [0.5]]
+        """
+        codes: NDArray[Any] = classes.cpu().numpy()
+        missing = codes == MISSING
+        if not self.continuous and not missing.any():
+            return codes
+        values = np.where(missing, np.nan, codes)
+        for column in map(self.column, self.continuous):
+            numbers = np.array([*(self.factor_labels[column] or ()), np.nan], np.float64)
+            values[:, column] = numbers[codes[:, column]]  # MISSING is the last one
+        return values
 
     def distinct_counts(self, column: int) -> tuple[int | None, list[int]]:
         """Return how many classes of a factor show different observations.

@@ -15,7 +15,7 @@ from torch import Tensor
 from unweave.core.hints import nearest
 from unweave.core.noise import Noise
 from unweave.core.spec import Seed, spec, tag
-from unweave.data.dataset import Schema
+from unweave.data.dataset import MISSING, Schema
 
 Share = Annotated[float, Field(gt=0, lt=1)]
 HeldOutSplit = Literal["rest", "held-out"]
@@ -83,7 +83,8 @@ class HeldOut:
     `Shapes2D`, write the number of the class, from 0. "0..15" stands for all from 0 to 15. Classes
     that show the same image according to the dataset are held out together. `split="rest"` keeps
     the other observations and `split="held-out"` those held out, combinations of classes that a
-    model trained on the rest has only seen one by one.  [Esmaeili2019] sec. 6.4
+    model trained on the rest has only seen one by one. Observations that lack a label of a given
+    factor are in neither.  [Esmaeili2019] sec. 6.4
     """
 
     classes: Combination | Annotated[tuple[Combination, ...], Field(min_length=1)]
@@ -92,9 +93,11 @@ class HeldOut:
 
     def take(self, dataset: Factored, rows: Tensor) -> Tensor:
         """Return the rows of the split."""
-        factors = dataset.factors(rows).cpu()
+        combinations = self._combinations(dataset.schema)
+        columns = [dataset.schema.column(name) for each in combinations for name in each]
+        rows, factors = _labelled(dataset, rows, columns)
         held_out = torch.zeros(len(rows), dtype=torch.bool)
-        for combination in self._combinations(dataset.schema):
+        for combination in combinations:
             matches = torch.ones(len(rows), dtype=torch.bool)
             for name, numbers in combination.items():
                 matches &= _shows_any(dataset.schema, factors, name, numbers)
@@ -107,7 +110,9 @@ class HeldOut:
             ",".join(format_classes(dataset.schema, *item) for item in combination.items())
             for combination in self._combinations(dataset.schema)
         ]
-        return f"{'only' if self.split == 'held-out' else 'all but'} {'/'.join(combinations)}"
+        kept = "only" if self.split == "held-out" else "all but"
+        names = [name for each in self._combinations(dataset.schema) for name in each]
+        return f"{kept} {'/'.join(combinations)}{_without_labels(dataset, names)}"
 
     def _combinations(self, schema: Schema) -> list[dict[str, list[int]]]:
         """Return the numbers of the classes of each combination."""
@@ -121,7 +126,7 @@ class Incomplete:
 
     round(share * combinations) combinations are missing, with all their observations;
     `split="held-out"` keeps those instead of the rest. Classes that show the same image according
-    to the dataset count as one.
+    to the dataset count as one. Observations that lack a label of these factors are in neither.
     """
 
     factors: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -137,14 +142,16 @@ class Incomplete:
         combinations = _combination_numbers(schema, _all_classes(schema, columns), columns).unique()
         order = Noise(self.seed, 0, "incomplete").permutation(len(combinations), "combinations")
         missing = combinations[order[: round(self.share * len(combinations))]]
-        numbers = _combination_numbers(schema, dataset.factors(rows).cpu(), columns)
+        rows, factors = _labelled(dataset, rows, columns)
+        numbers = _combination_numbers(schema, factors, columns)
         held_out = torch.isin(numbers, missing)
         return rows[held_out if self.split == "held-out" else ~held_out]
 
     def describe(self, dataset: Factored) -> str:
         """Say which share of which combinations is held out."""
         kept = "only" if self.split == "held-out" else "all but"
-        return f"{kept} {self.share:.3g} of the combinations of {', '.join(self.factors)}"
+        combinations = f"{self.share:.3g} of the combinations of {', '.join(self.factors)}"
+        return f"{kept} {combinations}{_without_labels(dataset, self.factors)}"
 
 
 @spec
@@ -155,7 +162,7 @@ class Correlated:
 
     where f and g are the classes, n the numbers of classes and s the `scale`: 0.2 correlates the
     factors strongly, 0.7 weakly. `count` is the number of observations to draw, by default as many
-    as there are.  [Trauble2021] sec. 3
+    as there are; those that lack a label of the two factors are not drawn.  [Trauble2021] sec. 3
     """
 
     factors: tuple[str, str]
@@ -166,11 +173,11 @@ class Correlated:
 
     def take(self, dataset: Factored, rows: Tensor) -> Tensor:
         """Return rows drawn with replacement."""
-        classes, sizes = dataset.factors(rows).cpu(), dataset.schema.factor_sizes
-        f, g = (
-            classes[:, column].double() / max(sizes[column] - 1, 1)
-            for column in map(dataset.schema.column, self.factors)
-        )
+        columns, sizes = list(map(dataset.schema.column, self.factors)), dataset.schema.factor_sizes
+        rows, classes = _labelled(dataset, rows, columns)
+        if not len(rows):
+            return rows
+        f, g = (classes[:, column].double() / max(sizes[column] - 1, 1) for column in columns)
         # Subtract the minimum, so that some weight is 1 however small the scale is.
         square = (f - g) ** 2
         excess = (square - square.min()) / self.scale / self.scale
@@ -181,10 +188,30 @@ class Correlated:
 
     def describe(self, dataset: Factored) -> str:
         """Name the correlated factors and the scale."""
-        return f"{' and '.join(self.factors)} correlated, scale {self.scale:g}"
+        text = f"{' and '.join(self.factors)} correlated, scale {self.scale:g}"
+        return text + _without_labels(dataset, self.factors)
 
 
 AnySelection = Annotated[Subset | HeldOut | Incomplete | Correlated, Field(discriminator="kind")]
+
+
+def _labelled(dataset: Factored, rows: Tensor, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Return the rows that lack no label of some factors, and all their factors, on the CPU."""
+    factors = dataset.factors(rows).cpu()
+    known = (factors[:, columns] != MISSING).all(1)
+    return rows[known], factors[known]
+
+
+def _without_labels(dataset: Factored, names: Sequence[str]) -> str:
+    """Say how many observations of the dataset cannot be selected for want of a label."""
+    schema = dataset.schema
+    if schema.lattice is not None:
+        return ""
+    columns = [schema.column(name) for name in names]
+    lost = schema.size - len(_labelled(dataset, torch.arange(schema.size), columns)[0])
+    return (
+        f", without {lost:,} that lack a label of {', '.join(dict.fromkeys(names))}" if lost else ""
+    )
 
 
 def _shows_any(schema: Schema, factors: Tensor, name: str, numbers: Sequence[int]) -> Tensor:

@@ -239,14 +239,11 @@ class FittedModel:
         plain = codes == "mean"
         return Table(
             _numpy(latent.codes(q) if plain else latent.prior_codes(q, p)),
-            _numpy(self.dataset.factors(index)),
+            **factor_columns(self.dataset, index),
             scales=self._scales(q) if plain else None,
             kl=_numpy(rates.double().mean(0)),
             discrete=np.array(latent.discrete),
             normal=np.array(latent.normal) if plain else None,
-            factor_names=self.dataset.factor_names,
-            factor_sizes=self.dataset.factor_sizes,
-            periods=self.dataset.periods,
         )
 
     def summarise(self, q: Distribution, samples: int = 10_000, seed: int = 0) -> Summary:
@@ -313,6 +310,20 @@ def chosen_rows(dataset: Dataset, count: int, seed: int = 0) -> Tensor:
         return torch.arange(dataset.size, device=dataset.device)
     order = Noise(seed, 0, "rows", dataset.device).permutation(dataset.size, "rows")
     return order[:count].sort().values
+
+
+def factor_columns(dataset: Dataset, index: Tensor) -> dict[str, Any]:
+    """Return what a `Table` holds of some observations besides their codes."""
+    schema, names = dataset.schema, dataset.row_names
+    numbers = zip(schema.factor_names, schema.factor_sizes, strict=True)
+    return {
+        "factors": schema.factor_values(dataset.factors(index)),
+        "factor_names": schema.factor_names,
+        "factor_sizes": tuple(0 if name in schema.continuous else size for name, size in numbers),
+        "periods": schema.periods,
+        "continuous": schema.continuous or None,
+        "row_names": tuple(names[row] for row in index.tolist()) if names else (),
+    }
 
 
 def as_data(data: Any, device: torch.device) -> tuple[Data, Dataset]:

@@ -32,7 +32,7 @@ from unweave.core.parallel import run_in_background
 from unweave.core.spec import Seed, spec
 from unweave.data import Dataset
 from unweave.evaluation.evaluate import AggregateName, aggregates, encode
-from unweave.evaluation.model import FittedModel
+from unweave.evaluation.model import FittedModel, factor_columns
 from unweave.evaluation.stacked import StackedModels
 from unweave.metrics import METRICS, UNSUPERVISED, Table
 from unweave.metrics import evaluate as evaluate_table
@@ -207,13 +207,10 @@ def _check(metrics: Sequence[str], run: Run, dataset: Dataset) -> None:
     codes = np.random.default_rng(0).normal(size=(len(index), len(run.latent.variables)))
     table = Table(
         codes,
-        dataset.factors(index).cpu().numpy(),
+        **factor_columns(dataset, index),
         scales=np.ones_like(codes),
         kl=np.ones(codes.shape[1]),
         discrete=np.array(run.latent.discrete),
         normal=np.array(run.latent.normal),
-        factor_names=dataset.factor_names,
-        factor_sizes=dataset.factor_sizes,
-        periods=dataset.periods,
     )
     select(table, metrics)

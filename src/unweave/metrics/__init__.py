@@ -41,7 +41,7 @@ from unweave.metrics.explicitness import explicitness
 from unweave.metrics.factor_vae_score import factor_vae_score
 from unweave.metrics.infomec import info_mec
 from unweave.metrics.information import mutual_information_matrix
-from unweave.metrics.inputs import FewRowsWarning, Inputs, Periods, merge
+from unweave.metrics.inputs import FewRowsWarning, Inputs, MissingLabelsWarning, Periods, merge
 from unweave.metrics.irs import irs
 from unweave.metrics.jemmig import jemmig
 from unweave.metrics.mcc import mcc
@@ -78,6 +78,7 @@ __all__ = [
     "Inputs",
     "Metric",
     "MetricOptions",
+    "MissingLabelsWarning",
     "Periods",
     "Score",
     "Scores",

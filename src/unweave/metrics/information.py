@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,17 +59,23 @@ def bin_rows(inputs: Inputs, samples: int, bins: int) -> Binned:
 
 @check_arguments
 def mutual_information_matrix(
-    codes: ArrayLike, factors: ArrayLike, bins: int = 20, *, discrete: ArrayLike | None = None
+    codes: ArrayLike,
+    factors: ArrayLike,
+    bins: int = 20,
+    *,
+    discrete: ArrayLike | None = None,
+    continuous: Sequence[int | str] | None = None,
 ) -> Floats:
     """Compute I(z_j; v_k) / H(v_k) of binned codes, (D, K), from all rows.
 
-    The binning is that of [Locatello2019]. A factor with a single value has no information to
-    share: its column is 0.
+    The binning is that of [Locatello2019]. Factors that are `continuous`, given by index, are
+    binned too; by default those of real numbers that do not repeat. A factor with a single value
+    has no information to share: its column is 0.
 
     >>> mutual_information_matrix([[0.0], [0.1], [0.9], [1.0]], [[0, 0], [0, 1], [1, 0], [1, 1]], 2)
     array([[1., 0.]])
     """
-    inputs = read(codes, factors, discrete=discrete)
+    inputs = read(codes, factors, discrete=discrete, continuous=continuous)
     return bin_rows(inputs, inputs.rows, bins).normalised
 
 

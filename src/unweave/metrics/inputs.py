@@ -29,6 +29,10 @@ class FewRowsWarning(UserWarning):
     """A table has too few rows for reliable scores; see `few_rows`."""
 
 
+class MissingLabelsWarning(UserWarning):
+    """Some rows or factors of a table are not scored, because labels are missing."""
+
+
 @dataclass(frozen=True, eq=False)
 class Inputs:
     """Codes and factors as a metric computes with them, and the metric's random generator.
@@ -180,7 +184,7 @@ def real_factors(factors: NDArray[Any]) -> Bools:
     """Return a mask (K,) of the factors with a value that is not a whole number."""
     if factors.dtype.kind != "f":
         return np.zeros(factors.shape[1], dtype=np.bool_)
-    mask: Bools = (factors != np.rint(factors)).any(0)
+    mask: Bools = ((factors != np.rint(factors)) & ~np.isnan(factors)).any(0)
     return mask
 
 
@@ -209,7 +213,8 @@ def continuous_factors(
         return mask
     mask = real_factors(factors)
     for k in np.flatnonzero(mask):
-        mask[k] = 2 * len(np.unique(factors[:, k])) > len(factors)
+        known = factors[~np.isnan(factors[:, k]), k]
+        mask[k] = 2 * len(np.unique(known)) > len(known)
     return mask
 
 
@@ -271,7 +276,7 @@ def merge(
     >>> merge(factors, {"turn": {"shape": [10, 40]}}, ("shape", "turn"))[:, 1]
     array([ 3,  3, 13,  0])
     """
-    v = np.array(as_factors(factors, rows=len(np.asarray(factors))))
+    v = np.array(as_factors(factors, rows=len(np.asarray(factors)), missing=True))
     names = as_names(factor_names, v.shape[1])
     given = v.copy()
     if not isinstance(periods, Mapping):
@@ -325,8 +330,13 @@ def as_codes(codes: ArrayLike) -> NDArray[np.floating[Any]]:
     return z
 
 
-def as_factors(factors: ArrayLike, *, rows: int, least: int = 1) -> NDArray[Any]:
-    """Return factors (N, K), one row for each row of codes: int64 if all are whole, or float64."""
+def as_factors(
+    factors: ArrayLike, *, rows: int, least: int = 1, missing: bool = False
+) -> NDArray[Any]:
+    """Return factors (N, K), one row for each row of codes: int64 if all are whole, or float64.
+
+    NaN, a missing label, is refused unless `missing`; with it, the factors are float64.
+    """
     _check_unmasked("factors", factors)
     v = np.asarray(factors)
     if v.ndim != 2 or v.shape[1] < least:
@@ -345,8 +355,8 @@ def as_factors(factors: ArrayLike, *, rows: int, least: int = 1) -> NDArray[Any]
             "row n of both must describe the same observation"
         )
     if v.dtype.kind == "f":
-        _check_finite("factors", v, "leave such rows out")
-        if real_factors(v).any():
+        _check_finite("factors", np.nan_to_num(v) if missing else v, "leave such rows out")
+        if real_factors(v).any() or np.isnan(v).any():
             return v.astype(np.float64)
     return v.astype(np.int64)
 

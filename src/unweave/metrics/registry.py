@@ -25,6 +25,7 @@ from unweave.metrics.infomec import info_mec, info_mec_estimates
 from unweave.metrics.inputs import (
     FewRowsWarning,
     Inputs,
+    MissingLabelsWarning,
     Seed,
     as_codes,
     as_factors,
@@ -101,7 +102,18 @@ class Metric:
 
     def unmet(self, table: Table) -> str | None:
         """Return why this table cannot be scored, or None."""
+        table = self._rows(table)
         return next((reason for need in self.needs if (reason := need(table))), None)
+
+    def _rows(self, table: Table) -> Table:
+        """Return the rows to score: those with labels, or all if the metric reads no factors."""
+        return table.labelled if self.reads_factors else table
+
+    @property
+    def reads_factors(self) -> bool:
+        """Whether the function has a parameter for factors, whatever its name."""
+        own = inspect.signature(self.compute).parameters
+        return "factors" in own or "codes" not in own
 
     def __call__(
         self,
@@ -112,6 +124,7 @@ class Metric:
         **options: Unpack[MetricOptions],
     ) -> Score:
         """Return the score of a table."""
+        table = self._rows(table)
         own = inspect.signature(self.compute).parameters
         given = {name: getattr(table, name) for name in _COLUMNS}
         given |= {"protocol": self.protocol, "seed": seed, "estimates": estimates, **options}
@@ -129,6 +142,7 @@ class Metric:
     def estimate_table(self, table: Table, seed: Seed) -> object:
         """Call `estimate` on a table."""
         assert self.estimate is not None
+        table = self._rows(table)
         return self.estimate(
             read(
                 table.codes,
@@ -295,8 +309,8 @@ def evaluate(
         **options: options of every metric, such as `interval=0.95`. Unsupervised metrics ignore
             them.
 
-    How real-valued factors are treated is logged (`Table.notes`), and a table with too few rows
-    (`Table.too_few_rows`) issues one warning.
+    How real-valued factors are treated is logged (`Table.notes`). A table with missing labels
+    (`Table.missing_labels`) or with too few rows (`Table.too_few_rows`) issues one warning each.
 
     >>> import numpy as np
     >>> factors = np.argwhere(np.ones((4, 5, 3)))[:, :2]
@@ -308,12 +322,15 @@ def evaluate(
     table = _as_table(codes, factors, options.pop("continuous", None))
     for note in table.notes:
         _log.info(note)
+    chosen = select(table, metrics)
+    if table.missing_labels and any(metric.reads_factors for metric in chosen.values()):
+        warnings.warn(table.missing_labels, MissingLabelsWarning, stacklevel=3)
     if table.too_few_rows:
         warnings.warn(table.too_few_rows, FewRowsWarning, stacklevel=3)  # past `check_arguments`
     report = progress or (lambda key, score: None)
     scores = Scores()
     shared: dict[Callable[..., object], object] = {}
-    for key, metric in select(table, metrics).items():
+    for key, metric in chosen.items():
         report(key, None)
         estimates = None
         # A generator advances between calls, to other rows; periods change the factors.

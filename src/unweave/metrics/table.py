@@ -8,7 +8,7 @@ import os
 import warnings
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
@@ -36,7 +36,11 @@ from unweave.metrics.inputs import (
     real_factors,
 )
 
-_OPTIONAL = ("scales", "kl", "discrete", "normal", "factor_names", "factor_sizes", "periods")
+# Arrays that are read beside codes and factors with names of their own.
+_OPTIONAL = (
+    *("scales", "kl", "discrete", "normal", "row_names"),
+    *("factor_names", "factor_sizes", "periods", "continuous"),
+)
 _NEAR = 0.75  # similarity from which the name of an array counts as misspelt, from 0 to 1
 
 
@@ -48,7 +52,8 @@ class Table:
 
     Attributes:
         codes: (N, D) means of q(z|x); a discrete code holds the index of a category.
-        factors: (N, K) integers, factor k in 0 .. factor_sizes[k] - 1, or real numbers.
+        factors: (N, K) integers, factor k in 0 .. factor_sizes[k] - 1, or real numbers; NaN is a
+            missing label. Metrics of the factors read only the rows without any; see `labelled`.
         scales: (N, D) standard deviations of q(z|x); any positive number for a discrete code.
         kl: (D,) mean over the data of KL(q(z_j|x) || p(z_j)), in nats.
         discrete: (D,) mask of the codes that are categories.
@@ -60,6 +65,7 @@ class Table:
         periods: periods of cyclic factors; see `merge`.
         continuous: continuous factors, by name or index; all others are classes. Default:
             real-valued factors whose values do not repeat, which `notes` lists.
+        row_names: N names of the rows, such as files; () if they have none.
 
     >>> Table([[0.1, 2.0], [0.3, 1.0]], [[0, 1], [1, 1]], factor_names=("shape", "scale"))
     Table(2 rows, 2 codes, 2 factors: shape 2, scale 2)
@@ -81,14 +87,22 @@ name decides otherwise
     factor_sizes: tuple[int, ...] = ()
     periods: Periods = field(default_factory=dict)
     continuous: Sequence[int | str] | None = None
+    row_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         codes = as_codes(self.codes)
-        factors = as_factors(self.factors, rows=len(codes), least=0)
+        factors = as_factors(self.factors, rows=len(codes), least=0, missing=True)
         self._set("codes", codes)
         self._set("factors", factors)
         self._set("factor_names", as_names(self.factor_names, factors.shape[1]))
-        self._set("factor_sizes", _sizes(self.factor_sizes, factors, self.factor_names))
+        classes = ~real_factors(factors)
+        if self.continuous is not None:
+            classes &= ~continuous_factors(factors, self.continuous, self.factor_names)
+        self._set("factor_sizes", _sizes(self.factor_sizes, factors, classes, self.factor_names))
+        if len(self.row_names) not in (0, len(codes)):
+            raise ValueError(
+                f"expected names of all {len(codes)} rows or of none, got {len(self.row_names)}"
+            )
         if self.scales is not None:
             self._set("scales", as_scales(self.scales, codes.shape))
         if self.kl is not None:
@@ -114,6 +128,45 @@ name decides otherwise
         """Mask (K,) of the continuous factors."""
         return continuous_factors(self.merged_factors, self.continuous, self.factor_names)
 
+    @cached_property
+    def labelled(self) -> Table:
+        """The rows without missing labels, in the factors of which at least half are known."""
+        missing = np.isnan(self.factors)
+        if not missing.any():
+            return self
+        kept = 2 * missing.sum(0) <= len(self)
+        rows = ~missing[:, kept].any(1)
+        if rows.sum() < 2:  # no factors can be scored
+            rows, kept = np.ones_like(rows), np.zeros_like(kept)
+        names = tuple(name for name, keep in zip(self.factor_names, kept, strict=True) if keep)
+        return replace(
+            self,
+            codes=self.codes[rows],
+            factors=self.factors[rows][:, kept],
+            scales=None if self.scales is None else self.scales[rows],
+            factor_names=names,
+            factor_sizes=tuple(np.array(self.factor_sizes)[kept].tolist()),
+            periods={name: each for name, each in self.periods.items() if name in names},
+            continuous=None
+            if self.continuous is None
+            else [name for name in self.continuous if name in names],
+            row_names=tuple(np.array(self.row_names)[rows].tolist()) if self.row_names else (),
+        )
+
+    @property
+    def missing_labels(self) -> str | None:
+        """What is not scored because labels are missing, or None."""
+        table = self.labelled
+        if table is self:
+            return None
+        lost = [name for name in self.factor_names if name not in table.factor_names]
+        texts = []
+        if rows := len(self) - len(table):
+            texts.append(f"{rows:,} of {len(self):,} observations lack a label and are not scored")
+        if lost:
+            texts.append(f"{', '.join(lost)}: too few labels are known, left out")
+        return "; ".join(texts)
+
     @property
     def notes(self) -> list[str]:
         """How real-valued factors are treated, unless `continuous` says it."""
@@ -122,6 +175,8 @@ name decides otherwise
     @property
     def too_few_rows(self) -> str | None:
         """Why the table has too few rows for reliable scores, or None."""
+        if self.labelled is not self:
+            return self.labelled.too_few_rows
         sizes = [len(np.unique(column)) for column in self.merged_factors.T]
         dims = self.codes.shape[1]
         return few_rows(len(self), dims, sizes, self.continuous_mask, self.factor_names)
@@ -145,7 +200,8 @@ name decides otherwise
         size = self.factor_sizes[k]
         if self.continuous_mask[k]:
             return f"{size} as numbers" if size else "of real numbers"
-        classes = len(np.unique(self.merged_factors[:, k]))
+        column = self.merged_factors[:, k]
+        classes = len(np.unique(column[~np.isnan(column)]))
         return str(size) if size else f"of real numbers as {classes} classes"
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -159,6 +215,7 @@ name decides otherwise
         arrays["factor_sizes"] = np.array(self.factor_sizes, dtype=np.int64)
         if self.continuous is not None:
             arrays["continuous"] = np.array(self.continuous, dtype=np.str_)
+        arrays["row_names"] = np.array(self.row_names, dtype=np.str_)
         arrays["periods"] = np.array(json.dumps(self.periods))
         content = io.BytesIO()
         np.savez(content, **arrays)
@@ -195,6 +252,7 @@ name decides otherwise
         names = tuple(str(name) for name in arrays.pop("factor_names", ()))
         sizes = tuple(int(size) for size in arrays.pop("factor_sizes", ()))
         continuous = arrays.pop("continuous", None)
+        row_names = tuple(map(str, arrays.pop("row_names", ())))
         text = str(arrays.pop("periods", "{}"))
         try:
             periods = json.loads(text)
@@ -210,7 +268,7 @@ name decides otherwise
             columns |= factor_columns(label_columns(given, names or single), len(given))
         if columns["continuous"] is not None:
             columns["continuous"] = np.atleast_1d(columns["continuous"]).tolist()
-        return cls(**columns, factor_sizes=sizes, periods=periods)
+        return cls(**columns, factor_sizes=sizes, periods=periods, row_names=row_names)
 
     def _set(self, name: str, value: object) -> None:
         # The dataclass is frozen, but validation stores converted arrays.
@@ -274,10 +332,10 @@ def _arrays(
 
 
 def _sizes(
-    given: tuple[int, ...], factors: NDArray[Any], names: tuple[str, ...]
+    given: tuple[int, ...], factors: NDArray[Any], classes: Bools, names: tuple[str, ...]
 ) -> tuple[int, ...]:
-    """Check the factor sizes against the values; by default, the largest value + 1."""
-    classes = ~real_factors(factors)
+    """Check the sizes of factors that are classes; by default, the largest value + 1."""
+    factors = np.nan_to_num(factors)  # missing labels
     if factors.size and factors[:, classes].min(initial=0) < 0:
         raise ValueError(
             f"expected classes numbered from 0, got {factors[:, classes].min():g}: number the "

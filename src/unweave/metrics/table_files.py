@@ -49,12 +49,13 @@ def read_files(
     Without names in both files, rows are matched by their order.
     """
     read = _read_codes(Path(codes), codes_key, factors_key if factors is None else "")
-    values, columns = read.values, read.factors
+    values, columns, names = read.values, read.factors, read.row_names
     if factors is not None:
         labels = _read_labels(Path(factors), factors_key)
         rows, columns = _join(read, labels, str(codes), str(factors))
         values = values[rows]
-    return {CODES: values, **factor_columns(columns, len(values))}
+        names = tuple(names[row] for row in rows) if names else ()
+    return {CODES: values, **factor_columns(columns, len(values)), "row_names": names}
 
 
 def factor_columns(columns: Sequence[LabelColumn], count: int) -> dict[str, Any]:
@@ -67,8 +68,6 @@ def factor_columns(columns: Sequence[LabelColumn], count: int) -> dict[str, Any]
             _note(f"{column.name}: {len(column.labels)} classes ({list_some(_texts(column))})")
         elif not column.continuous and values.size and values.dtype.kind in "iub":
             values = values - min(0, int(values.min()))
-        if column.missing:
-            _note(f"{column.name}: {column.missing:,} of {count:,} labels are missing")
         factors[column.known, k] = values
     whole = np.isfinite(factors).all() and (factors == np.rint(factors)).all()
     return {

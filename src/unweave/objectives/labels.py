@@ -13,7 +13,7 @@ from unweave.core.hints import nearest
 from unweave.core.noise import Noise
 from unweave.core.schedules import Weight
 from unweave.core.spec import spec
-from unweave.data import Dataset
+from unweave.data import MISSING, Dataset
 from unweave.latents import Distribution, Latent, distribution_at
 from unweave.objectives.base import MODEL, Batch, Carry, Nets, Term, Terms, Update
 
@@ -24,7 +24,8 @@ class Label:
 
     The supervised term of [Esmaeili2019] sec. 6, after [Siddharth2017] eq. 4, for any objective.
     In a batch it is the sum over labelled observations divided by their expected number. The same
-    observations are labelled in every run.
+    observations are labelled in every run. `share` is that of the observations whose label the data
+    have; those that lack it contribute nothing. The classes of a continuous factor are ranks.
     """
 
     factor: str
@@ -63,13 +64,26 @@ class LabelTargets:
         self.labels, self.dataset, self.blocks = labels, dataset, latent.leaf_blocks
         noise = Noise(0, 0, "labels", dataset.device)
         self.known = [
-            noise.uniform((dataset.size,), label.factor) < label.share for label in labels
+            (noise.uniform((dataset.size,), label.factor) < label.share) * self._present(label)
+            for label in labels
         ]
 
-    def targets(self, index: Tensor) -> dict[str, Tensor]:
-        """Return target code and known flag of every label for observations (...).
+    def _present(self, label: Label) -> Tensor:
+        """Return 1 / P(the data have the label) for observations that have it, 0 for others, (N,).
 
-        Codes have shape (..., block size), flags (...).
+        Without missing labels, this is all True.
+        """
+        dataset = self.dataset
+        if dataset.lattice is not None:
+            return torch.ones(dataset.size, dtype=torch.bool, device=dataset.device)
+        factors = dataset.factors(torch.arange(dataset.size, device=dataset.device))
+        present = factors[:, dataset.factor_names.index(label.factor)] != MISSING
+        return present if present.all() else present / present.float().mean()
+
+    def targets(self, index: Tensor) -> dict[str, Tensor]:
+        """Return target code and weight of every label for observations (...).
+
+        Codes have shape (..., block size), weights (...): 0 for an unknown label.
         """
         if not self.labels:
             return {}
@@ -77,7 +91,8 @@ class LabelTargets:
         for number, label in enumerate(self.labels):
             column = self.dataset.factor_names.index(label.factor)
             classes = self.dataset.factor_sizes[column]
-            target = self.blocks[label.block].target(factors[..., column], classes)
+            known = factors[..., column].clamp(min=0)  # a missing label has weight 0
+            target = self.blocks[label.block].target(known, classes)
             targets[f"target{number}"] = target.to(torch.float32)
             targets[f"known{number}"] = self.known[number][index]
         return targets

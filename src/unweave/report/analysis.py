@@ -48,7 +48,7 @@ class BestVariables(NamedTuple):
     """A factor and the two variables that are most informative about it, best first."""
 
     factor: Factor
-    column: int  # of the table's factors
+    column: int  # of the factors of the labelled rows
     best: list[tuple[Variable, float]]  # with I(z_j; v_k) / H(v_k)
 
     @property
@@ -81,7 +81,12 @@ class Analysis:
     scores: dict[str, Score]
     left_out: dict[str, str]
     matrix: Array  # (V, K): I(z_j; v_k) / H(v_k), for the factors in `factors`
-    factors: list[tuple[int, Factor]]  # factors with at least two values, and their columns
+    factors: list[tuple[int, Factor]]  # with at least two values, and columns of `labelled`
+
+    @property
+    def labelled(self) -> Table:
+        """The rows of the table without missing labels; see `Table.labelled`."""
+        return self.table.labelled
 
     @cached_property
     def variables(self) -> list[Variable]:
@@ -166,8 +171,8 @@ class Analysis:
         prior's mean can lie between all observations that the model has seen.
         """
         distance = self._distance()
-        ordered = [(column, f) for column, f in self.factors if f.kind == "ordinal"]
-        off_centre = sum((self._off_centre(*each) for each in ordered), np.zeros(len(distance)))
+        ordered = [factor for _, factor in self.factors if factor.kind == "ordinal"]
+        off_centre = sum((self._off_centre(each) for each in ordered), np.zeros(len(distance)))
         middle = np.lexsort([distance, off_centre])[0]
         typical = np.argsort(distance, kind="stable")[len(distance) // 2]
         first = "the middle of the factors' ranges" if ordered else "the middle of the prior"
@@ -188,11 +193,15 @@ class Analysis:
         squares = [np.square(off[:, columns], dtype=np.float64).sum(1) for columns in active]
         return sum(squares, np.zeros(len(off)))
 
-    def _off_centre(self, column: int, factor: Factor) -> Array:
+    def _off_centre(self, factor: Factor) -> Array:
         """Distance of the class of every row from the middle class, from 0 to 1."""
-        half = (factor.size - 1) / 2
-        away: Array = np.abs(self.table.factors[:, column] - half).round() / half
-        return away
+        column, half = self.table.factor_names.index(factor.name), (factor.size - 1) / 2
+        values = self.table.factors[:, column]
+        if self.table.continuous_mask[column]:
+            values = np.where(
+                np.isnan(values), np.nan, np.searchsorted(factor.values or (), values)
+            )
+        return np.nan_to_num(np.abs(values - half).round() / half, nan=1.0)
 
     def some_rows(self, count: int, stream: str) -> list[int]:
         """Draw rows at random without repeats, the same in every call."""
@@ -223,11 +232,17 @@ def analyse(model: FittedModel, rows: int, scores: dict[str, Score] | None = Non
     posterior, prior = model.posteriors(index), model.prior()
     samples = posterior.rsample(noise)
     table = model.tabulate(index, posterior)
-    factors = _varying_factors(model, table)
+    labelled = table.labelled
+    factors = _varying_factors(model, labelled)
     matrix = np.zeros((table.codes.shape[1], 0))
     if factors:
-        columns = table.merged_factors[:, [column for column, _ in factors]]
-        matrix = mutual_information_matrix(table.codes, columns, discrete=table.discrete)
+        columns = [column for column, _ in factors]
+        matrix = mutual_information_matrix(
+            labelled.codes,
+            labelled.merged_factors[:, columns],
+            discrete=table.discrete,
+            continuous=np.flatnonzero(labelled.continuous_mask[columns]).tolist(),
+        )
     return Analysis(
         model=model,
         posterior=posterior,
@@ -249,7 +264,8 @@ def analyse(model: FittedModel, rows: int, scores: dict[str, Score] | None = Non
 def _varying_factors(model: FittedModel, table: Table) -> list[tuple[int, Factor]]:
     """Return the factors that take at least two values in the table, with their columns."""
     varying = [k for k, column in enumerate(table.merged_factors.T) if len(np.unique(column)) > 1]
-    return [(k, model.dataset.schema.factor(k)) for k in varying]
+    schema = model.dataset.schema
+    return [(k, schema.factor(schema.column(table.factor_names[k]))) for k in varying]
 
 
 def _class_masses(mean: Array) -> Array:

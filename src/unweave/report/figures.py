@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 
 _EARLY = 0.05  # share of the log that may lie outside the plot, at the start of training
 _BINS = 48
+_VALUES = 15  # bins of a continuous factor against which codes are drawn
 _GRID = 241  # points at which a prior density is evaluated
 _DRAWN_QUANTILES = (0.0005, 0.9995)  # of the samples
 _NAMED_CLASSES = 10  # categories with labels at the axis
@@ -195,13 +196,15 @@ def responses(analysis: Analysis) -> list[Panel]:
     All mean codes share one range, so a flat line is a variable that does not respond. A discrete
     variable is shown by how often each of its classes is the most likely.
     """
-    every = [_traces(best, analysis.table) for best in analysis.best_variables]
+    every = [_traces(best, analysis.labelled) for best in analysis.best_variables]
     drawn = [trace for traces in every for trace in traces]
     low = min((float((t.means - t.stddev).min()) for t in drawn), default=-1.0)
     high = max((float((t.means + t.stddev).max()) for t in drawn), default=1.0)
     span = padded(min(low, -1.0), max(high, 1.0), 0.05)
     return [
-        _response(best, traces, analysis.table, span) if traces else _class_response(best, analysis)
+        _response(best, traces, analysis.labelled, span)
+        if traces
+        else _class_response(best, analysis)
         for best, traces in zip(analysis.best_variables, every, strict=True)
     ]
 
@@ -210,8 +213,7 @@ def _traces(best: BestVariables, table: Table) -> list[Trace]:
     """Return the best variable and an informative second; nothing if the best is discrete."""
     if best.discrete:
         return []
-    classes = table.factors[:, best.column]
-    groups = [table.codes[classes == value].astype(np.float64) for value in np.unique(classes)]
+    groups = [table.codes[rows].astype(np.float64) for _, rows in _groups(best, table)]
     means, stddev = (np.stack([f(group, axis=0) for group in groups]) for f in (np.mean, np.std))
     first, *second = best.best
     drawn = [
@@ -223,7 +225,7 @@ def _traces(best: BestVariables, table: Table) -> list[Trace]:
 
 def _response(best: BestVariables, traces: list[Trace], table: Table, span: Span) -> Panel:
     factor = best.factor
-    xs = _factor_values(best, table)
+    xs = [x for x, _ in _groups(best, table)]
     plot = Plot(padded(min(xs), max(xs), 0.05), span, left=26)
     styled = list(zip(traces, "ab", strict=False))
     marks = [
@@ -241,14 +243,14 @@ def _response(best: BestVariables, traces: list[Trace], table: Table, span: Span
 def _class_response(best: BestVariables, analysis: Analysis) -> Panel:
     """Draw a dot for each factor value and class, with an area proportional to its frequency."""
     (variable, share), *_ = best.best
-    table, count = analysis.table, len(analysis.traversal_values[variable.number])
-    classes, values = table.codes[:, variable.number].astype(int), table.factors[:, best.column]
-    xs = _factor_values(best, table)
+    table, count = analysis.labelled, len(analysis.traversal_values[variable.number])
+    classes, groups = table.codes[:, variable.number].astype(int), _groups(best, table)
+    xs = [x for x, _ in groups]
     plot = Plot(padded(min(xs), max(xs), 0.12), (-0.6, count - 0.4), left=26)
     room = 0.48 * min(plot.width / (len(xs) + 1), plot.height / count)
     marks = []
-    for x, value in zip(xs, np.unique(values), strict=True):
-        shares = np.bincount(classes[values == value], minlength=count) / (values == value).sum()
+    for x, rows in groups:
+        shares = np.bincount(classes[rows], minlength=count) / rows.sum()
         radii = (room * np.sqrt(shares)).tolist()
         marks.append(plot.dots([x] * count, range(count), "a", radii))
     label = f"classes of {variable.name} against {best.factor.name}"
@@ -262,9 +264,17 @@ def _key(style: str, variable: Variable, share: float) -> Markup:
     return Markup('<span class="key {}">{} {:.2f}</span>').format(style, name, share)
 
 
-def _factor_values(best: BestVariables, table: Table) -> list[float]:
-    """Return the values of a factor that occur."""
-    return [_factor_value(best.factor, int(v)) for v in np.unique(table.factors[:, best.column])]
+def _groups(best: BestVariables, table: Table) -> list[tuple[float, NDArray[np.bool_]]]:
+    """Return the values of a factor that occur, and the rows of each, (N,).
+
+    A continuous factor is cut into equally frequent bins, each with its mean value.
+    """
+    values = table.factors[:, best.column]
+    if not table.continuous_mask[best.column]:
+        return [(_factor_value(best.factor, int(v)), values == v) for v in np.unique(values)]
+    edges = np.unique(np.quantile(values, np.arange(1, _VALUES) / _VALUES))
+    bins = np.searchsorted(edges, values, "right")
+    return [(float(values[bins == n].mean()), bins == n) for n in np.unique(bins)]
 
 
 def _trace(plot: Plot, xs: list[float], trace: Trace, style: str, apart: bool) -> list[Markup]:

@@ -172,7 +172,7 @@ def _detail(value: object) -> str:
 def constant_factors(analysis: Analysis) -> list[str]:
     """Return the names of the factors that take a single value."""
     varying = {column for column, _ in analysis.factors}
-    return [name for k, name in enumerate(analysis.table.factor_names) if k not in varying]
+    return [name for k, name in enumerate(analysis.labelled.factor_names) if k not in varying]
 
 
 def information_rows(analysis: Analysis) -> list[tuple[Variable, list[float]]]:

@@ -103,6 +103,7 @@ def _read_columns(
 
     A file that names no image is an error if it is required; otherwise it is noted.
     """
+    start = len(notes)
     table, places = CsvFile(path), _Places(images)
     if any(place is not None for place in places.match(table.names)):
         raise ValueError(
@@ -163,7 +164,7 @@ def _read_columns(
             notes.append(f"{path.name}, {where}; its classes are text")
         columns.append(column)
     labels = list_some([column.name for column in columns]) or "none"
-    notes.insert(0, f"{path.name}: column {file!r} names the images; labels: {labels}")
+    notes.insert(start, f"{path.name}: column {file!r} names the images; labels: {labels}")
     return columns
 
 
