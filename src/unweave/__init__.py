@@ -69,7 +69,7 @@ if TYPE_CHECKING:
         divergences,
     )
     from unweave.presets import Preset, preset
-    from unweave.report import write_report
+    from unweave.report import write_comparison, write_report
     from unweave.training.run import Run
 
 __version__ = "0.1.0"
@@ -141,6 +141,7 @@ __all__ = [
     "spec",
     "summaries",
     "tables",
+    "write_comparison",
     "write_report",
 ]
 
@@ -162,7 +163,7 @@ _HOMES = {
     "LagrangianVAE divergences",
     "core.optimisers": "Adam",
     "presets": "Preset preset",
-    "report": "write_report",
+    "report": "write_comparison write_report",
     "training.run": "Run",
     "core.schedules": "Cyclic Linear",
     "core.spec": "spec",

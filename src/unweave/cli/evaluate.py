@@ -1,4 +1,4 @@
-"""`unweave evaluate` and `unweave score`."""
+"""`unweave evaluate`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from unweave.cli.options import (
     RowsOption,
     RunsArgument,
     ScoringOptions,
+    SplitOption,
     StoreOption,
     with_scoring_options,
 )
@@ -29,13 +30,7 @@ def evaluate_command(
     names: RunsArgument,
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
-    split: Annotated[
-        str | None,
-        typer.Option(
-            help="Split to evaluate on: train, validation, test or held-out (by default the one "
-            "the run was trained on)."
-        ),
-    ] = None,
+    split: SplitOption = None,
     data: DataOption = None,
     rows: RowsOption = 10_000,
     codes: Annotated[
@@ -100,51 +95,3 @@ def evaluate_command(
         print_notes(err, [f"{len(failures)} of {len(folders)} runs could not be fully scored:"])
         print_notes(err, (f"{name}: {reason}" for name, reason in failures.items()))
         raise typer.Exit(1)
-
-
-@with_scoring_options
-def score_command(
-    path: Annotated[Path, typer.Argument(help="An .npz file of codes and factors.")],
-    *,
-    options: ScoringOptions,
-) -> None:
-    """Score codes from any source: an .npz file with codes (N, D) and factors (N, K).
-
-    Optional arrays: scales (N, D), standard deviations of q(z|x); kl (D,), mean KL(q(z_j|x) ||
-    p(z_j)); discrete (D,) and normal (D,), masks of categorical codes and of codes with normal
-    q(z_j|x); factor_names (K,); factor_sizes (K,), number of values of each factor; periods, JSON
-    text such as {"orientation": 39}; continuous, names of continuous factors;
-    row_names (N,). NaN is a missing label. Other arrays are
-    ignored.
-
-    An interval computes each metric on 200 resamples, which takes time: name the metrics you need,
-    or lower --resamples. If interrupted, the command prints the scores computed so far.
-
-    Examples:
-
-      unweave score codes.npz
-
-      unweave score codes.npz --metrics mig,info_mec --interval 0.95 --null --csv
-
-      unweave score codes.npz --continuous angle,x     (continuous, although values repeat)
-    """
-    from unweave.cli.score_output import print_scores
-    from unweave.cli.scoring import score_table
-    from unweave.core.hints import nearest_path
-    from unweave.metrics import Scores, Table
-
-    if not path.is_file():
-        raise ValueError(
-            f"there is no file {path}: {nearest_path(path)} Give an .npz file with codes and "
-            "factors"
-        )
-    form = options.format
-    _ = options.names  # reject unknown metrics before anything is computed
-    table = print_warnings(err, Table.load, path)
-    scores = Scores()
-    try:
-        score_table(table, options, scores)
-    except KeyboardInterrupt:
-        print_scores({"": scores}, form)
-        raise
-    print_scores({"": scores}, form)

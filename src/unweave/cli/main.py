@@ -16,13 +16,15 @@ import unweave
 from unweave.cli import errors
 from unweave.cli.bench import bench_command
 from unweave.cli.catalogue import fields_command, methods_command, metrics_command
+from unweave.cli.compare import compare_command
 from unweave.cli.data import data_app
 from unweave.cli.demo import demo_command
 from unweave.cli.encode import decode_command, encode_command
-from unweave.cli.evaluate import evaluate_command, score_command
+from unweave.cli.evaluate import evaluate_command
 from unweave.cli.presets import presets_command
 from unweave.cli.reproduce import reproduce_command
 from unweave.cli.runs import cite_command, report_command, runs_command
+from unweave.cli.score import score_command
 from unweave.cli.train import train_command
 from unweave.core.console import out
 from unweave.core.parts import import_module
@@ -38,6 +40,7 @@ app.command(name="demo")(demo_command)
 app.command(name="train")(train_command)
 app.command(name="runs")(runs_command)
 app.command(name="evaluate")(evaluate_command)
+app.command(name="compare")(compare_command)
 app.command(name="report")(report_command)
 app.command(name="encode")(encode_command)
 app.command(name="decode")(decode_command)

@@ -39,6 +39,14 @@ DataOption = Annotated[
 ]
 RowsOption = Annotated[int, typer.Option(min=2, help="Number of observations to encode.")]
 
+SplitOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Split to evaluate on: train, validation, test or held-out (by default the one the "
+        "run was trained on)."
+    ),
+]
+
 RunsArgument = Annotated[
     list[str], typer.Argument(help="Runs, given by digest, start of a digest, or folder.")
 ]

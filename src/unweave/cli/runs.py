@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
+
+import typer
 
 from unweave.cli.options import (
     DataOption,
@@ -16,39 +20,98 @@ from unweave.cli.options import (
     RunsArgument,
     StoreOption,
 )
-from unweave.core.console import err, out, plain_table
-from unweave.core.notes import print_warnings
-from unweave.core.parts import MissingPart
-
-if TYPE_CHECKING:
-    from unweave.training.run import Run
-    from unweave.training.store import RunFolder
+from unweave.core.console import err, out
+from unweave.core.notes import print_notes, print_warnings
 
 
-def runs_command(store: StoreOption = Path("runs")) -> None:
+def runs_command(
+    store: StoreOption = Path("runs"),
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Only runs with this value, such as objective.beta=4, status=finished or "
+            "collapsed=true (repeatable).",
+        ),
+    ] = None,
+    sort: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Sort by a setting, term or score, such as rate; -mig puts the largest first (by "
+            "default the newest is last).",
+        ),
+    ] = "",
+    columns: Annotated[
+        str,
+        typer.Option(help="Numbers to show: settings, terms of the log and stored scores."),
+    ] = "distortion,rate",
+    json_output: Annotated[
+        bool, typer.Option("--json", help="Print everything that is stored as JSON.")
+    ] = False,
+    csv_output: Annotated[
+        bool, typer.Option("--csv", help="Print settings that differ, terms and scores as CSV.")
+    ] = False,
+) -> None:
     """List the runs of a store: finished, running, stopped (resumable), failed or not started.
 
-    Example:
+    Runs whose latents are all off (a rate of about 0 nats) are marked. Scores are those of the
+    split that a run was trained on.
+
+    Examples:
 
       unweave runs --store runs
+
+      unweave runs --where objective.beta=4 --where status=finished
+
+      unweave runs --sort -mig --columns rate,mig
+
+      unweave runs --csv > runs.csv
     """
+    from unweave.cli.run_list import (
+        filter_runs,
+        find_names,
+        read_run,
+        runs_csv,
+        runs_json,
+        runs_table,
+        sort_runs,
+    )
     from unweave.training.store import Store
 
-    folders = Store(store).folders()
-    if not folders:
+    if json_output and csv_output:
+        raise ValueError("expected --json or --csv, got both: choose one")
+    every = [read_run(folder) for folder in Store(store).folders()]
+    if not every and not (json_output or csv_output):
         out.print(f"{store} contains no runs yet; train one with `unweave train`")
         return
-    table = plain_table("run", "status", "steps", "what", "seed", "distortion", "rate")
-    for folder in folders:
-        try:
-            table.add_row(*_run_row(folder))
-        except MissingPart as error:
-            table.add_row(folder.path.name, folder.status)
-            err.print(f"{folder.path.name}: {error}", soft_wrap=True, highlight=False)
-        except ValueError as error:
-            table.add_row(folder.path.name, "damaged")
-            err.print(str(error), style="red", soft_wrap=True, highlight=False)
+    runs = filter_runs(every, where or ())
+    if sort:
+        runs, name = sort_runs(runs, sort)
+        print_notes(err, [f"sorted by {name}"] if name != sort.removeprefix("-") else [])
+    print_notes(err, (run.problem for run in runs if run.problem))
+    if json_output:
+        sys.stdout.write(json.dumps(runs_json(runs), indent=2) + "\n")
+        return
+    if csv_output:
+        csv.writer(sys.stdout, lineterminator="\n").writerows(runs_csv(runs))
+        return
+    asked = [name.strip() for name in columns.split(",") if name.strip()]
+    terms = ("distortion", "rate")  # not every objective has them
+    shown = [full for n in asked for full in ([n] if n in terms else find_names(every, n))]
+    common, table = runs_table(runs, shown)
+    if common:
+        out.print(f"all: {common}", highlight=False, markup=False)
     out.print(table)
+    if off := [run.name for run in runs if run.collapsed]:
+        out.print(
+            f"all latents are off in {len(off)} of {len(runs)} runs (their rate is about 0 nats): "
+            f"{', '.join(off[:4])}{', ...' if len(off) > 4 else ''}; they learned nothing about "
+            "the data",
+            highlight=False,
+        )
+    if len(runs) < len(every):
+        out.print(f"{len(runs)} of {len(every)} runs", highlight=False)
 
 
 def report_command(
@@ -90,30 +153,7 @@ def cite_command(name: RunArgument, store: StoreOption = Path("runs")) -> None:
         sys.stdout.write(entry + "\n\n")
 
 
-def objective_text(run: Run) -> str:
-    """Return the objective of a run with its divergence and weights, in a few words."""
-    weights = ", ".join(
-        f"{name} {weight:g}" if isinstance(weight, float) else f"{name} {weight}"
-        for name, weight in run.weights.items()
-    )
-    divergence = getattr(run.objective, "divergence", None)
-    kind = run.objective.kind + (f" with {divergence.kind}" if divergence else "")
-    return f"{kind}, {weights}" if weights else kind
-
-
 def final_terms(log: Sequence[dict[str, Any]]) -> list[str]:
     """Return distortion and rate at the end of a log; empty if the objective has none."""
     last = log[-1] if log else {}
     return [f"{last[name]:.2f}" if name in last else "" for name in ("distortion", "rate")]
-
-
-def _run_row(folder: RunFolder) -> list[str]:
-    from unweave.training.configuration import blocks_text
-    from unweave.training.overrides import data_text
-
-    run, log = folder.read_run(), folder.read_log()
-    steps = f"{log[-1]['step'] if log else 0}/{run.steps}"
-    what = f"{objective_text(run)}; {blocks_text(run.latent)}; {data_text(run.data)}"
-    if splits := ", ".join(folder.scores):
-        what += f"; scored on {splits}"
-    return [folder.path.name, folder.status, steps, what, str(run.seed), *final_terms(log)]

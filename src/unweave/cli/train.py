@@ -154,7 +154,8 @@ def train_runs(
 
 def print_outcomes(outcomes: list[Outcome], store: Store) -> None:
     """Print a table of the trained runs, the failures, and the command to run next."""
-    from unweave.cli.runs import final_terms, objective_text
+    from unweave.cli.run_list import objective_text
+    from unweave.cli.runs import final_terms
     from unweave.training.progress import failure_text
 
     table = plain_table("folder", "objective", "seed", "distortion", "rate")

@@ -19,7 +19,14 @@ from unweave.evaluation.evaluate import evaluate, tables
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.shared_latents import SharedLatent, shared_latents
 from unweave.metrics import METRICS, Score, Scores, Table, udr
-from unweave.metrics.registry import LIKELIHOOD, MetricChoice, metric_keys
+from unweave.metrics.registry import (
+    LIKELIHOOD,
+    UDR,
+    MetricChoice,
+    find_metrics,
+    metric_keys,
+    split_model_metrics,
+)
 from unweave.metrics.score import csv_text
 from unweave.training.run import Run
 from unweave.training.settings import (
@@ -57,7 +64,8 @@ class ComparedRun:
         """The numbers to compare by name: the end of the log, then the scores."""
         last = self.log[-1] if self.log else {}
         final = {name: float(last[name]) for name in last if name.split("/")[-1] in _FINAL}
-        return final | {key: float(score.value) for key, score in self.scores.items()}
+        scores = {key: float(s.value) for key, s in self.scores.items() if key != UDR}
+        return final | scores  # UDR is of a group
 
 
 @dataclass(frozen=True)
@@ -235,12 +243,21 @@ def compare(
     """
     if isinstance(models, FittedModel):
         raise TypeError("expected a list of models to compare, got one: give [one, two, ...]")
+    return compare_runs(compared_models(models, metrics, rows, seed), level, seed)
+
+
+def compared_models(
+    models: Sequence[FittedModel],
+    metrics: str | Sequence[MetricChoice] | None = None,
+    rows: int = 10_000,
+    seed: int = 0,
+) -> list[ComparedRun]:
+    """Return what a comparison reads of models: stored or computed scores, and codes."""
     runs = [compared_model(model) for model in models]
     if metrics is not None:
         runs = _with_metrics(runs, models, metrics, rows, seed)
     encoded = tables(models, rows, seed)
-    whole = [replace(run, table=t) for run, t in zip(runs, encoded, strict=True)]
-    return compare_runs(whole, level, seed)
+    return [replace(run, table=table) for run, table in zip(runs, encoded, strict=True)]
 
 
 def compared_model(model: FittedModel) -> ComparedRun:
@@ -283,26 +300,46 @@ def _with_metrics(
 ) -> list[ComparedRun]:
     """Give each run the scores that were asked for, stored ones if they are of as many rows."""
     wanted = metric_keys(metrics)
-    counts = [min(rows, model.dataset.size) for model in models]
-    kept = [
-        {key: s for key, s in run.scores.items() if key in wanted and run.rows == count}
-        for run, count in zip(runs, counts, strict=True)
-    ]
-    missing = [number for number, scores in enumerate(kept) if not scores]
+    missing = [n for n, model in enumerate(models) if lacks_metrics(model, metrics, rows)]
     computed = evaluate([models[n] for n in missing], rows, metrics=metrics, seed=seed)
-    scores = dict(enumerate(kept)) | dict(zip(missing, computed, strict=True))
-    return [replace(run, scores=scores[n], rows=counts[n]) for n, run in enumerate(runs)]
+    scores = {n: run.scores for n, run in enumerate(runs)} | dict(
+        zip(missing, computed, strict=True)
+    )
+    return [
+        replace(
+            run,
+            scores={key: score for key, score in scores[n].items() if key in wanted},
+            rows=min(rows, models[n].dataset.size),
+        )
+        for n, run in enumerate(runs)
+    ]
+
+
+def lacks_metrics(model: FittedModel, metrics: str | Sequence[MetricChoice], rows: int) -> bool:
+    """Return whether a metric of a choice has no stored score of so many rows of a model.
+
+    A name stands for several protocols, of which some may not apply: one is enough.
+    """
+    run = compared_model(model)
+    of_tables, of_models = split_model_metrics(metrics)
+    each = [set(find_metrics(choice)) for choice in of_tables or ()]
+    each += [{key} for key in of_models if key != UDR]
+    count = min(rows, model.dataset.size)
+    return run.rows != count or any(not keys & set(run.scores) for keys in each)
 
 
 def compare_runs(runs: Sequence[ComparedRun], level: float = 0.95, seed: int = 0) -> Comparison:
     """Compare what is known of runs, as `compare` does."""
-    by_digest = {(run.run.digest, run.data): run for run in reversed(runs)}
-    distinct = [run for run in runs if by_digest[run.run.digest, run.data] is run]
-    if not distinct:
-        raise ValueError("expected runs to compare, got none")
+    by_digest: dict[tuple[str, str], ComparedRun] = {}
+    for run in runs:
+        by_digest.setdefault((run.run.digest, run.data), run)
+    distinct = list(by_digest.values())
+    if len(distinct) < 2:
+        raise ValueError(f"expected at least two different runs to compare, got {len(distinct)}")
     notes = []
     if copies := len(runs) - len(distinct):
-        notes.append(f"{copies} of the runs are copies of others, and were left out")
+        are = "is a copy" if copies == 1 else "are copies"
+        notes.append(f"{copies} of the runs {are} of others, left out")
     datasets: dict[str, list[ComparedRun]] = {}
     for run in distinct:
         datasets.setdefault(run.data, []).append(run)

@@ -7,18 +7,18 @@ import json
 import os
 import warnings
 import zipfile
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unweave.core.files import write_atomically
+from unweave.core.hints import nearest
 from unweave.metrics.inputs import (
     Bools,
     Floats,
@@ -36,6 +36,11 @@ from unweave.metrics.inputs import (
     real_factors,
 )
 
+# Arrays that are read beside codes and factors with names of their own.
+_OPTIONAL = (
+    *("scales", "kl", "discrete", "normal", "row_names"),
+    *("factor_names", "factor_sizes", "periods", "continuous"),
+)
 _NEAR = 0.75  # similarity from which the name of an array counts as misspelt, from 0 to 1
 
 
@@ -221,12 +226,33 @@ name decides otherwise
         write_atomically(path, content.getvalue())
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Table:
-        """Read the table that `save` wrote, or any .npz with arrays of these names."""
-        with open(path, "rb") as file:
-            arrays = _arrays(file, path)
-        arrays = _known(arrays, [f.name for f in fields(cls)], path)
-        arrays.setdefault("factors", np.zeros((len(arrays["codes"]), 0), np.int64))
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        factors: str | os.PathLike[str] | None = None,
+        *,
+        codes_key: str = "",
+        factors_key: str = "",
+    ) -> Table:
+        """Read the table that `save` wrote, or codes and factors from other files.
+
+        An .npz file has arrays with the names of the attributes. Codes and factors may also be in
+        .npy, CSV, Parquet or HDF5 files, together or each in a file of its own. Text becomes
+        classes. If both files name their rows, these are joined by name, otherwise by order. What
+        is decided is issued as warnings. Pickled objects are never loaded.
+
+        Args:
+            path: a file of codes, or of a whole table.
+            factors: a file of factors, if it is another one.
+            codes_key: the array or the columns of codes, if the name is not `codes`.
+            factors_key: the array or the columns of factors, if the name is not `factors`.
+        """
+        from unweave.metrics.table_files import FACTORS, factor_columns, label_columns, read_files
+
+        if factors is not None or not _is_npz(path):
+            return cls(**read_files(path, factors, codes_key, factors_key))
+        arrays = _known(_arrays(path, codes_key, factors_key), [f.name for f in fields(cls)], path)
+        arrays.setdefault(FACTORS, np.zeros((len(arrays["codes"]), 0), np.int64))
         names = tuple(str(name) for name in arrays.pop("factor_names", ()))
         sizes = tuple(int(size) for size in arrays.pop("factor_sizes", ()))
         continuous = arrays.pop("continuous", None)
@@ -239,14 +265,14 @@ name decides otherwise
                 f"expected periods as JSON text, got {text!r}: save "
                 """numpy.array('{"orientation": 39}'), for example"""
             ) from None
-        return cls(
-            **arrays,
-            factor_names=names,
-            factor_sizes=sizes,
-            periods=periods,
-            continuous=None if continuous is None else np.atleast_1d(continuous).tolist(),
-            row_names=row_names,
-        )
+        columns: dict[str, Any] = arrays | {"factor_names": names, "continuous": continuous}
+        given = arrays[FACTORS]
+        if given.dtype.kind in "US" or given.ndim == 1:
+            single = (factors_key or "label",) if given.ndim == 1 else ()
+            columns |= factor_columns(label_columns(given, names or single), len(given))
+        if columns["continuous"] is not None:
+            columns["continuous"] = np.atleast_1d(columns["continuous"]).tolist()
+        return cls(**columns, factor_sizes=sizes, periods=periods, row_names=row_names)
 
     def _set(self, name: str, value: object) -> None:
         # The dataclass is frozen, but validation stores converted arrays.
@@ -281,33 +307,32 @@ def _known(
     return {name: array for name, array in arrays.items() if name in fields}
 
 
-def _arrays(file: BinaryIO, path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
-    """Read the arrays of an .npz file by name."""
-    try:
-        content = np.load(file, allow_pickle=False)
-    except (zipfile.BadZipFile, EOFError, ValueError):  # ValueError: a pickle, or no array
+def _is_npz(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file is an .npz file, or is called so and should be one."""
+    return Path(path).suffix.lower() == ".npz" or zipfile.is_zipfile(path)
+
+
+def _arrays(
+    path: str | os.PathLike[str], codes_key: str, factors_key: str
+) -> dict[str, NDArray[Any]]:
+    """Read the arrays of an .npz file by name; the keys name what are `codes` and `factors`."""
+    from unweave.data.files.npy import NpzFile
+    from unweave.metrics.table_files import CODES, FACTORS, read_array
+
+    if not zipfile.is_zipfile(path):
         raise ValueError(
             f"expected an .npz file, got {path}, which is damaged or something else: write it by "
             "numpy.savez(path, codes=codes, factors=factors)"
-        ) from None
-    if not isinstance(content, np.lib.npyio.NpzFile):
-        raise ValueError(
-            f"expected an .npz file, got {path}, a single array: write codes and factors by "
-            "numpy.savez(path, codes=codes, factors=factors)"
         )
-    with content:
-        return {name: _member(content, name, path) for name in content.files}
-
-
-def _member(content: Any, name: str, path: str | os.PathLike[str]) -> NDArray[Any]:
-    try:
-        member: NDArray[Any] = content[name]
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error):  # objects are never unpickled
-        raise ValueError(
-            f"expected arrays of numbers in {path}, got objects or damaged data in {name!r}: write "
-            "it by numpy.savez from arrays of numbers"
-        ) from None
-    return member
+    file = NpzFile(Path(path))
+    renamed = {key: name for key, name in ((codes_key, CODES), (factors_key, FACTORS)) if key}
+    for key in renamed:
+        if key not in file.names:
+            raise ValueError(f"{path} has no array {key!r}: {nearest(key, file.names)}")
+    kept = [name for name in file.names if name in renamed or name not in renamed.values()]
+    if renamed:  # the other arrays of the file are not meant for a table
+        kept = [name for name in kept if name in renamed or name in _OPTIONAL]
+    return {renamed.get(name, name): read_array(file, name) for name in kept}
 
 
 def _sizes(

@@ -75,7 +75,7 @@ def scheduled_weights(analysis: Analysis) -> dict[str, Schedule]:
 def _curve(name: str, log: Sequence[dict[str, Any]], unit: str) -> Panel:
     rows = [row for row in log if name in row]
     steps, values = [row["step"] for row in rows], [row[name] for row in rows]
-    plot = Plot((0, steps[-1] * 1.02), _settled_span(values))
+    plot = Plot((0, steps[-1] * 1.02), settled_span(values))
     marks = [plot.line(steps, values, "a"), plot.dots(steps[-1:], values[-1:], "a")]
     remark = Markup("{} <small>{}</small>").format(number(values[-1]), unit)
     return Panel(words(name), remark, _draw_over_steps(plot, marks, name))
@@ -95,7 +95,7 @@ def _draw_over_steps(plot: Plot, marks: Sequence[Markup], name: str) -> Markup:
     return plot.draw(marks, label, ticks(plot.x), ticks(plot.y))
 
 
-def _settled_span(values: Sequence[float]) -> Span:
+def settled_span(values: Sequence[float]) -> Span:
     """Return the range of a curve, without its start if that would flatten the rest."""
     late = values[int(len(values) * _EARLY) :]
     low, high = min(late), max(late)

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import unweave
 from unweave.core import spec
-from unweave.core.bibliography import citations, entry_field
+from unweave.core.bibliography import citations
 from unweave.core.files import write_atomically
 from unweave.data import InMemory
 from unweave.evaluation.model import FittedModel
@@ -22,7 +21,7 @@ from unweave.metrics.registry import metric_citations
 from unweave.report import figures, summary, traversals, vectors
 from unweave.report.analysis import LEAST_INFORMATION, Analysis, analyse
 from unweave.report.pictures import is_image
-from unweave.report.text import number, symbol
+from unweave.report.templates import template
 from unweave.report.verdict import verdict
 from unweave.training import configuration
 from unweave.training.overrides import train_arguments
@@ -58,16 +57,8 @@ def render(
 ) -> str:
     """Return the page about a trained run as HTML."""
     analysis = analyse(model, rows, scores)
-    environment = Environment(
-        loader=PackageLoader("unweave.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.globals.update(symbol=symbol, number=number, entry_field=entry_field)
     context = _texts(analysis) | _charts(analysis) | _observations(analysis, channels)
-    return environment.get_template("page.html.j2").render(context)
+    return template("page.html.j2").render(context)
 
 
 def _texts(analysis: Analysis) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def sensitivity_chart(found: Sensitivity) -> Markup:
     span = padded(float((mean - spread).min()), float((mean + spread).max()))
     plot = Plot(padded(0, len(values) - 1, 0.05), span, width=320, height=180)
     xs = [float(x) for x in range(len(values))]
-    styles = [_style(n, len(lines)) for n in range(len(lines))]
+    styles = [series_style(n, len(lines)) for n in range(len(lines))]
     marks = []
     for style, m, s in zip(styles, mean.T, spread.T, strict=True):
         marks.append(plot.area(xs, (m - s).tolist(), (m + s).tolist(), f"{style} band"))
@@ -149,7 +149,7 @@ def _legend(
     return marks
 
 
-def _style(line: int, count: int) -> str:
+def series_style(line: int, count: int) -> str:
     """Return the style of a line: one of two colours, or a colour ramp for more than two lines."""
     return "ab"[line] if count <= 2 else f"ramp r{round(10 * line / (count - 1))}"
 

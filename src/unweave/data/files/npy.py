@@ -46,11 +46,14 @@ class NpyFile:
     def rows(self, name: str = "") -> Rows:
         """Return the array."""
         with reading(str(self.path)), self.path.open("rb") as file:
-            shape, dtype = npy_header(file, str(self.path))
+            shape, dtype, by_column = npy_header(file)
             offset = file.tell()
-        expected = offset + math.prod(shape) * dtype.itemsize
-        if (size := self.path.stat().st_size) != expected:
-            raise ValueError(_mismatch(str(self.path), shape, dtype, expected, size))
+            expected = offset + math.prod(shape) * dtype.itemsize
+            if (size := self.path.stat().st_size) != expected:
+                raise ValueError(_mismatch(str(self.path), shape, dtype, expected, size))
+            if by_column:
+                _check_small(str(self.path), size)
+                return InMemoryRows(_array(file, shape, dtype, by_column, str(self.path)))
         return FileRows(self.path, offset, shape, dtype)
 
 
@@ -72,9 +75,11 @@ class NpzFile:
         with reading(where), zipfile.ZipFile(self.path) as file:
             info = self._info(file, name)
             with file.open(info) as member:
-                shape, dtype, start = _member_header(member, info, where)
+                shape, dtype, by_column, start = _member_header(member, info, where)
+                if by_column:
+                    _check_small(where, info.file_size)
                 if info.file_size <= MOST:
-                    return InMemoryRows(_array(member, shape, dtype, where))
+                    return InMemoryRows(_array(member, shape, dtype, by_column, where))
         if info.compress_type != zipfile.ZIP_STORED:
             # Single rows cannot be read from compressed data: unpack it once, and keep the file.
             key = (str(self.path.absolute()), *file_state(self.path), name)
@@ -102,8 +107,11 @@ class NpzFile:
         return matches[-1]
 
 
-def npy_header(file: Any, where: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Read the header of a .npy stream: shape and type. The stream is then at the values."""
+def npy_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
+    """Read the header of a .npy stream: shape, type, and whether it is stored column by column.
+
+    The stream is then at the values.
+    """
     version = np.lib.format.read_magic(file)
     if version not in ((1, 0), (2, 0)):
         raise ValueError(f"a header of version {version}")
@@ -114,12 +122,16 @@ def npy_header(file: Any, where: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
         raise ValueError("pickled objects")
     if dtype.kind not in "biufcSU" or not dtype.itemsize or min(shape, default=0) < 0:
         raise ValueError(f"shape {shape} of {dtype}")
-    if fortran_order and len(shape) > 1:
+    return tuple(shape), dtype, fortran_order and len(shape) > 1
+
+
+def _check_small(where: str, size: int) -> None:
+    """Reject an array that is stored column by column and too large to be read at once."""
+    if size > MOST:
         raise ValueError(
             f"{where} is stored column by column, so single rows cannot be read: save "
             "numpy.ascontiguousarray of it"
         )
-    return tuple(shape), dtype
 
 
 def write_npy(file: BinaryIO, shape: tuple[int, ...], blocks: Iterable[Array]) -> None:
@@ -150,20 +162,22 @@ def _mismatch(
 
 def _member_header(
     member: Any, info: zipfile.ZipInfo, where: str
-) -> tuple[tuple[int, ...], np.dtype[Any], int]:
-    """Read and check the header of a member: shape, type, and length of the header."""
+) -> tuple[tuple[int, ...], np.dtype[Any], bool, int]:
+    """Read and check the header of a member: as `npy_header`, and the length of the header."""
     reject_bombs(where, info.compress_size, info.file_size)
-    shape, dtype = npy_header(member, where)
+    shape, dtype, by_column = npy_header(member)
     start = member.tell()
     expected = start + math.prod(shape) * dtype.itemsize
     if expected != info.file_size:
         raise ValueError(_mismatch(where, shape, dtype, expected, info.file_size))
-    return shape, dtype, start
+    return shape, dtype, by_column, start
 
 
-def _array(member: Any, shape: tuple[int, ...], dtype: np.dtype[Any], where: str) -> Array:
+def _array(
+    member: Any, shape: tuple[int, ...], dtype: np.dtype[Any], by_column: bool, where: str
+) -> Array:
     """Read the values of a member to its end, where zipfile compares the checksum."""
-    out = np.empty(shape, dtype)
+    out = np.empty(shape[::-1] if by_column else shape, dtype)
     left = out.reshape(-1).view(np.uint8).data
     while len(left):
         got = member.readinto(left[:BLOCK])
@@ -171,7 +185,7 @@ def _array(member: Any, shape: tuple[int, ...], dtype: np.dtype[Any], where: str
             raise ValueError(f"{where} ends too early")
         left = left[got:]
     member.read(1)
-    return out
+    return np.ascontiguousarray(out.T) if by_column else out
 
 
 def _data_offset(path: Path, info: zipfile.ZipInfo) -> int:

@@ -1,0 +1,250 @@
+"""The runs of a store as a list: what is stored of each, filtered, sorted and printed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table as RichTable
+
+from unweave.core.console import out, plain_table
+from unweave.core.hints import nearest
+from unweave.core.parts import MissingPart
+from unweave.training.collapse import collapsed
+from unweave.training.configuration import blocks_text
+from unweave.training.settings import data_label, differing, flatten, settings_of, value_text
+
+if TYPE_CHECKING:
+    from unweave.training.run import Run
+    from unweave.training.store import RunFolder
+
+_FACTS = ("run", "status", "collapsed", "step")
+_WHAT = 18  # least width of the column that describes a run
+_EDGE = 1  # character at the left of a table
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    """What is stored of a run. `problem` says why it could not be read."""
+
+    name: str
+    status: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    parts: tuple[str, ...] = ()  # objective, latent space and data, in words
+    step: int = 0
+    terms: dict[str, float] = field(default_factory=dict)  # at the end of the log
+    scores: dict[str, dict[str, float]] = field(default_factory=dict)  # by split and key
+    collapsed: bool = False
+    problem: str = ""
+
+    @property
+    def first_scores(self) -> dict[str, float]:
+        """The scores of the split that the run was trained on, or of the only other one."""
+        return next(iter(self.scores.values()), {})
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Everything that a run can be filtered and sorted by."""
+        facts = {name: getattr(self, "name" if name == "run" else name) for name in _FACTS}
+        return facts | self.settings | self.terms | self.first_scores
+
+
+def read_run(folder: RunFolder) -> ListedRun:
+    """Read what is stored of a run; a damaged folder is described, not raised."""
+    name = folder.path.name
+    try:
+        return _read(folder)
+    except MissingPart as error:
+        settings = flatten(json.loads((folder.path / "run.json").read_text()))
+        return ListedRun(name, folder.status, settings, problem=f"{name}: {error}")
+    except (ValueError, OSError, LookupError, TypeError, AttributeError) as error:
+        text = str(error) if isinstance(error, (ValueError, OSError)) else repr(error)
+        return ListedRun(name, "damaged", problem=text if name in text else f"{name}: {text}")
+
+
+def _read(folder: RunFolder) -> ListedRun:
+    run, log = folder.read_run(), folder.read_log()
+    last = log[-1] if log else {}
+    scores = {
+        split: {key: float(score["value"]) for key, score in content["scores"].items()}
+        for split, content in folder.scores.items()
+    }
+    return ListedRun(
+        folder.path.name,
+        folder.status,
+        settings_of(run),
+        (objective_text(run), blocks_text(run.latent), data_label(run.data)),
+        int(last.get("step", 0)),
+        {name: float(value) for name, value in last.items() if name != "step"},
+        scores,
+        collapsed(log),
+    )
+
+
+def objective_text(run: Run) -> str:
+    """Return the objective of a run with its divergence and weights, in a few words."""
+    weights = ", ".join(
+        f"{name} {weight:g}" if isinstance(weight, float) else f"{name} {weight}"
+        for name, weight in run.weights.items()
+    )
+    divergence = getattr(run.objective, "divergence", None)
+    kind = run.objective.kind + (f" with {divergence.kind}" if divergence else "")
+    return f"{kind}, {weights}" if weights else kind
+
+
+def filter_runs(runs: Sequence[ListedRun], conditions: Iterable[str]) -> list[ListedRun]:
+    """Return the runs that meet all conditions, such as objective.beta=4 or status=finished."""
+    kept = list(runs)
+    for condition in conditions:
+        name, sign, text = condition.partition("=")
+        if not sign:
+            raise ValueError(
+                f"--where: expected name=value, got {condition!r}; as in objective.beta=4 or "
+                "status=finished"
+            )
+        known = find_names(runs, name)[0]
+        kept = [run for run in kept if known in run.values and _equal(run.values[known], text)]
+    return kept
+
+
+def sort_runs(runs: Sequence[ListedRun], name: str) -> tuple[list[ListedRun], str]:
+    """Sort runs by a name, or by "-name" from the largest down; return the full name too.
+
+    Runs without the value come last.
+    """
+    known = find_names(runs, name.removeprefix("-"))[0]
+    having = [run for run in runs if run.values.get(known) is not None]
+    key: Callable[[ListedRun], Any] = lambda run: _order(run.values[known])  # noqa: E731
+    rest = [run for run in runs if run.values.get(known) is None]
+    return [*sorted(having, key=key, reverse=name.startswith("-")), *rest], known
+
+
+def find_names(runs: Sequence[ListedRun], name: str) -> list[str]:
+    """Return the full names that a name stands for: itself, or the protocols of a metric."""
+    known = dict.fromkeys(key for run in runs for key in run.values)
+    if name.removesuffix(".kind") in known:
+        return [name.removesuffix(".kind")]
+    if protocols := [key for key in known if key.partition("/")[0] == name]:
+        return protocols
+    raise ValueError(
+        f"no run has {name!r}: {nearest(name, known)} Runs have settings such as objective.beta, "
+        "terms such as rate, and the scores that were stored"
+    )
+
+
+def _equal(value: object, text: str) -> bool:
+    if value_text(value) == text or str(value) == text:
+        return True
+    try:
+        return isinstance(value, (int, float)) and float(value) == float(text)
+    except ValueError:
+        return False
+
+
+def _order(value: object) -> tuple[int, float, str]:
+    if isinstance(value, (int, float)):
+        return 0, float(value), ""
+    return 1, 0.0, str(value)
+
+
+def runs_table(runs: Sequence[ListedRun], columns: Sequence[str]) -> tuple[str, RichTable]:
+    """Return what all runs have in common as a line, and the table of the rest.
+
+    The description of each run is left out if the table would be wider than the console.
+    """
+    parts = [run.parts for run in runs if run.parts]
+    shared = [
+        place for place in range(3) if len(runs) > 1 and len({each[place] for each in parts}) == 1
+    ]
+    shared = shared if 0 not in shared or len(shared) < 3 else shared[1:]
+    common = "; ".join(parts[0][place] for place in shared) if parts else ""
+    cells = [
+        [
+            run.name,
+            run.status,
+            _steps_text(run),
+            _what_text(run, shared),
+            value_text(run.settings.get("seed")) if run.settings else "",
+            *(_cell(run, name) for name in columns),
+        ]
+        for run in runs
+    ]
+    head = ["run", "status", "steps", "what", "seed", *map(_heading, columns)]
+    widths = [
+        max(len(line) for cell in column for line in cell.split("\n"))
+        for column in zip(head, *cells, strict=True)
+    ]
+    widths[3] = min(widths[3], _WHAT)
+    shown = list(range(len(head)))
+    if sum(widths) + 2 * len(head) + _EDGE > out.width:
+        shown.remove(3)
+    table = plain_table(*(head[n] for n in shown))
+    for n, column in zip(shown, table.columns, strict=True):
+        column.min_width = max(len(row[n]) for row in cells) if n != 3 else _WHAT
+        column.no_wrap, column.overflow = n < 3, "fold"  # names fold; numbers are never shortened
+    for row in cells:
+        table.add_row(*(row[n] for n in shown))
+    return common, table
+
+
+def _steps_text(run: ListedRun) -> str:
+    if run.status == "damaged":
+        return ""
+    steps = run.settings.get("steps", 0)
+    return str(steps) if run.step == steps else f"{run.step}/{steps}"
+
+
+def _what_text(run: ListedRun, shared: Sequence[int]) -> str:
+    own = [part for place, part in enumerate(run.parts) if place not in shared]
+    own += [f"scored on {', '.join(run.scores)}"] if run.scores else []
+    return "; ".join([*(["all latents off"] if run.collapsed else []), *own])
+
+
+def _heading(name: str) -> str:
+    """Break the name of a column where it folds well."""
+    return name.replace("/", "/\n").replace("_", "_\n") if "/" in name else name.split(".")[-1]
+
+
+def _cell(run: ListedRun, name: str) -> str:
+    value = run.values.get(name)
+    if value is None:
+        return ""
+    if name in run.settings or not isinstance(value, float):
+        return value_text(value)
+    return f"{value:.3f}" if abs(value) < 1 else f"{value:.2f}"
+
+
+def runs_json(runs: Sequence[ListedRun]) -> list[dict[str, Any]]:
+    """Return everything that is stored of runs as plain dicts."""
+    return [
+        {
+            "run": run.name,
+            "status": run.status,
+            "collapsed": run.collapsed,
+            "step": run.step,
+            "settings": run.settings,
+            "terms": run.terms,
+            "scores": run.scores,
+        }
+        | ({"problem": run.problem} if run.problem else {})
+        for run in runs
+    ]
+
+
+def runs_csv(runs: Sequence[ListedRun]) -> list[list[object]]:
+    """Return a header and a row for each run: facts, settings that differ, terms and scores."""
+    settings = ["seed", *differing(run.settings for run in runs if run.settings)]
+    terms = dict.fromkeys(name for run in runs for name in run.terms)
+    scores = dict.fromkeys((split, key) for run in runs for split in run.scores
+                           for key in run.scores[split])  # fmt: skip
+    one_split = len({split for split, _ in scores}) < 2
+    head = [*_FACTS, *settings, *terms]
+    head += [key if one_split else f"{key} on {split}" for split, key in scores]
+    rows: list[list[object]] = [[*head]]
+    for run in runs:
+        own = [run.values.get(name, "") for name in (*_FACTS, *settings)]
+        own += [run.terms.get(name, "") for name in terms]
+        rows.append(own + [run.scores.get(split, {}).get(key, "") for split, key in scores])
+    return rows

@@ -1,0 +1,198 @@
+"""The page about a comparison of runs: one self-contained HTML file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from markupsafe import Markup
+
+import unweave
+from unweave.core.files import write_atomically
+from unweave.evaluation.compare import Comparison, Contrast, Group, Section
+from unweave.evaluation.comparison_text import contrast_text, estimate_text, seeds_text
+from unweave.evaluation.shared_latents import SAME
+from unweave.report.charts import Panel, Plot, padded, ticks
+from unweave.report.figures import settled_span
+from unweave.report.studies import series_style
+from unweave.report.templates import template
+from unweave.report.text import number, words
+from unweave.training.settings import value_text
+
+_MOST_LINES = 12  # runs of which every one has a line of its own; of more, groups have bands alone
+
+Curve = tuple[list[float], list[float]]  # steps and values
+
+
+class _NumberRow(NamedTuple):
+    """A number by group, with the best group if the number has one."""
+
+    name: str
+    cells: list[str]
+    contrast: Contrast | None
+
+
+class _LatentRow(NamedTuple):
+    """A latent of one run, and what every run of its group has of it."""
+
+    latent: str
+    seed: int
+    found: int
+    cells: list[tuple[str, float] | None]  # the latent of each run, and |correlation|
+
+
+def write_comparison(comparison: Comparison, path: str | Path) -> Path:
+    """Write a page about a comparison; it contains its charts and styles, and loads nothing."""
+    place = Path(path)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(place, render_comparison(comparison).encode())
+    return place
+
+
+def render_comparison(comparison: Comparison) -> str:
+    """Return the page about a comparison as HTML."""
+    runs = sum(len(group.runs) for s in comparison.sections for group in s.groups)
+    return template("compare.html.j2").render(
+        runs=runs,
+        notes=comparison.notes,
+        level=f"{comparison.level:.0%}",
+        same=f"{SAME:g}",
+        version=unweave.__version__,
+        sections=[_section(section, comparison.level) for section in comparison.sections],
+    )
+
+
+def _section(section: Section, level: float) -> dict[str, Any]:
+    """Return the tables and charts of one dataset."""
+    contrasts = {each.number: each for each in section.contrasts}
+    styles = [series_style(n, len(section.groups)) for n in range(len(section.groups))]
+    return {
+        "data": section.data,
+        "settings": section.settings,
+        "groups": [
+            (group, style, list(map(value_text, group.settings.values())), seeds_text(group))
+            for group, style in zip(section.groups, styles, strict=True)
+        ],
+        "numbers": [
+            _NumberRow(
+                name,
+                [estimate_text(group, name, level) for group in section.groups],
+                contrasts.get(name),
+            )
+            for name in section.numbers
+        ],
+        "best": [(each, contrast_text(each)) for each in section.contrasts],
+        "dots": [_number_chart(name, section, styles, level) for name in section.numbers],
+        "curves": _curves(section, styles),
+        "latents": [
+            (group, _udr_text(group), [run.run.seed for run in group.encoded], _latent_rows(group))
+            for group in section.groups
+            if group.udr
+        ],
+    }
+
+
+def _udr_text(group: Group) -> str:
+    values = [score.value for score in group.udr]
+    span = f"{number(min(values))} to {number(max(values))}"
+    return f"{number(float(np.mean(values)))} ({span} over {len(values)} seeds)"
+
+
+def _latent_rows(group: Group) -> list[_LatentRow]:
+    rows = []
+    for each in group.latents:
+        cells: list[tuple[str, float] | None] = [None] * len(group.encoded)
+        cells[each.model] = each.latent, 1.0
+        for model, match in each.matches.items():
+            cells[model] = match.latent, abs(match.correlation)
+        seed = group.encoded[each.model].run.seed
+        rows.append(_LatentRow(each.latent, seed, len(each.found_by), cells))
+    return rows
+
+
+def _number_chart(name: str, section: Section, styles: Sequence[str], level: float) -> Panel:
+    """Plot a number: a dot for each seed, beside it the mean of each group and its interval."""
+    groups = section.groups
+    every = [value for group in groups for value in group.values(name)]
+    estimates = [group.estimate(name, level) for group in groups]
+    ends = [end for e in estimates if e for end in (e.low, e.high) if end is not None]
+    # An interval of two seeds may be very wide; the dots decide what is drawn.
+    low, high = padded(min(every), max(every), 0.6)
+    span = padded(max(low, min([*every, *ends])), min(high, max([*every, *ends])))
+    plot = Plot(padded(0, len(groups) - 1, 0.12) if len(groups) > 1 else (-1.0, 1.0), span)
+    marks = []
+    for x, (group, style, estimate) in enumerate(zip(groups, styles, estimates, strict=True)):
+        values = group.values(name)
+        marks.append(plot.dots([x - 0.1] * len(values), values, f"{style} faint"))
+        if estimate:
+            marks.append(plot.dots([x + 0.1], [estimate.value], style, [3.6]))
+            if estimate.low is not None and estimate.high is not None:
+                marks.append(plot.line([x + 0.1] * 2, [estimate.low, estimate.high], style))
+    x_ticks = {float(x): group.name for x, group in enumerate(groups)}
+    drawing = plot.draw(marks, f"{name} by group", x_ticks, ticks(span))
+    return Panel(_title(name), "", drawing)
+
+
+def _title(key: str) -> str:
+    name, _, protocol = key.partition("/")
+    return f"{words(name)} · {protocol}" if protocol else words(name)
+
+
+def _curves(section: Section, styles: Sequence[str]) -> list[Panel]:
+    """Plot every term and every number measured during training over the steps, by group."""
+    runs = [run for group in section.groups for run in group.runs]
+    names = dict.fromkeys(name for run in runs for name in _curves_of(run.log, run.measures))
+    thin = len(runs) <= _MOST_LINES
+    return [_curve_chart(name, section, styles, thin) for name in names]
+
+
+def _curves_of(
+    log: Sequence[Mapping[str, Any]], measures: Sequence[Mapping[str, Any]]
+) -> dict[str, Curve]:
+    """Return steps and values by name: the terms of the log, then what was measured."""
+    curves: dict[str, Curve] = {}
+
+    def add(step: float, name: str, value: object) -> None:
+        if isinstance(value, (int, float)) and np.isfinite(value):
+            steps, values = curves.setdefault(name, ([], []))
+            steps.append(step)
+            values.append(float(value))
+
+    for row in log:
+        for name, value in row.items():
+            if name != "step":
+                add(row["step"], name, value)
+    for row in measures:
+        for kind in ("terms", "metrics"):
+            for name, value in row.get(kind, {}).items():
+                add(row["step"], f"measured {name}", value)
+    return curves
+
+
+def _curve_chart(name: str, section: Section, styles: Sequence[str], thin: bool) -> Panel:
+    """Plot the curves of all runs: bands are one standard deviation over the seeds of a group."""
+    curves = [
+        [curve for run in group.runs if (curve := _curves_of(run.log, run.measures).get(name))]
+        for group in section.groups
+    ]
+    every = [curve for own in curves for curve in own]
+    spans = [settled_span(values) for _, values in every]
+    longest = max(steps[-1] for steps, _ in every)
+    plot = Plot((0, longest * 1.02), (min(s[0] for s in spans), max(s[1] for s in spans)))
+    marks: list[Markup] = []
+    for own, style in zip(curves, styles, strict=True):
+        aligned = [curve for curve in own if curve[0] == own[0][0]]
+        if len(own) > 1 and thin:
+            marks += [plot.line(steps, values, f"{style} thin") for steps, values in own]
+        if aligned:
+            steps, values = aligned[0][0], np.array([curve[1] for curve in aligned])
+            mean, spread = values.mean(0), values.std(0)
+            if len(aligned) > 1:
+                band = (mean - spread).tolist(), (mean + spread).tolist()
+                marks.append(plot.area(steps, *band, f"{style} band"))
+            marks.append(plot.line(steps, mean.tolist(), style))
+    drawing = plot.draw(marks, f"{name} over training steps", ticks(plot.x), ticks(plot.y))
+    title = words(name.removeprefix("measured "))
+    return Panel(title, "measured" if name.startswith("measured ") else "", drawing)

@@ -1,0 +1,289 @@
+"""Comparing runs: groups, intervals, the best group, and latents matched across seeds."""
+
+import csv
+import io
+import itertools
+import json
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import unweave as uw
+from datasets import SMALL
+from unweave.core.intervals import difference_interval, mean_interval
+from unweave.evaluation.compare import ComparedRun, compare_runs
+from unweave.evaluation.shared_latents import shared_latents
+from unweave.metrics import Score, Table
+from unweave.training.run import Run
+from unweave.training.settings import differing, flatten
+
+FIELDS = dict(network=uw.MLP((8,)), latent=uw.Gaussian(3), batch_size=16, steps=6, progress=False)
+
+
+def compared(beta, seed, mig, distortion=1.0, data=SMALL, table=None, **scores):
+    run = Run(data=data, objective=uw.BetaVAE(beta=beta), latent=uw.Gaussian(3), seed=seed)
+    log = [{"step": 10, "distortion": 9.0, "rate": 9.0}]
+    log.append({"step": 20, "distortion": distortion, "rate": 2.0})
+    found = {"mig/chen2018": Score("mig", "chen2018", mig)} if mig is not None else {}
+    return ComparedRun(run.digest, run, data.kind, log, scores=found, rows=100, table=table)
+
+
+# ---- intervals
+
+
+def test_intervals_equal_those_of_scipy():
+    a, b = [0.2, 0.5, 0.3, 0.7], [0.1, 0.15, 0.4]
+    expected = stats.t(3, np.mean(a), stats.sem(a)).interval(0.9)
+    assert mean_interval(a, 0.9) == pytest.approx((np.mean(a), *expected))
+    welch = stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
+    assert difference_interval(a, b) == pytest.approx((np.mean(a) - np.mean(b), *welch))
+    assert difference_interval([1.0], b)[1:] == (None, None)
+    assert difference_interval([1.0, 1.0], [0.5, 0.5]) == (0.5, 0.5, 0.5)
+
+
+def test_intervals_of_three_seeds_cover_the_mean_as_often_as_they_say():
+    """A percentile bootstrap of three values is their range, which covers in 1 - 2/8 of cases."""
+    values = np.random.default_rng(0).standard_normal((2000, 3))
+    ends = np.array([mean_interval(row)[1:] for row in values])
+    assert np.mean((ends[:, 0] < 0) & (ends[:, 1] > 0)) == pytest.approx(0.95, abs=0.015)
+    assert np.mean((values.min(1) < 0) & (values.max(1) > 0)) == pytest.approx(0.75, abs=0.03)
+
+
+# ---- settings
+
+
+def test_settings_that_tell_runs_apart():
+    runs = [
+        Run(objective=uw.BetaVAE(beta=1)),
+        Run(objective=uw.BetaVAE(beta=4), seed=3),
+        Run(objective=uw.FactorVAE()),
+    ]
+    every = [flatten(json.loads(json.dumps(uw.core.spec.to_json(run)))) for run in runs]
+    assert differing(every) == ["objective", "objective.beta"]
+    assert differing(every[:2]) == ["objective.beta"]
+    assert differing([each | {"seed": n} for n, each in enumerate(every[:1] * 3)]) == []
+    named = [{"latent.style.size": 2}, {"latent.place.size": 2}]  # told apart by names alone
+    assert differing(named) == ["latent.style.size", "latent.place.size"]
+
+
+# ---- groups and the best of them
+
+
+def test_groups_have_means_over_seeds_and_the_best_is_named():
+    low, high = [0.10, 0.12, 0.11], [0.30, 0.36, 0.33]
+    runs = [compared(4.0, seed, mig, distortion=2.0 + seed) for seed, mig in enumerate(high)]
+    runs += [compared(1.0, seed, mig, distortion=1.5 + seed) for seed, mig in enumerate(low)]
+    (section,) = compare_runs(runs).sections
+    one, four = section.groups
+    assert section.settings == ("objective.beta",)
+    assert (one.name, one.settings, four.settings) == (
+        "A",
+        {"objective.beta": 1.0},
+        {"objective.beta": 4.0},
+    )
+    assert [run.run.seed for run in one.runs] == [0, 1, 2]
+    assert one.estimate("mig/chen2018", 0.95) == pytest.approx(mean_interval(low))
+    assert four.values("distortion") == [2.0, 3.0, 4.0]  # at the end of the log
+    by_number = {each.number: each for each in section.contrasts}
+    assert set(by_number) == {"distortion", "mig/chen2018"}  # a rate is neither good nor bad
+    mig = by_number["mig/chen2018"]
+    assert (mig.best, mig.second, mig.distinguishable) == (four, one, True)
+    assert mig.difference == pytest.approx(difference_interval(high, low))
+    distortion = by_number["distortion"]  # the lower the better
+    assert (distortion.best, distortion.second, distortion.distinguishable) == (one, four, False)
+    assert distortion.difference.value == pytest.approx(-0.5)
+
+
+def test_text_csv_and_json_tell_the_same_and_text_fits_80_columns():
+    runs = [
+        compared(beta, seed, 0.1 * beta + 0.01 * seed, table=codes(seed))
+        for beta, seed in itertools.product((0.5, 1.0, 2.0, 4.0, 8.0), range(3))
+    ]
+    runs.append(compared(16.0, 0, None))
+    comparison = compare_runs(runs)
+    text = str(comparison)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "mig/chen2018: E, +0.400 from D [+0.377, +0.423]" in text
+    assert "distortion: E, not distinguishable from D" in text or "one seed" in text
+    assert "1 of 16 runs have no stored scores" in " ".join(text.split())
+    rows = list(csv.DictReader(io.StringIO(comparison.to_csv())))
+    mean = {row["objective.beta"]: row for row in rows if row["number"] == "mig/chen2018"}
+    assert float(mean["4.0"]["mean"]) == pytest.approx(0.41)
+    assert float(mean["4.0"]["low"]) == pytest.approx(mean_interval([0.4, 0.41, 0.42]).low)
+    assert (mean["4.0"]["seeds"], list(mean)) == ("3", ["0.5", "1.0", "2.0", "4.0", "8.0"])
+    content = json.loads(json.dumps(comparison.to_json()))
+    group = content["sections"][0]["groups"][3]
+    assert group["means"]["mig/chen2018"]["value"] == pytest.approx(0.41)
+    assert [run["seed"] for run in group["runs"]] == [0, 1, 2]
+    assert content["sections"][0]["best"][1]["best"] == "E"
+    html = comparison._repr_html_()
+    assert "<table>" in html
+    assert "0.410 ± 0.025" in html
+
+
+def test_one_seed_gives_no_verdict():
+    comparison = compare_runs([compared(1.0, 0, 0.1), compared(4.0, 0, 0.9)])
+    (mig,) = [c for c in comparison.sections[0].contrasts if c.number == "mig/chen2018"]
+    assert mig.distinguishable is None
+    assert "one seed gives no interval" in str(comparison)
+    assert "every group has a single seed" in " ".join(str(comparison).split())
+
+
+def test_runs_on_different_data_are_never_pooled_and_copies_count_once():
+    other = replace(SMALL, positions=4)
+    runs = [compared(1.0, seed, 0.2, data=SMALL) for seed in range(2)]
+    runs += [replace(compared(1.0, s, 0.8, data=other), data="other") for s in range(2)]
+    comparison = compare_runs([*runs, runs[0]])
+    assert [len(s.groups[0].runs) for s in comparison.sections] == [2, 2]
+    assert [s.groups[0].estimate("mig/chen2018", 0.95).value for s in comparison.sections] == [
+        0.2,
+        0.8,
+    ]
+    assert not comparison.sections[0].contrasts
+    text = " ".join(str(comparison).split())
+    assert "2 different datasets" in text
+    assert "1 of the runs is a copy of others" in text
+    with pytest.raises(ValueError, match="at least two different runs"):
+        compare_runs([runs[0], runs[0]])
+    changed = replace(runs[1], data="shapes2d, changed since")  # one spec, other content
+    assert len(compare_runs([runs[0], changed]).sections) == 2
+
+
+# ---- latents
+
+
+def codes(seed, rows=400):
+    """Three independent codes, permuted and with signs by seed, with a little noise."""
+    rng = np.random.default_rng(seed)
+    z = np.random.default_rng(99).standard_normal((rows, 3))
+    order, signs = rng.permutation(3), rng.choice([-1.0, 1.0], 3)
+    noisy = z[:, order] * signs + 0.05 * rng.standard_normal((rows, 3))
+    return Table(noisy, np.zeros((rows, 0)), kl=np.ones(3))
+
+
+def test_latents_are_matched_through_permutations_and_signs():
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal((1000, 4))
+    orders = [[0, 1, 2], [2, 0, 1], [3, 1, 0]]  # the last model found 3 instead of 2
+    signs = [[1, 1, 1], [-1, 1, -1], [1, -1, 1]]
+    models = [z[:, o] * s for o, s in zip(orders, signs, strict=True)]
+    names = [[f"m{m}.{k}" for k in o] for m, o in enumerate(orders)]
+    found = shared_latents(models, names)
+    by_source = {each.latent[-1]: each for each in found}
+    assert {k: each.found_by for k, each in by_source.items()} == {
+        "0": [0, 1, 2],
+        "1": [0, 1, 2],
+        "2": [0, 1],
+        "3": [2],
+    }
+    assert len(found) == 4  # every latent of every model is in one row
+    for source, each in by_source.items():
+        for model, match in each.matches.items():
+            if match.same:
+                assert match.latent == f"m{model}.{source}"
+                sign = signs[0][orders[0].index(int(source))]
+                other = signs[model][orders[model].index(int(source))]
+                assert match.correlation == pytest.approx(sign * other)
+
+
+def test_udr_of_a_group_is_that_of_the_metric_and_inactive_latents_are_left_out():
+    tables = [codes(seed) for seed in range(3)]
+    tables[1] = replace(tables[1], kl=np.array([1.0, 0.001, 1.0]))
+    runs = [compared(1.0, seed, 0.1, table=tables[seed]) for seed in range(3)]
+    (group,) = compare_runs(runs).sections[0].groups
+    expected = uw.metrics.udr([t.codes for t in tables], kl=[t.kl for t in tables])
+    found = {run.run.seed: score.value for run, score in zip(group.encoded, group.udr, strict=True)}
+    assert found == {seed: pytest.approx(expected[seed].value) for seed in range(3)}
+    assert sorted(len(each.found_by) for each in group.latents) == [2, 3, 3]
+    assert group.udr[0].value == max(score.value for score in expected)
+
+
+# ---- models and commands
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    root = tmp_path_factory.mktemp("store") / "runs"
+    for beta in (1.0, 4.0):
+        uw.fit(SMALL, objective=uw.BetaVAE(beta=beta), seed=range(2), store=root, **FIELDS)
+    return root
+
+
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
+def test_models_are_compared_by_what_evaluate_and_udr_compute(store):
+    models = uw.load(sorted(store.iterdir()))
+    comparison = uw.compare(models, metrics="mig/locatello2019,log_likelihood", rows=100)
+    (section,) = comparison.sections
+    assert [group.title for group in section.groups] == ["objective.beta=1", "objective.beta=4"]
+    scores = uw.evaluate(models, rows=100, metrics="mig/locatello2019,log_likelihood")
+    by_digest = {m.run.digest: s for m, s in zip(models, scores, strict=True)}
+    for group in section.groups:
+        for run in group.runs:
+            own = by_digest[run.run.digest]
+            assert {k: run.values[k] for k in own} == {k: s.value for k, s in own.items()}
+            assert run.values["rate"] == run.log[-1]["rate"]
+        own = [m.table(100) for m in models if m.run.digest in {r.run.digest for r in group.runs}]
+        udr = uw.metrics.udr([t.codes for t in own], kl=[t.kl for t in own])
+        assert sorted(s.value for s in group.udr) == sorted(s.value for s in udr)
+    with pytest.raises(TypeError, match="expected a list of models"):
+        uw.compare(models[0])
+
+
+class Page(HTMLParser):
+    """Checks that tags close and collects what a page would load."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.loads = [], []
+
+    def handle_starttag(self, tag, attributes):
+        loads = ("src", "href", "xlink:href", "data", "action")
+        self.loads += [v for name, v in attributes if name in loads and v[0] != "#"]
+        if tag not in ("meta", "link", "img", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        pass
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
+def test_compare_command(unweave, store, tmp_path):
+    page = tmp_path / "out" / "compare.html"
+    (store / "notes.txt").write_text("not a run")
+    asked = ["--metrics", "mig/locatello2019", "--rows", 100]
+    code, out, err = unweave("compare", *store.iterdir(), *asked, "--html", page)
+    (store / "notes.txt").unlink()
+    assert code == 0, err
+    assert f"skipped {store}/notes.txt: it is not a run" in err
+    assert "objective.beta" in out
+    assert "UDR" in out
+    parser = Page()
+    parser.feed(page.read_text())
+    assert (parser.open, parser.loads) == ([], ["data:,"])
+    assert "prefers-color-scheme: dark" in page.read_text()
+    code, again, _ = unweave("compare", *store.iterdir(), "--json")  # scores are stored by now
+    assert code == 0
+    section = json.loads(again)["sections"][0]
+    assert "mig/locatello2019" in section["groups"][0]["means"]
+    code, out, _ = unweave("compare", *store.iterdir(), "--csv")
+    assert out.startswith("data,group,objective.beta,number,seeds,mean,low,high\n")
+    assert unweave("compare", next(store.iterdir()))[0] == 2
+
+
+def test_a_run_without_its_data_is_compared_by_what_is_stored(unweave, tmp_path):
+    images = np.random.default_rng(0).random((40, 8, 8)).astype(np.float32)
+    np.save(tmp_path / "x.npy", images)
+    fields = FIELDS | {"store": tmp_path / "runs", "seed": range(2)}
+    models = uw.fit(uw.Arrays(str(tmp_path / "x.npy")), **fields)
+    (tmp_path / "x.npy").unlink()
+    (models[1].folder / "weights.safetensors").unlink()
+    code, out, err = unweave("compare", *(model.folder for model in models))
+    assert (code, out) == (2, "")
+    assert f"{models[0].folder} is compared by what is stored alone" in err
+    assert f"{models[1].folder} is left out" in err

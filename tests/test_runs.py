@@ -1,0 +1,152 @@
+"""`unweave runs`: filters, sorting, scores, formats, damaged and collapsed runs."""
+
+import csv
+import io
+import json
+import time
+
+import pytest
+
+import unweave as uw
+from datasets import SMALL
+from unweave.core.spec import to_json
+from unweave.training.collapse import collapsed
+from unweave.training.run import Run
+from unweave.training.store import RunFolder, Store
+
+
+def add_run(root, beta, seed, rate, mig=None, steps=20, finished=True):
+    """Write the folder of a run as training and `evaluate` would, without its weights' content."""
+    run = Run(data=SMALL, objective=uw.BetaVAE(beta=beta), seed=seed, steps=steps)
+    folder = Store(root).folder(run)
+    folder.create(run)
+    folder.write_log([{"step": steps, "distortion": 30.0 + seed, "rate": rate}])
+    if finished:
+        folder.weights.write_bytes(b"")
+    if mig is not None:
+        scores = {"mig/chen2018": {"value": mig}, "mig/locatello2019": {"value": mig / 2}}
+        folder.write_scores("all", 100, "mean", scores)
+    return folder.path
+
+
+@pytest.fixture
+def store(tmp_path, unweave, monkeypatch):
+    add_run(tmp_path, 1.0, 0, 9.0, mig=0.1)
+    add_run(tmp_path, 4.0, 0, 3.0, mig=0.3)
+    add_run(tmp_path, 4.0, 1, 0.002, mig=0.2)
+    add_run(tmp_path, 4.0, 2, 2.5, finished=False)
+    monkeypatch.setattr("unweave.core.console.out._width", 80)
+    return tmp_path
+
+
+def listed(unweave, store, *options):
+    code, out, err = unweave("runs", "--store", store, "--json", *options)
+    assert code == 0, err
+    return [(run["settings"]["objective.beta"], run["settings"]["seed"]) for run in json.loads(out)]
+
+
+def test_runs_are_filtered_by_settings_and_facts(unweave, store):
+    assert len(listed(unweave, store)) == 4
+    assert listed(unweave, store, "--where", "objective.beta=4", "--where", "seed=1") == [(4, 1)]
+    assert listed(unweave, store, "--where", "objective=beta-vae", "--where", "seed=0") == [
+        (1, 0),
+        (4, 0),
+    ]
+    assert listed(unweave, store, "--where", "status=finished", "--where", "objective.beta=4.0")
+    assert listed(unweave, store, "--where", "status=not started") == [(4, 2)]
+    assert listed(unweave, store, "--where", "collapsed=true") == [(4, 1)]
+    assert listed(unweave, store, "--where", "objective.beta=7") == []
+    code, out, err = unweave("runs", "--store", store, "--where", "objective.betta=4")
+    assert (code, out) == (2, "")
+    assert "did you mean 'objective.beta'?" in err
+    assert unweave("runs", "--store", store, "--where", "beta")[0] == 2
+
+
+def test_runs_are_sorted_by_numbers_and_missing_ones_come_last(unweave, store):
+    assert listed(unweave, store, "--sort", "rate") == [(4, 1), (4, 2), (4, 0), (1, 0)]
+    assert listed(unweave, store, "--sort", "-mig/chen2018") == [(4, 0), (4, 1), (1, 0), (4, 2)]
+    assert listed(unweave, store, "--sort", "mig/chen2018") == [(1, 0), (4, 1), (4, 0), (4, 2)]
+    code, _, err = unweave("runs", "--store", store, "--sort", "-mig")
+    assert (code, err) == (0, "sorted by mig/chen2018\n")  # a name of two protocols
+
+
+def test_scores_are_shown_and_the_table_fits_80_columns(unweave, store):
+    code, out, _ = unweave("runs", "--store", store, "--columns", "rate,mig,objective.beta")
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= 80
+    assert "…" not in out
+    rows = [line.split() for line in out.splitlines() if "finished" in line]
+    assert [row[-4:] for row in rows] == [
+        ["9.00", "0.100", "0.050", "1"],
+        ["3.00", "0.300", "0.150", "4"],
+        ["0.002", "0.200", "0.100", "4"],
+    ]
+    code, out, _ = unweave("runs", "--store", store)
+    assert max(map(len, out.splitlines())) <= 80
+    assert out.startswith("all: Gaussian 10; shapes2d side=16")  # said once, not in every row
+    assert "all latents are off in 1 of 4 runs" in out
+    assert out.count("all latents off") == 1
+
+
+def test_csv_has_what_differs_and_all_numbers(unweave, store):
+    code, out, _ = unweave("runs", "--store", store, "--csv")
+    assert code == 0
+    first, *_ = rows = list(csv.DictReader(io.StringIO(out)))
+    assert list(first) == ["run", "status", "collapsed", "step", "seed", "objective.beta",
+                           "distortion", "rate", "mig/chen2018", "mig/locatello2019"]  # fmt: skip
+    assert [row["mig/chen2018"] for row in rows] == ["0.1", "0.3", "0.2", ""]
+    assert unweave("runs", "--store", store, "--csv", "--json")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("run.json", "{no json"),
+        ("run.json", "[1, 2]"),
+        ("run.json", '{"objective": {"kind": "nonsense"}}'),
+        ("log.jsonl", "{no json"),
+        ("log.jsonl", '{"rate": "high"}'),
+        ("scores.json", '{"scores": {"mig": 3}, "split": "all"}'),
+        ("failed.json", "{"),
+    ],
+)
+def test_a_damaged_run_is_listed_and_the_others_are_shown(unweave, store, file, content):
+    path = add_run(store, 9.0, 0, 1.0, mig=0.5, finished=file != "failed.json")
+    (path / file).write_text(content)
+    code, out, err = unweave("runs", "--store", store)
+    assert code == 0
+    assert f"{path.name}  damaged" in out
+    assert out.count(" finished ") == 3
+    assert path.name in err
+
+
+def test_scores_of_other_metrics_stay_if_they_are_of_the_same_rows(tmp_path):
+    folder = RunFolder(add_run(tmp_path, 1.0, 0, 9.0, mig=0.1))
+    folder.write_scores("all", 100, "mean", {"sap/kumar2018": {"value": 0.5}})
+    assert list(folder.scores["all"]["scores"]) == [
+        "mig/chen2018",
+        "mig/locatello2019",
+        "sap/kumar2018",
+    ]
+    folder.write_scores("all", 50, "mean", {"sap/kumar2018": {"value": 0.5}})
+    assert list(folder.scores["all"]["scores"]) == ["sap/kumar2018"]
+
+
+def test_collapse_is_a_rate_of_nearly_nothing():
+    assert collapsed([{"step": 1, "rate": 3.0}, {"step": 2, "rate": 0.002}])
+    assert not collapsed([{"step": 1, "rate": 0.0}, {"step": 2, "rate": 0.3}])
+    assert not collapsed([{"step": 1, "distortion": 0.0}])
+    assert not collapsed([])
+
+
+def test_a_thousand_runs_are_listed_in_seconds(unweave, tmp_path):
+    content = to_json(Run(data=SMALL))
+    for number in range(1000):
+        folder = tmp_path / f"{number:012x}"
+        folder.mkdir()
+        (folder / "run.json").write_text(json.dumps(content | {"seed": number}))
+        (folder / "log.jsonl").write_text('{"step": 30000, "rate": 1.0}\n')
+    start = time.process_time()
+    code, out, _ = unweave("runs", "--store", tmp_path, "--csv")
+    assert time.process_time() - start < 5
+    assert (code, out.count("\n")) == (0, 1001)
