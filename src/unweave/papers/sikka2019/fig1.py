@@ -18,7 +18,7 @@ from unweave.likelihoods import Gaussian as GaussianLikelihood
 from unweave.models import VAE
 from unweave.networks import MLP
 from unweave.objectives import BetaVAE
-from unweave.papers.sikka2019.inference import Truth, inference_errors
+from unweave.papers.sikka2019.deep import Truth, inference_errors
 from unweave.studies.drawing import (
     BLUE,
     DASHES,
