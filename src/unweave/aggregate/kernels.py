@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from unweave.aggregate.checks import checked_points
+from unweave.aggregate.divergences import checked_points
 from unweave.core.hints import nearest
 from unweave.core.tensors import Numbers, columns
 

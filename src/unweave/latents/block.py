@@ -323,17 +323,13 @@ class GaussianPosteriorBlock(Block):
     """
 
     encoding: Encoding = "diagonal"
+    gaussian_posterior = True
 
     @property
     def outputs(self) -> int:
         """Number of values the encoder puts out for this block."""
         below = self.size * (self.size - 1) // 2
         return 2 * self.size + (below if self.encoding == "full" else 0)
-
-    @property
-    def gaussian_posterior(self) -> bool:
-        """Whether q(z|x) is Gaussian."""
-        return True
 
     @property
     def factorised_posterior(self) -> bool:

@@ -77,6 +77,7 @@ class Gaussian(ClosedFormRateBlock):
     encoding: Encoding = "diagonal"
     sampled_rate: bool = False
     kind: Literal["gaussian"] = tag("gaussian")
+    finite_variance = True
 
     @model_validator(mode="after")
     def _check(self) -> Gaussian:
@@ -91,11 +92,6 @@ class Gaussian(ClosedFormRateBlock):
     def fixed_prior(self) -> bool:
         """Whether the prior has no parameters that are learned."""
         return self.learn == "nothing"
-
-    @property
-    def finite_variance(self) -> bool:
-        """Whether every column has a finite variance under the prior."""
-        return True
 
     @property
     def factorised(self) -> bool:

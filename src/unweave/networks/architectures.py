@@ -205,17 +205,12 @@ class MLP(BaseNetwork):
 
     def encoder(self, shape: Shape, outputs: Outputs) -> nn.Module:
         """Build the encoder, from observations (B, *shape) to (B, outputs)."""
-        return _flat_encoder(shape, self.hidden, len(outputs), _ACTIVATIONS[self.activation]())
+        sizes = (math.prod(shape), *self.hidden, len(outputs))
+        return nn.Sequential(nn.Flatten(), *mlp(sizes, _ACTIVATIONS[self.activation]()))
 
     def decoder(self, size: int, shape: Shape) -> nn.Module:
         """Build the decoder, from codes (B, size) to (B, *shape)."""
         return _flat_decoder(size, self.hidden[::-1], shape, _ACTIVATIONS[self.activation]())
-
-
-def _flat_encoder(
-    shape: Shape, widths: Sequence[int], outputs: int, activation: nn.Module
-) -> nn.Module:
-    return nn.Sequential(nn.Flatten(), *mlp((math.prod(shape), *widths, outputs), activation))
 
 
 def _flat_decoder(

@@ -100,10 +100,9 @@ def convolutional_encoder(
     outputs: int,
     *,
     activate_hidden: bool,
-    norm: bool = False,
 ) -> ConvolutionStack:
     """Build convolutions, one fully connected hidden layer, and the outputs (B, outputs)."""
-    layers, end = convolutions(shape, widths, norms=[norm] * len(widths))
+    layers, end = convolutions(shape, widths)
     layers += [nn.Flatten(), nn.Linear(math.prod(end), hidden)]
     if activate_hidden:
         layers.append(nn.ReLU(inplace=True))
