@@ -91,7 +91,6 @@ class DependentJoint(Joint):
         return link.rate(q.parts[link.given], q.parts[name])
 
     def with_hard_samples(self) -> DependentJoint:
-        """Return the same distribution with hard samples of its discrete variables."""
         links = {name: replace(link, hard=True) for name, link in self.links.items()}
         return replace(self, parts=super().with_hard_samples().parts, links=links)
 

@@ -90,12 +90,10 @@ class Gaussian(ClosedFormRateBlock):
 
     @property
     def fixed_prior(self) -> bool:
-        """Whether the prior has no parameters that are learned."""
         return self.learn == "nothing"
 
     @property
     def factorised(self) -> bool:
-        """Whether the variables are independent under the prior."""
         return self.learn != "covariance"
 
     def density(self, zero: Tensor) -> DiagonalGaussian:
@@ -104,7 +102,6 @@ class Gaussian(ClosedFormRateBlock):
         return DiagonalGaussian(zero, 0.5 * variances.log())
 
     def prior(self, shape: tuple[int, ...]) -> nn.Module:
-        """Return a module whose call gives p(z)."""
         if self.learn == "nothing":
             return FixedPrior(self)
         learned = LearnedVariances if self.learn == "variances" else LearnedCovariance

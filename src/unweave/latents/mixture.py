@@ -97,11 +97,9 @@ class GaussianMixture(SampledRateBlock):
 
     @property
     def fixed_prior(self) -> bool:
-        """Whether the prior has no parameters that are learned."""
         return not self.learn
 
     def density(self, zero: Tensor) -> Mixture:
-        """Return p(z) with the type and device of zeros (D,)."""
         loc = torch.tensor(self.centres, dtype=zero.dtype, device=zero.device)
         rows = [
             torch.as_tensor(row, dtype=torch.float64).expand(self.size)
@@ -114,7 +112,6 @@ class GaussianMixture(SampledRateBlock):
         )
 
     def prior(self, shape: tuple[int, ...]) -> nn.Module:
-        """Return a module whose call gives p(z)."""
         if not self.learn:
             return FixedPrior(self)
         return LearnedMixture(self.density(torch.zeros(self.size)))
@@ -209,5 +206,4 @@ class VampPrior(GaussianPosteriorBlock):
     factorised = False
 
     def prior(self, shape: tuple[int, ...]) -> nn.Module:
-        """Return a module whose call gives p(z)."""
         return PseudoInputs(self, shape)

@@ -201,7 +201,6 @@ class AnchorVAE(VAEObjective):
         }
 
     def incompatibility(self, latent: Latent) -> str | None:
-        """Explain why this objective cannot train a latent space, or return None if it can."""
         names = [node.name for node in latent.nodes]
         if self.anchor in names:
             return None

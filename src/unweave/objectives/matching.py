@@ -65,7 +65,6 @@ class MatchingObjective(BaseObjective):
         )
 
     def incompatibility(self, latent: Latent) -> str | None:
-        """Explain why this objective cannot train a latent space, or return None if it can."""
         reason = None
         if self.critics and not self.uses_rate:
             reason = unmet(latent, {"fixed_prior": "a critic does not teach a prior"})
@@ -73,12 +72,10 @@ class MatchingObjective(BaseObjective):
 
     @property
     def not_in_nats(self) -> tuple[str, ...]:
-        """The terms whose values are not in nats."""
         return super().not_in_nats + (() if self.divergence.nats else ("divergence",))
 
     @property
     def needs_full_batch(self) -> bool:
-        """Whether every batch must be the whole dataset."""
         return self.divergence.estimator == "exact"
 
 

@@ -47,7 +47,6 @@ class DIPVAE(VAEObjective):
         }
 
     def incompatibility(self, latent: Latent) -> str | None:
-        """Explain why this objective cannot train a latent space, or return None if it can."""
         independent: Requirements = {
             "factorised_posterior": "DIP-VAE-II needs encodings with independent columns"
         }
