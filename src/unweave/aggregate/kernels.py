@@ -107,9 +107,7 @@ def kernel_constants(
 
 
 def _family(
-    kernel: str,
-    scales: Sequence[float] | float | None,
-    constants: Sequence[float] | float | None,
+    kernel: str, scales: Sequence[float] | float | None, constants: Sequence[float] | float | None
 ) -> _Family:
     """Return a kernel with the scales or constants that the caller gave."""
     if kernel not in _KERNELS:

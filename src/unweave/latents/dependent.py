@@ -15,13 +15,7 @@ from torch import Tensor, nn
 
 from unweave.core.noise import Noise
 from unweave.latents.discrete import Categorical, DiscreteBlock
-from unweave.latents.distributions import (
-    Distribution,
-    Joint,
-    OneHot,
-    nearest_bits,
-    nearest_one_hot,
-)
+from unweave.latents.distributions import Distribution, Joint, OneHot, nearest_bits, nearest_one_hot
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,7 @@ from unweave.latents.block import (
     Spectrum,
     triangle,
 )
-from unweave.latents.distributions import (
-    HALF_LOG_2PI,
-    DiagonalGaussian,
-    Distribution,
-    FullGaussian,
-)
+from unweave.latents.distributions import HALF_LOG_2PI, DiagonalGaussian, Distribution, FullGaussian
 from unweave.latents.prior import normal, positive
 
 

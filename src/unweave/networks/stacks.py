@@ -94,12 +94,7 @@ def upconvolutions(
 
 
 def convolutional_encoder(
-    shape: Shape,
-    widths: Sequence[int],
-    hidden: int,
-    outputs: int,
-    *,
-    activate_hidden: bool,
+    shape: Shape, widths: Sequence[int], hidden: int, outputs: int, *, activate_hidden: bool
 ) -> ConvolutionStack:
     """Build convolutions, one fully connected hidden layer, and the outputs (B, outputs)."""
     layers, end = convolutions(shape, widths)

@@ -319,10 +319,7 @@ STUDY = Study(
     measures=(
         Measure(every=500, rows=2_048),
         Measure(every=500, metrics=("information",)),
-        Measure(
-            every=_STEPS,
-            metrics=("mutual_information", "total_correlation", "correlations"),
-        ),
+        Measure(every=_STEPS, metrics=("mutual_information", "total_correlation", "correlations")),
     ),
     describe=describe,
     pictured=best_of_settings(setting_of, rank),

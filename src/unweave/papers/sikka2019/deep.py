@@ -82,10 +82,7 @@ def inference_errors(mean: Values, variance: Values, truth: Truth) -> Errors:
     spread = np.log(variance).sum(1).mean() + np.linalg.slogdet(precision)[1] + latents
     rest = 0.5 * (known - spread)
     as_is = 0.5 * np.sum(precision * second) - np.trace(cross)
-    return Errors(
-        float(match_latents(precision, second, cross).cost + rest),
-        float(as_is + rest),
-    )
+    return Errors(float(match_latents(precision, second, cross).cost + rest), float(as_is + rest))
 
 
 @dataclass(frozen=True)

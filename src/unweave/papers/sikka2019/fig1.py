@@ -19,16 +19,7 @@ from unweave.models import VAE
 from unweave.networks import MLP
 from unweave.objectives import BetaVAE
 from unweave.papers.sikka2019.deep import Truth, inference_errors
-from unweave.studies.drawing import (
-    BLUE,
-    DASHES,
-    INK,
-    MUTED,
-    ORANGE,
-    Values,
-    letter_panels,
-    panels,
-)
+from unweave.studies.drawing import BLUE, DASHES, INK, MUTED, ORANGE, Values, letter_panels, panels
 from unweave.studies.intervals import range_interval
 from unweave.studies.study import Results, Study
 from unweave.studies.texts import Texts
