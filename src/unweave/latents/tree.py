@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Annotated, Any, Literal
 
 import torch
@@ -223,65 +224,50 @@ class Product(BaseModel, Block, PriorDensity):
         dependent = p if isinstance(p, DependentJoint) else None
         rates = [
             dependent.rate(name, q) if dependent and name in dependent.links else block.rate(*parts)
-            for name, (block, parts) in zip(self.blocks, self._parts(q, p, z), strict=True)
+            for name, (block, *parts) in zip(self.blocks, self._parts(q, p, z), strict=True)
         ]
         return torch.stack(rates).sum(0)
 
     def rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
-        return torch.cat([block.rates(*parts) for block, parts in self._parts(q, p, z)], -1)
+        return torch.cat([block.rates(*parts) for block, *parts in self._parts(q, p, z)], -1)
 
     def log_nodes(self, d: Distribution, z: Tensor) -> Tensor:
-        assert isinstance(d, Joint)
-        blocks = zip(self.blocks.values(), d.split(z), strict=True)
-        below = torch.cat([block.log_nodes(part, columns) for block, (part, columns) in blocks], -1)
-        return torch.cat([d.log_prob(z).unsqueeze(-1), below], -1)
+        below = [block.log_nodes(*parts) for block, *parts in self._parts(d, z)]
+        return torch.cat([d.log_prob(z).unsqueeze(-1), *below], -1)
 
     def log_sums(self, d: Distribution, z: Tensor) -> tuple[Tensor, Tensor]:
-        assert isinstance(d, Joint)
-        blocks = zip(self.blocks.values(), d.split(z), strict=True)
-        parts = [block.log_sums(part, columns) for block, (part, columns) in blocks]
-        own = [torch.cat([log_sum(joint).unsqueeze(-1), below], -1) for joint, below in parts]
-        return torch.stack([joint for joint, _ in parts]).sum(0), torch.cat(own, -1)
+        sums = [block.log_sums(*parts) for block, *parts in self._parts(d, z)]
+        own = [torch.cat([log_sum(joint).unsqueeze(-1), below], -1) for joint, below in sums]
+        return torch.stack([joint for joint, _ in sums]).sum(0), torch.cat(own, -1)
 
     def hard_samples(self, z: Tensor) -> Tensor:
-        columns = zip(self.blocks.values(), z.split(self._sizes, -1), strict=True)
-        return torch.cat([block.hard_samples(part) for block, part in columns], -1)
+        return torch.cat([block.hard_samples(part) for block, part in self._parts(z)], -1)
 
     def codes(self, q: Distribution) -> Tensor:
-        assert isinstance(q, Joint)
-        blocks = zip(self.blocks.values(), q.parts.values(), strict=True)
-        return torch.cat([block.codes(part) for block, part in blocks], -1)
+        return torch.cat([block.codes(part) for block, part in self._parts(q)], -1)
 
     def prior_codes(self, q: Distribution, p: Distribution) -> Tensor:
-        assert isinstance(q, Joint)
-        assert isinstance(p, Joint)
-        both = zip(self.blocks.values(), q.parts.values(), p.parts.values(), strict=True)
-        return torch.cat([block.prior_codes(*parts) for block, *parts in both], -1)
+        return torch.cat([block.prior_codes(*parts) for block, *parts in self._parts(q, p)], -1)
 
     def traversal_range(self, p: Distribution) -> tuple[Tensor, Tensor]:
-        assert isinstance(p, Joint)
-        blocks = zip(self.blocks.values(), p.parts.values(), strict=True)
-        low, high = zip(*(block.traversal_range(part) for block, part in blocks), strict=True)
+        ranges = [block.traversal_range(part) for block, part in self._parts(p)]
+        low, high = zip(*ranges, strict=True)
         return torch.cat(low), torch.cat(high)
 
     def traversal_values(self, p: Distribution, steps: int) -> tuple[Tensor, ...]:
-        assert isinstance(p, Joint)
-        blocks = zip(self.blocks.values(), p.parts.values(), strict=True)
-        return tuple(values for b, part in blocks for values in b.traversal_values(part, steps))
+        values = (block.traversal_values(part, steps) for block, part in self._parts(p))
+        return tuple(itertools.chain.from_iterable(values))
 
     def resolve(self, spectrum: Spectrum) -> Product:
         return Product(**{name: block.resolve(spectrum) for name, block in self.blocks.items()})
 
-    def _parts(
-        self, q: Distribution, p: Distribution, z: Tensor
-    ) -> list[tuple[Block, tuple[Distribution, Distribution, Tensor]]]:
-        assert isinstance(q, Joint)
-        assert isinstance(p, Joint)
-        columns = z.split(self._sizes, -1)
-        return [
-            (block, (q.parts[name], p.parts[name], part))
-            for (name, block), part in zip(self.blocks.items(), columns, strict=True)
-        ]
+    def _parts(self, *arguments: Any) -> list[tuple[Any, ...]]:
+        """Return every block with its part of each distribution and its columns of each tensor."""
+        split = (
+            each.split(self._sizes, -1) if isinstance(each, Tensor) else each.parts.values()
+            for each in arguments
+        )
+        return list(zip(self.blocks.values(), *split, strict=True))
 
     @property
     def _known_blocks(self) -> dict[str, FixedPriorBlock | Product]:

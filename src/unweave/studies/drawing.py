@@ -126,8 +126,7 @@ def draw_bias(axis: Axes, estimates: dict[str, Estimates], quantity: Quantity = 
 def batch_axis(axis: Axes, label: str) -> None:
     """Show batch sizes along a logarithmic axis."""
     axis.set_xscale("log", base=2)
-    axis.set_xlabel("batch")
-    axis.set_ylabel(label)
+    axis.set(xlabel="batch", ylabel=label)
     ticks = [2**power for power in (1, 4, 7, 10, 13)]
     axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
 

@@ -314,8 +314,7 @@ def _draw_kept(methods: Mapping[str, Group]) -> Figure | None:
                 axis.plot(VALUES, lines.T, color=colour, linewidth=0.6, alpha=0.35)
                 axis.plot(VALUES, lines.mean(0), color=colour, linestyle=dashes, label=name)
         axis.set_xlabel("thickness latent")
-    axes[0].set_ylim(0, 1.02)
-    axes[0].set_ylabel("digits that keep their identity")
+    axes[0].set(ylim=(0, 1.02), ylabel="digits that keep their identity")
     axes[0].legend(loc="lower left")
     axes[1].set_ylabel("thickness in pixels")
     return figure

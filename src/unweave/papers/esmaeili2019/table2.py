@@ -224,10 +224,9 @@ def draw_scores(groups: Mapping[str, Group]) -> Figure:
             axis.plot(PAPER[name][column], place + 0.31, "D", color=INK, markersize=4,
                       markerfacecolor="white", markeredgewidth=1.1, zorder=4)  # fmt: skip
         axis.set_yticks(range(len(groups)), list(groups) if column == 0 else [""] * len(groups))
-        axis.set_ylim(len(groups) - 0.4, -0.6)
-        axis.set_xlim(0.0, 1.0)
-        axis.set_xlabel("score")
-        axis.set_title(f"{label} score")
+        axis.set(
+            ylim=(len(groups) - 0.4, -0.6), xlim=(0.0, 1.0), xlabel="score", title=f"{label} score"
+        )
         axis.grid(axis="y", visible=False)
         axis.tick_params(axis="y", length=0, labelcolor=INK, labelsize=9)
     handles = [

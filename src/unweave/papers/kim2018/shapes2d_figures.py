@@ -414,8 +414,7 @@ def _draw_sensitivity(axis: Axes, scores: Sensitivity, label: str) -> None:
                       color=COLOURS[number], linestyle=DASHES[number], capsize=2,
                       label=f"L = {batch}")  # fmt: skip
     axis.set_xticks(range(len(sizes)), [f"{size:,}" for size in sizes])
-    axis.set_xlabel(label)
-    axis.set_ylim(0.3, 1.0)
+    axis.set(xlabel=label, ylim=(0.3, 1.0))
     axis.legend(loc="lower right", fontsize=7)
 
 
@@ -429,16 +428,13 @@ def initial_weights(workspace: Workspace, results: Results) -> Result:
     figure, (left, right) = panels(1, 2, width=3.6, height=2.8)
     draw_curves(left, {"1/√(fan-in)": plain[FACTOR], "Glorot": glorot[FACTOR]}, DISTORTION)
     left.axhline(45, color="0.6", linewidth=1, linestyle=":")
-    left.set_ylim(25, 110)
-    left.set_xlabel("iterations")
-    left.set_ylabel("reconstruction error, γ = 40")
+    left.set(ylim=(25, 110), xlabel="iterations", ylabel="reconstruction error, γ = 40")
     for setting, colour in ((BETA, BLUE), (FACTOR, ORANGE)):
         for groups, marker, name in ((plain, "o", "1/√(fan-in)"), (glorot, "^", "Glorot")):
             errors, scores = (groups[setting].values(read) for read in (DISTORTION, OURS))
             text = f"{METHODS[setting[0]][0]}, {name}"
             right.plot(errors, scores, marker, color=colour, markersize=4, alpha=0.7, label=text)
-    right.set_xlabel("reconstruction error at the end")
-    right.set_ylabel("score of Kim & Mnih")
+    right.set(xlabel="reconstruction error at the end", ylabel="score of Kim & Mnih")
     right.legend(loc="lower left", fontsize=6)
     letter_panels([left, right], ["", ""])
     texts = Texts(__package__, "shapes2d", "initial_weights")

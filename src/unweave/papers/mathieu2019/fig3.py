@@ -337,8 +337,7 @@ def _measures(top: Row, bottom: Row) -> Figure:
                 axis.text(0.3, height, text, transform=axis.get_yaxis_transform(), va="bottom",
                           fontsize=7.5, color=MUTED)  # fmt: skip
             axis.set_xticks(range(len(row.weights)), [f"{weight:g}" for weight in row.weights])
-            axis.set_xlabel(letter)
-            axis.set_ylabel(label)
+            axis.set(xlabel=letter, ylabel=label)
         own[0].set_yscale("log")
         own[2].set_yscale("log")
     axes[2].legend(loc="upper right")

@@ -112,8 +112,7 @@ def draw_angles(axis: Axes, priors: Mapping[str, FixedPriorBlock], draws: int) -
         kls = [max(rotated_kl(prior, math.radians(angle), draws).value, 0.0) for angle in degrees]
         axis.plot(degrees, kls, color=colour, linestyle=dashes, label=name)
     axis.set_xticks([0, 15, 30, 45, 60, 75, 90])
-    axis.set_xlabel("rotated by, degrees")
-    axis.set_ylabel("KL, nats")
+    axis.set(xlabel="rotated by, degrees", ylabel="KL, nats")
     axis.legend(loc="upper left", fontsize=7)
 
 
@@ -233,8 +232,7 @@ def _draw_students(facts: dict[str, list[Numbers]]) -> Figure:
     freedoms = np.geomspace(1, 1000, 40)
     axes[4].loglog(freedoms, [kl_from_normal(df) for df in freedoms.tolist()], color=BLUE)
     axes[4].loglog(FREEDOMS, [kl_from_normal(df) for df in FREEDOMS], "o", color=BLUE, markersize=4)
-    axes[4].set_xlabel("ν")
-    axes[4].set_ylabel("KL(N(0, I) ‖ p), nats")
+    axes[4].set(xlabel="ν", ylabel="KL(N(0, I) ‖ p), nats")
     changes = {name: _changes(each) for name, each in facts.items()}
     means = [values.mean() for values in changes.values()]
     axes[5].barh(list(changes), means, color=BLUE, height=0.6, alpha=0.45)

@@ -162,8 +162,7 @@ def _draw(groups: Groups) -> Figure:
         for gamma in _GAMMAS:
             _draw_line(axis, groups, gamma, name)
         axis.set_xticks(range(len(_ALPHAS)), [f"{alpha:g}" for alpha in _ALPHAS])
-        axis.set_xlabel("α")
-        axis.set_ylabel(label)
+        axis.set(xlabel="α", ylabel=label)
     if axes[0].get_legend_handles_labels()[0]:
         axes[0].legend(loc="best")
     letter_panels(axes, [title for title, _ in _PANELS.values()])

@@ -374,9 +374,7 @@ def draw_term(axis: Axes, numbers: Numbers, name: str, top: bool | None = None) 
 
 def beta_axis(axis: Axes, betas: Sequence[float]) -> None:
     """Show beta along a logarithmic axis."""
-    axis.set_xscale("log")
-    axis.set_xlim(0.85 * betas[0], 1.18 * betas[-1])
+    axis.set(xscale="log", xlim=(0.85 * betas[0], 1.18 * betas[-1]))
     ticks: list[Any] = [tick for tick in (0.01, 0.1, 1, 10, 100) if betas[0] <= tick <= betas[-1]]
     axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axis.set_xlabel("β")
-    axis.set_ylabel("nats")
+    axis.set(xlabel="β", ylabel="nats")
