@@ -13,7 +13,7 @@ from reproduced import sketches, workspace  # noqa: F401
 from unweave.evaluation.monitor import Measure
 from unweave.networks import MLP
 from unweave.papers import reproduce
-from unweave.papers.esmaeili2019 import digits, digits_claims, digits_figures, table2
+from unweave.papers.esmaeili2019 import digits, digits_figures, table2
 from unweave.papers.esmaeili2019.digits import (
     HELD_OUT,
     INFORMATION,
@@ -21,7 +21,6 @@ from unweave.papers.esmaeili2019.digits import (
     best_latents,
     probability_above,
 )
-from unweave.papers.esmaeili2019.table2 import named_groups
 from unweave.presets import preset
 from unweave.studies.drawing import figure_style
 from unweave.studies.study import PICTURES, Group, Network, Results, read_networks, stored_results
@@ -110,7 +109,7 @@ def test_figures_of_digits_from_training_to_the_page(tmp_path, monkeypatch, file
     study = stand_in(monkeypatch, digits, digits._PRESETS, ["seed=3"], measures)
     _, page, results = made_twice(digits_figures.FIGURES, tmp_path, study)
     assert "2 of 12 networks are trained" in page  # with 2D Shapes, which are not trained
-    groups = named_groups(results, digits.SETTINGS)
+    groups = results.groups(digits.setting_of)
     assert {name for name, group in groups.items() if "unseen" in group.networks[0].facts} == {
         "HFVAE", "zero-shot"
     }  # fmt: skip
@@ -172,7 +171,7 @@ def table2_verdicts(made):
 def grouped(made, module=table2):
     order = {run.digest: place for place, run in enumerate(module.STUDY.runs)}
     results = Results(module.STUDY, sorted(made, key=lambda network: order[network.key]))
-    return named_groups(results, module.SETTINGS)
+    return results.groups(module.setting_of)
 
 
 @pytest.mark.parametrize(
@@ -238,9 +237,9 @@ def verdicts(groups):
     claims = chain.from_iterable(
         claim(groups)
         for claim in (
-            digits_claims.features_claims, digits_claims.pruning_claims,
-            digits_claims.identity_claims, digits_claims.unseen_claims,
-            digits_claims.category_claims,
+            digits_figures.features_claims, digits_figures.pruning_claims,
+            digits_figures.identity_claims, digits_figures.unseen_claims,
+            digits_figures.category_claims,
         )
     )  # fmt: skip
     return [claim.verdict for claim in claims]

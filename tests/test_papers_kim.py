@@ -6,10 +6,18 @@ import numpy as np
 import pytest
 
 from unweave.metrics import factor_vae_score
-from unweave.papers.kim2018 import sensitivity, shapes2d, shapes2d_curves
+from unweave.papers.kim2018 import shapes2d, shapes2d_figures
 from unweave.papers.kim2018.batches import Draws, claims_of
-from unweave.papers.kim2018.methods import ACCURACY, DISTORTION, MISMATCH
-from unweave.papers.kim2018.shapes2d import CRITIC_TC, HIGGINS, OURS, STUDY, TRUE_TC
+from unweave.papers.kim2018.shapes2d import (
+    ACCURACY,
+    CRITIC_TC,
+    DISTORTION,
+    HIGGINS,
+    MISMATCH,
+    OURS,
+    STUDY,
+    TRUE_TC,
+)
 from unweave.presets import preset
 from unweave.studies.study import Network, Results, read_networks
 from unweave.studies.workspace import Measured
@@ -87,7 +95,7 @@ def test_factor_vae_passes_only_if_its_scores_are_higher(score, expected):
     found = results(
         networks_of("beta-vae", 4, OURS=0.73), networks_of("factor-vae", 40, OURS=score)
     )
-    claims = shapes2d_curves.headline_claims(found)
+    claims = shapes2d_figures.headline_claims(found)
     assert verdict(claims, "significantly higher") == expected
     assert verdict(claims, "mean score of β-VAE") == "pass"
     assert verdict(claims, "mean score of FactorVAE") == ("pass" if score == 0.82 else "fail")
@@ -98,12 +106,12 @@ def test_factor_vae_passes_only_if_its_scores_are_higher(score, expected):
 
 def test_claims_about_missing_networks_are_not_measured_yet():
     found = results(networks_of("beta-vae", 4, OURS=0.73), networks_of("factor-vae", 40, 9))
-    claims = shapes2d_curves.headline_claims(found)
+    claims = shapes2d_figures.headline_claims(found)
     assert verdict(claims, "mean score of FactorVAE") == "not measured yet"
     assert verdict(claims, "mean score of β-VAE") == "pass"
     assert claims[-1].note == "19 of 20 networks are trained."
     assert claims[-1].got.startswith("-0.0")  # so far
-    without = shapes2d_curves.headline_claims(results(networks_of("beta-vae", 4)))
+    without = shapes2d_figures.headline_claims(results(networks_of("beta-vae", 4)))
     assert without[-1].got == "–"
 
 
@@ -113,23 +121,23 @@ def test_larger_gammas_are_judged_by_rank_once_all_are_trained(accuracy, expecte
         networks_of("factor-vae", gamma, ACCURACY=0.6 + accuracy * place)
         for place, gamma in enumerate((10, 20, 30, 35, 40, 100))
     ]
-    claims = shapes2d_curves.critic_claims(results(*settings))
+    claims = shapes2d_figures.critic_claims(results(*settings))
     assert verdict(claims, "accuracy") == expected
-    few = shapes2d_curves.critic_claims(results(*settings[:5]))
+    few = shapes2d_figures.critic_claims(results(*settings[:5]))
     assert [claim.verdict for claim in few[2:]] == ["not measured yet"] * 2
 
 
 def test_the_critic_underestimates_only_if_it_does_in_every_network():
     good, bad = networks_of("factor-vae", 40), networks_of("factor-vae", 10, 1, CRITIC_TC=3.0)
-    under, falls, *_ = shapes2d_curves.critic_claims(results(good))
+    under, falls, *_ = shapes2d_figures.critic_claims(results(good))
     assert (under.verdict, falls.verdict) == ("pass", "pass")
-    under, *_ = shapes2d_curves.critic_claims(results(good, bad))
+    under, *_ = shapes2d_figures.critic_claims(results(good, bad))
     assert under.verdict == "fail"
 
 
 def test_stored_codes_give_the_stored_score():
     networks = read_networks(shapes2d.STUDY.path(PAGES)).values()
     network = next(each for each in networks if shapes2d.CODES in each.facts)
-    codes, factors = sensitivity.codes_of(network)
+    codes, factors = shapes2d_figures.codes_of(network)
     score = factor_vae_score(codes, factors, kl=network.facts["kl"])
     assert float(score) == pytest.approx(network.last(OURS), abs=0.03)

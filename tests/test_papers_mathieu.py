@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from unweave.latents import Gaussian, GaussianMixture
-from unweave.papers.mathieu2019 import ablation, appc, fig3, fig5, fig6
+from unweave.papers.mathieu2019 import ablation, appc, fig3, priors
 from unweave.papers.mathieu2019.ablation import Row, Step
 from unweave.papers.mathieu2019.fig3 import ALPHAS, BETAS, DATA, LARGER_ALPHAS, LARGER_BETAS
 from unweave.papers.mathieu2019.priors import rotated_kl
@@ -194,16 +194,16 @@ def test_the_kl_of_a_gaussian_from_its_rotation_has_a_closed_form(angle):
 
 def test_dependence_of_components_that_do_not_overlap():
     """With centres on a diamond the columns share log 2 nats; on a square, none."""
-    assert fig6.dependence(GaussianMixture(scales=0.05)) == pytest.approx(math.log(2), abs=1e-3)
-    square = GaussianMixture(centres=fig6.CORNERS, scales=0.05)
-    assert fig6.dependence(square) == pytest.approx(0, abs=1e-3)
+    assert priors.dependence(GaussianMixture(scales=0.05)) == pytest.approx(math.log(2), abs=1e-3)
+    square = GaussianMixture(centres=priors.CORNERS, scales=0.05)
+    assert priors.dependence(square) == pytest.approx(0, abs=1e-3)
 
 
 def test_values_fall_in_order_only_with_intervals_apart():
     one, two, wide = Measured(3, 2.5, 3.5), Measured(1, 0.5, 1.5), Measured(2, 0, 4)
-    assert fig5._fall_apart([one, two])
-    assert not fig5._fall_apart([two, one])
-    assert not fig5._fall_apart([one, wide])
+    assert priors._fall_apart([one, two])
+    assert not priors._fall_apart([two, one])
+    assert not priors._fall_apart([one, wide])
 
 
 PRIORS = {"a": Gaussian(2), "b": Gaussian(2), "c": Gaussian(2), "round": Gaussian(2),
@@ -215,14 +215,14 @@ def rotated(**changes):
     spread = np.linspace(0.9, 1.1, 5)
     losses = {"a": -1.0, "b": -0.5, "c": -0.1, "round": 0.0, "long": -1.0} | changes
     moves = {
-        name: [fig5.changes_of(Comparison({"objective": 0.0, "rate": 0.0},
+        name: [priors.changes_of(Comparison({"objective": 0.0, "rate": 0.0},
                                       {"objective": each, "rate": 1.0}))
                for each in value * spread]
         for name, value in losses.items()
     }  # fmt: skip
     apart = {name: Measured(v, v - 0.01, v + 0.01) for name, v in (("a", 3), ("b", 2), ("c", 1))}
     apart |= {"round": Measured(0, 0, 0), "long": Measured(1, 0.9, 1.1)}
-    claims = fig5.claims_of(PRIORS, moves, apart, {3.0: 0.1, 1000.0: 1e-6})
+    claims = priors.claims_of(PRIORS, moves, apart, {3.0: 0.1, 1000.0: 1e-6})
     return {n: claim.verdict for n, claim in enumerate(claims) if claim.verdict != "pass"}
 
 

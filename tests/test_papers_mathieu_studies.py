@@ -14,7 +14,7 @@ from unweave.data import Shapes2D
 from unweave.metrics import Table
 from unweave.networks import DCGAN
 from unweave.papers import chosen, reproduce
-from unweave.papers.mathieu2019 import shapes2d, shapes2d_figures, sparsity, sparsity_figures
+from unweave.papers.mathieu2019 import shapes2d, sparsity
 from unweave.papers.mathieu2019.shapes2d import GAUSSIANS, KIM, MAPPED, RELEASED, STUDENT
 from unweave.studies.images import decode_png
 from unweave.studies.intervals import difference_interval, percentile_interval
@@ -90,7 +90,7 @@ def verdicts(claims):
 
 
 def test_figure_2_as_the_paper_has_it_passes():
-    assert verdicts(shapes2d_figures.claims_of(figure_2())) == {}
+    assert verdicts(shapes2d.claims_of(figure_2())) == {}
 
 
 def all_betas(prior, of):
@@ -115,27 +115,27 @@ def all_betas(prior, of):
     ],
 )
 def test_verdicts_of_figure_2_change_with_the_numbers(changes, expected):
-    assert verdicts(shapes2d_figures.claims_of(figure_2(changes))) == expected
+    assert verdicts(shapes2d.claims_of(figure_2(changes))) == expected
 
 
 def test_a_claim_fails_only_if_both_versions_of_the_metric_deny_it():
     changes = {("isotropic", 4.0): 0.9, **all_betas("learned", lambda b: 0.3)}
-    claims = shapes2d_figures.claims_of(figure_2(released=changes))
+    claims = shapes2d.claims_of(figure_2(released=changes))
     assert verdicts(claims) == {0: "undecided", 2: "undecided", 3: "undecided"}
     assert "disagree" in claims[0].note
 
 
 def test_claims_of_figure_2_wait_for_their_networks():
-    claims = shapes2d_figures.claims_of(figure_2(keep=lambda run: False))
+    claims = shapes2d.claims_of(figure_2(keep=lambda run: False))
     assert set(verdicts(claims).values()) == {"not measured yet"}
     assert len(verdicts(claims)) == len(claims)
     assert claims[1].note == "0 of 40 networks are trained."
     first = set(shapes2d.STUDY.runs[:60])
-    claims = shapes2d_figures.claims_of(figure_2(keep=first.__contains__))
+    claims = shapes2d.claims_of(figure_2(keep=first.__contains__))
     assert verdicts(claims) == dict.fromkeys(range(4, 8), "not measured yet")
     assert claims[1].got.endswith(" (40 of 120 networks trained)")
     some = set(shapes2d.STUDY.runs[:59])
-    claims = shapes2d_figures.claims_of(figure_2(keep=some.__contains__))
+    claims = shapes2d.claims_of(figure_2(keep=some.__contains__))
     assert [claims[number].note for number in (2, 3)] == ["39 of 40 networks are trained."] * 2
 
 
@@ -153,7 +153,7 @@ def test_curves_are_compared_at_equal_reconstruction():
         return Network(run, {"step": [1], "terms/distortion": [loss],
                              f"metrics/{KIM}": [score]}, {}, {})  # fmt: skip
 
-    compare = shapes2d_figures.at_equal_reconstruction
+    compare = shapes2d.at_equal_reconstruction
     found = compare(line((1.0, 3.0, 8.0), 0.2), line((0.0, 5.0), 0.0), shapes2d.kim_score)
     assert found == pytest.approx((0.2, 0.2, 0.2))
     apart = compare(line((6.0, 8.0), 0.2), line((0.0, 5.0), 0.0), shapes2d.kim_score)
@@ -162,7 +162,7 @@ def test_curves_are_compared_at_equal_reconstruction():
 
 def test_priors_without_a_common_loss_are_not_compared():
     changes = all_betas("pca", lambda b: (150 + 5 * b, 0.9))
-    claims = shapes2d_figures.claims_of(figure_2(changes))
+    claims = shapes2d.claims_of(figure_2(changes))
     assert claims[1].verdict == "undecided"
     assert "no reconstruction loss in common" in claims[1].note
 
@@ -207,13 +207,13 @@ def figure_4(changes=None, keep=lambda run: True):
 )  # fmt: skip
 def test_verdicts_of_figure_4_change_with_the_numbers(changes, expected):
     """Other data than the paper's cannot contradict it, so no claim fails."""
-    found = verdicts(sparsity_figures.claims_of(figure_4(changes)))
+    found = verdicts(sparsity.claims_of(figure_4(changes)))
     assert found == expected | {4: "not comparable"}
 
 
 def test_claims_of_figure_4_wait_for_their_networks():
     without = figure_4(keep=lambda run: (sparsity.setting_of(run), run.seed) != ((0.8, 30.0), 1))
-    claims = sparsity_figures.claims_of(without)
+    claims = sparsity.claims_of(without)
     assert claims[0].note == "29 of 30 networks are trained."
     assert claims[3].verdict == "pass"  # it needs neither
 
@@ -296,7 +296,7 @@ def test_figure_4_from_training_to_the_page(tmp_path, monkeypatch):
     networks = read_networks(study.path(out)).values()
     for network in networks:
         assert 0 <= network.last(sparsity.NORMALISED) <= 1
-        assert np.isfinite([network.last(name) for name in sparsity_figures._PANELS]).all()
+        assert np.isfinite([network.last(name) for name in sparsity._PANELS]).all()
     shown = [network.facts[PICTURES] for network in networks if PICTURES in network.facts]
     assert len(shown) == 2  # one of each gamma
     assert np.shape(shown[0]["magnitudes"]) == (10, 50)

@@ -15,14 +15,15 @@ from unweave.latents import FullGaussian
 from unweave.papers.sikka2019 import deep, fig1, fig2, fig3
 from unweave.papers.sikka2019.deep import (
     Sweep,
+    Truth,
     claims_of,
     extremum,
+    inference_errors,
     largest_rise,
     terms_of,
     tie_claims,
 )
 from unweave.papers.sikka2019.fig3 import cosines, motions
-from unweave.papers.sikka2019.inference import Truth, inference_errors
 from unweave.theory import observations, solve
 from unweave.training import train
 

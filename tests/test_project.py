@@ -131,6 +131,20 @@ def test_every_reference_is_cited():
     assert set(entries()) == set(cited(text))
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_every_public_method_has_or_inherits_documentation(path):
+    if package(path) in ("kernels", "__main__"):
+        return
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    module = importlib.import_module(".".join(["unweave", *parts]).removesuffix(".__init__"))
+    for cls in vars(module).values():
+        if inspect.isclass(cls) and cls.__module__ == module.__name__ and cls.__name__[0] != "_":
+            for name, member in vars(cls).items():
+                method = getattr(member, "__name__", name) == name and hasattr(member, "__get__")
+                if name[0] != "_" and method:
+                    assert inspect.getdoc(getattr(cls, name)), f"{cls.__name__}.{name}"
+
+
 def test_a_runs_citations_cover_its_parts():
     assert {"Kim2018", "Higgins2017", "Matthey2017", "Kingma2014", "Kingma2015"} <= set(
         citations(Run())

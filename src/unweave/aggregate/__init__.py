@@ -1,12 +1,22 @@
 """The aggregate posterior q(z): estimators, divergences and the decomposition of the rate."""
 
 from unweave.aggregate.blocks import log_aggregate
-from unweave.aggregate.correlation import batch_total_correlation, total_correlation
 from unweave.aggregate.decompose import (
     Decomposition,
     decompose,
     decompose_exactly,
     decompose_log_probs,
+)
+from unweave.aggregate.divergences import (
+    CovariancePenalty,
+    batch_total_correlation,
+    covariance,
+    covariance_penalty,
+    directions,
+    inclusive_kl,
+    moment_matching,
+    sliced_wasserstein,
+    total_correlation,
 )
 from unweave.aggregate.estimators import (
     Estimator,
@@ -17,16 +27,8 @@ from unweave.aggregate.estimators import (
     stratified,
     weighted,
 )
-from unweave.aggregate.inclusive import inclusive_kl
 from unweave.aggregate.kernels import Group, Kernel, kernel_constants, mmd
-from unweave.aggregate.moments import (
-    CovariancePenalty,
-    covariance,
-    covariance_penalty,
-    moment_matching,
-)
 from unweave.aggregate.summary import Summary, summarise
-from unweave.aggregate.wasserstein import directions, sliced_wasserstein
 
 __all__ = [
     "CovariancePenalty",

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from unweave.aggregate.checks import checked_points
+from unweave.aggregate.divergences import checked_points
 from unweave.core.hints import nearest
 from unweave.core.tensors import Numbers, columns
 
@@ -109,9 +109,7 @@ def kernel_constants(
 
 
 def _family(
-    kernel: str,
-    scales: Sequence[float] | float | None,
-    constants: Sequence[float] | float | None,
+    kernel: str, scales: Sequence[float] | float | None, constants: Sequence[float] | float | None
 ) -> _Family:
     """Return a kernel with the scales or constants that the caller gave."""
     if kernel not in _KERNELS:

@@ -12,13 +12,7 @@ import functools
 import torch
 from torch import Tensor
 
-from unweave.latents.block import (
-    Block,
-    FactorisedBlock,
-    FixedPriorBlock,
-    Node,
-    SampledRateBlock,
-)
+from unweave.latents.block import Block, FactorisedBlock, FixedPriorBlock, Node, SampledRateBlock
 from unweave.latents.discrete import Bernoulli, Categorical
 from unweave.latents.distributions import (
     Bits,

@@ -276,7 +276,6 @@ class FixedPriorBlock(Block, PriorDensity):
 
     @property
     def finite_variance(self) -> bool:
-        """Whether every column has a finite variance under the prior."""
         return bool(self.density(torch.zeros(self.size)).stddev.isfinite().all())
 
     @property
@@ -289,7 +288,6 @@ class FixedPriorBlock(Block, PriorDensity):
         return single or isinstance(self.density(torch.zeros(self.size)), IndependentColumns)
 
     def log_prob(self, z: Numbers) -> Tensor:
-        """Compute log p(z) for points (..., D), (...)."""
         z = points(z, self.size)
         return self.density(z.new_zeros(self.size)).log_prob(z)
 
@@ -298,7 +296,6 @@ class FixedPriorBlock(Block, PriorDensity):
         return self._kl_by(quasi_random_expectation, mean, scale)
 
     def prior(self, shape: tuple[int, ...]) -> nn.Module:
-        """Return a module whose call gives p(z)."""
         return FixedPrior(self)
 
     def _kl_by(
@@ -323,21 +320,15 @@ class GaussianPosteriorBlock(Block):
     """
 
     encoding: Encoding = "diagonal"
+    gaussian_posterior = True
 
     @property
     def outputs(self) -> int:
-        """Number of values the encoder puts out for this block."""
         below = self.size * (self.size - 1) // 2
         return 2 * self.size + (below if self.encoding == "full" else 0)
 
     @property
-    def gaussian_posterior(self) -> bool:
-        """Whether q(z|x) is Gaussian."""
-        return True
-
-    @property
     def factorised_posterior(self) -> bool:
-        """Whether the variables are independent under q(z|x)."""
         return self.encoding == "diagonal"
 
     def posterior(self, raw: Tensor) -> DiagonalGaussian | FullGaussian:

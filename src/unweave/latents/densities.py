@@ -94,7 +94,6 @@ class StudentDensity(CentredColumns):
         return self.scale * radius * torch.cos(2 * math.pi * v)
 
     def log_marginals(self, z: Tensor) -> Tensor:
-        """Compute the log-density of every column, (..., D)."""
         return self._constant - 0.5 * (self.df + 1) * self._log_tail(z)
 
     def cdf(self, z: Tensor) -> Tensor:
@@ -142,7 +141,6 @@ class LaplaceDensity(CentredColumns):
         return -self.scale * torch.sign(u) * torch.log1p(-2 * u.abs())
 
     def log_marginals(self, z: Tensor) -> Tensor:
-        """Compute the log-density of every column, (..., D)."""
         return -z.abs() / self.scale - math.log(2 * self.scale)
 
     def cdf(self, z: Tensor) -> Tensor:
@@ -178,7 +176,6 @@ class SparseDensity(CentredColumns):
         return torch.where(on, eps, self.spike * eps)
 
     def log_marginals(self, z: Tensor) -> Tensor:
-        """Compute the log-density of every column, (..., D)."""
         return self._log_slab(z.square()) + self._log_excess(z)
 
     def cdf(self, z: Tensor) -> Tensor:

@@ -15,13 +15,7 @@ from torch import Tensor, nn
 
 from unweave.core.noise import Noise
 from unweave.latents.discrete import Categorical, DiscreteBlock
-from unweave.latents.distributions import (
-    Distribution,
-    Joint,
-    OneHot,
-    nearest_bits,
-    nearest_one_hot,
-)
+from unweave.latents.distributions import Distribution, Joint, OneHot, nearest_bits, nearest_one_hot
 
 
 @dataclass(frozen=True)
@@ -91,7 +85,6 @@ class DependentJoint(Joint):
         return link.rate(q.parts[link.given], q.parts[name])
 
     def with_hard_samples(self) -> DependentJoint:
-        """Return the same distribution with hard samples of its discrete variables."""
         links = {name: replace(link, hard=True) for name, link in self.links.items()}
         return replace(self, parts=super().with_hard_samples().parts, links=links)
 

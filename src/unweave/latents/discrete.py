@@ -34,12 +34,10 @@ class DiscreteBlock(FixedPriorBlock):
 
     @property
     def outputs(self) -> int:
-        """Number of values the encoder puts out for this block."""
         return self.size
 
     @property
     def discrete(self) -> tuple[bool, ...]:
-        """Whether each variable takes one of finitely many values."""
         return (True,) * len(self.variables)
 
     @abstractmethod
@@ -89,7 +87,6 @@ class Categorical(DiscreteBlock):
 
     @property
     def fixed_prior(self) -> bool:
-        """Whether the prior has no parameters that are learned."""
         return not self.learn and self.given is None
 
     def posterior(self, raw: Tensor) -> OneHot:
@@ -97,11 +94,9 @@ class Categorical(DiscreteBlock):
         return OneHot(F.log_softmax(raw, -1), self.temperature, self.hard)
 
     def density(self, zero: Tensor) -> OneHot:
-        """Return p(z) with the size, type and device of zeros (K,)."""
         return self.posterior(points(zero, self.size))
 
     def prior(self, shape: tuple[int, ...]) -> nn.Module:
-        """Return a module whose call gives p(z)."""
         if self.given is not None:
             raise ValueError(
                 f"expected a product with the block {self.given!r} before this categorical, got "
@@ -172,7 +167,6 @@ class Bernoulli(DiscreteBlock):
         return Bits(raw, self.temperature, self.hard)
 
     def density(self, zero: Tensor) -> Bits:
-        """Return p(z) with the size, type and device of zeros (D,)."""
         return self.posterior(zero + self._logit)
 
     def rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:

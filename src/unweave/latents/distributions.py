@@ -96,7 +96,6 @@ class DiagonalGaussian(IndependentColumns):
         return self.loc + self.stddev * eps
 
     def log_marginals(self, z: Tensor) -> Tensor:
-        """Compute the log-density of every column, (..., D)."""
         standard = (z - self.loc) * torch.exp(-self.log_scale)
         return -0.5 * standard.square() - self.log_scale - HALF_LOG_2PI
 

@@ -20,12 +20,7 @@ from unweave.latents.block import (
     Spectrum,
     triangle,
 )
-from unweave.latents.distributions import (
-    HALF_LOG_2PI,
-    DiagonalGaussian,
-    Distribution,
-    FullGaussian,
-)
+from unweave.latents.distributions import HALF_LOG_2PI, DiagonalGaussian, Distribution, FullGaussian
 from unweave.latents.prior import normal, positive
 
 
@@ -77,6 +72,7 @@ class Gaussian(ClosedFormRateBlock):
     encoding: Encoding = "diagonal"
     sampled_rate: bool = False
     kind: Literal["gaussian"] = tag("gaussian")
+    finite_variance = True
 
     @model_validator(mode="after")
     def _check(self) -> Gaussian:
@@ -89,17 +85,10 @@ class Gaussian(ClosedFormRateBlock):
 
     @property
     def fixed_prior(self) -> bool:
-        """Whether the prior has no parameters that are learned."""
         return self.learn == "nothing"
 
     @property
-    def finite_variance(self) -> bool:
-        """Whether every column has a finite variance under the prior."""
-        return True
-
-    @property
     def factorised(self) -> bool:
-        """Whether the variables are independent under the prior."""
         return self.learn != "covariance"
 
     def density(self, zero: Tensor) -> DiagonalGaussian:
@@ -108,7 +97,6 @@ class Gaussian(ClosedFormRateBlock):
         return DiagonalGaussian(zero, 0.5 * variances.log())
 
     def prior(self, shape: tuple[int, ...]) -> nn.Module:
-        """Return a module whose call gives p(z)."""
         if self.learn == "nothing":
             return FixedPrior(self)
         learned = LearnedVariances if self.learn == "variances" else LearnedCovariance

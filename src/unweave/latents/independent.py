@@ -43,7 +43,6 @@ class StudentT(FactorisedBlock):
     kind: Literal["student-t"] = tag("student-t")
 
     def density(self, zero: Tensor) -> StudentDensity:
-        """Return p(z) with the size, type and device of zeros (D,)."""
         return StudentDensity(zero, self.df, self.scale)
 
     def traversal_range(self, p: Distribution) -> tuple[Tensor, Tensor]:
@@ -92,7 +91,6 @@ class Sparse(FactorisedBlock):
     kind: Literal["sparse"] = tag("sparse")
 
     def density(self, zero: Tensor) -> FactorisedPrior:
-        """Return p(z) with the size, type and device of zeros (D,)."""
         if self.spike_weight in (0, 1):
             scale = self.spike_scale if self.spike_weight else 1.0
             return DiagonalGaussian(zero, zero + math.log(scale))
@@ -133,7 +131,6 @@ class Laplace(FactorisedBlock):
     kind: Literal["laplace"] = tag("laplace")
 
     def density(self, zero: Tensor) -> LaplaceDensity:
-        """Return p(z) with the size, type and device of zeros (D,)."""
         return LaplaceDensity(zero, self.scale)
 
     def entropy(self) -> float:
@@ -170,7 +167,6 @@ class Uniform(FixedPriorBlock):
 
     @property
     def outputs(self) -> int:
-        """Number of values the encoder puts out for this block."""
         return 2 * self.size
 
     def posterior(self, raw: Tensor) -> Squashed:
@@ -191,7 +187,6 @@ class Uniform(FixedPriorBlock):
         return self.low + (self.high - self.low) * (value.unsqueeze(-1) + 0.5) / classes
 
     def density(self, zero: Tensor) -> UniformDensity:
-        """Return p(z) with the size, type and device of zeros (D,)."""
         return UniformDensity(zero, self.low, self.high)
 
     def traversal_range(self, p: Distribution) -> tuple[Tensor, Tensor]:

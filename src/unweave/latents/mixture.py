@@ -72,6 +72,8 @@ class GaussianMixture(SampledRateBlock):
     learn: bool = False
     encoding: Encoding = "diagonal"
     kind: Literal["gaussian-mixture"] = tag("gaussian-mixture")
+    finite_variance = True
+    factorised = False
 
     @model_validator(mode="after")
     def _check(self) -> GaussianMixture:
@@ -95,21 +97,9 @@ class GaussianMixture(SampledRateBlock):
 
     @property
     def fixed_prior(self) -> bool:
-        """Whether the prior has no parameters that are learned."""
         return not self.learn
 
-    @property
-    def finite_variance(self) -> bool:
-        """Whether every column has a finite variance under the prior."""
-        return True
-
-    @property
-    def factorised(self) -> bool:
-        """Whether the variables are independent under the prior."""
-        return False
-
     def density(self, zero: Tensor) -> Mixture:
-        """Return p(z) with the type and device of zeros (D,)."""
         loc = torch.tensor(self.centres, dtype=zero.dtype, device=zero.device)
         rows = [
             torch.as_tensor(row, dtype=torch.float64).expand(self.size)
@@ -122,7 +112,6 @@ class GaussianMixture(SampledRateBlock):
         )
 
     def prior(self, shape: tuple[int, ...]) -> nn.Module:
-        """Return a module whose call gives p(z)."""
         if not self.learn:
             return FixedPrior(self)
         return LearnedMixture(self.density(torch.zeros(self.size)))
@@ -213,17 +202,8 @@ class VampPrior(GaussianPosteriorBlock):
     components: PositiveInt = 50
     encoding: Encoding = "diagonal"
     kind: Literal["vamp"] = tag("vamp")
-
-    @property
-    def fixed_prior(self) -> bool:
-        """Whether the prior has no parameters that are learned."""
-        return False
-
-    @property
-    def factorised(self) -> bool:
-        """Whether the variables are independent under the prior."""
-        return False
+    fixed_prior = False
+    factorised = False
 
     def prior(self, shape: tuple[int, ...]) -> nn.Module:
-        """Return a module whose call gives p(z)."""
         return PseudoInputs(self, shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Annotated, Any, Literal
 
 import torch
@@ -111,17 +112,14 @@ class Product(BaseModel, Block, PriorDensity):
 
     @property
     def outputs(self) -> int:
-        """Number of values the encoder puts out for the tree."""
         return sum(block.outputs for block in self.blocks.values())
 
     @property
     def discrete_outputs(self) -> tuple[bool, ...]:
-        """Whether each of the encoder's values is a logit of a discrete variable."""
         return tuple(flag for block in self.blocks.values() for flag in block.discrete_outputs)
 
     @property
     def variables(self) -> tuple[int, ...]:
-        """Number of columns of each variable."""
         return tuple(width for block in self.blocks.values() for width in block.variables)
 
     @property
@@ -131,43 +129,35 @@ class Product(BaseModel, Block, PriorDensity):
 
     @property
     def discrete(self) -> tuple[bool, ...]:
-        """Whether each variable takes one of finitely many values."""
         return tuple(flag for block in self.blocks.values() for flag in block.discrete)
 
     @property
     def normal(self) -> tuple[bool, ...]:
-        """Whether q(z_v|x) of each variable is a normal distribution."""
         return tuple(flag for block in self.blocks.values() for flag in block.normal)
 
     @property
     def gaussian_posterior(self) -> bool:
-        """Whether q(z|x) is Gaussian."""
         return all(block.gaussian_posterior for block in self.blocks.values())
 
     @property
     def factorised_posterior(self) -> bool:
-        """Whether the variables are independent under q(z|x)."""
         return all(block.factorised_posterior for block in self.blocks.values())
 
     @property
     def fixed_prior(self) -> bool:
-        """Whether the prior has no parameters that are learned."""
         return all(block.fixed_prior for block in self.blocks.values())
 
     @property
     def finite_variance(self) -> bool:
-        """Whether every column has a finite variance under the prior."""
         return all(block.finite_variance for block in self.blocks.values())
 
     @property
     def factorised(self) -> bool:
-        """Whether the variables are independent under the prior."""
         dependent = any(_parent(self.blocks, name) for name in self.blocks)
         return not dependent and all(block.factorised for block in self.blocks.values())
 
     @property
     def leaf_blocks(self) -> dict[str, Block]:
-        """The blocks of the tree that are not products, by path."""
         return {
             f"{name}.{path}".rstrip("."): leaf
             for name, block in self.blocks.items()
@@ -176,7 +166,6 @@ class Product(BaseModel, Block, PriorDensity):
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """The nodes of the tree, each before its children."""
         nodes = [Node("", None, False)]
         for name, block in self.blocks.items():
             start = len(nodes)
@@ -195,7 +184,6 @@ class Product(BaseModel, Block, PriorDensity):
         return Joint(parts, self._sizes)
 
     def prior(self, shape: tuple[int, ...]) -> nn.Module:
-        """Return a module whose call gives p(z)."""
         return JointPrior(self.blocks, shape)
 
     def density(self, zero: Tensor) -> Joint:
@@ -205,7 +193,6 @@ class Product(BaseModel, Block, PriorDensity):
         return Joint({name: block.density(z) for (name, block), z in blocks}, self._sizes)
 
     def log_prob(self, z: Numbers) -> Tensor:
-        """Compute log p(z) for points (..., D), (...)."""
         z = points(z, self.size)
         return self.density(z.new_zeros(self.size)).log_prob(z)
 
@@ -237,74 +224,50 @@ class Product(BaseModel, Block, PriorDensity):
         dependent = p if isinstance(p, DependentJoint) else None
         rates = [
             dependent.rate(name, q) if dependent and name in dependent.links else block.rate(*parts)
-            for name, (block, parts) in zip(self.blocks, self._parts(q, p, z), strict=True)
+            for name, (block, *parts) in zip(self.blocks, self._parts(q, p, z), strict=True)
         ]
         return torch.stack(rates).sum(0)
 
     def rates(self, q: Distribution, p: Distribution, z: Tensor) -> Tensor:
-        """Compute KL(q(z_v|x) || p(z_v)) of every variable, (..., V)."""
-        return torch.cat([block.rates(*parts) for block, parts in self._parts(q, p, z)], -1)
+        return torch.cat([block.rates(*parts) for block, *parts in self._parts(q, p, z)], -1)
 
     def log_nodes(self, d: Distribution, z: Tensor) -> Tensor:
-        """Compute the log-density of every node of the tree at z under d, (..., nodes)."""
-        assert isinstance(d, Joint)
-        blocks = zip(self.blocks.values(), d.split(z), strict=True)
-        below = torch.cat([block.log_nodes(part, columns) for block, (part, columns) in blocks], -1)
-        return torch.cat([d.log_prob(z).unsqueeze(-1), below], -1)
+        below = [block.log_nodes(*parts) for block, *parts in self._parts(d, z)]
+        return torch.cat([d.log_prob(z).unsqueeze(-1), *below], -1)
 
     def log_sums(self, d: Distribution, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute log q(z_s|x_n), (S, N), and log sum_n q below the root, (S, nodes - 1)."""
-        assert isinstance(d, Joint)
-        blocks = zip(self.blocks.values(), d.split(z), strict=True)
-        parts = [block.log_sums(part, columns) for block, (part, columns) in blocks]
-        own = [torch.cat([log_sum(joint).unsqueeze(-1), below], -1) for joint, below in parts]
-        return torch.stack([joint for joint, _ in parts]).sum(0), torch.cat(own, -1)
+        sums = [block.log_sums(*parts) for block, *parts in self._parts(d, z)]
+        own = [torch.cat([log_sum(joint).unsqueeze(-1), below], -1) for joint, below in sums]
+        return torch.stack([joint for joint, _ in sums]).sum(0), torch.cat(own, -1)
 
     def hard_samples(self, z: Tensor) -> Tensor:
-        """Round relaxed samples of discrete variables to their nearest values, (..., D)."""
-        columns = zip(self.blocks.values(), z.split(self._sizes, -1), strict=True)
-        return torch.cat([block.hard_samples(part) for block, part in columns], -1)
+        return torch.cat([block.hard_samples(part) for block, part in self._parts(z)], -1)
 
     def codes(self, q: Distribution) -> Tensor:
-        """Return one number for every variable, (..., V)."""
-        assert isinstance(q, Joint)
-        blocks = zip(self.blocks.values(), q.parts.values(), strict=True)
-        return torch.cat([block.codes(part) for block, part in blocks], -1)
+        return torch.cat([block.codes(part) for block, part in self._parts(q)], -1)
 
     def prior_codes(self, q: Distribution, p: Distribution) -> Tensor:
-        """Express codes as normal quantiles under the prior, (..., V)."""
-        assert isinstance(q, Joint)
-        assert isinstance(p, Joint)
-        both = zip(self.blocks.values(), q.parts.values(), p.parts.values(), strict=True)
-        return torch.cat([block.prior_codes(*parts) for block, *parts in both], -1)
+        return torch.cat([block.prior_codes(*parts) for block, *parts in self._parts(q, p)], -1)
 
     def traversal_range(self, p: Distribution) -> tuple[Tensor, Tensor]:
-        """Return where traversals start and end, (D,) each."""
-        assert isinstance(p, Joint)
-        blocks = zip(self.blocks.values(), p.parts.values(), strict=True)
-        low, high = zip(*(block.traversal_range(part) for block, part in blocks), strict=True)
+        ranges = [block.traversal_range(part) for block, part in self._parts(p)]
+        low, high = zip(*ranges, strict=True)
         return torch.cat(low), torch.cat(high)
 
     def traversal_values(self, p: Distribution, steps: int) -> tuple[Tensor, ...]:
-        """Return the values of every variable in a traversal, (n, its columns) each."""
-        assert isinstance(p, Joint)
-        blocks = zip(self.blocks.values(), p.parts.values(), strict=True)
-        return tuple(values for b, part in blocks for values in b.traversal_values(part, steps))
+        values = (block.traversal_values(part, steps) for block, part in self._parts(p))
+        return tuple(itertools.chain.from_iterable(values))
 
     def resolve(self, spectrum: Spectrum) -> Product:
-        """Fill in what the blocks take from the data."""
         return Product(**{name: block.resolve(spectrum) for name, block in self.blocks.items()})
 
-    def _parts(
-        self, q: Distribution, p: Distribution, z: Tensor
-    ) -> list[tuple[Block, tuple[Distribution, Distribution, Tensor]]]:
-        assert isinstance(q, Joint)
-        assert isinstance(p, Joint)
-        columns = z.split(self._sizes, -1)
-        return [
-            (block, (q.parts[name], p.parts[name], part))
-            for (name, block), part in zip(self.blocks.items(), columns, strict=True)
-        ]
+    def _parts(self, *arguments: Any) -> list[tuple[Any, ...]]:
+        """Return every block with its part of each distribution and its columns of each tensor."""
+        split = (
+            each.split(self._sizes, -1) if isinstance(each, Tensor) else each.parts.values()
+            for each in arguments
+        )
+        return list(zip(self.blocks.values(), *split, strict=True))
 
     @property
     def _known_blocks(self) -> dict[str, FixedPriorBlock | Product]:

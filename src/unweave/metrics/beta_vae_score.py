@@ -14,8 +14,6 @@ from unweave.metrics.options import metric
 from unweave.metrics.predictors import logistic, with_ones
 from unweave.metrics.score import Score
 
-BetaVAEProtocol = Literal["higgins2017", "kim2018", "locatello2019"]
-
 
 @dataclass(frozen=True)
 class _Rules:
@@ -40,7 +38,7 @@ _CHUNK = 2**13  # pairs at once: their codes fit into the cache
 def beta_vae_score(
     inputs: Inputs,
     *,
-    protocol: BetaVAEProtocol = "kim2018",
+    protocol: Literal["higgins2017", "kim2018", "locatello2019"] = "kim2018",
     pairs: int | None = None,
     steps: int | None = None,
 ) -> Score:
@@ -133,11 +131,7 @@ def draw_pairs(
 
 
 def _examples(
-    inputs: Inputs,
-    active: Ints,
-    groups: Mapping[int, Groups],
-    examples: int,
-    pairs: int,
+    inputs: Inputs, active: Ints, groups: Mapping[int, Groups], examples: int, pairs: int
 ) -> tuple[Floats, Ints]:
     """Draw examples: features (E, A), and the factor (E,) that each fixes, drawn uniformly."""
     features = np.empty((examples, len(active)))

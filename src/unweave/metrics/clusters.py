@@ -17,8 +17,6 @@ from unweave.metrics.inputs import Floats, Ints, as_codes
 from unweave.metrics.score import Score
 from unweave.metrics.validation import check_arguments
 
-NMIProtocol = Literal["arithmetic", "strehl2002"]
-
 _CHUNK = 2**20  # log-densities at once
 
 
@@ -67,7 +65,12 @@ def clustering_accuracy(clusters: ArrayLike, labels: ArrayLike) -> Score:
 
 
 @check_arguments
-def nmi(clusters: ArrayLike, labels: ArrayLike, *, protocol: NMIProtocol = "arithmetic") -> Score:
+def nmi(
+    clusters: ArrayLike,
+    labels: ArrayLike,
+    *,
+    protocol: Literal["arithmetic", "strehl2002"] = "arithmetic",
+) -> Score:
     """Compute the normalised mutual information of clusters and labels.
 
     Protocols: `arithmetic` is I(c; v) / ((H(c) + H(v)) / 2), the default of scikit-learn's

@@ -17,8 +17,6 @@ from unweave.metrics.trees.boosting import boost
 from unweave.metrics.trees.forests import grow_forest
 from unweave.metrics.validation import PerRow
 
-DCIProtocol = Literal["locatello2019", "esmaeili2019", "eastwood2018"]
-
 
 class _Fit(NamedTuple):
     """A predictor of one factor."""
@@ -32,7 +30,7 @@ class _Fit(NamedTuple):
 def dci(
     inputs: Inputs,
     *,
-    protocol: DCIProtocol = "locatello2019",
+    protocol: Literal["locatello2019", "esmaeili2019", "eastwood2018"] = "locatello2019",
     train: int = TRAIN,
     test: int = TEST,
     test_rows: PerRow | None = None,

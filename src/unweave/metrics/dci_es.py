@@ -16,7 +16,6 @@ from unweave.metrics.score import Score
 from unweave.metrics.trees.forests import grow_forest
 from unweave.metrics.validation import PerRow
 
-DCIESProtocol = Literal["eastwood2023"]
 DEPTHS = (1, 2, 3, 4, 8, 10, 12, 14, 16, 18, 20, 32)  # of the code of [Eastwood2023]
 TREES = 100
 
@@ -33,7 +32,7 @@ class _Curve(NamedTuple):
 def dci_es(
     inputs: Inputs,
     *,
-    protocol: DCIESProtocol = "eastwood2023",
+    protocol: Literal["eastwood2023"] = "eastwood2023",
     train: int = TRAIN,
     test: int = TEST,
     test_rows: PerRow | None = None,

@@ -11,14 +11,12 @@ from unweave.metrics.inputs import Inputs
 from unweave.metrics.options import metric
 from unweave.metrics.score import Score
 
-DCIMIGProtocol = Literal["sepliarskaia2019"]
-
 
 @metric
 def dcimig(
     inputs: Inputs,
     *,
-    protocol: DCIMIGProtocol = "sepliarskaia2019",
+    protocol: Literal["sepliarskaia2019"] = "sepliarskaia2019",
     samples: int = 10_000,
     bins: int = 20,
 ) -> Score:

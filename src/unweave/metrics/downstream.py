@@ -21,7 +21,6 @@ from unweave.metrics.predictors import (
 from unweave.metrics.score import Score
 from unweave.metrics.trees.boosting import boost
 
-DownstreamProtocol = Literal["locatello2019"]
 LABELS = (10, 100, 1_000, 10_000)  # [Locatello2019]
 _PENALTIES = np.logspace(4, -4, 10)  # 1/C, the largest first
 _FOLDS = 5
@@ -31,7 +30,7 @@ _FOLDS = 5
 def downstream(
     inputs: Inputs,
     *,
-    protocol: DownstreamProtocol = "locatello2019",
+    protocol: Literal["locatello2019"] = "locatello2019",
     labels: Sequence[int] = LABELS,
     test: int = TEST,
 ) -> Score:

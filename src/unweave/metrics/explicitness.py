@@ -24,14 +24,12 @@ from unweave.metrics.predictors import (
 from unweave.metrics.score import Score
 from unweave.metrics.validation import PerRow
 
-ExplicitnessProtocol = Literal["locatello2019", "ridgeway2018"]
-
 
 @metric
 def explicitness(
     inputs: Inputs,
     *,
-    protocol: ExplicitnessProtocol = "locatello2019",
+    protocol: Literal["locatello2019", "ridgeway2018"] = "locatello2019",
     train: int = TRAIN,
     test: int = TEST,
     test_rows: PerRow | None = None,
@@ -114,10 +112,7 @@ def _mean_areas(rows: Split, predict: _Predict, k: int) -> tuple[float, float]:
     train, test = standardise(rows.train, rows.test)
     # Rounded, so that rows with equal codes are tied: matrix products can differ in the last bit.
     scores = np.round(predict(train, labels, np.concatenate([train, test])), 9)
-    return (
-        _mean_area(scores[: len(v)], v, classes),
-        _mean_area(scores[len(v) :], truth, classes),
-    )
+    return (_mean_area(scores[: len(v)], v, classes), _mean_area(scores[len(v) :], truth, classes))
 
 
 def _softmax_scores(train: Floats, labels: Ints, z: Floats) -> Floats:

@@ -15,8 +15,6 @@ from unweave.metrics.inputs import Floats, Inputs, Ints, as_kl, subset
 from unweave.metrics.options import metric
 from unweave.metrics.score import Score
 
-FactorVAEProtocol = Literal["kim2018", "locatello2019", "mathieu2019"]
-
 
 class _Code(NamedTuple):
     """One code."""
@@ -50,7 +48,7 @@ _CHUNK = 2**17  # rows chosen at once: a few megabytes, whatever N and D are
 def factor_vae_score(
     inputs: Inputs,
     *,
-    protocol: FactorVAEProtocol = "kim2018",
+    protocol: Literal["kim2018", "locatello2019", "mathieu2019"] = "kim2018",
     kl: ArrayLike | None = None,
     batch: int | None = None,
     votes: int | None = None,

@@ -14,8 +14,6 @@ from unweave.metrics.options import metric
 from unweave.metrics.predictors import logistic, map_with_one_blas_thread, standardise, with_ones
 from unweave.metrics.score import Score
 
-InfoMECProtocol = Literal["hsu2023", "hsu2024"]
-
 _BINS = 20  # per continuous factor
 _SAMPLES, _NEIGHBOURS = 10_000, 10
 
@@ -32,7 +30,7 @@ class Estimates(NamedTuple):
 def info_mec(
     inputs: Inputs,
     *,
-    protocol: InfoMECProtocol = "hsu2023",
+    protocol: Literal["hsu2023", "hsu2024"] = "hsu2023",
     samples: int = _SAMPLES,
     neighbours: int = _NEIGHBOURS,
     threshold: float | None = None,
@@ -228,7 +226,7 @@ def _explicitness(inputs: Inputs, rows: Ints, k: int) -> float:
     return max(0.0, 1 - logistic_entropy(x, labels) / float(np.log(classes)))
 
 
-def _active(inputs: Inputs, protocol: InfoMECProtocol, threshold: float | None) -> Bools:
+def _active(inputs: Inputs, protocol: str, threshold: float | None) -> Bools:
     """Return a mask (D,) of the active codes."""
     extent = np.ptp(inputs.codes, axis=0)
     width, share = extent, 1 / 8

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from unweave.metrics.inputs import Floats, Inputs, Ints, read, subset
-from unweave.metrics.score import Detail
+from unweave.metrics.score import Detail, Score
 from unweave.metrics.validation import check_arguments
 
 ROUNDING = 1e-12  # nats that rounding can add between independent variables
@@ -118,6 +118,20 @@ def top_gap(matrix: Floats) -> Floats:
     second, first = np.partition(padded, (-2, -1), axis=0)[-2:]
     gap: Floats = first - second
     return gap
+
+
+def gap_score(
+    inputs: Inputs, matrix: Floats, rows_read: int, details: Mapping[str, Detail]
+) -> Score:
+    """Return the mean gap between the two best codes of each factor, from a matrix (D, K)."""
+    gap = top_gap(matrix)
+    return inputs.score(
+        gap[inputs.scored].mean(),
+        parts=inputs.by_factor(gap),
+        matrix=matrix,
+        rows_read=rows_read,
+        details={**details, "best codes": matrix.argmax(0)[inputs.scored].tolist()},
+    )
 
 
 def divide_by_entropy(shared: Floats, entropies: Floats) -> Floats:

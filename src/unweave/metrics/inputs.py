@@ -189,9 +189,7 @@ def real_factors(factors: NDArray[Any]) -> Bools:
 
 
 def continuous_factors(
-    factors: NDArray[Any],
-    chosen: Sequence[int | str] | None = None,
-    names: tuple[str, ...] = (),
+    factors: NDArray[Any], chosen: Sequence[int | str] | None = None, names: tuple[str, ...] = ()
 ) -> Bools:
     """Return a mask (K,) of the continuous factors: those chosen by name or index.
 

@@ -13,14 +13,12 @@ from unweave.metrics.options import metric
 from unweave.metrics.predictors import one_hot_columns
 from unweave.metrics.score import Score
 
-IRSProtocol = Literal["suter2019", "locatello2019"]
-
 
 @metric
 def irs(
     inputs: Inputs,
     *,
-    protocol: IRSProtocol = "locatello2019",
+    protocol: Literal["suter2019", "locatello2019"] = "locatello2019",
     samples: int = 10_000,
     bins: int = 20,
 ) -> Score:

@@ -11,16 +11,13 @@ from unweave.metrics.options import metric
 from unweave.metrics.predictors import standardise
 from unweave.metrics.score import Score
 
-MCCProtocol = Literal["hyvarinen2016"]
-Correlation = Literal["pearson", "spearman"]
-
 
 @metric
 def mcc(
     inputs: Inputs,
     *,
-    protocol: MCCProtocol = "hyvarinen2016",
-    correlation: Correlation = "pearson",
+    protocol: Literal["hyvarinen2016"] = "hyvarinen2016",
+    correlation: Literal["pearson", "spearman"] = "pearson",
 ) -> Score:
     """Compute the mean correlation of factors with codes under the best one-to-one matching.
 

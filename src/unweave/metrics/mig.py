@@ -11,23 +11,21 @@ from unweave.metrics.information import (
     bin_rows,
     divide_by_entropy,
     entropy,
+    gap_score,
     mutual_information,
-    top_gap,
 )
 from unweave.metrics.inputs import Floats, Inputs, Ints, as_scales
 from unweave.metrics.mixtures import mixture_density
 from unweave.metrics.options import metric
-from unweave.metrics.score import Score
+from unweave.metrics.score import Detail, Score
 from unweave.metrics.validation import PerRow
-
-MIGProtocol = Literal["locatello2019", "chen2018"]
 
 
 @metric
 def mig(
     inputs: Inputs,
     *,
-    protocol: MIGProtocol = "locatello2019",
+    protocol: Literal["locatello2019", "chen2018"] = "locatello2019",
     scales: PerRow | None = None,
     samples: int = 10_000,
     bins: int = 20,
@@ -74,22 +72,11 @@ def mig(
     """
     if protocol == "chen2018":
         inputs.require_classes()
-        matrix, read = _mixture_matrix(inputs, scales, samples), inputs.rows
-    else:
-        binned = bin_rows(inputs, samples, bins)
-        matrix, read = binned.normalised, len(binned.codes)
-    gap = top_gap(matrix)
-    return inputs.score(
-        gap[inputs.scored].mean(),
-        parts=inputs.by_factor(gap),
-        matrix=matrix,
-        rows_read=read,
-        details={
-            **({"points": samples} if protocol == "chen2018" else {"samples": read}),
-            "best codes": matrix.argmax(0)[inputs.scored].tolist(),
-            "factors cut into bins": inputs.continuous_names,
-        },
-    )
+        matrix = _mixture_matrix(inputs, scales, samples)
+        details: dict[str, Detail] = {"points": samples, "factors cut into bins": []}
+        return gap_score(inputs, matrix, inputs.rows, details)
+    binned = bin_rows(inputs, samples, bins)
+    return gap_score(inputs, binned.normalised, len(binned.codes), binned.details(inputs))
 
 
 def _mixture_matrix(inputs: Inputs, scales: ArrayLike | None, samples: int) -> Floats:

@@ -11,14 +11,12 @@ from unweave.metrics.inputs import Inputs
 from unweave.metrics.options import metric
 from unweave.metrics.score import Score
 
-MIGSupProtocol = Literal["li2020"]
-
 
 @metric
 def mig_sup(
     inputs: Inputs,
     *,
-    protocol: MIGSupProtocol = "li2020",
+    protocol: Literal["li2020"] = "li2020",
     samples: int = 10_000,
     bins: int = 20,
     std_threshold: float = 0.05,

@@ -11,14 +11,12 @@ from unweave.metrics.inputs import Floats, Inputs
 from unweave.metrics.options import metric
 from unweave.metrics.score import Score
 
-ModularityProtocol = Literal["locatello2019", "ridgeway2018"]
-
 
 @metric
 def modularity(
     inputs: Inputs,
     *,
-    protocol: ModularityProtocol = "locatello2019",
+    protocol: Literal["locatello2019", "ridgeway2018"] = "locatello2019",
     samples: int = 10_000,
     bins: int = 20,
     std_threshold: float = 0.05,

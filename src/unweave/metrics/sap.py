@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from unweave.metrics.information import top_gap
+from unweave.metrics.information import gap_score
 from unweave.metrics.inputs import Floats, Inputs, Ints
 from unweave.metrics.mcc import absolute_correlations
 from unweave.metrics.options import metric
@@ -14,14 +14,12 @@ from unweave.metrics.predictors import TEST, TRAIN, Split, newton, split
 from unweave.metrics.score import Detail, Score
 from unweave.metrics.validation import PerRow
 
-SAPProtocol = Literal["locatello2019", "kumar2018"]
-
 
 @metric
 def sap(
     inputs: Inputs,
     *,
-    protocol: SAPProtocol = "locatello2019",
+    protocol: Literal["locatello2019", "kumar2018"] = "locatello2019",
     train: int = TRAIN,
     test: int = TEST,
     test_rows: PerRow | None = None,
@@ -74,14 +72,7 @@ def sap(
         inputs.require_classes()
         rows = split(inputs, train, test, test_rows)
         matrix, read, sizes = _accuracies(inputs, rows), rows.rows, rows.details
-    gap = top_gap(matrix)
-    return inputs.score(
-        gap[inputs.scored].mean(),
-        parts=inputs.by_factor(gap),
-        matrix=matrix,
-        rows_read=read,
-        details={**sizes, "best codes": matrix.argmax(0)[inputs.scored].tolist()},
-    )
+    return gap_score(inputs, matrix, read, sizes)
 
 
 def _squared_correlations(inputs: Inputs) -> Floats:
@@ -236,7 +227,4 @@ class _CumulatedSums(NamedTuple):
         below, own = self.every[place], self.of_class[within] - self.of_class[self.start[:-1]]
         whole = self.of_class[self.start[1:]] - self.of_class[self.start[:-1]]
         upward = rising[:, None]
-        return (
-            np.where(upward, below, self.every[-1] - below),
-            np.where(upward, own, whole - own),
-        )
+        return (np.where(upward, below, self.every[-1] - below), np.where(upward, own, whole - own))

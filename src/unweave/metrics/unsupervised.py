@@ -9,28 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from unweave.metrics.information import discretise, mutual_information
-from unweave.metrics.inputs import (
-    Floats,
-    Ints,
-    Seed,
-    as_codes,
-    as_kl,
-    as_mask,
-    subset,
-)
+from unweave.metrics.inputs import Floats, Ints, Seed, as_codes, as_kl, as_mask, subset
 from unweave.metrics.score import Score
 from unweave.metrics.validation import check_arguments
-
-HoyerProtocol = Literal["mathieu2019", "mathieu2019-normalised"]
-ActiveProtocol = Literal["burda2016", "kl"]
-WassersteinProtocol = Literal["locatello2019", "locatello2019-normalised"]
 
 
 @check_arguments
 def hoyer(
     codes: ArrayLike,
     *,
-    protocol: HoyerProtocol = "mathieu2019",
+    protocol: Literal["mathieu2019", "mathieu2019-normalised"] = "mathieu2019",
     discrete: ArrayLike | None = None,
 ) -> Score:
     """Compute the sparsity of the codes: 0 if all are equally large, 1 if only one is not 0.
@@ -87,7 +75,7 @@ def hoyer(
 def active_units(
     codes: ArrayLike,
     *,
-    protocol: ActiveProtocol = "burda2016",
+    protocol: Literal["burda2016", "kl"] = "burda2016",
     kl: ArrayLike | None = None,
     threshold: float = 0.01,
     discrete: ArrayLike | None = None,
@@ -182,7 +170,7 @@ def gaussian_total_correlation(codes: ArrayLike, *, discrete: ArrayLike | None =
 def gaussian_wasserstein_correlation(
     codes: ArrayLike,
     *,
-    protocol: WassersteinProtocol = "locatello2019",
+    protocol: Literal["locatello2019", "locatello2019-normalised"] = "locatello2019",
     discrete: ArrayLike | None = None,
 ) -> Score:
     """Compute the distance of the codes from independence, as if they were jointly Gaussian.

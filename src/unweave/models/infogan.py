@@ -53,12 +53,7 @@ class InfoGAN(Model):
     players = ("critic",)
 
     def __init__(
-        self,
-        latent: Latent,
-        network: Kim2018GAN,
-        likelihood: Likelihood,
-        shape: Shape,
-        noise: int,
+        self, latent: Latent, network: Kim2018GAN, likelihood: Likelihood, shape: Shape, noise: int
     ) -> None:
         super().__init__()
         self.latent, self.likelihood, self.noise = latent, likelihood, noise

@@ -19,8 +19,7 @@ from unweave.networks.layers import frozen_statistics
 from unweave.networks.modules import Modules, UserModule
 
 Network = Annotated[
-    Kim2018 | Mathieu2019 | DCGAN | Esmaeili2019 | Conv | MLP | Modules | BaseNetwork,
-    Open(),
+    Kim2018 | Mathieu2019 | DCGAN | Esmaeili2019 | Conv | MLP | Modules | BaseNetwork, Open()
 ]
 
 __all__ = [

@@ -52,14 +52,12 @@ class Kim2018(BaseNetwork):
     kind: Literal["kim2018"] = tag("kim2018")
 
     def encoder(self, shape: Shape, outputs: Outputs) -> nn.Module:
-        """Build the encoder, from images (B, C, 64, 64) to (B, outputs)."""
         _require_image(shape, "kim2018", (64, 64))
         return convolutional_encoder(
             shape, (32, 32, 64, 64), self.hidden, len(outputs), activate_hidden=False
         )
 
     def decoder(self, size: int, shape: Shape) -> nn.Module:
-        """Build the decoder, from codes (B, size) to (B, C, 64, 64)."""
         return convolutional_decoder(size, self.hidden, 64, (64, 32, 32), shape)
 
 
@@ -77,7 +75,6 @@ class Mathieu2019(BaseNetwork):
     kind: Literal["mathieu2019"] = tag("mathieu2019")
 
     def encoder(self, shape: Shape, outputs: Outputs) -> nn.Module:
-        """Build the encoder, from images (B, C, 64, 64) to (B, outputs)."""
         _require_image(shape, "mathieu2019", (64, 64))
         widths = (32, 32, self.third, 64)
         return convolutional_encoder(
@@ -85,7 +82,6 @@ class Mathieu2019(BaseNetwork):
         )
 
     def decoder(self, size: int, shape: Shape) -> nn.Module:
-        """Build the decoder, from codes (B, size) to (B, C, 64, 64)."""
         return convolutional_decoder(size, self.hidden, 64, (64, 64, 32), shape)
 
 
@@ -104,14 +100,12 @@ class DCGAN(BaseNetwork):
     kind: Literal["dcgan"] = tag("dcgan")
 
     def encoder(self, shape: Shape, outputs: Outputs) -> nn.Module:
-        """Build the encoder, from images (B, C, S, S) to (B, outputs)."""
         widths = self._widths(shape)
         norms = [self.first_norm, *[True] * (len(widths) - 1)]
         layers, _ = convolutions(shape, widths, slope=0.2, norms=norms)
         return NormalStack(*layers, Conv2d(widths[-1], len(outputs), 4), nn.Flatten())
 
     def decoder(self, size: int, shape: Shape) -> nn.Module:
-        """Build the decoder, from codes (B, size) to (B, C, S, S)."""
         start, *widths = self._widths(shape)[::-1]
         first = block(
             partial(ConvTranspose2d, size, start, 4), BatchNorm(start), nn.ReLU(inplace=True)
@@ -143,7 +137,6 @@ class Esmaeili2019(BaseNetwork):
     kind: Literal["esmaeili2019"] = tag("esmaeili2019")
 
     def encoder(self, shape: Shape, outputs: Outputs) -> nn.Module:
-        """Build the encoder, from observations (B, *shape) to (B, outputs)."""
         if self.table == 5:
             _require_image(shape, "esmaeili2019 of table 5", (64, 64))
             layers, end = convolutions(shape, (32, 32, 64, 64), norms=[True] * 4)
@@ -153,7 +146,6 @@ class Esmaeili2019(BaseNetwork):
         return early_logits(layers, widths[-1], hidden, outputs)
 
     def decoder(self, size: int, shape: Shape) -> nn.Module:
-        """Build the decoder, from codes (B, size) to (B, *shape)."""
         if self.table == 5:
             return convolutional_decoder(size, 256, 64, (64, 32, 32), shape, tanh=True, norm=True)
         if self.table == 3:
@@ -175,14 +167,12 @@ class Conv(BaseNetwork):
     kind: Literal["conv"] = tag("conv")
 
     def encoder(self, shape: Shape, outputs: Outputs) -> nn.Module:
-        """Build the encoder, from images (B, C, H, W) to (B, outputs)."""
         _require_image(shape, "conv", (16, 256))
         return convolutional_encoder(
             shape, self._widths(shape), self.hidden, len(outputs), activate_hidden=True
         )
 
     def decoder(self, size: int, shape: Shape) -> nn.Module:
-        """Build the decoder, from codes (B, size) to (B, C, H, W)."""
         start, *widths = self._widths(shape)[::-1]
         return convolutional_decoder(size, self.hidden, start, widths, shape)
 
@@ -204,18 +194,11 @@ class MLP(BaseNetwork):
     kind: Literal["mlp"] = tag("mlp")
 
     def encoder(self, shape: Shape, outputs: Outputs) -> nn.Module:
-        """Build the encoder, from observations (B, *shape) to (B, outputs)."""
-        return _flat_encoder(shape, self.hidden, len(outputs), _ACTIVATIONS[self.activation]())
+        sizes = (math.prod(shape), *self.hidden, len(outputs))
+        return nn.Sequential(nn.Flatten(), *mlp(sizes, _ACTIVATIONS[self.activation]()))
 
     def decoder(self, size: int, shape: Shape) -> nn.Module:
-        """Build the decoder, from codes (B, size) to (B, *shape)."""
         return _flat_decoder(size, self.hidden[::-1], shape, _ACTIVATIONS[self.activation]())
-
-
-def _flat_encoder(
-    shape: Shape, widths: Sequence[int], outputs: int, activation: nn.Module
-) -> nn.Module:
-    return nn.Sequential(nn.Flatten(), *mlp((math.prod(shape), *widths, outputs), activation))
 
 
 def _flat_decoder(

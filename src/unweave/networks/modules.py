@@ -15,13 +15,7 @@ from pydantic_core import core_schema
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from unweave.core.parts import (
-    find_object,
-    is_outside,
-    part_name,
-    source_hash,
-    warn_changed,
-)
+from unweave.core.parts import find_object, is_outside, part_name, source_hash, warn_changed
 from unweave.core.spec import spec, tag
 from unweave.networks.base import Outputs, Shape
 from unweave.networks.initialise import LAYERS

@@ -94,16 +94,10 @@ def upconvolutions(
 
 
 def convolutional_encoder(
-    shape: Shape,
-    widths: Sequence[int],
-    hidden: int,
-    outputs: int,
-    *,
-    activate_hidden: bool,
-    norm: bool = False,
+    shape: Shape, widths: Sequence[int], hidden: int, outputs: int, *, activate_hidden: bool
 ) -> ConvolutionStack:
     """Build convolutions, one fully connected hidden layer, and the outputs (B, outputs)."""
-    layers, end = convolutions(shape, widths, norms=[norm] * len(widths))
+    layers, end = convolutions(shape, widths)
     layers += [nn.Flatten(), nn.Linear(math.prod(end), hidden)]
     if activate_hidden:
         layers.append(nn.ReLU(inplace=True))

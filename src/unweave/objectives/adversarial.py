@@ -26,12 +26,13 @@ from unweave.objectives.base import (
     BaseObjective,
     Batch,
     Carry,
+    Loss,
     Nets,
     Term,
     Terms,
     Update,
 )
-from unweave.objectives.compatibility import require
+from unweave.objectives.compatibility import Requirements
 from unweave.objectives.divergences import accuracy
 
 _CRITIC_ADAM = Adam(lr=1e-4, betas=(0.5, 0.999))  # [Kim2018] app. H; the generator's lr is 1e-3
@@ -73,6 +74,7 @@ class AdversarialObjective(BaseObjective):
     network: Kim2018GAN
     critic_optimiser: Adam
     autoencodes: ClassVar[bool] = False
+    requires: ClassVar[Requirements] = {"fixed_prior": "codes are drawn from a prior that is given"}
 
     @abstractmethod
     def generator_loss(self, fake: Tensor) -> Tensor:
@@ -106,9 +108,7 @@ class AdversarialObjective(BaseObjective):
         model = models.InfoGAN(latent, self.network, likelihood, shape, self.noise_size)
         return Nets(model, {})
 
-    def critic_loss(
-        self, nets: Nets, batch: Batch, noise: Noise, carry: Carry
-    ) -> tuple[Terms, Carry]:
+    def critic_loss(self, nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> Loss:
         """Return the critic's loss on a batch and as many generated images."""
         gan = _gan(nets)
         c, x = gan(len(batch.x), noise)
@@ -118,9 +118,7 @@ class AdversarialObjective(BaseObjective):
         terms["information"] = Term(self.information, -q.log_prob(c))
         return terms | self.critic_regulariser(gan.critic, batch.x, generated, noise), {}
 
-    def model_loss(
-        self, nets: Nets, batch: Batch, noise: Noise, carry: Carry
-    ) -> tuple[Terms, Carry]:
+    def model_loss(self, nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> Loss:
         """Return the model's loss on as many generated images as there are in the batch."""
         gan = _gan(nets)
         c, x = gan(len(batch.x), noise)
@@ -129,10 +127,6 @@ class AdversarialObjective(BaseObjective):
             "adversarial": Term(1.0, self.generator_loss(fake)),
             "information": Term(self.information, -q.log_prob(c)),
         }, {}
-
-    def incompatibility(self, latent: Latent) -> str | None:
-        """Explain why this objective cannot train a latent space, or return None if it can."""
-        return require(latent, "fixed_prior", "codes are drawn from a prior that is given")
 
 
 @spec
@@ -159,6 +153,7 @@ class InfoGAN(AdversarialObjective):
     network: Kim2018GAN = Kim2018GAN()
     critic_optimiser: Adam = _CRITIC_ADAM
     kind: Literal["info-gan"] = tag("info-gan")
+    not_in_nats = (CRITIC_ACCURACY,)
 
     def generator_loss(self, fake: Tensor) -> Tensor:
         """Compute -log D(G(c, e)), (B,)."""
@@ -170,11 +165,6 @@ class InfoGAN(AdversarialObjective):
             CRITIC: Term(1.0, F.softplus(-real) + F.softplus(fake)),
             CRITIC_ACCURACY: Term(0.0, accuracy(real, fake)),
         }
-
-    @property
-    def not_in_nats(self) -> tuple[str, ...]:
-        """The terms whose values are not in nats."""
-        return (CRITIC_ACCURACY,)
 
 
 @spec
@@ -197,6 +187,7 @@ class InfoWGANGP(AdversarialObjective):
     network: Kim2018GAN = Kim2018GAN(norm="layer")
     critic_optimiser: Adam = _CRITIC_ADAM
     kind: Literal["info-wgan-gp"] = tag("info-wgan-gp")
+    not_in_nats = (CRITIC, "adversarial", "penalty")
 
     @model_validator(mode="after")
     def _check(self) -> InfoWGANGP:
@@ -221,11 +212,6 @@ class InfoWGANGP(AdversarialObjective):
         """Return the penalty on slopes other than 1 between real and generated images."""
         value = gradient_penalty(critic, interpolate(real, fake, noise))
         return {"penalty": Term(self.penalty, value)}
-
-    @property
-    def not_in_nats(self) -> tuple[str, ...]:
-        """The terms whose values are not in nats."""
-        return ("critic", "adversarial", "penalty")
 
 
 def _gan(nets: Nets) -> models.InfoGAN:

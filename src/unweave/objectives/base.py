@@ -26,6 +26,7 @@ from unweave.latents import Latent
 from unweave.likelihoods import Likelihood
 from unweave.models import VAE, ForwardPass, Model, as_float32
 from unweave.networks import Critic, Network, Shape
+from unweave.objectives.compatibility import Requirements, unmet
 
 MODEL = "model"
 CRITIC = "critic"
@@ -55,6 +56,7 @@ class Term(NamedTuple):
 
 Terms = dict[str, Term]
 Carry = Mapping[str, Tensor]  # tensors that an update passes to later updates of the same step
+Loss = tuple[Terms, Carry]
 
 
 class Nets(nn.Module):
@@ -90,7 +92,7 @@ class Update(NamedTuple):
     """
 
     player: str
-    loss: Callable[[Nets, Batch, Noise, Carry], tuple[Terms, Carry]]
+    loss: Callable[[Nets, Batch, Noise, Carry], Loss]
 
 
 class BaseObjective(ABC):
@@ -99,11 +101,11 @@ class BaseObjective(ABC):
     kind: str
     autoencodes: ClassVar[bool] = True  # False if the objective brings its own networks
     estimator: Estimator | None = None  # of q(z), for objectives that have this field
+    requires: ClassVar[Requirements] = MappingProxyType({})  # of every block of the latent space
+    several_variables: ClassVar[bool] = False  # whether one latent variable is too few
 
     @abstractmethod
-    def model_loss(
-        self, nets: Nets, batch: Batch, noise: Noise, carry: Carry
-    ) -> tuple[Terms, Carry]:
+    def model_loss(self, nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> Loss:
         """Return the terms of the model's loss, and the carry for later updates."""
 
     @property
@@ -141,7 +143,9 @@ class BaseObjective(ABC):
 
     def incompatibility(self, latent: Latent) -> str | None:
         """Explain why this objective cannot train a latent space, or return None if it can."""
-        return None
+        if self.several_variables and len(latent.variables) < 2:
+            return "one variable alone has no total correlation; use two or more"
+        return unmet(latent, self.requires)
 
 
 class VAEObjective(BaseObjective):
@@ -151,9 +155,7 @@ class VAEObjective(BaseObjective):
     def loss(self, forward: ForwardPass, batch: Batch, noise: Noise) -> Terms:
         """Return the terms of the loss of one forward pass."""
 
-    def model_loss(
-        self, nets: Nets, batch: Batch, noise: Noise, carry: Carry
-    ) -> tuple[Terms, Carry]:
+    def model_loss(self, nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> Loss:
         """Return the terms of the loss on the batch, and its codes as the carry."""
         forward = nets.model(batch.x, noise)
         return self.loss(forward, batch, noise), carry_from(forward)

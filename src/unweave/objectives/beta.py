@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from unweave.core.noise import Noise
 from unweave.core.schedules import Linear, Weight
 from unweave.core.spec import spec, tag
-from unweave.latents import Latent
 from unweave.latents.distributions import HALF_LOG_2PI
 from unweave.models import ForwardPass
 from unweave.objectives.base import Batch, Term, Terms, VAEObjective, elbo_terms, weight_value
-from unweave.objectives.compatibility import require
+from unweave.objectives.compatibility import Requirements
 
 
 @spec
@@ -71,6 +70,9 @@ class EntropyVAE(VAEObjective):
 
     beta: Weight = 4.0
     kind: Literal["entropy-vae"] = tag("entropy-vae")
+    requires: ClassVar[Requirements] = {
+        "gaussian_posterior": "eq. 5 is about the covariance of Gaussian encodings"
+    }
 
     def loss(self, forward: ForwardPass, batch: Batch, noise: Noise) -> Terms:
         """Return distortion, rate, and the log-determinant of the encodings' covariance."""
@@ -78,8 +80,3 @@ class EntropyVAE(VAEObjective):
         half_log_det = forward.q.entropy() - size * (0.5 + HALF_LOG_2PI)
         weight = 1.0 - weight_value(self.beta)
         return elbo_terms(forward) | {"half_log_det": Term(weight, half_log_det)}
-
-    def incompatibility(self, latent: Latent) -> str | None:
-        """Explain why this objective cannot train a latent space, or return None if it can."""
-        why = "eq. 5 is about the covariance of Gaussian encodings"
-        return require(latent, "gaussian_posterior", why)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import PositiveInt
@@ -21,6 +21,7 @@ from unweave.objectives.base import (
     BaseObjective,
     Batch,
     Carry,
+    Loss,
     Nets,
     Term,
     Terms,
@@ -29,7 +30,7 @@ from unweave.objectives.base import (
     elbo_terms,
     weight_value,
 )
-from unweave.objectives.compatibility import require, require_several_variables
+from unweave.objectives.compatibility import Requirements
 
 
 def decompose_batch(forward: ForwardPass, batch: Batch, estimator: Estimator) -> Decomposition:
@@ -51,6 +52,7 @@ class BetaTCVAE(VAEObjective):
     gamma: Weight = 1.0
     estimator: Estimator = "stratified"
     kind: Literal["beta-tcvae"] = tag("beta-tcvae")
+    several_variables: ClassVar[bool] = True
 
     def loss(self, forward: ForwardPass, batch: Batch, noise: Noise) -> Terms:
         """Return distortion, rate and the parts of the rate."""
@@ -60,10 +62,6 @@ class BetaTCVAE(VAEObjective):
             "total_correlation": Term(weight_value(self.beta) - 1.0, parts.total_correlation),
             "dimension_kl": Term(weight_value(self.gamma) - 1.0, parts.dimension_kl),
         }
-
-    def incompatibility(self, latent: Latent) -> str | None:
-        """Explain why this objective cannot train a latent space, or return None if it can."""
-        return require_several_variables(latent)
 
 
 @spec
@@ -81,6 +79,7 @@ class HFVAE(VAEObjective):
     gamma: Weight = 3.0
     estimator: Estimator = "stratified"
     kind: Literal["hfvae"] = tag("hfvae")
+    several_variables: ClassVar[bool] = True
 
     def loss(self, forward: ForwardPass, batch: Batch, noise: Noise) -> Terms:
         """Return distortion, rate and the parts of the rate at each level of the tree."""
@@ -94,10 +93,6 @@ class HFVAE(VAEObjective):
             "within_groups": Term(weight_value(self.gamma) - 1.0, torch.stack(within).sum(0)),
             "leaf_kl": Term(0.0, leaf_kl.detach()),
         }
-
-    def incompatibility(self, latent: Latent) -> str | None:
-        """Explain why this objective cannot train a latent space, or return None if it can."""
-        return require_several_variables(latent)
 
 
 @spec
@@ -117,10 +112,9 @@ class LagrangianVAE(BaseObjective):
     particles: PositiveInt = 256
     estimator: Estimator = "stratified"
     kind: Literal["lagrangian-vae"] = tag("lagrangian-vae")
+    several_variables: ClassVar[bool] = True
 
-    def model_loss(
-        self, nets: Nets, batch: Batch, noise: Noise, carry: Carry
-    ) -> tuple[Terms, Carry]:
+    def model_loss(self, nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> Loss:
         """Return distortion, rate, its two parts, and the log-likelihood."""
         forward = nets.model(batch.x, noise)
         parts = decompose_batch(forward, batch, self.estimator)
@@ -137,10 +131,6 @@ class LagrangianVAE(BaseObjective):
                 weight_value(self.identifiability) - weight_value(self.likelihood), likelihood
             ),
         }, carry_from(forward)
-
-    def incompatibility(self, latent: Latent) -> str | None:
-        """Explain why this objective cannot train a latent space, or return None if it can."""
-        return require_several_variables(latent)
 
 
 def sampled_likelihood(model: Model, forward: ForwardPass, noise: Noise, particles: int) -> Tensor:
@@ -178,6 +168,7 @@ class InformationDropout(VAEObjective):
     gamma: Weight = 0.0
     estimator: Estimator = "stratified"
     kind: Literal["information-dropout"] = tag("information-dropout")
+    requires: ClassVar[Requirements] = {"fixed_prior": "nothing here would teach a prior"}
 
     def loss(self, forward: ForwardPass, batch: Batch, noise: Noise) -> Terms:
         """Return distortion, mutual information and total correlation."""
@@ -186,10 +177,6 @@ class InformationDropout(VAEObjective):
             "mutual_information": Term(self.beta, parts.mutual_information),
             "total_correlation": Term(self.gamma, parts.total_correlation),
         }
-
-    def incompatibility(self, latent: Latent) -> str | None:
-        """Explain why this objective cannot train a latent space, or return None if it can."""
-        return require(latent, "fixed_prior", "nothing here would teach a prior")
 
 
 @spec
@@ -214,7 +201,6 @@ class AnchorVAE(VAEObjective):
         }
 
     def incompatibility(self, latent: Latent) -> str | None:
-        """Explain why this objective cannot train a latent space, or return None if it can."""
         names = [node.name for node in latent.nodes]
         if self.anchor in names:
             return None

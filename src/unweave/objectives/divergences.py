@@ -7,6 +7,7 @@ critic and its update.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal
 
 import torch.nn.functional as F
@@ -35,12 +36,13 @@ from unweave.objectives.base import (
     CRITIC_ACCURACY,
     Batch,
     Carry,
+    Loss,
     Nets,
     Term,
     Terms,
     Update,
 )
-from unweave.objectives.compatibility import require
+from unweave.objectives.compatibility import Requirements, unmet
 
 
 class Divergence(ABC):
@@ -49,6 +51,7 @@ class Divergence(ABC):
     kind: str
     nats: ClassVar[bool] = True  # whether its value is in nats
     estimator: Estimator | None = None  # of q(z), for divergences that have this field
+    requires: ClassVar[Requirements] = MappingProxyType({})  # of every block of the latent space
 
     @abstractmethod
     def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
@@ -66,7 +69,7 @@ class Divergence(ABC):
 
     def incompatibility(self, latent: Latent) -> str | None:
         """Explain why this divergence is undefined on a latent space, or return None."""
-        return None
+        return unmet(latent, self.requires)
 
 
 @spec
@@ -95,16 +98,14 @@ class InclusiveKL(Divergence):
     """
 
     kind: Literal["inclusive-kl"] = tag("inclusive-kl")
+    requires: ClassVar[Requirements] = {
+        "finite_variance": "KL(p || q) is infinite if the prior has no variance"
+    }
 
     def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
         """Average over as many samples of p(z) as there are observations, ()."""
         z = prior_samples(forward.p, len(forward.z), noise)
         return inclusive_kl(forward.p.log_prob(z), forward.q.log_prob(z[:, None]))
-
-    def incompatibility(self, latent: Latent) -> str | None:
-        """Explain why this divergence is undefined on a latent space, or return None."""
-        why = "KL(p || q) is infinite if the prior has no variance"
-        return require(latent, "finite_variance", why)
 
 
 @spec
@@ -158,17 +159,15 @@ class Moments(Divergence):
 
     kind: Literal["moments"] = tag("moments")
     nats: ClassVar[bool] = False
+    requires: ClassVar[Requirements] = {
+        "finite_variance": "second moments need a prior that has a variance"
+    }
 
     def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
         """Compute the squared differences, ()."""
         return moment_matching(
             forward.hard_samples, prior_samples(forward.p, len(forward.z), noise)
         )
-
-    def incompatibility(self, latent: Latent) -> str | None:
-        """Explain why this divergence is undefined on a latent space, or return None."""
-        why = "second moments need a prior that has a variance"
-        return require(latent, "finite_variance", why)
 
 
 @spec
@@ -178,16 +177,13 @@ class SlicedWasserstein(Divergence):
     projections: PositiveInt = 50
     kind: Literal["sliced-wasserstein"] = tag("sliced-wasserstein")
     nats: ClassVar[bool] = False
+    requires: ClassVar[Requirements] = {"finite_variance": "W_2 needs a prior that has a variance"}
 
     def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
         """Average over the projections, ()."""
         y = prior_samples(forward.p, len(forward.z), noise)
         lines = directions(noise, self.projections, forward.z.shape[-1], forward.z.dtype)
         return sliced_wasserstein(forward.hard_samples, y, lines)
-
-    def incompatibility(self, latent: Latent) -> str | None:
-        """Explain why this divergence is undefined on a latent space, or return None."""
-        return require(latent, "finite_variance", "W_2 needs a prior that has a variance")
 
 
 class CriticDivergence(Divergence):
@@ -236,7 +232,7 @@ class Adversary(CriticDivergence):
         return -F.log_softmax(nets.critic(forward.hard_samples), -1)[:, 1]
 
 
-def critic_loss(nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> tuple[Terms, Carry]:
+def critic_loss(nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> Loss:
     """Return the critic's cross-entropy on codes of q(z) and samples of p(z)."""
     z = carry["z"].detach()
     samples = prior_samples(nets.model.p(), len(z), noise).detach()

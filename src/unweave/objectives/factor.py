@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
@@ -17,14 +17,13 @@ from unweave.objectives.base import (
     BaseObjective,
     Batch,
     Carry,
+    Loss,
     Nets,
     Term,
-    Terms,
     Update,
     carry_from,
     elbo_terms,
 )
-from unweave.objectives.compatibility import require_several_variables
 from unweave.objectives.divergences import critic_terms, log_ratio
 
 
@@ -53,6 +52,7 @@ class FactorVAE(BaseObjective):
     gamma: Weight = 35.0  # [Kim2018] fig. 6: the best gamma on 2D Shapes
     critic: Critic = Critic()
     kind: Literal["factor-vae"] = tag("factor-vae")
+    several_variables: ClassVar[bool] = True
 
     @property
     def updates(self) -> tuple[Update, ...]:
@@ -64,22 +64,14 @@ class FactorVAE(BaseObjective):
         """The critic that separates q(z) from the product of its marginals."""
         return {CRITIC: self.critic}
 
-    def model_loss(
-        self, nets: Nets, batch: Batch, noise: Noise, carry: Carry
-    ) -> tuple[Terms, Carry]:
+    def model_loss(self, nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> Loss:
         """Return the terms of the model's loss, and its codes for the critic."""
         forward = nets.model(batch.x, noise)
         correlation = Term(self.gamma, log_ratio(nets, forward.hard_samples))
         return elbo_terms(forward) | {"total_correlation": correlation}, carry_from(forward)
 
-    def critic_loss(
-        self, nets: Nets, batch: Batch, noise: Noise, carry: Carry
-    ) -> tuple[Terms, Carry]:
+    def critic_loss(self, nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> Loss:
         """Return the critic's loss, -(log D(z) + log(1 - D(permuted z'))) / 2, and accuracy."""
         second = with_hard_samples(nets.model.encode(batch.x)).rsample(noise.fold("posterior"))
         permuted = permute_variables(second, nets.model.latent, noise)
         return critic_terms(nets, carry["z"].detach(), permuted.detach()), {}
-
-    def incompatibility(self, latent: Latent) -> str | None:
-        """Explain why this objective cannot train a latent space, or return None if it can."""
-        return require_several_variables(latent)

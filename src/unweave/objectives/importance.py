@@ -13,7 +13,7 @@ from unweave.core.noise import Noise
 from unweave.core.spec import spec, tag
 from unweave.latents import Distribution
 from unweave.models import Model
-from unweave.objectives.base import BaseObjective, Batch, Carry, Nets, Term, Terms
+from unweave.objectives.base import BaseObjective, Batch, Carry, Loss, Nets, Term
 
 
 def importance_bound(model: Model, x: Tensor, noise: Noise, particles: int) -> tuple[Tensor, ...]:
@@ -49,9 +49,7 @@ class IWAE(BaseObjective):
     particles: PositiveInt = 50
     kind: Literal["iwae"] = tag("iwae")
 
-    def model_loss(
-        self, nets: Nets, batch: Batch, noise: Noise, carry: Carry
-    ) -> tuple[Terms, Carry]:
+    def model_loss(self, nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> Loss:
         """Return the bound, and as diagnostics the mean distortion and rate of the particles."""
         raw = nets.model.raw(batch.x)
         q = nets.model.latent.posterior(raw)

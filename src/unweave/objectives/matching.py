@@ -18,15 +18,15 @@ from unweave.objectives.base import (
     BaseObjective,
     Batch,
     Carry,
+    Loss,
     Nets,
     Term,
-    Terms,
     Update,
     carry_from,
     elbo_terms,
     weight_value,
 )
-from unweave.objectives.compatibility import require
+from unweave.objectives.compatibility import unmet
 from unweave.objectives.divergences import MMD, AnyDivergence, DensityRatio, InclusiveKL
 
 
@@ -55,9 +55,7 @@ class MatchingObjective(BaseObjective):
         """The critic of the divergence, if it has one."""
         return self.divergence.critics
 
-    def model_loss(
-        self, nets: Nets, batch: Batch, noise: Noise, carry: Carry
-    ) -> tuple[Terms, Carry]:
+    def model_loss(self, nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> Loss:
         """Return the terms of the model's loss, and its codes for the critic."""
         forward = nets.model(batch.x, noise)
         rate, divergence = self.weights
@@ -67,20 +65,17 @@ class MatchingObjective(BaseObjective):
         )
 
     def incompatibility(self, latent: Latent) -> str | None:
-        """Explain why this objective cannot train a latent space, or return None if it can."""
         reason = None
         if self.critics and not self.uses_rate:
-            reason = require(latent, "fixed_prior", "a critic does not teach a prior")
+            reason = unmet(latent, {"fixed_prior": "a critic does not teach a prior"})
         return reason or self.divergence.incompatibility(latent)
 
     @property
     def not_in_nats(self) -> tuple[str, ...]:
-        """The terms whose values are not in nats."""
         return super().not_in_nats + (() if self.divergence.nats else ("divergence",))
 
     @property
     def needs_full_batch(self) -> bool:
-        """Whether every batch must be the whole dataset."""
         return self.divergence.estimator == "exact"
 
 

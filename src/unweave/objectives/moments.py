@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from unweave.aggregate import covariance_penalty
 from unweave.core.noise import Noise
@@ -11,7 +11,7 @@ from unweave.core.spec import spec, tag
 from unweave.latents import Latent
 from unweave.models import ForwardPass
 from unweave.objectives.base import Batch, Term, Terms, VAEObjective, elbo_terms
-from unweave.objectives.compatibility import require
+from unweave.objectives.compatibility import Requirements, unmet
 
 
 @spec
@@ -28,6 +28,13 @@ class DIPVAE(VAEObjective):
     diagonal: Weight = 100.0
     covariance_of: Literal["means", "codes"] = "means"
     kind: Literal["dip-vae"] = tag("dip-vae")
+    not_in_nats = ("off_diagonal", "diagonal")
+    requires: ClassVar[Requirements] = {
+        "continuous": "an identity covariance is for continuous variables",
+        "fixed_prior": "a learned prior is no fixed target",
+        "finite_variance": "a covariance needs a prior that has one",
+        "factorised": "columns must be uncorrelated under the prior",
+    }
 
     def loss(self, forward: ForwardPass, batch: Batch, noise: Noise) -> Terms:
         """Return distortion, rate and the two penalties."""
@@ -39,21 +46,9 @@ class DIPVAE(VAEObjective):
             "diagonal": Term(self.diagonal, penalty.diagonal),
         }
 
-    @property
-    def not_in_nats(self) -> tuple[str, ...]:
-        """The terms whose values are not in nats."""
-        return ("off_diagonal", "diagonal")
-
     def incompatibility(self, latent: Latent) -> str | None:
-        """Explain why this objective cannot train a latent space, or return None if it can."""
-        reason = None
-        if self.covariance_of == "codes":
-            why = "DIP-VAE-II needs encodings with independent columns"
-            reason = require(latent, "factorised_posterior", why)
-        return (
-            reason
-            or require(latent, "continuous", "an identity covariance is for continuous variables")
-            or require(latent, "fixed_prior", "a learned prior is no fixed target")
-            or require(latent, "finite_variance", "a covariance needs a prior that has one")
-            or require(latent, "factorised", "columns must be uncorrelated under the prior")
-        )
+        independent: Requirements = {
+            "factorised_posterior": "DIP-VAE-II needs encodings with independent columns"
+        }
+        reason = unmet(latent, independent) if self.covariance_of == "codes" else None
+        return reason or super().incompatibility(latent)

@@ -54,14 +54,21 @@ def _hfvae(beta: float = 4.0, gamma: float = 3.0) -> HFVAE:
     return HFVAE(alpha=1.0, beta=beta, gamma=gamma)
 
 
-def _shapes2d(name: str, title: str, latent: Latent, objective: Objective, *notes: str) -> Preset:
+def _notes(latent: Latent, objective: Objective, *weights: str) -> tuple[str, ...]:
+    """Return the notes on discrete variables, weights and HFVAEs that apply."""
+    mixed = isinstance(latent, Product)
+    alpha = (_ALPHA,) if isinstance(objective, HFVAE) else ()
+    return (*(_STYLE,) * mixed, *weights, *alpha, *(_CONCRETE,) * mixed)
+
+
+def _shapes2d(name: str, title: str, latent: Latent, objective: Objective) -> Preset:
     return Preset(
         f"esmaeili2019/shapes2d-{name}",
         f"{title} on dSprites, table 2",
         "[Esmaeili2019] sec. 6, table 4 and table 2",
         _run(Shapes2D(), latent, 4, objective, 512, 30_000),
         {"seed": SEEDS},
-        (_RENDERED, _BATCH, _STEPS, _SEEDS, *notes),
+        (_RENDERED, _BATCH, _STEPS, _SEEDS, *_notes(latent, objective)),
     )
 
 
@@ -75,24 +82,20 @@ def _digits(
         "[Esmaeili2019] sec. 6 and table 3",
         _run(data, latent, 3, objective, 512, 23_437),
         {"seed": SEEDS},
-        (_SIDE, _BATCH, _EPOCHS, _SHOWN, *notes),
+        (_SIDE, _BATCH, _EPOCHS, _SHOWN, *notes, *_notes(latent, objective, _WEIGHTS)),
     )
 
 
 def _celeba(name: str, title: str, latent: Latent, objective: Objective, *notes: str) -> Preset:
     # 200 epochs of 202,599 images in batches of 1024.
+    batch = "Batches of 1024 are those of a notebook in the history of the released code."
     return Preset(
         f"esmaeili2019/celeba-{name}",
         f"{title} on CelebA, figure 8",
         "[Esmaeili2019] sec. 6, table 5 and fig. 8",
         _run(CelebA(), latent, 5, objective, 1024, 39_570),
         {},
-        (
-            CROP,
-            "Batches of 1024 are those of a notebook in the history of the released code.",
-            _EPOCHS,
-            *notes,
-        ),
+        (CROP, batch, _EPOCHS, *_notes(latent, objective), *notes),
     )
 
 
@@ -101,85 +104,34 @@ UNSEEN: tuple[dict[str, tuple[int | float | str, ...]], ...] = (
     {"class": (0,), "width": (0,)},
 )
 
+_BETA, _PLAIN, _MIXED = BetaVAE(beta=4.0), Gaussian(10), _mixed(10, 10)
+
 PRESETS = (
-    _shapes2d("vae", "VAE", Gaussian(10), VAE()),
-    _shapes2d("beta-vae", "beta-VAE", Gaussian(10), BetaVAE(beta=4.0)),
-    _shapes2d(
-        "beta-svae",
-        "beta-VAE with a discrete variable",
-        _mixed(10, 3),
-        BetaVAE(beta=4.0),
-        _STYLE,
-        _CONCRETE,
-    ),
-    _shapes2d("beta-tcvae", "beta-TCVAE", Gaussian(10), BetaTCVAE(alpha=1.0, beta=4.0, gamma=1.0)),
-    _shapes2d("hfvae", "HFVAE", _mixed(10, 3), _hfvae(), _STYLE, _ALPHA, _CONCRETE),
+    _shapes2d("vae", "VAE", _PLAIN, VAE()),
+    _shapes2d("beta-vae", "beta-VAE", _PLAIN, _BETA),
+    _shapes2d("beta-svae", "beta-VAE with a discrete variable", _mixed(10, 3), _BETA),
+    _shapes2d("beta-tcvae", "beta-TCVAE", _PLAIN, BetaTCVAE(alpha=1.0, beta=4.0, gamma=1.0)),
+    _shapes2d("hfvae", "HFVAE", _mixed(10, 3), _hfvae()),
+    _digits("mnist-beta-vae", "beta-VAE on MNIST, figure 7", MNIST(), _PLAIN, _BETA),
+    _digits("mnist-beta-svae", "beta-VAE with a discrete variable on MNIST, figure 7", MNIST(),
+            _MIXED, _BETA),
+    _digits("mnist-hfvae", "HFVAE on MNIST, figures 5, 6, 7 and 9", MNIST(), _MIXED, _hfvae()),
     _digits(
-        "mnist-beta-vae",
-        "beta-VAE on MNIST, figure 7",
-        MNIST(),
-        Gaussian(10),
-        BetaVAE(beta=4.0),
-        _WEIGHTS,
-    ),
-    _digits(
-        "mnist-beta-svae",
-        "beta-VAE with a discrete variable on MNIST, figure 7",
-        MNIST(),
-        _mixed(10, 10),
-        BetaVAE(beta=4.0),
-        _STYLE,
-        _WEIGHTS,
-        _CONCRETE,
-    ),
-    _digits(
-        "mnist-hfvae",
-        "HFVAE on MNIST, figures 5, 6, 7 and 9",
-        MNIST(),
-        _mixed(10, 10),
-        _hfvae(),
-        _STYLE,
-        _WEIGHTS,
-        _ALPHA,
-        _CONCRETE,
-    ),
-    _digits(
-        "mnist-zero-shot",
-        "HFVAE on MNIST without thick sevens and narrow zeros, figure 9",
-        Selected(MNIST(strokes=True), (HeldOut(UNSEEN),)),
-        _mixed(10, 10),
-        _hfvae(),
+        "mnist-zero-shot", "HFVAE on MNIST without thick sevens and narrow zeros, figure 9",
+        Selected(MNIST(strokes=True), (HeldOut(UNSEEN),)), _MIXED, _hfvae(),
         "Thickness and width are measured in the images, so that the same digits are held out for "
         "all networks. The paper trains an HFVAE first and seems to prune by its features; for "
         'that, see "Combinations of learned features" in docs/data.md.',
         "The paper does not say how thick and how narrow; ours are the outer fifths of sevens "
         "and of zeros.",
-        _STYLE,
-        _WEIGHTS,
-        _ALPHA,
-        _CONCRETE,
     ),
-    _digits(
-        "fashion-mnist-hfvae",
-        "HFVAE on Fashion-MNIST, figures 5 and 11",
-        FashionMNIST(),
-        _mixed(10, 10),
-        _hfvae(),
-        _STYLE,
-        _WEIGHTS,
-        _ALPHA,
-        _CONCRETE,
-    ),
+    _digits("fashion-mnist-hfvae", "HFVAE on Fashion-MNIST, figures 5 and 11", FashionMNIST(),
+            _MIXED, _hfvae()),
     _celeba("beta-vae", "beta-VAE", Gaussian(20), BetaVAE(beta=8.0)),
     _celeba(
-        "hfvae",
-        "HFVAE",
-        Product(style=Gaussian(20), category=Bits(2, temperature=0.66)),
+        "hfvae", "HFVAE", Product(style=Gaussian(20), category=Bits(2, temperature=0.66)),
         _hfvae(beta=5.0),
-        _STYLE,
-        _ALPHA,
-        _CONCRETE,
         "Table 5 prints a ReLU after means and log-variances, which would keep them positive; it "
         "is left out.",
     ),
-)
+)  # fmt: skip

@@ -113,22 +113,15 @@ def _gan_shapes2d(latent: Latent, objective: Objective) -> Run:
 
 
 def _info_gan(table: int, noise: int, information: float = 1.0) -> InfoGAN:
-    return InfoGAN(
-        information=information,
-        noise_size=noise,
-        network=Kim2018GAN(table=table, norm="batch"),  # type: ignore[arg-type]
-        critic_optimiser=Adam(lr=1e-4, betas=(0.5, 0.999)),
-    )
+    return InfoGAN(information, noise_size=noise, network=_networks(table, "batch"))
 
 
 def _info_wgan_gp(table: int, noise: int, information: float = 1.0) -> InfoWGANGP:
-    return InfoWGANGP(
-        information=information,
-        penalty=10.0,
-        noise_size=noise,
-        network=Kim2018GAN(table=table, norm="layer"),  # type: ignore[arg-type]
-        critic_optimiser=Adam(lr=1e-4, betas=(0.5, 0.999)),
-    )
+    return InfoWGANGP(information, noise_size=noise, network=_networks(table, "layer"))
+
+
+def _networks(table: int, norm: str) -> Kim2018GAN:
+    return Kim2018GAN(table=table, norm=norm)  # type: ignore[arg-type]
 
 
 _INFORMATION = {"objective.information": tuple(k / 10 for k in range(11)), "seed": SEEDS}

@@ -67,16 +67,6 @@ _SPIKE = (
 )
 
 
-def gaussian_prior(latent: Gaussian, third: int = 64) -> Run:
-    """Return a run of fig. 2 top: 20 epochs of 737,280 images in batches of 64."""
-    return _shapes2d(latent, third, 64, 20 * 737_280 // 64)
-
-
-def student_prior(third: int = 64) -> Run:
-    """Return a run of fig. 2 bottom: 40 epochs in batches of 256."""
-    return _shapes2d(StudentT(10, df=5.0, sampled_rate=True), third, 256, 40 * 737_280 // 256)
-
-
 def _shapes2d(latent: Latent, third: int, batch_size: int, steps: int) -> Run:
     return Run(
         data=Shapes2D(),
@@ -125,40 +115,36 @@ def _sparse(
 
 
 def priors(paper: str, figure: str, third: int) -> tuple[Preset, ...]:
-    """Return the four priors on 2D Shapes, which both papers have."""
+    """Return the four priors on 2D Shapes, which both papers have.
+
+    20 epochs of 737,280 images in batches of 64; for Student-t priors 40 in batches of 256.
+    """
     where = f"[{paper.capitalize()}] app. B, table 1a and fig. {figure}"
     shared = (_RENDERED, _RATE, _AMSGRAD)
     grid = {"objective.beta": BETAS, "seed": HUNDRED}
+    learned = Gaussian(10, variances="pca", learn="variances")
+    student = StudentT(10, df=5.0, sampled_rate=True)
     return (
-        Preset(
-            f"{paper}/shapes2d-isotropic",
-            f"beta-VAE with an isotropic Gaussian prior on 2D Shapes, figure {figure}",
-            where,
-            gaussian_prior(Gaussian(10), third),
-            grid,
-            (*shared, _UNLISTED),
-        ),
-        Preset(
-            f"{paper}/shapes2d-pca",
-            f"beta-VAE with an anisotropic Gaussian prior on 2D Shapes, figure {figure}",
-            where,
-            gaussian_prior(Gaussian(10, variances="pca"), third),
-            grid,
-            (*shared, _UNLISTED, _PCA),
-        ),
-        Preset(
-            f"{paper}/shapes2d-learned",
-            f"beta-VAE with learned prior variances on 2D Shapes, figure {figure}",
-            where,
-            gaussian_prior(Gaussian(10, variances="pca", learn="variances"), third),
-            grid,
-            (*shared, _UNLISTED, _PCA),
+        *(
+            Preset(
+                f"{paper}/shapes2d-{name}",
+                f"beta-VAE with {prior} on 2D Shapes, figure {figure}",
+                where,
+                _shapes2d(latent, third, 64, 20 * 737_280 // 64),
+                grid,
+                (*shared, _UNLISTED, *notes),
+            )
+            for name, prior, latent, notes in (
+                ("isotropic", "an isotropic Gaussian prior", Gaussian(10), ()),
+                ("pca", "an anisotropic Gaussian prior", Gaussian(10, variances="pca"), (_PCA,)),
+                ("learned", "learned prior variances", learned, (_PCA,)),
+            )
         ),
         Preset(
             f"{paper}/shapes2d-student-t",
             f"VAE with a product of Student-t priors on 2D Shapes, figure {figure}",
             where,
-            student_prior(third),
+            _shapes2d(student, third, 256, 40 * 737_280 // 256),
             {"latent.df": DEGREES, "seed": HUNDRED},
             (*shared, _DEGREES, _SAMPLED),
         ),

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unweave.core.files import write_atomically
+from unweave.studies.workspace import Measured
 from unweave.theory import Estimates
 from unweave.theory.bias import Quantity
 
@@ -93,12 +94,27 @@ def letter_panels(axes: Sequence[Axes], titles: Sequence[str]) -> None:
         axis.set_title(f"{letter}  {title}")
 
 
-def draw_bias(axis: Axes, estimates: dict[str, Estimates], quantity: Quantity = "entropy") -> None:
-    """Draw the bias of named estimates over the batch size, with bands of two standard errors."""
+def shades(count: int) -> Values:
+    """Return colours from dark to light, for lines in an order."""
     from matplotlib import colormaps
 
-    shades = colormaps["viridis"](np.linspace(0.0, 0.85, len(estimates)))
-    for colour, dashes, (name, each) in zip(shades, DASHES, estimates.items(), strict=False):
+    colours: Values = colormaps["viridis"](np.linspace(0.0, 0.85, max(2, count)))
+    return colours
+
+
+def draw_means(
+    axis: Axes, x: Sequence[float], means: Sequence[Measured], colour: Any, band: float, **line: Any
+) -> None:
+    """Draw a line through means, over a band of their intervals."""
+    low, high = [mean.low for mean in means], [mean.high for mean in means]
+    axis.fill_between(x, low, high, color=colour, alpha=band, linewidth=0)
+    axis.plot(x, [mean.value for mean in means], color=colour, **line)
+
+
+def draw_bias(axis: Axes, estimates: dict[str, Estimates], quantity: Quantity = "entropy") -> None:
+    """Draw the bias of named estimates over the batch size, with bands of two standard errors."""
+    colours = shades(len(estimates))
+    for colour, dashes, (name, each) in zip(colours, DASHES, estimates.items(), strict=False):
         bias, error = each.bias[quantity], each.error[quantity]
         axis.fill_between(each.batch_sizes, bias - 2 * error, bias + 2 * error, color=colour,
                           alpha=0.2, linewidth=0)  # fmt: skip
@@ -110,8 +126,7 @@ def draw_bias(axis: Axes, estimates: dict[str, Estimates], quantity: Quantity = 
 def batch_axis(axis: Axes, label: str) -> None:
     """Show batch sizes along a logarithmic axis."""
     axis.set_xscale("log", base=2)
-    axis.set_xlabel("batch")
-    axis.set_ylabel(label)
+    axis.set(xlabel="batch", ylabel=label)
     ticks = [2**power for power in (1, 4, 7, 10, 13)]
     axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
 

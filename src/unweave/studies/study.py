@@ -30,7 +30,7 @@ from unweave.core.parallel import thread_map, usable_cores
 from unweave.data import Dataset
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure, monitor_of
-from unweave.studies.intervals import bootstrap_interval
+from unweave.studies.intervals import bootstrap_interval, difference_interval
 from unweave.studies.workspace import Measured, Numbers, Workspace, today
 from unweave.training import Outcome, Precision, Row, train
 from unweave.training.progress import failure_text
@@ -132,6 +132,10 @@ class Group:
         """Return the mean over networks with its 95% bootstrap interval."""
         return bootstrap_interval(self.values(read))
 
+    def difference(self, other: Group, read: Reader) -> Measured:
+        """Return the mean less that of another group, with its 95% bootstrap interval."""
+        return difference_interval(self.values(read), other.values(read))
+
     def ranked(self, read: Reader) -> list[Network]:
         """Return the networks by decreasing values."""
         order = np.argsort(-self.values(read), kind="stable")
@@ -214,6 +218,22 @@ def _group(networks: Sequence[Network | None]) -> Group:
     trained = tuple(each for each in networks if each is not None and each.failure is None)
     failed = sum(each is not None and each.failure is not None for each in networks)
     return Group(trained, len(networks), failed)
+
+
+def best_of_settings(
+    setting: Callable[[Run], Setting], read: Reader, *which: str, among: Sequence[Setting] = ()
+) -> Callable[[Results], list[Network]]:
+    """Return a function for `Study.pictured`: keep pictures of the best networks of each setting.
+
+    See `Group.keep` for `which`; `among` names the settings, by default all.
+    """
+
+    def pictured(results: Results) -> list[Network]:
+        groups = results.groups(setting)
+        shown = [group for name, group in groups.items() if name in (among or groups)]
+        return [network for group in shown for network in group.keep(read, *which)]
+
+    return pictured
 
 
 class Incomplete(ValueError):

@@ -37,11 +37,7 @@ from unweave.latents import (
 from unweave.metrics.inputs import Seed, as_codes, as_scales, as_seed
 from unweave.metrics.score import Detail, Score
 from unweave.metrics.validation import check_arguments
-from unweave.objectives.divergences import (
-    InclusiveKL,
-    Moments,
-    SlicedWasserstein,
-)
+from unweave.objectives.divergences import InclusiveKL, Moments, SlicedWasserstein
 
 DIRECTIONS = 200  # random directions of the sliced distance
 

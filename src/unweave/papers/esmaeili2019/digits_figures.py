@@ -1,8 +1,8 @@
-"""Figures 5 to 7, 9 and 11 of [Esmaeili2019], drawn from the results of the study of digits."""
+"""Figures 5 to 7, 9 and 11 of [Esmaeili2019]: claims and drawings from the study of digits."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,27 +19,174 @@ from unweave.papers.esmaeili2019.digits import (
     STUDY,
     VALUES,
     rank,
+    setting_of,
 )
-from unweave.papers.esmaeili2019.digits_claims import (
-    ACTIVE,
-    category_claims,
-    features_claims,
-    identity_claims,
-    prior_information,
-    pruning_claims,
-    style_names,
-    texts_of,
-    unseen_claims,
-)
-from unweave.papers.esmaeili2019.table2 import category_information, named_groups
-from unweave.studies.drawing import BLUE, DASHES, MUTED, ORANGE, panels
+from unweave.papers.esmaeili2019.table2 import above_zero, category_information, shared_information
+from unweave.studies.drawing import BLUE, DASHES, MUTED, ORANGE, Values, panels, shades
 from unweave.studies.images import draw_png
-from unweave.studies.study import PICTURES, Group, Network, Results, stored_results
-from unweave.studies.workspace import Claim, Reproduction, Result, Workspace
+from unweave.studies.intervals import range_interval
+from unweave.studies.study import PICTURES, Group, Network, Reader, Results, stored_results
+from unweave.studies.texts import Texts
+from unweave.studies.workspace import Claim, Measured, Reproduction, Result, Workspace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+Groups = Mapping[str, Group]
+ACTIVE = 0.1  # nats of I(x; z_d) above which a dimension counts as informative
+KEPT = 0.9  # share of digits above which identity counts as maintained
+MUCH, NOTHING = 0.5, 0.05  # of I(class; label) / H(label): captured, and not at all
+ORDERED = 0.75  # probability above which held-out digits count as lying beyond the others
+
+
+def texts_of(figure: str) -> Texts:
+    """Return the texts of a figure of this study."""
+    return Texts(__package__, "digits", figure)
+
+
+def style_names(network: Network) -> list[str]:
+    """Return the names of the continuous latent variables."""
+    latent = network.run.latent
+    return [name for name, flag in zip(latent.names, latent.discrete, strict=True) if not flag]
+
+
+def informations(network: Network) -> Values:
+    """Return I(x; z_d) of the continuous latents at the end of training in nats."""
+    return np.array([network.last(INFORMATION + name) for name in style_names(network)])
+
+
+def _active(network: Network) -> float:
+    return float((informations(network) > ACTIVE).sum())
+
+
+def prior_information(network: Network) -> float:
+    """Return how much the class explains the digit in samples of the prior, from 0 to 1."""
+    return shared_information(network.facts["prior"])
+
+
+def kept_at_ends(network: Network) -> float:
+    """Return the share of digits that keep their identity at -3 and 3, whichever is lower."""
+    return float(min(network.facts["kept"][0], network.facts["kept"][-1]))
+
+
+def kept_least(network: Network) -> float:
+    """Return the lowest share of digits that keep their identity, over all values."""
+    return float(min(network.facts["kept"]))
+
+
+def features_claims(groups: Groups) -> tuple[Claim, ...]:
+    """Judge figure 5 and section 6.1: how many features are interpretable."""
+    counts = groups["HFVAE"].values(_active)
+    return (
+        texts_of("fig5").claim(
+            "features", counts.min() <= 7 <= counts.max(), contradicted=False,
+            needs=(groups["HFVAE"],), active=ACTIVE, mean=counts.mean(), low=counts.min(),
+            high=counts.max(),
+        ),
+    )  # fmt: skip
+
+
+def pruning_claims(groups: Groups) -> tuple[Claim, ...]:
+    """Judge figure 6: dimensions that are not needed."""
+    texts, group = texts_of("fig6"), groups["HFVAE"]
+    counts, pruned = 10 - group.values(_active), _uninformative(group)
+    last, peak = np.array(pruned or [(np.nan, np.nan)]).T
+    values = f"{range_interval(last)} nats at the end; at most {range_interval(peak)} before"
+    return (
+        texts.claim("prunes", counts.min() >= 1, contradicted=counts.max() == 0, needs=(group,),
+                    active=ACTIVE, mean=counts.mean(), low=counts.min(), high=counts.max()),
+        texts.claim("decreases", bool((last < peak).all()), needs=(group,), active=ACTIVE,
+                    contradicted=bool((last >= peak).all()),
+                    values=values if pruned else "no such dimension",
+                    reason="" if pruned else "No dimension is uninformative."),
+    )  # fmt: skip
+
+
+def _uninformative(group: Group) -> list[tuple[float, float]]:
+    """Return I(x; z_d) at the end, and its maximum, of every dimension that ends uninformative."""
+    return [
+        (value, float(network.curve(INFORMATION + name)[1].max()))
+        for network in group.networks
+        for name, value in zip(style_names(network), informations(network).tolist(), strict=True)
+        if value <= ACTIVE
+    ]
+
+
+def identity_claims(groups: Groups) -> tuple[Claim, ...]:
+    """Judge figure 7 and section 6.3: digit and thickness."""
+    texts = texts_of("fig7")
+    plain, structured, ours = (groups[name] for name in ("β-VAE", "β-SVAE", "HFVAE"))
+    least = {name: groups[name].mean(kept_least) for name in ("β-SVAE", "HFVAE")}
+    better = [group.difference(plain, kept_at_ends) for group in (structured, ours)]
+    higher = above_zero([ours.difference(structured, prior_information)])
+    captures, distinct = ours.mean(prior_information), structured.mean(prior_information)
+    ends = plain.mean(kept_at_ends)
+    return (
+        texts.claim("not_able", ends.high < KEPT, contradicted=False, needs=(plain,), bound=KEPT,
+                    mean=f"{ends:.2f}"),
+        texts.claim("able", all(mean.low > KEPT for mean in least.values()), contradicted=False,
+                    needs=(structured, ours), bound=KEPT,
+                    means="; ".join(f"{name} {mean:.2f}" for name, mean in least.items())),
+        texts.claim("better", **above_zero(better), needs=(plain, structured, ours),
+                    means=_means(groups, ("β-SVAE", "HFVAE", "β-VAE"), kept_at_ends)),
+        texts.claim("captures", higher["holds"] and captures.low > MUCH,
+                    contradicted=higher["contradicted"] or captures.high < NOTHING,
+                    needs=(structured, ours), bound=MUCH,
+                    means=_means(groups, ("HFVAE", "β-SVAE"), prior_information)),
+        texts.claim("not_distinct", distinct.high < MUCH, contradicted=distinct.low > 1 - NOTHING,
+                    needs=(structured,), bound=MUCH, mean=f"{distinct:.2f}"),
+    )  # fmt: skip
+
+
+def _means(groups: Groups, names: Iterable[str], read: Reader) -> str:
+    return "; ".join(f"{name} {groups[name].mean(read):.2f}" for name in names)
+
+
+def unseen_claims(groups: Groups) -> tuple[Claim, ...]:
+    """Judge figure 9 and section 6.4: combinations of digit and style that were never seen."""
+    texts = texts_of("fig9")
+    pruned, whole = needs = groups["zero-shot"], groups["HFVAE"]
+    claims = []
+    for name in HELD_OUT:
+
+        def mean(group: Group, what: str, name: str = name) -> Measured:
+            return group.mean(lambda network: float(network.facts["unseen"][name][what]))
+
+        beyond, right, order = (mean(pruned, what) for what in ("beyond", "recognised", "ordered"))
+        claims += [
+            texts.claim(
+                "reconstructs", beyond.low > ORDERED and right.low > 0.5, needs=needs, digits=name,
+                contradicted=min(beyond.high, right.high) < 0.5, bound=ORDERED,
+                beyond=f"{beyond:.2f}", right=f"{right:.2f}",
+                all_beyond=f"{mean(whole, 'beyond'):.2f}",
+                all_right=f"{mean(whole, 'recognised'):.2f}",
+                nats=mean(pruned, "distortion").value, all_nats=mean(whole, "distortion").value,
+            ),
+            texts.claim("extracts", order.low > ORDERED, contradicted=order.high < 0.5, needs=needs,
+                        digits=name, bound=ORDERED, pruned=f"{order:.2f}",
+                        whole=f"{mean(whole, 'ordered'):.2f}"),
+        ]  # fmt: skip
+    return tuple(claims)
+
+
+def category_claims(groups: Groups) -> tuple[Claim, ...]:
+    """Judge section 6.3: how well the discrete variable captures classes, by dataset.
+
+    `groups` has the HFVAEs of the three datasets by name.
+    """
+    texts, read = texts_of("fig11"), category_information
+    fashion, digits, shapes = (groups[n] for n in ("Fashion-MNIST", "HFVAE", "2D Shapes"))
+    named = {"Fashion-MNIST": fashion, "MNIST": digits, "2D Shapes": shapes}
+    middle = above_zero([fashion.difference(digits, read), digits.difference(shapes, read)])
+    garments, sprites = fashion.mean(read), shapes.mean(read)
+    return (
+        texts.claim("fashion", garments.low > MUCH, contradicted=garments.high < NOTHING,
+                    needs=(fashion,), bound=MUCH, mean=f"{garments:.2f}"),
+        texts.claim("shapes", sprites.high < MUCH, contradicted=sprites.low > 1 - NOTHING,
+                    needs=(shapes,), bound=MUCH, mean=f"{sprites:.2f}"),
+        texts.claim("digits", **middle, needs=named.values(), means=_means(named, named, read)),
+    )  # fmt: skip
 
 
 def _result(
@@ -54,7 +201,7 @@ def _result(
 
 def fig5(workspace: Workspace, results: Results) -> Result:
     """Figure 5: traversals on MNIST and Fashion-MNIST."""
-    groups = named_groups(results, SETTINGS)
+    groups = results.groups(setting_of)
     drawings = {
         "": _draw_traversals(groups["HFVAE"]),
         "fashion": _draw_traversals(groups["Fashion-MNIST"]),
@@ -92,7 +239,7 @@ def _split(axis: Axes, blocks: int, rows: int) -> None:
 
 def fig6(workspace: Workspace, results: Results) -> Result:
     """Figure 6: mutual information of each dimension during training."""
-    groups = named_groups(results, SETTINGS)
+    groups = results.groups(setting_of)
     return _result("fig6", {"": draw_information(groups["HFVAE"])}, pruning_claims(groups))
 
 
@@ -100,8 +247,6 @@ def draw_information(group: Group) -> Figure | None:
     """Draw I(x; z_d) over steps, of dimensions that end informative, and of the others."""
     if not (chosen := group.best_and_median(rank)):
         return None
-    from matplotlib import colormaps
-
     network = chosen["median"]
     figure, axes = panels(1, 2, width=3.6, height=2.5)
     ends = {name: network.last(INFORMATION + name) for name in style_names(network)}
@@ -110,8 +255,7 @@ def draw_information(group: Group) -> Figure | None:
         (axes[1], [name for name, end in ends.items() if end <= ACTIVE]),
     ):
         names.sort(key=lambda name: -ends[name])
-        shades = colormaps["viridis"](np.linspace(0.0, 0.85, max(len(names), 1)))
-        for colour, name in zip(shades, names, strict=False):
+        for colour, name in zip(shades(len(names)), names, strict=False):
             steps, values = network.curve(INFORMATION + name)
             axis.plot(steps / 1000, values, color=colour, linewidth=1.3)
         axis.set_title(f"{len(names)} {'un' if axis is axes[1] else ''}informative dimensions")
@@ -127,7 +271,7 @@ def draw_information(group: Group) -> Figure | None:
 
 def fig7(workspace: Workspace, results: Results) -> Result:
     """Figure 7: traversals of thickness by three methods."""
-    groups = named_groups(results, SETTINGS)
+    groups = results.groups(setting_of)
     methods = {name: groups[name] for name in ("β-VAE", "β-SVAE", "HFVAE")}
     drawings = {
         "": _draw_thickness(methods, "median"),
@@ -138,12 +282,14 @@ def fig7(workspace: Workspace, results: Results) -> Result:
     return _result("fig7", drawings, identity_claims(groups))
 
 
+def _chosen(methods: Mapping[str, Group], which: str) -> dict[str, Network]:
+    """Return the best or the median network of each method that has networks."""
+    both = {name: group.best_and_median(rank) for name, group in methods.items()}
+    return {name: networks[which] for name, networks in both.items() if networks}
+
+
 def _draw_thickness(methods: Mapping[str, Group], which: str) -> Figure | None:
-    chosen = {
-        name: group.best_and_median(rank)[which]
-        for name, group in methods.items()
-        if group.best_and_median(rank)
-    }
+    chosen = _chosen(methods, which)
     if not chosen:
         return None
     figure, axes = panels(1, len(chosen), width=2.4, height=3.7)
@@ -168,19 +314,14 @@ def _draw_kept(methods: Mapping[str, Group]) -> Figure | None:
                 axis.plot(VALUES, lines.T, color=colour, linewidth=0.6, alpha=0.35)
                 axis.plot(VALUES, lines.mean(0), color=colour, linestyle=dashes, label=name)
         axis.set_xlabel("thickness latent")
-    axes[0].set_ylim(0, 1.02)
-    axes[0].set_ylabel("digits that keep their identity")
+    axes[0].set(ylim=(0, 1.02), ylabel="digits that keep their identity")
     axes[0].legend(loc="lower left")
     axes[1].set_ylabel("thickness in pixels")
     return figure
 
 
 def _draw_samples(methods: Mapping[str, Group]) -> Figure | None:
-    chosen = {
-        name: group.best_and_median(rank)["median"]
-        for name, group in methods.items()
-        if group.best_and_median(rank)
-    }
+    chosen = _chosen(methods, "median")
     if not chosen:
         return None
     figure, axes = panels(1, len(chosen), width=3.4, height=3.6)
@@ -193,7 +334,7 @@ def _draw_samples(methods: Mapping[str, Group]) -> Figure | None:
 
 def fig9(workspace: Workspace, results: Results) -> Result:
     """Figure 9: combinations that were never seen."""
-    groups = named_groups(results, SETTINGS)
+    groups = results.groups(setting_of)
     return _result("fig9", {"": draw_unseen(groups)}, unseen_claims(groups))
 
 
@@ -233,9 +374,9 @@ def _draw_histograms(axis: Axes, network: Network, name: str) -> None:
 
 def fig11(workspace: Workspace, results: Results) -> Result:
     """Figure 11: traversals of each class of Fashion-MNIST."""
-    groups = named_groups(results, SETTINGS)
+    groups = results.groups(setting_of)
     shapes = stored_results(table2.STUDY, workspace.out)
-    groups["2D Shapes"] = named_groups(shapes, table2.SETTINGS)[table2.OURS]
+    groups["2D Shapes"] = shapes.groups(table2.setting_of)[table2.OURS]
     drawings = {
         "": _draw_classes(groups["Fashion-MNIST"], "median"),
         "best": _draw_classes(groups["Fashion-MNIST"], "best"),

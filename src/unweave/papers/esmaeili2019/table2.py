@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,8 +15,7 @@ from unweave.metrics import Table
 from unweave.presets import preset
 from unweave.studies.drawing import BLUE, INK, MUTED, ORANGE, panels
 from unweave.studies.images import draw_png, encode_png
-from unweave.studies.intervals import difference_interval
-from unweave.studies.study import PICTURES, Group, Network, Reader, Results, Study
+from unweave.studies.study import PICTURES, Group, Network, Reader, Results, Study, best_of_settings
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured, Numbers, Reproduction, Result, Workspace
 from unweave.training.run import Run
@@ -80,16 +79,9 @@ def _traversals(model: FittedModel, table: Table) -> str:
     return encode_png([traversals[variable] for variable in order])
 
 
-def _pictured(results: Results) -> list[Network]:
-    """Return the best and the median network of every method, by the FactorVAE score."""
-    groups = named_groups(results, SETTINGS).values()
-    return [network for group in groups for network in group.keep(f"metrics/{FACTOR}")]
-
-
-def named_groups(results: Results, settings: Mapping[str, Sequence[Run]]) -> dict[str, Group]:
-    """Group networks by the name of their setting."""
-    names = {run.digest: name for name, runs in settings.items() for run in runs}
-    return results.groups(lambda run: names[run.digest])
+def setting_of(run: Run) -> str:
+    """Return the method of a run."""
+    return next(name for name, runs in SETTINGS.items() if run in runs)
 
 
 STUDY = Study(
@@ -107,14 +99,14 @@ STUDY = Study(
         ),
     ),
     describe=describe,
-    pictured=_pictured,
+    pictured=best_of_settings(setting_of, f"metrics/{FACTOR}"),
     precision="fp32",  # in bfloat16 some networks diverge: see the text
 )
 
 
 def table2(workspace: Workspace, results: Results) -> Result:
     """Table 2: disentanglement scores for dSprites."""
-    groups, run = named_groups(results, SETTINGS), SETTINGS[OURS][0]
+    groups, run = results.groups(setting_of), SETTINGS[OURS][0]
     drawings = {"": draw_scores(groups)}
     if chosen := groups[OURS].best_and_median(f"metrics/{FACTOR}"):
         drawings["traversals"] = _draw_traversals(chosen)
@@ -130,16 +122,13 @@ def claims_of(groups: Mapping[str, Group]) -> tuple[Claim, ...]:
         read = f"metrics/{metric}"
         others = {name: group for name, group in groups.items() if name != OURS}
         means = "; ".join(f"{name} {group.mean(read):.2f}" for name, group in others.items())
-        higher = [difference_interval(ours.values(read), g.values(read)) for g in others.values()]
+        higher = [ours.difference(group, read) for group in others.values()]
         outperforms.append(
             _TEXTS.claim("outperforms", **above_zero(higher), needs=groups.values(), score=label,
                          ours=f"{ours.mean(read):.2f}", others=means)
         )  # fmt: skip
-        gaps = {
-            name: difference_interval(group.values(read), last.values(read))
-            for name, group in groups.items()
-            if group is not last
-        }
+        below = {name: group for name, group in groups.items() if group is not last}
+        gaps = {name: group.difference(last, read) for name, group in below.items()}
         listed = "; ".join(f"{name} higher by {gap:.2f}" for name, gap in gaps.items())
         lowest.append(
             _TEXTS.claim("lowest", **above_zero(gaps.values()), needs=groups.values(), score=label,
@@ -235,10 +224,9 @@ def draw_scores(groups: Mapping[str, Group]) -> Figure:
             axis.plot(PAPER[name][column], place + 0.31, "D", color=INK, markersize=4,
                       markerfacecolor="white", markeredgewidth=1.1, zorder=4)  # fmt: skip
         axis.set_yticks(range(len(groups)), list(groups) if column == 0 else [""] * len(groups))
-        axis.set_ylim(len(groups) - 0.4, -0.6)
-        axis.set_xlim(0.0, 1.0)
-        axis.set_xlabel("score")
-        axis.set_title(f"{label} score")
+        axis.set(
+            ylim=(len(groups) - 0.4, -0.6), xlim=(0.0, 1.0), xlabel="score", title=f"{label} score"
+        )
         axis.grid(axis="y", visible=False)
         axis.tick_params(axis="y", length=0, labelcolor=INK, labelsize=9)
     handles = [

@@ -9,7 +9,7 @@ from unweave.metrics import beta_vae_score, factor_vae_score
 from unweave.studies.drawing import BLUE, DASHES, MUTED, ORANGE, Values, panels
 from unweave.studies.intervals import range_interval
 from unweave.studies.texts import Texts
-from unweave.studies.workspace import Reproduction, Result, Workspace
+from unweave.studies.workspace import Result, Workspace
 
 FACTORS = {"x": 8, "y": 8, "scale": 6, "orientation": 10}  # the shape is ignored, as in the paper
 COLUMNS = 10
@@ -60,8 +60,3 @@ def table(encoded: int, seed: int) -> tuple[Values, NDArray[np.int64]]:
     values = (factors - factors.mean(0)) / factors.std(0)
     codes[:, :encoded] += values[:, :encoded]
     return codes, factors
-
-
-FIGURE = Reproduction(
-    "kim2018", "fig3", "Figure 3: where the older metric fails", "half a minute", fig3
-)

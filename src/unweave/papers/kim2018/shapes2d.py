@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,12 +14,15 @@ from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure
 from unweave.metrics import evaluate
 from unweave.papers.kim2018.batches import FACT, draws_of
-from unweave.papers.kim2018.methods import setting_of
 from unweave.presets import preset
 from unweave.studies.images import encode_png, pack_array, traversals_png
-from unweave.studies.study import PICTURES, Network, Results, Study
-from unweave.studies.workspace import Numbers
+from unweave.studies.study import PICTURES, Group, Results, Study, best_of_settings
+from unweave.studies.texts import Texts
+from unweave.studies.workspace import Claim, Numbers, Result
 from unweave.training.run import Run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _OURS, _HIGGINS = "factor_vae_score/kim2018", "beta_vae_score/kim2018"
 OURS, HIGGINS = f"metrics/{_OURS}", f"metrics/{_HIGGINS}"
@@ -35,6 +41,69 @@ _ORDER = (
     ("beta-vae", 4), ("factor-vae", 40), ("beta-vae", 1), ("factor-vae", 35), ("factor-vae", 10),
     ("beta-vae", 10), ("factor-vae", 100), ("beta-vae", 6), ("factor-vae", 20), ("factor-vae", 30),
 )  # fmt: skip
+DISTORTION, ACCURACY, MISMATCH = (
+    "terms/distortion", "terms/critic_accuracy", "metrics/dimension_kl",
+)  # fmt: skip
+METHODS = {"beta-vae": ("β-VAE", "β"), "factor-vae": ("FactorVAE", "γ")}
+Setting = tuple[str, float]  # method and weight
+
+
+def setting_of(run: Run) -> Setting:
+    """Return the method of a run and its weight, beta or gamma."""
+    return run.objective.kind, float(next(iter(run.weights.values())))
+
+
+def label(setting: Setting) -> str:
+    """Name a setting.
+
+    >>> label(("beta-vae", 4.0))
+    'β-VAE, β = 4'
+    """
+    method, weight = METHODS[setting[0]]
+    return f"{method}, {weight} = {setting[1]:g}"
+
+
+def by_weight(results: Results, method: str) -> dict[float, Group]:
+    """Return the groups of a method that have networks, by ascending weight."""
+    groups = results.groups(setting_of).items()
+    return dict(
+        sorted((w, group) for (kind, w), group in groups if kind == method and group.networks)
+    )
+
+
+def texts_of(figure: str) -> Texts:
+    """Return the texts of a figure of this study."""
+    return Texts(__package__, "shapes2d", figure)
+
+
+def result_of(
+    figure: str,
+    results: Results,
+    drawing: Figure,
+    claims: Sequence[Claim],
+    noticed: str | None = None,
+    **values: Any,
+) -> Result:
+    """Return a result that says how much of the study is trained."""
+    counts = [
+        f"{METHODS[method][1]} = {weight:g}: {len(group.networks)}"
+        for method in METHODS
+        for weight, group in by_weight(results, method).items()
+    ]
+    names = {"bf16": "bfloat16", "fp32": "float32", "tf32": "TF32"}
+    precisions = Counter(names[network.cost["precision"]] for network in results.networks)
+    precision = " and ".join(f"{name} ({count} networks)" for name, count in precisions.items())
+    return texts_of(figure).result(
+        {"": drawing},
+        claims,
+        noticed=noticed,
+        there=len(results.networks),
+        planned=len(results.study.runs),
+        counts="; ".join(counts),
+        precision=precision if len(precisions) > 1 else next(iter(precisions)),
+        seeds=results.seeds,
+        **values,
+    )
 
 
 def _runs() -> list[Run]:
@@ -77,12 +146,6 @@ def samples(model: FittedModel) -> str:
     return encode_png(list(images.reshape(5, COLUMNS, *images.shape[1:])))
 
 
-def _pictured(results: Results) -> list[Network]:
-    """Return the best and the median network of every setting."""
-    groups = results.groups(setting_of).values()
-    return [network for group in groups for network in group.keep(OURS)]
-
-
 STUDY = Study(
     "kim2018",
     "shapes2d",
@@ -93,7 +156,7 @@ STUDY = Study(
         Measure(every=50_000, metrics=("mutual_information", "total_correlation", "dimension_kl")),
     ),
     describe=describe,
-    pictured=_pictured,
+    pictured=best_of_settings(setting_of, OURS),
     seconds={"beta-vae": 37.0, "factor-vae": 78.0},
 )
 

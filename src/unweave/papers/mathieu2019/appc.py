@@ -29,13 +29,7 @@ from unweave.studies.intervals import two_sigma_interval
 from unweave.studies.study import Results, Study
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured, Numbers, Result, Workspace
-from unweave.theory import (
-    Encodings,
-    Estimates,
-    encodings_of,
-    expected_estimates,
-    make_encodings,
-)
+from unweave.theory import Encodings, Estimates, encodings_of, expected_estimates, make_encodings
 from unweave.theory.bias import BatchEstimator, Quantity
 from unweave.training.run import Run
 

@@ -37,6 +37,7 @@ from unweave.papers.mathieu2019.ablation import (
     modes_claim,
     top_right_claim,
 )
+from unweave.papers.mathieu2019.priors import grid, prior_density
 from unweave.presets.mathieu2019 import PINWHEEL_ALPHAS, PINWHEEL_BETAS, pinwheel
 from unweave.studies.drawing import (
     BLUE,
@@ -263,9 +264,8 @@ def _describe(model: FittedModel) -> Numbers:
 
 def _densities(top: Row, bottom: Row) -> Figure:
     figure, axes = panels(2, 1 + len(BETAS), width=1.75, height=1.85)
-    lines = np.linspace(-EDGE, EDGE, SIDE)
-    z = torch.from_numpy(np.stack(np.meshgrid(lines, lines), -1).reshape(-1, 2))
-    prior = PRIOR.density(torch.zeros(2, dtype=torch.float64)).log_prob(z).exp().numpy()
+    lines, z = grid(EDGE, SIDE)
+    prior: Values = prior_density(PRIOR).log_prob(z).exp().numpy()
     draw_density(axes[0], lines, prior)
     axes[0].set_title("prior p(z)")
     _draw_observations(axes[1 + len(BETAS)])
@@ -337,8 +337,7 @@ def _measures(top: Row, bottom: Row) -> Figure:
                 axis.text(0.3, height, text, transform=axis.get_yaxis_transform(), va="bottom",
                           fontsize=7.5, color=MUTED)  # fmt: skip
             axis.set_xticks(range(len(row.weights)), [f"{weight:g}" for weight in row.weights])
-            axis.set_xlabel(letter)
-            axis.set_ylabel(label)
+            axis.set(xlabel=letter, ylabel=label)
         own[0].set_yscale("log")
         own[2].set_yscale("log")
     axes[2].legend(loc="upper right")

@@ -7,6 +7,9 @@ study would take six hours there; its arithmetic needs a small part of that.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from unweave.evaluation.model import FittedModel
@@ -14,10 +17,17 @@ from unweave.evaluation.monitor import Measure
 from unweave.latents import Sparse
 from unweave.metrics import Table
 from unweave.presets import preset
-from unweave.studies.images import traversals_png
-from unweave.studies.study import PICTURES, Network, Results, Study
-from unweave.studies.workspace import Numbers
+from unweave.studies.drawing import BLUE, MUTED, ORANGE, draw_means, letter_panels, panels
+from unweave.studies.images import draw_png, traversals_png
+from unweave.studies.intervals import bootstrap_interval
+from unweave.studies.study import PICTURES, Group, Network, Results, Study, best_of_settings
+from unweave.studies.texts import Texts
+from unweave.studies.workspace import Claim, Numbers, Result, Workspace
 from unweave.training.run import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Setting = tuple[float, float]  # gamma, the weight of the spike, and alpha
 
@@ -62,13 +72,6 @@ def class_magnitudes(table: Table) -> list[list[float]]:
     return [np.abs(table.codes[classes == each]).mean(0).tolist() for each in np.unique(classes)]
 
 
-def _pictured(results: Results) -> list[Network]:
-    """Return the network of median sparsity at the weights that the released scripts have."""
-    groups = results.groups(setting_of)
-    shown = [groups[setting] for setting in SHOWN if setting in groups]
-    return [network for group in shown for network in group.keep(NORMALISED, "median")]
-
-
 STUDY = Study(
     "mathieu2019",
     "fashion-mnist",
@@ -78,5 +81,155 @@ STUDY = Study(
         Measure(every=2_400, metrics=(*_HOYER, "active_units/kl")),
     ),
     describe=describe,
-    pictured=_pictured,
+    pictured=best_of_settings(setting_of, NORMALISED, "median", among=SHOWN),
 )
+
+
+Groups = Mapping[Setting, Group]
+
+_GAMMAS = {0.0: (BLUE, "-", "o"), 0.8: (ORANGE, "--", "s")}
+_PANELS = {
+    NORMALISED: ("sparsity", "Hoyer, codes of unit variance"),
+    PLAIN: ("sparsity, codes as they are", "Hoyer"),
+    ACTIVE: ("active latents", "latents with KL > 0.01 nats"),
+    DISTORTION: ("reconstruction loss", "nats"),
+    DIVERGENCE: ("divergence", "MMD of q(z) and p(z)"),
+    RATE: ("rate", "nats"),
+}
+_CLASSES = (
+    "t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot",
+)  # fmt: skip
+_OTHER_DATA = (
+    "The paper's networks are trained on CelebA with γ = 0.9, those here as in its released code, "
+    "on Fashion-MNIST with γ = 0.8: a miss does not contradict the paper."
+)
+_ALPHAS = sorted({setting_of(run)[1] for run in STUDY.runs})
+_TEXTS = Texts(__package__, "fig4")
+
+
+def fig4(workspace: Workspace, results: Results) -> Result:
+    """Figure 4: sparsity, reconstruction and divergence over alpha, with and without a spike."""
+    groups = results.groups(setting_of)
+    failed = sum(network.failure is not None for network in results.networks)
+    return _TEXTS.result(
+        {"": _draw(groups), "codes": _draw_codes(groups), "traversals": _draw_traversals(groups)},
+        claims_of(results),
+        there=len(results.networks),
+        planned=len(results.study.runs),
+        failed=f", {failed} of which failed" if failed else "",
+        latents=LATENTS,
+        seeds=results.seeds,
+    )
+
+
+def claims_of(results: Results) -> tuple[Claim, ...]:
+    """Judge what the paper says about figure 4."""
+    groups, most = results.groups(setting_of), _ALPHAS[-1]
+    positive = [alpha for alpha in _ALPHAS if alpha > 0]
+    sparse = [((0.8, alpha), (0.0, alpha)) for alpha in positive]
+    regularised = [((0.8, alpha), (0.8, 0.0)) for alpha in positive]
+    larger = [((gamma, most), (gamma, 0.0)) for gamma in _GAMMAS]
+    smaller = [(two, one) for one, two in larger]
+    return (
+        _above(groups, "sparse_prior", NORMALISED, sparse),
+        _above(groups, "regularised", NORMALISED, regularised),
+        _above(groups, "sparse_loss", DISTORTION, sparse),
+        _above(groups, "alpha_loss", DISTORTION, larger),
+        _TEXTS.claim("beta"),
+        _above(groups, "divergence", DIVERGENCE, sparse),
+        _above(groups, "lowers", DIVERGENCE, smaller),
+    )
+
+
+def _above(groups: Groups, name: str, curve: str, pairs: list[tuple[Setting, Setting]]) -> Claim:
+    """Judge that the difference between settings, averaged over pairs of them, is above 0."""
+    needs = {s: groups.get(s, Group((), 1)) for pair in pairs for s in pair}
+    values = {
+        setting: {network.run.seed: network.last(curve) for network in group.networks}
+        for setting, group in needs.items()
+    }
+    seeds = sorted(set.intersection(*(set(each) for each in values.values())))
+    gaps = [[values[one][seed] - values[two][seed] for one, two in pairs] for seed in seeds]
+    gap = bootstrap_interval(np.mean(gaps, 1) if seeds else np.array([np.nan]))
+    reason = _OTHER_DATA if gap.high < 0 else "The interval allows both answers."
+    return _TEXTS.claim(name, gap.low > 0, contradicted=False, needs=needs.values(), difference=gap,
+                        reason=reason, most=_ALPHAS[-1])  # fmt: skip
+
+
+def _draw(groups: Groups) -> Figure:
+    figure, axes = panels(2, 3, width=3.0, height=2.4)
+    for axis, (name, (_, label)) in zip(axes, _PANELS.items(), strict=True):
+        for gamma in _GAMMAS:
+            _draw_line(axis, groups, gamma, name)
+        axis.set_xticks(range(len(_ALPHAS)), [f"{alpha:g}" for alpha in _ALPHAS])
+        axis.set(xlabel="α", ylabel=label)
+    if axes[0].get_legend_handles_labels()[0]:
+        axes[0].legend(loc="best")
+    letter_panels(axes, [title for title, _ in _PANELS.values()])
+    there, total = (sum(g.done for g in groups.values()), sum(g.total for g in groups.values()))
+    if there < total:
+        axes[1].text(0.98, 0.02, f"{there} of {total} networks", color=MUTED, fontsize=8,
+                     ha="right", va="bottom", transform=axes[1].transAxes)  # fmt: skip
+    return figure
+
+
+def _draw_line(axis: Axes, groups: Groups, gamma: float, name: str) -> None:
+    """Draw the mean at the end of training over alpha, whose values are equally far apart."""
+    points = [(place, groups[gamma, alpha]) for place, alpha in enumerate(_ALPHAS)
+              if (gamma, alpha) in groups and groups[gamma, alpha].networks]  # fmt: skip
+    if not points:
+        return
+    colour, dashes, marker = _GAMMAS[gamma]
+    places, means = [place for place, _ in points], [group.mean(name) for _, group in points]
+    for place, group in points:
+        axis.plot([place] * len(group.networks), group.values(name), marker, color=colour,
+                  markersize=2, alpha=0.4)  # fmt: skip
+    draw_means(axis, places, means, colour, 0.15, linestyle=dashes, marker=marker, markersize=4.5,
+               label=f"γ = {gamma:g}")  # fmt: skip
+
+
+def _pictured(groups: Groups, setting: Setting) -> Network | None:
+    """Return the median network of a setting, if pictures were kept."""
+    return groups.get(setting, Group((), 0)).best_and_median(NORMALISED).get("median")
+
+
+def _title(setting: Setting, network: Network) -> str:
+    gamma, alpha = setting
+    return f"γ = {gamma:g}, α = {alpha:g}, Hoyer {network.last(NORMALISED):.2f}"
+
+
+def _draw_codes(groups: Groups) -> Figure:
+    figure, axes = panels(2, 2, width=4.2, height=1.8)
+    there = {setting: _pictured(groups, setting) for setting in SHOWN}
+    magnitudes = {
+        setting: np.array(network.facts[PICTURES]["magnitudes"])
+        for setting, network in there.items()
+        if network
+    }
+    largest = max((float(each.max()) for each in magnitudes.values()), default=1.0)
+    for axis, setting in zip(axes, SHOWN, strict=True):
+        axis.grid(False)
+        network = there[setting]
+        if network is None:
+            axis.set_axis_off()
+            continue
+        values = magnitudes[setting]
+        order = np.argsort(-values.max(0))
+        shown = axis.imshow(values[:, order], cmap="Blues", vmin=0, vmax=largest, aspect="auto",
+                            interpolation="none")  # fmt: skip
+        axis.set_yticks(range(len(values)), _CLASSES[: len(values)], fontsize=6)
+        axis.set_xlabel("latent")
+        axis.set_title(_title(setting, network), fontsize=8)
+    if magnitudes:
+        figure.colorbar(shown, ax=axes, shrink=0.6, label="mean |code|")
+    return figure
+
+
+def _draw_traversals(groups: Groups) -> Figure:
+    figure, axes = panels(1, len(SHOWN), width=2.1, height=2.6)
+    for axis, setting in zip(axes, SHOWN, strict=True):
+        axis.set_axis_off()
+        if network := _pictured(groups, setting):
+            draw_png(axis, network.facts[PICTURES]["traversals"])
+            axis.set_title(_title(setting, network), fontsize=7)
+    return figure

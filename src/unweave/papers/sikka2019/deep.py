@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,13 +18,13 @@ from unweave.evaluation.model import FittedModel
 from unweave.networks import MLP
 from unweave.objectives import BetaVAE, Nets
 from unweave.objectives.importance import particle_bound
-from unweave.papers.sikka2019.inference import Truth, inference_errors
 from unweave.presets.sikka2019 import BATCH, deep
 from unweave.studies.drawing import BLUE, INK, MUTED, PURPLE, SKY, Values
 from unweave.studies.intervals import RESAMPLES, percentile_interval, two_sigma_interval
 from unweave.studies.study import Network, Results, Study
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured, Numbers
+from unweave.theory import match_latents
 from unweave.training.run import Run
 
 if TYPE_CHECKING:
@@ -46,6 +46,43 @@ BRACKETS = (
     "Brackets after a β are 95 % bootstrap intervals over initialisations, those after a rise two "
     "standard errors over initialisations to either side."
 )
+
+
+class Truth(NamedTuple):
+    """The sources of observations: A (N, k), and A s + eta of each observation, (n, N)."""
+
+    loadings: Values
+    seen: Values
+
+
+class Errors(NamedTuple):
+    """True inference errors: the smallest over orders and signs of latents, and unmatched."""
+
+    aligned: float
+    printed: float
+
+
+def inference_errors(mean: Values, variance: Values, truth: Truth) -> Errors:
+    """Return the true inference errors of q(z|x) with mean and variance (n, k), in nats.
+
+    The mean over x of KL(q(P z|x) || p(s|x)) for the best signed permutation P of the latents, and
+    without one, as in eq. 25 and 27; `unweave.theory.matching` has the formula.
+
+    >>> a, x = np.eye(3, 2), np.ones((1, 3))
+    >>> inference_errors(np.array([[0.5, -0.5]]), np.full((1, 2), 0.5), Truth(a, x))
+    Errors(aligned=0.0, printed=1.0)
+    """
+    a, x = truth
+    size, latents = mean.shape
+    precision = a.T @ a + np.eye(latents)
+    pulled = x @ a  # A^T x of each, (n, k)
+    second = mean.T @ mean / size + np.diag(variance.mean(0))
+    cross = mean.T @ pulled / size  # (latent, source)
+    known = np.sum(pulled * np.linalg.solve(precision, pulled.T).T) / size
+    spread = np.log(variance).sum(1).mean() + np.linalg.slogdet(precision)[1] + latents
+    rest = 0.5 * (known - spread)
+    as_is = 0.5 * np.sum(precision * second) - np.trace(cross)
+    return Errors(float(match_latents(precision, second, cross).cost + rest), float(as_is + rest))
 
 
 @dataclass(frozen=True)
@@ -337,9 +374,7 @@ def draw_term(axis: Axes, numbers: Numbers, name: str, top: bool | None = None) 
 
 def beta_axis(axis: Axes, betas: Sequence[float]) -> None:
     """Show beta along a logarithmic axis."""
-    axis.set_xscale("log")
-    axis.set_xlim(0.85 * betas[0], 1.18 * betas[-1])
+    axis.set(xscale="log", xlim=(0.85 * betas[0], 1.18 * betas[-1]))
     ticks: list[Any] = [tick for tick in (0.01, 0.1, 1, 10, 100) if betas[0] <= tick <= betas[-1]]
     axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axis.set_xlabel("β")
-    axis.set_ylabel("nats")
+    axis.set(xlabel="β", ylabel="nats")

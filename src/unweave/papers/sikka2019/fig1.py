@@ -18,17 +18,8 @@ from unweave.likelihoods import Gaussian as GaussianLikelihood
 from unweave.models import VAE
 from unweave.networks import MLP
 from unweave.objectives import BetaVAE
-from unweave.papers.sikka2019.inference import Truth, inference_errors
-from unweave.studies.drawing import (
-    BLUE,
-    DASHES,
-    INK,
-    MUTED,
-    ORANGE,
-    Values,
-    letter_panels,
-    panels,
-)
+from unweave.papers.sikka2019.deep import Truth, inference_errors
+from unweave.studies.drawing import BLUE, DASHES, INK, MUTED, ORANGE, Values, letter_panels, panels
 from unweave.studies.intervals import range_interval
 from unweave.studies.study import Results, Study
 from unweave.studies.texts import Texts
@@ -298,11 +289,9 @@ def _set_axes(axis: Axes, thresholds: Values, near: bool) -> None:
         axis.set_xlim(0.7, 1.6)
         axis.ticklabel_format(useOffset=False)
     else:
-        axis.set_xscale("log")
-        axis.set_xlim(0.045, 110)
+        axis.set(xscale="log", xlim=(0.045, 110))
         axis.set_xticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
-    axis.set_xlabel("β")
-    axis.set_ylabel("nats")
+    axis.set(xlabel="β", ylabel="nats")
     axis.axvline(1.0, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
     for value in thresholds[thresholds < axis.get_xlim()[1]]:
         axis.axvline(float(value), color=MUTED, linewidth=0.9, linestyle=":")

@@ -1,0 +1,478 @@
+"""Figures 4 to 7, 16, 17, 19, 20, 37 and 40 of [Kim2018], drawn from the study on 2D Shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from scipy import stats
+
+from unweave.evaluation.model import chosen_rows
+from unweave.metrics import beta_vae_score, factor_vae_score
+from unweave.metrics.studies import Sensitivity, sensitivity
+from unweave.papers.kim2018.shapes2d import (
+    ACCURACY,
+    CODES,
+    CRITIC_TC,
+    DISTORTION,
+    EDGES,
+    HIGGINS,
+    LATENTS,
+    LIKELIHOODS,
+    METHODS,
+    MISMATCH,
+    OURS,
+    PARTICLES,
+    STUDY,
+    TRUE_TC,
+    Setting,
+    by_weight,
+    label,
+    result_of,
+    setting_of,
+    texts_of,
+)
+from unweave.studies.drawing import (
+    BLUE,
+    COLOURS,
+    DASHES,
+    INK,
+    MUTED,
+    ORANGE,
+    Values,
+    draw_means,
+    letter_panels,
+    panels,
+    shades,
+)
+from unweave.studies.images import draw_png, unpack_array
+from unweave.studies.intervals import bootstrap_interval, correlation_interval
+from unweave.studies.study import PICTURES, Group, Incomplete, Network, Results, stored_results
+from unweave.studies.texts import Texts
+from unweave.studies.workspace import Claim, Result, Workspace
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_FAR = 40  # nats of rate, twice what networks have at the end
+FACTOR, BETA, VAE = ("factor-vae", 40.0), ("beta-vae", 4.0), ("beta-vae", 1.0)
+
+
+def fig4(workspace: Workspace, results: Results) -> Result:
+    """Figure 4: reconstruction error and both metrics during training."""
+    rows = {DISTORTION: "reconstruction error", HIGGINS: "Higgins et al.'s metric", OURS: "score"}
+    figure, axes = panels(len(rows), 2, width=3.6, height=2.1)
+    for number, (name, title) in enumerate(rows.items()):
+        for column, kind in enumerate(METHODS):
+            axis = axes[2 * number + column]
+            draw_curves(axis, _labelled(by_weight(results, kind), METHODS[kind][1]), name)
+            axis.set_ylabel(title if column == 0 else "")
+            axis.set_ylim((10, 110) if name == DISTORTION else (0.4, 1.0))
+            if number == 0:
+                axis.set_title(METHODS[kind][0])
+            if number == 2:
+                axis.set_xlabel("iterations")
+    texts, groups = texts_of("fig4"), results.groups(setting_of)
+    ours, vae = groups[FACTOR], groups[VAE]
+    score, error = ours.difference(vae, OURS), ours.difference(vae, DISTORTION)
+    claims = [
+        texts.claim("better_than_vae", score.low > 0, contradicted=score.high < 0,
+                    needs=(ours, vae), ours=ours.mean(OURS), vae=vae.mean(OURS), difference=score),
+        texts.claim("reconstruction", False, contradicted=False, needs=(ours, vae),
+                    ours=ours.mean(DISTORTION), vae=vae.mean(DISTORTION), difference=error),
+    ]  # fmt: skip
+    return result_of("fig4", results, figure, claims)
+
+
+def _labelled(groups: Mapping[float, Group], weight: str) -> dict[str, Group]:
+    return {f"{weight} = {value:g}": group for value, group in groups.items()}
+
+
+def draw_curves(axis: Axes, groups: Mapping[str, Group], curve: str) -> None:
+    """Draw a line for each group: the mean over seeds and its interval, at every measured step."""
+    lines = zip(shades(len(groups)), DASHES * 2, groups.items(), strict=False)
+    for colour, dashes, (name, group) in lines:
+        curves = _curves(group, curve)
+        if not curves:
+            continue
+        steps = sorted(set.intersection(*map(set, curves)))  # measured in all
+        means = [bootstrap_interval(np.array([each[step] for each in curves])) for step in steps]
+        draw_means(axis, steps, means, colour, 0.2, linestyle=dashes, label=name)
+    axis.set_xticks([0, 100_000, 200_000, 300_000], ["0", "100k", "200k", "300k"])
+    if groups:
+        axis.legend(loc="best", fontsize=7, ncols=2, handlelength=2.2)
+
+
+def _curves(group: Group, curve: str) -> list[dict[float, float]]:
+    """Return the values of a curve by step, for every network."""
+    return [dict(zip(*network.curve(curve), strict=True)) for network in group.networks]
+
+
+def fig5(workspace: Workspace, results: Results) -> Result:
+    """Figure 5: reconstruction error against the score, and how the two metrics correlate."""
+    figure, (axis,) = panels(1, 1, width=5.2, height=3.4)
+    for kind, colour, marker in (("beta-vae", BLUE, "o"), ("factor-vae", ORANGE, "s")):
+        name, weight = METHODS[kind]
+        for number, (value, group) in enumerate(by_weight(results, kind).items()):
+            axis.plot(group.values(DISTORTION), group.values(OURS), marker, color=colour,
+                      markersize=3, alpha=0.35)  # fmt: skip
+            error, score = group.mean(DISTORTION), group.mean(OURS)
+            axis.errorbar(error.value, score.value, fmt=marker, color=colour, markersize=7,
+                          xerr=[[error.value - error.low], [error.high - error.value]],
+                          yerr=[[score.value - score.low], [score.high - score.value]],
+                          label=name if number == 0 else "")  # fmt: skip
+            axis.annotate(f"{weight} = {value:g}", (error.value, score.value), (6, 6),
+                          textcoords="offset points", fontsize=8, color=colour)  # fmt: skip
+    for stated, colour, text in ((0.73, BLUE, "β = 4"), (0.82, ORANGE, "γ = 40")):
+        axis.plot(45, stated, "x", color=colour, markersize=8, markeredgewidth=2)
+        axis.annotate(f"paper, {text}", (45, stated), (7, -3), textcoords="offset points",
+                      fontsize=8, color=MUTED)  # fmt: skip
+    axis.set_xlabel("reconstruction error at the end of training (nats)")
+    axis.set_ylabel("score of Kim & Mnih")
+    axis.legend(loc="lower left")
+    claims = [*headline_claims(results), *_correlation_claims(results)]
+    noticed = _excursions(results.groups(setting_of)[FACTOR])
+    return result_of("fig5", results, figure, claims, noticed)
+
+
+def _excursions(group: Group) -> str:
+    """Say which networks leave the prior early in training, and how they score."""
+    scores: dict[bool, list[str]] = {True: [], False: []}
+    for network in group.ranked(OURS):
+        early = network.curve("terms/rate")[1][0]
+        scores[bool(early > _FAR)].append(f"{network.last(OURS):.2f}")
+    high, low = (", ".join(scores[far]) or "none" for far in (True, False))
+    if not group.networks:
+        return ""
+    count, total = len(scores[True]), len(group.networks)
+    return texts_of("fig5")("noticed", count=count, all=total, far=_FAR, high=high, low=low)
+
+
+def headline_claims(results: Results) -> list[Claim]:
+    """Judge the means that the paper states for beta = 4 and gamma = 40, and which is larger."""
+    groups = results.groups(setting_of)
+    ours, theirs = groups[FACTOR], groups[BETA]
+    more = ours.difference(theirs, OURS)
+    return [
+        _stated(results, BETA, "score", 0.73, 0.02),
+        _stated(results, BETA, "error", 45.0, 2.0),
+        _stated(results, FACTOR, "score", 0.82, 0.02),
+        _stated(results, FACTOR, "error", 45.0, 2.0),
+        texts_of("fig5").claim("higher_score", more.low > 0, contradicted=more.high < 0,
+                               needs=(ours, theirs), difference=more),
+    ]  # fmt: skip
+
+
+def _stated(results: Results, setting: Setting, what: str, stated: float, slack: float) -> Claim:
+    """Judge a mean that the paper states as "around" a value, without its error.
+
+    It agrees if it is in our interval, up to a slack, and contradicts ours if it is more than
+    three slacks away.
+    """
+    kind, weight = setting
+    read = {"score": OURS, "error": DISTORTION}[what]
+    label = {"score": "mean score", "error": "reconstruction error"}[what]
+    group = results.groups(setting_of)[setting]
+    mean = group.mean(read)
+    away = max(mean.low - stated, stated - mean.high, 0.0)
+    contradicted = away > 3 * slack
+    reason = "The reason is open" + ("; see the remark below." if kind == "factor-vae" else ".")
+    claim = texts_of("fig5").claim(
+        "contradicted" if contradicted else "stated", away <= slack, contradicted=contradicted,
+        needs=(group,), what=label, method=f"{METHODS[kind][0]} ({METHODS[kind][1]} = {weight:g})",
+        stated=stated, slack=slack, limit=3 * slack, mean=mean,
+        median=np.median(group.values(read)), away=away, reason=reason,
+    )  # fmt: skip
+    return replace(claim, name=f"{kind.partition('-')[0]}_{what}")
+
+
+def _correlation_claims(results: Results) -> list[Claim]:
+    """Judge how the two metrics correlate over all networks."""
+    groups = [group for method in METHODS for group in by_weight(results, method).values()]
+    networks = tuple(network for group in groups for network in group.networks)
+    everyone = Group(networks, len(results.study.runs))
+    if len(everyone.networks) < 3:
+        return []
+    claims = []
+    for name, function, stated in (
+        ("Pearson", stats.pearsonr, 0.404),
+        ("Kendall", stats.kendalltau, 0.310),
+        ("Spearman", stats.spearmanr, 0.444),
+    ):
+        measured = correlation_interval(everyone.values(OURS), everyone.values(HIGGINS), function)
+        claims.append(
+            texts_of("fig5").claim(
+                "correlation", measured.low <= stated <= measured.high, contradicted=False,
+                needs=(everyone,), name=name, stated=stated, correlation=measured,
+                count=len(everyone.networks),
+            )
+        )  # fmt: skip
+    return claims
+
+
+def fig7(workspace: Workspace, results: Results) -> Result:
+    """Figures 7 and 37: the true total correlation, and the critic's estimate of it."""
+    groups = by_weight(results, "factor-vae")
+    figure, axes = panels(1, 3, width=3.0, height=2.4)
+    for axis, name in zip(axes, (TRUE_TC, CRITIC_TC, ACCURACY), strict=True):
+        draw_curves(axis, _labelled(groups, "γ"), name)
+        axis.set_xlabel("iterations")
+    axes[0].set_ylabel("nats")
+    letter_panels(axes, ("true total correlation", "critic's estimate", "critic's accuracy"))
+    return result_of("fig7", results, figure, critic_claims(results))
+
+
+def critic_claims(results: Results) -> list[Claim]:
+    """Judge what the paper says about the critic, and about larger gammas.
+
+    The first two claims are about every network, so those that are trained suffice for them.
+    """
+    texts = texts_of("fig7")
+    gammas = {w: g for (kind, w), g in results.groups(setting_of).items() if kind == "factor-vae"}
+    trained = tuple(network for group in gammas.values() for network in group.networks)
+    everyone = Group(trained, len(trained))
+    estimate, true = everyone.values(CRITIC_TC), everyone.values(TRUE_TC)
+    changes = everyone.values(lambda n: float(n.curve(TRUE_TC)[1][-1] - n.curve(TRUE_TC)[1][0]))
+    change, count = bootstrap_interval(changes), len(trained)
+    claims = [
+        texts.claim("underestimates", bool((estimate < true).all()), needs=(everyone,),
+                    estimate=bootstrap_interval(estimate), true=bootstrap_interval(true),
+                    below=int((estimate < true).sum()), count=count),
+        texts.claim("decreases", change.high < 0, contradicted=change.low > 0, needs=(everyone,),
+                    change=change, falls=int((changes < 0).sum()), count=count),
+    ]  # fmt: skip
+    for name, curve in (("lower_tc", TRUE_TC), ("lower_accuracy", ACCURACY)):
+        pairs = [(gamma, n.last(curve)) for gamma, group in gammas.items() for n in group.networks]
+        weights, values = np.array(pairs).reshape(-1, 2).T
+        several = len(set(weights)) > 2
+        found = correlation_interval(weights, values, stats.spearmanr, weights) if several else None
+        claims.append(
+            texts.claim(name, bool(found and found.high < 0), needs=gammas.values(),
+                        contradicted=bool(found and found.low > 0), correlation=found or "–")
+        )  # fmt: skip
+    return claims
+
+
+def fig6(workspace: Workspace, results: Results) -> Result:
+    """Figure 6: traversals of the best and of the median networks."""
+    figure, axes = panels(1, 4, width=2.3, height=3.3)
+    for axis in axes:
+        axis.set_axis_off()
+    best = {method: _best_group(results, method) for method in METHODS}
+    for column, group in enumerate(best.values()):
+        for place, (which, network) in enumerate(group.best_and_median(OURS).items()):
+            axis = axes[2 * place + column]
+            draw_png(axis, network.facts[PICTURES]["traversals"])
+            name = label(setting_of(network.run)).replace(",", "")
+            axis.set_title(f"{name}, {which}\nscore {network.last(OURS):.3f}", fontsize=8)
+    return result_of("fig6", results, figure, [_factors_claim(best)], latents=LATENTS)
+
+
+def _best_group(results: Results, method: str) -> Group:
+    """Return the networks of the setting with the largest mean score."""
+    groups = by_weight(results, method).values()
+    return max(groups, key=lambda group: group.values(OURS).mean(), default=Group((), 1))
+
+
+def _factors_claim(best: dict[str, Group]) -> Claim:
+    parts, lows = [], []
+    for method, group in best.items():
+        votes = {
+            name: np.array(
+                [network.facts["factors"][name] for network in group.networks] or [np.nan]
+            )
+            for name in ("x", "y", "scale", "orientation", "shape")
+        }
+        lows += [
+            bootstrap_interval(votes[good] - votes[bad]).low
+            for good in ("x", "y", "scale")
+            for bad in ("orientation", "shape")
+        ]
+        shares = ", ".join(f"{name} {each.mean():.2f}" for name, each in votes.items())
+        parts.append(f"{METHODS[method][0]}: {shares}")
+    return texts_of("fig6").claim("factors", min(lows) > 0, contradicted=False,
+                                  needs=best.values(), votes="; ".join(parts))  # fmt: skip
+
+
+def fig40(workspace: Workspace, results: Results) -> Result:
+    """Figure 40: histograms of q(z_j) beside the prior."""
+    groups = [group for method in METHODS for group in by_weight(results, method).values()]
+    figure, axes = panels(max(1, len(groups)), 10, width=0.8, height=0.75)
+    middle, width = (EDGES[1:] + EDGES[:-1]) / 2, EDGES[1] - EDGES[0]
+    prior = np.exp(-(middle**2) / 2) / np.sqrt(2 * np.pi)
+    for row, group in enumerate(groups):
+        network = group.ranked(OURS)[len(group.networks) // 2]
+        for column, latent in enumerate(np.argsort(-np.array(network.facts["kl"]))):
+            axis = axes[10 * row + column]
+            counts = np.array(network.facts["marginals"][latent])
+            axis.fill_between(middle, counts / max(1, counts.sum()) / width, step="mid", color=BLUE,
+                              alpha=0.6, linewidth=0)  # fmt: skip
+            axis.plot(middle, prior, color=ORANGE, linewidth=0.9)
+            axis.set(ylim=(0, 0.9), xticks=[], yticks=[])
+            axis.grid(False)
+            if column == 0:
+                axis.set_ylabel(label(setting_of(network.run)).replace(",", ""), rotation=0,
+                                ha="right", va="center", fontsize=7, color=INK)  # fmt: skip
+    every = results.groups(setting_of)
+    ours, theirs = every["factor-vae", 40.0], every["beta-vae", 4.0]
+    more = ours.difference(theirs, MISMATCH)
+    claim = texts_of("fig40").claim(
+        "mismatch", more.low > 0, contradicted=more.high < 0, needs=(ours, theirs),
+        ours=ours.mean(MISMATCH), theirs=theirs.mean(MISMATCH),
+    )  # fmt: skip
+    return result_of("fig40", results, figure, [claim])
+
+
+def fig19(workspace: Workspace, results: Results) -> Result:
+    """Figures 19 and 20: samples of the best networks, and their log-likelihoods."""
+    figure, axes = panels(1, 2, width=3.6, height=2.4)
+    for axis, method in zip(axes, METHODS, strict=True):
+        axis.set_axis_off()
+        if network := _best_group(results, method).best_and_median(OURS).get("best"):
+            draw_png(axis, network.facts[PICTURES]["samples"])
+            name = label(setting_of(network.run)).replace(",", "")
+            axis.set_title(f"{name}, log p(x) ≥ {network.facts['log_likelihood']:.1f}")
+    claims = [
+        _likelihood_claim(results, ("beta-vae", 1.0), -43.3),
+        _likelihood_claim(results, ("beta-vae", 4.0), -46.1),
+        _likelihood_claim(results, ("factor-vae", 35.0), -51.9),
+    ]
+    return result_of("fig19", results, figure, claims, likelihoods=LIKELIHOODS)
+
+
+def _likelihood_claim(results: Results, setting: Setting, stated: float) -> Claim:
+    group, vae = results.groups(setting_of)[setting], setting[1] == 1.0
+    values = group.values(lambda network: float(network.facts["log_likelihood"]))
+    best = group.ranked(OURS)[0] if group.networks else None
+    error = best.facts["log_likelihood_error"] if best else float("nan")
+    value = float(values.mean()) if vae or not best else best.facts["log_likelihood"]
+    return texts_of("fig19").claim(
+        "likelihood", abs(value - stated) <= 2 * error, contradicted=False, needs=(group,),
+        chosen="a randomly chosen VAE" if vae else f"the best {label(setting)}", stated=stated,
+        value=value, error=error, low=values.min(), high=values.max(), particles=PARTICLES,
+        likelihoods=LIKELIHOODS,
+    )  # fmt: skip
+
+
+HIGGINS_GRID = {"pairs": (50, 100, 200), "steps": (1_000, 3_000, 10_000)}
+KIM_GRID = {"batch": (25, 50, 100, 200), "votes": (200, 400, 800)}
+METRIC_SEEDS = tuple(range(10))
+SCORED_BETA = 4.0  # of the network whose codes are scored: the paper's is "randomly chosen"
+_FIG16 = Texts(__package__, "fig16")
+
+
+def fig16(workspace: Workspace, results: Results) -> Result:
+    """Figures 16 and 17, on the codes of one beta-VAE of the study."""
+    networks = results.groups(setting_of)["beta-vae", SCORED_BETA].networks
+    network = next((each for each in networks if CODES in each.facts), None)
+    if network is None:
+        raise Incomplete(f"the network with β = {SCORED_BETA:g} and seed 0 is not trained yet")
+    codes, factors = codes_of(network)
+    older = sensitivity(beta_vae_score, codes, factors, HIGGINS_GRID, seeds=METRIC_SEEDS)
+    newer = sensitivity(factor_vae_score, codes, factors, KIM_GRID, seeds=METRIC_SEEDS)
+    figure, axes = panels(1, 2, width=3.6, height=2.6)
+    _draw_sensitivity(axes[0], older, "iterations of Adagrad")
+    _draw_sensitivity(axes[1], newer, "votes")
+    letter_panels(axes, ("Higgins et al.", "Kim & Mnih"))
+    axes[0].set_ylabel("score")
+    return _FIG16.result({"": figure}, sensitivity_claims(older, newer), networks=(1, 1),
+                         beta=SCORED_BETA, network_seed=network.run.seed,
+                         seeds=f"{METRIC_SEEDS[0]} to {METRIC_SEEDS[-1]}")  # fmt: skip
+
+
+def codes_of(network: Network) -> tuple[Values, Values]:
+    """Return the stored codes (N, D) of a network, and the factors (N, K) of their observations."""
+    codes = unpack_array(network.facts[CODES], -1, network.run.latent.size)
+    dataset = network.run.data.load(torch.device("cpu"))
+    factors = dataset.factors(chosen_rows(dataset, len(codes))).numpy()
+    return codes, factors[:, np.array(dataset.factor_sizes) > 1]
+
+
+def sensitivity_claims(older: Sensitivity, newer: Sensitivity) -> tuple[Claim, ...]:
+    """Judge what appendix B says about the two metrics."""
+    over_pairs = older.values.mean(0)  # (steps, seeds)
+    rises = [bootstrap_interval(change) for change in np.diff(over_pairs, axis=0)]
+    means = zip(older.settings["steps"], over_pairs.mean(1), strict=True)
+    ranges = {"older": float(np.ptp(older.mean)), "newer": float(np.ptp(newer.mean))}
+    return (
+        _FIG16.claim("iterations", all(rise.low > 0 for rise in rises),
+                     contradicted=any(rise.high < 0 for rise in rises),
+                     means=", ".join(f"{steps:,}: {mean:.3f}" for steps, mean in means)),
+        _FIG16.claim("sensitivity", ranges["newer"] < ranges["older"], contradicted=False,
+                     older=ranges["older"], newer=ranges["newer"]),
+    )  # fmt: skip
+
+
+def _draw_sensitivity(axis: Axes, scores: Sensitivity, label: str) -> None:
+    """Draw scores over the second setting, with a line for each value of the first."""
+    batches, sizes = scores.settings.values()
+    for number, batch in enumerate(batches):
+        axis.errorbar(range(len(sizes)), scores.mean[number], scores.spread[number],
+                      color=COLOURS[number], linestyle=DASHES[number], capsize=2,
+                      label=f"L = {batch}")  # fmt: skip
+    axis.set_xticks(range(len(sizes)), [f"{size:,}" for size in sizes])
+    axis.set(xlabel=label, ylim=(0.3, 1.0))
+    axis.legend(loc="lower right", fontsize=7)
+
+
+SLACK = 0.02  # as for the scores of figure 5
+
+
+def initial_weights(workspace: Workspace, results: Results) -> Result:
+    """Compare the networks of the headline by how their weights start."""
+    plain = stored_results(STUDY, workspace.out).groups(setting_of)
+    glorot = results.groups(setting_of)
+    figure, (left, right) = panels(1, 2, width=3.6, height=2.8)
+    draw_curves(left, {"1/√(fan-in)": plain[FACTOR], "Glorot": glorot[FACTOR]}, DISTORTION)
+    left.axhline(45, color="0.6", linewidth=1, linestyle=":")
+    left.set(ylim=(25, 110), xlabel="iterations", ylabel="reconstruction error, γ = 40")
+    for setting, colour in ((BETA, BLUE), (FACTOR, ORANGE)):
+        for groups, marker, name in ((plain, "o", "1/√(fan-in)"), (glorot, "^", "Glorot")):
+            errors, scores = (groups[setting].values(read) for read in (DISTORTION, OURS))
+            text = f"{METHODS[setting[0]][0]}, {name}"
+            right.plot(errors, scores, marker, color=colour, markersize=4, alpha=0.7, label=text)
+    right.set(xlabel="reconstruction error at the end", ylabel="score of Kim & Mnih")
+    right.legend(loc="lower left", fontsize=6)
+    letter_panels([left, right], ["", ""])
+    texts = Texts(__package__, "shapes2d", "initial_weights")
+    claims = []
+    for setting, stated in ((FACTOR, 0.82), (BETA, 0.73)):
+        ours, theirs = glorot[setting], plain[setting]
+        mean = ours.mean(OURS)
+        away = max(mean.low - stated, stated - mean.high, 0.0)
+        claims.append(
+            texts.claim(
+                "score",
+                away <= SLACK,
+                contradicted=away > 3 * SLACK,
+                needs=(theirs,),
+                method=label(setting),
+                stated=stated,
+                slack=SLACK,
+                limit=3 * SLACK,
+                away=away,
+                glorot=mean,
+                count=len(ours.networks),
+                plain=theirs.mean(OURS),
+                difference=ours.difference(theirs, OURS),
+            )
+        )
+    noticed = texts(
+        "noticed",
+        halfway=f"{_mean_at(plain[FACTOR], DISTORTION):.1f}",
+        score_halfway=f"{_mean_at(plain[FACTOR], OURS):.3f}",
+        score_end=f"{plain[FACTOR].mean(OURS).value:.3f}",
+        glorot_halfway=f"{_mean_at(glorot[FACTOR], DISTORTION):.1f}",
+        glorot_score_halfway=f"{_mean_at(glorot[FACTOR], OURS):.3f}",
+        glorot_score_end=f"{glorot[FACTOR].mean(OURS).value:.3f}",
+    )
+    return result_of("initial_weights", results, figure, claims, noticed)
+
+
+def _mean_at(group: Group, name: str, step: int = 150_000) -> float:
+    """Return the mean of a curve over networks at a step."""
+    curves = _curves(group, name)
+    return float(sum(curve[step] for curve in curves) / max(1, len(curves)))
