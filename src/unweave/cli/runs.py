@@ -14,7 +14,6 @@ from unweave.core.notes import print_warnings
 from unweave.core.parts import MissingPart
 
 if TYPE_CHECKING:
-    from unweave.training.run import Run
     from unweave.training.store import RunFolder
 
 
@@ -82,17 +81,6 @@ def cite_command(name: RunArgument, store: StoreOption = Path("runs")) -> None:
         sys.stdout.write(entry + "\n\n")
 
 
-def objective_text(run: Run) -> str:
-    """Return the objective of a run with its divergence and weights, in a few words."""
-    weights = ", ".join(
-        f"{name} {weight:g}" if isinstance(weight, float) else f"{name} {weight}"
-        for name, weight in run.weights.items()
-    )
-    divergence = getattr(run.objective, "divergence", None)
-    kind = run.objective.kind + (f" with {divergence.kind}" if divergence else "")
-    return f"{kind}, {weights}" if weights else kind
-
-
 def final_terms(log: Sequence[dict[str, Any]]) -> list[str]:
     """Return distortion and rate at the end of a log; empty if the objective has none."""
     last = log[-1] if log else {}
@@ -100,7 +88,7 @@ def final_terms(log: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _run_row(folder: RunFolder) -> list[str]:
-    from unweave.training.configuration import blocks_text
+    from unweave.training.configuration import blocks_text, objective_text
     from unweave.training.overrides import data_text
 
     run, log = folder.read_run(), folder.read_log()

@@ -321,6 +321,17 @@ def as_data(data: Any, device: torch.device) -> tuple[Data, Dataset]:
         if (named := members(Data).get(str(data))) and not Path(data).exists():
             raise ValueError(f"{data!r} is the name of a data set: give {named.__name__}(...)")
         data = from_path(data)
+    if isinstance(data, Dataset):
+        raise ValueError(
+            f"expected observations as an array, a path or a data spec, got a loaded dataset "
+            f"({type(data).__name__}): pass the spec that it was loaded from, such as "
+            'Shapes2D(side=32) or Arrays("images.npz")'
+        )
+    if isinstance(data, type):
+        raise ValueError(
+            f"expected observations as an array, a path or a data spec, got the class "
+            f"{data.__name__}: create one, as in {data.__name__}(...)"
+        )
     if isinstance(data, DataSpec):
         return data, data.load(device)
     return from_array(data, device=device)
@@ -408,6 +419,10 @@ def _load(
     if key not in datasets:
         datasets[key] = as_data(wanted if data is None else data, pick_device(device))
     spec, dataset = datasets[key]
+    if isinstance(wanted, InMemory) and isinstance(spec, InMemory) and spec.split != wanted.split:
+        spec = with_split(spec, wanted.split)
+        dataset = spec.load(dataset.device)
+        datasets[key] = spec, dataset
     if spec != wanted:
         raise ValueError(f"{path} was trained on other data: expected {wanted}, got {spec}")
     if wanted == run.data:

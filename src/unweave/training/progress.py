@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from rich.console import Console
 
@@ -13,6 +13,7 @@ from unweave.training.engine import Row
 from unweave.training.run import Run
 
 
+@runtime_checkable
 class Progress(Protocol):
     """The events that the training loop reports."""
 
