@@ -245,7 +245,7 @@ class TestInMemory:
 
     def test_the_array_is_kept_while_the_spec_is_in_use(self):
         images = np.random.default_rng(8).random((3, 4))
-        spec, _ = from_array(images)
+        spec = from_array(images)[0]
         content = to_json(spec)
         from_array(images)  # a second, short-lived binding of the same content
         assert from_json(InMemory, content).load(CPU).size == 3

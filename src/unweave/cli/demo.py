@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unweave.cli.options import StoreOption
-from unweave.core.console import out
+from unweave.core.console import err, out
 
 if TYPE_CHECKING:
     from unweave.training.run import Run
@@ -26,14 +26,18 @@ def demo_command(
     """
     from unweave.cli.score_output import print_scores
     from unweave.cli.scoring import score_runs
-    from unweave.cli.train import train_runs, use_threads
+    from unweave.cli.train import use_threads
+    from unweave.evaluation.fit import train_runs
     from unweave.evaluation.model import load
     from unweave.report import write_report
+    from unweave.training import pick_device
+    from unweave.training.own_data import Datasets
+    from unweave.training.progress import ConsoleProgress
     from unweave.training.store import Store
 
     use_threads()
-    run_store = Store(store)
-    (outcome,) = train_runs([demo_run(seed)], run_store, "cpu")
+    run_store, datasets = Store(store), Datasets(pick_device("cpu"))
+    (outcome,) = train_runs([demo_run(seed)], datasets, run_store, ConsoleProgress(err), err)
     folder = run_store.folder(outcome.run).path
     model = load(folder, device="cpu")
     scores = score_runs([model], 10_000).scores

@@ -13,11 +13,10 @@ from unweave.core.console import out, plain_table
 from unweave.core.hints import nearest
 from unweave.core.parts import MissingPart
 from unweave.training.collapse import collapsed
-from unweave.training.configuration import blocks_text
+from unweave.training.configuration import blocks_text, objective_text
 from unweave.training.settings import data_label, differing, flatten, settings_of, value_text
 
 if TYPE_CHECKING:
-    from unweave.training.run import Run
     from unweave.training.store import RunFolder
 
 _FACTS = ("run", "status", "collapsed", "step")
@@ -81,17 +80,6 @@ def _read(folder: RunFolder) -> ListedRun:
         scores,
         collapsed(log),
     )
-
-
-def objective_text(run: Run) -> str:
-    """Return the objective of a run with its divergence and weights, in a few words."""
-    weights = ", ".join(
-        f"{name} {weight:g}" if isinstance(weight, float) else f"{name} {weight}"
-        for name, weight in run.weights.items()
-    )
-    divergence = getattr(run.objective, "divergence", None)
-    kind = run.objective.kind + (f" with {divergence.kind}" if divergence else "")
-    return f"{kind}, {weights}" if weights else kind
 
 
 def filter_runs(runs: Sequence[ListedRun], conditions: Iterable[str]) -> list[ListedRun]:

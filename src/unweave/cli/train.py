@@ -9,14 +9,11 @@ import typer
 
 from unweave.cli.options import DeviceOption, FeaturesOption, SelectOption, StoreOption
 from unweave.core.console import err, out, plain_table
-from unweave.core.notes import print_notes
 from unweave.core.parallel import usable_cores
 from unweave.core.parts import own_parts
 
 if TYPE_CHECKING:
-    from unweave.evaluation.monitor import Measure
-    from unweave.training import Outcome, Precision
-    from unweave.training.run import Run
+    from unweave.training import Outcome
     from unweave.training.store import Store
 
 
@@ -88,11 +85,15 @@ def train_command(
 
       unweave train --measure-every 5000 --measure factor_vae_score/kim2018,total_correlation
     """
+    from unweave.evaluation.fit import train_runs
     from unweave.evaluation.monitor import TERMS, Measure
     from unweave.metrics.registry import split_names
     from unweave.presets import base_of, preset
+    from unweave.training import pick_device
     from unweave.training.overrides import runs_from
+    from unweave.training.own_data import Datasets
     from unweave.training.precision import check_precision
+    from unweave.training.progress import ConsoleProgress
     from unweave.training.store import Store
 
     use_threads(threads)
@@ -100,74 +101,57 @@ def train_command(
         raise ValueError("--grid needs a preset, as in --from kim2018/shapes2d-factor-vae --grid")
     base = base_of(source) if source else None
     given = preset(source or "").arguments(assignments or []) if grid else assignments or []
-    runs = runs_from(given, base, select or [], features)
+    datasets = Datasets(pick_device(device))
+    runs = runs_from(given, base, select or [], features, datasets)
     plan = None
     if measure or measure_every:
         plan = Measure(measure_every or 10_000, (TERMS, *split_names(measure)), measure_rows)
+        err.print(
+            f"measuring {', '.join(plan.metrics)} every {plan.every:,} steps, written to "
+            "measures.jsonl of each run",
+            highlight=False,
+            markup=False,
+        )
     run_store = Store(store)
     outcomes = train_runs(
-        runs, run_store, device, checkpoint_seconds, check_precision(precision), plan
+        runs,
+        datasets,
+        run_store,
+        ConsoleProgress(err),
+        err,
+        checkpoint_seconds,
+        check_precision(precision),
+        plan,
     )
     print_outcomes(outcomes, run_store)
     if any(outcome.failure for outcome in outcomes):
         raise typer.Exit(1)
 
 
-def train_runs(
-    runs: list[Run],
-    store: Store,
-    device: str,
-    checkpoint_seconds: float = 30.0,
-    precision: Precision = "fp32",
-    measure: Measure | None = None,
-) -> list[Outcome]:
-    """Train runs, loading each dataset once."""
-    from unweave.core import spec
-    from unweave.evaluation.fit import unmeasured
-    from unweave.evaluation.monitor import monitor_of
-    from unweave.training import notes, pick_device, train
-    from unweave.training.progress import ConsoleProgress
-
-    outcomes: list[Outcome] = []
-    by_data: dict[str, list[Run]] = {}
-    for run in runs:
-        by_data.setdefault(spec.digest(run.data), []).append(run)
-    for group in by_data.values():
-        dataset = group[0].data.load(pick_device(device))
-        resolved = [run.resolve(dataset) for run in group]
-        monitor = monitor_of(measure, resolved, dataset)
-        print_notes(err, notes(resolved, dataset, store, precision, monitor))
-        if measure:
-            err.print(
-                f"measuring {', '.join(measure.metrics)} every {measure.every:,} steps, written "
-                "to measures.jsonl of each run",
-                highlight=False,
-                markup=False,
-            )
-        outcomes += train(
-            resolved, dataset, store, ConsoleProgress(err), checkpoint_seconds, precision, monitor
-        )
-    if measure and any(o.weights is not None and not o.measures for o in outcomes):
-        err.print(f"note: {unmeasured(store.root)}", highlight=False, markup=False)
-    return outcomes
-
-
 def print_outcomes(outcomes: list[Outcome], store: Store) -> None:
     """Print a table of the trained runs, the failures, and the command to run next."""
-    from unweave.cli.run_list import objective_text
     from unweave.cli.runs import final_terms
+    from unweave.training.configuration import objective_text
     from unweave.training.progress import failure_text
 
-    table = plain_table("folder", "objective", "seed", "distortion", "rate")
+    validated = any("validation" in row for outcome in outcomes for row in outcome.measures)
+    held_out = ["held-out", "R^2"] if validated else []
+    table = plain_table("folder", "objective", "seed", "distortion", "rate", *held_out)
     for outcome in outcomes:
         run, folder = outcome.run, store.folder(outcome.run)
         if outcome.failure:
             err.print(failure_text(run, outcome.failure), style="red", soft_wrap=True)
         else:
             names = str(folder.path), objective_text(run), str(run.seed)
-            table.add_row(*names, *final_terms(outcome.log))
+            table.add_row(*names, *final_terms(outcome.log), *_final_validation(outcome))
     if table.row_count:
         out.print(table)
+    if validated:
+        out.print(
+            "held-out: distortion on the validation split; R^2: share of its variance that "
+            "reconstructions explain",
+            highlight=False,
+        )
     trained = [outcome.run.digest for outcome in outcomes if not outcome.failure]
     if trained:
         others = f"  (one of {len(trained)} runs)" if len(trained) > 1 else ""
@@ -175,6 +159,13 @@ def print_outcomes(outcomes: list[Outcome], store: Store) -> None:
         imports = "".join(f"--import {module} " for module in modules)
         command = f"next: unweave {imports}report {trained[0]} --store {store.root}{others}"
         out.print(command, highlight=False)
+
+
+def _final_validation(outcome: Outcome) -> list[str]:
+    """Return distortion and R^2 on the validation split at the end; none if not measured."""
+    rows = [row["validation"] for row in outcome.measures if "validation" in row]
+    values = [rows[-1][name] for name in ("distortion", "r2")] if rows else []
+    return ["" if value is None else f"{value:.2f}" for value in values]
 
 
 def use_threads(threads: int = 0) -> None:

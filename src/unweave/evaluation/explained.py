@@ -14,6 +14,7 @@ from unweave.evaluation.model import FittedModel, chosen_rows
 from unweave.objectives import Nets
 
 _MEAN_ROWS = 10_000  # observations that the mean of the training data is estimated from
+_AT_ONCE = 256  # of them
 
 
 class Explained(NamedTuple):
@@ -34,21 +35,26 @@ def explained(model: FittedModel, rows: int = 2_000) -> Explained:
     """
     dataset, held_out = _held_out(model)
     index = chosen_rows(dataset, rows)
-    own = chosen_rows(model.dataset, _MEAN_ROWS)
-    chunk = model.trained.chunk(dataset.shape)
-    count = len(own)
-    mean = sum(model.dataset.images(part).double().sum(0) for part in own.split(chunk)) / count
+    mean = mean_observation(model.dataset)
     error = total = 0.0
-    for part in index.split(chunk):
+    for part in index.split(model.trained.chunk(dataset.shape)):
         x = dataset.images(part)
-        y = model.trained.alone(0, _reconstruct, x)
+        y = model.trained.alone(0, reconstruct, x)
         error += float((x - y).double().square().sum())
         total += float((x - mean).square().sum())
     split = "validation" if held_out else model.split
     return Explained(1 - error / total if total else math.nan, len(index), split, held_out)
 
 
-def _reconstruct(nets: Nets, x: Tensor) -> Tensor:
+def mean_observation(dataset: Dataset) -> Tensor:
+    """Return the mean of a dataset in float64, estimated from some of its observations."""
+    index = chosen_rows(dataset, _MEAN_ROWS)
+    sums = [dataset.images(part).double().sum(0) for part in index.split(_AT_ONCE)]
+    return torch.stack(sums).sum(0) / len(index)
+
+
+def reconstruct(nets: Nets, x: Tensor) -> Tensor:
+    """Decode the mean codes of observations, without noise."""
     z = nets.model.encode(x).mean
     noise = torch.zeros(len(z), nets.model.noise, device=z.device)
     return nets.model.decode(torch.cat([z, noise], 1)).mean

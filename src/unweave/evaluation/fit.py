@@ -10,9 +10,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, overload
 
@@ -21,9 +22,12 @@ from rich.console import Console
 
 from unweave.core.notes import print_notes
 from unweave.core.optimisers import Adam
+from unweave.core.spec import digest
 from unweave.data import Dataset
+from unweave.data.splits import AnySplit, with_split
 from unweave.evaluation.model import FittedModel, as_data
 from unweave.evaluation.monitor import Measure, monitor_of
+from unweave.evaluation.validation import Validation
 from unweave.latents import Latent
 from unweave.likelihoods import Likelihood
 from unweave.networks import Network
@@ -31,15 +35,22 @@ from unweave.objectives import Label, Objective
 from unweave.training import (
     Outcome,
     Precision,
+    Progress,
+    Row,
     Silent,
     TrainingInterrupted,
     notes,
     pick_device,
     train,
 )
+from unweave.training.collapse import collapse_warning, collapsed
+from unweave.training.own_data import Datasets, is_own, suggest
 from unweave.training.progress import ConsoleProgress, failure_text
+from unweave.training.resolved import settings_lines
 from unweave.training.run import Run
 from unweave.training.store import Store
+
+AnyProgress = bool | Progress | Callable[[int, Sequence[Row]], object]
 
 
 class Fields(TypedDict, total=False):
@@ -62,7 +73,8 @@ def fit(
     seed: int = ...,
     device: str = ...,
     store: str | Path | None = ...,
-    progress: bool = ...,
+    progress: AnyProgress = ...,
+    split: AnySplit | None = ...,
     precision: Precision = ...,
     measure: Measure | Sequence[Measure] | None = ...,
     **fields: Unpack[Fields],
@@ -76,7 +88,8 @@ def fit(
     seed: Iterable[int],
     device: str = ...,
     store: str | Path | None = ...,
-    progress: bool = ...,
+    progress: AnyProgress = ...,
+    split: AnySplit | None = ...,
     precision: Precision = ...,
     measure: Measure | Sequence[Measure] | None = ...,
     **fields: Unpack[Fields],
@@ -89,12 +102,16 @@ def fit(
     seed: int | Iterable[int] = 0,
     device: str = "auto",
     store: str | Path | None = None,
-    progress: bool = True,
+    progress: AnyProgress = True,
+    split: AnySplit | None = None,
     precision: Precision = "fp32",
     measure: Measure | Sequence[Measure] | None = None,
     **fields: Unpack[Fields],
 ) -> FittedModel | list[FittedModel]:
     """Learn a representation of data; several seeds train together and return a list.
+
+    Settings that are not given are those of `Run`; for own data (an array, a file or a folder) they
+    are chosen to suit it.
 
     After Ctrl-C the models are as they were at the last step, with a warning; with a store, the
     same call resumes there. A second Ctrl-C raises KeyboardInterrupt.
@@ -105,54 +122,144 @@ def fit(
         device: "auto" (CUDA if there is one), "cpu", "cuda", ...
         store: a folder to keep the runs in; a run found there is resumed or loaded, and one that
             has fewer steps is continued.
-        progress: show progress, and how the data were read.
+        progress: show progress, how the data were read and which settings were chosen; False for
+            none; or a function f(step, rows) that is called with every log row of each lane.
+        split: the split to train on. By default "train" of own data with 50 observations or more,
+            of which the rest is held out for validation and testing; "all" holds nothing out.
         precision: GPU matmul precision, from slowest to fastest: "fp32", "tf32", "bf16".
         measure: what to measure during training, and how often; `model.measures` has the results.
         fields: latent, objective, network, likelihood, optimiser, labels, batch_size, steps, as in
             `Run`.
     """
-    spec, dataset = as_data(data, pick_device(device))
-    if isinstance(seed, (int, np.integer)):
-        runs = [Run(data=spec, seed=int(seed), **fields).resolve(dataset)]
-        (outcome,) = _train(runs, dataset, store, progress, precision, measure)
-        if outcome.failure:
-            raise FloatingPointError(failure_text(outcome.run, outcome.failure))
-        return _model(outcome, dataset, store)
-    runs = [Run(data=spec, seed=int(each), **fields).resolve(dataset) for each in seed]
-    if not runs:
+    datasets = Datasets(pick_device(device))
+    spec, dataset = as_data(data, datasets.device)
+    datasets.add(spec, dataset)
+    if split is not None:
+        spec = with_split(spec, split)
+    elif is_own(spec):
+        spec = datasets.training_split(spec)
+    base = Run(data=spec)
+    if is_own(spec):
+        # Fields are checked before they are used to choose others.
+        given = Run(data=spec, **fields)
+        base = suggest(given, datasets.load(spec), "steps" in fields)
+    several = not isinstance(seed, (int, np.integer))
+    seeds = [int(each) for each in (seed if isinstance(seed, Iterable) else [seed])]
+    if not seeds:
         raise ValueError("expected a seed or several, as seed=range(10), got none")
-    outcomes = _train(runs, dataset, store, progress, precision, measure)
-    for outcome in outcomes:
-        if outcome.failure:
-            warnings.warn(failure_text(outcome.run, outcome.failure), stacklevel=2)
-    return [_model(outcome, dataset, store) for outcome in outcomes if not outcome.failure]
-
-
-def _train(
-    runs: list[Run],
-    dataset: Dataset,
-    store: str | Path | None,
-    progress: bool,
-    precision: Precision,
-    measure: Measure | Sequence[Measure] | None,
-) -> list[Outcome]:
+    runs = [dataclasses.replace(base, seed=each, **fields) for each in seeds]
     console = Console(file=sys.stderr)
-    monitor = monitor_of(measure, runs, dataset)
-    folder = None if store is None else Store(Path(store))
-    if progress:
-        print_notes(console, notes(runs, dataset, folder, precision, monitor))
-    shown = ConsoleProgress(console) if progress else Silent()
     try:
-        outcomes = train(runs, dataset, folder, shown, precision=precision, monitor=monitor)
+        outcomes = train_runs(
+            runs,
+            datasets,
+            None if store is None else Store(Path(store)),
+            _as_progress(progress, console),
+            console if progress is True else None,
+            precision=precision,
+            measure=measure,
+        )
     except TrainingInterrupted as interruption:
         outcomes = [each for each in interruption.outcomes if each.weights or each.failure]
         if not any(each.weights for each in outcomes):
             raise
-        resume = "" if folder is None else "; the same call resumes there"
-        warnings.warn(f"{interruption}; the result is the model so far{resume}", stacklevel=4)
-    if monitor and any(each.weights is not None and not each.measures for each in outcomes):
-        warnings.warn(unmeasured(store), stacklevel=4)
+        resume = "" if store is None else "; the same call resumes there"
+        warnings.warn(f"{interruption}; the result is the model so far{resume}", stacklevel=2)
+    for outcome in outcomes:
+        if outcome.failure and not several:
+            raise FloatingPointError(failure_text(outcome.run, outcome.failure))
+        if outcome.failure:
+            warnings.warn(failure_text(outcome.run, outcome.failure), stacklevel=2)
+    trained_on = datasets.load(spec)
+    models = [_model(outcome, trained_on, store) for outcome in outcomes if not outcome.failure]
+    return models if several else models[0]
+
+
+def train_runs(
+    runs: Sequence[Run],
+    datasets: Datasets,
+    store: Store | None = None,
+    progress: Progress | None = None,
+    console: Console | None = None,
+    checkpoint_seconds: float = 30.0,
+    precision: Precision = "fp32",
+    measure: Measure | Sequence[Measure] | None = None,
+) -> list[Outcome]:
+    """Resolve and train runs; the outcomes are ordered by data.
+
+    What a user should know is printed to the console: how data were read, the settings of runs on
+    own data, and warnings.
+
+    Args:
+        runs: the runs, on any data.
+        datasets: where data are loaded from.
+        store: where runs are kept, resumed and found; None keeps them in memory only.
+        progress: shows the progress.
+        console: where notes and warnings are printed; None issues warnings and prints no notes.
+        checkpoint_seconds: seconds between checkpoints.
+        precision: GPU matmul precision.
+        measure: what to measure during training.
+    """
+    outcomes: list[Outcome] = []
+    by_data: dict[str, list[Run]] = {}
+    for run in runs:
+        by_data.setdefault(digest(run.data), []).append(run)
+    for group in by_data.values():
+        data = group[0].data
+        dataset = datasets.load(data)
+        resolved = [run.resolve(dataset) for run in group]
+        held_out = datasets.validation(data)
+        validation = Validation(held_out, dataset) if held_out else None
+        monitor = monitor_of(measure, resolved, dataset, validation)
+        if console:
+            own = settings_lines(resolved, dataset) if is_own(data) else []
+            print_notes(console, [*notes(resolved, dataset, store, precision, monitor), *own])
+        outcomes += train(
+            resolved, dataset, store, progress, checkpoint_seconds, precision, monitor
+        )
+    warned = [collapse_warning(o.run) for o in outcomes if not o.failure and collapsed(o.log)]
+    if measure and any(o.weights is not None and not o.measures for o in outcomes):
+        warned.append(unmeasured(store.root if store else None))
+    for text in warned:
+        if console:
+            console.print(text, style="bold yellow", highlight=False, markup=False, soft_wrap=True)
+        else:
+            warnings.warn(text, stacklevel=3)
     return outcomes
+
+
+class Callback:
+    """Progress that calls a function with the step and a log row for each lane."""
+
+    def __init__(self, function: Callable[[int, Sequence[Row]], object]) -> None:
+        self.function = function
+
+    def begin(self, runs: Sequence[Run], step: int) -> None:
+        """Do nothing."""
+
+    def advance(self, step: int, rows: Sequence[Row]) -> None:
+        """Call the function."""
+        self.function(step, rows)
+
+    def broke(self, run: Run, failure: Row) -> None:
+        """Do nothing."""
+
+    def end(self) -> None:
+        """Do nothing."""
+
+
+def _as_progress(progress: AnyProgress, console: Console) -> Progress:
+    """Return what reports progress, for all that `fit` takes."""
+    if isinstance(progress, bool):
+        return ConsoleProgress(console) if progress else Silent()
+    if isinstance(progress, Progress) and not isinstance(progress, type):
+        return progress
+    if callable(progress) and not isinstance(progress, type):
+        return Callback(progress)
+    raise ValueError(
+        "expected progress=True, False, a function f(step, rows) or an object with begin, advance, "
+        f"broke and end, got {progress!r}"
+    )
 
 
 def unmeasured(store: object) -> str:

@@ -409,6 +409,17 @@ def as_data(data: Any, device: torch.device) -> tuple[Data, Dataset]:
     if isinstance(data, (str, Path)):
         check_not_a_name(data)
         data = from_path(data)
+    if isinstance(data, Dataset):
+        raise ValueError(
+            f"expected observations as an array, a path or a data spec, got a loaded dataset "
+            f"({type(data).__name__}): pass the spec that it was loaded from, such as "
+            'Shapes2D(side=32) or Arrays("images.npz")'
+        )
+    if isinstance(data, type):
+        raise ValueError(
+            f"expected observations as an array, a path or a data spec, got the class "
+            f"{data.__name__}: create one, as in {data.__name__}(...)"
+        )
     if isinstance(data, DataSpec):
         return data, data.load(device)
     return from_array(data, device=device)

@@ -34,13 +34,14 @@ from unweave.data import Dataset
 from unweave.evaluation.evaluate import AggregateName, aggregates, encode
 from unweave.evaluation.model import FittedModel, factor_columns
 from unweave.evaluation.stacked import StackedModels
+from unweave.evaluation.validation import Validation
 from unweave.metrics import METRICS, UNSUPERVISED, Table
 from unweave.metrics import evaluate as evaluate_table
 from unweave.metrics.registry import find_metrics, select
 from unweave.training import Lanes, Outcome, Row
 from unweave.training.run import Run
 
-TERMS = "terms"
+TERMS, VALIDATION = "terms", "validation"
 
 
 @spec
@@ -92,11 +93,15 @@ class Measure:
 
 
 def monitor_of(
-    measure: Measure | Sequence[Measure] | None, runs: Sequence[Run], dataset: Dataset
+    measure: Measure | Sequence[Measure] | None,
+    runs: Sequence[Run],
+    dataset: Dataset,
+    validation: Validation | None = None,
 ) -> LaneMonitor | None:
     """Return a monitor for runs on a dataset, or None if nothing is to be measured.
 
     Metrics that the data do not allow, because factors are missing, are rejected before training.
+    The held-out loss is measured on `validation`, at steps that follow from the runs.
     """
     measures = [measure] if isinstance(measure, Measure) else list(measure or ())
     if wrong := next((each for each in measures if not isinstance(each, Measure)), None):
@@ -106,18 +111,27 @@ def monitor_of(
     for each in measures:
         if each.scores:
             _check(each.scores, runs[0], dataset)
+    if validation is not None and all(run.objective.autoencodes for run in runs):
+        return LaneMonitor(measures, validation, min(map(validation.interval, runs)))
     return LaneMonitor(measures) if measures else None
 
 
 class LaneMonitor:
     """Measures all lanes together on the device, and scores tables in other processes."""
 
-    def __init__(self, measures: Sequence[Measure]) -> None:
-        self.measures = measures
+    def __init__(
+        self,
+        measures: Sequence[Measure],
+        validation: Validation | None = None,
+        validate_every: int = 0,
+    ) -> None:
+        self.measures, self.validation = measures, validation
+        self.validate_every = validate_every
+        self._intervals = [each.every for each in measures] + [validate_every] * bool(validation)
 
     def next_step(self, step: int) -> int:
         """Return the first step after this one at which to measure."""
-        return min((step // each.every + 1) * each.every for each in self.measures)
+        return min((step // every + 1) * every for every in self._intervals)
 
     def measure(self, lanes: Lanes) -> Callable[[], list[Row]]:
         """Start to measure all lanes; return a function that waits for one row per lane."""
@@ -125,6 +139,10 @@ class LaneMonitor:
         count = len(lanes.runs)  # some may be dropped before `wait` is called
         due = [each for each in self.measures if step % each.every == 0 or step == last]
         started = [_start(each, lanes) for each in due]
+        if self.validation and (step % self.validate_every == 0 or step == last):
+            losses = self.validation.measure(_stacked(lanes))
+            found = [{k: _finite(v) for k, v in loss._asdict().items()} for loss in losses]
+            started.append(lambda: [{VALIDATION: each} for each in found])
 
         def wait() -> list[Row]:
             rows: list[Row] = [{"step": step} for _ in range(count)]
@@ -169,10 +187,15 @@ def _start(measure: Measure, lanes: Lanes) -> Callable[[], list[Row]]:
     return wait
 
 
+def _stacked(lanes: Lanes) -> StackedModels:
+    """Return the networks of the lanes, which share their state."""
+    weights = {**lanes.state.parameters, **lanes.state.buffers}
+    return StackedModels(copy.deepcopy(lanes.nets).eval(), weights)
+
+
 def _models(lanes: Lanes) -> list[FittedModel]:
     """Return the lanes as models, which share their state."""
-    nets = copy.deepcopy(lanes.nets).eval()
-    weights = {**lanes.state.parameters, **lanes.state.buffers}
+    nets, weights = (stacked := _stacked(lanes)).nets, stacked.weights
     return [
         FittedModel(
             Outcome(run, None, [], None),

@@ -34,6 +34,8 @@ from unweave.data import (
     Selected,
 )
 from unweave.data.files.detect import from_path
+from unweave.data.splits import takes_all
+from unweave.training.own_data import Datasets, is_own, suggest, suggested_steps
 from unweave.training.run import Run
 
 _LIST = re.compile(r"[\w.:+-]+(,[\w.:+-]+)+")
@@ -54,29 +56,56 @@ def runs_from(
     base: dict[str, Any] | None = None,
     select: Sequence[str] = (),
     features: Path | None = None,
+    datasets: Datasets | None = None,
 ) -> list[Run]:
     """Return the runs that assignments describe; a list or a range of values gives one run each.
 
     Args:
         assignments: texts such as "objective.beta=4".
-        base: the JSON form of a run to start from, instead of the default one.
+        base: the JSON form of a run to start from, or of some of its fields.
         select: selections of the data, such as "subset:count=5000".
         features: a file of learned classes that the selections may refer to.
+        datasets: loads users' own data, for which it chooses what was not given.
 
     >>> [(r.seed, r.objective.beta) for r in runs_from(["seed=0..1", "objective.beta=1,4"])]
     [(0, 1.0), (0, 4.0), (1, 1.0), (1, 4.0)]
     """
     alternatives = [_alternatives(assignment) for assignment in assignments]
-    combinations = [itertools.chain(*each) for each in itertools.product(*alternatives)]
-    runs = [spec.override(Run, combination, base) for combination in combinations]
-    if not select and features is None:
-        return runs
     selections = tuple(selection_from(text) for text in select)
-    return [dataclasses.replace(run, data=_select(run.data, selections, features)) for run in runs]
+    stated = base or {}
+
+    def create(assignments: Sequence[str], start: dict[str, Any]) -> Run:
+        run = spec.override(Run, assignments, start)
+        if not selections and features is None:
+            return run
+        return dataclasses.replace(run, data=_select(run.data, selections, features))
+
+    runs = []
+    for each in itertools.product(*alternatives):
+        combination = list(itertools.chain(*each))
+        run = create(combination, stated)
+        if datasets and is_own(run.data):
+            named = {assignment.partition("=")[0] for assignment in combination} | stated.keys()
+            run = _with_split(run, combination, stated, datasets)
+            chosen = spec.to_json(suggest(run, datasets.load(run.data), "steps" in named))
+            run = dataclasses.replace(create(combination, chosen | stated), data=run.data)
+        runs.append(run)
+    return runs
+
+
+def _with_split(
+    run: Run, assignments: Sequence[str], stated: dict[str, Any], datasets: Datasets
+) -> Run:
+    """Train on the training split of own data, unless a split was given."""
+    given = [assignment.partition("=")[0] for assignment in assignments]
+    data = stated.get("data", {})
+    if any(path.endswith(".split") for path in given) or "split" in data.get("source", data):
+        return run
+    return dataclasses.replace(run, data=datasets.training_split(run.data))
 
 
 def base_from(path: Path) -> dict[str, Any]:
-    """Read the JSON form of a run from a run.json, or from TOML with the same fields."""
+    """Read the fields of a run from a run.json, or those that a TOML file has."""
     if not path.is_file():
         raise ValueError(
             f"--from: there is no file {path}: {nearest_path(path)} Give a run.json or a .toml file"
@@ -86,8 +115,9 @@ def base_from(path: Path) -> dict[str, Any]:
         content = tomllib.loads(path.read_text()) if toml else json.loads(path.read_text())
     except (json.JSONDecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not valid {'TOML' if toml else 'JSON'}: {error}") from None
-    base: dict[str, Any] = spec.to_json(spec.from_json(Run, content))
-    return base
+    spec.from_json(Run, content)
+    fields: dict[str, Any] = content
+    return fields
 
 
 def selection_from(text: str) -> AnySelection:
@@ -218,7 +248,9 @@ def train_arguments(run: Run, dataset: Dataset) -> list[str]:
         if chosen and arguments:
             arguments.insert(0, f"{name}={value.kind}")
         if name == "data" and isinstance(value, InMemory):
-            arguments = [f"data={_SAVED_ARRAY}"]
+            arguments = [f"data={_SAVED_ARRAY}", *differences("data.split", value.split, "all")]
+        if name == "data" and is_own(run.data) and takes_all(run.data):
+            arguments.append(f"data{'.source' * isinstance(run.data, Selected)}.split=all")
         start = len(lines)  # what belongs together starts a new line
         for argument in map(shlex.quote, arguments):
             if len(lines) > start and len(lines[-1]) + len(argument) < _LINE_WIDTH:
@@ -301,11 +333,17 @@ def _to_json(value: object) -> object:
 
 
 def default_fields(run: Run, dataset: Dataset) -> dict[str, Any]:
-    """Return the fields of the run on the same data that has every other field at its default."""
+    """Return the fields of the run on the same data that has every other field at its default.
+
+    For a user's own data these are the settings that were chosen to suit it.
+    """
+    own = is_own(run.data)
+    usual = suggest(run, dataset) if own else Run(data=run.data)
     # The default batch may be larger than the dataset, and could not be resolved.
-    small = Run(data=run.data, batch_size=1).resolve(dataset)
+    small = dataclasses.replace(usual, batch_size=1).resolve(dataset)
     network = small.network if run.objective.autoencodes else None
-    fixed = {"data": Run().data, "network": network, "batch_size": Run().batch_size}
+    steps = suggested_steps(dataset) if own else usual.steps
+    fixed = {"data": Run().data, "network": network, "batch_size": usual.batch_size, "steps": steps}
     return fields_of(small) | fixed
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from rich.console import Console
 
@@ -14,6 +14,7 @@ from unweave.training.run import Run
 from unweave.training.step import LOSS
 
 
+@runtime_checkable
 class Progress(Protocol):
     """The events that the training loop reports."""
 

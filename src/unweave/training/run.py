@@ -28,6 +28,8 @@ from unweave.likelihoods import Likelihood
 from unweave.networks import MLP, Conv, Init, Kim2018, Network, Shape
 from unweave.objectives import BetaVAE, Label, Nets, Objective
 
+_FEW_ROWS = 1_000  # by which data are judged
+
 
 @spec
 class Run:
@@ -101,6 +103,11 @@ class Run:
                 f"a {run.likelihood.kind} likelihood needs values in [0, 1], and the data has "
                 "others; scale the data, or use likelihood=gaussian"
             )
+        if run.likelihood.counts and not _holds_counts(dataset):
+            raise ValueError(
+                f"a {run.likelihood.kind} likelihood needs counts, the integers 0, 1, 2, ..., and "
+                "the data has other values; use likelihood=gaussian"
+            )
         if run.batch_size > dataset.size:
             raise ValueError(
                 f"batch_size={run.batch_size} is more than the {dataset.size} observations there "
@@ -143,6 +150,14 @@ class Run:
 
 def _likelihood(dataset: Dataset) -> Likelihood:
     return likelihoods.Bernoulli() if dataset.bounded else likelihoods.Gaussian()
+
+
+def _holds_counts(dataset: Dataset) -> bool:
+    """Whether observations are non-negative integers, judged by a few where it is not known."""
+    if dataset.schema.scaling.method == "counts":
+        return True
+    x = dataset.images(torch.arange(min(dataset.size, _FEW_ROWS), device=dataset.device))
+    return bool(((x >= 0) & (x == x.round())).all())
 
 
 def default_network(data: Data, shape: Shape) -> Network:

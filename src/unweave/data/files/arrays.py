@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakValueDictionary, finalize
 
 import numpy as np
 import torch
@@ -136,7 +136,7 @@ class InMemory:
     """An array in memory: the spec holds what identifies the array, not the array itself.
 
     `from_array` creates it and binds the array to it, so that `load` finds the array for as long
-    as the spec is in use in this process.
+    as a spec of it is in use in this process. `split` works as in `Arrays`.
     """
 
     digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]  # sha256 of images and factors
@@ -144,23 +144,33 @@ class InMemory:
     dtype: str
     scale: ScalingMethod | None = None
     axes: ArrayAxes | None = None
+    split: DataSplit = "all"
     kind: Literal["memory"] = tag("memory")
 
+    def __post_init__(self) -> None:
+        if (bound := _BOUND.get(self._key)) is not None:
+            _IN_USE[id(self)] = bound
+            finalize(self, _IN_USE.pop, id(self), None)
+
     def load(self, device: torch.device) -> Dataset:
-        """Copy the bound array to a device."""
-        bound = _DATASETS.get(self)
+        """Copy the bound array, or a split of it, to a device."""
+        bound = _BOUND.get(self._key)
         if bound is None:
             raise ValueError(
                 f"expected an array {self.shape} of {self.dtype} with digest {self.digest[:12]} to "
                 "be bound in this process, got none: call from_array(images, factors) with it and "
                 "keep the spec, or save it as .npz and use Arrays"
             )
-        return bound.to(device)
+        return take_split(bound, self.split).to(device)
+
+    @property
+    def _key(self) -> tuple[str | None, ...]:
+        return self.digest, self.scale, self.axes
 
 
-# The arrays behind the specs. Both maps are weak: an array is kept while its spec is in use.
-_SPECS: WeakValueDictionary[tuple[str | None, ...], InMemory] = WeakValueDictionary()
-_DATASETS: WeakKeyDictionary[InMemory, ArrayDataset] = WeakKeyDictionary()
+# The datasets behind the specs, and those that each spec keeps alive, by the spec's id.
+_BOUND: WeakValueDictionary[tuple[str | None, ...], ArrayDataset] = WeakValueDictionary()
+_IN_USE: dict[int, ArrayDataset] = {}
 
 
 def from_array(
@@ -190,11 +200,9 @@ def from_array(
     factors = None if factors is None else as_numpy(factors)
     dataset = array_dataset(images, factors, names, scale=scale, axes=axes)
     digest = _digest(images, factors, dataset.factor_names)
+    _BOUND.setdefault((digest, scale, axes), dataset)
     spec = InMemory(digest, images.shape, str(images.dtype), scale, axes)
-    spec = _SPECS.setdefault((digest, scale, axes), spec)
-    dataset = dataset.to(torch.device(device))
-    _DATASETS.setdefault(spec, dataset)
-    return spec, dataset
+    return spec, dataset.to(torch.device(device))
 
 
 def array_dataset(
@@ -290,6 +298,30 @@ def build_dataset(
     checksum = values.checksum if numbers is None else zlib.crc32(numbers.data, values.checksum)
     return _load_or_stream(
         schema, rows, interpretation, factors.codes, checksum, streamed, factors.row_names
+    )
+
+
+def take_split(
+    dataset: ArrayDataset | StreamedDataset, split: DataSplit
+) -> ArrayDataset | StreamedDataset:
+    """Return a split of a dataset that was loaded as a whole, as if it had been loaded so."""
+    numbers = split_rows(split, dataset.size)
+    if numbers is None:
+        return dataset
+    if isinstance(dataset, StreamedDataset):
+        return select_streamed(dataset, numbers, f"the {split} split")
+    rows = torch.from_numpy(numbers).to(dataset.device)
+    note = f"the {split} split: {len(numbers):,} of {dataset.size:,} observations"
+    schema = dataclasses.replace(
+        dataset.schema, size=len(numbers), lattice=None, notes=(note, *dataset.notes)
+    )
+    names = dataset.row_names
+    return dataclasses.replace(
+        dataset,
+        schema=schema,
+        data=dataset.data[rows],
+        codes=dataset.codes[rows],
+        row_names=[names[number] for number in numbers] if names else (),
     )
 
 

@@ -1,0 +1,80 @@
+"""Held-out loss: distortion, rate and R^2 of models on observations they are not trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from unweave.core.noise import Noise
+from unweave.data import Dataset
+from unweave.evaluation.explained import mean_observation, reconstruct
+from unweave.evaluation.model import chosen_rows
+from unweave.evaluation.stacked import StackedModels
+from unweave.objectives import Nets
+from unweave.training import log_interval
+from unweave.training.run import Run
+
+_MOST_ROWS = 1_000
+_MOST_TIMES = 20
+_SHARE = 0.04  # of the time of training that validation may take
+
+
+class HeldOutLoss(NamedTuple):
+    """Distortion and rate in nats, and the share of the variance that reconstructions explain."""
+
+    distortion: float
+    rate: float
+    r2: float
+
+
+class Validation:
+    """Observations that runs are not trained on, and the mean of those that they are trained on."""
+
+    def __init__(self, held_out: Dataset, trained_on: Dataset, rows: int = _MOST_ROWS) -> None:
+        self.dataset, self.trained_on = held_out, trained_on
+        self.index = chosen_rows(held_out, rows)
+
+    def interval(self, run: Run) -> int:
+        """Return the steps between validations: 20 of a run, or fewer if these take too long.
+
+        A step passes a batch forward and backward, about three times the cost of a forward pass;
+        a validation passes every observation forward twice.
+        """
+        affordable = _SHARE * 3 * run.steps * run.batch_size / (2 * len(self.index))
+        times = max(1, min(_MOST_TIMES, int(affordable)))
+        logged = log_interval(run.steps)
+        return max(1, round(run.steps / times / logged)) * logged
+
+    @cached_property
+    def mean(self) -> Tensor:
+        """The mean of the observations that the runs are trained on."""
+        return mean_observation(self.trained_on)
+
+    def measure(self, trained: StackedModels) -> list[HeldOutLoss]:
+        """Return the held-out loss of every lane, with the same noise each time."""
+        sums = torch.zeros(len(trained), 3, dtype=torch.float64, device=trained.device)
+        variation = 0.0
+        for part in self.index.split(trained.chunk(self.dataset.shape)):
+            x = self.dataset.images(part)
+            losses = trained.together(_losses(Noise(0, int(part[0]), "validation", x.device)), x)
+            sums += losses.double().sum(1)
+            variation += float((x - self.mean).double().square().sum())
+        distortion, rate, error = (sums / len(self.index)).unbind(1)
+        unexplained = error * (len(self.index) / variation if variation else torch.nan)
+        columns = (distortion.tolist(), rate.tolist(), (1 - unexplained).tolist())
+        return [HeldOutLoss(*lane) for lane in zip(*columns, strict=True)]
+
+
+def _losses(noise: Noise) -> Callable[[Nets, Tensor], Tensor]:
+    """Return a function to distortion, rate and squared error of every observation, (B, 3)."""
+
+    def compute(nets: Nets, x: Tensor) -> Tensor:
+        forward = nets.model(x, noise)
+        error = (x - reconstruct(nets, x)).square().flatten(1).sum(1)
+        return torch.stack([forward.distortion, forward.rate, error], 1)
+
+    return compute

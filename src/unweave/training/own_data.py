@@ -1,0 +1,114 @@
+"""Settings for users' own data: split and hyperparameters that suit it, chosen in one place.
+
+Own data are files, folders and arrays in memory, and selections of them. `unweave train` and `fit`
+use `suggest` for everything that the user did not set; `Run` itself has the defaults of the papers.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from unweave import likelihoods
+from unweave.core.optimisers import Adam
+from unweave.core.schedules import Linear
+from unweave.core.spec import digest
+from unweave.data import Arrays, Data, Dataset, Folder, InMemory, Selected
+from unweave.data.files.arrays import take_split
+from unweave.data.splits import takes_all, with_split
+from unweave.likelihoods import Likelihood
+from unweave.objectives import BetaVAE
+from unweave.training.run import Run
+
+LEAST_TO_SPLIT = 50  # observations from which some are held out
+_BETA = 4.0  # the weight of the rate after the warm-up
+_WARM_UP = 5  # the warm-up takes a fifth of the steps
+
+
+_OWN = (Arrays, Folder, InMemory)
+
+
+def is_own(data: Data) -> bool:
+    """Whether data are a user's own: read from a file, a folder or memory."""
+    return isinstance(data.source if isinstance(data, Selected) else data, _OWN)
+
+
+class Datasets:
+    """Data on a device, each read once, with what is held out of a user's own data."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._loaded: dict[str, Dataset] = {}
+
+    def add(self, data: Data, dataset: Dataset) -> None:
+        """Add data that are loaded already."""
+        self._loaded[digest(data)] = dataset
+
+    def load(self, data: Data) -> Dataset:
+        """Load data, or a split of data that are loaded already."""
+        key = digest(data)
+        if key not in self._loaded:
+            self._loaded[key] = self._split(data) or data.load(self.device)
+        return self._loaded[key]
+
+    def training_split(self, data: Data) -> Data:
+        """Return the split of own data to train on: "train" if there is enough, otherwise all."""
+        if not is_own(data) or not takes_all(data) or self.load(data).size < LEAST_TO_SPLIT:
+            return data
+        return with_split(data, "train")
+
+    def validation(self, data: Data) -> Dataset | None:
+        """Return the validation split of own data of which the training split is used."""
+        source = data.source if isinstance(data, Selected) else data
+        if not isinstance(source, _OWN) or source.split != "train":
+            return None
+        return self.load(with_split(data, "validation"))
+
+    def _split(self, data: Data) -> Dataset | None:
+        """Take the split from the whole of the data, which are not read a second time."""
+        if not isinstance(data, _OWN) or data.split == "all":
+            return None
+        whole = self.load(with_split(data, "all"))
+        return take_split(whole, data.split)  # type: ignore[arg-type]
+
+
+def suggest(run: Run, dataset: Dataset, keep_steps: bool = True) -> Run:
+    """Return a run on the same own data whose settings suit the data.
+
+    Of the given run only two things count: whether its objective trains an autoencoder and, with
+    `keep_steps`, its steps, which the warm-up follows.
+    """
+    steps = run.steps if keep_steps else suggested_steps(dataset)
+    likelihood = _likelihood(dataset)
+    if not run.objective.autoencodes and isinstance(likelihood, likelihoods.Gaussian):
+        likelihood = likelihoods.Gaussian()  # a generator has nothing but a mean
+    return Run(
+        data=run.data,
+        likelihood=likelihood,
+        objective=BetaVAE(beta=Linear(0.0, _BETA, steps=max(1, steps // _WARM_UP))),
+        optimiser=Adam(lr=1e-3),
+        batch_size=_batch_size(dataset.size),
+        steps=steps,
+    )
+
+
+def suggested_steps(dataset: Dataset) -> int:
+    """Return the steps of a first run: 200 epochs within 1,000 to 5,000 steps, or ten epochs.
+
+    Ten epochs are more than 5,000 steps of large data; there are never more than 30,000.
+    """
+    epoch = dataset.size / _batch_size(dataset.size)
+    steps = max(min(200 * epoch, 5_000), 10 * epoch)
+    return int(min(max(steps, 1_000), 30_000)) // 100 * 100
+
+
+def _batch_size(size: int) -> int:
+    """Return 64, or for fewer than 256 observations a power of two that is at most a quarter."""
+    return min(64, 1 << int(math.log2(max(1, size // 4))))
+
+
+def _likelihood(dataset: Dataset) -> Likelihood:
+    if dataset.schema.scaling.method == "counts":
+        return likelihoods.NegativeBinomial()
+    return likelihoods.Bernoulli() if dataset.bounded else likelihoods.Gaussian(learn="shared")

@@ -1,0 +1,77 @@
+"""The resolved settings of runs on a user's own data, in a few lines to read before training."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from unweave.data import Dataset
+from unweave.data.random_split import PERCENT
+from unweave.data.splits import split_of
+from unweave.training.configuration import data_name, latent_text, objective_text, value_text
+from unweave.training.overrides import default_fields, defaults_of, fields_of, is_spec
+from unweave.training.run import Run
+
+_WIDTH, _NAME, _MOST_VALUES = 79, 12, 3
+_FIELDS = ("likelihood", "objective", "latent", "network", "optimiser", "batch_size", "steps")
+_SCALINGS = {
+    "none": "values as they are",
+    "bytes": "values in [0, 1]",
+    "percentile": "values scaled to [0, 1] by percentiles",
+    "standardise": "standardised values",
+    "counts": "counts",
+}
+
+
+def settings_lines(runs: Sequence[Run], dataset: Dataset) -> list[str]:
+    """Return the settings of resolved runs on the same own data; a star marks chosen ones.
+
+    Args:
+        runs: the runs; where they differ, all values are shown.
+        dataset: the observations that they are trained on.
+    """
+    usual = [default_fields(run, dataset) for run in runs]
+    lines = _lines("data", "  ", _data_text(runs[0], dataset))
+    for name in _FIELDS:
+        texts = list(dict.fromkeys(_text(name, run) for run in runs if getattr(run, name)))
+        pairs = zip(runs, usual, strict=True)
+        chosen = all(getattr(run, name) == fields[name] for run, fields in pairs)
+        if texts:
+            shown = [*texts[:_MOST_VALUES], *(["..."] if len(texts) > _MOST_VALUES else [])]
+            lines += _lines(name.replace("_", " "), "* " if chosen else "  ", " | ".join(shown))
+    return [*lines, "* was chosen; set a field to change it, such as steps=20000"]
+
+
+def _lines(name: str, mark: str, text: str) -> list[str]:
+    start = f"{name:{_NAME}}{mark}"
+    return textwrap.wrap(text, _WIDTH, initial_indent=start, subsequent_indent=" " * len(start))
+
+
+def _data_text(run: Run, dataset: Dataset) -> str:
+    shape = " x ".join(map(str, dataset.shape))
+    scaling = _SCALINGS[dataset.schema.scaling.method]
+    text = f"{data_name(run)}: {dataset.size:,} observations of {shape}, {scaling}"
+    split = split_of(run.data)
+    if split != "train":
+        return f"{text}; nothing is held out (split {split})"
+    others = " and ".join(f"{PERCENT[name]} % for {what}" for name, what in _HELD_OUT.items())
+    return f"{text}; {PERCENT['train']} % of the data, {others} (data.split=all trains on all)"
+
+
+_HELD_OUT = {"validation": "validation", "test": "testing"}
+
+
+def _text(name: str, run: Run) -> str:
+    """Return a field of a run in a few words: the kind of a spec and what is set of it."""
+    value = getattr(run, name)
+    if name == "latent":
+        return latent_text(run.latent)
+    if name == "objective":
+        return objective_text(run)
+    if not is_spec(value):
+        return value_text(value)
+    usual = defaults_of(type(value))
+    fields = fields_of(value)
+    shown = [each for n, each in enumerate(fields) if n == 0 or fields[each] != usual[each]]
+    words = (f"{each.replace('_', ' ')} {value_text(fields[each])}" for each in shown)
+    return ", ".join([value.kind, *words])
