@@ -15,6 +15,7 @@ from unweave.data import MISSING, Arrays, Folder, from_array
 from unweave.data.files.label_files import find_label_file
 from unweave.data.files.labels import MISSING_WORDS, LabelColumn
 from unweave.data.files.tables import expand_columns
+from unweave.training.overrides import runs_from
 
 NAMES = ["a/one.png", "a/two.png", "b/three.jpg", "four.png"]
 
@@ -220,6 +221,41 @@ def test_columns_of_parquet_are_chosen_like_those_of_csv(tmp_path):
     assert doses.schema.continuous == ("dose",)
 
 
+def test_a_categorical_column_of_parquet_is_text(tmp_path):
+    site = pa.array(["a", None, "b", "a"]).dictionary_encode()
+    pq.write_table(pa.table({"site": site, "u": [1, 2, 3, 4]}), tmp_path / "t.parquet")
+    assert labels_of(Arrays(tmp_path / "t.parquet").load(CPU), "site") == ["a", None, "b", "a"]
+
+
+def test_a_first_line_of_numbers_is_noted(tmp_path):
+    write(tmp_path / "t.csv", "400,405", "0.5,0.25", "0.75,1")
+    dataset = Arrays(tmp_path / "t.csv").load(CPU)
+    assert dataset.size == 3
+    assert any(
+        "first line has only numbers and is read as an observation" in n for n in dataset.notes
+    )
+    write(tmp_path / "t.csv", "a,b", "0.5,0.25")
+    assert not any("first line" in note for note in Arrays(tmp_path / "t.csv").load(CPU).notes)
+
+
+def test_the_fingerprint_of_labels_follows_their_values():
+    """Doubled numbers have the same ranks, and renamed classes the same numbers."""
+    images, numbers = np.eye(4), np.array([0.5, 1.25, 2.5, 4])
+    prints = [
+        from_array(images, factors, names)[1].labels_fingerprint
+        for factors in (numbers, 2 * numbers, np.array(list("abcd")), np.array(list("abce")))
+        for names in (["x"], ["y"])
+    ]
+    assert len(set(prints)) == 8
+    assert len({from_array(images, each)[1].fingerprint for each in (numbers, None)}) == 1
+
+
+def test_arrays_of_objects_are_identified_by_their_content():
+    """Not by the addresses of the objects."""
+    one, two = (np.array([f"a{n}" for n in range(3)] + [None], dtype=object) for _ in range(2))
+    assert from_array(np.eye(4), one)[0].digest == from_array(np.eye(4), two)[0].digest
+
+
 def test_labels_in_arrays_may_be_missing():
     factors = np.array([[0, 0.5], [np.nan, 1.25], [1, np.nan], [0, 3.5]])
     _, dataset = from_array(np.eye(4), factors, ["kind", "mm"])
@@ -267,6 +303,14 @@ def test_an_unknown_column_lists_the_few_nearest(tmp_path):
     ) as info:
         Arrays(tmp_path / "t.csv", "gen12").load(CPU)
     assert len(str(info.value)) < 250 + len(str(tmp_path))
+
+
+def test_columns_on_the_command_line_are_text():
+    for text in ("995", "400..900", "a,b", "gene*", "1.5", '"a,b",c'):
+        (run,) = runs_from(
+            ["data=arrays", "data.path=t.csv", f"data.key={text}", f"data.ignore={text}"]
+        )
+        assert (run.data.key, run.data.ignore) == (text, text)
 
 
 def test_ignored_columns_are_not_read(tmp_path):

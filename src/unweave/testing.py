@@ -26,7 +26,7 @@ from unweave.core.noise import Noise
 from unweave.core.schedules import at
 from unweave.core.spec import digest, from_json, to_json
 from unweave.data import Blobs, Data, from_array
-from unweave.data.dataset import Dataset
+from unweave.data.dataset import MISSING, Dataset
 from unweave.latents import (
     Bernoulli,
     Categorical,
@@ -232,7 +232,8 @@ def check_dataset(data: Data) -> None:
     )
     _require(factors.dtype == torch.int64, f"expected int64 factors, got {factors.dtype}")
     for name, size, column in zip(dataset.factor_names, sizes, factors.T, strict=True):
-        _require(column.min() >= 0 and column.max() < size, f"{name}: not in 0..{size - 1}")
+        inside = column.min() >= MISSING and column.max() < size
+        _require(inside, f"{name}: neither in 0..{size - 1} nor MISSING")
     batch = min(16, dataset.size)
     run = Run(data=data, latent=Gaussian(2), objective=VAE(), network=MLP((8,)), batch_size=batch)
     _check_training(run, dataset)

@@ -89,6 +89,10 @@ integer ones, and all others are classes, so `continuous=[]` has none. To make c
 that do not repeat, cut them into bins that many rows share, as with
 `numpy.digitize(column, numpy.quantile(column, [0.2, 0.4, 0.6, 0.8]))`.
 
+**Missing labels** are NaN in the factors of a `Table`. Metrics of the factors read the rows without
+any, in the factors of which at least half of the labels are known (`Table.labelled`), and
+`evaluate` warns how many rows are not scored; unsupervised metrics read all rows.
+
 **Repeatability.** The same `seed`, an integer or a NumPy generator, gives the same number, up to
 rounding, on any machine and any number of threads, with or without an interval.
 

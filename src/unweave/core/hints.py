@@ -18,7 +18,7 @@ def nearest(name: object, valid: Iterable[str]) -> str:
     >>> nearest("fp2", ["bf16", "fp32"])
     "did you mean 'fp32'? Valid here: bf16, fp32."
     >>> nearest("gene7x", [f"gene{number}" for number in range(20_000)])
-    "did you mean 'gene7'? Near it: gene79, gene78, gene77, gene76; 20,000 names are valid here."
+    "did you mean 'gene7'? Near it: gene97, gene87, gene79, gene78; 20,000 names are valid here."
     """
     choices = list(valid)
     many = len(choices) > _MOST_LISTED
@@ -28,8 +28,9 @@ def nearest(name: object, valid: Iterable[str]) -> str:
     hint = f"did you mean {close[0]!r}? " if close else ""
     if not many:
         return f"{hint}Valid here: {', '.join(choices)}."
-    near = f"Near it: {', '.join(close[1:])}" if close[1:] else f"The first is {choices[0]}"
-    return f"{hint}{near}; {len(choices):,} names are valid here."
+    near = f"Near it: {', '.join(close[1:])}; " if close[1:] else ""
+    first = "" if close else f", such as {choices[0]}"
+    return f"{hint}{near}{len(choices):,} names are valid here{first}."
 
 
 def near_paths(path: str | Path) -> list[str]:

@@ -336,8 +336,8 @@ class ArrayDataset(Dataset):
 
     @cached_property
     def labels_fingerprint(self) -> str:
-        """A checksum of the factors of all observations."""
-        return f"{zlib.crc32(self.codes.reshape(-1).cpu().numpy().data):08x}"
+        """A checksum of the factors of all observations, their names and labels."""
+        return labels_checksum(self.schema, self.codes)
 
     def to(self, device: torch.device) -> ArrayDataset:
         """Copy the dataset to another device."""
@@ -352,3 +352,9 @@ class ArrayDataset(Dataset):
     def factors(self, index: Tensor) -> Tensor:
         """Return the classes of the factors (..., K) by numbers (...)."""
         return self.codes[self.check(index)]
+
+
+def labels_checksum(schema: Schema, codes: Tensor) -> str:
+    """Return a checksum of classes (N, K), and of the names and labels of the factors."""
+    named = zlib.crc32(repr((schema.factor_names, schema.factor_labels)).encode())
+    return f"{zlib.crc32(np.ascontiguousarray(codes.cpu().numpy()).data, named):08x}"

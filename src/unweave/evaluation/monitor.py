@@ -21,7 +21,6 @@ from functools import partial
 from typing import Annotated, get_args
 
 import numpy as np
-import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
@@ -32,7 +31,7 @@ from unweave.core.parallel import run_in_background
 from unweave.core.spec import Seed, spec
 from unweave.data import Dataset
 from unweave.evaluation.evaluate import AggregateName, aggregates, encode
-from unweave.evaluation.model import FittedModel, factor_columns
+from unweave.evaluation.model import FittedModel, chosen_rows, factor_columns
 from unweave.evaluation.stacked import StackedModels
 from unweave.evaluation.validation import Validation
 from unweave.metrics import METRICS, UNSUPERVISED, Table
@@ -226,7 +225,7 @@ def _finite(value: float) -> float | None:
 
 def _check(metrics: Sequence[str], run: Run, dataset: Dataset) -> None:
     """Raise a ValueError for metrics that the data do not allow, judged by a few rows."""
-    index = torch.arange(min(dataset.size, 1_000), device=dataset.device)
+    index = chosen_rows(dataset, 1_000)
     codes = np.random.default_rng(0).normal(size=(len(index), len(run.latent.variables)))
     table = Table(
         codes,

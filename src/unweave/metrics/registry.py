@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, SupportsFloat, Unpack, get_args
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from unweave.core.bibliography import cited, entries_for
@@ -302,7 +303,7 @@ def evaluate(
 
     Args:
         codes: (N, D) posterior means, or a table.
-        factors: (N, K) integers or real numbers, unless a table is given.
+        factors: (N, K) integers or real numbers, NaN if missing, unless a table is given.
         metrics: names such as "mig" or "mig/chen2018", separated by commas or in a list; functions
             or `Metric` values, alone or in a list.
         seed: an integer, or a NumPy generator.
@@ -371,9 +372,9 @@ def _as_table(
             + ("codes alone" if factors is None else "a table and factors")
         )
     # A table numbers its classes from 0; metrics do not depend on these numbers.
-    v = as_factors(factors, rows=len(as_codes(codes)), least=0)
+    v = as_factors(factors, rows=len(as_codes(codes)), least=0, missing=True)
     whole = ~real_factors(v)
-    v[:, whole] -= v[:, whole].min(0, initial=0)
+    v[:, whole] -= np.fmin.reduce(v[:, whole], 0, initial=0)  # NaN is missing
     return Table(codes, v, continuous=continuous)  # type: ignore[arg-type]
 
 

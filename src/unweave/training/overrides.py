@@ -190,7 +190,8 @@ def _alternatives(assignment: str) -> list[list[str]]:
     if path == "data":
         return [_data_assignments(text)]
     if path.rpartition(".")[2] in _COLUMN_NAMES:
-        return [[assignment]]
+        text = text if isinstance(_read_value(text), str | None) else json.dumps(text)
+        return [[f"{path}={text}"]]  # a name such as 995 is text too
     span = _RANGE.fullmatch(text)
     if span and int(span[1]) > int(span[2]):
         raise ValueError(f"{path}: {text} is empty; write the smaller number first")

@@ -451,5 +451,6 @@ def _digest(images: Array, factors: Array | None, names: tuple[str, ...]) -> str
     state = hashlib.sha256(repr(names).encode())
     for array in (images,) if factors is None else (images, factors):
         state.update(f"{array.dtype.str}{array.shape}".encode())
-        state.update(np.ascontiguousarray(array).data)
+        objects = array.dtype.hasobject  # whose bytes are addresses
+        state.update(repr(array.tolist()).encode() if objects else np.ascontiguousarray(array).data)
     return state.hexdigest()

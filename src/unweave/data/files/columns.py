@@ -94,5 +94,10 @@ def _csv_notes(file: TableFile, factors: Sequence[str]) -> list[str]:
     if not isinstance(file, CsvFile):
         return []
     numbered = "the first line, which numbers the columns, is read as their names"
+    unnamed = "the first line has only numbers and is read as an observation: columns have no names"
     mixed = [where for column in factors if (where := file.first_text(column))]
-    return [numbered] * file.numbered + [f"{where}; its classes are text" for where in mixed]
+    return [
+        *[numbered] * file.numbered,
+        *[unnamed] * file.unnamed,
+        *(f"{where}; its classes are text" for where in mixed),
+    ]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-import zlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,7 +23,7 @@ import torch
 from torch import Tensor
 
 from unweave.core.noise import Noise
-from unweave.data.dataset import CPU, Dataset, Schema
+from unweave.data.dataset import CPU, Dataset, Schema, labels_checksum
 from unweave.data.files.interpretation import Interpretation
 from unweave.data.files.rows import Rows, row_bytes
 from unweave.data.lattice import check_indices
@@ -139,8 +138,8 @@ class StreamedDataset(Dataset):
 
     @cached_property
     def labels_fingerprint(self) -> str:
-        """A checksum of the factors of all observations."""
-        return f"{zlib.crc32(self.codes.cpu().numpy().data):08x}"
+        """A checksum of the factors of all observations, their names and labels."""
+        return labels_checksum(self.schema, self.codes)
 
     def to(self, device: torch.device) -> StreamedDataset:
         """Return the dataset for networks on another device."""

@@ -108,7 +108,7 @@ class ParquetFile:
         with reading(str(self.path)):
             schema = self._open().schema_arrow
             _distinct(schema.names, self.path)
-            return {name: str(schema.field(name).type) for name in schema.names}
+            return {name: _type_name(schema.field(name).type) for name in schema.names}
 
     def _open(self) -> Any:
         optional_module("pyarrow", "Parquet", self.path)
@@ -136,6 +136,11 @@ class CsvFile:
     def numbered(self) -> bool:
         """Whether the first line numbers the columns from 0, and is read as their names."""
         return _are_numbered(self.names)
+
+    @property
+    def unnamed(self) -> bool:
+        """Whether the first line has only numbers, and is read as an observation."""
+        return not self._table[2]
 
     @property
     def count(self) -> int:
@@ -208,20 +213,20 @@ class CsvFile:
     @cached_property
     def _columns(self) -> dict[str, tuple[str, ...]]:
         """The cells of each column."""
-        names, lines = self._table
+        names, lines, _ = self._table
         return dict(zip(names, zip(*(line for _, line in lines), strict=True), strict=True))
 
     @cached_property
-    def _table(self) -> tuple[list[str], list[tuple[int, list[str]]]]:
-        """The names of the columns, and the lines of values with their line numbers."""
+    def _table(self) -> tuple[list[str], list[tuple[int, list[str]]], bool]:
+        """The names of the columns, the lines of values, and whether the first line has names."""
         if (size := self.path.stat().st_size) > MOST:
             raise ValueError(
                 f"expected a CSV file of at most {MOST:,} bytes, got {self.path} of {size:,}: save "
                 "it as Parquet or .npy, which can be streamed"
             )
         lines = read_csv(self.path)
-        names = _column_names(lines[0][1])
-        return _distinct(names, self.path), lines[1:] if _is_header(lines[0][1]) else lines
+        names, named = _column_names(lines[0][1]), _is_header(lines[0][1])
+        return _distinct(names, self.path), lines[1:] if named else lines, named
 
 
 def read_csv(path: Path) -> list[tuple[int, list[str]]]:
@@ -365,6 +370,11 @@ def _distinct(names: list[str], path: Path) -> list[str]:
             "once: rename them"
         )
     return names
+
+
+def _type_name(kind: Any) -> str:
+    """Return the name of a Parquet type; a categorical column, as pandas writes it, has values."""
+    return str(kind.value_type if str(kind).startswith("dictionary") else kind)
 
 
 def _value_count(group: Any, columns: Sequence[str]) -> int:
