@@ -122,14 +122,14 @@ def test_the_command_keeps_what_it_trained(tmp_path, workers):
     """Ctrl-C in the first 30 seconds used to keep nothing."""
     command = [sys.executable, "-m", "unweave", "train", "data=shapes2d", "data.side=16",
                "data.positions=4", "data.orientations=1", "network=mlp", "batch_size=8",
-               "steps=400000", "seed=0..7", "--device", "cpu", "--threads", str(workers),
+               "steps=8000", "seed=0..7", "--device", "cpu", "--threads", str(workers),
                "--store", str(tmp_path)]  # fmt: skip
     process = subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )  # fmt: skip
     said = ""
-    while "400000 steps in all" not in said:
+    while "8000 steps in all" not in said:
         line = process.stderr.readline()
         assert line, said
         said += line
