@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Sequence
+from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from unweave.core.files import atomically
+from unweave.core.files import write_atomically
 from unweave.data.dataset import Schema
 
 Array = NDArray[np.float32]
@@ -39,8 +40,9 @@ def write_images(folder: Path, images: Array, names: Sequence[str], schema: Sche
         path.parent.mkdir(parents=True, exist_ok=True)
         first, *others = own
         more: dict[str, Any] = {"save_all": True, "append_images": others} if others else {}
-        with atomically(path) as file:
-            first.save(file, format="PNG" if extension == ".png" else "TIFF", **more)
+        file = BytesIO()
+        first.save(file, format="PNG" if extension == ".png" else "TIFF", **more)
+        write_atomically(path, file.getvalue())
     return paths
 
 
