@@ -53,18 +53,16 @@ def chosen(paper: str, figures: Sequence[str] = ()) -> list[Reproduction]:
     >>> [reproduction.figure for reproduction in chosen("sikka2019")]
     ['fig1', 'fig2', 'fig3']
     """
-    papers = list(dict.fromkeys(reproduction.paper for reproduction in FIGURES))
-    if paper not in papers:
+    own = {
+        reproduction.figure: reproduction for reproduction in FIGURES if reproduction.paper == paper
+    }
+    if not own:
+        papers = dict.fromkeys(reproduction.paper for reproduction in FIGURES)
         raise ValueError(f"there is no paper {paper!r}: {nearest(paper, papers)}")
-    named = [reproduction.figure for reproduction in FIGURES if reproduction.paper == paper]
     for figure in figures:
-        if figure not in named:
-            raise ValueError(f"{paper} has no figure {figure!r}: {nearest(figure, named)}")
-    return [
-        reproduction
-        for reproduction in FIGURES
-        if reproduction.paper == paper and reproduction.figure in (figures or named)
-    ]
+        if figure not in own:
+            raise ValueError(f"{paper} has no figure {figure!r}: {nearest(figure, own)}")
+    return [own[figure] for figure in own if figure in (figures or own)]
 
 
 def reproduce(

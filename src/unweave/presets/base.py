@@ -12,6 +12,7 @@ from unweave.training.overrides import runs_from
 from unweave.training.run import Run
 
 Value = int | float | str
+Grid = Mapping[str, tuple[Value, ...]]
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Preset:
     title: str
     source: str  # where the paper describes it, as "[Kim2018] app. A"
     run: Run
-    grid: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    grid: Grid = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property

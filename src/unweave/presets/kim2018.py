@@ -19,7 +19,7 @@ from unweave.objectives import (
     Objective,
 )
 from unweave.objectives.divergences import DensityRatio
-from unweave.presets.base import Preset
+from unweave.presets.base import Grid, Preset
 from unweave.training.run import Run
 
 SEEDS = tuple(range(10))
@@ -86,8 +86,13 @@ def _critic(lr: float) -> Critic:
     return Critic(width=1000, depth=6, slope=0.2, optimiser=Adam(lr=lr, betas=(0.5, 0.9)))
 
 
-def _shapes2d(objective: Objective) -> Run:
-    return _vae(Shapes2D(), Gaussian(10), 128, objective)
+def _shapes2d(
+    name: str, title: str, source: str, objective: Objective, grid: Grid, *notes: str
+) -> Preset:
+    run = _vae(Shapes2D(), Gaussian(10), 128, objective)
+    return Preset(
+        f"kim2018/shapes2d-{name}", title, f"[Kim2018] {source}", run, grid, (_RENDERED, *notes)
+    )
 
 
 def _codes(continuous: int, categories: int) -> Product:
@@ -108,8 +113,18 @@ def _gan(data: Data, latent: Latent, objective: Objective, batch_size: int, step
     )
 
 
-def _gan_shapes2d(latent: Latent, objective: Objective) -> Run:
-    return _gan(Shapes2D(), latent, objective, 64, 300_000)
+def _gan_shapes2d(
+    name: str, title: str, source: str, latent: Latent, objective: Objective, *notes: str
+) -> Preset:
+    blocks = (_BLOCKS,) if isinstance(latent, Product) else ()
+    return Preset(
+        f"kim2018/shapes2d-{name}",
+        title,
+        f"[Kim2018] {source}",
+        _gan(Shapes2D(), latent, objective, 64, 300_000),
+        {"objective.information": tuple(k / 10 for k in range(11)), "seed": SEEDS},
+        (_RENDERED, *blocks, *_GAN_SILENT, *notes),
+    )
 
 
 def _info_gan(table: int, noise: int, information: float = 1.0) -> InfoGAN:
@@ -124,118 +139,104 @@ def _networks(table: int, norm: str) -> Kim2018GAN:
     return Kim2018GAN(table=table, norm=norm)  # type: ignore[arg-type]
 
 
-_INFORMATION = {"objective.information": tuple(k / 10 for k in range(11)), "seed": SEEDS}
 _FIVE = tuple(range(5))
+_RATIO = DensityRatio(critic=_critic(1e-4))
 
 _SHAPES2D = (
-    Preset(
-        "kim2018/shapes2d-beta-vae",
+    _shapes2d(
+        "beta-vae",
         "beta-VAE on 2D Shapes, the baseline of figures 4 to 6",
-        "[Kim2018] app. A, table 1 and fig. 4",
-        _shapes2d(BetaVAE(beta=4.0)),
+        "app. A, table 1 and fig. 4",
+        BetaVAE(beta=4.0),
         {"objective.beta": BETAS, "seed": SEEDS},
-        (_RENDERED, _VALUES),
+        _VALUES,
     ),
-    Preset(
-        "kim2018/shapes2d-factor-vae",
+    _shapes2d(
+        "factor-vae",
         "FactorVAE on 2D Shapes, figures 4 to 7 and 37",
-        "[Kim2018] app. A, table 1 and fig. 4",
-        _shapes2d(FactorVAE(gamma=35.0, critic=_critic(1e-4))),
+        "app. A, table 1 and fig. 4",
+        FactorVAE(gamma=35.0, critic=_critic(1e-4)),
         {"objective.gamma": GAMMAS, "seed": SEEDS},
-        (_RENDERED, _VALUES, _SLOPE),
+        _VALUES,
+        _SLOPE,
     ),
-    Preset(
-        "kim2018/shapes2d-batch-estimate",
+    _shapes2d(
+        "batch-estimate",
         "beta-VAEs whose total correlation a batch estimates, figure 18",
-        "[Kim2018] app. D and fig. 18",
-        _shapes2d(BetaVAE(beta=1.0)),
+        "app. D and fig. 18",
+        BetaVAE(beta=1.0),
         {"objective.beta": (1, 5, 9)},
-        (_RENDERED,),
     ),
-    Preset(
-        "kim2018/shapes2d-aae",
+    _shapes2d(
+        "aae",
         "Adversarial autoencoder on 2D Shapes, figure 23 left",
-        "[Kim2018] app. F, eq. 7 and fig. 23",
-        _shapes2d(AAE(gamma=35.0, divergence=DensityRatio(critic=_critic(1e-4)))),
+        "app. F, eq. 7 and fig. 23",
+        AAE(gamma=35.0, divergence=_RATIO),
         {"objective.gamma": GAMMAS, "seed": SEEDS},
-        (_RENDERED, "The text lists no values of gamma; these are FactorVAE's.", _SLOPE),
+        "The text lists no values of gamma; these are FactorVAE's.",
+        _SLOPE,
     ),
-    Preset(
-        "kim2018/shapes2d-factor-vae-prior",
+    _shapes2d(
+        "factor-vae-prior",
         "FactorVAE whose critic tells q(z) from p(z), on 2D Shapes, figure 23 right",
-        "[Kim2018] app. F, eq. 12 and fig. 23",
-        _shapes2d(
-            AlphaBetaVAE(alpha=35.0, beta=1.0, divergence=DensityRatio(critic=_critic(1e-4)))
-        ),
+        "app. F, eq. 12 and fig. 23",
+        AlphaBetaVAE(alpha=35.0, beta=1.0, divergence=_RATIO),
         {"objective.alpha": GAMMAS, "seed": SEEDS},
-        (
-            _RENDERED,
-            "The paper's gamma is objective.alpha. The text lists no values; these are "
-            "FactorVAE's.",
-            _SLOPE,
-        ),
+        "The paper's gamma is objective.alpha. The text lists no values; these are FactorVAE's.",
+        _SLOPE,
     ),
-    Preset(
-        "kim2018/shapes2d-dip-vae",
+    _shapes2d(
+        "dip-vae",
         "DIP-VAE-I and DIP-VAE-II on 2D Shapes",
-        "[Kim2018] app. F, eqs. 10 and 11",
-        _shapes2d(DIPVAE(off_diagonal=10.0, diagonal=100.0, covariance_of="means")),
+        "app. F, eqs. 10 and 11",
+        DIPVAE(off_diagonal=10.0, diagonal=100.0, covariance_of="means"),
         {"objective.covariance_of": ("means", "codes"), "seed": SEEDS},
-        (
-            _RENDERED,
-            "The paper states the objectives but trained neither. The weights are ours: 10 off the "
-            "diagonal and, as [Locatello2019] has for DIP-VAE-I, ten times that on it.",
-        ),
+        "The paper states the objectives but trained neither. The weights are ours: 10 off the "
+        "diagonal and, as [Locatello2019] has for DIP-VAE-I, ten times that on it.",
     ),
-    Preset(
-        "kim2018/shapes2d-information-dropout",
+    _shapes2d(
+        "information-dropout",
         "Information Dropout on 2D Shapes",
-        "[Kim2018] app. F, eqs. 8 and 9",
-        _shapes2d(InformationDropout(beta=1.0, gamma=0.0)),
+        "app. F, eqs. 8 and 9",
+        InformationDropout(beta=1.0, gamma=0.0),
         {"objective.gamma": (0, 10, 20, 40), "seed": SEEDS},
-        (
-            _RENDERED,
-            "The paper states the objectives but did not train them. The weights are ours; gamma = "
-            "0 is eq. 8. We estimate q(z) from the batch, which eq. 9 was dismissed for.",
-        ),
+        "The paper states the objectives but did not train them. The weights are ours; gamma = "
+        "0 is eq. 8. We estimate q(z) from the batch, which eq. 9 was dismissed for.",
     ),
-    Preset(
-        "kim2018/shapes2d-info-gan",
+    _gan_shapes2d(
+        "info-gan",
         "InfoGAN on 2D Shapes",
-        "[Kim2018] sec. 6, app. H and table 5",
-        _gan_shapes2d(_codes(4, 3), _info_gan(5, 5, 0.2)),
-        _INFORMATION,
-        (_RENDERED, _BLOCKS, *_GAN_SILENT, _EARLY, _GAN_TUNED),
+        "sec. 6, app. H and table 5",
+        _codes(4, 3),
+        _info_gan(5, 5, 0.2),
+        _EARLY,
+        _GAN_TUNED,
     ),
-    Preset(
-        "kim2018/shapes2d-info-wgan-gp",
+    _gan_shapes2d(
+        "info-wgan-gp",
         "InfoWGAN-GP on 2D Shapes, figures 8, 9 and 33",
-        "[Kim2018] sec. 6, app. H, table 5 and fig. 8",
-        _gan_shapes2d(_codes(4, 3), _info_wgan_gp(5, 5, 0.2)),
-        _INFORMATION,
-        (_RENDERED, _BLOCKS, *_GAN_SILENT, _CRITIC_STEPS, _GAN_TUNED),
+        "sec. 6, app. H, table 5 and fig. 8",
+        _codes(4, 3),
+        _info_wgan_gp(5, 5, 0.2),
+        _CRITIC_STEPS,
+        _GAN_TUNED,
     ),
-    Preset(
-        "kim2018/shapes2d-info-wgan-gp-continuous",
+    _gan_shapes2d(
+        "info-wgan-gp-continuous",
         "InfoWGAN-GP on 2D Shapes with five continuous codes and no categorical one",
-        "[Kim2018] sec. 6 and table 5",
-        _gan_shapes2d(Uniform(5), _info_wgan_gp(5, 5, 0.2)),
-        _INFORMATION,
-        (_RENDERED, *_GAN_SILENT, _CRITIC_STEPS),
+        "sec. 6 and table 5",
+        Uniform(5),
+        _info_wgan_gp(5, 5, 0.2),
+        _CRITIC_STEPS,
     ),
-    Preset(
-        "kim2018/shapes2d-info-wgan-gp-large",
+    _gan_shapes2d(
+        "info-wgan-gp-large",
         "InfoWGAN-GP on 2D Shapes with the larger networks, figures 34 and 35",
-        "[Kim2018] app. H, table 6 and fig. 34",
-        _gan_shapes2d(_codes(4, 3), _info_wgan_gp(6, 128, 0.6)),
-        _INFORMATION,
-        (
-            _RENDERED,
-            _BLOCKS,
-            *_GAN_SILENT,
-            _CRITIC_STEPS,
-            "Table 6 has 128 noise variables and an input of 136 numbers, but 4 + 3 + 128 is 135.",
-        ),
+        "app. H, table 6 and fig. 34",
+        _codes(4, 3),
+        _info_wgan_gp(6, 128, 0.6),
+        _CRITIC_STEPS,
+        "Table 6 has 128 noise variables and an input of 136 numbers, but 4 + 3 + 128 is 135.",
     ),
 )
 
@@ -247,44 +248,25 @@ _MNIST_SILENT = (
 )
 
 
-def _mnist(continuous: int, categories: int, objective: Objective) -> Run:
-    return _gan(MNIST(split="train"), _codes(continuous, categories), objective, 128, 25_000)
+def _mnist(
+    name: str, title: str, source: str, latent: Latent, objective: Objective, grid: Grid, note: str
+) -> Preset:
+    run = _gan(MNIST(split="train"), latent, objective, 128, 25_000)
+    notes = (*_MNIST_SILENT, note)
+    return Preset(f"kim2018/mnist-{name}", title, f"[Kim2018] {source}", run, grid, notes)
 
 
 _ON_MNIST = (
-    Preset(
-        "kim2018/mnist-info-gan",
-        "InfoGAN on MNIST, figures 24 to 26",
-        "[Kim2018] app. H and table 4",
-        _mnist(2, 10, _info_gan(4, 62)),
-        {"seed": _FIVE},
-        (*_MNIST_SILENT, _EARLY),
-    ),
-    Preset(
-        "kim2018/mnist-info-gan-three-codes",
-        "InfoGAN on MNIST with three continuous codes, figure 27",
-        "[Kim2018] app. H and fig. 27",
-        _mnist(3, 10, _info_gan(4, 62)),
-        {},
-        (*_MNIST_SILENT, _EARLY),
-    ),
-    Preset(
-        "kim2018/mnist-info-gan-categories",
-        "InfoGAN on MNIST with 2 and 20 categories, figures 28 to 31",
-        "[Kim2018] app. H and fig. 28",
-        _mnist(2, 2, _info_gan(4, 62)),
-        {"latent.category.size": (2, 20)},
-        (*_MNIST_SILENT, _EARLY),
-    ),
-    Preset(
-        "kim2018/mnist-info-wgan-gp",
-        "InfoWGAN-GP on MNIST, figures 32 and 36",
-        "[Kim2018] app. H and table 4",
-        _mnist(2, 10, _info_wgan_gp(4, 62)),
-        {"seed": _FIVE},
-        (*_MNIST_SILENT, _CRITIC_STEPS),
-    ),
-)
+    _mnist("info-gan", "InfoGAN on MNIST, figures 24 to 26", "app. H and table 4",
+           _codes(2, 10), _info_gan(4, 62), {"seed": _FIVE}, _EARLY),
+    _mnist("info-gan-three-codes", "InfoGAN on MNIST with three continuous codes, figure 27",
+           "app. H and fig. 27", _codes(3, 10), _info_gan(4, 62), {}, _EARLY),
+    _mnist("info-gan-categories", "InfoGAN on MNIST with 2 and 20 categories, figures 28 to 31",
+           "app. H and fig. 28", _codes(2, 2), _info_gan(4, 62),
+           {"latent.category.size": (2, 20)}, _EARLY),
+    _mnist("info-wgan-gp", "InfoWGAN-GP on MNIST, figures 32 and 36", "app. H and table 4",
+           _codes(2, 10), _info_wgan_gp(4, 62), {"seed": _FIVE}, _CRITIC_STEPS),
+)  # fmt: skip
 
 _SHAPES3D = (
     Preset(

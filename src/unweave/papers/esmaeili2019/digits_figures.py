@@ -38,6 +38,7 @@ ACTIVE = 0.1  # nats of I(x; z_d) above which a dimension counts as informative
 KEPT = 0.9  # share of digits above which identity counts as maintained
 MUCH, NOTHING = 0.5, 0.05  # of I(class; label) / H(label): captured, and not at all
 ORDERED = 0.75  # probability above which held-out digits count as lying beyond the others
+_COST = "two days for figures 5 to 11 together"
 
 
 def texts_of(figure: str) -> Texts:
@@ -404,8 +405,6 @@ def _draw_classes(group: Group, which: str) -> Figure | None:
     axis.set_title(f"I(category; label) / H(label) = {category_information(network):.2f}")
     return figure
 
-
-_COST = "two days for figures 5 to 11 together"
 
 FIGURES = tuple(
     Reproduction("esmaeili2019", figure, title, _COST, make, study=STUDY)

@@ -59,6 +59,12 @@ if TYPE_CHECKING:
 
 _FAR = 40  # nats of rate, twice what networks have at the end
 FACTOR, BETA, VAE = ("factor-vae", 40.0), ("beta-vae", 4.0), ("beta-vae", 1.0)
+HIGGINS_GRID = {"pairs": (50, 100, 200), "steps": (1_000, 3_000, 10_000)}
+KIM_GRID = {"batch": (25, 50, 100, 200), "votes": (200, 400, 800)}
+METRIC_SEEDS = tuple(range(10))
+SCORED_BETA = 4.0  # of the network whose codes are scored: the paper's is "randomly chosen"
+_FIG16 = Texts(__package__, "fig16")
+SLACK = 0.02  # as for the scores of figure 5
 
 
 def fig4(workspace: Workspace, results: Results) -> Result:
@@ -357,13 +363,6 @@ def _likelihood_claim(results: Results, setting: Setting, stated: float) -> Clai
     )  # fmt: skip
 
 
-HIGGINS_GRID = {"pairs": (50, 100, 200), "steps": (1_000, 3_000, 10_000)}
-KIM_GRID = {"batch": (25, 50, 100, 200), "votes": (200, 400, 800)}
-METRIC_SEEDS = tuple(range(10))
-SCORED_BETA = 4.0  # of the network whose codes are scored: the paper's is "randomly chosen"
-_FIG16 = Texts(__package__, "fig16")
-
-
 def fig16(workspace: Workspace, results: Results) -> Result:
     """Figures 16 and 17, on the codes of one beta-VAE of the study."""
     networks = results.groups(setting_of)["beta-vae", SCORED_BETA].networks
@@ -416,9 +415,6 @@ def _draw_sensitivity(axis: Axes, scores: Sensitivity, label: str) -> None:
     axis.set_xticks(range(len(sizes)), [f"{size:,}" for size in sizes])
     axis.set(xlabel=label, ylim=(0.3, 1.0))
     axis.legend(loc="lower right", fontsize=7)
-
-
-SLACK = 0.02  # as for the scores of figure 5
 
 
 def initial_weights(workspace: Workspace, results: Results) -> Result:

@@ -63,6 +63,18 @@ LATENTS = 6  # of a picture of traversals
 ROWS = 10_000
 _SHOWN = [column * 91_237 % 737_280 for column in range(8)]  # spread over the dataset
 _START = 4 * 91_237 + 5_000  # the observation that traversals start from
+Groups = Mapping[Setting, Group]
+_NAMES = {
+    "isotropic": "isotropic", "pca": "principal components", "learned": "learned variances",
+    STUDENT: "Student-t",
+}  # fmt: skip
+_STYLES = dict(zip(GAUSSIANS, ((BLUE, "-", "o"), (ORANGE, "--", "s"), (GREEN, "-.", "^")),
+                   strict=True))  # fmt: skip
+_HEAVY = (STUDENT, 3.0)  # the lowest degrees of freedom, "very low" in the paper
+_MIDDLE = (STUDENT, 5.0)
+_LIGHT = (STUDENT, 100.0)  # nearly Gaussian
+_MINOR = 0.1  # part of the reconstruction loss that we call minor
+_TEXTS = Texts(__package__, "fig2")
 
 
 def _runs() -> list[Run]:
@@ -144,21 +156,6 @@ STUDY = Study(
     describe=describe,
     pictured=best_of_settings(setting_of, released_score, among=SHOWN),
 )
-
-
-Groups = Mapping[Setting, Group]
-
-_NAMES = {
-    "isotropic": "isotropic", "pca": "principal components", "learned": "learned variances",
-    STUDENT: "Student-t",
-}  # fmt: skip
-_STYLES = dict(zip(GAUSSIANS, ((BLUE, "-", "o"), (ORANGE, "--", "s"), (GREEN, "-.", "^")),
-                   strict=True))  # fmt: skip
-_HEAVY = (STUDENT, 3.0)  # the lowest degrees of freedom, "very low" in the paper
-_MIDDLE = (STUDENT, 5.0)
-_LIGHT = (STUDENT, 100.0)  # nearly Gaussian
-_MINOR = 0.1  # part of the reconstruction loss that we call minor
-_TEXTS = Texts(__package__, "fig2")
 
 
 def fig2(workspace: Workspace, results: Results) -> Result:

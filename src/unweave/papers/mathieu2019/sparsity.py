@@ -41,6 +41,24 @@ LATENTS = 8  # of a picture of traversals
 ROWS = 10_000
 _SHOWN = [column * 7_001 for column in range(8)]  # spread over the dataset
 _START = 7_001
+Groups = Mapping[Setting, Group]
+_GAMMAS = {0.0: (BLUE, "-", "o"), 0.8: (ORANGE, "--", "s")}
+_PANELS = {
+    NORMALISED: ("sparsity", "Hoyer, codes of unit variance"),
+    PLAIN: ("sparsity, codes as they are", "Hoyer"),
+    ACTIVE: ("active latents", "latents with KL > 0.01 nats"),
+    DISTORTION: ("reconstruction loss", "nats"),
+    DIVERGENCE: ("divergence", "MMD of q(z) and p(z)"),
+    RATE: ("rate", "nats"),
+}
+_CLASSES = (
+    "t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot",
+)  # fmt: skip
+_OTHER_DATA = (
+    "The paper's networks are trained on CelebA with γ = 0.9, those here as in its released code, "
+    "on Fashion-MNIST with γ = 0.8: a miss does not contradict the paper."
+)
+_TEXTS = Texts(__package__, "fig4")
 
 
 def setting_of(run: Run) -> Setting:
@@ -85,26 +103,7 @@ STUDY = Study(
 )
 
 
-Groups = Mapping[Setting, Group]
-
-_GAMMAS = {0.0: (BLUE, "-", "o"), 0.8: (ORANGE, "--", "s")}
-_PANELS = {
-    NORMALISED: ("sparsity", "Hoyer, codes of unit variance"),
-    PLAIN: ("sparsity, codes as they are", "Hoyer"),
-    ACTIVE: ("active latents", "latents with KL > 0.01 nats"),
-    DISTORTION: ("reconstruction loss", "nats"),
-    DIVERGENCE: ("divergence", "MMD of q(z) and p(z)"),
-    RATE: ("rate", "nats"),
-}
-_CLASSES = (
-    "t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot",
-)  # fmt: skip
-_OTHER_DATA = (
-    "The paper's networks are trained on CelebA with γ = 0.9, those here as in its released code, "
-    "on Fashion-MNIST with γ = 0.8: a miss does not contradict the paper."
-)
 _ALPHAS = sorted({setting_of(run)[1] for run in STUDY.runs})
-_TEXTS = Texts(__package__, "fig4")
 
 
 def fig4(workspace: Workspace, results: Results) -> Result:
