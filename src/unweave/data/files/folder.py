@@ -53,7 +53,7 @@ _PAGES = 256  # observations of one file that are decoded by one thread
 
 @spec
 class Folder:
-    """All images in a folder and its subfolders, sorted by path.
+    """All images in a folder and its subfolders, sorted by path, or the pages of one file.
 
     `size` is the side, or (height, width), to which every image is resized with anti-aliasing. By
     default images that all have the same size keep it, and others become 64 x 64. If the aspect
@@ -83,8 +83,8 @@ class Folder:
 
     def load(self, device: torch.device) -> Dataset:
         """Decode all images, into memory or to a file, and put them on a device."""
-        folder = Path(self.path)
-        files = _files(folder)
+        files = _files(Path(self.path))
+        folder = Path(self.path).parent if files == [Path(self.path)] else Path(self.path)
         with decoding() as pool:
             headers = list(pool.map(read_header, files))
             sources = _Sources(files, headers, [*map(self._planes, files, headers)])
@@ -100,7 +100,7 @@ class Folder:
             *_page_notes(self.axes, headers),
             *channel_notes,
         )
-        table = Path(self.factors or folder / FACTORS)
+        table = Path(self.factors or Path(self.path) / FACTORS)
         listed = table.is_file() or self.factors is not None
         owners = sources.owners
         values, names, notes = _read_factors(table, folder, owners) if listed else (None, [], [])
@@ -118,7 +118,7 @@ class Folder:
                 row_names=sources.row_names(folder),
             )
         except ValueError as error:
-            raise ValueError(f"{table if listed else folder}: {error}") from None
+            raise ValueError(f"{table if listed else self.path}: {error}") from None
         return dataset.to(device)
 
     def _planes(self, file: Path, header: Header) -> Array:
@@ -210,6 +210,8 @@ class _Sources(NamedTuple):
 
 
 def _files(folder: Path) -> list[Path]:
+    if folder.suffix.lower() in EXTENSIONS and folder.is_file():
+        return [folder]
     if not folder.is_dir():
         raise ValueError(
             f"expected a folder of images at {folder}, got none: {nearest_path(folder)}"
