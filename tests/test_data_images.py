@@ -1,5 +1,6 @@
 """Image files of more than 8 bits, of many channels and of many pages, as they are read."""
 
+import dataclasses
 import sys
 import zlib
 
@@ -13,6 +14,7 @@ from byte_images import BYTES, everything
 from datasets import CPU
 from unweave.catalogue.preview import preview_sheet
 from unweave.data import Folder, StreamedDataset
+from unweave.data.files.detect import from_path
 from unweave.data.files.images import page_axes
 
 rng = np.random.default_rng(0)
@@ -151,6 +153,14 @@ class TestStacks:
         np.testing.assert_array_equal(unscaled(tmp_path, axes="observations")[:, 0], CELLS)
         notes = Folder(tmp_path, axes="observations").load(CPU).notes
         assert "1 files of 6 pages: the pages are observations (axes=observations)" in notes
+
+    def test_one_file_is_a_dataset_of_its_pages(self, tmp_path):
+        stack(tmp_path / "movie.tif", CELLS)
+        Image.fromarray(CELLS[0]).save(tmp_path / "other.tif")
+        spec = dataclasses.replace(from_path(tmp_path / "movie.tif"), axes="observations")
+        dataset = spec.load(CPU)
+        assert dataset.row_names == [f"movie.tif#{page}" for page in range(1, 7)]
+        np.testing.assert_allclose(original(dataset)[:, 0], CELLS, rtol=0.02)
 
     def test_frames_of_an_animation_are_asked_about(self, tmp_path):
         frames = [Image.fromarray(pixels) for pixels in BYTES[:3]]

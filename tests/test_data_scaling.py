@@ -127,7 +127,10 @@ def test_microscopy_keeps_its_grey_levels():
     assert 0.99 * levels < len(np.unique(scaled)) <= levels
     inverted = dataset.schema.scaling.invert(scaled)[:, 0]
     assert (np.rint(inverted) == images).mean() > 0.997
-    assert any("uint16 from 200 to 3000, scaled by percentiles: 20" in n for n in dataset.notes)
+    assert any(
+        "uint16 from 200 to 3000, scaled by percentiles 0.1 and 99.9: 20" in n
+        for n in dataset.notes
+    )
 
 
 @pytest.mark.parametrize("method", ["percentile", "standardise"])

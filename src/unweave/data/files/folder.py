@@ -54,7 +54,7 @@ _PAGES = 256  # observations of one file that are decoded by one thread
 
 @spec
 class Folder:
-    """All images in a folder and its subfolders, sorted by path.
+    """All images in a folder and its subfolders, sorted by path, or the pages of one file.
 
     `size` is the side, or (height, width), to which every image is resized with anti-aliasing. By
     default images that all have the same size keep it, and others become 64 x 64. If the aspect
@@ -92,8 +92,8 @@ class Folder:
 
     def load(self, device: torch.device) -> Dataset:
         """Decode all images, into memory or to a file, and put them on a device."""
-        folder = Path(self.path)
-        files = _files(folder)
+        files = _files(Path(self.path))
+        folder = Path(self.path).parent if files == [Path(self.path)] else Path(self.path)
         with decoding() as pool:
             headers = list(pool.map(read_header, files))
             sources = _Sources(files, headers, [*map(self._planes, files, headers)])
@@ -110,7 +110,9 @@ class Folder:
             *channel_notes,
         )
         given = None if self.factors is None else Path(self.factors)
-        labels = read_labels(folder, files, given, self.ignore).take(sources.owners)
+        alone = folder != Path(self.path)  # a single stack, whose folder may hold other things
+        ignore = "*" if alone and given is None else self.ignore
+        labels = read_labels(folder, files, given, ignore).take(sources.owners)
         labels = dataclasses.replace(labels, row_names=sources.row_names(folder))
         try:
             dataset = build_dataset(
@@ -124,7 +126,7 @@ class Folder:
                 self.scale or ("percentile" if dtype.endswith("int32") else None),
             )
         except ValueError as error:
-            raise ValueError(f"{folder}: {error}") from None
+            raise ValueError(f"{self.path}: {error}") from None
         return dataset.to(device)
 
     def _planes(self, file: Path, header: Header) -> Array:
@@ -215,6 +217,8 @@ class _Sources(NamedTuple):
 
 
 def _files(folder: Path) -> list[Path]:
+    if folder.suffix.lower() in EXTENSIONS and folder.is_file():
+        return [folder]
     if not folder.is_dir():
         raise ValueError(
             f"expected a folder of images at {folder}, got none: {nearest_path(folder)}"

@@ -283,7 +283,10 @@ def _scaling_notes(
     """Say in the user's units how values are scaled."""
     pairs = list(zip(spread.offset, spread.width, strict=True))
     if method == "percentile":
-        how = "scaled by percentiles: {} become 0 and 1, and values beyond are clipped"
+        how = (
+            f"scaled by percentiles {100 * TAIL:g} and {100 * (1 - TAIL):g}: {{}} become 0 and 1, "
+            "and values beyond are clipped"
+        )
         texts = [f"{low:.6g} and {low + width:.6g}" for low, width in pairs]
     else:
         how = "standardised: {} (mean and standard deviation) become 0 and 1"
