@@ -197,6 +197,7 @@ class InfoWGANGP(AdversarialObjective):
     network: Kim2018GAN = Kim2018GAN(norm="layer")
     critic_optimiser: Adam = _CRITIC_ADAM
     kind: Literal["info-wgan-gp"] = tag("info-wgan-gp")
+    also_cites: ClassVar[tuple[str, ...]] = ("Gulrajani2017",)
 
     @model_validator(mode="after")
     def _check(self) -> InfoWGANGP:
