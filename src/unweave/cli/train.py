@@ -9,7 +9,7 @@ import typer
 
 from unweave.cli.options import DeviceOption, FeaturesOption, SelectOption, StoreOption
 from unweave.core.console import err, out, plain_table
-from unweave.core.notes import print_notes
+from unweave.core.notes import print_notes, print_warnings
 from unweave.core.parallel import usable_cores
 from unweave.core.parts import own_parts
 
@@ -98,7 +98,7 @@ def train_command(
         raise ValueError("--grid needs a preset, as in --from kim2018/shapes2d-factor-vae --grid")
     base = base_of(source) if source else None
     given = preset(source or "").arguments(assignments or []) if grid else assignments or []
-    runs = runs_from(given, base, select or [], features)
+    runs = print_warnings(err, lambda: runs_from(given, base, select or [], features))
     plan = None
     if measure or measure_every:
         plan = Measure(measure_every or 10_000, (TERMS, *split_names(measure)), measure_rows)
