@@ -28,7 +28,7 @@ from unweave.likelihoods import Likelihood
 from unweave.networks import Network
 from unweave.objectives import Objective
 from unweave.objectives.divergences import AnyDivergence
-from unweave.training.overrides import runs_from
+from unweave.training.overrides import SweepWarning, runs_from
 from unweave.training.run import Run
 from unweave.training.store import Store
 
@@ -371,3 +371,16 @@ def test_a_folder_that_holds_another_run_is_refused(tmp_path):
     (folder.path / "run.json").write_text(json.dumps(content | {"steps": 7}))
     with pytest.raises(ValueError, match="holds another run"):
         folder.create(Run())
+
+
+def test_a_sweep_says_what_a_field_means_in_each_kind():
+    assignments = ["objective=factor-vae,beta-tcvae", "objective.gamma=10"]
+    with pytest.warns(
+        SweepWarning, match=r"factor-vae \(.*gamma TC\(z\).*beta-tcvae \(.*gamma sum_v"
+    ):
+        runs = runs_from(assignments)
+    assert [run.objective.gamma for run in runs] == [10.0, 10.0]
+    # The size of a latent space is the same thing in all of them: no warning.
+    assert {run.latent.size for run in runs_from(["latent=gaussian,laplace", "latent.size=4"])} == {
+        4
+    }

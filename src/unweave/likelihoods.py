@@ -280,7 +280,7 @@ class BaseLikelihood(ABC):
 
 @spec
 class Bernoulli(BaseLikelihood):
-    """log p(x|z) = sum x log p + (1 - x) log(1 - p), for values in [0, 1].  [Kim2018] app. A.
+    """log p(x|z) = sum x log p + (1 - x) log(1 - p), for values in [0, 1].  [Kingma2014] C.1.
 
     For grey values it is the cross-entropy that the papers train with, not a normalised density.
     """

@@ -9,6 +9,7 @@ import typer
 
 from unweave.cli.options import DeviceOption, FeaturesOption, SelectOption, StoreOption
 from unweave.core.console import err, out, plain_table
+from unweave.core.notes import print_warnings
 from unweave.core.parallel import usable_cores
 from unweave.core.parts import own_parts
 
@@ -102,7 +103,7 @@ def train_command(
     base = base_of(source) if source else None
     given = preset(source or "").arguments(assignments or []) if grid else assignments or []
     datasets = Datasets(pick_device(device))
-    runs = runs_from(given, base, select or [], features, datasets)
+    runs = print_warnings(err, lambda: runs_from(given, base, select or [], features, datasets))
     plan = None
     if measure or measure_every:
         plan = Measure(measure_every or 10_000, (TERMS, *split_names(measure)), measure_rows)

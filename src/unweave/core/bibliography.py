@@ -40,8 +40,9 @@ def cited(text: str) -> list[str]:
 def citations(spec: object) -> dict[str, str]:
     """Return the BibTeX entries for a spec and all of its parts.
 
-    A part cites the keys in its docstring, and those in its property `also_cites`, for settings
-    with sources of their own.
+    A part cites the first known key in its docstring, its source, and the keys in its attribute
+    `also_cites`: further sources, and those of settings that it uses. A docstring may mention other
+    papers, which are not cited.
 
     >>> from unweave.objectives import FactorVAE
     >>> list(citations(FactorVAE()))
@@ -49,7 +50,8 @@ def citations(spec: object) -> dict[str, str]:
     """
     keys: list[str] = []
     for part in parts_of(spec):
-        keys += [*cited(type(part).__doc__ or ""), *getattr(part, "also_cites", ())]
+        named = entries_for(cited(type(part).__doc__ or ""))
+        keys += [*list(named)[:1], *getattr(part, "also_cites", ())]
     return entries_for(keys)
 
 

@@ -299,6 +299,9 @@ def parts_of(spec: Any) -> Iterator[Any]:
         yield spec
         for value in (spec.model_extra or {}).values():
             yield from parts_of(value)
+    elif isinstance(spec, tuple):
+        for value in spec:
+            yield from parts_of(value)
 
 
 def own_parts(spec: Any) -> list[str]:

@@ -52,6 +52,8 @@ T = TypeVar("T")
 Seed = Annotated[int, Field(ge=0, lt=2**63)]  # of `unweave.core.noise`
 
 _NAME = re.compile(r"[a-zA-Z_]\w*|\d+").fullmatch
+_SPAN = re.compile(r"(\d+) ?(?:-|:|\.\.\.|to) ?(\d+)").fullmatch  # how a range is often written
+_SHOWN = 4  # kinds that a hint lists
 
 # Part of every digest. Raise it when a default value changes, or when a field or kind is renamed:
 # stored runs are then trained anew instead of being taken for something they are not. If only one
@@ -116,6 +118,11 @@ def members(union: Any) -> dict[str, type]:
         if get_origin(kind) is Literal:
             found[get_args(kind)[0]] = candidate
     return found
+
+
+def field_names(cls: type) -> tuple[str, ...]:
+    """Names of the fields of a spec that a user sets."""
+    return tuple(_fields(cls))
 
 
 @functools.cache
@@ -195,7 +202,8 @@ def override(cls: type[T], assignments: Iterable[str], base: Mapping[str, Any] |
     """
     content: dict[str, Any] = dict(base or to_json(cls()))
     parsed = [_parse(assignment) for assignment in assignments]
-    for path, value in sorted(parsed, key=lambda item: len(item[0])):
+    # What chooses a member comes first; unknown names come last, when members are chosen.
+    for path, value in sorted(parsed, key=lambda item: (not _child(cls, item[0][0]), len(item[0]))):
         _assign(content, cls, path, value)
     return from_json(cls, content)
 
@@ -283,7 +291,7 @@ def _assign(content: dict[str, Any], cls: type, path: list[str], value: Any) -> 
     annotation = _child(cls, name)
     if annotation is None:
         raise ValueError(
-            f"{name!r} is not a field of {cls.__name__}: {nearest(name, _fields(cls))}"
+            f"{name!r} is not a field of {cls.__name__}: {_other_place(name, cls, content)}"
         )
     if not rest:
         content[name] = _chosen(name, annotation, value)
@@ -300,6 +308,38 @@ def _assign(content: dict[str, Any], cls: type, path: list[str], value: Any) -> 
         inner = {}
     content[name] = inner = dict(inner)
     _assign(inner, owner, rest, value)
+
+
+def _other_place(name: str, cls: type, content: Mapping[str, Any]) -> str:
+    """Say where a spec has a field that it does not have itself: in its parts, or nowhere."""
+    places = {}
+    for path, kinds in _places(name, cls, content).items():
+        owner = path.removesuffix(f".{name}")
+        more = f" and {len(kinds) - _SHOWN} more" if len(kinds) > _SHOWN else ""
+        places[path] = f" (of {owner}={', '.join(kinds[:_SHOWN])}{more})" if kinds else ""
+    if not places:
+        return nearest(name, _fields(cls))
+    return f"did you mean {' or '.join(path + kinds for path, kinds in places.items())}?"
+
+
+def _places(name: str, cls: type, content: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Paths of the fields of this name in the parts of a spec, with the kinds that have it.
+
+    A part that has the field as it stands needs no kind.
+    """
+    found: dict[str, list[str]] = {}
+    for field, annotation in _fields(cls).items():
+        inner = content.get(field, _default(cls, field))
+        owner = _owner(annotation, inner)
+        kinds = [kind for kind, each in members(annotation).items() if name in _fields(each)]
+        if owner is not None and name in _fields(owner):
+            found[f"{field}.{name}"] = []
+        elif kinds:
+            found[f"{field}.{name}"] = kinds
+        if owner is not None:
+            below = _places(name, owner, inner if isinstance(inner, dict) else {})
+            found |= {f"{field}.{path}": kinds for path, kinds in below.items()}
+    return found
 
 
 def _member(annotation: Any) -> type | None:
@@ -349,13 +389,24 @@ def _default(cls: type, name: str) -> Any:
 def _explain_one(problem: Any, cls: type) -> str:
     where, owner = _locate(problem["loc"], cls)
     kind, given = problem["type"], problem["input"]
+    if isinstance(given, str) and (span := _SPAN(given)):
+        return (
+            f"{where}: expected a number, got {given!r}: for one run with each of {span[1]} to "
+            f"{span[2]}, write {where}={span[1]}..{span[2]}"
+        )
+    if isinstance(given, list) and kind in ("int_type", "float_type"):
+        several = ",".join(map(str, given))
+        return (
+            f"{where}: expected a number, got {given}: for one run with each, write "
+            f"{where}={several}"
+        )
     if kind == "union_tag_invalid":
         valid = re.findall(r"'([^']+)'", problem["ctx"]["expected_tags"])
         name = problem["ctx"]["tag"]
         return f"{where}: {name!r} is not known: {nearest(name, valid)}"
     if kind in ("unexpected_keyword_argument", "extra_forbidden") and owner is not None:
-        name = problem["loc"][-1]
-        return f"{where}: not a field of {owner.__name__}: {nearest(name, _fields(owner))}"
+        name = str(problem["loc"][-1])
+        return f"{where}: not a field of {owner.__name__}: {_other_place(name, owner, {})}"
     if kind == "tuple_type":
         return f"{where}: expected a list, in JSON as [...], got {given!r}"
     if kind in ("dataclass_type", "model_attributes_type", "model_type"):

@@ -35,8 +35,6 @@ from unweave.data.synthetic.shapes2d import Shapes2D
 class Selected:
     """Some observations of a dataset, chosen by selections that follow one another.
 
-    Held-out combinations as in [Esmaeili2019], correlated factors as in [Trauble2021], and others.
-
     `features` is a file of further classes that selections may use as if they were factors:
     features that a model has learned, binned into classes by `write_features`. Its array
     `features` (N, K) has one row for each observation of the dataset, and `factor_names` names the

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -79,6 +79,7 @@ class Categorical(DiscreteBlock):
     learn: bool = False
     given: str | None = None
     kind: Literal["categorical"] = tag("categorical")
+    also_cites: ClassVar[tuple[str, ...]] = ("Maddison2017",)
 
     @property
     def variables(self) -> tuple[int, ...]:
@@ -161,6 +162,7 @@ class Bernoulli(DiscreteBlock):
     temperature: PositiveFloat = 0.66
     hard: bool = False
     kind: Literal["bernoulli"] = tag("bernoulli")
+    also_cites: ClassVar[tuple[str, ...]] = ("Maddison2017",)
 
     def posterior(self, raw: Tensor) -> Bits:
         """Return q(z|x) for the encoder's logits."""

@@ -84,6 +84,12 @@ class Gaussian(ClosedFormRateBlock):
         return self
 
     @property
+    def also_cites(self) -> tuple[str, ...]:
+        """The sources of variances of the data and of a learned covariance, if they are used."""
+        pca = ("Mathieu2019",) if self.variances == "pca" else ()
+        return (*pca, "Esmaeili2019") if self.learn == "covariance" else pca
+
+    @property
     def fixed_prior(self) -> bool:
         return self.learn == "nothing"
 

@@ -501,11 +501,14 @@ def _applicable(table: Table, metrics: Mapping[str, Metric]) -> dict[str, Metric
 
 
 def metric_citations(names: Iterable[str]) -> dict[str, str]:
-    """Return the BibTeX entries that the documentation of registered metrics cites.
+    """Return the BibTeX entries of registered metrics: of their definitions and their protocols.
 
-    >>> list(metric_citations(["mig/chen2018"]))
-    ['Chen2018', 'Locatello2019']
+    >>> list(metric_citations(["mig/chen2018", "dci/locatello2019"]))
+    ['Chen2018', 'Eastwood2018', 'Locatello2019']
     """
-    every = METRICS | UNSUPERVISED
-    documents = [every[name].compute.__doc__ or "" for name in names if name in every]
-    return entries_for(key for document in documents for key in cited(document))
+    every, keys = METRICS | UNSUPERVISED, []
+    for metric in (every[name] for name in names if name in every):
+        first, *others = cited(metric.compute.__doc__ or "")
+        protocol = metric.protocol.partition("-")[0]
+        keys += [first, *(key for key in others if key.lower() == protocol)]
+    return entries_for(keys)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import NonNegativeFloat, PositiveInt
 from torch import nn
@@ -74,6 +74,11 @@ class Mathieu2019(BaseNetwork):
     third: Literal[32, 64] = 64
     kind: Literal["mathieu2019"] = tag("mathieu2019")
 
+    @property
+    def also_cites(self) -> tuple[str, ...]:
+        """The source of the narrower third convolution, if it is used."""
+        return ("Mathieu2018",) if self.third == 32 else ()
+
     def encoder(self, shape: Shape, outputs: Outputs) -> nn.Module:
         _require_image(shape, "mathieu2019", (64, 64))
         widths = (32, 32, self.third, 64)
@@ -98,6 +103,7 @@ class DCGAN(BaseNetwork):
     base: PositiveInt = 32
     first_norm: bool = True
     kind: Literal["dcgan"] = tag("dcgan")
+    also_cites: ClassVar[tuple[str, ...]] = ("Radford2016",)
 
     def encoder(self, shape: Shape, outputs: Outputs) -> nn.Module:
         widths = self._widths(shape)
@@ -183,12 +189,9 @@ class Conv(BaseNetwork):
 
 @spec
 class MLP(BaseNetwork):
-    """Fully connected layers, for vectors and small images; the decoder mirrors the encoder.
+    """Fully connected layers, for vectors and small images; the decoder mirrors the encoder."""
 
-    Defaults as in [Mathieu2019] table 1b: one hidden layer of 100 units with ReLU. [Sikka2019]
-    app. C is hidden=(256, 200, 200), activation="tanh".
-    """
-
+    # [Mathieu2019] table 1b; [Sikka2019] app. C has (256, 200, 200) with tanh.
     hidden: tuple[PositiveInt, ...] = (100,)
     activation: Literal["relu", "tanh"] = "relu"
     kind: Literal["mlp"] = tag("mlp")

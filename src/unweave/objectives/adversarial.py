@@ -188,6 +188,7 @@ class InfoWGANGP(AdversarialObjective):
     critic_optimiser: Adam = _CRITIC_ADAM
     kind: Literal["info-wgan-gp"] = tag("info-wgan-gp")
     not_in_nats = (CRITIC, "adversarial", "penalty")
+    also_cites: ClassVar[tuple[str, ...]] = ("Gulrajani2017",)
 
     @model_validator(mode="after")
     def _check(self) -> InfoWGANGP:

@@ -191,6 +191,7 @@ class AnchorVAE(VAEObjective):
     weight: Weight = 0.5
     estimator: Estimator = "stratified"
     kind: Literal["anchor-vae"] = tag("anchor-vae")
+    also_cites: ClassVar[tuple[str, ...]] = ("Gao2019",)
 
     def loss(self, forward: ForwardPass, batch: Batch, noise: Noise) -> Terms:
         """Return distortion, rate and the information of the anchor variables."""

@@ -136,6 +136,12 @@ class MMD(Divergence):
         return self
 
     @property
+    def also_cites(self) -> tuple[str, ...]:
+        """The source of the kernel."""
+        sources = {"imq": "Tolstikhin2018", "rbf": "Zhao2019"}
+        return (sources.get(self.kernel, "Mathieu2019"),)
+
+    @property
     def revision(self) -> int:
         """1 for the default "rbf", which had seven scales; part of the digest."""
         return int(self.kernel == "rbf" and not self.scales and not self.constants)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field
@@ -32,6 +32,7 @@ class Label:
     block: str = ""
     share: Annotated[float, Field(gt=0, le=1)] = 0.1
     weight: Weight = 1.0
+    also_cites: ClassVar[tuple[str, ...]] = ("Siddharth2017",)
 
     @property
     def name(self) -> str:

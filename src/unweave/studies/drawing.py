@@ -71,8 +71,7 @@ def figure_style() -> Iterator[None]:
         import matplotlib
     except ImportError:
         raise ValueError(
-            "figures of papers need matplotlib, which is not installed: pip install "
-            "'unweave[papers]'"
+            "figures of papers need matplotlib, which is not installed: pip install matplotlib"
         ) from None
     with matplotlib.rc_context(_STYLE):
         yield

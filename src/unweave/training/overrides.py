@@ -13,6 +13,7 @@ import json
 import re
 import shlex
 import tomllib
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast, get_type_hints
@@ -22,6 +23,7 @@ from pydantic import BaseModel
 from unweave.core import spec
 from unweave.core.hints import near_paths, nearest, nearest_path
 from unweave.core.parts import announced
+from unweave.core.schedules import Weight
 from unweave.data import (
     AnySelection,
     Arrays,
@@ -46,6 +48,15 @@ _COLUMN_NAMES = ("key", "factors_key", "ignore")
 _PLAIN = re.compile(r"[A-Za-z_/][\w./-]*")
 _JSON_WORDS = ("true", "false", "null", "NaN", "Infinity")
 _LINE_WIDTH = 88
+_OTHER_NAMES = {  # what other programs call a field
+    "learning_rate": "optimiser.lr",
+    "epochs": "steps, the number of updates",
+    "latent_dim": "latent.size",
+    "z_dim": "latent.size",
+    "dataset": "data",
+    "model": "objective, such as objective=beta-vae",
+    "optimizer": "optimiser",
+}
 _SAVED_ARRAY = "images.npz"  # stands for an array that was only in memory
 
 # ---- reading
@@ -67,9 +78,13 @@ def runs_from(
         features: a file of learned classes that the selections may refer to.
         datasets: loads users' own data, for which it chooses what was not given.
 
+    A field that several kinds of a sweep have, as gamma in objective=factor-vae,beta-tcvae, is set
+    in all of them; a `SweepWarning` says what it means in each.
+
     >>> [(r.seed, r.objective.beta) for r in runs_from(["seed=0..1", "objective.beta=1,4"])]
     [(0, 1.0), (0, 4.0), (1, 1.0), (1, 4.0)]
     """
+    _check_sweeps(assignments)
     alternatives = [_alternatives(assignment) for assignment in assignments]
     selections = tuple(selection_from(text) for text in select)
     stated = base or {}
@@ -187,6 +202,8 @@ def _alternatives(assignment: str) -> list[list[str]]:
     path, sign, text = assignment.partition("=")
     if not sign:
         raise ValueError(f"expected an assignment, field=value, got {path!r}: {_hint(path)}")
+    if (head := path.partition(".")[0]) in _OTHER_NAMES:
+        raise ValueError(f"{head!r} is not a field of a run: it is called {_OTHER_NAMES[head]}")
     if path == "data":
         return [_data_assignments(text)]
     if path.rpartition(".")[2] in _COLUMN_NAMES:
@@ -202,10 +219,67 @@ def _alternatives(assignment: str) -> list[list[str]]:
     return [[assignment]]
 
 
+class SweepWarning(UserWarning):
+    """A field of a sweep means different things in different runs."""
+
+
+def _check_sweeps(assignments: Sequence[str]) -> None:
+    """Check that every kind of a sweep has the fields that are set, and say what they mean in each.
+
+    The same field of two kinds may mean different things, above all a weight of two objectives.
+    """
+    pairs = [assignment.partition("=")[::2] for assignment in assignments]
+    hints = get_type_hints(Run, include_extras=True)
+    for part, text in pairs:
+        union = spec.members(hints.get(part))
+        kinds = {kind: union[kind] for kind in text.split(",") if kind in union}
+        if len(kinds) < 2:
+            continue
+        for path, value in pairs:
+            owner, _, name = path.partition(".")
+            if owner == part and name and "." not in name:
+                _check_shared_field(part, name, value, kinds)
+
+
+def _check_shared_field(part: str, name: str, value: str, kinds: dict[str, type]) -> None:
+    without = [kind for kind, cls in kinds.items() if name not in spec.field_names(cls)]
+    if len(without) == len(kinds):
+        return  # an unknown name, which `spec.override` explains
+    having = [kind for kind in kinds if kind not in without]
+    if without:
+        raise ValueError(
+            f"{part}.{name} is a field of {_joined(having)}, not of {_joined(without)}: train them "
+            f"with one command each, {part}={','.join(having)} {part}.{name}={value} and "
+            f"{part}={','.join(without)}"
+        )
+    hints = [get_type_hints(cls, include_extras=True)[name] for cls in kinds.values()]
+    usual = [defaults_of(cls)[name] for cls in kinds.values()]
+    if Weight in hints or any(each != usual[0] for each in usual):
+        texts = [f"{kind} ({_equation(cls)})" for kind, cls in kinds.items()]
+        warnings.warn(
+            f"{part}.{name}={value} is set in {_joined(texts)}; if it means different things "
+            "there, train them with one command each",
+            SweepWarning,
+            stacklevel=4,
+        )
+
+
+def _equation(cls: type) -> str:
+    """The first line of the documentation, without its source."""
+    return (cls.__doc__ or "").strip().splitlines()[0].partition("  [")[0].rstrip(".")
+
+
+def _joined(texts: Sequence[str]) -> str:
+    """Join words as in "a, b and c"."""
+    return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
+
+
 def _hint(text: str) -> str:
     """Suggest the assignment that a word without "=" may stand for."""
     if Path(text).exists():
         return f"did you mean data={text}?"
+    if "/" in text or Path(text).suffix:
+        return f"if it is your data, write data={text}; there is no such path: {nearest_path(text)}"
     hints = get_type_hints(Run, include_extras=True).items()
     known = {kind: f"{name}={kind}" for name, hint in hints for kind in spec.members(hint)}
     known |= {name: f"{name}=VALUE" for name in get_type_hints(Run)}

@@ -209,8 +209,7 @@ def optional_module(module: str, what: str, path: Path) -> Any:
         return import_module(module)
     except ImportError:
         raise ValueError(
-            f"{path} is a file of {what}, which needs {module}: "
-            f"pip install 'unweave[files]', or pip install {module}"
+            f"{path} is a file of {what}, which needs {module}: pip install {module}"
         ) from None
 
 

@@ -315,6 +315,7 @@ class Faces3D(PublishedSpec):
 
     split: DataSplit = "all"
     kind: Literal["3dfaces"] = tag("3dfaces")
+    also_cites: ClassVar[tuple[str, ...]] = ("Chen2018",)
 
     ABOUT: ClassVar[About] = About(
         "3D Faces",

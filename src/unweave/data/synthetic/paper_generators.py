@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -45,6 +45,7 @@ class Pinwheel:
     convention: Literal["code", "text"] = "code"
     seed: Seed = 0
     kind: Literal["pinwheel"] = tag("pinwheel")
+    also_cites: ClassVar[tuple[str, ...]] = ("Johnson2016",)
 
     def load(self, device: torch.device) -> Dataset:
         """Load the points on a device."""
