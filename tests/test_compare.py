@@ -4,8 +4,10 @@ import csv
 import io
 import itertools
 import json
+import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -287,3 +289,12 @@ def test_a_run_without_its_data_is_compared_by_what_is_stored(unweave, tmp_path)
     assert (code, out) == (2, "")
     assert f"{models[0].folder} is compared by what is stored alone" in err
     assert f"{models[1].folder} is left out" in err
+
+
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
+def test_the_example_of_the_page_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    page = Path(__file__).parent.parent / "docs/compare.md"
+    exec(re.search(r"```python\n(.*?)```", page.read_text(), re.DOTALL)[1], {})
+    assert "objective.beta" in capsys.readouterr().out
+    assert (tmp_path / "compare.html").exists()

@@ -16,6 +16,7 @@ from datasets import CPU
 from unweave.core.spec import from_json, members, to_json
 from unweave.data import Arrays, Data, Folder, InMemory, Published, Shapes2D, StreamedDataset
 from unweave.data.dataset import ArrayDataset
+from unweave.data.files.array_file import open_array_file
 
 
 def test_the_union_names_its_members():
@@ -98,9 +99,19 @@ class TestArrays:
         path.write_bytes(whole.replace(b"(6, 5, 7)", b"(-6,5, 7)"))
         with pytest.raises(ValueError, match=r"shape \(-6, 5, 7\)"):
             Arrays(path).load(CPU)
-        np.save(path, np.asfortranarray(BYTES))
-        with pytest.raises(ValueError, match="column by column"):
-            Arrays(path).load(CPU)
+
+    def test_arrays_stored_column_by_column_are_read_if_they_fit_into_memory(
+        self, tmp_path, monkeypatch
+    ):
+        np.save(tmp_path / "a.npy", np.asfortranarray(BYTES))
+        np.savez(tmp_path / "a.npz", x=np.asfortranarray(BYTES))
+        for path, name in ((tmp_path / "a.npy", ""), (tmp_path / "a.npz", "x")):
+            rows = open_array_file(path).rows(name)
+            np.testing.assert_array_equal(rows.read(0, len(BYTES)), BYTES)
+            monkeypatch.setattr("unweave.data.files.npy.MOST", 10)
+            with pytest.raises(ValueError, match="column by column"):
+                open_array_file(path).rows(name)
+            monkeypatch.undo()
 
     def test_a_member_with_a_huge_shape_is_refused(self, tmp_path):
         path = tmp_path / "a.npz"

@@ -235,7 +235,7 @@ def test_codes_without_factors_get_unsupervised_metrics(unweave, tmp_path, array
         (None, "there is no file"),
         (text_file, "damaged or something else"),
         (broken_file, "damaged or something else"),
-        (single_array, "a single array"),
+        (single_array, "damaged or something else"),
         (without_codes, "expected codes, mostly with factors"),
     ],
 )

@@ -30,6 +30,11 @@ A `Table` holds what else is known: `scales` (N, D) of q(z|x), `kl` (D,), which 
 `discrete`, and the names of the factors. `evaluate(table)` runs every applicable metric;
 `left_out(table)` explains the rest. An .npz file with arrays of these names is a table. Other
 arrays in it are ignored with a warning, unless their names look misspelt: then the file is refused.
+Codes and labels may also be in .npy, CSV, Parquet or HDF5 files: `unweave score codes.csv
+labels.csv` joins them by the names of the rows, if both have some, and text becomes classes.
+
+Two metrics are of trained models and not of a table, and are computed if they are named:
+`log_likelihood` and `udr` ([unsupervised metrics](unsupervised.md)).
 
 **Few rows.** A table should have ten rows for each code and for each value of a factor; a
 continuous factor counts as the 20 bins that it is cut into. Ten observations per coefficient are

@@ -51,18 +51,18 @@ def scores_table(scores: Mapping[str, Scores]) -> RichTable:
 
     One run has columns for everything that was computed; up to four runs have a column each; more
     runs are summarised by mean, standard deviation, minimum and maximum. With several runs,
-    intervals, nulls and ceilings get rows of their own.
+    components, intervals, nulls and ceilings get rows of their own.
     """
     if len(scores) == 1:
         (only,) = scores.values()
         table = plain_table(*only.columns())
-        for score in only.values():
-            table.add_row(*only.row(score))
+        for row in only.rows():
+            table.add_row(*row)
         return table
     rows: dict[str, dict[str, float]] = {}  # value by row label and run
     for run, each in scores.items():
         for key, score in each.items():
-            for name, value in {"": score.value, **score.extras}.items():
+            for name, value in {"": score.value, **score.components, **score.extras}.items():
                 rows.setdefault(f"{key} {name}".rstrip(), {})[run] = value
     few = len(scores) <= _MOST_COLUMNS
     table = plain_table("metric", *(scores if few else ("runs", "mean", "std", "min", "max")))
@@ -98,13 +98,15 @@ def print_run_scores(
                 for run, each in by_run.items()}  # fmt: skip
         if any(rest.values()):
             out.print(scores_table(rest))
-        for line in _udr_lines(chosen, list(by_run.values())):
+        names = differing(settings_of(m.run) for m in models if id(m.dataset) == dataset)
+        for line in _udr_lines(chosen, list(by_run.values()), names):
             out.print(line, highlight=False, markup=False)
 
 
-def _udr_lines(models: Sequence[FittedModel], scores: Sequence[Scores]) -> list[str]:
-    """Return the UDR of each group of runs that differ only in their seed."""
-    names = differing([settings_of(model.run) for model in models])
+def _udr_lines(
+    models: Sequence[FittedModel], scores: Sequence[Scores], names: Sequence[str]
+) -> list[str]:
+    """Return the UDR of each group of runs that differ only in their seed, with its settings."""
     lines = []
     for numbers in same_but_for_the_seed([model.run for model in models]):
         values = [float(scores[n][UDR]) for n in numbers if UDR in scores[n]]

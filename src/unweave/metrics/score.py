@@ -17,6 +17,8 @@ NULL_SPREAD = "null spread"  # detail: standard deviation of the scores of shuff
 RNG_SPREAD, CEILING, NO_EVIDENCE = "rng spread", "ceiling", "no evidence"
 _EXTRA = (RNG_SPREAD, CEILING)  # those that are numbers
 _COLUMNS = ("metric", "value", "interval", "null", *_EXTRA, NO_EVIDENCE)
+# Metrics whose parts are quantities of their own, such as completeness, and not factors or codes.
+_COMPOSED = ("dci", "dci_es", "info_mec", "downstream")
 CSV_COLUMNS = ("metric", "protocol", "part", "value", "low", "high", "null", RNG_SPREAD, CEILING)
 
 
@@ -55,6 +57,11 @@ class Score:
     def key(self) -> str:
         """Name and protocol, such as `mig/chen2018`; the name alone if there is no protocol."""
         return f"{self.name}/{self.protocol}" if self.protocol else self.name
+
+    @property
+    def components(self) -> dict[str, float]:
+        """The parts that are quantities of their own, such as disentanglement and completeness."""
+        return self.parts if self.name in _COMPOSED else {}
 
     @property
     def extras(self) -> dict[str, float]:
@@ -119,17 +126,24 @@ class Scores(dict[str, Score]):
     """
 
     def __repr__(self) -> str:
-        return aligned([self.columns(), *(self.row(score) for score in self.values())])
+        return aligned([self.columns(), *self.rows()])
 
     def columns(self) -> list[str]:
         """Return the header of the table, with the optional columns that a score has."""
         cells = [_cells(score) for score in self.values()]
         return [name for name in _COLUMNS if name in _COLUMNS[:2] or any(name in c for c in cells)]
 
-    def row(self, score: Score) -> list[str]:
-        """Return the row of a score in the table."""
-        cells = _cells(score)
-        return [cells.get(column, "") for column in self.columns()]
+    def rows(self) -> list[list[str]]:
+        """Return the rows of the table: each score, and below it the components it has."""
+        columns, rows = self.columns(), []
+        for score in self.values():
+            cells = _cells(score)
+            rows.append([cells.get(column, "") for column in columns])
+            rows += [
+                [f"  {part}", f"{value:.4f}", *[""] * (len(columns) - 2)]
+                for part, value in score.components.items()
+            ]
+        return rows
 
     def to_json(self) -> dict[str, Any]:
         """Return `Score.to_json` of each score."""

@@ -36,11 +36,6 @@ from unweave.metrics.inputs import (
     real_factors,
 )
 
-# Arrays that are read beside codes and factors with names of their own.
-_OPTIONAL = (
-    *("scales", "kl", "discrete", "normal", "row_names"),
-    *("factor_names", "factor_sizes", "periods", "continuous"),
-)
 _NEAR = 0.75  # similarity from which the name of an array counts as misspelt, from 0 to 1
 
 
@@ -251,7 +246,7 @@ name decides otherwise
 
         if factors is not None or not _is_npz(path):
             return cls(**read_files(path, factors, codes_key, factors_key))
-        arrays = _known(_arrays(path, codes_key, factors_key), [f.name for f in fields(cls)], path)
+        arrays = _arrays(path, codes_key, factors_key, [f.name for f in fields(cls)])
         arrays.setdefault(FACTORS, np.zeros((len(arrays["codes"]), 0), np.int64))
         names = tuple(str(name) for name in arrays.pop("factor_names", ()))
         sizes = tuple(int(size) for size in arrays.pop("factor_sizes", ()))
@@ -279,12 +274,10 @@ name decides otherwise
         object.__setattr__(self, name, value)
 
 
-def _known(
-    arrays: dict[str, NDArray[Any]], fields: list[str], path: str | os.PathLike[str]
-) -> dict[str, NDArray[Any]]:
+def _known(names: Sequence[str], fields: list[str], path: str | os.PathLike[str]) -> list[str]:
     """Return the arrays of a table; warn of others, or raise if their names look misspelt."""
-    open_names = [name for name in fields if name not in arrays]
-    others = [name for name in arrays if name not in fields]
+    open_names = [name for name in fields if name not in names]
+    others = [name for name in names if name not in fields]
     near = {name: get_close_matches(name, open_names, 1, _NEAR) for name in others}
     if misspelt := {name: match[0] for name, match in near.items() if match}:
         hints = "; ".join(f"{name!r}: did you mean {match!r}?" for name, match in misspelt.items())
@@ -292,19 +285,19 @@ def _known(
             f"expected arrays of a table in {path}, which are {', '.join(fields)}, got {hints} "
             "Rename it, or leave it out of the file"
         )
-    if "codes" not in arrays:
+    if "codes" not in names:
         raise ValueError(
-            f"expected codes, mostly with factors, in {path}, got {', '.join(arrays) or 'none'}: "
-            "write the table by Table.save or by numpy.savez(path, codes=codes, factors=factors); "
-            f"arrays that are read are {', '.join(fields)}"
+            f"expected codes, mostly with factors, in {path}, got {', '.join(names) or 'none'}: "
+            "name them with --codes-key and --factors-key (codes_key and factors_key in Python), "
+            f"or rename them; arrays that are read are {', '.join(fields)}"
         )
     if others:
         warnings.warn(
             f"{path} also holds {', '.join(others)}, which a table does not read; "
             f"arrays that are read are {', '.join(fields)}",
-            stacklevel=3,
+            stacklevel=4,
         )
-    return {name: array for name, array in arrays.items() if name in fields}
+    return [name for name in names if name in fields]
 
 
 def _is_npz(path: str | os.PathLike[str]) -> bool:
@@ -313,9 +306,9 @@ def _is_npz(path: str | os.PathLike[str]) -> bool:
 
 
 def _arrays(
-    path: str | os.PathLike[str], codes_key: str, factors_key: str
+    path: str | os.PathLike[str], codes_key: str, factors_key: str, fields: list[str]
 ) -> dict[str, NDArray[Any]]:
-    """Read the arrays of an .npz file by name; the keys name what are `codes` and `factors`."""
+    """Read the arrays of a table from an .npz file; keys name the codes and factors."""
     from unweave.data.files.npy import NpzFile
     from unweave.metrics.table_files import CODES, FACTORS, read_array
 
@@ -325,14 +318,16 @@ def _arrays(
             "numpy.savez(path, codes=codes, factors=factors)"
         )
     file = NpzFile(Path(path))
-    renamed = {key: name for key, name in ((codes_key, CODES), (factors_key, FACTORS)) if key}
-    for key in renamed:
+    keys = {name: key for name, key in ((CODES, codes_key), (FACTORS, factors_key)) if key}
+    for key in keys.values():
         if key not in file.names:
             raise ValueError(f"{path} has no array {key!r}: {nearest(key, file.names)}")
-    kept = [name for name in file.names if name in renamed or name not in renamed.values()]
-    if renamed:  # the other arrays of the file are not meant for a table
-        kept = [name for name in kept if name in renamed or name in _OPTIONAL]
-    return {renamed.get(name, name): read_array(file, name) for name in kept}
+    # With keys, other arrays are not meant for a table.
+    names = [name for name in file.names if name in fields] if keys else file.names
+    return {
+        name: read_array(file, keys.get(name, name))
+        for name in _known(list(dict.fromkeys([*keys, *names])), fields, path)
+    }
 
 
 def _sizes(
