@@ -19,6 +19,7 @@ from unweave.core.spec import digest, members
 from unweave.data import Data, Dataset, DataSpec, InMemory, as_numpy, from_array, read_like
 from unweave.data.files.detect import from_path
 from unweave.data.splits import AnySplit, split_of, takes_all, with_split
+from unweave.evaluation.notebook import model_html
 from unweave.evaluation.stacked import StackedModels, stack_one
 from unweave.latents import Distribution, with_hard_samples
 from unweave.metrics import Table
@@ -69,6 +70,9 @@ class FittedModel:
         return (
             f"FittedModel({self.run.objective.kind}, seed {self.run.seed}, {step} steps: {terms})"
         )
+
+    def _repr_html_(self) -> str:
+        return str(model_html(self))
 
     # ---- codes and observations
 
