@@ -13,6 +13,7 @@ _TABLE = Markup(
     '<caption style="text-align:left;caption-side:top;padding:2px 0;color:inherit">{}</caption>'
     "{}<tbody>{}</tbody></table>"
 )
+_LONG = 200  # characters from which a value is shortened
 _CELL = "padding:2px 12px 2px 0;text-align:left;background:none"
 
 
@@ -38,7 +39,8 @@ def spec_html(value: Any, caption: str) -> Markup:
     for field in dataclasses.fields(value):
         content = getattr(value, field.name)
         form = Markup("<b>{}</b>") if content != field.default else Markup("{}")
-        rows.append([field.name, form.format(repr(content))])
+        text = repr(content)
+        rows.append([field.name, form.format(text if len(text) < _LONG else f"{text[:_LONG]}...")])
     return html_table([], rows, caption)
 
 

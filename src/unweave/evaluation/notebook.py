@@ -51,8 +51,8 @@ def _curves(model: FittedModel) -> Markup:
 
 
 def _traversals(model: FittedModel) -> Markup:
-    """Traverse the variables that change observations most, from the prior's mean."""
-    decoded = model.traverse(steps=_STEPS)
+    """Traverse the variables that change observations most, from the middle observation."""
+    decoded = model.traverse(model.observations([model.dataset.size // 2]), steps=_STEPS)
     change = [float(np.std(each, axis=0).sum()) for each in decoded]
     order = sorted(range(len(decoded)), key=lambda number: -change[number])[:_VARIABLES]
     every = np.concatenate([decoded[number] for number in order])
@@ -61,7 +61,7 @@ def _traversals(model: FittedModel) -> Markup:
     for number in order:
         scaled = (decoded[number] - low) / ((high - low) or 1.0)
         rows.append([model.run.latent.names[number], _strip(scaled)])
-    return html_table([], rows, "Traversals from the mean of the prior")
+    return html_table([], rows, "Traversals from one observation")
 
 
 def _strip(observations: NDArray[Any]) -> Markup:
@@ -69,7 +69,7 @@ def _strip(observations: NDArray[Any]) -> Markup:
     if observations.ndim == 2:
         vectors = observations if observations.shape[1] > 1 else observations.T
         lines = (sparkline(vector.tolist(), 60, 30, (0.0, 1.0)) for vector in vectors)
-        return Markup("").join(lines)
+        return Markup("&ensp;").join(lines)
     if observations.shape[1] != 3:
         observations = observations.mean(1, keepdims=True)
     joined = np.concatenate(list(observations), -1)  # (C, H, n W)
