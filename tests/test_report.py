@@ -243,7 +243,52 @@ def test_scores_and_constant_factors_are_listed(lattice):
 def test_pages_of_data_without_factors_say_so(name, request):
     words = rendered(request.getfixturevalue(name)).words
     assert "The factors of these data are not known" in words
-    assert "Scores compare codes with true factors, which are not known" in words
+    assert "Most scores compare codes with true factors, which are not known" in words
+
+
+def test_scores_without_factors_have_their_own_table(model):
+    page, found = rendered(model), analysed(model)
+    assert set(found.unsupervised) >= {"hoyer/mathieu2019", "active_units/kl"}
+    assert not set(found.unsupervised) & set(found.scores)
+    assert "Scores that need no factors" in page.words
+    value = number(found.unsupervised["hoyer/mathieu2019"].value, 3)
+    row = f'<tr><th>hoyer</th><td><code>mathieu2019</code></td><td class="value">{value}</td></tr>'
+    assert row in page.source
+
+
+def test_unsupervised_scores_are_no_evidence_against_the_model(tree):
+    assert "scores is evidence" not in rendered(tree).words
+
+
+def test_no_space_is_missing(page):
+    """Neighbouring elements are apart also where no style is, as when text is copied."""
+    words = re.sub(r"unweave train.*|@\w+\{.*", "", page.words)
+    assert not re.findall(r"\d(?:nats|weight|of|classes)\b", words)
+    assert not re.findall(r"[a-z][.;,:][A-Z]", words)
+
+
+def test_the_first_screen_has_the_verdict_and_then_pictures(page):
+    header = page.source.partition("</header>")[0]
+    assert "verdict" in header
+    assert 'class="tiles"' not in header
+    assert 'class="equation"' not in header
+
+
+def test_class_names_are_shown(tmp_path):
+    """Labels of a table reach the charts, also as names of axes."""
+    rng = np.random.default_rng(0)
+    kinds = rng.integers(0, 3, 90)
+    waves = np.sin(np.linspace(0, 6, 12) + kinds[:, None])
+    names = [f"{400 + 5 * n}" for n in range(12)]
+    lines = [",".join(["species", *names])]
+    for kind, wave in zip(kinds, waves, strict=True):
+        lines.append(",".join([("oak", "birch", "pine")[kind], *(f"{v:.3f}" for v in wave)]))
+    (tmp_path / "s.csv").write_text("\n".join(lines))
+    data = uw.Arrays(tmp_path / "s.csv", factors_key="species")
+    page = rendered(quick(data, likelihood=uw.likelihoods.Gaussian(0.2)))
+    assert all(f">{name}<" in page.source for name in ("oak", "birch", "pine"))
+    assert "The axis shows the numbers that name the values" in page.words
+    assert re.search(r">4[245]0<", page.source)
 
 
 def test_constant_factors_are_reported_as_such(tmp_path):

@@ -94,7 +94,7 @@ def test_a_score_of_a_single_factor_is_no_evidence(sprites):
     page = render(sprites.model, rows=144, scores={"factor_vae_score/kim2018": perfect})
     assert '<tbody class="unjudged">' in page
     assert "None of the 1 scores is evidence" in page
-    assert page.count("factor VAE score") + page.count("factor vae score") == 1  # and no tile
+    assert '<div class="tile"><p>factor VAE score' not in page
 
 
 def test_a_score_at_its_null_is_no_evidence(sprites):
@@ -125,19 +125,40 @@ def schema(*names, method="standardise"):
     ],
 )
 def test_names_that_are_rising_numbers_are_the_axis(names, axis):
-    assert Vectors(schema(*names)).axis == axis
+    assert Vectors.of(schema(*names), np.zeros((2, len(names)))).positions == axis
 
 
-def test_values_without_names_are_drawn_over_their_index():
-    assert Vectors(Schema(10, (3,))).axis == [0.0, 1.0, 2.0]
+def test_values_without_names_are_drawn_over_their_index_if_neighbours_are_alike():
+    rng = np.random.default_rng(0)
+    smooth = np.sin(np.linspace(0, 6, 40) + rng.uniform(0, 6, (100, 1)))
+    plain = Schema(100, (40,))
+    assert Vectors.of(plain, smooth).positions == [float(n) for n in range(40)]
+    assert Vectors.of(plain, rng.poisson(3, (100, 40))).positions is None
+    assert Vectors.of(plain, smooth[:, rng.permutation(40)]).positions is None
+    assert Vectors.of(Schema(10, (3,)), rng.normal(size=(10, 3))).positions == [0.0, 1.0, 2.0]
 
 
-def test_columns_are_drawn_as_dots_with_their_names_in_standard_deviations():
+def test_columns_are_drawn_as_bars_with_their_names_in_standard_deviations():
     names = [f"column {n}" for n in range(40)]
     values = np.full((2, 40), 10.0)
     values[1, 30:] = 14.0  # two standard deviations
-    (panel,) = Vectors(schema(*names)).panels([values], [("a", "b")], [Panel("t", "", "")])
-    assert panel.drawing.count("<circle") == 2 * 24
+    vectors = Vectors.of(schema(*names), values)
+    (panel,) = vectors.panels([values], [("a", "b")], [Panel("t", "", "")])
+    assert panel.drawing.count("<circle") == 2 * 16
+    assert panel.drawing.count('class="line bar"') == 16
     assert all(f">column {n}<" in panel.drawing for n in range(30, 40))
     assert ">2<" in panel.drawing.replace("2.0<", "2<")
     assert "column 29" not in panel.drawing.replace("column 2<", "")
+    assert "in standard deviations from its mean; the 16 that change most" in vectors.caption
+
+
+def test_every_panel_shows_the_columns_that_change_most_in_it():
+    names = [f"g{n}" for n in range(100)]
+    first, second = np.zeros((2, 2, 100))
+    first[1, :16] = second[1, 50:66] = 1
+    vectors = Vectors.of(schema(*names, method="none"), first)
+    titles = [Panel("t", "", "")] * 2
+    one, two = vectors.panels([first, second], [("a", "b")] * 2, titles)
+    assert ">g5<" in one.drawing
+    assert ">g5<" not in two.drawing
+    assert ">g55<" in two.drawing

@@ -18,6 +18,7 @@ from unweave.core.noise import Noise
 from unweave.data import Data, Dataset, DataSpec, Schema, as_numpy, from_array, read_like
 from unweave.data.files.detect import from_path
 from unweave.data.splits import AnySplit, split_of, takes_all
+from unweave.evaluation.notebook import model_html
 from unweave.evaluation.source import (
     Source,
     SourceFinder,
@@ -128,6 +129,9 @@ class FittedModel:
         return (
             f"FittedModel({self.run.objective.kind}, seed {self.run.seed}, {step} steps: {terms})"
         )
+
+    def _repr_html_(self) -> str:
+        return str(model_html(self))
 
     # ---- codes and observations
 

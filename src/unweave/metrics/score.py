@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unweave.core.html import html_table
+
 Detail = bool | int | float | str | list[int] | list[float] | list[str]
 NULL_SPREAD = "null spread"  # detail: standard deviation of the scores of shuffled factors
 # Optional details, which tables show as columns.
@@ -86,6 +88,11 @@ class Score:
             head += f"; no evidence: {self.details[NO_EVIDENCE]}"
         return f"Score({head}; {parts})" if parts else f"Score({head})"
 
+    def _repr_html_(self) -> str:
+        parts = [[name, f"{value:.3f}"] for name, value in self.parts.items()]
+        own = Scores({self.key: self})._repr_html_()
+        return own + str(html_table(["part", "value"], parts) if parts else "")
+
     def to_json(self) -> dict[str, Any]:
         """Return the score as plain dicts, lists, strings and numbers."""
         return {
@@ -127,6 +134,9 @@ class Scores(dict[str, Score]):
 
     def __repr__(self) -> str:
         return aligned([self.columns(), *self.rows()])
+
+    def _repr_html_(self) -> str:
+        return str(html_table(self.columns(), [self.row(score) for score in self.values()]))
 
     def columns(self) -> list[str]:
         """Return the header of the table, with the optional columns that a score has."""

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from unweave.core.files import write_atomically
 from unweave.core.hints import nearest
+from unweave.core.html import html_table
 from unweave.metrics.inputs import (
     Bools,
     Floats,
@@ -36,6 +37,7 @@ from unweave.metrics.inputs import (
     real_factors,
 )
 
+_HEAD = 5  # rows that a notebook shows
 _NEAR = 0.75  # similarity from which the name of an array counts as misspelt, from 0 to 1
 
 
@@ -193,6 +195,14 @@ name decides otherwise
             + (f"; with {', '.join(extras)}" if extras else "")
             + ")"
         )
+
+    def _repr_html_(self) -> str:
+        codes = [f"code {number}" for number in range(self.codes.shape[1])]
+        rows = [
+            [*(f"{code:.3f}" for code in one), *map(str, two.tolist())]
+            for one, two in zip(self.codes[:_HEAD], self.factors[:_HEAD], strict=True)
+        ]
+        return str(html_table([*codes, *self.factor_names], rows, repr(self)))
 
     def _size(self, k: int) -> str:
         """Describe the number and kind of the values of a factor."""

@@ -15,7 +15,15 @@ from unweave.data import Factor
 from unweave.evaluation.explained import Explained, explained
 from unweave.evaluation.model import FittedModel
 from unweave.latents import Distribution
-from unweave.metrics import Score, Table, evaluate, left_out, mutual_information_matrix
+from unweave.metrics import (
+    METRICS,
+    Score,
+    Table,
+    describe,
+    evaluate,
+    left_out,
+    mutual_information_matrix,
+)
 
 Array = NDArray[np.floating[Any]]
 
@@ -78,7 +86,8 @@ class Analysis:
     rate: float  # mean of KL(q(z|x) || p(z)) over the rows, in nats
     summary: Summary
     explained: Explained | None  # None if the objective trains no autoencoder
-    scores: dict[str, Score]
+    scores: dict[str, Score]  # that compare codes with factors
+    unsupervised: dict[str, Score]  # that need no factors
     left_out: dict[str, str]
     matrix: Array  # (V, K): I(z_j; v_k) / H(v_k), for the factors in `factors`
     factors: list[tuple[int, Factor]]  # with at least two values, and columns of `labelled`
@@ -252,6 +261,7 @@ def analyse(model: FittedModel, rows: int, scores: dict[str, Score] | None = Non
             discrete=table.discrete,
             continuous=np.flatnonzero(labelled.continuous_mask[columns]).tolist(),
         )
+    known = evaluate(table, null=True, shuffles=SHUFFLES) if scores is None else scores
     return Analysis(
         model=model,
         posterior=posterior,
@@ -263,7 +273,9 @@ def analyse(model: FittedModel, rows: int, scores: dict[str, Score] | None = Non
         rate=latent.rate(posterior, prior, samples).double().mean().item(),
         summary=summarise(latent, posterior, prior, noise),
         explained=explained(model) if model.run.objective.autoencodes else None,
-        scores=evaluate(table, null=True, shuffles=SHUFFLES) if scores is None else scores,
+        scores={key: score for key, score in known.items() if key in METRICS},
+        unsupervised=describe(table)
+        | {key: score for key, score in known.items() if key not in METRICS},
         left_out=left_out(table),
         matrix=matrix,
         factors=factors,

@@ -84,13 +84,15 @@ def _texts(analysis: Analysis) -> dict[str, Any]:
         "command": train_arguments(model.run, model.dataset),
         "in_memory": isinstance(model.run.data, InMemory),
         "run_json": json.dumps(spec.to_json(model.run), indent=2, ensure_ascii=False),
-        "references": citations(model.run) | metric_citations(analysis.scores),
+        "references": citations(model.run)
+        | metric_citations(analysis.scores | analysis.unsupervised),
         "versions": {
             "unweave": unweave.__version__,
             "torch": torch.__version__,
             "Python": platform.python_version(),
         },
         "scores": summary.score_rows(analysis),
+        "unsupervised": summary.unsupervised_rows(analysis),
         "factors": [factor for _, factor in analysis.factors],
         "constant": summary.constant_factors(analysis),
         "information": summary.information_rows(analysis),

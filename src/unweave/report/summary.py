@@ -76,16 +76,24 @@ def tiles(analysis: Analysis) -> list[Tile]:
         Tile("dimension-wise KL", number(summary.dimension_kl), "nats", "q(zⱼ) from p(zⱼ)"),
         Tile(
             "active variables",
-            str(len(analysis.active)),
-            f"of {len(analysis.variables)}",
+            f"{len(analysis.active)} of {len(analysis.variables)}",
+            "",
             f"I(x; zⱼ) ≥ {LEAST_INFORMATION:g} nats",
         ),
-        *(
-            Tile(words(score.name), number(score.value, 3), "", f"protocol {score.protocol}")
-            for score in analysis.scores.values()
-            if score.name in _TILES and not unjudged(score, analysis.table)
-        ),
+        *_score_tiles(analysis),
     ]
+
+
+def _score_tiles(analysis: Analysis) -> list[Tile]:
+    """Return one tile for each of a few metrics, under the first protocol that is evidence."""
+    tiles: dict[str, Tile] = {}
+    for score in analysis.scores.values():
+        if score.name in _TILES and not unjudged(score, analysis.table):
+            remark = f"protocol {score.protocol}"
+            tiles.setdefault(
+                score.name, Tile(words(score.name), number(score.value, 3), "", remark)
+            )
+    return list(tiles.values())
 
 
 def tile_columns(count: int) -> int:
@@ -149,6 +157,14 @@ def score_rows(analysis: Analysis) -> list[ScoreRow]:
             _score_remark(score, names),
         )
         for score in analysis.scores.values()
+    ]
+
+
+def unsupervised_rows(analysis: Analysis) -> list[ScoreRow]:
+    """Return one row per metric that needs no factors."""
+    return [
+        ScoreRow(words(score.name), score, [], "", _score_remark(score, []))
+        for score in analysis.unsupervised.values()
     ]
 
 

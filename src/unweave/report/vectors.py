@@ -1,4 +1,8 @@
-"""Charts of observations that are vectors: curves over an axis, or dots for named columns."""
+"""Charts of observations that are vectors: curves over an axis, or bars for columns without order.
+
+Values have an order if their names are rising numbers, such as wavelengths, or if they have no
+names and neighbours are alike.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from markupsafe import Markup
+from numpy.typing import NDArray
 
 from unweave.data import Schema
 from unweave.report.analysis import Analysis, Array, Variable
@@ -16,44 +21,47 @@ from unweave.report.charts import Panel, Plot, Span, padded, ticks
 from unweave.report.text import cut, short, symbol
 
 _DOTTED = 24  # values of a curve up to which each is marked by a dot
-_MOST_COLUMNS = 24  # columns that are drawn, those that change most
-_ROW = 13  # pixels for each column
+_MOST_COLUMNS = 16  # columns without order that a panel shows, those that change most
+_ROW = 14  # pixels for each column
 _NAME = 18  # characters of a column's name
+_COMPARED = 200  # vectors from which the order of values is judged
+_FEW = 3  # values without names that count as ordered
+_ALIKE = 0.3  # mean correlation of neighbouring values from which they count as ordered
 
 
 class Vectors(NamedTuple):
-    """How to draw vectors: over the axis that their names are numbers of, or column by column."""
+    """How to draw vectors: over an axis, or column by column."""
 
     schema: Schema
+    positions: list[float] | None  # of the values on an axis; None if they have no order
 
-    @property
-    def axis(self) -> list[float] | None:
-        """The position of each value on an axis; None if values are columns with names."""
-        names = self.schema.value_names
-        if not names:
-            return [float(number) for number in range(self.schema.shape[0])]
-        try:
-            numbers = [float(name) for name in names]
-        except ValueError:
-            return None
-        rising = all(a < b for a, b in pairwise(numbers))
-        return numbers if rising and all(map(math.isfinite, numbers)) else None
+    @classmethod
+    def of(cls, schema: Schema, some: Array) -> Vectors:
+        """Decide how to draw vectors from their names, or from some of them, (n, D)."""
+        if schema.value_names:
+            return cls(schema, _numbers(schema.value_names))
+        count = schema.shape[0]
+        ordered = count <= _FEW or neighbour_correlation(some) >= _ALIKE
+        return cls(schema, [float(number) for number in range(count)] if ordered else None)
 
     @property
     def caption(self) -> str:
-        """What the horizontal axis of a chart shows."""
-        if self.axis is None:
+        """What the charts show."""
+        if self.positions is None:
             standard = self.schema.scaling.method == "standardise"
             unit = ", in standard deviations from its mean" if standard else ""
-            return f"Each row of dots is a column of the table{unit}."
+            most = min(_MOST_COLUMNS, self.schema.shape[0])
+            return (
+                f"Each bar is a column of the table{unit}; the {most} that change most are shown."
+            )
         return "The axis shows the numbers that name the values." if self.schema.value_names else ""
 
     def panels(
         self, lines: Sequence[Array], styles: Sequence[Sequence[str]], titles: Sequence[Panel]
     ) -> list[Panel]:
-        """Draw families of vectors (n, D), in the user's units; all panels share their axes."""
-        if self.axis is None:
-            return self._dots(lines, styles, titles)
+        """Draw families of vectors (n, D), in the user's units; all panels share their scale."""
+        if self.positions is None:
+            return self._bars(lines, styles, titles)
         every = np.concatenate([np.asarray(family) for family in lines])
         span = padded(float(every.min()), float(every.max()))
         return [
@@ -62,42 +70,82 @@ class Vectors(NamedTuple):
         ]
 
     def _curves(self, family: Array, styles: Sequence[str], span: Span) -> Markup:
-        xs = self.axis
+        xs = self.positions
         assert xs is not None
         plot = Plot(padded(xs[0], xs[-1], 0.03), span, left=34)
         pairs = list(zip(family.tolist(), styles, strict=True))
         marks = [plot.line(xs, values, style) for values, style in pairs]
         if len(xs) <= _DOTTED:
             marks += [plot.dots(xs, values, style) for values, style in pairs]
-        label = "values of observations"
         x_ticks = ticks(plot.x)
         if not self.schema.value_names:
             x_ticks = {x: text for x, text in x_ticks.items() if x == int(x)}
-        return plot.draw(marks, label, x_ticks, ticks(span))
+        return plot.draw(marks, "values of observations", x_ticks, ticks(span))
 
-    def _dots(
+    def _bars(
         self, lines: Sequence[Array], styles: Sequence[Sequence[str]], titles: Sequence[Panel]
     ) -> list[Panel]:
-        """Draw a row of dots for each column: those columns that change most in any panel."""
+        """Draw a bar for each column, over all of its values, with a dot at each value.
+
+        A panel shows the columns that change most in it, in their order.
+        """
         scaled = [self.schema.scaling.apply(np.asarray(family)).numpy() for family in lines]
-        change = np.max([np.ptp(family, axis=0) for family in scaled], axis=0)
-        columns = np.sort(np.argsort(-change, kind="stable")[:_MOST_COLUMNS])
-        names = [cut(self.schema.value_names[column], _NAME) for column in columns]
-        shown = np.concatenate([family[:, columns] for family in scaled])
-        span = padded(float(shown.min()), float(shown.max()))
-        count = len(columns)
+        chosen = [_most_changed(family) for family in scaled]
+        shown = [family[:, columns] for family, columns in zip(scaled, chosen, strict=True)]
+        every = np.concatenate([values.ravel() for values in shown])
+        span = padded(float(every.min()), float(every.max()))
+        return [
+            title._replace(drawing=self._bar_chart(values, columns, style, span))
+            for values, columns, style, title in zip(shown, chosen, styles, titles, strict=True)
+        ]
+
+    def _bar_chart(
+        self, values: Array, columns: NDArray[np.int64], styles: Sequence[str], span: Span
+    ) -> Markup:
+        count, names = len(columns), self.schema.value_names
         plot = Plot(span, (-0.5, count - 0.5), height=_ROW * count, left=8 + 6.2 * _NAME)
         rows = [float(count - 1 - row) for row in range(count)]  # the first column at the top
-        y_ticks = dict(zip(rows, names, strict=True))
-        panels = []
-        for family, style, title in zip(scaled, styles, titles, strict=True):
-            marks = [
-                plot.dots(values, rows, each)
-                for values, each in zip(family[:, columns].tolist(), style, strict=True)
-            ]
-            label = "values of observations by column"
-            panels.append(title._replace(drawing=plot.draw(marks, label, ticks(span), y_ticks)))
-        return panels
+        ends = zip(rows, values.min(0).tolist(), values.max(0).tolist(), strict=True)
+        marks = [plot.line((low, high), (row, row), "bar") for row, low, high in ends]
+        marks += [
+            plot.dots(each, rows, style)
+            for each, style in zip(values.tolist(), styles, strict=True)
+        ]
+        labels = [cut(names[c], _NAME) if names else f"value {c}" for c in columns]
+        y_ticks = dict(zip(rows, labels, strict=True))
+        return plot.draw(marks, "values of observations by column", ticks(span), y_ticks)
+
+
+def _numbers(names: Sequence[str]) -> list[float] | None:
+    """Return names that are rising numbers as numbers; None if they are anything else."""
+    try:
+        numbers = [float(name) for name in names]
+    except ValueError:
+        return None
+    rising = all(a < b for a, b in pairwise(numbers))
+    return numbers if rising and all(map(math.isfinite, numbers)) else None
+
+
+def neighbour_correlation(some: Array) -> float:
+    """Return the mean correlation of neighbouring values over vectors (n, D).
+
+    >>> x = np.linspace(0, 6, 50) + np.linspace(0, 6, 20)[:, None]
+    >>> bool(neighbour_correlation(np.sin(x)) > 0.9)
+    True
+    """
+    values = np.asarray(some, np.float64)
+    off = values - values.mean(0)
+    scale = off.std(0)
+    products = (off[:, 1:] * off[:, :-1]).mean(0)
+    both = scale[1:] * scale[:-1]
+    return float(np.divide(products, both, out=np.zeros_like(both), where=both > 0).mean())
+
+
+def _most_changed(family: Array) -> NDArray[np.int64]:
+    """Return the columns of vectors (n, D) that change most, in their order."""
+    change = np.ptp(family, axis=0)
+    columns: NDArray[np.int64] = np.sort(np.argsort(-change, kind="stable")[:_MOST_COLUMNS])
+    return columns
 
 
 def vector_reconstructions(
@@ -137,9 +185,10 @@ def vector_samples(analysis: Analysis, samples: Array) -> Panel:
 
 
 def vector_caption(analysis: Analysis) -> str:
-    """Say what the axis of the charts of vectors is."""
+    """Say what the charts of vectors show."""
     return _vectors(analysis).caption
 
 
 def _vectors(analysis: Analysis) -> Vectors:
-    return Vectors(analysis.model.dataset.schema)
+    some = analysis.observations(analysis.some_rows(_COMPARED, "order"))
+    return Vectors.of(analysis.model.dataset.schema, some)

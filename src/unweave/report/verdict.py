@@ -40,7 +40,7 @@ def verdict(analysis: Analysis) -> Verdict:
 
 _ADVICE = Markup(
     "Try a smaller weight of the rate (<code>objective.beta</code>), a weight that grows from 0 "
-    "(<code>objective.beta=0..1@5000</code>), a learned scale "
+    "(<code>objective.beta=linear objective.beta.steps=5000</code>), a learned scale "
     "(<code>likelihood=gaussian likelihood.learn=shared</code>), scaled data "
     "(<code>data.scale=standardise</code>), a larger learning rate or more steps."
 )

@@ -11,6 +11,7 @@ from pydantic import PositiveInt
 
 from unweave import likelihoods
 from unweave.core import spec as specs
+from unweave.core.html import spec_html
 from unweave.core.optimisers import Adam
 from unweave.core.schedules import Linear
 from unweave.core.spec import Seed, spec
@@ -56,6 +57,9 @@ class Run:
     batch_size: PositiveInt = 64
     steps: PositiveInt = 30_000  # a first look; [Kim2018] app. A: 300,000 on 2D Shapes
     seed: Seed = 0
+
+    def _repr_html_(self) -> str:
+        return str(spec_html(self, f"Run {self.digest}"))
 
     @property
     def digest(self) -> str:

@@ -1,0 +1,64 @@
+"""Small pieces of HTML for notebooks; colours follow the notebook's, light or dark."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+_TABLE = Markup(
+    '<table style="border-collapse:collapse;font-variant-numeric:tabular-nums">'
+    '<caption style="text-align:left;caption-side:top;padding:2px 0;color:inherit">{}</caption>'
+    "{}<tbody>{}</tbody></table>"
+)
+_LONG = 200  # characters from which a value is shortened
+_CELL = "padding:2px 12px 2px 0;text-align:left;background:none"
+
+
+def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> Markup:
+    """Return a table; all texts are escaped.
+
+    >>> "&lt;b&gt;" in html_table(["name"], [["<b>"]])
+    True
+    """
+    head = Markup("<thead><tr>{}</tr></thead>").format(_cells("th", columns)) if columns else ""
+    body = Markup("").join(Markup("<tr>{}</tr>").format(_cells("td", row)) for row in rows)
+    return _TABLE.format(caption, head, body)
+
+
+def _cells(tag: str, texts: Sequence[str]) -> Markup:
+    cell = Markup(f'<{tag} style="{_CELL}">{{}}</{tag}>')
+    return Markup("").join(cell.format(text) for text in texts)
+
+
+def spec_html(value: Any, caption: str) -> Markup:
+    """Return a table of the fields of a spec; those that are not the default are bold."""
+    rows = []
+    for field in dataclasses.fields(value):
+        content = getattr(value, field.name)
+        form = Markup("<b>{}</b>") if content != field.default else Markup("{}")
+        text = repr(content)
+        rows.append([field.name, form.format(text if len(text) < _LONG else f"{text[:_LONG]}...")])
+    return html_table([], rows, caption)
+
+
+def sparkline(
+    values: Sequence[float],
+    width: int = 150,
+    height: int = 34,
+    span: tuple[float, float] | None = None,
+) -> Markup:
+    """Draw a curve without axes, in the colour of the text, over its own or a given span."""
+    low, high = span or (min(values), max(values))
+    scale = (height - 4) / ((high - low) or 1.0)
+    step = width / max(1, len(values) - 1)
+    points = " ".join(
+        f"{number * step:.1f},{2 + (high - value) * scale:.1f}"
+        for number, value in enumerate(values)
+    )
+    return Markup(
+        '<svg width="{0}" height="{1}" viewBox="0 0 {0} {1}" role="img"><polyline points="{2}" '
+        'fill="none" stroke="currentColor" stroke-width="1.4"/></svg>'
+    ).format(width, height, points)

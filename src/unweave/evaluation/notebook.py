@@ -1,0 +1,86 @@
+"""How a trained model appears in a notebook: what it is, its curves, and short traversals."""
+
+from __future__ import annotations
+
+import base64
+import io
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+from PIL import Image
+
+from unweave.core.html import html_table, sparkline
+from unweave.training.configuration import data_name, latent_text
+from unweave.training.step import LOSS
+
+if TYPE_CHECKING:
+    from unweave.evaluation.model import FittedModel
+
+_CURVES = 4  # terms of the log that are drawn
+_VARIABLES = 6  # latent variables that are traversed, those that change observations most
+_STEPS = 9  # images of a traversal
+_LARGEST = 64  # pixels of the side of an image
+
+
+def model_html(model: FittedModel) -> Markup:
+    """Describe a trained model in a table, with curves of its log and traversals."""
+    run = model.run
+    shape = " x ".join(map(str, model.dataset.shape))
+    steps = model.log[-1]["step"] if model.log else run.steps
+    facts = [
+        ["objective", repr(run.objective)],
+        ["data", f"{data_name(run)}, {model.dataset.size:,} of {shape}"],
+        ["latent space", latent_text(run.latent)],
+        ["trained", f"{steps:,} steps of {run.batch_size}, seed {run.seed}"],
+        *([["folder", str(model.folder)]] if model.folder else []),
+    ]
+    parts = [html_table([], facts, f"FittedModel {run.digest}"), _curves(model), _traversals(model)]
+    return Markup("<div>{}</div>").format(Markup("").join(parts))
+
+
+def _curves(model: FittedModel) -> Markup:
+    names = [name for name in (model.log[0] if model.log else {}) if name != "step"]
+    form = Markup('<span style="display:inline-block;margin:6px 18px 0 0">{} {:.4g}<br>{}</span>')
+    drawn = []
+    for name in sorted(names, key=lambda name: name != LOSS)[:_CURVES]:
+        values = [row[name] for row in model.log if name in row]
+        drawn.append(form.format(name.replace("_", " "), values[-1], sparkline(values)))
+    return Markup("").join(drawn)
+
+
+def _traversals(model: FittedModel) -> Markup:
+    """Traverse the variables that change observations most, from the middle observation."""
+    decoded = model.traverse(model.observations([model.dataset.size // 2]), steps=_STEPS)
+    change = [float(np.std(each, axis=0).sum()) for each in decoded]
+    order = sorted(range(len(decoded)), key=lambda number: -change[number])[:_VARIABLES]
+    every = np.concatenate([decoded[number] for number in order])
+    low, high = (float(end) for end in (every.min(), every.max()))
+    rows = []
+    for number in order:
+        scaled = (decoded[number] - low) / ((high - low) or 1.0)
+        rows.append([model.run.latent.names[number], _strip(scaled)])
+    return html_table([], rows, "Traversals from one observation")
+
+
+def _strip(observations: NDArray[Any]) -> Markup:
+    """Draw observations (n, *shape) in [0, 1] side by side: images, or curves of vectors."""
+    if observations.ndim == 2:
+        vectors = observations if observations.shape[1] > 1 else observations.T
+        lines = (sparkline(vector.tolist(), 60, 30, (0.0, 1.0)) for vector in vectors)
+        return Markup("&ensp;").join(lines)
+    if observations.shape[1] != 3:
+        observations = observations.mean(1, keepdims=True)
+    joined = np.concatenate(list(observations), -1)  # (C, H, n W)
+    bands = [Image.fromarray(np.uint8(band * 255)) for band in joined]
+    picture = bands[0] if len(bands) == 1 else Image.merge("RGB", bands)
+    height = min(_LARGEST, picture.height)
+    small = picture.resize((max(1, picture.width * height // picture.height), height))
+    file = io.BytesIO()
+    small.save(file, "PNG")
+    data = base64.b64encode(file.getvalue()).decode()
+    return Markup(
+        '<img src="data:image/png;base64,{}" style="height:44px;image-rendering:pixelated" '
+        'alt="traversal">'
+    ).format(data)
