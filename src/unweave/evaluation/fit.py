@@ -117,6 +117,12 @@ def fit(
         fields: latent, objective, network, likelihood, optimiser, labels, batch_size, steps, as in
             `Run`.
     """
+    for name, value in fields.items():
+        if name != "labels" and isinstance(value, (list, tuple)):
+            raise ValueError(
+                f"{name}: expected one {name}, got {len(value)}; call fit for each of them, or "
+                f"train them side by side with `unweave train {name}=...,...`"
+            )
     datasets = Datasets(pick_device(device))
     spec, dataset = as_data(data, datasets.device)
     datasets.add(spec, dataset)
@@ -189,7 +195,7 @@ def train_runs(
         resolved = [run.resolve(dataset) for run in group]
         held_out = datasets.validation(data)
         if console:
-            own = settings_lines(resolved, dataset) if is_own(data) else []
+            own = settings_lines(resolved, dataset, held_out) if is_own(data) else []
             print_notes(console, [*notes(resolved, dataset), *own])
         validation = Validation(held_out, dataset) if held_out else None
         monitor = monitor_of(measure, resolved, dataset, validation)
