@@ -97,6 +97,8 @@ def test_only_settings_that_were_not_given_are_chosen(files):
 
     chosen = run_of()
     assert chosen.objective.beta.steps == chosen.steps // 5
+    assert run_of("steps=9000").objective == chosen.objective  # the run can be continued
+    assert run_of("steps=20").objective.beta.steps == 10
     assert chosen.likelihood == likelihoods.Gaussian(learn="shared")
     assert run_of("objective.beta=4").objective == uw.BetaVAE(beta=4)
     assert run_of("objective=factor-vae").objective == uw.FactorVAE()

@@ -27,7 +27,7 @@ from unweave.data import Dataset
 from unweave.data.splits import AnySplit, with_split
 from unweave.evaluation.model import FittedModel, as_data
 from unweave.evaluation.monitor import Measure, monitor_of
-from unweave.evaluation.validation import Validation
+from unweave.evaluation.validation import Validation, final_loss
 from unweave.latents import Latent
 from unweave.likelihoods import Likelihood
 from unweave.networks import Network
@@ -155,6 +155,8 @@ def fit(
             raise FloatingPointError(failure_text(outcome.run, outcome.failure))
         if outcome.failure:
             warnings.warn(failure_text(outcome.run, outcome.failure), stacklevel=2)
+    if progress is True:
+        print_notes(console, _held_out_lines(outcomes))
     trained_on = datasets.load(spec)
     models = [_model(outcome, trained_on, store) for outcome in outcomes if not outcome.failure]
     return models if several else models[0]
@@ -211,6 +213,16 @@ def train_runs(
         else:
             warnings.warn(text, stacklevel=3)
     return outcomes
+
+
+def _held_out_lines(outcomes: Sequence[Outcome]) -> list[str]:
+    """Return the held-out loss of each run, as far as it was measured."""
+    return [
+        f"seed {outcome.run.seed}, held out: distortion {loss.distortion:.2f}, rate "
+        f"{loss.rate:.2f}, R^2 {loss.r2:.2f}"
+        for outcome in outcomes
+        if (loss := final_loss(outcome.measures))
+    ]
 
 
 class Callback:

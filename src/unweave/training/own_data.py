@@ -14,7 +14,7 @@ from unweave import likelihoods
 from unweave.core.optimisers import Adam
 from unweave.core.schedules import Linear
 from unweave.core.spec import digest
-from unweave.data import Arrays, Data, Dataset, Folder, InMemory, Selected, Subset
+from unweave.data import ArrayDataset, Arrays, Data, Dataset, Folder, InMemory, Selected, Subset
 from unweave.data.files.arrays import take_split
 from unweave.data.splits import takes_all, with_split
 from unweave.likelihoods import Likelihood
@@ -25,7 +25,7 @@ from unweave.training.run import Run, default_network
 LEAST_TO_SPLIT = 50  # observations from which some are held out
 _BETA = 1.0  # the weight of the rate after the warm-up
 _NETWORK = MLP(hidden=(128, 128))  # for what is not an image
-_WARM_UP = 5  # the warm-up takes a fifth of the steps
+_WARM_UP = 5  # the warm-up takes a fifth of the suggested steps
 
 
 _OWN = (Arrays, Folder, InMemory)
@@ -75,7 +75,7 @@ class Datasets:
         if not isinstance(data, _OWN) or data.split == "all":
             return None
         whole = self.load(with_split(data, "all"))
-        return take_split(whole, data.split)  # type: ignore[arg-type]
+        return take_split(whole, data.split) if isinstance(whole, ArrayDataset) else None
 
 
 def _has_subset(data: Data) -> bool:
@@ -86,9 +86,12 @@ def suggest(run: Run, dataset: Dataset, keep_steps: bool = True) -> Run:
     """Return a run on the same own data whose settings suit the data.
 
     Of the given run only two things count: whether its objective trains an autoencoder and, with
-    `keep_steps`, its steps, which the warm-up follows.
+    `keep_steps`, its steps. The warm-up does not depend on them unless they are few, so that a run
+    can be continued with more steps.
     """
-    steps = run.steps if keep_steps else suggested_steps(dataset)
+    usual = suggested_steps(dataset)
+    steps = run.steps if keep_steps else usual
+    warm_up = max(1, min(usual // _WARM_UP, steps // 2))
     likelihood = _likelihood(dataset)
     if not run.objective.autoencodes and isinstance(likelihood, likelihoods.Gaussian):
         likelihood = likelihoods.Gaussian()  # a generator has nothing but a mean
@@ -97,7 +100,7 @@ def suggest(run: Run, dataset: Dataset, keep_steps: bool = True) -> Run:
         data=run.data,
         network=_NETWORK if vectors and run.objective.autoencodes else None,
         likelihood=likelihood,
-        objective=BetaVAE(beta=Linear(0.0, _BETA, steps=max(1, steps // _WARM_UP))),
+        objective=BetaVAE(beta=Linear(0.0, _BETA, steps=warm_up)),
         optimiser=Adam(lr=1e-3),
         batch_size=_batch_size(dataset.size),
         steps=steps,
