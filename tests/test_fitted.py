@@ -286,7 +286,7 @@ def test_the_guide_runs(tmp_path, images, monkeypatch):
     code = python_example("docs/guide.md")
     code = code.replace("beta=4))", "beta=4), steps=3, progress=False)")
     factors = np.arange(40)[:, None] % 5
-    exec(code, {"images": np.tile(images, (3, 1, 1, 1)), "factors": np.tile(factors, (3, 1))})
+    exec(code, {"images": np.tile(images, (4, 1, 1, 1)), "factors": np.tile(factors, (4, 1))})
     assert (tmp_path / "report.html").exists()
 
 

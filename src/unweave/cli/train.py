@@ -132,25 +132,27 @@ def train_command(
 def print_outcomes(outcomes: list[Outcome], store: Store) -> None:
     """Print a table of the trained runs, the failures, and the command to run next."""
     from unweave.cli.runs import final_terms
+    from unweave.evaluation.validation import final_loss
     from unweave.training.configuration import objective_text
     from unweave.training.progress import failure_text
 
-    validated = any("validation" in row for outcome in outcomes for row in outcome.measures)
+    losses = [final_loss(outcome.measures) for outcome in outcomes]
+    validated = any(losses)
     held_out = ["held-out", "R^2"] if validated else []
     table = plain_table("folder", "objective", "seed", "distortion", "rate", *held_out)
-    for outcome in outcomes:
+    for outcome, loss in zip(outcomes, losses, strict=True):
         run, folder = outcome.run, store.folder(outcome.run)
         if outcome.failure:
             err.print(failure_text(run, outcome.failure), style="red", soft_wrap=True)
         else:
             names = str(folder.path), objective_text(run), str(run.seed)
-            table.add_row(*names, *final_terms(outcome.log), *_final_validation(outcome))
+            shown = [f"{loss.distortion:.2f}", f"{loss.r2:.2f}"] if loss else []
+            table.add_row(*names, *final_terms(outcome.log), *shown)
     if table.row_count:
         out.print(table)
     if validated:
         out.print(
-            "held-out: distortion on the validation split; R^2: share of its variance that "
-            "reconstructions explain",
+            "held-out: distortion of the validation split; R^2: share of its variance explained",
             highlight=False,
         )
     trained = [outcome.run.digest for outcome in outcomes if not outcome.failure]
@@ -160,13 +162,6 @@ def print_outcomes(outcomes: list[Outcome], store: Store) -> None:
         imports = "".join(f"--import {module} " for module in modules)
         command = f"next: unweave {imports}report {trained[0]} --store {store.root}{others}"
         out.print(command, highlight=False)
-
-
-def _final_validation(outcome: Outcome) -> list[str]:
-    """Return distortion and R^2 on the validation split at the end; none if not measured."""
-    rows = [row["validation"] for row in outcome.measures if "validation" in row]
-    values = [rows[-1][name] for name in ("distortion", "r2")] if rows else []
-    return ["" if value is None else f"{value:.2f}" for value in values]
 
 
 def use_threads(threads: int = 0) -> None:

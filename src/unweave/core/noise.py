@@ -33,6 +33,7 @@ generators   given    0        datasets of `data/synthetic/paper_generators.py`
 spectrum     0        0        rows and start of the principal variances
 rows         given    0        observations that a model is evaluated on
 measure      given    0        observations that are measured during training
+validation   0        row      samples of the held-out loss
 sample       given    0        samples of the prior (`FittedModel.sample`)
 likelihood   given    row      particles of `FittedModel.log_likelihood`
 table        0        0        samples at which rates without a closed form are estimated

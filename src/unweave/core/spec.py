@@ -421,8 +421,7 @@ def _forms(problem: Any, cls: type) -> str:
     """How a part can be given, in Python and on the command line."""
     name = str(problem["loc"][0])
     kinds = members(_child(cls, name))
-    if problem["input"] in kinds:
-        kind = problem["input"]
+    if isinstance(kind := problem["input"], str) and kind in kinds:
         return f"use {kinds[kind].__name__}(...), or {name}={kind} on the command line"
     choices = ", ".join(f"{c.__name__}(...) or {name}={kind}" for kind, c in kinds.items())
     return f"use {choices}; then {name}.part=value" if choices else "see its documentation"

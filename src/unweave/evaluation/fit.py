@@ -27,7 +27,7 @@ from unweave.data import Dataset
 from unweave.data.splits import AnySplit, with_split
 from unweave.evaluation.model import FittedModel, as_data
 from unweave.evaluation.monitor import Measure, monitor_of
-from unweave.evaluation.validation import Validation
+from unweave.evaluation.validation import Validation, final_loss
 from unweave.latents import Latent
 from unweave.likelihoods import Likelihood
 from unweave.networks import Network
@@ -131,6 +131,12 @@ def fit(
         fields: latent, objective, network, likelihood, optimiser, labels, batch_size, steps, as in
             `Run`.
     """
+    for name, value in fields.items():
+        if name != "labels" and isinstance(value, (list, tuple)):
+            raise ValueError(
+                f"{name}: expected one {name}, got {len(value)}; call fit for each of them, or "
+                f"train them side by side with `unweave train {name}=...,...`"
+            )
     datasets = Datasets(pick_device(device))
     spec, dataset = as_data(data, datasets.device)
     datasets.add(spec, dataset)
@@ -170,6 +176,8 @@ def fit(
             raise FloatingPointError(failure_text(outcome.run, outcome.failure))
         if outcome.failure:
             warnings.warn(failure_text(outcome.run, outcome.failure), stacklevel=2)
+    if progress is True:
+        print_notes(console, _held_out_lines(outcomes))
     trained_on = datasets.load(spec)
     models = [_model(outcome, trained_on, store) for outcome in outcomes if not outcome.failure]
     return models if several else models[0]
@@ -212,7 +220,7 @@ def train_runs(
         validation = Validation(held_out, dataset) if held_out else None
         monitor = monitor_of(measure, resolved, dataset, validation)
         if console:
-            own = settings_lines(resolved, dataset) if is_own(data) else []
+            own = settings_lines(resolved, dataset, held_out) if is_own(data) else []
             print_notes(console, [*notes(resolved, dataset, store, precision, monitor), *own])
         outcomes += train(
             resolved, dataset, store, progress, checkpoint_seconds, precision, monitor
@@ -226,6 +234,16 @@ def train_runs(
         else:
             warnings.warn(text, stacklevel=3)
     return outcomes
+
+
+def _held_out_lines(outcomes: Sequence[Outcome]) -> list[str]:
+    """Return the held-out loss of each run, as far as it was measured."""
+    return [
+        f"seed {outcome.run.seed}, held out: distortion {loss.distortion:.2f}, rate "
+        f"{loss.rate:.2f}, R^2 {loss.r2:.2f}"
+        for outcome in outcomes
+        if (loss := final_loss(outcome.measures))
+    ]
 
 
 class Callback:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from unweave.evaluation.explained import mean_observation, reconstruct
 from unweave.evaluation.model import chosen_rows
 from unweave.evaluation.stacked import StackedModels
 from unweave.objectives import Nets
-from unweave.training import log_interval
+from unweave.training import Row, log_interval
 from unweave.training.run import Run
 
 _MOST_ROWS = 1_000
@@ -29,6 +29,12 @@ class HeldOutLoss(NamedTuple):
     distortion: float
     rate: float
     r2: float
+
+
+def final_loss(measures: Sequence[Row]) -> HeldOutLoss | None:
+    """Return the last held-out loss of a run; None if none was measured, or if it is not finite."""
+    found = [row["validation"] for row in measures if "validation" in row]
+    return HeldOutLoss(**found[-1]) if found and None not in found[-1].values() else None
 
 
 class Validation:

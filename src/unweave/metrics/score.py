@@ -136,7 +136,7 @@ class Scores(dict[str, Score]):
         return aligned([self.columns(), *self.rows()])
 
     def _repr_html_(self) -> str:
-        return str(html_table(self.columns(), [self.row(score) for score in self.values()]))
+        return str(html_table(self.columns(), self.rows()))
 
     def columns(self) -> list[str]:
         """Return the header of the table, with the optional columns that a score has."""

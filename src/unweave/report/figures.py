@@ -33,14 +33,23 @@ _LEAST_SHARE = 0.03  # I(z; v) / H(v) below which a second variable is not drawn
 
 
 def log_curves(analysis: Analysis) -> list[Panel]:
-    """Plot the loss, every logged term, unweighted, and every scheduled weight over the steps."""
+    """Plot the loss, every logged term, unweighted, and every scheduled weight over the steps.
+
+    The held-out loss is drawn beside the terms, as far as it was measured.
+    """
     log, run = analysis.model.log, analysis.model.run
     names = [name for name in (log[0] if log else {}) if name != "step"]
     without_unit = (LOSS, *run.objective.not_in_nats)
+    held_out = [
+        {"step": row["step"], **row["validation"]}
+        for row in analysis.model.measures
+        if "validation" in row and None not in row["validation"].values()
+    ]
     panels = [
-        _curve(name, log, "" if name in without_unit else "nats")
+        _curve(name, log, "" if name in without_unit else "nats", held_out)
         for name in sorted(names, key=lambda name: name != LOSS)
     ]
+    panels += [_curve("r2", held_out, "held-out")] if held_out else []
     return panels + [
         _weight(n, weight, run.steps) for n, weight in scheduled_weights(analysis).items()
     ]
@@ -72,13 +81,27 @@ def scheduled_weights(analysis: Analysis) -> dict[str, Schedule]:
     return {name: w for name, w in weights.items() if isinstance(w, Schedule)}
 
 
-def _curve(name: str, log: Sequence[dict[str, Any]], unit: str) -> Panel:
+def _curve(
+    name: str,
+    log: Sequence[dict[str, Any]],
+    unit: str,
+    held_out: Sequence[dict[str, Any]] = (),
+) -> Panel:
     rows = [row for row in log if name in row]
     steps, values = [row["step"] for row in rows], [row[name] for row in rows]
-    plot = Plot((0, steps[-1] * 1.02), settled_span(values))
+    others = [row for row in held_out if name in row]
+    low, high = settled_span(values)
+    late = [row[name] for row in others if row["step"] >= _EARLY * steps[-1]]
+    plot = Plot((0, steps[-1] * 1.02), (min(low, *late), max(high, *late)) if late else (low, high))
     marks = [plot.line(steps, values, "a"), plot.dots(steps[-1:], values[-1:], "a")]
     remark = Markup("{} <small>{}</small>").format(number(values[-1]), unit)
-    return Panel(words(name), remark, _draw_over_steps(plot, marks, name))
+    if others:
+        there = [row["step"] for row in others], [row[name] for row in others]
+        marks += [plot.line(*there, "b"), plot.dots(there[0][-1:], there[1][-1:], "b")]
+        remark += Markup(" <small>held-out</small> {}").format(number(others[-1][name]))
+    return Panel(
+        "R\u00b2" if name == "r2" else words(name), remark, _draw_over_steps(plot, marks, name)
+    )
 
 
 def _weight(name: str, weight: Schedule, steps: int) -> Panel:

@@ -10,6 +10,7 @@ from unweave.training.engine import Row
 from unweave.training.run import Run
 
 _LEAST_RATE = 0.05  # nats in all latent variables together
+_LEAST_STEPS = 100  # a shorter run has not begun to use them
 
 
 def collapsed(log: Sequence[Row]) -> bool:
@@ -18,7 +19,8 @@ def collapsed(log: Sequence[Row]) -> bool:
     >>> collapsed([{"step": 100, "distortion": 12.0, "rate": 0.004}])
     True
     """
-    return bool(log) and log[-1].get("rate", 1.0) < _LEAST_RATE
+    last = log[-1] if log else {"step": 0}
+    return last["step"] >= _LEAST_STEPS and last.get("rate", 1.0) < _LEAST_RATE
 
 
 def collapse_warning(run: Run) -> str:

@@ -42,6 +42,7 @@ from unweave.training.run import Run
 
 _LIST = re.compile(r"[\w.:+-]+(,[\w.:+-]+)+")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
+_DECISIVE = re.compile(r"data[.=]|steps=|objective=")  # what settings for own data depend on
 # Fields in which a comma joins columns into one value, and a..b is a range of them.
 _COLUMN_NAMES = ("key", "factors_key", "ignore")
 # Text that can be written as it is; anything else is written as JSON.
@@ -98,12 +99,15 @@ def runs_from(
     runs = []
     for each in itertools.product(*alternatives):
         combination = list(itertools.chain(*each))
-        run = create(combination, stated)
-        if datasets and is_own(run.data):
-            named = {assignment.partition("=")[0] for assignment in combination} | stated.keys()
-            run = _with_split(run, combination, stated, datasets)
-            chosen = spec.to_json(suggest(run, datasets.load(run.data), "steps" in named))
-            run = dataclasses.replace(create(combination, chosen | stated), data=run.data)
+        decisive = [text for text in combination if _DECISIVE.match(text)]
+        run = create(decisive, stated)
+        if datasets is None or not is_own(run.data):
+            runs.append(create(combination, stated))
+            continue
+        run = _with_split(run, decisive, stated, datasets)
+        keep_steps = "steps" in stated or any(text.startswith("steps=") for text in decisive)
+        chosen = spec.to_json(suggest(run, datasets.load(run.data), keep_steps))
+        run = dataclasses.replace(create(combination, chosen | stated), data=run.data)
         runs.append(run)
     return runs
 
@@ -317,11 +321,9 @@ def train_arguments(run: Run, dataset: Dataset) -> list[str]:
     usual, unset = default_fields(run, dataset), Run()
     lines: list[str] = []
     for name, value in fields_of(run).items():
-        arguments = differences(name, value, usual[name])
         # A command that sets fields of what `resolve` chooses has to name it first.
-        chosen = getattr(unset, name) is None and type(value) is type(usual[name])
-        if chosen and arguments:
-            arguments.insert(0, f"{name}={value.kind}")
+        named = getattr(unset, name) is None and value != usual[name]
+        arguments = differences(name, value, None if named else usual[name])
         if name == "data" and isinstance(value, InMemory):
             arguments = [f"data={_SAVED_ARRAY}", *differences("data.split", value.split, "all")]
         if name == "data" and is_own(run.data) and takes_all(run.data):

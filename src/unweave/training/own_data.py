@@ -14,16 +14,18 @@ from unweave import likelihoods
 from unweave.core.optimisers import Adam
 from unweave.core.schedules import Linear
 from unweave.core.spec import digest
-from unweave.data import Arrays, Data, Dataset, Folder, InMemory, Selected
+from unweave.data import ArrayDataset, Arrays, Data, Dataset, Folder, InMemory, Selected, Subset
 from unweave.data.files.arrays import take_split
 from unweave.data.splits import takes_all, with_split
 from unweave.likelihoods import Likelihood
+from unweave.networks import MLP
 from unweave.objectives import BetaVAE
-from unweave.training.run import Run
+from unweave.training.run import Run, default_network
 
 LEAST_TO_SPLIT = 50  # observations from which some are held out
-_BETA = 4.0  # the weight of the rate after the warm-up
-_WARM_UP = 5  # the warm-up takes a fifth of the steps
+_BETA = 1.0  # the weight of the rate after the warm-up
+_NETWORK = MLP(hidden=(128, 128))  # for what is not an image
+_WARM_UP = 5  # the warm-up takes a fifth of the suggested steps
 
 
 _OWN = (Arrays, Folder, InMemory)
@@ -53,15 +55,18 @@ class Datasets:
         return self._loaded[key]
 
     def training_split(self, data: Data) -> Data:
-        """Return the split of own data to train on: "train" if there is enough, otherwise all."""
-        if not is_own(data) or not takes_all(data) or self.load(data).size < LEAST_TO_SPLIT:
+        """Return the split of own data to train on: "train" if there is enough, otherwise all.
+
+        A subset has as many observations as the user asked for, so it is not split.
+        """
+        if not is_own(data) or not takes_all(data) or _has_subset(data):
             return data
-        return with_split(data, "train")
+        return with_split(data, "train") if self.load(data).size >= LEAST_TO_SPLIT else data
 
     def validation(self, data: Data) -> Dataset | None:
         """Return the validation split of own data of which the training split is used."""
         source = data.source if isinstance(data, Selected) else data
-        if not isinstance(source, _OWN) or source.split != "train":
+        if not isinstance(source, _OWN) or source.split != "train" or _has_subset(data):
             return None
         return self.load(with_split(data, "validation"))
 
@@ -70,23 +75,32 @@ class Datasets:
         if not isinstance(data, _OWN) or data.split == "all":
             return None
         whole = self.load(with_split(data, "all"))
-        return take_split(whole, data.split)  # type: ignore[arg-type]
+        return take_split(whole, data.split) if isinstance(whole, ArrayDataset) else None
+
+
+def _has_subset(data: Data) -> bool:
+    return isinstance(data, Selected) and any(isinstance(each, Subset) for each in data.select)
 
 
 def suggest(run: Run, dataset: Dataset, keep_steps: bool = True) -> Run:
     """Return a run on the same own data whose settings suit the data.
 
     Of the given run only two things count: whether its objective trains an autoencoder and, with
-    `keep_steps`, its steps, which the warm-up follows.
+    `keep_steps`, its steps. The warm-up does not depend on them unless they are few, so that a run
+    can be continued with more steps.
     """
-    steps = run.steps if keep_steps else suggested_steps(dataset)
+    usual = suggested_steps(dataset)
+    steps = run.steps if keep_steps else usual
+    warm_up = max(1, min(usual // _WARM_UP, steps // 2))
     likelihood = _likelihood(dataset)
     if not run.objective.autoencodes and isinstance(likelihood, likelihoods.Gaussian):
         likelihood = likelihoods.Gaussian()  # a generator has nothing but a mean
+    vectors = isinstance(default_network(run.data, dataset.shape), MLP)
     return Run(
         data=run.data,
+        network=_NETWORK if vectors and run.objective.autoencodes else None,
         likelihood=likelihood,
-        objective=BetaVAE(beta=Linear(0.0, _BETA, steps=max(1, steps // _WARM_UP))),
+        objective=BetaVAE(beta=Linear(0.0, _BETA, steps=warm_up)),
         optimiser=Adam(lr=1e-3),
         batch_size=_batch_size(dataset.size),
         steps=steps,
@@ -94,12 +108,13 @@ def suggest(run: Run, dataset: Dataset, keep_steps: bool = True) -> Run:
 
 
 def suggested_steps(dataset: Dataset) -> int:
-    """Return the steps of a first run: 200 epochs within 1,000 to 5,000 steps, or ten epochs.
+    """Return the steps of a first run: 200 epochs, or 400 of images, within 1,000 to 5,000 steps.
 
-    Ten epochs are more than 5,000 steps of large data; there are never more than 30,000.
+    Large data get ten epochs, if these are more, and at most 30,000 steps.
     """
     epoch = dataset.size / _batch_size(dataset.size)
-    steps = max(min(200 * epoch, 5_000), 10 * epoch)
+    epochs = 400 if len(dataset.shape) == 3 else 200
+    steps = max(min(epochs * epoch, 5_000), 10 * epoch)
     return int(min(max(steps, 1_000), 30_000)) // 100 * 100
 
 

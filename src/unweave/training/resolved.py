@@ -6,8 +6,6 @@ import textwrap
 from collections.abc import Sequence
 
 from unweave.data import Dataset
-from unweave.data.random_split import PERCENT
-from unweave.data.splits import split_of
 from unweave.training.configuration import data_name, latent_text, objective_text, value_text
 from unweave.training.overrides import default_fields, defaults_of, fields_of, is_spec
 from unweave.training.run import Run
@@ -23,15 +21,18 @@ _SCALINGS = {
 }
 
 
-def settings_lines(runs: Sequence[Run], dataset: Dataset) -> list[str]:
+def settings_lines(
+    runs: Sequence[Run], dataset: Dataset, held_out: Dataset | None = None
+) -> list[str]:
     """Return the settings of resolved runs on the same own data; a star marks chosen ones.
 
     Args:
         runs: the runs; where they differ, all values are shown.
         dataset: the observations that they are trained on.
+        held_out: the validation split, if there is one.
     """
     usual = [default_fields(run, dataset) for run in runs]
-    lines = _lines("data", "  ", _data_text(runs[0], dataset))
+    lines = _lines("data", "  ", _data_text(runs[0], dataset, held_out))
     for name in _FIELDS:
         texts = list(dict.fromkeys(_text(name, run) for run in runs if getattr(run, name)))
         pairs = zip(runs, usual, strict=True)
@@ -47,18 +48,15 @@ def _lines(name: str, mark: str, text: str) -> list[str]:
     return textwrap.wrap(text, _WIDTH, initial_indent=start, subsequent_indent=" " * len(start))
 
 
-def _data_text(run: Run, dataset: Dataset) -> str:
-    shape = " x ".join(map(str, dataset.shape))
-    scaling = _SCALINGS[dataset.schema.scaling.method]
-    text = f"{data_name(run)}: {dataset.size:,} observations of {shape}, {scaling}"
-    split = split_of(run.data)
-    if split != "train":
-        return f"{text}; nothing is held out (split {split})"
-    others = " and ".join(f"{PERCENT[name]} % for {what}" for name, what in _HELD_OUT.items())
-    return f"{text}; {PERCENT['train']} % of the data, {others} (data.split=all trains on all)"
-
-
-_HELD_OUT = {"validation": "validation", "test": "testing"}
+def _data_text(run: Run, dataset: Dataset, held_out: Dataset | None) -> str:
+    shape, scaling = " x ".join(map(str, dataset.shape)), dataset.schema.scaling.method
+    text = f"{data_name(run)}: {dataset.size:,} observations of {shape}, {_SCALINGS[scaling]}"
+    if held_out is None:
+        return f"{text}; nothing is held out"
+    return (
+        f"{text}; {held_out.size:,} more are held out for validation and the rest for testing "
+        "(data.split=all trains on all)"
+    )
 
 
 def _text(name: str, run: Run) -> str:

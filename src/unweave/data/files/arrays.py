@@ -301,15 +301,11 @@ def build_dataset(
     )
 
 
-def take_split(
-    dataset: ArrayDataset | StreamedDataset, split: DataSplit
-) -> ArrayDataset | StreamedDataset:
+def take_split(dataset: ArrayDataset, split: DataSplit) -> ArrayDataset:
     """Return a split of a dataset that was loaded as a whole, as if it had been loaded so."""
     numbers = split_rows(split, dataset.size)
     if numbers is None:
         return dataset
-    if isinstance(dataset, StreamedDataset):
-        return select_streamed(dataset, numbers, f"the {split} split")
     rows = torch.from_numpy(numbers).to(dataset.device)
     note = f"the {split} split: {len(numbers):,} of {dataset.size:,} observations"
     schema = dataclasses.replace(
