@@ -203,8 +203,8 @@ def test_data_info_describes_drawn_datasets_and_own_files(unweave, tmp_path):
             "- images: 6 of 8 x 10 x 2", "- values: in [0, 1], scaled by percentiles",
             "- factors: unknown", "- read as:",
             "  - 6 images of 8 x 10, 2 channels, channels first",
-            "  - uint16 from 0 to 1110, scaled by percentiles 0.1 and 99.9: 0 and 555 of channel "
-            "0, 0 and 1110 of channel 1 become 0 and 1, and values beyond are clipped "
+            "  - uint16 from 0 to 1110, scaled by percentiles 0.1 and 99.9: 0 and 555 in channel "
+            "0, 0 and 1110 in channel 1 become 0 and 1, and values beyond are clipped "
             "(scale=percentile)",
         ],
         (tmp_path / "pictures", "channels=1"): [

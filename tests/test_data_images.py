@@ -152,7 +152,7 @@ class TestStacks:
         np.testing.assert_array_equal(unscaled(tmp_path, axes="channels")[0], CELLS)
         np.testing.assert_array_equal(unscaled(tmp_path, axes="observations")[:, 0], CELLS)
         notes = Folder(tmp_path, axes="observations").load(CPU).notes
-        assert "1 files of 6 pages: the pages are observations (axes=observations)" in notes
+        assert "1 file of 6 pages: the pages are observations (axes=observations)" in notes
 
     def test_one_file_is_a_dataset_of_its_pages(self, tmp_path):
         stack(tmp_path / "movie.tif", CELLS)

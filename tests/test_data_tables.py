@@ -55,7 +55,7 @@ def test_numbers_of_tables_are_standardised(tmp_path, suffix, part):
     inverted = dataset.schema.scaling.invert(everything(dataset).numpy())
     np.testing.assert_allclose(inverted, numbers, rtol=1e-5)
     (mean, _), (spread, _) = numbers.mean(0), numbers.std(0)
-    assert any(f"{mean:.4g} and {spread:.4g} of age, " in note for note in dataset.notes)
+    assert any(f"{mean:.4g} and {spread:.4g} in age, " in note for note in dataset.notes)
     assert dataset.factors(torch.arange(4)).tolist() == [[1, 0], [0, 1], [1, 0], [1, 1]]
     assert dataset.factor_names == ("colour", "dose")
     assert not dataset.bounded

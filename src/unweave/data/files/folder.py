@@ -273,7 +273,7 @@ def _page_notes(axes: FileAxes | None, headers: Sequence[Header]) -> list[str]:
                 channels = [f"{lengths['c']} channels"] * (lengths.get("c", 1) > 1)
                 listed = ", ".join([*channels, *(f"{each} (observations)" for each in others)])
                 how = f"according to their metadata the pages are {listed}"
-            notes.append(f"{count} files of {pages} pages: {how}")
+            notes.append(f"{count} file{'s' * (count != 1)} of {pages} pages: {how}")
     return notes
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from unweave.data.files.rows import Array, Rows
 from unweave.data.files.statistics import Scan, moments, percentiles
-from unweave.data.scaling import BYTES, UNSCALED, Scaling, ScalingMethod
+from unweave.data.scaling import BYTES, Scaling, ScalingMethod
 
 ArrayAxes = Literal["nhwc", "nchw"]
 
@@ -120,7 +120,7 @@ def describe_images(count: int, shape: tuple[int, ...], coloured: bool = True) -
     channels, height, width = shape
     known = channels == 1 or (coloured and channels in COLOURS)
     colours = COLOURS[channels] if known else f"{channels} channels"
-    return f"{count:,} images of {height} x {width}, {colours}"
+    return f"{count:,} image{'s' * (count != 1)} of {height} x {width}, {colours}"
 
 
 def _channels_last(shape: tuple[int, ...], axes: ArrayAxes | None) -> bool:
@@ -208,6 +208,13 @@ class Spread(NamedTuple):
     offset: Sequence[float] = (0.0,)
     width: Sequence[float] = (1.0,)  # 0 if all values are equal
 
+    def scaling(self, method: ScalingMethod) -> Scaling:
+        """Return the scaling by a method; equal values become 0."""
+        if method == "bytes":
+            return BYTES
+        units = tuple(1 / width if width else 1.0 for width in self.width)
+        return Scaling(method, tuple(self.offset), units)
+
 
 def measure(rows: Rows, layout: Layout, method: ScalingMethod) -> Spread:
     """Measure each channel, or each column, of all rows as far as a method needs it."""
@@ -228,17 +235,7 @@ def interpret(
     value_names: Sequence[str] = (),
 ) -> Interpretation:
     """Combine the axes and the scaling of values, and describe both to the user."""
-    scaling = (
-        BYTES
-        if method == "bytes"
-        else UNSCALED
-        if method == "none"
-        else Scaling(
-            method,
-            tuple(spread.offset),
-            tuple(1 / width if width else 1.0 for width in spread.width),
-        )
-    )
+    scaling = spread.scaling(method)
     unit_interval = values.low >= 0 and values.high <= 1
     stored: type[np.generic] = np.float32
     if method == "bytes":
@@ -289,11 +286,11 @@ def _scaling_notes(
         )
         texts = [f"{low:.6g} and {low + width:.6g}" for low, width in pairs]
     else:
-        how = "standardised: {} (mean and standard deviation) become 0 and 1"
+        how = "standardised to mean 0 and standard deviation 1, from {}"
         texts = [f"{mean:.4g} and {width:.4g}" for mean, width in pairs]
     if len(pairs) > 1:
-        texts = [f"{text} of {name}" for text, name in zip(texts, names, strict=True)]
-    more = f" and so on for {len(pairs)} in all" if len(pairs) > _LISTED else ""
+        texts = [f"{text} in {name}" for text, name in zip(texts, names, strict=True)]
+    more = f", ... ({len(pairs)} in all)" if len(pairs) > _LISTED else ""
     span = f"{dtype} from {values.low:g} to {values.high:g}"
     listed = ", ".join(texts[:_LISTED]) + more
     notes = [f"{span}, {how.format(listed)} (scale={method})"]

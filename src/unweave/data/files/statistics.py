@@ -14,7 +14,6 @@ from unweave.data.files.rows import Array, Rows, blocks
 Floats = NDArray[np.float64]
 View = Callable[[Array], Array]  # from rows (n, ...) to values (n, groups, values per group)
 
-_BITS = 32  # of a float32
 _HISTOGRAM = 2**24  # counters in memory at once
 
 
@@ -91,31 +90,33 @@ def order_statistics(rows: Rows, view: View, ranks: list[int]) -> Floats:
     """
     groups = view(rows.read(0, 1)).shape[1]
     short = rows.dtype.kind in "biu" and rows.dtype.itemsize <= 2
-    width = 16 if short else _BITS
+    width = bits = 16 if short else 32  # of a key; width of them are not known yet
     step = max(1, min(16, (_HISTOGRAM // (groups * len(ranks))).bit_length() - 1))
-    prefix = np.zeros((len(ranks), groups), np.int64)
+    prefix = np.zeros((len(ranks), groups), np.uint32)
     left = np.repeat(np.array(ranks)[:, None], groups, axis=1)
     while width:
         digits = min(step, width)
         width -= digits
         counts = np.zeros((len(ranks), groups << digits), np.int64)
+        group = np.arange(groups)[:, None] << digits
+        known = [n for n in range(len(ranks)) if n == 0 or (prefix[n] != prefix[n - 1]).any()]
         for values in _viewed(rows, view):
             keys = _short_keys(values) if short else _float_keys(values)
-            head = keys >> (width + digits)
-            places = ((keys >> width) & ((1 << digits) - 1)) + (
-                np.arange(groups)[:, None] << digits
-            )
-            for rank, wanted in enumerate(prefix):
-                if rank and (wanted == prefix[rank - 1]).all():
-                    counts[rank] = counts[rank - 1]
-                    continue
-                chosen = places[head == wanted[:, None]]
+            tail = keys >> np.uint32(width)
+            places = (tail & np.uint32((1 << digits) - 1)) + group
+            for rank in known:
+                chosen = places.reshape(-1)
+                if width + digits < bits:  # not the first digits, which are counted of all values
+                    chosen = places[tail >> np.uint32(digits) == prefix[rank][:, None]]
                 counts[rank] += np.bincount(chosen, minlength=groups << digits)
+        for rank in range(1, len(ranks)):
+            if rank not in known:
+                counts[rank] = counts[rank - 1]
         below = counts.reshape(len(ranks), groups, -1).cumsum(-1)
         digit = (below <= left[..., None]).sum(-1)
         before = np.take_along_axis(below, np.maximum(digit - 1, 0)[..., None], -1)[..., 0]
         left = left - np.where(digit > 0, before, 0)
-        prefix = prefix << digits | digit
+        prefix = prefix << np.uint32(digits) | digit.astype(np.uint32)
     return _short_values(prefix, rows.dtype) if short else _float_values(prefix)
 
 
@@ -124,12 +125,14 @@ def _viewed(rows: Rows, view: View) -> Iterator[Array]:
         yield view(block)
 
 
-def _short_keys(values: Array) -> NDArray[np.int64]:
-    return values.astype(np.int64) - _least(values.dtype)
+def _short_keys(values: Array) -> NDArray[np.uint32]:
+    if values.dtype.kind == "i":
+        values = values.astype(np.int32) - _least(values.dtype)
+    return values.astype(np.uint32)
 
 
-def _short_values(keys: NDArray[np.int64], dtype: np.dtype[Any]) -> Floats:
-    return (keys + _least(dtype)).astype(np.float64)
+def _short_values(keys: NDArray[np.uint32], dtype: np.dtype[Any]) -> Floats:
+    return keys.astype(np.float64) + _least(dtype)
 
 
 def _least(dtype: np.dtype[Any]) -> int:
@@ -137,13 +140,13 @@ def _least(dtype: np.dtype[Any]) -> int:
     return int(np.iinfo(dtype).min) if dtype.kind == "i" else 0
 
 
-def _float_keys(values: Array) -> NDArray[np.int64]:
+def _float_keys(values: Array) -> NDArray[np.uint32]:
     """Return the bits of numbers as float32, changed so that they are ordered as the numbers."""
-    bits = (values.astype(np.float32) + 0).view(np.uint32).astype(np.int64)  # -0 + 0 is 0
-    negative = bits >> 31 == 1
-    return np.where(negative, 0xFFFFFFFF - bits, bits + 0x80000000)
+    bits = (values.astype(np.float32) + 0).view(np.int32)  # -0 + 0 is 0
+    return (bits ^ (bits >> 31 | np.int32(-(2**31)))).view(np.uint32)
 
 
-def _float_values(keys: NDArray[np.int64]) -> Floats:
-    bits = np.where(keys < 0x80000000, 0xFFFFFFFF - keys, keys - 0x80000000).astype(np.uint32)
+def _float_values(keys: NDArray[np.uint32]) -> Floats:
+    bits = keys.view(np.int32)
+    bits = bits ^ (~(bits >> 31) | np.int32(-(2**31)))
     return bits.view(np.float32).astype(np.float64)
