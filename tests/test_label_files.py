@@ -12,7 +12,7 @@ from PIL import Image
 
 from datasets import CPU
 from unweave.data import MISSING, Arrays, Folder, from_array
-from unweave.data.files.label_files import find_label_file
+from unweave.data.files.label_files import find_label_file, read_labels
 from unweave.data.files.labels import MISSING_WORDS, LabelColumn
 from unweave.data.files.tables import expand_columns
 from unweave.training.overrides import runs_from
@@ -76,6 +76,14 @@ def test_the_file_column_is_found_by_its_cells(tmp_path, form, place):
     assert (
         dataset.notes[1] == "labels.csv: column 'whatever' names the images; labels: colour, size"
     )
+
+
+def test_observations_of_one_file_share_its_labels(tmp_path):
+    photos(tmp_path, ["a.png", "b.png"])
+    write(tmp_path / "labels.csv", "file,kind", "a,x", "b,y")
+    table = read_labels(tmp_path, [tmp_path / f"{name}.png" for name in "aaabb"], None, "")
+    assert table.codes[:, 0].tolist() == [0, 0, 0, 1, 1]
+    assert table.row_names == ("a.png", "a.png", "a.png", "b.png", "b.png")
 
 
 def test_rows_and_images_without_each_other_are_noted(tmp_path):
