@@ -181,9 +181,8 @@ def test_identifiers_are_set_aside_and_name_the_rows_of_tables(tmp_path):
         assert note in dataset.notes
     test = Arrays(tmp_path / "t.csv", split="test").load(CPU)
     assert len(test.row_names) == test.size == 5
-    assert [float(name[2:]) / 3 for name in test.row_names] == pytest.approx(
-        test.images(torch.arange(5))[:, 1].tolist()
-    )
+    assert (test.images(torch.arange(5))[:, 1].diff() > 0).all()  # both in the order of the file
+    assert test.row_names == tuple(sorted(test.row_names))
     # What is named is read, whatever it looks like.
     chosen = Arrays(tmp_path / "t.csv", "id,u", "sample,v").load(CPU)
     assert chosen.factor_names == ("sample", "v")
@@ -194,7 +193,7 @@ def test_identifiers_are_set_aside_and_name_the_rows_of_tables(tmp_path):
 
 
 def test_nearly_distinct_text_is_an_identifier_and_gaps_name_no_rows(tmp_path):
-    lines = [f"{'' if n == 3 else f'S{n // 2 * 2 if n < 2 else n}'},{n}" for n in range(50)]
+    lines = [f"{'' if n == 3 else f'S{n // 2 * 2 if n < 2 else n}'},{n + 0.5}" for n in range(50)]
     write(tmp_path / "t.csv", "sample,u", *lines)
     dataset = Arrays(tmp_path / "t.csv").load(CPU)
     assert (dataset.factor_names, dataset.row_names) == ((), ())
@@ -203,14 +202,15 @@ def test_nearly_distinct_text_is_an_identifier_and_gaps_name_no_rows(tmp_path):
 
 def test_an_unnamed_first_column_names_the_rows(tmp_path):
     """pandas and R write the names of the rows this way."""
-    write(tmp_path / "t.csv", ",gene0,gene1", *(f"cell{n},{n},{2 * n}" for n in range(6)))
+    write(tmp_path / "t.csv", ",gene0,gene1", *(f"cell{n},{n + 0.5},{n}" for n in range(6)))
     dataset = Arrays(tmp_path / "t.csv").load(CPU)
     assert dataset.row_names[:2] == ("cell0", "cell1")
     assert dataset.schema.value_names == ("gene0", "gene1")
-    write(tmp_path / "t.csv", ",gene0", *(f"{n},{3 * n}" for n in range(6)))
+    write(tmp_path / "t.csv", ",gene0", *(f"{n},{3 * n + 0.5}" for n in range(6)))
     dataset = Arrays(tmp_path / "t.csv").load(CPU)
     assert dataset.row_names == tuple("012345")
-    assert dataset.images(torch.arange(6)).tolist() == [[3 * n] for n in range(6)]
+    assert dataset.shape == (1,)
+    assert (dataset.images(torch.arange(6)).diff(dim=0) > 0).all()
 
 
 def test_columns_of_parquet_are_chosen_like_those_of_csv(tmp_path):
@@ -218,7 +218,7 @@ def test_columns_of_parquet_are_chosen_like_those_of_csv(tmp_path):
         "sample": [f"S{n}" for n in range(8)],
         "site": ["a", None, "b", "a", "b", "", "a", "b"],
         "dose": [0.5, None, 2.5, 3.5, float("nan"), 5.5, 6.5, 7.5],
-        "u": list(range(8)),
+        "u": [n + 0.5 for n in range(8)],
     }
     pq.write_table(pa.table(table), tmp_path / "t.parquet")
     dataset = Arrays(tmp_path / "t.parquet", "u").load(CPU)
@@ -231,7 +231,7 @@ def test_columns_of_parquet_are_chosen_like_those_of_csv(tmp_path):
 
 def test_a_categorical_column_of_parquet_is_text(tmp_path):
     site = pa.array(["a", None, "b", "a"]).dictionary_encode()
-    pq.write_table(pa.table({"site": site, "u": [1, 2, 3, 4]}), tmp_path / "t.parquet")
+    pq.write_table(pa.table({"site": site, "u": [1.5, 2, 3, 4]}), tmp_path / "t.parquet")
     assert labels_of(Arrays(tmp_path / "t.parquet").load(CPU), "site") == ["a", None, "b", "a"]
 
 
@@ -330,7 +330,9 @@ def test_ignored_columns_are_not_read(tmp_path):
     with pytest.raises(ValueError, match="did you mean 'kind'"):
         Folder(tmp_path, ignore="kinds").load(CPU)
     (tmp_path / "labels.csv").unlink()
-    write(tmp_path / "t.csv", "sample,plate1,u,v", *(f"s{n},{n},{n},{-n}" for n in range(5)))
+    write(
+        tmp_path / "t.csv", "sample,plate1,u,v", *(f"s{n},{n + 0.5},{n / 4},{-n}" for n in range(5))
+    )
     dataset = Arrays(tmp_path / "t.csv", ignore="sample,plate*").load(CPU)
     assert (dataset.schema.value_names, dataset.row_names) == (("u", "v"), ())
     assert "ignored: sample, plate1" in dataset.notes
