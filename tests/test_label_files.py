@@ -166,7 +166,7 @@ def test_the_order_of_rows_and_columns_does_not_matter(tmp_path, seed):
 
 
 def test_identifiers_are_set_aside_and_name_the_rows_of_tables(tmp_path):
-    lines = [f"S-{n:03},{'ab'[n % 2]},{n},{n * 7 % 50},{n / 3}" for n in range(50)]
+    lines = [f"S-{n:03},{'ab'[n % 2]},{n},{n * 7 % 50 / 2},{n / 3}" for n in range(50)]
     write(tmp_path / "t.csv", "sample,site,id,u,v", *lines)
     dataset = Arrays(tmp_path / "t.csv").load(CPU)
     assert dataset.row_names == tuple(f"S-{n:03}" for n in range(50))
