@@ -50,7 +50,7 @@ def read_labels(
         folder: the folder of images.
         files: the image of each observation; several may be of one file.
         given: the file of labels, if it was named.
-        ignore: columns to ignore, as `expand_columns` reads them.
+        ignore: columns to ignore, as `expand_columns` reads them; "*" reads no file.
     """
     numbers = {file: number for number, file in enumerate(dict.fromkeys(files))}
     images = [file.relative_to(folder).as_posix() for file in numbers]
@@ -62,9 +62,9 @@ def read_labels(
             f"{nearest_path(given)}"
         )
     notes: list[str] = []
-    chosen = given or _usual_file(tables, notes)
     columns: list[LabelColumn] = []
-    if chosen is not None:
+    wanted = ignore.strip() != "*"
+    if wanted and (chosen := given or _usual_file(tables, notes)) is not None:
         columns = _read_columns(chosen, images, ignore, notes, required=given is not None)
     if not columns and given is None:
         columns = _by_subfolder(images, ignore, notes)
