@@ -68,7 +68,7 @@ def test_numbers_of_tables_are_standardised(tmp_path, suffix, part):
     ):
         Arrays(path, "age,colour").load(CPU)
     assert Arrays(path).load(CPU).factor_names == ("colour",)
-    heights = Arrays(path, "age", "height").load(CPU)
+    heights = Arrays(path, "dose", "height").load(CPU)
     assert heights.schema.continuous == ("height",)
     assert heights.factor_labels == ((0.5, 1.5, 1.75, 1.8),)
 

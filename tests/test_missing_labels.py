@@ -15,7 +15,9 @@ from unweave.data import MISSING, Correlated, HeldOut, Incomplete, Selected, fro
 from unweave.metrics import MissingLabelsWarning, Table, evaluate, left_out, mig
 from unweave.objectives import Batch, Label, LabelTargets, with_labels
 from unweave.report import render
-from unweave.report.analysis import analyse
+from unweave.report.analysis import BestVariables, analyse
+from unweave.report.figures import _groups
+from unweave.training.overrides import runs_from, selection_from, selection_text
 
 RNG = np.random.default_rng(0)
 ROWS = 300
@@ -49,6 +51,7 @@ def test_the_table_holds_numbers_and_gaps(fitted):
     assert table.missing_labels == "45 of 300 observations lack a label and are not scored"
     assert len(table.labelled) == ROWS - 45
     assert table.labelled.labelled is table.labelled
+    assert "kind 3, size of real numbers" in repr(table)
 
 
 def test_missing_rows_are_left_out_as_if_only_the_others_were_there(fitted):
@@ -212,6 +215,27 @@ def test_previews_and_descriptions_show_gaps():
     complete = np.asarray(preview_sheet(from_array(np.eye(6)[:, :2], np.arange(6) % 2)[1]).picture)
     assert grey > (complete == 205).all(-1).sum()  # the point without a label is grey
     assert vectors.shape == (6, 2)
+
+
+def test_a_factor_may_be_called_kind():
+    """As the field of a spec is that says which it is."""
+    selection = selection_from("held-out:kind=2,split=held-out")
+    assert selection == HeldOut(({"kind": (2,)},), split="held-out")
+    assert selection_from(selection_text(selection)) == selection
+    with pytest.raises(ValueError, match="a block of a Product cannot be called 'kind'"):
+        runs_from(["latent=product", "latent.kind=categorical", "latent.kind.size=3"])
+
+
+def test_codes_are_drawn_against_bins_of_a_continuous_factor(fitted):
+    table = fitted.table().labelled
+    best = BestVariables(uw.data.Factor("size", 3), 1, [])
+    groups = _groups(best, table)
+    assert (np.stack([rows for _, rows in groups]).sum(0) == 1).all()
+    sizes = [rows.sum() for _, rows in groups]
+    assert max(sizes) - min(sizes) <= 2
+    xs = [x for x, _ in groups]
+    assert xs == sorted(xs)
+    assert len(xs) == 15
 
 
 def test_a_report_analyses_the_rows_with_labels(fitted):

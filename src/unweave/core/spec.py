@@ -288,6 +288,8 @@ def _owner(annotation: Any, content: Any) -> type | None:
 def _assign(content: dict[str, Any], cls: type, path: list[str], value: Any) -> None:
     """Set the value at a dotted path, filling in the defaults of what is passed on the way."""
     name, *rest = path
+    if name == "kind" and "__pydantic_extra__" in _hints(cls):
+        raise ValueError(f"a block of a {cls.__name__} cannot be called 'kind': call it otherwise")
     annotation = _child(cls, name)
     if annotation is None:
         raise ValueError(

@@ -153,7 +153,8 @@ def selection_from(text: str) -> AnySelection:
     known = spec.members(AnySelection)
     if kind not in known:
         raise ValueError(f"--select: {kind!r} is not known: {nearest(kind, known)}")
-    fields = {field.name for field in dataclasses.fields(known[kind])}
+    # A factor may be called kind.
+    fields = {field.name for field in dataclasses.fields(known[kind])} - {"kind", "classes"}
     content: dict[str, Any] = {"kind": kind}
     combinations: list[dict[str, list[Any]]] = []
     for combination in rest.split("/"):

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
+import numpy as np
+
 from unweave.core.hints import nearest_path
 from unweave.data.files.columns import list_some
 from unweave.data.files.factors import FactorTable
@@ -46,11 +48,12 @@ def read_labels(
 
     Args:
         folder: the folder of images.
-        files: the images.
+        files: the image of each observation; several may be of one file.
         given: the file of labels, if it was named.
-        ignore: columns to ignore, as `expand_columns` reads them.
+        ignore: columns to ignore, as `expand_columns` reads them; "*" reads no file.
     """
-    images = [file.relative_to(folder).as_posix() for file in files]
+    numbers = {file: number for number, file in enumerate(dict.fromkeys(files))}
+    images = [file.relative_to(folder).as_posix() for file in numbers]
     tables = _csv_files(folder)
     if given is not None and not given.is_file():
         found = f"{folder} has {list_some([each.name for each in tables]) or 'no CSV file'}"
@@ -59,16 +62,17 @@ def read_labels(
             f"{nearest_path(given)}"
         )
     notes: list[str] = []
-    chosen = given or _usual_file(tables, notes)
     columns: list[LabelColumn] = []
-    if chosen is not None:
+    wanted = ignore.strip() != "*"
+    if wanted and (chosen := given or _usual_file(tables, notes)) is not None:
         columns = _read_columns(chosen, images, ignore, notes, required=given is not None)
     if not columns and given is None:
         columns = _by_subfolder(images, ignore, notes)
     table = FactorTable.from_columns(columns, len(images))
-    return dataclasses.replace(
+    labels = dataclasses.replace(
         table, row_names=tuple(images), notes=tuple(dict.fromkeys([*notes, *table.notes]))
     )
+    return labels.take(np.array([numbers[file] for file in files]))
 
 
 def _csv_files(folder: Path) -> list[Path]:
