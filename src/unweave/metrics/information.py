@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -115,7 +114,7 @@ def top_gap(matrix: Floats) -> Floats:
 
 
 def gap_score(
-    inputs: Inputs, matrix: Floats, rows_read: int, details: Mapping[str, Detail]
+    inputs: Inputs, matrix: Floats, rows_read: int, details: dict[str, Detail]
 ) -> Score:
     """Return the mean gap between the two best codes of each factor, from a matrix (D, K)."""
     gap = top_gap(matrix)

@@ -17,14 +17,16 @@ from unweave.metrics.information import (
 from unweave.metrics.inputs import Floats, Inputs, Ints, as_scales
 from unweave.metrics.mixtures import mixture_density
 from unweave.metrics.options import metric
-from unweave.metrics.score import Detail, Score
+from unweave.metrics.score import Score
+
+MIGProtocol = Literal["locatello2019", "chen2018"]
 
 
 @metric
 def mig(
     inputs: Inputs,
     *,
-    protocol: Literal["locatello2019", "chen2018"] = "locatello2019",
+    protocol: MIGProtocol = "locatello2019",
     scales: ArrayLike | None = None,
     samples: int = 10_000,
     bins: int = 20,
@@ -72,8 +74,9 @@ def mig(
     if protocol == "chen2018":
         inputs.require_classes()
         matrix = _mixture_matrix(inputs, scales, samples)
-        details: dict[str, Detail] = {"points": samples, "factors cut into bins": []}
-        return gap_score(inputs, matrix, inputs.rows, details)
+        return gap_score(
+            inputs, matrix, inputs.rows, {"points": samples, "factors cut into bins": []}
+        )
     binned = bin_rows(inputs, samples, bins)
     return gap_score(inputs, binned.normalised, len(binned.codes), binned.details(inputs))
 

@@ -54,9 +54,11 @@ class VAE(Model):
         self.prior = latent.prior(shape)
 
     def raw(self, x: Tensor) -> Tensor:
+        """Compute the encoder's output for a batch (B, *shape); `latent` turns it into q(z|x)."""
         return as_float32(cast(Tensor, self.encoder(x)))
 
     def decode(self, z: Tensor) -> Observation:
+        """Return p(x|z) for codes (B, D)."""
         return self.likelihood(self.head(as_float32(self.decoder(z))))
 
     def forward(self, x: Tensor, noise: Noise) -> ForwardPass:
