@@ -113,9 +113,7 @@ def top_gap(matrix: Floats) -> Floats:
     return gap
 
 
-def gap_score(
-    inputs: Inputs, matrix: Floats, rows_read: int, details: dict[str, Detail]
-) -> Score:
+def gap_score(inputs: Inputs, matrix: Floats, rows_read: int, details: dict[str, Detail]) -> Score:
     """Return the mean gap between the two best codes of each factor, from a matrix (D, K)."""
     gap = top_gap(matrix)
     return inputs.score(
