@@ -97,6 +97,20 @@ def test_what_a_benchmark_imports_is_there(path):
                     importlib.import_module(f"{node.module}.{alias.name}")
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_every_public_method_has_or_inherits_documentation(path):
+    if package(path) in ("kernels", "__main__"):
+        return
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    module = importlib.import_module(".".join(["unweave", *parts]).removesuffix(".__init__"))
+    for cls in vars(module).values():
+        if inspect.isclass(cls) and cls.__module__ == module.__name__ and cls.__name__[0] != "_":
+            for name, member in vars(cls).items():
+                method = getattr(member, "__name__", name) == name and hasattr(member, "__get__")
+                if name[0] != "_" and method:
+                    assert inspect.getdoc(getattr(cls, name)), f"{cls.__name__}.{name}"
+
+
 def test_few_modules_lie_loose_at_the_top():
     assert len(list(SOURCE.glob("*.py"))) <= 8
 
@@ -131,20 +145,6 @@ def test_every_citation_anywhere_is_known():
 def test_every_reference_is_cited():
     text = "".join(path.read_text() for path in FILES)
     assert set(entries()) == set(cited(text))
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
-def test_every_public_method_has_or_inherits_documentation(path):
-    if package(path) in ("kernels", "__main__"):
-        return
-    parts = path.relative_to(SOURCE).with_suffix("").parts
-    module = importlib.import_module(".".join(["unweave", *parts]).removesuffix(".__init__"))
-    for cls in vars(module).values():
-        if inspect.isclass(cls) and cls.__module__ == module.__name__ and cls.__name__[0] != "_":
-            for name, member in vars(cls).items():
-                method = getattr(member, "__name__", name) == name and hasattr(member, "__get__")
-                if name[0] != "_" and method:
-                    assert inspect.getdoc(getattr(cls, name)), f"{cls.__name__}.{name}"
 
 
 def test_a_run_cites_what_it_uses_and_nothing_else(tmp_path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -120,9 +120,7 @@ def top_gap(matrix: Floats) -> Floats:
     return gap
 
 
-def gap_score(
-    inputs: Inputs, matrix: Floats, rows_read: int, details: Mapping[str, Detail]
-) -> Score:
+def gap_score(inputs: Inputs, matrix: Floats, rows_read: int, details: dict[str, Detail]) -> Score:
     """Return the mean gap between the two best codes of each factor, from a matrix (D, K)."""
     gap = top_gap(matrix)
     return inputs.score(

@@ -17,7 +17,7 @@ from unweave.metrics.information import (
 from unweave.metrics.inputs import Floats, Inputs, Ints, as_scales
 from unweave.metrics.mixtures import mixture_density
 from unweave.metrics.options import metric
-from unweave.metrics.score import Detail, Score
+from unweave.metrics.score import Score
 from unweave.metrics.validation import PerRow
 
 
@@ -73,8 +73,9 @@ def mig(
     if protocol == "chen2018":
         inputs.require_classes()
         matrix = _mixture_matrix(inputs, scales, samples)
-        details: dict[str, Detail] = {"points": samples, "factors cut into bins": []}
-        return gap_score(inputs, matrix, inputs.rows, details)
+        return gap_score(
+            inputs, matrix, inputs.rows, {"points": samples, "factors cut into bins": []}
+        )
     binned = bin_rows(inputs, samples, bins)
     return gap_score(inputs, binned.normalised, len(binned.codes), binned.details(inputs))
 

@@ -57,6 +57,7 @@ class VAE(Model):
         return as_float32(cast(Tensor, self.encoder(self.likelihood.encoder_input(x))))
 
     def decode(self, z: Tensor) -> Observation:
+        """Return p(x|z) for codes (B, D)."""
         return self.likelihood(self.head(as_float32(self.decoder(z))))
 
     def forward(self, x: Tensor, noise: Noise) -> ForwardPass:

@@ -147,13 +147,13 @@ class InfoGAN(AdversarialObjective):
     `likelihood` sets the images' range. Leave the run's `network` out.
     """
 
+    not_in_nats = (CRITIC_ACCURACY,)
     information: Weight = 1.0
     critic_steps: PositiveInt = 1
     noise_size: NonNegativeInt = 5
     network: Kim2018GAN = Kim2018GAN()
     critic_optimiser: Adam = _CRITIC_ADAM
     kind: Literal["info-gan"] = tag("info-gan")
-    not_in_nats = (CRITIC_ACCURACY,)
 
     def generator_loss(self, fake: Tensor) -> Tensor:
         """Compute -log D(G(c, e)), (B,)."""
@@ -180,6 +180,7 @@ class InfoWGANGP(AdversarialObjective):
     instead of batch normalisation, as there. Everything else is as for `InfoGAN`.
     """
 
+    not_in_nats = (CRITIC, "adversarial", "penalty")
     information: Weight = 1.0
     penalty: Weight = 10.0
     critic_steps: PositiveInt = 1

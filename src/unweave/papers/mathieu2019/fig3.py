@@ -25,18 +25,8 @@ from unweave.metrics import (
     prior_match,
 )
 from unweave.objectives import AlphaBetaVAE, BetaVAE
-from unweave.papers.mathieu2019.ablation import (
-    PRIOR,
-    Row,
-    alpha_claims,
-    beta_claims,
-    limit_claims,
-    listed,
-    meaning_claim,
-    middle,
-    modes_claim,
-    top_right_claim,
-)
+from unweave.papers.mathieu2019 import ablation
+from unweave.papers.mathieu2019.ablation import PRIOR, Row
 from unweave.papers.mathieu2019.priors import grid, prior_density
 from unweave.presets.mathieu2019 import PINWHEEL_ALPHAS, PINWHEEL_BETAS, pinwheel
 from unweave.studies.drawing import (
@@ -78,9 +68,9 @@ def workshop_figure(workspace: Workspace, results: Results) -> Result:
     top, bottom = rows["top"], rows["bottom"]
     claims = (
         *_figure_claims(rows, where),
-        meaning_claim(bottom, bottom.own[-1:], f"{where}, bottom", DATA),
-        *limit_claims(top, rows["longer"], bottom, where, DATA),
-        meaning_claim(bottom, bottom.beyond[1:], where, DATA),
+        ablation.meaning_claim(bottom, bottom.own[-1:], f"{where}, bottom", DATA),
+        *ablation.limit_claims(top, rows["longer"], bottom, where, DATA),
+        ablation.meaning_claim(bottom, bottom.beyond[1:], where, DATA),
     )
     return Texts(__package__, "pinwheel", "workshop").result(
         {"": _densities(top, bottom)}, claims, **_setting()
@@ -93,9 +83,9 @@ def conference_figure(workspace: Workspace, results: Results) -> Result:
     top, bottom, twice = (rows[name] for name in ("top", "bottom", "twice"))
     claims = (
         *_figure_claims(rows, where),
-        modes_claim(bottom, bottom.own[-1:], f"{where}, bottom", DATA),
-        *limit_claims(top, rows["longer"], bottom, where, DATA),
-        modes_claim(bottom, bottom.beyond[1:], where, DATA),
+        ablation.modes_claim(bottom, bottom.own[-1:], f"{where}, bottom", DATA),
+        *ablation.limit_claims(top, rows["longer"], bottom, where, DATA),
+        ablation.modes_claim(bottom, bottom.beyond[1:], where, DATA),
     )
     return Texts(__package__, "pinwheel", "fig3").result(
         {"": _densities(top, bottom), "measures": _measures(top, bottom)},
@@ -115,16 +105,16 @@ def _figure_claims(rows: Mapping[str, Row], where: str) -> list[Claim]:
     """Judge the claims about the weights of the figure."""
     top, bottom = rows["top"], rows["bottom"]
     return [
-        *beta_claims(top, where, DATA),
-        top_right_claim(top, "with the rate as in the text", where, DATA),
-        top_right_claim(rows["twice"], "with the rate of the released code", where, DATA),
-        *alpha_claims(top, bottom, where, DATA),
+        *ablation.beta_claims(top, where, DATA),
+        ablation.top_right_claim(top, "with the rate as in the text", where, DATA),
+        ablation.top_right_claim(rows["twice"], "with the rate of the released code", where, DATA),
+        *ablation.alpha_claims(top, bottom, where, DATA),
     ]
 
 
 def _other_reading(row: Row) -> str:
     """Say which claims about beta pass with the other reading of the data."""
-    claims = (*beta_claims(row, "", DATA), top_right_claim(row, "", "", DATA))
+    claims = (*ablation.beta_claims(row, "", DATA), ablation.top_right_claim(row, "", "", DATA))
     missed = [
         f"{claim.statement.removesuffix(': ')} ({claim.verdict}: {claim.got})"
         for claim in claims
@@ -152,7 +142,7 @@ def _setting() -> dict[str, Any]:
     ranges = zip("βα", SEEDS.values(), strict=True)
     return {
         "pinwheel": setting,
-        "larger": f"β of {listed(LARGER_BETAS)} and α of {listed(LARGER_ALPHAS)}",
+        "larger": f"β of {ablation.listed(LARGER_BETAS)} and α of {ablation.listed(LARGER_ALPHAS)}",
         "seeds": ", ".join(f"{each[0]} to {each[-1]} ({letter})" for letter, each in ranges),
     }
 
@@ -234,7 +224,7 @@ def _pictured(results: Results) -> list[Network]:
     for part in (_parts()["top"], _parts()["bottom"]):
         for runs in part.runs[: part.inside]:
             own = [found[run.digest] for run in runs if run.digest in found]
-            kept += [middle(own)] if len(own) == len(runs) else own
+            kept += [ablation.middle(own)] if len(own) == len(runs) else own
     return kept
 
 

@@ -9,18 +9,8 @@ import numpy as np
 
 from unweave.data import Mixing
 from unweave.evaluation.model import FittedModel
-from unweave.papers.sikka2019.deep import (
-    SAMPLES,
-    TERMS,
-    Sweep,
-    beta_axis,
-    claims_of,
-    curves,
-    draw_term,
-    extremum,
-    gather,
-    seen_and_fresh,
-)
+from unweave.papers.sikka2019 import deep
+from unweave.papers.sikka2019.deep import SAMPLES
 from unweave.presets.sikka2019 import MIXED_BETAS, MIXED_DIGITS
 from unweave.studies.drawing import BLUE, DASHES, ORANGE, PURPLE, Values, letter_panels, panels
 from unweave.studies.images import pack_array, unpack_array
@@ -32,29 +22,29 @@ from unweave.theory import Solution, solve
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SWEEP = Sweep(MIXED_DIGITS, latents=10, betas=MIXED_BETAS, seeds=tuple(range(100)))
+SWEEP = deep.Sweep(MIXED_DIGITS, latents=10, betas=MIXED_BETAS, seeds=tuple(range(100)))
 _GRID = np.geomspace(0.08, 60, 1500)  # and where latents die
 _TEXTS = Texts(__package__, "deep", "fig2")
 
 
 def fig2(workspace: Workspace, results: Results) -> Result:
     """Figure 2: terms of deep beta-VAEs over beta."""
-    numbers = gather(SWEEP.betas, results.facts)
+    numbers = deep.gather(SWEEP.betas, results.facts)
     closed = _closed(_loadings(results.facts))
     betas, fresh = numbers["betas"], numbers["fresh"]
-    tie, mie = curves(numbers, "tie").mean(1), curves(numbers, "mie").mean(1)
-    shown, at = curves(fresh, "reconstruction").mean(1), int(tie.argmin())
+    tie, mie = deep.curves(numbers, "tie").mean(1), deep.curves(numbers, "mie").mean(1)
+    shown, at = deep.curves(fresh, "reconstruction").mean(1), int(tie.argmin())
     return _TEXTS.result(
         {"": _draw(numbers, closed)},
-        [*claims_of(numbers, "2", "sec. V"), theory_claim(numbers, closed)],
+        [*deep.claims_of(numbers, "2", "sec. V"), theory_claim(numbers, closed)],
         **SWEEP.texts(numbers),
-        fresh_tie=extremum(betas, curves(fresh, "tie"), False),
-        fresh_elbo=extremum(betas, curves(fresh, "elbo"), True),
+        fresh_tie=deep.extremum(betas, deep.curves(fresh, "tie"), False),
+        fresh_elbo=deep.extremum(betas, deep.curves(fresh, "elbo"), True),
         first=shown[0],
         first_beta=betas[0],
         top=shown.max(),
         top_beta=betas[int(shown.argmax())],
-        printed=curves(numbers, "printed")[at].mean(),
+        printed=deep.curves(numbers, "printed")[at].mean(),
         tie=tie[at],
         beta=betas[at],
         mie=mie.min(),
@@ -71,7 +61,7 @@ def _describe(model: FittedModel) -> Numbers:
     data = model.run.data
     assert isinstance(data, Mixing)
     digits = np.rint(255 * data.loadings().numpy()).astype(np.uint8)
-    return {**seen_and_fresh(model, SAMPLES), PICTURES: pack_array(digits)}
+    return {**deep.seen_and_fresh(model, SAMPLES), PICTURES: pack_array(digits)}
 
 
 def _pictured(results: Results) -> list[Network]:
@@ -96,13 +86,13 @@ def _closed(loadings: Values) -> list[Solution]:
 def theory_claim(numbers: Numbers, closed: Sequence[Solution]) -> Claim:
     """Judge whether the optimum of deep networks is near that of the linear model."""
     betas = numbers["betas"]
-    deep = extremum(betas, curves(numbers, "tie"), False)
+    found = deep.extremum(betas, deep.curves(numbers, "tie"), False)
     best = min(closed, key=lambda each: each.tie_aligned).beta
     at = betas.index(min(betas, key=lambda beta: abs(beta - 1)))
-    seen, fresh = (curves(each, "elbo").mean(1) for each in (numbers, numbers["fresh"]))
+    seen, fresh = (deep.curves(each, "elbo").mean(1) for each in (numbers, numbers["fresh"]))
     return _TEXTS.claim(
-        "theory", best / 2 < deep.low and deep.high < 2 * best, contradicted=False, best=best,
-        deep=deep, ratio=deep.value / best, observations=SWEEP.data.observations, beta=betas[at],
+        "theory", best / 2 < found.low and found.high < 2 * best, contradicted=False, best=best,
+        deep=found, ratio=found.value / best, observations=SWEEP.data.observations, beta=betas[at],
         seen=seen[at], true=max(each.elbo for each in closed), fresh=fresh[at],
         gap=seen[at] - fresh[at], last_gap=seen[-1] - fresh[-1], last=betas[-1],
     )  # fmt: skip
@@ -111,20 +101,20 @@ def theory_claim(numbers: Numbers, closed: Sequence[Solution]) -> Claim:
 def _draw(numbers: Numbers, closed: Sequence[Solution]) -> Figure:
     figure, axes = panels(2, 3, width=3.1)
     names = ("elbo", "tie", "reconstruction", "rate", "mie")
-    letter_panels(axes, [*(TERMS[name] for name in names), "TIE, latents matched or not"])
+    letter_panels(axes, [*(deep.TERMS[name] for name in names), "TIE, latents matched or not"])
     lines = [each.beta for each in closed]
     for axis, name, top in zip(axes, names, (True, False, None, None, None), strict=False):
         line = [getattr(each, "tie_aligned" if name == "tie" else name) for each in closed]
         axis.plot(lines, line, color=ORANGE, linestyle=(0, (9, 1)), linewidth=1.1,
                   label="linear, closed form")  # fmt: skip
-        draw_term(axis, numbers, name, top)
+        deep.draw_term(axis, numbers, name, top)
     axes[3].legend(loc="upper right")
     for name, label, colour, dashes in (
         ("printed", "in their own order", PURPLE, DASHES[1]),
         ("tie", "match_latents", BLUE, DASHES[0]),
     ):
-        values = curves(numbers, name).mean(1)
+        values = deep.curves(numbers, name).mean(1)
         axes[5].plot(numbers["betas"], values, color=colour, linestyle=dashes, label=label)
     axes[5].legend(loc="upper right")
-    beta_axis(axes[5], numbers["betas"])
+    deep.beta_axis(axes[5], numbers["betas"])
     return figure

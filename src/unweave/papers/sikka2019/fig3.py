@@ -13,19 +13,8 @@ from torch import Tensor
 from unweave.data import MovingDigit
 from unweave.evaluation.model import FittedModel
 from unweave.objectives import Nets
-from unweave.papers.sikka2019.deep import (
-    SAMPLES,
-    TERMS,
-    Sweep,
-    beta_axis,
-    claims_of,
-    curves,
-    draw_term,
-    extremum,
-    gather,
-    seen_and_fresh,
-    tie_claims,
-)
+from unweave.papers.sikka2019 import deep
+from unweave.papers.sikka2019.deep import SAMPLES
 from unweave.presets.sikka2019 import MOVING_BETAS, MOVING_DIGIT
 from unweave.studies.drawing import BLUE, SKY, Values
 from unweave.studies.images import pack_array, unpack_array
@@ -40,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.gridspec import SubplotSpec
 
-SWEEP = Sweep(MOVING_DIGIT, latents=2, betas=MOVING_BETAS, seeds=tuple(range(50)))
+SWEEP = deep.Sweep(MOVING_DIGIT, latents=2, betas=MOVING_BETAS, seeds=tuple(range(50)))
 SHOWN = (0.1, 2.5)  # the small and the large beta of panel E
 _TRAVERSAL = np.linspace(-2, 2, 9)
 _ALIVE = 1.0  # pixels that a digit moves at least, when a latent goes from -1 to 1
@@ -58,15 +47,15 @@ def fig3(workspace: Workspace, results: Results) -> Result:
     return _TEXTS.result(
         {"": _draw(numbers)},
         [
-            *claims_of(numbers, "3", "app. C"),
-            *tie_claims(numbers, text, "fig. 3B", np.min),
+            *deep.claims_of(numbers, "3", "app. C"),
+            *deep.tie_claims(numbers, text, "fig. 3B", np.min),
             worsens_claim(numbers),
             axes_claim(numbers),
         ],
         **SWEEP.texts(numbers),
         side=SWEEP.data.side,
         angles=", ".join(f"{beta:g}: {mean:.2f} ({count})" for beta, mean, count in rows if count),
-        fresh=extremum(betas, curves(numbers["fresh"], "tie"), False),
+        fresh=deep.extremum(betas, deep.curves(numbers["fresh"], "tie"), False),
     )
 
 
@@ -77,7 +66,7 @@ def study() -> Study:
 
 def numbers_of(results: Results) -> Numbers:
     """Return terms and motions of all networks, and the traversals that are shown."""
-    numbers = gather(SWEEP.betas, results.facts)
+    numbers = deep.gather(SWEEP.betas, results.facts)
     for name in ("squared_error", "motions"):
         numbers[name] = [facts[name] for facts in results.facts]
     assert isinstance(SWEEP.data, MovingDigit)
@@ -99,7 +88,7 @@ def _accuracy(network: Network) -> float:
 
 
 def _describe(model: FittedModel) -> Numbers:
-    data, facts = model.run.data, seen_and_fresh(model, SAMPLES)
+    data, facts = model.run.data, deep.seen_and_fresh(model, SAMPLES)
     assert isinstance(data, MovingDigit)
     images = np.stack(model.traverse(values=_TRAVERSAL))[:, :, 0]  # (2, steps, H, W)
     return {
@@ -159,7 +148,7 @@ def _means(cosine: Values, alive: NDArray[np.bool_]) -> Values:
 
 def worsens_claim(numbers: Numbers) -> Claim:
     """State how much worse reconstructions get, as far as numbers say."""
-    betas, squares = numbers["betas"], curves(numbers, "squared_error")
+    betas, squares = numbers["betas"], deep.curves(numbers, "squared_error")
     small, large = (range_interval(squares[betas.index(beta)].tolist()) for beta in SHOWN)
     return _TEXTS.claim("worsens", small=small, large=large, shown=SHOWN, most=squares[-1].mean(),
                         last=betas[-1], count=squares.shape[1])  # fmt: skip
@@ -184,7 +173,8 @@ def _parallel(numbers: Numbers, row: int, alive: NDArray[np.bool_], angles: Valu
     if not same.any() or same.all():
         return ""
     beta = numbers["betas"][row]
-    objective = curves(numbers, "reconstruction")[row] - beta * curves(numbers, "rate")[row]
+    kept, rate = (deep.curves(numbers, name)[row] for name in ("reconstruction", "rate"))
+    objective = kept - beta * rate
     rest = objective[alive][~same]
     return (
         f"The median is {np.median(angles):.2f}; {same.sum()} networks move the digit along about "
@@ -204,10 +194,10 @@ def _draw(numbers: Numbers) -> Figure:
     axes = [figure.add_subplot(place) for place in places]
     names, tops = ("elbo", "tie", "reconstruction", "rate"), (True, False, None, None)
     for axis, name, top in zip(axes, names, tops, strict=False):
-        draw_term(axis, numbers, name, top)
+        deep.draw_term(axis, numbers, name, top)
     _draw_angles(axes[4], numbers)
-    draw_term(axes[5], numbers, "mie")
-    titles = [*(TERMS[name] for name in names), "Angle between the motions", TERMS["mie"]]
+    deep.draw_term(axes[5], numbers, "mie")
+    titles = [*(deep.TERMS[name] for name in names), "Angle between the motions", deep.TERMS["mie"]]
     for letter, axis, title in zip("ABCDFG", axes, titles, strict=True):
         axis.set_title(f"{letter}  {title}")
     _draw_traversals(figure, grid[1, 1:], numbers)
@@ -251,5 +241,5 @@ def _draw_angles(axis: Axes, numbers: Numbers) -> None:
     axis.plot(betas[some], means, "o-", color=BLUE, markersize=3)
     axis.set_ylim(0, 95)
     axis.set_yticks([0, 30, 60, 90])
-    beta_axis(axis, numbers["betas"])
+    deep.beta_axis(axis, numbers["betas"])
     axis.set_ylabel("degrees")
