@@ -136,7 +136,7 @@ def decode_command(
 
 def load_model(name: str, store: Path, device: str) -> FittedModel:
     """Load a model from a file, or from a run that is found as other commands find it."""
-    from unweave.evaluation.model import load
+    from unweave.evaluation.loading import load
     from unweave.training.store import Store
 
     path = Path(name) if Path(name).is_file() else Store(store).find(name).path

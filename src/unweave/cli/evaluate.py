@@ -72,7 +72,7 @@ def evaluate_command(
 
     from unweave.cli.score_output import evaluation_notes, print_scores
     from unweave.cli.scoring import score_runs
-    from unweave.evaluation.model import load
+    from unweave.evaluation.loading import load
     from unweave.training.store import Store
 
     folders = Store(store).find_all(names)
