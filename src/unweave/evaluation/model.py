@@ -14,7 +14,7 @@ from torch import Tensor
 
 from unweave.aggregate import Summary, summarise
 from unweave.core.noise import Noise
-from unweave.data import Data, Dataset, DataSpec, Schema, as_numpy, from_array, read_like
+from unweave.data import Data, Dataset, DataSpec, Schema, as_numpy, from_array
 from unweave.data.files.detect import from_path
 from unweave.data.splits import split_of
 from unweave.evaluation.source import (
@@ -22,6 +22,7 @@ from unweave.evaluation.source import (
     check_not_a_name,
     open_like,
     rescale,
+    scale_like,
 )
 from unweave.evaluation.stacked import StackedModels, stack_one
 from unweave.latents import Distribution, with_hard_samples
@@ -359,7 +360,7 @@ class FittedModel:
             for part in self._chunks(torch.arange(x.size)):
                 yield rescale(x, part, self.schema, self.device)
         else:
-            yield from self._chunks(read_like(self.schema, x, self.device))
+            yield from self._chunks(scale_like(self.schema, x, self.device))
 
     def _chunks(self, rows: Tensor) -> Sequence[Tensor]:
         """Split rows of observations or codes into as many as go through the networks at once."""
