@@ -273,6 +273,14 @@ def test_observations_go_in_and_come_out_in_the_users_units(method, images, tmp_
     assert np.isfinite(model.log_likelihood(raw[:2], particles=5)).all()
 
 
+def test_values_far_beyond_the_percentiles_are_warned_of():
+    """Images of 8 bits have a meaning of their own for a model of 16-bit images."""
+    model = uw.fit(Measured("percentile", images=True), steps=2, **FIELDS)
+    model.encode(model.observations(range(5)))
+    with pytest.warns(UserWarning, match="more than half of the values lie beyond"):
+        model.encode(np.full((3, 2, 4, 4), 255, np.uint8))
+
+
 # ---- more steps
 
 

@@ -77,7 +77,7 @@ def compare_command(
         compared_models,
         lacks_metrics,
     )
-    from unweave.evaluation.model import load_each
+    from unweave.evaluation.loading import load_each
     from unweave.training.store import RunFolder
 
     folders = find_runs(names, store)

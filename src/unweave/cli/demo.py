@@ -28,7 +28,7 @@ def demo_command(
     from unweave.cli.scoring import score_runs
     from unweave.cli.train import use_threads
     from unweave.evaluation.fit import train_runs
-    from unweave.evaluation.model import load
+    from unweave.evaluation.loading import load
     from unweave.report import write_report
     from unweave.training import pick_device
     from unweave.training.own_data import Datasets

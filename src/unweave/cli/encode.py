@@ -72,8 +72,11 @@ def encode_command(
 
     dataset = print_warnings(err, lambda: model.dataset if path is None else model.open(path))
     if path is not None:
-        print_notes(err, dataset.notes)
-    _write_codes(encode_table(model, dataset, scales, error), out)
+        scaled = model.schema.scaling.method in ("percentile", "standardise")
+        notes = [note for note in dataset.notes if not (scaled and "unchanged" in note)]
+        method = f"values are scaled as in the training ({model.schema.scaling.method})"
+        print_notes(err, [*notes, method] if scaled else notes)
+    _write_codes(print_warnings(err, encode_table, model, dataset, scales, error), out)
 
 
 def decode_command(
@@ -136,7 +139,7 @@ def decode_command(
 
 def load_model(name: str, store: Path, device: str) -> FittedModel:
     """Load a model from a file, or from a run that is found as other commands find it."""
-    from unweave.evaluation.model import load
+    from unweave.evaluation.loading import load
     from unweave.training.store import Store
 
     path = Path(name) if Path(name).is_file() else Store(store).find(name).path

@@ -78,7 +78,7 @@ def evaluate_command(
 
     from unweave.cli.score_output import evaluation_notes, print_run_scores
     from unweave.cli.scoring import find_runs, score_runs
-    from unweave.evaluation.model import load_each
+    from unweave.evaluation.loading import load_each
 
     folders = find_runs(names, store)
     chosen = cast("AnySplit | None", split)

@@ -127,7 +127,7 @@ def report_command(
 
       unweave report 3f2a
     """
-    from unweave.evaluation.model import load
+    from unweave.evaluation.loading import load
     from unweave.report import write_report
     from unweave.training.store import Store
 

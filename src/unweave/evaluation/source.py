@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from unweave.core.spec import digest, members
@@ -25,6 +26,7 @@ from unweave.data import (
     Schema,
     Selected,
     SourceData,
+    as_numpy,
     from_array,
     read_like,
 )
@@ -283,4 +285,20 @@ def rescale(dataset: Dataset, index: Tensor, schema: Schema, device: torch.devic
             f"expected values like those that the model was trained on, scaled by {wanted.method}, "
             "got images of 8 bits: convert them to the type of the others"
         )
-    return read_like(schema, own.invert(images.cpu().numpy()), device)
+    return scale_like(schema, own.invert(images.cpu().numpy()), device)
+
+
+def scale_like(schema: Schema, x: ArrayLike | Tensor, device: torch.device) -> Tensor:
+    """Scale an array as the observations of a model; warn if percentiles clip most of it."""
+    values, scaling = read_like(schema, x, device), schema.scaling
+    if scaling.method == "percentile":
+        ends = zip(scaling.offset, scaling.unit, strict=True)
+        low, high = min(scaling.offset), max(offset + 1 / unit for offset, unit in ends)
+        slack, raw = 0.01 * (high - low), as_numpy(x)
+        if ((raw < low - slack) | (raw > high + slack)).mean() > 0.5:
+            warnings.warn(
+                "more than half of the values lie beyond the percentiles of the training and are "
+                "clipped: check that these data are of the same kind and type",
+                stacklevel=2,
+            )
+    return values
