@@ -18,7 +18,7 @@ from unweave.likelihoods import (
     Likelihood,
     SharedScale,
 )
-from unweave.models import VAE
+from unweave.models import VAEModel
 from unweave.networks import MLP
 
 EXTREMES = [-50.0, -5.0, -1e-3, 0.0, 1e-6, 0.4999, 0.5001, 3.0, 50.0]
@@ -136,7 +136,7 @@ def test_the_decoder_puts_out_scales_if_they_are_learned():
     latent = small_run().latent
 
     def model(learn, shape):
-        return VAE(latent, MLP((5,)), Gaussian(learn=learn), shape)
+        return VAEModel(latent, MLP((5,)), Gaussian(learn=learn), shape)
 
     for shape in [(4,), (3, 6, 6)]:
         twice = (2 * shape[0], *shape[1:])
@@ -165,6 +165,6 @@ def test_a_likelihood_needs_one_method():
     models = []
     for likelihood in (own, shipped):
         torch.manual_seed(0)
-        models.append(VAE(small_run().latent, MLP((5,)), likelihood, (4,)))
+        models.append(VAEModel(small_run().latent, MLP((5,)), likelihood, (4,)))
     one, two = (model.decode(z).log_prob(x) for model in models)
     assert torch.equal(one, two)

@@ -25,7 +25,7 @@ from unweave.studies.page import (
     write_page,
     write_result,
 )
-from unweave.studies.study import Incomplete, merge, train_or_load
+from unweave.studies.study import NotTrained, merge, train_or_load
 from unweave.studies.workspace import Claim, Cost, Measured, Reproduction, Result, Workspace, judge
 
 __all__ = [
@@ -99,7 +99,7 @@ def reproduce(
                 continue
             try:
                 result = reproduction.make(*((workspace, results) if results else (workspace,)))
-            except Incomplete as reason:
+            except NotTrained as reason:
                 workspace.say(f"{name} is not drawn: {reason}")
                 continue
         if results and result.networks is None:

@@ -189,7 +189,7 @@ class Results:
     def all_networks(self) -> list[Network]:
         """All networks in the study's order; raises if one is missing or failed."""
         if self.missing:
-            raise Incomplete(
+            raise NotTrained(
                 f"{len(self.missing)} of {len(self.study.runs)} networks are not trained yet, and "
                 "this figure needs all of them: run the same command again"
             )
@@ -216,7 +216,7 @@ def _group(networks: Sequence[Network | None]) -> Group:
     return Group(trained, len(networks), failed)
 
 
-class Incomplete(ValueError):
+class NotTrained(ValueError):
     """A figure cannot be drawn yet, because networks of its study are not trained."""
 
 

@@ -94,7 +94,7 @@ class Outcome:
     measures: list[Row] = field(default_factory=list)
 
 
-class Group:
+class LaneGroup:
     """Runs that train together, and the folders that keep them (None: in memory only)."""
 
     def __init__(
@@ -298,12 +298,12 @@ def train(
 def _train_group(
     group: list[Run], dataset: Dataset, precision: Precision, **options: Any
 ) -> dict[str, Outcome] | None:
-    """Train runs as lanes, with the options of `Group`; return None if memory is too small."""
+    """Train runs as lanes, with the options of `LaneGroup`; return None if memory is too small."""
     device = dataset.device
     try:
         with kernels.on(device), matmul_precision(precision), reuse_memory(device):
             lanes = Lanes(group, dataset, device, precision, _worth_compiling(group))
-            job = Group(lanes, **options)
+            job = LaneGroup(lanes, **options)
             job.train()
         return job.outcomes
     except torch.OutOfMemoryError:

@@ -15,7 +15,7 @@ from unweave.papers.kim2018.shapes2d import CODES
 from unweave.studies.drawing import COLOURS, DASHES, Values, letter_panels, panels
 from unweave.studies.images import unpack_array
 from unweave.studies.intervals import bootstrap_interval
-from unweave.studies.study import Incomplete, Network, Results
+from unweave.studies.study import Network, NotTrained, Results
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Result, Workspace
 
@@ -34,7 +34,7 @@ def fig16(workspace: Workspace, results: Results) -> Result:
     networks = results.groups(setting_of)["beta-vae", BETA].networks
     network = next((each for each in networks if CODES in each.facts), None)
     if network is None:
-        raise Incomplete(f"the network with β = {BETA:g} and seed 0 is not trained yet")
+        raise NotTrained(f"the network with β = {BETA:g} and seed 0 is not trained yet")
     codes, factors = codes_of(network)
     older = sensitivity(beta_vae_score, codes, factors, HIGGINS_GRID, seeds=SEEDS)
     newer = sensitivity(factor_vae_score, codes, factors, KIM_GRID, seeds=SEEDS)
