@@ -13,7 +13,7 @@ from unweave.core import noise
 from unweave.data.synthetic import shapes2d
 from unweave.kernels.adam import adam
 from unweave.kernels.bernoulli import bernoulli_log_prob
-from unweave.kernels.convolution import Tile, down, up, weight_grad
+from unweave.kernels.convolution import TileSizes, down, up, weight_grad
 from unweave.kernels.layers import convolve
 from unweave.kernels.random import random_normal, random_words
 from unweave.kernels.sprites import draw
@@ -92,12 +92,12 @@ def test_the_three_convolutions_are_derivatives_of_one_form(shape):
 @pytest.mark.parametrize(
     ("tile", "shape"),
     [
-        (Tile(16, 16, 16), SHAPES[0]),
-        (Tile(32, 16, 32, 2, 2), SHAPES[0]),
-        (Tile(64, 32, 64), SHAPES[0]),
-        (Tile(16, 64, 16), SHAPES[0]),
-        (Tile(32, 32, 16), SHAPES[3]),
-        (Tile(16, 16, 64), SHAPES[4]),
+        (TileSizes(16, 16, 16), SHAPES[0]),
+        (TileSizes(32, 16, 32, 2, 2), SHAPES[0]),
+        (TileSizes(64, 32, 64), SHAPES[0]),
+        (TileSizes(16, 64, 16), SHAPES[0]),
+        (TileSizes(32, 32, 16), SHAPES[3]),
+        (TileSizes(16, 16, 64), SHAPES[4]),
     ],
 )
 def test_tile_sizes_do_not_change_results(tile, shape):

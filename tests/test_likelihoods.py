@@ -22,7 +22,7 @@ from unweave.likelihoods import (
     Poisson,
     SharedScale,
 )
-from unweave.models import VAE
+from unweave.models import VAEModel
 from unweave.networks import MLP
 
 EXTREMES = [-50.0, -5.0, -1e-3, 0.0, 1e-6, 0.4999, 0.5001, 3.0, 50.0]
@@ -134,7 +134,7 @@ def test_the_encoder_reads_logarithms_of_counts_and_other_values_unchanged():
     for likelihood in LIKELIHOODS:
         expected = torch.log1p(x.clamp_min(0)) if likelihood.counts else x
         assert torch.equal(likelihood.encoder_input(x), expected)
-    model = VAE(small_run().latent, MLP((5,)), Poisson(), (4,))
+    model = VAEModel(small_run().latent, MLP((5,)), Poisson(), (4,))
     assert torch.equal(model.raw(x), model.encoder(torch.log1p(x.clamp_min(0))))
 
 
@@ -184,7 +184,7 @@ def test_the_decoder_puts_out_scales_if_they_are_learned():
     latent = small_run().latent
 
     def model(learn, shape):
-        return VAE(latent, MLP((5,)), Gaussian(learn=learn), shape)
+        return VAEModel(latent, MLP((5,)), Gaussian(learn=learn), shape)
 
     for shape in [(4,), (3, 6, 6)]:
         twice = (2 * shape[0], *shape[1:])
@@ -213,6 +213,6 @@ def test_a_likelihood_needs_one_method():
     models = []
     for likelihood in (own, shipped):
         torch.manual_seed(0)
-        models.append(VAE(small_run().latent, MLP((5,)), likelihood, (4,)))
+        models.append(VAEModel(small_run().latent, MLP((5,)), likelihood, (4,)))
     one, two = (model.decode(z).log_prob(x) for model in models)
     assert torch.equal(one, two)

@@ -26,6 +26,25 @@ def decoder():
     return nn.Sequential(nn.Linear(3, 16), nn.ReLU(), nn.Linear(16, 256), nn.Unflatten(1, SHAPE))
 
 
+def changed(change):
+    """An encoder that `change` has made untrainable."""
+    module = nn.Sequential(*encoder(), nn.Tanh(), nn.Linear(6, 6), nn.Linear(6, 6))
+    change(module)
+    return module
+
+
+def frozen(module):
+    module[1].weight.requires_grad_(False)
+
+
+def tied(module):
+    module[6].weight = module[5].weight
+
+
+def unused(module):
+    module[1].register_parameter("scale", nn.Parameter(torch.ones(3)))
+
+
 class Branching(nn.Module):
     """An encoder whose control flow depends on its values, which `vmap` cannot map."""
 
@@ -171,6 +190,9 @@ def test_a_factory_that_is_gone_gives_a_clear_error(network):
          r"decoder .* to map \(B, 3\) to \(B, 1, 16, 16\), .* got \(B, 256\)"),
         (lambda: uw.Modules(encoder, nn.Linear(4, 256)), "got 'RuntimeError: mat1 and mat2"),
         (lambda: uw.Modules(nn.Sequential(encoder(), nn.Dropout()), decoder), "remove dropout"),
+        (lambda: uw.Modules(changed(frozen), decoder), "frozen parameter 1.weight"),
+        (lambda: uw.Modules(changed(tied), decoder), "between 5.weight and 6.weight"),
+        (lambda: uw.Modules(changed(unused), decoder), "does not use its parameter 1.scale"),
         (lambda: uw.Modules(lambda: 3, decoder), "expected a torch.nn.Module from"),
         (lambda: uw.Modules(3, decoder), "expected a torch.nn.Module, or a function"),
     ],

@@ -19,7 +19,7 @@ from unweave.papers.mathieu2019 import appc, fig3
 from unweave.studies.drawing import figure_style
 from unweave.studies.images import pack_array, unpack_array
 from unweave.studies.page import version
-from unweave.studies.study import PICTURES, Incomplete, Study, read_networks, train_or_load
+from unweave.studies.study import PICTURES, NotTrained, Study, read_networks, train_or_load
 from unweave.studies.workspace import today
 from unweave.training import Silent
 from unweave.training.store import Store
@@ -82,7 +82,7 @@ def test_a_study_limits_how_many_networks_train_at_once(tmp_path):
 def test_figures_that_need_all_networks_raise_if_some_are_missing(tmp_path):
     results = train_or_load(at(tmp_path, networks=3), small_study())
     assert (len(results.networks), len(results.missing)) == (3, 1)
-    with pytest.raises(Incomplete, match="1 of 4 networks are not trained yet"):
+    with pytest.raises(NotTrained, match="1 of 4 networks are not trained yet"):
         _ = results.facts
     broken = small_study(optimiser=uw.Adam(lr=1e30))
     with pytest.raises(FloatingPointError, match="not finite"):

@@ -115,6 +115,17 @@ def test_few_modules_lie_loose_at_the_top():
     assert len(list(SOURCE.glob("*.py"))) <= 8
 
 
+def test_no_class_name_is_defined_twice():
+    """A latent space and a likelihood of one distribution share its name, and differ by module."""
+    homes = {}
+    for path in FILES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
+    twice = {name for name, paths in homes.items() if len(paths) > 1}
+    assert twice == {"Bernoulli", "Gaussian", "Laplace"}, [homes[name] for name in twice]
+
+
 MEMBERS = [
     cls
     for union in (Objective, Latent, Data, Likelihood, Network)

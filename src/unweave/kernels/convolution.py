@@ -246,7 +246,7 @@ def _weight_grad_kernel(
     tl.store(w + at, total, mask=(a < A)[:, None] & (n < 16 * C)[None, :])
 
 
-class Tile(NamedTuple):
+class TileSizes(NamedTuple):
     """Rows, columns and depth of a tile, its warps, and its pipeline stages."""
 
     m: int
@@ -262,7 +262,7 @@ def down(
     bias: Tensor | None = None,
     activate: bool = False,
     mask: Tensor | None = None,
-    tile: Tile | None = None,
+    tile: TileSizes | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """S[b, y, x, a] = sum W[a, i, j, c] T[b, 2y + i - 1, 2x + j - 1, c] (+ bias, ReLU).
 
@@ -292,7 +292,7 @@ def up(
     bias: Tensor | None = None,
     activate: bool = False,
     mask: Tensor | None = None,
-    tile: Tile | None = None,
+    tile: TileSizes | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """T[b, 2y + i - 1, 2x + j - 1, c] = sum W[a, i, j, c] S[b, y, x, a] (+ bias, ReLU).
 
@@ -339,7 +339,7 @@ def _up_to_few(s: Tensor, w: Tensor, bias: Tensor | None, activate: bool) -> Ten
     return t
 
 
-def weight_grad(s: Tensor, t: Tensor, tile: Tile | None = None) -> Tensor:
+def weight_grad(s: Tensor, t: Tensor, tile: TileSizes | None = None) -> Tensor:
     """W[a, i, j, c] = sum S[b, y, x, a] T[b, 2y + i - 1, 2x + j - 1, c], in float32.
 
     s: (L, B, h, w, A), t: (L, B, 2h, 2w, C); returns (L, A, 4, 4, C). The sum over pixels is split
@@ -399,41 +399,41 @@ def precision(x: Tensor) -> str:
 # ("wide") have tiles of their own.
 
 
-def _down_tile(rows: int, out: int, channels: int, lanes: int, wide: bool) -> Tile:
+def _down_tile(rows: int, out: int, channels: int, lanes: int, wide: bool) -> TileSizes:
     n, all_taps = min(64, _power_of_two(out)), _power_of_two(16 * channels)
     row = 4 * channels if channels >= 16 and channels & (channels - 1) == 0 else all_taps
     if wide:
-        many = few = Tile(min(128, 4096 // n), n, min(32, row))
+        many = few = TileSizes(min(128, 4096 // n), n, min(32, row))
     else:
-        many = Tile(128, n, min(64, row), 8 if n == 32 else 4)
-        few = Tile(64, n, min(128, row))
+        many = TileSizes(128, n, min(64, row), 8 if n == 32 else 4)
+        few = TileSizes(64, n, min(128, row))
     return _choose(many, few, rows, out, lanes)
 
 
-def _up_tile(rows: int, out: int, channels: int, lanes: int, wide: bool) -> Tile:
+def _up_tile(rows: int, out: int, channels: int, lanes: int, wide: bool) -> TileSizes:
     n, both = min(64, _power_of_two(out)), _power_of_two(2 * channels)
     if wide:
         deep = min(64 if channels <= 32 else 32, both)
-        many = few = Tile(min(128, 4096 // n), n, deep, 8 if n == 32 else 4)
+        many = few = TileSizes(min(128, 4096 // n), n, deep, 8 if n == 32 else 4)
     else:
-        many = Tile(128, n, min(128, both), stages=2)
-        few = Tile(128, min(32, n), min(128, both))
+        many = TileSizes(128, n, min(128, both), stages=2)
+        few = TileSizes(128, min(32, n), min(128, both))
     return _choose(many, few, rows, 4 * out, lanes)
 
 
-def _weight_grad_tile(a: int, c: int, wide: bool) -> Tile:
+def _weight_grad_tile(a: int, c: int, wide: bool) -> TileSizes:
     n = _power_of_two(16 * c)
     if c == 1:
-        return Tile(min(64, _power_of_two(a)), 16, 64, 2)
+        return TileSizes(min(64, _power_of_two(a)), 16, 64, 2)
     if a <= 32 or wide:
-        return Tile(min(32, _power_of_two(a)), min(128, n), 32)
-    return Tile(64, min(64, n), 64)
+        return TileSizes(min(32, _power_of_two(a)), min(128, n), 32)
+    return TileSizes(64, min(64, n), 64)
 
 
-def _choose(many: Tile, few: Tile, rows: int, columns: int, lanes: int) -> Tile:
+def _choose(many: TileSizes, few: TileSizes, rows: int, columns: int, lanes: int) -> TileSizes:
     """Choose the tile for a result of this many rows and columns in every lane."""
 
-    def count(tile: Tile) -> int:
+    def count(tile: TileSizes) -> int:
         return triton.cdiv(rows, tile.m) * triton.cdiv(columns, tile.n) * lanes
 
     if count(many) >= 2 * ENOUGH:
@@ -448,7 +448,7 @@ def _wide(x: Tensor) -> bool:
     return x.element_size() > 2
 
 
-def _fit_to_memory(tile: Tile, x: Tensor) -> Tile:
+def _fit_to_memory(tile: TileSizes, x: Tensor) -> TileSizes:
     """Return the tile, with fewer stages or less depth if shared memory does not hold it."""
     while (tile.m + tile.n) * tile.k * tile.stages * x.element_size() > _shared_memory(x.device):
         if tile.stages > 2:

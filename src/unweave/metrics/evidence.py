@@ -5,6 +5,7 @@ from __future__ import annotations
 from unweave.metrics.score import NULL_SPREAD, Score
 from unweave.metrics.table import Table
 
+AT_NULL = "shuffled factors score"  # how the reason begins if a score is not above its null
 # A score is evidence if it exceeds its null by both of these.
 LEAST_MARGIN = 0.05
 LEAST_DEVIATIONS = 3.0  # standard deviations of the scores of shuffled factors
@@ -32,5 +33,6 @@ def unjudged(score: Score, table: Table) -> str:
     spread = score.details.get(NULL_SPREAD, 0.0)
     margin = max(LEAST_MARGIN, LEAST_DEVIATIONS * spread) if isinstance(spread, float) else 0.0
     if score.null is not None and score.value < score.null + margin:
-        return f"shuffled factors score {score.null:.3f}, about the same or more"
+        error = f" ± {spread:.3f}" if spread else ""
+        return f"{AT_NULL} {score.null:.3f}{error}, so this may be chance"
     return ""

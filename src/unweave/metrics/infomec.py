@@ -18,7 +18,7 @@ _BINS = 20  # per continuous factor
 _SAMPLES, _NEIGHBOURS = 10_000, 10
 
 
-class Estimates(NamedTuple):
+class InformationEstimates(NamedTuple):
     """Estimates that do not depend on which codes are pruned, shared by both protocols."""
 
     information: Floats  # (D, K) n_jk
@@ -34,7 +34,7 @@ def info_mec(
     samples: int = _SAMPLES,
     neighbours: int = _NEIGHBOURS,
     threshold: float | None = None,
-    estimates: Estimates | None = None,
+    estimates: InformationEstimates | None = None,
 ) -> Score:
     """Compute InfoM, InfoE and InfoC: modularity, explicitness and compactness.
 
@@ -105,14 +105,14 @@ def info_mec(
 
 def info_mec_estimates(
     inputs: Inputs, samples: int = _SAMPLES, neighbours: int = _NEIGHBOURS
-) -> Estimates:
+) -> InformationEstimates:
     """Estimate what both protocols of `info_mec` have in common."""
     rows = subset(inputs.rows, samples, inputs.rng)
     noise = inputs.rng.standard_normal(len(rows))
     explicitness = partial(_explicitness, inputs, rows)
     values = list(map_with_one_blas_thread(explicitness, inputs.scored.tolist()))
     information = _information(inputs, rows, neighbours, noise)
-    return Estimates(information, float(np.mean(values)), len(rows))
+    return InformationEstimates(information, float(np.mean(values)), len(rows))
 
 
 def concentration(shares: Floats) -> float:

@@ -38,7 +38,7 @@ class ImageCritic(nn.Module):
         return self.from_features(self.trunk(x))
 
 
-class InfoGAN(Model):
+class InfoGANModel(Model):
     """p(c), x = G(c, e) with e ~ N(0, I), Q(c|x) and D(x).  [Chen2016] sec. 5, [Kim2018] app. G.
 
     `latent` is the space of the codes c; `noise` is the number of columns of e. Q(c|x) is the

@@ -40,7 +40,7 @@ class ForwardPass(NamedTuple):
         return self.latent.hard_samples(self.z)
 
 
-class VAE(Model):
+class VAEModel(Model):
     """p(z), q(z|x) and p(x|z), given by networks.  [Kingma2014] sec. 3."""
 
     def __init__(

@@ -131,8 +131,9 @@ class Modules:
     maps codes (B, D) to what the likelihood reads, `likelihood.raw_shape(shape)`.
 
     Linear and convolutional layers are initialised anew for every seed; other parameters keep the
-    values they were built with. Modules must be deterministic: no dropout. Runs train side by side
-    if `torch.func.vmap` can map the modules, and otherwise one after the other.
+    values they were built with. All parameters are trained, so none may be frozen, shared between
+    layers or unused. Modules must be deterministic: no dropout. Runs train side by side if
+    `torch.func.vmap` can map the modules, and otherwise one after the other.
     """
 
     encoder: EncoderSource
@@ -192,6 +193,8 @@ def _wrap(source: ModuleSource, role: str, before: Shape, after: Shape, why: str
     """Build a module and try it, or raise a ValueError if it does not fit."""
     with torch.device("cpu"):
         trial = _Trial(source.build().cpu().float(), before)
+    if reason := trial.untrainable:
+        raise ValueError(f"the {role} {source} {reason}")
     if not isinstance(trial.result, Tensor) or trial.result.shape != (_PROBE, *after):
         got = tuple(trial.result.shape[1:]) if isinstance(trial.result, Tensor) else trial.result
         raise ValueError(
@@ -202,6 +205,11 @@ def _wrap(source: ModuleSource, role: str, before: Shape, after: Shape, why: str
         raise ValueError(
             f"the {role} {source} gives different results for the same input; remove dropout and "
             "other random layers"
+        )
+    if unused := trial.unused:
+        raise ValueError(
+            f"the {role} {source} does not use its parameter {unused[0]}; remove it, or use it in "
+            "forward"
         )
     return UserModule(source.build(), trial.vectorises)
 
@@ -230,6 +238,36 @@ class _Trial:
     def deterministic(self) -> bool:
         """Whether a second call gives the same result."""
         return torch.equal(self.result, self._call(self._state()))
+
+    @property
+    def untrainable(self) -> str:
+        """Why the parameters cannot be trained, or ""."""
+        named = dict(self.module.named_parameters(remove_duplicate=False))
+        frozen = [name for name, each in named.items() if not each.requires_grad]
+        if frozen:
+            return (
+                f"has the frozen parameter {frozen[0]} (requires_grad=False), but all parameters "
+                "are trained; keep fixed numbers with register_buffer"
+            )
+        for name, each in self.module.named_parameters():
+            tied = [other for other, same in named.items() if same is each and other != name]
+            if tied:
+                return (
+                    f"shares a parameter between {name} and {tied[0]}; keep it in one layer, and "
+                    "use that layer twice in forward"
+                )
+        return ""
+
+    @property
+    def unused(self) -> list[str]:
+        """The names of the parameters that the result does not depend on."""
+        state, names = self._state(), [name for name, _ in self.module.named_parameters()]
+        weights = [state[name].requires_grad_() for name in names]
+        output = self._call(state).sum()
+        if not weights or not output.requires_grad:
+            return names
+        gradients = torch.autograd.grad(output, weights, allow_unused=True)
+        return [name for name, each in zip(names, gradients, strict=True) if each is None]
 
     @property
     def vectorises(self) -> bool:

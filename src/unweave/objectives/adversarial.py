@@ -105,7 +105,7 @@ class AdversarialObjective(BaseObjective):
         self, latent: Latent, network: Network | None, likelihood: Likelihood, shape: Shape
     ) -> Nets:
         """Build generator, recogniser and critic, which form one model."""
-        model = models.InfoGAN(latent, self.network, likelihood, shape, self.noise_size)
+        model = models.InfoGANModel(latent, self.network, likelihood, shape, self.noise_size)
         return Nets(model, {})
 
     def critic_loss(self, nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> Loss:
@@ -216,6 +216,6 @@ class InfoWGANGP(AdversarialObjective):
         return {"penalty": Term(self.penalty, value)}
 
 
-def _gan(nets: Nets) -> models.InfoGAN:
-    assert isinstance(nets.model, models.InfoGAN)
+def _gan(nets: Nets) -> models.InfoGANModel:
+    assert isinstance(nets.model, models.InfoGANModel)
     return nets.model

@@ -24,7 +24,7 @@ from unweave.core.optimisers import Adam
 from unweave.core.schedules import Weight
 from unweave.latents import Latent
 from unweave.likelihoods import Likelihood
-from unweave.models import VAE, ForwardPass, Model, as_float32
+from unweave.models import ForwardPass, Model, VAEModel, as_float32
 from unweave.networks import Critic, Network, Shape
 from unweave.objectives.compatibility import Requirements, unmet
 
@@ -129,7 +129,7 @@ class BaseObjective(ABC):
         """Build the networks of all players: a VAE with the run's network, and the critics."""
         assert network is not None
         critics = {name: critic.network(latent.size) for name, critic in self.critics.items()}
-        return Nets(VAE(latent, network, likelihood, shape), critics)
+        return Nets(VAEModel(latent, network, likelihood, shape), critics)
 
     @property
     def needs_full_batch(self) -> bool:

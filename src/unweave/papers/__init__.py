@@ -18,7 +18,7 @@ from unweave.core.hints import nearest, nearest_path
 from unweave.papers import esmaeili2019, kim2018, mathieu2018, mathieu2019, sikka2019
 from unweave.studies.drawing import figure_style
 from unweave.studies.page import check_index, done, state, write_index, write_page, write_result
-from unweave.studies.study import Incomplete, merge, train_or_load
+from unweave.studies.study import NotTrained, merge, train_or_load
 from unweave.studies.workspace import Claim, Cost, Measured, Reproduction, Result, Workspace, judge
 
 __all__ = [
@@ -90,7 +90,7 @@ def reproduce(
                 continue
             try:
                 result = reproduction.make(*((workspace, results) if results else (workspace,)))
-            except Incomplete as reason:
+            except NotTrained as reason:
                 workspace.say(f"{name} is not drawn: {reason}")
                 continue
         if results and result.networks is None:

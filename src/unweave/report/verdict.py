@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from markupsafe import Markup
 
 from unweave.metrics import Score
-from unweave.metrics.evidence import unjudged
+from unweave.metrics.evidence import AT_NULL, unjudged
 from unweave.report.analysis import LEAST_INFORMATION, Analysis, Variable
 from unweave.report.text import number, symbol, words
 
@@ -99,8 +99,9 @@ def _scores(analysis: Analysis) -> list[Markup]:
         return []
     sound = [score for score in scores if not unjudged(score, analysis.table)]
     if not sound:
-        return [Markup("None of the {} scores is evidence: {}.").format(
-            len(scores), unjudged(scores[0], analysis.table))]  # fmt: skip
+        reason = unjudged(scores[0], analysis.table)
+        reason = f"{AT_NULL} about the same" if reason.startswith(AT_NULL) else reason
+        return [Markup("None of the {} scores is evidence: {}.").format(len(scores), reason)]
     margins = [(s.value - s.null, s.null, s) for s in sound if s.null is not None]
     best: dict[str, tuple[Score, float]] = {}  # one score of each metric
     for _, null, score in sorted(margins, key=lambda margin: -margin[0]):

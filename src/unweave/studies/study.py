@@ -193,7 +193,7 @@ class Results:
     def all_networks(self) -> list[Network]:
         """All networks in the study's order; raises if one is missing or failed."""
         if self.missing:
-            raise Incomplete(
+            raise NotTrained(
                 f"{len(self.missing)} of {len(self.study.runs)} networks are not trained yet, and "
                 "this figure needs all of them: run the same command again"
             )
@@ -236,7 +236,7 @@ def best_of_settings(
     return pictured
 
 
-class Incomplete(ValueError):
+class NotTrained(ValueError):
     """A figure cannot be drawn yet, because networks of its study are not trained."""
 
 

@@ -19,7 +19,7 @@ class Field(NamedTuple):
     changed: bool
 
 
-class Part(NamedTuple):
+class ConfiguredPart(NamedTuple):
     """A part of a run, such as its objective: the chosen class and its fields."""
 
     name: str
@@ -27,7 +27,7 @@ class Part(NamedTuple):
     fields: list[Field]
 
 
-def parts(run: Run, dataset: Dataset) -> list[Part]:
+def parts(run: Run, dataset: Dataset) -> list[ConfiguredPart]:
     """Return the parts of a run; the last one has its numbers, such as steps and seed."""
     usual, fields = default_fields(run, dataset), fields_of(run)
     numbers = [
@@ -38,10 +38,10 @@ def parts(run: Run, dataset: Dataset) -> list[Part]:
     specs = {name: value for name, value in fields.items() if is_spec(value)}
     return [
         *(
-            Part(name, type(spec).__name__, _rows(spec, usual[name]))
+            ConfiguredPart(name, type(spec).__name__, _rows(spec, usual[name]))
             for name, spec in specs.items()
         ),
-        Part("training", "", numbers),
+        ConfiguredPart("training", "", numbers),
     ]
 
 

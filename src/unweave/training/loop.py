@@ -117,7 +117,7 @@ class TrainingInterrupted(KeyboardInterrupt):
         super().__init__(f"training was interrupted at step {last:,} of {outcomes[0].run.steps:,}")
 
 
-class Group:
+class LaneGroup:
     """Runs that train together, and the folders that keep them (None: in memory only).
 
     `origins` are the folders of shorter runs that they continue, if any.
@@ -353,12 +353,12 @@ def train(
 def _train_group(
     group: list[Run], dataset: Dataset, precision: Precision, **options: Any
 ) -> dict[str, Outcome] | None:
-    """Train runs as lanes, with the options of `Group`; return None if memory is too small."""
+    """Train runs as lanes, with the options of `LaneGroup`; return None if memory is too small."""
     device = dataset.device
     try:
         with kernels.on(device), matmul_precision(precision), reuse_memory(device):
             lanes = Lanes(group, dataset, device, precision, worth_compiling(group))
-            job = Group(lanes, **options)
+            job = LaneGroup(lanes, **options)
             job.train()
         return job.outcomes
     except torch.OutOfMemoryError:

@@ -16,7 +16,7 @@ from unweave.evaluation.model import FittedModel
 from unweave.latents import Distribution, Latent, rows
 from unweave.studies.drawing import BLUE, INK, ORANGE, Values, panels
 from unweave.studies.intervals import range_interval, two_sigma_interval
-from unweave.studies.study import Incomplete, Results
+from unweave.studies.study import NotTrained, Results
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured, Numbers, Result, Workspace
 from unweave.theory import encodings_of
@@ -48,7 +48,7 @@ def fig18(workspace: Workspace, results: Results) -> Result:
         if FACT in network.facts
     }
     if not draws:
-        raise Incomplete("no β-VAE with seed 0 is trained yet")
+        raise NotTrained("no β-VAE with seed 0 is trained yet")
     draws = dict(sorted(draws.items()))
     return _TEXTS.result({"": _histograms(draws)}, claims_of(draws), networks=(len(draws), BETAS),
                          batch=BATCH, draws=DRAWS, batches=BATCHES)  # fmt: skip

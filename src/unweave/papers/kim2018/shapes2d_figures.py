@@ -50,7 +50,7 @@ from unweave.studies.drawing import (
 )
 from unweave.studies.images import draw_png, unpack_array
 from unweave.studies.intervals import bootstrap_interval, correlation_interval
-from unweave.studies.study import PICTURES, Group, Incomplete, Network, Results, stored_results
+from unweave.studies.study import PICTURES, Group, Network, NotTrained, Results, stored_results
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Result, Workspace
 
@@ -368,7 +368,7 @@ def fig16(workspace: Workspace, results: Results) -> Result:
     networks = results.groups(setting_of)["beta-vae", SCORED_BETA].networks
     network = next((each for each in networks if CODES in each.facts), None)
     if network is None:
-        raise Incomplete(f"the network with β = {SCORED_BETA:g} and seed 0 is not trained yet")
+        raise NotTrained(f"the network with β = {SCORED_BETA:g} and seed 0 is not trained yet")
     codes, factors = codes_of(network)
     older = sensitivity(beta_vae_score, codes, factors, HIGGINS_GRID, seeds=METRIC_SEEDS)
     newer = sensitivity(factor_vae_score, codes, factors, KIM_GRID, seeds=METRIC_SEEDS)

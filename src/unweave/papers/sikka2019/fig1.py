@@ -15,7 +15,7 @@ from unweave.data import Mixing
 from unweave.evaluation.model import FittedModel
 from unweave.latents import Gaussian
 from unweave.likelihoods import Gaussian as GaussianLikelihood
-from unweave.models import VAE
+from unweave.models import VAEModel as VAE
 from unweave.networks import MLP
 from unweave.objectives import BetaVAE
 from unweave.papers.sikka2019.deep import Truth, inference_errors
