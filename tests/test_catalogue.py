@@ -1,12 +1,14 @@
 """The commands that describe one method, one metric, and the fields of a run."""
 
 import dataclasses
+import importlib
 import shlex
 from typing import get_type_hints
 
 import pytest
 
 from unweave.catalogue import fields, meanings, methods, metrics
+from unweave.core.parts import source_hash
 from unweave.core.spec import _flatten, members, override, spec, to_json
 from unweave.latents import Latent
 from unweave.likelihoods import Likelihood
@@ -52,6 +54,17 @@ def test_a_string_below_a_field_is_its_meaning():
 
     assert meanings.meaning(Own, "width") == "How wide it is, in metres."
     assert meanings.meaning(Own, "other") == ""
+
+
+def test_the_meaning_of_a_field_is_no_part_of_the_code(tmp_path, monkeypatch):
+    """A run stays the same run if only the text below a field changes."""
+    monkeypatch.syspath_prepend(tmp_path)
+    code = "import unweave as uw\n\n@uw.spec\nclass Own:\n    width: int = 3\n"
+    (tmp_path / "silent_part.py").write_text(code)
+    (tmp_path / "told_part.py").write_text(code + '    """How wide it is."""\n')
+    silent, told = (importlib.import_module(name).Own for name in ("silent_part", "told_part"))
+    assert source_hash(silent) == source_hash(told)
+    assert meanings.meaning(told, "width") == "How wide it is."
 
 
 def test_the_listed_defaults_are_those_of_a_run():
