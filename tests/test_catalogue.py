@@ -93,6 +93,12 @@ def test_a_choice_lists_its_fields_with_default_range_and_meaning():
     assert "objective.beta" not in text
 
 
+def test_members_of_a_list_are_set_by_number():
+    text = " ".join(fields.listing("labels").split())
+    assert "labels.0.share 0.1 number > 0 and at most 1" in text
+    assert "labels.0.factor required text" in text
+
+
 @pytest.mark.parametrize("kind", METHODS)
 def test_every_method_has_a_page_and_its_example_works(kind):
     text = methods.method_page(kind)
