@@ -1,12 +1,14 @@
 """The commands that describe one method, one metric, and the fields of a run."""
 
 import dataclasses
+import importlib
 import shlex
 from typing import get_type_hints
 
 import pytest
 
 from unweave.catalogue import fields, meanings, methods, metrics
+from unweave.core.parts import source_hash
 from unweave.core.spec import _flatten, members, override, spec, to_json
 from unweave.latents import Latent
 from unweave.likelihoods import Likelihood
@@ -54,6 +56,17 @@ def test_a_string_below_a_field_is_its_meaning():
     assert meanings.meaning(Own, "other") == ""
 
 
+def test_the_meaning_of_a_field_is_no_part_of_the_code(tmp_path, monkeypatch):
+    """A run stays the same run if only the text below a field changes."""
+    monkeypatch.syspath_prepend(tmp_path)
+    code = "import unweave as uw\n\n@uw.spec\nclass Own:\n    width: int = 3\n"
+    (tmp_path / "silent_part.py").write_text(code)
+    (tmp_path / "told_part.py").write_text(code + '    """How wide it is."""\n')
+    silent, told = (importlib.import_module(name).Own for name in ("silent_part", "told_part"))
+    assert source_hash(silent) == source_hash(told)
+    assert meanings.meaning(told, "width") == "How wide it is."
+
+
 def test_the_listed_defaults_are_those_of_a_run():
     """Setting every listed number to its default changes nothing."""
     plain = ("objective.beta", "optimiser.lr", "batch_size", "steps", "seed", "latent.size")
@@ -78,6 +91,12 @@ def test_a_choice_lists_its_fields_with_default_range_and_meaning():
     assert "Weight of the total correlation TC(z)." in text
     assert "objective.critic.optimiser.lr 0.0001 number > 0 Learning rate." in text
     assert "objective.beta" not in text
+
+
+def test_members_of_a_list_are_set_by_number():
+    text = " ".join(fields.listing("labels").split())
+    assert "labels.0.share 0.1 number > 0 and at most 1" in text
+    assert "labels.0.factor required text" in text
 
 
 @pytest.mark.parametrize("kind", METHODS)

@@ -188,7 +188,7 @@ def test_sensitivity_is_drawn_with_a_line_for_each_value(lines, tmp_path):
     nodes = [node for node in ET.parse(path).iter() if node.tag.endswith("}path")]
     assert sum("line" in node.get("class") for node in nodes) == lines
     shown = texts(path)
-    assert {"factor VAE score · kim2018, 2 seeds", "batch", "votes:", "5", "20"} <= set(shown)
+    assert {"FactorVAE score · kim2018, 2 seeds", "batch", "votes:", "5", "20"} <= set(shown)
     assert all(str(value) in shown for value in grid["votes"])
 
 

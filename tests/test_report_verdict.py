@@ -93,8 +93,8 @@ def test_a_score_of_a_single_factor_is_no_evidence(sprites):
     assert "only one factor" in unjudged(perfect, sprites.table)
     page = render(sprites.model, rows=144, scores={"factor_vae_score/kim2018": perfect})
     assert '<tbody class="unjudged">' in page
-    assert "None of the 1 scores is evidence" in page
-    assert '<div class="tile"><p>factor VAE score' not in page
+    assert "No score is evidence of disentanglement" in page
+    assert '<div class="tile"><p>FactorVAE score' not in page
 
 
 def test_a_score_at_its_null_is_no_evidence(sprites):

@@ -59,7 +59,7 @@ def range_text(hint: Any) -> str:
         return f"{_number_or(hint)}{some}{_optional(hint)}"
     if get_origin(hint) is Annotated:
         inner, *marks = get_args(hint)
-        return " ".join([range_text(inner), *_bounds(marks)])
+        return f"{range_text(inner)} {_bounds(marks)}".strip()
     if get_origin(hint) is Literal:
         return " or ".join(map(str, get_args(hint)))
     if get_origin(hint) in (Union, types.UnionType):
@@ -85,7 +85,7 @@ def _number_or(hint: Any) -> str:
             inner, *more = get_args(inner)
             marks += more
         if inner in (int, float):
-            return f"{' '.join([_NAMES[inner], *_bounds(marks)])}, or a schedule: "
+            return f"{_NAMES[inner]} {_bounds(marks)}".strip() + ", or a schedule: "
     return ""
 
 
@@ -93,14 +93,15 @@ def _optional(hint: Any) -> str:
     return ", or left out" if type(None) in get_args(hint) else ""
 
 
-def _bounds(marks: list[Any]) -> list[str]:
+def _bounds(marks: list[Any]) -> str:
     plain = [each for m in marks for each in (m.metadata if isinstance(m, FieldInfo) else [m])]
-    return [
+    found = [
         text.format(getattr(mark, name))
         for mark in plain
         for name, text in _SIGNS.items()
         if abs(getattr(mark, name, None) or 0) < _FINITE and hasattr(mark, name)
     ]
+    return " and ".join(found)
 
 
 def _default(value: object) -> str:
@@ -135,6 +136,9 @@ def listing(path: str = "", width: int = 80) -> str:
     head = FieldText(name, _default(value), range_text(hint), meaning(type(owner), last))
     parts = [] if kind else [table([head], width)]
     parts += [_choice(name, each, cls, width) for each, cls in shown.items()]
+    member = get_args(hint)[0] if get_origin(hint) is tuple else None
+    if isinstance(member, type) and dataclasses.is_dataclass(member):
+        parts.append(table(list(spec_fields(member, f"{name}.0.")), width))
     if not kinds and dataclasses.is_dataclass(value):
         parts.append(table(list(spec_fields(type(value), f"{name}.", value)), width))
     return "\n\n".join(parts) + "\n"

@@ -197,11 +197,17 @@ def _source(part: Any) -> str:
             continue
         node = defined[name]
         for each in ast.walk(node):
-            if isinstance(each, (ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(each):
-                each.body = each.body[1:] or [ast.Pass()]
+            if isinstance(each, (ast.ClassDef, ast.FunctionDef)):
+                each.body = [line for line in each.body if not _is_text(line)] or [ast.Pass()]
         texts[name] = ast.unparse(node)
         wanted += [each.id for each in ast.walk(node) if isinstance(each, ast.Name)]
     return "\n".join(texts[name] for name in sorted(texts))
+
+
+def _is_text(line: ast.stmt) -> bool:
+    """Whether a statement is only a string: a docstring, or the meaning of the field above it."""
+    value = line.value if isinstance(line, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 def _names(node: ast.stmt) -> Iterator[str]:

@@ -17,6 +17,8 @@ GREEK = {
 }
 _ACRONYMS = ("vae", "mig", "jemmig", "dcimig", "mcc", "mec", "dci", "sap", "udr", "mi", "tc", "kl",
              "irs")  # fmt: skip
+_TITLES = {"factor_vae_score": "FactorVAE score", "beta_vae_score": "β-VAE score"}
+_PERSONS = ("gaussian", "hoyer", "wasserstein")
 _SIGNS = {rf"\b{name}\b": letter for name, letter in GREEK.items()} | {
     r"\|\|": "‖",
     r"\bsum_": "Σ_",
@@ -37,10 +39,13 @@ def words(name: str) -> str:
     """Return the name of a term, a weight or a metric as words.
 
     >>> words("dimension_kl"), words("beta"), words("factor_vae_score")
-    ('dimension KL', 'β', 'factor VAE score')
+    ('dimension KL', 'β', 'FactorVAE score')
     """
+    if name in _TITLES:
+        return _TITLES[name]
     parts = [part.upper() if part in _ACRONYMS else part for part in name.split("_")]
-    return GREEK.get(name, " ".join(parts))
+    named = [part.capitalize() if part in _PERSONS else part for part in parts]
+    return GREEK.get(name, " ".join(named))
 
 
 def number(value: float, digits: int = 2) -> str:

@@ -101,19 +101,22 @@ def _scores(analysis: Analysis) -> list[Markup]:
     if not sound:
         reason = unjudged(scores[0], analysis.table)
         reason = f"{AT_NULL} about the same" if reason.startswith(AT_NULL) else reason
-        return [Markup("None of the {} scores is evidence: {}.").format(len(scores), reason)]
+        return [Markup("No score is evidence of disentanglement: {}.").format(reason)]
     margins = [(s.value - s.null, s.null, s) for s in sound if s.null is not None]
     best: dict[str, tuple[Score, float]] = {}  # one score of each metric
     for _, null, score in sorted(margins, key=lambda margin: -margin[0]):
         best.setdefault(score.name, (score, null))
     named = Markup(", ").join(
-        Markup("{} {} against {}").format(words(s.name), number(s.value), number(null))
+        Markup("{} {} ({})").format(words(s.name), number(s.value), number(null))
         for s, null in list(best.values())[:_NAMED]
     )
-    text = Markup("{} of {} scores are evidence").format(len(sound), len(scores))
+    text = Markup("{} of {} scores are evidence that codes follow factors").format(
+        len(sound), len(scores)
+    )
     if not best:
         return [text + "."]
-    return [text + Markup("; furthest above the score of shuffled factors are {}.").format(named)]
+    most = Markup(". Most above the score of shuffled factors, in parentheses: {}.").format(named)
+    return [text + most]
 
 
 def _count(count: int, noun: str) -> str:
