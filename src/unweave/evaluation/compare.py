@@ -39,6 +39,7 @@ from unweave.training.settings import (
 from unweave.training.store import RunFolder
 
 _INFORMATIVE = 0.01  # nats of KL above which a latent is active, as for UDR
+_EQUAL = 1e-9  # smaller differences are due to rounding
 _LOWER = "distortion"  # the only number of a log that is better if it is lower
 _FINAL = ("distortion", "rate", "r2")  # numbers of the last log row, with or without a prefix
 
@@ -64,8 +65,11 @@ class ComparedRun:
         """The numbers to compare by name: the end of the log, then the scores."""
         last = self.log[-1] if self.log else {}
         final = {name: float(last[name]) for name in last if name.split("/")[-1] in _FINAL}
-        scores = {key: float(s.value) for key, s in self.scores.items() if key != UDR}
-        return final | scores  # UDR is of a group
+        for key, score in self.scores.items():
+            if key != UDR:  # which is of a group
+                final[key] = float(score.value)
+                final |= {f"{key} {part}": value for part, value in score.components.items()}
+        return final
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,11 @@ class Contrast(NamedTuple):
     best: Group
     second: Group
     difference: Estimate
+
+    @property
+    def tied(self) -> bool:
+        """Whether both means are the same, up to rounding."""
+        return abs(self.difference.value) < _EQUAL
 
     @property
     def distinguishable(self) -> bool | None:
@@ -439,7 +448,7 @@ def _direction(name: str) -> int | None:
     last = name.split("/")[-1]
     if last == _LOWER:
         return -1
-    return 1 if name in METRICS or name == LIKELIHOOD or last == "r2" else None
+    return 1 if name.split()[0] in METRICS or name == LIKELIHOOD or last == "r2" else None
 
 
 def _section_notes(section: Section) -> list[str]:

@@ -127,6 +127,8 @@ def contrast_text(contrast: Contrast) -> str:
     best, second, difference = contrast.best, contrast.second, contrast.difference
     head = f"{contrast.number}: {best.name}"
     amount = _signed(difference.value)
+    if contrast.tied:
+        return f"{head} and {second.name} are equal"
     if difference.low is None or difference.high is None:
         return f"{head} ({amount} from {second.name}; one seed gives no interval)"
     interval = f"[{_signed(difference.low)}, {_signed(difference.high)}]"

@@ -53,7 +53,7 @@ AggregateName = Literal[
 ]
 
 LIKELIHOOD_ROWS = 100  # observations whose likelihood is estimated if the metric is named
-LIKELIHOOD_PARTICLES = 100  # importance samples for each: a Kim2018 network takes 10 s for all
+LIKELIHOOD_PARTICLES = 100  # importance samples for each: a Kim2018 network takes 3 s for all
 _AT_ONCE = 2**30  # weights and codes on the device at once, in numbers: 4 GB
 
 

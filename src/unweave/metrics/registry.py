@@ -325,7 +325,7 @@ def evaluate(
     chosen = select(table, metrics)
     if table.missing_labels and any(metric.reads_factors for metric in chosen.values()):
         warnings.warn(table.missing_labels, MissingLabelsWarning, stacklevel=3)
-    if table.too_few_rows:
+    if table.too_few_rows and chosen:
         warnings.warn(table.too_few_rows, FewRowsWarning, stacklevel=3)  # past `check_arguments`
     report = progress or (lambda key, score: None)
     scores = Scores()
