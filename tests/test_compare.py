@@ -20,7 +20,7 @@ from unweave.evaluation.compare import ComparedRun, compare_runs
 from unweave.evaluation.shared_latents import shared_latents
 from unweave.metrics import Score, Table
 from unweave.training.run import Run
-from unweave.training.settings import differing, flatten
+from unweave.training.grouping import differing, flatten
 
 FIELDS = dict(network=uw.MLP((8,)), latent=uw.Gaussian(3), batch_size=16, steps=6, progress=False)
 

@@ -14,7 +14,7 @@ from unweave.core.hints import nearest
 from unweave.core.parts import MissingPart
 from unweave.training.collapse import collapsed
 from unweave.training.configuration import blocks_text
-from unweave.training.settings import data_label, differing, flatten, settings_of, value_text
+from unweave.training.grouping import data_label, differing, flatten, settings_of, value_text
 
 if TYPE_CHECKING:
     from unweave.training.run import Run

@@ -28,14 +28,14 @@ from unweave.metrics.registry import (
     split_model_metrics,
 )
 from unweave.metrics.score import csv_text
-from unweave.training.run import Run
-from unweave.training.settings import (
+from unweave.training.grouping import (
     data_label,
     differing,
     same_but_for_the_seed,
     settings_of,
     value_text,
 )
+from unweave.training.run import Run
 from unweave.training.store import RunFolder
 
 _INFORMATIVE = 0.01  # nats of KL above which a latent is active, as for UDR

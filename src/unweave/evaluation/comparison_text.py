@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from unweave.core.intervals import Estimate
 from unweave.evaluation.shared_latents import SAME
 from unweave.metrics.score import aligned
-from unweave.training.settings import value_text
+from unweave.training.grouping import value_text
 
 if TYPE_CHECKING:
     from unweave.evaluation.compare import Comparison, Contrast, Group, Section

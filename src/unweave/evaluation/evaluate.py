@@ -44,7 +44,7 @@ from unweave.metrics.posterior.overlap import (
 )
 from unweave.metrics.posterior.prior_match import match_scores
 from unweave.metrics.registry import LIKELIHOOD, UDR, split_model_metrics
-from unweave.training.settings import same_but_for_the_seed
+from unweave.training.grouping import same_but_for_the_seed
 
 R = TypeVar("R")
 
