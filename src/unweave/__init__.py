@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from unweave.evaluation.compare import Comparison, compare
     from unweave.evaluation.evaluate import describe, evaluate, summaries, tables
     from unweave.evaluation.fit import fit
-    from unweave.evaluation.model import FittedModel, load
+    from unweave.evaluation.loading import load
+    from unweave.evaluation.model import FittedModel
     from unweave.evaluation.monitor import Measure
     from unweave.latents import (
         Bernoulli,
@@ -149,7 +150,8 @@ __all__ = [
 # seconds, and the help of the command line does without it.
 _HOMES = {
     "data": "Arrays Folder Lattice Shapes2D Shapes3D",
-    "evaluation.model": "FittedModel load",
+    "evaluation.loading": "load",
+    "evaluation.model": "FittedModel",
     "evaluation.fit": "fit",
     "latents": "Bernoulli Categorical Gaussian GaussianMixture Laplace Product Sparse StudentT "
     "Uniform VampPrior",

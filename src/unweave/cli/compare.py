@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from unweave.cli.options import (
+    DataOption,
     DeviceOption,
     RowsOption,
     RunsArgument,
@@ -35,6 +36,7 @@ def compare_command(
         ),
     ] = "",
     split: SplitOption = None,
+    data: DataOption = None,
     rows: RowsOption = 10_000,
     level: Annotated[
         float, typer.Option(min=0.5, max=0.999, help="Confidence level of the intervals.")
@@ -77,16 +79,19 @@ def compare_command(
         compared_models,
         lacks_metrics,
     )
-    from unweave.evaluation.model import load_each
+    from unweave.evaluation.loading import load_each
     from unweave.training.store import RunFolder
 
     folders = find_runs(names, store)
     chosen = cast("AnySplit | None", split)
-    models, reasons = print_warnings(err, lambda: load_each(folders, split=chosen, device=device))
+    models, reasons = print_warnings(
+        err, lambda: load_each(folders, data=data, split=chosen, device=device)
+    )
     finished = [path for path in reasons if RunFolder(path).weights.exists()]
     for path, reason in reasons.items():
         what = "compared by what is stored alone" if path in finished else "left out"
-        print_notes(err, [f"{path} is {what}: {reason}"])
+        short = reason.removeprefix(f"{path} ")
+        print_notes(err, [f"{path} is {what}: {short}"])
     failures: dict[str, str] = {}
     if wanted:
         missing = [model for model in models if lacks_metrics(model, wanted, rows)]

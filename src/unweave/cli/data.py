@@ -200,7 +200,7 @@ def features_command(
       unweave train data=mnist --features features.npz --select held-out:class=7,z3=4/class=0,z5=0
     """
     from unweave.data import in_classes, write_features
-    from unweave.evaluation.model import load
+    from unweave.evaluation.loading import load
     from unweave.training.store import Store
 
     model = load(Store(store).find(name).path, device=device)

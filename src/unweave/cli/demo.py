@@ -27,7 +27,7 @@ def demo_command(
     from unweave.cli.score_output import print_scores
     from unweave.cli.scoring import score_runs
     from unweave.cli.train import train_runs, use_threads
-    from unweave.evaluation.model import load
+    from unweave.evaluation.loading import load
     from unweave.report import write_report
     from unweave.training.store import Store
 

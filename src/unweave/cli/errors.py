@@ -81,7 +81,7 @@ def _store(command: Any, arguments: list[str]) -> Path | None:
 
 def _interruption_text(name: str) -> str:
     if name in ("train", "demo", "reproduce"):
-        return "stopped; the same command resumes from the last checkpoint"
+        return "stopped; what was trained is saved, and the same command resumes from there"
     return f"stopped; completed results were {'printed' if name == 'score' else 'stored'}"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 
 from unweave.cli.options import (
+    DataOption,
     DeviceOption,
     RowsOption,
     RunsArgument,
@@ -29,6 +30,7 @@ def evaluate_command(
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
     split: SplitOption = None,
+    data: DataOption = None,
     rows: RowsOption = 10_000,
     codes: Annotated[
         Literal["mean", "prior-cdf"],
@@ -75,11 +77,13 @@ def evaluate_command(
 
     from unweave.cli.score_output import evaluation_notes, print_run_scores
     from unweave.cli.scoring import find_runs, score_runs
-    from unweave.evaluation.model import load_each
+    from unweave.evaluation.loading import load_each
 
     folders = find_runs(names, store)
     chosen = cast("AnySplit | None", split)
-    models, reasons = print_warnings(err, lambda: load_each(folders, split=chosen, device=device))
+    models, reasons = print_warnings(
+        err, lambda: load_each(folders, data=data, split=chosen, device=device)
+    )
     scored = score_runs(models, rows, options, codes)
     failures = {str(path): reason for path, reason in reasons.items()} | scored.failures
     if failures and len(folders) == 1 and not scored.scores:
@@ -89,5 +93,5 @@ def evaluate_command(
     print_run_scores(models, scored.scores, form)
     if failures:
         print_notes(err, [f"{len(failures)} of {len(folders)} runs could not be fully scored:"])
-        print_notes(err, (f"{name}: {reason}" for name, reason in failures.items()))
+        print_notes(err, (r if n in r else f"{n}: {r}" for n, r in failures.items()))
         raise typer.Exit(1)

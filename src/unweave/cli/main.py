@@ -19,6 +19,7 @@ from unweave.cli.catalogue import methods_command, metrics_command
 from unweave.cli.compare import compare_command
 from unweave.cli.data import data_app
 from unweave.cli.demo import demo_command
+from unweave.cli.encode import decode_command, encode_command
 from unweave.cli.evaluate import evaluate_command
 from unweave.cli.presets import presets_command
 from unweave.cli.reproduce import reproduce_command
@@ -41,6 +42,8 @@ app.command(name="runs")(runs_command)
 app.command(name="evaluate")(evaluate_command)
 app.command(name="compare")(compare_command)
 app.command(name="report")(report_command)
+app.command(name="encode")(encode_command)
+app.command(name="decode")(decode_command)
 app.command(name="cite")(cite_command)
 app.command(name="score")(score_command)
 app.add_typer(data_app, name="data")

@@ -33,6 +33,10 @@ FeaturesOption = Annotated[
         "`unweave data features` (by default none)."
     ),
 ]
+DataOption = Annotated[
+    Path | None,
+    typer.Option(help="Where the data of the runs are, if they were moved since the training."),
+]
 RowsOption = Annotated[int, typer.Option(min=2, help="Number of observations to encode.")]
 
 SplitOption = Annotated[

@@ -12,7 +12,14 @@ from typing import Annotated, Any
 
 import typer
 
-from unweave.cli.options import DeviceOption, RowsOption, RunArgument, RunsArgument, StoreOption
+from unweave.cli.options import (
+    DataOption,
+    DeviceOption,
+    RowsOption,
+    RunArgument,
+    RunsArgument,
+    StoreOption,
+)
 from unweave.core.console import err, out
 from unweave.core.notes import print_notes, print_warnings
 
@@ -111,6 +118,7 @@ def report_command(
     names: RunsArgument,
     store: StoreOption = Path("runs"),
     device: DeviceOption = "auto",
+    data: DataOption = None,
     rows: RowsOption = 10_000,
 ) -> None:
     """Write a self-contained page about each run: report.html in its folder.
@@ -119,11 +127,11 @@ def report_command(
 
       unweave report 3f2a
     """
-    from unweave.evaluation.model import load
+    from unweave.evaluation.loading import load
     from unweave.report import write_report
     from unweave.training.store import Store
 
-    for model in load(Store(store).find_all(names), device=device):
+    for model in load(Store(store).find_all(names), data=data, device=device):
         assert model.folder is not None
         write = partial(write_report, path=model.folder / "report.html", rows=rows)
         out.print(str(print_warnings(err, write, model)), soft_wrap=True, highlight=False)

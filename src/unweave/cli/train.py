@@ -70,6 +70,8 @@ def train_command(
 ) -> None:
     """Train runs; if interrupted, the same command resumes from the last checkpoint.
 
+    A run that is in the store with fewer steps is continued.
+
     Examples:
 
       unweave train objective=factor-vae objective.gamma=35 latent.size=10 data=shapes2d seed=3
@@ -133,8 +135,8 @@ def train_runs(
     for group in by_data.values():
         dataset = group[0].data.load(pick_device(device))
         resolved = [run.resolve(dataset) for run in group]
-        print_notes(err, notes(resolved, dataset))
         monitor = monitor_of(measure, resolved, dataset)
+        print_notes(err, notes(resolved, dataset, store, precision, monitor))
         if measure:
             err.print(
                 f"measuring {', '.join(measure.metrics)} every {measure.every:,} steps, written "

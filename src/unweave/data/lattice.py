@@ -22,7 +22,7 @@ from unweave.core.noise import Noise
 
 Kind = Literal["ordinal", "cyclic", "categorical"]
 # Names or values of the classes of each factor; None if a class is known by its number only.
-Labels = tuple[tuple[str | float, ...] | None, ...]
+Labels = tuple[tuple[str | int | float, ...] | None, ...]
 Periods = Mapping[str, int | Mapping[str, list[int]]]
 
 

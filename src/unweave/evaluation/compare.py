@@ -44,7 +44,7 @@ _LOWER = "distortion"  # the only number of a log that is better if it is lower
 _FINAL = ("distortion", "rate", "r2")  # numbers of the last log row, with or without a prefix
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ComparedRun:
     """What a comparison reads of a run: its settings, its log, its scores and its codes.
 
@@ -339,14 +339,19 @@ def lacks_metrics(model: FittedModel, metrics: str | Sequence[MetricChoice], row
 
 def compare_runs(runs: Sequence[ComparedRun], level: float = 0.95, seed: int = 0) -> Comparison:
     """Compare what is known of runs, as `compare` does."""
+    notes = []
+    finished = [run for run in runs if not run.log or run.log[-1]["step"] >= run.run.steps]
+    if unfinished := [run.name for run in runs if run not in finished]:
+        notes.append(f"left out, not trained to the end: {', '.join(unfinished)}")
     by_digest: dict[tuple[str, str], ComparedRun] = {}
-    for run in runs:
+    for run in finished:
         by_digest.setdefault((run.run.digest, run.data), run)
     distinct = list(by_digest.values())
     if len(distinct) < 2:
-        raise ValueError(f"expected at least two different runs to compare, got {len(distinct)}")
-    notes = []
-    if copies := len(runs) - len(distinct):
+        raise ValueError(
+            f"expected at least two different finished runs to compare, got {len(distinct)}"
+        )
+    if copies := len(finished) - len(distinct):
         are = "is a copy" if copies == 1 else "are copies"
         notes.append(f"{copies} of the runs {are} of others, left out")
     datasets: dict[str, list[ComparedRun]] = {}

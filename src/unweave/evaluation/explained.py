@@ -56,7 +56,7 @@ def _reconstruct(nets: Nets, x: Tensor) -> Tensor:
 
 def _held_out(model: FittedModel) -> tuple[Dataset, bool]:
     """Return the validation split if the model was trained on the training split."""
-    data = model.run.data
+    data = model.data
     if model.split != "train" or "validation" not in available_splits(data):
         return model.dataset, False
     return with_split(data, "validation").load(model.dataset.device), True

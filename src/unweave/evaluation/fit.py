@@ -28,7 +28,15 @@ from unweave.latents import Latent
 from unweave.likelihoods import Likelihood
 from unweave.networks import Network
 from unweave.objectives import Label, Objective
-from unweave.training import Outcome, Precision, Silent, notes, pick_device, train
+from unweave.training import (
+    Outcome,
+    Precision,
+    Silent,
+    TrainingInterrupted,
+    notes,
+    pick_device,
+    train,
+)
 from unweave.training.progress import ConsoleProgress, failure_text
 from unweave.training.run import Run
 from unweave.training.store import Store
@@ -88,11 +96,15 @@ def fit(
 ) -> FittedModel | list[FittedModel]:
     """Learn a representation of data; several seeds train together and return a list.
 
+    After Ctrl-C the models are as they were at the last step, with a warning; with a store, the
+    same call resumes there. A second Ctrl-C raises KeyboardInterrupt.
+
     Args:
         data: observations as an array or tensor, the path of a file or folder, or a data spec.
         seed: the seed, or several. Runs of several that fail are left out, with a warning.
         device: "auto" (CUDA if there is one), "cpu", "cuda", ...
-        store: a folder to keep the runs in; a run found there is resumed or loaded.
+        store: a folder to keep the runs in; a run found there is resumed or loaded, and one that
+            has fewer steps is continued.
         progress: show progress, and how the data were read.
         precision: GPU matmul precision, from slowest to fastest: "fp32", "tf32", "bf16".
         measure: what to measure during training, and how often; `model.measures` has the results.
@@ -125,16 +137,19 @@ def _train(
     measure: Measure | Sequence[Measure] | None,
 ) -> list[Outcome]:
     console = Console(file=sys.stderr)
+    monitor = monitor_of(measure, runs, dataset)
+    folder = None if store is None else Store(Path(store))
     if progress:
-        print_notes(console, notes(runs, dataset))
-    outcomes = train(
-        runs,
-        dataset,
-        None if store is None else Store(Path(store)),
-        ConsoleProgress(console) if progress else Silent(),
-        precision=precision,
-        monitor=(monitor := monitor_of(measure, runs, dataset)),
-    )
+        print_notes(console, notes(runs, dataset, folder, precision, monitor))
+    shown = ConsoleProgress(console) if progress else Silent()
+    try:
+        outcomes = train(runs, dataset, folder, shown, precision=precision, monitor=monitor)
+    except TrainingInterrupted as interruption:
+        outcomes = [each for each in interruption.outcomes if each.weights or each.failure]
+        if not any(each.weights for each in outcomes):
+            raise
+        resume = "" if folder is None else "; the same call resumes there"
+        warnings.warn(f"{interruption}; the result is the model so far{resume}", stacklevel=4)
     if monitor and any(each.weights is not None and not each.measures for each in outcomes):
         warnings.warn(unmeasured(store), stacklevel=4)
     return outcomes
@@ -143,8 +158,8 @@ def _train(
 def unmeasured(store: object) -> str:
     """Say why runs that were to be measured during training have no measurements."""
     return (
-        f"finished runs in {store} are not measured again; delete their folders to train them with "
-        "measurements"
+        f"finished runs in {store} are not measured again; to train them with measurements, use "
+        "another store"
     )
 
 

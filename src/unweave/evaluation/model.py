@@ -1,12 +1,11 @@
-"""A trained model: encode, decode, sample, traverse; `load` reads it from its folder."""
+"""A trained model: encode, decode, sample, traverse."""
 
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args, overload
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -15,21 +14,26 @@ from torch import Tensor
 
 from unweave.aggregate import Summary, summarise
 from unweave.core.noise import Noise
-from unweave.core.spec import digest, members
-from unweave.data import Data, Dataset, DataSpec, InMemory, as_numpy, from_array, read_like
+from unweave.data import Data, Dataset, DataSpec, Schema, as_numpy, from_array, read_like
 from unweave.data.files.detect import from_path
-from unweave.data.splits import AnySplit, split_of, takes_all, with_split
+from unweave.data.splits import split_of
+from unweave.evaluation.source import (
+    Source,
+    check_not_a_name,
+    open_like,
+    rescale,
+)
 from unweave.evaluation.stacked import StackedModels, stack_one
 from unweave.latents import Distribution, with_hard_samples
 from unweave.metrics import Table
 from unweave.metrics.inputs import check_choice
-from unweave.networks import Network
 from unweave.objectives import Nets, importance_bound
-from unweave.training import Outcome, pick_device, recall
-from unweave.training.progress import failure_text
-from unweave.training.store import RunFolder, Store
+from unweave.training import Outcome
+from unweave.training.model_file import write_model
 
 Array = NDArray[np.float32]
+# An array, the path of a file or folder, or a dataset, such as `FittedModel.open` returns.
+Observations = ArrayLike | Tensor | str | Path | Dataset
 Codes = Literal["mean", "prior-cdf"]
 
 # Numbers decoded at once if there are many codes for each observation.
@@ -40,27 +44,77 @@ TINY = float(np.finfo(np.float32).tiny)  # replaces a standard deviation that un
 class FittedModel:
     """A trained run: encode, decode, sample, traverse, and a table for the metrics.
 
-    Observations and codes are passed as arrays or tensors and returned as float32 arrays. z has D
+    Observations and codes are passed as arrays or tensors and returned as float32 arrays.
+    Observations are in the units of the data that the model was trained on, as `schema.scaling`
+    says; images of bytes are in [0, 1]. `encode` and the like also take a path. z has D
     dimensions, which form V latent variables: the K dimensions of a categorical variable are one.
-    `split` names the split of the data that the model is on, as `load` takes it.
+
+    Everything but what is measured on the data works without them, and they are loaded at first
+    use, as `dataset`. `split` names the split of the data that the model is on, as `load` takes it.
+    A model can be saved to one file, copied and pickled, always without the data.
     """
 
     def __init__(
         self,
         outcome: Outcome,
-        dataset: Dataset,
+        data: Dataset | Source,
         folder: Path | None = None,
-        data: Data | None = None,
         trained: StackedModels | None = None,
     ) -> None:
-        self.run, self.log, self.dataset, self.folder = outcome.run, outcome.log, dataset, folder
+        self.run, self.log, self.folder = outcome.run, outcome.log, folder
         self.measures = outcome.measures
-        self.split = split_of(data or outcome.run.data)
-        self._device = dataset.device
+        if not isinstance(data, Source):
+            data = Source(outcome.run.data, outcome.run.data, None, data.device, data)
+        self.source = data
         if trained is None:
             assert outcome.weights is not None
-            trained = stack_one(outcome.run.build(dataset.shape), outcome.weights, dataset.device)
+            trained = stack_one(outcome.run.build(self.schema.shape), outcome.weights, data.device)
         self.trained = trained
+
+    @property
+    def schema(self) -> Schema:
+        """The description of the data that the model was trained on: shape, scaling, names."""
+        return self.source.schema
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the model and its data."""
+        return self.source.device
+
+    @property
+    def data(self) -> Data:
+        """The spec of the data that the model is on."""
+        return self.source.data
+
+    @property
+    def dataset(self) -> Dataset:
+        """The data that the model is on, loaded at first use."""
+        return self.source.dataset
+
+    @property
+    def split(self) -> str:
+        """The split of the data that the model is on."""
+        return split_of(self.data)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file that `load` reads: settings, weights and log, not the data.
+
+        The file is an uncompressed zip archive of the files of a run folder, without any pickle.
+        """
+        weights = {name: value[0] for name, value in self.trained.weights.items()}
+        outcome = Outcome(self.run, weights, self.log, None, self.measures)
+        write_model(Path(path), outcome, self.source.record)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return everything but the data, with weights on the CPU, to be pickled."""
+        return {**self.__dict__, "trained": self.trained.to(torch.device("cpu"))}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a pickled model to the device it was on, or to the CPU if there is none."""
+        self.__dict__.update(state)
+        if self.device.type == "cuda" and not torch.cuda.is_available():
+            self.source = self.source.to(torch.device("cpu"))
+        self.trained = self.trained.to(self.device)
 
     def __repr__(self) -> str:
         last = self.log[-1] if self.log else {}
@@ -72,18 +126,21 @@ class FittedModel:
 
     # ---- codes and observations
 
-    def encode(self, x: ArrayLike | Tensor) -> Array:
-        """Return the means of q(z|x), (N, D), which `decode` takes."""
+    def encode(self, x: Observations) -> Array:
+        """Return the means of q(z|x), (N, D), which `decode` takes.
+
+        x is an array of observations, or the path of a file or folder of them.
+        """
         return self._map(lambda nets, part: nets.model.encode(part).mean, self._observations(x))
 
-    def codes(self, x: ArrayLike | Tensor) -> Array:
+    def codes(self, x: Observations) -> Array:
         """Return one number per latent variable, (N, V): the mean of q(z_v|x), or the mode."""
         latent = self.run.latent
         return self._map(
             lambda nets, part: latent.codes(nets.model.encode(part)), self._observations(x)
         )
 
-    def posterior(self, x: ArrayLike | Tensor) -> tuple[Array, Array]:
+    def posterior(self, x: Observations) -> tuple[Array, Array]:
         """Return means and standard deviations of q(z|x), (N, D) each."""
         both = self._map(
             lambda nets, part: _moments(nets.model.encode(part)), self._observations(x)
@@ -91,7 +148,7 @@ class FittedModel:
         return both[..., 0], both[..., 1]
 
     def decode(self, z: ArrayLike | Tensor, noise: ArrayLike | Tensor | None = None) -> Array:
-        """Return expected observations E[x|z], (N, *shape).
+        """Return expected observations E[x|z], (N, *shape), in the units of the data.
 
         The generator of an InfoGAN also takes noise, E[x|z, e]: `noise` is (E,) for all codes, or
         (N, E). By default all codes share `draw_noise(1)`, so images differ only by their codes. To
@@ -110,26 +167,27 @@ class FittedModel:
                 f"expected noise of shape {wanted}, got {tuple(e.shape)}; use draw_noise"
             )
         both = torch.cat([codes, e.expand(count, columns)], 1)
-        return self._map(lambda nets, part: nets.model.decode(part).mean, self._chunks(both))
+        decoded = self._map(lambda nets, part: nets.model.decode(part).mean, self._chunks(both))
+        return self.schema.scaling.invert(decoded)
 
     def draw_noise(self, count: int, seed: int = 0) -> Array:
         """Draw the noise that a generator takes beside the codes, N(0, 1), (count, E)."""
         shape = (count, self.trained.nets.model.noise)
         return _numpy(Noise(seed, 0, "noise").normal(shape, "noise"))
 
-    def reconstruct(self, x: ArrayLike | Tensor, noise: ArrayLike | Tensor | None = None) -> Array:
+    def reconstruct(self, x: Observations, noise: ArrayLike | Tensor | None = None) -> Array:
         """Decode the mean codes of observations, with `noise` as in `decode`."""
         return self.decode(self.encode(x), noise)
 
     def sample(self, count: int, seed: int = 0) -> Array:
         """Decode samples of the prior, and of a generator's noise."""
-        noise = Noise(seed, 0, "sample", self._device)
+        noise = Noise(seed, 0, "sample", self.device)
         z = with_hard_samples(self.prior()).rsample(noise, (count,))
         return self.decode(z.cpu(), self.draw_noise(count, seed))
 
     def traverse(
         self,
-        x: ArrayLike | Tensor | None = None,
+        x: Observations | None = None,
         values: ArrayLike | None = None,
         steps: int = 9,
         noise: ArrayLike | Tensor | None = None,
@@ -167,7 +225,7 @@ class FittedModel:
         return self.decode(codes, noise)
 
     def log_likelihood(
-        self, x: ArrayLike | Tensor, particles: int = 5000, seed: int = 0
+        self, x: Observations, particles: int = 5000, seed: int = 0
     ) -> NDArray[np.float64]:
         """Return importance-weighted lower bounds of log p(x) in nats, (N,).  [Burda2016] eq. 8.
 
@@ -184,7 +242,7 @@ class FittedModel:
         observations = (one for part in self._observations(x) for one in part.split(1))
         return np.array(
             [
-                self._log_likelihood(one, particles, Noise(seed, row, "likelihood", self._device))
+                self._log_likelihood(one, particles, Noise(seed, row, "likelihood", self.device))
                 for row, one in enumerate(observations)
             ]
         )
@@ -196,10 +254,10 @@ class FittedModel:
         return chosen_rows(self.dataset, count, seed)
 
     def observations(self, index: ArrayLike | Tensor) -> Array:
-        """Return observations of the data, (N, *shape)."""
-        chosen = torch.as_tensor(index, device=self._device)
+        """Return observations of the data, (N, *shape), in their units."""
+        chosen = torch.as_tensor(index, device=self.device)
         parts = [self.dataset.images(part).cpu() for part in self._chunks(chosen)]
-        return _numpy(torch.cat(parts))
+        return self.schema.scaling.invert(_numpy(torch.cat(parts)))
 
     def prior(self) -> Distribution:
         """Return p(z), over z of shape (D,)."""
@@ -234,7 +292,7 @@ class FittedModel:
         """Return the table of observations whose posteriors are q; `codes` as in `table`."""
         latent, p = self.run.latent, self.prior()
         # On samples: if a rate has no closed form, its value at the mean is not an estimate of it.
-        rates = latent.rates(q, p, q.rsample(Noise(0, 0, "table", self._device)))
+        rates = latent.rates(q, p, q.rsample(Noise(0, 0, "table", self.device)))
         check_choice("codes", codes, get_args(Codes))
         plain = codes == "mean"
         return Table(
@@ -248,7 +306,7 @@ class FittedModel:
 
     def summarise(self, q: Distribution, samples: int = 10_000, seed: int = 0) -> Summary:
         """Decompose the rate over observations whose posteriors are q."""
-        noise = Noise(seed, 0, "summary", self._device)
+        noise = Noise(seed, 0, "summary", self.device)
         return summarise(self.run.latent, q, self.prior(), noise, samples)
 
     def _scales(self, q: Distribution) -> Array:
@@ -260,7 +318,7 @@ class FittedModel:
                 scales[:, [variable]] = np.maximum(spread[:, columns], TINY)
         return scales
 
-    def _one_code(self, x: ArrayLike | Tensor) -> Array:
+    def _one_code(self, x: Observations) -> Array:
         code = self.encode(x)
         if len(code) != 1:
             raise ValueError(f"expected one observation to start from, got {len(code)}; use x[:1]")
@@ -269,7 +327,7 @@ class FittedModel:
 
     def _log_likelihood(self, x: Tensor, particles: int, noise: Noise) -> float:
         """Compute the bound for one observation (1, *shape), some particles at a time."""
-        most = max(1, _NUMBERS[self._device.type] // x.numel())
+        most = max(1, _NUMBERS[self.device.type] // x.numel())
         starts = range(0, particles, most)
         counts = [min(most, particles - first) for first in starts]
 
@@ -282,17 +340,32 @@ class FittedModel:
         sums = self._map(bounds, [x])[:, 0] + np.log(counts)
         return float(np.logaddexp.reduce(sums)) - math.log(particles)
 
-    def _observations(self, x: ArrayLike | Tensor) -> Sequence[Tensor]:
-        return self._chunks(read_like(self.dataset, x))
+    def open(self, path: str | Path) -> Dataset:
+        """Open new observations at a path, for `encode`.
+
+        Images get the size and channels of those of the training, and columns of a table are found
+        by name. `encode` scales values as in the training.
+        """
+        return open_like(path, self.schema, self.run.data)
+
+    def _observations(self, x: Observations) -> Iterator[Tensor]:
+        """Yield observations as the networks see them, as many as go through them at once."""
+        if isinstance(x, (str, Path)):
+            x = self.open(x)
+        if isinstance(x, Dataset):
+            for part in self._chunks(torch.arange(x.size)):
+                yield rescale(x, part, self.schema, self.device)
+        else:
+            yield from self._chunks(read_like(self.schema, x, self.device))
 
     def _chunks(self, rows: Tensor) -> Sequence[Tensor]:
         """Split rows of observations or codes into as many as go through the networks at once."""
-        chunks: Sequence[Tensor] = rows.split(self.trained.chunk(self.dataset.shape))
+        chunks: Sequence[Tensor] = rows.split(self.trained.chunk(self.schema.shape))
         return chunks
 
     def _map(self, function: Callable[[Nets, Tensor], Tensor], parts: Iterable[Tensor]) -> Array:
         """Apply a function of the trained networks to every part, and join the results."""
-        results = [self.trained.alone(0, function, part.to(self._device)).cpu() for part in parts]
+        results = [self.trained.alone(0, function, part.to(self.device)).cpu() for part in parts]
         return _numpy(torch.cat(results))
 
 
@@ -329,123 +402,8 @@ def factor_columns(dataset: Dataset, index: Tensor) -> dict[str, Any]:
 def as_data(data: Any, device: torch.device) -> tuple[Data, Dataset]:
     """Load data from a spec, a path, or an array of observations; return its spec and itself."""
     if isinstance(data, (str, Path)):
-        if (named := members(Data).get(str(data))) and not Path(data).exists():
-            raise ValueError(f"{data!r} is the name of a data set: give {named.__name__}(...)")
+        check_not_a_name(data)
         data = from_path(data)
     if isinstance(data, DataSpec):
         return data, data.load(device)
     return from_array(data, device=device)
-
-
-@overload
-def load(  # type: ignore[overload-overlap]  # a text is one path, not one path a letter
-    path: str | Path,
-    *,
-    data: Any = ...,
-    split: AnySplit | None = ...,
-    device: str = ...,
-    network: Network | None = ...,
-) -> FittedModel: ...
-
-
-@overload
-def load(
-    path: Iterable[str | Path],
-    *,
-    data: Any = ...,
-    split: AnySplit | None = ...,
-    device: str = ...,
-    network: Network | None = ...,
-) -> list[FittedModel]: ...
-
-
-def load(
-    path: str | Path | Iterable[str | Path],
-    *,
-    data: Any = None,
-    split: AnySplit | None = None,
-    device: str = "auto",
-    network: Network | None = None,
-) -> FittedModel | list[FittedModel]:
-    """A run from its folder, at its newest weights; several folders give a list.
-
-    A path that exists is loaded as it is. Otherwise its last part may be the start of a digest, as
-    in `load("runs/3f2a")`, if only one run in that folder starts so.
-
-    Runs over the same data are on one loading of it. A run that was trained on an array in memory
-    needs that array again, as `data`. `split` puts the run on another split of its data than it was
-    trained on: `load(path, split="test")` measures on what it has not seen, `split="held-out"` on
-    the combinations that were held out. A run that was trained on all of the data has seen every
-    split of it, of which it warns. A run whose network was `uw.Modules` of modules that cannot be
-    imported needs them again, as `network`.
-    """
-    datasets: dict[str, tuple[Data, Dataset]] = {}
-    if isinstance(path, (str, Path)):
-        return _load(path, data, split, device, datasets, network)
-    return [_load(each, data, split, device, datasets, network) for each in path]
-
-
-def load_each(
-    paths: Iterable[Path], *, split: AnySplit | None = None, device: str = "auto"
-) -> tuple[list[FittedModel], dict[Path, str]]:
-    """Load the runs that can be loaded; return their models, and for each other run the reason."""
-    datasets: dict[str, tuple[Data, Dataset]] = {}
-    models: list[FittedModel] = []
-    reasons: dict[Path, str] = {}
-    for path in paths:
-        try:
-            model = _load(path, None, split, device, datasets, None)
-            _ = model.dataset  # raises if the data are missing
-            models.append(model)
-        except (ValueError, OSError) as error:
-            reasons[path] = str(error)
-    return models, reasons
-
-
-def _load(
-    path: str | Path,
-    data: Any,
-    split: AnySplit | None,
-    device: str,
-    datasets: dict[str, tuple[Data, Dataset]],
-    network: Network | None,
-) -> FittedModel:
-    """A run on its dataset, which is loaded if it is not among the `datasets` by now."""
-    exact = Path(path)
-    folder = RunFolder(exact) if exact.is_dir() else Store(exact.parent).named(exact.name)
-    run = folder.read_run()
-    if network is not None and network != run.network:
-        raise ValueError(f"{path} was trained with network {run.network}, got {network}")
-    if isinstance(run.data, InMemory) and data is None:
-        raise ValueError(
-            f"{path} was trained on an array in memory; give it again: load(path, data=images)"
-        )
-    outcome = recall(folder, run)
-    if outcome.failure and outcome.weights is None:
-        raise ValueError(f"{path} has no weights: {failure_text(run, outcome.failure)}")
-    if outcome.weights is None:
-        raise ValueError(f"{path} has no weights yet: train it first, with `unweave train`")
-    wanted = run.data if split is None else _another(run.data, split, path)
-    if split in ("validation", "test") and takes_all(run.data):
-        warnings.warn(
-            f"{path} was trained on all of its data, split=all: it has seen the {split} split, and "
-            "scores on it are not those of unseen data; train with data.split=train to hold it out",
-            stacklevel=3,
-        )
-    key = digest(wanted)
-    if key not in datasets:
-        datasets[key] = as_data(wanted if data is None else data, pick_device(device))
-    spec, dataset = datasets[key]
-    if spec != wanted:
-        raise ValueError(f"{path} was trained on other data: expected {wanted}, got {spec}")
-    if wanted == run.data:
-        folder.check_data(dataset.fingerprint)
-    return FittedModel(outcome, dataset, folder.path, wanted)
-
-
-def _another(data: Data, split: AnySplit, path: str | Path) -> Data:
-    """Another split of the data of a run."""
-    try:
-        return with_split(data, split)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None

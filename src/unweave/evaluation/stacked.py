@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -57,6 +58,13 @@ class StackedModels:
         numbers = math.prod(shape) * (len(self) if self.vectorised else 1)
         at_once = _AT_ONCE.get(device, _AT_ONCE["cuda"])
         return max(1, min(_MOST.get(device, _MOST["cuda"]), at_once // numbers))
+
+    def to(self, device: torch.device) -> StackedModels:
+        """Copy the networks to a device; return them as they are if they are on it."""
+        if device == self.device:
+            return self
+        weights = {name: value.to(device) for name, value in self.weights.items()}
+        return StackedModels(copy.deepcopy(self.nets).to(device), weights)
 
     @cached_property
     def _buffers(self) -> set[str]:

@@ -210,16 +210,25 @@ class Analysis:
 
     def observations(self, rows: list[int]) -> Array:
         """Return the observations of rows of the table, (n, *shape)."""
-        return self.model.observations(self.index[rows])
+        return self.displayed(self.model.observations(self.index[rows]))
 
     def reconstructions(self, rows: list[int]) -> Array:
         """Return the reconstructions of rows of the table, (n, *shape)."""
-        return self.model.decode(self.means[rows])
+        return self.displayed(self.model.decode(self.means[rows]))
 
     def traverse(self, row: int, variable: Variable) -> Array:
         """Decode the code of a row as one variable takes its traversal values, (n, *shape)."""
         values = self.traversal_values[variable.number]
-        return self.model.traverse_variable(self.means[row], variable.number, values)
+        moved = self.model.traverse_variable(self.means[row], variable.number, values)
+        return self.displayed(moved)
+
+    def displayed(self, values: Array) -> Array:
+        """Return vectors in the user's units, and images as the networks see them.
+
+        So what percentiles have scaled to 0 and 1 is black and white.
+        """
+        schema = self.model.schema
+        return schema.scaling.apply(values).numpy() if len(schema.shape) == 3 else values
 
 
 def analyse(model: FittedModel, rows: int, scores: dict[str, Score] | None = None) -> Analysis:

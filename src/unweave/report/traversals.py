@@ -104,7 +104,7 @@ def _value_labels(variable: Variable, values: Array) -> list[str]:
 
 def prior_samples(analysis: Analysis) -> Array:
     """Return expected observations at samples of the prior, enough for three rows."""
-    return analysis.model.sample(3 * _COLUMNS)
+    return analysis.displayed(analysis.model.sample(3 * _COLUMNS))
 
 
 def sample_sheet(samples: Array, span: Span) -> Sheet:

@@ -296,7 +296,7 @@ def optimum(model: Optimal, rows: int = 10_000) -> Optimum:
         )
     index = model.rows(rows)
     with torch.no_grad():
-        passed = _pass(model, torch.from_numpy(model.observations(index)), None)
+        passed = _pass(model, model.dataset.images(index), None)
         return Optimum(float(beta), -_mean(passed.distortion), _mean(passed.rate))
 
 
@@ -366,7 +366,7 @@ def _subject(
             raise ValueError("expected observations x with a bare VAE, got none; give x")
         return model, floating(x).to(next(model.parameters())), noise or Noise(0)
     subject, shape = double(model), model.dataset.shape
-    inputs = torch.from_numpy(model.observations(model.rows(_ROWS))) if x is None else floating(x)
+    inputs = model.dataset.images(model.rows(_ROWS)) if x is None else floating(x)
     if tuple(inputs.shape[1:]) != tuple(shape):
         raise ValueError(
             f"expected observations of shape (B, {', '.join(map(str, shape))}), got "

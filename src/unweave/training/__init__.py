@@ -4,6 +4,7 @@ from unweave.training.engine import Row
 from unweave.training.loop import (
     Monitor,
     Outcome,
+    TrainingInterrupted,
     log_interval,
     notes,
     pick_device,
@@ -22,6 +23,7 @@ __all__ = [
     "Progress",
     "Row",
     "Silent",
+    "TrainingInterrupted",
     "log_interval",
     "notes",
     "pick_device",

@@ -17,16 +17,22 @@ from unweave.data import Dataset
 from unweave.training import compile as compiler
 from unweave.training.engine import Row
 from unweave.training.flat_parameters import Tensors
+from unweave.training.interrupt import Interrupt
 from unweave.training.memory import reuse_memory
 from unweave.training.precision import Precision, check_precision, matmul_precision
 from unweave.training.progress import Progress, Silent
+from unweave.training.resumption import (
+    arithmetic,
+    group_runs,
+    label_notes,
+    predecessors,
+    worth_compiling,
+)
 from unweave.training.run import Run
 from unweave.training.state import model_weights
 from unweave.training.step import Lanes
-from unweave.training.store import RunFolder, Store, read_facts, read_tensors, write_tensors
+from unweave.training.store import RunFolder, Store, read_tensors, write_tensors
 from unweave.training.workers import LanePool
-
-_WORTH_COMPILING = 10_000  # steps, after which compiling has paid for itself
 
 
 class Monitor(Protocol):
@@ -56,19 +62,26 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
-def notes(runs: Sequence[Run], dataset: Dataset) -> list[str]:
-    """Return what a user should know before training, about the data, the runs and the device."""
+def notes(
+    runs: Sequence[Run],
+    dataset: Dataset,
+    store: Store | None = None,
+    precision: Precision = "fp32",
+    monitor: Monitor | None = None,
+) -> list[str]:
+    """Return what a user should know before `train` is called with the same arguments."""
     lines = [*dataset.notes, *(note for run in runs for note in run.notes)]
+    if store:
+        for run in runs:
+            lines += label_notes(store.folder(run), dataset)
+        for origin in predecessors(runs, dataset, store, precision, bool(monitor)).values():
+            lines.append(f"continues run {origin.path.name} from step {max(origin.states):,}")
     if dataset.device.type == "cuda":
         if why := kernels.unavailable_reason():
             lines.append(f"this GPU trains with torch's own layers, not our faster ones: {why}")
-        elif _worth_compiling(runs) and not compiler.available():
+        elif worth_compiling(runs) and not compiler.available():
             lines.append(f"steps are not compiled, which is slower: torch {torch.__version__}")
     return list(dict.fromkeys(lines))
-
-
-def _worth_compiling(runs: Sequence[Run]) -> bool:
-    return any(run.steps >= _WORTH_COMPILING for run in runs)
 
 
 def log_interval(steps: int) -> int:
@@ -84,7 +97,8 @@ def log_interval(steps: int) -> int:
 class Outcome:
     """The result of a run: its weights, log and measurements, or its failure.
 
-    A run that was stopped by a deadline has neither weights nor a failure.
+    A run that was stopped by a deadline has neither weights nor a failure. One that was interrupted
+    has the weights of its last step.
     """
 
     run: Run
@@ -94,19 +108,34 @@ class Outcome:
     measures: list[Row] = field(default_factory=list)
 
 
+class TrainingInterrupted(KeyboardInterrupt):
+    """Ctrl-C during training: what was trained is saved, and the outcomes so far are here."""
+
+    def __init__(self, outcomes: list[Outcome]) -> None:
+        self.outcomes = outcomes
+        last = max((o.log[-1]["step"] for o in outcomes if o.log and not o.failure), default=0)
+        super().__init__(f"training was interrupted at step {last:,} of {outcomes[0].run.steps:,}")
+
+
 class Group:
-    """Runs that train together, and the folders that keep them (None: in memory only)."""
+    """Runs that train together, and the folders that keep them (None: in memory only).
+
+    `origins` are the folders of shorter runs that they continue, if any.
+    """
 
     def __init__(
         self,
         lanes: Lanes,
         folders: list[RunFolder | None],
+        origins: list[RunFolder | None],
         progress: Progress,
+        interrupt: Interrupt,
         checkpoint_seconds: float,
         monitor: Monitor | None = None,
         deadline: float = math.inf,
     ) -> None:
-        self.lanes, self.folders, self.progress = lanes, folders, progress
+        self.lanes, self.folders, self.origins, self.progress = lanes, folders, origins, progress
+        self.interrupt = interrupt
         self.checkpoint_seconds, self.monitor, self.deadline = checkpoint_seconds, monitor, deadline
         self.pool = LanePool(lanes)
         self.logs: list[list[Row]] = [[] for _ in folders]
@@ -126,23 +155,30 @@ class Group:
             self.progress.end()
 
     def _resume(self) -> None:
-        common = set.intersection(*(set(f.states) if f else set() for f in self.folders))
+        """Restore the newest checkpoint that all lanes have, in their own folder or their origin's.
+
+        Checkpoints of a lane's own folder come first.
+        """
+        places = [
+            {step: folder for folder in (origin, own) if folder for step in folder.states}
+            for origin, own in zip(self.origins, self.folders, strict=True)
+        ]
+        common = set.intersection(*(set(steps) for steps in places))
         if not common:
             return
         step = max(common)
-        saved = [read_tensors(folder.states[step])[0] for folder in self.folders if folder]
-        self.lanes.restore(saved, step)
-        self.logs = [folder.read_log(until=step) for folder in self.folders if folder]
-        for run, folder in zip(self.lanes.runs, self.folders, strict=True):
-            if folder:
-                self.measures[run.digest] = folder.read_measures(until=step)
+        folders = [steps[step] for steps in places]
+        self.lanes.restore([read_tensors(folder.states[step])[0] for folder in folders], step)
+        self.logs = [folder.read_log(until=step) for folder in folders]
+        for run, folder in zip(self.lanes.runs, folders, strict=True):
+            self.measures[run.digest] = folder.read_measures(until=step)
 
     def _train_steps(self) -> None:
-        """Train to the last step or the deadline; save a checkpoint every few seconds."""
+        """Train to the last step, the deadline or Ctrl-C; save a checkpoint every few seconds."""
         lanes = self.lanes
         steps, interval = lanes.runs[0].steps, log_interval(lanes.runs[0].steps)
         saved = time.monotonic()
-        while lanes.runs and lanes.step < steps and time.monotonic() < self.deadline:
+        while lanes.runs and lanes.step < steps and not self._stops():
             logged = min(steps, lanes.step + interval - lanes.step % interval)
             while lanes.step < logged:
                 measured = self.monitor.next_step(lanes.step) if self.monitor else logged
@@ -155,6 +191,9 @@ class Group:
                 self._save()
                 saved = time.monotonic()
 
+    def _stops(self) -> bool:
+        return self.interrupt.requested or time.monotonic() >= self.deadline
+
     def _log(self) -> None:
         """Add a row to every log, and drop the lanes that failed."""
         rows, failures = self.pool.rows(), self.pool.failures()
@@ -162,7 +201,8 @@ class Group:
         for log, row in zip(self.logs, rows, strict=True):
             log.append(row)
         self._drop(failures)
-        self.progress.advance(self.lanes.step, rows)
+        with self.interrupt.catch():
+            self.progress.advance(self.lanes.step, rows)
 
     def _measure(self, monitor: Monitor) -> None:
         """Start to measure the lanes; failed ones were dropped before."""
@@ -220,7 +260,11 @@ class Group:
             return
         failed = [lane for lane, good in enumerate(lanes.state.finite()) if not good]
         self._drop({lane: {"step": lanes.step - 1, "term": "gradient"} for lane in failed})
-        facts = {"step": lanes.step, "lanes": [run.digest for run in lanes.runs]}
+        facts = {
+            "step": lanes.step,
+            "lanes": [run.digest for run in lanes.runs],
+            **arithmetic(lanes.runs, lanes.device, lanes.precision),
+        }
         for lane, folder in enumerate(self.folders):
             if folder:
                 folder.write_log(self.logs[lane])
@@ -232,12 +276,16 @@ class Group:
                 folder.drop_states(before=lanes.step)
 
     def _finish(self) -> None:
-        """Save the state of all lanes, and then, if they are at the last step, their weights."""
+        """Save the state of all lanes, and then, if they are at the last step, their weights.
+
+        The state stays beside the weights, so that a longer run can continue from it.
+        """
         self._save()
         lanes = self.lanes
         for lane, (run, folder) in enumerate(zip(lanes.runs, self.folders, strict=True)):
             log, measures = self.logs[lane], self.measures[run.digest]
-            if lanes.step < run.steps:
+            finished = lanes.step == run.steps
+            if not finished and not (self.interrupt.requested and lanes.step):
                 self.outcomes[run.digest] = Outcome(run, None, log, None, measures)
                 continue
             # In the memory layout in which files are read, so that both give the same bits.
@@ -246,9 +294,8 @@ class Group:
                 for name, value in model_weights(lanes.state.lane(lane)).items()
             }
             self.outcomes[run.digest] = Outcome(run, weights, log, None, measures)
-            if folder:
+            if folder and finished:
                 write_tensors(folder.weights, weights, {"step": lanes.step})
-                folder.drop_states(before=lanes.step + 1)
 
 
 def train(
@@ -263,18 +310,21 @@ def train(
 ) -> list[Outcome]:
     """Train runs on one dataset, side by side where possible, and resume unfinished ones.
 
-    With a store, runs that are finished or have failed are not trained again. If the GPU's memory
-    does not hold the lanes of a group, its halves are trained one after the other. At the deadline
-    (on the clock of `time.monotonic`) runs are saved and stop; call again to continue.
+    With a store, runs that are finished or have failed are not trained again, and a run continues
+    one that differs only in having fewer steps. If the GPU's memory does not hold the lanes of a
+    group, its halves are trained one after the other. At the deadline (on the clock of
+    `time.monotonic`) runs are saved and stop; call again to continue. So they do after Ctrl-C,
+    which then raises `TrainingInterrupted` with the outcomes so far.
     """
     check_precision(precision)
     outcomes: dict[str, Outcome] = {}
-    with contextlib.ExitStack() as locks:
+    with contextlib.ExitStack() as locks, Interrupt() as interrupt:
         unfinished = _open_runs(runs, dataset, store, locks, outcomes)
-        waiting = _groups(unfinished, store)
+        origins = predecessors(unfinished, dataset, store, precision, bool(monitor))
+        waiting = group_runs(unfinished, store, origins)
         while waiting:
             group = waiting.pop(0)
-            if time.monotonic() >= deadline:
+            if interrupt.requested or time.monotonic() >= deadline:
                 outcomes |= {run.digest: Outcome(run, None, [], None) for run in group}
                 continue
             trained = _train_group(
@@ -282,7 +332,9 @@ def train(
                 dataset,
                 precision,
                 folders=[store.folder(run) if store else None for run in group],
+                origins=[origins.get(run.digest) for run in group],
                 progress=progress or Silent(),
+                interrupt=interrupt,
                 checkpoint_seconds=checkpoint_seconds,
                 monitor=monitor,
                 deadline=deadline,
@@ -292,7 +344,10 @@ def train(
                 waiting = [group[:half], group[half:], *waiting]
             else:
                 outcomes |= trained
-    return [outcomes[run.digest] for run in runs]
+    found = [outcomes[run.digest] for run in runs]
+    if interrupt.requested:
+        raise TrainingInterrupted(found)
+    return found
 
 
 def _train_group(
@@ -302,7 +357,7 @@ def _train_group(
     device = dataset.device
     try:
         with kernels.on(device), matmul_precision(precision), reuse_memory(device):
-            lanes = Lanes(group, dataset, device, precision, _worth_compiling(group))
+            lanes = Lanes(group, dataset, device, precision, worth_compiling(group))
             job = Group(lanes, **options)
             job.train()
         return job.outcomes
@@ -328,32 +383,13 @@ def _open_runs(
     for run in distinct:
         folder = store.folder(run)
         folder.create(run)
-        folder.check_data(dataset.fingerprint)
+        folder.check_data(dataset, labels=bool(run.labels))
         locks.enter_context(folder.lock())
         if folder.status in ("finished", "failed"):
             outcomes[run.digest] = recall(folder, run)
         else:
             unfinished.append(run)
     return unfinished
-
-
-def _groups(runs: Sequence[Run], store: Store | None) -> list[list[Run]]:
-    """Divide runs into groups that train together.
-
-    The runs of a group have the same structure. Runs with checkpoints stay with those they were
-    saved with, so that they continue with the same bits; beside new runs they would start again. A
-    run whose group was stopped during its first checkpoint may have none itself.
-    """
-    saved: dict[str, frozenset[str]] = {}  # the lanes that a run was saved with
-    for run in runs:
-        if store and (states := store.folder(run).states):
-            saved[run.digest] = frozenset(read_facts(states[max(states)])["lanes"])
-    together = {digest: lanes for lanes in saved.values() for digest in lanes} | saved
-    groups: dict[tuple[str, frozenset[str]], list[Run]] = {}
-    for run in runs:
-        key = run.lane_key, together.get(run.digest, frozenset())
-        groups.setdefault(key, []).append(run)
-    return list(groups.values())
 
 
 def recall(folder: RunFolder, run: Run) -> Outcome:

@@ -98,7 +98,7 @@ class Lanes:
             if wrong := self.state.lane(lane).keys() ^ tensors.keys():
                 raise ValueError(
                     f"expected a checkpoint of run {self.runs[lane].digest}, got one in which "
-                    f"{min(wrong)!r} is missing or unknown; delete the run's folder"
+                    f"{min(wrong)!r} is missing or unknown; use another store"
                 )
             self.state.restore(lane, tensors)
         self.seek(step)

@@ -1,10 +1,10 @@
 """The store: a folder a run, written atomically, never half there, and no pickle anywhere.
 
 runs/<digest>/run.json             the run
-              data.json            fingerprint of the data it was begun on
+              data.json            schema and fingerprints of the data it was begun on
               log.jsonl            one line per stretch of steps: the mean of every term
               measures.jsonl       what was measured at chosen steps of training
-              state-<step>.safetensors   checkpoint of a run under way
+              state-<step>.safetensors   the newest checkpoint, from which training continues
               weights.safetensors  the trained weights; their presence means "finished"
               failed.json          where and why a run stopped
               table.npz scores.json             codes and scores of the split it was trained on
@@ -18,19 +18,21 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from filelock import FileLock, Timeout
+from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors.torch import load, save
 from torch import Tensor
 
 from unweave.core import spec
 from unweave.core.files import UNFINISHED, write_atomically, write_json
+from unweave.data import Dataset, Schema
 from unweave.data.splits import split_of
 from unweave.training.run import Run
 
@@ -42,22 +44,34 @@ _LOCK_SECONDS = 0.2  # to wait for a lock: longer than `RunFolder.locked` holds 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
     """Write tensors atomically as safetensors, with facts and a checksum in the header."""
-    ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    header = {"unweave": json.dumps({**facts, "crc32": _checksum(ready)})}
-    write_atomically(path, save(ready, metadata=header))
+    write_atomically(path, tensors_to_bytes(tensors, facts))
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and facts of a file written by `write_tensors`, checked."""
     try:
-        with safe_open(path, framework="pt") as file:
-            facts = json.loads((file.metadata() or {})["unweave"])
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-            expected = facts["crc32"]
-    except (SafetensorError, KeyError, json.JSONDecodeError) as error:
+        return tensors_from_bytes(path.read_bytes())
+    except ValueError as error:
         raise ValueError(_damaged(path, str(error))) from None
+
+
+def tensors_to_bytes(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> bytes:
+    """Return the content of a safetensors file, with facts and a checksum in its header."""
+    ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    return save(ready, metadata={"unweave": json.dumps({**facts, "crc32": _checksum(ready)})})
+
+
+def tensors_from_bytes(content: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return the tensors and facts that `tensors_to_bytes` was given; raise a ValueError if bad."""
+    try:
+        tensors = {name: value.clone() for name, value in load(content).items()}
+        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        facts = json.loads(header["__metadata__"]["unweave"])
+        expected = facts["crc32"]
+    except (SafetensorError, KeyError, json.JSONDecodeError) as error:
+        raise ValueError(str(error)) from None
     if _checksum(tensors) != expected:
-        raise ValueError(_damaged(path, "its checksum does not match"))
+        raise ValueError("its checksum does not match")
     return tensors, facts
 
 
@@ -83,9 +97,35 @@ def _checksum(tensors: Mapping[str, Tensor]) -> int:
 
 def _damaged(path: Path, reason: str) -> str:
     return (
-        f"{path} cannot be read ({reason}): the file is damaged. Delete it to go on from what else "
-        f"is in the folder, or delete {path.parent} to start the run again"
+        f"{path} cannot be read ({reason}): the file is damaged. Restore it from a copy, move it "
+        "elsewhere to go on from the other files in the folder, or train in another store"
     )
+
+
+class DataRecord(NamedTuple):
+    """What a run keeps of its data: a description and checksums of them, not the data."""
+
+    schema: Schema
+    fingerprint: str
+    labels_fingerprint: str
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> DataRecord:
+        """Describe a dataset."""
+        return cls(dataset.schema, dataset.fingerprint, dataset.labels_fingerprint)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `from_json` reads."""
+        return {**self._asdict(), "schema": self.schema.to_json()}
+
+    @classmethod
+    def from_json(cls, content: Any) -> DataRecord:
+        """Read what `to_json` returned; raise a ValueError for anything else."""
+        try:
+            prints = content["fingerprint"], content["labels_fingerprint"]
+            return cls(Schema.from_json(content["schema"]), *prints)
+        except (KeyError, TypeError, ValidationError) as error:
+            raise ValueError(f"it does not describe data as this version does: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -209,6 +249,14 @@ class RunFolder:
         text = "".join(json.dumps(row) + "\n" for row in rows)
         write_atomically(self.path / name, text.encode())
 
+    def read_data(self) -> DataRecord:
+        """The description of the data that the run was begun on."""
+        path = self.path / "data.json"
+        if not path.exists():
+            raise ValueError(f"{self.path} has no data.json: its training never started")
+        record: DataRecord = _read(path, lambda text: DataRecord.from_json(json.loads(text)))
+        return record
+
     def create(self, run: Run) -> None:
         """Make the folder, with its run.json, if it is not there; refuse that of another run."""
         self.path.mkdir(parents=True, exist_ok=True)
@@ -217,19 +265,26 @@ class RunFolder:
         elif self.read_run() != run:
             raise ValueError(
                 f"{self.path} holds another run than the one of that name: its run.json was "
-                "changed, or is of another version of unweave; delete the folder, or use another "
-                "store"
+                "changed, or is of another version of unweave; use another store"
             )
 
-    def check_data(self, fingerprint: str) -> None:
-        """Refuse data other than those that the run began with."""
+    def check_data(self, dataset: Dataset, labels: bool = False) -> None:
+        """Refuse observations other than those that the run began with.
+
+        `labels` says whether the run also learns from labels, so that they must not change either.
+        """
         path = self.path / "data.json"
         if not path.exists():
-            write_json(path, {"fingerprint": fingerprint})
-        elif _read_json(path)["fingerprint"] != fingerprint:
+            write_json(path, DataRecord.of(dataset).to_json())
+            return
+        record = self.read_data()
+        changed = "data" if record.fingerprint != dataset.fingerprint else ""
+        if not changed and labels and record.labels_fingerprint != dataset.labels_fingerprint:
+            changed = "labels, from which it learns,"
+        if changed:
             raise ValueError(
-                f"the data have changed since {self.path} was begun; bring them back, or delete "
-                f"that folder to train on the new ones"
+                f"the {changed} have changed since {self.path} was begun; bring them back, or "
+                "train on the new ones in another store"
             )
 
     def drop_states(self, before: int) -> None:
@@ -269,6 +324,23 @@ class Store:
         found = [entry.parent for entry in self.root.glob("*/run.json")]
         return [RunFolder(path) for path in sorted(found, key=lambda p: p.stat().st_mtime)]
 
+    def shorter_runs(self, runs: Iterable[Run]) -> dict[str, list[RunFolder]]:
+        """The folders of runs that differ from each run only in having fewer steps, longest first.
+
+        Files are compared as plain JSON, so that a store of many runs is searched quickly.
+        """
+        others: dict[str, list[tuple[int, RunFolder]]] = {}
+        for path in self.root.glob("*/run.json"):
+            with suppress(ValueError, KeyError, AttributeError):  # not a readable run
+                key, steps = _all_but_steps(json.loads(path.read_text()))
+                others.setdefault(key, []).append((steps, RunFolder(path.parent)))
+        found = {}
+        for run in runs:
+            key, steps = _all_but_steps(spec.to_json(run))
+            shorter = [each for each in others.get(key, []) if each[0] < steps]
+            found[run.digest] = [folder for _, folder in sorted(shorter, key=lambda e: -e[0])]
+        return found
+
     def find_all(self, names: Iterable[str]) -> list[Path]:
         """The folders of runs by their names, as `find` takes them, each once."""
         return list(dict.fromkeys(self.find(name).path for name in names))
@@ -293,6 +365,12 @@ class Store:
         raise ValueError(f"{name!r} {problem} in {self.root}: {listing}; see `unweave runs`")
 
 
+def _all_but_steps(content: dict[str, Any]) -> tuple[str, int]:
+    """Return the JSON of a run without its steps, as text, and its steps."""
+    others = {name: value for name, value in content.items() if name != "steps"}
+    return json.dumps(others, sort_keys=True), int(content["steps"])
+
+
 def _read_json(path: Path) -> Any:
     return _read(path, json.loads)
 
@@ -300,5 +378,5 @@ def _read_json(path: Path) -> Any:
 def _read(path: Path, parse: Callable[[str], Any]) -> Any:
     try:
         return parse(path.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ValueError(_damaged(path, str(error))) from None

@@ -286,14 +286,16 @@ def _load_or_stream(
     return ArrayDataset(schema, data, codes, interpretation.unit, row_names=row_names)
 
 
-def read_like(dataset: Dataset, observations: ArrayLike | Tensor) -> Tensor:
-    """Convert observations to float32 (N, *shape) on the device, like those of a dataset.
+def read_like(
+    schema: Schema, observations: ArrayLike | Tensor, device: torch.device | str = "cpu"
+) -> Tensor:
+    """Convert observations in the user's units to float32 (N, *shape), like those of a dataset.
 
     Values are scaled as those of the dataset were, so their meaning does not depend on the other
     observations. Images may have their channels last, or no axis of channels.
     """
     array = as_numpy(observations)
-    shape = dataset.shape
+    shape = schema.shape
     if array.shape[1:] == shape[1:] and shape[0] == 1 and len(shape) == 3:
         array = array[:, None]
     elif array.shape[1:] == (*shape[1:], shape[0]) != shape:
@@ -303,10 +305,10 @@ def read_like(dataset: Dataset, observations: ArrayLike | Tensor) -> Tensor:
             f"expected observations of shape (N, {', '.join(map(str, shape))}), as in the data, "
             f"got {array.shape}"
         )
-    values = dataset.schema.scaling.apply(array).to(dataset.device)
+    values = schema.scaling.apply(array).to(device)
     if not values.isfinite().all():
         raise ValueError("expected finite observations, got NaN or infinity: remove or replace it")
-    if dataset.bounded and not 0 <= values.min() <= values.max() <= 1:
+    if schema.bounded and not 0 <= values.min() <= values.max() <= 1:
         raise ValueError(
             f"expected values in [0, 1] as in the data, got {values.min():g} to {values.max():g}"
         )

@@ -1,0 +1,118 @@
+"""Load trained models, from their run folders or from single files."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, overload
+
+from unweave.data.splits import AnySplit, takes_all
+from unweave.evaluation.model import FittedModel
+from unweave.evaluation.source import SourceFinder
+from unweave.networks import Network
+from unweave.training import Outcome, pick_device, recall
+from unweave.training.model_file import read_model
+from unweave.training.progress import failure_text
+from unweave.training.store import DataRecord, RunFolder, Store
+
+
+@overload
+def load(  # type: ignore[overload-overlap]  # a text is one path, not one path a letter
+    path: str | Path,
+    *,
+    data: Any = ...,
+    split: AnySplit | None = ...,
+    device: str = ...,
+    network: Network | None = ...,
+) -> FittedModel: ...
+
+
+@overload
+def load(
+    path: Iterable[str | Path],
+    *,
+    data: Any = ...,
+    split: AnySplit | None = ...,
+    device: str = ...,
+    network: Network | None = ...,
+) -> list[FittedModel]: ...
+
+
+def load(
+    path: str | Path | Iterable[str | Path],
+    *,
+    data: Any = None,
+    split: AnySplit | None = None,
+    device: str = "auto",
+    network: Network | None = None,
+) -> FittedModel | list[FittedModel]:
+    """A run from its folder, or from a file written by `FittedModel.save`; several give a list.
+
+    A path that exists is loaded as it is. Otherwise its last part may be the start of a digest, as
+    in `load("runs/3f2a")`, if only one run in that folder starts so. A run that is not finished has
+    its newest weights.
+
+    The data are not needed, and are loaded when something is first measured on them; runs over the
+    same data share one loading of it. `data` says where they are now, if they were moved, or is the
+    array that a run was trained on. They are compared by content, not by name. `split` puts the run
+    on another split of its data than it was trained on: `load(path, split="test")` measures on what
+    it has not seen, `split="held-out"` on the combinations that were held out. A run that was
+    trained on all of the data has seen every split of it, of which it warns. A run whose network
+    was `uw.Modules` of modules that cannot be imported needs them again, as `network`.
+    """
+    finder = SourceFinder(data, split, pick_device(device))
+    if isinstance(path, (str, Path)):
+        return _load(path, finder, network)
+    return [_load(each, finder, network) for each in path]
+
+
+def load_each(
+    paths: Iterable[Path], *, data: Any = None, split: AnySplit | None = None, device: str = "auto"
+) -> tuple[list[FittedModel], dict[Path, str]]:
+    """Load the runs that can be loaded with their data; also return why each other one cannot."""
+    finder = SourceFinder(data, split, pick_device(device))
+    models: list[FittedModel] = []
+    reasons: dict[Path, str] = {}
+    for path in paths:
+        try:
+            model = _load(path, finder, None)
+            _ = model.dataset  # raises if the data are missing
+            models.append(model)
+        except (ValueError, OSError) as error:
+            reasons[path] = str(error)
+    return models, reasons
+
+
+def _load(path: str | Path, finder: SourceFinder, network: Network | None) -> FittedModel:
+    """Read a run, and find the source of its data."""
+    outcome, record, folder = _read(Path(path))
+    run = outcome.run
+    if network is not None and network != run.network:
+        raise ValueError(f"{path} was trained with network {run.network}, got {network}")
+    if outcome.failure and outcome.weights is None:
+        raise ValueError(f"{path} has no weights: {failure_text(run, outcome.failure)}")
+    if outcome.weights is None:
+        raise ValueError(f"{path} has no weights yet: train it first, with `unweave train`")
+    if finder.split in ("validation", "test") and takes_all(run.data):
+        warnings.warn(
+            f"{path} was trained on all of its data, split=all: it has seen the {finder.split} "
+            "split, and scores on it are not those of unseen data; train with data.split=train to "
+            "hold it out",
+            stacklevel=3,
+        )
+    try:
+        source = finder.find(run.data, record)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    return FittedModel(outcome, source, folder)
+
+
+def _read(path: Path) -> tuple[Outcome, DataRecord, Path | None]:
+    """Read a run from a file or a folder; also return the folder."""
+    if path.is_file():
+        return *read_model(path), None
+    folder = RunFolder(path) if path.is_dir() else Store(path.parent).named(path.name)
+    run = folder.read_run()
+    outcome = recall(folder, run)
+    return outcome, folder.read_data(), folder.path

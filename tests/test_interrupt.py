@@ -1,0 +1,144 @@
+"""Ctrl-C: what was trained is kept, in memory and in a store, and training resumes from there."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+
+import unweave as uw
+from datasets import CPU, SMALL, small_run
+from unweave.training import Silent, TrainingInterrupted, train
+from unweave.training.store import Store
+
+FIELDS = dict(network=uw.MLP((16,)), latent=uw.Gaussian(3), batch_size=16, progress=False)
+
+
+class Stops(Silent):
+    """Raises KeyboardInterrupt when a step is reached."""
+
+    def __init__(self, step=20):
+        self.step = step
+
+    def advance(self, step, rows):
+        if step == self.step:
+            raise KeyboardInterrupt
+
+
+class Presses(Silent):
+    """Presses Ctrl-C at some steps."""
+
+    def __init__(self, *steps):
+        self.steps = steps
+
+    def advance(self, step, rows):
+        if step in self.steps:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+
+
+@pytest.mark.parametrize("progress", [Stops(), Presses(20)])
+def test_an_interrupted_run_is_saved_and_ends_with_the_same_bits(tmp_path, progress):
+    runs, data = [small_run(steps=50, seed=seed) for seed in (0, 1)], SMALL.load(CPU)
+    store = Store(tmp_path)
+    whole = train(runs, data)
+    with pytest.raises(TrainingInterrupted, match="interrupted at step 20 of 50") as stopped:
+        train(runs, data, store, progress)
+    for run, outcome in zip(runs, stopped.value.outcomes, strict=True):
+        assert outcome.log[-1]["step"] == 20
+        folder = store.folder(run)
+        assert (folder.status, list(folder.states)) == ("stopped", [20])
+        saved = uw.load(folder.path).trained.weights
+        assert all(torch.equal(saved[n][0], w) for n, w in outcome.weights.items())
+    for one, two in zip(train(runs, data, store), whole, strict=True):
+        assert one.log == two.log
+        assert all(torch.equal(one.weights[name], two.weights[name]) for name in one.weights)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_second_interrupt_stops_at_once(tmp_path, capsys):
+    run, data = small_run(steps=50), SMALL.load(CPU)
+
+    class Twice(Presses):
+        def end(self):  # after the first one, while the run is being saved
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        train([run], data, Store(tmp_path), Twice(20))
+    assert not isinstance(stopped.value, TrainingInterrupted)
+    assert "press Ctrl-C again to stop at once" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_groups_that_had_not_begun_have_no_weights():
+    runs = [small_run(steps=50), small_run(steps=50, latent=uw.Gaussian(4))]
+    with pytest.raises(TrainingInterrupted) as stopped:
+        train(runs, SMALL.load(CPU), None, Stops())
+    one, two = stopped.value.outcomes
+    assert one.weights is not None
+    assert two.weights is None
+
+
+@pytest.mark.parametrize("seed", [0, (0, 1)])
+def test_fit_returns_the_model_so_far(tmp_path, monkeypatch, seed):
+    whole = uw.fit(SMALL, steps=50, seed=seed, **FIELDS)
+    monkeypatch.setattr("unweave.evaluation.fit.Silent", Stops)
+    text = "interrupted at step 20 of 50; the result is the model so far"
+    with pytest.warns(UserWarning, match=f"{text}$"):
+        in_memory = uw.fit(SMALL, steps=50, seed=seed, **FIELDS)
+    with pytest.warns(UserWarning, match=f"{text}; the same call resumes there"):
+        stored = uw.fit(SMALL, steps=50, seed=seed, store=tmp_path, **FIELDS)
+    monkeypatch.undo()
+    resumed = uw.fit(SMALL, steps=50, seed=seed, store=tmp_path, **FIELDS)
+    if seed == 0:
+        in_memory, stored, resumed, whole = [in_memory], [stored], [resumed], [whole]
+    assert len(in_memory) == len(whole)
+    x = whole[0].observations(range(5))
+    for short, kept, end, expected in zip(in_memory, stored, resumed, whole, strict=True):
+        assert "20 steps" in repr(short)
+        assert np.array_equal(short.encode(x), kept.encode(x))
+        assert not np.array_equal(short.encode(x), expected.encode(x))
+        assert np.array_equal(end.encode(x), expected.encode(x))
+
+
+def test_fit_raises_if_nothing_was_trained(monkeypatch):
+    class Early(Silent):
+        def begin(self, runs, step):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+
+    monkeypatch.setattr("unweave.evaluation.fit.Silent", Early)
+    with pytest.raises(KeyboardInterrupt):
+        uw.fit(SMALL, steps=50, **FIELDS)
+
+
+@pytest.mark.parametrize("workers", [2, pytest.param(1, marks=pytest.mark.slow)])
+def test_the_command_keeps_what_it_trained(tmp_path, workers):
+    """Ctrl-C in the first 30 seconds used to keep nothing."""
+    command = [sys.executable, "-m", "unweave", "train", "data=shapes2d", "data.side=16",
+               "data.positions=4", "data.orientations=1", "network=mlp", "batch_size=8",
+               "steps=8000", "seed=0..7", "--device", "cpu", "--threads", str(workers),
+               "--store", str(tmp_path)]  # fmt: skip
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    said = ""
+    while "8000 steps in all" not in said:
+        line = process.stderr.readline()
+        assert line, said
+        said += line
+    time.sleep(1)
+    os.killpg(process.pid, signal.SIGINT)
+    _, rest = process.communicate(timeout=60)
+    assert process.returncode == 130, rest
+    assert "what was trained is saved, and the same command resumes from there" in rest
+    folders = Store(tmp_path).folders()
+    assert len(folders) == 8
+    assert {folder.status for folder in folders} == {"stopped"}
+    assert len({max(folder.states) for folder in folders}) == 1
