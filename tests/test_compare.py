@@ -19,6 +19,7 @@ from unweave.core.intervals import difference_interval, mean_interval
 from unweave.evaluation.compare import ComparedRun, compare_runs
 from unweave.evaluation.shared_latents import shared_latents
 from unweave.metrics import Score, Table
+from unweave.report import render_comparison
 from unweave.training.grouping import differing, flatten
 from unweave.training.run import Run
 
@@ -153,6 +154,21 @@ def test_runs_on_different_data_are_never_pooled_and_copies_count_once():
         compare_runs([runs[0], runs[0]])
     changed = replace(runs[1], data="shapes2d, changed since")  # one spec, other content
     assert len(compare_runs([runs[0], changed]).sections) == 2
+
+
+def test_held_out_losses_are_compared():
+    runs = []
+    for beta, seed in itertools.product((1.0, 4.0), range(2)):
+        rows = [{"step": s, "validation": {"distortion": 9 / s + beta, "rate": 1.0, "r2": None if s
+                < 20 else 0.9 - 0.1 * beta + 0.01 * seed}} for s in (10, 20)]  # fmt: skip
+        runs.append(replace(compared(beta, seed, 0.1), measures=rows))
+    comparison = compare_runs(runs)
+    (section,) = comparison.sections
+    by_number = {each.number: each for each in section.contrasts}
+    assert section.groups[0].values("validation/r2") == pytest.approx([0.8, 0.81])
+    assert by_number["validation/r2"].best.settings == {"objective.beta": 1.0}
+    assert by_number["validation/distortion"].difference.value == pytest.approx(-3.0)
+    assert "validation" in render_comparison(comparison)
 
 
 def test_runs_that_are_not_finished_are_left_out():

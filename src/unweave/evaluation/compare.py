@@ -41,7 +41,7 @@ from unweave.training.store import RunFolder
 _INFORMATIVE = 0.01  # nats of KL above which a latent is active, as for UDR
 _EQUAL = 1e-9  # smaller differences are due to rounding
 _LOWER = "distortion"  # the only number of a log that is better if it is lower
-_FINAL = ("distortion", "rate", "r2")  # numbers of the last log row, with or without a prefix
+_FINAL = ("distortion", "rate")  # numbers of the last log row
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +62,13 @@ class ComparedRun:
 
     @property
     def values(self) -> dict[str, float]:
-        """The numbers to compare by name: the end of the log, then the scores."""
+        """The numbers to compare by name: the end of the log, the held-out loss, the scores."""
         last = self.log[-1] if self.log else {}
-        final = {name: float(last[name]) for name in last if name.split("/")[-1] in _FINAL}
+        final = {name: float(last[name]) for name in _FINAL if name in last}
+        held_out = [row["validation"] for row in self.measures if "validation" in row][-1:]
+        for name, value in held_out[0].items() if held_out else ():
+            if value is not None:
+                final[f"validation/{name}"] = float(value)
         for key, score in self.scores.items():
             if key != UDR:  # which is of a group
                 final[key] = float(score.value)
