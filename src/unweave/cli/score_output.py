@@ -15,7 +15,7 @@ from unweave.core.console import out, plain_table
 from unweave.data.splits import split_of
 from unweave.evaluation.model import FittedModel
 from unweave.metrics import Scores
-from unweave.metrics.registry import LIKELIHOOD, UDR
+from unweave.metrics.model_metrics import LIKELIHOOD, UDR
 from unweave.metrics.score import CSV_COLUMNS, csv_text
 from unweave.training.grouping import (
     data_label,

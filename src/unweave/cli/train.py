@@ -89,7 +89,7 @@ def train_command(
       unweave train --measure-every 5000 --measure factor_vae_score/kim2018,total_correlation
     """
     from unweave.evaluation.monitor import TERMS, Measure
-    from unweave.metrics.registry import split_names
+    from unweave.metrics.model_metrics import split_names
     from unweave.presets import base_of, preset
     from unweave.training.overrides import runs_from
     from unweave.training.precision import check_precision

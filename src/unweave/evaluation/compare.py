@@ -19,14 +19,8 @@ from unweave.evaluation.evaluate import evaluate, tables
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.shared_latents import SharedLatent, shared_latents
 from unweave.metrics import METRICS, Score, Scores, Table, udr
-from unweave.metrics.registry import (
-    LIKELIHOOD,
-    UDR,
-    MetricChoice,
-    find_metrics,
-    metric_keys,
-    split_model_metrics,
-)
+from unweave.metrics.model_metrics import LIKELIHOOD, UDR, split_model_metrics
+from unweave.metrics.registry import MetricChoice, find_metrics, metric_keys
 from unweave.metrics.score import csv_text
 from unweave.training.grouping import (
     data_label,

@@ -36,6 +36,7 @@ from unweave.metrics import MetricOptions, Score, Scores, Table, udr
 from unweave.metrics import describe as describe_table
 from unweave.metrics import evaluate as evaluate_table
 from unweave.metrics.clusters import mixture_occupancy
+from unweave.metrics.model_metrics import LIKELIHOOD, UDR, split_model_metrics
 from unweave.metrics.posterior.overlap import (
     correlation_score,
     information_score,
@@ -43,7 +44,6 @@ from unweave.metrics.posterior.overlap import (
     pairs_of,
 )
 from unweave.metrics.posterior.prior_match import match_scores
-from unweave.metrics.registry import LIKELIHOOD, UDR, split_model_metrics
 from unweave.training.grouping import same_but_for_the_seed
 
 R = TypeVar("R")
