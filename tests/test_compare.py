@@ -19,14 +19,16 @@ from unweave.core.intervals import difference_interval, mean_interval
 from unweave.evaluation.compare import ComparedRun, compare_runs
 from unweave.evaluation.shared_latents import shared_latents
 from unweave.metrics import Score, Table
+from unweave.report import render_comparison
+from unweave.training.grouping import differing, flatten
 from unweave.training.run import Run
-from unweave.training.settings import differing, flatten
 
 FIELDS = dict(network=uw.MLP((8,)), latent=uw.Gaussian(3), batch_size=16, steps=6, progress=False)
 
 
 def compared(beta, seed, mig, distortion=1.0, data=SMALL, table=None, **scores):
-    run = Run(data=data, objective=uw.BetaVAE(beta=beta), latent=uw.Gaussian(3), seed=seed)
+    objective, latent = uw.BetaVAE(beta=beta), uw.Gaussian(3)
+    run = Run(data=data, objective=objective, latent=latent, seed=seed, steps=20)
     log = [{"step": 10, "distortion": 9.0, "rate": 9.0}]
     log.append({"step": 20, "distortion": distortion, "rate": 2.0})
     found = {"mig/chen2018": Score("mig", "chen2018", mig)} if mig is not None else {}
@@ -109,7 +111,7 @@ def test_text_csv_and_json_tell_the_same_and_text_fits_80_columns():
     text = str(comparison)
     assert max(map(len, text.splitlines())) <= 80
     assert "mig/chen2018: E, +0.400 from D [+0.377, +0.423]" in text
-    assert "distortion: E, not distinguishable from D" in text or "one seed" in text
+    assert "distortion: F and E are equal" in text
     assert "1 of 16 runs have no stored scores" in " ".join(text.split())
     rows = list(csv.DictReader(io.StringIO(comparison.to_csv())))
     mean = {row["objective.beta"]: row for row in rows if row["number"] == "mig/chen2018"}
@@ -148,10 +150,33 @@ def test_runs_on_different_data_are_never_pooled_and_copies_count_once():
     text = " ".join(str(comparison).split())
     assert "2 different datasets" in text
     assert "1 of the runs is a copy of others" in text
-    with pytest.raises(ValueError, match="at least two different runs"):
+    with pytest.raises(ValueError, match="at least two different finished runs"):
         compare_runs([runs[0], runs[0]])
     changed = replace(runs[1], data="shapes2d, changed since")  # one spec, other content
     assert len(compare_runs([runs[0], changed]).sections) == 2
+
+
+def test_held_out_losses_are_compared():
+    runs = []
+    for beta, seed in itertools.product((1.0, 4.0), range(2)):
+        rows = [{"step": s, "validation": {"distortion": 9 / s + beta, "rate": 1.0, "r2": None if s
+                < 20 else 0.9 - 0.1 * beta + 0.01 * seed}} for s in (10, 20)]  # fmt: skip
+        runs.append(replace(compared(beta, seed, 0.1), measures=rows))
+    comparison = compare_runs(runs)
+    (section,) = comparison.sections
+    by_number = {each.number: each for each in section.contrasts}
+    assert section.groups[0].values("validation/r2") == pytest.approx([0.8, 0.81])
+    assert by_number["validation/r2"].best.settings == {"objective.beta": 1.0}
+    assert by_number["validation/distortion"].difference.value == pytest.approx(-3.0)
+    assert "validation" in render_comparison(comparison)
+
+
+def test_runs_that_are_not_finished_are_left_out():
+    stopped = compared(1.0, 5, 0.9)
+    stopped = replace(stopped, log=stopped.log[:1])
+    comparison = compare_runs([compared(1.0, 0, 0.1), compared(1.0, 1, 0.2), stopped])
+    assert [run.run.seed for run in comparison.sections[0].groups[0].runs] == [0, 1]
+    assert f"left out, not trained to the end: {stopped.name}" in comparison.notes
 
 
 # ---- latents
@@ -284,7 +309,8 @@ def test_a_run_without_its_data_is_compared_by_what_is_stored(unweave, tmp_path)
     fields = FIELDS | {"store": tmp_path / "runs", "seed": range(2)}
     models = uw.fit(uw.Arrays(str(tmp_path / "x.npy")), **fields)
     (tmp_path / "x.npy").unlink()
-    (models[1].folder / "weights.safetensors").unlink()
+    for path in models[1].folder.glob("*.safetensors"):
+        path.unlink()
     code, out, err = unweave("compare", *(model.folder for model in models))
     assert (code, out) == (2, "")
     assert f"{models[0].folder} is compared by what is stored alone" in err

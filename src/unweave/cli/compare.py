@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from unweave.cli.options import (
+    DataOption,
     DeviceOption,
     RowsOption,
     RunsArgument,
@@ -35,6 +36,7 @@ def compare_command(
         ),
     ] = "",
     split: SplitOption = None,
+    data: DataOption = None,
     rows: RowsOption = 10_000,
     level: Annotated[
         float, typer.Option(min=0.5, max=0.999, help="Confidence level of the intervals.")
@@ -82,11 +84,14 @@ def compare_command(
 
     folders = find_runs(names, store)
     chosen = cast("AnySplit | None", split)
-    models, reasons = print_warnings(err, lambda: load_each(folders, split=chosen, device=device))
+    models, reasons = print_warnings(
+        err, lambda: load_each(folders, data=data, split=chosen, device=device)
+    )
     finished = [path for path in reasons if RunFolder(path).weights.exists()]
     for path, reason in reasons.items():
         what = "compared by what is stored alone" if path in finished else "left out"
-        print_notes(err, [f"{path} is {what}: {reason}"])
+        short = reason.removeprefix(f"{path} ")
+        print_notes(err, [f"{path} is {what}: {short}"])
     failures: dict[str, str] = {}
     if wanted:
         missing = [model for model in models if lacks_metrics(model, wanted, rows)]

@@ -93,5 +93,5 @@ def evaluate_command(
     print_run_scores(models, scored.scores, form)
     if failures:
         print_notes(err, [f"{len(failures)} of {len(folders)} runs could not be fully scored:"])
-        print_notes(err, (f"{name}: {reason}" for name, reason in failures.items()))
+        print_notes(err, (r if n in r else f"{n}: {r}" for n, r in failures.items()))
         raise typer.Exit(1)

@@ -97,7 +97,8 @@ class ScoringOptions:
     @property
     def names(self) -> list[str] | None:
         """The names of the metrics that were asked for, checked; None if none were."""
-        from unweave.metrics.registry import metric_keys, split_names
+        from unweave.metrics.model_metrics import split_names
+        from unweave.metrics.registry import metric_keys
 
         names = split_names(self.metrics)
         metric_keys(names)  # raises an error for an unknown metric
@@ -106,7 +107,7 @@ class ScoringOptions:
     @property
     def keywords(self) -> MetricOptions:
         """The keyword arguments that all metrics share."""
-        from unweave.metrics.registry import split_names
+        from unweave.metrics.model_metrics import split_names
 
         return {
             "continuous": None if self.continuous is None else split_names(self.continuous),

@@ -14,7 +14,7 @@ from unweave.core.hints import nearest
 from unweave.core.parts import MissingPart
 from unweave.training.collapse import collapsed
 from unweave.training.configuration import blocks_text, objective_text
-from unweave.training.settings import data_label, differing, flatten, settings_of, value_text
+from unweave.training.grouping import data_label, differing, flatten, settings_of, value_text
 
 if TYPE_CHECKING:
     from unweave.training.store import RunFolder
@@ -31,7 +31,7 @@ class ListedRun:
     name: str
     status: str
     settings: dict[str, Any] = field(default_factory=dict)
-    parts: tuple[str, ...] = ()  # objective, latent space and data, in words
+    parts: tuple[str, ...] = ()  # objective, latent space, data and scored splits, in words
     step: int = 0
     terms: dict[str, float] = field(default_factory=dict)  # at the end of the log
     scores: dict[str, dict[str, float]] = field(default_factory=dict)  # by split and key
@@ -70,11 +70,12 @@ def _read(folder: RunFolder) -> ListedRun:
         split: {key: float(score["value"]) for key, score in content["scores"].items()}
         for split, content in folder.scores.items()
     }
+    scored = f"scored on {', '.join(scores)}" if scores else ""
     return ListedRun(
         folder.path.name,
         folder.status,
         settings_of(run),
-        (objective_text(run), blocks_text(run.latent), data_label(run.data)),
+        (objective_text(run), blocks_text(run.latent), data_label(run.data), scored),
         int(last.get("step", 0)),
         {name: float(value) for name, value in last.items() if name != "step"},
         scores,
@@ -143,11 +144,9 @@ def runs_table(runs: Sequence[ListedRun], columns: Sequence[str]) -> tuple[str, 
     The description of each run is left out if the table would be wider than the console.
     """
     parts = [run.parts for run in runs if run.parts]
-    shared = [
-        place for place in range(3) if len(runs) > 1 and len({each[place] for each in parts}) == 1
-    ]
-    shared = shared if 0 not in shared or len(shared) < 3 else shared[1:]
-    common = "; ".join(parts[0][place] for place in shared) if parts else ""
+    places = range(1, 4) if len(runs) > 1 else ()  # the objective is always said
+    shared = [place for place in places if len({each[place] for each in parts}) == 1]
+    common = "; ".join(filter(None, (parts[0][place] for place in shared))) if parts else ""
     cells = [
         [
             run.name,
@@ -185,8 +184,7 @@ def _steps_text(run: ListedRun) -> str:
 
 
 def _what_text(run: ListedRun, shared: Sequence[int]) -> str:
-    own = [part for place, part in enumerate(run.parts) if place not in shared]
-    own += [f"scored on {', '.join(run.scores)}"] if run.scores else []
+    own = [part for place, part in enumerate(run.parts) if part and place not in shared]
     return "; ".join([*(["all latents off"] if run.collapsed else []), *own])
 
 

@@ -15,9 +15,9 @@ from unweave.core.console import out, plain_table
 from unweave.data.splits import split_of
 from unweave.evaluation.model import FittedModel
 from unweave.metrics import Scores
-from unweave.metrics.registry import LIKELIHOOD, UDR
+from unweave.metrics.model_metrics import LIKELIHOOD, UDR
 from unweave.metrics.score import CSV_COLUMNS, csv_text
-from unweave.training.settings import (
+from unweave.training.grouping import (
     data_label,
     differing,
     same_but_for_the_seed,

@@ -16,7 +16,8 @@ from unweave.core.progress import ProgressDisplay
 from unweave.evaluation.evaluate import map_tables, score_models
 from unweave.evaluation.model import Codes, FittedModel
 from unweave.metrics import METRICS, Score, Scores, Table, evaluate, left_out
-from unweave.metrics.registry import select, split_model_metrics
+from unweave.metrics.model_metrics import split_model_metrics
+from unweave.metrics.registry import select
 from unweave.training.store import RunFolder, Store
 
 

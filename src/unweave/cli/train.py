@@ -88,7 +88,7 @@ def train_command(
     """
     from unweave.evaluation.fit import train_runs
     from unweave.evaluation.monitor import TERMS, Measure
-    from unweave.metrics.registry import split_names
+    from unweave.metrics.model_metrics import split_names
     from unweave.presets import base_of, preset
     from unweave.training import pick_device
     from unweave.training.overrides import runs_from

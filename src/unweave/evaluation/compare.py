@@ -19,31 +19,26 @@ from unweave.evaluation.evaluate import evaluate, tables
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.shared_latents import SharedLatent, shared_latents
 from unweave.metrics import METRICS, Score, Scores, Table, udr
-from unweave.metrics.registry import (
-    LIKELIHOOD,
-    UDR,
-    MetricChoice,
-    find_metrics,
-    metric_keys,
-    split_model_metrics,
-)
+from unweave.metrics.model_metrics import LIKELIHOOD, UDR, split_model_metrics
+from unweave.metrics.registry import MetricChoice, find_metrics, metric_keys
 from unweave.metrics.score import csv_text
-from unweave.training.run import Run
-from unweave.training.settings import (
+from unweave.training.grouping import (
     data_label,
     differing,
     same_but_for_the_seed,
     settings_of,
     value_text,
 )
+from unweave.training.run import Run
 from unweave.training.store import RunFolder
 
 _INFORMATIVE = 0.01  # nats of KL above which a latent is active, as for UDR
+_EQUAL = 1e-9  # smaller differences are due to rounding
 _LOWER = "distortion"  # the only number of a log that is better if it is lower
-_FINAL = ("distortion", "rate", "r2")  # numbers of the last log row, with or without a prefix
+_FINAL = ("distortion", "rate")  # numbers of the last log row
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ComparedRun:
     """What a comparison reads of a run: its settings, its log, its scores and its codes.
 
@@ -61,11 +56,18 @@ class ComparedRun:
 
     @property
     def values(self) -> dict[str, float]:
-        """The numbers to compare by name: the end of the log, then the scores."""
+        """The numbers to compare by name: the end of the log, the held-out loss, the scores."""
         last = self.log[-1] if self.log else {}
-        final = {name: float(last[name]) for name in last if name.split("/")[-1] in _FINAL}
-        scores = {key: float(s.value) for key, s in self.scores.items() if key != UDR}
-        return final | scores  # UDR is of a group
+        final = {name: float(last[name]) for name in _FINAL if name in last}
+        held_out = [row["validation"] for row in self.measures if "validation" in row][-1:]
+        for name, value in held_out[0].items() if held_out else ():
+            if value is not None:
+                final[f"validation/{name}"] = float(value)
+        for key, score in self.scores.items():
+            if key != UDR:  # which is of a group
+                final[key] = float(score.value)
+                final |= {f"{key} {part}": value for part, value in score.components.items()}
+        return final
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,11 @@ class Contrast(NamedTuple):
     best: Group
     second: Group
     difference: Estimate
+
+    @property
+    def tied(self) -> bool:
+        """Whether both means are the same, up to rounding."""
+        return abs(self.difference.value) < _EQUAL
 
     @property
     def distinguishable(self) -> bool | None:
@@ -330,14 +337,19 @@ def lacks_metrics(model: FittedModel, metrics: str | Sequence[MetricChoice], row
 
 def compare_runs(runs: Sequence[ComparedRun], level: float = 0.95, seed: int = 0) -> Comparison:
     """Compare what is known of runs, as `compare` does."""
+    notes = []
+    finished = [run for run in runs if not run.log or run.log[-1]["step"] >= run.run.steps]
+    if unfinished := [run.name for run in runs if run not in finished]:
+        notes.append(f"left out, not trained to the end: {', '.join(unfinished)}")
     by_digest: dict[tuple[str, str], ComparedRun] = {}
-    for run in runs:
+    for run in finished:
         by_digest.setdefault((run.run.digest, run.data), run)
     distinct = list(by_digest.values())
     if len(distinct) < 2:
-        raise ValueError(f"expected at least two different runs to compare, got {len(distinct)}")
-    notes = []
-    if copies := len(runs) - len(distinct):
+        raise ValueError(
+            f"expected at least two different finished runs to compare, got {len(distinct)}"
+        )
+    if copies := len(finished) - len(distinct):
         are = "is a copy" if copies == 1 else "are copies"
         notes.append(f"{copies} of the runs {are} of others, left out")
     datasets: dict[str, list[ComparedRun]] = {}
@@ -439,7 +451,7 @@ def _direction(name: str) -> int | None:
     last = name.split("/")[-1]
     if last == _LOWER:
         return -1
-    return 1 if name in METRICS or name == LIKELIHOOD or last == "r2" else None
+    return 1 if name.split()[0] in METRICS or name == LIKELIHOOD or last == "r2" else None
 
 
 def _section_notes(section: Section) -> list[str]:

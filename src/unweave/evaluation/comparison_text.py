@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from unweave.core.intervals import Estimate
 from unweave.evaluation.shared_latents import SAME
 from unweave.metrics.score import aligned
-from unweave.training.settings import value_text
+from unweave.training.grouping import value_text
 
 if TYPE_CHECKING:
     from unweave.evaluation.compare import Comparison, Contrast, Group, Section
@@ -127,6 +127,8 @@ def contrast_text(contrast: Contrast) -> str:
     best, second, difference = contrast.best, contrast.second, contrast.difference
     head = f"{contrast.number}: {best.name}"
     amount = _signed(difference.value)
+    if contrast.tied:
+        return f"{head} and {second.name} are equal"
     if difference.low is None or difference.high is None:
         return f"{head} ({amount} from {second.name}; one seed gives no interval)"
     interval = f"[{_signed(difference.low)}, {_signed(difference.high)}]"

@@ -36,6 +36,7 @@ from unweave.metrics import MetricOptions, Score, Scores, Table, udr
 from unweave.metrics import describe as describe_table
 from unweave.metrics import evaluate as evaluate_table
 from unweave.metrics.clusters import mixture_occupancy
+from unweave.metrics.model_metrics import LIKELIHOOD, UDR, split_model_metrics
 from unweave.metrics.posterior.overlap import (
     correlation_score,
     information_score,
@@ -43,8 +44,7 @@ from unweave.metrics.posterior.overlap import (
     pairs_of,
 )
 from unweave.metrics.posterior.prior_match import match_scores
-from unweave.metrics.registry import LIKELIHOOD, UDR, split_model_metrics
-from unweave.training.settings import same_but_for_the_seed
+from unweave.training.grouping import same_but_for_the_seed
 
 R = TypeVar("R")
 
@@ -53,7 +53,7 @@ AggregateName = Literal[
 ]
 
 LIKELIHOOD_ROWS = 100  # observations whose likelihood is estimated if the metric is named
-LIKELIHOOD_PARTICLES = 100  # importance samples for each: a Kim2018 network takes 10 s for all
+LIKELIHOOD_PARTICLES = 100  # importance samples for each: a Kim2018 network takes 3 s for all
 _AT_ONCE = 2**30  # weights and codes on the device at once, in numbers: 4 GB
 
 

@@ -46,8 +46,8 @@ from unweave.training import (
 from unweave.training.collapse import collapse_warning, collapsed
 from unweave.training.own_data import Datasets, is_own, suggest
 from unweave.training.progress import ConsoleProgress, failure_text
-from unweave.training.resolved import settings_lines
 from unweave.training.run import Run
+from unweave.training.settings import settings_lines
 from unweave.training.store import Store
 
 AnyProgress = bool | Progress | Callable[[int, Sequence[Row]], object]

@@ -68,20 +68,16 @@ def load(
 
 
 def load_each(
-    paths: Iterable[Path],
-    *,
-    data: Any = None,
-    split: AnySplit | None = None,
-    device: str = "auto",
+    paths: Iterable[Path], *, data: Any = None, split: AnySplit | None = None, device: str = "auto"
 ) -> tuple[list[FittedModel], dict[Path, str]]:
-    """Load the runs whose data are there; return their models, and why the others are left out."""
+    """Load the runs that can be loaded with their data; also return why each other one cannot."""
     finder = SourceFinder(data, split, pick_device(device))
     models: list[FittedModel] = []
     reasons: dict[Path, str] = {}
     for path in paths:
         try:
             model = _load(path, finder, None)
-            _ = model.dataset  # loads the data, or raises an error
+            _ = model.dataset  # raises if the data are missing
             models.append(model)
         except (ValueError, OSError) as error:
             reasons[path] = str(error)

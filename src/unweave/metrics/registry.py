@@ -39,6 +39,7 @@ from unweave.metrics.jemmig import jemmig
 from unweave.metrics.mcc import mcc
 from unweave.metrics.mig import mig
 from unweave.metrics.mig_sup import mig_sup
+from unweave.metrics.model_metrics import MODEL_METRICS, split_model_metrics, split_names
 from unweave.metrics.modularity import modularity
 from unweave.metrics.needs import (
     Need,
@@ -255,10 +256,6 @@ UNSUPERVISED: dict[str, Metric] = {
 }
 
 
-# Metrics of trained models, by name: `unweave.evaluate` computes them, not a table.
-MODEL_METRICS = {"log_likelihood": "log_likelihood/burda2016", "udr": "udr/duan2020-lasso"}
-LIKELIHOOD, UDR = MODEL_METRICS.values()
-
 MetricChoice = str | Metric | Callable[..., Score | float]
 
 
@@ -329,7 +326,7 @@ def evaluate(
     chosen = select(table, metrics)
     if table.missing_labels and any(metric.reads_factors for metric in chosen.values()):
         warnings.warn(table.missing_labels, MissingLabelsWarning, stacklevel=3)
-    if table.too_few_rows:
+    if table.too_few_rows and chosen:
         warnings.warn(table.too_few_rows, FewRowsWarning, stacklevel=3)  # past `check_arguments`
     report = progress or (lambda key, score: None)
     scores = Scores()
@@ -382,29 +379,6 @@ def left_out(table: Table) -> dict[str, str]:
     """Return the metrics that a table cannot be scored by, each with the reason."""
     reasons = {key: metric.unmet(table) for key, metric in METRICS.items()}
     return {key: reason for key, reason in reasons.items() if reason is not None}
-
-
-def split_names(metrics: str) -> list[str]:
-    """Split a text such as "mig, dci" into names."""
-    return [name.strip() for name in metrics.split(",") if name.strip()]
-
-
-def split_model_metrics(
-    metrics: MetricChoice | Sequence[MetricChoice] | None,
-) -> tuple[list[MetricChoice] | None, list[str]]:
-    """Split metrics into those of a table and the keys of those of trained models.
-
-    >>> split_model_metrics("mig, udr"), split_model_metrics(None)
-    ((['mig'], ['udr/duan2020-lasso']), (None, []))
-    """
-    if metrics is None:
-        return None, []
-    if isinstance(metrics, str):
-        metrics = split_names(metrics) or [metrics]
-    every = [metrics] if callable(metrics) else list(metrics)
-    keys = MODEL_METRICS | {key: key for key in MODEL_METRICS.values()}
-    of_models = [keys[m] for m in every if isinstance(m, str) and m in keys]
-    return [m for m in every if not (isinstance(m, str) and m in keys)], of_models
 
 
 def metric_keys(metrics: MetricChoice | Sequence[MetricChoice]) -> set[str]:

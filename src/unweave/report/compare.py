@@ -19,7 +19,7 @@ from unweave.report.figures import settled_span
 from unweave.report.studies import series_style
 from unweave.report.templates import template
 from unweave.report.text import number, words
-from unweave.training.settings import value_text
+from unweave.training.grouping import value_text
 
 _MOST_LINES = 12  # runs of which every one has a line of its own; of more, groups have bands alone
 
@@ -165,9 +165,10 @@ def _curves_of(
             if name != "step":
                 add(row["step"], name, value)
     for row in measures:
-        for kind in ("terms", "metrics"):
+        for kind in ("terms", "metrics", "validation"):
             for name, value in row.get(kind, {}).items():
-                add(row["step"], f"measured {name}", value)
+                prefix = "validation" if kind == "validation" else "measured"
+                add(row["step"], f"{prefix} {name}", value)
     return curves
 
 
@@ -194,5 +195,5 @@ def _curve_chart(name: str, section: Section, styles: Sequence[str], thin: bool)
                 marks.append(plot.area(steps, *band, f"{style} band"))
             marks.append(plot.line(steps, mean.tolist(), style))
     drawing = plot.draw(marks, f"{name} over training steps", ticks(plot.x), ticks(plot.y))
-    title = words(name.removeprefix("measured "))
-    return Panel(title, "measured" if name.startswith("measured ") else "", drawing)
+    where, _, rest = name.rpartition(" ")
+    return Panel(words(rest), where, drawing)

@@ -1,91 +1,75 @@
-"""The settings of runs by dotted name, as commands take them: which differ, and which agree."""
+"""The resolved settings of runs on a user's own data, in a few lines to read before training."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+import textwrap
+from collections.abc import Sequence
 
-from unweave.core import spec
-from unweave.data import Data
-from unweave.training.overrides import data_text
+from unweave.data import Dataset
+from unweave.training.configuration import data_name, latent_text, objective_text, value_text
+from unweave.training.overrides import default_fields, defaults_of, fields_of, is_spec
 from unweave.training.run import Run
 
-Settings = Mapping[str, Any]
+_WIDTH, _NAME, _MOST_VALUES = 79, 12, 3
+_FIELDS = ("likelihood", "objective", "latent", "network", "optimiser", "batch_size", "steps")
+_SCALINGS = {
+    "none": "values as they are",
+    "bytes": "values in [0, 1]",
+    "percentile": "values scaled to [0, 1] by percentiles",
+    "standardise": "standardised values",
+    "counts": "counts",
+}
 
 
-def settings_of(run: Run) -> dict[str, Any]:
-    """Return the settings of a run, as in `objective.beta`; `objective` is the kind of it.
+def settings_lines(
+    runs: Sequence[Run], dataset: Dataset, held_out: Dataset | None = None
+) -> list[str]:
+    """Return the settings of resolved runs on the same own data; a star marks chosen ones.
 
-    >>> settings = settings_of(Run(seed=3))
-    >>> settings["objective"], settings["objective.beta"], settings["seed"]
-    ('beta-vae', 4.0, 3)
+    Args:
+        runs: the runs; where they differ, all values are shown.
+        dataset: the observations that they are trained on.
+        held_out: the validation split, if there is one.
     """
-    return flatten(spec.to_json(run))
+    usual = [default_fields(run, dataset) for run in runs]
+    lines = _lines("data", "  ", _data_text(runs[0], dataset, held_out))
+    for name in _FIELDS:
+        texts = list(dict.fromkeys(_text(name, run) for run in runs if getattr(run, name)))
+        pairs = zip(runs, usual, strict=True)
+        chosen = all(getattr(run, name) == fields[name] for run, fields in pairs)
+        if texts:
+            shown = [*texts[:_MOST_VALUES], *(["..."] if len(texts) > _MOST_VALUES else [])]
+            lines += _lines(name.replace("_", " "), "* " if chosen else "  ", " | ".join(shown))
+    return [*lines, "* was chosen; set a field to change it, such as steps=20000"]
 
 
-def flatten(content: Settings, prefix: str = "") -> dict[str, Any]:
-    """Flatten the JSON form of a run; a list is one setting, as JSON text if it is not empty."""
-    flat: dict[str, Any] = {}
-    kind_first = sorted(content.items(), key=lambda item: item[0] != "kind")
-    for name, value in kind_first:
-        path = (prefix if name == "kind" else f"{prefix}.{name}").strip(".")
-        if isinstance(value, dict):
-            flat |= flatten(value, path)
-        else:
-            flat[path] = json.dumps(value) if isinstance(value, list) else value
-    return flat
+def _lines(name: str, mark: str, text: str) -> list[str]:
+    start = f"{name:{_NAME}}{mark}"
+    return textwrap.wrap(text, _WIDTH, initial_indent=start, subsequent_indent=" " * len(start))
 
 
-def same_but_for_the_seed(runs: Sequence[Run]) -> list[list[int]]:
-    """Return the numbers of the runs that differ only in their seed, group by group.
-
-    >>> same_but_for_the_seed([Run(seed=0), Run(steps=5), Run(seed=1)])
-    [[0, 2], [1]]
-    """
-    groups: dict[str, list[int]] = {}
-    for number, run in enumerate(runs):
-        rest = {name: value for name, value in spec.to_json(run).items() if name != "seed"}
-        groups.setdefault(json.dumps(rest), []).append(number)
-    return list(groups.values())
+def _data_text(run: Run, dataset: Dataset, held_out: Dataset | None) -> str:
+    shape, scaling = " x ".join(map(str, dataset.shape)), dataset.schema.scaling.method
+    text = f"{data_name(run)}: {dataset.size:,} observations of {shape}, {_SCALINGS[scaling]}"
+    if held_out is None:
+        return f"{text}; nothing is held out"
+    return (
+        f"{text}; {held_out.size:,} more are held out for validation and the rest for testing "
+        "(data.split=all trains on all)"
+    )
 
 
-def differing(every: Iterable[Settings]) -> list[str]:
-    """Return the names of the settings, other than the seed, that tell settings apart.
-
-    A setting that only some have is listed only if it is needed: the critic of one objective
-    follows from the kind of the objective.
-
-    >>> a = {"objective": "beta-vae", "objective.beta": 4.0, "steps": 10, "seed": 0}
-    >>> b = {"objective": "factor-vae", "objective.gamma": 6.0, "steps": 10, "seed": 1}
-    >>> differing([a, b]), differing([a, b, a | {"objective.beta": 1.0}])
-    (['objective'], ['objective', 'objective.beta'])
-    """
-    every = list(every)
-    names = [name for name in dict.fromkeys(n for each in every for n in each) if name != "seed"]
-    values = {name: {each[name] for each in every if name in each} for name in names}
-    chosen = [name for name in names if len(values[name]) > 1]
-    partial = [name for name in names if any(name not in each for each in every)]
-    distinct = {tuple(each.get(name) for name in names) for each in every}
-    if len({tuple(each.get(name) for name in chosen) for each in every}) < len(distinct):
-        chosen = [name for name in names if name in chosen or name in partial]
-    return chosen
-
-
-def data_label(data: Data) -> str:
-    """Write data as commands take them, with paths relative to the current folder."""
-    return data_text(data).replace(f"{Path.cwd()}/", "")
-
-
-def value_text(value: object) -> str:
-    """Write the value of a setting as commands take it; a missing one as a dash.
-
-    >>> value_text(4.0), value_text(None), value_text("beta-vae"), value_text(True)
-    ('4', '-', 'beta-vae', 'true')
-    """
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def _text(name: str, run: Run) -> str:
+    """Return a field of a run in a few words: the kind of a spec and what is set of it."""
+    value = getattr(run, name)
+    if name == "latent":
+        return latent_text(run.latent)
+    if name == "objective":
+        return objective_text(run)
+    if not is_spec(value):
+        return value_text(value)
+    usual = defaults_of(type(value))
+    fields = fields_of(value)
+    shown = [each for n, each in enumerate(fields) if n == 0 or fields[each] != usual[each]]
+    words = (f"{each.replace('_', ' ')} {value_text(fields[each])}" for each in shown)
+    return ", ".join([value.kind, *words])
