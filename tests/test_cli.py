@@ -178,6 +178,8 @@ def test_data_info_describes_drawn_datasets_and_own_files(unweave, tmp_path):
     images[0, 0, 0] = 0, 255, 0
     np.savez(tmp_path / "x.npz", images=images, kinds=np.array([["cat", "1"], ["dog", "2"]] * 3),
              factor_names=np.array(["animal", "age"]))  # fmt: skip
+    deep = np.linspace(0, 555, 480).reshape(6, 1, 8, 10) * np.array([1, 2])[:, None, None]
+    np.save(tmp_path / "deep.npy", deep.astype(np.uint16))
     (tmp_path / "pictures").mkdir()
     for number, image in enumerate(images):
         Image.fromarray(image).save(tmp_path / f"pictures/{number}.png")
@@ -186,19 +188,27 @@ def test_data_info_describes_drawn_datasets_and_own_files(unweave, tmp_path):
             "- images: 40 of 16 x 16", "- values: in [0, 1]",
             "- factors: colour 1 (white), shape 3 (square, ellipse, heart), scale 6, "
             "orientation 40, x 4, y 4",
-            "- read as: 40 observations of 11,520: 40 at random",
+            "- read as:", "  - 40 observations of 11,520: 40 at random",
         ],
         ("pinwheel",): ["- vectors: 400 of 2 numbers", "- values: any numbers",
                         "- factors: cluster 4 (0, 1, 2, 3)"],
         (tmp_path / "x.npz", "key=images", "factors_key=kinds"): [
             "- images: 6 of 8 x 10 x 3", "- values: in [0, 1]",
             "- factors: animal 2 (cat, dog), age 2 (1, 2)",
-            "- read as: 6 images of 8 x 10, colour, channels last; uint8 from 0 to 255 divided by "
-            "255",
+            "- read as:", "  - 6 images of 8 x 10, colour, channels last",
+            "  - uint8 from 0 to 255 divided by 255",
+        ],
+        (tmp_path / "deep.npy",): [
+            "- images: 6 of 8 x 10 x 2", "- values: in [0, 1], scaled by percentiles",
+            "- factors: unknown", "- read as:",
+            "  - 6 images of 8 x 10, 2 channels, channels first",
+            "  - uint16 from 0 to 1110, scaled by percentiles 0.1 and 99.9: 0 and 555 of channel "
+            "0, 0 and 1110 of channel 1 become 0 and 1, and values beyond are clipped "
+            "(scale=percentile)",
         ],
         (tmp_path / "pictures", "channels=1"): [
             "- images: 6 of 8 x 10", "- values: in [0, 1]", "- factors: unknown",
-            "- read as: 6 images of 8 x 10, grey",
+            "- read as:", "  - 6 images of 8 x 10, grey",
         ],
     }  # fmt: skip
     for arguments, lines in expected.items():
@@ -206,7 +216,7 @@ def test_data_info_describes_drawn_datasets_and_own_files(unweave, tmp_path):
         assert code == 0, err
         told = out.splitlines()
         assert told[0] == " ".join(map(str, arguments))
-        assert [line for line in told if line.startswith("- ")][: len(lines)] == lines
+        assert [line for line in told if line.lstrip().startswith("- ")][: len(lines)] == lines
     assert "@inproceedings{Mathieu2019" in unweave("data", "info", "pinwheel")[1]
 
 

@@ -30,7 +30,7 @@ def test_classes_can_be_written_by_name_or_number():
 
 
 def test_classes_of_own_data_keep_their_original_values(tmp_path):
-    (tmp_path / "a.csv").write_text("u,v,colour,size\n1,2,red,9\n3,4,blue,10\n5,6,red,10\n")
+    (tmp_path / "a.csv").write_text("u,v,colour,size\n1.5,2,red,9\n3,4,blue,10\n5,6,red,10\n")
     table = Arrays(tmp_path / "a.csv", "u,v", "colour,size")
     for pixel in range(3):
         Image.new("L", (4, 4), pixel).save(tmp_path / f"{pixel}.png")
@@ -57,7 +57,7 @@ def numbered(path, form):
         (path / "a.csv").write_text(
             "".join(["x,dose\n", *(f"{n},{d}\n" for n, d in enumerate(DOSES))])
         )
-        return Arrays(path / "a.csv", factors_key="dose")
+        return Arrays(path / "a.csv", factors_key="dose", scale="counts")
     if form == "folder":
         for n in range(10):
             Image.new("L", (4, 4), n).save(path / f"{n}.png")

@@ -231,7 +231,9 @@ class TestFolder:
         (tmp_path / ".hidden.png").write_text("no picture")
         dataset = Folder(tmp_path).load(CPU)
         assert dataset.shape == (1, 5, 7)
-        assert len(dataset.notes) == 1
+        assert dataset.row_names == [f"{'ab'[i % 2]}/{i}.png" for i in (0, 2, 4, 1, 3, 5)]
+        notes = ("6 images of 5 x 7, grey", "uint8 from 0 to 255 divided by 255")
+        assert dataset.notes == notes
         assert dataset.bounded
         assert dataset.lattice is None
         order = [0, 2, 4, 1, 3, 5]  # a/0, a/2, a/4, b/1, ...
@@ -291,7 +293,8 @@ class TestFolder:
         torch.testing.assert_close(everything(dataset)[0, 0] * 255, torch.tensor(expected).float())
         change = {"crop": "cropped", "pad": "padded", "stretch": "stretched"}[fit]
         assert any(f"is not that of 4 x 4, are {change}" in note for note in dataset.notes)
-        assert len(Folder(tmp_path, size=(4, 8), fit=fit).load(CPU).notes) == 1  # of that form
+        unchanged = Folder(tmp_path, size=(4, 8), fit=fit).load(CPU)
+        assert not any("aspect" in note for note in unchanged.notes)
 
     def test_padding_is_black_or_transparent_and_centred(self, tmp_path):
         """A line of pixels is resized to a line that is one pixel wide, however long it is."""
@@ -329,7 +332,7 @@ class TestFolder:
         assert everything(dataset)[0, :, :2].max() == 0
         assert everything(dataset)[0, :, 2:].min() == 1
         kept = Folder(tmp_path, channels=4).load(CPU)
-        assert len(kept.notes) == 1
+        assert not any("white" in note for note in kept.notes)
         assert everything(kept)[0, 3].unique().tolist() == [0, 1]
 
     def test_transparent_grey_stays_grey(self, tmp_path):
@@ -348,14 +351,6 @@ class TestFolder:
         save(tmp_path, "a.png", BYTES[0] > 100)
         images = everything(Folder(tmp_path).load(CPU))
         np.testing.assert_array_equal(images[0, 0], BYTES[0] > 100)
-
-    @pytest.mark.parametrize("extension", ["png", "tif", "pgm"])
-    def test_sixteen_bits_become_eight_and_say_so(self, tmp_path, extension):
-        save(tmp_path, f"a.{extension}", BYTES[0].astype(np.uint16) * 257)
-        dataset = Folder(tmp_path).load(CPU)
-        assert dataset.shape == (1, 5, 7)
-        assert "16 bits" in dataset.notes[1]
-        np.testing.assert_allclose(everything(dataset)[0, 0], BYTES[0] / 255, atol=1e-6)
 
     def test_the_exif_orientation_is_applied(self, tmp_path):
         exif = Image.Exif()
@@ -413,7 +408,7 @@ class TestFolder:
         assert isinstance(dataset, StreamedDataset)
         assert torch.equal(everything(dataset), everything(held))
         with monkeypatch.context() as without:
-            without.setattr("unweave.data.files.folder._pixels", None)  # decoding again would fail
+            without.setattr("unweave.data.files.folder.read_pages", pytest.fail)
             assert torch.equal(everything(spec.load(CPU)), everything(held))
         padded, cut = (
             Folder(tmp_path / "pictures", size=8, fit=fit, stream=True).load(CPU)
@@ -451,15 +446,7 @@ class TestFolder:
         with pytest.raises(ValueError, match=r"bomb\.png.*Scale it down"):
             Folder(tmp_path).load(CPU)
 
-    def test_images_of_more_than_16_bits_are_refused(self, tmp_path):
-        save(tmp_path, "a.tif", np.zeros((4, 4), np.float32))
-        with pytest.raises(ValueError, match=r"a\.tif with floating-point.*Arrays"):
-            Folder(tmp_path).load(CPU)
-        save(tmp_path, "a.tif", np.full((4, 4), 70_000, np.int32))
-        with pytest.raises(ValueError, match=r"a\.tif with values from 70000.*Arrays"):
-            Folder(tmp_path).load(CPU)
-
-    @pytest.mark.parametrize("fields", [{"size": 0}, {"size": (3, 0)}, {"channels": 2}], ids=str)
+    @pytest.mark.parametrize("fields", [{"size": 0}, {"size": (3, 0)}, {"channels": 0}], ids=str)
     def test_invalid_fields_are_refused(self, fields):
         with pytest.raises(ValueError, match=next(iter(fields))):
             Folder("a", **fields)

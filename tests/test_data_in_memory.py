@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import unweave as uw
 from byte_images import BYTES, everything
 from datasets import CPU
 from unweave.core.spec import digest, from_json, to_json
@@ -21,13 +22,14 @@ def load(images, **extra):
     [
         ((6, 5, 7), (1, 5, 7)),
         ((6, 5, 7, 1), (1, 5, 7)),
-        ((6, 5, 7, 3), (3, 5, 7)),
-        ((6, 5, 7, 4), (4, 5, 7)),
+        ((6, 6, 7, 3), (3, 6, 7)),
         ((6, 1, 5, 7), (1, 5, 7)),
-        ((6, 3, 5, 7), (3, 5, 7)),
-        ((6, 1, 4, 4), (1, 4, 4)),  # two readings: the square picture wins
+        ((6, 3, 6, 7), (3, 6, 7)),
+        ((6, 1, 4, 4), (1, 4, 4)),
         ((6, 4, 4, 1), (1, 4, 4)),
-        ((6, 3, 3, 3), (3, 3, 3)),  # two equally square readings: channels last
+        ((6, 5, 5, 4), (4, 5, 5)),  # fewer channels than the side of square images
+        *(((6, 12, 10, count), (count, 12, 10)) for count in (2, 5)),
+        *(((6, count, 30, 26), (count, 30, 26)) for count in (2, 5, 13)),
         ((6, 9), (9,)),
         ((6, 1), (1,)),
     ],
@@ -35,14 +37,27 @@ def load(images, **extra):
 )
 def test_axes_are_interpreted(given, shape):
     images = np.arange(np.prod(given), dtype=np.float32).reshape(given)
-    dataset = load(images)
+    dataset = load(images, scale="none")
     assert dataset.size == 6
     assert dataset.shape == shape
     last = len(given) == 4 and shape == (given[3], *given[1:3])
     expected = np.moveaxis(images, -1, 1) if last else images
     np.testing.assert_array_equal(everything(dataset), expected.reshape(6, *shape))
-    ambiguous = len(given) == 4 and given[1] in (1, 3, 4) and given[3] in (1, 3, 4)
-    assert any("ambiguous" in note for note in dataset.notes) == ambiguous
+    order = "channels last" if last else "channels first"
+    assert dataset.notes[0].endswith(order) == (len(given) == 4)
+
+
+@pytest.mark.parametrize("given", [(6, 3, 3, 3), (6, 5, 7, 4), (2, 5, 6, 7), (4, 8, 9, 200)])
+def test_axes_that_could_be_either_are_asked_for(given):
+    images = np.random.default_rng(0).random(given)
+    message = f"{given[1]} channels.* or data.axes=nhwc .{given[3]} channels"
+    with pytest.raises(ValueError, match=message):
+        load(images)
+    np.testing.assert_allclose(everything(load(images, axes="nchw")), images, rtol=1e-6)
+    last = everything(load(images, axes="nhwc"))
+    np.testing.assert_allclose(last, np.moveaxis(images, -1, 1), rtol=1e-6)
+    with pytest.raises(ValueError, match="leave out axes"):
+        load(images[0], axes="nchw")
 
 
 def test_bytes_stay_bytes_and_become_floats_in_the_unit_interval():
@@ -68,21 +83,69 @@ def test_tensors_that_numpy_cannot_hold_are_refused(images):
         (BYTES > 100, BYTES > 100, True),
         ((BYTES > 100).astype(np.uint8), BYTES > 100, True),
         ((BYTES > 100).astype(np.int64), BYTES > 100, True),
-        (BYTES.astype(np.int64), BYTES / 255, True),
+        ((BYTES > 100).astype(np.float32), BYTES > 100, True),
         (BYTES.astype(np.uint16) * 257, BYTES / 255, True),
         (BYTES.astype(">u2") * 257, BYTES / 255, True),
+        (BYTES.astype(np.int16) - 100, BYTES / 255, True),
         (BYTES / 255, BYTES / 255, True),
         ((BYTES / 255).astype(np.float16), (BYTES / 255).astype(np.float16), True),
-        (BYTES.astype(">f8"), BYTES, False),
-        (BYTES / 255 - 0.5, BYTES / 255 - 0.5, False),
+        (BYTES.astype(">f8"), BYTES / 255, True),
+        (BYTES / 255 - 0.5, BYTES / 255, True),
     ],
-    ids=["bool", "0-1 bytes", "0-1 int", "int", "uint16", ">u2", "float", "half", ">f8", "signed"],
+    ids=str.split("bool 0-1-bytes 0-1-int 0-1-float uint16 >u2 int16 float half >f8 signed"),
 )
-def test_types_are_interpreted(images, expected, bounded):
+def test_types_of_images_are_interpreted(images, expected, bounded):
     dataset = load(images)
     assert dataset.bounded is bounded
-    assert any("Bernoulli" in note for note in dataset.notes) is not bounded
     np.testing.assert_allclose(everything(dataset)[:, 0], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        (BYTES.astype(np.int64), "images of int64 from 0 to 255.*counts .*percentile .*bytes"),
+        (BYTES.astype(np.int32) % 52, "images of int32 from 0 to 51.*counts .*percentile .*bytes"),
+        (BYTES.astype(np.int64) * 9, r"from 0 to 2295.*counts .*percentile \(intensities\); in Py"),
+        (BYTES.astype(np.int8), "images of int8 from -"),
+        (BYTES[:, 0], r"vectors of uint8 .*counts .*standardise \(measurements\).*scale=bytes"),
+        (BYTES[:, 0].astype(np.uint16) * 9, "vectors of uint16 .*counts .*standardise"),
+        (BYTES[:, 0].astype(np.int64) - 300, r"with data.scale=standardise \(measurements\); in P"),
+    ],
+    ids=str.split("int64 int32 large int8 uint8-vectors uint16-vectors negative"),
+)
+def test_integers_of_unknown_meaning_are_asked_about(images, message):
+    with pytest.raises(ValueError, match=message):
+        load(images)
+    with pytest.raises(ValueError, match=r'from_array\(x, scale="'):
+        uw.fit(images)
+
+
+def test_integers_are_read_as_their_scale_says():
+    counts = BYTES.astype(np.int64)
+    dataset = load(counts, scale="counts")
+    assert (dataset.schema.scaling.method, dataset.bounded) == ("counts", False)
+    np.testing.assert_array_equal(everything(dataset)[:, 0], counts)
+    pixels = load(counts, scale="bytes")
+    assert pixels.data.dtype == torch.uint8
+    assert torch.equal(everything(pixels), everything(load(BYTES)))
+    np.testing.assert_array_equal(everything(load(counts, scale="none"))[:, 0], counts)
+    specs = [from_array(counts, scale=scale)[0] for scale in ("counts", "bytes", "none")]
+    assert len({*specs}) == len({digest(spec) for spec in specs}) == 3
+    assert specs[0].load(CPU).schema.scaling.method == "counts"
+
+
+@pytest.mark.parametrize(
+    ("images", "scale", "message"),
+    [
+        (BYTES - 300.0, "counts", "scale=counts expects non-negative integers, got float64"),
+        (BYTES / 2, "counts", "with fractions"),
+        (BYTES.astype(int) * 2, "bytes", "scale=bytes expects integers in 0..255, got int64"),
+        (BYTES.astype(float), "bytes", "got float64 from 0 to 255"),
+    ],
+)
+def test_a_scale_that_does_not_fit_is_refused(images, scale, message):
+    with pytest.raises(ValueError, match=message):
+        load(images, scale=scale)
 
 
 def nan_image():
@@ -95,8 +158,7 @@ def nan_image():
     ("images", "message"),
     [
         (np.zeros(5), "reshape"),
-        (np.zeros((2, 3, 4, 5, 6)), "reshape"),
-        (np.zeros((2, 5, 6, 7)), "move the channels"),
+        (np.zeros((2, 3, 4, 5, 6)), "volumes"),
         (np.zeros((0, 5, 5)), "at least one observation"),
         (np.zeros((3, 0)), "at least one observation"),
         (nan_image(), "observation 2"),
@@ -105,8 +167,6 @@ def nan_image():
         (np.full((2, 4, 4), None), "object"),
         (np.full((2, 4, 4), 1j), "complex"),
         (np.full((2, 4), "a"), "astype"),
-        (np.full((2, 4), -1), "from -1 to -1"),
-        (np.full((2, 4), 256), "floats"),
         ([[1.0, 2.0], [3.0]], "regular array"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -176,7 +236,7 @@ class TestInMemory:
         assert from_json(InMemory, to_json(spec)) == spec
         assert torch.equal(everything(spec.load(CPU)), everything(dataset))
         different = [
-            from_array(BYTES.astype(np.int64))[0],
+            from_array(BYTES.astype(np.int16))[0],
             from_array(BYTES.reshape(6, 7, 5))[0],
             from_array(BYTES, np.arange(6))[0],
             from_array(BYTES, np.arange(6), ["name"])[0],

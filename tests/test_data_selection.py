@@ -97,7 +97,7 @@ def test_learned_features_are_held_out_like_factors(tmp_path):
     assert codes[classes[:, 0] == 1, 0].max() <= codes[classes[:, 0] == 2, 0].min()
     path = tmp_path / "features.npz"
     write_features(path, classes, ["thickness", "width"])
-    spec, _ = from_array(images, digits, ["class"])
+    spec, _ = from_array(images, digits, ["class"], scale="none")
     unseen = ({"class": (7,), "thickness": (2,)}, {"class": (0,), "width": (0,)})
     held = (digits == 7) & (classes[:, 0] == 2) | (digits == 0) & (classes[:, 1] == 0)
     for split, rows in (("rest", ~held), ("held-out", held)):
@@ -193,7 +193,8 @@ def test_selections_are_applied_one_after_another():
 
 
 def test_selections_work_on_arrays_in_memory():
-    spec, _ = from_array(np.arange(40.0).reshape(20, 2), np.arange(20) % 4, ["group"])
+    vectors = np.arange(40.0).reshape(20, 2)
+    spec, _ = from_array(vectors, np.arange(20) % 4, ["group"], scale="none")
     loaded = Selected(spec, (HeldOut({"group": (1, 2, 3)}),)).load(CPU)
     assert loaded.images(torch.arange(5))[:, 0].tolist() == [0, 8, 16, 24, 32]
     assert loaded.fingerprint.startswith(spec.load(CPU).fingerprint)

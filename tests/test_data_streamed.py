@@ -72,7 +72,8 @@ def written(folder, kind):
         vectors = {"v": list(IMAGES.reshape(SIZE, -1)), **columns}
         pq.write_table(pa.table(vectors), path, row_group_size=9)
         key = "v"
-    return tuple(Arrays(path, key, "factors", stream=stream) for stream in (None, True))
+    scale = "bytes" if kind == "parquet" else None
+    return tuple(Arrays(path, key, "factors", stream=s, scale=scale) for s in (None, True))
 
 
 KINDS = ["npy", "npz", "packed.npz", "h5", "packed.h5", "parquet"]

@@ -18,7 +18,7 @@ def test_parquet_columns_are_vectors_and_factors(tmp_path):
     path = tmp_path / "a.parquet"
     columns = {"u": [0.5, 1.5, 2.5], "v": [1, 2, 3], "colour": ["red", "blue", "red"]}
     pq.write_table(pa.table(columns), path)
-    dataset = Arrays(path, factors_key="colour").load(CPU)
+    dataset = Arrays(path, factors_key="colour", scale="none").load(CPU)
     assert everything(dataset).tolist() == [[0.5, 1], [1.5, 2], [2.5, 3]]
     assert dataset.factors(torch.arange(3)).tolist() == [[1], [0], [1]]
     assert dataset.factor_names == ("colour",)
@@ -34,7 +34,7 @@ def test_parquet_columns_are_vectors_and_factors(tmp_path):
 
 @pytest.mark.parametrize("part", [",", ";", "\t"])
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_numbers_of_tables_are_unchanged(tmp_path, suffix, part):
+def test_numbers_of_tables_are_standardised(tmp_path, suffix, part):
     """Integers of a table are not bytes; factors are text, integers or repeated numbers."""
     path = tmp_path / f"a.{suffix}"
     columns = {
@@ -49,13 +49,19 @@ def test_numbers_of_tables_are_unchanged(tmp_path, suffix, part):
     else:
         pq.write_table(pa.table(columns), path)
     dataset = Arrays(path, factors_key="colour, dose").load(CPU)
-    assert (
-        everything(dataset).T.tolist() == torch.tensor([columns["age"], columns["height"]]).tolist()
-    )
+    numbers = np.array([columns["age"], columns["height"]]).T
+    standard = (numbers - numbers.mean(0)) / numbers.std(0)
+    np.testing.assert_allclose(everything(dataset), standard, rtol=1e-5)
+    inverted = dataset.schema.scaling.invert(everything(dataset).numpy())
+    np.testing.assert_allclose(inverted, numbers, rtol=1e-5)
+    (mean, _), (spread, _) = numbers.mean(0), numbers.std(0)
+    assert any(f"{mean:.4g} and {spread:.4g} of age, " in note for note in dataset.notes)
     assert dataset.factors(torch.arange(4)).tolist() == [[1, 0], [0, 1], [1, 0], [1, 1]]
     assert dataset.factor_names == ("colour", "dose")
     assert not dataset.bounded
-    ages = Arrays(path, key="age").load(CPU)
+    with pytest.raises(ValueError, match="vectors of int64 from 7 to 255: say what they are"):
+        Arrays(path, key="age").load(CPU)
+    ages = Arrays(path, key="age", scale="counts").load(CPU)
     assert everything(ages).tolist() == [[30], [255], [7], [90]]
     with pytest.raises(
         ValueError, match=r"text in colour: choose others.*data\.factors_key=colour"
@@ -68,7 +74,8 @@ def test_numbers_of_tables_are_unchanged(tmp_path, suffix, part):
 def test_a_table_of_numbers_needs_no_names(tmp_path):
     numbers = np.array([[0.1, 2], [0.3, 4], [0.5, 6]])
     np.savetxt(tmp_path / "a.csv", numbers, delimiter=",")
-    dataset = Arrays(tmp_path / "a.csv", key="column0", factors_key="column1").load(CPU)
+    spec = Arrays(tmp_path / "a.csv", key="column0", factors_key="column1", scale="none")
+    dataset = spec.load(CPU)
     np.testing.assert_allclose(everything(dataset), numbers[:, :1], rtol=1e-6)
     (tmp_path / "a.csv").write_text("u,v\n1,2\n")
     with pytest.raises(ValueError, match=r"no column 'w'.*Valid here: u, v"):
@@ -101,7 +108,7 @@ def test_a_bad_cell_of_a_table_is_named_by_line_and_column(tmp_path, text, messa
 
 
 def test_text_among_numbers_of_a_factor_is_noted(tmp_path):
-    (tmp_path / "a.csv").write_text("u,size\n1,2\n3,10\n5,big\n")
+    (tmp_path / "a.csv").write_text("u,size\n1,2\n3.5,10\n5,big\n")
     dataset = Arrays(tmp_path / "a.csv", factors_key="size").load(CPU)
     assert dataset.factor_labels == (("10", "2", "big"),)
     note = "line 4, column 'size': expected a number, got 'big'; its classes are text"
@@ -121,12 +128,12 @@ def test_lists_of_text_are_refused(tmp_path):
 def test_a_first_line_that_numbers_the_columns_names_them(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("0,1,2\n5,6,7\n8,9,10\n")
-    dataset = Arrays(path, factors_key="1").load(CPU)
+    dataset = Arrays(path, factors_key="1", scale="none").load(CPU)
     assert everything(dataset).tolist() == [[5, 7], [8, 10]]
     assert dataset.factor_names == ("1",)
     assert any("numbers the columns" in note for note in dataset.notes)
     path.write_text("0,1,3\n5,6,7\n")
-    assert everything(Arrays(path).load(CPU)).tolist() == [[0, 1, 3], [5, 6, 7]]
+    assert everything(Arrays(path, scale="none").load(CPU)).tolist() == [[0, 1, 3], [5, 6, 7]]
     path.write_text("0\n1\n")  # one column of numbers
     assert everything(Arrays(path).load(CPU)).tolist() == [[0], [1]]
 
@@ -143,11 +150,12 @@ def test_names_of_columns_are_distinct_and_may_have_commas(tmp_path, suffix):
         return path
 
     path = written(["a,b", "c", "d"])
-    assert everything(Arrays(path).load(CPU)).tolist() == [[1, 2, 0], [3, 4, 0]]
-    dataset = Arrays(path, key='c, "a,b"', factors_key="d").load(CPU)
+    assert everything(Arrays(path, scale="none").load(CPU)).tolist() == [[1, 2, 0], [3, 4, 0]]
+    dataset = Arrays(path, key='c, "a,b"', factors_key="d", scale="none").load(CPU)
     assert everything(dataset).tolist() == [[2, 1], [4, 3]]
     for key in ("a,b", '"a,b"'):
-        assert Arrays(path, key="c", factors_key=key).load(CPU).factor_names == ("a,b",)
+        spec = Arrays(path, key="c", factors_key=key, scale="none")
+        assert spec.load(CPU).factor_names == ("a,b",)
     with pytest.raises(ValueError, match=r"distinct names in .*, got a more than once"):
         Arrays(written(["a", "a", "b"])).load(CPU)
 
@@ -156,18 +164,19 @@ def test_a_csv_file_is_parsed_once(tmp_path, monkeypatch):
     seen = []
     parsed = tables.read_csv
     monkeypatch.setattr(tables, "read_csv", lambda path: seen.append(path) or parsed(path))
-    (tmp_path / "a.csv").write_text("a,b,c\n1,2,0\n3,4,1\n")
+    (tmp_path / "a.csv").write_text("a,b,c\n1.5,2,0\n3,4,1\n")
     Arrays(tmp_path / "a.csv", factors_key="c").load(CPU)
     assert len(seen) == 1
 
 
 @pytest.mark.parametrize("kind", [pa.uint8(), pa.int8(), pa.uint16(), pa.int64()], ids=str)
-def test_integers_of_tables_are_not_scaled(tmp_path, kind):
+def test_integers_of_tables_are_asked_about(tmp_path, kind):
     table = {"a": pa.array([1, 2, 100], kind), "b": pa.array([3, 0, 5], kind)}
     pq.write_table(pa.table(table), tmp_path / "a.parquet")
-    dataset = Arrays(tmp_path / "a.parquet").load(CPU)
+    with pytest.raises(ValueError, match=f"a.parquet: .*vectors of {kind} from 0 to 100: say"):
+        Arrays(tmp_path / "a.parquet").load(CPU)
+    dataset = Arrays(tmp_path / "a.parquet", scale="counts").load(CPU)
     assert everything(dataset).tolist() == [[1, 3], [2, 0], [100, 5]]
-    assert dataset.schema.scaling.method == "none"
 
 
 def test_a_bomb_in_the_lists_of_parquet_is_not_read(tmp_path, monkeypatch):

@@ -126,7 +126,8 @@ def linear_gaussian(spread):
     """
     x = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
     model = uw.fit(
-        x, steps=1, latent=uw.Gaussian(2), network=uw.MLP(hidden=()), batch_size=8,
+        uw.data.from_array(x, scale="none")[0],
+        steps=1, latent=uw.Gaussian(2), network=uw.MLP(hidden=()), batch_size=8,
         likelihood=uw.likelihoods.Gaussian(0.5), progress=False,
     )  # fmt: skip
     w = torch.tensor([[1.0, 0.5], [1.0, -0.5], [0.3, 0.6], [0.3, -0.6]])
@@ -156,7 +157,12 @@ def test_log_likelihood_of_classes_and_bits_is_the_sum_over_them():
     latent = uw.Product(shape=uw.Categorical(3), flag=uw.Bernoulli(1, probability=0.3))
     x = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
     model = uw.fit(
-        x, steps=1, latent=latent, network=uw.MLP(hidden=(8,)), batch_size=6, progress=False
+        uw.data.from_array(x, scale="none")[0],
+        steps=1,
+        latent=latent,
+        network=uw.MLP(hidden=(8,)),
+        batch_size=6,
+        progress=False,
     )
     hard_samples = [[*row, bit] for row in np.eye(3) for bit in (0.0, 1.0)]
     prior = [math.log(p / 3) for _ in range(3) for p in (0.7, 0.3)]

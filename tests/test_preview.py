@@ -150,15 +150,15 @@ def test_axes_are_named_after_the_columns_of_a_table(tmp_path, monkeypatch):
     lines = ["height,weight,age,group", *(",".join(map(str, row)) + ",a" for row in x)]
     (tmp_path / "a.csv").write_text("\n".join(lines))
     for key in ("weight,age", "age", "height,weight,age"):
-        preview_sheet(Arrays(tmp_path / "a.csv", key=key).load(CPU))
+        preview_sheet(Arrays(tmp_path / "a.csv", key=key, scale="standardise").load(CPU))
     selected = Selected(Arrays(tmp_path / "a.csv", factors_key="group"), (Subset(4),)).load(CPU)
     assert selected.schema.value_names == ("height", "weight", "age")
     preview_sheet(from_array(x[:, :2])[1])
     assert axes == [
         ("weight", "age"),
         ("age", ""),
-        ("principal component 1 of 3 values, 80% of the variance",
-         "principal component 2 of 3 values, 20% of the variance"),
+        ("principal component 1 of 3 values, 50% of the variance",
+         "principal component 2 of 3 values, 50% of the variance"),
         ("value 0", "value 1"),
     ]  # fmt: skip
 
@@ -202,7 +202,7 @@ def test_the_file_is_named_after_the_data(unweave, tmp_path, monkeypatch):
     np.savez("digits.npz", some=np.zeros((3, 4, 4)), more=np.zeros(3))
     (tmp_path / "a").mkdir()
     np.savez("a/digits.npz", some=np.zeros((3, 4, 4)))
-    (tmp_path / "table.csv").write_text("u,v,w,k\n1,2,3,a\n4,5,6,b\n")
+    (tmp_path / "table.csv").write_text("u,v,w,k\n1.5,2,3,a\n4,5,6,b\n")
     many = "held-out:" + "/".join(f"factor0=0,factor1={k % 3}" for k in range(12))
     shown = {
         "digits.npz-key=some": ["digits.npz", "data.key=some"],

@@ -37,7 +37,7 @@ def waves(tmp_path_factory):
     """A model of curves, trained on the training split of a file."""
     path = tmp_path_factory.mktemp("waves") / "waves.npy"
     np.save(path, WAVES)
-    data = uw.Arrays(path, split="train")
+    data = uw.Arrays(path, split="train", scale="none")
     return fitted(data, 0.1, likelihood=uw.likelihoods.Gaussian(0.3))
 
 
@@ -50,7 +50,9 @@ def sprites():
 def test_explained_is_r2_on_observations_that_were_held_out(waves):
     found = explained(waves)
     assert (found.rows, found.split, found.held_out) == (12, "validation", True)
-    held_out = uw.Arrays(waves.run.data.path, split="validation").load(torch.device("cpu"))
+    held_out = uw.Arrays(waves.run.data.path, split="validation", scale="none").load(
+        torch.device("cpu")
+    )
     x = held_out.images(torch.arange(12)).numpy().astype(np.float64)
     train = waves.observations(np.arange(waves.dataset.size)).astype(np.float64)
     expected = 1 - ((x - waves.reconstruct(x)) ** 2).sum() / ((x - train.mean(0)) ** 2).sum()

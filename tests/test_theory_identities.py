@@ -34,7 +34,7 @@ def trained(latent, **fields):
     x = np.random.default_rng(1).normal(size=(80, 5)) @ np.diag([2.0, 1.0, 1.0, 0.5, 0.2])
     fields = dict(objective=uw.BetaVAE(beta=1.0), steps=150) | fields
     return uw.fit(
-        x,
+        uw.data.from_array(x, scale="none")[0],
         latent=latent,
         network=uw.MLP((16,), "tanh"),
         likelihood=uw.likelihoods.Gaussian(scale=0.5),

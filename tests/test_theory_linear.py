@@ -309,7 +309,7 @@ def test_a_trained_linear_vae_reaches_the_closed_form():
     found = solve(a, beta, noise)
     x = points(a, noise).float().repeat(50, 1)
     model = uw.fit(
-        x.numpy(),
+        uw.data.from_array(x, scale="none")[0],
         latent=uw.Gaussian(2),
         network=uw.MLP(hidden=()),
         likelihood=uw.likelihoods.Gaussian(scale=noise),

@@ -159,8 +159,8 @@ def check_network(network: Network, shape: Shape = (1, 64, 64)) -> None:
         gradients = torch.autograd.grad(value.square().sum(), parameters, allow_unused=True)
         idle = [n for n, g in zip(names, gradients, strict=True) if g is None or not g.any()]
         _require(not idle, f"{part}: these parameters get no gradient: {', '.join(idle)}")
-    images = np.random.default_rng(0).integers(0, 2, (40, *shape)).astype(np.uint8) * 255
-    data, dataset = from_array(images)
+    images = np.random.default_rng(0).integers(0, 2, (40, *shape)).astype(np.uint8)
+    data, dataset = from_array(images, axes="nchw" if len(shape) == 3 else None)
     run = Run(data=data, latent=Gaussian(3), objective=VAE(), network=network)
     _check_training(run, dataset)
 

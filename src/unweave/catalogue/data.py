@@ -46,6 +46,11 @@ licences, and of MNIST under CC BY-SA 3.0.
 
 """
 _LABELS = 12  # names of classes that are listed
+_SCALED = {
+    "percentile": "in [0, 1], scaled by percentiles",
+    "standardise": "standardised",
+    "counts": "counts",
+}
 
 
 def page(pictures: str | None = None) -> str:
@@ -75,13 +80,14 @@ def describe_dataset(data: Data, dataset: Dataset) -> str:
     first = _documentation(type(data)).split("\n\n")[0]
     images = len(dataset.shape) == 3
     size = size_text(dataset.shape) if images else f"{dataset.shape[0]} numbers"
+    values = "in [0, 1]" if dataset.bounded else "any numbers"
     lines = [
         *(data_text(data), ""),
         *(() if own else (first, "")),
         f"- {'images' if images else 'vectors'}: {dataset.size:,} of {size}",
-        f"- values: {'in [0, 1]' if dataset.bounded else 'any numbers'}",
+        f"- values: {_SCALED.get(dataset.schema.scaling.method, values)}",
         f"- factors: {_list_factors(dataset) or 'unknown'}",
-        *([f"- read as: {'; '.join(dataset.notes)}"] if dataset.notes else []),
+        *(["- read as:", *(f"  - {note}" for note in dataset.notes)] if dataset.notes else []),
     ]
     return "\n".join([*lines, "", *_bibtex(type(data))])
 

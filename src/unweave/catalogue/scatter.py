@@ -27,9 +27,13 @@ Legend = list[tuple[int | None, str]]
 def scatter(dataset: Dataset, index: torch.Tensor) -> tuple[Image.Image, tuple[str, ...]]:
     """Plot observations of a dataset of vectors as points; also note what is not shown.
 
-    The axes are the values themselves if there are at most two, otherwise principal components.
+    The axes are the values in the user's units if there are at most two, otherwise principal
+    components of the values after scaling.
     """
     vectors = dataset.images(index).flatten(1).double().cpu()
+    if vectors.shape[1] <= 2:
+        values = dataset.schema.scaling.invert(vectors.float().numpy())
+        vectors = torch.from_numpy(values).double()
     points = planar(vectors)
     classes = dataset.factors(index)[:, 0].tolist() if dataset.factor_names else [0] * len(points)
     hues = dataset.factor_sizes[0] if dataset.factor_names else 1

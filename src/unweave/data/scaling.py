@@ -35,30 +35,37 @@ class Scaling:
     offset: tuple[float, ...] = (0.0,)
     unit: tuple[float, ...] = (1.0,)
 
+    @property
+    def bounded(self) -> bool:
+        """Whether scaled values lie in [0, 1], whatever the values were."""
+        return self.method in ("bytes", "percentile")
+
     def apply(self, values: NDArray[np.generic]) -> Tensor:
-        """Scale values (N, *shape) in the user's units to float32."""
-        scaled = torch.from_numpy(np.array(values, dtype=np.float32, order="C"))
-        if self.method in ("none", "counts") or (
-            self.method == "bytes" and values.dtype.kind not in "iu"
-        ):
-            return scaled
-        if any(self.offset):
+        """Scale values (N, *shape) in the user's units: a copy in float32."""
+        with np.errstate(over="ignore"):  # an overflow becomes infinity, which readers reject
+            if self.method in ("none", "counts", "bytes"):
+                unscaled = torch.from_numpy(np.array(values, dtype=np.float32, order="C"))
+                pixels = self.method == "bytes" and values.dtype.kind in "iu"
+                return unscaled * self.unit[0] if pixels else unscaled
+            # In double precision: the offset of large numbers would cancel their last digits.
+            scaled = values.astype(np.float64, order="C")
             scaled -= self._along(self.offset, scaled)
-        scaled *= self._along(self.unit, scaled)
-        return scaled.clamp_(0, 1) if self.method == "percentile" else scaled
+            scaled *= self._along(self.unit, scaled)
+            if self.method == "percentile":
+                scaled.clip(0, 1, out=scaled)
+            return torch.from_numpy(scaled.astype(np.float32))
 
     def invert(self, scaled: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return scaled values (N, *shape) to the user's units."""
         if self.method not in ("percentile", "standardise"):
             return scaled
-        values = torch.from_numpy(np.array(scaled, dtype=np.float32))
-        values /= self._along(self.unit, values)
-        return (values + self._along(self.offset, values)).numpy()
+        values = scaled / self._along(self.unit, scaled) + self._along(self.offset, scaled)
+        return values.astype(np.float32)
 
     @staticmethod
-    def _along(numbers: tuple[float, ...], values: Tensor) -> Tensor:
+    def _along(numbers: tuple[float, ...], values: NDArray[np.floating]) -> NDArray[np.float64]:
         """Return one number for each channel or value, to combine with values (N, *shape)."""
-        return torch.tensor(numbers).reshape(-1, *[1] * (values.dim() - 2))
+        return np.array(numbers).reshape(-1, *[1] * (values.ndim - 2))
 
 
 UNSCALED = Scaling()

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import zlib
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 from weakref import WeakValueDictionary, finalize
@@ -22,16 +23,18 @@ from unweave.data.dataset import AbsolutePath, ArrayDataset, Dataset, Schema
 from unweave.data.files.array_file import ArrayFile, check_key, open_array_file
 from unweave.data.files.factors import NAMES_KEY, FactorTable, read_factors
 from unweave.data.files.interpretation import (
+    ArrayAxes,
     Interpretation,
-    Scan,
+    Layout,
+    Spread,
+    choose_method,
     interpret,
     interpret_shape,
-    scan,
+    measure,
 )
 from unweave.data.files.rows import (
     MOST,
     Array,
-    FloatRows,
     IndexedRows,
     InMemoryRows,
     Rows,
@@ -39,9 +42,11 @@ from unweave.data.files.rows import (
     file_state,
     row_bytes,
 )
+from unweave.data.files.statistics import Scan, scan
 from unweave.data.files.streaming import StreamedDataset, streaming_notes
 from unweave.data.files.tables import CsvFile, join_columns, split_columns
 from unweave.data.random_split import DataSplit, split_rows
+from unweave.data.scaling import ScalingMethod
 
 USUAL_KEYS = ("imgs", "images", "x", "data")
 
@@ -50,12 +55,17 @@ USUAL_KEYS = ("imgs", "images", "x", "data")
 class Arrays:
     """Observations in a file of arrays: .npy, .npz, HDF5, Parquet or CSV.
 
-    Observations are (N, H, W), (N, H, W, C), (N, C, H, W) or vectors (N, D). Bytes 0..255 are
-    scaled to [0, 1]; floats are kept unchanged. `key` names the array of observations, and
-    `factors_key` that of the factors (N, K): integers, text or floats that repeat. Their names are
-    read from the array `factor_names` if the file has it. In Parquet and CSV files both keys name
-    columns, joined by commas (quote names that contain a comma), and all numbers are kept
-    unchanged. `split` takes 80 % of the observations for training, 10 % for validation or 10 % for
+    Observations are (N, H, W), (N, H, W, C), (N, C, H, W) or vectors (N, D); `axes` says whether
+    channels are last ("nhwc") or first ("nchw") if the shape leaves it open. `scale` says how
+    values are scaled: divided by 255 ("bytes"), between two percentiles of each channel
+    ("percentile"), to mean 0 and standard deviation 1 of each column ("standardise"), or not at
+    all ("none", and "counts" for counts of something). By default images of bytes are divided by
+    255, other images are scaled by percentiles unless they are floats in [0, 1], and vectors of
+    floats are standardised; other integers are only read if `scale` says what they are. `key` names
+    the array of observations, and `factors_key` that of the factors (N, K): integers, text or
+    floats that repeat. Their names are read from the array `factor_names` if the file has it. In
+    Parquet and CSV files both keys name columns, joined by commas (quote names that contain a
+    comma). `split` takes 80 % of the observations for training, 10 % for validation or 10 % for
     testing, always the same ones. Files with more than 1 GiB of observations are streamed instead
     of loaded; `stream` overrides that.
     """
@@ -65,6 +75,8 @@ class Arrays:
     factors_key: str | None = None
     split: DataSplit = "all"
     stream: bool | None = None
+    scale: ScalingMethod | None = None
+    axes: ArrayAxes | None = None
     kind: Literal["arrays"] = tag("arrays")
 
     def load(self, device: torch.device) -> Dataset:
@@ -76,7 +88,7 @@ class Arrays:
         rows = file.rows(check_key(file, key))
         columns = split_columns(key, file.names) if file.tabular else []
         if file.tabular:
-            rows = _numeric(file, rows, columns)
+            _reject_text(file, rows, columns)
         used = {
             column
             for each in (key, factors_key or "", NAMES_KEY, "")
@@ -88,9 +100,17 @@ class Arrays:
             notes += _csv_notes(file, split_columns(factors_key or "", file.names))
         source = [self.path, key, *file_state(file.path)]
         try:
-            factors = _factor_table(rows, values, names)
+            layout = interpret_shape(rows.shape, self.axes)
             dataset = build_dataset(
-                rows, factors, notes, self.split, self.stream, source, value_names=tuple(columns)
+                rows,
+                _factor_table(rows, values, names),
+                notes,
+                self.split,
+                self.stream,
+                source,
+                layout,
+                self.scale,
+                tuple(columns),
             )
         except ValueError as error:
             raise ValueError(f"{self.path}: {error}") from None
@@ -108,17 +128,19 @@ class InMemory:
     digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]  # sha256 of images and factors
     shape: tuple[int, ...]
     dtype: str
+    scale: ScalingMethod | None = None
+    axes: ArrayAxes | None = None
     split: DataSplit = "all"
     kind: Literal["memory"] = tag("memory")
 
     def __post_init__(self) -> None:
-        if (bound := _BOUND.get(self.digest)) is not None:
+        if (bound := _BOUND.get(self._array)) is not None:
             _IN_USE[id(self)] = bound
             finalize(self, _IN_USE.pop, id(self), None)
 
     def load(self, device: torch.device) -> Dataset:
         """Copy the bound array, or a split of it, to a device."""
-        bound = _BOUND.get(self.digest)
+        bound = _BOUND.get(self._array)
         if bound is None:
             raise ValueError(
                 f"expected an array {self.shape} of {self.dtype} with digest {self.digest[:12]} to "
@@ -127,9 +149,14 @@ class InMemory:
             )
         return take_split(bound, self.split).to(device)
 
+    @property
+    def _array(self) -> tuple[str | None, ...]:
+        """What identifies the array and how it is read, whatever the split."""
+        return self.digest, self.scale, self.axes
 
-# The arrays behind the specs by digest, and those that each spec keeps alive, by the spec's id.
-_BOUND: WeakValueDictionary[str, ArrayDataset] = WeakValueDictionary()
+
+# The arrays behind the specs, and those that each spec keeps alive, by the spec's id.
+_BOUND: WeakValueDictionary[tuple[str | None, ...], ArrayDataset] = WeakValueDictionary()
 _IN_USE: dict[int, ArrayDataset] = {}
 
 
@@ -138,11 +165,14 @@ def from_array(
     factors: ArrayLike | Tensor | None = None,
     names: Sequence[str] | None = None,
     *,
+    scale: ScalingMethod | None = None,
+    axes: ArrayAxes | None = None,
     device: torch.device | str = "cpu",
 ) -> tuple[InMemory, Dataset]:
     """Return a spec for an array, and the dataset; the array is bound while the spec is in use.
 
-    The array is copied, so later changes to it have no effect.
+    The array is copied, so later changes to it have no effect. The arguments are those of
+    `array_dataset`.
 
     >>> spec, dataset = from_array(np.zeros((5, 8, 8), np.uint8))
     >>> spec.shape, dataset.shape
@@ -155,20 +185,24 @@ def from_array(
         )
     images = as_numpy(images)
     factors = None if factors is None else as_numpy(factors)
-    dataset = array_dataset(images, factors, names).to(torch.device(device))
+    dataset = array_dataset(images, factors, names, scale=scale, axes=axes)
     digest = _digest(images, factors, dataset.factor_names)
-    _BOUND.setdefault(digest, dataset)
-    return InMemory(digest, images.shape, str(images.dtype)), dataset
+    dataset = dataset.to(torch.device(device))
+    _BOUND.setdefault((digest, scale, axes), dataset)
+    return InMemory(digest, images.shape, str(images.dtype), scale, axes), dataset
 
 
 def array_dataset(
     images: ArrayLike | Tensor,
     factors: ArrayLike | Tensor | None = None,
     names: Sequence[str] | None = None,
+    *,
+    scale: ScalingMethod | None = None,
+    axes: ArrayAxes | None = None,
 ) -> ArrayDataset:
     """Return a dataset of observations in memory and their factors, for a data spec of your own.
 
-    Arrays are interpreted and checked as those of `Arrays` are.
+    Arrays are interpreted, scaled and checked as those of `Arrays` are.
 
     >>> array_dataset(np.eye(4), [0, 0, 1, 1], ["half"]).factor_sizes
     (2,)
@@ -177,10 +211,13 @@ def array_dataset(
         images: (N, H, W), (N, H, W, C), (N, C, H, W) or (N, D) observations.
         factors: (N, K) or (N,) integers, text or numbers that repeat.
         names: names of the K factors.
+        scale: how to scale values, as in `Arrays`; by default chosen from the values.
+        axes: "nhwc" or "nchw", if the shape leaves open where the channels are.
     """
     rows = InMemoryRows(as_numpy(images))
+    layout = interpret_shape(rows.shape, axes)
     table = _factor_table(rows, None if factors is None else as_numpy(factors), names)
-    dataset = build_dataset(rows, table, stream=False)
+    dataset = build_dataset(rows, table, stream=False, layout=layout, scale=scale)
     assert isinstance(dataset, ArrayDataset)
     return dataset
 
@@ -192,13 +229,15 @@ def build_dataset(
     split: DataSplit = "all",
     stream: bool | None = None,
     key: Sequence[object] = (),
-    interpretation: Interpretation | None = None,
+    layout: Layout | None = None,
+    scale: ScalingMethod | None = None,
     value_names: tuple[str, ...] = (),
+    row_names: Sequence[str] = (),
 ) -> ArrayDataset | StreamedDataset:
     """Build a dataset of rows, in memory or streamed, after checking all values.
 
-    The range of the values is that of all rows, whatever the split, so that an integer stands for
-    the same value in every split. So does a class, since `factors` are those of all rows.
+    All rows decide how values are scaled, whatever the split, so that a number means the same in
+    every split. So does a class, since `factors` are those of all rows.
 
     Args:
         rows: all observations.
@@ -207,24 +246,31 @@ def build_dataset(
         split: the split to take.
         stream: whether to stream the rows from their file; by default if they exceed 1 GiB.
         key: identifies the source of the rows, to cache the result of a pass over large ones.
-        interpretation: how to read the rows; by default it is inferred from them.
+        layout: the axes of the rows; by default inferred from their shape.
+        scale: how to scale values; by default chosen from them.
         value_names: names of the values, used if the observations are vectors of that length.
+        row_names: names of all rows, such as file names.
     """
-    if interpretation is None:
-        interpret_shape(rows.shape)  # before reading the rows: there may be many empty ones
+    # Before reading the rows: there may be many empty ones.
+    layout = layout or interpret_shape(rows.shape)
+    value_names = value_names if layout.shape == (len(value_names),) else ()
     whole, count = rows, rows.shape[0]
     factors = factors or FactorTable(torch.zeros(count, 0, dtype=torch.int64))
     if (numbers := split_rows(split, count)) is not None:
         rows, factors = IndexedRows(rows, numbers), factors.take(numbers)
+        row_names = [row_names[number] for number in numbers.tolist()] if row_names else ()
         notes = [*notes, f"the {split} split: {len(numbers):,} of {count:,} observations"]
     streamed = rows.shape[0] * row_bytes(rows) > MOST if stream is None else stream
-    cached = key and (streamed or count * row_bytes(whole) > MOST)
-    values = Scan(*cached_json(key, lambda: scan(whole))) if cached else scan(whole)
-    interpretation = interpretation or interpret(rows, values)
-    shape = interpretation.shape
+    cached = bool(key) and (streamed or count * row_bytes(whole) > MOST)
+    values = Scan(*cached_json([*key, "scan"], lambda: scan(whole))) if cached else scan(whole)
+    dtype = rows.dtype.newbyteorder("=")
+    method = choose_method(dtype, values, layout, scale)
+    spread = partial(measure, whole, layout, method)
+    measured = Spread(*cached_json([*key, method, *layout[:2]], spread)) if cached else spread()
+    interpretation = interpret(dtype, values, layout, method, measured, value_names)
     schema = Schema(
         size=rows.shape[0],
-        shape=shape,
+        shape=layout.shape,
         factor_names=factors.names,
         factor_sizes=factors.sizes,
         factor_labels=factors.labels,
@@ -232,11 +278,13 @@ def build_dataset(
         lattice=factors.enumerated,
         bounded=interpretation.bounded,
         scaling=interpretation.scaling,
-        value_names=value_names if shape == (len(value_names),) else (),
+        value_names=value_names,
         notes=(*notes, *interpretation.notes),
     )
     checksum = values.checksum if numbers is None else zlib.crc32(numbers.data, values.checksum)
-    return _load_or_stream(schema, rows, interpretation, factors.codes, checksum, streamed)
+    return _load_or_stream(
+        schema, rows, interpretation, factors.codes, checksum, streamed, row_names
+    )
 
 
 def take_split(dataset: ArrayDataset, split: DataSplit) -> ArrayDataset:
@@ -270,7 +318,8 @@ def select_streamed(
     codes = dataset.codes[torch.from_numpy(numbers).to(dataset.codes.device)]
     checksum = zlib.crc32(numbers.data, dataset.checksum)
     streamed = len(numbers) * row_bytes(rows) > MOST
-    return _load_or_stream(schema, rows, dataset.interpretation, codes, checksum, streamed)
+    names = [dataset.row_names[row] for row in numbers.tolist()] if dataset.row_names else ()
+    return _load_or_stream(schema, rows, dataset.interpretation, codes, checksum, streamed, names)
 
 
 def _load_or_stream(
@@ -280,23 +329,25 @@ def _load_or_stream(
     codes: Tensor,
     checksum: int,
     streamed: bool,
+    row_names: Sequence[str],
 ) -> ArrayDataset | StreamedDataset:
     if streamed:
         schema = dataclasses.replace(schema, notes=(*schema.notes, *streaming_notes(rows)))
-        return StreamedDataset(schema, rows, interpretation, codes, checksum)
+        return StreamedDataset(schema, rows, interpretation, codes, checksum, row_names=row_names)
     # Read block by block, without a second copy in memory.
     dtype = interpretation(rows.read(0, 0)).dtype
     data = torch.empty((rows.shape[0], *interpretation.shape), dtype=dtype)
     for start, block in blocks(rows):
         data[start : start + len(block)] = interpretation(block)
-    return ArrayDataset(schema, data, codes, interpretation.unit)
+    return ArrayDataset(schema, data, codes, interpretation.unit, row_names=row_names)
 
 
 def read_like(dataset: Dataset, observations: ArrayLike | Tensor) -> Tensor:
     """Convert observations to float32 (N, *shape) on the device, like those of a dataset.
 
     Values are scaled as those of the dataset were, so their meaning does not depend on the other
-    observations. Images may have their channels last, or no axis of channels.
+    observations; with percentiles, values beyond these are clipped. Images may have their channels
+    last, or no axis of channels.
     """
     array = as_numpy(observations)
     shape = dataset.shape
@@ -309,13 +360,20 @@ def read_like(dataset: Dataset, observations: ArrayLike | Tensor) -> Tensor:
             f"expected observations of shape (N, {', '.join(map(str, shape))}), as in the data, "
             f"got {array.shape}"
         )
-    values = dataset.schema.scaling.apply(array).to(dataset.device)
-    if not values.isfinite().all():
+    scaling = dataset.schema.scaling
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"expected observations as numbers, got {array.dtype}")
+    values = scaling.apply(array).to(dataset.device)
+    if not (np.isfinite(array).all() and values.isfinite().all()):
         raise ValueError("expected finite observations, got NaN or infinity: remove or replace it")
     if dataset.bounded and not 0 <= values.min() <= values.max() <= 1:
+        bytes_too = " or integers in 0..255" if scaling.method == "bytes" else ""
         raise ValueError(
-            f"expected values in [0, 1] as in the data, got {values.min():g} to {values.max():g}"
+            f"expected values in [0, 1]{bytes_too} as in the data, got {array.dtype} from "
+            f"{array.min():g} to {array.max():g}"
         )
+    if scaling.method == "counts" and (array.min() < 0 or (array != np.rint(array)).any()):
+        raise ValueError("expected counts as in the data, got negative numbers or fractions")
     return values
 
 
@@ -338,8 +396,7 @@ def as_numpy(array: ArrayLike | Tensor) -> Array:
 def _factor_table(
     rows: Rows, values: Array | None, names: Sequence[str] | None
 ) -> FactorTable | None:
-    """Encode the factors of observations, after checking the shape of the observations."""
-    interpret_shape(rows.shape)
+    """Encode the factors of observations."""
     return None if values is None else FactorTable.from_values(values, names, rows.shape[0])
 
 
@@ -352,8 +409,8 @@ def _csv_notes(file: CsvFile, factors: Sequence[str]) -> list[str]:
     return [numbered] * file.numbered + [f"{where}; its classes are text" for where in mixed]
 
 
-def _numeric(file: ArrayFile, rows: Rows, columns: Sequence[str]) -> Rows:
-    """Reject columns of text; convert integers to floats, since 255 is not white in a table."""
+def _reject_text(file: ArrayFile, rows: Rows, columns: Sequence[str]) -> None:
+    """Reject columns of text."""
     if rows.dtype.kind == "O":
         first = rows.read(0, 1)[0]
         aligned = len(first) == len(columns)  # otherwise there are lists beside the text
@@ -369,7 +426,6 @@ def _numeric(file: ArrayFile, rows: Rows, columns: Sequence[str]) -> Rows:
             f"expected columns of numbers in {file.path}, got text in {', '.join(text)}: choose "
             f"others with key, or use these as factors, data.factors_key={join_columns(text)}"
         )
-    return FloatRows(rows) if rows.dtype.kind in "iu" else rows
 
 
 def _usual_key(file: ArrayFile, factors_key: str | None) -> str:

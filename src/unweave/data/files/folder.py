@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
-from io import BytesIO
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, TypeVar
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from PIL import Image, ImageOps
 from pydantic import Field
 
 from unweave.core.hints import nearest_path
@@ -24,132 +20,198 @@ from unweave.data.cache import cached_file, data_folder
 from unweave.data.dataset import AbsolutePath, Dataset
 from unweave.data.files.arrays import build_dataset
 from unweave.data.files.factors import FactorTable
-from unweave.data.files.interpretation import COLOURS, Interpretation
+from unweave.data.files.images import (
+    EXTENSIONS,
+    MODES,
+    Fit,
+    Header,
+    decoding,
+    read_header,
+    read_pages,
+)
+from unweave.data.files.interpretation import Layout, describe_images
 from unweave.data.files.npy import NpyFile, write_npy
 from unweave.data.files.rows import MOST, Array, InMemoryRows, Rows, file_state
 from unweave.data.files.tables import column_values, first_text, read_csv
 from unweave.data.random_split import DataSplit
-from unweave.data.scaling import BYTES
+from unweave.data.scaling import ScalingMethod
 
-Bytes = NDArray[np.uint8]
 Pixels = Annotated[int, Field(ge=1, le=4096)]
+FileAxes = Literal["channels", "observations"]
 
-EXTENSIONS = frozenset(
-    (
-        ".bmp",
-        ".gif",
-        ".jpeg",
-        ".jpg",
-        ".pbm",
-        ".pgm",
-        ".png",
-        ".pnm",
-        ".ppm",
-        ".tif",
-        ".tiff",
-        ".webp",
-    )
-)
-# Listed, so that no file makes Pillow start another program, as PostScript would.
-FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-GREY = frozenset(("1", "L", "LA", "La", "I"))
 DEFAULT_SIZE = (64, 64)
-MODES = {1: "L", 3: "RGB", 4: "RGBA"}
-ROTATED = frozenset((5, 6, 7, 8))  # EXIF orientations that swap height and width
-EXIF_ORIENTATION = 0x0112
 FACTORS = "factors.csv"
-Fit = Literal["crop", "pad", "stretch"]
 FITS: dict[Fit, str] = {
     "crop": "are cropped to their centre (fit=crop; fit=pad and fit=stretch keep all of them)",
     "pad": "are padded with bars (fit=pad)",
     "stretch": "are stretched (fit=stretch)",
 }
-T = TypeVar("T")
 
-_AT_ONCE = 1024  # images decoded before they are written
+_AT_ONCE = 1024  # observations decoded before they are written
+_PAGES = 256  # observations of one file that are decoded by one thread
 
 
 @spec
 class Folder:
-    """All images in a folder and its subfolders, sorted by path.
+    """All images in a folder and its subfolders, sorted by path, or the pages of one file.
 
     `size` is the side, or (height, width), to which every image is resized with anti-aliasing. By
     default images that all have the same size keep it, and others become 64 x 64. If the aspect
     ratio of an image differs, `fit` takes the largest centred crop ("crop"), adds black bars,
     which are transparent with four channels ("pad"), or distorts the image ("stretch"). `channels`
-    is 1 (grey), 3 (RGB) or 4 (RGBA); by default 1 if all images are grey, otherwise 3, with
-    transparent images laid on white. Only the first frame of an animation is read. `factors` is a
-    CSV file with a header, whose first column holds paths of images in the folder and whose other
-    columns are factors; by default factors.csv in the folder, if it exists. `split` and `stream`
-    work as in `Arrays`; images of more than 1 GiB are decoded once, to a file.
+    is 1 (grey), 3 (RGB) or 4 (RGBA) for images of 8 bits; by default 1 if all images are grey,
+    otherwise 3, with transparent images laid on white. Images of 16 bits, of floats, or with other
+    numbers of channels keep their values and channels. `axes` says what the pages of a TIFF stack
+    or the frames of an animation are if the file does not: the "channels" of one image, or
+    "observations". `scale` works as in `Arrays`; by default images of 8 bits are divided by 255,
+    others are scaled by percentiles unless they are floats in [0, 1]. `factors` is a CSV file with
+    a header, whose first column holds paths of images in the folder and whose other columns are
+    factors; by default factors.csv in the folder, if it exists. `split` and `stream` work as in
+    `Arrays`; images of more than 1 GiB are decoded once, to a file.
     """
 
     path: AbsolutePath
     size: Pixels | tuple[Pixels, Pixels] | None = None
-    channels: Literal[1, 3, 4] | None = None
+    channels: Annotated[int, Field(ge=1)] | None = None
     fit: Fit = "crop"
     factors: AbsolutePath | None = None
     split: DataSplit = "all"
     stream: bool | None = None
+    scale: ScalingMethod | None = None
+    axes: FileAxes | None = None
     kind: Literal["folder"] = tag("folder")
 
     def load(self, device: torch.device) -> Dataset:
         """Decode all images, into memory or to a file, and put them on a device."""
-        folder = Path(self.path)
-        files = _files(folder)
+        files = _files(Path(self.path))
+        folder = Path(self.path).parent if files == [Path(self.path)] else Path(self.path)
         with decoding() as pool:
-            headers = list(pool.map(_header, files))
+            headers = list(pool.map(read_header, files))
+            sources = _Sources(files, headers, [*map(self._planes, files, headers)])
             size, size_notes = _choose_size(self.size, headers)
-            channels, channel_notes = _choose_channels(self.channels, headers)
-            shape = (len(files), channels, *size)
-            rows, key = self._decoded(files, shape, pool)
+            samples, channel_notes = _choose_samples(self.channels, sources)
+            dtype = _one_depth(sources, self.scale)
+            shape = (sources.rows, samples * sources.pages, *size)
+            rows, key = self._decoded(sources, shape, samples, dtype, pool)
         decisions = (
-            f"{shape[0]:,} images of {size[0]} x {size[1]}, {COLOURS[channels]}",
+            describe_images(shape[0], shape[1:], coloured=sources.pages == 1),
             *size_notes,
             *_fit_notes(self.fit, size, headers),
+            *_page_notes(self.axes, headers),
             *channel_notes,
-            *_depth_notes(headers),
         )
-        interpretation = Interpretation(shape[1:], False, np.uint8, 1 / 255, True, decisions, BYTES)
-        table = Path(self.factors or folder / FACTORS)
+        table = Path(self.factors or Path(self.path) / FACTORS)
         listed = table.is_file() or self.factors is not None
-        values, names, notes = _read_factors(table, folder, files) if listed else (None, [], [])
+        owners = sources.owners
+        values, names, notes = _read_factors(table, folder, owners) if listed else (None, [], [])
         try:
             factors = None if values is None else FactorTable.from_values(values, names)
             dataset = build_dataset(
-                rows, factors, notes, self.split, self.stream, key, interpretation
+                rows,
+                factors,
+                notes,
+                self.split,
+                self.stream,
+                key,
+                Layout(shape[1:], False, decisions),
+                self.scale or ("percentile" if dtype.endswith("int32") else None),
+                row_names=sources.row_names(folder),
             )
         except ValueError as error:
-            raise ValueError(f"{table if listed else folder}: {error}") from None
+            raise ValueError(f"{table if listed else self.path}: {error}") from None
         return dataset.to(device)
 
+    def _planes(self, file: Path, header: Header) -> Array:
+        """Return the pages of each observation in a file, (observations, pages)."""
+        pages = np.arange(header.pages)
+        if header.pages == 1 or self.axes == "observations":
+            return pages[:, None]
+        if self.axes == "channels":
+            return pages[None]
+        if header.axes is None:
+            raise ValueError(
+                f"expected one image in {file}, got {header.pages} pages or frames, and it does "
+                "not say what they are: say data.axes=channels (the pages of a file are the "
+                "channels of one image) or data.axes=observations (every page is an image)"
+            )
+        grid = pages.reshape([count for _, count in header.axes])
+        names = [name for name, _ in header.axes]
+        if "c" not in names:
+            return pages[:, None]
+        channels = np.moveaxis(grid, names.index("c"), -1)
+        return channels.reshape(-1, channels.shape[-1])
+
     def _decoded(
-        self, files: Sequence[Path], shape: tuple[int, ...], pool: ThreadPoolExecutor
+        self,
+        sources: _Sources,
+        shape: tuple[int, ...],
+        samples: int,
+        dtype: str,
+        pool: ThreadPoolExecutor,
     ) -> tuple[Rows, list[object]]:
         """Decode all images into memory, or to a file that is reused while they do not change."""
-        blocks = partial(_blocks, files, shape, self.fit, pool)
-        if not (math.prod(shape) > MOST if self.stream is None else self.stream):
-            data = np.empty(shape, np.uint8)
-            for number, block in enumerate(blocks()):
-                data[number * _AT_ONCE :][: len(block)] = block
+        read = partial(read_pages, size=(shape[2], shape[3]), samples=samples, fit=self.fit)
+        blocks = partial(_blocks, sources, read, pool)
+        total = math.prod(shape) * np.dtype(dtype).itemsize
+        if not (total > MOST if self.stream is None else self.stream):
+            data, start = np.empty(shape, dtype), 0
+            for block in blocks():
+                data[start : start + len(block)] = block
+                start += len(block)
             return InMemoryRows(data), []
-        key = [shape, self.fit, *([str(file), *file_state(file)] for file in files)]
+        states = ([str(file), *file_state(file)] for file in sources.files)
+        planes = [each.tolist() for each in sources.planes if each.size > 1]
+        key = [shape, samples, self.fit, planes, *states]
         path = cached_file(
             data_folder() / "folders", key, lambda file: write_npy(file, shape, blocks())
         )
         return NpyFile(path).rows(), [str(path)]
 
 
-class _Header(NamedTuple):
-    """Properties of an image that are known before it is decoded."""
+class _Sources(NamedTuple):
+    """The image files of a folder, and which pages of each are an observation."""
 
-    size: tuple[int, int]  # height and width as displayed
-    grey: bool
-    alpha: bool
-    deep: bool  # more than 8 bits
+    files: Sequence[Path]
+    headers: Sequence[Header]
+    planes: Sequence[Array]  # (observations, pages) of each file
+
+    @property
+    def rows(self) -> int:
+        """Number of observations."""
+        return sum(map(len, self.planes))
+
+    @property
+    def pages(self) -> int:
+        """Number of pages that form one observation."""
+        pairs = zip(self.files, self.planes, strict=True)
+        counts = {int(planes.shape[1]): file for file, planes in pairs}
+        if len(counts) > 1:
+            (a, first), (b, second), *_ = counts.items()
+            raise ValueError(
+                f"expected the same number of channels in all images, got {a} pages in {first} and "
+                f"{b} in {second}: put them into separate folders, or say data.axes=observations"
+            )
+        return next(iter(counts))
+
+    @property
+    def owners(self) -> list[Path]:
+        """The file of each observation."""
+        pairs = zip(self.files, self.planes, strict=True)
+        return [file for file, planes in pairs for _ in planes]
+
+    def row_names(self, folder: Path) -> list[str]:
+        """Name each observation by the path of its file, and its number in a stack from 1."""
+        names = []
+        for file, planes in zip(self.files, self.planes, strict=True):
+            name = file.relative_to(folder).as_posix()
+            several = len(planes) > 1
+            names += [f"{name}#{n + 1}" if several else name for n in range(len(planes))]
+        return names
 
 
 def _files(folder: Path) -> list[Path]:
+    if folder.suffix.lower() in EXTENSIONS and folder.is_file():
+        return [folder]
     if not folder.is_dir():
         raise ValueError(
             f"expected a folder of images at {folder}, got none: {nearest_path(folder)}"
@@ -167,44 +229,8 @@ def _files(folder: Path) -> list[Path]:
     return sorted(images, key=lambda path: path.relative_to(folder).as_posix())
 
 
-@contextmanager
-def _reading(file: Path | str, content: bytes | None = None) -> Iterator[Image.Image]:
-    """Open an image, from its content if given, with errors that name the file."""
-    try:
-        source = file if content is None else BytesIO(content)
-        with Image.open(source, formats=FORMATS) as image:
-            yield image
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise ValueError(
-            f"expected an image of ordinary size, got {file}: {error} Scale it down, or remove it "
-            "from the folder"
-        ) from None
-    except (OSError, EOFError, SyntaxError, ValueError) as error:
-        raise ValueError(
-            f"expected a readable image, got {file}: {error}. Repair or remove the file"
-        ) from None
-
-
-def _header(file: Path) -> _Header:
-    with _reading(file) as image:
-        height, width, mode, deep = image.height, image.width, image.mode, _is_deep(image)
-        alpha = image.has_transparency_data
-        rotated = image.getexif().get(EXIF_ORIENTATION) in ROTATED
-    if mode == "F":
-        raise ValueError(
-            f"expected images of 8 or 16 bits, got {file} with floating-point values: save them "
-            "as .npz and use Arrays"
-        )
-    size = (width, height) if rotated else (height, width)
-    return _Header(size, deep or mode in GREY, alpha, deep)
-
-
-def _is_deep(image: Image.Image) -> bool:
-    return image.mode == "I" or image.mode.startswith("I;16")
-
-
 def _choose_size(
-    wanted: int | tuple[int, int] | None, headers: Sequence[_Header]
+    wanted: int | tuple[int, int] | None, headers: Sequence[Header]
 ) -> tuple[tuple[int, int], list[str]]:
     """Return the height and width of the observations, and a note if they were not given."""
     if isinstance(wanted, int):
@@ -221,134 +247,98 @@ def _choose_size(
     ]
 
 
-def _fit_notes(fit: Fit, size: tuple[int, int], headers: Sequence[_Header]) -> list[str]:
+def _fit_notes(fit: Fit, size: tuple[int, int], headers: Sequence[Header]) -> list[str]:
     """Note what happens to images of another aspect ratio, if there are any."""
     others = sum(h.size[0] * size[1] != h.size[1] * size[0] for h in headers)
     ratio = f"whose aspect ratio is not that of {size[0]} x {size[1]},"
     return [f"{others} of {len(headers)} images, {ratio} {FITS[fit]}"] if others else []
 
 
-def _choose_channels(wanted: int | None, headers: Sequence[_Header]) -> tuple[int, list[str]]:
-    """Return the number of channels, and notes on what is lost or added."""
-    grey = sum(header.grey for header in headers)
-    channels = wanted or (1 if grey == len(headers) else 3)
+def _page_notes(axes: FileAxes | None, headers: Sequence[Header]) -> list[str]:
+    """Note what the pages of stacks are read as."""
     notes = []
+    for (pages, stated), count in Counter((h.pages, h.axes) for h in headers).items():
+        if pages > 1:
+            how = f"the pages are {axes} (axes={axes})"
+            if axes is None and stated:
+                lengths = dict(stated)
+                others = [f"{n} {_AXIS_NAMES.get(a, a)}" for a, n in stated if a != "c" and n > 1]
+                channels = [f"{lengths['c']} channels"] * (lengths.get("c", 1) > 1)
+                listed = ", ".join([*channels, *(f"{each} (observations)" for each in others)])
+                how = f"according to their metadata the pages are {listed}"
+            notes.append(f"{count} files of {pages} pages: {how}")
+    return notes
+
+
+_AXIS_NAMES = {"t": "frames", "z": "slices"}
+
+
+def _one_depth(sources: _Sources, scale: ScalingMethod | None) -> str:
+    """Return the type of the values of all images; reject mixtures, and types that are reduced."""
+    kinds = {header.dtype: file for file, header in zip(*sources[:2], strict=True)}
+    if len(kinds) > 1:
+        listed = " and ".join(f"{kind} in {file}" for kind, file in list(kinds.items())[:2])
+        raise ValueError(
+            f"expected images of one depth, got {listed}: convert them to one type, or put them "
+            "into separate folders"
+        )
+    for file, header in zip(*sources[:2], strict=True):
+        if header.reduced and scale != "bytes":
+            raise ValueError(
+                f"expected grey or 8 bits in a file of this format, got {file} with 16 bits per "
+                "colour, of which only 8 could be read: save it as TIFF, or accept 8 bits with "
+                "data.scale=bytes"
+            )
+    return next(iter(kinds))
+
+
+def _choose_samples(wanted: int | None, sources: _Sources) -> tuple[int, list[str]]:
+    """Return the number of channels of a page, and notes on what is lost or added."""
+    headers, pages = sources.headers, sources.pages
+    counts = {header.samples: file for file, header in zip(*sources[:2], strict=True)}
+    if not all(header.plain for header in headers):
+        if len(counts) > 1:
+            listed = " and ".join(f"{n} in {file}" for n, file in list(counts.items())[:2])
+            raise ValueError(
+                f"expected the same number of channels in all images, got {listed}: put them into "
+                "separate folders"
+            )
+        samples = next(iter(counts))
+        if wanted not in (None, samples * pages):
+            raise ValueError(
+                f"expected channels={samples * pages}, as the images have, got {wanted}: only "
+                "images of 8 bits are converted to another number of channels"
+            )
+        return samples, []
+    if wanted is not None and wanted not in [pages * each for each in MODES]:
+        raise ValueError(
+            f"expected channels of {', '.join(str(pages * each) for each in MODES)} (grey, RGB or "
+            f"RGBA) for images of 8 bits and {pages} pages, got {wanted}"
+        )
+    samples = wanted // pages if wanted else max(counts)
+    notes = []
+    grey = sum(header.samples == 1 for header in headers)
     if wanted is None and 0 < grey < len(headers):
         notes.append(f"{grey} of {len(headers)} images are grey, read as RGB")
     transparent = sum(header.alpha for header in headers)
-    if transparent and channels != 4:
+    if transparent and samples != 4:
         notes.append(f"{transparent} transparent images laid on white; channels=4 keeps alpha")
-    return channels, notes
-
-
-def _depth_notes(headers: Sequence[_Header]) -> list[str]:
-    deep = sum(header.deep for header in headers)
-    return [f"{deep} images of 16 bits reduced to 8 bits"] if deep else []
-
-
-@contextmanager
-def decoding() -> Iterator[ThreadPoolExecutor]:
-    """Provide threads to decode images, which releases the GIL."""
-    with warnings.catch_warnings():
-        # Pillow only warns about images so large that decoding them may exhaust the memory.
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
-        with ThreadPoolExecutor() as pool:
-            yield pool
+    return samples, notes
 
 
 def _blocks(
-    files: Sequence[Path], shape: tuple[int, ...], fit: Fit, pool: ThreadPoolExecutor
-) -> Iterator[Bytes]:
+    sources: _Sources, read: Callable[[Path, Header, Array], Array], pool: ThreadPoolExecutor
+) -> Iterator[Array]:
     """Decode all images in blocks (n, C, H, W)."""
-    _, channels, height, width = shape
-    read = partial(_pixels, size=(height, width), channels=channels, fit=fit)
-    yield from in_blocks(read, files, pool)
-
-
-def in_blocks(
-    read: Callable[[T], Bytes], images: Sequence[T], pool: ThreadPoolExecutor
-) -> Iterator[Bytes]:
-    """Read images with a function, in blocks."""
-    for start in range(0, len(images), _AT_ONCE):
-        yield np.stack(list(pool.map(read, images[start : start + _AT_ONCE])))
-
-
-def _pixels(file: Path, size: tuple[int, int], channels: int, fit: Fit) -> Bytes:
-    """Decode one image (C, H, W)."""
-    with _reading(file) as image:
-        shown = ImageOps.exif_transpose(image)
-    return _convert(shown, file, size, channels, fit)
-
-
-def centre_crop(content: bytes, name: str, crop: int | None, side: int) -> Bytes:
-    """Decode an image and resize its centred square of `crop` pixels: (3, side, side)."""
-    with _reading(name, content) as image:
-        image.load()
-        width, height = image.size
-        length = min(width, height) if crop is None else crop
-        if length > min(width, height):
-            raise ValueError(f"it has {width} x {height} pixels, fewer than {length}")
-        left, top = (width - length) // 2, (height - length) // 2
-        square = image.crop((left, top, left + length, top + length))
-    return _convert(square, name, (side, side), 3, "stretch")
-
-
-def resize(pixels: Bytes, side: int) -> Bytes:
-    """Resize an image (H, W) or (H, W, C) bilinearly."""
-    if pixels.shape[:2] == (side, side):
-        return pixels
-    image = Image.fromarray(np.ascontiguousarray(pixels))
-    return np.asarray(image.resize((side, side), Image.Resampling.BILINEAR))
-
-
-def _convert(
-    shown: Image.Image, file: Path | str, size: tuple[int, int], channels: int, fit: Fit
-) -> Bytes:
-    """Bring an image to a size and number of channels, (C, H, W)."""
-    coloured = _to_mode(_to_eight_bits(shown, file), MODES[channels])
-    height, width = size
-    sized = _resize(coloured, width, height, fit)
-    pixels = np.asarray(sized, dtype=np.uint8).reshape(height, width, channels)
-    return np.moveaxis(pixels, -1, 0)
-
-
-def _resize(image: Image.Image, width: int, height: int, fit: Fit) -> Image.Image:
-    """Resize an image: crop it, pad it with bars, or distort it."""
-    # Bilinear resizing in Pillow averages over the area of a target pixel and does not overshoot.
-    smooth = Image.Resampling.BILINEAR
-    if image.size == (width, height):
-        return image
-    if fit == "crop":
-        return ImageOps.fit(image, (width, height), smooth)
-    if fit == "stretch":
-        return image.resize((width, height), smooth)
-    scale = min(width / image.width, height / image.height)
-    inner = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
-    canvas = Image.new(image.mode, (width, height))  # black, or transparent
-    canvas.paste(image.resize(inner, smooth), ((width - inner[0]) // 2, (height - inner[1]) // 2))
-    return canvas
-
-
-def _to_eight_bits(image: Image.Image, file: Path | str) -> Image.Image:
-    """Convert a 16-bit image to 8 bits, v / 257 rounded; return others unchanged."""
-    if not _is_deep(image):
-        return image
-    values = np.asarray(image).astype(np.int64)
-    if values.min() < 0 or values.max() > 65535:
-        raise ValueError(
-            f"expected images of 8 or 16 bits, got {file} with values from {values.min()} to "
-            f"{values.max()}: save them as .npz and use Arrays"
-        )
-    return Image.fromarray(((values + 128) // 257).astype(np.uint8))
-
-
-def _to_mode(image: Image.Image, mode: str) -> Image.Image:
-    """Convert an image to a colour mode; lay it on white unless the mode keeps transparency."""
-    if mode == "RGBA" or not image.has_transparency_data:
-        return image.convert(mode)
-    layer = image.convert("RGBA")
-    white = Image.new("RGBA", layer.size, "white")
-    return Image.alpha_composite(white, layer).convert(mode)
+    pieces = [
+        (file, header, planes[start : start + _PAGES])
+        for file, header, planes in zip(*sources, strict=True)
+        for start in range(0, len(planes), _PAGES)
+    ]
+    while pieces:
+        count = 1 + int((np.cumsum([len(planes) for *_, planes in pieces]) < _AT_ONCE).sum())
+        block, pieces = pieces[:count], pieces[count:]
+        yield np.concatenate(list(pool.map(lambda piece: read(*piece), block)))
 
 
 def _read_factors(

@@ -1,176 +1,305 @@
-"""Interpret the values of an array as observations: their axes, range and unit."""
+"""Interpret the values of an array as observations: their axes, and what the numbers mean."""
 
 from __future__ import annotations
 
-import dataclasses
-import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from unweave.data.files.rows import Array, Rows, blocks
-from unweave.data.scaling import BYTES, UNSCALED, Scaling
+from unweave.data.files.rows import Array, Rows
+from unweave.data.files.statistics import Scan, moments, percentiles
+from unweave.data.scaling import BYTES, UNSCALED, Scaling, ScalingMethod
+
+ArrayAxes = Literal["nhwc", "nchw"]
+
+COLOURS = {1: "grey", 3: "colour", 4: "colour and transparency"}  # by number of channels
+TAIL = 0.001  # share of the values that may be clipped at either end
 
 _LARGE = 20  # absolute values above which networks hardly learn
-COLOURS = {1: "grey", 3: "colour", 4: "colour and transparency"}  # by number of channels
+_LISTED = 6  # channels or columns whose scaling is listed
+_MEANINGS: dict[ScalingMethod, str] = {
+    "counts": "counts of something",
+    "percentile": "intensities",
+    "standardise": "measurements",
+    "bytes": "pixels 0..255",
+}
 
 
-class Scan(NamedTuple):
-    """The range and checksum of all values of an array."""
+class Layout(NamedTuple):
+    """How the axes of rows become observations."""
 
-    low: float
-    high: float
-    broken: int | None  # first observation with NaN or infinity
-    checksum: int
+    shape: tuple[int, ...]  # of an observation, channels first
+    channels_last: bool
+    notes: tuple[str, ...]
+
+    @property
+    def is_image(self) -> bool:
+        """Whether observations are images (C, H, W)."""
+        return len(self.shape) == 3
+
+    def arrange(self, block: Array) -> Array:
+        """Return rows as observations (n, *shape)."""
+        if self.channels_last:
+            block = np.moveaxis(block, -1, 1)
+        return block.reshape(len(block), *self.shape)
+
+    def by_channel(self, block: Array) -> Array:
+        """Return rows as values of each channel, or of each column: (n, shape[0], values)."""
+        return self.arrange(block).reshape(len(block), self.shape[0], -1)
 
 
 @dataclass(frozen=True)
 class Interpretation:
-    """How rows of an array become observations: images(i) = unit * row i, channels first.
+    """How rows of an array become observations: images(i) = unit * row i, as stored.
 
-    `unit` is the value of a stored 1; `scaling` is that of the original values.
+    Bytes and binary values stay bytes and booleans in memory; others are scaled when they are read.
     """
 
-    shape: tuple[int, ...]
-    channels_last: bool
-    dtype: type[np.generic]
-    unit: float
+    layout: Layout
+    dtype: type[np.generic]  # as stored: uint8, bool or float32
+    scaling: Scaling
     bounded: bool
     notes: tuple[str, ...]
-    scaling: Scaling = UNSCALED
-    divisor: float = 1.0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of an observation."""
+        return self.layout.shape
+
+    @property
+    def unit(self) -> float:
+        """The value of a stored 1."""
+        return self.scaling.unit[0] if self.scaling.method == "bytes" else 1.0
 
     def __call__(self, block: Array) -> Tensor:
         """Convert rows to observations as they are stored: a copy (n, *shape) in C order."""
-        if self.divisor != 1:
-            block = block / self.divisor
-        if self.channels_last:
-            block = np.moveaxis(block, -1, 1)
-        with np.errstate(over="ignore"):  # an overflow becomes inf, which is rejected
-            stored = np.array(block, dtype=self.dtype, order="C", copy=True)
-        return torch.from_numpy(stored.reshape(len(block), *self.shape))
+        block = self.layout.arrange(block)
+        if self.dtype is np.float32:
+            return self.scaling.apply(block)
+        return torch.from_numpy(np.array(block, dtype=self.dtype, order="C"))
 
 
-def scan(rows: Rows) -> Scan:
-    """Compute the range and checksum of all values, and find the first that is not finite."""
-    low, high, broken, checksum = np.inf, -np.inf, None, 0
-    for start, block in blocks(rows):
-        checksum = zlib.crc32(np.ascontiguousarray(block).data, checksum)
-        if block.dtype.kind not in "biuf" or not block.size:
-            continue
-        with np.errstate(over="ignore"):
-            block = block.astype(np.float32, copy=False) if block.dtype.kind == "f" else block
-        least, most = block.min(), block.max()
-        low, high = min(low, float(least)), max(high, float(most))
-        if broken is None and not np.isfinite([least, most]).all():
-            wrong = ~np.isfinite(block.reshape(len(block), -1)).all(1)
-            broken = start + int(wrong.argmax())
-    return Scan(low, high, broken, checksum)
-
-
-def interpret(rows: Rows, values: Scan) -> Interpretation:
-    """Decide how to read an array; reject arrays that are no observations."""
-    shape, last, layout = interpret_shape(rows.shape)
-    basis = _interpret_values(rows.dtype.newbyteorder("="), values)
-    notes = (*layout, *basis.notes)
-    return dataclasses.replace(basis, shape=shape, channels_last=last, notes=notes)
-
-
-def interpret_shape(shape: tuple[int, ...]) -> tuple[tuple[int, ...], bool, list[str]]:
-    """Return the shape of an observation, whether its channels come last, and notes."""
+def interpret_shape(shape: tuple[int, ...], axes: ArrayAxes | None = None) -> Layout:
+    """Decide which axes are observations, channels, height and width; reject other shapes."""
     if len(shape) not in (2, 3, 4):
+        volumes = ": volumes are not supported; take slices" if len(shape) == 5 else ": reshape it"
         raise ValueError(
             "expected observations of shape (N, H, W), (N, H, W, C), (N, C, H, W) or (N, D), got "
-            f"{shape}: reshape them"
+            f"{shape}{volumes}"
         )
     if 0 in shape:
         raise ValueError(
             f"expected at least one observation of at least one value, got shape {shape}: "
             "check what was saved"
         )
-    if len(shape) == 2:
-        return shape[1:], False, [f"{shape[0]:,} vectors of {shape[1]} numbers"]
-    if len(shape) == 3:
-        return (1, *shape[1:]), False, [_describe_images(shape[0], 1, *shape[1:], "")]
-    last, how = _channels_last(shape)
-    height, width, channels = shape[1:] if last else (*shape[2:], shape[1])
-    notes = [_describe_images(shape[0], channels, height, width, how)]
-    return (channels, height, width), last, notes
-
-
-def _describe_images(count: int, channels: int, height: int, width: int, how: str) -> str:
-    return f"{count:,} images of {height} x {width}, {COLOURS[channels]}{how}"
-
-
-def _channels_last(shape: tuple[int, ...]) -> tuple[bool, str]:
-    """Return whether the channels, the axis of length 1, 3 or 4, come last.
-
-    If both axes could be the channels, choose the one that makes the images squarer, and the last
-    one if there is no difference: images are rarely 3 pixels high.
-    """
-    _, a, b, c = shape
-    first, last = a in COLOURS, c in COLOURS
-    if not first and not last:
+    if axes is not None and len(shape) != 4:
         raise ValueError(
-            f"expected 1, 3 or 4 channels on axis 1 or on the last axis, got shape {shape}: "
-            "move the channels there, or flatten each observation to a vector"
+            f"expected an array of four axes for axes={axes}, got shape {shape}: leave out axes"
         )
-    if first and last:
-        last = max(a, b) * min(b, c) <= max(b, c) * min(a, b)
-        order = "channels last" if last else "channels first"
-        return last, f" (the shape {shape} is ambiguous: read as {order})"
-    return last, ", channels last" if last else ", channels first"
+    if len(shape) == 2:
+        return Layout(shape[1:], False, (f"{shape[0]:,} vectors of {shape[1]} numbers",))
+    if len(shape) == 3:
+        grey = (1, *shape[1:])
+        return Layout(grey, False, (describe_images(shape[0], grey),))
+    last = _channels_last(shape, axes)
+    observation = (shape[3], *shape[1:3]) if last else shape[1:]
+    order = "channels last" if last else "channels first"
+    return Layout(observation, last, (f"{describe_images(shape[0], observation)}, {order}",))
 
 
-def _interpret_values(dtype: np.dtype[Any], values: Scan) -> Interpretation:
-    """Choose the type and unit in which observations are stored."""
-    if dtype.kind == "b":
-        return _interpretation(np.bool_, 1.0, "true and false read as 1 and 0")
+def describe_images(count: int, shape: tuple[int, ...], coloured: bool = True) -> str:
+    """Describe a number of images (C, H, W), whose channels are colours or something else.
+
+    >>> describe_images(1200, (5, 48, 64))
+    '1,200 images of 48 x 64, 5 channels'
+    """
+    channels, height, width = shape
+    known = channels == 1 or (coloured and channels in COLOURS)
+    colours = COLOURS[channels] if known else f"{channels} channels"
+    return f"{count:,} images of {height} x {width}, {colours}"
+
+
+def _channels_last(shape: tuple[int, ...], axes: ArrayAxes | None) -> bool:
+    """Return whether the channels come last: they are fewer than the rows and columns of pixels.
+
+    That has to be clear: at most half as many, or fewer than the side of square images.
+    """
+    if axes is not None:
+        return axes == "nhwc"
+    _, a, b, c = shape
+
+    def clear(channels: int, height: int, width: int) -> bool:
+        return 2 * channels <= min(height, width) or channels < height == width
+
+    if clear(a, b, c) == clear(c, a, b):
+        raise ValueError(
+            f"expected channels first or last, got the shape {shape}, which could be either: say "
+            f"data.axes=nchw ({a} channels of {b} x {c}) or data.axes=nhwc ({c} channels of "
+            f'{a} x {b}); in Python, axes="nchw" or axes="nhwc"'
+        )
+    return clear(c, a, b)
+
+
+def choose_method(
+    dtype: np.dtype[Any], values: Scan, layout: Layout, wanted: ScalingMethod | None
+) -> ScalingMethod:
+    """Return how to scale values; reject values that do not fit, or whose meaning is unclear."""
+    _check_numbers(dtype, values)
+    integers = values.whole and values.low >= 0
+    if wanted == "counts" and not integers:
+        raise ValueError(_unfit("scale=counts", "non-negative integers", dtype, values))
+    if wanted == "bytes" and not (dtype.kind in "iub" and integers and values.high <= 255):
+        raise ValueError(_unfit("scale=bytes", "integers in 0..255", dtype, values))
+    if wanted is not None:
+        return wanted
+    if integers and values.high <= 1:  # binary, whatever the type
+        return "none"
+    if dtype.kind == "f" and not layout.is_image:
+        return "standardise"
     if dtype.kind == "f":
-        return _interpret_floats(values)
-    if dtype.kind in "iu":
-        return _interpret_integers(dtype, int(values.low), int(values.high))
-    raise ValueError(
-        f"expected observations as bytes, booleans or floats, got {dtype}: convert them with astype"
-    )
+        return "none" if values.low >= 0 and values.high <= 1 else "percentile"
+    if layout.is_image and dtype == np.uint8:
+        return "bytes"
+    if layout.is_image and dtype.itemsize == 2:
+        return "percentile"
+    raise ValueError(_ask(dtype, values, layout))
 
 
-def _interpretation(
-    dtype: type[np.generic], unit: float, note: str, bounded: bool = True, **more: Any
-) -> Interpretation:
-    return Interpretation((), False, dtype, unit, bounded, (note,), **more)
-
-
-def _interpret_floats(values: Scan) -> Interpretation:
+def _check_numbers(dtype: np.dtype[Any], values: Scan) -> None:
+    if dtype.kind not in "biuf":
+        raise ValueError(f"expected observations as numbers, got {dtype}: convert them with astype")
     if values.broken is not None:
         raise ValueError(
             "expected finite float32 values, got NaN or infinity, first in observation "
             f"{values.broken}: remove or replace it"
         )
-    low, high = values.low, values.high
-    if low >= 0 and high <= 1:
-        return _interpretation(np.float32, 1.0, f"floats from {low:g} to {high:g}, unchanged")
-    note = f"values in [{low:g}, {high:g}], unchanged: a Bernoulli likelihood cannot be used"
-    if max(-low, high) > _LARGE:
-        note += "; networks learn better from values near [-1, 1]: rescale them first"
-    return _interpretation(np.float32, 1.0, note, bounded=False)
 
 
-def _interpret_integers(dtype: np.dtype[Any], low: int, high: int) -> Interpretation:
-    """Interpret integers by their range: 0 and 1 as binary, 0..255 as bytes, uint16 in full."""
-    if low >= 0 and high <= 1:
-        return _interpretation(np.uint8, 1.0, "integers 0 and 1 read as binary")
-    if low >= 0 and high <= 255 and dtype != np.uint16:
-        note = f"{dtype} from {low} to {high} divided by 255"
-        return _interpretation(np.uint8, 1 / 255, note, scaling=BYTES)
-    if dtype == np.uint16:
-        note = f"uint16 from {low} to {high} divided by 65535"
-        scaling = Scaling("percentile", unit=(1 / 65535,))
-        return _interpretation(np.float32, 1.0, note, scaling=scaling, divisor=65535.0)
-    raise ValueError(
-        f"expected integers in 0..255 or of type uint16, got {dtype} from {low} to {high}: "
-        "convert them to floats in the range you want"
+def _unfit(setting: str, expected: str, dtype: np.dtype[Any], values: Scan) -> str:
+    fractions = "" if values.whole else " with fractions"
+    return (
+        f"{setting} expects {expected}, got {dtype} from {values.low:g} to {values.high:g}"
+        f"{fractions}: choose another scale, or none to have one chosen"
     )
+
+
+def _ask(dtype: np.dtype[Any], values: Scan, layout: Layout) -> str:
+    """Ask what integers mean, with the answers that their range and shape allow."""
+    likely: list[ScalingMethod] = ["percentile" if layout.is_image else "standardise"]
+    if values.low >= 0:
+        likely.insert(0, "counts")
+        likely += ["bytes"] if values.high <= 255 else []
+    answers = [f"data.scale={method} ({_MEANINGS[method]})" for method in likely]
+    return (
+        "expected floats, 0 and 1, or images of 8 or 16 bits, got "
+        f"{'images' if layout.is_image else 'vectors'} of {dtype} from {values.low:.0f} to "
+        f"{values.high:.0f}: say what they are with {' or '.join(answers)}; in Python, "
+        f'unweave.data.from_array(x, scale="{likely[0]}")[0]'
+    )
+
+
+class Spread(NamedTuple):
+    """The values of each channel or column that become 0 after scaling, and the scale."""
+
+    offset: Sequence[float] = (0.0,)
+    width: Sequence[float] = (1.0,)  # 0 if all values are equal
+
+
+def measure(rows: Rows, layout: Layout, method: ScalingMethod) -> Spread:
+    """Measure each channel, or each column, of all rows as far as a method needs it."""
+    if method == "standardise":
+        return Spread(*moments(rows, layout.by_channel))
+    if method == "percentile":
+        low, high = percentiles(rows, layout.by_channel, TAIL)
+        return Spread(low, [most - least for least, most in zip(low, high, strict=True)])
+    return Spread()
+
+
+def interpret(
+    dtype: np.dtype[Any],
+    values: Scan,
+    layout: Layout,
+    method: ScalingMethod,
+    spread: Spread,
+    value_names: Sequence[str] = (),
+) -> Interpretation:
+    """Combine the axes and the scaling of values, and describe both to the user."""
+    scaling = (
+        BYTES
+        if method == "bytes"
+        else UNSCALED
+        if method == "none"
+        else Scaling(
+            method,
+            tuple(spread.offset),
+            tuple(1 / width if width else 1.0 for width in spread.width),
+        )
+    )
+    unit_interval = values.low >= 0 and values.high <= 1
+    stored: type[np.generic] = np.float32
+    if method == "bytes":
+        stored = np.uint8
+    elif method == "none" and unit_interval and dtype.kind != "f":
+        stored = np.bool_ if dtype.kind == "b" else np.uint8
+    bounded = scaling.bounded or (method == "none" and unit_interval)
+    if method in ("percentile", "standardise"):
+        names = value_names or [
+            f"{'channel' if layout.is_image else 'column'} {n}" for n in range(len(spread.width))
+        ]
+        notes = _scaling_notes(dtype, values, method, spread, names)
+    else:
+        notes = [_unscaled_note(dtype, values, method)]
+    return Interpretation(layout, stored, scaling, bounded, (*layout.notes, *notes))
+
+
+def _unscaled_note(dtype: np.dtype[Any], values: Scan, method: ScalingMethod) -> str:
+    low, high = values.low, values.high
+    span = f"{dtype} from {low:g} to {high:g}"
+    if method == "bytes":
+        return f"{span} divided by 255"
+    if method == "counts":
+        return f"counts from {low:g} to {high:g}, unchanged"
+    if low >= 0 and high <= 1:
+        if dtype.kind == "b":
+            return "true and false read as 1 and 0"
+        return "0 and 1 read as binary" if values.whole else f"{span}, unchanged"
+    note = f"{span}, unchanged: a Bernoulli likelihood cannot be used"
+    if max(-low, high) > _LARGE:
+        note += "; networks learn better from small values, as with scale=standardise"
+    return note
+
+
+def _scaling_notes(
+    dtype: np.dtype[Any],
+    values: Scan,
+    method: ScalingMethod,
+    spread: Spread,
+    names: Sequence[str],
+) -> list[str]:
+    """Say in the user's units how values are scaled."""
+    pairs = list(zip(spread.offset, spread.width, strict=True))
+    if method == "percentile":
+        how = (
+            f"scaled by percentiles {100 * TAIL:g} and {100 * (1 - TAIL):g}: {{}} become 0 and 1, "
+            "and values beyond are clipped"
+        )
+        texts = [f"{low:.6g} and {low + width:.6g}" for low, width in pairs]
+    else:
+        how = "standardised: {} (mean and standard deviation) become 0 and 1"
+        texts = [f"{mean:.4g} and {width:.4g}" for mean, width in pairs]
+    if len(pairs) > 1:
+        texts = [f"{text} of {name}" for text, name in zip(texts, names, strict=True)]
+    more = f" and so on for {len(pairs)} in all" if len(pairs) > _LISTED else ""
+    span = f"{dtype} from {values.low:g} to {values.high:g}"
+    listed = ", ".join(texts[:_LISTED]) + more
+    notes = [f"{span}, {how.format(listed)} (scale={method})"]
+    if method == "standardise" and dtype.kind == "f" and values.whole and values.low >= 0:
+        notes.append("all values are whole numbers: if they are counts, use scale=counts")
+    if constant := [name for name, width in zip(names, spread.width, strict=True) if not width]:
+        some = ", ".join(constant[:_LISTED]) + (", ..." if len(constant) > _LISTED else "")
+        notes.append(f"{len(constant)} constant, and therefore 0 after scaling: {some}")
+    return notes

@@ -173,23 +173,6 @@ class IndexedRows(Rows):
         return taken
 
 
-@final
-class FloatRows(Rows):
-    """Rows of another array, converted to float32."""
-
-    def __init__(self, rows: Rows) -> None:
-        self.rows, self.shape, self.grain = rows, rows.shape, rows.grain
-        self.dtype = np.dtype(np.float32)
-
-    def read(self, start: int, stop: int) -> Array:
-        """Read the rows from start to stop."""
-        return self.rows.read(start, stop).astype(self.dtype)
-
-    def take(self, index: Array) -> Array:
-        """Read rows by their numbers."""
-        return self.rows.take(index).astype(self.dtype)
-
-
 def unreadable(where: str, error: Exception) -> str:
     """Explain what is wrong with a file and what to do."""
     if "pickle" in str(error):

@@ -17,7 +17,7 @@ import numpy as np
 
 from unweave.core.spec import spec, tag
 from unweave.data.files.array_file import open_array_file
-from unweave.data.files.folder import resize
+from unweave.data.files.images import resize
 from unweave.data.files.rows import Array, InMemoryRows, blocks
 from unweave.data.published.base import (
     GOOGLE,

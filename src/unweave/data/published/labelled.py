@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from unweave.core.spec import spec, tag
-from unweave.data.files.folder import resize
+from unweave.data.files.images import resize
 from unweave.data.files.rows import Array, InMemoryRows, Rows
 from unweave.data.published.base import (
     GOOGLE,

@@ -16,6 +16,7 @@ from unweave.core.spec import Seed, spec, tag
 from unweave.data.dataset import Dataset
 from unweave.data.files.arrays import Arrays, array_dataset
 from unweave.data.files.folder import Folder
+from unweave.data.files.interpretation import ArrayAxes
 from unweave.data.published.datasets import Published
 
 Images = Annotated[Arrays | Folder | Published, Field(discriminator="kind")]
@@ -56,7 +57,8 @@ class Pinwheel:
         angle = 2 * math.pi * label / self.clusters + self.rate * np.exp(along)
         cosine, sine = np.cos(angle), np.sin(angle)
         points = np.stack([cosine * along + sine * across, cosine * across - sine * along], 1)
-        return array_dataset(points.astype(np.float32), label, ["cluster"]).to(device)
+        points = points.astype(np.float32)
+        return array_dataset(points, label, ["cluster"], scale="none").to(device)
 
 
 @spec
@@ -113,7 +115,9 @@ class Mixing:
         mixing, shape = self._mixing()
         sources, noise = self._draw(mixing)
         mixed = sources @ mixing.T + self.noise * noise
-        return array_dataset(mixed.astype(np.float32).reshape(-1, *shape)).to(device)
+        images = mixed.astype(np.float32).reshape(-1, *shape)
+        axes: ArrayAxes | None = "nchw" if len(shape) == 3 else None
+        return array_dataset(images, scale="none", axes=axes).to(device)
 
     def _draw(self, mixing: Floats) -> tuple[Floats, Floats]:
         """Draw the sources s (observations, k) and the noise e (observations, N)."""
@@ -175,7 +179,8 @@ class MovingDigit:
         across = _interpolation(low[:, 0], digit.shape[2], self.side)
         down = _interpolation(low[:, 1], digit.shape[1], self.side)
         images = np.einsum("nih,chw,njw->ncij", down, digit, across, optimize=True)
-        return array_dataset(np.clip(images, 0, 1).astype(np.float32)).to(device)
+        images = np.clip(images, 0, 1).astype(np.float32)
+        return array_dataset(images, scale="none", axes="nchw").to(device)
 
     def _plane(self) -> Mixing:
         return Mixing(noise=self.noise, observations=self.observations, seed=self.seed)
