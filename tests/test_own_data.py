@@ -171,7 +171,7 @@ def test_a_split_of_a_loaded_dataset_is_the_split_that_is_loaded(files):
 
 
 def test_arrays_in_memory_have_splits():
-    data, dataset = from_array(VECTORS, np.arange(120) % 3)
+    data, dataset = from_array(VECTORS, np.arange(120) % 3, scale="none")
     parts = [with_split(data, split).load(CPU) for split in ("train", "validation", "test")]
     rows = torch.cat([part.images(torch.arange(part.size)) for part in parts])
     assert sorted(map(tuple, rows.tolist())) == sorted(map(tuple, VECTORS.tolist()))
@@ -192,7 +192,7 @@ def test_a_stored_run_on_an_array_loads_with_the_whole_array(tmp_path):
 
 
 def test_the_held_out_loss_is_measured_and_does_not_change_training():
-    data, dataset = from_array(VECTORS)
+    data, dataset = from_array(VECTORS, scale="none")
     own, held_out = take_split(dataset, "train"), take_split(dataset, "validation")
     fields = dict(objective=uw.BetaVAE(1.0), batch_size=16, latent=uw.Gaussian(2))
     runs = [
@@ -292,11 +292,14 @@ def test_arguments_that_are_no_data_or_no_objective_say_what_to_pass():
 @pytest.mark.parametrize("likelihood", [likelihoods.Poisson(), likelihoods.NegativeBinomial()])
 def test_counts_need_counts(likelihood):
     fields = SMALL | {"likelihood": likelihood}
-    assert uw.fit(COUNTS, progress=False, **fields).run.likelihood == likelihood
+    counts, _ = from_array(COUNTS, scale="counts")
+    assert uw.fit(counts, progress=False, **fields).run.likelihood == likelihood
+    assert uw.fit(counts, progress=False, **SMALL).run.likelihood.counts
     for wrong in (VECTORS, COUNTS + 0.5, COUNTS - 1):
+        data, _ = from_array(wrong, scale="none")
         with pytest.raises(ValueError, match=r"needs counts, the integers 0, 1, 2"):
-            uw.fit(wrong, progress=False, **fields)
-    assert uw.fit(COUNTS, progress=False, **SMALL | {"likelihood": likelihoods.Gaussian()})
+            uw.fit(data, progress=False, **fields)
+    assert uw.fit(counts, progress=False, **SMALL | {"likelihood": likelihoods.Gaussian()})
 
 
 def test_selections_of_own_data_are_split_too(files):

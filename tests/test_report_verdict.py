@@ -69,7 +69,9 @@ def test_a_model_that_uses_its_codes_explains_held_out_data(waves):
 
 
 def test_a_model_without_information_has_learned_nothing():
-    found = verdict(analysis.analyse(fitted(uw.data.Blobs(side=8), 1000.0), 200))
+    with pytest.warns(UserWarning, match=r"all latent variables of run \w+ are off"):
+        model = fitted(uw.data.Blobs(side=8), 1000.0)
+    found = verdict(analysis.analyse(model, 200))
     assert found.level == "bad"
     assert "learned nothing" in found.headline
     assert "objective.beta" in found.sentences[-1]

@@ -26,8 +26,6 @@ LEAST_TO_SPLIT = 50  # observations from which some are held out
 _BETA = 1.0  # the weight of the rate after the warm-up
 _NETWORK = MLP(hidden=(128, 128))  # for what is not an image
 _WARM_UP = 5  # the warm-up takes a fifth of the suggested steps
-
-
 _OWN = (Arrays, Folder, InMemory)
 
 

@@ -110,7 +110,8 @@ class Run:
         if run.likelihood.counts and not _holds_counts(dataset):
             raise ValueError(
                 f"a {run.likelihood.kind} likelihood needs counts, the integers 0, 1, 2, ..., and "
-                "the data has other values; use likelihood=gaussian"
+                "the data has other values; use data.scale=counts if they are counts that were "
+                "scaled, otherwise likelihood=gaussian"
             )
         if run.batch_size > dataset.size:
             raise ValueError(

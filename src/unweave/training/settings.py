@@ -70,6 +70,6 @@ def _text(name: str, run: Run) -> str:
         return value_text(value)
     usual = defaults_of(type(value))
     fields = fields_of(value)
-    shown = [each for n, each in enumerate(fields) if n == 0 or fields[each] != usual[each]]
+    shown = [each for n, each in enumerate(fields) if n == 0 or fields[each] != usual.get(each)]
     words = (f"{each.replace('_', ' ')} {value_text(fields[each])}" for each in shown)
     return ", ".join([value.kind, *words])

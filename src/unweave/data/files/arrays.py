@@ -148,13 +148,13 @@ class InMemory:
     kind: Literal["memory"] = tag("memory")
 
     def __post_init__(self) -> None:
-        if (bound := _BOUND.get(self._key)) is not None:
+        if (bound := _BOUND.get(self._array)) is not None:
             _IN_USE[id(self)] = bound
             finalize(self, _IN_USE.pop, id(self), None)
 
     def load(self, device: torch.device) -> Dataset:
         """Copy the bound array, or a split of it, to a device."""
-        bound = _BOUND.get(self._key)
+        bound = _BOUND.get(self._array)
         if bound is None:
             raise ValueError(
                 f"expected an array {self.shape} of {self.dtype} with digest {self.digest[:12]} to "
@@ -164,11 +164,12 @@ class InMemory:
         return take_split(bound, self.split).to(device)
 
     @property
-    def _key(self) -> tuple[str | None, ...]:
+    def _array(self) -> tuple[str | None, ...]:
+        """What identifies the array and how it is read, whatever the split."""
         return self.digest, self.scale, self.axes
 
 
-# The datasets behind the specs, and those that each spec keeps alive, by the spec's id.
+# The arrays behind the specs, and those that each spec keeps alive, by the spec's id.
 _BOUND: WeakValueDictionary[tuple[str | None, ...], ArrayDataset] = WeakValueDictionary()
 _IN_USE: dict[int, ArrayDataset] = {}
 
@@ -200,9 +201,9 @@ def from_array(
     factors = None if factors is None else as_numpy(factors)
     dataset = array_dataset(images, factors, names, scale=scale, axes=axes)
     digest = _digest(images, factors, dataset.factor_names)
+    dataset = dataset.to(torch.device(device))
     _BOUND.setdefault((digest, scale, axes), dataset)
-    spec = InMemory(digest, images.shape, str(images.dtype), scale, axes)
-    return spec, dataset.to(torch.device(device))
+    return InMemory(digest, images.shape, str(images.dtype), scale, axes), dataset
 
 
 def array_dataset(
