@@ -117,7 +117,7 @@ class TestStacks:
         stack(tmp_path / "b.tif", pages[3:], IMAGEJ.format(3) + "channels=3\nhyperstack=true\n")
         dataset = Folder(tmp_path).load(CPU)
         assert (dataset.size, dataset.shape) == (2, (3, 20, 24))
-        assert dataset.row_names == ["a.tif", "b.tif"]
+        assert list(dataset.row_names) == ["a.tif", "b.tif"]
         note = "2 files of 3 pages: according to their metadata the pages are 3 channels"
         assert note in dataset.notes
         np.testing.assert_array_equal(unscaled(tmp_path), pages.reshape(2, 3, 20, 24))
@@ -132,7 +132,7 @@ class TestStacks:
         black = "minisblack"
         tifffile.imwrite(tmp_path / name, pages, metadata=fields, photometric=black, **options)
         dataset = Folder(tmp_path).load(CPU)
-        assert dataset.row_names == [f"{name}#1", f"{name}#2", f"{name}#3"]
+        assert list(dataset.row_names) == [f"{name}#1", f"{name}#2", f"{name}#3"]
         np.testing.assert_array_equal(unscaled(tmp_path), pages)
         other = "frames" if axes[0] == "T" else "slices"
         assert any(f"2 channels, 3 {other} (observations)" in note for note in dataset.notes)
@@ -159,7 +159,7 @@ class TestStacks:
         Image.fromarray(CELLS[0]).save(tmp_path / "other.tif")
         spec = dataclasses.replace(from_path(tmp_path / "movie.tif"), axes="observations")
         dataset = spec.load(CPU)
-        assert dataset.row_names == [f"movie.tif#{page}" for page in range(1, 7)]
+        assert list(dataset.row_names) == [f"movie.tif#{page}" for page in range(1, 7)]
         np.testing.assert_allclose(original(dataset)[:, 0], CELLS, rtol=0.02)
 
     def test_frames_of_an_animation_are_asked_about(self, tmp_path):
@@ -168,7 +168,7 @@ class TestStacks:
         with pytest.raises(ValueError, match="3 pages or frames"):
             Folder(tmp_path).load(CPU)
         dataset = Folder(tmp_path, axes="observations", channels=1).load(CPU)
-        assert dataset.row_names == ["a.gif#1", "a.gif#2", "a.gif#3"]
+        assert list(dataset.row_names) == ["a.gif#1", "a.gif#2", "a.gif#3"]
         np.testing.assert_allclose(everything(dataset)[:, 0], BYTES[:3] / 255, atol=0.01)
 
     def test_labels_of_a_file_are_those_of_its_pages(self, tmp_path):
@@ -265,7 +265,7 @@ class TestRefused:
         values = np.zeros((8, 9, 5), np.uint16)
         tifffile.imwrite(tmp_path / "a.tif", values, planarconfig="contig")
         monkeypatch.setitem(sys.modules, "tifffile", None)
-        self.refused(tmp_path, r"a\.tif is a file of TIFF.*pip install 'unweave\[files\]'")
+        self.refused(tmp_path, r"a\.tif is a file of TIFF.*pip install tifffile")
 
 
 def png_chunk(name, data):

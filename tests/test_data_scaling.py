@@ -68,7 +68,7 @@ class TestLaws:
     def test_new_observations_are_scaled_as_the_data(self, method, shape):
         values = examples(method, shape)
         dataset = loaded(values, method)
-        assert torch.equal(read_like(dataset, values[7:9]), everything(dataset)[7:9])
+        assert torch.equal(read_like(dataset.schema, values[7:9]), everything(dataset)[7:9])
 
     def test_the_scaling_survives_json(self, method, shape):
         schema = loaded(examples(method, shape), method).schema
@@ -174,17 +174,17 @@ def test_the_default_follows_from_values_and_axes(values, method):
 def test_new_observations_beyond_the_percentiles_are_clipped_and_others_are_refused():
     images = rng.integers(200, 3000, (20, 6, 6)).astype(np.uint16)
     dataset = from_array(images)[1]
-    beyond = read_like(dataset, np.array([[[65535, 0] * 3] * 6], np.uint16))
+    beyond = read_like(dataset.schema, np.array([[[65535, 0] * 3] * 6], np.uint16))
     assert beyond.unique().tolist() == [0, 1]
     for wrong in (np.nan, np.inf):
         with pytest.raises(ValueError, match="finite"):
-            read_like(dataset, np.full((1, 6, 6), wrong))
+            read_like(dataset.schema, np.full((1, 6, 6), wrong))
     counts = from_array(images.astype(int), scale="counts")[1]
     with pytest.raises(ValueError, match="expected counts"):
-        read_like(counts, images[:1] / 7)
+        read_like(counts.schema, images[:1] / 7)
     pixels = from_array(images.astype(np.uint8))[1]
     with pytest.raises(ValueError, match=r"\[0, 1\] or integers in 0..255.*float64 from"):
-        read_like(pixels, images[:1].astype(float))
+        read_like(pixels.schema, images[:1].astype(float))
 
 
 def test_bytes_as_floats_stay_in_the_unit_interval():

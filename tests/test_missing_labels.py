@@ -37,7 +37,7 @@ def with_gaps(kind_gaps=(), size_gaps=()):
 @pytest.fixture(scope="module")
 def fitted():
     spec, _ = with_gaps(range(0, 30), range(20, 45))
-    model = uw.fit(spec, network=uw.MLP((16,)), steps=20, progress=False)
+    model = uw.fit(spec, network=uw.MLP((16,)), steps=20, split="all", progress=False)
     return model
 
 
@@ -74,7 +74,7 @@ def test_missing_rows_are_left_out_as_if_only_the_others_were_there(fitted):
 
 def test_a_continuous_factor_scores_as_its_numbers_do():
     spec, _ = with_gaps()
-    model = uw.fit(spec, network=uw.MLP((16,)), steps=5, progress=False)
+    model = uw.fit(spec, network=uw.MLP((16,)), steps=5, split="all", progress=False)
     table = model.table()
     direct = mig(model.codes(IMAGES), np.stack([KIND, SIZE], 1))
     assert evaluate(table, metrics="mig/locatello2019")["mig/locatello2019"].value == pytest.approx(

@@ -21,9 +21,13 @@ class Adam:
     """
 
     lr: PositiveFloat = 1e-4
+    """Learning rate."""
     betas: tuple[Decay, Decay] = (0.9, 0.999)
+    """Decay rates of the two moments."""
     eps: PositiveFloat = 1e-8
+    """Number added to the denominator for stability."""
     amsgrad: bool = False
+    """Whether to use the largest second moment so far (AMSGrad)."""
     kind: Literal["adam"] = tag("adam")
 
     @property

@@ -19,7 +19,7 @@ _BAR = 16  # characters of a bar that has room
 _LEAST_BAR, _LEAST_NAME = 8, 6  # characters below which a bar or a name is left out
 
 
-class Layout(NamedTuple):
+class LineLayout(NamedTuple):
     """The texts of one line of progress, and the width of the bar after its name."""
 
     name: str
@@ -27,21 +27,21 @@ class Layout(NamedTuple):
     texts: str
 
 
-def fit_line(name: str, texts: Sequence[str], extra: Sequence[str], width: int) -> Layout:
+def fit_line(name: str, texts: Sequence[str], extra: Sequence[str], width: int) -> LineLayout:
     """Choose what of a line of progress fits into a width.
 
     `texts` are always shown; then, as far as there is room, a short bar, the name, extra texts, and
     a longer bar.
 
     >>> fit_line("factor-vae seed 0", ["20/50", "0:01:40", "loss 73.19"], ["rate 12.1"], 60)
-    Layout(name='factor-vae seed 0', bar=16, texts='20/50 0:01:40 loss 73.19')
+    LineLayout(name='factor-vae seed 0', bar=16, texts='20/50 0:01:40 loss 73.19')
     >>> fit_line("factor-vae seed 0", ["20/50", "0:01:40", "loss 73.19"], ["rate 12.1"], 40)
-    Layout(name='facto…', bar=8, texts='20/50 0:01:40 loss 73.19')
+    LineLayout(name='facto…', bar=8, texts='20/50 0:01:40 loss 73.19')
     """
     line = " ".join(texts)
     room = width - len(line) - 1  # for a bar, and a name with a space after it
     if room < _LEAST_BAR:
-        return Layout("", 0, line)
+        return LineLayout("", 0, line)
     spare = room - _LEAST_BAR - 1
     shown = name if len(name) <= spare else f"{name[: spare - 1]}…" if spare >= _LEAST_NAME else ""
     room -= len(shown) + 1 if shown else 0
@@ -49,7 +49,7 @@ def fit_line(name: str, texts: Sequence[str], extra: Sequence[str], width: int) 
         if _LEAST_BAR + 2 + len(text) <= room:
             line += f"  {text}"
             room -= 2 + len(text)
-    return Layout(shown, min(_BAR, room), line)
+    return LineLayout(shown, min(_BAR, room), line)
 
 
 class ProgressDisplay:

@@ -39,8 +39,11 @@ class Linear(Schedule):
     """
 
     start: NonNegativeFloat = 0.0
+    """Weight at the first step."""
     stop: NonNegativeFloat = 1.0
+    """Weight from the last step of the schedule on."""
     steps: PositiveInt = 10_000
+    """Steps from start to stop."""
     kind: Literal["linear"] = tag("linear")
 
     def __call__(self, step: int) -> float:
@@ -63,9 +66,13 @@ class Cyclic(Schedule):
     """
 
     low: NonNegativeFloat = 0.0
+    """Weight at the start of each period."""
     high: NonNegativeFloat = 1.0
+    """Weight at the end of each period."""
     period: PositiveInt = 10_000
+    """Steps of a period."""
     rise: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """Share of a period in which the weight rises."""
     kind: Literal["cyclic"] = tag("cyclic")
 
     def __call__(self, step: int) -> float:

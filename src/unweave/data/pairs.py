@@ -33,9 +33,13 @@ class Paired:
     """
 
     source: SourceData = Shapes2D()
+    """The dataset to choose from."""
     shared: tuple[str, ...] = ()
+    """Factors that both observations of a pair share."""
     changed: PositiveInt | None = None
+    """Number of factors in which the two differ."""
     seed: Seed = 0
+    """Seed of the random numbers."""
     kind: Literal["paired"] = tag("paired")
 
     def __post_init__(self) -> None:

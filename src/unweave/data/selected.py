@@ -42,8 +42,11 @@ class Selected:
     """
 
     source: SourceData = Shapes2D()
+    """The dataset to choose from."""
     select: tuple[AnySelection, ...] = ()
+    """Selections, applied one after the other."""
     features: AbsolutePath | None = None
+    """File of learned classes that selections may refer to."""
     kind: Literal["selected"] = tag("selected")
 
     def load(self, device: torch.device) -> Dataset:

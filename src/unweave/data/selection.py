@@ -54,7 +54,9 @@ class Subset:
     """`count` observations at random without replacement, in their original order."""
 
     count: PositiveInt
+    """Number of observations to draw."""
     seed: Seed = 0
+    """Seed of the random numbers."""
     kind: Literal["subset"] = tag("subset")
 
     def take(self, dataset: Factored, rows: Tensor) -> Tensor:
@@ -88,7 +90,9 @@ class HeldOut:
     """
 
     classes: Combination | Annotated[tuple[Combination, ...], Field(min_length=1)]
+    """Combinations of factors to hold out."""
     split: HeldOutSplit = "rest"
+    """Observations to keep: the rest, or those held out."""
     kind: Literal["held-out"] = tag("held-out")
 
     def take(self, dataset: Factored, rows: Tensor) -> Tensor:
@@ -130,9 +134,13 @@ class Incomplete:
     """
 
     factors: Annotated[tuple[str, ...], Field(min_length=1)]
+    """Factors whose combinations are missing."""
     share: Share = 0.25
+    """Share of the combinations that is missing."""
     seed: Seed = 0
+    """Seed of the random numbers."""
     split: HeldOutSplit = "rest"
+    """Observations to keep: the rest, or those held out."""
     kind: Literal["incomplete"] = tag("incomplete")
 
     def take(self, dataset: Factored, rows: Tensor) -> Tensor:
@@ -166,9 +174,13 @@ class Correlated:
     """
 
     factors: tuple[str, str]
+    """The two factors to correlate."""
     scale: PositiveFloat = 0.2
+    """Strength: 0.2 correlates strongly, 0.7 weakly."""
     count: PositiveInt | None = None
+    """Number of observations to draw; by default as many as there are."""
     seed: Seed = 0
+    """Seed of the random numbers."""
     kind: Literal["correlated"] = tag("correlated")
 
     def take(self, dataset: Factored, rows: Tensor) -> Tensor:

@@ -71,7 +71,7 @@ class ComparedRun:
 
 
 @dataclass(frozen=True)
-class Group:
+class RunGroup:
     """Runs that differ only in their seed.
 
     `settings` are those that differ between groups. `udr` has a score for each run and `latents`
@@ -106,8 +106,8 @@ class Contrast(NamedTuple):
     """The best group by one number, the second best, and the difference of their means."""
 
     number: str
-    best: Group
-    second: Group
+    best: RunGroup
+    second: RunGroup
     difference: Estimate
 
     @property
@@ -128,7 +128,7 @@ class Section:
 
     data: str  # as text
     settings: tuple[str, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[RunGroup, ...]
     numbers: tuple[str, ...]
     contrasts: tuple[Contrast, ...]
 
@@ -201,7 +201,7 @@ class Comparison:
         }
 
 
-def _group_json(group: Group, numbers: Iterable[str], level: float) -> dict[str, Any]:
+def _group_json(group: RunGroup, numbers: Iterable[str], level: float) -> dict[str, Any]:
     encoded = [run.name for run in group.encoded]
     estimates = {name: group.estimate(name, level) for name in numbers}
     return {
@@ -396,11 +396,11 @@ def _letter(place: int) -> str:
     return (_letter(place // 26 - 1) if place >= 26 else "") + chr(ord("A") + place % 26)
 
 
-def _group(name: str, settings: dict[str, Any], runs: Sequence[ComparedRun], seed: int) -> Group:
+def _group(name: str, settings: dict[str, Any], runs: Sequence[ComparedRun], seed: int) -> RunGroup:
     by_seed = tuple(sorted(runs, key=lambda run: run.run.seed))
     encoded = [(run, run.table) for run in by_seed if run.table is not None]
     if len(encoded) < 2 or len({len(table) for _, table in encoded}) > 1:
-        return Group(name, settings, by_seed)
+        return RunGroup(name, settings, by_seed)
     scores = udr(
         [table.codes for _, table in encoded],
         kl=[_kl(table) for _, table in encoded],
@@ -415,7 +415,7 @@ def _group(name: str, settings: dict[str, Any], runs: Sequence[ComparedRun], see
         for n, mask in zip(order, active, strict=True)
     ]
     latents = shared_latents(codes, names)
-    return Group(
+    return RunGroup(
         name,
         settings,
         by_seed,
@@ -435,7 +435,7 @@ def _active(table: Table) -> Any:
     return mask if table.discrete is None else mask & ~table.discrete
 
 
-def _contrast(name: str, groups: Sequence[Group], level: float) -> Contrast | None:
+def _contrast(name: str, groups: Sequence[RunGroup], level: float) -> Contrast | None:
     """Return the best group by a number with a known direction, if two groups have the number."""
     better = _direction(name)
     having = [group for group in groups if group.values(name)]

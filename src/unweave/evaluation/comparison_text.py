@@ -13,7 +13,7 @@ from unweave.metrics.score import aligned
 from unweave.training.grouping import value_text
 
 if TYPE_CHECKING:
-    from unweave.evaluation.compare import Comparison, Contrast, Group, Section
+    from unweave.evaluation.compare import Comparison, Contrast, RunGroup, Section
 
 _WIDTH = 80
 _CELL = 18  # characters of a mean with its interval, and the gap before it
@@ -69,7 +69,7 @@ def _settings_text(section: Section) -> str:
     )
 
 
-def seeds_text(group: Group) -> str:
+def seeds_text(group: RunGroup) -> str:
     """Write the seeds of a group, consecutive ones as a range.
 
     >>> from types import SimpleNamespace as N
@@ -100,7 +100,7 @@ def _number_texts(section: Section, level: float) -> list[str]:
     return texts
 
 
-def estimate_text(group: Group, name: str, level: float) -> str:
+def estimate_text(group: RunGroup, name: str, level: float) -> str:
     """Write a mean with half its interval, and how many runs have it if not all do."""
     estimate, count = group.estimate(name, level), len(group.values(name))
     if estimate is None:
@@ -141,7 +141,7 @@ def _signed(value: float) -> str:
     return f"{value:+.{3 if abs(value) < 10 else 2}f}"
 
 
-def _latents_text(group: Group) -> str:
+def _latents_text(group: RunGroup) -> str:
     """Return the table of the latents of a group, and its UDR."""
     values = [score.value for score in group.udr]
     mean = sum(values) / len(values)

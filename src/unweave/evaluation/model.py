@@ -19,7 +19,7 @@ from unweave.data.files.detect import from_path
 from unweave.data.splits import split_of
 from unweave.evaluation.notebook import model_html
 from unweave.evaluation.source import (
-    Source,
+    DataSource,
     check_not_a_name,
     open_like,
     rescale,
@@ -59,14 +59,14 @@ class FittedModel:
     def __init__(
         self,
         outcome: Outcome,
-        data: Dataset | Source,
+        data: Dataset | DataSource,
         folder: Path | None = None,
         trained: StackedModels | None = None,
     ) -> None:
         self.run, self.log, self.folder = outcome.run, outcome.log, folder
         self.measures = outcome.measures
-        if not isinstance(data, Source):
-            data = Source(outcome.run.data, outcome.run.data, None, data.device, data)
+        if not isinstance(data, DataSource):
+            data = DataSource(outcome.run.data, outcome.run.data, None, data.device, data)
         self.source = data
         if trained is None:
             assert outcome.weights is not None

@@ -39,7 +39,7 @@ from unweave.training.store import DataRecord
 _ADVICE = 'if they are elsewhere, say where: load(path, data="new/place"), or --data new/place'
 
 
-class Source:
+class DataSource:
     """Data that a model is on: a spec, and the dataset, which is loaded at first use.
 
     Args:
@@ -87,12 +87,12 @@ class Source:
         """Return everything but the data."""
         return {**self.__dict__, "_record": self.record, "_dataset": None}
 
-    def __deepcopy__(self, _: object) -> Source:
+    def __deepcopy__(self, _: object) -> DataSource:
         return self
 
-    def to(self, device: torch.device) -> Source:
+    def to(self, device: torch.device) -> DataSource:
         """Return the source of the same data on another device."""
-        return Source(self.data, self.trained_on, self.record, device)
+        return DataSource(self.data, self.trained_on, self.record, device)
 
     def _load(self) -> Dataset:
         try:
@@ -145,10 +145,10 @@ class SourceFinder:
 
     def __init__(self, data: Any, split: AnySplit | None, device: torch.device) -> None:
         self.data, self.split, self.device = data, split, device
-        self._sources: dict[tuple[str, str, str], Source] = {}
+        self._sources: dict[tuple[str, str, str], DataSource] = {}
         self._arrays: dict[str, InMemory] = {}  # the array that was given, by how it is read
 
-    def find(self, trained_on: Data, record: DataRecord) -> Source:
+    def find(self, trained_on: Data, record: DataRecord) -> DataSource:
         """Return the source for a model; data that were given are loaded and compared at once."""
         data = self._place(trained_on)
         if self.data is not None:
@@ -157,10 +157,10 @@ class SourceFinder:
             data = with_split(data, self.split)
         return self._source(data, trained_on, record)
 
-    def _source(self, data: Data, trained_on: Data, record: DataRecord) -> Source:
+    def _source(self, data: Data, trained_on: Data, record: DataRecord) -> DataSource:
         key = digest(data), record.fingerprint, record.labels_fingerprint
         if key not in self._sources:
-            self._sources[key] = Source(data, trained_on, record, self.device)
+            self._sources[key] = DataSource(data, trained_on, record, self.device)
         return self._sources[key]
 
     def _array(self, settings: dict[str, Any]) -> Data:

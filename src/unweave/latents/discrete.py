@@ -74,10 +74,15 @@ class Categorical(DiscreteBlock):
     """
 
     size: Annotated[int, Field(ge=2)] = 10
+    """Number of classes."""
     temperature: PositiveFloat = 0.66
+    """Temperature of the relaxed samples; lower is closer to one class."""
     hard: bool = False
+    """Whether samples are rounded to one class (straight through)."""
     learn: bool = False
+    """Whether the prior's probabilities are learned."""
     given: str | None = None
+    """Discrete block that the prior depends on."""
     kind: Literal["categorical"] = tag("categorical")
     also_cites: ClassVar[tuple[str, ...]] = ("Maddison2017",)
 
@@ -158,9 +163,13 @@ class Bernoulli(DiscreteBlock):
     """
 
     size: PositiveInt = 2
+    """Number of bits."""
     probability: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    """Probability of a one under the prior."""
     temperature: PositiveFloat = 0.66
+    """Temperature of the relaxed samples; lower is closer to one class."""
     hard: bool = False
+    """Whether samples are rounded to one class (straight through)."""
     kind: Literal["bernoulli"] = tag("bernoulli")
     also_cites: ClassVar[tuple[str, ...]] = ("Maddison2017",)
 

@@ -67,10 +67,15 @@ class Gaussian(ClosedFormRateBlock):
     """
 
     size: PositiveInt = 10
+    """Number of latent variables in the block."""
     variances: Literal["pca"] | tuple[PositiveFloat, ...] | None = None
+    """Variances of the prior; pca: those of the data's principal components."""
     learn: Literal["nothing", "variances", "covariance"] = "nothing"
+    """What of the prior is learned: nothing, variances or covariance."""
     encoding: Encoding = "diagonal"
+    """Covariance of the posterior q(z|x): diagonal or full."""
     sampled_rate: bool = False
+    """Whether to estimate the rate on the sample, even if it has a closed form."""
     kind: Literal["gaussian"] = tag("gaussian")
     finite_variance = True
 

@@ -36,10 +36,15 @@ class StudentT(FactorisedBlock):
     """
 
     size: PositiveInt = 10
+    """Number of latent variables in the block."""
     df: PositiveFloat = 5.0
+    """Degrees of freedom; fewer have heavier tails."""
     scale: PositiveFloat = 1.0
+    """Scale of the distribution."""
     encoding: Encoding = "diagonal"
+    """Covariance of the posterior q(z|x): diagonal or full."""
     sampled_rate: bool = False
+    """Whether to estimate the rate on the sample, even if it has a closed form."""
     kind: Literal["student-t"] = tag("student-t")
 
     def density(self, zero: Tensor) -> StudentDensity:
@@ -84,10 +89,15 @@ class Sparse(FactorisedBlock):
     """
 
     size: PositiveInt = 50
+    """Number of latent variables in the block."""
     spike_weight: Annotated[float, Field(ge=0, le=1)] = 0.8
+    """Share of the columns that are off."""
     spike_scale: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    """Standard deviation of the columns that are off."""
     encoding: Encoding = "diagonal"
+    """Covariance of the posterior q(z|x): diagonal or full."""
     sampled_rate: bool = False
+    """Whether to estimate the rate on the sample, even if it has a closed form."""
     kind: Literal["sparse"] = tag("sparse")
 
     def density(self, zero: Tensor) -> FactorisedPrior:
@@ -125,9 +135,13 @@ class Laplace(FactorisedBlock):
     """
 
     size: PositiveInt = 10
+    """Number of latent variables in the block."""
     scale: PositiveFloat = 1.0
+    """Scale of the distribution."""
     encoding: Encoding = "diagonal"
+    """Covariance of the posterior q(z|x): diagonal or full."""
     sampled_rate: bool = False
+    """Whether to estimate the rate on the sample, even if it has a closed form."""
     kind: Literal["laplace"] = tag("laplace")
 
     def density(self, zero: Tensor) -> LaplaceDensity:
@@ -155,8 +169,11 @@ class Uniform(FixedPriorBlock):
     """
 
     size: PositiveInt = 4
+    """Number of latent variables in the block."""
     low: float = -1.0
+    """Lower end of the interval."""
     high: float = 1.0
+    """Upper end of the interval."""
     kind: Literal["uniform"] = tag("uniform")
 
     @model_validator(mode="after")

@@ -67,10 +67,15 @@ class GaussianMixture(SampledRateBlock):
     """
 
     centres: Points = ((0.0, -1.0), (0.0, 1.0), (1.0, 0.0), (-1.0, 0.0))
+    """Centres of the components, (C, D)."""
     scales: PositiveFloat | Widths | Each = math.sqrt(0.03)
+    """Standard deviations: one, one per component, or one per component and column."""
     weights: Shares | None = None
+    """Probabilities of the components; by default equal."""
     learn: bool = False
+    """Whether centres and scales are learned."""
     encoding: Encoding = "diagonal"
+    """Covariance of the posterior q(z|x): diagonal or full."""
     kind: Literal["gaussian-mixture"] = tag("gaussian-mixture")
     finite_variance = True
     factorised = False
@@ -199,8 +204,11 @@ class VampPrior(GaussianPosteriorBlock):
     """
 
     size: PositiveInt = 10
+    """Number of latent variables in the block."""
     components: PositiveInt = 50
+    """Number of learned pseudo-inputs."""
     encoding: Encoding = "diagonal"
+    """Covariance of the posterior q(z|x): diagonal or full."""
     kind: Literal["vamp"] = tag("vamp")
     fixed_prior = False
     factorised = False

@@ -53,8 +53,11 @@ class Kim2018GAN:
     """
 
     table: Literal[4, 5, 6] = 5
+    """Table of the paper that prints the network."""
     norm: Literal["batch", "layer"] = "batch"
+    """Normalisation of the trunk: batch for InfoGAN, layer for InfoGAN-GP."""
     slope: NonNegativeFloat = 0.1
+    """Slope of the leaky ReLU for negative values."""
 
     def trunk(self, shape: Shape) -> nn.Module:
         """Build the trunk, from images (B, *shape) to features (B, F)."""

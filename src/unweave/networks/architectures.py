@@ -49,6 +49,7 @@ class Kim2018(BaseNetwork):
     """
 
     hidden: PositiveInt = 128
+    """Units of the hidden layer."""
     kind: Literal["kim2018"] = tag("kim2018")
 
     def encoder(self, shape: Shape, outputs: Outputs) -> nn.Module:
@@ -71,7 +72,9 @@ class Mathieu2019(BaseNetwork):
     """
 
     hidden: PositiveInt = 128
+    """Units of the hidden layer."""
     third: Literal[32, 64] = 64
+    """Channels of the third convolution."""
     kind: Literal["mathieu2019"] = tag("mathieu2019")
 
     @property
@@ -101,7 +104,9 @@ class DCGAN(BaseNetwork):
     """
 
     base: PositiveInt = 32
+    """Channels of the first convolutions."""
     first_norm: bool = True
+    """Whether the first convolution is normalised."""
     kind: Literal["dcgan"] = tag("dcgan")
     also_cites: ClassVar[tuple[str, ...]] = ("Radford2016",)
 
@@ -140,6 +145,7 @@ class Esmaeili2019(BaseNetwork):
     """
 
     table: Literal[3, 4, 5] = 5
+    """Table of the paper that prints the network."""
     kind: Literal["esmaeili2019"] = tag("esmaeili2019")
 
     def encoder(self, shape: Shape, outputs: Outputs) -> nn.Module:
@@ -169,7 +175,9 @@ class Conv(BaseNetwork):
     """
 
     base: PositiveInt = 32
+    """Channels of the first convolutions."""
     hidden: PositiveInt = 256
+    """Units of the hidden layer."""
     kind: Literal["conv"] = tag("conv")
 
     def encoder(self, shape: Shape, outputs: Outputs) -> nn.Module:
@@ -193,7 +201,9 @@ class MLP(BaseNetwork):
 
     # [Mathieu2019] table 1b; [Sikka2019] app. C has (256, 200, 200) with tanh.
     hidden: tuple[PositiveInt, ...] = (100,)
+    """Units of each hidden layer of the encoder; the decoder mirrors them."""
     activation: Literal["relu", "tanh"] = "relu"
+    """Activation function of the hidden layers."""
     kind: Literal["mlp"] = tag("mlp")
 
     def encoder(self, shape: Shape, outputs: Outputs) -> nn.Module:
@@ -220,9 +230,13 @@ class Critic:
     """
 
     width: PositiveInt = 1000
+    """Units of each hidden layer."""
     depth: PositiveInt = 6
+    """Number of hidden layers."""
     slope: NonNegativeFloat = 0.2
+    """Slope of the leaky ReLU for negative values."""
     optimiser: Adam = Adam(lr=1e-4, betas=(0.5, 0.9))
+    """Optimiser of the critic."""
 
     def network(self, size: int) -> nn.Module:
         """Build the critic, from codes (B, size) to logits (B, 2)."""

@@ -137,7 +137,9 @@ class Modules:
     """
 
     encoder: EncoderSource
+    """Function that builds the encoder, as module:name."""
     decoder: DecoderSource
+    """Function that builds the decoder, as module:name."""
     kind: Literal["modules"] = tag("modules")
 
 

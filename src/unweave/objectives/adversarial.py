@@ -149,10 +149,15 @@ class InfoGAN(AdversarialObjective):
 
     not_in_nats = (CRITIC_ACCURACY,)
     information: Weight = 1.0
+    """Weight of the mutual information between codes and images."""
     critic_steps: PositiveInt = 1
+    """Updates of the critic in a step, each on its own batch."""
     noise_size: NonNegativeInt = 5
+    """Columns of noise that the generator reads beside the codes."""
     network: Kim2018GAN = Kim2018GAN()
+    """Generator, critic and recogniser."""
     critic_optimiser: Adam = _CRITIC_ADAM
+    """Optimiser of the critic."""
     kind: Literal["info-gan"] = tag("info-gan")
 
     def generator_loss(self, fake: Tensor) -> Tensor:
@@ -182,11 +187,17 @@ class InfoWGANGP(AdversarialObjective):
 
     not_in_nats = (CRITIC, "adversarial", "penalty")
     information: Weight = 1.0
+    """Weight of the mutual information between codes and images."""
     penalty: Weight = 10.0
+    """Weight of the gradient penalty of the critic."""
     critic_steps: PositiveInt = 1
+    """Updates of the critic in a step, each on its own batch."""
     noise_size: NonNegativeInt = 5
+    """Columns of noise that the generator reads beside the codes."""
     network: Kim2018GAN = Kim2018GAN(norm="layer")
+    """Generator, critic and recogniser."""
     critic_optimiser: Adam = _CRITIC_ADAM
+    """Optimiser of the critic."""
     kind: Literal["info-wgan-gp"] = tag("info-wgan-gp")
     not_in_nats = (CRITIC, "adversarial", "penalty")
     also_cites: ClassVar[tuple[str, ...]] = ("Gulrajani2017",)

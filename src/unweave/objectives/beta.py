@@ -32,6 +32,7 @@ class BetaVAE(VAEObjective):
     """E_q[-log p(x|z)] + beta KL(q(z|x) || p(z)).  [Higgins2017] eq. 4."""
 
     beta: Weight = 4.0  # [Kim2018] sec. 6: the best beta on 2D Shapes
+    """Weight of the rate: larger values use fewer, more separate variables."""
     kind: Literal["beta-vae"] = tag("beta-vae")
 
     def loss(self, forward: ForwardPass, batch: Batch, noise: Noise) -> Terms:
@@ -47,7 +48,9 @@ class CapacityVAE(VAEObjective):
     """
 
     gamma: Weight = 1000.0  # [Burgess2018] sec. 5.2 and [Locatello2019] app. H
+    """Weight of the distance between rate and capacity."""
     capacity: Weight = Linear(0.0, 25.0, steps=100_000)
+    """Rate to reach, in nats; it usually grows during training."""
     kind: Literal["capacity-vae"] = tag("capacity-vae")
 
     def loss(self, forward: ForwardPass, batch: Batch, noise: Noise) -> Terms:
@@ -69,6 +72,7 @@ class EntropyVAE(VAEObjective):
     """
 
     beta: Weight = 4.0
+    """Weight of the posterior's entropy."""
     kind: Literal["entropy-vae"] = tag("entropy-vae")
     requires: ClassVar[Requirements] = {
         "gaussian_posterior": "eq. 5 is about the covariance of Gaussian encodings"

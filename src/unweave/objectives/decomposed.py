@@ -48,9 +48,13 @@ class BetaTCVAE(VAEObjective):
     """
 
     alpha: Weight = 1.0
+    """Weight of the mutual information I(x; z)."""
     beta: Weight = 6.0  # [Chen2018] sec. 6: the best beta on dSprites
+    """Weight of the total correlation TC(z)."""
     gamma: Weight = 1.0
+    """Weight of the dimension-wise KL."""
     estimator: Estimator = "stratified"
+    """How q(z) is estimated from a batch."""
     kind: Literal["beta-tcvae"] = tag("beta-tcvae")
     several_variables: ClassVar[bool] = True
 
@@ -75,9 +79,13 @@ class HFVAE(VAEObjective):
     """
 
     alpha: Weight = 1.0
+    """Weight of the mutual information I(x; z)."""
     beta: Weight = 4.0  # [Esmaeili2019] table 2: beta 4, gamma 3 on dSprites
+    """Weight of the total correlation between groups."""
     gamma: Weight = 3.0
+    """Weight of the total correlation within groups."""
     estimator: Estimator = "stratified"
+    """How q(z) is estimated from a batch."""
     kind: Literal["hfvae"] = tag("hfvae")
     several_variables: ClassVar[bool] = True
 
@@ -106,11 +114,17 @@ class LagrangianVAE(BaseObjective):
     """
 
     identifiability: Weight = 1.0
+    """Weight of E[-log p(x|z) / p(x)]."""
     information: Weight = 1.0
+    """Weight of the mutual information I(x; z)."""
     likelihood: Weight = 1.0
+    """Weight of E[-log p(x)]."""
     marginal_kl: Weight = 1.0
+    """Weight of KL(q(z) || p(z))."""
     particles: PositiveInt = 256
+    """Samples from which p(x) is estimated."""
     estimator: Estimator = "stratified"
+    """How q(z) is estimated from a batch."""
     kind: Literal["lagrangian-vae"] = tag("lagrangian-vae")
     several_variables: ClassVar[bool] = True
 
@@ -165,8 +179,11 @@ class InformationDropout(VAEObjective):
     """
 
     beta: Weight = 1.0
+    """Weight of the mutual information I(x; z)."""
     gamma: Weight = 0.0
+    """Weight of the total correlation TC(z)."""
     estimator: Estimator = "stratified"
+    """How q(z) is estimated from a batch."""
     kind: Literal["information-dropout"] = tag("information-dropout")
     requires: ClassVar[Requirements] = {"fixed_prior": "nothing here would teach a prior"}
 
@@ -188,8 +205,11 @@ class AnchorVAE(VAEObjective):
     """
 
     anchor: str = ""
+    """Path of a block or variable of the latent tree; by default the whole code."""
     weight: Weight = 0.5
+    """How much less information in the anchor costs."""
     estimator: Estimator = "stratified"
+    """How q(z) is estimated from a batch."""
     kind: Literal["anchor-vae"] = tag("anchor-vae")
     also_cites: ClassVar[tuple[str, ...]] = ("Gao2019",)
 

@@ -81,6 +81,7 @@ class ExclusiveKL(Divergence):
     """
 
     estimator: Estimator = "stratified"
+    """How q(z) is estimated from a batch."""
     kind: Literal["exclusive-kl"] = tag("exclusive-kl")
 
     def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
@@ -123,9 +124,13 @@ class MMD(Divergence):
     """
 
     kernel: Kernel = "imq"
+    """Kernel of the discrepancy."""
     scales: tuple[PositiveFloat, ...] | None = None
+    """Scales s of the kernels, with constants C = 2 D s for D columns."""
     blockwise: bool = False
+    """Whether to sum over the blocks of the latent tree."""
     constants: tuple[PositiveFloat, ...] | None = None
+    """Constants C of the kernels; instead of scales."""
     kind: Literal["mmd"] = tag("mmd")
     nats: ClassVar[bool] = False
 
@@ -181,6 +186,7 @@ class SlicedWasserstein(Divergence):
     """The mean over random directions of W_2^2 between projected samples.  [Kolouri2018] alg. 1."""
 
     projections: PositiveInt = 50
+    """Number of random directions."""
     kind: Literal["sliced-wasserstein"] = tag("sliced-wasserstein")
     nats: ClassVar[bool] = False
     requires: ClassVar[Requirements] = {"finite_variance": "W_2 needs a prior that has a variance"}
@@ -216,6 +222,7 @@ class DensityRatio(CriticDivergence):
     """
 
     critic: Critic = Critic()
+    """Network that tells two distributions of codes apart, and its optimiser."""
     kind: Literal["density-ratio"] = tag("density-ratio")
 
     def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:
@@ -231,6 +238,7 @@ class Adversary(CriticDivergence):
     """
 
     critic: Critic = Critic()
+    """Network that tells two distributions of codes apart, and its optimiser."""
     kind: Literal["adversary"] = tag("adversary")
 
     def value(self, nets: Nets, forward: ForwardPass, batch: Batch, noise: Noise) -> Tensor:

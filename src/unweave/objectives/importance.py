@@ -47,6 +47,7 @@ class IWAE(BaseObjective):
     """
 
     particles: PositiveInt = 50
+    """Samples of z for each observation, K."""
     kind: Literal["iwae"] = tag("iwae")
 
     def model_loss(self, nets: Nets, batch: Batch, noise: Noise, carry: Carry) -> Loss:

@@ -29,9 +29,13 @@ class Label:
     """
 
     factor: str
+    """Name of the factor that supervises."""
     block: str = ""
+    """Path of the block that is supervised; by default the whole latent space."""
     share: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """Share of the observations whose factor is used."""
     weight: Weight = 1.0
+    """Weight of the supervised term."""
     also_cites: ClassVar[tuple[str, ...]] = ("Siddharth2017",)
 
     @property

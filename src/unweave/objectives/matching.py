@@ -89,8 +89,11 @@ class AlphaBetaVAE(MatchingObjective):
     """
 
     alpha: Weight = 1.0
+    """Weight of the divergence between q(z) and p(z)."""
     beta: Weight = 1.0
+    """Weight of the rate."""
     divergence: AnyDivergence = InclusiveKL()
+    """Divergence between the aggregate posterior q(z) and the prior p(z)."""
     kind: Literal["alpha-beta-vae"] = tag("alpha-beta-vae")
 
     @property
@@ -113,8 +116,11 @@ class InfoVAE(MatchingObjective):
     """
 
     alpha: Weight = 0.0
+    """Reward of information; 1 removes the rate."""
     lam: Weight = 500.0  # [Zhao2019] app. D
+    """Weight of the match of q(z) and p(z), the paper's lambda."""
     divergence: AnyDivergence = MMD(kernel="rbf")
+    """Divergence between the aggregate posterior q(z) and the prior p(z)."""
     kind: Literal["info-vae"] = tag("info-vae")
 
     @model_validator(mode="after")
@@ -153,7 +159,9 @@ class WAE(MatchingObjective):
     """
 
     weight: Weight = 10.0  # [Tolstikhin2018] sec. 4: 10 on MNIST, 100 on CelebA
+    """Weight of the divergence between q(z) and p(z)."""
     divergence: AnyDivergence = MMD()
+    """Divergence between the aggregate posterior q(z) and the prior p(z)."""
     kind: Literal["wae"] = tag("wae")
 
     @property
@@ -170,7 +178,9 @@ class AAE(MatchingObjective):
     """
 
     gamma: Weight = 1.0
+    """Weight of KL(q(z) || p(z))."""
     divergence: DensityRatio = DensityRatio()
+    """Divergence between the aggregate posterior q(z) and the prior p(z)."""
     kind: Literal["aae"] = tag("aae")
 
     @property

@@ -25,8 +25,11 @@ class DIPVAE(VAEObjective):
     """
 
     off_diagonal: Weight = 10.0
+    """Weight of the squared covariances."""
     diagonal: Weight = 100.0
+    """Weight of the squared distances of the variances from 1."""
     covariance_of: Literal["means", "codes"] = "means"
+    """Covariance of the means (DIP-VAE-I) or of the codes (DIP-VAE-II)."""
     kind: Literal["dip-vae"] = tag("dip-vae")
     not_in_nats = ("off_diagonal", "diagonal")
     requires: ClassVar[Requirements] = {

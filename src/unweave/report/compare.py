@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 import unweave
 from unweave.core.files import write_atomically
-from unweave.evaluation.compare import Comparison, Contrast, Group, Section
+from unweave.evaluation.compare import Comparison, Contrast, RunGroup, Section
 from unweave.evaluation.comparison_text import contrast_text, estimate_text, seeds_text
 from unweave.evaluation.shared_latents import SAME
 from unweave.report.charts import Panel, Plot, padded, ticks
@@ -94,13 +94,13 @@ def _section(section: Section, level: float) -> dict[str, Any]:
     }
 
 
-def _udr_text(group: Group) -> str:
+def _udr_text(group: RunGroup) -> str:
     values = [score.value for score in group.udr]
     span = f"{number(min(values))} to {number(max(values))}"
     return f"{number(float(np.mean(values)))} ({span} over {len(values)} seeds)"
 
 
-def _latent_rows(group: Group) -> list[_LatentRow]:
+def _latent_rows(group: RunGroup) -> list[_LatentRow]:
     rows = []
     for each in group.latents:
         cells: list[tuple[str, float] | None] = [None] * len(group.encoded)

@@ -9,8 +9,8 @@ from unweave.theory.bias import (
     make_encodings,
 )
 from unweave.theory.identities import (
+    BeforeAfter,
     Bounds,
-    Comparison,
     Identity,
     Optimum,
     corollary_1,
@@ -30,8 +30,8 @@ from unweave.theory.matching import Alignment, Matching, match_latents
 
 __all__ = [
     "Alignment",
+    "BeforeAfter",
     "Bounds",
-    "Comparison",
     "Encodings",
     "Estimates",
     "Identity",

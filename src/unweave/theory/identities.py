@@ -61,7 +61,7 @@ class Identity(NamedTuple):
         )
 
 
-class Comparison(NamedTuple):
+class BeforeAfter(NamedTuple):
     """Terms of a model before and after a change of it, means over the observations, in nats."""
 
     before: dict[str, float]
@@ -196,7 +196,7 @@ def theorem_2(
     rotation: Numbers | None = None,
     x: Numbers | None = None,
     noise: Noise | None = None,
-) -> Comparison:
+) -> BeforeAfter:
     """Compare the terms of a model before and after rotating its codes.
 
     [Mathieu2019] theorem 2, eq. 6. Under an isotropic Gaussian prior the objective, its two terms,
@@ -215,15 +215,15 @@ def theorem_2(
             f"expected a rotation R with R R^T = I in float64, got one that is off by {off:.2g}; "
             "use torch.linalg.qr(matrix).Q, or `recode` for other matrices"
         )
-    return Comparison(*(terms(each, beta) for each in recode(model, rotation, x, noise)))
+    return BeforeAfter(*(terms(each, beta) for each in recode(model, rotation, x, noise)))
 
 
 def rescaling(
     model: FittedModel | VAE, beta: float, x: Numbers | None = None, noise: Noise | None = None
-) -> Comparison:
+) -> BeforeAfter:
     """Compare the terms of a model before and after scaling its codes by sqrt(beta)."""
     both = recode(model, _scaling(model, beta), x, noise)
-    return Comparison(*(terms(each, beta) for each in both))
+    return BeforeAfter(*(terms(each, beta) for each in both))
 
 
 def elbo_parts(

@@ -47,16 +47,27 @@ class Run:
     """
 
     data: Data = Shapes2D()
+    """The observations, and their factors if they are known."""
     latent: Latent = Gaussian(10)
+    """The latent space: one block, or a tree of named blocks."""
     network: Network | None = None
+    """Encoder and decoder; by default chosen to fit the data."""
     likelihood: Likelihood | None = None
+    """Distribution p(x|z) of an observation; by default chosen to fit the data."""
     objective: Objective = BetaVAE()
+    """The loss that is minimised, with its weights."""
     labels: tuple[Label, ...] = ()
+    """Factors that supervise blocks of the latent space."""
     optimiser: Adam = Adam()
+    """Optimiser of the model."""
     init: Init = "fan-in"
+    """Initial weights: as in PyTorch (fan-in) or as in TensorFlow (glorot)."""
     batch_size: PositiveInt = 64
+    """Observations in a batch."""
     steps: PositiveInt = 30_000  # a first look; [Kim2018] app. A: 300,000 on 2D Shapes
+    """Training steps."""
     seed: Seed = 0
+    """Seed of initial weights, batches and noise."""
 
     def _repr_html_(self) -> str:
         return str(spec_html(self, f"Run {self.digest}"))

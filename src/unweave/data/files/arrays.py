@@ -78,13 +78,22 @@ class Arrays:
     """
 
     path: AbsolutePath
+    """Where the data are: a file or a folder."""
     key: str | None = None
+    """Array of the observations in the file, or the columns of a table."""
     factors_key: str | None = None
+    """Array or columns with the known factors of the observations."""
     split: DataSplit = "all"
+    """Split to read: train, validation, test, or all of the data."""
     stream: bool | None = None
+    """Whether to read observations while training; by default if they exceed the memory."""
     scale: ScalingMethod | None = None
+    """How values are scaled: none, bytes, percentile, standardise or counts; by default chosen from
+    the data."""
     axes: ArrayAxes | None = None
+    """Where channels are, nhwc (last) or nchw (first), if the shape leaves it open."""
     ignore: str = ""
+    """Columns to leave out, by name or glob, such as sample,plate*."""
     kind: Literal["arrays"] = tag("arrays")
 
     def load(self, device: torch.device) -> Dataset:
@@ -140,11 +149,17 @@ class InMemory:
     """
 
     digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]  # sha256 of images and factors
+    """Checksum of the array."""
     shape: tuple[int, ...]
+    """Shape of the array."""
     dtype: str
+    """Type of its numbers."""
     scale: ScalingMethod | None = None
+    """How values are scaled, as in a file."""
     axes: ArrayAxes | None = None
+    """Where channels are, nhwc (last) or nchw (first), if the shape leaves it open."""
     split: DataSplit = "all"
+    """Split to read: train, validation, test, or all of the data."""
     kind: Literal["memory"] = tag("memory")
 
     def __post_init__(self) -> None:

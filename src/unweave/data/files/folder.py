@@ -75,15 +75,26 @@ class Folder:
     """
 
     path: AbsolutePath
+    """Where the data are: a file or a folder."""
     size: Pixels | tuple[Pixels, Pixels] | None = None
+    """Side, or height and width, that images are resized to."""
     channels: Annotated[int, Field(ge=1)] | None = None
+    """Channels to read: 1 (grey), 3 (RGB) or 4 (RGBA)."""
     fit: Fit = "crop"
+    """What to do with other aspect ratios: crop, pad or stretch."""
     factors: PathText | None = None
+    """Table of labels: a file name in the first column, then one column per factor."""
     split: DataSplit = "all"
+    """Split to read: train, validation, test, or all of the data."""
     stream: bool | None = None
+    """Whether to read observations while training; by default if they exceed the memory."""
     scale: ScalingMethod | None = None
+    """How values are scaled: none, bytes, percentile, standardise or counts; by default chosen from
+    the data."""
     axes: FileAxes | None = None
+    """What the pages of a stack are, channels or observations, if the file does not say it."""
     ignore: str = ""
+    """Columns to leave out, by name or glob, such as sample,plate*."""
     kind: Literal["folder"] = tag("folder")
 
     def __post_init__(self) -> None:

@@ -53,6 +53,7 @@ class DSprites(PublishedSpec):
     """
 
     split: DataSplit = "all"
+    """Split to read: train, validation, test, or all of the data."""
     kind: Literal["dsprites"] = tag("dsprites")
 
     ABOUT: ClassVar[About] = About(
@@ -81,6 +82,7 @@ class Shapes3DFile(PublishedSpec):
     """The 480,000 images of 3D Shapes, from their file.  [Kim2018] sec. 5."""
 
     split: DataSplit = "all"
+    """Split to read: train, validation, test, or all of the data."""
     kind: Literal["3dshapes"] = tag("3dshapes")
 
     ABOUT: ClassVar[About] = About(
@@ -116,7 +118,9 @@ class MPI3D(PublishedSpec):
     """
 
     version: Literal["toy", "realistic", "real"] = "real"
+    """Toy renderings, realistic renderings, or photographs."""
     split: DataSplit = "all"
+    """Split to read: train, validation, test, or all of the data."""
     kind: Literal["mpi3d"] = tag("mpi3d")
 
     ABOUT: ClassVar[About] = About(
@@ -164,7 +168,9 @@ class Cars3D(PublishedSpec):
     """
 
     side: Side = 64
+    """Height and width of the images in pixels."""
     split: DataSplit = "all"
+    """Split to read: train, validation, test, or all of the data."""
     kind: Literal["cars3d"] = tag("cars3d")
 
     ABOUT: ClassVar[About] = About(
@@ -218,7 +224,9 @@ class SmallNORB(PublishedSpec):
     """
 
     side: Side = 64
+    """Height and width of the images in pixels."""
     split: TrainTestSplit = "all"
+    """Split to read: train, validation, test, or all of the data."""
     kind: Literal["smallnorb"] = tag("smallnorb")
 
     ABOUT: ClassVar[About] = About(
@@ -276,7 +284,9 @@ class Chairs3D(PublishedSpec):
     """
 
     side: Side = 64
+    """Height and width of the images in pixels."""
     split: DataSplit = "all"
+    """Split to read: train, validation, test, or all of the data."""
     kind: Literal["3dchairs"] = tag("3dchairs")
 
     ABOUT: ClassVar[About] = About(
@@ -314,6 +324,7 @@ class Faces3D(PublishedSpec):
     """
 
     split: DataSplit = "all"
+    """Split to read: train, validation, test, or all of the data."""
     kind: Literal["3dfaces"] = tag("3dfaces")
     also_cites: ClassVar[tuple[str, ...]] = ("Chen2018",)
 

@@ -45,8 +45,11 @@ class CelebA(PublishedSpec):
     """
 
     crop: Annotated[int, Field(ge=16, le=178)] = 148
+    """Side of the centred square that is cut out, in pixels."""
     side: Side = 64
+    """Height and width of the images in pixels."""
     split: DataSplit = "all"
+    """Split to read: train, validation, test, or all of the data."""
     kind: Literal["celeba"] = tag("celeba")
 
     ABOUT: ClassVar[About] = About(
@@ -148,8 +151,11 @@ class MNIST(_Idx):
     """
 
     side: Side = 28
+    """Height and width of the images in pixels."""
     split: TrainTestSplit = "train"
+    """Split to read: train, validation, test, or all of the data."""
     strokes: bool = False
+    """Whether thickness and width of the stroke are factors too."""
     kind: Literal["mnist"] = tag("mnist")
 
     ABOUT: ClassVar[About] = About(
@@ -181,7 +187,9 @@ class FashionMNIST(_Idx):
     """
 
     side: Side = 28
+    """Height and width of the images in pixels."""
     split: TrainTestSplit = "train"
+    """Split to read: train, validation, test, or all of the data."""
     kind: Literal["fashion-mnist"] = tag("fashion-mnist")
 
     ABOUT: ClassVar[About] = About(
@@ -210,6 +218,7 @@ class SVHN(PublishedSpec):
     """99,289 colour images of digits of house numbers, 73,257 for training.  [Netzer2011]."""
 
     split: TrainTestSplit = "train"
+    """Split to read: train, validation, test, or all of the data."""
     kind: Literal["svhn"] = tag("svhn")
 
     ABOUT: ClassVar[About] = About(

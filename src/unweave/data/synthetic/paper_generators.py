@@ -38,12 +38,19 @@ class Pinwheel:
     """
 
     clusters: Annotated[int, Field(ge=1, le=1024)] = 4
+    """Number of arms."""
     points_per_cluster: PositiveInt = 100
+    """Points in each arm."""
     radial_std: NonNegativeFloat = 0.1
+    """Standard deviation along the radius."""
     tangential_std: NonNegativeFloat = 0.3
+    """Standard deviation across the radius."""
     rate: float = 0.25
+    """How much the arms are bent."""
     convention: Literal["code", "text"] = "code"
+    """Which standard deviation is which: as in the paper's code or text."""
     seed: Seed = 0
+    """Seed of the random numbers."""
     kind: Literal["pinwheel"] = tag("pinwheel")
     also_cites: ClassVar[tuple[str, ...]] = ("Johnson2016",)
 
@@ -79,12 +86,19 @@ class Mixing:
     """
 
     matrix: Matrix = ((2.73, 0.73), (0.73, 2.73))
+    """The mixing matrix A, row by row."""
     columns: Images | None = None
+    """Dataset whose images are the columns of A, instead of a matrix."""
     indices: tuple[Annotated[int, Field(ge=0)], ...] = ()
+    """Numbers of these images."""
     noise: NonNegativeFloat = 1.0
+    """Standard deviation of the noise."""
     observations: PositiveInt = 1000
+    """Number of observations to draw."""
     exact_moments: bool = False
+    """Whether mean and covariance of the sample are exactly those asked for."""
     seed: Seed = 0
+    """Seed of the random numbers."""
     kind: Literal["mixing"] = tag("mixing")
 
     def __post_init__(self) -> None:
@@ -152,11 +166,17 @@ class MovingDigit:
     """
 
     digits: Images
+    """Dataset of the image that moves."""
     index: Annotated[int, Field(ge=0)] = 0
+    """Number of the image in its dataset."""
     side: Annotated[int, Field(ge=8, le=256)] = 48
+    """Height and width of the images in pixels."""
     noise: NonNegativeFloat = 1.0
+    """Standard deviation of the position's noise in pixels."""
     observations: PositiveInt = 1000
+    """Number of observations to draw."""
     seed: Seed = 0
+    """Seed of the random numbers."""
     kind: Literal["moving-digit"] = tag("moving-digit")
 
     def sources(self) -> Tensor:

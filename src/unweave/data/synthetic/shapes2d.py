@@ -71,10 +71,15 @@ class Shapes2D:
     """
 
     side: Annotated[int, Field(ge=16, le=256)] = 64
+    """Height and width of the images in pixels."""
     shapes: tuple[Shape, ...] = ("square", "ellipse", "heart")
+    """Shapes that are drawn."""
     scales: Annotated[int, Field(ge=1, le=1024)] = 6
+    """Number of scales (sizes of the shape)."""
     orientations: Annotated[int, Field(ge=1, le=1024)] = 40
+    """Number of orientations."""
     positions: Annotated[int, Field(ge=1, le=1024)] = 32
+    """Number of positions along each axis."""
     kind: Literal["shapes2d"] = tag("shapes2d")
 
     def __post_init__(self) -> None:

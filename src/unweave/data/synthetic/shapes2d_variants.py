@@ -36,7 +36,9 @@ class Scenery:
     """Sprites, and the seed of the random content of their images."""
 
     sprites: Shapes2D = Shapes2D()
+    """The sprites that are drawn."""
     seed: Seed = 0
+    """Seed of the random numbers."""
 
     @property
     def lattice(self) -> Lattice:

@@ -79,9 +79,13 @@ class Shapes3D:
     """
 
     side: Annotated[int, Field(ge=16, le=128)] = 64
+    """Height and width of the images in pixels."""
     scales: Annotated[int, Field(ge=1, le=64)] = 8
+    """Number of scales (sizes of the shape)."""
     shapes: tuple[Solid, ...] = ("cube", "cylinder", "sphere", "capsule")
+    """Shapes that are drawn."""
     orientations: Annotated[int, Field(ge=1, le=64)] = 15
+    """Number of orientations."""
     kind: Literal["shapes3d"] = tag("shapes3d")
 
     def __post_init__(self) -> None:

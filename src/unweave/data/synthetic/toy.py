@@ -30,9 +30,13 @@ class Blobs:
     """
 
     side: Annotated[int, Field(ge=4, le=128)] = 16
+    """Height and width of the images in pixels."""
     levels: Count = 2
+    """Number of levels of brightness."""
     widths: Count = 3
+    """Number of widths of the blob."""
     positions: Count = 8
+    """Number of positions along each axis."""
     kind: Literal["blobs"] = tag("blobs")
 
     @property
@@ -81,7 +85,9 @@ class Blocks:
     """
 
     sizes: Annotated[tuple[Count, ...], Field(min_length=1, max_length=32)] = (4, 4, 4, 4)
+    """Number of classes of each factor."""
     cell: Annotated[int, Field(ge=1, le=32)] = 4
+    """Side of a block in pixels."""
     kind: Literal["blocks"] = tag("blocks")
 
     @property

@@ -44,7 +44,7 @@ from unweave.studies.intervals import bootstrap_interval, two_sigma_interval
 from unweave.studies.study import Results, Study
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured, Numbers, Result, Workspace
-from unweave.theory import Comparison, theorem_2
+from unweave.theory import BeforeAfter, theorem_2
 from unweave.training.run import Run
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _describe(model: FittedModel) -> Numbers:
     return changes_of(theorem_2(model, 1.0, rotation(math.pi / 4), noise=Noise(model.run.seed)))
 
 
-def changes_of(both: Comparison) -> Numbers:
+def changes_of(both: BeforeAfter) -> Numbers:
     """Return by how much the ELBO changes, and the terms that change."""
     return {"change": both.after["objective"] - both.before["objective"], "moved": both.moved()}
 
