@@ -127,7 +127,7 @@ def test_a_run_is_loaded_with_its_held_out_combinations(tmp_path):
     uw.fit(data, network=MLP(hidden=(4,)), steps=2, progress=False, store=tmp_path, batch_size=8)
     (folder,) = tmp_path.iterdir()
     with pytest.raises(ValueError, match="at most the 5 observations"):
-        uw.load(folder, split="held-out")
+        _ = uw.load(folder, split="held-out").dataset
     data = Selected(DATASET, (HeldOut({"factor0": (0,), "factor1": (1,)}),))
     model = uw.fit(
         data, network=MLP(hidden=(4,)), steps=2, progress=False, store=tmp_path, batch_size=8

@@ -310,7 +310,7 @@ def test_a_run_on_all_data_has_seen_every_split(file, tmp_path, sampled):
     data = Arrays(file, factors_key="factors")
     data = Selected(data, (Subset(8),)) if sampled else data
     model = uw.fit(data, network=uw.MLP((8,)), batch_size=8, steps=2, store=tmp_path / "runs",
-                   progress=False)  # fmt: skip
+                   split="all", progress=False)  # fmt: skip
     for split in ("validation", "test"):
         with pytest.warns(UserWarning, match=rf"it has seen the {split} split.*data\.split=train"):
             uw.load(model.folder, split=split)

@@ -373,7 +373,7 @@ def test_tables_are_matched_by_the_names_of_columns(tmp_path, unweave):
     x = rng.normal(size=(50, 3)).round(3)
     lines = [",".join(map(str, row)) for row in x.tolist()]
     (tmp_path / "x.csv").write_text("\n".join(["red,green,blue", *lines]))
-    model = uw.fit(tmp_path / "x.csv", steps=3, store=tmp_path / "runs", **FIELDS)
+    model = uw.fit(tmp_path / "x.csv", steps=3, store=tmp_path / "runs", split="all", **FIELDS)
     shuffled = [f"{b},note,{r},{g}" for r, g, b in x[:4].tolist()]
     (tmp_path / "new.csv").write_text("\n".join(["blue,remark,red,green", *shuffled]))
     assert np.allclose(model.encode(tmp_path / "new.csv"), model.table().codes[:4], atol=1e-6)

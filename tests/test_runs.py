@@ -15,7 +15,7 @@ from unweave.training.run import Run
 from unweave.training.store import RunFolder, Store
 
 
-def add_run(root, beta, seed, rate, mig=None, steps=20, finished=True):
+def add_run(root, beta, seed, rate, mig=None, steps=200, finished=True):
     """Write the folder of a run as training and `evaluate` would, without its weights' content."""
     run = Run(data=SMALL, objective=uw.BetaVAE(beta=beta), seed=seed, steps=steps)
     folder = Store(root).folder(run)
@@ -133,8 +133,8 @@ def test_scores_of_other_metrics_stay_if_they_are_of_the_same_rows(tmp_path):
 
 
 def test_collapse_is_a_rate_of_nearly_nothing():
-    assert collapsed([{"step": 1, "rate": 3.0}, {"step": 2, "rate": 0.002}])
-    assert not collapsed([{"step": 1, "rate": 0.0}, {"step": 2, "rate": 0.3}])
+    assert collapsed([{"step": 100, "rate": 3.0}, {"step": 200, "rate": 0.002}])
+    assert not collapsed([{"step": 100, "rate": 0.0}, {"step": 200, "rate": 0.3}])
     assert not collapsed([{"step": 1, "distortion": 0.0}])
     assert not collapsed([])
 

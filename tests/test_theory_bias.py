@@ -227,7 +227,7 @@ def test_a_trained_model_and_a_tree():
     x = np.random.default_rng(0).normal(size=(200, 6))
     tree = uw.Product(style=uw.Gaussian(2), what=uw.Categorical(3))
     model = uw.fit(x, latent=tree, network=uw.MLP(), steps=150, objective=uw.VAE(),
-                   optimiser=uw.Adam(lr=3e-3), progress=False)  # fmt: skip
+                   optimiser=uw.Adam(lr=3e-3), split="all", progress=False)  # fmt: skip
     encodings = encodings_of(model)
     assert encodings.size == 200
     assert encodings_of(model, 50).size == 50

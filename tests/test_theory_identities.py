@@ -40,6 +40,7 @@ def trained(latent, **fields):
         likelihood=uw.likelihoods.Gaussian(scale=0.5),
         optimiser=uw.Adam(lr=1e-2),
         batch_size=40,
+        split="all",
         progress=False,
         **fields,
     )

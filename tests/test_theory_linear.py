@@ -316,6 +316,7 @@ def test_a_trained_linear_vae_reaches_the_closed_form():
         objective=uw.BetaVAE(beta=beta),
         optimiser=uw.Adam(lr=0.01),
         batch_size=len(x),
+        split="all",
         steps=1500,
         progress=False,
         device="cpu",

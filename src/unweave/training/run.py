@@ -24,6 +24,7 @@ from unweave.data import (
     Shapes2D,
     principal_variances,
 )
+from unweave.data.splits import split_of
 from unweave.latents import Gaussian, Latent
 from unweave.likelihoods import Likelihood
 from unweave.networks import MLP, Conv, Init, Kim2018, Network, Shape
@@ -125,9 +126,11 @@ class Run:
                 "scaled, otherwise likelihood=gaussian"
             )
         if run.batch_size > dataset.size:
+            split = split_of(run.data)
+            where = "there are" if split == "all" else f"of the {split} split"
             raise ValueError(
-                f"batch_size={run.batch_size} is more than the {dataset.size} observations there "
-                f"are; use batch_size={dataset.size} or less"
+                f"batch_size={run.batch_size} is more than the {dataset.size} observations "
+                f"{where}; use batch_size={dataset.size} or less"
             )
         if reason := run.objective.incompatibility(run.latent):
             raise ValueError(f"objective {run.objective.kind} cannot be used here: {reason}")
