@@ -23,18 +23,28 @@ from unweave.kernels import convolution, sums, vmap_rules
 # Custom operators of torch, in the layout of `convolution.py`, so that a step can be traced.
 
 
-@custom_op("unweave::convolve", mutates_args=())
-def _convolve(
-    x: Tensor, w: Tensor, bias: Tensor | None, activate: bool, transposed: bool
-) -> Tensor:
-    return (convolution.up if transposed else convolution.down)(x, w, bias, activate)[0]
+@custom_op("unweave::down", mutates_args=())
+def _down(t: Tensor, w: Tensor, bias: Tensor | None, activate: bool) -> Tensor:
+    return convolution.down(t, w, bias, activate)[0]
 
 
-@custom_op("unweave::convolve_masked", mutates_args=())
-def _convolve_masked(x: Tensor, w: Tensor, mask: Tensor, transposed: bool) -> tuple[Tensor, Tensor]:
-    y, total = (convolution.up if transposed else convolution.down)(x, w, mask=mask)
+@custom_op("unweave::down_masked", mutates_args=())
+def _down_masked(t: Tensor, w: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    s, total = convolution.down(t, w, mask=mask)
     assert total is not None
-    return y, total
+    return s, total
+
+
+@custom_op("unweave::up", mutates_args=())
+def _up(s: Tensor, w: Tensor, bias: Tensor | None, activate: bool) -> Tensor:
+    return convolution.up(s, w, bias, activate)[0]
+
+
+@custom_op("unweave::up_masked", mutates_args=())
+def _up_masked(s: Tensor, w: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    t, total = convolution.up(s, w, mask=mask)
+    assert total is not None
+    return t, total
 
 
 @custom_op("unweave::weight_grad", mutates_args=())
@@ -51,16 +61,21 @@ def _per_channel(image: Tensor) -> Tensor:
     return image.new_empty((len(image), image.shape[-1]), dtype=torch.float32)
 
 
-@_convolve.register_fake
-def _(x: Tensor, w: Tensor, bias: Tensor | None, activate: bool, transposed: bool) -> Tensor:
-    lanes, batch, height, width, _ = x.shape
-    if transposed:
-        return x.new_empty((lanes, batch, 2 * height, 2 * width, w.shape[-1]))
-    return x.new_empty((lanes, batch, height // 2, width // 2, w.shape[1]))
+@_down.register_fake
+def _(t: Tensor, w: Tensor, bias: Tensor | None, activate: bool) -> Tensor:
+    lanes, batch, height, width, _ = t.shape
+    return t.new_empty((lanes, batch, height // 2, width // 2, w.shape[1]))
 
 
-@_convolve_masked.register_fake
-def _(x: Tensor, w: Tensor, mask: Tensor, transposed: bool) -> tuple[Tensor, Tensor]:
+@_up.register_fake
+def _(s: Tensor, w: Tensor, bias: Tensor | None, activate: bool) -> Tensor:
+    lanes, batch, height, width, _ = s.shape
+    return s.new_empty((lanes, batch, 2 * height, 2 * width, w.shape[-1]))
+
+
+@_down_masked.register_fake
+@_up_masked.register_fake
+def _(x: Tensor, w: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     return x.new_empty(mask.shape), _per_channel(mask)
 
 
@@ -111,65 +126,101 @@ def _through_relu(g: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
     return _outer(before, g), total if g.dim() == 5 else total.squeeze(0)
 
 
-class Convolution(Function):
-    """A convolution, or a transposed one, with a bias, and a ReLU if `activate`."""
+class _Convolution(Function):
+    """The common part of `Down` and `Up`.
+
+    Their arguments are image, weights, bias, bias_below, activate and deferred.
+    """
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, w, _, bias_below, ctx.activate, ctx.deferred = inputs
+        ctx.has_bias_below = bias_below is not None
+        ctx.save_for_backward(x, w, *[output] * (ctx.activate and not ctx.deferred))
+
+    @staticmethod
+    def before(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the gradient before the ReLU, if there was one, and that of the bias."""
+        if not ctx.activate:
+            return g, _over_pixels(g) if ctx.needs_input_grad[2] else None
+        if ctx.deferred:
+            return g, None
+        before, total = _through_relu(g, ctx.saved_tensors[2])
+        return before, total if ctx.needs_input_grad[2] else None
+
+    @staticmethod
+    def through(
+        ctx: Any, back: type[Function], masked: Any, g: Tensor
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Return the gradients of the image and of the bias below, by the transposed function."""
+        x, w = ctx.saved_tensors[:2]
+        if not ctx.needs_input_grad[0]:
+            return None, None
+        if ctx.has_bias_below and not torch.is_grad_enabled():
+            inner, total = masked(_inner(g), _inner(w), _inner(x))
+            by_x, by_below = _outer(inner, g), total if g.dim() == 5 else total.squeeze(0)
+        else:
+            by_x = back.apply(g, w, None, None, False, False)  # type: ignore[no-untyped-call]
+            by_x, by_below = _through_relu(by_x, x) if ctx.has_bias_below else (by_x, None)
+        return by_x, by_below if ctx.needs_input_grad[3] else None
+
+
+class Down(_Convolution):
+    """A convolution with a bias, and a ReLU if `activate`: T, W, bias to S."""
 
     @staticmethod
     def forward(
-        x: Tensor,
+        t: Tensor,
         w: Tensor,
         bias: Tensor | None,
         bias_below: Tensor | None,
         activate: bool,
         deferred: bool,
-        transposed: bool,
     ) -> Tensor:
-        return _outer(_convolve(_inner(x), _inner(w), _rows(bias), activate, transposed), x)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, w, _, bias_below, ctx.activate, ctx.deferred, ctx.transposed = inputs
-        ctx.has_bias_below = bias_below is not None
-        ctx.save_for_backward(x, w, *[output] * (ctx.activate and not ctx.deferred))
+        return _outer(_down(_inner(t), _inner(w), _rows(bias), activate), t)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        x = ctx.saved_tensors[0]
-        g, by_bias = _before_relu(ctx, gradients[0])
-        by_x, by_below = _by_image(ctx, g) if ctx.needs_input_grad[0] else (None, None)
-        images = (x, g) if ctx.transposed else (g, x)  # the small one first
-        by_w = WeightGrad.apply(*images) if ctx.needs_input_grad[1] else None  # type: ignore[no-untyped-call]
-        return by_x, by_w, by_bias, by_below, None, None, None
+        t, g = ctx.saved_tensors[0], gradients[0]
+        g, by_bias = _Convolution.before(ctx, g)
+        by_t, by_below = _Convolution.through(ctx, Up, _up_masked, g)
+        by_w = WeightGrad.apply(g, t) if ctx.needs_input_grad[1] else None  # type: ignore[no-untyped-call]
+        return by_t, by_w, by_bias, by_below, None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
-        return _mapped(Convolution, info, in_dims, *args)
+        return _mapped(Down, info, in_dims, *args)
 
 
-def _before_relu(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Return the gradient before the ReLU, if there was one, and that of the bias."""
-    if not ctx.activate:
-        return g, _over_pixels(g) if ctx.needs_input_grad[2] else None
-    if ctx.deferred:
-        return g, None
-    before, total = _through_relu(g, ctx.saved_tensors[2])
-    return before, total if ctx.needs_input_grad[2] else None
+class Up(_Convolution):
+    """A transposed convolution with a bias, and a ReLU if `activate`: S, W, bias to T."""
 
+    @staticmethod
+    def forward(
+        s: Tensor,
+        w: Tensor,
+        bias: Tensor | None,
+        bias_below: Tensor | None,
+        activate: bool,
+        deferred: bool,
+    ) -> Tensor:
+        return _outer(_up(_inner(s), _inner(w), _rows(bias), activate), s)
 
-def _by_image(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Return the gradients of the image and of the bias below, by the transposed function."""
-    x, w = ctx.saved_tensors[:2]
-    if ctx.has_bias_below and not torch.is_grad_enabled():
-        inner, total = _convolve_masked(_inner(g), _inner(w), _inner(x), not ctx.transposed)
-        by_x, by_below = _outer(inner, g), total if g.dim() == 5 else total.squeeze(0)
-    else:
-        by_x = Convolution.apply(g, w, None, None, False, False, not ctx.transposed)  # type: ignore[no-untyped-call]
-        by_x, by_below = _through_relu(by_x, x) if ctx.has_bias_below else (by_x, None)
-    return by_x, by_below if ctx.needs_input_grad[3] else None
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        s, g = ctx.saved_tensors[0], gradients[0]
+        g, by_bias = _Convolution.before(ctx, g)
+        by_s, by_below = _Convolution.through(ctx, Down, _down_masked, g)
+        by_w = WeightGrad.apply(s, g) if ctx.needs_input_grad[1] else None  # type: ignore[no-untyped-call]
+        return by_s, by_w, by_bias, by_below, None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
+        return _mapped(Up, info, in_dims, *args)
 
 
 class WeightGrad(Function):
-    """The gradient of the weights of both convolutions: S, T to W, in float32."""
+    """The gradient of the weights of `Down` and `Up`: S, T to W, in float32."""
 
     @staticmethod
     def forward(s: Tensor, t: Tensor) -> Tensor:
@@ -185,8 +236,8 @@ class WeightGrad(Function):
         of_s, of_t = ctx.needs_input_grad
         plain = gradients[0], None, None, False, False
         return (
-            Convolution.apply(t, *plain, False) if of_s else None,  # type: ignore[no-untyped-call]
-            Convolution.apply(s, *plain, True) if of_t else None,  # type: ignore[no-untyped-call]
+            Down.apply(t, *plain) if of_s else None,  # type: ignore[no-untyped-call]
+            Up.apply(s, *plain) if of_t else None,  # type: ignore[no-untyped-call]
         )
 
     @staticmethod
@@ -210,6 +261,6 @@ def convolve(
     """
     if torch.is_autocast_enabled(x.device.type):
         x = x.to(torch.get_autocast_dtype(x.device.type))
-    arguments = x, weight, bias, bias_below, activate, deferred, transposed
-    y: Tensor = Convolution.apply(*arguments)  # type: ignore[no-untyped-call]
+    function = Up if transposed else Down
+    y: Tensor = function.apply(x, weight, bias, bias_below, activate, deferred)  # type: ignore[no-untyped-call]
     return y
