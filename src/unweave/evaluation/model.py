@@ -14,7 +14,16 @@ from torch import Tensor
 
 from unweave.aggregate import Summary, summarise
 from unweave.core.noise import Noise
-from unweave.data import Data, Dataset, DataSpec, Schema, as_numpy, from_array
+from unweave.data import (
+    Data,
+    Dataset,
+    DataSpec,
+    NewObservations,
+    Schema,
+    as_numpy,
+    from_array,
+    read_like,
+)
 from unweave.data.files.detect import from_path
 from unweave.data.splits import split_of
 from unweave.evaluation.notebook import model_html
@@ -22,8 +31,6 @@ from unweave.evaluation.source import (
     DataSource,
     check_not_a_name,
     open_like,
-    rescale,
-    scale_like,
 )
 from unweave.evaluation.stacked import StackedModels, stack_one
 from unweave.latents import Distribution, with_hard_samples
@@ -345,11 +352,11 @@ class FittedModel:
         sums = self._map(bounds, [x])[:, 0] + np.log(counts)
         return float(np.logaddexp.reduce(sums)) - math.log(particles)
 
-    def open(self, path: str | Path) -> Dataset:
+    def open(self, path: str | Path) -> NewObservations:
         """Open new observations at a path, for `encode`.
 
-        Images get the size and channels of those of the training, and columns of a table are found
-        by name. `encode` scales values as in the training.
+        Images get the size and channels of those of the training, columns of a table are found by
+        name, and values are scaled as in the training. Labels are not read.
         """
         return open_like(path, self.schema, self.run.data)
 
@@ -358,10 +365,17 @@ class FittedModel:
         if isinstance(x, (str, Path)):
             x = self.open(x)
         if isinstance(x, Dataset):
+            scaling = self.schema.scaling
+            if x.shape != self.schema.shape or not x.schema.scaling.close_to(scaling):
+                raise ValueError(
+                    f"expected a dataset of shape {self.schema.shape}, scaled as in the training "
+                    f"({scaling.method}), got {x.shape} ({x.schema.scaling.method}): give its path "
+                    "or its values"
+                )
             for part in self._chunks(torch.arange(x.size)):
-                yield rescale(x, part, self.schema, self.device)
+                yield x.images(part.to(x.device)).to(self.device)
         else:
-            yield from self._chunks(scale_like(self.schema, x, self.device))
+            yield from self._chunks(read_like(self.schema, x, self.device))
 
     def _chunks(self, rows: Tensor) -> Sequence[Tensor]:
         """Split rows of observations or codes into as many as go through the networks at once."""
