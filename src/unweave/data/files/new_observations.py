@@ -121,8 +121,8 @@ def _warn_of_other_kinds(schema: Schema, array: Array) -> None:
     mostly = (beyond.mean((0, 2)) > 0.5) & ~constant
     if mostly.any():
         warnings.warn(
-            f"more than half of the values lie beyond {what} in {_listed(names, mostly)}: check "
-            "that these data are of the same kind and type",
+            f"more than half of the values lie beyond {what}: {_listed(names, mostly)}; check that "
+            "these data are of the same kind and type",
             stacklevel=3,
         )
     changed = constant & (np.abs(distance) > 1e-6 * np.abs(offset)).any((0, 2))

@@ -19,11 +19,17 @@ Array = NDArray[np.floating]
 
 
 def write_csv(file: IO[str], header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Write a table; numbers have as many digits as distinguish float32 values."""
+    """Write a table; numbers have as many digits as distinguish float32, or float64 of numpy."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(header)
     for row in rows:
-        writer.writerow([f"{v:.9g}" if isinstance(v, (float, np.floating)) else v for v in row])
+        writer.writerow([_cell(value) for value in row])
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, np.float64):
+        return repr(float(value))
+    return f"{value:.9g}" if isinstance(value, (float, np.floating)) else value
 
 
 def write_images(folder: Path, images: Array, names: Sequence[str], schema: Schema) -> list[Path]:
