@@ -53,10 +53,11 @@ TINY = float(np.finfo(np.float32).tiny)  # replaces a standard deviation that un
 class FittedModel:
     """A trained run: encode, decode, sample, traverse, and a table for the metrics.
 
-    Observations and codes are passed as arrays or tensors and returned as float32 arrays.
-    Observations are in the units of the data that the model was trained on, as `schema.scaling`
-    says; images of bytes are in [0, 1]. `encode` and the like also take a path. z has D
-    dimensions, which form V latent variables: the K dimensions of a categorical variable are one.
+    Observations and codes are passed as arrays or tensors and returned as float32 arrays; decoded
+    observations are float64 if they lie too far from 0 for float32. Observations are in the units
+    of the data that the model was trained on, as `schema.scaling` says; images of bytes are in
+    [0, 1]. `encode` and the like also take a path. z has D dimensions, which form V latent
+    variables: the K dimensions of a categorical variable are one.
 
     Everything but what is measured on the data works without them, and they are loaded at first
     use, as `dataset`. `split` names the split of the data that the model is on, as `load` takes it.

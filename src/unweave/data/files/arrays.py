@@ -310,8 +310,11 @@ def build_dataset(
         notes = [*notes, f"the {split} split: {len(numbers):,} of {count:,} observations"]
     streamed = rows.shape[0] * row_bytes(rows) > MOST if stream is None else stream
     cached = bool(key) and (streamed or count * row_bytes(whole) > MOST)
-    first, pass_key = partial(scan, whole, layout.arrange), [*key, *layout[:2]]
-    values = Scan(*cached_json([*pass_key, "scan"], first)) if cached else first()
+    pass_key = [*key, *layout[:2]]
+    if cached:
+        values = Scan(*cached_json([*pass_key, "scan"], lambda: scan(whole, layout.arrange)))
+    else:
+        values = scan(whole, layout.arrange)
     dtype = rows.dtype.newbyteorder("=")
     method = choose_method(dtype, values, layout, scale)
     second = partial(measure, whole, layout, method)
