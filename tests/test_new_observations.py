@@ -201,6 +201,12 @@ def test_a_split_has_one_fingerprint(tmp_path, stream, monkeypatch):
         assert arrays.fingerprint == memory.load(CPU).fingerprint
         prints.add(arrays.fingerprint)
     assert len(prints) == 4
+    selections = (HeldOut({"kind": (2,)}),)
+    np.savez(tmp_path / "x.npz", x=VECTORS, kind=np.arange(12) % 3)
+    stored = uw.Arrays(tmp_path / "x.npz", factors_key="kind", stream=stream)
+    labelled = from_array(VECTORS, np.arange(12) % 3, ["kind"])[0]
+    one, two = (Selected(source, selections).load(CPU) for source in (stored, labelled))
+    assert one.fingerprint == two.fingerprint != stored.load(CPU).fingerprint
 
 
 def test_values_far_from_0_come_back_with_their_digits(tmp_path, unweave):
@@ -209,6 +215,9 @@ def test_values_far_from_0_come_back_with_their_digits(tmp_path, unweave):
     model = uw.fit(x, split="all", **FIELDS)
     np.testing.assert_allclose(model.observations(range(12)), x, rtol=0, atol=1e-3)
     z = np.array([[0.0, 0.0], [0.01, 0.0]])
+    bounds = model.log_likelihood(x[:3], particles=5)
+    back = model.log_likelihood(model.observations(range(3)), particles=5)
+    np.testing.assert_allclose(back, bounds, atol=1e-4)
     decoded = model.decode(z)
     assert decoded.dtype == np.float64
     np.testing.assert_allclose(model.encode(decoded), model.encode(decoded.copy(order="F")))
