@@ -1,6 +1,8 @@
 """New observations: the same values are the same to a model, whatever they are stored in."""
 
 import csv
+import gc
+import pickle
 import warnings
 from typing import NamedTuple
 
@@ -251,6 +253,25 @@ def test_values_of_another_kind_are_warned_of():
         read_like(schema, bright)
     with pytest.warns(UserWarning, match="percentiles of the training.*: channel 1; check"):
         read_like(schema, bright[:, ::-1])  # within the range of the other channel
+
+
+def test_fractions_of_the_range_of_integers_are_warned_of():
+    images = CASES["deep"].values
+    schema = from_array(images)[1].schema
+    with pytest.warns(UserWarning, match=r"floats in \[0, 1\].*were uint16, up to 3\d+"):
+        read_like(schema, images / 65535)
+    read_like(schema, images.astype(float))  # in the same units
+
+
+def test_an_array_that_is_gone_is_asked_for():
+    model = uw.fit(rng.random((12, 4)), split="all", **FIELDS)
+    text = pickle.dumps(model)
+    del model
+    gc.collect()
+    with pytest.raises(
+        ValueError, match=r"array in memory; give it again: load\(path, data=im.*save"
+    ):
+        pickle.loads(text).table()
 
 
 def test_booleans_are_not_bytes():
