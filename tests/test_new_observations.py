@@ -6,7 +6,10 @@ import pickle
 import warnings
 from typing import NamedTuple
 
+import h5py
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
@@ -43,8 +46,8 @@ VECTORS = 5 * rng.standard_normal((12, 5)) + 1000 * np.arange(5)
 ARRAYS, TABLES = ("npy", "npz", "stream"), ("npy", "stream", "csv")
 FLOATS = rng.random((12, 6, 7)).astype(np.float32)
 CASES = {
-    "table": Case(VECTORS, None, "standardise", TABLES),
-    "float32": Case(VECTORS.astype(np.float32), None, "standardise", ARRAYS),
+    "table": Case(VECTORS, None, "standardise", (*TABLES, "parquet")),
+    "float32": Case(VECTORS.astype(np.float32), None, "standardise", (*ARRAYS, "h5")),
     "times": Case(1.7e9 + 100 * rng.standard_normal((12, 3)), None, "standardise", TABLES),
     "plain": Case(VECTORS, "none", "none", TABLES),
     "counts": Case(rng.poisson(3, (12, 5)), "counts", "counts", TABLES),
@@ -77,6 +80,11 @@ def write(values, container, folder):
     elif container == "csv":
         with path.open("w", newline="") as file:
             csv.writer(file).writerows([[f"v{n}" for n in range(values.shape[1])], *values])
+    elif container == "parquet":
+        pq.write_table(pa.table({f"v{n}": each for n, each in enumerate(values.T)}), path)
+    elif container == "h5":
+        with h5py.File(path, "w") as file:
+            file["imgs"] = values
     else:
         path.mkdir()
         for number, image in enumerate(values):
