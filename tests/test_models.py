@@ -384,3 +384,13 @@ def test_names_of_files_cannot_lead_out_of_the_folder(tmp_path, unweave):
     command = ["decode", tmp_path / "model.uw", tmp_path / "codes.csv", "--out", tmp_path / "out"]
     code, _, err = unweave(*command)
     assert (code, "names of files within a folder" in err) == (2, True)
+
+
+@pytest.mark.parametrize("command", ["report", "evaluate", "compare", "cite"])
+def test_commands_that_need_a_run_folder_say_so_of_a_model_file(tmp_path, unweave, command):
+    path = tmp_path / "model.uw"
+    uw.fit(SMALL, steps=2, **FIELDS).save(path)
+    code, _, err = unweave(command, path, "--store", tmp_path)
+    assert code == 2
+    assert "expected the folder of a run" in " ".join(err.split())
+    assert "uw.load(" in err
