@@ -5,10 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -154,9 +153,3 @@ def cite_command(name: RunArgument, store: StoreOption = Path("runs")) -> None:
     folder = Store(store).find(name)
     for entry in (citations(folder.read_run()) | metric_citations(folder.metrics)).values():
         sys.stdout.write(entry + "\n\n")
-
-
-def final_terms(log: Sequence[dict[str, Any]]) -> list[str]:
-    """Return distortion and rate at the end of a log; empty if the objective has none."""
-    last = log[-1] if log else {}
-    return [f"{last[name]:.2f}" if name in last else "" for name in ("distortion", "rate")]

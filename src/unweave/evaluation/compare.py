@@ -22,6 +22,7 @@ from unweave.metrics import METRICS, Score, Scores, Table, udr
 from unweave.metrics.model_metrics import LIKELIHOOD, UDR, split_model_metrics
 from unweave.metrics.registry import MetricChoice, find_metrics, metric_keys
 from unweave.metrics.score import csv_text
+from unweave.training.final_terms import final_terms
 from unweave.training.grouping import (
     data_label,
     differing,
@@ -35,7 +36,7 @@ from unweave.training.store import RunFolder
 _INFORMATIVE = 0.01  # nats of KL above which a latent is active, as for UDR
 _EQUAL = 1e-9  # smaller differences are due to rounding
 _LOWER = "distortion"  # the only number of a log that is better if it is lower
-_FINAL = ("distortion", "rate")  # numbers of the last log row
+_FINAL = ("distortion", "rate")  # terms at the end of a log
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +58,7 @@ class ComparedRun:
     @property
     def values(self) -> dict[str, float]:
         """The numbers to compare by name: the end of the log, the held-out loss, the scores."""
-        last = self.log[-1] if self.log else {}
-        final = {name: float(last[name]) for name in _FINAL if name in last}
+        final = {name: value for name, value in final_terms(self.log).items() if name in _FINAL}
         held_out = [row["validation"] for row in self.measures if "validation" in row][-1:]
         for name, value in held_out[0].items() if held_out else ():
             if value is not None:

@@ -25,6 +25,7 @@ from unweave.core.optimisers import Adam
 from unweave.core.spec import digest
 from unweave.data import Dataset
 from unweave.data.splits import AnySplit, with_split
+from unweave.evaluation.fit_arguments import check_fields, read_seeds
 from unweave.evaluation.model import FittedModel, as_data
 from unweave.evaluation.monitor import Measure, monitor_of
 from unweave.evaluation.validation import Validation, final_loss
@@ -131,12 +132,8 @@ def fit(
         fields: latent, objective, network, likelihood, optimiser, labels, batch_size, steps, as in
             `Run`.
     """
-    for name, value in fields.items():
-        if name != "labels" and isinstance(value, (list, tuple)):
-            raise ValueError(
-                f"{name}: expected one {name}, got {len(value)}; call fit for each of them, or "
-                f"train them side by side with `unweave train {name}=...,...`"
-            )
+    check_fields(fields)
+    seeds = read_seeds(seed)
     datasets = Datasets(pick_device(device))
     spec = datasets.add(*as_data(data, datasets.device))
     if split is not None:
@@ -149,7 +146,6 @@ def fit(
         given = Run(data=spec, **fields)
         base = suggest(given, datasets.load(spec), "steps" in fields)
     several = not isinstance(seed, (int, np.integer))
-    seeds = [int(each) for each in (seed if isinstance(seed, Iterable) else [seed])]
     if not seeds:
         raise ValueError("expected a seed or several, as seed=range(10), got none")
     runs = [dataclasses.replace(base, seed=each, **fields) for each in seeds]

@@ -39,6 +39,7 @@ from unweave.metrics import Table
 from unweave.metrics.inputs import check_choice
 from unweave.objectives import Nets, importance_bound
 from unweave.training import Outcome
+from unweave.training.final_terms import final_terms
 from unweave.training.model_file import write_model
 
 Array = NDArray[np.float32]
@@ -128,9 +129,8 @@ class FittedModel:
         self.trained = self.trained.to(self.device)
 
     def __repr__(self) -> str:
-        last = self.log[-1] if self.log else {}
-        terms = ", ".join(f"{k} {v:.2f}" for k, v in last.items() if k != "step")
-        step = last.get("step", 0)
+        terms = ", ".join(f"{name} {value:.2f}" for name, value in final_terms(self.log).items())
+        step = self.log[-1]["step"] if self.log else 0
         return (
             f"FittedModel({self.run.objective.kind}, seed {self.run.seed}, {step} steps: {terms})"
         )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from unweave.core.schedules import Schedule, at
 from unweave.likelihoods import Gaussian
 from unweave.training.engine import Row
+from unweave.training.final_terms import final_terms
 from unweave.training.run import Run
 
 _LEAST_RATE = 0.05  # nats in all latent variables together
@@ -19,8 +20,8 @@ def collapsed(log: Sequence[Row]) -> bool:
     >>> collapsed([{"step": 100, "distortion": 12.0, "rate": 0.004}])
     True
     """
-    last = log[-1] if log else {"step": 0}
-    return last["step"] >= _LEAST_STEPS and last.get("rate", 1.0) < _LEAST_RATE
+    long_enough = bool(log) and log[-1]["step"] >= _LEAST_STEPS
+    return long_enough and final_terms(log).get("rate", 1.0) < _LEAST_RATE
 
 
 def collapse_warning(run: Run) -> str:

@@ -49,7 +49,7 @@ _COLUMN_NAMES = ("key", "factors_key", "ignore")
 _PLAIN = re.compile(r"[A-Za-z_/][\w./-]*")
 _JSON_WORDS = ("true", "false", "null", "NaN", "Infinity")
 _LINE_WIDTH = 88
-_OTHER_NAMES = {  # what other programs call a field
+OTHER_NAMES = {  # what other programs call a field
     "learning_rate": "optimiser.lr",
     "epochs": "steps, the number of updates",
     "latent_dim": "latent.size",
@@ -79,12 +79,15 @@ def runs_from(
         features: a file of learned classes that the selections may refer to.
         datasets: loads users' own data, for which it chooses what was not given.
 
+    A run that is described twice, as by seed=1,1, is returned once.
+
     A field that several kinds of a sweep have, as gamma in objective=factor-vae,beta-tcvae, is set
     in all of them; a `SweepWarning` says what it means in each.
 
     >>> [(r.seed, r.objective.beta) for r in runs_from(["seed=0..1", "objective.beta=1,4"])]
     [(0, 1.0), (0, 4.0), (1, 1.0), (1, 4.0)]
     """
+    _check_repeats(assignments)
     _check_sweeps(assignments)
     alternatives = [_alternatives(assignment) for assignment in assignments]
     selections = tuple(selection_from(text) for text in select)
@@ -109,7 +112,20 @@ def runs_from(
         chosen = spec.to_json(suggest(run, datasets.load(run.data), keep_steps))
         run = dataclasses.replace(create(combination, chosen | stated), data=run.data)
         runs.append(run)
-    return runs
+    return list({run.digest: run for run in runs}.values())
+
+
+def _check_repeats(assignments: Sequence[str]) -> None:
+    """Reject a field that is assigned twice: the last value would replace the others."""
+    values: dict[str, list[str]] = {}
+    for assignment in assignments:
+        name, _, value = assignment.partition("=")
+        values.setdefault(name, []).append(value)
+        if len(given := values[name]) > 1:
+            raise ValueError(
+                f"{name} is assigned twice, {name}={given[0]} and {name}={given[1]}: give it once, "
+                "with a list of values for one run each, as in seed=0,1,2"
+            )
 
 
 def _with_split(
@@ -207,8 +223,8 @@ def _alternatives(assignment: str) -> list[list[str]]:
     path, sign, text = assignment.partition("=")
     if not sign:
         raise ValueError(f"expected an assignment, field=value, got {path!r}: {_hint(path)}")
-    if (head := path.partition(".")[0]) in _OTHER_NAMES:
-        raise ValueError(f"{head!r} is not a field of a run: it is called {_OTHER_NAMES[head]}")
+    if (head := path.partition(".")[0]) in OTHER_NAMES:
+        raise ValueError(f"{head!r} is not a field of a run: it is called {OTHER_NAMES[head]}")
     if path == "data":
         return [_data_assignments(text)]
     if path.rpartition(".")[2] in _COLUMN_NAMES:
