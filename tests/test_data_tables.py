@@ -189,3 +189,55 @@ def test_a_bomb_in_the_lists_of_parquet_is_not_read(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="zip bomb"):
         Arrays(tmp_path / "a.parquet", key="a").load(CPU)
     assert everything(Arrays(tmp_path / "a.parquet", key="a.b").load(CPU)).tolist() == [[1]]
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+@pytest.mark.parametrize("named", [True, False])
+def test_decimal_commas_are_read_as_points(tmp_path, delimiter, named):
+    rows = [["23,25", "1", "-0,5"], ["1.234,5", "2,5", "1,5e-3"], ["1.234", "3", ",25"]]
+    lines = [*[["u", "v", "w"]] * named, *rows]
+    (tmp_path / "a.csv").write_text("\n".join(map(delimiter.join, lines)))
+    dataset = Arrays(tmp_path / "a.csv", scale="none").load(CPU)
+    numbers = np.array([[23.25, 1, -0.5], [1234.5, 2.5, 0.0015], [1234, 3, 0.25]])
+    np.testing.assert_allclose(everything(dataset), numbers, rtol=1e-6)
+    names = "u, v, w" if named else "column0, column1, column2"
+    assert f"decimal commas are read as points in {names}" in dataset.notes
+    factor = dataset.schema.value_names[1]
+    labels = Arrays(tmp_path / "a.csv", factors_key=factor).load(CPU).factor_labels
+    assert labels == ((1, 2.5, 3),)
+
+
+def test_commas_that_may_separate_thousands_are_not_guessed(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("u;v;w\n1;1.234;1.234\n2,5;23,25;5\n")
+    dataset = Arrays(path, scale="none").load(CPU)
+    assert dataset.factor_names == ("v",)
+    np.testing.assert_allclose(everything(dataset), [[1, 1.234], [2.5, 5]], rtol=1e-6)
+    doubt = "may be decimal or separate thousands; read as"
+    assert any(note.startswith(f"v: commas {doubt} text:") for note in dataset.notes)
+    points = f"w: points {doubt} numbers with decimal points:"
+    assert any(note.startswith(points) for note in dataset.notes)
+    path.write_text("u\tv\n1\t1,234\n2\t5,678\n")  # as English spreadsheets write 1234
+    dataset = Arrays(path, scale="none").load(CPU)
+    assert everything(dataset).tolist() == [[1], [2]]
+    assert any(note.startswith(f"v: commas {doubt} text:") for note in dataset.notes)
+    path.write_text('u,v\n1,"2,5"\n2,"3,5"\n')  # commas separate the values
+    assert Arrays(path, scale="none").load(CPU).factor_labels == (("2,5", "3,5"),)
+
+
+def test_a_bad_cell_among_decimal_commas_is_named(tmp_path):
+    (tmp_path / "a.csv").write_text("u;v\n1,5;2\n2,5;3\nbad;4\n")
+    with pytest.raises(ValueError, match="line 4, column 'u': expected a number, got 'bad'"):
+        Arrays(tmp_path / "a.csv").load(CPU)
+
+
+def test_a_csv_file_that_is_not_utf8_is_refused_with_its_line(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes("u,ort\n1,Köln\n".encode("cp1252"))
+    with pytest.raises(ValueError, match=r"line 2: .*: save it as UTF-8 .*Latin-1.*'1,Köln'"):
+        Arrays(path).load(CPU)
+    path.write_bytes("u,ort\n1,Köln\n".encode("utf-16"))
+    with pytest.raises(ValueError, match="got UTF-16: save it as UTF-8"):
+        Arrays(path).load(CPU)
+    path.write_bytes("u,ort\n1,Köln\n2,Köln\n".encode("utf-8-sig"))
+    assert Arrays(path, scale="none").load(CPU).factor_labels == (("Köln",),)

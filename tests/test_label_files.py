@@ -439,3 +439,14 @@ def test_a_csv_file_that_names_no_image_is_left_alone(tmp_path):
     dataset = Folder(tmp_path).load(CPU)
     assert dataset.factor_names == ()
     assert "results.csv names no image in the folder: it is not read" in dataset.notes
+
+
+def test_labels_with_decimal_commas_are_numbers(tmp_path):
+    photos(tmp_path)
+    doses = [f"{n},25" for n in range(len(NAMES))]
+    rows = [f"{name};{dose}" for name, dose in zip(NAMES, doses, strict=True)]
+    write(tmp_path / "factors.csv", "file;dose", *rows)
+    dataset = Folder(tmp_path).load(CPU)
+    assert dataset.schema.continuous == ("dose",)
+    assert dataset.factor_labels[0] == tuple(n + 0.25 for n in range(len(NAMES)))
+    assert "decimal commas are read as points in dose" in dataset.notes

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unweave.data.files.array_file import ArrayFile, TableFile, open_array_file
-from unweave.data.files.columns import choose_columns, list_some
+from unweave.data.files.columns import choose_columns, csv_notes, list_some
 from unweave.data.files.labels import LabelColumn
 from unweave.data.files.rows import InMemoryRows
 from unweave.data.files.tables import expand_columns, join_columns
@@ -123,6 +123,8 @@ def _read_labels(path: Path, key: str) -> _Labels:
         if not names and array.ndim == 1:
             names = [name.rpartition("/")[2] or path.stem]
         return _Labels(label_columns(array, names), _row_names(file))
+    for note in csv_notes(file, []):
+        _note(f"{path.name}: {note.replace('an observation', 'a row')}")
     columns = [file.labels(n) for n in file.names]
     namers = [column for column in columns if column.names_rows and column.row_names]
     chosen = expand_columns(key, file.names, path) if key else file.names

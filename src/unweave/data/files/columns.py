@@ -35,7 +35,7 @@ def choose_columns(
     observed = [n for n in expand_columns(key, names, path) if n not in ignored] if key else []
     chosen = [] if factors_key is None else expand_columns(factors_key, names, path)
     labels = [file.labels(name) for name in chosen]
-    notes = _csv_notes(file, chosen)
+    notes = csv_notes(file, chosen)
     row_names: tuple[str, ...] = ()
     unread = []
     decided = {*ignored, *observed, *chosen}
@@ -89,8 +89,8 @@ def _text_note(column: LabelColumn) -> str:
     return f"{column.describe()}, text that repeats ({classes}): taken as a factor"
 
 
-def _csv_notes(file: TableFile, factors: Sequence[str]) -> list[str]:
-    """Note a first line that numbers the columns, and text among the numbers of a factor."""
+def csv_notes(file: TableFile, factors: Sequence[str]) -> list[str]:
+    """Note how the names and numbers of a CSV file are read, and text among those of a factor."""
     if not isinstance(file, CsvFile):
         return []
     numbered = "the first line, which numbers the columns, is read as their names"
@@ -99,5 +99,22 @@ def _csv_notes(file: TableFile, factors: Sequence[str]) -> list[str]:
     return [
         *[numbered] * file.numbered,
         *[unnamed] * file.unnamed,
+        *_decimal_notes(file),
         *(f"{where}; its classes are text" for where in mixed),
     ]
+
+
+def _decimal_notes(file: CsvFile) -> list[str]:
+    notes = []
+    if columns := file.decimal_commas:
+        notes.append(f"decimal commas are read as points in {list_some(columns)}")
+    for columns, sign, how in (
+        (file.doubtful_commas, "commas", "text"),
+        (file.doubtful_points, "points", "numbers with decimal points"),
+    ):
+        if columns:
+            notes.append(
+                f"{list_some(columns)}: {sign} may be decimal or separate thousands; read as {how}:"
+                " write numbers in one way, such as 1234.5"
+            )
+    return notes

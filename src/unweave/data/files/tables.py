@@ -17,6 +17,15 @@ from typing import Any
 import numpy as np
 
 from unweave.core.hints import nearest
+from unweave.data.files.csv_text import (
+    CsvText,
+    are_numbered,
+    has_decimal_commas,
+    is_number,
+    may_be_grouped,
+    point,
+    read_csv,
+)
 from unweave.data.files.labels import MISSING_WORDS, LabelColumn, column_values
 from unweave.data.files.rows import (
     MOST,
@@ -119,7 +128,8 @@ class ParquetFile:
 class CsvFile:
     """A CSV file: a line of names, then a line for each observation.
 
-    Values are separated by commas, semicolons or tabs. If the first line has only numbers, it is an
+    Values are separated by commas, semicolons or tabs. Unless they are separated by commas, numbers
+    may have decimal commas, as 23,25 and 1.234,5 do. If the first line has only numbers, it is an
     observation and the columns are named column0, column1, ..., unless it numbers the columns, as
     0,1,2 does. A first column without a name is called row. An array is one column, or several, as
     `expand_columns` reads them.
@@ -130,29 +140,49 @@ class CsvFile:
     @property
     def names(self) -> list[str]:
         """Names of the columns."""
-        return self._table[0]
+        return self._table.names
 
     @property
     def numbered(self) -> bool:
         """Whether the first line numbers the columns from 0, and is read as their names."""
-        return _are_numbered(self.names)
+        return are_numbered(self.names)
 
     @property
     def unnamed(self) -> bool:
         """Whether the first line has only numbers, and is read as an observation."""
-        return not self._table[2]
+        return not self._table.named
+
+    @property
+    def decimal_commas(self) -> list[str]:
+        """The columns whose decimal commas are read as points."""
+        return [name for name, comma in self._commas.items() if comma]
+
+    @property
+    def doubtful_commas(self) -> list[str]:
+        """The columns of text that may be numbers with decimal commas, or with thousands."""
+        return [name for name, comma in self._commas.items() if comma is None]
+
+    @property
+    def doubtful_points(self) -> list[str]:
+        """The columns, in a file of decimal commas, whose points may separate thousands."""
+        if not self.decimal_commas:
+            return []
+        others = [name for name, comma in self._commas.items() if comma is False]
+        return [name for name in others if may_be_grouped(self._texts[name])]
 
     @property
     def count(self) -> int:
         """The number of rows."""
-        return len(self._table[1])
+        return len(self._table.lines)
 
     def is_text(self, column: str) -> bool:
-        """Return whether a column is text, of which fewer than half of the cells are numbers."""
+        """Return whether a column is text: fewer than half of its cells are surely numbers."""
+        if self._commas[column] is None:
+            return True
         if self._values(column).dtype.kind != "U":
             return False
         known = [cell for cell in self.cells(column) if cell.strip() not in MISSING_WORDS]
-        return 2 * sum(map(_is_number, known)) < len(known)
+        return 2 * sum(map(is_number, known)) < len(known)
 
     def labels(self, column: str) -> LabelColumn:
         """Return a column as labels; see `MISSING_WORDS` for cells that are missing."""
@@ -177,7 +207,7 @@ class CsvFile:
 
     def line(self, row: int) -> int:
         """Return the number of the line of a row."""
-        return self._table[1][row][0]
+        return self._table.lines[row][0]
 
     def _where(self, column: str, place: int) -> str:
         """Describe a cell that should be a number: its line, column and content."""
@@ -191,7 +221,7 @@ class CsvFile:
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             place = int((~np.isfinite(values)).argmax())
         elif values.dtype.kind == "U" and not self.is_text(column):
-            place = [_is_number(cell) for cell in self.cells(column)].index(False)
+            place = [is_number(cell) for cell in self.cells(column)].index(False)
         else:
             return values
         raise ValueError(
@@ -211,51 +241,36 @@ class CsvFile:
         return {}
 
     @cached_property
-    def _columns(self) -> dict[str, tuple[str, ...]]:
-        """The cells of each column."""
-        names, lines, _ = self._table
-        return dict(zip(names, zip(*(line for _, line in lines), strict=True), strict=True))
+    def _columns(self) -> dict[str, Sequence[str]]:
+        """The cells of each column; decimal commas of numbers are points."""
+        columns: dict[str, Sequence[str]] = dict(self._texts)
+        for name in self.decimal_commas:
+            columns[name] = [point(cell) for cell in columns[name]]
+        return columns
 
     @cached_property
-    def _table(self) -> tuple[list[str], list[tuple[int, list[str]]], bool]:
-        """The names of the columns, the lines of values, and whether the first line has names."""
+    def _texts(self) -> dict[str, tuple[str, ...]]:
+        """The cells of each column as they are written."""
+        cells = zip(*(line for _, line in self._table.lines), strict=True)
+        return dict(zip(self.names, cells, strict=True))
+
+    @cached_property
+    def _commas(self) -> dict[str, bool | None]:
+        """Whether each column has decimal commas; None if that is in doubt."""
+        delimiter = self._table.delimiter
+        return {name: has_decimal_commas(each, delimiter) for name, each in self._texts.items()}
+
+    @cached_property
+    def _table(self) -> CsvText:
+        """The names of the columns and the lines of values."""
         if (size := self.path.stat().st_size) > MOST:
             raise ValueError(
                 f"expected a CSV file of at most {MOST:,} bytes, got {self.path} of {size:,}: save "
                 "it as Parquet or .npy, which can be streamed"
             )
-        lines = read_csv(self.path)
-        names, named = _column_names(lines[0][1]), _is_header(lines[0][1])
-        return _distinct(names, self.path), lines[1:] if named else lines, named
-
-
-def read_csv(path: Path) -> list[tuple[int, list[str]]]:
-    """Read the lines of a CSV file, separated by commas, semicolons or tabs, with line numbers."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            first = file.readline()
-            file.seek(0)
-            delimiter = max(",;\t", key=first.count)
-            reader = csv.reader(file, delimiter=delimiter, strict=True)
-            lines = [(reader.line_num, line) for line in reader if line]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"expected a CSV file at {path}, got {error}: save it again") from None
-    if len(lines) < 2:
-        raise ValueError(f"expected a line of names and lines of values in {path}, got too few")
-    names = _column_names(lines[0][1])
-    for number, line in lines:
-        if len(line) != len(names):
-            raise ValueError(
-                f"{path}, line {number}: expected {len(names)} values as in its first line, got "
-                f"{len(line)}: a value is missing, or text that contains {delimiter!r} is not in "
-                "quotes"
-            )
-    if "" in names:
-        raise ValueError(
-            f"{path}, line {lines[0][0]}: expected a name for every column, got none for column "
-            f"{names.index('') + 1}: name it"
-        )
-    return lines
+        text = read_csv(self.path)
+        _distinct(text.names, self.path)
+        return text
 
 
 def first_text(cells: Sequence[str]) -> int | None:
@@ -267,15 +282,8 @@ def first_text(cells: Sequence[str]) -> int | None:
     if column_values(cells).dtype.kind != "U":
         return None
     places = [n for n, cell in enumerate(cells) if cell.strip() not in MISSING_WORDS]
-    words = [n for n in places if not _is_number(cells[n])]
+    words = [n for n in places if not is_number(cells[n])]
     return words[0] if 0 < len(words) < len(places) else None
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        return bool(np.isfinite(float(cell)))
-    except ValueError:
-        return False
 
 
 def expand_columns(
@@ -310,9 +318,9 @@ def expand_columns(
 def _matching_columns(item: str, known: Sequence[str]) -> list[str]:
     """Return the columns in a range, or that match a glob."""
     first, dots, last = (end.strip() for end in item.partition(".."))
-    if dots and _is_number(first) and _is_number(last):
+    if dots and is_number(first) and is_number(last):
         low, high = float(first), float(last)
-        return [name for name in known if _is_number(name) and low <= float(name) <= high]
+        return [name for name in known if is_number(name) and low <= float(name) <= high]
     if dots and first in known and last in known:
         return list(known[known.index(first) : known.index(last) + 1])
     globs = any(sign in item for sign in "*?[")
@@ -341,25 +349,6 @@ def join_columns(columns: Sequence[str]) -> str:
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow(columns)
     return line.getvalue()
-
-
-def _is_header(first: Sequence[str]) -> bool:
-    """Return whether the first line of a CSV file numbers its columns or has text."""
-    return _are_numbered(first) or column_values(first).dtype.kind == "U"
-
-
-def _column_names(first: Sequence[str]) -> list[str]:
-    """Return the names of the columns of a CSV file by its first line."""
-    if _is_header(first):
-        names = [name.strip() for name in first]
-        # pandas and R write the names of the rows without a name of their own.
-        return ["row", *names[1:]] if not names[0] and "row" not in names else names
-    return [f"column{number}" for number in range(len(first))]
-
-
-def _are_numbered(names: Sequence[str]) -> bool:
-    """Return whether names are 0, 1, 2, ..., as pandas names columns without names."""
-    return len(names) > 1 and list(names) == [str(number) for number in range(len(names))]
 
 
 def _distinct(names: list[str], path: Path) -> list[str]:
