@@ -10,7 +10,7 @@ import torch
 
 from byte_images import everything
 from datasets import CPU
-from unweave.data import Arrays
+from unweave.data import Arrays, from_array
 from unweave.data.files import tables
 
 
@@ -25,7 +25,7 @@ def test_parquet_columns_are_vectors_and_factors(tmp_path):
     with pytest.raises(ValueError, match="did you mean 'colour'"):
         Arrays(path, factors_key="color").load(CPU)
     pq.write_table(pa.table({"u": [0.5, None, 2.5]}), path)
-    with pytest.raises(ValueError, match="'u' has 1 missing values"):
+    with pytest.raises(ValueError, match="row 1, column 'u': expected a number, got none; 1 value"):
         Arrays(path).load(CPU)
     pq.write_table(pa.table({"u": [[0.5], [1.0, 2.0]]}), path)
     with pytest.raises(ValueError, match="lists of numbers of equal length"):
@@ -241,3 +241,66 @@ def test_a_csv_file_that_is_not_utf8_is_refused_with_its_line(tmp_path):
         Arrays(path).load(CPU)
     path.write_bytes("u,ort\n1,Köln\n2,Köln\n".encode("utf-8-sig"))
     assert Arrays(path, scale="none").load(CPU).factor_labels == (("Köln",),)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "npy"])
+def test_missing_values_are_counted_and_the_first_is_named(tmp_path, suffix):
+    """Five values of three rows and three columns, one of them a column of integers."""
+    path = tmp_path / f"a.{suffix}"
+    table = {
+        "u": [0.5, 1.5, None, 2.5, None],
+        "v": [1.5, 2.5, None, 3.5, 4.5],
+        "w": [1, None, 3, 4, None],
+        "x": [1.5, 2, 3, 4, 5],
+    }
+    if suffix == "csv":
+        rows = zip(*table.values(), strict=True)
+        lines = [",".join("" if cell is None else str(cell) for cell in row) for row in rows]
+        path.write_text("\n".join([",".join(table), *lines]))
+        first = "line 3, column 'w': expected a number, got an empty cell; "
+    elif suffix == "parquet":
+        pq.write_table(pa.table(table), path, row_group_size=2)
+        first = "row 1, column 'w': expected a number, got none; "
+    else:
+        np.save(path, np.array(list(table.values()), np.float64).T)
+        first = "first in observation 1, column 2; "
+    names = "column 0, column 1, column 2" if suffix == "npy" else "u, v, w"
+    counts = f"5 values in 3 rows and 3 columns ({names}) are missing"
+    with pytest.raises(ValueError, match=re.escape(first + counts)) as caught:
+        Arrays(path).load(CPU)
+    assert ("data.ignore=u,v,w" in str(caught.value)) == (suffix != "npy")
+    if suffix != "npy":
+        assert Arrays(path, ignore="u,v,w").load(CPU).size == 5
+
+
+def test_values_of_images_that_are_not_finite_are_counted():
+    images = np.random.default_rng(0).normal(size=(5, 8, 9))
+    images[2, 3, 4] = np.nan
+    images[4, 0, :2] = np.inf
+    where = "observation 2, channel 0, at row 3 and column 4; 3 values of 2 images are not finite"
+    with pytest.raises(ValueError, match=where):
+        from_array(images)
+
+
+def test_a_column_unlike_its_neighbours_is_named(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(20, 60))
+    names = [f"G{n}" for n in range(60)]
+    names.insert(30, "leiden")
+    cells = np.insert(rows.astype(object), 30, np.arange(20) % 5, axis=1)
+    lines = [",".join(map(str, row)) for row in cells]
+    (tmp_path / "a.csv").write_text("\n".join([",".join(names), *lines]))
+    dataset = Arrays(tmp_path / "a.csv").load(CPU)
+    advice = "data.ignore=leiden, or make it a label with data.factors_key=leiden"
+    assert "among them leiden, whose name is unlike the others" in dataset.notes[0]
+    assert advice in dataset.notes[0]
+    for fields in ({"ignore": "leiden"}, {"factors_key": "leiden"}, {"key": "G*"}):
+        notes = Arrays(tmp_path / "a.csv", **fields).load(CPU).notes
+        assert not any("unlike" in note for note in notes)
+
+
+def test_every_named_factor_is_described(tmp_path):
+    lines = [f"{n}.5,{'ab'[n % 2]},{n + 0.25}" for n in range(6)]
+    (tmp_path / "a.csv").write_text("\n".join(["u,operator,dilution", *lines]))
+    notes = Arrays(tmp_path / "a.csv", factors_key="operator,dilution").load(CPU).notes
+    assert "operator: 2 classes (a, b)" in notes
+    assert "dilution: 6 numbers from 0.25 to 5.25" in notes

@@ -28,6 +28,7 @@ from unweave.data.files.interpretation import (
     Interpretation,
     Layout,
     choose_method,
+    group_names,
     interpret,
     interpret_shape,
     measure,
@@ -40,10 +41,11 @@ from unweave.data.files.rows import (
     RawRows,
     Rows,
     blocks,
+    describe_missing,
     file_state,
     row_bytes,
 )
-from unweave.data.files.statistics import Scan, scan
+from unweave.data.files.statistics import Scan, find_not_finite, scan
 from unweave.data.files.streaming import StreamedDataset, streaming_notes
 from unweave.data.files.tables import CsvFile, join_columns
 from unweave.data.random_split import DataSplit, split_rows
@@ -315,6 +317,8 @@ def build_dataset(
         values = Scan(*cached_json([*pass_key, "scan"], lambda: scan(whole, layout.arrange)))
     else:
         values = scan(whole, layout.arrange)
+    if values.broken is not None:
+        raise ValueError(_explain_not_finite(whole, layout, value_names))
     dtype = rows.dtype.newbyteorder("=")
     method = choose_method(dtype, values, layout, scale)
     second = partial(measure, whole, layout, method)
@@ -343,6 +347,26 @@ def build_dataset(
     checksum = _checksum_of(values.checksum, numbers)
     return _load_or_stream(
         schema, rows, interpretation, factors.codes, checksum, streamed, factors.row_names
+    )
+
+
+def _explain_not_finite(rows: Rows, layout: Layout, value_names: Sequence[str]) -> str:
+    """Say where observations have NaN or infinity, and what to do."""
+    found = find_not_finite(rows, layout.by_channel)
+    row, column, place = found.first
+    if layout.is_image:
+        y, x = divmod(place, layout.shape[2])
+        return (
+            "expected finite float32 values, got NaN or infinity, first in observation "
+            f"{row}, channel {column}, at row {y} and column {x}; {found.cells:,} values of "
+            f"{found.rows:,} images are not finite: remove or replace them"
+        )
+    names = group_names(layout.shape, value_names)
+    columns = [str(names[number]) for number in found.columns]
+    missing = describe_missing(found.cells, found.rows, columns, table=bool(value_names))
+    return (
+        "expected finite float32 values, got NaN or infinity, first in observation "
+        f"{row}, {'column ' * bool(value_names)}{names[column]}; {missing}"
     )
 
 

@@ -33,6 +33,7 @@ from unweave.data.files.rows import (
     InMemoryRows,
     ReaderRows,
     Rows,
+    describe_missing,
     optional_module,
     reading,
     reject_bombs,
@@ -81,7 +82,7 @@ class ParquetFile:
     def rows(self, name: str) -> Rows:
         """Return columns side by side (N, columns), or a column of lists as (N, length)."""
         columns = expand_columns(name, self.names, self.path)
-        where = f"{name!r} of {self.path}"
+        where = str(self.path)
         with reading(where):
             file = self._open()
             groups = [file.metadata.row_group(g) for g in range(file.num_row_groups)]
@@ -91,6 +92,8 @@ class ParquetFile:
 
             def group(number: int) -> Array:
                 table = self._open().read_row_group(number, columns=columns)
+                if any(table.column(c).null_count for c in columns):
+                    self._reject_missing(columns)
                 return _side_by_side([table.column(c) for c in columns], columns, where)
 
             first = group(0) if len(ends) > 1 else np.empty((0, 0), np.float32)
@@ -110,6 +113,18 @@ class ParquetFile:
 
         grain = max(1, int(np.diff(ends).max(initial=1)))
         return ReaderRows(self.path, (int(ends[-1]), first.shape[1]), first.dtype, grain, read)
+
+    def _reject_missing(self, columns: Sequence[str]) -> None:
+        """Reject columns of observations in which values are null."""
+        missing: dict[str, Array] = {}
+        for column in columns:
+            nulls = self._open().read(columns=[column]).column(column).is_null(nan_is_null=True)
+            missing[column] = np.flatnonzero(nulls.to_numpy())
+        if (first := _first_missing(missing)) is not None:
+            raise ValueError(
+                f"{self.path}, row {first[0]}, column {first[1]!r}: expected a number, got none; "
+                f"{_missing_text(missing)}"
+            )
 
     @cached_property
     def _types(self) -> dict[str, str]:
@@ -191,7 +206,8 @@ class CsvFile:
     def rows(self, name: str) -> Rows:
         """Return columns side by side (N, columns): numbers, text, or objects if both occur."""
         columns = expand_columns(name, self.names, self.path)
-        arrays = [self._observed(column) for column in columns]
+        self._reject_missing(columns)
+        arrays = [self._values(column) for column in columns]
         if len({array.dtype.kind == "U" for array in arrays}) > 1:
             arrays = [array.astype(object) for array in arrays]
         return InMemoryRows(np.stack(arrays, 1))
@@ -215,20 +231,21 @@ class CsvFile:
         content = repr(cell) if cell.strip() else "an empty cell"
         return f"line {self.line(place)}, column {column!r}: expected a number, got {content}"
 
-    def _observed(self, column: str) -> Array:
-        """Return a column of observations; reject cells that are missing, or text among numbers."""
+    def _reject_missing(self, columns: Sequence[str]) -> None:
+        """Reject columns of observations in which cells are missing, or text among numbers."""
+        missing = {column: self._not_numbers(column) for column in columns}
+        if (first := _first_missing(missing)) is not None:
+            row, column = first
+            raise ValueError(f"{self.path}, {self._where(column, row)}; {_missing_text(missing)}")
+
+    def _not_numbers(self, column: str) -> Array:
+        """Return the rows of a column of numbers that have none; no rows for a column of text."""
         values = self._values(column)
-        if values.dtype.kind == "f" and not np.isfinite(values).all():
-            place = int((~np.isfinite(values)).argmax())
-        elif values.dtype.kind == "U" and not self.is_text(column):
-            place = [is_number(cell) for cell in self.cells(column)].index(False)
-        else:
-            return values
-        raise ValueError(
-            f"{self.path}, {self._where(column, place)}: missing values in observations are not "
-            f"supported; fill it in, remove the line, or leave the column out with "
-            f"data.ignore={join_columns([column])}"
-        )
+        if values.dtype.kind == "f":
+            return np.flatnonzero(~np.isfinite(values))
+        if values.dtype.kind == "U" and not self.is_text(column):
+            return np.flatnonzero([not is_number(cell) for cell in self.cells(column)])
+        return np.empty(0, np.int64)
 
     def _values(self, column: str) -> Array:
         if column not in self._parsed:
@@ -351,6 +368,19 @@ def join_columns(columns: Sequence[str]) -> str:
     return line.getvalue()
 
 
+def _first_missing(missing: dict[str, Array]) -> tuple[int, str] | None:
+    """Return the first row in which columns have no value, and the column; None if all have one."""
+    firsts = [(int(rows[0]), column) for column, rows in missing.items() if len(rows)]
+    return min(firsts, key=lambda each: each[0], default=None)
+
+
+def _missing_text(missing: dict[str, Array]) -> str:
+    """Say how many values are missing, by the rows of each column in which they are."""
+    rows = np.concatenate(list(missing.values()))
+    columns = [join_columns([name]) for name, each in missing.items() if len(each)]
+    return describe_missing(len(rows), len(np.unique(rows)), columns)
+
+
 def _distinct(names: list[str], path: Path) -> list[str]:
     """Return the names of columns after checking that they are distinct."""
     if twice := [name for name, count in Counter(names).items() if count > 1]:
@@ -376,8 +406,6 @@ def _value_count(group: Any, columns: Sequence[str]) -> int:
 def _side_by_side(columns: Sequence[Any], names: Sequence[str], where: str) -> Array:
     parts = []
     for column, name in zip(columns, names, strict=True):
-        if column.null_count:
-            raise ValueError(f"{where}: column {name!r} has {column.null_count} missing values")
         whole = column.combine_chunks()
         lists = "list" in str(whole.type)
         flat = (whole.flatten() if lists else whole).to_numpy(zero_copy_only=False)
