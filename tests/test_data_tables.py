@@ -1,5 +1,7 @@
 """Tables as data: columns of Parquet and CSV files, as they are read, or refused by name."""
 
+import datetime
+import decimal
 import re
 
 import numpy as np
@@ -304,3 +306,32 @@ def test_every_named_factor_is_described(tmp_path):
     notes = Arrays(tmp_path / "a.csv", factors_key="operator,dilution").load(CPU).notes
     assert "operator: 2 classes (a, b)" in notes
     assert "dilution: 6 numbers from 0.25 to 5.25" in notes
+
+
+def test_dates_of_parquet_are_text_and_decimals_numbers(tmp_path):
+    path = tmp_path / "a.parquet"
+    days = [datetime.date(2024, 5, 1 + n // 3) for n in range(6)]
+    times = [datetime.datetime(2024, 5, 1, 12, n) for n in range(6)]
+    prices = [decimal.Decimal(n) / 4 for n in range(6)]
+    table = {
+        "u": np.arange(6) / 2,
+        "price": prices,
+        "day": days,
+        "taken": times,
+        "gone": [None] * 6,
+    }
+    pq.write_table(pa.table(table), path)
+    dataset = Arrays(path, scale="none").load(CPU)
+    assert everything(dataset).tolist() == [[n / 2, n / 4] for n in range(6)]
+    assert dataset.factor_names == ("day",)
+    assert dataset.factor_labels == (("2024-05-01", "2024-05-02"),)
+    assert dataset.row_names[1].startswith("2024-05-01 12:01:00")
+    assert any(note.startswith("taken: 6 different texts") for note in dataset.notes)
+    with pytest.raises(ValueError, match=r"text in day: choose others.*factors_key=day"):
+        Arrays(path, "u,day").load(CPU)
+    assert Arrays(path, "u", "price", scale="none").load(CPU).schema.continuous == ("price",)
+    table["nested"] = [{"a": n} for n in range(6)]
+    pq.write_table(pa.table(table), path)
+    with pytest.raises(ValueError, match=r"'nested' of struct.*with data\.ignore=nested"):
+        Arrays(path).load(CPU)
+    assert Arrays(path, ignore="nested,price").load(CPU).shape == (1,)

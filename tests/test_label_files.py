@@ -450,3 +450,17 @@ def test_labels_with_decimal_commas_are_numbers(tmp_path):
     assert dataset.schema.continuous == ("dose",)
     assert dataset.factor_labels[0] == tuple(n + 0.25 for n in range(len(NAMES)))
     assert "decimal commas are read as points in dose" in dataset.notes
+
+
+@pytest.mark.parametrize(
+    ("kind", "word", "field"),
+    [("arrays", "labels", "factors_key"), ("arrays", "y", "factors_key"),
+     ("arrays", "columns", "key"), ("arrays", "x", "key"), ("arrays", "features", "key"),
+     ("folder", "labels", "factors"), ("folder", "targets", "factors"),
+     ("folder", "factors_key", "factors")],
+)  # fmt: skip
+def test_words_for_labels_and_columns_lead_to_the_field(kind, word, field):
+    with pytest.raises(
+        ValueError, match=f"'{word}' is not a field of .*: it is called data.{field}$"
+    ):
+        runs_from([f"data={kind}", "data.path=a", f"data.{word}=b"])

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 from weakref import WeakValueDictionary, finalize
 
 import numpy as np
@@ -33,6 +33,7 @@ from unweave.data.files.interpretation import (
     interpret_shape,
     measure,
 )
+from unweave.data.files.labels import LABEL_WORDS
 from unweave.data.files.rows import (
     MOST,
     Array,
@@ -97,6 +98,11 @@ class Arrays:
     ignore: str = ""
     """Columns to leave out, by name or glob, such as sample,plate*."""
     kind: Literal["arrays"] = tag("arrays")
+
+    OTHER_NAMES: ClassVar[dict[str, str]] = {
+        **dict.fromkeys((*LABEL_WORDS, "factors"), "data.factors_key"),
+        **dict.fromkeys(("columns", "features", "x"), "data.key"),
+    }
 
     def load(self, device: torch.device) -> Dataset:
         """Load the file, or prepare to stream it."""

@@ -39,11 +39,16 @@ from unweave.data.files.rows import (
     reject_bombs,
 )
 
+# Beginnings of the names of types of Parquet; bool is a number.
+_NUMBERS = ("int", "uint", "float", "halffloat", "double", "decimal", "bool")
+_TEXT = ("string", "large_string")
+
 
 @dataclass(frozen=True)
 class ParquetFile:
     """A Parquet file: numeric columns, columns of text, and columns of lists of equal length.
 
+    Dates, times and other values that can be written as text are read as text.
     An array is one column, or several, as `expand_columns` reads them.
     """
 
@@ -61,8 +66,8 @@ class ParquetFile:
             return int(self._open().metadata.num_rows)
 
     def is_text(self, column: str) -> bool:
-        """Return whether a column is text."""
-        return self._types[column] in ("string", "large_string", "string_view")
+        """Return whether a column is text, or something else that is no number, such as a date."""
+        return not self._types[column].startswith(_NUMBERS) and "list" not in self._types[column]
 
     def labels(self, column: str) -> LabelColumn:
         """Return a column as labels; nulls are missing."""
@@ -72,7 +77,7 @@ class ParquetFile:
                 raise ValueError(
                     f"expected one label for each row in column {column!r}, got {whole.type}"
                 )
-            values = whole.combine_chunks()
+            values = _plain(whole, self._types[column], column).combine_chunks()
             known = np.array(values.is_valid().to_numpy(zero_copy_only=False))
             plain = values.drop_null().to_numpy(zero_copy_only=False)
         labels = LabelColumn.from_array(column, plain, in_table=True)
@@ -94,7 +99,8 @@ class ParquetFile:
                 table = self._open().read_row_group(number, columns=columns)
                 if any(table.column(c).null_count for c in columns):
                     self._reject_missing(columns)
-                return _side_by_side([table.column(c) for c in columns], columns, where)
+                plain = [_plain(table.column(c), self._types[c], c) for c in columns]
+                return _side_by_side(plain, columns, where)
 
             first = group(0) if len(ends) > 1 else np.empty((0, 0), np.float32)
 
@@ -396,6 +402,21 @@ def _type_name(kind: Any) -> str:
     return str(kind.value_type if str(kind).startswith("dictionary") else kind)
 
 
+def _plain(column: Any, kind: str, name: str) -> Any:
+    """Return decimals as floats, and values that are neither numbers nor lists as text."""
+    if kind.startswith("decimal"):
+        return column.cast("float64")
+    if kind.startswith((*_NUMBERS, *_TEXT)) or "list" in kind:
+        return column
+    try:
+        return column.cast("string")
+    except (NotImplementedError, ValueError):
+        raise ValueError(
+            f"column {name!r} of {kind} is neither numbers nor text: leave it out with "
+            f"data.ignore={join_columns([name])}"
+        ) from None
+
+
 def _value_count(group: Any, columns: Sequence[str]) -> int:
     """Count the values of columns in a row group, including those in lists."""
     chunks = [group.column(number) for number in range(group.num_columns)]
@@ -413,7 +434,7 @@ def _side_by_side(columns: Sequence[Any], names: Sequence[str], where: str) -> A
         if flat.dtype.kind not in ("biuf" if lists else "biufO") or len(lengths) > 1:
             raise ValueError(
                 f"{where}: expected numbers, or lists of numbers of equal length, in column "
-                f"{name!r}, got {whole.type}"
+                f"{name!r}, got {whole.type}: leave it out with data.ignore={join_columns([name])}"
             )
         parts.append(flat.reshape(len(whole), -1) if lists else flat[:, None])
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
