@@ -447,6 +447,31 @@ class TestFolder:
         with pytest.raises(ValueError, match=r"bad\.png.*Repair or remove"):
             Folder(tmp_path).load(CPU)
 
+    def test_all_unreadable_images_are_named_at_once(self, tmp_path):
+        """Whether their headers or only their pixels are broken; the first few of many."""
+        noise = np.random.default_rng(0).integers(0, 256, (64, 64), np.uint8)
+        for number in range(8):
+            save(tmp_path, f"{number}.png", noise)
+        whole = (tmp_path / "0.png").read_bytes()
+        for name, content in {"2": b"nonsense", "5": whole[: len(whole) // 2], "6": b""}.items():
+            (tmp_path / f"{name}.png").write_bytes(content)
+        with pytest.raises(
+            ValueError, match=r"3 of 8 files .*, \S+/2\.png, \S+/5\.png, \S+/6\.png"
+        ):
+            Folder(tmp_path).load(CPU)
+        for number in range(7):
+            (tmp_path / f"{number}.png").write_bytes(b"nonsense")
+        with pytest.raises(ValueError, match=r"7 of 8 files .*/4\.png, \.\.\.: repair or remove"):
+            Folder(tmp_path).load(CPU)
+
+    def test_resized_images_are_noted(self, tmp_path):
+        save(tmp_path, "a.png", COLOUR)
+        height, width = COLOUR.shape[:2]
+        note = f"the images have {height} x {width} pixels: resized to 5 x 5"
+        assert note in Folder(tmp_path, size=5).load(CPU).notes
+        same = Folder(tmp_path, size=(height, width)).load(CPU).notes
+        assert not any("resized" in each for each in same)
+
     @pytest.mark.parametrize("limit", [60, 20])  # Pillow warns above it and raises above twice it
     def test_a_decompression_bomb_is_named(self, tmp_path, monkeypatch, limit):
         save(tmp_path, "bomb.png", np.zeros((10, 10), np.uint8))

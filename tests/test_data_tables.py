@@ -1,5 +1,7 @@
 """Tables as data: columns of Parquet and CSV files, as they are read, or refused by name."""
 
+import datetime
+import decimal
 import re
 
 import numpy as np
@@ -10,7 +12,7 @@ import torch
 
 from byte_images import everything
 from datasets import CPU
-from unweave.data import Arrays
+from unweave.data import Arrays, from_array
 from unweave.data.files import tables
 
 
@@ -25,7 +27,7 @@ def test_parquet_columns_are_vectors_and_factors(tmp_path):
     with pytest.raises(ValueError, match="did you mean 'colour'"):
         Arrays(path, factors_key="color").load(CPU)
     pq.write_table(pa.table({"u": [0.5, None, 2.5]}), path)
-    with pytest.raises(ValueError, match="'u' has 1 missing values"):
+    with pytest.raises(ValueError, match="row 1, column 'u': expected a number, got none; 1 value"):
         Arrays(path).load(CPU)
     pq.write_table(pa.table({"u": [[0.5], [1.0, 2.0]]}), path)
     with pytest.raises(ValueError, match="lists of numbers of equal length"):
@@ -189,3 +191,147 @@ def test_a_bomb_in_the_lists_of_parquet_is_not_read(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="zip bomb"):
         Arrays(tmp_path / "a.parquet", key="a").load(CPU)
     assert everything(Arrays(tmp_path / "a.parquet", key="a.b").load(CPU)).tolist() == [[1]]
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+@pytest.mark.parametrize("named", [True, False])
+def test_decimal_commas_are_read_as_points(tmp_path, delimiter, named):
+    rows = [["23,25", "1", "-0,5"], ["1.234,5", "2,5", "1,5e-3"], ["1.234", "3", ",25"]]
+    lines = [*[["u", "v", "w"]] * named, *rows]
+    (tmp_path / "a.csv").write_text("\n".join(map(delimiter.join, lines)))
+    dataset = Arrays(tmp_path / "a.csv", scale="none").load(CPU)
+    numbers = np.array([[23.25, 1, -0.5], [1234.5, 2.5, 0.0015], [1234, 3, 0.25]])
+    np.testing.assert_allclose(everything(dataset), numbers, rtol=1e-6)
+    names = "u, v, w" if named else "column0, column1, column2"
+    assert f"decimal commas are read as points in {names}" in dataset.notes
+    factor = dataset.schema.value_names[1]
+    labels = Arrays(tmp_path / "a.csv", factors_key=factor).load(CPU).factor_labels
+    assert labels == ((1, 2.5, 3),)
+
+
+def test_commas_that_may_separate_thousands_are_not_guessed(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("u;v;w\n1;1.234;1.234\n2,5;23,25;5\n")
+    dataset = Arrays(path, scale="none").load(CPU)
+    assert dataset.factor_names == ("v",)
+    np.testing.assert_allclose(everything(dataset), [[1, 1.234], [2.5, 5]], rtol=1e-6)
+    doubt = "may be decimal or separate thousands; read as"
+    assert any(note.startswith(f"v: commas {doubt} text:") for note in dataset.notes)
+    points = f"w: points {doubt} numbers with decimal points:"
+    assert any(note.startswith(points) for note in dataset.notes)
+    path.write_text("u\tv\n1\t1,234\n2\t5,678\n")  # as English spreadsheets write 1234
+    dataset = Arrays(path, scale="none").load(CPU)
+    assert everything(dataset).tolist() == [[1], [2]]
+    assert any(note.startswith(f"v: commas {doubt} text:") for note in dataset.notes)
+    path.write_text('u,v\n1,"2,5"\n2,"3,5"\n')  # commas separate the values
+    assert Arrays(path, scale="none").load(CPU).factor_labels == (("2,5", "3,5"),)
+
+
+def test_a_bad_cell_among_decimal_commas_is_named(tmp_path):
+    (tmp_path / "a.csv").write_text("u;v\n1,5;2\n2,5;3\nbad;4\n")
+    with pytest.raises(ValueError, match="line 4, column 'u': expected a number, got 'bad'"):
+        Arrays(tmp_path / "a.csv").load(CPU)
+
+
+def test_a_csv_file_that_is_not_utf8_is_refused_with_its_line(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes("u,ort\n1,Köln\n".encode("cp1252"))
+    with pytest.raises(ValueError, match=r"line 2: .*: save it as UTF-8 .*Latin-1.*'1,Köln'"):
+        Arrays(path).load(CPU)
+    path.write_bytes("u,ort\n1,Köln\n".encode("utf-16"))
+    with pytest.raises(ValueError, match="got UTF-16: save it as UTF-8"):
+        Arrays(path).load(CPU)
+    path.write_bytes("u,ort\n1,Köln\n2,Köln\n".encode("utf-8-sig"))
+    assert Arrays(path, scale="none").load(CPU).factor_labels == (("Köln",),)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "npy"])
+def test_missing_values_are_counted_and_the_first_is_named(tmp_path, suffix):
+    """Five values of three rows and three columns, one of them a column of integers."""
+    path = tmp_path / f"a.{suffix}"
+    table = {
+        "u": [0.5, 1.5, None, 2.5, None],
+        "v": [1.5, 2.5, None, 3.5, 4.5],
+        "w": [1, None, 3, 4, None],
+        "x": [1.5, 2, 3, 4, 5],
+    }
+    if suffix == "csv":
+        rows = zip(*table.values(), strict=True)
+        lines = [",".join("" if cell is None else str(cell) for cell in row) for row in rows]
+        path.write_text("\n".join([",".join(table), *lines]))
+        first = "line 3, column 'w': expected a number, got an empty cell; "
+    elif suffix == "parquet":
+        pq.write_table(pa.table(table), path, row_group_size=2)
+        first = "row 1, column 'w': expected a number, got none; "
+    else:
+        np.save(path, np.array(list(table.values()), np.float64).T)
+        first = "first in observation 1, column 2; "
+    names = "column 0, column 1, column 2" if suffix == "npy" else "u, v, w"
+    counts = f"5 values in 3 rows and 3 columns ({names}) are missing"
+    with pytest.raises(ValueError, match=re.escape(first + counts)) as caught:
+        Arrays(path).load(CPU)
+    assert ("data.ignore=u,v,w" in str(caught.value)) == (suffix != "npy")
+    if suffix != "npy":
+        assert Arrays(path, ignore="u,v,w").load(CPU).size == 5
+
+
+def test_values_of_images_that_are_not_finite_are_counted():
+    images = np.random.default_rng(0).normal(size=(5, 8, 9))
+    images[2, 3, 4] = np.nan
+    images[4, 0, :2] = np.inf
+    where = "observation 2, channel 0, at row 3 and column 4; 3 values of 2 images are not finite"
+    with pytest.raises(ValueError, match=where):
+        from_array(images)
+
+
+def test_a_column_unlike_its_neighbours_is_named(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(20, 60))
+    names = [f"G{n}" for n in range(60)]
+    names.insert(30, "leiden")
+    cells = np.insert(rows.astype(object), 30, np.arange(20) % 5, axis=1)
+    lines = [",".join(map(str, row)) for row in cells]
+    (tmp_path / "a.csv").write_text("\n".join([",".join(names), *lines]))
+    dataset = Arrays(tmp_path / "a.csv").load(CPU)
+    advice = "data.ignore=leiden, or make it a label with data.factors_key=leiden"
+    assert "among them leiden, whose name is unlike the others" in dataset.notes[0]
+    assert advice in dataset.notes[0]
+    for fields in ({"ignore": "leiden"}, {"factors_key": "leiden"}, {"key": "G*"}):
+        notes = Arrays(tmp_path / "a.csv", **fields).load(CPU).notes
+        assert not any("unlike" in note for note in notes)
+
+
+def test_every_named_factor_is_described(tmp_path):
+    lines = [f"{n}.5,{'ab'[n % 2]},{n + 0.25}" for n in range(6)]
+    (tmp_path / "a.csv").write_text("\n".join(["u,operator,dilution", *lines]))
+    notes = Arrays(tmp_path / "a.csv", factors_key="operator,dilution").load(CPU).notes
+    assert "operator: 2 classes (a, b)" in notes
+    assert "dilution: 6 numbers from 0.25 to 5.25" in notes
+
+
+def test_dates_of_parquet_are_text_and_decimals_numbers(tmp_path):
+    path = tmp_path / "a.parquet"
+    days = [datetime.date(2024, 5, 1 + n // 3) for n in range(6)]
+    times = [datetime.datetime(2024, 5, 1, 12, n) for n in range(6)]
+    prices = [decimal.Decimal(n) / 4 for n in range(6)]
+    table = {
+        "u": np.arange(6) / 2,
+        "price": prices,
+        "day": days,
+        "taken": times,
+        "gone": [None] * 6,
+    }
+    pq.write_table(pa.table(table), path)
+    dataset = Arrays(path, scale="none").load(CPU)
+    assert everything(dataset).tolist() == [[n / 2, n / 4] for n in range(6)]
+    assert dataset.factor_names == ("day",)
+    assert dataset.factor_labels == (("2024-05-01", "2024-05-02"),)
+    assert dataset.row_names[1].startswith("2024-05-01 12:01:00")
+    assert any(note.startswith("taken: 6 different texts") for note in dataset.notes)
+    with pytest.raises(ValueError, match=r"text in day: choose others.*factors_key=day"):
+        Arrays(path, "u,day").load(CPU)
+    assert Arrays(path, "u", "price", scale="none").load(CPU).schema.continuous == ("price",)
+    table["nested"] = [{"a": n} for n in range(6)]
+    pq.write_table(pa.table(table), path)
+    with pytest.raises(ValueError, match=r"'nested' of struct.*with data\.ignore=nested"):
+        Arrays(path).load(CPU)
+    assert Arrays(path, ignore="nested,price").load(CPU).shape == (1,)

@@ -439,3 +439,28 @@ def test_a_csv_file_that_names_no_image_is_left_alone(tmp_path):
     dataset = Folder(tmp_path).load(CPU)
     assert dataset.factor_names == ()
     assert "results.csv names no image in the folder: it is not read" in dataset.notes
+
+
+def test_labels_with_decimal_commas_are_numbers(tmp_path):
+    photos(tmp_path)
+    doses = [f"{n},25" for n in range(len(NAMES))]
+    rows = [f"{name};{dose}" for name, dose in zip(NAMES, doses, strict=True)]
+    write(tmp_path / "factors.csv", "file;dose", *rows)
+    dataset = Folder(tmp_path).load(CPU)
+    assert dataset.schema.continuous == ("dose",)
+    assert dataset.factor_labels[0] == tuple(n + 0.25 for n in range(len(NAMES)))
+    assert "decimal commas are read as points in dose" in dataset.notes
+
+
+@pytest.mark.parametrize(
+    ("kind", "word", "field"),
+    [("arrays", "labels", "factors_key"), ("arrays", "y", "factors_key"),
+     ("arrays", "columns", "key"), ("arrays", "x", "key"), ("arrays", "features", "key"),
+     ("folder", "labels", "factors"), ("folder", "targets", "factors"),
+     ("folder", "factors_key", "factors")],
+)  # fmt: skip
+def test_words_for_labels_and_columns_lead_to_the_field(kind, word, field):
+    with pytest.raises(
+        ValueError, match=f"'{word}' is not a field of .*: it is called data.{field}$"
+    ):
+        runs_from([f"data={kind}", "data.path=a", f"data.{word}=b"])

@@ -313,7 +313,12 @@ def _assign(content: dict[str, Any], cls: type, path: list[str], value: Any) -> 
 
 
 def _other_place(name: str, cls: type, content: Mapping[str, Any]) -> str:
-    """Say where a spec has a field that it does not have itself: in its parts, or nowhere."""
+    """Say where a spec has a field that it does not have itself: in its parts, or nowhere.
+
+    A spec may list words that others use for its fields in a class variable, `OTHER_NAMES`.
+    """
+    if meant := getattr(cls, "OTHER_NAMES", {}).get(name):
+        return f"it is called {meant}"
     places = {}
     for path, kinds in _places(name, cls, content).items():
         owner = path.removesuffix(f".{name}")

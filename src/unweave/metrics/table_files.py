@@ -6,6 +6,7 @@ What is decided about columns, labels and the order of rows is issued as warning
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unweave.data.files.array_file import ArrayFile, TableFile, open_array_file
-from unweave.data.files.columns import choose_columns, list_some
+from unweave.data.files.columns import choose_columns, csv_notes, list_some
 from unweave.data.files.labels import LabelColumn
 from unweave.data.files.rows import InMemoryRows
 from unweave.data.files.tables import expand_columns, join_columns
@@ -105,7 +106,7 @@ def _read_codes(path: Path, key: str, factors_key: str) -> _Codes:
         return _Codes(values, _row_names(file), [])
     chosen = choose_columns(file, key or None, factors_key or None, "")
     for note in chosen.factors.notes:
-        _note(f"{path.name}: {note.replace('observations', 'codes')}")
+        _note(f"{path.name}: {_as_codes(note)}")
     columns = expand_columns(join_columns(chosen.observed), file.names, path)
     values = np.asarray(read_array(file, join_columns(columns)), np.float64)
     names = chosen.factors.names
@@ -123,6 +124,8 @@ def _read_labels(path: Path, key: str) -> _Labels:
         if not names and array.ndim == 1:
             names = [name.rpartition("/")[2] or path.stem]
         return _Labels(label_columns(array, names), _row_names(file))
+    for note in csv_notes(file, []):
+        _note(f"{path.name}: {note.replace('an observation', 'a row')}")
     columns = [file.labels(n) for n in file.names]
     namers = [column for column in columns if column.names_rows and column.row_names]
     chosen = expand_columns(key, file.names, path) if key else file.names
@@ -201,6 +204,12 @@ def _taken(column: LabelColumn, rows: Array) -> LabelColumn:
 
 def _texts(column: LabelColumn) -> list[str]:
     return [str(label) for label in column.labels]
+
+
+def _as_codes(note: str) -> str:
+    """Say in the words and options of scores what was decided about a table."""
+    kept = re.sub(r"leave (it|them) out with data\.ignore=.*, or ", "", note)
+    return kept.replace("observations", "codes").replace("data.factors_key=", "--factors-key ")
 
 
 def _note(text: str) -> None:

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 from weakref import WeakValueDictionary, finalize
 
 import numpy as np
@@ -28,10 +28,12 @@ from unweave.data.files.interpretation import (
     Interpretation,
     Layout,
     choose_method,
+    group_names,
     interpret,
     interpret_shape,
     measure,
 )
+from unweave.data.files.labels import LABEL_WORDS
 from unweave.data.files.rows import (
     MOST,
     Array,
@@ -40,10 +42,11 @@ from unweave.data.files.rows import (
     RawRows,
     Rows,
     blocks,
+    describe_missing,
     file_state,
     row_bytes,
 )
-from unweave.data.files.statistics import Scan, scan
+from unweave.data.files.statistics import Scan, find_not_finite, scan
 from unweave.data.files.streaming import StreamedDataset, streaming_notes
 from unweave.data.files.tables import CsvFile, join_columns
 from unweave.data.random_split import DataSplit, split_rows
@@ -95,6 +98,11 @@ class Arrays:
     ignore: str = ""
     """Columns to leave out, by name or glob, such as sample,plate*."""
     kind: Literal["arrays"] = tag("arrays")
+
+    OTHER_NAMES: ClassVar[dict[str, str]] = {
+        **dict.fromkeys((*LABEL_WORDS, "factors"), "data.factors_key"),
+        **dict.fromkeys(("columns", "features", "x"), "data.key"),
+    }
 
     def load(self, device: torch.device) -> Dataset:
         """Load the file, or prepare to stream it."""
@@ -315,6 +323,8 @@ def build_dataset(
         values = Scan(*cached_json([*pass_key, "scan"], lambda: scan(whole, layout.arrange)))
     else:
         values = scan(whole, layout.arrange)
+    if values.broken is not None:
+        raise ValueError(_explain_not_finite(whole, layout, value_names))
     dtype = rows.dtype.newbyteorder("=")
     method = choose_method(dtype, values, layout, scale)
     second = partial(measure, whole, layout, method)
@@ -343,6 +353,26 @@ def build_dataset(
     checksum = _checksum_of(f"{values.checksum:08x}", numbers)
     return _load_or_stream(
         schema, rows, interpretation, factors.codes, checksum, streamed, factors.row_names
+    )
+
+
+def _explain_not_finite(rows: Rows, layout: Layout, value_names: Sequence[str]) -> str:
+    """Say where observations have NaN or infinity, and what to do."""
+    found = find_not_finite(rows, layout.by_channel)
+    row, column, place = found.first
+    if layout.is_image:
+        y, x = divmod(place, layout.shape[2])
+        return (
+            "expected finite float32 values, got NaN or infinity, first in observation "
+            f"{row}, channel {column}, at row {y} and column {x}; {found.cells:,} values of "
+            f"{found.rows:,} images are not finite: remove or replace them"
+        )
+    names = group_names(layout.shape, value_names)
+    columns = [str(names[number]) for number in found.columns]
+    missing = describe_missing(found.cells, found.rows, columns, table=bool(value_names))
+    return (
+        "expected finite float32 values, got NaN or infinity, first in observation "
+        f"{row}, {'column ' * bool(value_names)}{names[column]}; {missing}"
     )
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from unweave.data.files.array_file import TableFile
 from unweave.data.files.factors import FactorTable
 from unweave.data.files.labels import LabelColumn, is_identifier_name
-from unweave.data.files.tables import CsvFile, expand_columns
+from unweave.data.files.tables import CsvFile, expand_columns, join_columns
 
 _LISTED = 8  # names that are listed in a note
+_PATTERN = 3  # names that have to share a pattern
+_NUMBERED = re.compile(r"(?P<stem>.*?)[\W_]?\d+([.,]\d+)?")
 
 
 class TableColumns(NamedTuple):
@@ -35,7 +39,7 @@ def choose_columns(
     observed = [n for n in expand_columns(key, names, path) if n not in ignored] if key else []
     chosen = [] if factors_key is None else expand_columns(factors_key, names, path)
     labels = [file.labels(name) for name in chosen]
-    notes = _csv_notes(file, chosen)
+    notes = csv_notes(file, chosen)
     row_names: tuple[str, ...] = ()
     unread = []
     decided = {*ignored, *observed, *chosen}
@@ -59,15 +63,18 @@ def choose_columns(
             f"expected columns of numbers in {path}, got {list_some(names)}: choose columns of "
             "numbers with data.key"
         )
-    if len(observed) < len(names):
-        notes.insert(0, f"{len(observed):,} columns are observations: {list_some(observed)}")
+    odd = [] if key else unlike_names(observed)
+    if odd or len(observed) < len(names):
+        hint = f"; {_odd_note(odd)}" if odd else ""
+        notes.insert(0, f"{len(observed):,} columns are observations: {list_some(observed)}{hint}")
     if ignored:
         notes.append(f"ignored: {list_some([name for name in names if name in ignored])}")
     if unread:
         notes.append(f"not read: {list_some(unread)}")
     table = FactorTable.from_columns(labels, file.count)
-    described = {column.describe() for column in labels if column.name not in chosen}
-    notes += [note for note in table.notes if note not in described]
+    told = {column.describe() for column in labels if not column.continuous}
+    notes += [_class_note(each) for each in labels if each.name in chosen and _has_classes(each)]
+    notes += [note for note in table.notes if note not in told]
     return TableColumns(
         observed, dataclasses.replace(table, row_names=row_names, notes=tuple(notes))
     )
@@ -84,13 +91,48 @@ def list_some(names: Sequence[str]) -> str:
     return f"{', '.join(names[:3])}, ..., {names[-1]} ({len(names):,})"
 
 
+def unlike_names(names: Sequence[str]) -> list[str]:
+    """Return the names that do not follow the pattern of the others, a text and a number.
+
+    At least half of the names have to follow a pattern that three or more share.
+
+    >>> unlike_names(["G0", "G1", "leiden", "G2"]), unlike_names(["400", "405.5", "410", "site"])
+    (['leiden'], ['site'])
+    >>> unlike_names(["height", "weight", "age"])
+    []
+    """
+    patterns = [_NUMBERED.fullmatch(name) for name in names]
+    stems = [match["stem"] if match else None for match in patterns]
+    counts = Counter(stem for stem in stems if stem is not None)
+    odd = [name for name, stem in zip(names, stems, strict=True) if counts[stem] < _PATTERN]
+    return odd if 2 * len(odd) <= len(names) else []
+
+
+def _odd_note(odd: Sequence[str]) -> str:
+    whose, it = ("whose name is", "it") if len(odd) == 1 else ("whose names are", "them")
+    label = "a label" if len(odd) == 1 else "labels"
+    shown = join_columns(odd) if len(odd) <= _LISTED else "NAMES"
+    return (
+        f"among them {list_some(odd)}, {whose} unlike the others: leave {it} out with "
+        f"data.ignore={shown}, or make {it} {label} with data.factors_key={shown}"
+    )
+
+
+def _has_classes(column: LabelColumn) -> bool:
+    return len(column.values) > 0 and not column.continuous
+
+
+def _class_note(column: LabelColumn) -> str:
+    return f"{column.describe()} ({list_some([str(label) for label in column.labels])})"
+
+
 def _text_note(column: LabelColumn) -> str:
     classes = list_some([str(label) for label in column.labels])
     return f"{column.describe()}, text that repeats ({classes}): taken as a factor"
 
 
-def _csv_notes(file: TableFile, factors: Sequence[str]) -> list[str]:
-    """Note a first line that numbers the columns, and text among the numbers of a factor."""
+def csv_notes(file: TableFile, factors: Sequence[str]) -> list[str]:
+    """Note how the names and numbers of a CSV file are read, and text among those of a factor."""
     if not isinstance(file, CsvFile):
         return []
     numbered = "the first line, which numbers the columns, is read as their names"
@@ -99,5 +141,22 @@ def _csv_notes(file: TableFile, factors: Sequence[str]) -> list[str]:
     return [
         *[numbered] * file.numbered,
         *[unnamed] * file.unnamed,
+        *_decimal_notes(file),
         *(f"{where}; its classes are text" for where in mixed),
     ]
+
+
+def _decimal_notes(file: CsvFile) -> list[str]:
+    notes = []
+    if columns := file.decimal_commas:
+        notes.append(f"decimal commas are read as points in {list_some(columns)}")
+    for columns, sign, how in (
+        (file.doubtful_commas, "commas", "text"),
+        (file.doubtful_points, "points", "numbers with decimal points"),
+    ):
+        if columns:
+            notes.append(
+                f"{list_some(columns)}: {sign} may be decimal or separate thousands; read as {how}:"
+                " write numbers in one way, such as 1234.5"
+            )
+    return notes

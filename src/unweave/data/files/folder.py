@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -26,12 +26,15 @@ from unweave.data.files.images import (
     MODES,
     Fit,
     Header,
+    UnreadableImage,
     decoding,
+    explain_unreadable,
     read_header,
     read_pages,
 )
 from unweave.data.files.interpretation import Layout, describe_images
 from unweave.data.files.label_files import find_label_file, read_labels
+from unweave.data.files.labels import LABEL_WORDS
 from unweave.data.files.npy import NpyFile, write_npy
 from unweave.data.files.rows import MOST, Array, InMemoryRows, RawRows, Rows, file_state
 from unweave.data.random_split import DataSplit
@@ -97,6 +100,10 @@ class Folder:
     """Columns to leave out, by name or glob, such as sample,plate*."""
     kind: Literal["folder"] = tag("folder")
 
+    OTHER_NAMES: ClassVar[dict[str, str]] = dict.fromkeys(
+        (*LABEL_WORDS, "factors_key"), "data.factors"
+    )
+
     def __post_init__(self) -> None:
         if self.factors is not None and not Path(self.factors).is_absolute():
             object.__setattr__(self, "factors", find_label_file(self.path, self.factors))
@@ -141,13 +148,16 @@ class Folder:
         """Decode all images; return them, what identifies them, their files, and decisions."""
         files = _files(Path(self.path))
         with decoding() as pool:
-            headers = list(pool.map(read_header, files))
-            sources = _Sources(files, headers, [*map(self._planes, files, headers)])
-            size, size_notes = _choose_size(self.size, headers)
-            samples, channel_notes = _choose_samples(self.channels, sources)
-            dtype = _one_depth(sources, self.scale)
-            shape = (sources.rows, samples * sources.pages, *size)
-            rows, key = self._decoded(sources, shape, samples, dtype, pool)
+            try:
+                headers = list(pool.map(read_header, files))
+                sources = _Sources(files, headers, [*map(self._planes, files, headers)])
+                size, size_notes = _choose_size(self.size, headers)
+                samples, channel_notes = _choose_samples(self.channels, sources)
+                dtype = _one_depth(sources, self.scale)
+                shape = (sources.rows, samples * sources.pages, *size)
+                rows, key = self._decoded(sources, shape, samples, dtype, pool)
+            except UnreadableImage:
+                raise ValueError(explain_unreadable(files, pool)) from None
         decisions = (
             describe_images(shape[0], shape[1:], coloured=sources.pages == 1),
             *size_notes,
@@ -267,19 +277,17 @@ def _files(folder: Path) -> list[Path]:
 def _choose_size(
     wanted: int | tuple[int, int] | None, headers: Sequence[Header]
 ) -> tuple[tuple[int, int], list[str]]:
-    """Return the height and width of the observations, and a note if they were not given."""
-    if isinstance(wanted, int):
-        return (wanted, wanted), []
-    if wanted is not None:
-        return wanted, []
+    """Return the height and width of the observations, and a note if images are resized."""
     sizes = {header.size for header in headers}
-    if len(sizes) == 1:
+    if wanted is None and len(sizes) == 1:
         return sizes.pop(), []
-    height, width = DEFAULT_SIZE
-    return DEFAULT_SIZE, [
-        f"the images have {len(sizes)} sizes: resized to {height} x {width}; choose another with "
-        "size"
-    ]
+    size = (wanted, wanted) if isinstance(wanted, int) else wanted or DEFAULT_SIZE
+    if sizes == {size}:
+        return size, []
+    height, width = next(iter(sizes))
+    which = f"{len(sizes)} sizes" if len(sizes) > 1 else f"{height} x {width} pixels"
+    choose = "; choose another with size" if wanted is None else ""
+    return size, [f"the images have {which}: resized to {size[0]} x {size[1]}{choose}"]
 
 
 def _fit_notes(fit: Fit, size: tuple[int, int], headers: Sequence[Header]) -> list[str]:

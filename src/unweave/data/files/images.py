@@ -37,6 +37,7 @@ _ROTATED = frozenset((5, 6, 7, 8))  # EXIF orientations that swap height and wid
 _ORIENTATION = 0x0112  # tags of EXIF and TIFF
 _DESCRIPTION, _BITS, _SAMPLES, _SAMPLE_FORMAT = 270, 258, 277, 339
 _AT_ONCE = 1024  # images decoded before they are written
+_LISTED = 5  # unreadable files that are named
 
 
 class Header(NamedTuple):
@@ -57,20 +58,24 @@ class Header(NamedTuple):
         return self.by_pillow and self.dtype == "uint8"
 
 
+class UnreadableImage(ValueError):
+    """An image file that cannot be read."""
+
+
 @contextmanager
 def _reading(file: Path | str) -> Iterator[None]:
     """Turn errors while reading an image into errors that name the file."""
     try:
         yield
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise ValueError(
+        raise UnreadableImage(
             f"expected an image of ordinary size, got {file}: {error} Scale it down, or remove it "
             "from the folder"
         ) from None
     except (OSError, EOFError, SyntaxError, ValueError, IndexError, KeyError) as error:
         if str(file) in str(error) and "pip install" in str(error):
             raise
-        raise ValueError(
+        raise UnreadableImage(
             f"expected a readable image, got {file}: {error}. Repair or remove the file"
         ) from None
 
@@ -263,6 +268,31 @@ def _resize_values(values: Array, size: tuple[int, int], fit: Fit) -> Array:
         values.dtype
     )
     return converted
+
+
+def explain_unreadable(files: Sequence[Path], pool: ThreadPoolExecutor) -> str:
+    """Decode all images, and name those that cannot be read."""
+    errors = dict(zip(files, pool.map(_error, files), strict=True))
+    bad = [file for file, error in errors.items() if error]
+    if len(bad) == 1:
+        return errors[bad[0]]
+    listed = ", ".join(map(str, bad[:_LISTED])) + (", ..." if len(bad) > _LISTED else "")
+    return (
+        f"expected readable images, got {len(bad):,} of {len(files):,} files that are broken or "
+        f"too large, {listed}: repair or remove them"
+    )
+
+
+def _error(file: Path) -> str:
+    """Say why an image file cannot be decoded; "" if it can."""
+    try:
+        header = read_header(file)
+        for start in range(0, header.pages, _AT_ONCE):
+            pages = np.arange(start, min(start + _AT_ONCE, header.pages))[:, None]
+            read_pages(file, header, pages, header.size, header.samples, "stretch")
+    except UnreadableImage as error:
+        return str(error)
+    return ""
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from unweave.core.hints import nearest_path
-from unweave.data.files.columns import list_some
+from unweave.data.files.columns import csv_notes, list_some
 from unweave.data.files.factors import FactorTable
 from unweave.data.files.labels import MISSING_WORDS, LabelColumn
 from unweave.data.files.tables import CsvFile, expand_columns
@@ -167,6 +167,7 @@ def _read_columns(
         if where := table.first_text(name):
             notes.append(f"{path.name}, {where}; its classes are text")
         columns.append(column)
+    notes += csv_notes(table, [])
     labels = list_some([column.name for column in columns]) or "none"
     notes.insert(start, f"{path.name}: column {file!r} names the images; labels: {labels}")
     return columns

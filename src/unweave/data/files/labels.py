@@ -17,6 +17,7 @@ from unweave.data.files.rows import Array
 MISSING_WORDS = frozenset(
     ("", "NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "null", "NULL", "-", "?")
 )
+LABEL_WORDS = ("label", "labels", "target", "targets", "y", "class", "classes")  # for factors
 
 _MOST_CLASSES = 50  # real numbers with more values are continuous, however often they repeat
 _BINS = 20  # integers with at most as many values are classes, however rarely they repeat

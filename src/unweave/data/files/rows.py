@@ -25,6 +25,7 @@ UNREADABLE = (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error, Run
 
 _BOMB = 2**28  # unpacked bytes above which the compression ratio is limited
 _MOST_COMPRESSED = 500  # dSprites, which is almost all zeros, is compressed 115 to 1
+_NAMED = 8  # columns that are named in an error
 _SPARSE = 8  # average gap between rows above which they are read one by one
 
 
@@ -209,6 +210,29 @@ def reject_bombs(where: str, packed: int, unpacked: int) -> None:
             f"{where} would unpack {packed:,} bytes to {unpacked:,}, as a zip bomb does: not "
             "unpacked; if you trust it, save it with numpy.save"
         )
+
+
+def describe_missing(cells: int, rows: int, columns: Sequence[str], table: bool = True) -> str:
+    """Say how many values of observations are missing, and what to do about them.
+
+    >>> describe_missing(1, 1, ["u"]).partition(":")[0]
+    '1 value in 1 row and 1 column (u) is missing or not finite'
+    """
+
+    def count(number: int, noun: str) -> str:
+        return f"{number:,} {noun}{'s' * (number != 1)}"
+
+    few = len(columns) <= _NAMED
+    named = ", ".join(columns[:_NAMED]) + ("" if few else ", ...")
+    where = f"{count(cells, 'value')} in {count(rows, 'row')} and {count(len(columns), 'column')}"
+    does = "is" if cells == 1 else "are"
+    left_out = ",".join(columns) if few else "NAMES"
+    ignore = f", or leave the column{'s' * (len(columns) != 1)} out with data.ignore={left_out}"
+    return (
+        f"{where} ({named}) {does} missing or not finite: observations have to be complete; fill "
+        f"{'it' if cells == 1 else 'them'} in, remove the row{'s' * (rows != 1)}"
+        f"{ignore if table else ''}"
+    )
 
 
 def optional_module(module: str, what: str, path: Path) -> Any:

@@ -50,6 +50,31 @@ def scan(rows: Rows, arrange: View) -> Scan:
     return Scan(low, high, broken, checksum, whole)
 
 
+class NotFinite(NamedTuple):
+    """Where an array has NaN or infinity as float32."""
+
+    cells: int
+    rows: int
+    columns: list[int]  # numbers of the groups of values that are affected
+    first: tuple[int, ...]  # observation, group, and place in it
+
+
+def find_not_finite(rows: Rows, view: View) -> NotFinite:
+    """Count the values that are not finite, and find the first; there has to be one."""
+    cells, affected, columns = 0, 0, np.zeros(1, np.bool_)
+    first: tuple[int, ...] = ()
+    for start, block in blocks(rows):
+        with np.errstate(over="ignore"):
+            wrong = ~np.isfinite(view(block).astype(np.float32))
+        cells += int(wrong.sum())
+        affected += int(wrong.any((1, 2)).sum())
+        columns = columns | wrong.any((0, 2))
+        if not first and wrong.any():
+            place = np.unravel_index(int(wrong.argmax()), wrong.shape)
+            first = (start + int(place[0]), *map(int, place[1:]))
+    return NotFinite(cells, affected, np.flatnonzero(columns).tolist(), first)
+
+
 def moments(rows: Rows, view: View) -> tuple[list[float], list[float]]:
     """Return the mean and standard deviation of each group of values.
 

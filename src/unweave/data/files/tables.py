@@ -17,6 +17,15 @@ from typing import Any
 import numpy as np
 
 from unweave.core.hints import nearest
+from unweave.data.files.csv_text import (
+    CsvText,
+    are_numbered,
+    has_decimal_commas,
+    is_number,
+    may_be_grouped,
+    point,
+    read_csv,
+)
 from unweave.data.files.labels import MISSING_WORDS, LabelColumn, column_values
 from unweave.data.files.rows import (
     MOST,
@@ -24,16 +33,22 @@ from unweave.data.files.rows import (
     InMemoryRows,
     ReaderRows,
     Rows,
+    describe_missing,
     optional_module,
     reading,
     reject_bombs,
 )
+
+# Beginnings of the names of types of Parquet; bool is a number.
+_NUMBERS = ("int", "uint", "float", "halffloat", "double", "decimal", "bool")
+_TEXT = ("string", "large_string")
 
 
 @dataclass(frozen=True)
 class ParquetFile:
     """A Parquet file: numeric columns, columns of text, and columns of lists of equal length.
 
+    Dates, times and other values that can be written as text are read as text.
     An array is one column, or several, as `expand_columns` reads them.
     """
 
@@ -51,8 +66,8 @@ class ParquetFile:
             return int(self._open().metadata.num_rows)
 
     def is_text(self, column: str) -> bool:
-        """Return whether a column is text."""
-        return self._types[column] in ("string", "large_string", "string_view")
+        """Return whether a column is text, or something else that is no number, such as a date."""
+        return not self._types[column].startswith(_NUMBERS) and "list" not in self._types[column]
 
     def labels(self, column: str) -> LabelColumn:
         """Return a column as labels; nulls are missing."""
@@ -62,7 +77,7 @@ class ParquetFile:
                 raise ValueError(
                     f"expected one label for each row in column {column!r}, got {whole.type}"
                 )
-            values = whole.combine_chunks()
+            values = _plain(whole, self._types[column], column).combine_chunks()
             known = np.array(values.is_valid().to_numpy(zero_copy_only=False))
             plain = values.drop_null().to_numpy(zero_copy_only=False)
         labels = LabelColumn.from_array(column, plain, in_table=True)
@@ -72,7 +87,7 @@ class ParquetFile:
     def rows(self, name: str) -> Rows:
         """Return columns side by side (N, columns), or a column of lists as (N, length)."""
         columns = expand_columns(name, self.names, self.path)
-        where = f"{name!r} of {self.path}"
+        where = str(self.path)
         with reading(where):
             file = self._open()
             groups = [file.metadata.row_group(g) for g in range(file.num_row_groups)]
@@ -82,7 +97,10 @@ class ParquetFile:
 
             def group(number: int) -> Array:
                 table = self._open().read_row_group(number, columns=columns)
-                return _side_by_side([table.column(c) for c in columns], columns, where)
+                if any(table.column(c).null_count for c in columns):
+                    self._reject_missing(columns)
+                plain = [_plain(table.column(c), self._types[c], c) for c in columns]
+                return _side_by_side(plain, columns, where)
 
             first = group(0) if len(ends) > 1 else np.empty((0, 0), np.float32)
 
@@ -102,6 +120,18 @@ class ParquetFile:
         grain = max(1, int(np.diff(ends).max(initial=1)))
         return ReaderRows(self.path, (int(ends[-1]), first.shape[1]), first.dtype, grain, read)
 
+    def _reject_missing(self, columns: Sequence[str]) -> None:
+        """Reject columns of observations in which values are null."""
+        missing: dict[str, Array] = {}
+        for column in columns:
+            nulls = self._open().read(columns=[column]).column(column).is_null(nan_is_null=True)
+            missing[column] = np.flatnonzero(nulls.to_numpy())
+        if (first := _first_missing(missing)) is not None:
+            raise ValueError(
+                f"{self.path}, row {first[0]}, column {first[1]!r}: expected a number, got none; "
+                f"{_missing_text(missing)}"
+            )
+
     @cached_property
     def _types(self) -> dict[str, str]:
         """The names and types of the columns."""
@@ -119,7 +149,8 @@ class ParquetFile:
 class CsvFile:
     """A CSV file: a line of names, then a line for each observation.
 
-    Values are separated by commas, semicolons or tabs. If the first line has only numbers, it is an
+    Values are separated by commas, semicolons or tabs. Unless they are separated by commas, numbers
+    may have decimal commas, as 23,25 and 1.234,5 do. If the first line has only numbers, it is an
     observation and the columns are named column0, column1, ..., unless it numbers the columns, as
     0,1,2 does. A first column without a name is called row. An array is one column, or several, as
     `expand_columns` reads them.
@@ -130,29 +161,49 @@ class CsvFile:
     @property
     def names(self) -> list[str]:
         """Names of the columns."""
-        return self._table[0]
+        return self._table.names
 
     @property
     def numbered(self) -> bool:
         """Whether the first line numbers the columns from 0, and is read as their names."""
-        return _are_numbered(self.names)
+        return are_numbered(self.names)
 
     @property
     def unnamed(self) -> bool:
         """Whether the first line has only numbers, and is read as an observation."""
-        return not self._table[2]
+        return not self._table.named
+
+    @property
+    def decimal_commas(self) -> list[str]:
+        """The columns whose decimal commas are read as points."""
+        return [name for name, comma in self._commas.items() if comma]
+
+    @property
+    def doubtful_commas(self) -> list[str]:
+        """The columns of text that may be numbers with decimal commas, or with thousands."""
+        return [name for name, comma in self._commas.items() if comma is None]
+
+    @property
+    def doubtful_points(self) -> list[str]:
+        """The columns, in a file of decimal commas, whose points may separate thousands."""
+        if not self.decimal_commas:
+            return []
+        others = [name for name, comma in self._commas.items() if comma is False]
+        return [name for name in others if may_be_grouped(self._texts[name])]
 
     @property
     def count(self) -> int:
         """The number of rows."""
-        return len(self._table[1])
+        return len(self._table.lines)
 
     def is_text(self, column: str) -> bool:
-        """Return whether a column is text, of which fewer than half of the cells are numbers."""
+        """Return whether a column is text: fewer than half of its cells are surely numbers."""
+        if self._commas[column] is None:
+            return True
         if self._values(column).dtype.kind != "U":
             return False
         known = [cell for cell in self.cells(column) if cell.strip() not in MISSING_WORDS]
-        return 2 * sum(map(_is_number, known)) < len(known)
+        return 2 * sum(map(is_number, known)) < len(known)
 
     def labels(self, column: str) -> LabelColumn:
         """Return a column as labels; see `MISSING_WORDS` for cells that are missing."""
@@ -161,7 +212,8 @@ class CsvFile:
     def rows(self, name: str) -> Rows:
         """Return columns side by side (N, columns): numbers, text, or objects if both occur."""
         columns = expand_columns(name, self.names, self.path)
-        arrays = [self._observed(column) for column in columns]
+        self._reject_missing(columns)
+        arrays = [self._values(column) for column in columns]
         if len({array.dtype.kind == "U" for array in arrays}) > 1:
             arrays = [array.astype(object) for array in arrays]
         return InMemoryRows(np.stack(arrays, 1))
@@ -177,7 +229,7 @@ class CsvFile:
 
     def line(self, row: int) -> int:
         """Return the number of the line of a row."""
-        return self._table[1][row][0]
+        return self._table.lines[row][0]
 
     def _where(self, column: str, place: int) -> str:
         """Describe a cell that should be a number: its line, column and content."""
@@ -185,20 +237,21 @@ class CsvFile:
         content = repr(cell) if cell.strip() else "an empty cell"
         return f"line {self.line(place)}, column {column!r}: expected a number, got {content}"
 
-    def _observed(self, column: str) -> Array:
-        """Return a column of observations; reject cells that are missing, or text among numbers."""
+    def _reject_missing(self, columns: Sequence[str]) -> None:
+        """Reject columns of observations in which cells are missing, or text among numbers."""
+        missing = {column: self._not_numbers(column) for column in columns}
+        if (first := _first_missing(missing)) is not None:
+            row, column = first
+            raise ValueError(f"{self.path}, {self._where(column, row)}; {_missing_text(missing)}")
+
+    def _not_numbers(self, column: str) -> Array:
+        """Return the rows of a column of numbers that have none; no rows for a column of text."""
         values = self._values(column)
-        if values.dtype.kind == "f" and not np.isfinite(values).all():
-            place = int((~np.isfinite(values)).argmax())
-        elif values.dtype.kind == "U" and not self.is_text(column):
-            place = [_is_number(cell) for cell in self.cells(column)].index(False)
-        else:
-            return values
-        raise ValueError(
-            f"{self.path}, {self._where(column, place)}: missing values in observations are not "
-            f"supported; fill it in, remove the line, or leave the column out with "
-            f"data.ignore={join_columns([column])}"
-        )
+        if values.dtype.kind == "f":
+            return np.flatnonzero(~np.isfinite(values))
+        if values.dtype.kind == "U" and not self.is_text(column):
+            return np.flatnonzero([not is_number(cell) for cell in self.cells(column)])
+        return np.empty(0, np.int64)
 
     def _values(self, column: str) -> Array:
         if column not in self._parsed:
@@ -211,51 +264,36 @@ class CsvFile:
         return {}
 
     @cached_property
-    def _columns(self) -> dict[str, tuple[str, ...]]:
-        """The cells of each column."""
-        names, lines, _ = self._table
-        return dict(zip(names, zip(*(line for _, line in lines), strict=True), strict=True))
+    def _columns(self) -> dict[str, Sequence[str]]:
+        """The cells of each column; decimal commas of numbers are points."""
+        columns: dict[str, Sequence[str]] = dict(self._texts)
+        for name in self.decimal_commas:
+            columns[name] = [point(cell) for cell in columns[name]]
+        return columns
 
     @cached_property
-    def _table(self) -> tuple[list[str], list[tuple[int, list[str]]], bool]:
-        """The names of the columns, the lines of values, and whether the first line has names."""
+    def _texts(self) -> dict[str, tuple[str, ...]]:
+        """The cells of each column as they are written."""
+        cells = zip(*(line for _, line in self._table.lines), strict=True)
+        return dict(zip(self.names, cells, strict=True))
+
+    @cached_property
+    def _commas(self) -> dict[str, bool | None]:
+        """Whether each column has decimal commas; None if that is in doubt."""
+        delimiter = self._table.delimiter
+        return {name: has_decimal_commas(each, delimiter) for name, each in self._texts.items()}
+
+    @cached_property
+    def _table(self) -> CsvText:
+        """The names of the columns and the lines of values."""
         if (size := self.path.stat().st_size) > MOST:
             raise ValueError(
                 f"expected a CSV file of at most {MOST:,} bytes, got {self.path} of {size:,}: save "
                 "it as Parquet or .npy, which can be streamed"
             )
-        lines = read_csv(self.path)
-        names, named = _column_names(lines[0][1]), _is_header(lines[0][1])
-        return _distinct(names, self.path), lines[1:] if named else lines, named
-
-
-def read_csv(path: Path) -> list[tuple[int, list[str]]]:
-    """Read the lines of a CSV file, separated by commas, semicolons or tabs, with line numbers."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            first = file.readline()
-            file.seek(0)
-            delimiter = max(",;\t", key=first.count)
-            reader = csv.reader(file, delimiter=delimiter, strict=True)
-            lines = [(reader.line_num, line) for line in reader if line]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"expected a CSV file at {path}, got {error}: save it again") from None
-    if len(lines) < 2:
-        raise ValueError(f"expected a line of names and lines of values in {path}, got too few")
-    names = _column_names(lines[0][1])
-    for number, line in lines:
-        if len(line) != len(names):
-            raise ValueError(
-                f"{path}, line {number}: expected {len(names)} values as in its first line, got "
-                f"{len(line)}: a value is missing, or text that contains {delimiter!r} is not in "
-                "quotes"
-            )
-    if "" in names:
-        raise ValueError(
-            f"{path}, line {lines[0][0]}: expected a name for every column, got none for column "
-            f"{names.index('') + 1}: name it"
-        )
-    return lines
+        text = read_csv(self.path)
+        _distinct(text.names, self.path)
+        return text
 
 
 def first_text(cells: Sequence[str]) -> int | None:
@@ -267,15 +305,8 @@ def first_text(cells: Sequence[str]) -> int | None:
     if column_values(cells).dtype.kind != "U":
         return None
     places = [n for n, cell in enumerate(cells) if cell.strip() not in MISSING_WORDS]
-    words = [n for n in places if not _is_number(cells[n])]
+    words = [n for n in places if not is_number(cells[n])]
     return words[0] if 0 < len(words) < len(places) else None
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        return bool(np.isfinite(float(cell)))
-    except ValueError:
-        return False
 
 
 def expand_columns(
@@ -310,9 +341,9 @@ def expand_columns(
 def _matching_columns(item: str, known: Sequence[str]) -> list[str]:
     """Return the columns in a range, or that match a glob."""
     first, dots, last = (end.strip() for end in item.partition(".."))
-    if dots and _is_number(first) and _is_number(last):
+    if dots and is_number(first) and is_number(last):
         low, high = float(first), float(last)
-        return [name for name in known if _is_number(name) and low <= float(name) <= high]
+        return [name for name in known if is_number(name) and low <= float(name) <= high]
     if dots and first in known and last in known:
         return list(known[known.index(first) : known.index(last) + 1])
     globs = any(sign in item for sign in "*?[")
@@ -343,23 +374,17 @@ def join_columns(columns: Sequence[str]) -> str:
     return line.getvalue()
 
 
-def _is_header(first: Sequence[str]) -> bool:
-    """Return whether the first line of a CSV file numbers its columns or has text."""
-    return _are_numbered(first) or column_values(first).dtype.kind == "U"
+def _first_missing(missing: dict[str, Array]) -> tuple[int, str] | None:
+    """Return the first row in which columns have no value, and the column; None if all have one."""
+    firsts = [(int(rows[0]), column) for column, rows in missing.items() if len(rows)]
+    return min(firsts, key=lambda each: each[0], default=None)
 
 
-def _column_names(first: Sequence[str]) -> list[str]:
-    """Return the names of the columns of a CSV file by its first line."""
-    if _is_header(first):
-        names = [name.strip() for name in first]
-        # pandas and R write the names of the rows without a name of their own.
-        return ["row", *names[1:]] if not names[0] and "row" not in names else names
-    return [f"column{number}" for number in range(len(first))]
-
-
-def _are_numbered(names: Sequence[str]) -> bool:
-    """Return whether names are 0, 1, 2, ..., as pandas names columns without names."""
-    return len(names) > 1 and list(names) == [str(number) for number in range(len(names))]
+def _missing_text(missing: dict[str, Array]) -> str:
+    """Say how many values are missing, by the rows of each column in which they are."""
+    rows = np.concatenate(list(missing.values()))
+    columns = [join_columns([name]) for name, each in missing.items() if len(each)]
+    return describe_missing(len(rows), len(np.unique(rows)), columns)
 
 
 def _distinct(names: list[str], path: Path) -> list[str]:
@@ -377,6 +402,21 @@ def _type_name(kind: Any) -> str:
     return str(kind.value_type if str(kind).startswith("dictionary") else kind)
 
 
+def _plain(column: Any, kind: str, name: str) -> Any:
+    """Return decimals as floats, and values that are neither numbers nor lists as text."""
+    if kind.startswith("decimal"):
+        return column.cast("float64")
+    if kind.startswith((*_NUMBERS, *_TEXT)) or "list" in kind:
+        return column
+    try:
+        return column.cast("string")
+    except (NotImplementedError, ValueError):
+        raise ValueError(
+            f"column {name!r} of {kind} is neither numbers nor text: leave it out with "
+            f"data.ignore={join_columns([name])}"
+        ) from None
+
+
 def _value_count(group: Any, columns: Sequence[str]) -> int:
     """Count the values of columns in a row group, including those in lists."""
     chunks = [group.column(number) for number in range(group.num_columns)]
@@ -387,8 +427,6 @@ def _value_count(group: Any, columns: Sequence[str]) -> int:
 def _side_by_side(columns: Sequence[Any], names: Sequence[str], where: str) -> Array:
     parts = []
     for column, name in zip(columns, names, strict=True):
-        if column.null_count:
-            raise ValueError(f"{where}: column {name!r} has {column.null_count} missing values")
         whole = column.combine_chunks()
         lists = "list" in str(whole.type)
         flat = (whole.flatten() if lists else whole).to_numpy(zero_copy_only=False)
@@ -396,7 +434,7 @@ def _side_by_side(columns: Sequence[Any], names: Sequence[str], where: str) -> A
         if flat.dtype.kind not in ("biuf" if lists else "biufO") or len(lengths) > 1:
             raise ValueError(
                 f"{where}: expected numbers, or lists of numbers of equal length, in column "
-                f"{name!r}, got {whole.type}"
+                f"{name!r}, got {whole.type}: leave it out with data.ignore={join_columns([name])}"
             )
         parts.append(flat.reshape(len(whole), -1) if lists else flat[:, None])
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
