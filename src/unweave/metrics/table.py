@@ -171,8 +171,9 @@ name decides otherwise
 
     @cached_property
     def value_counts(self) -> tuple[int, ...]:
-        """How many different values each factor takes."""
-        return tuple(len(np.unique(column)) for column in self.merged_factors.T)
+        """How many different values each factor takes, missing ones aside."""
+        columns = self.merged_factors.T
+        return tuple(len(np.unique(column[~np.isnan(column)])) for column in columns)
 
     @property
     def too_few_rows(self) -> str | None:
@@ -209,9 +210,7 @@ name decides otherwise
         size = self.factor_sizes[k]
         if self.continuous_mask[k]:
             return f"{size} as numbers" if size else "of real numbers"
-        column = self.merged_factors[:, k]
-        classes = len(np.unique(column[~np.isnan(column)]))
-        return str(size) if size else f"of real numbers as {classes} classes"
+        return str(size) if size else f"of real numbers as {self.value_counts[k]} classes"
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the table as .npz, atomically and without pickle."""
