@@ -91,7 +91,7 @@ def test_all_of_the_data_are_not_held_out_from_a_model_of_the_training_split(tmp
 def test_held_out_combinations_are_held_out(tmp_path):
     source = uw.Shapes2D(side=16, shapes=("square",), scales=2, orientations=1, positions=4)
     data = uw.data.Selected(source, (uw.data.HeldOut({"x": (0,)}),))
-    model = fitted(data, 1.0, steps=5)
+    model = fitted(data, 1.0, steps=5, batch_size=16)
     model.save(tmp_path / "model.uw")
     assert explained(model)[1:] == (24, "rest", False)
     assert explained(uw.load(tmp_path / "model.uw", split="held-out"))[1:] == (8, "held-out", True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -23,6 +25,8 @@ from unweave.core.notes import print_notes, print_warnings
 
 if TYPE_CHECKING:
     from unweave.data.splits import AnySplit
+    from unweave.evaluation.model import FittedModel
+    from unweave.metrics.registry import MetricChoice
 
 
 def compare_command(
@@ -49,15 +53,15 @@ def compare_command(
         bool, typer.Option("--json", help="Print JSON instead of text.")
     ] = False,
     csv_output: Annotated[
-        bool, typer.Option("--csv", help="Print CSV: a line for each group and number.")
+        bool, typer.Option("--csv", help="Print CSV: a line for each group and quantity.")
     ] = False,
 ) -> None:
     """Compare runs: what differs in their settings, and what that changes.
 
-    Runs that differ only in their seed form a group. Each number is a mean over the seeds with its
-    interval, and the best group by each score is compared with the second best. Latents are matched
-    across the seeds of a group, and UDR says how much the seeds agree. Runs on different data are
-    kept apart.
+    Runs that differ only in their seed form a group. Each quantity is a mean over the seeds with
+    its interval, and the best group by each score is compared with the second best. Latents are
+    matched across the seeds of a group, and UDR says how much the seeds agree. Runs on different
+    data are kept apart.
 
     Examples:
 
@@ -69,17 +73,13 @@ def compare_command(
     """
     if json_output and csv_output:
         raise ValueError("expected --json or --csv, got both: choose one")
-    options = ScoringOptions(metrics=metrics)
-    wanted = options.names  # reject unknown metrics before anything is loaded
+    wanted = ScoringOptions(metrics=metrics).names  # reject unknown metrics at once
 
+    from unweave.cli.score_output import run_labels
     from unweave.cli.scoring import find_runs, score_runs
-    from unweave.evaluation.compare import (
-        compare_runs,
-        compared_folder,
-        compared_models,
-        lacks_metrics,
-    )
+    from unweave.evaluation.compare import compare_runs, compared_folder, compared_models
     from unweave.evaluation.loading import load_each
+    from unweave.metrics import Scores
     from unweave.training.store import RunFolder
 
     folders = find_runs(names, store)
@@ -87,19 +87,27 @@ def compare_command(
     models, reasons = print_warnings(
         err, lambda: load_each(folders, data=data, split=chosen, device=device)
     )
-    finished = [path for path in reasons if RunFolder(path).weights.exists()]
+    stored = []
     for path, reason in reasons.items():
-        what = "compared by what is stored alone" if path in finished else "left out"
-        short = reason.removeprefix(f"{path} ")
-        print_notes(err, [f"{path} is {what}: {short}"])
-    failures: dict[str, str] = {}
-    if wanted:
-        missing = [model for model in models if lacks_metrics(model, wanted, rows)]
-        failures = score_runs(missing, rows, options).failures if missing else {}
-        models = [model for model in models if model.run.digest not in failures]
-        print_notes(err, (f"{name} is left out: {reason}" for name, reason in failures.items()))
-    runs = compared_models(models, wanted, rows)
-    runs += [compared_folder(RunFolder(path), split) for path in finished]
+        what = "left out"
+        with suppress(ValueError):
+            if RunFolder(path).weights.exists():
+                stored.append(compared_folder(RunFolder(path), split))
+                what = "compared by what is stored alone"
+        print_notes(err, [f"{path} is {what}: {reason.removeprefix(f'{path} ')}"])
+    problems: dict[str, str] = {}
+
+    def score(
+        models: Sequence[FittedModel], rows: int, *, metrics: Sequence[MetricChoice], seed: int
+    ) -> list[Scores]:
+        options = ScoringOptions(metrics=",".join(map(str, metrics)), seed=seed)
+        scored = score_runs(list(models), rows, options)
+        problems.update(scored.failures)
+        print_notes(err, (f"{name}: {reason}" for name, reason in scored.failures.items()))
+        labels = run_labels(models)
+        return [scored.scores.get(labels[m.folder], Scores({})) for m in models if m.folder]
+
+    runs = [*compared_models(models, wanted, rows, score=score), *stored]
     comparison = compare_runs(runs, level)
     if html is not None:
         from unweave.report.compare import write_comparison
@@ -112,5 +120,5 @@ def compare_command(
         sys.stdout.write(comparison.to_csv())
     else:
         out.print(str(comparison), highlight=False, markup=False, soft_wrap=True)
-    if reasons or failures:
+    if reasons or problems:
         raise typer.Exit(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
 from collections.abc import Sequence
@@ -94,7 +93,7 @@ def runs_command(
         sys.stdout.write(json.dumps(runs_json(runs), indent=2) + "\n")
         return
     if csv_output:
-        csv.writer(sys.stdout, lineterminator="\n").writerows(runs_csv(runs))
+        sys.stdout.write(runs_csv(runs))
         return
     asked = [name.strip() for name in columns.split(",") if name.strip()]
     terms = ("distortion", "rate")  # not every objective has them

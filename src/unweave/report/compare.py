@@ -11,14 +11,14 @@ from markupsafe import Markup
 
 import unweave
 from unweave.core.files import write_atomically
-from unweave.evaluation.compare import Comparison, Contrast, RunGroup, Section
-from unweave.evaluation.comparison_text import contrast_text, estimate_text, seeds_text
+from unweave.evaluation.comparison import Comparison, Contrast, RunGroup, Section
+from unweave.evaluation.comparison_text import contrast_text, estimate_text, seeds_text, udr_text
 from unweave.evaluation.shared_latents import SAME
 from unweave.report.charts import Panel, Plot, padded, ticks
 from unweave.report.figures import settled_span
 from unweave.report.studies import series_style
 from unweave.report.templates import template
-from unweave.report.text import number, words
+from unweave.report.text import words
 from unweave.training.grouping import value_text
 
 _MOST_LINES = 12  # runs of which every one has a line of its own; of more, groups have bands alone
@@ -26,8 +26,8 @@ _MOST_LINES = 12  # runs of which every one has a line of its own; of more, grou
 Curve = tuple[list[float], list[float]]  # steps and values
 
 
-class _NumberRow(NamedTuple):
-    """A number by group, with the best group if the number has one."""
+class _QuantityRow(NamedTuple):
+    """A quantity by group, with the best group if it has one."""
 
     name: str
     cells: list[str]
@@ -66,7 +66,7 @@ def render_comparison(comparison: Comparison) -> str:
 
 def _section(section: Section, level: float) -> dict[str, Any]:
     """Return the tables and charts of one dataset."""
-    contrasts = {each.number: each for each in section.contrasts}
+    contrasts = {each.quantity: each for each in section.contrasts}
     styles = [series_style(n, len(section.groups)) for n in range(len(section.groups))]
     return {
         "data": section.data,
@@ -75,29 +75,28 @@ def _section(section: Section, level: float) -> dict[str, Any]:
             (group, style, list(map(value_text, group.settings.values())), seeds_text(group))
             for group, style in zip(section.groups, styles, strict=True)
         ],
-        "numbers": [
-            _NumberRow(
+        "quantities": [
+            _QuantityRow(
                 name,
                 [estimate_text(group, name, level) for group in section.groups],
                 contrasts.get(name),
             )
-            for name in section.numbers
+            for name in section.quantities
         ],
         "best": [(each, contrast_text(each)) for each in section.contrasts],
-        "dots": [_number_chart(name, section, styles, level) for name in section.numbers],
+        "dots": [_quantity_chart(name, section, styles, level) for name in section.quantities],
         "curves": _curves(section, styles),
         "latents": [
-            (group, _udr_text(group), [run.run.seed for run in group.encoded], _latent_rows(group))
+            (
+                group,
+                udr_text(group.udr),
+                [run.run.seed for run in group.encoded],
+                _latent_rows(group),
+            )
             for group in section.groups
             if group.udr
         ],
     }
-
-
-def _udr_text(group: RunGroup) -> str:
-    values = [score.value for score in group.udr]
-    span = f"{number(min(values))} to {number(max(values))}"
-    return f"{number(float(np.mean(values)))} ({span} over {len(values)} seeds)"
 
 
 def _latent_rows(group: RunGroup) -> list[_LatentRow]:
@@ -112,8 +111,8 @@ def _latent_rows(group: RunGroup) -> list[_LatentRow]:
     return rows
 
 
-def _number_chart(name: str, section: Section, styles: Sequence[str], level: float) -> Panel:
-    """Plot a number: a dot for each seed, beside it the mean of each group and its interval."""
+def _quantity_chart(name: str, section: Section, styles: Sequence[str], level: float) -> Panel:
+    """Plot a quantity: a dot for each seed, beside it the mean of each group and its interval."""
     groups = section.groups
     every = [value for group in groups for value in group.values(name)]
     estimates = [group.estimate(name, level) for group in groups]
@@ -141,7 +140,7 @@ def _title(key: str) -> str:
 
 
 def _curves(section: Section, styles: Sequence[str]) -> list[Panel]:
-    """Plot every term and every number measured during training over the steps, by group."""
+    """Plot every term and every quantity measured during training over the steps, by group."""
     runs = [run for group in section.groups for run in group.runs]
     names = dict.fromkeys(name for run in runs for name in _curves_of(run.log, run.measures))
     thin = len(runs) <= _MOST_LINES
