@@ -21,6 +21,7 @@ from unweave.evaluation.comparison import ComparedRun
 from unweave.evaluation.shared_latents import shared_latents
 from unweave.metrics import Score, Table
 from unweave.report import render_comparison
+from unweave.report.compare import _curves_of, _on_common_steps
 from unweave.training.grouping import differing, flatten
 from unweave.training.run import Run
 from unweave.training.store import RunFolder, ScoreFacts
@@ -182,6 +183,26 @@ def test_runs_that_are_not_finished_are_left_out():
     comparison = compare_runs([compared(1.0, 0, 0.1), compared(1.0, 1, 0.2), stopped])
     assert [run.run.seed for run in comparison.sections[0].groups[0].runs] == [0, 1]
     assert f"left out, not trained to the end: {stopped.name}" in comparison.notes
+
+
+def test_the_band_of_a_curve_is_over_all_runs_of_a_group_whatever_steps_they_logged():
+    rows = {
+        0: [{"step": s, "rate": 1.0 * s} for s in (5, 10, 15, 20)],
+        1: [{"step": s, "rate": 3.0 * s} for s in (10, 20)],
+        2: [{"step": 20, "rate": 5.0}],
+    }
+    for seeds, expected in (((0, 1), [2 * s for s in (10, 15, 20)]), ((0, 1, 2), [85 / 3])):
+        curves = [_curves_of(rows[seed], ())["rate"] for seed in seeds]
+        steps, values = _on_common_steps(curves)
+        assert len(values) == len(seeds)
+        assert steps[-1] == 20
+        assert values.mean(0) == pytest.approx(expected)
+    runs = [replace(compared(1.0, seed, 0.1), log=own) for seed, own in rows.items()]
+    assert "rate over training steps" in render_comparison(compare_runs(runs))
+    apart = [([5.0], [1.0]), ([10.0], [2.0])]  # no step is covered by both
+    assert _on_common_steps(apart)[1].shape == (2, 0)
+    runs = [replace(runs[n], log=[{"step": 20 + n, "rate": 1.0}]) for n in range(2)]
+    assert "rate over training steps" in render_comparison(compare_runs(runs))
 
 
 # ---- latents

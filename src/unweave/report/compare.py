@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
+from numpy.typing import NDArray
 
 import unweave
 from unweave.core.files import write_atomically
@@ -183,16 +184,28 @@ def _curve_chart(name: str, section: Section, styles: Sequence[str], thin: bool)
     plot = Plot((0, longest * 1.02), (min(s[0] for s in spans), max(s[1] for s in spans)))
     marks: list[Markup] = []
     for own, style in zip(curves, styles, strict=True):
-        aligned = [curve for curve in own if curve[0] == own[0][0]]
         if len(own) > 1 and thin:
             marks += [plot.line(steps, values, f"{style} thin") for steps, values in own]
-        if aligned:
-            steps, values = aligned[0][0], np.array([curve[1] for curve in aligned])
-            mean, spread = values.mean(0), values.std(0)
-            if len(aligned) > 1:
+        if own:
+            steps, every_run = _on_common_steps(own)
+            mean, spread = every_run.mean(0), every_run.std(0)
+            if len(own) > 1:
                 band = (mean - spread).tolist(), (mean + spread).tolist()
                 marks.append(plot.area(steps, *band, f"{style} band"))
             marks.append(plot.line(steps, mean.tolist(), style))
     drawing = plot.draw(marks, f"{name} over training steps", ticks(plot.x), ticks(plot.y))
     where, _, rest = name.rpartition(" ")
     return Panel(words(rest), where, drawing)
+
+
+def _on_common_steps(curves: Sequence[Curve]) -> tuple[list[float], NDArray[np.float64]]:
+    """Return the steps that all curves cover, and the values of each at these, interpolated.
+
+    >>> _on_common_steps([([0, 10, 20], [0.0, 1.0, 2.0]), ([0, 5, 15], [1.0, 1.0, 3.0])])
+    ([0, 5, 10, 15], array([[0. , 0.5, 1. , 1.5],
+           [1. , 1. , 2. , 3. ]]))
+    """
+    first, last = max(steps[0] for steps, _ in curves), min(steps[-1] for steps, _ in curves)
+    every = sorted({step for steps, _ in curves for step in steps})
+    common = [step for step in every if first <= step <= last]
+    return common, np.array([np.interp(common, steps, values) for steps, values in curves])
