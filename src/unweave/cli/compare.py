@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -25,7 +27,9 @@ from unweave.core.notes import print_notes, print_warnings
 
 if TYPE_CHECKING:
     from unweave.data.splits import AnySplit
+    from unweave.evaluation.comparison import ComparedRun
     from unweave.evaluation.model import FittedModel
+    from unweave.metrics import Scores
     from unweave.metrics.registry import MetricChoice
 
 
@@ -75,50 +79,67 @@ def compare_command(
         raise ValueError("expected --json or --csv, got both: choose one")
     wanted = ScoringOptions(metrics=metrics).names  # reject unknown metrics at once
 
-    from unweave.cli.score_output import run_labels
-    from unweave.cli.scoring import find_runs, score_runs
-    from unweave.evaluation.compare import compare_runs, compared_folder, compared_models
+    from unweave.cli.scoring import find_runs
+    from unweave.evaluation.compare import compare_runs, compared_models
     from unweave.evaluation.loading import load_each
-    from unweave.metrics import Scores
-    from unweave.training.store import RunFolder
 
-    folders = find_runs(names, store)
-    chosen = cast("AnySplit | None", split)
-    models, reasons = print_warnings(
-        err, lambda: load_each(folders, data=data, split=chosen, device=device)
-    )
-    stored = []
-    for path, reason in reasons.items():
-        what = "left out"
-        with suppress(ValueError):
-            if RunFolder(path).weights.exists():
-                stored.append(compared_folder(RunFolder(path), split))
-                what = "compared by what is stored alone"
-        print_notes(err, [f"{path} is {what}: {reason.removeprefix(f'{path} ')}"])
-    problems: dict[str, str] = {}
-
-    def score(
-        models: Sequence[FittedModel], rows: int, *, metrics: Sequence[MetricChoice], seed: int
-    ) -> list[Scores]:
-        options = ScoringOptions(metrics=",".join(map(str, metrics)), seed=seed)
-        scored = score_runs(list(models), rows, options)
-        problems.update(scored.failures)
-        print_notes(err, (f"{name}: {reason}" for name, reason in scored.failures.items()))
-        labels = run_labels(models)
-        return [scored.scores.get(labels[m.folder], Scores({})) for m in models if m.folder]
-
-    runs = [*compared_models(models, wanted, rows, score=score), *stored]
+    chosen, scorer = cast("AnySplit | None", split), _Scorer()
+    read = partial(load_each, find_runs(names, store), data=data, split=chosen, device=device)
+    models, reasons = print_warnings(err, read)
+    stored = _read_stored(reasons, split)
+    runs = [*compared_models(models, wanted, rows, score=scorer), *stored]
     comparison = compare_runs(runs, level)
     if html is not None:
         from unweave.report.compare import write_comparison
 
-        place = write_comparison(comparison, html)
-        print_notes(err, [f"wrote {place}"])
+        print_notes(err, [f"wrote {write_comparison(comparison, html)}"])
     if json_output:
         sys.stdout.write(json.dumps(comparison.to_json(), indent=2) + "\n")
     elif csv_output:
         sys.stdout.write(comparison.to_csv())
     else:
         out.print(str(comparison), highlight=False, markup=False, soft_wrap=True)
-    if reasons or problems:
+    if reasons or scorer.failures:
         raise typer.Exit(1)
+
+
+def _read_stored(reasons: Mapping[Path, str], split: str | None) -> list[ComparedRun]:
+    """Return what is stored of runs that cannot be loaded; say why they cannot."""
+    from unweave.evaluation.compare import compared_folder
+    from unweave.training.store import RunFolder
+
+    stored = []
+    for path, reason in reasons.items():
+        what, folder = "left out", RunFolder(path)
+        with suppress(ValueError):
+            if folder.weights.exists():
+                stored.append(compared_folder(folder, split))
+                what = "compared by what is stored alone"
+        print_notes(err, [f"{path} is {what}: {reason.removeprefix(f'{path} ')}"])
+    return stored
+
+
+@dataclass(frozen=True)
+class _Scorer:
+    """Scores runs as `unweave evaluate` does, and keeps why metrics could not be computed."""
+
+    failures: dict[str, str] = field(default_factory=dict)
+
+    def __call__(
+        self,
+        models: Sequence[FittedModel],
+        rows: int,
+        *,
+        metrics: Sequence[MetricChoice],
+        seed: int,
+    ) -> list[Scores]:
+        from unweave.cli.score_output import run_labels
+        from unweave.cli.scoring import score_runs
+        from unweave.metrics import Scores
+
+        options = ScoringOptions(metrics=",".join(map(str, metrics)), seed=seed)
+        scored = score_runs(list(models), rows, options)
+        self.failures.update(scored.failures)
+        print_notes(err, (f"{name}: {reason}" for name, reason in scored.failures.items()))
+        labels = run_labels(models)
+        return [scored.scores.get(labels[m.folder], Scores({})) for m in models if m.folder]

@@ -14,8 +14,9 @@ import numpy as np
 
 from unweave.core import spec
 from unweave.core.intervals import welch_interval
+from unweave.data.splits import on_split, split_of
 from unweave.evaluation.comparison import ComparedRun, Comparison, Contrast, RunGroup, Section
-from unweave.evaluation.evaluate import evaluate, score_facts, tables
+from unweave.evaluation.evaluate import content_of, evaluate, score_facts, tables
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.shared_latents import shared_latents
 from unweave.metrics import METRICS, Scores, Table, udr
@@ -29,7 +30,6 @@ from unweave.training.grouping import (
     settings_of,
     sort_key,
 )
-from unweave.training.run import Run
 from unweave.training.store import RunFolder, ScoreFacts
 
 _INFORMATIVE = 0.01  # nats of KL above which a latent is active, as for UDR
@@ -99,12 +99,11 @@ def compared_models(
 def compared_model(model: FittedModel) -> ComparedRun:
     """Return what is known of a model, with the stored scores of the split and labels it is on."""
     run = ComparedRun(model.run.digest, model.run, "", model.log, model.measures)
-    labels = model.dataset.labels_fingerprint
     if model.folder is not None:
         run = compared_folder(RunFolder(model.folder), model.split)
-        if run.facts and run.facts.labels != labels:
+        if run.facts and run.facts.labels != model.dataset.labels_fingerprint:
             run = replace(run, scores={}, facts=None, unused="they are of other labels")
-    return replace(run, data=_identity(model.run, model.source.record.fingerprint, labels))
+    return replace(run, data=content_of(model))
 
 
 def compared_folder(folder: RunFolder, split: str | None = None) -> ComparedRun:
@@ -114,10 +113,11 @@ def compared_folder(folder: RunFolder, split: str | None = None) -> ComparedRun:
     facts = ScoreFacts.of(stored) if stored else None
     unused = _unused(facts) if facts else ""
     labels = facts.labels if facts else record.labels_fingerprint
+    data = on_split(run.data, facts.split if facts else split or split_of(run.data))
     return ComparedRun(
         folder.path.name,
         run,
-        _identity(run, record.fingerprint, labels),
+        data_identity(data, record.fingerprint, labels),
         folder.read_log(),
         folder.read_measures(),
         Scores.from_json(stored["scores"]) if facts and not unused else {},
@@ -131,11 +131,6 @@ def _unused(facts: ScoreFacts) -> str:
     if facts.codes != "mean":
         return f"they are of codes {facts.codes}, not of means"
     return "factors were declared continuous for them" if facts.continuous is not None else ""
-
-
-def _identity(run: Run, fingerprint: str, labels: str) -> str:
-    """Return what is equal for runs on the same data and labels."""
-    return data_identity(run.data, f"{fingerprint} {labels}" if fingerprint else "")
 
 
 def _with_metrics(

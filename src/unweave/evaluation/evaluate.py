@@ -28,6 +28,7 @@ from unweave.aggregate import Summary
 from unweave.core.noise import Noise
 from unweave.core.notes import capture_warnings
 from unweave.core.parallel import own_cores, process_map
+from unweave.data.splits import on_split
 from unweave.evaluation.model import TINY, Array, Codes, FittedModel
 from unweave.evaluation.stacked import join
 from unweave.latents import Distribution, Latent, distribution_at
@@ -217,9 +218,8 @@ def score_facts(
 
 def content_of(model: FittedModel) -> str:
     """Return text that is equal for models on equal data and labels, wherever these are."""
-    dataset = model.dataset
-    content = f"{dataset.fingerprint} {dataset.labels_fingerprint}" if dataset.fingerprint else ""
-    return data_identity(model.data, content)
+    data, fingerprint = on_split(model.run.data, model.split), model.source.record.fingerprint
+    return data_identity(data, fingerprint, model.dataset.labels_fingerprint)
 
 
 def seed_groups(models: Sequence[FittedModel]) -> list[list[int]]:

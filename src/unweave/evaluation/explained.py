@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast, get_args
+from typing import NamedTuple, get_args
 
 from unweave.data import Data, Dataset
 from unweave.data.selection import HeldOutSplit
-from unweave.data.splits import AnySplit, available_splits, split_of, with_split
+from unweave.data.splits import available_splits, on_split, split_of, with_split
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.validation import Validation
 
@@ -28,7 +28,7 @@ def explained(model: FittedModel) -> Explained:
     data, split = model.data, split_of(model.run.data)
     if split_of(data) == split and "train" in split.split(" of "):
         data = with_split(data, "validation") if "validation" in available_splits(data) else data
-    validation = Validation(_load(model, data), _load(model, _on_split(data, split)))
+    validation = Validation(_load(model, data), _load(model, on_split(data, split)))
     (loss,) = validation.measure(model.trained)
     held_out = _disjoint(split_of(data), split)
     return Explained(loss.r2, len(validation.index), split_of(data), held_out)
@@ -36,14 +36,6 @@ def explained(model: FittedModel) -> Explained:
 
 def _load(model: FittedModel, data: Data) -> Dataset:
     return model.dataset if data == model.data else data.load(model.device)
-
-
-def _on_split(data: Data, split: str) -> Data:
-    """Return data on a split as `split_of` names it, such as "rest of train"."""
-    for name in split.split(" of "):
-        if name in available_splits(data):
-            data = with_split(data, cast(AnySplit, name))
-    return data
 
 
 def _disjoint(one: str, two: str) -> bool:

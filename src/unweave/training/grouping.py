@@ -36,14 +36,14 @@ def settings_of(run: Run, places: bool = True) -> dict[str, Any]:
     return flatten(content if places else content | {"data": _without_places(content["data"])})
 
 
-def data_identity(data: Data, fingerprint: str = "") -> str:
-    """Return text that is equal for equal data, wherever they are.
+def data_identity(data: Data, fingerprint: str = "", labels: str = "") -> str:
+    """Return text that is equal for equal data and labels, wherever they are.
 
-    `fingerprint` is that of the content; "" if the spec alone determines it.
+    `fingerprint` and `labels` are those of the content; "" if the spec alone determines it.
     """
     content = spec.to_json(data)
     rest = _without_places(content) if fingerprint else content
-    return f"{fingerprint} {json.dumps(rest)}".strip()
+    return f"{fingerprint} {labels} {json.dumps(rest)}"
 
 
 def _without_places(content: Settings) -> dict[str, Any]:
