@@ -474,6 +474,10 @@ def test_the_same_files_at_two_places_are_one_dataset(tmp_path):
     scores = uw.evaluate(models, 40, metrics="udr")
     assert all("udr/duan2020-lasso" in each for each in scores)
     folders += labelled_store(tmp_path, "c/x.npz", seeds=[0])  # a copy of the first run
+    again = uw.evaluate(uw.load(folders), 40, metrics="udr")  # in which the copy counts once
+    found = [float(each["udr/duan2020-lasso"]) for each in again]
+    expected = [float(each["udr/duan2020-lasso"]) for each in scores]
+    assert found == pytest.approx([*expected, expected[0]])
     folders += labelled_store(tmp_path, "d/x.npz", flip=True, seeds=[2])  # other labels
     found = uw.compare(uw.load(folders), rows=40)
     assert [len(s.groups[0].runs) for s in found.sections] == [2, 1]

@@ -108,10 +108,11 @@ def _udr_lines(
     """Return the UDR of each group of runs that differ only in their seed, with its settings."""
     lines = []
     for numbers in seed_groups(models):
-        if own := [scores[n][UDR] for n in numbers if UDR in scores[n]]:
+        own = {models[n].run.seed: scores[n][UDR] for n in numbers if UDR in scores[n]}
+        if own:
             settings = settings_of(models[numbers[0]].run)
             group = settings_text({name: settings.get(name) for name in names})
-            lines.append(f"{UDR} of {group}: {udr_text(own)}")
+            lines.append(f"{UDR} of {group}: {udr_text(list(own.values()))}")
     return lines
 
 

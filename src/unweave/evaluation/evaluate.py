@@ -201,7 +201,9 @@ def score_models(
                 yield number, error
     if UDR in keys:
         for numbers in seed_groups(models):
-            yield from zip(numbers, _udr([tables[n] for n in numbers], seed), strict=True)
+            by_seed = {models[n].run.seed: tables[n] for n in numbers}  # copies count once
+            scores = dict(zip(by_seed, _udr(list(by_seed.values()), seed), strict=True))
+            yield from ((n, scores[models[n].run.seed]) for n in numbers)
 
 
 def score_facts(
