@@ -15,7 +15,7 @@ from datasets import LATENTS, SMALL
 from unweave.data import HeldOut, Selected, Subset
 from unweave.metrics import METRICS, Scores, left_out
 from unweave.report import render
-from unweave.training.store import RunFolder, Store
+from unweave.training.store import RunFolder, ScoreFacts, Store
 
 TINY = ["data=shapes2d", "data.side=16", "data.positions=4", "data.orientations=1", "network=mlp",
         "latent.size=3", "batch_size=8", "steps=20"]  # fmt: skip
