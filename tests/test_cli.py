@@ -15,7 +15,7 @@ from datasets import LATENTS, SMALL
 from unweave.data import HeldOut, Selected, Subset
 from unweave.metrics import METRICS, Scores, left_out
 from unweave.report import render
-from unweave.training.store import RunFolder, Store
+from unweave.training.store import RunFolder, ScoreFacts, Store
 
 TINY = ["data=shapes2d", "data.side=16", "data.positions=4", "data.orientations=1", "network=mlp",
         "latent.size=3", "batch_size=8", "steps=20"]  # fmt: skip
@@ -124,7 +124,7 @@ def test_evaluate_scores_the_chosen_split_and_keeps_the_others(unweave, tmp_path
         assert {key: score["value"] for key, score in found.items()} == {
             key: score.value for key, score in expected.items()
         }
-        stored[split] = {"split": split, "rows": size, "codes": "mean", "scores": found}
+        stored[split] = ScoreFacts(split, size, "mean")._asdict() | {"scores": found}
         for each, content in stored.items():  # all that was stored is still there
             path = folder / f"scores{suffixes[each]}.json"
             assert json.loads(path.read_text()) == content

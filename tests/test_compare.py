@@ -15,15 +15,19 @@ from scipy import stats
 
 import unweave as uw
 from datasets import SMALL
-from unweave.core.intervals import difference_interval, mean_interval
-from unweave.evaluation.compare import ComparedRun, compare_runs
+from unweave.core.intervals import mean_interval, welch_interval
+from unweave.evaluation.compare import compare_runs
+from unweave.evaluation.comparison import ComparedRun
 from unweave.evaluation.shared_latents import shared_latents
 from unweave.metrics import Score, Table
 from unweave.report import render_comparison
+from unweave.report.compare import _curves_of, _on_common_steps
 from unweave.training.grouping import differing, flatten
 from unweave.training.run import Run
+from unweave.training.store import RunFolder, ScoreFacts
 
 FIELDS = dict(network=uw.MLP((8,)), latent=uw.Gaussian(3), batch_size=16, steps=6, progress=False)
+FACTS = ScoreFacts("all", 100, "mean")
 
 
 def compared(beta, seed, mig, distortion=1.0, data=SMALL, table=None, **scores):
@@ -32,7 +36,9 @@ def compared(beta, seed, mig, distortion=1.0, data=SMALL, table=None, **scores):
     log = [{"step": 10, "distortion": 9.0, "rate": 9.0}]
     log.append({"step": 20, "distortion": distortion, "rate": 2.0})
     found = {"mig/chen2018": Score("mig", "chen2018", mig)} if mig is not None else {}
-    return ComparedRun(run.digest, run, data.kind, log, scores=found, rows=100, table=table)
+    return ComparedRun(
+        run.digest, run, data.kind, log, scores=found, facts=FACTS if found else None, table=table
+    )
 
 
 # ---- intervals
@@ -43,9 +49,9 @@ def test_intervals_equal_those_of_scipy():
     expected = stats.t(3, np.mean(a), stats.sem(a)).interval(0.9)
     assert mean_interval(a, 0.9) == pytest.approx((np.mean(a), *expected))
     welch = stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
-    assert difference_interval(a, b) == pytest.approx((np.mean(a) - np.mean(b), *welch))
-    assert difference_interval([1.0], b)[1:] == (None, None)
-    assert difference_interval([1.0, 1.0], [0.5, 0.5]) == (0.5, 0.5, 0.5)
+    assert welch_interval(a, b) == pytest.approx((np.mean(a) - np.mean(b), *welch))
+    assert welch_interval([1.0], b)[1:] == (None, None)
+    assert welch_interval([1.0, 1.0], [0.5, 0.5]) == (0.5, 0.5, 0.5)
 
 
 def test_intervals_of_three_seeds_cover_the_mean_as_often_as_they_say():
@@ -91,12 +97,12 @@ def test_groups_have_means_over_seeds_and_the_best_is_named():
     assert [run.run.seed for run in one.runs] == [0, 1, 2]
     assert one.estimate("mig/chen2018", 0.95) == pytest.approx(mean_interval(low))
     assert four.values("distortion") == [2.0, 3.0, 4.0]  # at the end of the log
-    by_number = {each.number: each for each in section.contrasts}
-    assert set(by_number) == {"distortion", "mig/chen2018"}  # a rate is neither good nor bad
-    mig = by_number["mig/chen2018"]
+    by_quantity = {each.quantity: each for each in section.contrasts}
+    assert set(by_quantity) == {"distortion", "mig/chen2018"}  # a rate is neither good nor bad
+    mig = by_quantity["mig/chen2018"]
     assert (mig.best, mig.second, mig.distinguishable) == (four, one, True)
-    assert mig.difference == pytest.approx(difference_interval(high, low))
-    distortion = by_number["distortion"]  # the lower the better
+    assert mig.difference == pytest.approx(welch_interval(high, low))
+    distortion = by_quantity["distortion"]  # the lower the better
     assert (distortion.best, distortion.second, distortion.distinguishable) == (one, four, False)
     assert distortion.difference.value == pytest.approx(-0.5)
 
@@ -114,7 +120,7 @@ def test_text_csv_and_json_tell_the_same_and_text_fits_80_columns():
     assert "distortion: F and E are equal" in text
     assert "1 of 16 runs have no stored scores" in " ".join(text.split())
     rows = list(csv.DictReader(io.StringIO(comparison.to_csv())))
-    mean = {row["objective.beta"]: row for row in rows if row["number"] == "mig/chen2018"}
+    mean = {row["objective.beta"]: row for row in rows if row["quantity"] == "mig/chen2018"}
     assert float(mean["4.0"]["mean"]) == pytest.approx(0.41)
     assert float(mean["4.0"]["low"]) == pytest.approx(mean_interval([0.4, 0.41, 0.42]).low)
     assert (mean["4.0"]["seeds"], list(mean)) == ("3", ["0.5", "1.0", "2.0", "4.0", "8.0"])
@@ -124,13 +130,13 @@ def test_text_csv_and_json_tell_the_same_and_text_fits_80_columns():
     assert [run["seed"] for run in group["runs"]] == [0, 1, 2]
     assert content["sections"][0]["best"][1]["best"] == "E"
     html = comparison._repr_html_()
-    assert "<table>" in html
+    assert "<table" in html
     assert "0.410 ± 0.025" in html
 
 
 def test_one_seed_gives_no_verdict():
     comparison = compare_runs([compared(1.0, 0, 0.1), compared(4.0, 0, 0.9)])
-    (mig,) = [c for c in comparison.sections[0].contrasts if c.number == "mig/chen2018"]
+    (mig,) = [c for c in comparison.sections[0].contrasts if c.quantity == "mig/chen2018"]
     assert mig.distinguishable is None
     assert "one seed gives no interval" in str(comparison)
     assert "every group has a single seed" in " ".join(str(comparison).split())
@@ -164,10 +170,10 @@ def test_held_out_losses_are_compared():
         runs.append(replace(compared(beta, seed, 0.1), measures=rows))
     comparison = compare_runs(runs)
     (section,) = comparison.sections
-    by_number = {each.number: each for each in section.contrasts}
+    by_quantity = {each.quantity: each for each in section.contrasts}
     assert section.groups[0].values("validation/r2") == pytest.approx([0.8, 0.81])
-    assert by_number["validation/r2"].best.settings == {"objective.beta": 1.0}
-    assert by_number["validation/distortion"].difference.value == pytest.approx(-3.0)
+    assert by_quantity["validation/r2"].best.settings == {"objective.beta": 1.0}
+    assert by_quantity["validation/distortion"].difference.value == pytest.approx(-3.0)
     assert "validation" in render_comparison(comparison)
 
 
@@ -177,6 +183,26 @@ def test_runs_that_are_not_finished_are_left_out():
     comparison = compare_runs([compared(1.0, 0, 0.1), compared(1.0, 1, 0.2), stopped])
     assert [run.run.seed for run in comparison.sections[0].groups[0].runs] == [0, 1]
     assert f"left out, not trained to the end: {stopped.name}" in comparison.notes
+
+
+def test_the_band_of_a_curve_is_over_all_runs_of_a_group_whatever_steps_they_logged():
+    rows = {
+        0: [{"step": s, "rate": 1.0 * s} for s in (5, 10, 15, 20)],
+        1: [{"step": s, "rate": 3.0 * s} for s in (10, 20)],
+        2: [{"step": 20, "rate": 5.0}],
+    }
+    for seeds, expected in (((0, 1), [2 * s for s in (10, 15, 20)]), ((0, 1, 2), [85 / 3])):
+        curves = [_curves_of(rows[seed], ())["rate"] for seed in seeds]
+        steps, values = _on_common_steps(curves)
+        assert len(values) == len(seeds)
+        assert steps[-1] == 20
+        assert values.mean(0) == pytest.approx(expected)
+    runs = [replace(compared(1.0, seed, 0.1), log=own) for seed, own in rows.items()]
+    assert "rate over training steps" in render_comparison(compare_runs(runs))
+    apart = [([5.0], [1.0]), ([10.0], [2.0])]  # no step is covered by both
+    assert _on_common_steps(apart)[1].shape == (2, 0)
+    runs = [replace(runs[n], log=[{"step": 20 + n, "rate": 1.0}]) for n in range(2)]
+    assert "rate over training steps" in render_comparison(compare_runs(runs))
 
 
 # ---- latents
@@ -300,7 +326,7 @@ def test_compare_command(unweave, store, tmp_path):
     section = json.loads(again)["sections"][0]
     assert "mig/locatello2019" in section["groups"][0]["means"]
     code, out, _ = unweave("compare", *store.iterdir(), "--csv")
-    assert out.startswith("data,group,objective.beta,number,seeds,mean,low,high\n")
+    assert out.startswith("data,group,objective.beta,quantity,seeds,mean,low,high\n")
     assert unweave("compare", next(store.iterdir()))[0] == 2
 
 
@@ -325,3 +351,143 @@ def test_the_example_of_the_page_runs(tmp_path, monkeypatch, capsys):
     exec(re.search(r"```python\n(.*?)```", page.read_text(), re.DOTALL)[1], {})
     assert "objective.beta" in capsys.readouterr().out
     assert (tmp_path / "compare.html").exists()
+
+
+# ---- which stored scores are used
+
+
+def labelled_store(root, place="x.npz", flip=False, seeds=(0, 1), **fields):
+    """Train seeds on a file of images with two factors, which may be corrected later."""
+    write_images(root / place, flip)
+    data = uw.Arrays(str(root / place), factors_key="factors", scale="none")
+    usual = FIELDS | {"store": root / "runs", "split": "all", "steps": 3, "seed": list(seeds)}
+    return [model.folder for model in uw.fit(data, **(usual | fields))]
+
+
+def write_images(path, flip=False):
+    factors = np.stack(np.meshgrid(range(6), range(8), indexing="ij"), -1).reshape(-1, 2)
+    images = np.random.default_rng(0).random((48, 16, 16)).astype(np.float32)
+    names = np.array(["row", "column"])
+    path.parent.mkdir(exist_ok=True)
+    np.savez(path, images=images, factors=factors[::-1] if flip else factors, factor_names=names)
+
+
+ASKED = ["--rows", 40]
+MIG = "mig/locatello2019"
+few_rows = pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
+
+
+def means(unweave, *arguments, code=0):
+    found, out, err = unweave("compare", *arguments, "--json")
+    assert found == code, err
+    return json.loads(out), err
+
+
+@few_rows
+@pytest.mark.filterwarnings("ignore:labels have changed")
+def test_scores_of_corrected_labels_are_never_mixed_with_old_ones(unweave, tmp_path):
+    folders = labelled_store(tmp_path)
+    assert unweave("evaluate", *folders, "--metrics", MIG, *ASKED)[0] == 0
+    old = [RunFolder(f).scores["all"]["scores"][MIG]["value"] for f in folders]
+    write_images(tmp_path / "x.npz", flip=True)
+    content, _ = means(unweave, *folders)
+    assert MIG not in content["sections"][0]["groups"][0]["means"]
+    assert "they are of other labels" in " ".join(content["notes"])
+    content, _ = means(unweave, *folders, "--metrics", MIG, *ASKED)
+    new = [run["values"][MIG] for run in content["sections"][0]["groups"][0]["runs"]]
+    expected = [s[MIG].value for s in uw.evaluate(uw.load(folders), 40, metrics=MIG)]
+    assert sorted(new) == pytest.approx(sorted(expected))
+    assert new != old
+    assert unweave("evaluate", folders[0], "--metrics", "sap", *ASKED)[0] == 0
+    stored = RunFolder(folders[0]).scores["all"]["scores"]
+    assert stored[MIG]["value"] in expected  # not in `old`: both metrics are of the new labels
+
+
+@few_rows
+def test_scores_of_other_codes_are_not_pooled(unweave, tmp_path):
+    folders = labelled_store(tmp_path)
+    asked = ["--metrics", MIG, *ASKED]
+    assert unweave("evaluate", folders[0], *asked, "--codes", "prior-cdf")[0] == 0
+    assert unweave("evaluate", folders[1], *asked)[0] == 0
+    content, _ = means(unweave, *folders)
+    (group,) = content["sections"][0]["groups"]
+    assert [MIG in run["values"] for run in group["runs"]] == [False, True]
+    note = f"the stored scores of {folders[0].name} are not used: they are of codes prior-cdf"
+    assert note in " ".join(content["notes"])
+    (group,) = uw.compare(uw.load(folders), metrics=MIG, rows=40).sections[0].groups
+    expected = [s[MIG].value for s in uw.evaluate(uw.load(folders), 40, metrics=MIG)]
+    assert group.values(MIG) == pytest.approx(expected)
+
+
+@few_rows
+def test_udr_over_partly_scored_seeds_and_a_group_of_one(unweave, tmp_path):
+    folders = labelled_store(tmp_path, seeds=range(3)) + labelled_store(
+        tmp_path, seeds=[0], steps=4
+    )
+    assert unweave("evaluate", folders[0], "--metrics", MIG, *ASKED)[0] == 0
+    models = uw.load(folders)
+    found = uw.compare(models, metrics=[MIG, "udr"], rows=40)
+    three, one = found.sections[0].groups
+    assert (len(three.udr), len(three.values(MIG)), len(one.udr), len(one.values(MIG))) == (
+        3,
+        3,
+        0,
+        1,
+    )
+    content, err = means(unweave, *folders, "--metrics", f"{MIG},udr", *ASKED)
+    assert [len(g["runs"]) for g in content["sections"][0]["groups"]] == [3, 1]
+    assert "udr" not in err
+    only = uw.compare(models, metrics="udr", rows=40)
+    assert len(only.sections[0].groups[0].udr) == 3
+    assert MIG not in only.sections[0].quantities
+    assert not any("no scores are stored" in note for note in only.notes)
+
+
+@few_rows
+def test_a_metric_that_fails_for_a_run_leaves_the_rest_of_it_in_the_comparison(unweave, tmp_path):
+    gan = labelled_store(tmp_path, seeds=[0], objective=uw.InfoGAN(noise_size=2), network=None)
+    folders = gan + labelled_store(tmp_path, seeds=[0])
+    other = labelled_store(tmp_path, seeds=[0], latent=uw.Categorical(3))
+    asked = ["--metrics", f"mig/chen2018,{MIG},log_likelihood", *ASKED]
+    content, err = means(unweave, *folders, *other, *asked, code=1)
+    runs = [run for group in content["sections"][0]["groups"] for run in group["runs"]]
+    by_name = {run["run"]: run["values"] for run in runs}
+    likelihood = "log_likelihood/burda2016"
+    assert set(by_name) == {folder.name for folder in folders + other}
+    assert {MIG, likelihood} <= set(by_name[folders[1].name])
+    assert MIG in by_name[gan[0].name]
+    assert likelihood not in by_name[gan[0].name]
+    assert {MIG, likelihood} <= set(by_name[other[0].name])  # mig/chen2018 does not apply
+    assert "has no log p(x)" in err
+    assert "mig/chen2018" in err
+
+
+@few_rows
+def test_the_same_files_at_two_places_are_one_dataset(tmp_path):
+    folders = labelled_store(tmp_path, "a/x.npz", seeds=[0])
+    folders += labelled_store(tmp_path, "b/x.npz", seeds=[1])
+    models = uw.load(folders)
+    found = uw.compare(models, metrics="udr,mig/locatello2019", rows=40)
+    (section,) = found.sections
+    assert [len(group.runs) for group in section.groups] == [2]
+    assert (section.settings, len(section.groups[0].udr)) == ((), 2)
+    assert any("2 places hold the same data" in note for note in found.notes)
+    scores = uw.evaluate(models, 40, metrics="udr")
+    assert all("udr/duan2020-lasso" in each for each in scores)
+    folders += labelled_store(tmp_path, "c/x.npz", seeds=[0])  # a copy of the first run
+    again = uw.evaluate(uw.load(folders), 40, metrics="udr")  # in which the copy counts once
+    found = [float(each["udr/duan2020-lasso"]) for each in again]
+    expected = [float(each["udr/duan2020-lasso"]) for each in scores]
+    assert found == pytest.approx([*expected, expected[0]])
+    folders += labelled_store(tmp_path, "d/x.npz", flip=True, seeds=[2])  # other labels
+    found = uw.compare(uw.load(folders), rows=40)
+    assert [len(s.groups[0].runs) for s in found.sections] == [2, 1]
+    assert "1 of the runs is a copy of others, left out" in found.notes
+
+
+def test_a_run_whose_description_of_the_data_is_damaged_is_left_out(unweave, tmp_path):
+    folders = labelled_store(tmp_path, seeds=range(3))
+    (folders[0] / "data.json").write_text("{}")
+    content, err = means(unweave, *folders, code=1)
+    assert [len(g["runs"]) for g in content["sections"][0]["groups"]] == [2]
+    assert f"{folders[0]} is left out" in err

@@ -11,7 +11,7 @@ import pytest
 from lattice_tables import blurred, identity
 from unweave import metrics
 from unweave.metrics import FewRowsWarning, Table, evaluate, factor_vae_score, mig, sap, sensitivity
-from unweave.metrics.inputs import Seed
+from unweave.metrics.arrays import Seed
 from unweave.metrics.validation import resolve_hints
 
 functions = pytest.mark.parametrize("function", [factor_vae_score, mig])

@@ -5,7 +5,7 @@ import pytest
 
 from lattice_tables import blurred
 from unweave.metrics import dci, dci_es, explicitness, sap
-from unweave.metrics.inputs import as_row_mask
+from unweave.metrics.arrays import as_row_mask
 
 METRICS = {
     "dci/locatello2019": (dci, {"protocol": "locatello2019"}),

@@ -51,6 +51,18 @@ def test_a_model_shows_what_it_is_its_curves_and_traversals():
     assert len(model._repr_html_()) < 60_000
 
 
+def test_a_model_without_its_data_is_shown_by_its_schema_and_traversals_from_the_prior(tmp_path):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).random((30, 8, 8)).astype(np.float32))
+    model = uw.fit(uw.Arrays(str(tmp_path / "x.npy")), latent=uw.Gaussian(3), **FIELDS)
+    model.save(tmp_path / "model.uw")
+    (tmp_path / "x.npy").unlink()
+    page = Parsed(uw.load(tmp_path / "model.uw")._repr_html_())
+    assert f"x.npy, {model.schema.size} of 1 x 8 x 8" in page.text
+    assert "Traversals from the prior's mean" in page.text
+    assert page.tags.count("img") == 3
+    assert "Traversals from one observation" in Parsed(model._repr_html_()).text
+
+
 @pytest.mark.parametrize("shape", [(30, 5), (30, 1), (30, 6, 6, 3)])
 def test_models_of_other_data_are_shown_too(shape):
     x = np.random.default_rng(0).random(shape).astype(np.float32)

@@ -17,7 +17,7 @@ from unweave.papers import chosen, reproduce
 from unweave.papers.mathieu2019 import shapes2d, sparsity
 from unweave.papers.mathieu2019.shapes2d import GAUSSIANS, KIM, MAPPED, RELEASED, STUDENT
 from unweave.studies.images import decode_png
-from unweave.studies.intervals import difference_interval, percentile_interval
+from unweave.studies.intervals import bootstrap_difference, percentile_interval
 from unweave.studies.study import PICTURES, Group, Network, Results, read_networks
 
 # Intervals
@@ -28,14 +28,14 @@ def test_the_interval_of_a_difference_is_close_to_the_normal_one(level):
     rng = np.random.default_rng(0)
     one, two = rng.normal(1, 2, 400), rng.normal(0, 1, 400)
     error = {0.95: 1.96, 0.99: 2.576}[level] * np.sqrt((one.var() + two.var()) / 400)
-    gap = difference_interval(one, two, level)
+    gap = bootstrap_difference(one, two, level)
     assert gap.value == pytest.approx(one.mean() - two.mean())
     assert gap.high - gap.low == pytest.approx(2 * error, rel=0.1)
 
 
 def test_missing_values_have_no_interval():
     nothing = np.array([np.nan])
-    assert np.isnan(difference_interval(np.ones(3), nothing)).all()
+    assert np.isnan(bootstrap_difference(np.ones(3), nothing)).all()
     assert np.isnan(percentile_interval(float("nan"), nothing)).all()
 
 

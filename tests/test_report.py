@@ -461,6 +461,23 @@ def test_reports_and_previews_of_other_channels_have_a_legend(channels):
     assert note.startswith("false colours: green is channel 0: ")
 
 
+@pytest.mark.parametrize("scale", ["percentile", "standardise"])
+def test_the_legend_of_scaled_images_is_in_the_units_of_the_user(scale):
+    rng, levels = np.random.default_rng(0), np.array([500.0, 4000.0])
+    images = rng.normal(levels[:, None, None], levels[:, None, None] / 10, (64, 2, 8, 8))
+    data, _ = uw.data.from_array(images.astype(np.float32), scale=scale, axes="nchw")
+    found = analysed(quick(data, steps=5))
+    for channels in ((), (1, 0)):
+        colours = traversals.image_colours(found, channels)
+        shown = [entry.text for entry in pictures.colour_legend(colours, found.model.schema)]
+        for channel, text in zip(channels or (0, 1), shown, strict=True):
+            low, high = map(float, text.removeprefix(f"channel {channel}: ").split(" to "))
+            ends = np.quantile(images[:, channel], (0.005, 0.995))
+            assert (low, high) == pytest.approx(ends, rel=0.1)
+    (note, *_) = preview_sheet(data.load(torch.device("cpu"))).notes
+    assert "channel 1: 3" in note or "channel 1: 2" in note  # thousands, not 0 to 1
+
+
 def test_a_traversal_changes_one_variable(lattice):
     found = analysed(lattice)
     start = found.starts()[0].row

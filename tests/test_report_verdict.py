@@ -61,6 +61,42 @@ def test_explained_is_r2_on_observations_that_were_held_out(waves):
     assert found.r2 > 0.3
 
 
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_other_splits_of_a_model_are_held_out_and_its_mean_is_that_of_the_training(
+    tmp_path, waves, split
+):
+    waves.save(tmp_path / "waves.uw")
+    other = uw.load(tmp_path / "waves.uw", split=split)
+    found = explained(other)
+    assert (found.rows, found.split, found.held_out) == (12, split, True)
+    x = other.observations(np.arange(12)).astype(np.float64)
+    train = waves.observations(np.arange(waves.dataset.size)).astype(np.float64)
+    expected = 1 - ((x - waves.reconstruct(x)) ** 2).sum() / ((x - train.mean(0)) ** 2).sum()
+    assert found.r2 == pytest.approx(expected, abs=1e-5)
+    judged = verdict(analysis.analyse(other, 12))
+    assert (
+        f"12 observations of the {split} split, which it was not trained on" in judged.sentences[0]
+    )
+    assert "held-out observations" in judged.headline
+
+
+def test_all_of_the_data_are_not_held_out_from_a_model_of_the_training_split(tmp_path, waves):
+    waves.save(tmp_path / "waves.uw")
+    every = uw.load(tmp_path / "waves.uw", split="all")
+    assert not explained(every).held_out
+    judged = verdict(analysis.analyse(every, 100))
+    assert "120 observations of the all split, some or all of which" in judged.sentences[0]
+
+
+def test_held_out_combinations_are_held_out(tmp_path):
+    source = uw.Shapes2D(side=16, shapes=("square",), scales=2, orientations=1, positions=4)
+    data = uw.data.Selected(source, (uw.data.HeldOut({"x": (0,)}),))
+    model = fitted(data, 1.0, steps=5, batch_size=16)
+    model.save(tmp_path / "model.uw")
+    assert explained(model)[1:] == (24, "rest", False)
+    assert explained(uw.load(tmp_path / "model.uw", split="held-out"))[1:] == (8, "held-out", True)
+
+
 def test_a_model_that_uses_its_codes_explains_held_out_data(waves):
     found = verdict(analysis.analyse(waves, 100))
     assert found.level != "bad"
@@ -97,6 +133,19 @@ def test_a_score_of_a_single_factor_is_no_evidence(sprites):
     assert '<tbody class="unjudged">' in page
     assert "No score is evidence of disentanglement" in page
     assert '<div class="tile"><p>FactorVAE score' not in page
+
+
+def test_a_factor_whose_labels_are_mostly_missing_is_not_counted_as_scored():
+    rng = np.random.default_rng(0)
+    factors = rng.integers(0, 3, (400, 2)).astype(float)
+    codes = factors + 0.01 * rng.standard_normal((400, 2))
+    complete = uw.metrics.Table(codes, factors)
+    factors = np.where([[False, True]] & (rng.random((400, 1)) < 0.8), np.nan, factors)
+    table = uw.metrics.Table(codes, factors)
+    score = uw.metrics.Score("mig", "chen2018", 0.956)
+    assert unjudged(score, complete) == ""
+    assert "only one factor" in unjudged(score, table)
+    assert complete.value_counts == table.value_counts == (3, 3)
 
 
 def test_a_score_at_its_null_is_no_evidence(sprites):

@@ -13,7 +13,7 @@ from unweave.core.spec import to_json
 from unweave.training.collapse import collapsed
 from unweave.training.final_terms import final_terms
 from unweave.training.run import Run
-from unweave.training.store import RunFolder, Store
+from unweave.training.store import RunFolder, ScoreFacts, Store
 
 
 def add_run(root, beta, seed, rate, mig=None, steps=200, finished=True):
@@ -26,7 +26,7 @@ def add_run(root, beta, seed, rate, mig=None, steps=200, finished=True):
         folder.weights.write_bytes(b"")
     if mig is not None:
         scores = {"mig/chen2018": {"value": mig}, "mig/locatello2019": {"value": mig / 2}}
-        folder.write_scores("all", 100, "mean", scores)
+        folder.write_scores(ScoreFacts("all", 100, "mean"), scores)
     return folder.path
 
 
@@ -123,16 +123,26 @@ def test_a_damaged_run_is_listed_and_the_others_are_shown(unweave, store, file, 
     assert path.name in err
 
 
-def test_scores_of_other_metrics_stay_if_they_are_of_the_same_rows(tmp_path):
+OTHER = [{"split": "test"}, {"rows": 50}, {"codes": "prior-cdf"}, {"seed": 1}, {"labels": "c0ffee"}]
+
+
+@pytest.mark.parametrize("other", [*OTHER, {"continuous": "x"}])
+def test_scores_of_other_metrics_stay_if_they_are_of_the_same_facts(tmp_path, other):
     folder = RunFolder(add_run(tmp_path, 1.0, 0, 9.0, mig=0.1))
-    folder.write_scores("all", 100, "mean", {"sap/kumar2018": {"value": 0.5}})
-    assert list(folder.scores["all"]["scores"]) == [
-        "mig/chen2018",
-        "mig/locatello2019",
-        "sap/kumar2018",
-    ]
-    folder.write_scores("all", 50, "mean", {"sap/kumar2018": {"value": 0.5}})
-    assert list(folder.scores["all"]["scores"]) == ["sap/kumar2018"]
+    facts, sap = ScoreFacts("all", 100, "mean"), {"sap/kumar2018": {"value": 0.5}}
+    folder.write_scores(facts, sap)
+    kept = ["mig/chen2018", "mig/locatello2019", "sap/kumar2018"]
+    assert list(folder.scores["all"]["scores"]) == kept
+    assert ScoreFacts.of(folder.scores["all"]) == facts
+    folder.write_scores(facts._replace(**other), sap)
+    assert list(folder.scores[other.get("split", "all")]["scores"]) == ["sap/kumar2018"]
+
+
+def test_scores_of_an_earlier_version_are_replaced(tmp_path):
+    folder = RunFolder(add_run(tmp_path, 1.0, 0, 9.0))
+    (folder.path / "scores.json").write_text('{"mig/chen2018": {"value": 0.5}}')
+    folder.write_scores(ScoreFacts("all", 100, "mean"), {"sap/kumar2018": {"value": 0.5}})
+    assert folder.metrics == ("sap/kumar2018",)
 
 
 def test_terms_at_the_end_are_means_of_the_last_twentieth_of_a_log():

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from unweave.core.schedules import Cyclic, Linear
     from unweave.core.spec import spec
     from unweave.data import Arrays, Folder, Lattice, Shapes2D, Shapes3D
-    from unweave.evaluation.compare import Comparison, compare
+    from unweave.evaluation.compare import compare
+    from unweave.evaluation.comparison import Comparison
     from unweave.evaluation.evaluate import describe, evaluate, summaries, tables
     from unweave.evaluation.fit import fit
     from unweave.evaluation.loading import load
@@ -155,7 +156,8 @@ _HOMES = {
     "evaluation.fit": "fit",
     "latents": "Bernoulli Categorical Gaussian GaussianMixture Laplace Product Sparse StudentT "
     "Uniform VampPrior",
-    "evaluation.compare": "Comparison compare",
+    "evaluation.compare": "compare",
+    "evaluation.comparison": "Comparison",
     "evaluation.evaluate": "describe evaluate summaries tables",
     "evaluation.monitor": "Measure",
     "networks": "DCGAN MLP Conv Critic Esmaeili2019 Kim2018 Kim2018GAN Mathieu2019 Modules",

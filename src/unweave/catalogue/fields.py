@@ -15,6 +15,7 @@ from unweave.catalogue.meanings import meaning
 from unweave.core.hints import nearest
 from unweave.core.spec import members, to_json
 from unweave.latents import Product
+from unweave.training.grouping import value_text
 from unweave.training.overrides import is_spec
 from unweave.training.run import Run
 
@@ -112,11 +113,7 @@ def _default(value: object) -> str:
         return "left out"
     if is_spec(value):
         return str(getattr(value, "kind", type(value).__name__))
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float):
-        return f"{value:g}"
-    return str(to_json(value)) if isinstance(value, (tuple, list)) else str(value) or '""'
+    return str(to_json(value)) if isinstance(value, (tuple, list)) else value_text(value) or '""'
 
 
 def listing(path: str = "", width: int = 80) -> str:

@@ -11,9 +11,17 @@ from PIL import Image, ImageDraw
 
 from unweave.catalogue.scatter import scatter
 from unweave.core.noise import Noise
-from unweave.data import MISSING, Dataset, Lattice
+from unweave.data import MISSING, Dataset, Lattice, Schema
 from unweave.data.pairs import PairedDataset
-from unweave.report.pictures import Array, ColourMap, are_pixels, colour_map, is_image, tiled
+from unweave.report.pictures import (
+    Array,
+    ColourMap,
+    are_pixels,
+    colour_legend,
+    colour_map,
+    is_image,
+    tiled,
+)
 
 Ints = NDArray[np.int64]
 
@@ -65,7 +73,7 @@ def preview_sheet(dataset: Dataset) -> Preview:
         rows.append(_observations(dataset, traversal.rows))
     colours = colour_map(sample, are_pixels(dataset.schema))
     picture, _, gap = tiled(rows, colours, _LEAST)
-    notes = (*_colour_notes(colours), *_notes(dataset, traversals))
+    notes = (*_colour_notes(colours, dataset.schema), *_notes(dataset, traversals))
     return Preview(_add_labels(picture.convert("RGBA"), names, gap, notes), notes)
 
 
@@ -146,10 +154,11 @@ def _ends(dataset: Dataset, column: int, classes: Ints) -> str:
     return f"{names[int(classes[0])]} .. {names[int(classes[-1])]}"
 
 
-def _colour_notes(colours: ColourMap) -> tuple[str, ...]:
-    if len(colours.low) == 1 or not colours.legend:
+def _colour_notes(colours: ColourMap, schema: Schema) -> tuple[str, ...]:
+    legend = colour_legend(colours, schema)
+    if len(colours.low) == 1 or not legend:
         return ()
-    names = "; ".join(f"{entry.name} is {entry.text}" for entry in colours.legend)
+    names = "; ".join(f"{entry.name} is {entry.text}" for entry in legend)
     return (f"false colours: {names}",)
 
 

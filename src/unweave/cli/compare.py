@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -23,6 +27,10 @@ from unweave.core.notes import print_notes, print_warnings
 
 if TYPE_CHECKING:
     from unweave.data.splits import AnySplit
+    from unweave.evaluation.comparison import ComparedRun
+    from unweave.evaluation.model import FittedModel
+    from unweave.metrics import Scores
+    from unweave.metrics.registry import MetricChoice
 
 
 def compare_command(
@@ -49,15 +57,15 @@ def compare_command(
         bool, typer.Option("--json", help="Print JSON instead of text.")
     ] = False,
     csv_output: Annotated[
-        bool, typer.Option("--csv", help="Print CSV: a line for each group and number.")
+        bool, typer.Option("--csv", help="Print CSV: a line for each group and quantity.")
     ] = False,
 ) -> None:
     """Compare runs: what differs in their settings, and what that changes.
 
-    Runs that differ only in their seed form a group. Each number is a mean over the seeds with its
-    interval, and the best group by each score is compared with the second best. Latents are matched
-    across the seeds of a group, and UDR says how much the seeds agree. Runs on different data are
-    kept apart.
+    Runs that differ only in their seed form a group. Each quantity is a mean over the seeds with
+    its interval, and the best group by each score is compared with the second best. Latents are
+    matched across the seeds of a group, and UDR says how much the seeds agree. Runs on different
+    data are kept apart.
 
     Examples:
 
@@ -69,48 +77,69 @@ def compare_command(
     """
     if json_output and csv_output:
         raise ValueError("expected --json or --csv, got both: choose one")
-    options = ScoringOptions(metrics=metrics)
-    wanted = options.names  # reject unknown metrics before anything is loaded
+    wanted = ScoringOptions(metrics=metrics).names  # reject unknown metrics at once
 
-    from unweave.cli.scoring import find_runs, score_runs
-    from unweave.evaluation.compare import (
-        compare_runs,
-        compared_folder,
-        compared_models,
-        lacks_metrics,
-    )
+    from unweave.cli.scoring import find_runs
+    from unweave.evaluation.compare import compare_runs, compared_models
     from unweave.evaluation.loading import load_each
-    from unweave.training.store import RunFolder
 
-    folders = find_runs(names, store)
-    chosen = cast("AnySplit | None", split)
-    models, reasons = print_warnings(
-        err, lambda: load_each(folders, data=data, split=chosen, device=device)
-    )
-    finished = [path for path in reasons if RunFolder(path).weights.exists()]
-    for path, reason in reasons.items():
-        what = "compared by what is stored alone" if path in finished else "left out"
-        short = reason.removeprefix(f"{path} ")
-        print_notes(err, [f"{path} is {what}: {short}"])
-    failures: dict[str, str] = {}
-    if wanted:
-        missing = [model for model in models if lacks_metrics(model, wanted, rows)]
-        failures = score_runs(missing, rows, options).failures if missing else {}
-        models = [model for model in models if model.run.digest not in failures]
-        print_notes(err, (f"{name} is left out: {reason}" for name, reason in failures.items()))
-    runs = compared_models(models, wanted, rows)
-    runs += [compared_folder(RunFolder(path), split) for path in finished]
+    chosen, scorer = cast("AnySplit | None", split), _Scorer()
+    read = partial(load_each, find_runs(names, store), data=data, split=chosen, device=device)
+    models, reasons = print_warnings(err, read)
+    stored = _read_stored(reasons, split)
+    runs = [*compared_models(models, wanted, rows, score=scorer), *stored]
     comparison = compare_runs(runs, level)
     if html is not None:
         from unweave.report.compare import write_comparison
 
-        place = write_comparison(comparison, html)
-        print_notes(err, [f"wrote {place}"])
+        print_notes(err, [f"wrote {write_comparison(comparison, html)}"])
     if json_output:
         sys.stdout.write(json.dumps(comparison.to_json(), indent=2) + "\n")
     elif csv_output:
         sys.stdout.write(comparison.to_csv())
     else:
         out.print(str(comparison), highlight=False, markup=False, soft_wrap=True)
-    if reasons or failures:
+    if reasons or scorer.failures:
         raise typer.Exit(1)
+
+
+def _read_stored(reasons: Mapping[Path, str], split: str | None) -> list[ComparedRun]:
+    """Return what is stored of runs that cannot be loaded; say why they cannot."""
+    from unweave.evaluation.compare import compared_folder
+    from unweave.training.store import RunFolder
+
+    stored = []
+    for path, reason in reasons.items():
+        what, folder = "left out", RunFolder(path)
+        with suppress(ValueError):
+            if folder.weights.exists():
+                stored.append(compared_folder(folder, split))
+                what = "compared by what is stored alone"
+        print_notes(err, [f"{path} is {what}: {reason.removeprefix(f'{path} ')}"])
+    return stored
+
+
+@dataclass(frozen=True)
+class _Scorer:
+    """Scores runs as `unweave evaluate` does, and keeps why metrics could not be computed."""
+
+    failures: dict[str, str] = field(default_factory=dict)
+
+    def __call__(
+        self,
+        models: Sequence[FittedModel],
+        rows: int,
+        *,
+        metrics: Sequence[MetricChoice],
+        seed: int,
+    ) -> list[Scores]:
+        from unweave.cli.score_output import run_labels
+        from unweave.cli.scoring import score_runs
+        from unweave.metrics import Scores
+
+        options = ScoringOptions(metrics=",".join(map(str, metrics)), seed=seed)
+        scored = score_runs(list(models), rows, options)
+        self.failures.update(scored.failures)
+        print_notes(err, (f"{name}: {reason}" for name, reason in scored.failures.items()))
+        labels = run_labels(models)
+        return [scored.scores.get(labels[m.folder], Scores({})) for m in models if m.folder]

@@ -10,12 +10,20 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table as RichTable
 
 from unweave.core.console import out, plain_table
+from unweave.core.files import csv_text
 from unweave.core.hints import nearest
 from unweave.core.parts import MissingPart
 from unweave.training.collapse import collapsed
 from unweave.training.configuration import blocks_text, objective_text
 from unweave.training.final_terms import final_terms
-from unweave.training.grouping import data_label, differing, flatten, settings_of, value_text
+from unweave.training.grouping import (
+    data_label,
+    differing,
+    flatten,
+    settings_of,
+    sort_key,
+    value_text,
+)
 
 if TYPE_CHECKING:
     from unweave.training.store import RunFolder
@@ -105,7 +113,7 @@ def sort_runs(runs: Sequence[ListedRun], name: str) -> tuple[list[ListedRun], st
     """
     known = find_names(runs, name.removeprefix("-"))[0]
     having = [run for run in runs if run.values.get(known) is not None]
-    key: Callable[[ListedRun], Any] = lambda run: _order(run.values[known])  # noqa: E731
+    key: Callable[[ListedRun], Any] = lambda run: sort_key(run.values[known])  # noqa: E731
     rest = [run for run in runs if run.values.get(known) is None]
     return [*sorted(having, key=key, reverse=name.startswith("-")), *rest], known
 
@@ -130,12 +138,6 @@ def _equal(value: object, text: str) -> bool:
         return isinstance(value, (int, float)) and float(value) == float(text)
     except ValueError:
         return False
-
-
-def _order(value: object) -> tuple[int, float, str]:
-    if isinstance(value, (int, float)):
-        return 0, float(value), ""
-    return 1, 0.0, str(value)
 
 
 def runs_table(runs: Sequence[ListedRun], columns: Sequence[str]) -> tuple[str, RichTable]:
@@ -219,8 +221,8 @@ def runs_json(runs: Sequence[ListedRun]) -> list[dict[str, Any]]:
     ]
 
 
-def runs_csv(runs: Sequence[ListedRun]) -> list[list[object]]:
-    """Return a header and a row for each run: facts, settings that differ, terms and scores."""
+def runs_csv(runs: Sequence[ListedRun]) -> str:
+    """Return CSV text, a line for each run: facts, settings that differ, terms and scores."""
     settings = ["seed", *differing(run.settings for run in runs if run.settings)]
     terms = dict.fromkeys(name for run in runs for name in run.terms)
     scores = dict.fromkeys((split, key) for run in runs for split in run.scores
@@ -228,9 +230,9 @@ def runs_csv(runs: Sequence[ListedRun]) -> list[list[object]]:
     one_split = len({split for split, _ in scores}) < 2
     head = [*_FACTS, *settings, *terms]
     head += [key if one_split else f"{key} on {split}" for split, key in scores]
-    rows: list[list[object]] = [[*head]]
+    rows = []
     for run in runs:
         own = [run.values.get(name, "") for name in (*_FACTS, *settings)]
         own += [run.terms.get(name, "") for name in terms]
         rows.append(own + [run.scores.get(split, {}).get(key, "") for split, key in scores])
-    return rows
+    return csv_text(head, rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
 from functools import partial
@@ -93,7 +92,7 @@ def runs_command(
         sys.stdout.write(json.dumps(runs_json(runs), indent=2) + "\n")
         return
     if csv_output:
-        csv.writer(sys.stdout, lineterminator="\n").writerows(runs_csv(runs))
+        sys.stdout.write(runs_csv(runs))
         return
     if not runs:
         out.print(f"0 of {len(every)} runs", highlight=False)

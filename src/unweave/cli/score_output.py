@@ -12,18 +12,15 @@ from pathlib import Path
 from rich.table import Table as RichTable
 
 from unweave.core.console import out, plain_table
+from unweave.core.files import csv_text
 from unweave.data.splits import split_of
+from unweave.evaluation.comparison_text import udr_text
+from unweave.evaluation.evaluate import content_of, seed_groups
 from unweave.evaluation.model import FittedModel
 from unweave.metrics import Scores
 from unweave.metrics.model_metrics import LIKELIHOOD, UDR
-from unweave.metrics.score import CSV_COLUMNS, csv_text
-from unweave.training.grouping import (
-    data_label,
-    differing,
-    same_but_for_the_seed,
-    settings_of,
-    value_text,
-)
+from unweave.metrics.score import CSV_COLUMNS
+from unweave.training.grouping import data_label, differing, settings_of, settings_text
 
 _MOST_COLUMNS = 4  # the table of more runs has summary statistics instead of a column per run
 
@@ -88,9 +85,10 @@ def print_run_scores(
         return
     labels = run_labels(models)
     own = [(m, scores[labels[m.folder]]) for m in models if m.folder and labels[m.folder] in scores]
-    datasets = dict.fromkeys(id(model.dataset) for model, _ in own)
-    for dataset in datasets:
-        chosen = [model for model, _ in own if id(model.dataset) == dataset]
+    datasets: dict[str, list[FittedModel]] = {}
+    for model, _ in own:
+        datasets.setdefault(content_of(model), []).append(model)
+    for content, chosen in datasets.items():
         if len(datasets) > 1:
             out.print(f"\n{data_label(chosen[0].run.data)}", highlight=False, markup=False)
         by_run = {labels[m.folder]: scores[labels[m.folder]] for m in chosen if m.folder}
@@ -98,7 +96,8 @@ def print_run_scores(
                 for run, each in by_run.items()}  # fmt: skip
         if any(rest.values()):
             out.print(scores_table(rest))
-        names = differing(settings_of(m.run) for m in models if id(m.dataset) == dataset)
+        alike = [model for model in models if content_of(model) == content]
+        names = differing(settings_of(model.run, places=False) for model in alike)
         for line in _udr_lines(chosen, list(by_run.values()), names):
             out.print(line, highlight=False, markup=False)
 
@@ -108,14 +107,12 @@ def _udr_lines(
 ) -> list[str]:
     """Return the UDR of each group of runs that differ only in their seed, with its settings."""
     lines = []
-    for numbers in same_but_for_the_seed([model.run for model in models]):
-        values = [float(scores[n][UDR]) for n in numbers if UDR in scores[n]]
-        if not values:
-            continue
-        settings = settings_of(models[numbers[0]].run)
-        group = ", ".join(f"{n}={value_text(settings.get(n))}" for n in names) or "all runs"
-        mean, ends = statistics.fmean(values), f"{min(values):.3f} to {max(values):.3f}"
-        lines.append(f"{UDR} of {group}: {mean:.3f} ({ends} over {len(values)} seeds)")
+    for numbers in seed_groups(models):
+        own = {models[n].run.seed: scores[n][UDR] for n in numbers if UDR in scores[n]}
+        if own:
+            settings = settings_of(models[numbers[0]].run)
+            group = settings_text({name: settings.get(name) for name in names})
+            lines.append(f"{UDR} of {group}: {udr_text(list(own.values()))}")
     return lines
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,12 +13,12 @@ from unweave.cli.score_output import run_labels
 from unweave.core.console import err
 from unweave.core.notes import capture_warnings, print_notes
 from unweave.core.progress import ProgressDisplay
-from unweave.evaluation.evaluate import map_tables, score_models
+from unweave.evaluation.evaluate import map_tables, score_facts, score_models
 from unweave.evaluation.model import Codes, FittedModel
 from unweave.metrics import METRICS, Score, Scores, Table, evaluate, left_out
 from unweave.metrics.model_metrics import split_model_metrics
-from unweave.metrics.registry import select
-from unweave.training.store import RunFolder, Store, refuse_model_file
+from unweave.metrics.registry import MetricChoice, select
+from unweave.training.store import RunFolder, ScoreFacts, Store, refuse_model_file
 
 
 class Scored(NamedTuple):
@@ -45,31 +45,29 @@ def score_runs(
     labels = [by_folder[model.folder] for model in models if model.folder is not None]
     of_tables, of_models = split_model_metrics(names)
     score = partial(
-        _try_to_score,
-        partial(evaluate, metrics=of_tables, seed=options.seed, **options.keywords),
+        _try_to_score, partial(evaluate, seed=options.seed, **options.keywords), of_tables
     )
+    facts = [score_facts(m, rows, codes, options.seed, options.continuous) for m in models]
     scored, encoded = Scored({}, {}), dict[int, Table]()
-    totals = {"encoded": sum(min(rows, m.dataset.size) for m in models), "measured": len(models)}
+    totals = {"encoded": sum(each.rows for each in facts), "measured": len(models)}
     printed: set[str] = set()
     with ProgressDisplay(err, totals) as counts:
         count_encoded = partial(counts.add, "encoded")
-        for number, table, (result, warned) in map_tables(
-            models, rows, score, count_encoded, codes
-        ):
+        for number, table, result in map_tables(models, rows, score, count_encoded, codes):
             counts.add("measured")
-            if isinstance(result, ValueError):
-                scored.failures[labels[number]] = str(result)
-                continue
-            folder = RunFolder(models[number].folder or Path())
-            table.save(folder.table_path(models[number].split))
-            folder.write_scores(models[number].split, len(table), codes, result.to_json())
-            scored.scores[labels[number]] = result
             encoded |= {number: table} if of_models else {}
-            notes = [*map(str, warned), *(omitted(table) if names is None else [])]
+            if result.problems:
+                scored.failures[labels[number]] = "; ".join(result.problems)
+            if result.scores or not (result.problems or of_models):
+                folder = RunFolder(models[number].folder or Path())
+                table.save(folder.table_path(models[number].split))
+                folder.write_scores(facts[number], result.scores.to_json())
+                scored.scores[labels[number]] = result.scores
+            notes = [*map(str, result.warned), *(omitted(table) if names is None else [])]
             print_notes(err, (note for note in notes if note not in printed))
             printed.update(notes)
     if of_models:
-        _score_models(models, labels, of_models, encoded, options.seed, codes, scored)
+        _score_models(models, labels, of_models, encoded, facts, scored)
     order = [label for label in labels if label in scored.scores]
     return Scored({label: scored.scores[label] for label in order}, scored.failures)
 
@@ -79,36 +77,48 @@ def _score_models(
     labels: list[str],
     keys: list[str],
     tables: dict[int, Table],
-    seed: int,
-    codes: Codes,
+    facts: list[ScoreFacts],
     scored: Scored,
 ) -> None:
     """Add the scores that no table of its own gives, such as the likelihood, and store them."""
-    numbers = sorted(tables)
-    chosen = {place: tables[number] for place, number in enumerate(numbers)}
-    with ProgressDisplay(err, {"metrics of models": len(numbers) * len(keys)}) as counts:
-        for place, result in score_models([models[n] for n in numbers], keys, chosen, seed):
-            model, label = models[numbers[place]], labels[numbers[place]]
+    with ProgressDisplay(err, {"metrics of models": len(models) * len(keys)}) as counts:
+        for number, result in score_models(models, keys, tables, facts[0].seed if facts else 0):
+            model, label = models[number], labels[number]
             counts.add("metrics of models")
             if isinstance(result, ValueError):
-                scored.failures[label] = str(result)
-                if not scored.scores.get(label):
-                    scored.scores.pop(label, None)
+                problems = [scored.failures[label]] if label in scored.failures else []
+                scored.failures[label] = "; ".join([*problems, str(result)])
                 continue
-            own = scored.scores[label]
+            own = scored.scores.setdefault(label, Scores({}))
             own[result.key] = result
             folder = RunFolder(model.folder or Path())
-            folder.write_scores(model.split, len(chosen[place]), codes, own.to_json())
+            tables[number].save(folder.table_path(model.split))
+            folder.write_scores(facts[number], own.to_json())
+
+
+class _TableScores(NamedTuple):
+    """The scores of a table, the warnings, and why metrics could not be computed."""
+
+    scores: Scores
+    warned: list[Warning]
+    problems: list[str]
 
 
 def _try_to_score(
-    function: Callable[[Table], Scores], table: Table
-) -> tuple[Scores | ValueError, list[Warning]]:
-    """Call a function of a table; return its scores, or the error that says why there are none."""
+    function: Callable[..., Scores], metrics: Sequence[MetricChoice] | None, table: Table
+) -> _TableScores:
+    """Score a table; if that fails, score it by each metric that was named alone."""
     try:
-        return capture_warnings(function, table)
+        return _TableScores(*capture_warnings(partial(function, metrics=metrics), table), [])
     except ValueError as error:
-        return error, []
+        if metrics is None or len(metrics) < 2:
+            return _TableScores(Scores({}), [], [str(error)])
+    each = [_try_to_score(function, [metric], table) for metric in metrics]
+    return _TableScores(
+        Scores({key: score for part in each for key, score in part.scores.items()}),
+        [warning for part in each for warning in part.warned],
+        [problem for part in each for problem in part.problems],
+    )
 
 
 def score_table(table: Table, options: ScoringOptions, scores: Scores) -> None:

@@ -1,11 +1,13 @@
-"""Write files atomically: after a crash a file is complete or absent."""
+"""Write files atomically, so that after a crash a file is complete or absent, and CSV text."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -37,3 +39,11 @@ def atomically(path: Path) -> Iterator[BinaryIO]:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+
+
+def csv_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a header and rows as comma-separated values."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([head, *rows])
+    return text.getvalue()

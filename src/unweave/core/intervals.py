@@ -33,12 +33,10 @@ def mean_interval(values: Sequence[float], level: float = 0.95) -> Estimate:
     return _interval(mean, float(np.var(values, ddof=1)) / count, count - 1, level)
 
 
-def difference_interval(
-    ours: Sequence[float], theirs: Sequence[float], level: float = 0.95
-) -> Estimate:
+def welch_interval(ours: Sequence[float], theirs: Sequence[float], level: float = 0.95) -> Estimate:
     """Return the difference of two means with Welch's interval, if each has two values or more.
 
-    >>> difference_interval([1.0, 1.0], [0.0, 0.0])
+    >>> welch_interval([1.0, 1.0], [0.0, 0.0])
     Estimate(value=1.0, low=1.0, high=1.0)
     """
     difference = float(np.mean(ours) - np.mean(theirs))

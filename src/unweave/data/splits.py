@@ -66,6 +66,13 @@ def with_split(data: AnyData, split: AnySplit) -> AnyData:
     return other
 
 
+def on_split(data: AnyData, name: str) -> AnyData:
+    """Return data on a split as `split_of` names it, such as "rest of train"."""
+    for split in name.split(" of "):
+        data = with_split(data, cast(AnySplit, split)) if split in available_splits(data) else data
+    return data
+
+
 def _selection_splits(data: Selected) -> list[str]:
     """Return the splits that the selections take."""
     return [str(split) for each in data.select if (split := getattr(each, "split", None))]

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
-from html import escape
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from markupsafe import Markup
+
+from unweave.core.html import html_table
 from unweave.core.intervals import Estimate
 from unweave.evaluation.shared_latents import SAME
-from unweave.metrics.score import aligned
+from unweave.metrics.score import Score, aligned
 from unweave.training.grouping import value_text
 
 if TYPE_CHECKING:
-    from unweave.evaluation.compare import Comparison, Contrast, RunGroup, Section
+    from unweave.evaluation.comparison import Comparison, Contrast, RunGroup, Section
 
 _WIDTH = 80
 _CELL = 18  # characters of a mean with its interval, and the gap before it
-_NAME = 34  # characters of the longest name of a number
+_NAME = 34  # characters of the longest name of a quantity
 
 
 def comparison_text(comparison: Comparison) -> str:
@@ -32,7 +34,7 @@ def comparison_text(comparison: Comparison) -> str:
 def _section_text(section: Section, level: float) -> str:
     runs = sum(len(group.runs) for group in section.groups)
     title = textwrap.fill(f"{section.data}: {runs} runs", _WIDTH)
-    blocks = [title, _settings_text(section), *_number_texts(section, level)]
+    blocks = [title, _settings_text(section), *_quantity_texts(section, level)]
     if section.contrasts:
         lines = [contrast_text(each) for each in section.contrasts]
         blocks.append(f"Best, and the difference from the second best ({level:.0%} intervals):")
@@ -85,15 +87,15 @@ def seeds_text(group: RunGroup) -> str:
     return ", ".join(str(a) if a == b else f"{a}..{b}" for a, b in spans)
 
 
-def _number_texts(section: Section, level: float) -> list[str]:
+def _quantity_texts(section: Section, level: float) -> list[str]:
     """Return the tables of means by group, as many groups beside each other as fit."""
-    widest = max([len(name) for name in section.numbers] or [0])
+    widest = max([len(name) for name in section.quantities] or [0])
     at_once = max(1, (_WIDTH - min(widest, _NAME)) // _CELL)
     texts = []
     for start in range(0, len(section.groups), at_once):
         groups = section.groups[start : start + at_once]
         lines = [["", *(group.name for group in groups)]]
-        for name in section.numbers:
+        for name in section.quantities:
             lines.append([name, *(estimate_text(g, name, level) for g in groups)])
         if len(lines) > 1:
             texts.append(aligned(lines))
@@ -123,9 +125,9 @@ def mean_text(estimate: Estimate) -> str:
 
 
 def contrast_text(contrast: Contrast) -> str:
-    """Say which group is best by a number, and by how much."""
+    """Say which group is best by a quantity, and by how much."""
     best, second, difference = contrast.best, contrast.second, contrast.difference
-    head = f"{contrast.number}: {best.name}"
+    head = f"{contrast.quantity}: {best.name}"
     amount = _signed(difference.value)
     if contrast.tied:
         return f"{head} and {second.name} are equal"
@@ -143,12 +145,7 @@ def _signed(value: float) -> str:
 
 def _latents_text(group: RunGroup) -> str:
     """Return the table of the latents of a group, and its UDR."""
-    values = [score.value for score in group.udr]
-    mean = sum(values) / len(values)
-    head = (
-        f"{group.name}: {group.title}; UDR {mean:.3f} ({min(values):.3f} to {max(values):.3f} "
-        f"over {len(values)} seeds)"
-    )
+    head = f"{group.name}: {group.title}; UDR {udr_text(group.udr)}"
     count = len(group.encoded)
     rows = [["  latent", "found by", "|correlation|", "seeds that found it"]]
     for each in group.latents:
@@ -161,13 +158,24 @@ def _latents_text(group: RunGroup) -> str:
     return textwrap.fill(head, _WIDTH) + (none or "\n" + aligned(rows))
 
 
+def udr_text(scores: Sequence[Score]) -> str:
+    """Write the mean UDR of the runs of a group, and the range.
+
+    >>> udr_text([Score("udr", "duan2020-lasso", value) for value in (0.5, 0.7)])
+    '0.600 (0.500 to 0.700 over 2 seeds)'
+    """
+    values = [score.value for score in scores]
+    mean = sum(values) / len(values)
+    return f"{mean:.3f} ({min(values):.3f} to {max(values):.3f} over {len(values)} seeds)"
+
+
 def _shortened(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 4] + " ..."
 
 
 def comparison_html(comparison: Comparison) -> str:
     """Return the settings and means of every section as HTML tables, for notebooks."""
-    parts = []
+    parts: list[Markup] = []
     for section in comparison.sections:
         head = ["", *(group.name for group in section.groups)]
         rows = [
@@ -175,19 +183,10 @@ def comparison_html(comparison: Comparison) -> str:
               for name in section.settings),
             ["seeds", *(seeds_text(group) for group in section.groups)],
             *([name, *(estimate_text(g, name, comparison.level) for g in section.groups)]
-              for name in section.numbers),
+              for name in section.quantities),
         ]  # fmt: skip
-        parts.append(f"<p><b>{escape(section.data)}</b></p>{_html_table(head, rows)}")
-        lines = "".join(f"<li>{escape(contrast_text(each))}</li>" for each in section.contrasts)
-        parts.append(f"<ul>{lines}</ul>" if lines else "")
-    notes = "".join(f"<p>{escape(note)}</p>" for note in comparison.notes)
-    return f"<div>{''.join(parts)}{notes}</div>"
-
-
-def _html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    def line(cells: Sequence[str], tag: str) -> str:
-        inner = "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells)
-        return f"<tr>{inner}</tr>"
-
-    body = "".join(line(row, "td") for row in rows)
-    return f"<table><thead>{line(head, 'th')}</thead><tbody>{body}</tbody></table>"
+        parts.append(html_table(head, rows, section.data))
+        lines = (Markup("<li>{}</li>").format(contrast_text(each)) for each in section.contrasts)
+        parts.append(Markup("<ul>{}</ul>").format(Markup("").join(lines)))
+    parts += [Markup("<p>{}</p>").format(note) for note in comparison.notes]
+    return str(Markup("<div>{}</div>").format(Markup("").join(parts)))

@@ -28,6 +28,7 @@ from unweave.aggregate import Summary
 from unweave.core.noise import Noise
 from unweave.core.notes import capture_warnings
 from unweave.core.parallel import own_cores, process_map
+from unweave.data.splits import on_split
 from unweave.evaluation.model import TINY, Array, Codes, FittedModel
 from unweave.evaluation.stacked import join
 from unweave.latents import Distribution, Latent, distribution_at
@@ -44,7 +45,8 @@ from unweave.metrics.posterior.overlap import (
     pairs_of,
 )
 from unweave.metrics.posterior.prior_match import match_scores
-from unweave.training.grouping import same_but_for_the_seed
+from unweave.training.grouping import data_identity, same_but_for_the_seed
+from unweave.training.store import ScoreFacts
 
 R = TypeVar("R")
 
@@ -198,19 +200,33 @@ def score_models(
             except ValueError as error:
                 yield number, error
     if UDR in keys:
-        for numbers in _same_but_for_the_seed(models):
-            yield from zip(numbers, _udr([tables[n] for n in numbers], seed), strict=True)
+        for numbers in seed_groups(models):
+            by_seed = {models[n].run.seed: tables[n] for n in numbers}  # copies count once
+            scores = dict(zip(by_seed, _udr(list(by_seed.values()), seed), strict=True))
+            yield from ((n, scores[models[n].run.seed]) for n in numbers)
 
 
-def _same_but_for_the_seed(models: Sequence[FittedModel]) -> list[list[int]]:
+def score_facts(
+    model: FittedModel,
+    rows: int,
+    codes: Codes = "mean",
+    seed: int = 0,
+    continuous: str | None = None,
+) -> ScoreFacts:
+    """Return what scores of a model are computed on, to be stored with them."""
+    count, labels = min(rows, model.dataset.size), model.dataset.labels_fingerprint
+    return ScoreFacts(model.split, count, codes, seed, labels, continuous)
+
+
+def content_of(model: FittedModel) -> str:
+    """Return text that is equal for models on equal data and labels, wherever these are."""
+    data, fingerprint = on_split(model.run.data, model.split), model.source.record.fingerprint
+    return data_identity(data, fingerprint, model.dataset.labels_fingerprint)
+
+
+def seed_groups(models: Sequence[FittedModel]) -> list[list[int]]:
     """Return the numbers of the models that differ only in their seed and are on the same data."""
-    groups = same_but_for_the_seed([model.run for model in models])
-    by_data: dict[tuple[int, str], list[int]] = {}
-    for place, numbers in enumerate(groups):
-        for number in numbers:
-            key = place, models[number].dataset.fingerprint
-            by_data.setdefault(key, []).append(number)
-    return list(by_data.values())
+    return same_but_for_the_seed([m.run for m in models], [content_of(m) for m in models])
 
 
 def _udr(tables: Sequence[Table], seed: int) -> Sequence[Score | ValueError]:

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
-import torch
-from torch import Tensor
-
-from unweave.data import Dataset
-from unweave.data.splits import available_splits, with_split
-from unweave.evaluation.model import FittedModel, chosen_rows
-from unweave.objectives import Nets
-
-_MEAN_ROWS = 10_000  # observations that the mean of the training data is estimated from
-_AT_ONCE = 256  # of them
+from unweave.data import Data, Dataset
+from unweave.data.selection import HeldOutSplit
+from unweave.data.splits import available_splits, on_split, split_of, with_split
+from unweave.evaluation.model import FittedModel
+from unweave.evaluation.validation import Validation
 
 
 class Explained(NamedTuple):
@@ -26,43 +20,31 @@ class Explained(NamedTuple):
     held_out: bool  # whether the model was trained without these observations
 
 
-def explained(model: FittedModel, rows: int = 2_000) -> Explained:
-    """Measure how much reconstructions explain of the validation split, or else of the data.
+def explained(model: FittedModel) -> Explained:
+    """Measure R^2 as `Validation` does, on observations that the model has not seen if there are.
 
-    R^2 = 1 - sum (x - E[x|z])^2 / sum (x - m)^2, z the mean of q(z|x), and m the mean of the data
-    that the model is on. It is 0 for a model that ignores its codes, and below 0 for one that does
-    worse. Values are compared as the networks see them, after scaling.
+    A model on the training split is measured on the validation split, any other on its own data.
     """
-    dataset, held_out = _held_out(model)
-    index = chosen_rows(dataset, rows)
-    mean = mean_observation(model.dataset)
-    error = total = 0.0
-    for part in index.split(model.trained.chunk(dataset.shape)):
-        x = dataset.images(part)
-        y = model.trained.alone(0, reconstruct, x)
-        error += float((x - y).double().square().sum())
-        total += float((x - mean).square().sum())
-    split = "validation" if held_out else model.split
-    return Explained(1 - error / total if total else math.nan, len(index), split, held_out)
+    data, split = model.data, split_of(model.run.data)
+    if split_of(data) == split and "train" in split.split(" of "):
+        data = with_split(data, "validation") if "validation" in available_splits(data) else data
+    validation = Validation(_load(model, data), _load(model, on_split(data, split)))
+    (loss,) = validation.measure(model.trained)
+    held_out = _disjoint(split_of(data), split)
+    return Explained(loss.r2, len(validation.index), split_of(data), held_out)
 
 
-def mean_observation(dataset: Dataset) -> Tensor:
-    """Return the mean of a dataset in float64, estimated from some of its observations."""
-    index = chosen_rows(dataset, _MEAN_ROWS)
-    sums = [dataset.images(part).double().sum(0) for part in index.split(_AT_ONCE)]
-    return torch.stack(sums).sum(0) / len(index)
+def _load(model: FittedModel, data: Data) -> Dataset:
+    return model.dataset if data == model.data else data.load(model.device)
 
 
-def reconstruct(nets: Nets, x: Tensor) -> Tensor:
-    """Decode the mean codes of observations, without noise."""
-    z = nets.model.encode(x).mean
-    noise = torch.zeros(len(z), nets.model.noise, device=z.device)
-    return nets.model.decode(torch.cat([z, noise], 1)).mean
+def _disjoint(one: str, two: str) -> bool:
+    """Return whether two splits have no observation in common.
 
-
-def _held_out(model: FittedModel) -> tuple[Dataset, bool]:
-    """Return the validation split if the model was trained on the training split."""
-    data = model.data
-    if model.split != "train" or "validation" not in available_splits(data):
-        return model.dataset, False
-    return with_split(data, "validation").load(model.dataset.device), True
+    >>> _disjoint("test", "train"), _disjoint("all", "train"), _disjoint("held-out", "rest")
+    (True, False, True)
+    """
+    names = [set(split.split(" of ")) - {"all"} for split in (one, two)]
+    selections = [each & set(get_args(HeldOutSplit)) for each in names]
+    files = [each - set(get_args(HeldOutSplit)) for each in names]
+    return any(a and b and a != b for a, b in (selections, files))

@@ -36,7 +36,7 @@ from unweave.evaluation.source import (
 from unweave.evaluation.stacked import StackedModels, stack_one
 from unweave.latents import Distribution, with_hard_samples
 from unweave.metrics import Table
-from unweave.metrics.inputs import check_choice
+from unweave.metrics.arrays import check_choice
 from unweave.objectives import Nets, importance_bound
 from unweave.training import Outcome
 from unweave.training.final_terms import final_terms

@@ -27,11 +27,11 @@ _LARGEST = 64  # pixels of the side of an image
 def model_html(model: FittedModel) -> Markup:
     """Describe a trained model in a table, with curves of its log and traversals."""
     run = model.run
-    shape = " x ".join(map(str, model.dataset.shape))
+    shape = " x ".join(map(str, model.schema.shape))
     steps = model.log[-1]["step"] if model.log else run.steps
     facts = [
         ["objective", repr(run.objective)],
-        ["data", f"{data_name(run)}, {model.dataset.size:,} of {shape}"],
+        ["data", f"{data_name(run)}, {model.schema.size:,} of {shape}"],
         ["latent space", latent_text(run.latent)],
         ["trained", f"{steps:,} steps of {run.batch_size}, seed {run.seed}"],
         *([["folder", str(model.folder)]] if model.folder else []),
@@ -51,8 +51,13 @@ def _curves(model: FittedModel) -> Markup:
 
 
 def _traversals(model: FittedModel) -> Markup:
-    """Traverse the variables that change observations most, from the middle observation."""
-    decoded = model.traverse(model.observations([model.dataset.size // 2]), steps=_STEPS)
+    """Traverse the variables that change observations most.
+
+    Traversals start from the middle observation, or from the prior's mean if the data are not
+    loaded, which they need not be.
+    """
+    middle = model.observations([model.dataset.size // 2]) if model.source.loaded else None
+    decoded = model.traverse(middle, steps=_STEPS)
     change = [float(np.std(each, axis=0).sum()) for each in decoded]
     order = sorted(range(len(decoded)), key=lambda number: -change[number])[:_VARIABLES]
     every = np.concatenate([decoded[number] for number in order])
@@ -61,7 +66,8 @@ def _traversals(model: FittedModel) -> Markup:
     for number in order:
         scaled = (decoded[number] - low) / ((high - low) or 1.0)
         rows.append([model.run.latent.names[number], _strip(scaled)])
-    return html_table([], rows, "Traversals from one observation")
+    start = "the prior's mean" if middle is None else "one observation"
+    return html_table([], rows, f"Traversals from {start}")
 
 
 def _strip(observations: NDArray[Any]) -> Markup:

@@ -83,6 +83,11 @@ class DataSource:
             self._dataset = dataset
         return self._dataset
 
+    @property
+    def loaded(self) -> bool:
+        """Whether the data are loaded."""
+        return self._dataset is not None
+
     def __getstate__(self) -> dict[str, Any]:
         """Return everything but the data."""
         return {**self.__dict__, "_record": self.record, "_dataset": None}

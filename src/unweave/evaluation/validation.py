@@ -11,7 +11,6 @@ from torch import Tensor
 
 from unweave.core.noise import Noise
 from unweave.data import Dataset
-from unweave.evaluation.explained import mean_observation, reconstruct
 from unweave.evaluation.model import chosen_rows
 from unweave.evaluation.stacked import StackedModels
 from unweave.objectives import Nets
@@ -19,6 +18,8 @@ from unweave.training import Row, log_interval
 from unweave.training.run import Run
 
 _MOST_ROWS = 1_000
+_MEAN_ROWS = 10_000  # observations that the mean of the training data is estimated from
+_AT_ONCE = 256  # of them
 _MOST_TIMES = 20
 _SHARE = 0.04  # of the time of training that validation may take
 
@@ -38,7 +39,12 @@ def final_loss(measures: Sequence[Row]) -> HeldOutLoss | None:
 
 
 class Validation:
-    """Observations that runs are not trained on, and the mean of those that they are trained on."""
+    """Observations to measure a loss on, held out if any are, and those that runs are trained on.
+
+    R^2 = 1 - sum (x - E[x|z])^2 / sum (x - m)^2, z the mean of q(z|x), and m the mean of the
+    observations of the training. It is 0 for a model that ignores its codes, and below 0 for one
+    that does worse. Values are compared as the networks see them, after scaling.
+    """
 
     def __init__(self, held_out: Dataset, trained_on: Dataset, rows: int = _MOST_ROWS) -> None:
         self.dataset, self.trained_on = held_out, trained_on
@@ -58,7 +64,9 @@ class Validation:
     @cached_property
     def mean(self) -> Tensor:
         """The mean of the observations that the runs are trained on."""
-        return mean_observation(self.trained_on)
+        index = chosen_rows(self.trained_on, _MEAN_ROWS)
+        sums = [self.trained_on.images(part).double().sum(0) for part in index.split(_AT_ONCE)]
+        return torch.stack(sums).sum(0) / len(index)
 
     def measure(self, trained: StackedModels) -> list[HeldOutLoss]:
         """Return the held-out loss of every lane, with the same noise each time."""
@@ -80,7 +88,14 @@ def _losses(noise: Noise) -> Callable[[Nets, Tensor], Tensor]:
 
     def compute(nets: Nets, x: Tensor) -> Tensor:
         forward = nets.model(x, noise)
-        error = (x - reconstruct(nets, x)).square().flatten(1).sum(1)
+        error = (x - _reconstruct(nets, x)).square().flatten(1).sum(1)
         return torch.stack([forward.distortion, forward.rate, error], 1)
 
     return compute
+
+
+def _reconstruct(nets: Nets, x: Tensor) -> Tensor:
+    """Decode the mean codes of observations, without noise."""
+    z = nets.model.encode(x).mean
+    noise = torch.zeros(len(z), nets.model.noise, device=z.device)
+    return nets.model.decode(torch.cat([z, noise], 1)).mean

@@ -8,8 +8,9 @@ from typing import Literal
 
 import numpy as np
 
+from unweave.metrics.arrays import Floats, Ints
 from unweave.metrics.fixed_factors import Groups, group_by_factor, group_details, random_below
-from unweave.metrics.inputs import Floats, Inputs, Ints
+from unweave.metrics.inputs import Inputs
 from unweave.metrics.options import metric
 from unweave.metrics.predictors import logistic, with_ones
 from unweave.metrics.score import Score

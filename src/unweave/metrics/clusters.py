@@ -12,8 +12,8 @@ from torch import Tensor
 
 from unweave.latents import GaussianMixture
 from unweave.latents.densities import Mixture
+from unweave.metrics.arrays import Floats, Ints, as_codes
 from unweave.metrics.information import entropy, mutual_information
-from unweave.metrics.inputs import Floats, Ints, as_codes
 from unweave.metrics.score import Score
 from unweave.metrics.validation import check_arguments
 

@@ -8,7 +8,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from unweave.core.parallel import thread_map
-from unweave.metrics.inputs import Floats, Inputs
+from unweave.metrics.arrays import Floats
+from unweave.metrics.inputs import Inputs
 from unweave.metrics.options import metric
 from unweave.metrics.predictors import TEST, TRAIN, Split, lasso, split, standardise
 from unweave.metrics.purity import purities, purity

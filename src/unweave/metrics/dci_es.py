@@ -8,7 +8,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unweave.metrics.inputs import Floats, Inputs, Ints, factor_indices
+from unweave.metrics.arrays import Floats, Ints
+from unweave.metrics.inputs import Inputs, factor_indices
 from unweave.metrics.options import metric
 from unweave.metrics.predictors import TEST, TRAIN, Split, split
 from unweave.metrics.purity import purity

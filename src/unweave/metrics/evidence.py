@@ -20,6 +20,7 @@ def unjudged(score: Score, table: Table) -> str:
     >>> unjudged(Score("mig", "chen2018", 1.0), Table([[0.1], [0.2]] * 20, [[0], [1]] * 20))
     'only one factor can be scored, so there is nothing to confuse it with'
     """
+    table = table.labelled  # the rows and factors that are scored
     left_out = score.details.get("factors left out", [])
     scored = [
         name

@@ -8,7 +8,8 @@ from typing import Literal
 
 import numpy as np
 
-from unweave.metrics.inputs import Bools, Floats, Inputs, Ints
+from unweave.metrics.arrays import Bools, Floats, Ints
+from unweave.metrics.inputs import Inputs
 from unweave.metrics.options import metric
 from unweave.metrics.predictors import (
     TEST,

@@ -10,8 +10,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from unweave.metrics.arrays import Floats, Ints, as_kl, subset
 from unweave.metrics.fixed_factors import Groups, group_by_factor, group_details, random_below
-from unweave.metrics.inputs import Floats, Inputs, Ints, as_kl, subset
+from unweave.metrics.inputs import Inputs
 from unweave.metrics.options import metric
 from unweave.metrics.score import Score
 

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from unweave.metrics.inputs import Inputs, Ints
+from unweave.metrics.arrays import Ints
+from unweave.metrics.inputs import Inputs
 from unweave.metrics.score import Detail
 
 

@@ -8,8 +8,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.special import digamma
 
+from unweave.metrics.arrays import Bools, Floats, Ints, subset
 from unweave.metrics.information import discretise, entropy, mutual_information
-from unweave.metrics.inputs import Bools, Floats, Inputs, Ints, subset
+from unweave.metrics.inputs import Inputs
 from unweave.metrics.options import metric
 from unweave.metrics.predictors import logistic, map_with_one_blas_thread, standardise, with_ones
 from unweave.metrics.score import Score

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unweave.metrics.inputs import Floats, Inputs, Ints, read, subset
+from unweave.metrics.arrays import Floats, Ints, subset
+from unweave.metrics.inputs import Inputs, read
 from unweave.metrics.score import Detail, Score
 from unweave.metrics.validation import check_arguments
 

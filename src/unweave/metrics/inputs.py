@@ -1,7 +1,4 @@
-"""Inputs of metrics: codes and factors, checked once, and the functions that check them.
-
-These functions raise a `ValueError` that says what was expected, what came and what to do.
-"""
+"""Inputs of metrics: codes and factors, checked once, and which factors are numbers or cyclic."""
 
 from __future__ import annotations
 
@@ -12,15 +9,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from unweave.metrics.arrays import (
+    Bools,
+    Floats,
+    Ints,
+    Seed,
+    as_codes,
+    as_factors,
+    as_mask,
+    as_names,
+    check_magnitude,
+    real_factors,
+)
 from unweave.metrics.score import Detail, Score
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-Seed = int | np.random.Generator
 Periods = Mapping[str, float | Mapping[str, Sequence[float]]]
 
-_HUGE = 1e100  # squares of such numbers, and sums of the squares, are still finite
 _ROWS_EACH = 10  # for each code and each value: ten observations per coefficient [Peduzzi1996]
 _BINS = 20  # that continuous factors are cut into
 
@@ -140,7 +144,7 @@ def read(
     not scored; neither are the factors in `leave_out`.
     """
     z = as_codes(codes).astype(np.float64)
-    _check_magnitude(z)
+    check_magnitude(z)
     values = as_factors(factors, rows=len(z))
     mask = as_mask("discrete", discrete, z.shape[1])
     names = as_names(factor_names, values.shape[1])
@@ -178,14 +182,6 @@ def _relabel(column: NDArray[Any]) -> Ints:
     offset = column - column.min()
     labels: Ints = (np.cumsum(np.bincount(offset) > 0) - 1)[offset]
     return labels
-
-
-def real_factors(factors: NDArray[Any]) -> Bools:
-    """Return a mask (K,) of the factors with a value that is not a whole number."""
-    if factors.dtype.kind != "f":
-        return np.zeros(factors.shape[1], dtype=np.bool_)
-    mask: Bools = ((factors != np.rint(factors)) & ~np.isnan(factors)).any(0)
-    return mask
 
 
 def continuous_factors(
@@ -310,176 +306,6 @@ def _look_up(values: NDArray[Any], name: str, periods: Sequence[float]) -> NDArr
             f"got {values.min()} to {values.max()}: give a period for each value"
         )
     return np.asarray(periods)[values.astype(np.int64)]
-
-
-def as_codes(codes: ArrayLike) -> NDArray[np.floating[Any]]:
-    """Return codes (N, D) as float32 or float64: finite, at least two rows and one column."""
-    _check_unmasked("codes", codes)
-    z = np.asarray(codes)
-    if z.dtype.kind not in "fiub":
-        raise ValueError(f"expected codes that are real numbers, got {z.dtype}: convert to float")
-    if z.ndim != 2 or z.shape[0] < 2 or z.shape[1] < 1:
-        raise ValueError(
-            f"expected codes of shape (N, D) with N >= 2 rows and D >= 1 columns, got {z.shape}: "
-            "give one row for each observation"
-        )
-    z = z if z.dtype in (np.float32, np.float64) else z.astype(np.float64)
-    _check_finite("codes", z)
-    return z
-
-
-def as_factors(
-    factors: ArrayLike, *, rows: int, least: int = 1, missing: bool = False
-) -> NDArray[Any]:
-    """Return factors (N, K), one row for each row of codes: int64 if all are whole, or float64.
-
-    NaN, a missing label, is refused unless `missing`; with it, the factors are float64.
-    """
-    _check_unmasked("factors", factors)
-    v = np.asarray(factors)
-    if v.ndim != 2 or v.shape[1] < least:
-        raise ValueError(
-            f"expected factors of shape (N, K) with K >= {least}, got {v.shape}: "
-            "give one column for each factor"
-        )
-    if v.dtype.kind not in "fiub":
-        raise ValueError(
-            f"expected factors that are integers or real numbers, got {v.dtype}: number the "
-            "values, for instance by numpy.unique(column, return_inverse=True)[1]"
-        )
-    if len(v) != rows:
-        raise ValueError(
-            f"expected as many rows of factors as of codes, got {len(v)} and {rows}: "
-            "row n of both must describe the same observation"
-        )
-    if v.dtype.kind == "f":
-        _check_finite("factors", np.nan_to_num(v) if missing else v, "leave such rows out")
-        if real_factors(v).any() or np.isnan(v).any():
-            return v.astype(np.float64)
-    return v.astype(np.int64)
-
-
-def _check_unmasked(name: str, given: ArrayLike) -> None:
-    if np.ma.is_masked(given):
-        raise ValueError(
-            f"expected {name} without masked entries, got a masked array: leave such rows out"
-        )
-
-
-def as_scales(scales: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.floating[Any]]:
-    """Return posterior standard deviations (N, D), which must be positive."""
-    s = np.asarray(scales)
-    if s.shape != shape:
-        raise ValueError(
-            f"expected scales of the shape of the codes, {shape}, got {s.shape}: "
-            "give the standard deviation of q(z_j|x_n) for each code"
-        )
-    s = s if s.dtype in (np.float32, np.float64) else s.astype(np.float64)
-    _check_finite("scales", s)
-    if (s <= 0).any():
-        raise ValueError(
-            f"expected positive scales, got {s.min()}: give standard deviations, not their "
-            "logarithms, and a floor where the encoder has none"
-        )
-    return s
-
-
-def as_kl(kl: ArrayLike, dims: int) -> Floats:
-    """Return the mean KL(q(z_j|x) || p(z_j)) of each code in nats, (D,)."""
-    values = np.asarray(kl, dtype=np.float64)
-    if values.shape != (dims,):
-        raise ValueError(
-            f"expected kl of shape ({dims},), one mean for each code, got {values.shape}: "
-            "average KL(q(z_j|x) || p(z_j)) over the data"
-        )
-    _check_finite("kl", values)
-    return values
-
-
-def as_mask(what: str, given: ArrayLike | None, dims: int) -> Bools:
-    """Return a mask (D,) of codes, such as those that are categories; by default none."""
-    if given is None:
-        return np.zeros(dims, dtype=np.bool_)
-    mask = np.asarray(given)
-    if mask.shape != (dims,) or mask.dtype != np.bool_:
-        raise ValueError(
-            f"expected {what} as {dims} booleans, one for each code, got {mask.dtype} of shape "
-            f"{mask.shape}"
-        )
-    return mask
-
-
-def as_row_mask(what: str, given: ArrayLike, rows: int) -> Bools:
-    """Return a mask (N,) of rows from a mask or from the indices of the rows.
-
-    >>> as_row_mask("test_rows", [0, 3], 4)
-    array([ True, False, False,  True])
-    """
-    chosen = np.asarray(given)
-    if chosen.dtype == np.bool_ and chosen.shape == (rows,):
-        return chosen
-    inside = chosen.dtype.kind in "iu" and chosen.ndim == 1 and len(chosen) > 0
-    if not inside or chosen.min() < 0 or chosen.max() >= rows or len(set(chosen)) < len(chosen):
-        raise ValueError(
-            f"expected {what} as a mask of {rows} booleans or as different indices from 0 to "
-            f"{rows - 1}, got {chosen.dtype} of shape {chosen.shape}"
-        )
-    mask = np.zeros(rows, dtype=np.bool_)
-    mask[chosen] = True
-    return mask
-
-
-def as_names(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
-    """Return the names of the factors; by default `factor 0`, `factor 1`, ..."""
-    if not names:
-        return tuple(f"factor {k}" for k in range(count))
-    if len(names) != count or len(set(names)) != count:
-        raise ValueError(
-            f"expected {count} different factor names, one for each column of the factors, got "
-            f"{len(names)}: {', '.join(map(str, names))}"
-        )
-    return tuple(map(str, names))
-
-
-def subset(rows: int, size: int, rng: np.random.Generator) -> Ints:
-    """Choose `size` different rows at random, or all rows in order if there are no more."""
-    if size < 2:
-        raise ValueError(f"expected at least 2 rows to estimate from, got {size}")
-    return np.arange(rows) if rows <= size else rng.choice(rows, size, replace=False)
-
-
-def as_seed(seed: Seed) -> int:
-    """Return an integer seed; a generator draws one."""
-    return int(seed.integers(2**31)) if isinstance(seed, np.random.Generator) else int(seed)
-
-
-def check_choice(name: str, value: str, valid: Sequence[str]) -> None:
-    """Raise unless an option, such as a protocol, has one of the valid values."""
-    if value not in valid:
-        raise ValueError(f"expected {name} to be one of {', '.join(valid)}, got {value!r}")
-
-
-def _check_finite(
-    what: str, values: NDArray[np.floating[Any]], remedy: str = "check the encoder"
-) -> None:
-    bad = ~np.isfinite(values)
-    if bad.any():
-        columns = np.flatnonzero(bad.reshape(-1, values.shape[-1]).any(0)).tolist()
-        raise ValueError(
-            f"expected finite {what}, got NaN or infinity in columns {columns}: {remedy}"
-        )
-
-
-def _check_magnitude(z: Floats) -> None:
-    """Raise if squares of codes, or of their differences, overflow or vanish."""
-    low, high = z.min(0), z.max(0)
-    size, extent = np.maximum(np.abs(low), np.abs(high)), high / 2 - low / 2
-    bad = (size > _HUGE) | ((extent < 1 / _HUGE) & (high > low))
-    if bad.any():
-        raise ValueError(
-            f"expected codes of at most {_HUGE:g} that are constant or differ by at least "
-            f"{1 / _HUGE:g}, got others in columns {np.flatnonzero(bad).tolist()}: rescale them"
-        )
 
 
 def factor_indices(

@@ -6,9 +6,10 @@ from typing import Literal
 
 import numpy as np
 
+from unweave.metrics.arrays import Floats, Ints, subset
 from unweave.metrics.fixed_factors import combinations_missing
 from unweave.metrics.information import discretise
-from unweave.metrics.inputs import Floats, Inputs, Ints, subset
+from unweave.metrics.inputs import Inputs
 from unweave.metrics.options import metric
 from unweave.metrics.predictors import one_hot_columns
 from unweave.metrics.score import Score

@@ -6,8 +6,9 @@ from typing import Literal
 
 import numpy as np
 
+from unweave.metrics.arrays import Bools
 from unweave.metrics.information import ROUNDING, Binned, bin_rows, entropy, top_gap
-from unweave.metrics.inputs import Bools, Inputs
+from unweave.metrics.inputs import Inputs
 from unweave.metrics.options import metric
 from unweave.metrics.score import Score
 

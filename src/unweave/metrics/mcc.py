@@ -6,7 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from unweave.metrics.inputs import Floats, Inputs
+from unweave.metrics.arrays import Floats
+from unweave.metrics.inputs import Inputs
 from unweave.metrics.options import metric
 from unweave.metrics.predictors import standardise
 from unweave.metrics.score import Score

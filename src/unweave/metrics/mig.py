@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from unweave.metrics.arrays import Floats, Ints, as_scales
 from unweave.metrics.information import (
     bin_rows,
     divide_by_entropy,
@@ -14,7 +15,7 @@ from unweave.metrics.information import (
     gap_score,
     mutual_information,
 )
-from unweave.metrics.inputs import Floats, Inputs, Ints, as_scales
+from unweave.metrics.inputs import Inputs
 from unweave.metrics.mixtures import mixture_density
 from unweave.metrics.options import metric
 from unweave.metrics.score import Score

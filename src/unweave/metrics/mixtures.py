@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from unweave.metrics.inputs import Floats
+from unweave.metrics.arrays import Floats
 
 _STEPS, _NODES = 5, 10  # grid steps per scale, and grid points that a polynomial goes through
 _WEIGHTS = np.array([(-1) ** j * math.comb(_NODES - 1, j) for j in range(_NODES)])  # barycentric

@@ -6,8 +6,9 @@ from typing import Literal
 
 import numpy as np
 
+from unweave.metrics.arrays import Floats
 from unweave.metrics.information import bin_rows
-from unweave.metrics.inputs import Floats, Inputs
+from unweave.metrics.inputs import Inputs
 from unweave.metrics.options import metric
 from unweave.metrics.score import Score
 

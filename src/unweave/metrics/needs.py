@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from unweave.metrics.inputs import Bools, Ints, as_mask
+from unweave.metrics.arrays import Bools, Ints, as_mask
 from unweave.metrics.table import Table
 
 Need = Callable[[Table], str | None]

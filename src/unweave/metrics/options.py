@@ -15,14 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from unweave.core.parallel import thread_map
+from unweave.metrics.arrays import Floats, Ints, Seed, as_row_mask
 from unweave.metrics.inputs import (
     FewRowsWarning,
-    Floats,
     Inputs,
-    Ints,
     Periods,
-    Seed,
-    as_row_mask,
     factor_indices,
     few_rows,
     merge,

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
 from unweave.core.parallel import own_cores, thread_map
-from unweave.metrics.inputs import Floats, Inputs, Ints, as_row_mask
+from unweave.metrics.arrays import Floats, Ints, as_row_mask
+from unweave.metrics.inputs import Inputs
 from unweave.metrics.score import Detail
 
 T = TypeVar("T")

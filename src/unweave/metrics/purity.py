@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unweave.metrics.inputs import Floats
+from unweave.metrics.arrays import Floats
 
 
 def purity(importances: Floats) -> float:

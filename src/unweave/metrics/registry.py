@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from unweave.core.bibliography import cited, entries_for
 from unweave.core.hints import nearest
 from unweave.core.parts import find_object, import_module
+from unweave.metrics.arrays import Seed, as_codes, as_factors, real_factors
 from unweave.metrics.beta_vae_score import beta_vae_score
 from unweave.metrics.dci import dci
 from unweave.metrics.dci_es import dci_es
@@ -24,16 +25,7 @@ from unweave.metrics.evidence import unjudged
 from unweave.metrics.explicitness import explicitness
 from unweave.metrics.factor_vae_score import factor_vae_score
 from unweave.metrics.infomec import info_mec, info_mec_estimates
-from unweave.metrics.inputs import (
-    FewRowsWarning,
-    Inputs,
-    MissingLabelsWarning,
-    Seed,
-    as_codes,
-    as_factors,
-    read,
-    real_factors,
-)
+from unweave.metrics.inputs import FewRowsWarning, Inputs, MissingLabelsWarning, read
 from unweave.metrics.irs import irs
 from unweave.metrics.jemmig import jemmig
 from unweave.metrics.mcc import mcc

@@ -6,8 +6,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from unweave.metrics.arrays import Floats, Ints
 from unweave.metrics.information import gap_score
-from unweave.metrics.inputs import Floats, Inputs, Ints
+from unweave.metrics.inputs import Inputs
 from unweave.metrics.mcc import absolute_correlations
 from unweave.metrics.options import metric
 from unweave.metrics.predictors import TEST, TRAIN, Split, newton, split

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from unweave.core.files import csv_text
 from unweave.core.html import html_table
 
 Detail = bool | int | float | str | list[int] | list[float] | list[str]
@@ -210,11 +209,3 @@ def aligned(lines: Sequence[Sequence[str]]) -> str:
         for line in lines
     )
     return "\n".join(line.rstrip() for line in padded)
-
-
-def csv_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a header and rows as comma-separated values."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([head, *rows])
-    return text.getvalue()

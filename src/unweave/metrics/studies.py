@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from unweave.core.parallel import thread_map
-from unweave.metrics.inputs import Floats, check_choice
+from unweave.metrics.arrays import Floats, check_choice
 from unweave.metrics.score import Score, aligned
 from unweave.metrics.validation import check_arguments
 

@@ -20,21 +20,23 @@ from numpy.typing import NDArray
 from unweave.core.files import write_atomically
 from unweave.core.hints import nearest
 from unweave.core.html import html_table
-from unweave.metrics.inputs import (
+from unweave.metrics.arrays import (
     Bools,
     Floats,
-    Periods,
     as_codes,
     as_factors,
     as_kl,
     as_mask,
     as_names,
     as_scales,
+    real_factors,
+)
+from unweave.metrics.inputs import (
+    Periods,
     continuous_factors,
     describe_real_factors,
     few_rows,
     merge,
-    real_factors,
 )
 
 _HEAD = 5  # rows that a notebook shows
@@ -171,8 +173,9 @@ name decides otherwise
 
     @cached_property
     def value_counts(self) -> tuple[int, ...]:
-        """How many different values each factor takes."""
-        return tuple(len(np.unique(column)) for column in self.merged_factors.T)
+        """How many different values each factor takes, missing ones aside."""
+        columns = self.merged_factors.T
+        return tuple(len(np.unique(column[~np.isnan(column)])) for column in columns)
 
     @property
     def too_few_rows(self) -> str | None:
@@ -209,9 +212,7 @@ name decides otherwise
         size = self.factor_sizes[k]
         if self.continuous_mask[k]:
             return f"{size} as numbers" if size else "of real numbers"
-        column = self.merged_factors[:, k]
-        classes = len(np.unique(column[~np.isnan(column)]))
-        return str(size) if size else f"of real numbers as {classes} classes"
+        return str(size) if size else f"of real numbers as {self.value_counts[k]} classes"
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the table as .npz, atomically and without pickle."""
@@ -252,7 +253,12 @@ name decides otherwise
             codes_key: the array or the columns of codes, if the name is not `codes`.
             factors_key: the array or the columns of factors, if the name is not `factors`.
         """
-        from unweave.metrics.table_files import FACTORS, factor_columns, label_columns, read_files
+        from unweave.metrics.table_files import (
+            FACTORS,
+            label_columns,
+            labels_as_factors,
+            read_files,
+        )
 
         if factors is not None or not _is_npz(path):
             return cls(**read_files(path, factors, codes_key, factors_key))
@@ -274,7 +280,7 @@ name decides otherwise
         given = arrays[FACTORS]
         if given.dtype.kind in "US" or given.ndim == 1:
             single = (factors_key or "label",) if given.ndim == 1 else ()
-            columns |= factor_columns(label_columns(given, names or single), len(given))
+            columns |= labels_as_factors(label_columns(given, names or single), len(given))
         if columns["continuous"] is not None:
             columns["continuous"] = np.atleast_1d(columns["continuous"]).tolist()
         return cls(**columns, factor_sizes=sizes, periods=periods, row_names=row_names)

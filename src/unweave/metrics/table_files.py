@@ -56,10 +56,10 @@ def read_files(
         rows, columns = _join(read, labels, str(codes), str(factors))
         values = values[rows]
         names = tuple(names[row] for row in rows) if names else ()
-    return {CODES: values, **factor_columns(columns, len(values)), "row_names": names}
+    return {CODES: values, **labels_as_factors(columns, len(values)), "row_names": names}
 
 
-def factor_columns(columns: Sequence[LabelColumn], count: int) -> dict[str, Any]:
+def labels_as_factors(columns: Sequence[LabelColumn], count: int) -> dict[str, Any]:
     """Return labels as a table has them: text as classes, numbers as they are, NaN if missing."""
     factors = np.full((count, len(columns)), np.nan)
     for k, column in enumerate(columns):

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unweave.metrics.inputs import Bools, Floats, Seed, as_codes, as_kl, subset
+from unweave.metrics.arrays import Bools, Floats, Seed, as_codes, as_kl, subset
 from unweave.metrics.predictors import lasso, standardise
 from unweave.metrics.score import Score
 from unweave.metrics.validation import check_arguments

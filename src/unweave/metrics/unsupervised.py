@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from unweave.metrics.arrays import Floats, Ints, Seed, as_codes, as_kl, as_mask, subset
 from unweave.metrics.information import discretise, mutual_information
-from unweave.metrics.inputs import Floats, Ints, Seed, as_codes, as_kl, as_mask, subset
 from unweave.metrics.score import Score
 from unweave.metrics.validation import check_arguments
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, ParamSpec, TypeVar, get_args, get_or
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unweave.metrics.inputs import Seed, check_choice
+from unweave.metrics.arrays import Seed, check_choice
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -8,17 +8,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
+from numpy.typing import NDArray
 
 import unweave
 from unweave.core.files import write_atomically
-from unweave.evaluation.compare import Comparison, Contrast, RunGroup, Section
-from unweave.evaluation.comparison_text import contrast_text, estimate_text, seeds_text
+from unweave.evaluation.comparison import Comparison, Contrast, RunGroup, Section
+from unweave.evaluation.comparison_text import contrast_text, estimate_text, seeds_text, udr_text
 from unweave.evaluation.shared_latents import SAME
 from unweave.report.charts import Panel, Plot, padded, ticks
 from unweave.report.figures import settled_span
 from unweave.report.studies import series_style
 from unweave.report.templates import template
-from unweave.report.text import number, words
+from unweave.report.text import words
 from unweave.training.grouping import value_text
 
 _MOST_LINES = 12  # runs of which every one has a line of its own; of more, groups have bands alone
@@ -26,8 +27,8 @@ _MOST_LINES = 12  # runs of which every one has a line of its own; of more, grou
 Curve = tuple[list[float], list[float]]  # steps and values
 
 
-class _NumberRow(NamedTuple):
-    """A number by group, with the best group if the number has one."""
+class _QuantityRow(NamedTuple):
+    """A quantity by group, with the best group if it has one."""
 
     name: str
     cells: list[str]
@@ -66,7 +67,7 @@ def render_comparison(comparison: Comparison) -> str:
 
 def _section(section: Section, level: float) -> dict[str, Any]:
     """Return the tables and charts of one dataset."""
-    contrasts = {each.number: each for each in section.contrasts}
+    contrasts = {each.quantity: each for each in section.contrasts}
     styles = [series_style(n, len(section.groups)) for n in range(len(section.groups))]
     return {
         "data": section.data,
@@ -75,29 +76,28 @@ def _section(section: Section, level: float) -> dict[str, Any]:
             (group, style, list(map(value_text, group.settings.values())), seeds_text(group))
             for group, style in zip(section.groups, styles, strict=True)
         ],
-        "numbers": [
-            _NumberRow(
+        "quantities": [
+            _QuantityRow(
                 name,
                 [estimate_text(group, name, level) for group in section.groups],
                 contrasts.get(name),
             )
-            for name in section.numbers
+            for name in section.quantities
         ],
         "best": [(each, contrast_text(each)) for each in section.contrasts],
-        "dots": [_number_chart(name, section, styles, level) for name in section.numbers],
+        "dots": [_quantity_chart(name, section, styles, level) for name in section.quantities],
         "curves": _curves(section, styles),
         "latents": [
-            (group, _udr_text(group), [run.run.seed for run in group.encoded], _latent_rows(group))
+            (
+                group,
+                udr_text(group.udr),
+                [run.run.seed for run in group.encoded],
+                _latent_rows(group),
+            )
             for group in section.groups
             if group.udr
         ],
     }
-
-
-def _udr_text(group: RunGroup) -> str:
-    values = [score.value for score in group.udr]
-    span = f"{number(min(values))} to {number(max(values))}"
-    return f"{number(float(np.mean(values)))} ({span} over {len(values)} seeds)"
 
 
 def _latent_rows(group: RunGroup) -> list[_LatentRow]:
@@ -112,8 +112,8 @@ def _latent_rows(group: RunGroup) -> list[_LatentRow]:
     return rows
 
 
-def _number_chart(name: str, section: Section, styles: Sequence[str], level: float) -> Panel:
-    """Plot a number: a dot for each seed, beside it the mean of each group and its interval."""
+def _quantity_chart(name: str, section: Section, styles: Sequence[str], level: float) -> Panel:
+    """Plot a quantity: a dot for each seed, beside it the mean of each group and its interval."""
     groups = section.groups
     every = [value for group in groups for value in group.values(name)]
     estimates = [group.estimate(name, level) for group in groups]
@@ -141,7 +141,7 @@ def _title(key: str) -> str:
 
 
 def _curves(section: Section, styles: Sequence[str]) -> list[Panel]:
-    """Plot every term and every number measured during training over the steps, by group."""
+    """Plot every term and every quantity measured during training over the steps, by group."""
     runs = [run for group in section.groups for run in group.runs]
     names = dict.fromkeys(name for run in runs for name in _curves_of(run.log, run.measures))
     thin = len(runs) <= _MOST_LINES
@@ -184,16 +184,28 @@ def _curve_chart(name: str, section: Section, styles: Sequence[str], thin: bool)
     plot = Plot((0, longest * 1.02), (min(s[0] for s in spans), max(s[1] for s in spans)))
     marks: list[Markup] = []
     for own, style in zip(curves, styles, strict=True):
-        aligned = [curve for curve in own if curve[0] == own[0][0]]
         if len(own) > 1 and thin:
             marks += [plot.line(steps, values, f"{style} thin") for steps, values in own]
-        if aligned:
-            steps, values = aligned[0][0], np.array([curve[1] for curve in aligned])
-            mean, spread = values.mean(0), values.std(0)
-            if len(aligned) > 1:
+        if own:
+            steps, every_run = _on_common_steps(own)
+            mean, spread = every_run.mean(0), every_run.std(0)
+            if len(own) > 1:
                 band = (mean - spread).tolist(), (mean + spread).tolist()
                 marks.append(plot.area(steps, *band, f"{style} band"))
             marks.append(plot.line(steps, mean.tolist(), style))
     drawing = plot.draw(marks, f"{name} over training steps", ticks(plot.x), ticks(plot.y))
     where, _, rest = name.rpartition(" ")
     return Panel(words(rest), where, drawing)
+
+
+def _on_common_steps(curves: Sequence[Curve]) -> tuple[list[float], NDArray[np.float64]]:
+    """Return the steps that all curves cover, and the values of each at these, interpolated.
+
+    >>> _on_common_steps([([0, 10, 20], [0.0, 1.0, 2.0]), ([0, 5, 15], [1.0, 1.0, 3.0])])
+    ([0, 5, 10, 15], array([[0. , 0.5, 1. , 1.5],
+           [1. , 1. , 2. , 3. ]]))
+    """
+    first, last = max(steps[0] for steps, _ in curves), min(steps[-1] for steps, _ in curves)
+    every = sorted({step for steps, _ in curves for step in steps})
+    common = [step for step in every if first <= step <= last]
+    return common, np.array([np.interp(common, steps, values) for steps, values in curves])

@@ -20,7 +20,7 @@ from unweave.metrics import Score
 from unweave.metrics.registry import metric_citations
 from unweave.report import figures, summary, traversals, vectors
 from unweave.report.analysis import LEAST_INFORMATION, Analysis, analyse
-from unweave.report.pictures import is_image
+from unweave.report.pictures import colour_legend, is_image
 from unweave.report.templates import template
 from unweave.report.verdict import verdict
 from unweave.training import configuration
@@ -118,7 +118,7 @@ def _observations(analysis: Analysis, channels: Sequence[int]) -> dict[str, Any]
         colours = traversals.image_colours(analysis, channels)
         return {
             "images": True,
-            "legend": colours.legend,
+            "legend": colour_legend(colours, analysis.model.schema),
             "reconstructions": traversals.reconstruction_sheets(analysis, colours),
             "traversals": [traversals.traversal(analysis, start, colours) for start in starts],
             "samples": traversals.sample_sheet(samples, colours),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import colorsys
+import dataclasses
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -141,6 +142,21 @@ def colour_map(images: Array, pixels: bool, channels: Sequence[int] = ()) -> Col
     if count == 1 and min(-low[0], high[0]) > _SIGNED * most:
         return ColourMap((-most,), (most,), tuple(channels), pixels=False, diverging=True)
     return ColourMap(low, high, tuple(channels), pixels=False)
+
+
+def colour_legend(colours: ColourMap, schema: Schema) -> list[LegendEntry]:
+    """Return what colours stand for in the user's units, if images are shown as networks see them.
+
+    >>> from unweave.data.scaling import Scaling
+    >>> schema = Schema(9, (1, 8, 8), scaling=Scaling("percentile", (500.0,), (0.001,)))
+    >>> [entry.text for entry in colour_legend(ColourMap(pixels=False), schema)]
+    ['500', '1.5e+03']
+    """
+    numbers = list(colours.channels or range(schema.shape[0]))
+    ends = np.zeros((2, *schema.shape[:1], 1, 1), np.float32)
+    ends[:, numbers, 0, 0] = colours.low, colours.high
+    low, high = schema.scaling.invert(ends)[:, numbers, 0, 0].tolist()
+    return dataclasses.replace(colours, low=tuple(low), high=tuple(high)).legend
 
 
 def _span(values: Array) -> tuple[float, float]:

@@ -114,6 +114,6 @@ def sample_sheet(samples: Array, colours: ColourMap) -> Sheet:
 
 
 def image_colours(analysis: Analysis, channels: Sequence[int] = ()) -> ColourMap:
-    """Choose how values, in the user's units, are shown."""
-    rows, schema = analysis.some_rows(64, "span"), analysis.model.dataset.schema
+    """Choose how values, as the networks see them, are shown."""
+    rows, schema = analysis.some_rows(64, "span"), analysis.model.schema
     return colour_map(analysis.observations(rows), are_pixels(schema), channels)

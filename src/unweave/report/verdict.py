@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from markupsafe import Markup
 
+from unweave.data.splits import split_of
 from unweave.metrics import Score
 from unweave.metrics.evidence import AT_NULL, unjudged
 from unweave.report.analysis import LEAST_INFORMATION, Analysis, Variable
@@ -65,11 +66,13 @@ def _explained(analysis: Analysis) -> list[Markup]:
     share = analysis.explained
     if share is None:
         return []
-    how = (
-        f"{share.rows:,} observations of the {share.split} split, which it was not trained on"
-        if share.held_out
-        else f"{share.rows:,} of the observations that it was trained on; nothing was held out"
-    )
+    how = f"{share.rows:,} observations of the {share.split} split, "
+    if share.held_out:
+        how += "which it was not trained on"
+    elif share.split == split_of(analysis.model.run.data):
+        how = f"{share.rows:,} of the observations that it was trained on; nothing was held out"
+    else:
+        how += "some or all of which it was trained on"
     sentence = "R<sup>2</sup> of the reconstructions is {} on {}."
     return [Markup(sentence).format(number(share.r2), how)]
 

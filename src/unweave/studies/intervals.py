@@ -61,10 +61,10 @@ def bootstrap_interval(values: Values, statistic: Callable[..., Values] = np.mea
     return percentile_interval(float(statistic(values)), statistic(samples, axis=1))
 
 
-def difference_interval(ours: Values, theirs: Values, level: float = 0.95) -> Measured:
+def bootstrap_difference(ours: Values, theirs: Values, level: float = 0.95) -> Measured:
     """Return the difference of two means over networks, with its bootstrap interval.
 
-    >>> difference_interval(np.ones(5), np.zeros(5))
+    >>> bootstrap_difference(np.ones(5), np.zeros(5))
     Measured(value=1.0, low=1.0, high=1.0)
     """
     rng = np.random.default_rng(0)

@@ -30,7 +30,7 @@ from unweave.core.parallel import thread_map, usable_cores
 from unweave.data import Dataset
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.monitor import Measure, monitor_of
-from unweave.studies.intervals import bootstrap_interval, difference_interval
+from unweave.studies.intervals import bootstrap_difference, bootstrap_interval
 from unweave.studies.workspace import Measured, Numbers, Workspace, today
 from unweave.training import Outcome, Precision, Row, train
 from unweave.training.progress import failure_text
@@ -134,7 +134,7 @@ class Group:
 
     def difference(self, other: Group, read: Reader) -> Measured:
         """Return the mean less that of another group, with its 95% bootstrap interval."""
-        return difference_interval(self.values(read), other.values(read))
+        return bootstrap_difference(self.values(read), other.values(read))
 
     def ranked(self, read: Reader) -> list[Network]:
         """Return the networks by decreasing values."""

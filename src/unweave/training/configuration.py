@@ -31,7 +31,7 @@ def parts(run: Run, dataset: Dataset) -> list[ConfiguredPart]:
     """Return the parts of a run; the last one has its numbers, such as steps and seed."""
     usual, fields = default_fields(run, dataset), fields_of(run)
     numbers = [
-        Field(name.replace("_", " "), value_text(value), value != usual[name])
+        Field(name.replace("_", " "), value_in_words(value), value != usual[name])
         for name, value in fields.items()
         if not is_spec(value)
     ]
@@ -56,18 +56,18 @@ def _rows(value: object, default: object, prefix: str = "") -> list[Field]:
                 rows.append(Field(prefix + name, field.kind, True))
             rows += _rows(field, known, f"{prefix}{name}.")
         else:
-            rows.append(Field(prefix + name, value_text(field), field != known))
+            rows.append(Field(prefix + name, value_in_words(field), field != known))
     return rows
 
 
-def value_text(value: object) -> str:
+def value_in_words(value: object) -> str:
     """Return a value of a field in words."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "not given"}[value]
     if isinstance(value, (tuple, list)):
-        return ", ".join(value_text(item) for item in value) or "none"
+        return ", ".join(value_in_words(item) for item in value) or "none"
     if is_spec(value):
-        return " ".join(f"{name} {value_text(v)}" for name, v in fields_of(value).items() if v)
+        return " ".join(f"{name} {value_in_words(v)}" for name, v in fields_of(value).items() if v)
     if isinstance(value, int):
         return f"{value:,}"
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -14,15 +14,45 @@ from unweave.training.run import Run
 
 Settings = Mapping[str, Any]
 
+# The fields of data, by kind, that say where they are. The content is compared by a fingerprint.
+_PLACES = {
+    "arrays": ("path",),
+    "folder": ("path", "factors"),
+    "memory": ("digest",),
+    "selected": ("features",),
+}
 
-def settings_of(run: Run) -> dict[str, Any]:
+
+def settings_of(run: Run, places: bool = True) -> dict[str, Any]:
     """Return the settings of a run, as in `objective.beta`; `objective` is the kind of it.
+
+    `places` says whether to include where the data are.
 
     >>> settings = settings_of(Run(seed=3))
     >>> settings["objective"], settings["objective.beta"], settings["seed"]
     ('beta-vae', 4.0, 3)
     """
-    return flatten(spec.to_json(run))
+    content = spec.to_json(run)
+    return flatten(content if places else content | {"data": _without_places(content["data"])})
+
+
+def data_identity(data: Data, fingerprint: str = "", labels: str = "") -> str:
+    """Return text that is equal for equal data and labels, wherever they are.
+
+    `fingerprint` and `labels` are those of the content; "" if the spec alone determines it.
+    """
+    content = spec.to_json(data)
+    rest = _without_places(content) if fingerprint else content
+    return f"{fingerprint} {labels} {json.dumps(rest)}"
+
+
+def _without_places(content: Settings) -> dict[str, Any]:
+    places = _PLACES.get(content.get("kind", ""), ())
+    return {
+        name: _without_places(value) if isinstance(value, dict) else value
+        for name, value in content.items()
+        if name not in places
+    }
 
 
 def flatten(content: Settings, prefix: str = "") -> dict[str, Any]:
@@ -38,16 +68,20 @@ def flatten(content: Settings, prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def same_but_for_the_seed(runs: Sequence[Run]) -> list[list[int]]:
+def same_but_for_the_seed(runs: Sequence[Run], data: Sequence[str] = ()) -> list[list[int]]:
     """Return the numbers of the runs that differ only in their seed, group by group.
+
+    `data` identifies the data of each run, by default by their spec.
 
     >>> same_but_for_the_seed([Run(seed=0), Run(steps=5), Run(seed=1)])
     [[0, 2], [1]]
     """
-    groups: dict[str, list[int]] = {}
-    for number, run in enumerate(runs):
-        rest = {name: value for name, value in spec.to_json(run).items() if name != "seed"}
-        groups.setdefault(json.dumps(rest), []).append(number)
+    groups: dict[tuple[str, str], list[int]] = {}
+    each = data or [data_identity(run.data) for run in runs]
+    for number, (run, own) in enumerate(zip(runs, each, strict=True)):
+        settings = spec.to_json(run).items()
+        rest = {name: value for name, value in settings if name not in ("seed", "data")}
+        groups.setdefault((json.dumps(rest), own), []).append(number)
     return list(groups.values())
 
 
@@ -89,3 +123,24 @@ def value_text(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def settings_text(settings: Settings) -> str:
+    """Write the settings of a group of runs.
+
+    >>> settings_text({"objective.beta": 4.0, "steps": 10}), settings_text({})
+    ('objective.beta=4, steps=10', 'all runs')
+    """
+    texts = (f"{name}={value_text(value)}" for name, value in settings.items())
+    return ", ".join(texts) or "all runs"
+
+
+def sort_key(value: object) -> tuple[int, float, str]:
+    """Return a key that sorts values of a setting or a score: numbers first, then text.
+
+    >>> sorted(["b", 10, 9.5, "a"], key=sort_key)
+    [9.5, 10, 'a', 'b']
+    """
+    if isinstance(value, (int, float)):
+        return 0, float(value), ""
+    return 1, 0.0, str(value)

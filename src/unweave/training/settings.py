@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 from unweave.data import Dataset
-from unweave.training.configuration import data_name, latent_text, objective_text, value_text
+from unweave.training.configuration import data_name, latent_text, objective_text, value_in_words
 from unweave.training.overrides import default_fields, defaults_of, fields_of, is_spec
 from unweave.training.run import Run
 
@@ -67,9 +67,9 @@ def _text(name: str, run: Run) -> str:
     if name == "objective":
         return objective_text(run)
     if not is_spec(value):
-        return value_text(value)
+        return value_in_words(value)
     usual = defaults_of(type(value))
     fields = fields_of(value)
     shown = [each for n, each in enumerate(fields) if n == 0 or fields[each] != usual.get(each)]
-    words = (f"{each.replace('_', ' ')} {value_text(fields[each])}" for each in shown)
+    words = (f"{each.replace('_', ' ')} {value_in_words(fields[each])}" for each in shown)
     return ", ".join([value.kind, *words])

@@ -128,6 +128,22 @@ class DataRecord(NamedTuple):
             raise ValueError(f"it does not describe data as this version does: {error}") from None
 
 
+class ScoreFacts(NamedTuple):
+    """What scores are computed on; those of different facts are never stored together."""
+
+    split: str
+    rows: int
+    codes: str
+    seed: int = 0  # of the metrics
+    labels: str = ""  # fingerprint of the labels
+    continuous: str | None = None  # factors that were declared continuous
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> ScoreFacts:
+        """Read the facts of stored scores."""
+        return cls(**{name: stored[name] for name in cls._fields if name in stored})
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """The folder of one run."""
@@ -167,16 +183,16 @@ class RunFolder:
         """The file for the codes and factors of a split."""
         return self.path / f"table{self._suffix(split)}.npz"
 
-    def write_scores(self, split: str, rows: int, codes: str, scores: Mapping[str, Any]) -> None:
+    def write_scores(self, facts: ScoreFacts, scores: Mapping[str, Any]) -> None:
         """Store the scores of a split beside those of other splits.
 
-        Stored scores of other metrics stay if they are of the same rows and codes.
+        Stored scores of other metrics stay if they are of the same rows, codes, labels and seed.
         """
-        path = self.path / f"scores{self._suffix(split)}.json"
-        facts = {"split": split, "rows": rows, "codes": codes}
-        stored = self.scores.get(split, {}) if path.exists() else {}
-        same = all(stored.get(name) == value for name, value in facts.items())
-        write_json(path, facts | {"scores": (stored["scores"] if same else {}) | dict(scores)})
+        path = self.path / f"scores{self._suffix(facts.split)}.json"
+        stored = _read_json(path) if path.exists() else {}
+        same = facts._asdict().items() <= stored.items() and "scores" in stored
+        kept = stored["scores"] if same else {}
+        write_json(path, facts._asdict() | {"scores": kept | dict(scores)})
 
     def _suffix(self, split: str) -> str:
         return "" if split == split_of(self.read_run().data) else f"-{split}"

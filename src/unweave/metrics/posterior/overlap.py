@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from unweave.aggregate import Summary, summarise
 from unweave.core.noise import Noise
 from unweave.latents import DiagonalGaussian, Gaussian
-from unweave.metrics.inputs import Floats, Ints, Seed, as_codes, as_mask, as_scales, as_seed, subset
+from unweave.metrics.arrays import Floats, Ints, Seed, as_codes, as_mask, as_scales, as_seed, subset
 from unweave.metrics.score import Score
 from unweave.metrics.validation import check_arguments
 

@@ -34,7 +34,7 @@ from unweave.latents import (
     rows,
     with_hard_samples,
 )
-from unweave.metrics.inputs import Seed, as_codes, as_scales, as_seed
+from unweave.metrics.arrays import Seed, as_codes, as_scales, as_seed
 from unweave.metrics.score import Detail, Score
 from unweave.metrics.validation import check_arguments
 from unweave.objectives.divergences import InclusiveKL, Moments, SlicedWasserstein

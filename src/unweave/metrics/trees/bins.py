@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
-from unweave.metrics.inputs import Bools, Floats, Ints
+from unweave.metrics.arrays import Bools, Floats, Ints
 
 BINS = 100  # of about equally many rows, if a code has more than twice as many values
 

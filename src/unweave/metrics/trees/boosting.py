@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unweave.metrics.inputs import Bools, Floats, Ints
+from unweave.metrics.arrays import Bools, Floats, Ints
 from unweave.metrics.trees.bins import Bins, bin_codes
 
 DEPTH = 3

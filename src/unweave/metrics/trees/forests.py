@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from unweave.core.parallel import thread_map
-from unweave.metrics.inputs import Bools, Floats, Ints
+from unweave.metrics.arrays import Bools, Floats, Ints
 
 _ENTRIES = 1_150_000  # rows times codes of the trees that are grown at once, to use threads well
 _TIE_BREAKERS = 97  # random numbers per tree and code, which nodes use in turn

@@ -38,7 +38,7 @@ from unweave.studies.drawing import (
     shades,
 )
 from unweave.studies.images import draw_png, traversals_png
-from unweave.studies.intervals import RESAMPLES, difference_interval, percentile_interval
+from unweave.studies.intervals import RESAMPLES, bootstrap_difference, percentile_interval
 from unweave.studies.study import PICTURES, Group, Network, Reader, Results, Study, best_of_settings
 from unweave.studies.texts import Texts
 from unweave.studies.workspace import Claim, Measured, Numbers, Result, Workspace
@@ -237,7 +237,7 @@ def _no_gain(groups: Groups, share: str) -> Claim:
     for name, score in SCORES.items():
         base = complete[1.0].values(score)
         more = {
-            beta: difference_interval(group.values(score), base, level)
+            beta: bootstrap_difference(group.values(score), base, level)
             for beta, group in complete.items()
             if beta > 1
         }

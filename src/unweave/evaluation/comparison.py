@@ -1,0 +1,209 @@
+"""The comparison of runs: groups of runs that differ only in their seed, and the best of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from unweave.core.files import csv_text
+from unweave.core.intervals import Estimate, mean_interval
+from unweave.evaluation.shared_latents import SharedLatent
+from unweave.metrics import Score, Table
+from unweave.metrics.model_metrics import UDR
+from unweave.training.final_terms import final_terms
+from unweave.training.grouping import settings_text
+from unweave.training.run import Run
+from unweave.training.store import ScoreFacts
+
+_EQUAL = 1e-9  # smaller differences are due to rounding
+_FINAL = ("distortion", "rate")  # quantities at the end of a log
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedRun:
+    """What a comparison reads of a run: its settings, its log, its scores and its codes.
+
+    `data` identifies the data. `facts` say what the scores are of; None if there are none.
+    `unused` says why stored scores are not used. `table` is None if the run could not be encoded.
+    """
+
+    name: str
+    run: Run
+    data: str
+    log: Sequence[Mapping[str, Any]]
+    measures: Sequence[Mapping[str, Any]] = ()
+    scores: Mapping[str, Score] = field(default_factory=dict)
+    facts: ScoreFacts | None = None
+    unused: str = ""
+    table: Table | None = None
+
+    @property
+    def values(self) -> dict[str, float]:
+        """The quantities to compare by name: the end of the log, the held-out loss, the scores."""
+        final = {name: value for name, value in final_terms(self.log).items() if name in _FINAL}
+        held_out = [row["validation"] for row in self.measures if "validation" in row][-1:]
+        for name, value in held_out[0].items() if held_out else ():
+            if value is not None:
+                final[f"validation/{name}"] = float(value)
+        for key, score in self.scores.items():
+            if key != UDR:  # which is of a group
+                final[key] = float(score.value)
+                final |= {f"{key} {part}": value for part, value in score.components.items()}
+        return final
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """Runs that differ only in their seed.
+
+    `settings` are those that differ between groups. `udr` has a score for each run and `latents`
+    the latents matched across the runs, both empty for fewer than two encoded runs; models in
+    `latents` are numbers of `encoded`.
+    """
+
+    name: str
+    settings: dict[str, Any]
+    runs: tuple[ComparedRun, ...]
+    encoded: tuple[ComparedRun, ...] = ()
+    udr: tuple[Score, ...] = ()
+    latents: tuple[SharedLatent, ...] = ()
+
+    def values(self, name: str) -> list[float]:
+        """Return the values of a quantity by run, of the runs that have it."""
+        return [run.values[name] for run in self.runs if name in run.values]
+
+    def estimate(self, name: str, level: float) -> Estimate | None:
+        """Return the mean of a quantity over the seeds with its interval; None without values."""
+        values = self.values(name)
+        return mean_interval(values, level) if values else None
+
+    @property
+    def title(self) -> str:
+        """The settings as text."""
+        return settings_text(self.settings)
+
+
+class Contrast(NamedTuple):
+    """The best group by one quantity, the second best, and the difference of their means."""
+
+    quantity: str
+    best: RunGroup
+    second: RunGroup
+    difference: Estimate
+
+    @property
+    def tied(self) -> bool:
+        """Whether both means are the same, up to rounding."""
+        return abs(self.difference.value) < _EQUAL
+
+    @property
+    def distinguishable(self) -> bool | None:
+        """Whether the interval of the difference excludes 0; None without an interval."""
+        low, high = self.difference.low, self.difference.high
+        return None if low is None or high is None else low > 0 or high < 0
+
+
+@dataclass(frozen=True)
+class Section:
+    """The runs on one dataset: their groups, and the best by every quantity."""
+
+    data: str  # as text
+    settings: tuple[str, ...]
+    groups: tuple[RunGroup, ...]
+    quantities: tuple[str, ...]
+    contrasts: tuple[Contrast, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """A comparison of runs, with a section for each dataset; it prints as text.
+
+    `level` is that of all intervals. `notes` say what a reader should know.
+    """
+
+    sections: tuple[Section, ...]
+    notes: tuple[str, ...]
+    level: float = 0.95
+
+    def __str__(self) -> str:
+        from unweave.evaluation.comparison_text import comparison_text
+
+        return comparison_text(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from unweave.evaluation.comparison_text import comparison_html
+
+        return comparison_html(self)
+
+    def to_csv(self) -> str:
+        """Return CSV text: a line for each group and quantity, with its mean and interval."""
+        settings = list(dict.fromkeys(name for s in self.sections for name in s.settings))
+        head = ["data", "group", *settings, "quantity", "seeds", "mean", "low", "high"]
+        rows: list[list[object]] = []
+        for section in self.sections:
+            for group in section.groups:
+                own = [group.settings.get(name, "") for name in settings]
+                for name in section.quantities:
+                    if estimate := group.estimate(name, self.level):
+                        ends = ["" if end is None else end for end in estimate]
+                        count = len(group.values(name))
+                        rows.append([section.data, group.name, *own, name, count, *ends])
+                if group.udr:
+                    mean = float(np.mean([score.value for score in group.udr]))
+                    rows.append([section.data, group.name, *own, UDR, len(group.udr), mean, "", ""])
+        return csv_text(head, rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the comparison as plain dicts, lists, strings and numbers."""
+        return {
+            "level": self.level,
+            "notes": list(self.notes),
+            "sections": [
+                {
+                    "data": section.data,
+                    "settings": list(section.settings),
+                    "groups": [_group_json(g, section, self.level) for g in section.groups],
+                    "best": [
+                        {
+                            "quantity": each.quantity,
+                            "best": each.best.name,
+                            "second": each.second.name,
+                            "difference": each.difference._asdict(),
+                            "distinguishable": each.distinguishable,
+                        }
+                        for each in section.contrasts
+                    ],
+                }
+                for section in self.sections
+            ],
+        }
+
+
+def _group_json(group: RunGroup, section: Section, level: float) -> dict[str, Any]:
+    encoded = [run.name for run in group.encoded]
+    estimates = {name: group.estimate(name, level) for name in section.quantities}
+    return {
+        "group": group.name,
+        "settings": group.settings,
+        "runs": [
+            {"run": run.name, "seed": run.run.seed, "values": run.values} for run in group.runs
+        ],
+        "means": {name: each._asdict() for name, each in estimates.items() if each},
+        "udr": {name: score.value for name, score in zip(encoded, group.udr, strict=True)}
+        if group.udr
+        else None,
+        "latents": [
+            {
+                "run": encoded[each.model],
+                "latent": each.latent,
+                "found by": [encoded[m] for m in each.found_by],
+                "matches": {encoded[m]: match._asdict() for m, match in each.matches.items()},
+            }
+            for each in group.latents
+        ],
+    }
