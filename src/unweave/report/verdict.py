@@ -103,7 +103,7 @@ def _scores(analysis: Analysis) -> list[Markup]:
     sound = [score for score in scores if not unjudged(score, analysis.table)]
     if not sound:
         reason = unjudged(scores[0], analysis.table)
-        reason = f"{AT_NULL} about the same" if reason.startswith(AT_NULL) else reason
+        reason = f"{AT_NULL} score about the same" if AT_NULL in reason else reason
         return [Markup("No score is evidence of disentanglement: {}.").format(reason)]
     margins = [(s.value - s.null, s.null, s) for s in sound if s.null is not None]
     best: dict[str, tuple[Score, float]] = {}  # one score of each metric

@@ -245,7 +245,7 @@ def interpret(
     bounded = scaling.bounded or (method == "none" and unit_interval)
     if method in ("percentile", "standardise"):
         names = value_names or [
-            f"{'channel' if layout.is_image else 'column'} {n}" for n in range(len(spread.width))
+            f"{'channel' if layout.is_image else 'value'} {n}" for n in range(len(spread.width))
         ]
         notes = _scaling_notes(dtype, values, method, spread, names)
     else:
