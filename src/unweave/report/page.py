@@ -96,7 +96,12 @@ def _texts(analysis: Analysis) -> dict[str, Any]:
         "factors": [factor for _, factor in analysis.factors],
         "constant": summary.constant_factors(analysis),
         "information": summary.information_rows(analysis),
-        "best": [each.best[0][0].number for each in analysis.best_variables],
+        "best": [
+            each.best[0][0].number if each.informative else None for each in analysis.best_variables
+        ],
+        "chance": summary.chance_text(analysis),
+        "no_evidence": summary.common_reason(analysis),
+        "counts": summary.counts_text(analysis),
     }
 
 

@@ -77,4 +77,4 @@ def _falling(measures: Sequence[Row]) -> bool:
     losses = [each["distortion"] + each["rate"] for each in found if None not in each.values()]
     if len(losses) < 3:
         return False
-    return losses[-2] - losses[-1] > _STILL * (max(losses) - min(losses)) > 0
+    return bool(losses[-2] - losses[-1] > _STILL * (max(losses) - min(losses)) > 0)
