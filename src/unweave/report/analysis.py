@@ -14,6 +14,7 @@ from unweave.core.noise import Noise
 from unweave.data import Factor
 from unweave.evaluation.explained import Explained, explained
 from unweave.evaluation.model import FittedModel
+from unweave.evaluation.shared_latents import LEAST_INFORMATION
 from unweave.latents import Distribution
 from unweave.metrics import (
     METRICS,
@@ -28,7 +29,6 @@ from unweave.metrics.information import above_chance, shuffled_information_matri
 
 Array = NDArray[np.floating[Any]]
 
-LEAST_INFORMATION = 0.02  # nats of I(x; z_j) below which a variable counts as unused
 SHUFFLES = 3  # of the factors, for the score that uninformative codes get
 STEPS = 11  # values of a continuous variable in a traversal
 MOST_SHOWN = 24  # variables drawn; of a wider latent space the rest is only counted

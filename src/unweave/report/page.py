@@ -16,10 +16,11 @@ from unweave.core.bibliography import citations
 from unweave.core.files import write_atomically
 from unweave.data import InMemory
 from unweave.evaluation.model import FittedModel
+from unweave.evaluation.shared_latents import LEAST_INFORMATION
 from unweave.metrics import Score
 from unweave.metrics.registry import metric_citations
 from unweave.report import figures, summary, traversals, vectors
-from unweave.report.analysis import LEAST_INFORMATION, Analysis, analyse
+from unweave.report.analysis import Analysis, analyse
 from unweave.report.pictures import is_image
 from unweave.report.templates import template
 from unweave.report.verdict import verdict

@@ -10,11 +10,12 @@ import torch
 from markupsafe import Markup
 
 from unweave.core.schedules import Schedule
+from unweave.evaluation.shared_latents import LEAST_INFORMATION
 from unweave.metrics import Score
 from unweave.metrics.evidence import unjudged
 from unweave.metrics.information import DEVIATIONS
 from unweave.metrics.score import NO_EVIDENCE
-from unweave.report.analysis import LEAST_INFORMATION, Analysis, Variable
+from unweave.report.analysis import Analysis, Variable
 from unweave.report.text import number, typeset, words
 
 _SATURATED = 0.9  # share of log N above which the mutual information is limited by N

@@ -9,9 +9,10 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from unweave.data.splits import split_of
+from unweave.evaluation.shared_latents import LEAST_INFORMATION
 from unweave.metrics import Score
 from unweave.metrics.evidence import AT_NULL, unjudged
-from unweave.report.analysis import LEAST_INFORMATION, Analysis, Variable
+from unweave.report.analysis import Analysis, Variable
 from unweave.report.text import number, symbol, words
 from unweave.training.collapse import advice
 
