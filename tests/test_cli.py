@@ -99,6 +99,25 @@ def test_train_and_report_on_a_folder_of_images_and_a_file_of_arrays(unweave, tm
         assert unweave("report", folder.path)[0] == 0
 
 
+def test_the_run_to_look_at_is_the_best_held_out_and_warnings_name_their_run(unweave, tmp_path):
+    rng, store = np.random.default_rng(0), tmp_path / "runs"
+    np.savez(tmp_path / "few.npz", images=rng.random((60, 5)), factors=rng.integers(3, size=60))
+    few = ("network.hidden=[8]", "batch_size=16", "--store", store, "--device", "cpu")
+    code, out, err = unweave("train", f"data={tmp_path / 'few.npz'}", "seed=0..2", "steps=20", *few)
+    assert code == 0, err
+    assert "3 runs of beta-vae side by side (lanes) start, 20 steps each" in err
+    folders = {f.path.name: f.read_measures()[-1]["validation"] for f in Store(store).folders()}
+    best = min(folders, key=lambda name: folders[name]["distortion"] + folders[name]["rate"])
+    following = out[out.index("next: ") :].splitlines()
+    assert following[0].startswith(f"next: unweave report {best} --store {store}")
+    assert following[0].endswith("(the best held-out loss of 3 runs)")
+    assert following[1].startswith("and:  unweave compare ")
+    assert all(name in following[1] for name in folders)
+    code, _, err = unweave("report", best, "--store", store)
+    assert code == 0, err
+    assert f"run {best}, scores of its report: 48 rows are too few" in err
+
+
 HELD = {"shape": ("heart",), "x": (0, 1)}
 
 

@@ -257,6 +257,20 @@ def test_udr_of_a_group_is_that_of_the_metric_and_inactive_latents_are_left_out(
 # ---- models and commands
 
 
+def test_latents_whose_posteriors_are_all_alike_are_not_listed():
+    """A KL above 0.02 nats says nothing if all posteriors are equal but differ from the prior."""
+    rng = np.random.default_rng(0)
+    scales, kl = np.full((400, 2), 0.5), np.array([0.8, 0.5])
+    runs = []
+    for seed in range(3):
+        z = codes(0).codes[:, :1], 1 + 0.01 * rng.standard_normal((400, 1))
+        table = Table(np.hstack(z), np.zeros((400, 0)), scales=scales, kl=kl)
+        run = compared(1.0, seed, 0.3, table=table)
+        runs.append(replace(run, run=replace(run.run, latent=uw.Gaussian(2))))
+    (group,) = compare_runs(runs).sections[0].groups
+    assert [(each.latent, len(each.found_by)) for each in group.latents] == [("0", 3)]
+
+
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
     root = tmp_path_factory.mktemp("store") / "runs"

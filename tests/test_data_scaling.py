@@ -139,7 +139,7 @@ def test_constant_columns_and_channels_become_zero_and_are_named(method):
     values[:, 1], values[:, 3] = 0.1, 1e6
     dataset = from_array(values, scale=method)[1]
     assert everything(dataset)[:, [1, 3]].abs().max() == 0
-    assert "2 constant, and therefore 0 after scaling: column 1, column 3" in dataset.notes
+    assert "2 constant, and therefore 0 after scaling: value 1, value 3" in dataset.notes
     inverted = dataset.schema.scaling.invert(everything(dataset).numpy())
     np.testing.assert_allclose(inverted[:, [1, 3]], values[:, [1, 3]], rtol=1e-6)
 

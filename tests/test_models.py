@@ -348,6 +348,11 @@ def test_tables_are_matched_by_the_names_of_columns(tmp_path, unweave):
     assert unweave(*command, "--out", out)[0] == 0
     header, *rows = csv.reader(out.read_text().splitlines())
     assert header == ["name", "red", "green", "blue"]
+    unnamed = uw.fit(x, steps=3, store=tmp_path / "runs", split="all", **FIELDS)
+    command[1] = unnamed.run.digest
+    assert unweave(*command, "--out", tmp_path / "unnamed.csv")[0] == 0
+    first = (tmp_path / "unnamed.csv").read_text().splitlines()[0]
+    assert first == "name,value 0,value 1,value 2"
     values = np.array([[float(cell) for cell in row[1:]] for row in rows])
     assert np.allclose(values, model.reconstruct(x[:4]), atol=1e-5)
 

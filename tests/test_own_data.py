@@ -1,5 +1,6 @@
 """Users' own data: settings that suit it, a split that is held out, and warnings that matter."""
 
+import dataclasses
 import gc
 import shlex
 import weakref
@@ -20,7 +21,7 @@ from unweave.evaluation.fit import train_runs
 from unweave.evaluation.monitor import monitor_of
 from unweave.evaluation.validation import Validation
 from unweave.training import train
-from unweave.training.collapse import collapse_warning, collapsed
+from unweave.training.collapse import advice, collapse_warning, collapsed
 from unweave.training.overrides import runs_from, train_arguments
 from unweave.training.own_data import Datasets, suggest, suggested_steps
 from unweave.training.run import Run
@@ -155,6 +156,9 @@ def test_the_steps_grow_with_the_data():
 def test_too_few_observations_are_not_split():
     model = uw.fit(VECTORS[:49], progress=False, **SMALL)
     assert (model.split, model.dataset.size, model.measures) == ("all", 49, [])
+    (line,) = [" ".join(settings_lines([model.run], model.dataset)).partition("latent")[0]]
+    assert "which is few" in " ".join(line.split())
+    assert "which is few" not in " ".join(settings_lines([model.run], uw.data.Blobs().load(CPU)))
 
 
 # ---- splits of arrays in memory
@@ -275,14 +279,27 @@ def test_a_collapsed_run_is_reported_and_a_good_one_is_not():
     good = uw.fit(VECTORS, progress=False, **fields)
     assert collapsed(bad.log)
     assert not collapsed(good.log)
-    assert "warm-up (objective.beta=linear" in collapse_warning(bad.run)
-    assert "warm-up" not in collapse_warning(good.run)
-    for likelihood in (likelihoods.Poisson(), likelihoods.NegativeBinomial()):
-        advice = collapse_warning(Run(likelihood=likelihood))
-        assert "scaled data" not in advice  # counts that are scaled are no counts
-    assert "scaled data" in collapse_warning(bad.run)
+    assert "warm-up (objective.beta=linear" in collapse_warning(bad.run, bad.dataset)
     assert not collapsed([])
     assert not collapsed([{"step": 3, "loss": 1.0}])
+
+
+def test_advice_leaves_out_what_a_run_does_already_and_starts_with_more_steps_if_they_were_few():
+    raw = uw.fit(
+        from_array(100 * VECTORS, scale="none")[0], progress=False, **SMALL,
+        likelihood=uw.likelihoods.Gaussian(), objective=uw.BetaVAE(beta=4.0),
+    )  # fmt: skip
+    every = ("a warm-up", "a learned scale", "scaled data", "smaller objective.beta (it is 4)")
+    assert all(each in advice(raw.run, raw.dataset) for each in every)
+    assert advice(raw.run, raw.dataset).startswith("Try more steps (it had ")
+    own = uw.fit(VECTORS, progress=False, **SMALL)  # has all of that by default
+    assert not any(each in advice(own.run, own.dataset) for each in every[:3])
+    long = dataclasses.replace(own.run, steps=30_000)
+    assert advice(long, own.dataset).endswith("or more steps (it had 30,000).")
+    rows = [{"validation": {"distortion": d, "rate": 1.0, "r2": 0.0}} for d in (9.0, 5.0, 4.0)]
+    falling = "Try more steps (it had 30,000; the held-out loss was still falling)"
+    assert advice(long, own.dataset, rows).startswith(falling)
+    assert not advice(long, own.dataset, [*rows, rows[-1]]).startswith(falling)
 
 
 # ---- arguments that are not what they should be

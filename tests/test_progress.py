@@ -50,7 +50,7 @@ def test_training_prints_its_start_failures_and_last_step():
     shown.advance(20, [{"step": 20, "rate": 0.5}])
     shown.end()
     start, failure, last = text.getvalue().splitlines()
-    assert start == "beta-vae in 2 lanes resumes at step 5, 20 steps in all"
+    assert start == "2 runs of beta-vae side by side (lanes) resume at step 5, 20 steps each"
     assert failure == f"run {runs[1].digest} (seed 1) stopped at step 11: its rate broke"
-    assert last.startswith("beta-vae in 2 lanes 20 of 20, ")
+    assert last.startswith("2 runs of beta-vae 20 of 20, ")
     assert last.endswith("steps/s  0 s left  rate 0.50")

@@ -583,6 +583,32 @@ def test_variables_and_factors_agree_with_the_table(lattice):
     assert all(variable.mismatch >= 0 for variable in found.variables)
 
 
+def test_factors_at_chance_have_no_tag_no_best_variable_and_no_frame(lattice):
+    found = analysed(lattice)
+    assert [v.factor for v in found.active] != [None] * len(found.active)
+    chance = dataclasses.replace(found, matrix=found.shuffled[0])
+    assert [v.factor for v in chance.variables] == [None] * len(chance.variables)
+    assert not any(each.informative for each in chance.best_variables)
+    assert all("no variable above chance" in panel.remark for panel in figures.responses(chance))
+    words = rendered(lattice).words
+    assert "Shuffled factors share" in words
+    assert "standard deviations above that counts as chance" in words
+
+
+def test_one_reason_of_all_scores_is_said_once_and_counts_are_explained(lattice):
+    found = analysed(lattice)
+    one = {
+        key: dataclasses.replace(score, details={"factors left out": ["shape", "scale", "x"]})
+        for key, score in found.scores.items()
+    }
+    page = Page(render(lattice, rows=200, scores=one))
+    section = page.words.partition("None of these scores is evidence: ")[2]
+    assert section.startswith("only one factor can be scored")
+    assert section.count("only one factor") == 1
+    assert f"The summary counts {len(found.active)} active variables" in section
+    assert "None of these scores is evidence" not in rendered(lattice).words
+
+
 def test_terms_and_scheduled_weights_have_a_panel_each(lattice):
     titles = [panel.title for panel in figures.log_curves(analysed(lattice))]
     assert titles == [

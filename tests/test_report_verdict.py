@@ -7,14 +7,16 @@ import pytest
 import torch
 
 import unweave as uw
-from unweave.data import Schema
+from unweave.data import Schema, from_array
 from unweave.data.scaling import Scaling
 from unweave.evaluation.explained import explained
 from unweave.metrics.evidence import LEAST_MARGIN, unjudged
+from unweave.metrics.score import NULL_SPREAD
 from unweave.report import analysis, render
 from unweave.report.charts import Panel
+from unweave.report.text import number
 from unweave.report.vectors import Vectors
-from unweave.report.verdict import verdict
+from unweave.report.verdict import explainable, r2_in_units, verdict
 
 pytestmark = pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 WAVES = np.sin(np.linspace(0, 6, 30) + np.random.default_rng(0).uniform(0, 6, (120, 1)))
@@ -114,6 +116,48 @@ def test_a_model_without_information_has_learned_nothing():
     assert "All 3 variables carry less than" in " ".join(found.sentences)
 
 
+def active(found, r2):
+    """Return an analysis whose variables carry information and explain a share of the data."""
+    one = found.summary._replace(information=[1.0] * 3)
+    return dataclasses.replace(found, summary=one, explained=found.explained._replace(r2=r2))
+
+
+def test_counts_are_judged_by_what_their_noise_leaves_to_explain():
+    """Poisson counts x of mean m have R^2 = Var(m) / (E(m) + Var(m)) at best."""
+    rng = np.random.default_rng(0)
+    means = rng.gamma(2.0, 0.5, (900, 6))  # E(m) = 1, Var(m) = 0.5
+    data, _ = from_array(rng.poisson(means), scale="counts")
+    found = analysis.analyse(uw.fit(data, progress=False, latent=uw.Gaussian(3), steps=2), 900)
+    assert explainable(found) == pytest.approx(1 / 3, abs=0.04)
+    judged = verdict(active(found, 0.3))
+    assert judged.level == "good"
+    assert "explain 30% of the variance" in judged.headline
+    assert "that can be explained" in judged.headline
+    assert "Poisson noise alone is 6" in judged.sentences[0]
+    regular, _ = from_array(rng.integers(4, 6, (100, 6)), scale="counts")  # less than Poisson noise
+    found = analysis.analyse(uw.fit(regular, progress=False, latent=uw.Gaussian(3), steps=2), 90)
+    assert explainable(found) is None
+    assert "explain 30% of" in verdict(active(found, 0.3)).headline
+
+
+def test_r2_of_standardised_columns_is_also_given_in_the_units_of_the_data():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 4)) * [100, 1, 1, 1]
+    found = analysis.analyse(uw.fit(x, progress=False, latent=uw.Gaussian(3), steps=60), 160)
+    rows = list(range(160))
+    own, y = found.observations(rows), found.reconstructions(rows)
+    expected = 1 - ((own - y) ** 2).sum() / ((own - own.mean(0)) ** 2).sum()
+    assert r2_in_units(found, rows) == pytest.approx(expected, abs=1e-5)
+    judged = verdict(active(found, 0.4))
+    assert "only 40% of the variance of the standardised columns of held-out" in judged.headline
+    assert f"R<sup>2</sup> is {number(expected)} on 160" in judged.sentences[0]
+    weak = verdict(active(found, 0.01))
+    assert weak.level == "bad"
+    assert "carry information about the data" in weak.sentences[1]
+    assert "but the decoder hardly uses it" in weak.sentences[1]
+    assert "warm-up" not in weak.sentences[-1]
+
+
 def test_a_rate_without_information_does_not_make_a_variable_active(sprites):
     """Posteriors that are all equal, but far from the prior, have a rate and say nothing."""
     assert sprites.active
@@ -150,7 +194,13 @@ def test_a_factor_whose_labels_are_mostly_missing_is_not_counted_as_scored():
 
 def test_a_score_at_its_null_is_no_evidence(sprites):
     score = uw.metrics.Score("modularity", "ridgeway2018", 0.92, null=0.9)
-    assert "shuffled factors score 0.9" in unjudged(score, sprites.table)
+    assert "only 0.020 above shuffled factors; less than 0.05" in unjudged(score, sprites.table)
+    spread = dataclasses.replace(score, null=0.8, details={NULL_SPREAD: 0.05})
+    reason = unjudged(spread, sprites.table)
+    assert "only 0.120 above shuffled factors; less than 3 standard deviations" in reason
+    assert "(0.150)" in reason
+    below = dataclasses.replace(score, null=0.95)
+    assert unjudged(below, sprites.table) == "not above shuffled factors, which score 0.950"
     above = dataclasses.replace(score, null=0.92 - 2 * LEAST_MARGIN)
     assert unjudged(above, sprites.table) == ""
 

@@ -46,7 +46,7 @@ def test_scores_that_cannot_be_judged_are_marked(unweave, tmp_path):
     np.savez(noise, codes=rng.standard_normal((500, 10)), factors=factors)
     code, out, _ = unweave("score", noise, "--metrics", "modularity,irs/suter2019", "--null")
     assert code == 0
-    assert out.count("shuffled factors score") == 3  # two of modularity
+    assert out.count("above shuffled factors") == 3  # two of modularity
     np.savez(noise, codes=rng.standard_normal((20, 10)), factors=factors[:20])
     code, out, _ = unweave("score", noise, "--metrics", "irs/suter2019")
     assert "20 rows are too few" in out

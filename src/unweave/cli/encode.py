@@ -127,7 +127,7 @@ def decode_command(
         assert out is not None
         write_images(out, decoded, names, model.schema)
     else:
-        columns = model.schema.value_names or [f"value{n}" for n in range(decoded.shape[1])]
+        columns = model.schema.value_names or [f"value {n}" for n in range(decoded.shape[1])]
         _write_rows(
             out, ["name", *columns], [[n, *row] for n, row in zip(names, decoded, strict=True)]
         )

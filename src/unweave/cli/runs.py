@@ -19,7 +19,7 @@ from unweave.cli.options import (
     StoreOption,
 )
 from unweave.core.console import err, out
-from unweave.core.notes import print_notes, print_warnings
+from unweave.core.notes import capture_warnings, print_notes
 
 
 def runs_command(
@@ -135,7 +135,9 @@ def report_command(
     for model in load(Store(store).find_all(names), data=data, device=device):
         assert model.folder is not None
         write = partial(write_report, path=model.folder / "report.html", rows=rows)
-        out.print(str(print_warnings(err, write, model)), soft_wrap=True, highlight=False)
+        path, warned = capture_warnings(write, model)
+        print_notes(err, [f"run {model.run.digest}, scores of its report: {w}" for w in warned])
+        out.print(str(path), soft_wrap=True, highlight=False)
 
 
 def cite_command(name: RunArgument, store: StoreOption = Path("runs")) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,8 @@ from unweave.core.parts import own_parts
 if TYPE_CHECKING:
     from unweave.training import Outcome
     from unweave.training.store import Store
+
+_MOST_NAMED = 8  # runs that the suggested command names one by one
 
 
 def train_command(
@@ -157,13 +160,37 @@ def print_outcomes(outcomes: list[Outcome], store: Store) -> None:
             "held-out: distortion of the validation split; R^2: share of its variance explained",
             highlight=False,
         )
-    trained = [outcome.run.digest for outcome in outcomes if not outcome.failure]
+    trained = [outcome for outcome in outcomes if not outcome.failure]
     if trained:
-        others = f"  (one of {len(trained)} runs)" if len(trained) > 1 else ""
-        modules = sorted({name.partition(":")[0] for name in own_parts(outcomes[0].run)})
+        best, why = best_outcome(trained)
+        modules = sorted({name.partition(":")[0] for name in own_parts(best.run)})
         imports = "".join(f"--import {module} " for module in modules)
-        command = f"next: unweave {imports}report {trained[0]} --store {store.root}{others}"
-        out.print(command, highlight=False)
+        commands = [f"report {best.run.digest} --store {store.root}{why}"]
+        if len(trained) > 1:
+            named = " ".join(outcome.run.digest for outcome in trained[:_MOST_NAMED])
+            every = named if len(trained) <= _MOST_NAMED else f"{store.root}/*"
+            commands.append(f"compare {every} --store {store.root}")
+        for start, command in zip(("next: ", "and:  "), commands, strict=False):
+            out.print(f"{start}unweave {imports}{command}", highlight=False, soft_wrap=True)
+
+
+def best_outcome(trained: Sequence[Outcome]) -> tuple[Outcome, str]:
+    """Return the run to look at first, and why: the one with the least held-out loss, if known.
+
+    The loss is distortion plus rate, whatever the weights of the objectives are. Runs of different
+    data or likelihoods cannot be compared by it.
+    """
+    from unweave.core.spec import digest
+    from unweave.evaluation.validation import final_loss
+
+    if len(trained) == 1:
+        return trained[0], ""
+    alike = len({(digest(o.run.data), digest(o.run.likelihood)) for o in trained}) == 1
+    losses = [(loss.distortion + loss.rate, n) for n, o in enumerate(trained)
+              if alike and (loss := final_loss(o.measures))]  # fmt: skip
+    if not losses:
+        return trained[0], f"  (one of {len(trained)} runs)"
+    return trained[min(losses)[1]], f"  (the best held-out loss of {len(trained)} runs)"
 
 
 def use_threads(threads: int = 0) -> None:

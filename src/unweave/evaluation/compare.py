@@ -18,7 +18,11 @@ from unweave.data.splits import on_split, split_of
 from unweave.evaluation.comparison import ComparedRun, Comparison, Contrast, RunGroup, Section
 from unweave.evaluation.evaluate import content_of, evaluate, score_facts, tables
 from unweave.evaluation.model import FittedModel
-from unweave.evaluation.shared_latents import shared_latents
+from unweave.evaluation.shared_latents import (
+    LEAST_INFORMATION,
+    most_information,
+    shared_latents,
+)
 from unweave.metrics import METRICS, Scores, Table, udr
 from unweave.metrics.model_metrics import LIKELIHOOD, UDR, split_model_metrics
 from unweave.metrics.registry import MetricChoice, metric_keys
@@ -32,7 +36,6 @@ from unweave.training.grouping import (
 )
 from unweave.training.store import RunFolder, ScoreFacts
 
-_INFORMATIVE = 0.01  # nats of KL above which a latent is active, as for UDR
 _LOWER = "distortion"  # the only quantity of a log that is better if it is lower
 
 
@@ -269,7 +272,7 @@ def _kl(table: Table) -> Any:
 
 def _active(table: Table) -> Any:
     """Return the mask (D,) of the latents to match: numbers that vary and carry information."""
-    mask = (table.codes != table.codes[:1]).any(0) & (_kl(table) > _INFORMATIVE)
+    mask = (table.codes != table.codes[:1]).any(0) & (most_information(table) >= LEAST_INFORMATION)
     return mask if table.discrete is None else mask & ~table.discrete
 
 

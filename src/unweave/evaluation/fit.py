@@ -204,6 +204,7 @@ def train_runs(
         measure: what to measure during training.
     """
     outcomes: list[Outcome] = []
+    warned: list[str] = []
     by_data: dict[str, list[Run]] = {}
     for run in runs:
         by_data.setdefault(digest(run.data), []).append(run)
@@ -218,10 +219,10 @@ def train_runs(
         if console:
             own = settings_lines(resolved, dataset, held_out) if is_own_data(data) else []
             print_notes(console, [*notes(resolved, dataset, store, precision, monitor), *own])
-        outcomes += train(
-            resolved, dataset, store, progress, checkpoint_seconds, precision, monitor
-        )
-    warned = [collapse_warning(o.run) for o in outcomes if not o.failure and collapsed(o.log)]
+        trained = train(resolved, dataset, store, progress, checkpoint_seconds, precision, monitor)
+        outcomes += trained
+        off = [each for each in trained if not each.failure and collapsed(each.log)]
+        warned += [collapse_warning(each.run, dataset, each.measures) for each in off]
     if measure and any(o.weights is not None and not o.measures for o in outcomes):
         warned.append(unmeasured(store.root if store else None))
     for text in warned:

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from unweave.metrics import Table
 from unweave.metrics.predictors import standardise
 
+LEAST_INFORMATION = 0.02  # nats of I(x; z_j) below which a variable counts as unused
 SAME = 0.7  # |correlation| from which two latents count as the same: half of the variance is shared
 
 
@@ -76,3 +78,26 @@ def shared_latents(
             free[other] = [j for j in free[other] if j not in taken]
         found += own
     return sorted(found, key=lambda each: -len(each.found_by))
+
+
+def most_information(table: Table) -> NDArray[np.float64]:
+    """Return an upper bound of I(x; z_j) of each code of a table in nats, (D,).
+
+    It is the KL or, for a normal posterior N(m, s^2), what it would be if q(z_j) were normal:
+    1/2 log(Var(m) + E[s^2]) - E[log s], if this is smaller. A large KL alone is no information: all
+    posteriors may be equal and differ from the prior.
+
+    >>> z = np.random.default_rng(0).standard_normal((500, 2)) * [1.0, 0.01]
+    >>> table = Table(z + 5, np.zeros((500, 0)), scales=np.full((500, 2), 0.5), kl=np.full(2, 9.0))
+    >>> most_information(table).round(2)
+    array([0.79, 0.  ])
+    """
+    codes = table.codes.astype(np.float64)
+    bound = np.full(codes.shape[1], np.inf) if table.kl is None else table.kl.astype(np.float64)
+    if table.scales is None:
+        return bound
+    scales = table.scales.astype(np.float64)
+    normal = 0.5 * np.log(codes.var(0) + np.square(scales).mean(0)) - np.log(scales).mean(0)
+    off = np.zeros(codes.shape[1], bool) if table.discrete is None else table.discrete
+    known = ~off if table.normal is None else table.normal & ~off
+    return np.where(known, np.minimum(bound, normal), bound)

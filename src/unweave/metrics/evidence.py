@@ -5,7 +5,7 @@ from __future__ import annotations
 from unweave.metrics.score import NULL_SPREAD, Score
 from unweave.metrics.table import Table
 
-AT_NULL = "shuffled factors score"  # how the reason begins if a score is not above its null
+AT_NULL = "shuffled factors"  # in the reason if a score is not far enough above its null
 # A score is evidence if it exceeds its null by both of these.
 LEAST_MARGIN = 0.05
 LEAST_DEVIATIONS = 3.0  # standard deviations of the scores of shuffled factors
@@ -32,8 +32,27 @@ def unjudged(score: Score, table: Table) -> str:
     if few := table.too_few_rows:
         return few.split(":")[0]
     spread = score.details.get(NULL_SPREAD, 0.0)
-    margin = max(LEAST_MARGIN, LEAST_DEVIATIONS * spread) if isinstance(spread, float) else 0.0
-    if score.null is not None and score.value < score.null + margin:
-        error = f" ± {spread:.3f}" if spread else ""
-        return f"{AT_NULL} {score.null:.3f}{error}, so this may be chance"
+    return "" if score.null is None else _near(score.value, score.null, spread)
+
+
+def _near(value: float, null: float, spread: object) -> str:
+    """Return which margin above its null a score misses, or "".
+
+    >>> _near(0.041, 0.008, 0.002)
+    'only 0.033 above shuffled factors; less than 0.05 is too small to mean anything'
+    """
+    above = value - null
+    if above <= 0:
+        return f"not above {AT_NULL}, which score {null:.3f}"
+    if above < LEAST_MARGIN:
+        return (
+            f"only {above:.3f} above {AT_NULL}; less than {LEAST_MARGIN:g} is too small to mean "
+            "anything"
+        )
+    chance = LEAST_DEVIATIONS * spread if isinstance(spread, float) else 0.0
+    if above < chance:
+        return (
+            f"only {above:.3f} above {AT_NULL}; less than {LEAST_DEVIATIONS:g} standard deviations "
+            f"of their scores ({chance:.3f}) may be chance"
+        )
     return ""

@@ -14,6 +14,7 @@ from unweave.core.noise import Noise
 from unweave.data import Factor
 from unweave.evaluation.explained import Explained, explained
 from unweave.evaluation.model import FittedModel
+from unweave.evaluation.shared_latents import LEAST_INFORMATION
 from unweave.latents import Distribution
 from unweave.metrics import (
     METRICS,
@@ -24,17 +25,17 @@ from unweave.metrics import (
     left_out,
     mutual_information_matrix,
 )
+from unweave.metrics.information import above_chance, shuffled_information_matrices
 
 Array = NDArray[np.floating[Any]]
 
-LEAST_INFORMATION = 0.02  # nats of I(x; z_j) below which a variable counts as unused
 SHUFFLES = 3  # of the factors, for the score that uninformative codes get
 STEPS = 11  # values of a continuous variable in a traversal
 MOST_SHOWN = 24  # variables drawn; of a wider latent space the rest is only counted
 
 
 class Variable(NamedTuple):
-    """One latent variable, and the factor it is most informative about, if factors are known."""
+    """One latent variable, and the factor it is most informative about, if any is above chance."""
 
     number: int  # index among the variables, and column of the table's codes
     name: str
@@ -58,6 +59,8 @@ class BestVariables(NamedTuple):
     factor: Factor
     column: int  # of the factors of the labelled rows
     best: list[tuple[Variable, float]]  # with I(z_j; v_k) / H(v_k)
+    chance: float  # the same for shuffled factors
+    informative: bool  # whether the best is above chance
 
     @property
     def discrete(self) -> bool:
@@ -90,12 +93,24 @@ class Analysis:
     unsupervised: dict[str, Score]  # that need no factors
     left_out: dict[str, str]
     matrix: Array  # (V, K): I(z_j; v_k) / H(v_k), for the factors in `factors`
+    shuffled: Array  # (S, V, K): the same for shuffled factors
     factors: list[tuple[int, Factor]]  # with at least two values, and columns of `labelled`
 
     @property
     def labelled(self) -> Table:
         """The rows of the table without missing labels; see `Table.labelled`."""
         return self.table.labelled
+
+    @cached_property
+    def chance(self) -> Array:
+        """The largest mean information of shuffled factors in any variable, for each factor."""
+        chance: Array = self.shuffled.mean(0).max(0, initial=0.0)
+        return chance
+
+    @cached_property
+    def informative(self) -> NDArray[np.bool_]:
+        """Where the information of a variable about a factor is above chance, (V, K)."""
+        return above_chance(self.matrix.astype(np.float64), self.shuffled.astype(np.float64))
 
     @cached_property
     def variables(self) -> list[Variable]:
@@ -114,9 +129,10 @@ class Analysis:
             float(self.table.kl[number]),
             self._information(number),
         )
-        if not self.factors:
+        if not self.informative[number].any():
             return variable
-        best = int(self.matrix[number].argmax())
+        above = np.where(self.informative[number], self.matrix[number] - self.chance, -np.inf)
+        best = int(above.argmax())
         share = float(self.matrix[number, best])
         return variable._replace(factor=self.factors[best][1].name, share=share)
 
@@ -170,7 +186,8 @@ class Analysis:
         for k, (column, factor) in enumerate(self.factors):
             shares = [(variable, float(self.matrix[variable.number, k])) for variable in candidates]
             best = sorted(shares, key=lambda pair: -pair[1])[:2]
-            found.append(BestVariables(factor, column, best))
+            informative = bool(self.informative[best[0][0].number, k])
+            found.append(BestVariables(factor, column, best, float(self.chance[k]), informative))
         return found
 
     def starts(self) -> list[Start]:
@@ -253,14 +270,16 @@ def analyse(model: FittedModel, rows: int, scores: dict[str, Score] | None = Non
     labelled = table.labelled
     factors = _varying_factors(model, labelled)
     matrix = np.zeros((table.codes.shape[1], 0))
+    shuffled = np.zeros((2, *matrix.shape))
     if factors:
         columns = [column for column, _ in factors]
-        matrix = mutual_information_matrix(
-            labelled.codes,
-            labelled.merged_factors[:, columns],
-            discrete=table.discrete,
-            continuous=np.flatnonzero(labelled.continuous_mask[columns]).tolist(),
-        )
+        pair = labelled.codes, labelled.merged_factors[:, columns]
+        kinds: dict[str, Any] = {
+            "discrete": table.discrete,
+            "continuous": np.flatnonzero(labelled.continuous_mask[columns]).tolist(),
+        }
+        matrix = mutual_information_matrix(*pair, **kinds)
+        shuffled = shuffled_information_matrices(*pair, **kinds)
     known = evaluate(table, null=True, shuffles=SHUFFLES) if scores is None else scores
     return Analysis(
         model=model,
@@ -278,6 +297,7 @@ def analyse(model: FittedModel, rows: int, scores: dict[str, Score] | None = Non
         | {key: score for key, score in known.items() if key not in METRICS},
         left_out=left_out(table),
         matrix=matrix,
+        shuffled=shuffled,
         factors=factors,
     )
 

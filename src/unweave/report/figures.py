@@ -29,6 +29,7 @@ _GRID = 241  # points at which a prior density is evaluated
 _DRAWN_QUANTILES = (0.0005, 0.9995)  # of the samples
 _NAMED_CLASSES = 10  # categories with labels at the axis
 _LABEL_CHARACTERS = 40  # of all labels at an axis together
+_AT_CHANCE = Markup("<small>no variable above chance</small>")
 _LEAST_SHARE = 0.03  # I(z; v) / H(v) below which a second variable is not drawn
 
 
@@ -260,6 +261,7 @@ def _response(best: BestVariables, traces: list[Trace], table: Table, span: Span
         for mark in _trace(plot, xs, trace, style, factor.kind == "categorical")
     ]
     remark = Markup(" ").join(_key(style, trace.variable, trace.share) for trace, style in styled)
+    remark = remark if best.informative else _AT_CHANCE
     label = f"mean code against {factor.name}"
     return Panel(
         factor.name, remark, plot.draw(marks, label, _factor_ticks(factor, xs), ticks(span))
@@ -282,7 +284,8 @@ def _class_response(best: BestVariables, analysis: Analysis) -> Panel:
     label = f"classes of {variable.name} against {best.factor.name}"
     x_ticks = _factor_ticks(best.factor, xs)
     drawing = plot.draw(marks, label, x_ticks, _class_ticks(count))
-    return Panel(best.factor.name, _key("a", variable, share), drawing)
+    remark = _key("a", variable, share) if best.informative else _AT_CHANCE
+    return Panel(best.factor.name, remark, drawing)
 
 
 def _key(style: str, variable: Variable, share: float) -> Markup:

@@ -16,10 +16,11 @@ from unweave.core.bibliography import citations
 from unweave.core.files import write_atomically
 from unweave.data import InMemory
 from unweave.evaluation.model import FittedModel
+from unweave.evaluation.shared_latents import LEAST_INFORMATION
 from unweave.metrics import Score
 from unweave.metrics.registry import metric_citations
 from unweave.report import figures, summary, traversals, vectors
-from unweave.report.analysis import LEAST_INFORMATION, Analysis, analyse
+from unweave.report.analysis import Analysis, analyse
 from unweave.report.pictures import colour_legend, is_image
 from unweave.report.templates import template
 from unweave.report.verdict import verdict
@@ -96,7 +97,12 @@ def _texts(analysis: Analysis) -> dict[str, Any]:
         "factors": [factor for _, factor in analysis.factors],
         "constant": summary.constant_factors(analysis),
         "information": summary.information_rows(analysis),
-        "best": [each.best[0][0].number for each in analysis.best_variables],
+        "best": [
+            each.best[0][0].number if each.informative else None for each in analysis.best_variables
+        ],
+        "chance": summary.chance_text(analysis),
+        "no_evidence": summary.common_reason(analysis),
+        "counts": summary.counts_text(analysis),
     }
 
 

@@ -10,10 +10,12 @@ import torch
 from markupsafe import Markup
 
 from unweave.core.schedules import Schedule
+from unweave.evaluation.shared_latents import LEAST_INFORMATION
 from unweave.metrics import Score
 from unweave.metrics.evidence import unjudged
+from unweave.metrics.information import DEVIATIONS
 from unweave.metrics.score import NO_EVIDENCE
-from unweave.report.analysis import LEAST_INFORMATION, Analysis, Variable
+from unweave.report.analysis import Analysis, Variable
 from unweave.report.text import number, typeset, words
 from unweave.training.final_terms import final_terms
 
@@ -188,12 +190,53 @@ def _detail(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
+def common_reason(analysis: Analysis) -> str:
+    """Return why no score is evidence, if all scores have the same reason, otherwise ""."""
+    reasons = {unjudged(score, analysis.table) for score in analysis.scores.values()}
+    return reasons.pop() if len(reasons) == 1 and len(analysis.scores) > 1 else ""
+
+
+def chance_text(analysis: Analysis) -> str:
+    """Say how much information about factors is chance."""
+    if not analysis.factors:
+        return ""
+    ends = sorted({number(float(end)) for end in (analysis.chance.min(), analysis.chance.max())})
+    return (
+        f"Shuffled factors share {' to '.join(ends)} by chance, depending on the factor; what is "
+        f"less than {DEVIATIONS:g} standard deviations above that counts as chance"
+    )
+
+
+def counts_text(analysis: Analysis) -> Markup:
+    """Say what each count of active variables counts, if the page has several."""
+    if not any(score.name == "active_units" for score in analysis.unsupervised.values()):
+        return Markup("")
+    return typeset(
+        f"The summary counts {len(analysis.active)} active variables, those with I(x; z_j) of at "
+        f"least {LEAST_INFORMATION:g} nats, as everywhere on this page. Active units burda2016 "
+        "counts variables whose mean code has a variance above 0.01, and kl those with a KL above "
+        "0.01 nats; a variable can pass either and say next to nothing about the data."
+    )
+
+
 def constant_factors(analysis: Analysis) -> list[str]:
     """Return the names of the factors that take a single value."""
     varying = {column for column, _ in analysis.factors}
     return [name for k, name in enumerate(analysis.labelled.factor_names) if k not in varying]
 
 
-def information_rows(analysis: Analysis) -> list[tuple[Variable, list[float]]]:
-    """Return each shown variable with I(z_j; v_k) / H(v_k) for every factor."""
-    return [(variable, analysis.matrix[variable.number].tolist()) for variable in analysis.shown]
+def information_rows(analysis: Analysis) -> list[tuple[Variable, list[tuple[float, bool]]]]:
+    """Return each shown variable with I(z_j; v_k) / H(v_k), and whether that is above chance."""
+    return [
+        (
+            v,
+            list(
+                zip(
+                    analysis.matrix[v.number].tolist(),
+                    analysis.informative[v.number].tolist(),
+                    strict=True,
+                )
+            ),
+        )
+        for v in analysis.shown
+    ]

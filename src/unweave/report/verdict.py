@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from markupsafe import Markup
+import numpy as np
+from markupsafe import Markup, escape
 
 from unweave.data.splits import split_of
+from unweave.evaluation.shared_latents import LEAST_INFORMATION
 from unweave.metrics import Score
 from unweave.metrics.evidence import AT_NULL, unjudged
-from unweave.report.analysis import LEAST_INFORMATION, Analysis, Variable
+from unweave.report.analysis import Analysis, Variable
 from unweave.report.text import number, symbol, words
+from unweave.training.collapse import advice
 
 Level = Literal["good", "weak", "bad"]
 
 _WELL_EXPLAINED, _BARELY_EXPLAINED = 0.5, 0.1  # R^2
 _NAMED = 6  # variables or scores that a sentence names
+_COMPARED = 1_000  # rows that are compared in the units of the data
+_UNUSED_BY_DECODER = ", but the decoder hardly uses it: it improves the reconstructions little"
 
 
 class Verdict(NamedTuple):
@@ -32,19 +37,13 @@ def verdict(analysis: Analysis) -> Verdict:
     level, headline = _headline(analysis)
     sentences = [
         *_explained(analysis),
-        _variables(analysis.active, analysis.unused),
+        _variables(analysis.active, analysis.unused, failed=level == "bad"),
         *_scores(analysis),
-        *([_ADVICE] if level == "bad" else []),
     ]
+    if level == "bad":
+        model = analysis.model
+        sentences.append(escape(advice(model.run, model.dataset, model.measures)))
     return Verdict(level, headline, sentences)
-
-
-_ADVICE = Markup(
-    "Try a smaller weight of the rate (<code>objective.beta</code>), a weight that grows from 0 "
-    "(<code>objective.beta=linear objective.beta.steps=5000</code>), a learned scale "
-    "(<code>likelihood=gaussian likelihood.learn=shared</code>), scaled data "
-    "(<code>data.scale=standardise</code>), a larger learning rate or more steps."
-)
 
 
 def _headline(analysis: Analysis) -> tuple[Level, str]:
@@ -53,13 +52,19 @@ def _headline(analysis: Analysis) -> tuple[Level, str]:
         return "bad", "The model has learned nothing: no latent variable carries information"
     if share is None:
         return "good", f"{_count(used, 'latent variable')} carry information about the data"
-    if share.r2 < _BARELY_EXPLAINED:
+    most = explainable(analysis)
+    reached = share.r2 / most if most else share.r2
+    if reached < _BARELY_EXPLAINED:
         return "bad", "The model explains almost nothing of the data"
-    level: Level = "good" if share.r2 >= _WELL_EXPLAINED else "weak"
+    level: Level = "good" if reached >= _WELL_EXPLAINED else "weak"
     what = "held-out observations" if share.held_out else "the data"
-    verb = ("explains" if used == 1 else "explain") + (" only" if level == "weak" else "")
-    subject = _count(used, "latent variable")
-    return level, f"{subject} {verb} {share.r2:.0%} of the variance of {what}"
+    scaling = analysis.model.schema.scaling.method
+    if scaling == "standardise":
+        what = f"the standardised columns of {what}"
+    little = level == "weak" and (most or scaling != "counts")
+    verb = ("explains" if used == 1 else "explain") + (" only" if little else "")
+    text = f"{_count(used, 'latent variable')} {verb} {share.r2:.0%} of the variance of {what}"
+    return level, f"{text}, of about {most:.0%} that can be explained" if most else text
 
 
 def _explained(analysis: Analysis) -> list[Markup]:
@@ -73,11 +78,48 @@ def _explained(analysis: Analysis) -> list[Markup]:
         how = f"{share.rows:,} of the observations that it was trained on; nothing was held out"
     else:
         how += "some or all of which it was trained on"
-    sentence = "R<sup>2</sup> of the reconstructions is {} on {}."
-    return [Markup(sentence).format(number(share.r2), how)]
+    sentence = Markup("R<sup>2</sup> of the reconstructions is {} on {}.").format(
+        number(share.r2), how
+    )
+    scaling = analysis.model.schema.scaling.method
+    if scaling == "standardise":
+        rows = analysis.some_rows(_COMPARED, "units")
+        sentence += Markup(
+            " Every column counts alike; in the units of the data, where columns of large variance "
+            "count most, R<sup>2</sup> is {} on {:,} of the observations analysed."
+        ).format(number(r2_in_units(analysis, rows)), len(rows))
+    elif scaling == "counts":
+        most = explainable(analysis)
+        sentence += Markup(" Counts have noise that no model explains{}.").format(
+            f": Poisson noise alone is {1 - most:.0%} of their variance" if most else ""
+        )
+    return [sentence]
 
 
-def _variables(active: Sequence[Variable], unused: Sequence[Variable]) -> Markup:
+def r2_in_units(analysis: Analysis, rows: list[int]) -> float:
+    """Return R^2 of the reconstructions of rows, (x - E[x|z])^2 against the mean, in user units."""
+    x = analysis.model.observations(analysis.index[rows]).astype(np.float64)
+    error = x - analysis.model.decode(analysis.means[rows])
+    total = np.square(x - x.mean(0)).sum()
+    return float(1 - np.square(error).sum() / total) if total else 0.0
+
+
+def explainable(analysis: Analysis) -> float | None:
+    """Return the largest R^2 that counts allow: 1 - E[Var(x|z)] / Var(x).
+
+    Var(x|z) is at least that of Poisson counts, E[x|z], so the limit is 1 - sum of the means / sum
+    of the variances of the columns, whatever the model is. None if the data are not counts, or vary
+    no more than Poisson counts do.
+    """
+    if analysis.model.schema.scaling.method != "counts":
+        return None
+    rows = analysis.some_rows(_COMPARED, "units")
+    x = analysis.model.observations(analysis.index[rows]).astype(np.float64)
+    noise, total = x.mean(0).sum(), x.var(0).sum()
+    return float(1 - noise / total) if total > noise else None
+
+
+def _variables(active: Sequence[Variable], unused: Sequence[Variable], failed: bool) -> Markup:
     total = len(active) + len(unused)
     if not active:
         return Markup("All {} variables carry less than {:g} nats about the data.").format(
@@ -91,8 +133,8 @@ def _variables(active: Sequence[Variable], unused: Sequence[Variable]) -> Markup
     more = f" and {len(ranked) - _NAMED} more" if len(ranked) > _NAMED else ""
     return Markup(
         "{} of {} variables carry information about the data, I(<var>x</var>;&nbsp;"
-        "<var>z<sub>j</sub></var>) in nats: {}{}."
-    ).format(len(active), total, named, more)
+        "<var>z<sub>j</sub></var>) in nats: {}{}{}."
+    ).format(len(active), total, named, more, _UNUSED_BY_DECODER if failed else "")
 
 
 def _scores(analysis: Analysis) -> list[Markup]:
@@ -103,7 +145,7 @@ def _scores(analysis: Analysis) -> list[Markup]:
     sound = [score for score in scores if not unjudged(score, analysis.table)]
     if not sound:
         reason = unjudged(scores[0], analysis.table)
-        reason = f"{AT_NULL} about the same" if reason.startswith(AT_NULL) else reason
+        reason = f"{AT_NULL} score about the same" if AT_NULL in reason else reason
         return [Markup("No score is evidence of disentanglement: {}.").format(reason)]
     margins = [(s.value - s.null, s.null, s) for s in sound if s.null is not None]
     best: dict[str, tuple[Score, float]] = {}  # one score of each metric

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from unweave.core.schedules import Schedule, at
+from unweave.data import Dataset
 from unweave.likelihoods import Gaussian
 from unweave.training.engine import Row
 from unweave.training.final_terms import final_terms
+from unweave.training.own_data import suggested_steps
 from unweave.training.run import Run
 
 _LEAST_RATE = 0.05  # nats in all latent variables together
 _LEAST_STEPS = 100  # a shorter run has not begun to use them
+_STILL = 0.02  # share of all that a loss fell, in its last interval, from which it still falls
 
 
 def collapsed(log: Sequence[Row]) -> bool:
@@ -24,27 +27,55 @@ def collapsed(log: Sequence[Row]) -> bool:
     return long_enough and final_terms(log).get("rate", 1.0) < _LEAST_RATE
 
 
-def collapse_warning(run: Run) -> str:
+def collapse_warning(run: Run, dataset: Dataset, measures: Sequence[Row] = ()) -> str:
     """Say that all latent variables of a run are off, and what to try."""
+    return (
+        f"WARNING: all latent variables of run {run.digest} are off: its rate is about 0 nats, so "
+        f"it ignores the data. {advice(run, dataset, measures)}"
+    )
+
+
+def advice(run: Run, dataset: Dataset, measures: Sequence[Row] = ()) -> str:
+    """Say what to try if a run has learned little, leaving out what it does already.
+
+    Args:
+        run: the run.
+        dataset: the data that it was trained on.
+        measures: with its held-out loss. More steps come first if the loss was still falling, or
+            if the run had fewer steps than are usual for the data.
+    """
     tries = []
     for name, weight in run.weights.items():
-        if at(weight, run.steps) > 0:
-            tries.append(f"a smaller objective.{name} (it is {at(weight, run.steps):g})")
+        last = at(weight, run.steps)
+        if last > 0 and hasattr(run.objective, name):
+            tries.append(f"a smaller objective.{name} (it is {last:g})")
             if not isinstance(weight, Schedule):
                 tries.append(
                     f"a warm-up (objective.{name}=linear objective.{name}.steps={run.steps // 2})"
                 )
     if isinstance(run.likelihood, Gaussian) and run.likelihood.learn == "nothing":
         tries.append("a learned scale (likelihood=gaussian likelihood.learn=shared)")
-    if not (run.likelihood and run.likelihood.counts):  # counts stay as they are
-        tries.append(
-            "scaled data (values of about 0 to 1, or with mean 0 and standard deviation 1)"
-        )
-    tries += [
-        f"another learning rate (optimiser.lr is {run.optimiser.lr:g})",
-        f"more steps (it had {run.steps:,})",
-    ]
-    return (
-        f"WARNING: all latent variables of run {run.digest} are off: its rate is about 0 nats, so "
-        f"it ignores the data. Try {', '.join(tries[:-1])} or {tries[-1]}."
-    )
+    if dataset.schema.scaling.method == "none" and not dataset.bounded:
+        tries.append("scaled data (data.scale=standardise, or values of about 0 to 1)")
+    tries.append(f"another learning rate (optimiser.lr is {run.optimiser.lr:g})")
+    falling, usual = _falling(measures), suggested_steps(dataset)
+    why = "; the held-out loss was still falling" if falling else ""
+    if not falling and run.steps < usual:
+        why = f"; {usual:,} are usual for data of this size"
+    more = f"more steps (it had {run.steps:,}{why})"
+    tries = [more, *tries] if why else [*tries, more]
+    return f"Try {', '.join(tries[:-1])} or {tries[-1]}."
+
+
+def _falling(measures: Sequence[Row]) -> bool:
+    """Whether the held-out loss, distortion plus rate, was clearly falling at the end.
+
+    >>> rows = [{"validation": {"distortion": d, "rate": 0.0}} for d in (9.0, 5.0, 4.0)]
+    >>> _falling(rows), _falling([*rows, rows[-1]])
+    (True, False)
+    """
+    found = [row["validation"] for row in measures if "validation" in row]
+    losses = [each["distortion"] + each["rate"] for each in found if None not in each.values()]
+    if len(losses) < 3:
+        return False
+    return bool(losses[-2] - losses[-1] > _STILL * (max(losses) - min(losses)) > 0)

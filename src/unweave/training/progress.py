@@ -59,9 +59,11 @@ class ConsoleProgress:
         self._first, self._start = step, time.monotonic()
         self._bars = self.console.is_terminal or self.console.is_jupyter
         if not self._bars:
-            verb = f"resumes at step {step}" if step else "starts"
-            run = f" (run {runs[0].digest})" if len(runs) == 1 else ""
-            self._print(f"{self._name} {verb}, {self._steps} steps in all{run}")
+            one = len(runs) == 1
+            verb = f"resume{'s' * one} at step {step}" if step else f"start{'s' * one}"
+            how = f" (run {runs[0].digest})" if one else " each"
+            beside = "" if one else " side by side (lanes)"
+            self._print(f"{self._name}{beside} {verb}, {self._steps} steps{how}")
         self._display = ProgressDisplay(
             self.console, {self._name: self._steps}, completed=step, quiet=False
         )
@@ -92,7 +94,7 @@ def describe(runs: Sequence[Run]) -> str:
     kind = runs[0].objective.kind
     if len(runs) == 1:
         return f"{kind} seed {runs[0].seed}"
-    return f"{kind} in {len(runs)} lanes"
+    return f"{len(runs)} runs of {kind}"
 
 
 def mean_terms(rows: Sequence[Row]) -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from unweave.data import Dataset
 from unweave.training.configuration import data_name, latent_text, objective_text, value_in_words
 from unweave.training.overrides import default_fields, defaults_of, fields_of, is_spec
+from unweave.training.own_data import LEAST_TO_SPLIT
 from unweave.training.run import Run
 
 _WIDTH, _NAME, _MOST_VALUES = 79, 12, 3
@@ -51,6 +52,8 @@ def _lines(name: str, mark: str, text: str) -> list[str]:
 def _data_text(run: Run, dataset: Dataset, held_out: Dataset | None) -> str:
     shape, scaling = " x ".join(map(str, dataset.shape)), dataset.schema.scaling.method
     text = f"{data_name(run)}: {dataset.size:,} observations of {shape}, {_SCALINGS[scaling]}"
+    if dataset.size < LEAST_TO_SPLIT:
+        text += ", which is few: expect a model of these observations, not of others like them"
     if held_out is None:
         return f"{text}; nothing is held out"
     return (
