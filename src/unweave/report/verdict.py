@@ -71,7 +71,9 @@ def _explained(analysis: Analysis) -> list[Markup]:
         else f"{share.rows:,} of the observations that it was trained on; nothing was held out"
     )
     sentence = "R<sup>2</sup> of the reconstructions is {} on {}."
-    return [Markup(sentence).format(number(share.r2), how)]
+    noise = " Counts scatter around their mean, so that no model reaches 1."
+    counts = analysis.model.schema.scaling.method == "counts"
+    return [Markup(sentence + noise * counts).format(number(share.r2), how)]
 
 
 def _variables(active: Sequence[Variable], unused: Sequence[Variable]) -> Markup:
