@@ -279,21 +279,11 @@ def draw_traversal(axes: Any, values: Floats, every: Floats) -> None:
 
 
 def read_numbers(path: Path) -> tuple[list[str], Floats]:
-    """Return the names and values of the columns of numbers in a CSV file."""
+    """Return the names and values of the columns of a CSV file, but for a column of row names."""
     with path.open(newline="") as file:
         header, *lines = csv.reader(file)
-    columns = list(zip(*lines, strict=True))
-    numeric = [n for n, column in enumerate(columns) if is_number(column[0])]
-    return [header[n] for n in numeric], np.array([columns[n] for n in numeric], np.float64).T
-
-
-def is_number(text: str) -> bool:
-    """Whether a text is a number."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    first = int(header[0] == "name")
+    return header[first:], np.array([line[first:] for line in lines], np.float64)
 
 
 def main() -> None:

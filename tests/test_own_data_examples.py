@@ -47,7 +47,8 @@ def test_every_data_set_gets_from_file_to_comparison(
     data = training[0].removeprefix("data=")
     codes = tmp_path / "codes.csv"
     assert unweave("encode", run, data, "--out", codes, "--store", tmp_path)[0] == 0
-    _, values = own_data.read_numbers(codes)
+    latents, values = own_data.read_numbers(codes)
+    assert latents == ["z0", "z1", "z2", "z3"]  # and no names of rows, which may be numbers
     names, factors = own_data.read_numbers(folder / "truth" / f"{name}.csv")
     assert len(values) == len(factors) == 60
     own_data.compare(folder / "truth" / f"{name}.csv", [codes, codes])
