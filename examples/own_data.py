@@ -1,4 +1,4 @@
-"""Five data sets as scientists have them, and what generated them.
+"""Six data sets as scientists have them, and what generated them.
 
     python examples/own_data.py own-data
     unweave data info own-data/photos
@@ -6,10 +6,11 @@
     ...
 
 Every data set comes with the factors that generated it, in truth/NAME.csv, which no command reads:
-compare them with what a model learned by
+compare them with what models learned by
 
-    unweave encode RUN own-data/photos --out codes.csv
-    python examples/own_data.py own-data --compare photos codes.csv
+    unweave encode RUN own-data/photos --out seed0.csv
+    python examples/own_data.py own-data --compare photos seed0.csv seed1.csv
+    python examples/own_data.py own-data --figure photos RUN photos.png
 
 | data set | what it is | factors behind it |
 |---|---|---|
@@ -26,8 +27,9 @@ from __future__ import annotations
 import argparse
 import colorsys
 import csv
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +37,8 @@ from PIL import Image, TiffImagePlugin
 
 Floats = NDArray[np.float64]
 Truth = Mapping[str, Floats]
+Predictor = Callable[[Floats, Floats, Floats], Floats]  # codes, factors and new codes
+COLOURS = ("#d55e00", "#e89a5c", "#555555", "#66aad1", "#0072b2")  # of a traversal
 
 
 def blob(side: tuple[int, int], x: float, y: float, radius: float, soft: float = 0.15) -> Floats:
@@ -132,11 +136,11 @@ def _sixteen_bit(page: Floats, rng: np.random.Generator) -> NDArray[np.uint16]:
     return noisy
 
 
-def counts(path: Path, rng: np.random.Generator, cells: int = 400, genes: int = 300) -> Truth:
+def counts(path: Path, rng: np.random.Generator, count: int = 400, genes: int = 300) -> Truth:
     """Draw counts of genes that follow three programs, overdispersed, with unequal depth."""
     programs = rng.gamma(0.3, 1.0, (3, genes))
-    activity = rng.normal(0, 0.7, (cells, 3))
-    depth = rng.normal(0, 0.3, cells)
+    activity = rng.normal(0, 0.7, (count, 3))
+    depth = rng.normal(0, 0.3, count)
     rate = np.exp(activity @ np.log1p(programs) + depth[:, None] + rng.normal(0.3, 0.7, genes))
     values = rng.poisson(rate * rng.gamma(5.0, 0.2, rate.shape))
     header = ["cell", *(f"gene{number}" for number in range(genes))]
@@ -144,7 +148,7 @@ def counts(path: Path, rng: np.random.Generator, cells: int = 400, genes: int = 
     return dict(zip(("first", "second", "third"), activity.T, strict=True)) | {"depth": depth}
 
 
-MAKERS: dict[str, Callable[[Path, np.random.Generator], Truth]] = {
+MAKERS: dict[str, Callable[..., Truth]] = {
     "photos": photos,
     "spectra.csv": spectra,
     "channels.npy": channels,
@@ -160,11 +164,12 @@ def write_lines(path: Path, lines: list[list[str]]) -> None:
         csv.writer(file).writerows(lines)
 
 
-def make(folder: Path) -> None:
-    """Write all data sets, and what generated them."""
+def make(folder: Path, count: int | None = None) -> None:
+    """Write all data sets, of `count` observations each if given, and what generated them."""
     (folder / "truth").mkdir(parents=True)
     for seed, (name, maker) in enumerate(MAKERS.items()):
-        truth = maker(folder / name, np.random.default_rng(seed))
+        size = {} if count is None else {"count": count}
+        truth = maker(folder / name, np.random.default_rng(seed), **size)
         columns = [[f"{value:.6g}" for value in column] for column in truth.values()]
         write_lines(
             folder / "truth" / f"{Path(name).stem}.csv",
@@ -172,52 +177,131 @@ def make(folder: Path) -> None:
         )
 
 
-def compare(truth: Path, codes: Path) -> None:
-    """Print how well codes predict every factor: R^2 of nearest neighbours, and the best latent."""
-    names, factors = _read_numbers(truth)
-    latents, values = _read_numbers(codes)
-    train = np.arange(len(factors)) % 2 == 0
-    standard = (values - values.mean(0)) / np.maximum(values.std(0), 1e-9)
-    order = ((standard[~train, None] - standard[None, train]) ** 2).sum(-1).argsort(1)[:, :5]
-    predicted = factors[train][order].mean(1)
-    error = ((factors[~train] - predicted) ** 2).sum(0)
-    explained = 1 - error / ((factors[~train] - factors[train].mean(0)) ** 2).sum(0)
-    with np.errstate(invalid="ignore"):
-        both = np.corrcoef(factors.T, values.T)[: len(names), len(names) :]
-    print(f"{'factor':12}{'R^2 of 5 neighbours':>20}   best latent (correlation)")
-    for name, share, row in zip(names, explained, np.nan_to_num(both), strict=True):
-        best = int(np.abs(row).argmax())
-        print(f"{name:12}{share:20.2f}   {latents[best]} ({row[best]:+.2f})")
+def compare(truth: Path, codes: Sequence[Path]) -> None:
+    """Print what codes say about every factor, a line each, for one or several seeds.
+
+    R^2 is that of a prediction from all codes in ten-fold cross-validation: by linear regression,
+    and by the mean of the five nearest neighbours. It is high if the information is there. The
+    rank correlation with the best single latent variable is high if that variable is the factor.
+    """
+    names, factors = read_numbers(truth)
+    files = [read_numbers(path) for path in codes]
+    linear = np.mean([r2(values, factors, by_regression) for _, values in files], axis=0)
+    near = np.mean([r2(values, factors, by_neighbours) for _, values in files], axis=0)
+    best = [best_latents(values, factors) for _, values in files]
+    print(f"{'':10}  R^2 from all codes    best latent variable, |rank correlation|")
+    heads = "".join(f"{path.stem[:10]:11}" for path in codes)
+    print(f"{'factor':10}{'linear':>8}{'neighbours':>12}    {heads}".rstrip())
+    for n, name in enumerate(names):
+        cells = "".join(
+            f"{latents[which[n]]} {strength[n]:.2f}".ljust(11)
+            for (latents, _), (which, strength) in zip(files, best, strict=True)
+        )
+        print(f"{name:10}{linear[n]:8.2f}{near[n]:12.2f}    {cells}".rstrip())
 
 
-def _read_numbers(path: Path) -> tuple[list[str], Floats]:
-    """Return the names and values of the columns of numbers in a CSV file."""
+def r2(codes: Floats, factors: Floats, predict: Predictor) -> Floats:
+    """Return the share of each factor's variance that is predicted in ten-fold cross-validation."""
+    error = np.zeros_like(factors)
+    for fold in range(10):
+        test = np.arange(len(codes)) % 10 == fold
+        error[test] = factors[test] - predict(codes[~test], factors[~test], codes[test])
+    explained: Floats = 1 - (error**2).sum(0) / ((factors - factors.mean(0)) ** 2).sum(0)
+    return explained
+
+
+def by_regression(codes: Floats, factors: Floats, new: Floats) -> Floats:
+    """Predict factors of new codes by least squares."""
+    weights = np.linalg.lstsq(np.c_[np.ones(len(codes)), codes], factors, rcond=None)[0]
+    predicted: Floats = np.c_[np.ones(len(new)), new] @ weights
+    return predicted
+
+
+def by_neighbours(codes: Floats, factors: Floats, new: Floats, count: int = 5) -> Floats:
+    """Predict factors of new codes by the mean of the nearest ones."""
+    order = ((new[:, None] - codes[None]) ** 2).sum(-1).argsort(1)[:, :count]
+    mean: Floats = factors[order].mean(1)
+    return mean
+
+
+def best_latents(codes: Floats, factors: Floats) -> tuple[NDArray[np.intp], Floats]:
+    """Return the latent variable with the largest |rank correlation| with each factor, and it."""
+    ranks = np.c_[factors, codes].argsort(0).argsort(0)
+    table = np.abs(np.corrcoef(ranks.T)[: factors.shape[1], factors.shape[1] :])
+    return table.argmax(1), table.max(1)
+
+
+def draw(folder: Path, name: str, run: str, path: Path) -> None:
+    """Draw the latent variable that is most like each factor: its traversal, and code by factor."""
+    import matplotlib.pyplot as plt
+
+    import unweave as uw
+
+    names, factors = read_numbers(folder / "truth" / f"{name}.csv")
+    (data,) = (folder / each for each in MAKERS if Path(each).stem == name)
+    model = uw.load(run)
+    codes = np.asarray(model.encode(data), np.float64)
+    which, strength = best_latents(codes, factors)
+    traversals = np.stack(model.traverse(steps=5)).astype(np.float64)[which]
+    if name == "counts":  # a column says little; sort them by how much they change
+        change = np.log2(traversals / traversals[:, 2:3])
+        traversals = np.take_along_axis(change, change[:, -1:].argsort(-1), -1)
+    figure, axes = plt.subplots(
+        2, len(names), figsize=(2.4 * len(names), 3.4), height_ratios=(1, 1.4), squeeze=False
+    )
+    for n, (above, below) in enumerate(axes.T):
+        above.set_title(f"z{which[n]}", fontsize=9)
+        draw_traversal(above, traversals[n], traversals)
+        below.scatter(factors[:, n], codes[:, which[n]], s=3, linewidths=0, color="#0072b2")
+        below.set_xlabel(f"{names[n]} ({strength[n]:.2f})", fontsize=9)
+        below.set_ylabel(f"z{which[n]}", fontsize=9)
+    for each in axes.flat:
+        each.tick_params(labelsize=7)
+        each.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(path, dpi=80)
+    plt.close(figure)
+    Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)
+
+
+def draw_traversal(axes: Any, values: Floats, every: Floats) -> None:
+    """Draw images side by side, or vectors as curves from the low (orange) to the high end."""
+    if values.ndim == 2:
+        for value, colour in zip(values, COLOURS, strict=True):
+            axes.plot(value, color=colour, linewidth=1)
+        axes.set_ylim(every.min(), every.max())
+        return
+    strip = np.concatenate(list(values), axis=-1)[:3]
+    low, high = every.min((0, 1, 3, 4))[:3], every.max((0, 1, 3, 4))[:3]
+    strip = (strip - low[:, None, None]) / (high - low)[:, None, None]
+    axes.imshow(strip.transpose(1, 2, 0).squeeze(), cmap="gray", vmin=0, vmax=1)
+    axes.set_axis_off()
+
+
+def read_numbers(path: Path) -> tuple[list[str], Floats]:
+    """Return the names and values of the columns of a CSV file, but for a column of row names."""
     with path.open(newline="") as file:
         header, *lines = csv.reader(file)
-    columns = list(zip(*lines, strict=True))
-    numeric = [n for n, column in enumerate(columns) if _is_number(column[0])]
-    return [header[n] for n in numeric], np.array([columns[n] for n in numeric], np.float64).T
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    first = int(header[0] == "name")
+    return header[first:], np.array([line[first:] for line in lines], np.float64)
 
 
 def main() -> None:
     """Write the data sets, or compare codes with what generated one."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--compare", nargs=2, metavar=("NAME", "CODES"))
+    parser.add_argument("--compare", nargs="+", metavar=("NAME", "CODES"))
+    parser.add_argument("--figure", nargs=3, metavar=("NAME", "RUN", "PNG"))
+    parser.add_argument("--count", type=int, help="observations of each data set")
     options = parser.parse_args()
     if options.compare:
-        name, codes = options.compare
-        compare(options.folder / "truth" / f"{name}.csv", Path(codes))
+        name, *codes = options.compare
+        compare(options.folder / "truth" / f"{name}.csv", [Path(each) for each in codes])
+    elif options.figure:
+        name, run, path = options.figure
+        draw(options.folder, name, run, Path(path))
     else:
-        make(options.folder)
+        make(options.folder, options.count)
 
 
 if __name__ == "__main__":

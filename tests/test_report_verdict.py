@@ -106,6 +106,15 @@ def test_a_model_that_uses_its_codes_explains_held_out_data(waves):
     assert "12 observations of the validation split" in found.sentences[0]
 
 
+def test_the_verdict_on_counts_says_that_noise_cannot_be_explained(waves, tmp_path):
+    path = tmp_path / "counts.npy"
+    np.save(path, np.random.default_rng(0).poisson(np.exp(2 * WAVES)))
+    counts = fitted(uw.Arrays(path, split="train", scale="counts"), 0.1)
+    said = "no model reaches 1"
+    assert said in verdict(analysis.analyse(counts, 90)).sentences[0]
+    assert said not in verdict(analysis.analyse(waves, 90)).sentences[0]
+
+
 def test_a_model_without_information_has_learned_nothing():
     with pytest.warns(UserWarning, match=r"all latent variables of run \w+ are off"):
         model = fitted(uw.data.Blobs(side=8), 1000.0)

@@ -133,7 +133,10 @@ def train_command(
 
 
 def print_outcomes(outcomes: list[Outcome], store: Store) -> None:
-    """Print a table of the trained runs, the failures, and the command to run next."""
+    """Print a table of the trained runs, the failures, and the command to run next.
+
+    An objective that all runs share is left out, so that the table fits 80 columns.
+    """
     from unweave.evaluation.validation import final_loss
     from unweave.training.configuration import objective_text
     from unweave.training.final_terms import final_terms
@@ -142,17 +145,19 @@ def print_outcomes(outcomes: list[Outcome], store: Store) -> None:
     losses = [final_loss(outcome.measures) for outcome in outcomes]
     validated = any(losses)
     held_out = ["held-out", "R^2"] if validated else []
-    table = plain_table("folder", "objective", "seed", "distortion", "rate", *held_out)
+    objectives = {objective_text(outcome.run) for outcome in outcomes}
+    what = ["objective"] if len(objectives) > 1 else []
+    table = plain_table("folder", *what, "seed", "distortion", "rate", *held_out)
     for outcome, loss in zip(outcomes, losses, strict=True):
         run, folder = outcome.run, store.folder(outcome.run)
         if outcome.failure:
             err.print(failure_text(run, outcome.failure), style="red", soft_wrap=True)
         else:
-            names = str(folder.path), objective_text(run), str(run.seed)
+            objective = [objective_text(run)] if what else []
             shown = [f"{loss.distortion:.2f}", f"{loss.r2:.2f}"] if loss else []
             end = final_terms(outcome.log)
             terms = [f"{end[name]:.2f}" if name in end else "" for name in ("distortion", "rate")]
-            table.add_row(*names, *terms, *shown)
+            table.add_row(str(folder.path), *objective, str(run.seed), *terms, *shown)
     if table.row_count:
         out.print(table)
     if validated:
