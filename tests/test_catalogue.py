@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import re
 import shlex
 from typing import get_type_hints
 
@@ -141,6 +142,9 @@ def test_a_metric_page_has_protocols_needs_and_options():
     [
         (["methods", "factorvae"], "did you mean 'factor-vae'?"),
         (["metrics", "migg"], "did you mean 'mig'?"),
+        (["metrics", "MIG"], "did you mean 'mig'?"),
+        (["evaluate", "3f2a", "--metrics", "MIG"], "did you mean 'mig'?"),
+        (["evaluate", "3f2a", "--metrics", "mig/locatello"], "did you mean 'mig/locatello2019'?"),
         (["fields", "objektive"], "did you mean 'objective'?"),
         (["fields", "objective=betavae"], "did you mean 'beta-vae'?"),
         (["fields", "optimiser.rate"], "is not a field of Adam"),
@@ -151,6 +155,11 @@ def test_unknown_names_are_suggested(unweave, arguments, message):
     code, out, err = unweave(*arguments)
     assert (code, out) == (2, "")
     assert message in " ".join(err.split())
+
+
+def test_of_the_protocols_of_all_metrics_only_the_nearest_are_named(unweave):
+    _, _, err = unweave("evaluate", "3f2a", "--metrics", "mig/locatello")
+    assert 1 <= len(set(re.findall(r"\w+/\w+", err)) - {"mig/locatello"}) <= 5
 
 
 def test_the_commands_print(unweave):
