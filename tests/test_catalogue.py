@@ -163,6 +163,14 @@ def test_of_the_protocols_of_all_metrics_only_the_nearest_are_named(unweave):
 
 
 def test_the_commands_print(unweave):
+    for command, names in (("methods", members(Objective)), ("metrics", metrics.names())):
+        _, out, _ = unweave(command)
+        lines = out.splitlines()
+        assert all(sum(line.startswith(f"  {name} ") for line in lines) == 1 for name in names)
+        assert len(lines) < 70
+        assert max(map(len, lines)) <= 100
+        assert unweave(command, "--page")[1].startswith(f"# {command.title()}\n")
+        assert unweave(command, "mig", "--page")[0] == 2
     assert "objective.gamma" in unweave("methods", "factor-vae")[1]
     assert "chen2018" in unweave("metrics", "mig")[1]
     assert "batch_size" in unweave("fields")[1]
