@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import re
 import shlex
 from typing import get_type_hints
 
@@ -141,6 +142,9 @@ def test_a_metric_page_has_protocols_needs_and_options():
     [
         (["methods", "factorvae"], "did you mean 'factor-vae'?"),
         (["metrics", "migg"], "did you mean 'mig'?"),
+        (["metrics", "MIG"], "did you mean 'mig'?"),
+        (["evaluate", "3f2a", "--metrics", "MIG"], "did you mean 'mig'?"),
+        (["evaluate", "3f2a", "--metrics", "mig/locatello"], "did you mean 'mig/locatello2019'?"),
         (["fields", "objektive"], "did you mean 'objective'?"),
         (["fields", "objective=betavae"], "did you mean 'beta-vae'?"),
         (["fields", "optimiser.rate"], "is not a field of Adam"),
@@ -153,7 +157,20 @@ def test_unknown_names_are_suggested(unweave, arguments, message):
     assert message in " ".join(err.split())
 
 
+def test_of_the_protocols_of_all_metrics_only_the_nearest_are_named(unweave):
+    _, _, err = unweave("evaluate", "3f2a", "--metrics", "mig/locatello")
+    assert 1 <= len(set(re.findall(r"\w+/\w+", err)) - {"mig/locatello"}) <= 5
+
+
 def test_the_commands_print(unweave):
+    for command, names in (("methods", members(Objective)), ("metrics", metrics.names())):
+        _, out, _ = unweave(command)
+        lines = out.splitlines()
+        assert all(sum(line.startswith(f"  {name} ") for line in lines) == 1 for name in names)
+        assert len(lines) < 70
+        assert max(map(len, lines)) <= 100
+        assert unweave(command, "--page")[1].startswith(f"# {command.title()}\n")
+        assert unweave(command, "mig", "--page")[0] == 2
     assert "objective.gamma" in unweave("methods", "factor-vae")[1]
     assert "chen2018" in unweave("metrics", "mig")[1]
     assert "batch_size" in unweave("fields")[1]

@@ -174,12 +174,12 @@ def test_a_run_cites_what_it_uses_and_nothing_else(tmp_path):
 
 
 def test_the_page_of_methods_is_that_of_the_code():
-    """`unweave methods > docs/methods.md` writes it anew."""
+    """`unweave methods --page > docs/methods.md` writes it anew."""
     assert (ROOT / "docs/methods.md").read_text() == page()
 
 
 def test_the_page_of_metrics_is_that_of_the_code():
-    """`unweave metrics > docs/metrics.md` writes it anew."""
+    """`unweave metrics --page > docs/metrics.md` writes it anew."""
     text = metrics_page()
     assert (ROOT / "docs/metrics.md").read_text() == text
     for metric in METRICS.values():

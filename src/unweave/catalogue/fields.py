@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import textwrap
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from pydantic.fields import FieldInfo
@@ -189,3 +189,20 @@ def table(rows: list[FieldText], width: int) -> str:
             row.meaning, width - 6, initial_indent="      ", subsequent_indent="      "
         )
     return "\n".join(lines)
+
+
+def one_line_each(texts: Mapping[str, str], width: int) -> str:
+    """Return a line for each name with its text, shortened to the width.
+
+    >>> print(one_line_each({"mig": "Compute the gap.", "dci": "Compute three scores."}, 22))
+      mig  Compute the gap
+      dci  Compute ...
+    <BLANKLINE>
+    """
+    widest = max(map(len, texts), default=0)
+    lines = []
+    for name, text in texts.items():
+        plain = text.replace("`", "").rstrip(".")
+        short = textwrap.shorten(plain, max(12, width - widest - 4), placeholder=" ...")
+        lines.append(f"  {name:{widest}}  {short}\n")
+    return "".join(lines)

@@ -9,7 +9,7 @@ import inspect
 import re
 from typing import Any, NamedTuple, get_type_hints
 
-from unweave.catalogue.fields import spec_fields, table
+from unweave.catalogue.fields import one_line_each, spec_fields, table
 from unweave.core.bibliography import cited, entries_for, entry_field
 from unweave.core.hints import nearest
 from unweave.core.spec import lane_fields, members
@@ -24,7 +24,7 @@ _PLACE = rf"{_KIND} [A-Z]?\d*[.\d]*(?:(?:, | and )\d+)*"
 _SOURCE = re.compile(rf"\[\w+\d{{4}}\](?: {_PLACE}(?:(?:,| and) {_PLACE})*)?")
 _INTRODUCTION = """# Methods
 
-`unweave methods` generates this page from the code.
+`unweave methods --page` generates this page from the code.
 
 A number in the last table marks a combination that is refused, for the reason listed below the
 table. A test trains every other combination. A selection with every objective and every kind of
@@ -32,6 +32,15 @@ block is also trained in lanes, compared with the same runs trained alone, and r
 space consists of two blocks of its kind, because a single variable has no total correlation.
 "learned" is a prior with parameters (here a covariance), "full" a posterior with a full covariance.
 """
+
+
+_UNIONS: dict[str, Any] = {
+    "objective": Objective,
+    "objective.divergence": AnyDivergence,
+    "latent": Latent,
+    "network": Network,
+    "likelihood": Likelihood,
+}
 
 
 class Method(NamedTuple):
@@ -88,23 +97,26 @@ def default_objectives() -> dict[str, BaseObjective]:
     return objectives
 
 
+def method_list(width: int = 80) -> str:
+    """Return one line for each method, by the field that takes it: its kind, and what it is."""
+    parts = []
+    for path, union in _UNIONS.items():
+        docs = {kind: inspect.getdoc(cls) or "" for kind, cls in members(union).items()}
+        first = {kind: text.split("\n\n")[0] for kind, text in docs.items()}
+        parts.append(f"{path}\n" + one_line_each(first, width))
+    return "\n".join([*parts, "`unweave methods NAME` describes one of them.\n"])
+
+
 def method_page(name: str, width: int = 80) -> str:
     """Describe the parts of one kind: equation, documentation, fields, papers, and a command.
 
     A name can stand for two parts: "gaussian" is a latent block and a likelihood.
     """
-    unions = {
-        "objective": Objective,
-        "objective.divergence": AnyDivergence,
-        "latent": Latent,
-        "network": Network,
-        "likelihood": Likelihood,
-    }
     found = [
-        (path, members(union)[name]) for path, union in unions.items() if name in members(union)
+        (path, members(union)[name]) for path, union in _UNIONS.items() if name in members(union)
     ]
     if not found:
-        known = [kind for union in unions.values() for kind in members(union)]
+        known = [kind for union in _UNIONS.values() for kind in members(union)]
         raise ValueError(f"{name!r} is not a method: {nearest(name, known)}")
     return "\n".join(_one_method(path, name, cls, width) for path, cls in found)
 

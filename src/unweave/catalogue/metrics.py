@@ -9,6 +9,7 @@ import inspect
 import re
 import textwrap
 
+from unweave.catalogue.fields import one_line_each
 from unweave.core.bibliography import cited, entries_for, entry_field
 from unweave.core.hints import nearest
 from unweave.metrics.needs import class_factors
@@ -17,7 +18,7 @@ from unweave.metrics.registry import METRICS, UNSUPERVISED, Metric
 
 _INTRODUCTION = """# Metrics
 
-This page is generated from the code by `unweave metrics`.
+This page is generated from the code by `unweave metrics --page`.
 
 Each metric is a function of arrays, `mig(codes, factors, protocol="locatello2019", seed=0)`, with
 codes (N, D) and factors (N, K). It returns a `Score`: `float(score)`, `score.parts`,
@@ -150,6 +151,21 @@ def page() -> str:
         lines.append([f"[{m.name}](#{m.name})", m.protocol, continuous, needs])
     rows = [f"| {' | '.join(line)} |" for line in lines]
     return "\n".join([_INTRODUCTION, *rows, "", *map(section, by_name.values())])
+
+
+def metric_list(width: int = 80) -> str:
+    """Return one line for each metric: its name, and what it is."""
+    parts = []
+    for title, group in (("with factors", METRICS), ("without factors", UNSUPERVISED)):
+        docs = {m.name: inspect.getdoc(m.compute) or "" for m in group.values()}
+        first = {k: text.split("\n")[0].removeprefix("Compute ") for k, text in docs.items()}
+        parts.append(f"{title}\n" + one_line_each(first, width))
+    of_models = {
+        "log_likelihood": "the importance-weighted bound of log p(x), in nats",
+        "udr": "how far runs that differ only in their seed agree",
+    }
+    parts.append("of trained models\n" + one_line_each(of_models, width))
+    return "\n".join([*parts, "`unweave metrics NAME` describes one of them.\n"])
 
 
 def metric_page(name: str, width: int = 80) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -10,38 +11,47 @@ import typer
 from unweave.core.console import out
 
 _WIDEST = 100  # characters of a line
+PageOption = Annotated[
+    bool, typer.Option("--page", help="Print the page of everything, as Markdown.")
+]
 
 
 def methods_command(
     name: Annotated[str, typer.Argument(help="One method, such as factor-vae.")] = "",
+    whole_page: PageOption = False,
 ) -> None:
-    """Describe one method, or print all of them, their papers, and what combines.
+    """List the methods, or describe one; --page prints all, their papers, and what combines.
 
     Examples:
 
+      unweave methods
+
       unweave methods factor-vae
 
-      unweave methods > methods.md
+      unweave methods --page > methods.md
     """
-    from unweave.catalogue.methods import method_page, page
+    from unweave.catalogue.methods import method_list, method_page, page
 
-    sys.stdout.write(method_page(name, _width()) if name else page())
+    _print(name, whole_page, method_list, method_page, page)
 
 
 def metrics_command(
     name: Annotated[str, typer.Argument(help="One metric, such as mig.")] = "",
+    whole_page: PageOption = False,
 ) -> None:
-    """Describe one metric, or print all: protocols, inputs, papers, differences from namesakes.
+    """List the metrics, or describe one: protocols, inputs, papers, differences from namesakes.
 
     Examples:
 
+      unweave metrics
+
       unweave metrics mig
 
-      unweave metrics > metrics.md
+      unweave metrics --page > metrics.md
     """
-    from unweave.catalogue.metrics import metric_page, page
+    from unweave.catalogue.metrics import metric_list, metric_page, page
 
-    sys.stdout.write(metric_page(name, _width()) if name else page())
+    _print(name, whole_page, metric_list, metric_page, page)
 
 
 def fields_command(
@@ -65,6 +75,22 @@ def fields_command(
     from unweave.catalogue.fields import listing
 
     sys.stdout.write(listing(name, _width()))
+
+
+def _print(
+    name: str,
+    whole_page: bool,
+    listing: Callable[[int], str],
+    describe: Callable[[str, int], str],
+    page: Callable[[], str],
+) -> None:
+    """Print the list, one entry, or the page of everything."""
+    if name and whole_page:
+        raise ValueError(f"expected a name or --page, got both: leave out {name} or --page")
+    if whole_page:
+        sys.stdout.write(page())
+    else:
+        sys.stdout.write(describe(name, _width()) if name else listing(_width()))
 
 
 def _width() -> int:

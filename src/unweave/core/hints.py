@@ -10,21 +10,24 @@ _MOST_LISTED = 60  # valid names that are listed; of more, only the nearest
 _FEW = 5
 
 
-def nearest(name: object, valid: Iterable[str]) -> str:
+def nearest(name: object, valid: Iterable[str], most_listed: int = _MOST_LISTED) -> str:
     """Return a hint that lists the valid names, and asks for the nearest one if it is near.
 
-    Of many names, only the few nearest are listed.
+    Upper and lower case are the same. Of many names, only the few nearest are listed.
 
-    >>> nearest("fp2", ["bf16", "fp32"])
-    "did you mean 'fp32'? Valid here: bf16, fp32."
+    >>> nearest("fp2", ["bf16", "fp32"]), nearest("MIG", ["dci", "mig"])
+    ("did you mean 'fp32'? Valid here: bf16, fp32.", "did you mean 'mig'? Valid here: dci, mig.")
     >>> nearest("gene7x", [f"gene{number}" for number in range(20_000)])
     "did you mean 'gene7'? Near it: gene97, gene87, gene79, gene78; 20,000 names are valid here."
     """
     choices = list(valid)
-    many = len(choices) > _MOST_LISTED
+    many = len(choices) > most_listed
     if not many:
         choices.sort()
-    close = difflib.get_close_matches(str(name), choices, n=_FEW if many else 1, cutoff=0.5)
+    as_given = {choice.lower(): choice for choice in choices}
+    count = _FEW if many else 1
+    lowered = difflib.get_close_matches(str(name).lower(), as_given, n=count, cutoff=0.5)
+    close = [as_given[each] for each in lowered]
     hint = f"did you mean {close[0]!r}? " if close else ""
     if not many:
         return f"{hint}Valid here: {', '.join(choices)}."

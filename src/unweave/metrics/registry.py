@@ -411,7 +411,7 @@ def find_metrics(choice: MetricChoice) -> dict[str, Metric]:
         )
     if not matches:
         short = [*groups, *dict.fromkeys(metric.name for metric in every.values())]
-        hint = nearest(choice, every if "/" in choice else short)
+        hint = nearest(choice, every, most_listed=0) if "/" in choice else nearest(choice, short)
         raise ValueError(f"metric {choice!r} is not known: {hint}")
     return matches
 
