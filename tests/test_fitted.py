@@ -267,6 +267,42 @@ def test_a_failed_run_raises_an_error():
         uw.fit(SMALL, objective=uw.BetaVAE(beta=1e39), steps=10, **FIELDS)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        ({"lr": 0.1}, "optimiser=uw.Adam(lr=0.1)"),
+        ({"learning_rate": 0.1}, "optimiser=uw.Adam(lr=0.1)"),
+        ({"beta": 4}, "objective=uw.BetaVAE(beta=4)"),
+        ({"gamma": 6.0}, "uw.FactorVAE(gamma=6.0)"),
+        ({"latent_dim": 3}, "latent=uw.Gaussian(3)"),
+        ({"latent": 10}, "latent=uw.Gaussian(10)"),
+        ({"objective": "beta-vae"}, "objective=uw.BetaVAE()"),
+        ({"objective": uw.VAE}, "objective=uw.VAE()"),
+        ({"likelihood": "gaussian"}, "likelihood=uw.likelihoods.Gaussian()"),
+        ({"epochs": 5}, "steps"),
+        ({"objective": [uw.VAE(), uw.BetaVAE()]}, "[uw.fit(data, objective=each) for each in"),
+        ({"seed": "0..3"}, "seed=range(4)"),
+        ({"seed": 1.5}, "seed=range(4)"),
+    ],
+)
+def test_wrong_arguments_of_fit_are_answered_in_python(arguments, advice):
+    with pytest.raises(ValueError, match=re.escape(advice)) as raised:
+        uw.fit(np.zeros((4, 8, 8)), **arguments)
+    assert "unweave train" not in str(raised.value)
+    for name in re.findall(r"uw\.([A-Z]\w+)", str(raised.value)):
+        assert hasattr(uw, name)
+
+
+def test_a_file_that_does_not_exist_is_not_taken_for_a_digest(tmp_path):
+    (tmp_path / "model.uw").touch()
+    with pytest.raises(ValueError, match=r"there is no file .*modle.uw: did you mean .*model.uw"):
+        uw.load(tmp_path / "modle.uw")
+    with pytest.raises(ValueError, match=r"there is no file .*3f2a: check the path"):
+        uw.load(tmp_path / "nowhere" / "3f2a")
+    with pytest.raises(ValueError, match="is not a run in"):
+        uw.load(tmp_path / "3f2a")
+
+
 def python_example(page):
     """The block under "In Python" on a page."""
     return re.search(r"## In Python\n\n```python\n(.*?)```", (ROOT / page).read_text(), re.S)[1]

@@ -229,6 +229,28 @@ def test_columns_of_parquet_are_chosen_like_those_of_csv(tmp_path):
     assert doses.schema.continuous == ("dose",)
 
 
+def test_numbers_are_classes_or_continuous_alike_in_csv_and_parquet(tmp_path):
+    count = 60
+    columns = {
+        "x": np.linspace(0, 1, count).tolist(),
+        "weight": list(range(100, 100 + count)),
+        "holes": [None if n == 7 else n for n in range(count)],
+        "kind": [n % 4 for n in range(count)],
+        "size": [n / 7 for n in range(count)],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    lines = (
+        ",".join("" if value is None else str(value) for value in row)
+        for row in zip(*columns.values(), strict=True)
+    )
+    (tmp_path / "t.csv").write_text("\n".join([",".join(columns), *lines]))
+    factors = "weight,holes,kind,size"
+    one, two = (Arrays(tmp_path / f"t.{e}", "x", factors).load(CPU) for e in ("csv", "parquet"))
+    assert one.schema.continuous == two.schema.continuous == ("weight", "holes", "size")
+    assert one.labels_fingerprint == two.labels_fingerprint
+    assert one.fingerprint == two.fingerprint
+
+
 def test_a_categorical_column_of_parquet_is_text(tmp_path):
     site = pa.array(["a", None, "b", "a"]).dictionary_encode()
     pq.write_table(pa.table({"site": site, "u": [1.5, 2, 3, 4]}), tmp_path / "t.parquet")

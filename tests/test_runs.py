@@ -11,6 +11,7 @@ import unweave as uw
 from datasets import SMALL
 from unweave.core.spec import to_json
 from unweave.training.collapse import collapsed
+from unweave.training.final_terms import final_terms
 from unweave.training.run import Run
 from unweave.training.store import RunFolder, ScoreFacts, Store
 
@@ -56,6 +57,8 @@ def test_runs_are_filtered_by_settings_and_facts(unweave, store):
     assert listed(unweave, store, "--where", "status=not started") == [(4, 2)]
     assert listed(unweave, store, "--where", "collapsed=true") == [(4, 1)]
     assert listed(unweave, store, "--where", "objective.beta=7") == []
+    code, out, _ = unweave("runs", "--store", store, "--where", "objective.beta=7")
+    assert (code, out.startswith("0 of ")) == (0, True)
     code, out, err = unweave("runs", "--store", store, "--where", "objective.betta=4")
     assert (code, out) == (2, "")
     assert "did you mean 'objective.beta'?" in err
@@ -140,6 +143,30 @@ def test_scores_of_an_earlier_version_are_replaced(tmp_path):
     (folder.path / "scores.json").write_text('{"mig/chen2018": {"value": 0.5}}')
     folder.write_scores(ScoreFacts("all", 100, "mean"), {"sap/kumar2018": {"value": 0.5}})
     assert folder.metrics == ("sap/kumar2018",)
+
+
+def test_terms_at_the_end_are_means_of_the_last_twentieth_of_a_log():
+    rows = [{"step": n, "rate": float(n)} for n in range(1, 1001)]
+    assert final_terms(rows) == {"rate": 975.5}  # of 951 to 1000
+    assert final_terms(rows[:100]) == {"rate": 95.5}  # at least ten rows
+    assert final_terms(rows[:6]) == {"rate": 5.0}  # but only the later half
+    assert final_terms([]) == {}
+
+
+def test_one_noisy_row_at_the_end_changes_no_order_of_runs(unweave, tmp_path):
+    """Run a has the lower distortion, but a bad last batch."""
+    for seed, distortion, last in ((0, 9.0, 11.0), (1, 10.0, 10.0)):
+        folder = RunFolder(add_run(tmp_path, 1.0, seed, distortion))
+        terms = [distortion] * 19 + [last]
+        rows = [{"step": n + 1, "distortion": d, "rate": 1.0} for n, d in enumerate(terms)]
+        (folder.path / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    _, shown, _ = unweave("runs", "--store", str(tmp_path), "--sort", "distortion", "--json")
+    assert [run["terms"]["distortion"] for run in json.loads(shown)] == pytest.approx([9.2, 10.0])
+
+
+def test_terms_of_a_collapsed_run_are_means_too():
+    rows = [{"step": 100 * n, "rate": 0.3} for n in range(1, 20)]
+    assert not collapsed([*rows, {"step": 2000, "rate": 0.0}])
 
 
 def test_collapse_is_a_rate_of_nearly_nothing():

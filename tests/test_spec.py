@@ -384,3 +384,11 @@ def test_a_sweep_says_what_a_field_means_in_each_kind():
     assert {run.latent.size for run in runs_from(["latent=gaussian,laplace", "latent.size=4"])} == {
         4
     }
+
+
+def test_a_field_is_assigned_once_and_a_run_is_described_once():
+    for repeated in (["seed=0,1,2", "seed=3"], ["objective=vae", "steps=5", "objective=beta-vae"]):
+        with pytest.raises(ValueError, match=r"is assigned twice, .*give it once"):
+            runs_from(repeated)
+    assert [run.seed for run in runs_from(["seed=1,1,2"])] == [1, 2]
+    assert len(runs_from(["objective.beta=4,4.0", "seed=0,1"])) == 2

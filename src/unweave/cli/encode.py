@@ -72,10 +72,8 @@ def encode_command(
 
     dataset = print_warnings(err, lambda: model.dataset if path is None else model.open(path))
     if path is not None:
-        scaled = model.schema.scaling.method in ("percentile", "standardise")
-        notes = [note for note in dataset.notes if not (scaled and "unchanged" in note)]
-        method = f"values are scaled as in the training ({model.schema.scaling.method})"
-        print_notes(err, [*notes, method] if scaled else notes)
+        scaled = f"values are scaled as in the training ({model.schema.scaling.method})"
+        print_notes(err, [*dataset.notes, scaled])
     _write_codes(print_warnings(err, encode_table, model, dataset, scales, error), out)
 
 

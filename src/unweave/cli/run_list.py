@@ -15,6 +15,7 @@ from unweave.core.hints import nearest
 from unweave.core.parts import MissingPart
 from unweave.training.collapse import collapsed
 from unweave.training.configuration import blocks_text, objective_text
+from unweave.training.final_terms import final_terms
 from unweave.training.grouping import (
     data_label,
     differing,
@@ -73,7 +74,6 @@ def read_run(folder: RunFolder) -> ListedRun:
 
 def _read(folder: RunFolder) -> ListedRun:
     run, log = folder.read_run(), folder.read_log()
-    last = log[-1] if log else {}
     scores = {
         split: {key: float(score["value"]) for key, score in content["scores"].items()}
         for split, content in folder.scores.items()
@@ -84,8 +84,8 @@ def _read(folder: RunFolder) -> ListedRun:
         folder.status,
         settings_of(run),
         (objective_text(run), blocks_text(run.latent), data_label(run.data), scored),
-        int(last.get("step", 0)),
-        {name: float(value) for name, value in last.items() if name != "step"},
+        int(log[-1]["step"]) if log else 0,
+        final_terms(log),
         scores,
         collapsed(log),
     )

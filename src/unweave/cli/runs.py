@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -95,6 +94,9 @@ def runs_command(
     if csv_output:
         sys.stdout.write(runs_csv(runs))
         return
+    if not runs:
+        out.print(f"0 of {len(every)} runs", highlight=False)
+        return
     asked = [name.strip() for name in columns.split(",") if name.strip()]
     terms = ("distortion", "rate")  # not every objective has them
     shown = [full for n in asked for full in ([n] if n in terms else find_names(every, n))]
@@ -150,9 +152,3 @@ def cite_command(name: RunArgument, store: StoreOption = Path("runs")) -> None:
     folder = Store(store).find(name)
     for entry in (citations(folder.read_run()) | metric_citations(folder.metrics)).values():
         sys.stdout.write(entry + "\n\n")
-
-
-def final_terms(log: Sequence[dict[str, Any]]) -> list[str]:
-    """Return distortion and rate at the end of a log; empty if the objective has none."""
-    last = log[-1] if log else {}
-    return [f"{last[name]:.2f}" if name in last else "" for name in ("distortion", "rate")]

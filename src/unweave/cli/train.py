@@ -131,9 +131,9 @@ def train_command(
 
 def print_outcomes(outcomes: list[Outcome], store: Store) -> None:
     """Print a table of the trained runs, the failures, and the command to run next."""
-    from unweave.cli.runs import final_terms
     from unweave.evaluation.validation import final_loss
     from unweave.training.configuration import objective_text
+    from unweave.training.final_terms import final_terms
     from unweave.training.progress import failure_text
 
     losses = [final_loss(outcome.measures) for outcome in outcomes]
@@ -147,7 +147,9 @@ def print_outcomes(outcomes: list[Outcome], store: Store) -> None:
         else:
             names = str(folder.path), objective_text(run), str(run.seed)
             shown = [f"{loss.distortion:.2f}", f"{loss.r2:.2f}"] if loss else []
-            table.add_row(*names, *final_terms(outcome.log), *shown)
+            end = final_terms(outcome.log)
+            terms = [f"{end[name]:.2f}" if name in end else "" for name in ("distortion", "rate")]
+            table.add_row(*names, *terms, *shown)
     if table.row_count:
         out.print(table)
     if validated:

@@ -17,9 +17,9 @@ from unweave.data.files.arrays import (
     array_dataset,
     as_numpy,
     from_array,
-    read_like,
 )
 from unweave.data.files.folder import Folder
+from unweave.data.files.new_observations import NewObservations, read_like
 from unweave.data.files.streaming import StreamedDataset
 from unweave.data.lattice import Factor, Lattice
 from unweave.data.pairs import Paired
@@ -77,6 +77,7 @@ __all__ = [
     "Lattice",
     "Mixing",
     "MovingDigit",
+    "NewObservations",
     "NoisyShapes2D",
     "Paired",
     "Pinwheel",

@@ -54,6 +54,8 @@ class Schema:
         lattice: the lattice whose combinations the observations enumerate in order, if they do.
         bounded: whether all values lie in [0, 1], as a Bernoulli likelihood needs.
         scaling: how values in the user's units were scaled.
+        dtype: type of the values before they were scaled, such as uint16; "" if it is not known.
+        channels_last: whether the source has the channels of images last.
         value_names: names of the D values of a vector; () if they have none.
         notes: decisions made while loading the data, for the user to read.
 
@@ -72,6 +74,8 @@ class Schema:
     lattice: Lattice | None = None
     bounded: bool = False
     scaling: Scaling = UNSCALED
+    dtype: str = ""
+    channels_last: bool = False
     value_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -328,11 +332,12 @@ class ArrayDataset(Dataset):
     unit: float = 1.0
     device: torch.device = CPU
     row_names: Sequence[str] = field(default=(), repr=False)
+    checksum: str = ""  # of the observations before they were scaled; "": of `data`
 
     @cached_property
     def fingerprint(self) -> str:
         """A checksum of all observations."""
-        return f"{zlib.crc32(self.data.reshape(-1).cpu().numpy().data):08x}"
+        return self.checksum or f"{zlib.crc32(self.data.reshape(-1).cpu().numpy().data):08x}"
 
     @cached_property
     def labels_fingerprint(self) -> str:

@@ -12,13 +12,16 @@ from torch import Tensor
 
 ScalingMethod = Literal["none", "bytes", "percentile", "standardise", "counts"]
 
+_FAR = 100  # widths from 0 beyond which float32 is too coarse
+
 
 @dataclass(frozen=True)
 class Scaling:
     """Map values v of observations to (v - offset) * unit, where networks see them.
 
     `offset` and `unit` have one entry for all values, one for each channel of an image, or one for
-    each value of a vector. Methods:
+    each value of a vector. A channel or value that is constant has unit 0: it becomes 0, and is
+    inverted to its offset. Methods:
 
     - "none": values are unchanged.
     - "bytes": integers 0..255 become [0, 1]; floats already are in [0, 1] and stay unchanged, so
@@ -55,12 +58,34 @@ class Scaling:
                 scaled.clip(0, 1, out=scaled)
             return torch.from_numpy(scaled.astype(np.float32))
 
-    def invert(self, scaled: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return scaled values (N, *shape) to the user's units."""
+    def invert(self, scaled: NDArray[np.float32]) -> NDArray[np.floating]:
+        """Return scaled values (N, *shape) to the user's units.
+
+        They are float32, or float64 if they lie so far from 0, compared with their width, that
+        float32 would lose their digits, as times in seconds since 1970 do.
+        """
         if self.method not in ("percentile", "standardise"):
             return scaled
-        values = scaled / self._along(self.unit, scaled) + self._along(self.offset, scaled)
-        return values.astype(np.float32)
+        values = scaled * self._along(self.width, scaled) + self._along(self.offset, scaled)
+        distance = max(abs(o * u) for o, u in zip(self.offset, self.unit, strict=True))
+        return values if distance > _FAR else values.astype(np.float32)
+
+    @property
+    def width(self) -> tuple[float, ...]:
+        """The difference in the user's units that becomes 1; 0 for what is constant."""
+        return tuple(1 / unit if unit else 0.0 for unit in self.unit)
+
+    def close_to(self, other: Scaling) -> bool:
+        """Return whether a scaling is the same up to rounding errors of sums over the data."""
+        return (
+            self.method == other.method
+            and len(self.offset) == len(other.offset)
+            and np.allclose(self.unit, other.unit, rtol=1e-9, atol=0)
+            and all(
+                abs(a - b) <= 1e-9 * (abs(a) + width)
+                for a, b, width in zip(self.offset, other.offset, self.width, strict=True)
+            )
+        )
 
     @staticmethod
     def _along(numbers: tuple[float, ...], values: NDArray[np.floating]) -> NDArray[np.float64]:

@@ -13,12 +13,13 @@ from unweave.core.intervals import Estimate, mean_interval
 from unweave.evaluation.shared_latents import SharedLatent
 from unweave.metrics import Score, Table
 from unweave.metrics.model_metrics import UDR
+from unweave.training.final_terms import final_terms
 from unweave.training.grouping import settings_text
 from unweave.training.run import Run
 from unweave.training.store import ScoreFacts
 
 _EQUAL = 1e-9  # smaller differences are due to rounding
-_FINAL = ("distortion", "rate")  # quantities of the last log row
+_FINAL = ("distortion", "rate")  # terms at the end of a log
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +43,7 @@ class ComparedRun:
     @property
     def values(self) -> dict[str, float]:
         """The quantities to compare by name: the end of the log, the held-out loss, the scores."""
-        last = self.log[-1] if self.log else {}
-        final = {name: float(last[name]) for name in _FINAL if name in last}
+        final = {name: value for name, value in final_terms(self.log).items() if name in _FINAL}
         held_out = [row["validation"] for row in self.measures if "validation" in row][-1:]
         for name, value in held_out[0].items() if held_out else ():
             if value is not None:

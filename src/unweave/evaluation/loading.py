@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, overload
 
+from unweave.core.hints import nearest_path
 from unweave.data.splits import AnySplit, takes_all
 from unweave.evaluation.model import FittedModel
 from unweave.evaluation.source import SourceFinder
@@ -112,6 +113,8 @@ def _read(path: Path) -> tuple[Outcome, DataRecord, Path | None]:
     """Read a run from a file or a folder; also return the folder."""
     if path.is_file():
         return *read_model(path), None
+    if not path.exists() and (path.suffix or not path.parent.is_dir()):  # no start of a digest
+        raise ValueError(f"there is no file or folder {path}: {nearest_path(path)}")
     folder = RunFolder(path) if path.is_dir() else Store(path.parent).named(path.name)
     run = folder.read_run()
     outcome = recall(folder, run)

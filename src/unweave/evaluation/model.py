@@ -14,16 +14,24 @@ from torch import Tensor
 
 from unweave.aggregate import Summary, summarise
 from unweave.core.noise import Noise
-from unweave.data import Data, Dataset, DataSpec, Schema, as_numpy, from_array
+from unweave.data import (
+    Data,
+    Dataset,
+    DataSpec,
+    NewObservations,
+    Schema,
+    as_numpy,
+    from_array,
+    read_like,
+)
 from unweave.data.files.detect import from_path
+from unweave.data.files.new_observations import arrange_like
 from unweave.data.splits import split_of
 from unweave.evaluation.notebook import model_html
 from unweave.evaluation.source import (
     DataSource,
     check_not_a_name,
     open_like,
-    rescale,
-    scale_like,
 )
 from unweave.evaluation.stacked import StackedModels, stack_one
 from unweave.latents import Distribution, with_hard_samples
@@ -31,6 +39,7 @@ from unweave.metrics import Table
 from unweave.metrics.arrays import check_choice
 from unweave.objectives import Nets, importance_bound
 from unweave.training import Outcome
+from unweave.training.final_terms import final_terms
 from unweave.training.model_file import write_model
 
 Array = NDArray[np.float32]
@@ -46,10 +55,11 @@ TINY = float(np.finfo(np.float32).tiny)  # replaces a standard deviation that un
 class FittedModel:
     """A trained run: encode, decode, sample, traverse, and a table for the metrics.
 
-    Observations and codes are passed as arrays or tensors and returned as float32 arrays.
-    Observations are in the units of the data that the model was trained on, as `schema.scaling`
-    says; images of bytes are in [0, 1]. `encode` and the like also take a path. z has D
-    dimensions, which form V latent variables: the K dimensions of a categorical variable are one.
+    Observations and codes are passed as arrays or tensors and returned as float32 arrays; decoded
+    observations are float64 if they lie too far from 0 for float32. Observations are in the units
+    of the data that the model was trained on, as `schema.scaling` says; images of bytes are in
+    [0, 1]. `encode` and the like also take a path. z has D dimensions, which form V latent
+    variables: the K dimensions of a categorical variable are one.
 
     Everything but what is measured on the data works without them, and they are loaded at first
     use, as `dataset`. `split` names the split of the data that the model is on, as `load` takes it.
@@ -119,9 +129,8 @@ class FittedModel:
         self.trained = self.trained.to(self.device)
 
     def __repr__(self) -> str:
-        last = self.log[-1] if self.log else {}
-        terms = ", ".join(f"{k} {v:.2f}" for k, v in last.items() if k != "step")
-        step = last.get("step", 0)
+        terms = ", ".join(f"{name} {value:.2f}" for name, value in final_terms(self.log).items())
+        step = self.log[-1]["step"] if self.log else 0
         return (
             f"FittedModel({self.run.objective.kind}, seed {self.run.seed}, {step} steps: {terms})"
         )
@@ -134,7 +143,8 @@ class FittedModel:
     def encode(self, x: Observations) -> Array:
         """Return the means of q(z|x), (N, D), which `decode` takes.
 
-        x is an array of observations, or the path of a file or folder of them.
+        x is an array of observations, or the path of a file or folder of them. Channels may be
+        first or last; if the shape leaves that open, they are where those of the training were.
         """
         return self._map(lambda nets, part: nets.model.encode(part).mean, self._observations(x))
 
@@ -345,11 +355,11 @@ class FittedModel:
         sums = self._map(bounds, [x])[:, 0] + np.log(counts)
         return float(np.logaddexp.reduce(sums)) - math.log(particles)
 
-    def open(self, path: str | Path) -> Dataset:
+    def open(self, path: str | Path) -> NewObservations:
         """Open new observations at a path, for `encode`.
 
-        Images get the size and channels of those of the training, and columns of a table are found
-        by name. `encode` scales values as in the training.
+        Images get the size and channels of those of the training, columns of a table are found by
+        name, and values are scaled as in the training. Labels are not read.
         """
         return open_like(path, self.schema, self.run.data)
 
@@ -358,10 +368,20 @@ class FittedModel:
         if isinstance(x, (str, Path)):
             x = self.open(x)
         if isinstance(x, Dataset):
+            scaling = self.schema.scaling
+            if x.shape != self.schema.shape or not x.schema.scaling.close_to(scaling):
+                raise ValueError(
+                    f"expected a dataset of shape {self.schema.shape}, scaled as in the training "
+                    f"({scaling.method}), got {x.shape} ({x.schema.scaling.method}): give its path "
+                    "or its values"
+                )
             for part in self._chunks(torch.arange(x.size)):
-                yield rescale(x, part, self.schema, self.device)
+                yield x.images(part.to(x.device)).to(self.device)
         else:
-            yield from self._chunks(scale_like(self.schema, x, self.device))
+            array, size = as_numpy(x), self.trained.chunk(self.schema.shape)
+            arrange_like(self.schema, array)  # refuse other shapes
+            for start in range(0, len(array), size):
+                yield read_like(self.schema, array[start : start + size], self.device)
 
     def _chunks(self, rows: Tensor) -> Sequence[Tensor]:
         """Split rows of observations or codes into as many as go through the networks at once."""

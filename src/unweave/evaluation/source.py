@@ -10,9 +10,8 @@ import warnings
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
-from numpy.typing import ArrayLike
-from torch import Tensor
 
 from unweave.core.spec import digest, members
 from unweave.data import (
@@ -22,17 +21,18 @@ from unweave.data import (
     DataSpec,
     Folder,
     InMemory,
+    NewObservations,
     Paired,
     Schema,
     Selected,
     SourceData,
-    as_numpy,
     from_array,
-    read_like,
 )
 from unweave.data.files.array_file import TableFile, open_array_file
 from unweave.data.files.detect import from_path
+from unweave.data.files.new_observations import arrange_like
 from unweave.data.files.tables import join_columns
+from unweave.data.scaling import BYTES
 from unweave.data.splits import AnySplit, available_splits, split_of, with_split
 from unweave.training.store import DataRecord
 
@@ -106,7 +106,8 @@ class DataSource:
             if isinstance(self.data, InMemory):
                 raise ValueError(
                     "this needs the data that the model was trained on, which were an array in "
-                    "memory; give it again: load(path, data=images)"
+                    "memory; give it again: load(path, data=images), where path is the folder of "
+                    "the run or a file from model.save"
                 ) from None
             raise ValueError(
                 f"this needs the data of the model, which cannot be loaded: "
@@ -125,13 +126,19 @@ class DataSource:
                 f"fingerprint {expected.fingerprint or digest(self.trained_on)}, got "
                 f"{_describe(found)}, with {dataset.fingerprint or digest(self.data)}"
             )
-        if found.scaling != expected.schema.scaling:
+        if not found.scaling.close_to(expected.schema.scaling):
             raise ValueError(
                 "these are the data that the model was trained on, but they were scaled in another "
                 f"way: expected {expected.schema.scaling}, got {found.scaling}; give the spec that "
                 "was used, data=..."
             )
-        if dataset.labels_fingerprint != expected.labels_fingerprint:
+        if expected.schema.factor_names and not found.factor_names:
+            warnings.warn(
+                "these data have no labels, unlike those of the training; for scores with factors, "
+                "give them too: data=from_array(images, factors)[0]",
+                stacklevel=2,
+            )
+        elif dataset.labels_fingerprint != expected.labels_fingerprint:
             warnings.warn(
                 "labels have changed since training; scores use the new ones", stacklevel=2
             )
@@ -155,7 +162,7 @@ class SourceFinder:
 
     def find(self, trained_on: Data, record: DataRecord) -> DataSource:
         """Return the source for a model; data that were given are loaded and compared at once."""
-        data = self._place(trained_on)
+        data = self._place(trained_on, record.schema)
         if self.data is not None:
             _ = self._source(data, trained_on, record).dataset
         if self.split is not None:
@@ -175,18 +182,20 @@ class SourceFinder:
             self._arrays[key], _ = from_array(self.data, **settings, device=self.device)
         return self._arrays[key]
 
-    def _place(self, trained_on: Data) -> Data:
+    def _place(self, trained_on: Data, schema: Schema) -> Data:
         """Return the spec of the data at their place, on the split of the training."""
         if self.data is None:
             return trained_on
         data: Data
         if isinstance(self.data, (str, Path)):
             check_not_a_name(self.data)
-            data = moved(trained_on, Path(self.data))
+            moved = _moved(_source_of(trained_on), Path(self.data), schema)
+            data = _with_source(trained_on, moved)
         elif isinstance(self.data, DataSpec):
             data = cast(Data, self.data)
         else:
-            data = self._array(_settings(trained_on) if isinstance(trained_on, InMemory) else {})
+            array = self._array(_array_settings(_source_of(trained_on), schema))
+            data = _with_source(trained_on, array)
         split = split_of(trained_on)
         if split_of(data) != split and split in available_splits(data):
             data = with_split(data, cast(AnySplit, split))
@@ -199,111 +208,91 @@ def check_not_a_name(path: str | Path) -> None:
         raise ValueError(f"{str(path)!r} is the name of a data set: give {named.__name__}(...)")
 
 
-def moved(data: Data, place: Path) -> Data:
-    """Return the spec of the same data at another place, read in the same way."""
+def _moved(source: Data, place: Path, schema: Schema) -> Arrays | Folder:
+    """Return the spec of the data of a source at another place, read in the same way."""
+    spec = from_path(place)
+    if isinstance(spec, Folder) and isinstance(source, Folder):
+        factors = None if source.factors is None else Path(source.factors)
+        if factors is not None and factors.is_relative_to(source.path):
+            factors = place / factors.relative_to(source.path)
+        kept = str(factors) if factors and factors.exists() else None
+        return dataclasses.replace(source, path=str(place), factors=kept)
+    if isinstance(spec, Arrays) and isinstance(source, Arrays):
+        return dataclasses.replace(source, path=str(place))
+    if isinstance(spec, Arrays):
+        return dataclasses.replace(spec, **_array_settings(source, schema))
+    return dataclasses.replace(spec, scale=schema.scaling.method)
+
+
+def _array_settings(source: Data, schema: Schema) -> dict[str, Any]:
+    """Return how to read an array like the data of a source."""
+    if isinstance(source, (Arrays, InMemory)):
+        return {"scale": source.scale, "axes": source.axes}
+    return {"scale": schema.scaling.method}
+
+
+def _source_of(data: Data) -> Data:
+    """Return the data that a selection or pairs are made of."""
+    return _source_of(data.source) if isinstance(data, (Selected, Paired)) else data
+
+
+def _with_source(data: Data, source: Data) -> Data:
+    """Return the same selection or pairs of another source."""
     if isinstance(data, (Selected, Paired)):
-        return dataclasses.replace(data, source=cast(SourceData, moved(data.source, place)))
-    if isinstance(data, Folder) and place.is_dir():
-        factors = None if data.factors is None else Path(data.factors)
-        if factors is not None and factors.is_relative_to(data.path):
-            factors = place / factors.relative_to(data.path)
-        return dataclasses.replace(
-            data, path=str(place), factors=str(factors) if factors and factors.exists() else None
-        )
-    if isinstance(data, Arrays) and place.is_file():
-        return dataclasses.replace(data, path=str(place))
-    return from_path(place)
+        inner = cast(SourceData, _with_source(data.source, source))
+        return cast(Data, dataclasses.replace(data, source=inner))
+    return source
 
 
-def open_like(path: str | Path, schema: Schema, data: Data) -> Dataset:
-    """Open new observations at a path, to be read as those of a model were.
+def open_like(path: str | Path, schema: Schema, data: Data) -> NewObservations:
+    """Open new observations at a path, to be read and scaled as those of a model were.
 
     Images get the size and channels of the model's, and columns of a table are found by name.
+    Labels are not read. Images of 8 bits are in [0, 1] if those of the model are.
     """
     check_not_a_name(path)
     place = Path(path)
-    trained_on = data.source if isinstance(data, (Selected, Paired)) else data
-    spec: Data
-    if place.is_dir():
+    spec = _moved(_source_of(data), place, schema)
+    unit = 1.0
+    if isinstance(spec, Folder):
         if len(schema.shape) != 3:
             raise ValueError(
-                f"expected a file with {schema.shape[0]} values per observation, got the folder "
+                f"expected a file with {schema.shape[0]} values per observation, got the images "
                 f"{path}: the model was trained on vectors"
             )
-        folder = trained_on if isinstance(trained_on, Folder) else Folder(str(place))
-        channels, height, width = schema.shape
-        spec = dataclasses.replace(
-            folder,
-            path=str(place),
-            size=(height, width),
-            channels=cast(Any, channels),
-            factors=None,
-            split="all",
-        )
+        size, channels = schema.shape[1:], schema.shape[0]
+        spec = dataclasses.replace(spec, size=cast(Any, size), channels=channels)
+        rows, names, notes = spec.raw()
+        if rows.dtype == np.uint8 and schema.bounded and schema.scaling.method == "none":
+            unit = BYTES.unit[0]
     else:
-        spec = from_path(place)
-        if isinstance(spec, Arrays):
-            spec = dataclasses.replace(spec, key=_key(place, schema, trained_on))
-    return unscaled(spec, schema).load(torch.device("cpu"))
+        spec = dataclasses.replace(spec, key=_key(spec, schema), ignore="")
+        rows, names, notes = spec.raw()
+        arrange_like(schema, np.broadcast_to(np.uint8(0), rows.shape))  # refuse other shapes
+        notes = [f"{rows.shape[0]:,} observations of shape {schema.shape}", *notes]
+    described = dataclasses.replace(
+        schema,
+        size=rows.shape[0],
+        factor_names=(),
+        factor_sizes=(),
+        factor_labels=(),
+        continuous=(),
+        periods={},
+        lattice=None,
+        notes=tuple(notes),
+    )
+    return NewObservations(described, rows, str(path), unit, row_names=names)
 
 
-def _settings(spec: Data) -> dict[str, Any]:
-    """Return how a spec says that values are read, whatever they are."""
-    names = {field.name for field in dataclasses.fields(cast(Any, spec))}
-    return {name: getattr(spec, name) for name in ("scale", "axes") if name in names}
-
-
-def unscaled(spec: Data, schema: Schema) -> Data:
-    """Return the spec of the same data in their own units.
-
-    Images of bytes, and data in [0, 1], are in [0, 1] by default.
-    """
-    if "scale" not in _settings(spec):
-        return spec
-    unit = schema.scaling.method == "bytes" or (schema.scaling.method == "none" and schema.bounded)
-    return cast(Data, dataclasses.replace(cast(Any, spec), scale=None if unit else "none"))
-
-
-def _key(path: Path, schema: Schema, trained_on: Data) -> str | None:
+def _key(spec: Arrays, schema: Schema) -> str | None:
     """Return which array or columns of a file are the observations; None for the usual one."""
-    file = open_array_file(path)
+    file = open_array_file(Path(spec.path))
     if isinstance(file, TableFile) and schema.value_names:
         if missing := [name for name in schema.value_names if name not in file.names]:
             raise ValueError(
                 f"expected the {len(schema.value_names)} columns that the model was trained on, "
-                f"{path} has no column {', '.join(map(repr, missing[:3]))}"
+                f"{spec.path} has no column {', '.join(map(repr, missing[:3]))}"
                 + (f" and {len(missing) - 3} others" if len(missing) > 3 else "")
             )
         return join_columns(schema.value_names)
-    key = trained_on.key if isinstance(trained_on, Arrays) else None
-    return key if key in file.names else None
-
-
-def rescale(dataset: Dataset, index: Tensor, schema: Schema, device: torch.device) -> Tensor:
-    """Return observations of a dataset by their numbers, scaled as those of a model."""
-    images = dataset.images(index)
-    own, wanted = dataset.schema.scaling, schema.scaling
-    if own == wanted and dataset.shape == schema.shape:
-        return images.to(device)
-    if own.method == "bytes" and wanted.method in ("percentile", "standardise"):
-        raise ValueError(
-            f"expected values like those that the model was trained on, scaled by {wanted.method}, "
-            "got images of 8 bits: convert them to the type of the others"
-        )
-    return scale_like(schema, own.invert(images.cpu().numpy()), device)
-
-
-def scale_like(schema: Schema, x: ArrayLike | Tensor, device: torch.device) -> Tensor:
-    """Scale an array as the observations of a model; warn if percentiles clip most of it."""
-    values, scaling = read_like(schema, x, device), schema.scaling
-    if scaling.method == "percentile":
-        ends = zip(scaling.offset, scaling.unit, strict=True)
-        low, high = min(scaling.offset), max(offset + 1 / unit for offset, unit in ends)
-        slack, raw = 0.01 * (high - low), as_numpy(x)
-        if ((raw < low - slack) | (raw > high + slack)).mean() > 0.5:
-            warnings.warn(
-                "more than half of the values lie beyond the percentiles of the training and are "
-                "clipped: check that these data are of the same kind and type",
-                stacklevel=2,
-            )
-    return values
+    return spec.key if spec.key in file.names else None

@@ -15,6 +15,7 @@ from unweave.metrics.evidence import unjudged
 from unweave.metrics.score import NO_EVIDENCE
 from unweave.report.analysis import LEAST_INFORMATION, Analysis, Variable
 from unweave.report.text import number, typeset, words
+from unweave.training.final_terms import final_terms
 
 _SATURATED = 0.9  # share of log N above which the mutual information is limited by N
 _EQUAL = 1e-3  # nats within which two log-densities count as equal
@@ -59,8 +60,8 @@ def tiles(analysis: Analysis) -> list[Tile]:
     """Return distortion, rate and its decomposition, the active variables, and some scores."""
     summary, log = analysis.summary, analysis.model.log
     tiles = []
-    if log and "distortion" in log[-1]:
-        tiles.append(Tile("distortion", number(log[-1]["distortion"]), "nats", "−log p(x|z)"))
+    if "distortion" in (end := final_terms(log)):
+        tiles.append(Tile("distortion", number(end["distortion"]), "nats", "−log p(x|z)"))
     information = Markup("I(<var>x</var>; <var>z</var>)")
     exact = len(analysis.table) == analysis.model.dataset.size
     return [

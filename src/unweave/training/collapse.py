@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from unweave.core.schedules import Schedule, at
 from unweave.likelihoods import Gaussian
 from unweave.training.engine import Row
+from unweave.training.final_terms import final_terms
 from unweave.training.run import Run
 
 _LEAST_RATE = 0.05  # nats in all latent variables together
@@ -19,8 +20,8 @@ def collapsed(log: Sequence[Row]) -> bool:
     >>> collapsed([{"step": 100, "distortion": 12.0, "rate": 0.004}])
     True
     """
-    last = log[-1] if log else {"step": 0}
-    return last["step"] >= _LEAST_STEPS and last.get("rate", 1.0) < _LEAST_RATE
+    long_enough = bool(log) and log[-1]["step"] >= _LEAST_STEPS
+    return long_enough and final_terms(log).get("rate", 1.0) < _LEAST_RATE
 
 
 def collapse_warning(run: Run) -> str:
@@ -35,8 +36,11 @@ def collapse_warning(run: Run) -> str:
                 )
     if isinstance(run.likelihood, Gaussian) and run.likelihood.learn == "nothing":
         tries.append("a learned scale (likelihood=gaussian likelihood.learn=shared)")
+    if not (run.likelihood and run.likelihood.counts):  # counts stay as they are
+        tries.append(
+            "scaled data (values of about 0 to 1, or with mean 0 and standard deviation 1)"
+        )
     tries += [
-        "scaled data (values of about 0 to 1, or with mean 0 and standard deviation 1)",
         f"another learning rate (optimiser.lr is {run.optimiser.lr:g})",
         f"more steps (it had {run.steps:,})",
     ]

@@ -37,7 +37,7 @@ from unweave.data import (
 )
 from unweave.data.files.detect import from_path
 from unweave.data.splits import takes_all
-from unweave.training.own_data import Datasets, is_own, suggest, suggested_steps
+from unweave.training.own_data import Datasets, is_own_data, suggest, suggested_steps
 from unweave.training.run import Run
 
 _LIST = re.compile(r"[\w.:+-]+(,[\w.:+-]+)+")
@@ -49,7 +49,7 @@ _COLUMN_NAMES = ("key", "factors_key", "ignore")
 _PLAIN = re.compile(r"[A-Za-z_/][\w./-]*")
 _JSON_WORDS = ("true", "false", "null", "NaN", "Infinity")
 _LINE_WIDTH = 88
-_OTHER_NAMES = {  # what other programs call a field
+OTHER_NAMES = {  # what other programs call a field
     "learning_rate": "optimiser.lr",
     "epochs": "steps, the number of updates",
     "latent_dim": "latent.size",
@@ -79,12 +79,15 @@ def runs_from(
         features: a file of learned classes that the selections may refer to.
         datasets: loads users' own data, for which it chooses what was not given.
 
+    A run that is described twice, as by seed=1,1, is returned once.
+
     A field that several kinds of a sweep have, as gamma in objective=factor-vae,beta-tcvae, is set
     in all of them; a `SweepWarning` says what it means in each.
 
     >>> [(r.seed, r.objective.beta) for r in runs_from(["seed=0..1", "objective.beta=1,4"])]
     [(0, 1.0), (0, 4.0), (1, 1.0), (1, 4.0)]
     """
+    _check_repeats(assignments)
     _check_sweeps(assignments)
     alternatives = [_alternatives(assignment) for assignment in assignments]
     selections = tuple(selection_from(text) for text in select)
@@ -101,7 +104,7 @@ def runs_from(
         combination = list(itertools.chain(*each))
         decisive = [text for text in combination if _DECISIVE.match(text)]
         run = create(decisive, stated)
-        if datasets is None or not is_own(run.data):
+        if datasets is None or not is_own_data(run.data):
             runs.append(create(combination, stated))
             continue
         run = _with_split(run, decisive, stated, datasets)
@@ -109,7 +112,20 @@ def runs_from(
         chosen = spec.to_json(suggest(run, datasets.load(run.data), keep_steps))
         run = dataclasses.replace(create(combination, chosen | stated), data=run.data)
         runs.append(run)
-    return runs
+    return list({run.digest: run for run in runs}.values())
+
+
+def _check_repeats(assignments: Sequence[str]) -> None:
+    """Reject a field that is assigned twice: the last value would replace the others."""
+    values: dict[str, list[str]] = {}
+    for assignment in assignments:
+        name, _, value = assignment.partition("=")
+        values.setdefault(name, []).append(value)
+        if len(given := values[name]) > 1:
+            raise ValueError(
+                f"{name} is assigned twice, {name}={given[0]} and {name}={given[1]}: give it once, "
+                "with a list of values for one run each, as in seed=0,1,2"
+            )
 
 
 def _with_split(
@@ -207,8 +223,8 @@ def _alternatives(assignment: str) -> list[list[str]]:
     path, sign, text = assignment.partition("=")
     if not sign:
         raise ValueError(f"expected an assignment, field=value, got {path!r}: {_hint(path)}")
-    if (head := path.partition(".")[0]) in _OTHER_NAMES:
-        raise ValueError(f"{head!r} is not a field of a run: it is called {_OTHER_NAMES[head]}")
+    if (head := path.partition(".")[0]) in OTHER_NAMES:
+        raise ValueError(f"{head!r} is not a field of a run: it is called {OTHER_NAMES[head]}")
     if path == "data":
         return [_data_assignments(text)]
     if path.rpartition(".")[2] in _COLUMN_NAMES:
@@ -327,7 +343,7 @@ def train_arguments(run: Run, dataset: Dataset) -> list[str]:
         arguments = differences(name, value, None if named else usual[name])
         if name == "data" and isinstance(value, InMemory):
             arguments = [f"data={_SAVED_ARRAY}", *differences("data.split", value.split, "all")]
-        if name == "data" and is_own(run.data) and takes_all(run.data):
+        if name == "data" and is_own_data(run.data) and takes_all(run.data):
             arguments.append(f"data{'.source' * isinstance(run.data, Selected)}.split=all")
         start = len(lines)  # what belongs together starts a new line
         for argument in map(shlex.quote, arguments):
@@ -415,7 +431,7 @@ def default_fields(run: Run, dataset: Dataset) -> dict[str, Any]:
 
     For a user's own data these are the settings that were chosen to suit it.
     """
-    own = is_own(run.data)
+    own = is_own_data(run.data)
     usual = suggest(run, dataset) if own else Run(data=run.data)
     # The default batch may be larger than the dataset, and could not be resolved.
     small = dataclasses.replace(usual, batch_size=1).resolve(dataset)

@@ -8,13 +8,13 @@ import zlib
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 from weakref import WeakValueDictionary, finalize
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 from torch import Tensor
 
 from unweave.core.spec import spec, tag
@@ -27,7 +27,6 @@ from unweave.data.files.interpretation import (
     ArrayAxes,
     Interpretation,
     Layout,
-    Spread,
     choose_method,
     interpret,
     interpret_shape,
@@ -38,6 +37,7 @@ from unweave.data.files.rows import (
     Array,
     IndexedRows,
     InMemoryRows,
+    RawRows,
     Rows,
     blocks,
     file_state,
@@ -47,7 +47,7 @@ from unweave.data.files.statistics import Scan, scan
 from unweave.data.files.streaming import StreamedDataset, streaming_notes
 from unweave.data.files.tables import CsvFile, join_columns
 from unweave.data.random_split import DataSplit, split_rows
-from unweave.data.scaling import ScalingMethod
+from unweave.data.scaling import Scaling, ScalingMethod
 
 USUAL_KEYS = ("imgs", "images", "x", "data")
 
@@ -86,7 +86,7 @@ class Arrays:
     split: DataSplit = "all"
     """Split to read: train, validation, test, or all of the data."""
     stream: bool | None = None
-    """Whether to read observations while training; by default if they exceed the memory."""
+    """Whether to read observations while training; by default if they exceed 1 GiB."""
     scale: ScalingMethod | None = None
     """How values are scaled: none, bytes, percentile, standardise or counts; by default chosen from
     the data."""
@@ -99,16 +99,7 @@ class Arrays:
     def load(self, device: torch.device) -> Dataset:
         """Load the file, or prepare to stream it."""
         file = open_array_file(Path(self.path))
-        factors: FactorTable | None = None
-        notes: list[str] = []
-        if isinstance(file, TableFile):
-            columns, factors = choose_columns(file, self.key, self.factors_key, self.ignore)
-            key = join_columns(columns)
-            rows = file.rows(key)
-            _reject_text(file, rows, columns)
-        else:
-            columns, key = [], check_key(file, self.key or _usual_key(file))
-            rows, notes = file.rows(key), self._unread(file, key)
+        rows, key, columns, factors, notes = self._open(file)
         source = [self.path, key, *file_state(file.path)]
         try:
             layout = interpret_shape(rows.shape, self.axes)
@@ -129,6 +120,24 @@ class Arrays:
             raise ValueError(f"{self.path}: {error}") from None
         return dataset.to(device)
 
+    def raw(self) -> RawRows:
+        """Open the observations as they are stored, without labels."""
+        file = open_array_file(Path(self.path))
+        rows, _, columns, factors, notes = dataclasses.replace(self, factors_key=None)._open(file)
+        if columns:
+            notes = [f"{len(columns):,} columns are observations: {list_some(columns)}"]
+        return RawRows(rows, factors.row_names if factors else (), notes)
+
+    def _open(self, file: ArrayFile) -> _Opened:
+        if isinstance(file, TableFile):
+            columns, factors = choose_columns(file, self.key, self.factors_key, self.ignore)
+            key = join_columns(columns)
+            rows = file.rows(key)
+            _reject_text(file, rows, columns)
+            return _Opened(rows, key, columns, factors, [])
+        key = check_key(file, self.key or _usual_key(file))
+        return _Opened(file.rows(key), key, [], None, self._unread(file, key))
+
     def _unread(self, file: ArrayFile, key: str) -> list[str]:
         """Note the arrays of a file that are not read."""
         if self.ignore:
@@ -138,6 +147,16 @@ class Arrays:
             )
         others = sorted({*file.names} - {key, self.factors_key, NAMES_KEY})
         return [f"read {key!r}; not read: {list_some(others)}"] if others else []
+
+
+class _Opened(NamedTuple):
+    """The rows of a file of arrays, their key, and for a table its columns and their factors."""
+
+    rows: Rows
+    key: str
+    columns: Sequence[str]
+    factors: FactorTable | None
+    notes: list[str]
 
 
 @spec
@@ -291,12 +310,20 @@ def build_dataset(
         notes = [*notes, f"the {split} split: {len(numbers):,} of {count:,} observations"]
     streamed = rows.shape[0] * row_bytes(rows) > MOST if stream is None else stream
     cached = bool(key) and (streamed or count * row_bytes(whole) > MOST)
-    values = Scan(*cached_json([*key, "scan"], lambda: scan(whole))) if cached else scan(whole)
+    pass_key = [*key, *layout[:2]]
+    if cached:
+        values = Scan(*cached_json([*pass_key, "scan"], lambda: scan(whole, layout.arrange)))
+    else:
+        values = scan(whole, layout.arrange)
     dtype = rows.dtype.newbyteorder("=")
     method = choose_method(dtype, values, layout, scale)
-    spread = partial(measure, whole, layout, method)
-    measured = Spread(*cached_json([*key, method, *layout[:2]], spread)) if cached else spread()
-    interpretation = interpret(dtype, values, layout, method, measured, value_names)
+    second = partial(measure, whole, layout, method)
+    if cached:
+        stored = cached_json([*pass_key, "scaling", method], lambda: dataclasses.asdict(second()))
+        scaling = TypeAdapter(Scaling).validate_python(stored)
+    else:
+        scaling = second()
+    interpretation = interpret(dtype, values, layout, scaling, value_names)
     schema = Schema(
         size=rows.shape[0],
         shape=layout.shape,
@@ -307,14 +334,21 @@ def build_dataset(
         periods=factors.lattice.periods if factors.lattice else {},
         lattice=factors.enumerated,
         bounded=interpretation.bounded,
-        scaling=interpretation.scaling,
+        scaling=scaling,
+        dtype=str(dtype),
+        channels_last=layout.channels_last,
         value_names=value_names,
         notes=(*notes, *interpretation.notes),
     )
-    checksum = values.checksum if numbers is None else zlib.crc32(numbers.data, values.checksum)
+    checksum = _checksum_of(f"{values.checksum:08x}", numbers)
     return _load_or_stream(
         schema, rows, interpretation, factors.codes, checksum, streamed, factors.row_names
     )
+
+
+def _checksum_of(whole: str, numbers: Array | None) -> str:
+    """Return the checksum of some rows of data, by the checksum of all and their numbers."""
+    return whole if numbers is None else f"{zlib.crc32(numbers.data, int(whole, 16)):08x}"
 
 
 def take_split(dataset: ArrayDataset, split: DataSplit) -> ArrayDataset:
@@ -331,6 +365,7 @@ def take_split(dataset: ArrayDataset, split: DataSplit) -> ArrayDataset:
     return dataclasses.replace(
         dataset,
         schema=schema,
+        checksum=_checksum_of(dataset.fingerprint, numbers),
         data=dataset.data[rows],
         codes=dataset.codes[rows],
         row_names=[names[number] for number in numbers] if names else (),
@@ -338,7 +373,7 @@ def take_split(dataset: ArrayDataset, split: DataSplit) -> ArrayDataset:
 
 
 def select_streamed(
-    dataset: StreamedDataset, numbers: Array, description: str
+    dataset: StreamedDataset, numbers: Array, description: str, checksum: str
 ) -> ArrayDataset | StreamedDataset:
     """Select rows of a streamed dataset by their sorted numbers; load them if they fit."""
     rows = IndexedRows(dataset.rows, numbers)
@@ -346,7 +381,6 @@ def select_streamed(
     notes = (*earlier, f"{len(numbers):,} observations of {dataset.size:,}: {description}")
     schema = dataclasses.replace(dataset.schema, size=len(numbers), lattice=None, notes=notes)
     codes = dataset.codes[torch.from_numpy(numbers).to(dataset.codes.device)]
-    checksum = zlib.crc32(numbers.data, dataset.checksum)
     streamed = len(numbers) * row_bytes(rows) > MOST
     names = [dataset.row_names[row] for row in numbers.tolist()] if dataset.row_names else ()
     return _load_or_stream(schema, rows, dataset.interpretation, codes, checksum, streamed, names)
@@ -357,7 +391,7 @@ def _load_or_stream(
     rows: Rows,
     interpretation: Interpretation,
     codes: Tensor,
-    checksum: int,
+    checksum: str,
     streamed: bool,
     row_names: Sequence[str],
 ) -> ArrayDataset | StreamedDataset:
@@ -369,44 +403,9 @@ def _load_or_stream(
     data = torch.empty((rows.shape[0], *interpretation.shape), dtype=dtype)
     for start, block in blocks(rows):
         data[start : start + len(block)] = interpretation(block)
-    return ArrayDataset(schema, data, codes, interpretation.unit, row_names=row_names)
-
-
-def read_like(
-    schema: Schema, observations: ArrayLike | Tensor, device: torch.device | str = "cpu"
-) -> Tensor:
-    """Convert observations in the user's units to float32 (N, *shape), like those of a dataset.
-
-    Values are scaled as those of the dataset were, so their meaning does not depend on the other
-    observations; with percentiles, values beyond these are clipped. Images may have their channels
-    last, or no axis of channels.
-    """
-    array = as_numpy(observations)
-    shape = schema.shape
-    if array.shape[1:] == shape[1:] and shape[0] == 1 and len(shape) == 3:
-        array = array[:, None]
-    elif array.shape[1:] == (*shape[1:], shape[0]) != shape:
-        array = np.moveaxis(array, -1, 1)
-    if array.ndim == 0 or array.shape[1:] != shape or not len(array):
-        raise ValueError(
-            f"expected observations of shape (N, {', '.join(map(str, shape))}), as in the data, "
-            f"got {array.shape}"
-        )
-    scaling = schema.scaling
-    if array.dtype.kind not in "biuf":
-        raise ValueError(f"expected observations as numbers, got {array.dtype}")
-    values = scaling.apply(array).to(device)
-    if not (np.isfinite(array).all() and values.isfinite().all()):
-        raise ValueError("expected finite observations, got NaN or infinity: remove or replace it")
-    if schema.bounded and not 0 <= values.min() <= values.max() <= 1:
-        bytes_too = " or integers in 0..255" if scaling.method == "bytes" else ""
-        raise ValueError(
-            f"expected values in [0, 1]{bytes_too} as in the data, got {array.dtype} from "
-            f"{array.min():g} to {array.max():g}"
-        )
-    if scaling.method == "counts" and (array.min() < 0 or (array != np.rint(array)).any()):
-        raise ValueError("expected counts as in the data, got negative numbers or fractions")
-    return values
+    return ArrayDataset(
+        schema, data, codes, interpretation.unit, row_names=row_names, checksum=checksum
+    )
 
 
 def as_numpy(array: ArrayLike | Tensor) -> Array:

@@ -33,7 +33,7 @@ from unweave.data.files.images import (
 from unweave.data.files.interpretation import Layout, describe_images
 from unweave.data.files.label_files import find_label_file, read_labels
 from unweave.data.files.npy import NpyFile, write_npy
-from unweave.data.files.rows import MOST, Array, InMemoryRows, Rows, file_state
+from unweave.data.files.rows import MOST, Array, InMemoryRows, RawRows, Rows, file_state
 from unweave.data.random_split import DataSplit
 from unweave.data.scaling import ScalingMethod
 
@@ -79,15 +79,15 @@ class Folder:
     size: Pixels | tuple[Pixels, Pixels] | None = None
     """Side, or height and width, that images are resized to."""
     channels: Annotated[int, Field(ge=1)] | None = None
-    """Channels to read: 1 (grey), 3 (RGB) or 4 (RGBA)."""
+    """Channels to read: 1 (grey), 3 (RGB) or 4 (RGBA) of images of 8 bits; others keep theirs."""
     fit: Fit = "crop"
     """What to do with other aspect ratios: crop, pad or stretch."""
     factors: PathText | None = None
-    """Table of labels: a file name in the first column, then one column per factor."""
+    """Table of labels: one column with the names of the images, the others are factors."""
     split: DataSplit = "all"
     """Split to read: train, validation, test, or all of the data."""
     stream: bool | None = None
-    """Whether to read observations while training; by default if they exceed the memory."""
+    """Whether to read observations while training; by default if they exceed 1 GiB."""
     scale: ScalingMethod | None = None
     """How values are scaled: none, bytes, percentile, standardise or counts; by default chosen from
     the data."""
@@ -103,8 +103,43 @@ class Folder:
 
     def load(self, device: torch.device) -> Dataset:
         """Decode all images, into memory or to a file, and put them on a device."""
+        rows, key, sources, decisions = self._open()
+        folder = self._folder
+        given = None if self.factors is None else Path(self.factors)
+        alone = folder != Path(self.path)  # a single stack, whose folder may hold other things
+        ignore = "*" if alone and given is None else self.ignore
+        labels = read_labels(folder, sources.files, given, ignore).take(sources.owners)
+        labels = dataclasses.replace(labels, row_names=sources.row_names(folder))
+        wide = rows.dtype in (np.int32, np.uint32)
+        try:
+            dataset = build_dataset(
+                rows,
+                labels,
+                (),
+                self.split,
+                self.stream,
+                key,
+                Layout(rows.shape[1:], False, decisions),
+                self.scale or ("percentile" if wide else None),
+            )
+        except ValueError as error:
+            raise ValueError(f"{self.path}: {error}") from None
+        return dataset.to(device)
+
+    def raw(self) -> RawRows:
+        """Decode all images, and return their values as they are stored, without labels."""
+        rows, _, sources, decisions = self._open()
+        return RawRows(rows, sources.row_names(self._folder), decisions)
+
+    @property
+    def _folder(self) -> Path:
+        """The folder of the images."""
+        place = Path(self.path)
+        return place.parent if place.is_file() else place
+
+    def _open(self) -> tuple[Rows, list[object], _Sources, tuple[str, ...]]:
+        """Decode all images; return them, what identifies them, their files, and decisions."""
         files = _files(Path(self.path))
-        folder = Path(self.path).parent if files == [Path(self.path)] else Path(self.path)
         with decoding() as pool:
             headers = list(pool.map(read_header, files))
             sources = _Sources(files, headers, [*map(self._planes, files, headers)])
@@ -120,25 +155,7 @@ class Folder:
             *_page_notes(self.axes, headers),
             *channel_notes,
         )
-        given = None if self.factors is None else Path(self.factors)
-        alone = folder != Path(self.path)  # a single stack, whose folder may hold other things
-        ignore = "*" if alone and given is None else self.ignore
-        labels = read_labels(folder, files, given, ignore).take(sources.owners)
-        labels = dataclasses.replace(labels, row_names=sources.row_names(folder))
-        try:
-            dataset = build_dataset(
-                rows,
-                labels,
-                (),
-                self.split,
-                self.stream,
-                key,
-                Layout(shape[1:], False, decisions),
-                self.scale or ("percentile" if dtype.endswith("int32") else None),
-            )
-        except ValueError as error:
-            raise ValueError(f"{self.path}: {error}") from None
-        return dataset.to(device)
+        return rows, key, sources, decisions
 
     def _planes(self, file: Path, header: Header) -> Array:
         """Return the pages of each observation in a file, (observations, pages)."""

@@ -152,7 +152,7 @@ def choose_method(
     integers = values.whole and values.low >= 0
     if wanted == "counts" and not integers:
         raise ValueError(_unfit("scale=counts", "non-negative integers", dtype, values))
-    if wanted == "bytes" and not (dtype.kind in "iub" and integers and values.high <= 255):
+    if wanted == "bytes" and not (dtype.kind in "iu" and integers and values.high <= 255):
         raise ValueError(_unfit("scale=bytes", "integers in 0..255", dtype, values))
     if wanted is not None:
         return wanted
@@ -202,40 +202,27 @@ def _ask(dtype: np.dtype[Any], values: Scan, layout: Layout) -> str:
     )
 
 
-class Spread(NamedTuple):
-    """The values of each channel or column that become 0 after scaling, and the scale."""
-
-    offset: Sequence[float] = (0.0,)
-    width: Sequence[float] = (1.0,)  # 0 if all values are equal
-
-    def scaling(self, method: ScalingMethod) -> Scaling:
-        """Return the scaling by a method; equal values become 0."""
-        if method == "bytes":
-            return BYTES
-        units = tuple(1 / width if width else 1.0 for width in self.width)
-        return Scaling(method, tuple(self.offset), units)
-
-
-def measure(rows: Rows, layout: Layout, method: ScalingMethod) -> Spread:
-    """Measure each channel, or each column, of all rows as far as a method needs it."""
+def measure(rows: Rows, layout: Layout, method: ScalingMethod) -> Scaling:
+    """Return the scaling by a method, after measuring each channel or column of all rows."""
     if method == "standardise":
-        return Spread(*moments(rows, layout.by_channel))
-    if method == "percentile":
-        low, high = percentiles(rows, layout.by_channel, TAIL)
-        return Spread(low, [most - least for least, most in zip(low, high, strict=True)])
-    return Spread()
+        offset, width = moments(rows, layout.by_channel)
+    elif method == "percentile":
+        offset, high = percentiles(rows, layout.by_channel, TAIL)
+        width = [most - least for least, most in zip(offset, high, strict=True)]
+    else:
+        return BYTES if method == "bytes" else Scaling(method)
+    return Scaling(method, tuple(offset), tuple(1 / each if each else 0.0 for each in width))
 
 
 def interpret(
     dtype: np.dtype[Any],
     values: Scan,
     layout: Layout,
-    method: ScalingMethod,
-    spread: Spread,
+    scaling: Scaling,
     value_names: Sequence[str] = (),
 ) -> Interpretation:
     """Combine the axes and the scaling of values, and describe both to the user."""
-    scaling = spread.scaling(method)
+    method = scaling.method
     unit_interval = values.low >= 0 and values.high <= 1
     stored: type[np.generic] = np.float32
     if method == "bytes":
@@ -244,13 +231,16 @@ def interpret(
         stored = np.bool_ if dtype.kind == "b" else np.uint8
     bounded = scaling.bounded or (method == "none" and unit_interval)
     if method in ("percentile", "standardise"):
-        names = value_names or [
-            f"{'channel' if layout.is_image else 'column'} {n}" for n in range(len(spread.width))
-        ]
-        notes = _scaling_notes(dtype, values, method, spread, names)
+        notes = _scaling_notes(dtype, values, scaling, group_names(layout.shape, value_names))
     else:
         notes = [_unscaled_note(dtype, values, method)]
     return Interpretation(layout, stored, scaling, bounded, (*layout.notes, *notes))
+
+
+def group_names(shape: tuple[int, ...], value_names: Sequence[str] = ()) -> Sequence[str]:
+    """Return names of the channels of an image (C, H, W), or of the values of a vector (D,)."""
+    group = "channel" if len(shape) == 3 else "column"
+    return value_names or [f"{group} {number}" for number in range(shape[0])]
 
 
 def _unscaled_note(dtype: np.dtype[Any], values: Scan, method: ScalingMethod) -> str:
@@ -271,14 +261,10 @@ def _unscaled_note(dtype: np.dtype[Any], values: Scan, method: ScalingMethod) ->
 
 
 def _scaling_notes(
-    dtype: np.dtype[Any],
-    values: Scan,
-    method: ScalingMethod,
-    spread: Spread,
-    names: Sequence[str],
+    dtype: np.dtype[Any], values: Scan, scaling: Scaling, names: Sequence[str]
 ) -> list[str]:
     """Say in the user's units how values are scaled."""
-    pairs = list(zip(spread.offset, spread.width, strict=True))
+    method, pairs = scaling.method, list(zip(scaling.offset, scaling.width, strict=True))
     if method == "percentile":
         how = (
             f"scaled by percentiles {100 * TAIL:g} and {100 * (1 - TAIL):g}: {{}} become 0 and 1, "
@@ -296,7 +282,7 @@ def _scaling_notes(
     notes = [f"{span}, {how.format(listed)} (scale={method})"]
     if method == "standardise" and dtype.kind == "f" and values.whole and values.low >= 0:
         notes.append("all values are whole numbers: if they are counts, use scale=counts")
-    if constant := [name for name, width in zip(names, spread.width, strict=True) if not width]:
+    if constant := [name for name, width in zip(names, scaling.width, strict=True) if not width]:
         some = ", ".join(constant[:_LISTED]) + (", ..." if len(constant) > _LISTED else "")
         notes.append(f"{len(constant)} constant, and therefore 0 after scaling: {some}")
     return notes

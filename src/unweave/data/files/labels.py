@@ -29,10 +29,10 @@ _ID = re.compile(r"(?i:(^|.*[\W_])(id|idx|index|row|nr|no))|.*[a-z](ID|Id)")
 class LabelColumn:
     """The labels of N observations in one column, of which some may be missing.
 
-    `continuous` says whether they are numbers; otherwise they are classes. `from_cells` takes real
-    numbers as continuous if their values come less than twice on average or are more than 50, and
-    integers if they come less than twice and have more than 20 values. `from_array` does the same
-    for real numbers, and takes integers as classes.
+    `continuous` says whether they are numbers; otherwise they are classes. Real numbers are
+    continuous if their values come less than twice on average or are more than 50. In a table,
+    whole numbers are continuous if they come less than twice and have more than 20 values; in an
+    array they are classes.
     """
 
     name: str
@@ -50,12 +50,14 @@ class LabelColumn:
         texts = np.array([cell.strip() for cell in cells], dtype=np.str_)
         known = ~np.isin(texts, list(MISSING_WORDS))
         values = column_values(texts[known].tolist())
-        many = values.dtype.kind in "iu" and len(np.unique(values)) > _BINS
-        return cls(name, values, known, _are_real(values) or (many and _hardly_repeat(values)))
+        return cls(name, values, known, _are_real(values) or _are_many(values))
 
     @classmethod
-    def from_array(cls, name: str, array: Array) -> LabelColumn:
-        """Read an array (N,): NaN, None, masked entries and the missing words are missing."""
+    def from_array(cls, name: str, array: Array, in_table: bool = False) -> LabelColumn:
+        """Read an array (N,): NaN, None, masked entries and the missing words are missing.
+
+        `in_table` says whether it is a column of a table.
+        """
         if array.dtype.kind not in "biufUSO":
             raise ValueError(
                 f"expected factors as integers or text, got {array.dtype}: convert them"
@@ -69,7 +71,7 @@ class LabelColumn:
         values = plain[known]
         if values.dtype.kind == "O":
             values = np.array(values.tolist())
-        return cls(name, values, known, _are_real(values))
+        return cls(name, values, known, _are_real(values) or (in_table and _are_many(values)))
 
     @property
     def text(self) -> bool:
@@ -176,6 +178,13 @@ def _are_real(values: Array) -> bool:
     if values.dtype.kind != "f" or not (values != np.rint(values)).any():
         return False
     return _hardly_repeat(values) or len(np.unique(values)) > _MOST_CLASSES
+
+
+def _are_many(values: Array) -> bool:
+    """Return whether values are whole numbers that are too many, and too rare, to be classes."""
+    if values.dtype.kind not in "iuf" or (values != np.rint(values)).any():
+        return False
+    return len(np.unique(values)) > _BINS and _hardly_repeat(values)
 
 
 def _label(value: Any) -> str | float:

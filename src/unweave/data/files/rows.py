@@ -7,12 +7,12 @@ import os
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO, final
+from typing import Any, BinaryIO, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,14 @@ class Rows(ABC):
     @abstractmethod
     def take(self, index: Array) -> Array:
         """Read rows by their numbers, which increase."""
+
+
+class RawRows(NamedTuple):
+    """Observations as they are stored, the names of the rows (or none), and notes on them."""
+
+    rows: Rows
+    row_names: Sequence[str]
+    notes: Sequence[str]
 
 
 def row_bytes(rows: Rows) -> int:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from unweave.data.files.rows import Array, Rows, blocks
 
 Floats = NDArray[np.float64]
-View = Callable[[Array], Array]  # from rows (n, ...) to values (n, groups, values per group)
+View = Callable[[Array], Array]  # of rows (n, ...), as values (n, groups, values) in `moments`
 
 _HISTOGRAM = 2**24  # counters in memory at once
 
@@ -27,13 +27,18 @@ class Scan(NamedTuple):
     whole: bool  # whether all values are whole numbers
 
 
-def scan(rows: Rows) -> Scan:
-    """Compute the range and checksum of all values, and find the first that is not finite."""
+def scan(rows: Rows, arrange: View) -> Scan:
+    """Compute the range and checksum of all values, and find the first that is not finite.
+
+    The checksum is that of the arranged values in the byte order of this machine, so that it does
+    not depend on the container, the order in memory or the place of the channels.
+    """
     low, high, broken, checksum, whole = np.inf, -np.inf, None, 0, True
     for start, block in blocks(rows):
-        checksum = zlib.crc32(np.ascontiguousarray(block).data, checksum)
         if block.dtype.kind not in "biuf" or not block.size:
             continue
+        native = np.ascontiguousarray(arrange(block), block.dtype.newbyteorder("="))
+        checksum = zlib.crc32(native.data, checksum)
         with np.errstate(over="ignore"):
             block = block.astype(np.float32, copy=False) if block.dtype.kind == "f" else block
         least, most = block.min(), block.max()
@@ -52,7 +57,7 @@ def moments(rows: Rows, view: View) -> tuple[list[float], list[float]]:
     """
     count, mean, squares, low, high = 0, *(np.zeros(1) for _ in range(4))
     for values in _viewed(rows, view):
-        values = values.astype(np.float64)
+        values = values.astype(np.float64, order="C")  # sums depend on the order in memory
         size, here = values.shape[0] * values.shape[2], values.mean((0, 2))
         distance = here - mean
         # Chan, Golub and LeVeque: moments of two parts give those of the whole.

@@ -65,7 +65,7 @@ class ParquetFile:
             values = whole.combine_chunks()
             known = np.array(values.is_valid().to_numpy(zero_copy_only=False))
             plain = values.drop_null().to_numpy(zero_copy_only=False)
-        labels = LabelColumn.from_array(column, plain)
+        labels = LabelColumn.from_array(column, plain, in_table=True)
         known[known] = labels.known
         return dataclasses.replace(labels, known=known)
 

@@ -15,24 +15,30 @@ from PIL import Image
 from unweave.core.files import write_atomically
 from unweave.data.dataset import Schema
 
-Array = NDArray[np.float32]
+Array = NDArray[np.floating]
 
 
 def write_csv(file: IO[str], header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Write a table; numbers have as many digits as distinguish float32 values."""
+    """Write a table; numbers have as many digits as distinguish float32, or float64 of numpy."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(header)
     for row in rows:
-        writer.writerow([f"{v:.9g}" if isinstance(v, (float, np.floating)) else v for v in row])
+        writer.writerow([_cell(value) for value in row])
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, np.float64):
+        return repr(float(value))
+    return f"{value:.9g}" if isinstance(value, (float, np.floating)) else value
 
 
 def write_images(folder: Path, images: Array, names: Sequence[str], schema: Schema) -> list[Path]:
     """Write images (N, C, H, W) in the user's units to a folder, and return their paths.
 
-    Values in [0, 1] become PNG files of 8 bits with 1, 3 or 4 channels. Others become TIFF files
-    with one page for each channel, of 16 bits if the data were integers of up to 16 bits as far as
-    their scaling tells, and of 32-bit floats otherwise. The files have the names of the
-    observations, with the extension of the format.
+    Values in [0, 1], and those of data of 8 bits, become PNG files of 8 bits if they have 1, 3 or 4
+    channels. Others become TIFF files with one page for each channel: of 16 bits if the data were
+    so, and of 32-bit floats otherwise, also for counts, whose expectations have fractions. The
+    files have the names of the observations, with the extension of the format.
     """
     pages, extension = _pages(images, schema)
     paths = _paths(folder, names, extension)
@@ -48,26 +54,16 @@ def write_images(folder: Path, images: Array, names: Sequence[str], schema: Sche
 
 def _pages(images: Array, schema: Schema) -> tuple[list[list[Image.Image]], str]:
     """Return the pages of each image, and the extension of the files."""
+    pixels: NDArray[Any] = images.astype(np.float32)
     if schema.scaling.method in ("bytes", "none") and schema.bounded:
-        pixels: NDArray[Any] = np.rint(images.clip(0, 1) * 255).astype(np.uint8)
-        if pixels.shape[1] == 1:
-            return [[Image.fromarray(each[0])] for each in pixels], ".png"
-        if pixels.shape[1] in (3, 4):
-            return [[Image.fromarray(each)] for each in np.moveaxis(pixels, 1, -1)], ".png"
-    elif _is_16_bit(schema):
-        pixels = np.rint(images.clip(0, 65535)).astype(np.uint16)
-    else:
-        pixels = images
+        pixels = np.rint(images.clip(0, 1) * 255).astype(np.uint8)
+    elif schema.dtype in ("uint8", "uint16") and schema.scaling.method != "counts":
+        pixels = np.rint(images.clip(0, np.iinfo(schema.dtype).max)).astype(schema.dtype)
+    if pixels.dtype == np.uint8 and pixels.shape[1] == 1:
+        return [[Image.fromarray(each[0])] for each in pixels], ".png"
+    if pixels.dtype == np.uint8 and pixels.shape[1] in (3, 4):
+        return [[Image.fromarray(each)] for each in np.moveaxis(pixels, 1, -1)], ".png"
     return [[Image.fromarray(channel) for channel in each] for each in pixels], ".tif"
-
-
-def _is_16_bit(schema: Schema) -> bool:
-    """Return whether percentiles of the data lie in the range of 16-bit integers, not of [0, 1]."""
-    scaling = schema.scaling
-    if scaling.method != "percentile":
-        return False
-    highest = max(o + 1 / u for o, u in zip(scaling.offset, scaling.unit, strict=True))
-    return min(scaling.offset) >= 0 and 1 < highest <= 65535
 
 
 def _paths(folder: Path, names: Sequence[str], extension: str) -> list[Path]:

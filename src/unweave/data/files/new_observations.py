@@ -1,0 +1,151 @@
+"""Read new observations as those of a dataset were: the same axes, and the same scaling."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from unweave.data.dataset import CPU, Dataset, Schema
+from unweave.data.files.arrays import as_numpy
+from unweave.data.files.columns import list_some
+from unweave.data.files.interpretation import group_names
+from unweave.data.files.rows import Array, IndexedRows, Rows
+from unweave.data.lattice import check_indices
+
+_FAR = 20  # standard deviations from the mean that are hardly of the same kind
+_WIDE = 50  # range of integers that is hardly that of values in [0, 1]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class NewObservations(Dataset):
+    """Observations of a file, read when they are asked for, and scaled as those of a dataset.
+
+    Its schema is that of the dataset, with a size and notes of its own, and without factors.
+    """
+
+    schema: Schema
+    rows: Rows = field(repr=False)
+    place: str  # for errors
+    unit: float = 1.0  # of a stored value, in the user's units
+    device: torch.device = CPU
+    row_names: Sequence[str] = field(default=(), repr=False)
+
+    def images(self, index: Tensor) -> Tensor:
+        """Read observations (..., *shape) by their numbers (...), as networks see them."""
+        index = check_indices(index.cpu(), self.size, "indices of the data")
+        numbers, places = np.unique(index.numpy().reshape(-1), return_inverse=True)
+        stored = IndexedRows(self.rows, numbers).read(0, len(numbers))
+        values = stored if self.unit == 1 else stored * np.float32(self.unit)
+        try:
+            scaled = read_like(self.schema, values, self.device)
+        except ValueError as error:
+            raise ValueError(f"{self.place}: {error}") from None
+        return scaled[torch.from_numpy(places.reshape(-1))].reshape(*index.shape, *self.shape)
+
+
+def read_like(
+    schema: Schema, observations: ArrayLike | Tensor, device: torch.device | str = "cpu"
+) -> Tensor:
+    """Convert observations in the user's units to float32 (N, *shape), like those of a dataset.
+
+    Values are scaled as those of the dataset were, so their meaning does not depend on the other
+    observations; with percentiles, values beyond these are clipped. Images may have their channels
+    last, or no axis of channels; if the shape leaves open where channels are, they are where the
+    source of the dataset has them. Values that are hardly of the same kind are warned of.
+    """
+    array = arrange_like(schema, as_numpy(observations))
+    scaling = schema.scaling
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"expected observations as numbers, got {array.dtype}")
+    if (
+        scaling.method in ("percentile", "standardise")
+        and len(schema.shape) == 3
+        and array.dtype == np.uint8 != np.dtype(schema.dtype or np.uint8)
+    ):
+        raise ValueError(
+            f"expected images of {schema.dtype}, as in the data, which are scaled by "
+            f"{scaling.method}, got images of 8 bits: convert them to the type of the others"
+        )
+    values = scaling.apply(array).to(device)
+    if not (np.isfinite(array).all() and values.isfinite().all()):
+        raise ValueError("expected finite observations, got NaN or infinity: remove or replace it")
+    if schema.bounded and not 0 <= values.min() <= values.max() <= 1:
+        bytes_too = " or integers in 0..255" if scaling.method == "bytes" else ""
+        raise ValueError(
+            f"expected values in [0, 1]{bytes_too} as in the data, got {array.dtype} from "
+            f"{array.min():g} to {array.max():g}"
+        )
+    if scaling.method == "counts" and (array.min() < 0 or (array != np.rint(array)).any()):
+        raise ValueError("expected counts as in the data, got negative numbers or fractions")
+    if scaling.method in ("percentile", "standardise"):
+        _warn_of_other_kinds(schema, array)
+    return values
+
+
+def arrange_like(schema: Schema, array: Array) -> Array:
+    """Return observations as (N, *shape), with channels first; refuse those of another shape."""
+    shape = schema.shape
+    if len(shape) == 3 and shape[0] == 1 and array.shape[1:] == shape[1:]:
+        array = array[:, None]
+    elif len(shape) == 3 and array.shape[1:] == (*shape[1:], shape[0]):
+        cube = array.shape[1:] == shape
+        array = np.moveaxis(array, -1, 1) if schema.channels_last or not cube else array
+    if array.ndim == 0 or array.shape[1:] != shape or not len(array):
+        raise ValueError(
+            f"expected observations of shape (N, {', '.join(map(str, shape))}), as in the data, "
+            f"got {array.shape}"
+        )
+    return array
+
+
+def _warn_of_other_kinds(schema: Schema, array: Array) -> None:
+    """Warn of channels or columns that lie mostly beyond the data, or were constant in them."""
+    scaling, names = schema.scaling, group_names(schema.shape, schema.value_names)
+    values = array.reshape(len(array), len(names), -1).astype(np.float64)
+    offset, width = (np.array(each)[:, None] for each in (scaling.offset, scaling.width))
+    distance = values - offset
+    if scaling.method == "percentile":
+        what = "the percentiles of the training and are clipped"
+        beyond = np.abs(distance - width / 2) > 0.51 * width
+    else:
+        what = f"{_FAR} standard deviations of the training"
+        beyond = np.abs(distance) > _FAR * width
+    constant = width[:, 0] == 0
+    mostly = (beyond.mean((0, 2)) > 0.5) & ~constant
+    if mostly.any():
+        warnings.warn(
+            f"more than half of the values lie beyond {what}: {_listed(names, mostly)}; check that "
+            "these data are of the same kind and type",
+            stacklevel=3,
+        )
+    if np.dtype(schema.dtype or float).kind in "iu" and width.max() > _WIDE and _are_shares(array):
+        warnings.warn(
+            f"the values are floats in [0, 1], and those of the training were {schema.dtype}, up "
+            f"to {(offset + width).max():.0f}: give these in the same units",
+            stacklevel=3,
+        )
+    changed = constant & (np.abs(distance) > 1e-6 * np.abs(offset)).any((0, 2))
+    if changed.any():
+        warnings.warn(
+            f"{_listed(names, changed)} had the same value throughout the training: other values "
+            "are ignored",
+            stacklevel=3,
+        )
+
+
+def _are_shares(array: Array) -> bool:
+    """Return whether values are floats in [0, 1], and not only 0 and 1."""
+    unit = array.dtype.kind == "f" and array.min() >= 0 and array.max() <= 1
+    return bool(unit and (array != np.rint(array)).any())
+
+
+def _listed(names: Sequence[str], chosen: Array) -> str:
+    return list_some([name for name, flag in zip(names, chosen, strict=True) if flag])
