@@ -19,7 +19,7 @@ from unweave.training.run import Run
 from unweave.training.store import ScoreFacts
 
 _EQUAL = 1e-9  # smaller differences are due to rounding
-_FINAL = ("distortion", "rate")  # quantities at the end of a log
+_FINAL = ("distortion", "rate")  # terms at the end of a log
 
 
 @dataclass(frozen=True, eq=False)
