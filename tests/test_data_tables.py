@@ -223,6 +223,9 @@ def test_commas_that_may_separate_thousands_are_not_guessed(tmp_path):
     dataset = Arrays(path, scale="none").load(CPU)
     assert everything(dataset).tolist() == [[1], [2]]
     assert any(note.startswith(f"v: commas {doubt} text:") for note in dataset.notes)
+    path.write_text("u\tv\n1,5\t1,234\n2\t5,678\n")  # the first column decides
+    dataset = Arrays(path, scale="none").load(CPU)
+    np.testing.assert_allclose(everything(dataset), [[1.5, 1.234], [2, 5.678]], rtol=1e-6)
     path.write_text('u,v\n1,"2,5"\n2,"3,5"\n')  # commas separate the values
     assert Arrays(path, scale="none").load(CPU).factor_labels == (("2,5", "3,5"),)
 

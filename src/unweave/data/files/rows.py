@@ -213,7 +213,7 @@ def reject_bombs(where: str, packed: int, unpacked: int) -> None:
 
 
 def describe_missing(cells: int, rows: int, columns: Sequence[str], table: bool = True) -> str:
-    """Say how many values of observations are missing, and what to do about them.
+    """Say how many values of observations are missing, in a table or an array, and what to do.
 
     >>> describe_missing(1, 1, ["u"]).partition(":")[0]
     '1 value in 1 row and 1 column (u) is missing or not finite'
@@ -227,11 +227,14 @@ def describe_missing(cells: int, rows: int, columns: Sequence[str], table: bool 
     where = f"{count(cells, 'value')} in {count(rows, 'row')} and {count(len(columns), 'column')}"
     does = "is" if cells == 1 else "are"
     left_out = ",".join(columns) if few else "NAMES"
-    ignore = f", or leave the column{'s' * (len(columns) != 1)} out with data.ignore={left_out}"
+    remove = f"remove the row{'s' * (rows != 1)}"
+    way = f"or {remove}, as in x[numpy.isfinite(x).all(1)]"
+    if table:
+        way = f"{remove}, or leave the column{'s' * (len(columns) != 1)} out with data.ignore="
+        way += left_out
     return (
         f"{where} ({named}) {does} missing or not finite: observations have to be complete; fill "
-        f"{'it' if cells == 1 else 'them'} in, remove the row{'s' * (rows != 1)}"
-        f"{ignore if table else ''}"
+        f"{'it' if cells == 1 else 'them'} in, {way}"
     )
 
 

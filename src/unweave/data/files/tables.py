@@ -280,8 +280,13 @@ class CsvFile:
     @cached_property
     def _commas(self) -> dict[str, bool | None]:
         """Whether each column has decimal commas; None if that is in doubt."""
-        delimiter = self._table.delimiter
-        return {name: has_decimal_commas(each, delimiter) for name, each in self._texts.items()}
+
+        def decide(delimiter: str) -> dict[str, bool | None]:
+            return {name: has_decimal_commas(each, delimiter) for name, each in self._texts.items()}
+
+        commas = decide(self._table.delimiter)
+        # One column that surely has decimal commas tells what the commas of the others are.
+        return decide(";") if True in commas.values() else commas
 
     @cached_property
     def _table(self) -> CsvText:
