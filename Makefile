@@ -14,15 +14,19 @@ test: $(VENV)/ready
 	$(BIN)/mypy --strict src examples
 	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup
 
-demo: $(VENV)/ready
+demo: $(VENV)/installed
 	$(BIN)/unweave demo
 
 bench: $(VENV)/ready
 	$(BIN)/python benchmarks/throughput.py
 
-$(VENV)/ready: pyproject.toml constraints.txt
+$(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c "import sys; sys.exit(0 if sys.version_info >= (3, 11) else 'unweave needs Python 3.11 or newer; call make PYTHON=python3.12, say')"
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+$(VENV)/ready: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $@
 

@@ -2,22 +2,27 @@
 
 import re
 import shlex
+from glob import glob
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
+from PIL import Image
 
 import unweave as uw
 from unweave.cli.main import app
 from unweave.training.overrides import base_from, runs_from
 
 TEXT = (Path(__file__).parent.parent / "docs/guide.md").read_text()
-COMMANDS = [
-    shlex.split(line, comments=True)
-    for block in re.findall(r"```bash\n(.*?)```", TEXT, re.S)
-    for line in block.splitlines()
-    if line.startswith("unweave ")
-]
+
+
+def _commands(block):
+    lines = block.splitlines()
+    return [shlex.split(line, comments=True) for line in lines if line.startswith("unweave ")]
+
+
+COMMANDS = _commands("".join(re.findall(r"```bash\n(.*?)```", TEXT, re.S)))
 
 
 def toml(tmp_path):
@@ -62,6 +67,36 @@ def test_every_command_of_the_guide_exists(words):
     if words[1] == "train" and not {"--from", "data=photos/"} & set(words):
         assignments = [word for word in words[2:] if re.match(r"[\w.]+=", word)]
         assert runs_from(assignments)
+
+
+def test_the_walk_from_photos_to_codes_and_back_works(tmp_path, unweave, monkeypatch):
+    """The commands of the first section and of the store, in their order, on small photos."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    pixels = np.random.default_rng(0).integers(0, 256, (60, 8, 8, 3), dtype=np.uint8)
+    for number, image in enumerate(pixels):
+        Image.fromarray(image).save(f"photos/{number:02}.png")
+    rows = [f"{number:02}.png,{number % 2}" for number in range(60)]
+    Path("photos/labels.csv").write_text("\n".join(["file,kind", *rows]))
+    run, digest = Path("runs"), ""
+    for section in ("## Your own data", "## The store"):
+        block = re.search(r"```bash\n(.*?)```", TEXT[TEXT.index(section) :], re.S)
+        for words in _commands(block[1]):
+            words = [word.replace("3f2a", digest).replace("=3000", "=3") for word in words[1:]]
+            if words[0] == "report" and (run / "report.html").exists():
+                continue  # it takes longest, and is the command of the first section
+            if section == "## The store" and words[0] in ("encode", "decode"):
+                words.append("--force")  # the first section has written these files
+            if words[0] == "train":
+                words.append("seed=0..1")  # two, to be compared
+            code, _, err = unweave(*(place for word in words for place in glob(word) or [word]))
+            assert code == 0, f"{words}: {err}"
+            if words[0] == "train":
+                run = min(Path("runs").iterdir())
+                digest = run.name[:6]
+    assert (run / "report.html").exists()
+    assert len(Path("codes.csv").read_text().splitlines()) == 61
+    assert len(list(Path("decoded").iterdir())) == 60
 
 
 def test_the_methods_that_the_guide_names_exist():

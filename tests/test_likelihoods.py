@@ -21,6 +21,7 @@ from unweave.likelihoods import (
     NegativeBinomial,
     Poisson,
     SharedScale,
+    _log_mean,
 )
 from unweave.models import VAEModel
 from unweave.networks import MLP
@@ -101,21 +102,40 @@ def test_samples_have_the_moments_of_the_density(likelihood):
         assert draws.max() <= 1
 
 
-def test_counts_have_the_probabilities_of_scipy():
-    """Closed forms, for counts up to thousands, in float64 and in float32."""
-    log_mean = np.linspace(-6, 8, 30)[:, None]
-    x = np.array([0, 1, 2, 7, 50, 1000, 5000])[None]
-    raw, counts = torch.from_numpy(log_mean + 0 * x), torch.from_numpy(x + 0 * log_mean)
-    poisson = scipy.stats.poisson.logpmf(x, np.exp(log_mean))
-    for dispersion in (0.01, 0.3, 2.0):
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_counts_have_the_probabilities_of_scipy(dtype):
+    """Closed forms, for counts and means up to a million, where the terms cancel."""
+    x = torch.tensor([0, 1, 2, 7, 50, 1000, 5000, 100_000, 1_000_000], dtype=dtype)
+    near = x.clamp_min(0.5).log()[:, None] + torch.linspace(-0.1, 0.1, 9, dtype=dtype)
+    far = torch.linspace(-6, 14, 30, dtype=dtype).expand(len(x), -1)
+    log_mean = torch.cat([near, far], 1)
+    counts, raw = x[:, None].expand_as(log_mean).reshape(-1, 1), log_mean.reshape(-1, 1)
+    observed, mean = counts.double().numpy(), _log_mean(raw).double().exp().numpy()
+
+    def agree(likelihood, expected):
+        found = likelihood(raw).log_prob(counts)
+        assert found.dtype == dtype
+        np.testing.assert_allclose(found, expected[:, 0], rtol=1e-6, atol=1e-6)
+
+    agree(Poisson(), scipy.stats.poisson.logpmf(observed, mean))
+    for dispersion in (1e-6, 1e-3, 0.3, 2.0, 100.0):
         r = 1 / dispersion
-        theirs = scipy.stats.nbinom.logpmf(x, r, r / (r + np.exp(log_mean)))
-        binomial = NegativeBinomial(dispersion, learn="nothing")
-        for likelihood, expected in ((Poisson(), poisson), (binomial, theirs)):
-            for dtype, rtol in ((torch.float64, 1e-4), (torch.float32, 1e-3)):
-                p = likelihood(raw.to(dtype).flatten()[:, None])
-                found = p.log_prob(counts.to(dtype).flatten()[:, None])
-                np.testing.assert_allclose(found, expected.flatten(), rtol=rtol, atol=2e-3)
+        expected = scipy.stats.nbinom.logpmf(observed, r, r / (r + mean))
+        agree(NegativeBinomial(dispersion, learn="nothing"), expected)
+
+
+@pytest.mark.parametrize("likelihood", [Poisson(), NegativeBinomial(1e-3, learn="nothing")])
+def test_gradients_of_large_counts_are_exact_in_single_precision(likelihood):
+    """The derivative by log m is x - m, divided by 1 + dispersion m."""
+    raw = torch.tensor([[5.0], [13.0], [13.8], [14.0]], requires_grad=True)
+    x = torch.tensor([[150.0], [1e5], [1e6], [1e6]])
+    (found,) = torch.autograd.grad(likelihood(raw).log_prob(x).sum(), raw)
+    exact = raw.detach().double()
+    mean = _log_mean(exact).exp()
+    dispersion = getattr(likelihood, "dispersion", 0.0)
+    slope = 1 / (1 + (exact - 20).exp())  # of the bound of the logarithm of the mean
+    expected = slope * (x - mean) / (1 + dispersion * mean)
+    np.testing.assert_allclose(found, expected, rtol=2e-4)
 
 
 def test_samples_of_counts_have_the_frequencies_of_scipy():

@@ -21,7 +21,6 @@ from unweave.core.spec import tag
 from unweave.data.dataset import ArrayDataset, Schema
 from unweave.data.scaling import BYTES, Scaling
 from unweave.evaluation.codes import code_names
-from unweave.training.store import Store
 
 FIELDS = dict(network=uw.MLP((16,)), latent=uw.Gaussian(3), batch_size=16, progress=False)
 
@@ -281,45 +280,6 @@ def test_values_far_beyond_the_percentiles_are_warned_of():
         model.encode(np.full((3, 2, 4, 4), 255, np.uint8))
 
 
-# ---- more steps
-
-
-@pytest.mark.parametrize("objective", [uw.VAE(), uw.FactorVAE(gamma=5.0, critic=CRITIC)])
-@pytest.mark.parametrize("seeds", [(0,), (0, 1, 2)])
-def test_more_steps_continue_with_the_bits_of_an_uninterrupted_run(
-    tmp_path, objective, seeds, capsys
-):
-    fields = FIELDS | {"objective": objective, "seed": seeds}
-    short = uw.fit(SMALL, steps=12, store=tmp_path / "runs", **fields)
-    files = {each.folder: sorted(each.folder.iterdir()) for each in short}
-    longer = uw.fit(SMALL, steps=30, store=tmp_path / "runs", **(fields | {"progress": True}))
-    said = capsys.readouterr().err
-    for each in short:
-        assert f"continues run {each.run.digest} from step 12" in said
-    whole = uw.fit(SMALL, steps=30, store=tmp_path / "whole", **fields)
-    for one, two in zip(longer, whole, strict=True):
-        assert one.log[:12] == two.log[:12]
-        for name in ("weights.safetensors", "state-30.safetensors"):
-            assert (one.folder / name).read_bytes() == (two.folder / name).read_bytes()
-    for folder, names in files.items():  # the shorter runs stay as they are
-        assert sorted(folder.iterdir()) == names
-        assert Store(tmp_path / "runs").named(folder.name).status == "finished"
-
-
-def test_only_the_same_run_is_continued(tmp_path, capsys):
-    fields = FIELDS | {"store": tmp_path, "progress": True}
-    uw.fit(SMALL, steps=12, **fields)
-    others = [
-        {"seed": 1}, {"objective": uw.BetaVAE(beta=2)}, {"batch_size": 8}, {"steps": 10},
-        {"measure": uw.Measure(every=10)}, {"latent": uw.Gaussian(4)},
-    ]  # fmt: skip
-    for each in others:
-        uw.fit(SMALL, **(fields | {"steps": 20} | each))
-        assert "continues run" not in capsys.readouterr().err
-    uw.fit(SMALL, steps=25, **fields)  # the longest of those with 10, 12 and 20 steps
-    assert "from step 20" in capsys.readouterr().err
-
-
 # ---- commands
 
 
@@ -427,3 +387,13 @@ def test_names_of_files_cannot_lead_out_of_the_folder(tmp_path, unweave):
     command = ["decode", tmp_path / "model.uw", tmp_path / "codes.csv", "--out", tmp_path / "out"]
     code, _, err = unweave(*command)
     assert (code, "names of files within a folder" in err) == (2, True)
+
+
+@pytest.mark.parametrize("command", ["report", "evaluate", "compare", "cite"])
+def test_commands_that_need_a_run_folder_say_so_of_a_model_file(tmp_path, unweave, command):
+    path = tmp_path / "model.uw"
+    uw.fit(SMALL, steps=2, **FIELDS).save(path)
+    code, _, err = unweave(command, path, "--store", tmp_path)
+    assert code == 2
+    assert "expected the folder of a run" in " ".join(err.split())
+    assert "uw.load(" in err

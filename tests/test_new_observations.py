@@ -1,10 +1,15 @@
 """New observations: the same values are the same to a model, whatever they are stored in."""
 
 import csv
+import gc
+import pickle
 import warnings
 from typing import NamedTuple
 
+import h5py
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
@@ -41,8 +46,8 @@ VECTORS = 5 * rng.standard_normal((12, 5)) + 1000 * np.arange(5)
 ARRAYS, TABLES = ("npy", "npz", "stream"), ("npy", "stream", "csv")
 FLOATS = rng.random((12, 6, 7)).astype(np.float32)
 CASES = {
-    "table": Case(VECTORS, None, "standardise", TABLES),
-    "float32": Case(VECTORS.astype(np.float32), None, "standardise", ARRAYS),
+    "table": Case(VECTORS, None, "standardise", (*TABLES, "parquet")),
+    "float32": Case(VECTORS.astype(np.float32), None, "standardise", (*ARRAYS, "h5")),
     "times": Case(1.7e9 + 100 * rng.standard_normal((12, 3)), None, "standardise", TABLES),
     "plain": Case(VECTORS, "none", "none", TABLES),
     "counts": Case(rng.poisson(3, (12, 5)), "counts", "counts", TABLES),
@@ -75,6 +80,11 @@ def write(values, container, folder):
     elif container == "csv":
         with path.open("w", newline="") as file:
             csv.writer(file).writerows([[f"v{n}" for n in range(values.shape[1])], *values])
+    elif container == "parquet":
+        pq.write_table(pa.table({f"v{n}": each for n, each in enumerate(values.T)}), path)
+    elif container == "h5":
+        with h5py.File(path, "w") as file:
+            file["imgs"] = values
     else:
         path.mkdir()
         for number, image in enumerate(values):
@@ -201,6 +211,12 @@ def test_a_split_has_one_fingerprint(tmp_path, stream, monkeypatch):
         assert arrays.fingerprint == memory.load(CPU).fingerprint
         prints.add(arrays.fingerprint)
     assert len(prints) == 4
+    selections = (HeldOut({"kind": (2,)}),)
+    np.savez(tmp_path / "x.npz", x=VECTORS, kind=np.arange(12) % 3)
+    stored = uw.Arrays(tmp_path / "x.npz", factors_key="kind", stream=stream)
+    labelled = from_array(VECTORS, np.arange(12) % 3, ["kind"])[0]
+    one, two = (Selected(source, selections).load(CPU) for source in (stored, labelled))
+    assert one.fingerprint == two.fingerprint != stored.load(CPU).fingerprint
 
 
 def test_values_far_from_0_come_back_with_their_digits(tmp_path, unweave):
@@ -209,6 +225,9 @@ def test_values_far_from_0_come_back_with_their_digits(tmp_path, unweave):
     model = uw.fit(x, split="all", **FIELDS)
     np.testing.assert_allclose(model.observations(range(12)), x, rtol=0, atol=1e-3)
     z = np.array([[0.0, 0.0], [0.01, 0.0]])
+    bounds = model.log_likelihood(x[:3], particles=5)
+    back = model.log_likelihood(model.observations(range(3)), particles=5)
+    np.testing.assert_allclose(back, bounds, atol=1e-4)
     decoded = model.decode(z)
     assert decoded.dtype == np.float64
     np.testing.assert_allclose(model.encode(decoded), model.encode(decoded.copy(order="F")))
@@ -242,6 +261,25 @@ def test_values_of_another_kind_are_warned_of():
         read_like(schema, bright)
     with pytest.warns(UserWarning, match="percentiles of the training.*: channel 1; check"):
         read_like(schema, bright[:, ::-1])  # within the range of the other channel
+
+
+def test_fractions_of_the_range_of_integers_are_warned_of():
+    images = CASES["deep"].values
+    schema = from_array(images)[1].schema
+    with pytest.warns(UserWarning, match=r"floats in \[0, 1\].*were uint16, up to 3\d+"):
+        read_like(schema, images / 65535)
+    read_like(schema, images.astype(float))  # in the same units
+
+
+def test_an_array_that_is_gone_is_asked_for():
+    model = uw.fit(rng.random((12, 4)), split="all", **FIELDS)
+    text = pickle.dumps(model)
+    del model
+    gc.collect()
+    with pytest.raises(
+        ValueError, match=r"array in memory; give it again: load\(path, data=im.*save"
+    ):
+        pickle.loads(text).table()
 
 
 def test_booleans_are_not_bytes():

@@ -1,6 +1,8 @@
 """Users' own data: settings that suit it, a split that is held out, and warnings that matter."""
 
+import gc
 import shlex
+import weakref
 
 import numpy as np
 import pytest
@@ -188,6 +190,19 @@ def test_a_stored_run_on_an_array_loads_with_the_whole_array(tmp_path):
     assert np.array_equal(again.encode(VECTORS), model.encode(VECTORS))
 
 
+def test_the_whole_of_a_file_is_dropped_once_its_splits_are_taken(files):
+    path, datasets = files / "vectors.npy", Datasets(CPU)
+    (run,) = runs_from([f"data={path}", "steps=4", "network.hidden=[4]"], datasets=datasets)
+    whole = weakref.ref(datasets.load(uw.Arrays(path)))
+    held_out = datasets.validation(run.data)
+    (outcome,) = train_runs([run], datasets)
+    assert "validation" in outcome.measures[-1]
+    gc.collect()
+    assert whole() is None
+    assert datasets.validation(run.data) is held_out
+    assert datasets.load(run.data).size == 96
+
+
 # ---- held-out loss
 
 
@@ -262,6 +277,10 @@ def test_a_collapsed_run_is_reported_and_a_good_one_is_not():
     assert not collapsed(good.log)
     assert "warm-up (objective.beta=linear" in collapse_warning(bad.run)
     assert "warm-up" not in collapse_warning(good.run)
+    for likelihood in (likelihoods.Poisson(), likelihoods.NegativeBinomial()):
+        advice = collapse_warning(Run(likelihood=likelihood))
+        assert "scaled data" not in advice  # counts that are scaled are no counts
+    assert "scaled data" in collapse_warning(bad.run)
     assert not collapsed([])
     assert not collapsed([{"step": 3, "loss": 1.0}])
 
@@ -300,6 +319,22 @@ def test_counts_need_counts(likelihood):
         with pytest.raises(ValueError, match=r"needs counts, the integers 0, 1, 2"):
             uw.fit(data, progress=False, **fields)
     assert uw.fit(counts, progress=False, **SMALL | {"likelihood": likelihoods.Gaussian()})
+
+
+def test_pairs_of_own_data_are_own_data(files):
+    """Their settings suit the data, and nothing is held out, since pairs need every combination."""
+    factors = np.argwhere(np.ones((10, 12)))
+    np.savez(files / "counts.npz", images=COUNTS, factors=factors)
+    source = uw.Arrays(files / "counts.npz", factors_key="factors", scale="counts")
+    pairs = uw.data.Paired(source, changed=1)
+    plain, dataset = Run(data=pairs, **SMALL), pairs.load(CPU)
+    assert plain.resolve(dataset).likelihood == likelihoods.NegativeBinomial()
+    model = uw.fit(pairs, progress=False, **SMALL)
+    assert model.run.likelihood == likelihoods.NegativeBinomial()
+    assert (model.run.optimiser.lr, model.dataset.size, model.measures) == (1e-3, 120, [])
+    arguments = shlex.split(" ".join(train_arguments(model.run, dataset)))
+    (again,) = runs_from(arguments, datasets=Datasets(CPU))
+    assert again.resolve(dataset) == model.run
 
 
 def test_selections_of_own_data_are_split_too(files):

@@ -56,6 +56,8 @@ def test_runs_are_filtered_by_settings_and_facts(unweave, store):
     assert listed(unweave, store, "--where", "status=not started") == [(4, 2)]
     assert listed(unweave, store, "--where", "collapsed=true") == [(4, 1)]
     assert listed(unweave, store, "--where", "objective.beta=7") == []
+    code, out, _ = unweave("runs", "--store", store, "--where", "objective.beta=7")
+    assert (code, out.startswith("0 of ")) == (0, True)
     code, out, err = unweave("runs", "--store", store, "--where", "objective.betta=4")
     assert (code, out) == (2, "")
     assert "did you mean 'objective.beta'?" in err

@@ -176,9 +176,13 @@ class PoissonObservation:
         return self.log_mean.exp()
 
     def log_prob(self, x: Tensor) -> Tensor:
-        """Compute the sum of x log m - m - log x!, (B,)."""
-        nats = x * self.log_mean - self.mean - torch.lgamma(x + 1)
-        return nats.flatten(1).sum(1)
+        """Compute the sum of x log m - m - log x!, (B,).
+
+        Float64, because these terms cancel: for x = 1e6 they are a million times their sum.
+        """
+        log_mean, x = self.log_mean.double(), x.double()
+        nats = x * log_mean - log_mean.exp() - torch.lgamma(x + 1)
+        return nats.flatten(1).sum(1).to(self.log_mean.dtype)
 
     def sample(self, noise: Noise) -> Tensor:
         """Draw counts by the inverse of the cdf, (B, *shape)."""
@@ -200,23 +204,23 @@ class NegativeBinomialObservation:
     def log_prob(self, x: Tensor) -> Tensor:
         """Compute the sum of log C(x + r - 1, x) + r log r/(r + m) + x log m/(r + m), (B,).
 
-        r is 1 / dispersion.
+        r is 1 / dispersion. Float64, because these terms cancel for large x or r.
         """
-        r = self._concentration
-        odds = self.log_mean - r.log()
+        r, x = self._concentration, x.double()
+        odds = self.log_mean.double() - r.log()
         choices = torch.lgamma(x + r) - torch.lgamma(r) - torch.lgamma(x + 1)
         nats = choices - r * F.softplus(odds) - x * F.softplus(-odds)
-        return nats.flatten(1).sum(1)
+        return nats.flatten(1).sum(1).to(self.log_mean.dtype)
 
     def sample(self, noise: Noise) -> Tensor:
         """Draw counts of a Poisson distribution whose mean is drawn from a gamma, (B, *shape)."""
         share = _gamma_quantile(self._concentration, noise.uniform(self.mean.shape, "gamma"))
-        mean = self.mean * self.dispersion * share
+        mean = (self.mean * self.dispersion * share).to(self.log_mean.dtype)
         return _poisson_quantile(mean, noise.uniform(mean.shape, "poisson"))
 
     @property
     def _concentration(self) -> Tensor:
-        return torch.ones_like(self.log_mean) / self.dispersion
+        return torch.ones_like(self.log_mean, dtype=torch.float64) / self.dispersion
 
 
 def _poisson_quantile(mean: Tensor, probability: Tensor) -> Tensor:
@@ -233,13 +237,13 @@ def _poisson_quantile(mean: Tensor, probability: Tensor) -> Tensor:
 
 def _gamma_quantile(concentration: Tensor, probability: Tensor) -> Tensor:
     """Return the value at which the cdf of a gamma distribution has a value, by bisection."""
-    shape = concentration.double()
-    low, high = torch.full_like(shape, -700.0), (shape + 12 * shape.sqrt() + 40).log()
+    low = torch.full_like(concentration, -700.0)
+    high = (concentration + 12 * concentration.sqrt() + 40).log()
     for _ in range(60):
         middle = (low + high) / 2
-        enough = torch.special.gammainc(shape, middle.exp()) >= probability
+        enough = torch.special.gammainc(concentration, middle.exp()) >= probability
         low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
-    return high.exp().to(concentration.dtype)
+    return high.exp()
 
 
 class SharedScale(nn.Module):

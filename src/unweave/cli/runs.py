@@ -96,6 +96,9 @@ def runs_command(
     if csv_output:
         csv.writer(sys.stdout, lineterminator="\n").writerows(runs_csv(runs))
         return
+    if not runs:
+        out.print(f"0 of {len(every)} runs", highlight=False)
+        return
     asked = [name.strip() for name in columns.split(",") if name.strip()]
     terms = ("distortion", "rate")  # not every objective has them
     shown = [full for n in asked for full in ([n] if n in terms else find_names(every, n))]

@@ -18,7 +18,7 @@ from unweave.evaluation.model import Codes, FittedModel
 from unweave.metrics import METRICS, Score, Scores, Table, evaluate, left_out
 from unweave.metrics.model_metrics import split_model_metrics
 from unweave.metrics.registry import select
-from unweave.training.store import RunFolder, Store
+from unweave.training.store import RunFolder, Store, refuse_model_file
 
 
 class Scored(NamedTuple):
@@ -158,6 +158,7 @@ def find_runs(names: Iterable[str], store: Path) -> list[Path]:
     skipped = [name for name in names if Path(name).exists() and not _is_run(Path(name))]
     wanted = [name for name in names if name not in skipped]
     if skipped and not wanted:
+        refuse_model_file(skipped[0])
         raise ValueError(
             f"expected folders of runs, got {', '.join(skipped)}, without run.json: `unweave runs` "
             "lists the runs"

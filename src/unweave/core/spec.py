@@ -69,11 +69,11 @@ def spec(cls: type[T]) -> type[T]:
 
     What cannot be is a ValueError of one line that says what to do.
     """
-    return explained(cast(type[T], dataclass(frozen=True, config=CONFIG)(cls)))
+    return plain_errors(cast(type[T], dataclass(frozen=True, config=CONFIG)(cls)))
 
 
-def explained(cls: type[T]) -> type[T]:
-    """Let a class that pydantic validates say what is wrong as `explain` does."""
+def plain_errors(cls: type[T]) -> type[T]:
+    """Make a class that pydantic validates raise errors of one line, as `explain` writes them."""
     validate = cls.__init__
 
     @functools.wraps(validate)

@@ -332,14 +332,12 @@ class ArrayDataset(Dataset):
     unit: float = 1.0
     device: torch.device = CPU
     row_names: Sequence[str] = field(default=(), repr=False)
-    checksum: int | None = None  # of the observations before they were scaled; None: of `data`
+    checksum: str = ""  # of the observations before they were scaled; "": of `data`
 
     @cached_property
     def fingerprint(self) -> str:
         """A checksum of all observations."""
-        if self.checksum is not None:
-            return f"{self.checksum:08x}"
-        return f"{zlib.crc32(self.data.reshape(-1).cpu().numpy().data):08x}"
+        return self.checksum or f"{zlib.crc32(self.data.reshape(-1).cpu().numpy().data):08x}"
 
     @cached_property
     def labels_fingerprint(self) -> str:

@@ -64,13 +64,15 @@ class Selected:
         if not self.select:
             return source
         description = "; ".join(each.describe(view) for each in self.select)
+        checksum = described.checksum if described else ""
         if isinstance(source, StreamedDataset):
-            return select_streamed(source, rows.sort().values.numpy(), description).to(device)
+            fingerprint = _fingerprint(source, checksum, rows)
+            numbers = rows.sort().values.numpy()
+            return select_streamed(source, numbers, description, fingerprint).to(device)
         note = f"{len(rows):,} observations of {source.size:,}: {description}"
         schema = dataclasses.replace(
             source.schema, size=len(rows), lattice=None, notes=(*source.notes, note)
         )
-        checksum = described.checksum if described else ""
         return SelectedDataset(schema, source, rows.to(device), source.device, checksum)
 
 
@@ -88,10 +90,7 @@ class SelectedDataset(Dataset):
     @property
     def fingerprint(self) -> str:
         """That of the source, followed by checksums of what the selection depends on."""
-        if not self.source.labels_fingerprint:  # the spec determines which rows are selected
-            return self.source.fingerprint + self.features
-        rows = f"{zlib.crc32(self.rows.cpu().numpy().data):08x}"
-        return self.source.fingerprint + self.features + rows
+        return _fingerprint(self.source, self.features, self.rows)
 
     @property
     def labels_fingerprint(self) -> str:
@@ -111,3 +110,10 @@ class SelectedDataset(Dataset):
     def factors(self, index: Tensor) -> Tensor:
         """Return the classes of the factors (..., K) by numbers (...) in the selection."""
         return self.source.factors(self.rows[self.check(index)])
+
+
+def _fingerprint(source: Dataset, features: str, rows: Tensor) -> str:
+    """Return the fingerprint of rows of a source that may depend on learned features."""
+    if not source.labels_fingerprint:  # the spec determines which rows are selected
+        return source.fingerprint + features
+    return source.fingerprint + features + f"{zlib.crc32(rows.cpu().numpy().data):08x}"

@@ -44,7 +44,7 @@ from unweave.training import (
     train,
 )
 from unweave.training.collapse import collapse_warning, collapsed
-from unweave.training.own_data import Datasets, is_own, suggest
+from unweave.training.own_data import Datasets, is_own_data, suggest
 from unweave.training.progress import ConsoleProgress, failure_text
 from unweave.training.run import Run
 from unweave.training.settings import settings_lines
@@ -138,14 +138,13 @@ def fit(
                 f"train them side by side with `unweave train {name}=...,...`"
             )
     datasets = Datasets(pick_device(device))
-    spec, dataset = as_data(data, datasets.device)
-    datasets.add(spec, dataset)
+    spec = datasets.add(*as_data(data, datasets.device))
     if split is not None:
         spec = with_split(spec, split)
-    elif is_own(spec):
+    elif is_own_data(spec):
         spec = datasets.training_split(spec)
     base = Run(data=spec)
-    if is_own(spec):
+    if is_own_data(spec):
         # Fields are checked before they are used to choose others.
         given = Run(data=spec, **fields)
         base = suggest(given, datasets.load(spec), "steps" in fields)
@@ -217,10 +216,11 @@ def train_runs(
         dataset = datasets.load(data)
         resolved = [run.resolve(dataset) for run in group]
         held_out = datasets.validation(data)
+        datasets.drop_whole(data)
         validation = Validation(held_out, dataset) if held_out else None
         monitor = monitor_of(measure, resolved, dataset, validation)
         if console:
-            own = settings_lines(resolved, dataset, held_out) if is_own(data) else []
+            own = settings_lines(resolved, dataset, held_out) if is_own_data(data) else []
             print_notes(console, [*notes(resolved, dataset, store, precision, monitor), *own])
         outcomes += train(
             resolved, dataset, store, progress, checkpoint_seconds, precision, monitor

@@ -25,6 +25,7 @@ from unweave.data import (
     read_like,
 )
 from unweave.data.files.detect import from_path
+from unweave.data.files.new_observations import arrange_like
 from unweave.data.splits import split_of
 from unweave.evaluation.notebook import model_html
 from unweave.evaluation.source import (
@@ -142,7 +143,8 @@ class FittedModel:
     def encode(self, x: Observations) -> Array:
         """Return the means of q(z|x), (N, D), which `decode` takes.
 
-        x is an array of observations, or the path of a file or folder of them.
+        x is an array of observations, or the path of a file or folder of them. Channels may be
+        first or last; if the shape leaves that open, they are where those of the training were.
         """
         return self._map(lambda nets, part: nets.model.encode(part).mean, self._observations(x))
 
@@ -376,7 +378,10 @@ class FittedModel:
             for part in self._chunks(torch.arange(x.size)):
                 yield x.images(part.to(x.device)).to(self.device)
         else:
-            yield from self._chunks(read_like(self.schema, x, self.device))
+            array, size = as_numpy(x), self.trained.chunk(self.schema.shape)
+            arrange_like(self.schema, array)  # refuse other shapes
+            for start in range(0, len(array), size):
+                yield read_like(self.schema, array[start : start + size], self.device)
 
     def _chunks(self, rows: Tensor) -> Sequence[Tensor]:
         """Split rows of observations or codes into as many as go through the networks at once."""

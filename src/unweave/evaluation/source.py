@@ -30,6 +30,7 @@ from unweave.data import (
 )
 from unweave.data.files.array_file import TableFile, open_array_file
 from unweave.data.files.detect import from_path
+from unweave.data.files.new_observations import arrange_like
 from unweave.data.files.tables import join_columns
 from unweave.data.scaling import BYTES
 from unweave.data.splits import AnySplit, available_splits, split_of, with_split
@@ -262,6 +263,7 @@ def open_like(path: str | Path, schema: Schema, data: Data) -> NewObservations:
     else:
         spec = dataclasses.replace(spec, key=_key(spec, schema), ignore="")
         rows, names, notes = spec.raw()
+        arrange_like(schema, np.broadcast_to(np.uint8(0), rows.shape))  # refuse other shapes
         notes = [f"{rows.shape[0]:,} observations of shape {schema.shape}", *notes]
     described = dataclasses.replace(
         schema,

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 
 from unweave.core.parts import Open
-from unweave.core.spec import explained
+from unweave.core.spec import plain_errors
 from unweave.core.tensors import Numbers
 from unweave.latents.block import Block, Encode, FixedPriorBlock, Node, Spectrum
 from unweave.latents.dependent import Conditional, ConditionalPrior, DependentJoint
@@ -68,7 +68,7 @@ def _parent(blocks: dict[str, Latent], name: str) -> DiscreteBlock | None:
     )
 
 
-@explained
+@plain_errors
 class Product(BaseModel, Block, PriorDensity):
     """Named blocks, independent under the prior: p(z) = prod_g p_g(z_g).  [Esmaeili2019] fig. 4.
 

@@ -35,8 +35,11 @@ def collapse_warning(run: Run) -> str:
                 )
     if isinstance(run.likelihood, Gaussian) and run.likelihood.learn == "nothing":
         tries.append("a learned scale (likelihood=gaussian likelihood.learn=shared)")
+    if not (run.likelihood and run.likelihood.counts):  # counts stay as they are
+        tries.append(
+            "scaled data (values of about 0 to 1, or with mean 0 and standard deviation 1)"
+        )
     tries += [
-        "scaled data (values of about 0 to 1, or with mean 0 and standard deviation 1)",
         f"another learning rate (optimiser.lr is {run.optimiser.lr:g})",
         f"more steps (it had {run.steps:,})",
     ]

@@ -23,9 +23,9 @@ from unweave.training.precision import Precision, check_precision, matmul_precis
 from unweave.training.progress import Progress, Silent
 from unweave.training.resumption import (
     arithmetic,
+    find_continuations,
     group_runs,
     label_notes,
-    predecessors,
     worth_compiling,
 )
 from unweave.training.run import Run
@@ -74,8 +74,14 @@ def notes(
     if store:
         for run in runs:
             lines += label_notes(store.folder(run), dataset)
-        for origin in predecessors(runs, dataset, store, precision, bool(monitor)).values():
-            lines.append(f"continues run {origin.path.name} from step {max(origin.states):,}")
+        continued = find_continuations(runs, dataset, store, precision, bool(monitor))
+        for run in runs:
+            if store.folder(run).states:  # resumes from its own
+                continue
+            if origin := continued.origins.get(run.digest):
+                lines.append(f"continues run {origin.path.name} from step {max(origin.states):,}")
+            elif refusal := continued.refusals.get(run.digest):
+                lines.append(refusal)
     if dataset.device.type == "cuda":
         if why := kernels.unavailable_reason():
             lines.append(f"this GPU trains with torch's own layers, not our faster ones: {why}")
@@ -311,16 +317,16 @@ def train(
     """Train runs on one dataset, side by side where possible, and resume unfinished ones.
 
     With a store, runs that are finished or have failed are not trained again, and a run continues
-    one that differs only in having fewer steps. If the GPU's memory does not hold the lanes of a
-    group, its halves are trained one after the other. At the deadline (on the clock of
-    `time.monotonic`) runs are saved and stop; call again to continue. So they do after Ctrl-C,
-    which then raises `TrainingInterrupted` with the outcomes so far.
+    one that differs only in having fewer steps, if that gives the same bits. If the GPU's memory
+    does not hold the lanes of a group, its halves are trained one after the other. At the deadline
+    (on the clock of `time.monotonic`) runs are saved and stop; call again to continue. So they do
+    after Ctrl-C, which then raises `TrainingInterrupted` with the outcomes so far.
     """
     check_precision(precision)
     outcomes: dict[str, Outcome] = {}
     with contextlib.ExitStack() as locks, Interrupt() as interrupt:
         unfinished = _open_runs(runs, dataset, store, locks, outcomes)
-        origins = predecessors(unfinished, dataset, store, precision, bool(monitor))
+        origins, _ = find_continuations(unfinished, dataset, store, precision, bool(monitor))
         waiting = group_runs(unfinished, store, origins)
         while waiting:
             group = waiting.pop(0)

@@ -37,7 +37,7 @@ from unweave.data import (
 )
 from unweave.data.files.detect import from_path
 from unweave.data.splits import takes_all
-from unweave.training.own_data import Datasets, is_own, suggest, suggested_steps
+from unweave.training.own_data import Datasets, is_own_data, suggest, suggested_steps
 from unweave.training.run import Run
 
 _LIST = re.compile(r"[\w.:+-]+(,[\w.:+-]+)+")
@@ -101,7 +101,7 @@ def runs_from(
         combination = list(itertools.chain(*each))
         decisive = [text for text in combination if _DECISIVE.match(text)]
         run = create(decisive, stated)
-        if datasets is None or not is_own(run.data):
+        if datasets is None or not is_own_data(run.data):
             runs.append(create(combination, stated))
             continue
         run = _with_split(run, decisive, stated, datasets)
@@ -327,7 +327,7 @@ def train_arguments(run: Run, dataset: Dataset) -> list[str]:
         arguments = differences(name, value, None if named else usual[name])
         if name == "data" and isinstance(value, InMemory):
             arguments = [f"data={_SAVED_ARRAY}", *differences("data.split", value.split, "all")]
-        if name == "data" and is_own(run.data) and takes_all(run.data):
+        if name == "data" and is_own_data(run.data) and takes_all(run.data):
             arguments.append(f"data{'.source' * isinstance(run.data, Selected)}.split=all")
         start = len(lines)  # what belongs together starts a new line
         for argument in map(shlex.quote, arguments):
@@ -415,7 +415,7 @@ def default_fields(run: Run, dataset: Dataset) -> dict[str, Any]:
 
     For a user's own data these are the settings that were chosen to suit it.
     """
-    own = is_own(run.data)
+    own = is_own_data(run.data)
     usual = suggest(run, dataset) if own else Run(data=run.data)
     # The default batch may be larger than the dataset, and could not be resolved.
     small = dataclasses.replace(usual, batch_size=1).resolve(dataset)

@@ -1,7 +1,8 @@
 """Settings for users' own data: split and hyperparameters that suit it, chosen in one place.
 
-Own data are files, folders and arrays in memory, and selections of them. `unweave train` and `fit`
-use `suggest` for everything that the user did not set; `Run` itself has the defaults of the papers.
+Own data are files, folders and arrays in memory, and selections and pairs of them. `unweave train`
+and `fit` use `suggest` for everything that the user did not set; `Run` itself has the defaults of
+the papers.
 """
 
 from __future__ import annotations
@@ -14,13 +15,22 @@ from unweave import likelihoods
 from unweave.core.optimisers import Adam
 from unweave.core.schedules import Linear
 from unweave.core.spec import digest
-from unweave.data import ArrayDataset, Arrays, Data, Dataset, Folder, InMemory, Selected, Subset
+from unweave.data import (
+    ArrayDataset,
+    Arrays,
+    Data,
+    Dataset,
+    Folder,
+    InMemory,
+    Paired,
+    Selected,
+    Subset,
+)
 from unweave.data.files.arrays import take_split
 from unweave.data.splits import takes_all, with_split
-from unweave.likelihoods import Likelihood
 from unweave.networks import MLP
 from unweave.objectives import BetaVAE
-from unweave.training.run import Run, default_network
+from unweave.training.run import Run, default_likelihood, default_network
 
 LEAST_TO_SPLIT = 50  # observations from which some are held out
 _BETA = 1.0  # the weight of the rate after the warm-up
@@ -29,9 +39,9 @@ _WARM_UP = 5  # the warm-up takes a fifth of the suggested steps
 _OWN = (Arrays, Folder, InMemory)
 
 
-def is_own(data: Data) -> bool:
-    """Whether data are a user's own: read from a file, a folder or memory."""
-    return isinstance(data.source if isinstance(data, Selected) else data, _OWN)
+def is_own_data(data: Data) -> bool:
+    """Whether data are a user's own: read from a file, a folder or memory, or made of such."""
+    return isinstance(data.source if isinstance(data, (Selected, Paired)) else data, _OWN)
 
 
 class Datasets:
@@ -41,9 +51,10 @@ class Datasets:
         self.device = device
         self._loaded: dict[str, Dataset] = {}
 
-    def add(self, data: Data, dataset: Dataset) -> None:
-        """Add data that are loaded already."""
+    def add(self, data: Data, dataset: Dataset) -> Data:
+        """Add data that are loaded already; return their spec."""
         self._loaded[digest(data)] = dataset
+        return data
 
     def load(self, data: Data) -> Dataset:
         """Load data, or a split of data that are loaded already."""
@@ -55,9 +66,10 @@ class Datasets:
     def training_split(self, data: Data) -> Data:
         """Return the split of own data to train on: "train" if there is enough, otherwise all.
 
-        A subset has as many observations as the user asked for, so it is not split.
+        A subset has as many observations as the user asked for, so it is not split; nor are pairs,
+        which need all combinations of factors.
         """
-        if not is_own(data) or not takes_all(data) or _has_subset(data):
+        if not is_own_data(data) or not takes_all(data) or _has_subset(data):
             return data
         return with_split(data, "train") if self.load(data).size >= LEAST_TO_SPLIT else data
 
@@ -67,6 +79,11 @@ class Datasets:
         if not isinstance(source, _OWN) or source.split != "train" or _has_subset(data):
             return None
         return self.load(with_split(data, "validation"))
+
+    def drop_whole(self, data: Data) -> None:
+        """Forget the whole of own data whose splits are loaded, to keep no observation twice."""
+        if isinstance(data, _OWN) and data.split != "all":
+            self._loaded.pop(digest(with_split(data, "all")), None)
 
     def _split(self, data: Data) -> Dataset | None:
         """Take the split from the whole of the data, which are not read a second time."""
@@ -90,9 +107,9 @@ def suggest(run: Run, dataset: Dataset, keep_steps: bool = True) -> Run:
     usual = suggested_steps(dataset)
     steps = run.steps if keep_steps else usual
     warm_up = max(1, min(usual // _WARM_UP, steps // 2))
-    likelihood = _likelihood(dataset)
-    if not run.objective.autoencodes and isinstance(likelihood, likelihoods.Gaussian):
-        likelihood = likelihoods.Gaussian()  # a generator has nothing but a mean
+    likelihood = default_likelihood(dataset)
+    if run.objective.autoencodes and isinstance(likelihood, likelihoods.Gaussian):
+        likelihood = likelihoods.Gaussian(learn="shared")  # a generator has nothing but a mean
     vectors = isinstance(default_network(run.data, dataset.shape), MLP)
     return Run(
         data=run.data,
@@ -119,9 +136,3 @@ def suggested_steps(dataset: Dataset) -> int:
 def _batch_size(size: int) -> int:
     """Return 64, or for fewer than 256 observations a power of two that is at most a quarter."""
     return min(64, 1 << int(math.log2(max(1, size // 4))))
-
-
-def _likelihood(dataset: Dataset) -> Likelihood:
-    if dataset.schema.scaling.method == "counts":
-        return likelihoods.NegativeBinomial()
-    return likelihoods.Bernoulli() if dataset.bounded else likelihoods.Gaussian(learn="shared")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -33,41 +34,96 @@ def arithmetic(runs: Sequence[Run], device: torch.device, precision: str) -> dic
     return {"device": device.type, "precision": precision, "compiled": compiled}
 
 
-def predecessors(
+class Continuations(NamedTuple):
+    """The stored runs that new runs continue, and why others start again, by the new digest."""
+
+    origins: dict[str, RunFolder]
+    refusals: dict[str, str]
+
+
+class _Shorter(NamedTuple):
+    """A stored run that may be continued, its newest step, and the lanes it was saved with."""
+
+    folder: RunFolder
+    step: int
+    lanes: frozenset[str]
+
+
+def find_continuations(
     runs: Sequence[Run],
     dataset: Dataset,
     store: Store | None,
     precision: str,
     measured: bool = False,
-) -> dict[str, RunFolder]:
-    """Find for each new run a stored one that has taken its first steps, with the same bits.
+) -> Continuations:
+    """Find for each unfinished run a stored one that has taken its first steps, with the same bits.
 
     That is a run with fewer steps in all, on the same data, device and precision, and with
-    measurements if these are `measured`.
+    measurements if these are `measured`. All lanes that it was saved with have to continue too,
+    because bits depend on them. The longest such run is taken.
     """
     if not store:
-        return {}
-    new = [run for run in runs if store.folder(run).status in ("not started", "running")]
-    found = {}
-    shorter = store.shorter_runs(new)
-    for run in new:
-        expected = arithmetic([run], dataset.device, precision)
-        for folder in shorter[run.digest]:
-            if folder.status not in ("finished", "stopped") or not (states := folder.states):
+        return Continuations({}, {})
+    unfinished = [run for run in runs if store.folder(run).status not in ("finished", "failed")]
+    runs_by_digest = {run.digest: run for run in unfinished}
+    together = _saved_together(unfinished, store)
+    keys = {run.digest: (run.lane_key, together.get(run.digest)) for run in unfinished}
+    refusals: dict[str, str] = {}
+    candidates: dict[str, list[_Shorter]] = {}
+    for digest, shorter in store.shorter_runs(unfinished).items():
+        candidates[digest] = []
+        for folder in shorter:
+            if folder.path.name in keys or folder.status == "not started":
                 continue
-            try:
-                record, facts = folder.read_data(), read_facts(states[max(states)])
-            except ValueError:  # damaged: nothing to continue
-                continue
-            if (
-                record.fingerprint == dataset.fingerprint
-                and (not run.labels or record.labels_fingerprint == dataset.labels_fingerprint)
-                and expected.items() <= facts.items()
-                and (not measured or folder.read_measures())
-            ):
-                found[run.digest] = folder
-                break
-    return found
+            if why := _difference(runs_by_digest[digest], folder, dataset, precision, measured):
+                refusals.setdefault(digest, _refusal(folder, why))
+            else:
+                lanes = _saved_lanes(folder.states)
+                candidates[digest].append(_Shorter(folder, max(folder.states), lanes))
+    while True:
+        chosen = {digest: each[0] for digest, each in candidates.items() if each}
+        continued = {(keys[digest], each.folder.path.name) for digest, each in chosen.items()}
+        missing = {
+            digest: sorted(name for name in each.lanes if (keys[digest], name) not in continued)
+            for digest, each in chosen.items()
+        }
+        incomplete = [digest for digest, names in missing.items() if names]
+        if not incomplete:
+            break
+        digest = max(incomplete, key=lambda digest: chosen[digest].step)
+        names = ", ".join(missing[digest][:3]) + ", ..." * (len(missing[digest]) > 3)
+        why = f"it was trained side by side with {names}; continue these in the same command"
+        refusals.setdefault(digest, _refusal(candidates[digest].pop(0).folder, why))
+    origins = {digest: each.folder for digest, each in chosen.items()}
+    return Continuations(origins, {d: why for d, why in refusals.items() if d not in origins})
+
+
+def _refusal(folder: RunFolder, why: str) -> str:
+    return f"starts again instead of continuing run {folder.path.name}: {why}"
+
+
+def _difference(
+    run: Run, folder: RunFolder, dataset: Dataset, precision: str, measured: bool
+) -> str:
+    """Return why a run cannot continue a shorter one, apart from lanes; "" if it can."""
+    if (status := folder.status) not in ("finished", "stopped"):
+        return "it is being trained" if status == "running" else "it has failed"
+    if not (states := folder.states):
+        return "its checkpoint, state-*.safetensors, was removed"
+    try:
+        record, facts = folder.read_data(), read_facts(states[max(states)])
+    except ValueError as error:
+        return str(error)
+    if record.fingerprint != dataset.fingerprint:
+        return "the data have changed"
+    if run.labels and record.labels_fingerprint != dataset.labels_fingerprint:
+        return "the labels have changed"
+    for name, value in arithmetic([run], dataset.device, precision).items():
+        if facts.get(name) != value:
+            return f"its steps had {name}={facts.get(name)}, and these have {name}={value}"
+    if measured and not folder.read_measures():
+        return "it has no measurements"
+    return ""
 
 
 def group_runs(
@@ -76,15 +132,10 @@ def group_runs(
     """Divide runs into groups that train together.
 
     The runs of a group have the same structure. Runs with checkpoints stay with those they were
-    saved with, so that they continue with the same bits; beside new runs they would start again. A
-    run whose group was stopped during its first checkpoint may have none itself. Runs that continue
-    others stay with those which these were saved with.
+    saved with, so that they continue with the same bits; beside new runs they would start again.
+    Runs that continue others stay with those which these were saved with.
     """
-    saved: dict[str, frozenset[str]] = {}  # the lanes that a run was saved with
-    for run in runs:
-        if store and (states := store.folder(run).states):
-            saved[run.digest] = _saved_lanes(states)
-    together = {digest: lanes for lanes in saved.values() for digest in lanes} | saved
+    together = _saved_together(runs, store) if store else {}
     for digest, origin in origins.items():
         together.setdefault(digest, _saved_lanes(origin.states))
     groups: dict[tuple[str, frozenset[str]], list[Run]] = {}
@@ -92,6 +143,16 @@ def group_runs(
         key = run.lane_key, together.get(run.digest, frozenset())
         groups.setdefault(key, []).append(run)
     return list(groups.values())
+
+
+def _saved_together(runs: Sequence[Run], store: Store) -> dict[str, frozenset[str]]:
+    """Return the lanes of checkpoints by digest.
+
+    A run whose group was stopped during its first checkpoint may have none itself.
+    """
+    states = {run.digest: store.folder(run).states for run in runs}
+    saved = {digest: _saved_lanes(each) for digest, each in states.items() if each}
+    return {digest: lanes for lanes in saved.values() for digest in lanes} | saved
 
 
 def _saved_lanes(states: dict[int, Path]) -> frozenset[str]:

@@ -111,7 +111,7 @@ class Run:
             self,
             latent=self.latent.resolve(partial(principal_variances, dataset)),
             network=self._network(dataset.shape),
-            likelihood=self.likelihood or _likelihood(dataset),
+            likelihood=self.likelihood or default_likelihood(dataset),
         )
         assert run.likelihood is not None
         if run.likelihood.bounded and not dataset.bounded:
@@ -167,7 +167,10 @@ class Run:
         return None
 
 
-def _likelihood(dataset: Dataset) -> Likelihood:
+def default_likelihood(dataset: Dataset) -> Likelihood:
+    """Choose a likelihood: negative binomial for counts, otherwise by the range of the values."""
+    if dataset.schema.scaling.method == "counts":
+        return likelihoods.NegativeBinomial()
     return likelihoods.Bernoulli() if dataset.bounded else likelihoods.Gaussian()
 
 

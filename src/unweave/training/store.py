@@ -347,6 +347,7 @@ class Store:
 
     def find(self, name: str) -> RunFolder:
         """Find a run by path, digest or start of a digest; an existing path comes first."""
+        refuse_model_file(name)
         if (Path(name) / "run.json").exists():
             return RunFolder(Path(name))
         return self.named(name)
@@ -363,6 +364,15 @@ class Store:
         newest = f"the newest of {len(known)} are" if len(known) > 8 else "there are"
         listing = f"{newest} {', '.join(known[-8:])}" if known else "there are none yet"
         raise ValueError(f"{name!r} {problem} in {self.root}: {listing}; see `unweave runs`")
+
+
+def refuse_model_file(name: str) -> None:
+    """Raise a ValueError if the name is that of a file from `FittedModel.save`."""
+    if name.endswith(".uw") and Path(name).is_file():
+        raise ValueError(
+            f"expected the folder of a run, where results are stored, got {name}, the file of a "
+            f'model: give the folder, or use uw.load("{name}") in Python'
+        )
 
 
 def _all_but_steps(content: dict[str, Any]) -> tuple[str, int]:

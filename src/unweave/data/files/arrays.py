@@ -350,7 +350,7 @@ def build_dataset(
         value_names=value_names,
         notes=(*notes, *interpretation.notes),
     )
-    checksum = _checksum_of(values.checksum, numbers)
+    checksum = _checksum_of(f"{values.checksum:08x}", numbers)
     return _load_or_stream(
         schema, rows, interpretation, factors.codes, checksum, streamed, factors.row_names
     )
@@ -376,9 +376,9 @@ def _explain_not_finite(rows: Rows, layout: Layout, value_names: Sequence[str]) 
     )
 
 
-def _checksum_of(whole: int, numbers: Array | None) -> int:
+def _checksum_of(whole: str, numbers: Array | None) -> str:
     """Return the checksum of some rows of data, by the checksum of all and their numbers."""
-    return whole if numbers is None else zlib.crc32(numbers.data, whole)
+    return whole if numbers is None else f"{zlib.crc32(numbers.data, int(whole, 16)):08x}"
 
 
 def take_split(dataset: ArrayDataset, split: DataSplit) -> ArrayDataset:
@@ -395,7 +395,7 @@ def take_split(dataset: ArrayDataset, split: DataSplit) -> ArrayDataset:
     return dataclasses.replace(
         dataset,
         schema=schema,
-        checksum=None if dataset.checksum is None else _checksum_of(dataset.checksum, numbers),
+        checksum=_checksum_of(dataset.fingerprint, numbers),
         data=dataset.data[rows],
         codes=dataset.codes[rows],
         row_names=[names[number] for number in numbers] if names else (),
@@ -403,7 +403,7 @@ def take_split(dataset: ArrayDataset, split: DataSplit) -> ArrayDataset:
 
 
 def select_streamed(
-    dataset: StreamedDataset, numbers: Array, description: str
+    dataset: StreamedDataset, numbers: Array, description: str, checksum: str
 ) -> ArrayDataset | StreamedDataset:
     """Select rows of a streamed dataset by their sorted numbers; load them if they fit."""
     rows = IndexedRows(dataset.rows, numbers)
@@ -411,7 +411,6 @@ def select_streamed(
     notes = (*earlier, f"{len(numbers):,} observations of {dataset.size:,}: {description}")
     schema = dataclasses.replace(dataset.schema, size=len(numbers), lattice=None, notes=notes)
     codes = dataset.codes[torch.from_numpy(numbers).to(dataset.codes.device)]
-    checksum = _checksum_of(dataset.checksum, numbers)
     streamed = len(numbers) * row_bytes(rows) > MOST
     names = [dataset.row_names[row] for row in numbers.tolist()] if dataset.row_names else ()
     return _load_or_stream(schema, rows, dataset.interpretation, codes, checksum, streamed, names)
@@ -422,7 +421,7 @@ def _load_or_stream(
     rows: Rows,
     interpretation: Interpretation,
     codes: Tensor,
-    checksum: int,
+    checksum: str,
     streamed: bool,
     row_names: Sequence[str],
 ) -> ArrayDataset | StreamedDataset:

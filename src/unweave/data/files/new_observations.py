@@ -20,6 +20,7 @@ from unweave.data.files.rows import Array, IndexedRows, Rows
 from unweave.data.lattice import check_indices
 
 _FAR = 20  # standard deviations from the mean that are hardly of the same kind
+_WIDE = 50  # range of integers that is hardly that of values in [0, 1]
 
 
 @final
@@ -125,6 +126,12 @@ def _warn_of_other_kinds(schema: Schema, array: Array) -> None:
             "these data are of the same kind and type",
             stacklevel=3,
         )
+    if np.dtype(schema.dtype or float).kind in "iu" and width.max() > _WIDE and _are_shares(array):
+        warnings.warn(
+            f"the values are floats in [0, 1], and those of the training were {schema.dtype}, up "
+            f"to {(offset + width).max():.0f}: give these in the same units",
+            stacklevel=3,
+        )
     changed = constant & (np.abs(distance) > 1e-6 * np.abs(offset)).any((0, 2))
     if changed.any():
         warnings.warn(
@@ -132,6 +139,12 @@ def _warn_of_other_kinds(schema: Schema, array: Array) -> None:
             "are ignored",
             stacklevel=3,
         )
+
+
+def _are_shares(array: Array) -> bool:
+    """Return whether values are floats in [0, 1], and not only 0 and 1."""
+    unit = array.dtype.kind == "f" and array.min() >= 0 and array.max() <= 1
+    return bool(unit and (array != np.rint(array)).any())
 
 
 def _listed(names: Sequence[str], chosen: Array) -> str:

@@ -110,7 +110,7 @@ class StreamedDataset(Dataset):
     rows: Rows = field(repr=False)
     interpretation: Interpretation
     codes: Tensor = field(repr=False)  # (N, K) int64; K = 0 if the factors are unknown
-    checksum: int
+    checksum: str
     device: torch.device = CPU
     row_names: Sequence[str] = field(default=(), repr=False)
 
@@ -134,7 +134,7 @@ class StreamedDataset(Dataset):
     @property
     def fingerprint(self) -> str:
         """A checksum of all observations."""
-        return f"{self.checksum:08x}"
+        return self.checksum
 
     @cached_property
     def labels_fingerprint(self) -> str:
