@@ -173,3 +173,18 @@ def test_parts_of_a_metric_say_what_they_are(unweave, tmp_path):
     assert not any(row[0] == "factor" for row in rows)  # parts by factor are in --csv
     code, _, err = unweave("score", tmp_path / "t.npz", "--metrics", "udr")
     assert (code, "a metric of trained models" in err) == (2, True)
+
+
+def test_decimal_commas_and_unlike_columns_of_codes_are_noted(unweave, tmp_path):
+    codes = np.column_stack([CODES, CODES[:, ::-1]])
+    rows = [";".join([*map(str, row), str(label)]) for row, label in zip(codes, TEXT, strict=True)]
+    head = "z0;z1;z2;z3;shape"
+    (tmp_path / "t.csv").write_text("\n".join([head, *rows]).replace(".", ","))
+    score, err = mig(unweave, tmp_path / "t.csv")
+    assert score["value"] == expected(codes, CLASSES[:, :1]).value
+    assert "decimal commas are read as points in z0, z1, z2, z3" in err
+    rows = [",".join(map(str, [*row, *each])) for row, each in zip(codes, CLASSES, strict=True)]
+    (tmp_path / "t.csv").write_text("\n".join(["z0,z1,z2,z3,size,label", *rows]))
+    _, err = mig(unweave, tmp_path / "t.csv", "--factors-key", "label")
+    assert "among them size, whose name is unlike the others: make it a label with" in err
+    assert "with --factors-key size" in err
