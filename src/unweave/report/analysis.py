@@ -45,6 +45,7 @@ class Variable(NamedTuple):
     information: float  # I(x; z_j), in nats
     factor: str | None = None
     share: float = 0.0  # I(z_j; v_k) / H(v_k) for that factor
+    chance: float = 0.0  # the same if the factor is shuffled
 
     @property
     def mismatch(self) -> float:
@@ -134,7 +135,8 @@ class Analysis:
         above = np.where(self.informative[number], self.matrix[number] - self.chance, -np.inf)
         best = int(above.argmax())
         share = float(self.matrix[number, best])
-        return variable._replace(factor=self.factors[best][1].name, share=share)
+        chance, name = float(self.chance[best]), self.factors[best][1].name
+        return variable._replace(factor=name, share=share, chance=chance)
 
     def _information(self, number: int) -> float:
         """I(x; z_v): exact for a discrete variable, otherwise estimated from samples."""

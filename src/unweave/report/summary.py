@@ -202,8 +202,8 @@ def chance_text(analysis: Analysis) -> str:
         return ""
     ends = sorted({number(float(end)) for end in (analysis.chance.min(), analysis.chance.max())})
     return (
-        f"Shuffled factors share {' to '.join(ends)} by chance, depending on the factor; what is "
-        f"less than {DEVIATIONS:g} standard deviations above that counts as chance"
+        f"By chance it is {' to '.join(ends)}, as for shuffled factors; less than {DEVIATIONS:g} "
+        "standard deviations above that counts as chance"
     )
 
 
