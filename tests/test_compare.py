@@ -222,10 +222,19 @@ def test_udr_of_a_group_is_that_of_the_metric_and_inactive_latents_are_left_out(
     runs = [compared(1.0, seed, 0.1, table=tables[seed]) for seed in range(3)]
     (group,) = compare_runs(runs).sections[0].groups
     expected = uw.metrics.udr([t.codes for t in tables], kl=[t.kl for t in tables])
-    found = {run.run.seed: score.value for run, score in zip(group.encoded, group.udr, strict=True)}
-    assert found == {seed: pytest.approx(expected[seed].value) for seed in range(3)}
+    values = [score.value for score in group.udr]  # in the order of the runs, not of the scores
+    assert values == pytest.approx([score.value for score in expected])
+    assert values != sorted(values, reverse=True)
+    assert [run.run.seed for run in group.encoded] == [run.run.seed for run in group.runs]
     assert sorted(len(each.found_by) for each in group.latents) == [2, 3, 3]
-    assert group.udr[0].value == max(score.value for score in expected)
+    # The run that agrees most with the others comes first, and matches keep their seeds.
+    assert values[group.latents[0].model] == max(values)
+    for each in group.latents:
+        assert each.model not in each.matches
+        own = tables[each.model].codes[:, int(each.latent[-1])]
+        for model, match in each.matches.items():
+            other = tables[model].codes[:, int(match.latent[-1])]
+            assert np.corrcoef(own, other)[0, 1] == pytest.approx(match.correlation)
 
 
 # ---- models and commands

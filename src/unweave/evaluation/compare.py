@@ -74,9 +74,9 @@ class ComparedRun:
 class RunGroup:
     """Runs that differ only in their seed.
 
-    `settings` are those that differ between groups. `udr` has a score for each run and `latents`
-    the latents matched across the runs, both empty for fewer than two encoded runs; models in
-    `latents` are numbers of `encoded`.
+    `settings` are those that differ between groups. `udr` has a score for each run of `encoded`, in
+    order of the seeds, and `latents` the latents matched across them, where models are numbers of
+    `encoded`; both are empty for fewer than two encoded runs.
     """
 
     name: str
@@ -414,13 +414,18 @@ def _group(name: str, settings: dict[str, Any], runs: Sequence[ComparedRun], see
         [name for name, on in zip(encoded[n][0].run.latent.names, mask, strict=True) if on]
         for n, mask in zip(order, active, strict=True)
     ]
-    latents = shared_latents(codes, names)
+    latents = [
+        each._replace(
+            model=order[each.model], matches={order[m]: match for m, match in each.matches.items()}
+        )
+        for each in shared_latents(codes, names)
+    ]
     return RunGroup(
         name,
         settings,
         by_seed,
-        tuple(encoded[n][0] for n in order),
-        tuple(scores[n] for n in order),
+        tuple(run for run, _ in encoded),
+        tuple(scores),
         tuple(latents),
     )
 
