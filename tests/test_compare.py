@@ -56,6 +56,16 @@ def test_intervals_of_three_seeds_cover_the_mean_as_often_as_they_say():
     assert np.mean((values.min(1) < 0) & (values.max(1) > 0)) == pytest.approx(0.75, abs=0.03)
 
 
+def test_equal_values_of_all_seeds_are_not_shown_as_exact():
+    runs = [compared(1.0, seed, 0.25) for seed in range(3)]
+    runs += [compared(4.0, seed, 0.25 + 0.1 * seed) for seed in range(3)]
+    text = str(compare_runs([*runs, compared(8.0, 0, 0.5)]))
+    (row,) = re.findall(r"^mig/chen2018 +(.*)", text, re.MULTILINE)
+    assert re.split("  +", row) == ["0.250 (equal)", "0.350 ± 0.248", "0.500"]
+    assert "(equal): equal in all seeds" in text
+    assert "± 0.000" not in text
+
+
 # ---- settings
 
 
