@@ -62,6 +62,16 @@ def test_intervals_of_three_seeds_cover_the_mean_as_often_as_they_say():
     assert np.mean((values.min(1) < 0) & (values.max(1) > 0)) == pytest.approx(0.75, abs=0.03)
 
 
+def test_equal_values_of_all_seeds_are_not_shown_as_exact():
+    runs = [compared(1.0, seed, 0.25) for seed in range(3)]
+    runs += [compared(4.0, seed, 0.25 + 0.1 * seed) for seed in range(3)]
+    text = str(compare_runs([*runs, compared(8.0, 0, 0.5)]))
+    (row,) = re.findall(r"^mig/chen2018 +(.*)", text, re.MULTILINE)
+    assert re.split("  +", row) == ["0.250 (equal)", "0.350 ± 0.248", "0.500"]
+    assert "(equal): equal in all seeds" in text
+    assert "± 0.000" not in text
+
+
 # ---- settings
 
 
@@ -248,10 +258,19 @@ def test_udr_of_a_group_is_that_of_the_metric_and_inactive_latents_are_left_out(
     runs = [compared(1.0, seed, 0.1, table=tables[seed]) for seed in range(3)]
     (group,) = compare_runs(runs).sections[0].groups
     expected = uw.metrics.udr([t.codes for t in tables], kl=[t.kl for t in tables])
-    found = {run.run.seed: score.value for run, score in zip(group.encoded, group.udr, strict=True)}
-    assert found == {seed: pytest.approx(expected[seed].value) for seed in range(3)}
+    values = [score.value for score in group.udr]  # in the order of the runs, not of the scores
+    assert values == pytest.approx([score.value for score in expected])
+    assert values != sorted(values, reverse=True)
+    assert [run.run.seed for run in group.encoded] == [run.run.seed for run in group.runs]
     assert sorted(len(each.found_by) for each in group.latents) == [2, 3, 3]
-    assert group.udr[0].value == max(score.value for score in expected)
+    # The run that agrees most with the others comes first, and matches keep their seeds.
+    assert values[group.latents[0].model] == max(values)
+    for each in group.latents:
+        assert each.model not in each.matches
+        own = tables[each.model].codes[:, int(each.latent[-1])]
+        for model, match in each.matches.items():
+            other = tables[model].codes[:, int(match.latent[-1])]
+            assert np.corrcoef(own, other)[0, 1] == pytest.approx(match.correlation)
 
 
 # ---- models and commands

@@ -90,6 +90,25 @@ def test_scores_on_different_data_are_not_averaged(unweave, store, tmp_path):
         assert f"{content['scores']['mig/locatello2019']['value']:.3f}" in out
 
 
+def test_scores_of_different_settings_are_not_averaged(unweave, store, trained):
+    others = uw.fit(SMALL, seed=range(3), store=store, **(FIELDS | {"steps": 30}))
+    code, out, err = unweave("evaluate", *sorted(store.iterdir()), *MIG)
+    assert code == 0, err
+    first, second = sorted(out.split("\nsteps=")[1:])
+    for text, steps, models in ((first, 30, others), (second, 5, trained[1])):
+        assert text.startswith(f"{steps}:\n")
+        for model in models:
+            score = json.loads((store / model.folder.name / "scores.json").read_text())["scores"]
+            assert f"{score['mig/locatello2019']['value']:.3f}" in text
+    assert "unweave compare" in out
+    _, out, _ = unweave("evaluate", *(store / m.folder.name for m in others), *MIG)
+    assert "unweave compare" not in out  # one group
+    few = [store / others[0].folder.name, store / trained[1][0].folder.name]
+    _, out, _ = unweave("evaluate", *few, *MIG)
+    assert f"{few[0].name}: steps=30" in out
+    assert f"{few[1].name}: steps=5" in out
+
+
 def test_log_likelihood_by_name(unweave, store, trained):
     models = trained[1]
     (scores,) = uw.evaluate(models[:1], rows=50, metrics=["log_likelihood", "active_units"])

@@ -93,6 +93,8 @@ def test_degenerate_models_have_a_score(protocol):
     three = udr([np.eye(3), np.eye(3)[:, :1]], protocol=protocol)
     assert all(0 <= s.value <= 1 for s in three)
     few = udr(list(MODELS.values()), protocol=protocol, samples=50, seed=1)
+    turned = udr(list(MODELS.values())[::-1], protocol=protocol, samples=50, seed=1)
+    assert [s.value for s in turned] == pytest.approx([s.value for s in few][::-1])
     assert few[0].details["rows"] == 50
     again = udr(list(MODELS.values()), protocol=protocol, samples=50, seed=1)
     assert [s.value for s in few] == [s.value for s in again]

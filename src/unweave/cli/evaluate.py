@@ -46,9 +46,12 @@ def evaluate_command(
 
     Scores and codes are stored in the folder of each run: in scores.json and table.npz for the
     split it was trained on, and in scores-SPLIT.json and table-SPLIT.npz for another. Runs that
-    differ only in seed and weights are encoded together. The table of more than four runs on one
-    dataset shows mean and standard deviation; --json and --csv print every run, and `unweave
-    compare` groups runs by what differs.
+    differ only in seed and weights are encoded together.
+
+    Runs with different settings are never averaged: of more than four runs on one dataset, each
+    group that differs only in the seed has a table of its own. A table has a column for each run,
+    or for more than four the mean and standard deviation. --json and --csv print every run, and
+    `unweave compare` says how the groups differ.
 
     A run that cannot be scored does not stop the others: the reasons are printed at the end, and
     the exit code is 1.

@@ -79,7 +79,10 @@ def scores_table(scores: Mapping[str, Scores]) -> RichTable:
 def print_run_scores(
     models: Sequence[FittedModel], scores: Mapping[str, Scores], format: str
 ) -> None:
-    """Print scores by run; as tables, one for each dataset, and UDR by group of seeds."""
+    """Print scores by run; as tables, one for each dataset, and UDR by group of seeds.
+
+    The runs of a table of means differ only in their seed: other settings have tables of their own.
+    """
     if format != "table":
         print_scores(scores, format)
         return
@@ -88,30 +91,56 @@ def print_run_scores(
     datasets: dict[str, list[FittedModel]] = {}
     for model, _ in own:
         datasets.setdefault(content_of(model), []).append(model)
-    for content, chosen in datasets.items():
+    for chosen in datasets.values():
         if len(datasets) > 1:
             out.print(f"\n{data_label(chosen[0].run.data)}", highlight=False, markup=False)
         by_run = {labels[m.folder]: scores[labels[m.folder]] for m in chosen if m.folder}
         rest = {run: Scores({k: s for k, s in each.items() if k != UDR})
                 for run, each in by_run.items()}  # fmt: skip
-        if any(rest.values()):
+        runs, groups = list(rest), _groups(chosen, models)
+        if any(rest.values()) and len(groups) > 1 and len(runs) > _MOST_COLUMNS:
+            for title, numbers in groups.items():
+                out.print(f"\n{title}:", highlight=False, markup=False, soft_wrap=True)
+                out.print(scores_table({runs[n]: rest[runs[n]] for n in numbers}))
+        elif any(rest.values()):
+            for title, numbers in groups.items() if len(groups) > 1 else ():
+                of = ", ".join(runs[n] for n in numbers)
+                out.print(f"{of}: {title}", highlight=False, markup=False, soft_wrap=True)
             out.print(scores_table(rest))
-        alike = [model for model in models if content_of(model) == content]
-        names = differing(settings_of(model.run, places=False) for model in alike)
-        for line in _udr_lines(chosen, list(by_run.values()), names):
+        for line in _udr_lines(chosen, list(by_run.values()), groups):
             out.print(line, highlight=False, markup=False)
+        if len(groups) > 1:
+            out.print(
+                f"{len(groups)} groups of settings; `unweave compare` of the same runs says which "
+                "differences are larger than those between seeds",
+                highlight=False,
+                soft_wrap=True,
+            )
+
+
+def _groups(chosen: Sequence[FittedModel], models: Sequence[FittedModel]) -> dict[str, list[int]]:
+    """Return the numbers of the models that differ only in their seed, by the other settings.
+
+    The settings are those that differ among all models on the same data.
+    """
+    own = [model for model in models if content_of(model) == content_of(chosen[0])]
+    names = differing(settings_of(model.run, places=False) for model in own)
+    groups: dict[str, list[int]] = {}
+    for numbers in seed_groups(chosen):
+        settings = settings_of(chosen[numbers[0]].run)
+        title = settings_text({name: settings.get(name) for name in names})
+        groups.setdefault(title, []).extend(numbers)
+    return groups
 
 
 def _udr_lines(
-    models: Sequence[FittedModel], scores: Sequence[Scores], names: Sequence[str]
+    models: Sequence[FittedModel], scores: Sequence[Scores], groups: Mapping[str, Sequence[int]]
 ) -> list[str]:
     """Return the UDR of each group of runs that differ only in their seed, with its settings."""
     lines = []
-    for numbers in seed_groups(models):
+    for group, numbers in groups.items():
         own = {models[n].run.seed: scores[n][UDR] for n in numbers if UDR in scores[n]}
         if own:
-            settings = settings_of(models[numbers[0]].run)
-            group = settings_text({name: settings.get(name) for name in names})
             lines.append(f"{UDR} of {group}: {udr_text(list(own.values()))}")
     return lines
 

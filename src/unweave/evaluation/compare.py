@@ -255,13 +255,18 @@ def _group(name: str, settings: dict[str, Any], runs: Sequence[ComparedRun], see
         [name for name, on in zip(encoded[n][0].run.latent.names, mask, strict=True) if on]
         for n, mask in zip(order, active, strict=True)
     ]
-    latents = shared_latents(codes, names)
+    latents = [
+        each._replace(
+            model=order[each.model], matches={order[m]: match for m, match in each.matches.items()}
+        )
+        for each in shared_latents(codes, names)
+    ]
     return RunGroup(
         name,
         settings,
         by_seed,
-        tuple(encoded[n][0] for n in order),
-        tuple(scores[n] for n in order),
+        tuple(run for run, _ in encoded),
+        tuple(scores),
         tuple(latents),
     )
 

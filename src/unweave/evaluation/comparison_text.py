@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from unweave.evaluation.comparison import Comparison, Contrast, RunGroup, Section
 
 _WIDTH = 80
+_EQUAL = "(equal)"  # in place of an interval, if all seeds have the same value
 _CELL = 18  # characters of a mean with its interval, and the gap before it
 _NAME = 34  # characters of the longest name of a quantity
 
@@ -99,15 +100,22 @@ def _quantity_texts(section: Section, level: float) -> list[str]:
             lines.append([name, *(estimate_text(g, name, level) for g in groups)])
         if len(lines) > 1:
             texts.append(aligned(lines))
+    if any(_EQUAL in text for text in texts):
+        texts[-1] += f"\n{_EQUAL}: equal in all seeds"
     return texts
 
 
 def estimate_text(group: RunGroup, name: str, level: float) -> str:
-    """Write a mean with half its interval, and how many runs have it if not all do."""
+    """Write a mean with half its interval, and how many runs have it if not all do.
+
+    Equal values have no interval: it would be ± 0, as if they were exact.
+    """
     estimate, count = group.estimate(name, level), len(group.values(name))
     if estimate is None:
         return "-"
     few = f" ({count})" if count < len(group.runs) else ""
+    if count > 1 and len(set(group.values(name))) == 1:
+        return f"{mean_text(estimate._replace(low=None, high=None))} {_EQUAL}{few}"
     return mean_text(estimate) + few
 
 
