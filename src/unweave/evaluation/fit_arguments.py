@@ -48,17 +48,15 @@ def check_fields(fields: Mapping[str, Any]) -> None:
 
 def read_seeds(seed: int | Iterable[int]) -> list[int]:
     """Return the seeds that `fit` was given: one, or several."""
+    several = isinstance(seed, Iterable) and not isinstance(seed, str)
+    every: Any = seed if several else [seed]
     try:
-        return [operator.index(each) for each in (seed if _several(seed) else [seed])]
+        return [operator.index(each) for each in every]
     except TypeError:
         raise ValueError(
             f"seed: expected an integer, or several as in seed=range(4) or seed=[0, 1, 2], got "
             f"{seed!r}"
         ) from None
-
-
-def _several(seed: object) -> bool:
-    return isinstance(seed, Iterable) and not isinstance(seed, str)
 
 
 def _place(name: str, value: object) -> str:
