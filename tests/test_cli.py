@@ -320,7 +320,7 @@ BAD = {
         ["train", "data=shapes2d", "data.side=32", "network=kim2018"],
         "network=conv",
     ),
-    "large batch": (["train", *TINY, "batch_size=100000"], "use batch_size="),
+    "large batch": (["train", *TINY[:-2], "batch_size=100000"], "use batch_size="),
     "missing base": (["train", "--from", "/no/such.json"], "there is no file /no/such.json"),
 }
 

@@ -48,9 +48,10 @@ def check_fields(fields: Mapping[str, Any]) -> None:
 
 def read_seeds(seed: int | Iterable[int]) -> list[int]:
     """Return the seeds that `fit` was given: one, or several."""
+    several = isinstance(seed, Iterable) and not isinstance(seed, str)
+    every: Any = seed if several else [seed]
     try:
-        seeds: Iterable[Any] = seed if isinstance(seed, Iterable) else [seed]
-        return [operator.index(each) for each in seeds]
+        return [operator.index(each) for each in every]
     except TypeError:
         raise ValueError(
             f"seed: expected an integer, or several as in seed=range(4) or seed=[0, 1, 2], got "
