@@ -265,7 +265,8 @@ def test_selections_are_read_from_the_command_line(text, selection):
     ids=str,
 )
 def test_invalid_selections_on_the_command_line_are_one_line_errors(unweave, arguments, message):
-    code, _, err = unweave("train", "data=blocks", *arguments)
+    data = [] if arguments[0].startswith("data=") else ["data=blocks"]
+    code, _, err = unweave("train", *data, *arguments)
     assert code == 2
     assert message in " ".join(err.split())
 

@@ -13,6 +13,7 @@ from PIL import Image
 import unweave as uw
 from unweave.cli.main import app
 from unweave.training.overrides import base_from, runs_from
+from unweave.training.store import RunFolder
 
 TEXT = (Path(__file__).parent.parent / "docs/guide.md").read_text()
 
@@ -55,9 +56,10 @@ def test_assignments_win_over_the_file(tmp_path):
 def test_the_file_trains(tmp_path, unweave):
     small = ["data.positions=4", "data.orientations=1", "network=mlp", "steps=2", "batch_size=8"]
     path = toml(tmp_path)
-    code, out, err = unweave("train", "--from", path, "--store", tmp_path / "runs", *small)
+    code, _, err = unweave("train", "--from", path, "--store", tmp_path / "runs", *small)
     assert code == 0, err
-    assert "factor-vae, gamma 10" in " ".join(out.split())
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert RunFolder(folder).read_run().objective == uw.FactorVAE(gamma=10)
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)

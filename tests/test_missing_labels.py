@@ -228,7 +228,7 @@ def test_a_factor_may_be_called_kind():
 
 def test_codes_are_drawn_against_bins_of_a_continuous_factor(fitted):
     table = fitted.table().labelled
-    best = BestVariables(uw.data.Factor("size", 3), 1, [])
+    best = BestVariables(uw.data.Factor("size", 3), 1, [], 0.0, True)
     groups = _groups(best, table)
     assert (np.stack([rows for _, rows in groups]).sum(0) == 1).all()
     sizes = [rows.sum() for _, rows in groups]

@@ -248,7 +248,7 @@ def test_values_of_another_kind_are_warned_of():
     assert read_like(schema, x[:2])[:, 1].tolist() == [0, 0]
     other = x[:2].copy()
     other[1, 1] = 5000
-    with pytest.warns(UserWarning, match="column 1 had the same value throughout the training"):
+    with pytest.warns(UserWarning, match="value 1 had the same value throughout the training"):
         assert read_like(schema, other)[:, 1].tolist() == [0, 0]
     other = x[:2].copy()
     other[:, 3] += 1000

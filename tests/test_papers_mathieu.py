@@ -13,7 +13,7 @@ from unweave.papers.mathieu2019.fig3 import ALPHAS, BETAS, DATA, LARGER_ALPHAS, 
 from unweave.papers.mathieu2019.priors import rotated_kl
 from unweave.studies.intervals import bootstrap_interval
 from unweave.studies.workspace import Measured
-from unweave.theory import Comparison
+from unweave.theory import BeforeAfter
 
 LOG_4 = math.log(4)
 
@@ -215,7 +215,7 @@ def rotated(**changes):
     spread = np.linspace(0.9, 1.1, 5)
     losses = {"a": -1.0, "b": -0.5, "c": -0.1, "round": 0.0, "long": -1.0} | changes
     moves = {
-        name: [priors.changes_of(Comparison({"objective": 0.0, "rate": 0.0},
+        name: [priors.changes_of(BeforeAfter({"objective": 0.0, "rate": 0.0},
                                       {"objective": each, "rate": 1.0}))
                for each in value * spread]
         for name, value in losses.items()

@@ -110,7 +110,7 @@ def test_the_verdict_on_counts_says_that_noise_cannot_be_explained(waves, tmp_pa
     path = tmp_path / "counts.npy"
     np.save(path, np.random.default_rng(0).poisson(np.exp(2 * WAVES)))
     counts = fitted(uw.Arrays(path, split="train", scale="counts"), 0.1)
-    said = "no model reaches 1"
+    said = "Counts have noise that no model explains"
     assert said in verdict(analysis.analyse(counts, 90)).sentences[0]
     assert said not in verdict(analysis.analyse(waves, 90)).sentences[0]
 

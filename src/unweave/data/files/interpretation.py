@@ -239,7 +239,7 @@ def interpret(
 
 def group_names(shape: tuple[int, ...], value_names: Sequence[str] = ()) -> Sequence[str]:
     """Return names of the channels of an image (C, H, W), or of the values of a vector (D,)."""
-    group = "channel" if len(shape) == 3 else "column"
+    group = "channel" if len(shape) == 3 else "value"
     return value_names or [f"{group} {number}" for number in range(shape[0])]
 
 
