@@ -268,8 +268,8 @@ def test_missing_values_are_counted_and_the_first_is_named(tmp_path, suffix):
         first = "row 1, column 'w': expected a number, got none; "
     else:
         np.save(path, np.array(list(table.values()), np.float64).T)
-        first = "first in observation 1, column 2; "
-    names = "column 0, column 1, column 2" if suffix == "npy" else "u, v, w"
+        first = "first in observation 1, value 2; "
+    names = "value 0, value 1, value 2" if suffix == "npy" else "u, v, w"
     counts = f"5 values in 3 rows and 3 columns ({names}) are missing"
     with pytest.raises(ValueError, match=re.escape(first + counts)) as caught:
         Arrays(path).load(CPU)

@@ -252,7 +252,7 @@ def test_values_of_another_kind_are_warned_of():
         assert read_like(schema, other)[:, 1].tolist() == [0, 0]
     other = x[:2].copy()
     other[:, 3] += 1000
-    with pytest.warns(UserWarning, match="beyond 20 standard deviations.*: column 3; check"):
+    with pytest.warns(UserWarning, match="beyond 20 standard deviations.*: value 3; check"):
         read_like(schema, other)
     bright = np.stack([CASES["deep"].values, CASES["deep"].values // 50], 1)
     schema = from_array(bright, axes="nchw")[1].schema
