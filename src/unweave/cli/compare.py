@@ -104,7 +104,7 @@ def compare_command(
 
 
 def _read_stored(reasons: Mapping[Path, str], split: str | None) -> list[ComparedRun]:
-    """Return what is stored of runs that cannot be loaded; say why they cannot."""
+    """Read the stored results of runs that cannot be loaded, and print why they cannot."""
     from unweave.evaluation.compare import compared_folder
     from unweave.training.store import RunFolder
 

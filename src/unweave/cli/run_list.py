@@ -1,4 +1,4 @@
-"""The runs of a store as a list: what is stored of each, filtered, sorted and printed."""
+"""List the runs of a store: read, filter, sort and print them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _EDGE = 1  # character at the left of a table
 
 @dataclass(frozen=True)
 class ListedRun:
-    """What is stored of a run. `problem` says why it could not be read."""
+    """A run as its folder stores it. `problem` says why it could not be read."""
 
     name: str
     status: str
@@ -60,7 +60,7 @@ class ListedRun:
 
 
 def read_run(folder: RunFolder) -> ListedRun:
-    """Read what is stored of a run; a damaged folder is described, not raised."""
+    """Read the folder of a run; describe a damaged one instead of raising an error."""
     name = folder.path.name
     try:
         return _read(folder)

@@ -180,7 +180,7 @@ def _lacks(scores: Iterable[str], choices: Iterable[MetricChoice]) -> bool:
 
 
 def compare_runs(runs: Sequence[ComparedRun], level: float = 0.95, seed: int = 0) -> Comparison:
-    """Compare what is known of runs, as `compare` does."""
+    """Compare runs by their logs, scores and codes, as `compare` does."""
     notes = []
     finished = [run for run in runs if not run.log or run.log[-1]["step"] >= run.run.steps]
     if unfinished := [run.name for run in runs if run not in finished]:

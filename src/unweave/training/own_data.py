@@ -74,7 +74,7 @@ class Datasets:
         return with_split(data, "train") if self.load(data).size >= LEAST_TO_SPLIT else data
 
     def validation(self, data: Data) -> Dataset | None:
-        """Return the validation split of own data of which the training split is used."""
+        """Return the validation split of own data that are trained on their training split."""
         source = data.source if isinstance(data, Selected) else data
         if not isinstance(source, _OWN) or source.split != "train" or _has_subset(data):
             return None

@@ -63,7 +63,7 @@ def _data_text(run: Run, dataset: Dataset, held_out: Dataset | None) -> str:
 
 
 def _text(name: str, run: Run) -> str:
-    """Return a field of a run in a few words: the kind of a spec and what is set of it."""
+    """Describe a field of a run in a few words: the kind of a spec and the fields that were set."""
     value = getattr(run, name)
     if name == "latent":
         return latent_text(run.latent)

@@ -103,7 +103,7 @@ def _damaged(path: Path, reason: str) -> str:
 
 
 class DataRecord(NamedTuple):
-    """What a run keeps of its data: a description and checksums of them, not the data."""
+    """The description and checksums of its data that a run keeps, without the data."""
 
     schema: Schema
     fingerprint: str

@@ -148,7 +148,8 @@ def choose_method(
     dtype: np.dtype[Any], values: Scan, layout: Layout, wanted: ScalingMethod | None
 ) -> ScalingMethod:
     """Return how to scale values; reject values that do not fit, or whose meaning is unclear."""
-    _check_numbers(dtype, values)
+    if dtype.kind not in "biuf":
+        raise ValueError(f"expected observations as numbers, got {dtype}: convert them with astype")
     integers = values.whole and values.low >= 0
     if wanted == "counts" and not integers:
         raise ValueError(_unfit("scale=counts", "non-negative integers", dtype, values))
@@ -167,16 +168,6 @@ def choose_method(
     if layout.is_image and dtype.itemsize == 2:
         return "percentile"
     raise ValueError(_ask(dtype, values, layout))
-
-
-def _check_numbers(dtype: np.dtype[Any], values: Scan) -> None:
-    if dtype.kind not in "biuf":
-        raise ValueError(f"expected observations as numbers, got {dtype}: convert them with astype")
-    if values.broken is not None:
-        raise ValueError(
-            "expected finite float32 values, got NaN or infinity, first in observation "
-            f"{values.broken}: remove or replace it"
-        )
 
 
 def _unfit(setting: str, expected: str, dtype: np.dtype[Any], values: Scan) -> str:

@@ -59,7 +59,7 @@ def read_like(
     Values are scaled as those of the dataset were, so their meaning does not depend on the other
     observations; with percentiles, values beyond these are clipped. Images may have their channels
     last, or no axis of channels; if the shape leaves open where channels are, they are where the
-    source of the dataset has them. Values that are hardly of the same kind are warned of.
+    source of the dataset has them. Warn about values that look different in kind.
     """
     array = arrange_like(schema, as_numpy(observations))
     scaling = schema.scaling
