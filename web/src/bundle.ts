@@ -1,0 +1,280 @@
+/**
+ * What Python writes for the page (src/unweave/explorer/contents.py has the same types), and how it
+ * is read.
+ *
+ * The manifest is JSON: all runs, with settings, scores and curves. Everything about one model is a
+ * bundle: the length of its header (uint32, little endian), the header (a ModelData as JSON in UTF-8),
+ * spaces up to a multiple of 8, then the arrays. A bundle is compressed by gzip.
+ */
+
+/** An array in the binary part of a bundle. `offset` counts from the start of that part. */
+export interface ArrayRef {
+  dtype: "float32" | "uint8";
+  shape: number[];
+  offset: number;
+  /** Float32 values and networks are stored as planes: all first bytes, then all second bytes, and
+   * so on, which compresses better. The number of bytes is padded to a multiple of `planes`. */
+  planes: 1 | 4;
+}
+
+export type Setting = string | number | boolean | null;
+
+/** Columns of numbers over training steps, at most a few hundred rows. */
+export interface Curves {
+  step: number[];
+  terms: Record<string, (number | null)[]>;
+}
+
+export interface RunData {
+  /** The digest that names the run's folder. */
+  id: string;
+  /** What tells it from the other runs of the page, such as "beta-vae, beta 4, seed 0". */
+  name: string;
+  state: "finished" | "running" | "stopped" | "failed";
+  step: number;
+  steps: number;
+  /** All settings, flat: "objective.beta": 4. */
+  settings: Record<string, Setting>;
+  /** Scores by metric, "mig/chen2018": 0.31. */
+  scores: Record<string, number>;
+  log: Curves;
+  measures: Curves;
+  /** Whether there is a model to open. */
+  explorable: boolean;
+}
+
+export interface Manifest {
+  title: string;
+  version: string;
+  /** Whether a server answers: then models are fetched, otherwise they are in the page. */
+  served: boolean;
+  /** Whether to ask the server again and again for new curves and checkpoints. */
+  watch: boolean;
+  runs: RunData[];
+  /** The runs to open first, at most 4. */
+  open: string[];
+}
+
+/** How channels become colours: rgb = sum over channels of clamp((x - low) / (high - low)) * colour.
+ * A diverging map of one channel shows low as blue, the middle as white and high as red. */
+export interface ColourMap {
+  low: number[];
+  high: number[];
+  colours: [number, number, number][];
+  diverging: boolean;
+}
+
+/** Values as the user has them are `x * scale + shift` of values as the network has them; counts and
+ * plain values have scale 1 and shift 0. One number for all, one a channel, or one a column. */
+export interface Units {
+  scale: number[];
+  shift: number[];
+}
+
+export interface ImageObservation {
+  kind: "image";
+  channels: number;
+  height: number;
+  width: number;
+  colours: ColourMap;
+  units: Units;
+  channelNames: string[];
+  /** Whether 8-bit files become [0, 1] by division by 255. If not, an upload needs numbers. */
+  pixels: boolean;
+}
+
+export interface VectorObservation {
+  kind: "vector";
+  length: number;
+  /** Names of the columns. */
+  names: string[];
+  /** Positions of the columns if their names are increasing numbers (wavelengths), otherwise null. */
+  positions: number[] | null;
+  /** Neighbouring columns are alike, so a curve is drawn; otherwise bars. */
+  curve: boolean;
+  units: Units;
+  /** The encoder reads log(1 + x); the bundle's encoder does that itself. */
+  counts: boolean;
+}
+
+export interface Variable {
+  /** Its place in the latent space, and its row in `information`. */
+  number: number;
+  name: string;
+  /** Columns of z, [first, last + 1]. */
+  columns: [number, number];
+  discrete: boolean;
+  /** Values of a discrete variable; a variable of one column has two, 0 and 1. Otherwise 0. */
+  classes: number;
+  /** Mean of KL(q(z_j|x) || p(z_j)), and I(x; z_j), in nats. */
+  kl: number;
+  information: number;
+  /** Whether it carries information about the data. */
+  active: boolean;
+  /** Of a continuous variable, for each of its columns: the prior's quantiles at the normal
+   * probabilities of -3, -2.9, ..., 3 (61 values). Sliders are linear in these scores. */
+  quantiles: number[][];
+  /** Of a discrete variable: p(c) and the aggregate q(c) of its classes. */
+  priorMasses: number[];
+  masses: number[];
+  /** Names of the groups of the latent tree around it, outermost first. */
+  groups: string[];
+  /** The factor it tells most about, if that is above chance, and the share of its entropy. */
+  factor: string | null;
+  share: number;
+}
+
+export interface Group {
+  name: string;
+  /** Total correlation of the parts of the group, in nats. */
+  totalCorrelation: number;
+}
+
+export interface Rate {
+  /** KL(q(z|x) || p(z)) = mutualInformation + totalCorrelation + the sum of dimensionKl, in nats. */
+  rate: number;
+  mutualInformation: number;
+  totalCorrelation: number;
+  /** KL(q(z_j) || p(z_j)) by variable number. */
+  dimensionKl: number[];
+  groups: Group[];
+}
+
+export interface Factor {
+  name: string;
+  /** Names of the values of classes; empty for a continuous factor. */
+  values: string[];
+  /** Whether the order of the values means something. */
+  ordered: boolean;
+  continuous: boolean;
+}
+
+/** Images of the first `count` rows, as files of tiles, row by row. */
+export interface Thumbnails {
+  kind: "image";
+  count: number;
+  /** Tiles in a row of a sheet, and rows in a full sheet. */
+  columns: number;
+  rows: number;
+  tile: [number, number];
+  /** PNG or WebP files. */
+  sheets: ArrayRef[];
+  type: string;
+}
+
+/** Values of the first `count` rows, (count, length), in the user's units. */
+export interface Values {
+  kind: "vector";
+  count: number;
+  values: ArrayRef;
+}
+
+/** Observations of the data, in random order. */
+export interface Rows {
+  count: number;
+  /** Indices in the data. */
+  index: number[];
+  /** Names of rows, or []. */
+  names: string[];
+  /** Means of q(z|x), (count, size). */
+  mean: ArrayRef;
+  /** (count, factors): index of the value, or the number of a continuous factor; NaN is missing. */
+  factors: ArrayRef;
+  /** Mean squared error of the reconstruction, as the network sees values; null without a decoder
+   * that reconstructs. */
+  error: ArrayRef | null;
+  /** The first two principal components of the means, (count, 2). */
+  pca: ArrayRef;
+  /** A 2-D embedding of the means, (count, 2), and the name of the method. */
+  embedding: ArrayRef | null;
+  embeddingName: string;
+  shown: Thumbnails | Values;
+}
+
+/** A traversal of one variable from the start, drawn beforehand for browsers without wasm. */
+export interface Drawn {
+  variable: number;
+  /** A PNG file of one row of images, or values (steps, length). */
+  picture: ArrayRef;
+}
+
+export interface ModelData {
+  id: string;
+  name: string;
+  /** The step of the weights; grows while a run in training is watched. */
+  step: number;
+  objective: string;
+  /** One sentence from the report's verdict. */
+  headline: string;
+  /** Fingerprint of the observations. Models with the same one can be compared. */
+  data: string;
+  dataName: string;
+  observation: ImageObservation | VectorObservation;
+  /** Dimensions of z. */
+  size: number;
+  /** Noise that the decoder takes after z, [] for autoencoders. */
+  noise: number[];
+  /** Whether the model encodes and reconstructs, so that codes of an upload mean something. */
+  autoencodes: boolean;
+  /** All variables, by decreasing KL. */
+  variables: Variable[];
+  rate: Rate | null;
+  factors: Factor[];
+  /** I(z_j; v_k) / H(v_k), (variables by number, factors), and the same for shuffled factors. */
+  information: ArrayRef;
+  chance: number[];
+  rows: Rows;
+  /** Samples of the prior, (n, size). */
+  prior: ArrayRef;
+  /** Row of the data to start from. */
+  start: number;
+  /** ONNX: input "x" (n, *shape) as the network has values, output "mean" (n, size). */
+  encoder: ArrayRef;
+  /** ONNX: input "z" (n, size + noise), output "x" (n, *shape), as the network has values. */
+  decoder: ArrayRef;
+  drawn: Drawn[];
+  scores: Record<string, number>;
+}
+
+/** A bundle that was read: its header and its arrays. */
+export class Bundle {
+  private constructor(
+    readonly data: ModelData,
+    private readonly bytes: Uint8Array,
+  ) {}
+
+  static async read(compressed: Uint8Array<ArrayBuffer>): Promise<Bundle> {
+    const bytes = await gunzip(compressed);
+    const length = new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
+    const header = new TextDecoder().decode(bytes.subarray(4, 4 + length));
+    const start = Math.ceil((4 + length) / 8) * 8;
+    return new Bundle(JSON.parse(header) as ModelData, bytes.subarray(start));
+  }
+
+  /** The bytes of an array, such as a file. */
+  file(ref: ArrayRef): Uint8Array<ArrayBuffer> {
+    const size = ref.shape.reduce((product, n) => product * n, ref.dtype === "float32" ? 4 : 1);
+    const padded = Math.ceil(size / ref.planes) * ref.planes;
+    const stored = this.bytes.subarray(ref.offset, ref.offset + padded);
+    const bytes = new Uint8Array(padded);
+    if (ref.planes === 1) bytes.set(stored);
+    else interleave(stored, bytes, ref.planes);
+    return bytes.subarray(0, size);
+  }
+
+  floats(ref: ArrayRef): Float32Array<ArrayBuffer> {
+    return new Float32Array(this.file(ref).buffer);
+  }
+}
+
+function interleave(planes: Uint8Array, bytes: Uint8Array, count: number): void {
+  const each = planes.length / count;
+  for (let plane = 0; plane < count; plane++) {
+    for (let i = 0; i < each; i++) bytes[i * count + plane] = planes[plane * each + i]!;
+  }
+}
+
+export async function gunzip(compressed: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> {
+  const stream = new Blob([compressed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
