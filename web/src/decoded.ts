@@ -1,0 +1,54 @@
+/** Decode codes for a component; while the networks are busy, only the newest request waits. */
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { Code, Model } from "./model";
+import { canDecode, problem } from "./state";
+
+export interface Decoded {
+  /** The codes that were decoded, which may be older than the ones that were asked for. */
+  codes: readonly Code[];
+  /** (codes, length), as the network has values. */
+  values: Float32Array;
+}
+
+/** Return the newest decoded codes, or null before the first are there. */
+export function useDecoded(model: Model | undefined, codes: readonly Code[]): Decoded | null {
+  const [decoded, setDecoded] = useState<(Decoded & { model: Model }) | null>(null);
+  const queue = useRef<Queue>(null);
+  queue.current ??= new Queue();
+  const key = JSON.stringify(codes);
+  useEffect(() => {
+    if (!model || codes.length === 0) return;
+    queue.current!.ask(async () => {
+      const values = await model.decode(codes);
+      canDecode.value = true;
+      setDecoded({ model, codes, values });
+    });
+  }, [model, key]);
+  return decoded && decoded.model === model ? decoded : null;
+}
+
+/** Runs one job at a time and remembers only the last one that was asked for meanwhile. */
+class Queue {
+  private busy = false;
+  private next: (() => Promise<void>) | null = null;
+
+  ask(job: () => Promise<void>): void {
+    this.next = job;
+    if (!this.busy) void this.work();
+  }
+
+  private async work(): Promise<void> {
+    this.busy = true;
+    while (this.next) {
+      const job = this.next;
+      this.next = null;
+      try {
+        await job();
+      } catch (error) {
+        canDecode.value ??= false;
+        problem.value = `The decoder does not run in this browser: ${String(error)}`;
+      }
+    }
+    this.busy = false;
+  }
+}

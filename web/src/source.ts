@@ -1,0 +1,39 @@
+/** Where the manifest, the bundles and the wasm come from: the page itself, or the server of it. */
+import { Bundle, gunzip, type Manifest } from "./bundle";
+
+/** Read base64 text of the page, such as `<script type="text/plain" id="wasm">`. */
+function embedded(id: string): Uint8Array<ArrayBuffer> {
+  const element = document.getElementById(id);
+  if (!element) throw new Error(`this page has no ${id}`);
+  const text = atob((element.textContent ?? "").trim());
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+  return bytes;
+}
+
+export function readManifest(): Manifest {
+  return JSON.parse(document.getElementById("manifest")?.textContent ?? "null") as Manifest;
+}
+
+/** Ask the server for the runs as they are now. */
+export async function fetchManifest(): Promise<Manifest> {
+  return (await answer("manifest")).json() as Promise<Manifest>;
+}
+
+export async function readBundle(id: string, served: boolean): Promise<Bundle> {
+  if (!served) return Bundle.read(embedded(`model-${id}`));
+  const response = await answer(`model/${encodeURIComponent(id)}`);
+  return Bundle.read(new Uint8Array(await response.arrayBuffer()));
+}
+
+/** The binary of onnxruntime, always in the page. */
+export function readWasm(): Promise<Uint8Array<ArrayBuffer>> {
+  return gunzip(embedded("wasm"));
+}
+
+async function answer(path: string): Promise<Response> {
+  const response = await fetch(path);
+  if (response.ok) return response;
+  const body = (await response.json().catch(() => null)) as { error?: string } | null;
+  throw new Error(body?.error ?? `the server answered ${response.status}`);
+}

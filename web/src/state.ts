@@ -1,0 +1,231 @@
+/** The state of the page: what is open, and what the user sees of it. It lives in the URL. */
+import { computed, signal } from "@preact/signals";
+import type { Manifest } from "./bundle";
+import { Model } from "./model";
+
+export type Tab = "traversals" | "grid" | "between" | "data" | "factors" | "runs";
+
+/** Everything that a link restores, and that undo goes back to. */
+export interface View {
+  /** Runs side by side, 1 to 4; the first one has the sliders. */
+  open: string[];
+  tab: Tab;
+  /** The code of the first model; null is the code of `row`. */
+  z: number[] | null;
+  /** The row that the code started from; null is the start of the model. */
+  row: number | null;
+  /** Axes of the scatter: "z:3" (a latent variable), "pca:0", "map:1", "factor:0". */
+  x: string;
+  y: string;
+  /** Colour of the points: "none", "factor:0", "z:3", "error". */
+  colour: string;
+  /** Corners of the lasso in the scatter's coordinates. */
+  lasso: [number, number][] | null;
+  /** Whether points are drawn as images, and whether contours of q(z) and the prior are. */
+  images: boolean;
+  contours: boolean;
+  /** Variables of the 2-D grid, by number. */
+  grid: [number, number] | null;
+  /** Rows at the ends of an interpolation. */
+  ends: [number, number] | null;
+  /** Whether traversals and grids show the difference from the current code. */
+  difference: boolean;
+  /** Whether sliders of unused variables are shown. */
+  unused: boolean;
+  /** The table of runs: text that rows must contain, the column and direction of sorting. */
+  filter: string;
+  sort: string;
+  descending: boolean;
+  /** The scatter of runs: a score against a setting; and the term of the curves. */
+  setting: string;
+  score: string;
+  term: string;
+}
+
+export const DEFAULTS: View = {
+  open: [],
+  tab: "traversals",
+  z: null,
+  row: null,
+  x: "",
+  y: "",
+  colour: "",
+  lasso: null,
+  images: false,
+  contours: false,
+  grid: null,
+  ends: null,
+  difference: false,
+  unused: false,
+  filter: "",
+  sort: "",
+  descending: false,
+  setting: "",
+  score: "",
+  term: "",
+};
+
+export const manifest = signal<Manifest>({
+  title: "",
+  version: "",
+  served: false,
+  watch: false,
+  runs: [],
+  open: [],
+});
+export const view = signal<View>(DEFAULTS);
+
+/** Models that were read, by run. */
+export const models = signal<ReadonlyMap<string, Model>>(new Map());
+/** One sentence about what went wrong, if anything did. */
+export const problem = signal("");
+/** Whether networks run in this browser; null until it is known. */
+export const canDecode = signal<boolean | null>(null);
+
+export const openModels = computed(() =>
+  view.value.open.map((id) => models.value.get(id)).filter((model) => model !== undefined),
+);
+/** The model with the sliders. */
+export const model = computed<Model | undefined>(() => openModels.value[0]);
+
+/** The code that the sliders show. */
+export const code = computed<number[]>(() => {
+  const first = model.value;
+  if (!first) return [];
+  const { z, row } = view.value;
+  return z && z.length === first.data.size ? z : first.code(row ?? first.data.start);
+});
+
+const past: View[] = [];
+const future: View[] = [];
+/** Grows with every change, so that buttons can ask whether there is something to undo. */
+export const changes = signal(0);
+let lastKind = "";
+let lastTime = 0;
+
+/**
+ * Change the view. Changes of one `kind` in quick succession, such as those of a slider that moves,
+ * are undone together.
+ */
+export function change(part: Partial<View>, kind = ""): void {
+  const now = performance.now();
+  if (!kind || kind !== lastKind || now - lastTime > 800) past.push(view.value);
+  if (past.length > 200) past.shift();
+  [lastKind, lastTime] = [kind, now];
+  future.length = 0;
+  show({ ...view.value, ...part });
+}
+
+export const canUndo = computed(() => changes.value >= 0 && past.length > 0);
+export const canRedo = computed(() => changes.value >= 0 && future.length > 0);
+
+export function undo(): void {
+  step(past, future);
+}
+
+export function redo(): void {
+  step(future, past);
+}
+
+function step(from: View[], to: View[]): void {
+  const target = from.pop();
+  if (!target) return;
+  to.push(view.value);
+  lastKind = "";
+  show(target);
+}
+
+let writing = 0;
+
+function show(next: View): void {
+  view.value = next;
+  changes.value++;
+  window.clearTimeout(writing);
+  writing = window.setTimeout(() => history.replaceState(null, "", `#${encode(view.value)}`), 150);
+}
+
+/** The view as the fragment of a URL: what differs from the defaults, each value as JSON. */
+export function encode(shown: View): string {
+  const text = new URLSearchParams();
+  for (const key of Object.keys(DEFAULTS) as (keyof View)[]) {
+    const value = key === "z" && shown.z ? shown.z.map((x) => +x.toPrecision(6)) : shown[key];
+    if (JSON.stringify(value) !== JSON.stringify(DEFAULTS[key])) text.set(key, JSON.stringify(value));
+  }
+  return text.toString();
+}
+
+/** Read a fragment. What is not of the right form is left at its default. */
+export function decode(fragment: string): View {
+  const read: Record<string, unknown> = { ...DEFAULTS };
+  for (const [key, text] of new URLSearchParams(fragment.replace(/^#/, ""))) {
+    const check = FORMS[key as keyof View];
+    const value = parse(text);
+    if (check?.(value)) read[key] = value;
+  }
+  return read as unknown as View;
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+type Form = (value: unknown) => boolean;
+const isText: Form = (value) => typeof value === "string";
+const isFlag: Form = (value) => typeof value === "boolean";
+const isNumber: Form = (value) => typeof value === "number" && Number.isFinite(value);
+const isCount: Form = (value) => isNumber(value) && Number.isInteger(value) && (value as number) >= 0;
+const listOf =
+  (form: Form, length?: number): Form =>
+  (value) =>
+    Array.isArray(value) && value.every(form) && (length === undefined || value.length === length);
+const TABS: Tab[] = ["traversals", "grid", "between", "data", "factors", "runs"];
+
+const FORMS: Record<keyof View, Form> = {
+  open: (value) => listOf(isText)(value) && (value as string[]).length <= 4,
+  tab: (value) => TABS.includes(value as Tab),
+  z: listOf(isNumber),
+  row: isCount,
+  x: isText,
+  y: isText,
+  colour: isText,
+  lasso: listOf(listOf(isNumber, 2)),
+  images: isFlag,
+  contours: isFlag,
+  grid: listOf(isCount, 2),
+  ends: listOf(isCount, 2),
+  difference: isFlag,
+  unused: isFlag,
+  filter: isText,
+  sort: isText,
+  descending: isFlag,
+  setting: isText,
+  score: isText,
+  term: isText,
+};
+
+/** Read the models of the view that are not open yet. */
+export async function openMissing(): Promise<void> {
+  for (const id of view.value.open) {
+    if (models.value.has(id)) continue;
+    try {
+      const opened = await Model.open(id, manifest.value.served);
+      models.value = new Map(models.value).set(id, opened);
+    } catch (error) {
+      problem.value = `Cannot open ${id}: ${error instanceof Error ? error.message : error}`;
+    }
+  }
+}
+
+/** Start from the page's manifest and the URL. */
+export async function begin(runs: Manifest, fragment: string): Promise<void> {
+  manifest.value = runs;
+  const wanted = decode(fragment);
+  const known = new Set(runs.runs.filter((run) => run.explorable).map((run) => run.id));
+  const open = wanted.open.filter((id) => known.has(id));
+  view.value = { ...wanted, open: open.length > 0 ? open : runs.open };
+  await openMissing();
+}

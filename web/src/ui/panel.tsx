@@ -1,0 +1,33 @@
+/** The frame of a panel: its title, one sentence of help, and a menu to export what it shows. */
+import type { ComponentChildren } from "preact";
+import { useRef } from "preact/hooks";
+import { saveCsv, savePng, saveSvg, type Csv } from "./export";
+
+interface Props {
+  title: string;
+  help?: string;
+  /** The table behind the panel, for "CSV". */
+  csv?: (() => Csv) | undefined;
+  children: ComponentChildren;
+}
+
+export function Panel({ title, help, csv, children }: Props) {
+  const body = useRef<HTMLDivElement>(null);
+  const name = title.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-");
+  return (
+    <section class="panel" aria-label={title}>
+      <header>
+        <h2>{title}</h2>
+        <div class="exports" role="group" aria-label={`Save ${title}`}>
+          <button type="button" onClick={() => savePng(body.current!, `${name}.png`)}>PNG</button>
+          <button type="button" onClick={() => saveSvg(body.current!, `${name}.svg`)}>SVG</button>
+          {csv && <button type="button" onClick={() => saveCsv(csv(), `${name}.csv`)}>CSV</button>}
+        </div>
+      </header>
+      {help && <p class="help">{help}</p>}
+      <div ref={body} class="body">
+        {children}
+      </div>
+    </section>
+  );
+}

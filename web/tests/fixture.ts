@@ -1,0 +1,132 @@
+/** A small model for tests, made without Python: 3 variables, 2 factors, 4 x 4 images. */
+import { Bundle, type ArrayRef, type ModelData } from "../src/bundle";
+import { Model } from "../src/model";
+
+/** Write a bundle as Python does, without byte planes. */
+export async function writeBundle(
+  data: (add: (values: number[], shape: number[]) => ArrayRef) => ModelData,
+): Promise<Bundle> {
+  const arrays: Float32Array[] = [];
+  let offset = 0;
+  const header = data((values, shape) => {
+    const ref: ArrayRef = { dtype: "float32", shape, offset, planes: 1 };
+    arrays.push(new Float32Array(values));
+    offset += Math.ceil((4 * values.length) / 8) * 8;
+    return ref;
+  });
+  const text = new TextEncoder().encode(JSON.stringify(header));
+  const start = Math.ceil((4 + text.length) / 8) * 8;
+  const bytes = new Uint8Array(start + offset).fill(32, 4 + text.length, start);
+  new DataView(bytes.buffer).setUint32(0, text.length, true);
+  bytes.set(text, 4);
+  let at = start;
+  for (const array of arrays) {
+    bytes.set(new Uint8Array(array.buffer), at);
+    at += Math.ceil(array.byteLength / 8) * 8;
+  }
+  const stream = new Blob([bytes]).stream().pipeThrough(new CompressionStream("gzip"));
+  return Bundle.read(new Uint8Array(await new Response(stream).arrayBuffer()));
+}
+
+/** Scores of a standard normal prior are its values. */
+export const NORMAL = Array.from({ length: 61 }, (_, n) => -3 + n / 10);
+
+const ROWS = 50;
+
+/** z0 is the factor "size", z1 is noise, and c is a discrete variable, the factor "shape". */
+export function smallModel(id = "aaaaaaaaaaaa", sign = 1): Promise<Model> {
+  const noise = (n: number) => Math.sin(12.9898 * n) * 2;
+  return writeBundle((add) => ({
+    id,
+    name: `beta-vae, ${id}`,
+    step: 100,
+    objective: "beta-vae",
+    headline: "Two of three latent variables carry information.",
+    data: "shapes",
+    dataName: "shapes",
+    observation: {
+      kind: "image",
+      channels: 1,
+      height: 4,
+      width: 4,
+      colours: { low: [0], high: [1], colours: [[255, 255, 255]], diverging: false },
+      units: { scale: [1], shift: [0] },
+      channelNames: [],
+      pixels: true,
+    },
+    size: 5,
+    noise: [],
+    autoencodes: true,
+    variables: [
+      variable(0, "z0", [0, 1], true, "size"),
+      { ...variable(2, "c", [2, 5], true, "shape"), discrete: true, classes: 3, quantiles: [] },
+      variable(1, "z1", [1, 2], false, null),
+    ],
+    rate: {
+      rate: 3,
+      mutualInformation: 2.5,
+      totalCorrelation: 0.3,
+      dimensionKl: [0.1, 0.05, 0.05],
+      groups: [],
+    },
+    factors: [
+      { name: "size", values: ["0", "1", "2", "3", "4"], ordered: true, continuous: false },
+      { name: "shape", values: ["square", "ellipse", "heart"], ordered: false, continuous: false },
+    ],
+    information: add([0.9, 0.02, 0.01, 0.02, 0.01, 0.95], [3, 2]),
+    chance: [0.02, 0.02],
+    rows: {
+      count: ROWS,
+      index: Array.from({ length: ROWS }, (_, n) => n),
+      names: [],
+      mean: add(
+        Array.from({ length: ROWS }, (_, n) => [
+          sign * ((n % 5) - 2),
+          noise(n),
+          ...[0, 1, 2].map((c) => +(n % 3 === c)),
+        ]).flat(),
+        [ROWS, 5],
+      ),
+      factors: add(
+        Array.from({ length: ROWS }, (_, n) => [n % 5, n % 3]).flat(),
+        [ROWS, 2],
+      ),
+      error: add(Array.from({ length: ROWS }, (_, n) => n / ROWS), [ROWS]),
+      pca: add(Array.from({ length: ROWS }, (_, n) => [n % 5, noise(n)]).flat(), [ROWS, 2]),
+      embedding: null,
+      embeddingName: "",
+      shown: { kind: "vector", count: 0, values: add([], [0, 16]) },
+    },
+    prior: add(Array.from({ length: 100 }, (_, n) => noise(n + 7)), [20, 5]),
+    start: 0,
+    encoder: { dtype: "uint8", shape: [0], offset: 0, planes: 1 },
+    decoder: { dtype: "uint8", shape: [0], offset: 0, planes: 1 },
+    drawn: [],
+    scores: {},
+  })).then((bundle) => new Model(bundle));
+}
+
+function variable(
+  number: number,
+  name: string,
+  columns: [number, number],
+  active: boolean,
+  factor: string | null,
+): ModelData["variables"][number] {
+  return {
+    number,
+    name,
+    columns,
+    discrete: false,
+    classes: 0,
+    kl: active ? 2 : 0.01,
+    information: active ? 1.5 : 0.001,
+    active,
+    quantiles: [NORMAL],
+    priorMasses: [],
+    masses: [],
+    groups: [],
+    factor,
+    share: factor ? 0.9 : 0,
+  };
+}
