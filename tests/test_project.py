@@ -48,6 +48,7 @@ LAYERS = [
         "bench": [],
         "presets": [],
         "catalogue": ["report"],
+        "explorer": ["report"],
         "studies": ["report", "bench"],
         "papers": ["presets", "studies"],
     },
