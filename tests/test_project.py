@@ -45,10 +45,10 @@ LAYERS = [
     {"evaluation": [], "theory": ["evaluation"]},
     {
         "report": [],
+        "explorer": ["report"],
         "bench": [],
         "presets": [],
         "catalogue": ["report"],
-        "explorer": ["report"],
         "studies": ["report", "bench"],
         "papers": ["presets", "studies"],
     },
