@@ -9,7 +9,7 @@ runs/<digest>/run.json             the run
               failed.json          where and why a run stopped
               table.npz scores.json             codes and scores of the split it was trained on
               table-<split>.npz scores-<split>.json       of another split
-              report.html
+              report.html explorer.html
 """
 
 from __future__ import annotations
