@@ -2,6 +2,7 @@
 import type { FunctionComponent } from "preact";
 import type { Model } from "./model";
 import { Stage } from "./panels/stage";
+import { Traversals } from "./panels/traversals";
 import { canRedo, canUndo, change, manifest, model, problem, redo, undo, view, type Tab } from "./state";
 
 interface TabEntry {
@@ -11,7 +12,9 @@ interface TabEntry {
 }
 
 /** The tabs in their order. */
-const TABS: TabEntry[] = [];
+const TABS: TabEntry[] = [
+  { id: "traversals", name: "Traversals", content: Traversals },
+];
 
 export function App() {
   const first = model.value;

@@ -45,3 +45,10 @@ function between(colours: readonly Rgb[], share: number): Rgb {
   const [from, to, s] = share < 0.5 ? [colours[0]!, colours[1]!, share * 2] : [colours[1]!, colours[2]!, share * 2 - 1];
   return from.map((value, band) => value + (to[band]! - value) * s) as Rgb;
 }
+
+/** From blue over grey to orange: for curves, on light and dark pages. */
+export function scoreColour(share: number): string {
+  const [from, to] = [[26, 134, 200], [224, 112, 34]];
+  const mix = from!.map((value, band) => Math.round(value + (to![band]! - value) * share));
+  return `rgb(${mix.join(" ")})`;
+}
