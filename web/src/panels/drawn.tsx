@@ -6,7 +6,7 @@ import type { Model } from "../model";
 import { canDecode } from "../state";
 import { VectorChart, type Series } from "../ui/vector";
 import { VariableName } from "./sliders";
-import { NoWasm } from "./stage";
+import { NoWasm } from "./waiting";
 
 export function DrawnTraversals({ model }: { model: Model }) {
   const isImage = model.data.observation.kind === "image";

@@ -29,7 +29,7 @@ export function Slider({ model, variable, column, quantiles }: Props) {
           step={0.01}
           value={score}
           aria-label={name}
-          aria-valuetext={`${value.toFixed(2)}, quantile ${percent(score)} of the prior`}
+          aria-valuetext={`${rounded(value)}, quantile ${percent(score)} of the prior`}
           title="Double click or press Delete to go back to the observation"
           onInput={(event) => set(valueAt(quantiles, +event.currentTarget.value))}
           onDblClick={() => set(observed)}
@@ -41,7 +41,7 @@ export function Slider({ model, variable, column, quantiles }: Props) {
           }}
         />
       </div>
-      <output title={`Quantile ${percent(score)} of the prior`}>{value.toFixed(2)}</output>
+      <output title={`Quantile ${percent(score)} of the prior`}>{rounded(value)}</output>
       <button type="button" class="reset" aria-label={`Reset ${name}`} title="Back to the observation" disabled={value === observed} onClick={() => set(observed)}>
         ↺
       </button>
@@ -52,6 +52,12 @@ export function Slider({ model, variable, column, quantiles }: Props) {
 function nameOf(variable: Variable, column: number): string {
   const several = variable.quantiles.length > 1;
   return several ? `${variable.name}, dimension ${column - variable.columns[0] + 1}` : variable.name;
+}
+
+/** Two decimals, with a minus sign and without a negative zero. */
+function rounded(value: number): string {
+  const text = value.toFixed(2);
+  return text === "-0.00" ? "0.00" : text.replace("-", "−");
 }
 
 function replaced(z: Code, column: number, value: number): number[] {

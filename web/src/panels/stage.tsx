@@ -10,6 +10,7 @@ import { Thumbnail } from "../ui/thumbnail";
 import { Sliders } from "./sliders";
 import "./stage.css";
 import { Uploads, useFiles } from "./uploads";
+import { NoWasm } from "./waiting";
 
 export function Stage({ model }: { model: Model }) {
   const dragging = useFiles(model);
@@ -17,8 +18,8 @@ export function Stage({ model }: { model: Model }) {
     <aside class={dragging ? "stage dragging" : "stage"} aria-label="Latent variables">
       <Current model={model} />
       <div class="tools">
-        <button type="button" onClick={() => reset(model)} disabled={view.value.z === null}>
-          Back to the observation
+        <button type="button" title="Back to the code of the observation" onClick={() => reset(model)} disabled={view.value.z === null}>
+          Reset
         </button>
         <button type="button" onClick={() => showRow(randomRow(model))}>
           Another observation
@@ -30,14 +31,6 @@ export function Stage({ model }: { model: Model }) {
         <Sliders model={model} />
       </fieldset>
     </aside>
-  );
-}
-
-export function NoWasm() {
-  return (
-    <p class="note" role="status">
-      The sliders need WebAssembly, which this browser does not run, so only traversals drawn beforehand are shown.
-    </p>
   );
 }
 

@@ -1,18 +1,19 @@
 /** The tab "Traversals": one latent variable after the other moves, all else as in the current code. */
 import type { Variable } from "../bundle";
-import { scoreColour } from "../colours";
 import { useDecoded, type Decoded } from "../decoded";
 import { classOf, scoreOf, traverse, type Code, type Model } from "../model";
 import { useSettled } from "../settled";
 import { canDecode, change, code, STEPS, view } from "../state";
-import { Observation } from "../ui/observation";
 import { Panel } from "../ui/panel";
-import { inUnits, VectorChart, type Series } from "../ui/vector";
 import { DrawnTraversals } from "./drawn";
+import { DecodedRow } from "./row";
 import { VariableName } from "./sliders";
-import { DifferenceToggle, Tile } from "./tiles";
+import { DifferenceToggle } from "./tiles";
 import "./traversals.css";
 
+const HELP =
+  "Each traversal moves one latent variable, from score −2 to 2 of its prior or through all classes, and keeps the others. " +
+  "The frame marks the current value. Click another one to take it.";
 const MOST = 24; // variables that are drawn
 
 export function Traversals({ model }: { model: Model }) {
@@ -24,7 +25,7 @@ export function Traversals({ model }: { model: Model }) {
   return (
     <Panel
       title="Traversals"
-      help="Every row moves one latent variable, from score −2 to 2 of its prior or through all classes, and keeps the others. The frame marks the current value. Click an image to take its value."
+      help={HELP}
       csv={() => csvOf(paths, decoded)}
     >
       <Options />
@@ -70,23 +71,11 @@ function Rows({ model, paths, decoded }: RowsProps) {
   const rows = assigned(paths, decoded, model.length);
   return (
     <div class={model.data.observation.kind === "image" ? "traversals" : "traversals charts"}>
-      {rows.map(({ variable, codes, values }) => (
-        <section key={variable.number} class="traversal" aria-label={`Traversal of ${variable.name}`}>
-          <h3><VariableName variable={variable} /></h3>
-          {model.data.observation.kind === "image" ? (
-            <Images model={model} variable={variable} codes={codes} values={values} base={base(decoded, model)} />
-          ) : (
-            <Overlay model={model} variable={variable} codes={codes} values={values} base={base(decoded, model)} />
-          )}
-        </section>
+      {rows.map((row) => (
+        <Traversal key={row.variable.number} model={model} {...row} base={decoded.values.subarray(0, model.length)} />
       ))}
     </div>
   );
-}
-
-/** The decoded start. */
-function base(decoded: Decoded, model: Model): Float32Array {
-  return decoded.values.subarray(0, model.length);
 }
 
 interface Row {
@@ -114,51 +103,22 @@ interface RowProps extends Row {
   base: Float32Array;
 }
 
-function Images({ model, variable, codes, values, base }: RowProps) {
-  const current = currentStep(variable, codes, code.value);
+function Traversal({ model, variable, codes, values, base }: RowProps) {
+  const names = codes.map((each) => stepName(variable, each));
   return (
-    <div class="images" style={{ "--steps": Math.max(values.length, 5) }}>
-      {values.map((image, n) => (
-        <Tile
-          key={n}
-          current={n === current}
-          label={`Set ${variable.name} to ${stepName(variable, codes[n]!)}`}
-          caption={stepName(variable, codes[n]!)}
-          onChoose={() => change({ z: taken(variable, code.value, codes[n]!) })}
-        >
-          <Observation model={model} values={image} minus={view.value.difference ? base : undefined} label="" />
-        </Tile>
-      ))}
-    </div>
-  );
-}
-
-/** All curves of a traversal in one chart, with buttons for the values. */
-function Overlay({ model, variable, codes, values, base }: RowProps) {
-  const seen = model.data.observation;
-  if (seen.kind !== "vector") return null;
-  const current = currentStep(variable, codes, code.value);
-  const before = view.value.difference ? inUnits(seen, base) : null;
-  const series: Series[] = values.map((each, n) => {
-    const shown = inUnits(seen, each);
-    return {
-      name: stepName(variable, codes[n]!),
-      values: before ? shown.map((value, column) => value - before[column]!) : shown,
-      role: "main",
-      colour: scoreColour(values.length > 1 ? n / (values.length - 1) : 0.5),
-    };
-  });
-  return (
-    <>
-      <VectorChart model={model} seen={seen} series={series} label={`Traversal of ${variable.name}`} difference={before !== null} />
-      <div class="values">
-        {series.map(({ name, colour }, n) => (
-          <Tile key={n} current={n === current} label={`Set ${variable.name} to ${name}`} caption={name} onChoose={() => change({ z: taken(variable, code.value, codes[n]!) })}>
-            <span class="swatch" style={{ background: colour }} />
-          </Tile>
-        ))}
-      </div>
-    </>
+    <section class="traversal" aria-label={`Traversal of ${variable.name}`}>
+      <h3><VariableName variable={variable} /></h3>
+      <DecodedRow
+        model={model}
+        title={`Traversal of ${variable.name}`}
+        values={values}
+        names={names}
+        base={base}
+        current={currentStep(variable, codes, code.value)}
+        label={(n) => `Set ${variable.name} to ${names[n]}`}
+        onChoose={(n) => change({ z: taken(variable, code.value, codes[n]!) })}
+      />
+    </section>
   );
 }
 
@@ -182,7 +142,7 @@ function scoreIn(variable: Variable, z: Code): number {
 }
 
 /** "1.5", a score, or "3", a class. */
-function stepName(variable: Variable, z: Code): string {
+export function stepName(variable: Variable, z: Code): string {
   if (variable.discrete) return String(classOf(variable, z));
   const score = +scoreIn(variable, z).toFixed(2);
   return (score === 0 ? "0" : String(score)).replace("-", "−");
