@@ -1,6 +1,6 @@
 /** The tab "Grid": two latent variables move together. */
 import type { Variable } from "../bundle";
-import { useDecoded, type Decoded } from "../decoded";
+import { useDecoded, useParts } from "../decoded";
 import { traverse, type Code, type Model } from "../model";
 import { useSettled } from "../settled";
 import { change, code, view } from "../state";
@@ -56,7 +56,9 @@ function Shown({ model, across, up }: ShownProps) {
   const codes = gridCodes(across, up, start, steps);
   const decoded = useDecoded(model, [start, ...codes]);
   const columns = across.discrete ? across.classes : steps;
-  const current = decoded && decoded.codes.length === codes.length + 1;
+  const parts = useParts(decoded);
+  // What was decoded last may be of other variables.
+  const ready = parts.length === codes.length + 1;
   return (
     <>
       <div class="options">
@@ -64,7 +66,7 @@ function Shown({ model, across, up }: ShownProps) {
         <Axis model={model} label="Upwards" place={1} chosen={[across, up]} />
         <DifferenceToggle />
       </div>
-      {current ? <Tiles model={model} across={across} up={up} columns={columns} decoded={decoded} /> : <Waiting />}
+      {ready ? <Tiles model={model} across={across} up={up} columns={columns} codes={codes} parts={parts} /> : <Waiting />}
     </>
   );
 }
@@ -103,11 +105,12 @@ function optionName({ name, factor, active }: Variable): string {
 
 interface TilesProps extends ShownProps {
   columns: number;
-  decoded: Decoded;
+  codes: readonly Code[];
+  /** What is decoded from the start, then from the codes. */
+  parts: readonly Float32Array[];
 }
 
-function Tiles({ model, across, up, columns, decoded }: TilesProps) {
-  const codes = decoded.codes.slice(1);
+function Tiles({ model, across, up, columns, codes, parts }: TilesProps) {
   const rows = codes.length / columns;
   const at =
     currentStep(across, codes.slice(0, columns), code.value) +
@@ -128,7 +131,7 @@ function Tiles({ model, across, up, columns, decoded }: TilesProps) {
             label={`Set ${across.name} to ${stepName(across, each)} and ${up.name} to ${stepName(up, each)}`}
             onChoose={() => choose(each)}
           >
-            <Cell model={model} decoded={decoded} number={n + 1} />
+            <Cell model={model} values={parts[n + 1]!} now={parts[0]!} />
           </Tile>
         ))}
       </div>
@@ -145,17 +148,17 @@ function currentStepUp(up: Variable, codes: readonly Code[], z: Code): number {
   return up.discrete ? codes.length - 1 - currentStep(up, codes, z) : currentStep(up, codes, z);
 }
 
-function Cell({ model, decoded, number }: { model: Model; decoded: Decoded; number: number }) {
+function Cell({ model, values, now }: { model: Model; values: Float32Array; now: Float32Array }) {
   const seen = model.data.observation;
-  const part = (n: number) => decoded.values.subarray(n * model.length, (n + 1) * model.length);
   const { difference } = view.value;
   if (seen.kind === "image") {
-    return <Observation model={model} values={part(number)} minus={difference ? part(0) : undefined} label="" />;
+    return <Observation model={model} values={values} minus={difference ? now : undefined} label="" />;
   }
-  const [now, values] = [inUnits(seen, part(0)), inUnits(seen, part(number))];
-  const shown = difference ? values.map((value, n) => value - now[n]!) : values;
-  const shared = limits(dataLimits(model, seen), [seen.curve ? shown : comparable(seen, shown, difference)], difference, !seen.curve);
-  return <Sparkline seen={seen} values={shown} limits={shared} difference={difference} />;
+  const before = difference ? inUnits(seen, now) : null;
+  const shown = inUnits(seen, values).map((value, n) => value - (before?.[n] ?? 0));
+  const drawn = seen.curve ? shown : comparable(seen, shown, difference);
+  const shared = limits(dataLimits(model, seen), [drawn], difference, !seen.curve);
+  return <Sparkline seen={seen} values={drawn} limits={shared} />;
 }
 
 function csvOf(model: Model, [across, up]: [Variable, Variable]) {

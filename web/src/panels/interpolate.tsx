@@ -1,6 +1,6 @@
 /** The tab "Interpolate": a straight path between the codes of two observations. */
 import type { Variable } from "../bundle";
-import { useDecoded } from "../decoded";
+import { useDecoded, useParts } from "../decoded";
 import type { Code, Model } from "../model";
 import { codeOf, originOf, showUpload, uploadsFor } from "../origin";
 import { change, code, view, type End } from "../state";
@@ -20,7 +20,7 @@ export function Interpolate({ model }: { model: Model }) {
   const [from, to] = ends.map((end) => codeAt(model, end)) as [Code, Code];
   const path = Array.from({ length: STEPS }, (_, n) => interpolated(model.data.variables, from, to, n / (STEPS - 1)));
   const decoded = useDecoded(model, path);
-  const values = decoded && Array.from({ length: STEPS }, (_, n) => decoded.values.subarray(n * model.length, (n + 1) * model.length));
+  const values = useParts(decoded);
   const discrete = model.data.variables.some((variable) => variable.discrete);
   return (
     <Panel
@@ -29,11 +29,11 @@ export function Interpolate({ model }: { model: Model }) {
       csv={() => csvOf(path)}
     >
       <div class="ends">
-        <EndPicker model={model} ends={ends} place={0} picture={values?.[0]} />
-        <EndPicker model={model} ends={ends} place={1} picture={values?.[STEPS - 1]} />
+        <EndPicker model={model} ends={ends} place={0} picture={values[0]} />
+        <EndPicker model={model} ends={ends} place={1} picture={values[STEPS - 1]} />
       </div>
       <Along model={model} from={from} to={to} />
-      {values ? (
+      {decoded ? (
         <>
           <div class="options">
             <DifferenceToggle />

@@ -4,12 +4,11 @@ import type { Model } from "../model";
 import { originOf, reset, showRow, type Origin } from "../origin";
 import { canDecode, code, view } from "../state";
 import { useThumbnail } from "../thumbnails";
-import { toNetwork } from "../upload/read";
 import { Observation } from "../ui/observation";
 import { Thumbnail } from "../ui/thumbnail";
 import { Sliders } from "./sliders";
 import "./stage.css";
-import { Uploads, useFiles } from "./uploads";
+import { UploadPicture, Uploads, useFiles } from "./uploads";
 import { NoWasm } from "./waiting";
 
 export function Stage({ model }: { model: Model }) {
@@ -52,11 +51,7 @@ function Original({ model, origin }: { model: Model; origin: Origin }) {
       {origin.kind === "row" ? (
         <RowPicture model={model} row={origin.row} />
       ) : (
-        <Observation
-          model={model}
-          values={toNetwork(model.data.observation, origin.upload.numbers)}
-          label={`Your file ${origin.upload.name}`}
-        />
+        <UploadPicture model={model} upload={origin.upload} label={`Your file ${origin.upload.name}`} />
       )}
       <figcaption>{origin.kind === "row" ? "Observation" : "Your file"}</figcaption>
     </figure>

@@ -1,6 +1,6 @@
 /** The tab "Traversals": one latent variable after the other moves, all else as in the current code. */
 import type { Variable } from "../bundle";
-import { useDecoded, type Decoded } from "../decoded";
+import { useDecoded, useParts, type Decoded } from "../decoded";
 import { classOf, scoreOf, traverse, type Code, type Model } from "../model";
 import { useSettled } from "../settled";
 import { canDecode, change, code, STEPS, view } from "../state";
@@ -26,7 +26,7 @@ export function Traversals({ model }: { model: Model }) {
     <Panel
       title="Traversals"
       help={HELP}
-      csv={() => csvOf(paths, decoded)}
+      csv={decoded ? () => csvOf(model, paths, decoded) : undefined}
     >
       <Options />
       {decoded ? <Rows model={model} paths={paths} decoded={decoded} /> : <DrawnTraversals model={model} />}
@@ -68,11 +68,12 @@ interface RowsProps {
 
 function Rows({ model, paths, decoded }: RowsProps) {
   // What was decoded may be older than the paths, and of another number of steps.
-  const rows = assigned(paths, decoded, model.length);
+  const parts = useParts(decoded);
+  const rows = assigned(paths, decoded.codes, parts);
   return (
     <div class={model.data.observation.kind === "image" ? "traversals" : "traversals charts"}>
       {rows.map((row) => (
-        <Traversal key={row.variable.number} model={model} {...row} base={decoded.values.subarray(0, model.length)} />
+        <Traversal key={row.variable.number} model={model} {...row} base={parts[0]!} />
       ))}
     </div>
   );
@@ -81,11 +82,11 @@ function Rows({ model, paths, decoded }: RowsProps) {
 interface Row {
   variable: Variable;
   codes: readonly Code[];
-  values: Float32Array[];
+  values: readonly Float32Array[];
 }
 
 /** Decoded codes by the variable that they traverse: the start, then the codes of each path. */
-function assigned(paths: readonly Path[], { codes, values }: Decoded, length: number): Row[] {
+function assigned(paths: readonly Path[], codes: readonly Code[], parts: readonly Float32Array[]): Row[] {
   const continuous = paths.filter(({ variable }) => !variable.discrete).length;
   const classes = paths.reduce((sum, { variable }) => sum + variable.classes, 0);
   const steps = (codes.length - 1 - classes) / continuous;
@@ -93,8 +94,7 @@ function assigned(paths: readonly Path[], { codes, values }: Decoded, length: nu
   return paths.map(({ variable }) => {
     const first = next;
     next += variable.discrete ? variable.classes : steps;
-    const parts = Array.from({ length: next - first }, (_, n) => values.subarray((first + n) * length, (first + n + 1) * length));
-    return { variable, codes: codes.slice(first, next), values: parts };
+    return { variable, codes: codes.slice(first, next), values: parts.slice(first, next) };
   });
 }
 
@@ -148,12 +148,12 @@ export function stepName(variable: Variable, z: Code): string {
   return (score === 0 ? "0" : String(score)).replace("-", "−");
 }
 
-function csvOf(paths: readonly Path[], decoded: Decoded | null) {
-  const length = decoded ? decoded.values.length / decoded.codes.length : 0;
-  const rows = decoded ? assigned(paths, decoded, length) : [];
+function csvOf(model: Model, paths: readonly Path[], { codes, values }: Decoded) {
+  const { length } = model;
+  const parts = codes.map((_, n) => values.subarray(n * length, (n + 1) * length));
   return {
     columns: ["variable", "value", ...Array.from({ length }, (_, n) => `x${n}`)],
-    rows: rows.flatMap(({ variable, codes, values }) =>
+    rows: assigned(paths, codes, parts).flatMap(({ variable, codes, values }) =>
       values.map((each, n) => [variable.name, stepName(variable, codes[n]!), ...each]),
     ),
   };

@@ -1,5 +1,5 @@
 /** Files of the user: chosen, dropped or pasted, and kept in a strip. */
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Model } from "../model";
 import { forget, originOf, refused, showUpload, take, uploadsFor, type Upload } from "../origin";
 import { canDecode } from "../state";
@@ -85,17 +85,17 @@ function Choose({ model }: { model: Model }) {
 function Kept({ model, upload }: { model: Model; upload: Upload }) {
   const origin = originOf(model);
   const shown = origin.kind === "upload" && origin.upload.id === upload.id;
-  const seen = model.data.observation;
   return (
     <li>
       <button type="button" class="kept" aria-pressed={shown} aria-label={`Show ${upload.name}`} title={upload.name} onClick={() => void showUpload(model, upload)}>
-        {seen.kind === "image" ? (
-          <Observation model={model} values={toNetwork(seen, upload.numbers)} label="" />
-        ) : (
-          upload.name
-        )}
+        {model.data.observation.kind === "image" ? <UploadPicture model={model} upload={upload} label="" /> : upload.name}
       </button>
       <button type="button" class="forget" aria-label={`Remove ${upload.name}`} onClick={() => forget(upload)}>×</button>
     </li>
   );
+}
+
+export function UploadPicture({ model, upload, label }: { model: Model; upload: Upload; label: string }) {
+  const values = useMemo(() => toNetwork(model.data.observation, upload.numbers), [model, upload.numbers]);
+  return <Observation model={model} values={values} label={label} />;
 }

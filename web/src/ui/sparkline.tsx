@@ -1,20 +1,17 @@
 /** A vector in a few pixels, without axes. */
 import { line } from "d3-shape";
 import type { VectorObservation } from "../bundle";
-import { comparable } from "./vector";
 import "./sparkline.css";
 
 interface Props {
   seen: VectorObservation;
-  /** In the user's units. */
+  /** On a scale that columns share. */
   values: ArrayLike<number>;
-  /** Limits that all drawings share, on the scale that columns share. */
   limits: readonly [number, number];
-  difference: boolean;
 }
 
-export function Sparkline({ seen, values, limits: [low, high], difference }: Props) {
-  const shown = Array.from(seen.curve ? values : comparable(seen, values, difference));
+export function Sparkline({ seen, values, limits: [low, high] }: Props) {
+  const shown = Array.from(values);
   const y = (value: number) => 30 - (28 * (value - low)) / (high - low) - 1;
   const x = (n: number) => (60 * (n + 0.5)) / shown.length;
   const zero = y(Math.min(Math.max(0, low), high));
