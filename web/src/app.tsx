@@ -1,7 +1,10 @@
 /** The page: a header, the sliders on the left, and tabs on the right. */
 import type { FunctionComponent } from "preact";
 import type { Model } from "./model";
+import { Grid } from "./panels/grid";
+import { Interpolate } from "./panels/interpolate";
 import { Stage } from "./panels/stage";
+import { Traversals } from "./panels/traversals";
 import { canRedo, canUndo, change, manifest, model, problem, redo, undo, view, type Tab } from "./state";
 
 interface TabEntry {
@@ -11,7 +14,11 @@ interface TabEntry {
 }
 
 /** The tabs in their order. */
-const TABS: TabEntry[] = [];
+const TABS: TabEntry[] = [
+  { id: "traversals", name: "Traversals", content: Traversals },
+  { id: "grid", name: "Grid", content: Grid },
+  { id: "between", name: "Interpolate", content: Interpolate },
+];
 
 export function App() {
   const first = model.value;

@@ -55,8 +55,8 @@ export interface Manifest {
   open: string[];
 }
 
-/** How channels become colours: rgb = sum over channels of clamp((x - low) / (high - low)) * colour.
- * A diverging map of one channel has three colours: at low, in the middle and at high. */
+/** How channels become colours: rgb = sum over channels of clamp((x - low) / (high - low)) * colour,
+ * with colours from 0 to 1. A diverging map of one channel has three: at low, in the middle, at high. */
 export interface ColourMap {
   low: number[];
   high: number[];
