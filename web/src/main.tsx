@@ -2,11 +2,14 @@
 import { render } from "preact";
 import { App } from "./app";
 import { readManifest } from "./source";
-import { begin, change, code, model, models, view } from "./state";
+import { begin, change, code, follow, model, models, view } from "./state";
+import { startTheme } from "./theme";
 import "./style.css";
 
+startTheme();
 render(<App />, document.getElementById("app")!);
 void begin(readManifest(), location.hash);
+window.addEventListener("hashchange", () => follow(location.hash));
 
 // For tests, and for the curious: the state, and the networks of every open model.
 Object.assign(window, { unweave: { change, code, model, models, view } });

@@ -223,9 +223,20 @@ export async function openMissing(): Promise<void> {
 /** Start from the page's manifest and the URL. */
 export async function begin(runs: Manifest, fragment: string): Promise<void> {
   manifest.value = runs;
-  const wanted = decode(fragment);
-  const known = new Set(runs.runs.filter((run) => run.explorable).map((run) => run.id));
-  const open = wanted.open.filter((id) => known.has(id));
-  view.value = { ...wanted, open: open.length > 0 ? open : runs.open };
+  view.value = viewOf(fragment);
   await openMissing();
+}
+
+/** Go to the view of a link that was put into the address bar. */
+export function follow(fragment: string): void {
+  change(viewOf(fragment));
+  void openMissing();
+}
+
+/** The view of a fragment, with the page's own runs if it names none that can be opened. */
+function viewOf(fragment: string): View {
+  const wanted = decode(fragment);
+  const known = new Set(manifest.value.runs.filter((run) => run.explorable).map((run) => run.id));
+  const open = wanted.open.filter((id) => known.has(id));
+  return { ...wanted, open: open.length > 0 ? open : manifest.value.open };
 }
