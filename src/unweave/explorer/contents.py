@@ -273,22 +273,20 @@ class _Arrays:
     def add(self, value: Array | File) -> dict[str, Any]:
         """Store an array or a file, and return its `ArrayRef`."""
         if isinstance(value, File):
-            content, planes, dtype = value.content, value.planes, "uint8"
-            shape = [len(content)]
+            content, dtype, shape = value.content, "uint8", (len(value.content),)
         else:
-            numbers = np.ascontiguousarray(value, "<f4")
-            content, planes, dtype = numbers.tobytes(), _PLANES, "float32"
-            shape = list(value.shape)
+            content, dtype, shape = value.astype("<f4").tobytes(), "float32", value.shape
+        planes = value.planes if isinstance(value, File) else _PLANES
         offset = sum(map(len, self.parts))
         self.parts.append(in_planes(content, planes))
-        return {"dtype": dtype, "shape": shape, "offset": offset, "planes": planes}
+        return {"dtype": dtype, "shape": list(shape), "offset": offset, "planes": planes}
 
 
 def in_planes(content: bytes, count: int) -> bytes:
-    """Return all first bytes of `count`, then all second bytes, and so on.
+    r"""Return all first bytes of `count`, then all second bytes, and so on.
 
     >>> in_planes(b"aAbBc", 2)
-    b'abcAB\\x00'
+    b'abcAB\x00'
     """
     filled = content + bytes(-len(content) % count)
     return np.frombuffer(filled, np.uint8).reshape(-1, count).T.tobytes()

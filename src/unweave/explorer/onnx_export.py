@@ -7,7 +7,6 @@ import copy
 import logging
 import warnings
 from collections.abc import Callable, Iterator
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,7 +90,7 @@ def _export(model: FittedModel, part: _Part, inputs: Tensor) -> bytes:
     return content
 
 
-def _runtime() -> ModuleType:
+def _runtime() -> Any:
     """Import onnxruntime and what torch's exporter needs, or say how to install them."""
     try:
         import onnx  # noqa: F401
@@ -179,7 +178,7 @@ def _stripped(model: Any) -> bytes:
     return content
 
 
-def _session(runtime: ModuleType, content: bytes) -> Any:
+def _session(runtime: Any, content: bytes) -> Any:
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3

@@ -51,7 +51,8 @@ def _quantiles(d: Distribution) -> NDArray[np.float64]:
     if isinstance(d, _HasCdf):
         return _inverted(d, shares).T.cpu().numpy()
     samples = with_hard_samples(d).rsample(Noise(0, 0, "quantiles", d.mean.device), (_SAMPLES,))
-    return np.quantile(samples.double().cpu().numpy(), shares.numpy(), axis=0).T
+    found = np.quantile(samples.double().cpu().numpy(), shares.numpy(), axis=0)
+    return np.asarray(found.T, np.float64)
 
 
 def _inverted(d: _HasCdf, shares: Tensor) -> Tensor:

@@ -135,20 +135,23 @@ def names(runs: Sequence[RunData]) -> list[str]:
 def _telling_apart(every: Sequence[Mapping[str, Setting]]) -> list[str]:
     """Return few settings that tell runs apart, besides the objective; the seed is the last.
 
-    Each one separates as many runs as any other could after those before it.
+    Each one separates as many runs as any other could after those before it; settings that only
+    some runs have come last.
 
     >>> small = {"objective": "vae", "latent.size": 2, "steps": 10, "seed": 0}
     >>> _telling_apart([small, small | {"latent.size": 4, "steps": 20}, small | {"seed": 1}])
     ['latent.size', 'seed']
     """
     candidates = sorted(differing(every), key=_preference)
+    shared = [name for name in candidates if all(name in each for each in every)]
     chosen = ["objective"]
 
     def kinds(names: Sequence[str]) -> int:
         return len({tuple(each.get(name) for name in names) for each in every})
 
-    while kinds(chosen) < kinds(candidates):
-        chosen.append(max(candidates, key=lambda name: kinds([*chosen, name])))
+    for names in (shared, candidates):
+        while kinds(chosen) < kinds([*chosen, *names]):
+            chosen.append(max(names, key=lambda name: kinds([*chosen, name])))
     seeds = {each.get("seed") for each in every}
     return sorted(chosen[1:], key=_preference) + ["seed"] * (len(seeds) > 1)
 
@@ -168,12 +171,12 @@ def _text(run: RunData, words: Mapping[str, str]) -> str:
 
 
 def _short_names(settings: Sequence[str]) -> dict[str, str]:
-    """Return the last part of the name of each setting, or all of it if that is not unique.
+    """Return the name of each setting without its first part, or all of it if that is not unique.
 
-    >>> _short_names(["latent.size", "objective.beta"])
-    {'latent.size': 'size', 'objective.beta': 'beta'}
+    >>> _short_names(["latent.size", "objective.beta.start"])
+    {'latent.size': 'size', 'objective.beta.start': 'beta start'}
     """
-    last = [setting.rpartition(".")[2] for setting in settings]
+    last = [(setting.partition(".")[2] or setting).replace(".", " ") for setting in settings]
     return {
         setting: setting if last.count(word) > 1 else word
         for setting, word in zip(settings, last, strict=True)
