@@ -1,1 +1,1 @@
-"""The explorer: a latent space in the browser, and a page to share it."""
+"""The explorer: what its page shows of runs and models, computed and written for the browser."""

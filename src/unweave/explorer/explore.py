@@ -14,9 +14,8 @@ from unweave.evaluation.loading import loader
 from unweave.evaluation.model import FittedModel
 from unweave.explorer.library import MOST_OPEN, Library, LoadedRun, RunSource, StoredRun
 from unweave.explorer.model_data import model_bundle
-from unweave.explorer.page import read_app
 from unweave.explorer.server import Content, ExplorerServer
-from unweave.explorer.share import as_list, page_title, shared_page
+from unweave.explorer.share import as_list, check_ready, page_title, shared_page
 from unweave.training.store import RunFolder, Store
 
 _HEIGHT = 860  # pixels of a page in a notebook
@@ -112,7 +111,7 @@ def _build(model: FittedModel, name: str) -> bytes:
 
 def serve(content: Content, port: int, open_browser: bool) -> None:
     """Show a page until Ctrl-C."""
-    read_app()  # a copy without the application fails at once
+    check_ready()
     with ExplorerServer(content, port) as server:
         out.print(f"explorer: {server.url} (Ctrl-C stops it)", highlight=False, soft_wrap=True)
         if open_browser:  # some browsers return only when they are closed

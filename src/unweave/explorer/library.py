@@ -183,14 +183,22 @@ class Library:
             return _Listed(source, version, None)
 
     def _new_manifest(self) -> Manifest:
-        known = [(each.source, each.data) for each in self._listed.values() if each.data]
-        runs = named([data for _, data in known])
-        self._runs = {
-            data.id: (source, data.name) for (source, _), data in zip(known, runs, strict=True)
-        }
+        known = self._known()
+        runs = named([each.data for each in known.values() if each.data])
+        self._runs = {run.id: (known[run.id].source, run.name) for run in runs}
         ids = [run.id for run in runs if run.explorable]
         opened = ids[: self.first] if self.first > 0 else ids[self.first :]
         return Manifest(self.title, unweave.__version__, True, self.watch, runs, opened)
+
+    def _known(self) -> dict[str, _Listed]:
+        """Return the runs that could be read by id, each once."""
+        known: dict[str, _Listed] = {}
+        for key, each in self._listed.items():
+            if each.data and each.data.id in known:
+                print_notes(err, [f"{key} is left out: another folder has the same run"])
+            elif each.data:
+                known[each.data.id] = each
+        return known
 
     def bundle(self, run: str) -> bytes:
         """Return the bundle of the newest weights of a run; raise a KeyError for an unknown run."""

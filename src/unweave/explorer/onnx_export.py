@@ -7,6 +7,7 @@ import copy
 import logging
 import warnings
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from unweave.latents import prior_samples
 from unweave.networks.layers import use_plain_convolutions
 from unweave.objectives import Nets
 
+_PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 _OPSET = 18  # onnxruntime-web reads up to 21; the exporter writes 18 without conversion
 _EXAMPLES = 2  # an example batch of 1 would be taken for the only size
 _CHECKED = (1, 2, 5)  # sizes of batches
@@ -79,29 +81,29 @@ def _codes(model: FittedModel) -> Tensor:
 
 def _export(model: FittedModel, part: _Part, inputs: Tensor) -> bytes:
     """Export a part of the model and check it at several sizes of the batch."""
-    runtime = _runtime()
+    check_packages()
     trained = model.trained.to(torch.device("cpu"))
     expected = trained.alone(0, part.compute, inputs).numpy()
     content = _stripped(_graph(trained, part, inputs[:_EXAMPLES]))
-    session = _session(runtime, content)
+    session = _session(content)
     for count in _CHECKED:
         results = session.run(None, {part.input: inputs[:count].numpy()})
         _check(part.name, results[0], expected[:count], np.abs(expected).max())
     return content
 
 
-def _runtime() -> Any:
-    """Import onnxruntime and what torch's exporter needs, or say how to install them."""
-    try:
-        import onnx  # noqa: F401
-        import onnxruntime
-        import onnxscript  # noqa: F401
-    except ImportError as error:
+def missing_package() -> str | None:
+    """Return a package that an export needs and that is not installed, if there is one."""
+    return next((name for name in _PACKAGES if find_spec(name) is None), None)
+
+
+def check_packages() -> None:
+    """Say how to install what an export needs, if it is missing."""
+    if package := missing_package():
         raise ValueError(
-            f"the explorer runs models as ONNX, which needs {error.name}: pip install "
+            f"the explorer runs models as ONNX, which needs {package}: pip install "
             "'unweave[explorer]'"
-        ) from None
-    return onnxruntime
+        )
 
 
 class _Exported(nn.Module):
@@ -178,7 +180,9 @@ def _stripped(model: Any) -> bytes:
     return content
 
 
-def _session(runtime: Any, content: bytes) -> Any:
+def _session(content: bytes) -> Any:
+    import onnxruntime as runtime
+
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3

@@ -13,6 +13,7 @@ from unweave.explorer.contents import Manifest
 from unweave.explorer.embedding import Method
 from unweave.explorer.library import MOST_OPEN
 from unweave.explorer.model_data import model_bundle
+from unweave.explorer.onnx_export import check_packages
 from unweave.explorer.page import read_app, render
 from unweave.explorer.run_data import named, run_data
 from unweave.training.configuration import data_name
@@ -59,7 +60,7 @@ def shared_page(
 ) -> bytes:
     """Return the page that `share` writes."""
     every = as_list(models)
-    read_app()  # a copy without the application fails before the work
+    check_ready()
     runs = named([run_data(model) for model in every])
     build = partial(model_bundle, rows=rows, thumbnails=thumbnails, embedding=embedding)
     bundles = {run.id: build(model, name=run.name) for run, model in zip(runs, every, strict=True)}
@@ -72,6 +73,12 @@ def shared_page(
         open=[run.id for run in runs[:MOST_OPEN]],
     )
     return render(manifest, bundles)
+
+
+def check_ready() -> None:
+    """Raise a ValueError if pages cannot be made here, before any work is done."""
+    check_packages()
+    read_app()
 
 
 def as_list(models: FittedModel | Sequence[FittedModel]) -> list[FittedModel]:
