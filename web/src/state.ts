@@ -21,6 +21,10 @@ export interface View {
   colour: string;
   /** Corners of the lasso in the scatter's coordinates. */
   lasso: [number, number][] | null;
+  /** The axes that the lasso was drawn on; the selection stays when others are shown. */
+  lassoAxes: [string, string] | null;
+  /** Rows selected by value instead: from a low to a high value of "factor:0" or "z:3". */
+  range: [string, number, number] | null;
   /** Whether points are drawn as images, and whether contours of q(z) and the prior are. */
   images: boolean;
   contours: boolean;
@@ -51,6 +55,8 @@ export const DEFAULTS: View = {
   y: "",
   colour: "",
   lasso: null,
+  lassoAxes: null,
+  range: null,
   images: false,
   contours: false,
   grid: null,
@@ -182,6 +188,7 @@ const listOf =
   (form: Form, length?: number): Form =>
   (value) =>
     Array.isArray(value) && value.every(form) && (length === undefined || value.length === length);
+const isRange = ([key, ...ends]: unknown[]): boolean => isText(key) && ends.every(isNumber);
 const TABS: Tab[] = ["traversals", "grid", "between", "data", "factors", "runs"];
 
 const FORMS: Record<keyof View, Form> = {
@@ -193,6 +200,8 @@ const FORMS: Record<keyof View, Form> = {
   y: isText,
   colour: isText,
   lasso: listOf(listOf(isNumber, 2)),
+  lassoAxes: listOf(isText, 2),
+  range: (value) => listOf(() => true, 3)(value) && isRange(value as unknown[]),
   images: isFlag,
   contours: isFlag,
   grid: listOf(isCount, 2),
