@@ -1,10 +1,10 @@
 /** Start the explorer. */
 import { render } from "preact";
+import "./style.css"; // before the style sheets of components, which add to it
 import { App } from "./app";
 import { readManifest } from "./source";
 import { begin, change, code, follow, model, models, view } from "./state";
 import { startTheme } from "./theme";
-import "./style.css";
 
 startTheme();
 render(<App />, document.getElementById("app")!);

@@ -9,7 +9,7 @@ export function Footer({ model }: { model: Model | undefined }) {
       {model && (
         <p>
           <bdi>{model.data.name}</bdi>, trained on <bdi>{model.data.dataName}</bdi>, step {model.data.step}.{" "}
-          {model.data.headline}
+          {model.data.headline}.
         </p>
       )}
       <p>
