@@ -1,13 +1,16 @@
 /** Start the explorer. */
 import { render } from "preact";
+import "./style.css"; // before the style sheets of components, which add to it
 import { App } from "./app";
 import { encodeNumbers, uploads } from "./origin";
 import { readManifest } from "./source";
-import { begin, change, code, model, models, view } from "./state";
-import "./style.css";
+import { begin, change, code, follow, model, models, view } from "./state";
+import { startTheme } from "./theme";
 
+startTheme();
 render(<App />, document.getElementById("app")!);
 void begin(readManifest(), location.hash);
+window.addEventListener("hashchange", () => follow(location.hash));
 
 /** Encode values of one observation, in the user's units, by the first model. */
 const encode = (values: ArrayLike<number>) => encodeNumbers(model.value!, values);
