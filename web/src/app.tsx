@@ -1,6 +1,7 @@
 /** The page: a header, the sliders on the left, and tabs on the right. */
 import type { FunctionComponent } from "preact";
 import type { Model } from "./model";
+import { Data } from "./panels/data/data";
 import { Stage } from "./panels/stage";
 import { canRedo, canUndo, change, manifest, model, problem, redo, undo, view, type Tab } from "./state";
 
@@ -11,7 +12,7 @@ interface TabEntry {
 }
 
 /** The tabs in their order. */
-const TABS: TabEntry[] = [];
+const TABS: TabEntry[] = [{ id: "data", name: "Data", content: Data }];
 
 export function App() {
   const first = model.value;

@@ -1,6 +1,7 @@
 /** Start the explorer. */
 import { render } from "preact";
 import { App } from "./app";
+import { selection } from "./selection";
 import { readManifest } from "./source";
 import { begin, change, code, model, models, view } from "./state";
 import "./style.css";
@@ -9,4 +10,4 @@ render(<App />, document.getElementById("app")!);
 void begin(readManifest(), location.hash);
 
 // For tests, and for the curious: the state, and the networks of every open model.
-Object.assign(window, { unweave: { change, code, model, models, view } });
+Object.assign(window, { unweave: { change, code, model, models, selection, view } });

@@ -78,7 +78,7 @@ function* texts(element: HTMLElement, frame: DOMRect): Generator<string> {
   while (walker.nextNode()) {
     const node = walker.currentNode as Text;
     const parent = node.parentElement!;
-    if (!node.data.trim() || parent.closest("svg, button, select, option")) continue;
+    if (!node.data.trim() || parent.closest("svg, button:not(.key, .in-export), select, option")) continue;
     const range = document.createRange();
     range.selectNodeContents(node);
     const box = range.getBoundingClientRect();
