@@ -1,6 +1,7 @@
 /** Start the explorer. */
 import { render } from "preact";
 import { App } from "./app";
+import { createRenderer } from "./scatter/renderer";
 import { selection } from "./selection";
 import { readManifest } from "./source";
 import { begin, change, code, model, models, view } from "./state";
@@ -10,4 +11,4 @@ render(<App />, document.getElementById("app")!);
 void begin(readManifest(), location.hash);
 
 // For tests, and for the curious: the state, and the networks of every open model.
-Object.assign(window, { unweave: { change, code, model, models, selection, view } });
+Object.assign(window, { unweave: { change, code, createRenderer, model, models, selection, view } });

@@ -1,5 +1,6 @@
 /** The scatter: points, axes, and everything that moves over them. */
 import { useSignal, type Signal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import { useMemo } from "preact/hooks";
 import type { Model } from "../../model";
 import { toData, type Box, type Place, type Size } from "../../scatter/camera";
@@ -59,9 +60,12 @@ export function Plot({ model, cloud, look, selected }: Props) {
         onBlur={() => (cursor.value = null)}
         {...pointerEvents(gestures, camera)}
       >
+        <Layer size={size}>
+          <Axes cloud={cloud} box={box} size={size} />
+        </Layer>
         <canvas ref={canvas} class="points" aria-hidden="true" />
         {view.value.images && <Images model={model} cloud={cloud} box={box} size={size} selected={selected} />}
-        <Overlay model={model} cloud={cloud} box={box} size={size} row={row} path={pointing.path.value} />
+        <Marks model={model} cloud={cloud} box={box} size={size} row={row} path={pointing.path.value} />
         <div class="cards">
           {row !== null && <Hover model={model} row={row} at={cloud.picker.screen(box, size, row)} size={size} />}
         </div>
@@ -71,7 +75,18 @@ export function Plot({ model, cloud, look, selected }: Props) {
   );
 }
 
-interface OverlayProps {
+/** A drawing over the whole frame, with its origin between the axes. */
+function Layer({ size, children }: { size: Size; children: ComponentChildren }) {
+  const width = size.width + MARGIN.left + MARGIN.right;
+  const height = size.height + MARGIN.top + MARGIN.bottom;
+  return (
+    <svg class="layer" width={width} height={height} aria-hidden="true">
+      <g transform={`translate(${MARGIN.left} ${MARGIN.top})`}>{children}</g>
+    </svg>
+  );
+}
+
+interface MarksProps {
   model: Model;
   cloud: Cloud;
   box: Box;
@@ -80,24 +95,19 @@ interface OverlayProps {
   path: readonly Place[];
 }
 
-function Overlay({ model, cloud, box, size, row, path }: OverlayProps) {
-  const width = size.width + MARGIN.left + MARGIN.right;
-  const height = size.height + MARGIN.top + MARGIN.bottom;
+function Marks({ model, cloud, box, size, row, path }: MarksProps) {
   return (
-    <svg class="overlay" width={width} height={height} aria-hidden="true">
+    <Layer size={size}>
       <clipPath id="scatter-clip">
         <rect width={size.width} height={size.height} />
       </clipPath>
-      <g transform={`translate(${MARGIN.left} ${MARGIN.top})`}>
-        <Axes cloud={cloud} box={box} size={size} />
-        <g clip-path="url(#scatter-clip)">
-          {view.value.contours && !whyNoContours(cloud) && <Density model={model} cloud={cloud} box={box} size={size} />}
-          <LassoLine path={path} box={box} size={size} />
-          <CursorRing row={row} cloud={cloud} box={box} size={size} />
-          <Cross model={model} cloud={cloud} box={box} size={size} />
-        </g>
+      <g clip-path="url(#scatter-clip)">
+        {view.value.contours && !whyNoContours(cloud) && <Density model={model} cloud={cloud} box={box} size={size} />}
+        <LassoLine path={path} box={box} size={size} />
+        <CursorRing row={row} cloud={cloud} box={box} size={size} />
+        <Cross model={model} cloud={cloud} box={box} size={size} />
       </g>
-    </svg>
+    </Layer>
   );
 }
 
