@@ -2,6 +2,7 @@
 import type { FunctionComponent } from "preact";
 import type { Model } from "./model";
 import { Data } from "./panels/data/data";
+import { Factors } from "./panels/factors/factors";
 import { Stage } from "./panels/stage";
 import { canRedo, canUndo, change, manifest, model, problem, redo, undo, view, type Tab } from "./state";
 
@@ -12,7 +13,10 @@ interface TabEntry {
 }
 
 /** The tabs in their order. */
-const TABS: TabEntry[] = [{ id: "data", name: "Data", content: Data }];
+const TABS: TabEntry[] = [
+  { id: "data", name: "Data", content: Data },
+  { id: "factors", name: "Factors", content: Factors },
+];
 
 export function App() {
   const first = model.value;

@@ -45,91 +45,108 @@ export function drawPoints(points: Points, look: Look, box: Box, size: Size, rat
   const border = Math.ceil(BORDER * ratio);
   const wide = size.width + 2 * border;
   const high = size.height + 2 * border;
-  const bytes = new Uint8Array(4 * wide * high);
+  const pixels = new Uint32Array(wide * high);
   const [perX, perY] = [size.width / (box.x[1] - box.x[0]), size.height / (box.y[1] - box.y[0])];
-  const discs = new Discs(ratio / SIXTEENTHS);
-  for (const n of look.order) {
-    const disc = discs.of(look.sizes[n]!);
+  const discs = new Discs(ratio / SIXTEENTHS, wide);
+  const { rgba, sizes, order } = look;
+  for (let k = 0; k < order.length; k++) {
+    const n = order[k]!;
+    const disc = discs.of(sizes[n]!);
     const x = (points.x[n]! - box.x[0]) * perX + border - disc.radius;
     const y = (box.y[1] - points.y[n]!) * perY + border - disc.radius;
-    if (x >= 0 && y >= 0 && x < wide - disc.side && y < high - disc.side) stamp(bytes, wide, x, y, disc, look.rgba, 4 * n);
+    if (x >= 0 && y >= 0 && x < wide - disc.side && y < high - disc.side) stamp(pixels, wide, x, y, disc, rgba, 4 * n);
   }
-  return cropped(bytes, wide, border, size);
+  return cropped(pixels, wide, border, size);
+}
+
+/** The pixels that a disc covers: their distance from its corner, and how much of each, to 255. */
+interface Mask {
+  offsets: Int32Array;
+  covers: Uint8Array;
 }
 
 interface Disc {
   radius: number;
-  /** Pixels of a side of the masks. */
   side: number;
-  /** How much of each pixel the disc covers, 0 to 255, for each phase down and across. */
-  masks: Uint8Array[];
+  /** For each phase down and across. */
+  masks: Mask[];
 }
 
 /** Masks of discs by their size, made when they are first needed. */
 class Discs {
   private readonly made: (Disc | undefined)[] = [];
 
-  constructor(private readonly scale: number) {}
+  constructor(
+    private readonly scale: number,
+    private readonly wide: number,
+  ) {}
 
   of(size: number): Disc {
-    return (this.made[size] ??= disc(Math.max(size * this.scale, 1) / 2));
+    return (this.made[size] ??= disc(Math.max(size * this.scale, 1) / 2, this.wide));
   }
 }
 
-function disc(radius: number): Disc {
+function disc(radius: number, wide: number): Disc {
   const side = Math.ceil(2 * radius) + 2;
   const masks = Array.from({ length: PHASES * PHASES }, (_, phase) => {
     const x = radius + ((phase % PHASES) + 0.5) / PHASES;
     const y = radius + (Math.floor(phase / PHASES) + 0.5) / PHASES;
-    return Uint8Array.from({ length: side * side }, (_, n) => {
-      const away = Math.hypot((n % side) + 0.5 - x, Math.floor(n / side) + 0.5 - y);
-      return 255 * Math.min(Math.max(radius - away + 0.5, 0), 1);
-    });
+    return mask(x, y, radius, side, wide);
   });
   return { radius, side, masks };
 }
 
-/** Blend a disc over premultiplied pixels. This runs for every point of every frame. */
-function stamp(bytes: Uint8Array, wide: number, x: number, y: number, disc: Disc, rgba: Uint8Array, colour: number): void {
-  const [left, top] = [x | 0, y | 0];
-  const mask = disc.masks[(((y - top) * PHASES) | 0) * PHASES + (((x - left) * PHASES) | 0)]!;
-  const side = disc.side;
-  const r = rgba[colour]!;
-  const g = rgba[colour + 1]!;
-  const b = rgba[colour + 2]!;
-  const alpha = rgba[colour + 3]!;
-  for (let row = 0, k = 0; row < side; row++) {
-    let at = 4 * ((top + row) * wide + left);
-    for (let column = 0; column < side; column++, k++, at += 4) {
-      const cover = mask[k]!;
-      if (cover === 0) continue;
-      const over = share(alpha * cover);
-      const under = 255 - over;
-      bytes[at] = share(r * over + bytes[at]! * under);
-      bytes[at + 1] = share(g * over + bytes[at + 1]! * under);
-      bytes[at + 2] = share(b * over + bytes[at + 2]! * under);
-      bytes[at + 3] = share(255 * over + bytes[at + 3]! * under);
-    }
+function mask(x: number, y: number, radius: number, side: number, wide: number): Mask {
+  const covered = Array.from({ length: side * side }, (_, n) => {
+    const [column, row] = [n % side, Math.floor(n / side)];
+    const away = Math.hypot(column + 0.5 - x, row + 0.5 - y);
+    return { offset: row * wide + column, cover: Math.round(255 * Math.min(Math.max(radius - away + 0.5, 0), 1)) };
+  }).filter(({ cover }) => cover > 0);
+  return {
+    offsets: Int32Array.from(covered, ({ offset }) => offset),
+    covers: Uint8Array.from(covered, ({ cover }) => cover),
+  };
+}
+
+const PAIR = 0x00ff00ff;
+const HALF = 0x00800080;
+
+/**
+ * Blend a disc over premultiplied pixels, 0xAABBGGRR. This runs for every point of every frame, so
+ * two channels are blended at a time.
+ */
+function stamp(pixels: Uint32Array, wide: number, x: number, y: number, disc: Disc, rgba: Uint8Array, at: number): void {
+  const left = x | 0;
+  const top = y | 0;
+  const { offsets, covers } = disc.masks[(((y - top) * PHASES) | 0) * PHASES + (((x - left) * PHASES) | 0)]!;
+  const corner = top * wide + left;
+  const blueRed = (rgba[at + 2]! << 16) | rgba[at]!;
+  const alphaGreen = (255 << 16) | rgba[at + 1]!;
+  const opacity = rgba[at + 3]! * (256 / (255 * 255));
+  for (let k = 0; k < offsets.length; k++) {
+    const over = (covers[k]! * opacity + 0.5) | 0;
+    const under = 256 - over;
+    const pixel = corner + offsets[k]!;
+    const before = pixels[pixel]!;
+    const low = (Math.imul(blueRed, over) + Math.imul(before & PAIR, under) + HALF) >>> 8;
+    const high = Math.imul(alphaGreen, over) + Math.imul((before >>> 8) & PAIR, under) + HALF;
+    pixels[pixel] = (low & PAIR) | (high & ~PAIR);
   }
 }
 
-/** A number divided by 255 and rounded, exact up to 255 * 255. */
-function share(product: number): number {
-  return ((product + 128) * 257) >>> 16;
-}
-
 /** The picture without its border, and with colours that are not premultiplied. */
-function cropped(bytes: Uint8Array, wide: number, border: number, { width, height }: Size): Uint8ClampedArray<ArrayBuffer> {
+function cropped(from: Uint32Array, wide: number, border: number, { width, height }: Size): Uint8ClampedArray<ArrayBuffer> {
   const pixels = new Uint8ClampedArray(4 * width * height);
   for (let row = 0, to = 0; row < height; row++) {
-    let from = 4 * ((row + border) * wide + border);
-    for (let column = 0; column < width; column++, from += 4, to += 4) {
-      const alpha = bytes[from + 3]!;
-      if (alpha === 0) continue;
+    const start = (row + border) * wide + border;
+    for (let column = 0; column < width; column++, to += 4) {
+      const pixel = from[start + column]!;
+      if (pixel === 0) continue;
+      const alpha = pixel >>> 24;
       const full = 255 / alpha;
-      pixels[to] = bytes[from]! * full;
-      pixels[to + 1] = bytes[from + 1]! * full;
-      pixels[to + 2] = bytes[from + 2]! * full;
+      pixels[to] = (pixel & 255) * full;
+      pixels[to + 1] = ((pixel >>> 8) & 255) * full;
+      pixels[to + 2] = ((pixel >>> 16) & 255) * full;
       pixels[to + 3] = alpha;
     }
   }

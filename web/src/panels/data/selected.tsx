@@ -60,8 +60,8 @@ function Bars({ of }: { of: Histogram }) {
         <line class="rule" x1={0} x2={WIDTH} y1={HEIGHT - 0.5} y2={HEIGHT - 0.5} />
       </svg>
       <div class="ends">
-        <span>{of.bins[0]?.label}</span>
-        <span>{of.bins.at(-1)?.label}</span>
+        <span>{of.ends[0]}</span>
+        <span>{of.ends[1]}</span>
       </div>
     </figure>
   );
