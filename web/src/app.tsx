@@ -1,6 +1,8 @@
 /** The page: a header, the sliders on the left, and tabs on the right. */
 import type { FunctionComponent } from "preact";
 import type { Model } from "./model";
+import { RunPicker } from "./panels/picker";
+import { Runs } from "./panels/runs/tab";
 import { Stage } from "./panels/stage";
 import { canRedo, canUndo, change, manifest, model, problem, redo, undo, view, type Tab } from "./state";
 
@@ -11,13 +13,14 @@ interface TabEntry {
 }
 
 /** The tabs in their order. */
-const TABS: TabEntry[] = [];
+const TABS: TabEntry[] = [{ id: "runs", name: "Runs", content: Runs }];
 
 export function App() {
   const first = model.value;
   return (
     <>
       <Header />
+      <RunPicker />
       {problem.value && (
         <p class="problem" role="alert">
           {problem.value}

@@ -3,12 +3,14 @@ import { useDecoded } from "../decoded";
 import type { Model } from "../model";
 import { change, code, view } from "../state";
 import { Observation } from "../ui/observation";
+import { Others } from "./others";
 import { Sliders } from "./sliders";
 
 export function Stage({ model }: { model: Model }) {
   return (
     <aside class="stage" aria-label="Latent variables">
       <Current model={model} />
+      <Others model={model} />
       <div class="tools">
         <button type="button" onClick={() => change({ z: null })} disabled={view.value.z === null}>
           Back to the observation
