@@ -106,10 +106,16 @@ describe("groups of seeds", () => {
     const groups = groupSeeds(RUNS);
     expect(groups.map(({ runs }) => runs.map(({ id }) => id).join(""))).toEqual(["ab", "c", "d"]);
     expect(groups.map(({ name }) => name)).toEqual([
-      "objective=beta-vae, objective.beta=4",
-      "objective=beta-vae, objective.beta=16",
+      "objective=beta-vae, beta=4",
+      "objective=beta-vae, beta=16",
       "objective=factor vae",
     ]);
+  });
+
+  it("are called by the fewest settings that tell them apart", () => {
+    const betas = [1, 4, 16].map((beta) => run(`${beta}`, { "objective.beta": beta, "warm-up": beta > 1, seed: 0 }));
+    expect(groupSeeds(betas).map(({ name }) => name)).toEqual(["beta=1", "beta=4", "beta=16"]);
+    expect(groupSeeds([betas[0]!])[0]!.name).toBe("all runs");
   });
 
   it("do not depend on the order of settings", () => {
