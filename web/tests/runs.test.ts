@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { RunData, Setting } from "../src/bundle";
 import { axisOf, spansDecades } from "../src/panels/runs/axis";
-import { allColumns, compareValues, differing, tableColumns } from "../src/panels/runs/columns";
+import { allColumns, compareValues, differing, mostTelling, tableColumns } from "../src/panels/runs/columns";
 import { band, curveOf, termsOf, valueAtStep } from "../src/panels/runs/curves";
 import { parseFilter, rangeOf, withRange, withValue } from "../src/panels/runs/filter";
 import { groupSeeds, summary } from "../src/panels/runs/groups";
@@ -90,6 +90,15 @@ describe("columns", () => {
     expect(tableColumns(RUNS).map(({ key }) => key)).toEqual([
       "name", "state", "objective", "objective.beta", "seed", "mig/chen2018", "sap",
     ]);
+  });
+
+  it("that tell most come first, in the order of the table", () => {
+    const many = Array.from({ length: 8 }, (_, n) =>
+      run(`${n}`, { rare: n === 0, beta: n, half: n % 2, ...(n === 0 ? { once: n } : {}) }),
+    );
+    const settings = allColumns(many).filter(({ kind }) => kind === "setting");
+    expect(mostTelling(settings, many, 2).map(({ key }) => key)).toEqual(["beta", "half"]);
+    expect(mostTelling(settings, many, 3).map(({ key }) => key)).toEqual(["rare", "beta", "half"]);
   });
 
   it("sort numbers before text and missing values last in both directions", () => {
