@@ -68,8 +68,10 @@ describe("the filter", () => {
   });
 
   it("asks which of two is meant", () => {
-    const columns = allColumns([run("a", { "a.size": 1, "b.size": 2 })]);
-    expect(() => parseFilter("size=1", columns)).toThrow("a.size or b.size");
+    const one = run("a", { "a.size": 1, "b.size": 2 });
+    expect(() => parseFilter("size=1", allColumns([one]))).toThrow("a.size or b.size");
+    const other = run("b", { "a.size": 3, "b.size": 2 });
+    expect([one, other].filter(parseFilter("size=3", allColumns([one, other])))).toEqual([other]);
   });
 
   it("takes bounds from brushes, and gives them back", () => {
