@@ -7,6 +7,8 @@ import { Grid } from "./panels/grid";
 import { Interpolate } from "./panels/interpolate";
 import { Data } from "./panels/data/data";
 import { Factors } from "./panels/factors/factors";
+import { RunPicker } from "./panels/picker";
+import { Runs } from "./panels/runs/tab";
 import { Stage } from "./panels/stage";
 import { Traversals } from "./panels/traversals";
 import { press } from "./shortcuts";
@@ -30,6 +32,7 @@ const TABS: TabEntry[] = [
   { id: "between", name: "Interpolate", content: Interpolate },
   { id: "data", name: "Data", content: Data },
   { id: "factors", name: "Factors", content: Factors },
+  { id: "runs", name: "Runs", content: Runs },
 ];
 
 export function App() {
@@ -41,6 +44,7 @@ export function App() {
     <>
       <Header onTour={() => setShown("tour")} onKeys={() => setShown("keys")} />
       <Hint onTour={() => setShown("tour")} />
+      <RunPicker />
       {problem.value && (
         <p class="problem" role="alert">
           {problem.value}

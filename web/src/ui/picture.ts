@@ -3,7 +3,7 @@
 const SVG = "http://www.w3.org/2000/svg";
 
 /** Controls are left out, except what is chosen and the heads of tables. */
-const CONTROLS = "button:not(.in-export), input, textarea, label:has(input), option, script, style";
+const CONTROLS = "button:not(.in-export, .key), input, textarea, label:has(input), option, script, style";
 
 /** An SVG file of an element, everything where it lies on the page. */
 export function svgText(element: HTMLElement): string {
