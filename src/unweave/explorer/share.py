@@ -63,6 +63,9 @@ def shared_page(
     check_ready()
     if embedding is not None:
         check_method(embedding)
+    for name, count, least in (("rows", rows, 2), ("thumbnails", thumbnails, 1)):
+        if count < least:
+            raise ValueError(f"expected {name} of at least {least}, got {count}")
     runs = named([run_data(model) for model in every])
     build = partial(model_bundle, rows=rows, thumbnails=thumbnails, embedding=embedding)
     bundles = {run.id: build(model, name=run.name) for run, model in zip(runs, every, strict=True)}
