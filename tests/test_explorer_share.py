@@ -98,6 +98,10 @@ def test_what_cannot_be_shared_is_refused_and_nothing_is_written(models, quick, 
         uw.share("runs/3f2a", place)
     with pytest.raises(ValueError, match=r"umap or pacmap, got 'tsne'"):
         uw.share(models, place, embedding="tsne")
+    with pytest.raises(ValueError, match="thumbnails of at least 1, got 0"):
+        uw.share(models, place, thumbnails=0)
+    with pytest.raises(ValueError, match="rows of at least 2, got 1"):
+        uw.share(models, place, rows=1)
     with pytest.raises(ValueError, match="got the folder"):
         uw.share(models, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["app"]

@@ -30,7 +30,7 @@ def share_command(
     thumbnails: Annotated[
         int,
         typer.Option(
-            min=0, help="How many of them to show as images or curves; most of the page's size."
+            min=1, help="How many of them to show as images or curves; most of the page's size."
         ),
     ] = 2_000,
     embedding: Annotated[

@@ -61,8 +61,7 @@ def shared_page(
     """Return the page that `share` writes."""
     every = as_list(models)
     check_ready()
-    if embedding is not None:
-        check_method(embedding)
+    _check_options(rows, thumbnails, embedding)
     runs = named([run_data(model) for model in every])
     build = partial(model_bundle, rows=rows, thumbnails=thumbnails, embedding=embedding)
     bundles = {run.id: build(model, name=run.name) for run, model in zip(runs, every, strict=True)}
@@ -75,6 +74,14 @@ def shared_page(
         open=[run.id for run in runs[:MOST_OPEN]],
     )
     return render(manifest, bundles)
+
+
+def _check_options(rows: int, thumbnails: int, embedding: str | None) -> None:
+    for name, count, least in (("rows", rows, 2), ("thumbnails", thumbnails, 1)):
+        if count < least:
+            raise ValueError(f"expected {name} of at least {least}, got {count}")
+    if embedding is not None:
+        check_method(embedding)
 
 
 def check_ready() -> None:
