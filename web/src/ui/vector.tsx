@@ -123,9 +123,9 @@ interface Tick {
   anchor: "start" | "middle" | "end";
 }
 
-/** Round positions of columns; without positions, the names of the first and last column. */
-function columnTicks({ positions, names, length }: VectorObservation, x: Scale): Tick[] {
-  if (positions) {
+/** Round positions of the columns of curves; otherwise the names of the first and last column. */
+function columnTicks({ curve, positions, names, length }: VectorObservation, x: Scale): Tick[] {
+  if (curve && positions) {
     return x.ticks(5).map((tick) => ({ at: x(tick), text: String(tick), anchor: x(tick) > WIDTH - 20 ? "end" : "middle" }));
   }
   const ends: Tick[] = [{ at: x(0), text: shortened(names[0] ?? "1", 20), anchor: "start" }];
@@ -207,13 +207,19 @@ function ManyBars(props: Props) {
           key={each.name}
           class={`bars ${each.role}`}
           style={each.colour ? { stroke: each.colour } : {}}
-          stroke-width={Math.max(width * (each.role === "main" ? 0.8 : 0.4), 0.4)}
-          d={Array.from(each.values, (value, n) => `M${at(n)},${y(0)}V${y(value)}`).join("")}
+          stroke-width={each.colour ? 1.6 : Math.max(width * (each.role === "main" ? 0.8 : 0.4), 0.4)}
+          d={Array.from(each.values, (value, n) => (each.colour ? dash(at(n), width, y(value)) : `M${at(n)},${y(0)}V${y(value)}`)).join("")}
         />
       ))}
+      {isMixed(seen) && <text class="unit" x={WIDTH - MARGIN.right} y={MARGIN.top + 2} text-anchor="end">scaled as for the network</text>}
       {column !== null && <Reading seen={seen} series={series} column={column} x={at(column)} />}
     </svg>
   );
+}
+
+/** A stroke at the value of one of several series, which bars would hide. */
+function dash(x: number, width: number, y: number): string {
+  return `M${x - width / 2},${y}h${width}`;
 }
 
 /** Whether columns have units of their own, which cannot share an axis. */
