@@ -202,13 +202,13 @@ function ManyBars(props: Props) {
   return (
     <svg class="vector" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={label} {...follow}>
       <Axes seen={seen} x={scaleLinear([0, seen.length - 1], [at(0), at(seen.length - 1)])} y={y} />
-      {[...scaled].reverse().map((each) => (
+      {scaled.map((each) => (
         <path
           key={each.name}
           class={`bars ${each.role}`}
           style={each.colour ? { stroke: each.colour } : {}}
-          stroke-width={each.colour ? 1.6 : Math.max(width * (each.role === "main" ? 0.8 : 0.4), 0.4)}
-          d={Array.from(each.values, (value, n) => (each.colour ? dash(at(n), width, y(value)) : `M${at(n)},${y(0)}V${y(value)}`)).join("")}
+          stroke-width={isBar(each) ? Math.max(width * 0.8, 0.4) : 1.6}
+          d={Array.from(each.values, (value, n) => (isBar(each) ? `M${at(n)},${y(0)}V${y(value)}` : dash(at(n), width, y(value)))).join("")}
         />
       ))}
       {isMixed(seen) && <text class="unit" x={WIDTH - MARGIN.right} y={MARGIN.top + 2} text-anchor="end">scaled as for the network</text>}
@@ -217,7 +217,11 @@ function ManyBars(props: Props) {
   );
 }
 
-/** A stroke at the value of one of several series, which bars would hide. */
+/** The main series is drawn as bars, and others as strokes over them. */
+function isBar({ role, colour }: Series): boolean {
+  return role === "main" && colour === undefined;
+}
+
 function dash(x: number, width: number, y: number): string {
   return `M${x - width / 2},${y}h${width}`;
 }
@@ -251,7 +255,7 @@ function NamedBars({ model, seen, series, label, difference = false }: Props) {
           <title>{series.map((each) => `${name}, ${each.name}: ${number(each.values[n]!)}`).join("\n")}</title>
           <text x={NAME - 6} y={13} text-anchor="end">{shortened(name, 15)}</text>
           {series.map((each, s) => (
-            <Mark key={each.name} series={each} from={x(0)} to={x(scaled[s]![n]!)} single={s === 0 && each.role === "main"} />
+            <Mark key={each.name} series={each} from={x(0)} to={x(scaled[s]![n]!)} />
           ))}
           <text class="value" x={WIDTH} y={13} text-anchor="end">{number(series[0]!.values[n]!)}</text>
         </g>
@@ -260,10 +264,9 @@ function NamedBars({ model, seen, series, label, difference = false }: Props) {
   );
 }
 
-/** The first series is a bar, others are strokes at their values. */
-function Mark({ series, from, to, single }: { series: Series; from: number; to: number; single: boolean }) {
+function Mark({ series, from, to }: { series: Series; from: number; to: number }) {
   const style = series.colour ? { fill: series.colour } : {};
-  return single && !series.colour ? (
+  return isBar(series) ? (
     <rect class="bar main" x={Math.min(from, to)} width={Math.abs(to - from)} y={4} height={ROW - 8} />
   ) : (
     <rect class={`bar ${series.role}`} style={style} x={to - 1.25} width={2.5} y={2} height={ROW - 4} />
