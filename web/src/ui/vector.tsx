@@ -239,7 +239,7 @@ export function comparable(seen: VectorObservation, values: ArrayLike<number>, d
 }
 
 const ROW = 18;
-const NAME = 96;
+const NAME = 106;
 const VALUE = 56;
 
 /** A line for each of a few columns: its name, its bar, and its value in the user's units. */
@@ -257,7 +257,7 @@ function NamedBars({ model, seen, series, label, difference = false }: Props) {
           {series.map((each, s) => (
             <Mark key={each.name} series={each} from={x(0)} to={x(scaled[s]![n]!)} />
           ))}
-          <text class="value" x={WIDTH} y={13} text-anchor="end">{number(series[0]!.values[n]!)}</text>
+          {isBar(series[0]!) && <text class="value" x={WIDTH} y={13} text-anchor="end">{number(series[0]!.values[n]!)}</text>}
         </g>
       ))}
     </svg>
