@@ -1,6 +1,6 @@
 # make test   everything that must hold: lint, types, tests, doctests, the explorer in a browser
 # make app    build the explorer (web/) into the package
-# make demo   learn a small dataset in minutes, score it, and write its report
+# make demo   learn a small dataset in minutes, score it, and write its report and explorer
 # make bench  training throughput against a plain PyTorch loop, in one run
 
 PYTHON ?= python3
@@ -30,7 +30,7 @@ bench: $(VENV)/ready
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c "import sys; sys.exit(0 if sys.version_info >= (3, 11) else 'unweave needs Python 3.11 or newer; call make PYTHON=python3.12, say')"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[explorer]"
 	touch $@
 
 $(VENV)/ready: $(VENV)/installed

@@ -150,7 +150,9 @@ def test_bundles_are_those_of_the_models_and_built_once_for_all_who_ask(folders)
 def test_only_what_has_changed_is_read_again(folders, monkeypatch):
     shown, read = library(lambda: [stored(folder) for folder in folders]), []
     own = RunFolder.read_log
-    monkeypatch.setattr(RunFolder, "read_log", lambda *a: read.append(a[0].path) or own(*a))
+    monkeypatch.setattr(
+        RunFolder, "read_log", lambda *a, **k: read.append(a[0].path) or own(*a, **k)
+    )
     first = shown.read()
     assert sorted(read) == sorted(folders)
     assert shown.read() is first
@@ -218,6 +220,31 @@ def test_an_empty_store_says_what_to_do_unless_it_is_watched(tmp_path):
     with pytest.raises(ValueError, match="train one with `unweave train`"):
         store_library(tmp_path)
     assert store_library(tmp_path, watch=True).read().runs == []
+
+
+def test_a_run_that_has_not_started_is_listed_and_cannot_be_opened(tmp_path):
+    run = Run(data=SMALL)
+    folder = Store(tmp_path / "runs").folder(run)
+    folder.create(run)
+    shown = store_library(tmp_path / "runs", watch=True)
+    with serving(shown) as server:
+        manifest = json.loads(ask(server, "/manifest")[2])
+        status, _, body = ask(server, f"/model/{run.digest}")
+    assert manifest["open"] == []
+    assert [(r["state"], r["explorable"]) for r in manifest["runs"]] == [("not started", False)]
+    assert status == 500
+    assert json.loads(body)["error"].endswith("its training never started")
+
+
+def test_a_large_store_has_shorter_curves_with_both_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr("unweave.explorer.library._ALL_ROWS", 48)
+    add_runs(tmp_path / "runs", 2)
+    for folder in Store(tmp_path / "runs").folders():
+        folder.write_log([{"step": step, "loss": step / 3} for step in range(1, 101)])
+    for run in store_library(tmp_path / "runs").read().runs:
+        assert len(run.log.step) == len(run.log.terms["loss"]) == 24
+        assert (run.log.step[0], run.log.step[-1], run.step) == (1, 100, 100)
+        assert run.log.terms["loss"] == [pytest.approx(s / 3, rel=1e-5) for s in run.log.step]
 
 
 def test_two_folders_of_one_run_are_one_run(folders, tmp_path, capfd):

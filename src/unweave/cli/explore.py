@@ -10,9 +10,10 @@ import typer
 
 from unweave.cli.options import DataOption, DeviceOption, RunsArgument, StoreOption
 from unweave.core.console import err, out
-from unweave.core.notes import print_warnings
+from unweave.core.notes import capture_warnings, print_notes, print_warnings
 
 if TYPE_CHECKING:
+    from unweave.evaluation.model import FittedModel
     from unweave.explorer.embedding import Method
 
 
@@ -122,3 +123,16 @@ def explore_command(
 
     load = loader(data=data, device=device)
     serve(store_library(store, watch, names or (), load), port, not no_browser)
+
+
+def write_explorer(model: FittedModel) -> Path | None:
+    """Write explorer.html into the folder of a run, or print why there is none."""
+    from unweave.explorer.share import share
+
+    assert model.folder is not None
+    try:
+        path, _ = capture_warnings(share, model, model.folder / "explorer.html")
+    except ValueError as error:
+        print_notes(err, [f"run {model.run.digest} gets no explorer.html: {error}"])
+        return None
+    return path

@@ -294,6 +294,10 @@ def in_planes(content: bytes, count: int) -> bytes:
 
 def _plain(value: Any, arrays: _Arrays) -> Any:
     """Return a value as JSON has it, with arrays stored apart."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, (str, int)):
+        return value
     if isinstance(value, (np.ndarray, File)):
         return arrays.add(value)
     if dataclasses.is_dataclass(value):
@@ -303,7 +307,7 @@ def _plain(value: Any, arrays: _Arrays) -> Any:
         return {name: _plain(each, arrays) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(each, arrays) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return value
 
 
 def _camel_case(name: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import warnings
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Literal
 
 import numpy as np
@@ -34,13 +35,12 @@ def principal_components(codes: Array) -> Array:
 
 def embed(codes: Array, method: Method, seed: int) -> Array:
     """Return a 2-D embedding of codes (n, D), (n, 2), by UMAP or PaCMAP."""
-    if method not in METHOD_NAMES:
-        raise ValueError(f"expected an embedding by umap or pacmap, got {method!r}")
+    check_method(method)
     if len(codes) < _LEAST:
         raise ValueError(
             f"expected at least {_LEAST} observations for an embedding, got {len(codes)}"
         )
-    package = _package(method)
+    package: Any = import_module(method)
     reducer = (
         package.UMAP(n_components=2, random_state=seed)
         if method == "umap"
@@ -51,11 +51,12 @@ def embed(codes: Array, method: Method, seed: int) -> Array:
         return np.asarray(reducer.fit_transform(codes), np.float32)
 
 
-def _package(method: Method) -> Any:
-    try:
-        return importlib.import_module(method)
-    except ImportError:
+def check_method(method: str) -> None:
+    """Raise a ValueError for a method that is unknown, or whose package is not installed."""
+    if method not in METHOD_NAMES:
+        raise ValueError(f"expected an embedding by umap or pacmap, got {method!r}")
+    if find_spec(method) is None:
         raise ValueError(
             f"an embedding by {METHOD_NAMES[method]} needs the package {method}, which is not "
             f"installed: pip install {_INSTALLS[method]}"
-        ) from None
+        )

@@ -14,7 +14,7 @@ from unweave.evaluation.loading import loader
 from unweave.evaluation.model import FittedModel
 from unweave.explorer.library import MOST_OPEN, Library, LoadedRun, RunSource, StoredRun
 from unweave.explorer.model_data import model_bundle
-from unweave.explorer.server import Content, ExplorerServer
+from unweave.explorer.server import ExplorerServer, ServedContent
 from unweave.explorer.share import as_list, check_ready, page_title, shared_page
 from unweave.training.store import RunFolder, Store
 
@@ -109,7 +109,7 @@ def _build(model: FittedModel, name: str) -> bytes:
     return model_bundle(model, name=name)
 
 
-def serve(content: Content, port: int, open_browser: bool) -> None:
+def serve(content: ServedContent, port: int, open_browser: bool) -> None:
     """Show a page until Ctrl-C."""
     check_ready()
     with ExplorerServer(content, port) as server:

@@ -16,12 +16,14 @@ from unweave.core.notes import print_notes
 from unweave.evaluation.model import FittedModel
 from unweave.explorer.contents import Manifest, RunData, manifest_json
 from unweave.explorer.page import render
-from unweave.explorer.run_data import named, run_data
+from unweave.explorer.run_data import MOST_ROWS, named, run_data
 from unweave.training.store import RunFolder
 
 MOST_OPEN = 4  # runs side by side
 _ATTEMPTS = 3  # to read a checkpoint, which training may replace meanwhile
 _MOST_BYTES = 2**29  # of bundles in memory
+_ALL_ROWS = 60_000  # of the curves of all runs, so that the manifest of a large store stays small
+_LEAST_ROWS = 24  # of a curve
 _FILES = ("run.json", "data.json", "log.jsonl", "measures.jsonl", "failed.json")
 _BEGINNINGS = ("state-", "weights.", "scores")
 
@@ -39,8 +41,8 @@ class RunSource(Protocol):
     def weights_version(self) -> Hashable:
         """Return a value that changes with the newest weights."""
 
-    def run_data(self) -> RunData:
-        """Return what the manifest says of the run."""
+    def run_data(self, rows: int) -> RunData:
+        """Return what the manifest says of the run, with `rows` rows of a curve at most."""
 
     def model(self) -> FittedModel:
         """Return the model with its newest weights."""
@@ -65,9 +67,9 @@ class LoadedRun:
         """Return the same value always."""
         return None
 
-    def run_data(self) -> RunData:
-        """Return what the manifest says of the run."""
-        return run_data(self.loaded)
+    def run_data(self, rows: int) -> RunData:
+        """Return what the manifest says of the run, with `rows` rows of a curve at most."""
+        return run_data(self.loaded, rows)
 
     def model(self) -> FittedModel:
         """Return the model."""
@@ -95,12 +97,13 @@ class StoredRun:
     def weights_version(self) -> Hashable:
         """Return the file of the newest weights, and when it was written."""
         states = self.folder.states
-        newest = self.folder.weights if self.folder.weights.exists() else states.get(max(states))
-        return newest and (newest.name, newest.stat().st_mtime_ns)
+        newest = states.get(max(states, default=0))
+        path = self.folder.weights if self.folder.weights.exists() else newest
+        return path and (path.name, path.stat().st_mtime_ns)
 
-    def run_data(self) -> RunData:
-        """Read what the manifest says of the run."""
-        return run_data(self.folder.path)
+    def run_data(self, rows: int) -> RunData:
+        """Read what the manifest says of the run, with `rows` rows of a curve at most."""
+        return run_data(self.folder.path, rows)
 
     def model(self) -> FittedModel:
         """Load the model."""
@@ -147,9 +150,11 @@ class Library:
     _listed: dict[str, _Listed] = field(default_factory=dict, init=False)
     _runs: dict[str, tuple[RunSource, str]] = field(default_factory=dict, init=False)
     _manifest: Manifest | None = field(default=None, init=False)
+    _json: tuple[Manifest, bytes] | None = field(default=None, init=False)
     _bundles: OrderedDict[str, tuple[Hashable, bytes]] = field(
         default_factory=OrderedDict, init=False
     )
+    _notes: set[str] = field(default_factory=set, init=False)
     _listing: threading.Lock = field(default_factory=threading.Lock, init=False)
     # One at a time for all models: exports change the state of torch.
     _building: threading.Lock = field(default_factory=threading.Lock, init=False)
@@ -160,27 +165,38 @@ class Library:
 
     def manifest(self) -> bytes:
         """Return the manifest as JSON."""
-        return manifest_json(self.read()).encode()
+        manifest = self.read()
+        if self._json is None or self._json[0] is not manifest:
+            self._json = manifest, manifest_json(manifest).encode()
+        return self._json[1]
 
     def read(self) -> Manifest:
         """List the runs; only those whose files have changed are read again."""
         with self._listing:
-            listed = {source.key: self._read(source) for source in self.find()}
+            sources = self.find()
+            rows = max(_LEAST_ROWS, min(MOST_ROWS, _ALL_ROWS // max(1, len(sources))))
+            listed = {source.key: self._read(source, rows) for source in sources}
             if self._manifest is None or listed != self._listed:
                 self._listed = listed
                 self._manifest = self._new_manifest()
             return self._manifest
 
-    def _read(self, source: RunSource) -> _Listed:
-        before = self._listed.get(source.key)
-        version = source.version()
-        if before and before.version == version:
-            return before
+    def _read(self, source: RunSource, rows: int) -> _Listed:
+        before, version = self._listed.get(source.key), None
         try:
-            return _Listed(source, version, source.run_data())
+            version = source.version()
+            if before and before.version == version:
+                return before
+            return _Listed(source, version, source.run_data(rows))
         except (ValueError, OSError, LookupError, TypeError, AttributeError) as error:
-            print_notes(err, [f"{source.key} is left out: {error}"])
+            self._note(f"{source.key} is left out: {error}")
             return _Listed(source, version, None)
+
+    def _note(self, text: str) -> None:
+        """Print a note once."""
+        if text not in self._notes:
+            self._notes.add(text)
+            print_notes(err, [text])
 
     def _new_manifest(self) -> Manifest:
         known = self._known()
@@ -195,7 +211,7 @@ class Library:
         known: dict[str, _Listed] = {}
         for key, each in self._listed.items():
             if each.data and each.data.id in known:
-                print_notes(err, [f"{key} is left out: another folder has the same run"])
+                self._note(f"{key} is left out: another folder has the same run")
             elif each.data:
                 known[each.data.id] = each
         return known

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from unweave.core.parts import MissingPart
 from unweave.data.splits import split_of
@@ -17,9 +16,10 @@ from unweave.evaluation.model import FittedModel
 from unweave.explorer.contents import Curves, RunData, Setting
 from unweave.report.text import cut
 from unweave.training.grouping import differing, flatten, settings_of, value_text
-from unweave.training.store import RunFolder
+from unweave.training.store import RunFolder, evenly_spaced
 
-_MOST_ROWS = 300  # of a curve
+MOST_ROWS = 300  # of a curve
+_DIGITS = 6  # of a number in a curve
 _VALUE = 32  # characters of a setting in a name
 _PARTS = ("objective", "latent", "data", "likelihood", "network")  # of a run, by preference
 _DIGEST = 4  # characters of a digest that tell runs with equal settings apart
@@ -27,21 +27,21 @@ _DIGEST = 4  # characters of a digest that tell runs with equal settings apart
 Row = Mapping[str, Any]
 
 
-def run_data(source: str | Path | FittedModel) -> RunData:
+def run_data(source: str | Path | FittedModel, rows: int = MOST_ROWS) -> RunData:
     """Read a run from its folder, or from a model; `named` gives runs their names.
 
-    Weights are not read. A run whose objective, network or other part is not known here has its
-    settings and curves, but cannot be explored.
+    Curves have at most `rows` rows. Weights are not read. A run whose objective, network or other
+    part is not known here has its settings and curves, but cannot be explored.
     """
     if isinstance(source, FittedModel):
-        return _of_folder(source.folder) if source.folder else _of_model(source)
-    return _of_folder(Path(source))
+        return _of_folder(source.folder, rows) if source.folder else _of_model(source, rows)
+    return _of_folder(Path(source), rows)
 
 
-def _of_folder(path: Path) -> RunData:
+def _of_folder(path: Path, rows: int) -> RunData:
     folder = RunFolder(path)
     settings, known = _settings(folder)
-    log = folder.read_log()
+    log = folder.read_log(most=rows)
     return RunData(
         id=path.name,
         name="",
@@ -51,7 +51,7 @@ def _of_folder(path: Path) -> RunData:
         settings=settings,
         scores=own_scores(path) if known else {},
         log=curves(log),
-        measures=curves(folder.read_measures()),
+        measures=curves(folder.read_measures(most=rows)),
         explorable=known and (folder.weights.exists() or bool(folder.states)),
     )
 
@@ -64,7 +64,7 @@ def _settings(folder: RunFolder) -> tuple[dict[str, Setting], bool]:
         return flatten(json.loads((folder.path / "run.json").read_text())), False
 
 
-def _of_model(model: FittedModel) -> RunData:
+def _of_model(model: FittedModel, rows: int) -> RunData:
     step = int(model.log[-1]["step"]) if model.log else 0
     return RunData(
         id=model.run.digest,
@@ -74,8 +74,8 @@ def _of_model(model: FittedModel) -> RunData:
         steps=model.run.steps,
         settings=settings_of(model.run),
         scores={},
-        log=curves(model.log),
-        measures=curves(model.measures),
+        log=curves(evenly_spaced(model.log, rows)),
+        measures=curves(evenly_spaced(model.measures, rows)),
         explorable=True,
     )
 
@@ -90,28 +90,37 @@ def own_scores(folder: Path | None) -> dict[str, float]:
 
 
 def curves(rows: Sequence[Row]) -> Curves:
-    """Return the rows of a log as columns, at most 300 of them with the first and the last.
+    """Return the rows of a log or of measurements as columns, with numbers to six digits.
 
     >>> curves([{"step": 5, "rate": 2.0}, {"step": 9, "rate": float("nan")}])
     Curves(step=[5, 9], terms={'rate': [2.0, None]})
+    >>> curves([{"step": 5, "validation": {"rate": 2.0}, "metrics": {"mig/chen2018": 0.3}}]).terms
+    {'validation/rate': [2.0], 'mig/chen2018': [0.3]}
     """
-    kept = _thinned(rows)
-    names = dict.fromkeys(name for row in kept for name in row if name != "step")
-    terms = {name: [_finite(row.get(name)) for row in kept] for name in names}
-    return Curves([int(row["step"]) for row in kept], terms)
+    flat = [_flat(row) for row in rows]
+    names = dict.fromkeys(name for row in flat for name in row if name != "step")
+    terms = {name: [_rounded(row.get(name)) for row in flat] for name in names}
+    return Curves([int(row["step"]) for row in flat], terms)
 
 
-def _thinned(rows: Sequence[Row]) -> list[Row]:
-    """Return evenly spaced rows, with the first and the last."""
-    if len(rows) <= _MOST_ROWS:
-        return list(rows)
-    chosen = np.linspace(0, len(rows) - 1, _MOST_ROWS).round().astype(int)
-    return [rows[place] for place in chosen]
+def _flat(row: Row) -> Row:
+    """Return a row with one level: a measurement is of kinds, which begin the names but metrics."""
+    if not any(isinstance(value, Mapping) for value in row.values()):
+        return row
+    flat: dict[str, Any] = {}
+    for kind, value in row.items():
+        if isinstance(value, Mapping):
+            flat |= {
+                name if kind == "metrics" else f"{kind}/{name}": v for name, v in value.items()
+            }
+        else:
+            flat[kind] = value
+    return flat
 
 
-def _finite(value: object) -> float | None:
+def _rounded(value: object) -> float | None:
     number = float(value) if isinstance(value, (int, float)) else math.nan
-    return number if math.isfinite(number) else None
+    return float(f"{number:.{_DIGITS}g}") if math.isfinite(number) else None
 
 
 def named(runs: Sequence[RunData]) -> list[RunData]:
@@ -126,8 +135,9 @@ def names(runs: Sequence[RunData]) -> list[str]:
     """
     words = _short_names(_telling_apart([run.settings for run in runs]))
     texts = [_text(run, words) for run in runs]
+    counts = Counter(texts)
     return [
-        f"{text}, {run.id[:_DIGEST]}" if texts.count(text) > 1 else text
+        f"{text}, {run.id[:_DIGEST]}" if counts[text] > 1 else text
         for run, text in zip(runs, texts, strict=True)
     ]
 

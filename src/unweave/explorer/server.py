@@ -43,7 +43,7 @@ _HEADERS = {
 }
 
 
-class Content(Protocol):
+class ServedContent(Protocol):
     """What the server shows."""
 
     def page(self) -> bytes:
@@ -68,7 +68,7 @@ class ExplorerServer(socketserver.ThreadingTCPServer):
     allow_reuse_address = os.name == "posix"  # elsewhere another process could take the port
     request_queue_size = _MOST_CONNECTIONS
 
-    def __init__(self, content: Content, port: int = 0) -> None:
+    def __init__(self, content: ServedContent, port: int = 0) -> None:
         self.content = content
         self._free = threading.BoundedSemaphore(_MOST_CONNECTIONS)
         try:

@@ -10,7 +10,7 @@ import unweave
 from unweave.core.files import write_atomically
 from unweave.evaluation.model import FittedModel
 from unweave.explorer.contents import Manifest
-from unweave.explorer.embedding import Method
+from unweave.explorer.embedding import Method, check_method
 from unweave.explorer.library import MOST_OPEN
 from unweave.explorer.model_data import model_bundle
 from unweave.explorer.onnx_export import check_packages
@@ -61,6 +61,8 @@ def shared_page(
     """Return the page that `share` writes."""
     every = as_list(models)
     check_ready()
+    if embedding is not None:
+        check_method(embedding)
     runs = named([run_data(model) for model in every])
     build = partial(model_bundle, rows=rows, thumbnails=thumbnails, embedding=embedding)
     bundles = {run.id: build(model, name=run.name) for run, model in zip(runs, every, strict=True)}
