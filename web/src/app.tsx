@@ -3,6 +3,8 @@ import type { FunctionComponent } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { recall, remember } from "./memory";
 import type { Model } from "./model";
+import { Grid } from "./panels/grid";
+import { Interpolate } from "./panels/interpolate";
 import { Stage } from "./panels/stage";
 import { press } from "./shortcuts";
 import { change, model, problem, view, type Tab } from "./state";
@@ -11,6 +13,7 @@ import { Header } from "./ui/header";
 import { Keys } from "./ui/keys";
 import { Tabs } from "./ui/tabs";
 import { Tour } from "./ui/tour";
+import { Traversals } from "./panels/traversals";
 
 interface TabEntry {
   id: Tab;
@@ -19,7 +22,11 @@ interface TabEntry {
 }
 
 /** The tabs in their order. */
-const TABS: TabEntry[] = [];
+const TABS: TabEntry[] = [
+  { id: "traversals", name: "Traversals", content: Traversals },
+  { id: "grid", name: "Grid", content: Grid },
+  { id: "between", name: "Interpolate", content: Interpolate },
+];
 
 export function App() {
   const [shown, setShown] = useState<"tour" | "keys" | null>(null);

@@ -55,14 +55,14 @@ export interface Manifest {
   open: string[];
 }
 
-/** How channels become colours: rgb = sum over channels of clamp((x - low) / (high - low)) * colour.
- * A diverging map of one channel has three colours: at low, in the middle and at high. */
+/** How channels become colours: rgb = sum over channels of clamp((x - low) / (high - low)) * colour,
+ * with colours from 0 to 1. A diverging map of one channel has three: at low, in the middle, at high. */
 export interface ColourMap {
   low: number[];
   high: number[];
   colours: [number, number, number][];
   diverging: boolean;
-  /** Whether the last channel is the opacity; its colour is black. */
+  /** Whether the last channel is the opacity. */
   alpha: boolean;
 }
 

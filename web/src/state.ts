@@ -5,6 +5,9 @@ import { Model } from "./model";
 
 export type Tab = "traversals" | "grid" | "between" | "data" | "factors" | "runs";
 
+/** A row of the data, or a code. */
+export type End = number | number[];
+
 /** Everything that a link restores, and that undo goes back to. */
 export interface View {
   /** Runs side by side, 1 to 4; the first one has the sliders. */
@@ -14,6 +17,9 @@ export interface View {
   z: number[] | null;
   /** The row that the code started from; null is the start of the model. */
   row: number | null;
+  /** The upload that the code started from, if `row` is null. Uploads stay in the page: a link to
+   * one keeps its code only. */
+  upload: number | null;
   /** Axes of the scatter: "z:3" (a latent variable), "pca:0", "map:1", "factor:0". */
   x: string;
   y: string;
@@ -30,8 +36,10 @@ export interface View {
   contours: boolean;
   /** Variables of the 2-D grid, by number. */
   grid: [number, number] | null;
-  /** Rows at the ends of an interpolation. */
-  ends: [number, number] | null;
+  /** The ends of an interpolation. */
+  ends: [End, End] | null;
+  /** Images in a row of a traversal. */
+  steps: number;
   /** Whether traversals and grids show the difference from the current code. */
   difference: boolean;
   /** Whether sliders of unused variables are shown. */
@@ -51,6 +59,7 @@ export const DEFAULTS: View = {
   tab: "traversals",
   z: null,
   row: null,
+  upload: null,
   x: "",
   y: "",
   colour: "",
@@ -61,6 +70,7 @@ export const DEFAULTS: View = {
   contours: false,
   grid: null,
   ends: null,
+  steps: 9,
   difference: false,
   unused: false,
   filter: "",
@@ -99,8 +109,13 @@ export const code = computed<number[]>(() => {
   const first = model.value;
   if (!first) return [];
   const { z, row } = view.value;
-  return z && z.length === first.data.size ? z : first.code(row ?? first.data.start);
+  return z && z.length === first.data.size ? z : first.code(known(first, row));
 });
+
+/** A row that the model has; rows of links may come from other data. */
+function known({ data }: Model, row: number | null): number {
+  return row !== null && row < data.rows.count ? row : data.start;
+}
 
 const past: View[] = [];
 const future: View[] = [];
@@ -189,6 +204,8 @@ const listOf =
   (value) =>
     Array.isArray(value) && value.every(form) && (length === undefined || value.length === length);
 const isRange = ([key, ...ends]: unknown[]): boolean => isText(key) && ends.every(isNumber);
+/** Numbers of images that a row of a traversal may have. */
+export const STEPS = [5, 7, 9, 11, 15];
 const TABS: Tab[] = ["traversals", "grid", "between", "data", "factors", "runs"];
 
 const FORMS: Record<keyof View, Form> = {
@@ -196,6 +213,7 @@ const FORMS: Record<keyof View, Form> = {
   tab: (value) => TABS.includes(value as Tab),
   z: listOf(isNumber),
   row: isCount,
+  upload: isCount,
   x: isText,
   y: isText,
   colour: isText,
@@ -205,7 +223,8 @@ const FORMS: Record<keyof View, Form> = {
   images: isFlag,
   contours: isFlag,
   grid: listOf(isCount, 2),
-  ends: listOf(isCount, 2),
+  ends: listOf((value) => isCount(value) || listOf(isNumber)(value), 2),
+  steps: (value) => isCount(value) && STEPS.includes(value as number),
   difference: isFlag,
   unused: isFlag,
   filter: isText,
