@@ -5,6 +5,8 @@ import { recall, remember } from "./memory";
 import type { Model } from "./model";
 import { Grid } from "./panels/grid";
 import { Interpolate } from "./panels/interpolate";
+import { Data } from "./panels/data/data";
+import { Factors } from "./panels/factors/factors";
 import { Stage } from "./panels/stage";
 import { press } from "./shortcuts";
 import { change, model, problem, view, type Tab } from "./state";
@@ -26,6 +28,8 @@ const TABS: TabEntry[] = [
   { id: "traversals", name: "Traversals", content: Traversals },
   { id: "grid", name: "Grid", content: Grid },
   { id: "between", name: "Interpolate", content: Interpolate },
+  { id: "data", name: "Data", content: Data },
+  { id: "factors", name: "Factors", content: Factors },
 ];
 
 export function App() {

@@ -3,6 +3,8 @@ import { render } from "preact";
 import "./style.css"; // before the style sheets of components, which add to it
 import { App } from "./app";
 import { encodeNumbers, uploads } from "./origin";
+import { createRenderer } from "./scatter/renderer";
+import { selection } from "./selection";
 import { readManifest } from "./source";
 import { begin, change, code, follow, model, models, view } from "./state";
 import { startTheme } from "./theme";
@@ -16,4 +18,6 @@ window.addEventListener("hashchange", () => follow(location.hash));
 const encode = (values: ArrayLike<number>) => encodeNumbers(model.value!, values);
 
 // For tests, and for the curious: the state, and the networks of every open model.
-Object.assign(window, { unweave: { change, code, encode, model, models, uploads, view } });
+Object.assign(window, {
+  unweave: { change, code, createRenderer, encode, model, models, selection, uploads, view },
+});

@@ -33,13 +33,34 @@ export interface Renderer {
   dispose(): void;
 }
 
-/** A renderer by WebGL2, or without it one by pixels, or none where there is no canvas. */
-export function createRenderer(canvas: HTMLCanvasElement): Renderer | null {
+/**
+ * A renderer by WebGL2 on a graphics card, or without one by pixels, or none where there is no
+ * canvas. `fast` says whether there is a card.
+ */
+export function createRenderer(canvas: HTMLCanvasElement, fast = hasGraphicsCard()): Renderer | null {
   // The drawing is kept so that the panel can be saved as a picture.
-  const gl = canvas.getContext("webgl2", { antialias: false, preserveDrawingBuffer: true });
+  const gl = fast ? canvas.getContext("webgl2", { antialias: false, preserveDrawingBuffer: true }) : null;
   if (gl) return new GlRenderer(canvas, gl);
   const context = canvas.getContext("2d");
   return context && new CanvasRenderer(canvas, context);
+}
+
+const SOFTWARE = /swiftshader|llvmpipe|softpipe|software|basic render/i;
+let card: boolean | undefined;
+
+/** Whether WebGL2 runs on a graphics card. Browsers do not always say so when a context is asked for. */
+function hasGraphicsCard(): boolean {
+  card ??= !SOFTWARE.test(graphicsName());
+  return card;
+}
+
+function graphicsName(): string {
+  const gl = document.createElement("canvas").getContext("webgl2", { failIfMajorPerformanceCaveat: true });
+  if (!gl) return "software";
+  const names = gl.getExtension("WEBGL_debug_renderer_info");
+  const name = String(gl.getParameter(names ? names.UNMASKED_RENDERER_WEBGL : gl.RENDERER));
+  gl.getExtension("WEBGL_lose_context")?.loseContext();
+  return name;
 }
 
 const VERTEX = `#version 300 es

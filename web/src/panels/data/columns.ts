@@ -51,9 +51,14 @@ function variableOptions(variable: Variable): Option[] {
   const width = variable.discrete ? 1 : variable.columns[1] - variable.columns[0];
   return Array.from({ length: width }, (_, n) => ({
     key: n === 0 ? `z:${variable.number}` : `z:${variable.number}:${n}`,
-    name: dimensionName(variable, n),
+    name: dimensionName(variable, n) + told(variable),
     group,
   }));
+}
+
+/** The factor that a variable tells most about, in brackets. */
+function told({ factor, share }: Variable): string {
+  return factor ? ` (${factor} ${Math.round(100 * share)} %)` : "";
 }
 
 function dimensionName(variable: Variable, n: number): string {

@@ -7,6 +7,8 @@ export interface Histogram {
   key: string;
   name: string;
   bins: Bin[];
+  /** Names of the first and the last value. */
+  ends: [string, string];
   /** Shares of the bins, of the selected rows and of the others. */
   selected: number[];
   rest: number[];
@@ -65,7 +67,13 @@ export function histogram(column: Column, selected: readonly number[], rest: rea
   const bins = binsOf(column);
   const [inside, outside] = [sharesOf(column.values, selected, bins), sharesOf(column.values, rest, bins)];
   const divergence = jensenShannon(inside, outside);
-  return { key: column.key, name: column.name, bins, selected: inside, rest: outside, divergence };
+  return { key: column.key, name: column.name, bins, ends: endsOf(column, bins), selected: inside, rest: outside, divergence };
+}
+
+function endsOf(column: Column, bins: readonly Bin[]): [string, string] {
+  const [first, last] = [bins[0], bins.at(-1)];
+  if (!first || !last) return ["", ""];
+  return column.kind === "number" ? [textOf(column, first.low), textOf(column, last.high)] : [first.label, last.label];
 }
 
 /** Histograms of every factor and every active variable, the most different first. */
