@@ -3,11 +3,14 @@ import type { FunctionComponent } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { recall, remember } from "./memory";
 import type { Model } from "./model";
-import { Grid } from "./panels/grid";
-import { Interpolate } from "./panels/interpolate";
 import { Data } from "./panels/data/data";
 import { Factors } from "./panels/factors/factors";
+import { Grid } from "./panels/grid";
+import { Interpolate } from "./panels/interpolate";
+import { RunPicker } from "./panels/picker";
+import { Runs } from "./panels/runs/tab";
 import { Stage } from "./panels/stage";
+import { Traversals } from "./panels/traversals";
 import { press } from "./shortcuts";
 import { change, model, problem, view, type Tab } from "./state";
 import { Footer } from "./ui/footer";
@@ -15,7 +18,6 @@ import { Header } from "./ui/header";
 import { Keys } from "./ui/keys";
 import { Tabs } from "./ui/tabs";
 import { Tour } from "./ui/tour";
-import { Traversals } from "./panels/traversals";
 
 interface TabEntry {
   id: Tab;
@@ -30,6 +32,7 @@ const TABS: TabEntry[] = [
   { id: "between", name: "Interpolate", content: Interpolate },
   { id: "data", name: "Data", content: Data },
   { id: "factors", name: "Factors", content: Factors },
+  { id: "runs", name: "Runs", content: Runs },
 ];
 
 export function App() {
@@ -41,6 +44,7 @@ export function App() {
     <>
       <Header onTour={() => setShown("tour")} onKeys={() => setShown("keys")} />
       <Hint onTour={() => setShown("tour")} />
+      <RunPicker />
       {problem.value && (
         <p class="problem" role="alert">
           {problem.value}

@@ -1,11 +1,22 @@
 /** The code of a model beside the first one: the same observation, moved as the first one's sliders. */
-import { rowOf, type Match } from "./matching";
+import { matching, rowOf, type Match } from "./matching";
 import { classOf, LIMIT, scoreOf, valueAt, withClass, type Code, type Model } from "./model";
 
 /** The row of another model that has the same observation, or null. */
 export function sameRow(first: Model, row: number, other: Model): number | null {
   if (first.data.data !== other.data.data) return null;
   return rowOf(other, first.data.rows.index[row]!);
+}
+
+/**
+ * The code of another model that goes with the first one's: of the same observation, and moved as
+ * the first one's code `after` was moved if it is linked. Null if it does not have the observation.
+ */
+export function codeBeside(first: Model, row: number, after: Code, other: Model, linked: boolean): number[] | null {
+  const there = sameRow(first, row, other);
+  if (there === null) return null;
+  const code = other.code(there);
+  return linked ? follow(matching(first, other).matches, first.code(row), after, code) : code;
 }
 
 /**

@@ -8,10 +8,12 @@ import { selection } from "./selection";
 import { readManifest } from "./source";
 import { begin, change, code, follow, model, models, view } from "./state";
 import { startTheme } from "./theme";
+import { watch } from "./watch";
 
 startTheme();
 render(<App />, document.getElementById("app")!);
 void begin(readManifest(), location.hash);
+watch();
 window.addEventListener("hashchange", () => follow(location.hash));
 
 /** Encode values of one observation, in the user's units, by the first model. */

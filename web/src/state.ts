@@ -52,6 +52,19 @@ export interface View {
   setting: string;
   score: string;
   term: string;
+  /** Open runs that do not follow the sliders of the first one. */
+  unlinked: string[];
+  /** Whether the table shows one row for runs that differ only in their seed. */
+  seeds: boolean;
+  /** The setting or score that colours the scatter of runs. */
+  shade: string;
+  /** Which axes are logarithmic: "x", "y" of the scatter of runs, "curves". */
+  logs: string[];
+  /** Axes of the parallel coordinates; none is a choice of the page. */
+  axes: string[];
+  /** Curves: the band is one standard deviation instead of all values; only of open runs. */
+  deviation: boolean;
+  onlyOpen: boolean;
 }
 
 export const DEFAULTS: View = {
@@ -79,6 +92,13 @@ export const DEFAULTS: View = {
   setting: "",
   score: "",
   term: "",
+  unlinked: [],
+  seeds: false,
+  shade: "",
+  logs: [],
+  axes: [],
+  deviation: false,
+  onlyOpen: false,
 };
 
 export const manifest = signal<Manifest>({
@@ -160,6 +180,7 @@ let writing = 0;
 
 function show(next: View): void {
   view.value = next;
+  void openMissing();
   changes.value++;
   window.clearTimeout(writing);
   writing = window.setTimeout(() => history.replaceState(null, "", `#${encode(view.value)}`), 150);
@@ -233,12 +254,25 @@ const FORMS: Record<keyof View, Form> = {
   setting: isText,
   score: isText,
   term: isText,
+  unlinked: listOf(isText),
+  seeds: isFlag,
+  shade: isText,
+  logs: listOf(isText),
+  axes: listOf(isText),
+  deviation: isFlag,
+  onlyOpen: isFlag,
 };
+
+/** Runs of the view whose models were asked for; one that fails is tried again when it is reopened. */
+const asked = new Set<string>();
 
 /** Read the models of the view that are not open yet. */
 export async function openMissing(): Promise<void> {
-  for (const id of view.value.open) {
-    if (models.value.has(id)) continue;
+  const { open } = view.value;
+  for (const id of asked) if (!open.includes(id)) asked.delete(id);
+  for (const id of open) {
+    if (models.value.has(id) || asked.has(id)) continue;
+    asked.add(id);
     try {
       const opened = await Model.open(id, manifest.value.served);
       models.value = new Map(models.value).set(id, opened);
