@@ -36,7 +36,7 @@ def thumbnail_sheets(images: Floats, colours: ColourMap) -> Thumbnails:
     columns, rows = max(1, _SHEET // width), max(1, _SHEET // height)
     each = columns * rows
     sheets = [_sheet(tiles[n : n + each], columns) for n in range(0, count, each)]
-    kind = _smallest(sheets[0])
+    kind = _smallest(sheets[0], may_lose=colours.pixels)
     files = [File(_ENCODERS[kind](sheet)) for sheet in sheets]
     return Thumbnails(count, columns, rows, (width, height), files, _TYPES[kind])
 
@@ -87,8 +87,11 @@ def _saved(sheet: Image.Image, **options: Any) -> bytes:
     return file.getvalue()
 
 
-def _smallest(sheet: Image.Image) -> str:
-    """Choose the format with the fewest bytes; a lossy one only if it halves them."""
-    sizes = {kind: len(encode(sheet)) for kind, encode in _ENCODERS.items()}
-    sizes["lossy"] = int(sizes["lossy"] / _WORTH)
-    return min(sizes, key=lambda kind: sizes[kind])
+def _smallest(sheet: Image.Image, may_lose: bool) -> str:
+    """Choose the format with the fewest bytes; a lossy one only for pixels, if it halves them.
+
+    Colours that stand for measured channels would run into each other.
+    """
+    kinds = [kind for kind in _ENCODERS if may_lose or kind != "lossy"]
+    sizes = {kind: len(_ENCODERS[kind](sheet)) for kind in kinds}
+    return min(kinds, key=lambda kind: sizes[kind] / (_WORTH if kind == "lossy" else 1))

@@ -49,7 +49,7 @@ def _quantiles(d: Distribution) -> NDArray[np.float64]:
     """Return the quantiles of every column of a distribution, (D, 61)."""
     shares = torch.special.ndtr(SCORES)
     if isinstance(d, _HasCdf):
-        return _inverted(d, shares).T.cpu().numpy()
+        return _inverted(d, shares).T.detach().cpu().numpy()
     samples = with_hard_samples(d).rsample(Noise(0, 0, "quantiles", d.mean.device), (_SAMPLES,))
     found = np.quantile(samples.double().cpu().numpy(), shares.numpy(), axis=0)
     return np.asarray(found.T, np.float64)

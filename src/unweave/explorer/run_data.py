@@ -81,12 +81,13 @@ def _of_model(model: FittedModel, rows: int) -> RunData:
 
 
 def own_scores(folder: Path | None) -> dict[str, float]:
-    """Return the stored scores of a run on the split that it was trained on."""
+    """Return the stored scores of a run on the split that it was trained on, if finite."""
     if folder is None:
         return {}
     run_folder = RunFolder(folder)
     stored = run_folder.scores.get(split_of(run_folder.read_run().data), {"scores": {}})
-    return {key: float(score["value"]) for key, score in stored["scores"].items()}
+    scores = {key: float(score["value"]) for key, score in stored["scores"].items()}
+    return {key: value for key, value in scores.items() if math.isfinite(value)}
 
 
 def curves(rows: Sequence[Row]) -> Curves:
