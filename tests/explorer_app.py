@@ -1,11 +1,15 @@
-"""A stand-in for the built application, and an independent reader of the page."""
+"""A stand-in for the built application, a running server, and an independent reader of pages."""
 
 import base64
+import contextlib
 import gzip
+import http.client
 import json
+import threading
 from html.parser import HTMLParser
 
 from unweave.explorer import page
+from unweave.explorer.server import ExplorerServer
 
 SCRIPT = 'const text = "</script><!--<script>";\r\nif (1 < 2) console.log(`${text}é`);\n'
 STYLE = 'p::after { content: "</style>"; color: red }\n'
@@ -20,6 +24,27 @@ def install_app(monkeypatch, folder):
     (folder / "ort.wasm.gz").write_bytes(WASM)
     monkeypatch.setattr(page, "app_folder", lambda: folder)
     monkeypatch.setattr(page, "read_app", lambda: page.App.read(folder))
+
+
+@contextlib.contextmanager
+def serving(content):
+    with ExplorerServer(content) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def ask(server, target="/", method="GET", **headers):
+    """Send a request as a browser does; return the status, headers and body."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection.request(method, target, headers={n.replace("_", "-"): v for n, v in headers.items()})
+    answer = connection.getresponse()
+    with contextlib.closing(connection):
+        return answer.status, dict(answer.getheaders()), answer.read()
 
 
 class Element:

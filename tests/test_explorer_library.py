@@ -9,8 +9,7 @@ import pytest
 
 import unweave as uw
 from datasets import SMALL
-from explorer_app import Page, install_app
-from test_explorer_server import ask, serving
+from explorer_app import Page, ask, install_app, serving
 from unweave.evaluation.loading import loader
 from unweave.explorer.explore import store_library
 from unweave.explorer.library import Library, LoadedRun, StoredRun

@@ -1,17 +1,15 @@
 """The explorer's server: it answers its own page and runs, to its own page only."""
 
 import contextlib
-import http.client
 import json
 import random
 import re
 import socket
-import threading
 import time
 
 import pytest
 
-from explorer_app import install_app
+from explorer_app import ask, install_app, serving
 from unweave.explorer import http_messages
 from unweave.explorer.http_messages import LARGEST_HEAD
 from unweave.explorer.server import ExplorerServer
@@ -37,18 +35,6 @@ class FakeContent:
         return {"3f2a": BUNDLE}[run]
 
 
-@contextlib.contextmanager
-def serving(content):
-    with ExplorerServer(content) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
@@ -56,15 +42,6 @@ def server(tmp_path_factory):
         patch.setattr(http_messages, "_HEAD_SECONDS", 0.5)
         with serving(FakeContent()) as running:
             yield running
-
-
-def ask(server, target="/", method="GET", **headers):
-    """Send a request as a browser does; return the status, headers and body."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
-    connection.request(method, target, headers={n.replace("_", "-"): v for n, v in headers.items()})
-    answer = connection.getresponse()
-    with contextlib.closing(connection):
-        return answer.status, dict(answer.getheaders()), answer.read()
 
 
 def send(server, content, end=True):
