@@ -1,6 +1,6 @@
 /** Where the current code started: a row of the data, or a file of the user. */
 import { signal } from "@preact/signals";
-import type { Model } from "./model";
+import type { Code, Model } from "./model";
 import { change, view } from "./state";
 import { readFile, toNetwork, type ReadObservation } from "./upload/read";
 
@@ -36,6 +36,31 @@ export function originOf(model: Model): Origin {
 /** The code of an observation, before any slider was moved. */
 export function codeOf(model: Model, origin: Origin): number[] {
   return origin.kind === "row" ? model.code(origin.row) : origin.upload.codes.get(model.id)!;
+}
+
+/** Whether the sliders are at the code of the observation. */
+export function isUnmoved(model: Model): boolean {
+  const { z } = view.value;
+  return z === null || codeOf(model, originOf(model)).every((value, column) => value === z[column]);
+}
+
+const ranges = new WeakMap<Model, [number, number][]>();
+
+/** How many numbers of a code lie beyond those of all rows of the data. */
+export function codesBeyond(model: Model, z: Code): number {
+  const known = ranges.get(model) ?? rangesOf(model);
+  ranges.set(model, known);
+  return z.filter((value, column) => value < known[column]![0] || value > known[column]![1]).length;
+}
+
+function rangesOf({ data: { size }, means }: Model): [number, number][] {
+  const found = Array.from({ length: size }, (): [number, number] => [Infinity, -Infinity]);
+  means.forEach((value, n) => {
+    const range = found[n % size]!;
+    if (value < range[0]) range[0] = value;
+    if (value > range[1]) range[1] = value;
+  });
+  return found;
 }
 
 /** Go back to the code of the observation. */

@@ -117,6 +117,8 @@ export const models = signal<ReadonlyMap<string, Model>>(new Map());
 export const problem = signal("");
 /** Whether networks run in this browser; null until it is known. */
 export const canDecode = signal<boolean | null>(null);
+/** Why they do not. */
+export const noDecoder = signal("");
 
 export const openModels = computed(() =>
   view.value.open.map((id) => models.value.get(id)).filter((model) => model !== undefined),

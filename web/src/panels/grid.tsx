@@ -112,9 +112,9 @@ interface TilesProps extends ShownProps {
 
 function Tiles({ model, across, up, columns, codes, parts }: TilesProps) {
   const rows = codes.length / columns;
-  const at =
-    currentStep(across, codes.slice(0, columns), code.value) +
-    columns * currentStepUp(up, codes.filter((_, n) => n % columns === 0), code.value);
+  const column = currentStep(across, codes.slice(0, columns), code.value);
+  const row = currentStep(up, codes.filter((_, n) => n % columns === 0), code.value);
+  const at = row < 0 || column < 0 ? -1 : row * columns + column;
   const choose = (from: Code) => change({ z: taken(up, taken(across, code.value, from), from) });
   return (
     <div class="grid" style={{ "--columns": columns }}>
@@ -127,7 +127,7 @@ function Tiles({ model, across, up, columns, codes, parts }: TilesProps) {
           <Tile
             key={n}
             current={n === at}
-            first={n === at}
+            first={n === Math.max(at, 0)}
             label={`Set ${across.name} to ${stepName(across, each)} and ${up.name} to ${stepName(up, each)}`}
             onChoose={() => choose(each)}
           >
@@ -141,11 +141,6 @@ function Tiles({ model, across, up, columns, codes, parts }: TilesProps) {
       <div class="across-name" aria-hidden="true">{across.name} →</div>
     </div>
   );
-}
-
-/** The row of a grid that is nearest to a code; the class of its first code need not be its number. */
-function currentStepUp(up: Variable, codes: readonly Code[], z: Code): number {
-  return up.discrete ? codes.length - 1 - currentStep(up, codes, z) : currentStep(up, codes, z);
 }
 
 function Cell({ model, values, now }: { model: Model; values: Float32Array; now: Float32Array }) {

@@ -54,9 +54,9 @@ function nameOf(variable: Variable, column: number): string {
   return several ? `${variable.name}, dimension ${column - variable.columns[0] + 1}` : variable.name;
 }
 
-/** Two decimals, with a minus sign and without a negative zero. */
+/** Two decimals unless it is large, with a minus sign and without a negative zero. */
 function rounded(value: number): string {
-  const text = value.toFixed(2);
+  const text = value.toFixed(Math.abs(value) < 100 ? 2 : 0);
   return text === "-0.00" ? "0.00" : text.replace("-", "−");
 }
 

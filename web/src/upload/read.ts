@@ -148,7 +148,7 @@ function channelsFirst(row: Float64Array, channels: number): Float64Array {
 
 async function readCsv(file: File, seen: Seen): Promise<ReadObservation[]> {
   const names = seen.kind === "vector" ? seen.names : [];
-  const rows = numbersOf(readTable(await file.text()), lengthOf(seen), names);
+  const rows = numbersOf(readTable(await file.text(), names), lengthOf(seen), names);
   if (rows.length === 0) throw new Error("it has no row of numbers");
   return named(file.name, rows.map((row) => Float64Array.from(row)), seen, "Its numbers were taken as they are.");
 }
