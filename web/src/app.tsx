@@ -1,9 +1,12 @@
 /** The page: a header, the sliders on the left, and tabs on the right. */
 import type { FunctionComponent } from "preact";
 import type { Model } from "./model";
+import { Grid } from "./panels/grid";
+import { Interpolate } from "./panels/interpolate";
 import { RunPicker } from "./panels/picker";
 import { Runs } from "./panels/runs/tab";
 import { Stage } from "./panels/stage";
+import { Traversals } from "./panels/traversals";
 import { canRedo, canUndo, change, manifest, model, problem, redo, undo, view, type Tab } from "./state";
 
 interface TabEntry {
@@ -13,7 +16,12 @@ interface TabEntry {
 }
 
 /** The tabs in their order. */
-const TABS: TabEntry[] = [{ id: "runs", name: "Runs", content: Runs }];
+const TABS: TabEntry[] = [
+  { id: "traversals", name: "Traversals", content: Traversals },
+  { id: "grid", name: "Grid", content: Grid },
+  { id: "between", name: "Interpolate", content: Interpolate },
+  { id: "runs", name: "Runs", content: Runs },
+];
 
 export function App() {
   const first = model.value;

@@ -55,13 +55,15 @@ export interface Manifest {
   open: string[];
 }
 
-/** How channels become colours: rgb = sum over channels of clamp((x - low) / (high - low)) * colour.
- * A diverging map of one channel shows low as blue, the middle as white and high as red. */
+/** How channels become colours: rgb = sum over channels of clamp((x - low) / (high - low)) * colour,
+ * with colours from 0 to 1. A diverging map of one channel has three: at low, in the middle, at high. */
 export interface ColourMap {
   low: number[];
   high: number[];
   colours: [number, number, number][];
   diverging: boolean;
+  /** Whether the last channel is the opacity. */
+  alpha: boolean;
 }
 
 /** Values as the user has them are `x * scale + shift` of values as the network has them; counts and

@@ -1,5 +1,5 @@
 /** Decode codes for a component; while the networks are busy, only the newest request waits. */
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Code, Model } from "./model";
 import { canDecode, problem } from "./state";
 
@@ -25,6 +25,16 @@ export function useDecoded(model: Model | undefined, codes: readonly Code[]): De
     });
   }, [model, key]);
   return decoded && decoded.model === model ? decoded : null;
+}
+
+/** The decoded observations one by one; the same arrays until others are decoded, so that a drawing
+ * can tell whether it has to be drawn again. */
+export function useParts(decoded: Decoded | null): readonly Float32Array[] {
+  return useMemo(() => {
+    const count = decoded?.codes.length ?? 0;
+    const length = decoded ? decoded.values.length / count : 0;
+    return Array.from({ length: count }, (_, n) => decoded!.values.subarray(n * length, (n + 1) * length));
+  }, [decoded]);
 }
 
 /** Runs one job at a time and remembers only the last one that was asked for meanwhile. */

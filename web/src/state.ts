@@ -5,6 +5,9 @@ import { Model } from "./model";
 
 export type Tab = "traversals" | "grid" | "between" | "data" | "factors" | "runs";
 
+/** A row of the data, or a code. */
+export type End = number | number[];
+
 /** Everything that a link restores, and that undo goes back to. */
 export interface View {
   /** Runs side by side, 1 to 4; the first one has the sliders. */
@@ -14,6 +17,9 @@ export interface View {
   z: number[] | null;
   /** The row that the code started from; null is the start of the model. */
   row: number | null;
+  /** The upload that the code started from, if `row` is null. Uploads stay in the page: a link to
+   * one keeps its code only. */
+  upload: number | null;
   /** Axes of the scatter: "z:3" (a latent variable), "pca:0", "map:1", "factor:0". */
   x: string;
   y: string;
@@ -26,8 +32,10 @@ export interface View {
   contours: boolean;
   /** Variables of the 2-D grid, by number. */
   grid: [number, number] | null;
-  /** Rows at the ends of an interpolation. */
-  ends: [number, number] | null;
+  /** The ends of an interpolation. */
+  ends: [End, End] | null;
+  /** Images in a row of a traversal. */
+  steps: number;
   /** Whether traversals and grids show the difference from the current code. */
   difference: boolean;
   /** Whether sliders of unused variables are shown. */
@@ -60,6 +68,7 @@ export const DEFAULTS: View = {
   tab: "traversals",
   z: null,
   row: null,
+  upload: null,
   x: "",
   y: "",
   colour: "",
@@ -68,6 +77,7 @@ export const DEFAULTS: View = {
   contours: false,
   grid: null,
   ends: null,
+  steps: 9,
   difference: false,
   unused: false,
   filter: "",
@@ -113,8 +123,13 @@ export const code = computed<number[]>(() => {
   const first = model.value;
   if (!first) return [];
   const { z, row } = view.value;
-  return z && z.length === first.data.size ? z : first.code(row ?? first.data.start);
+  return z && z.length === first.data.size ? z : first.code(known(first, row));
 });
+
+/** A row that the model has; rows of links may come from other data. */
+function known({ data }: Model, row: number | null): number {
+  return row !== null && row < data.rows.count ? row : data.start;
+}
 
 const past: View[] = [];
 const future: View[] = [];
@@ -203,6 +218,8 @@ const listOf =
   (form: Form, length?: number): Form =>
   (value) =>
     Array.isArray(value) && value.every(form) && (length === undefined || value.length === length);
+/** Numbers of images that a row of a traversal may have. */
+export const STEPS = [5, 7, 9, 11, 15];
 const TABS: Tab[] = ["traversals", "grid", "between", "data", "factors", "runs"];
 
 const FORMS: Record<keyof View, Form> = {
@@ -210,6 +227,7 @@ const FORMS: Record<keyof View, Form> = {
   tab: (value) => TABS.includes(value as Tab),
   z: listOf(isNumber),
   row: isCount,
+  upload: isCount,
   x: isText,
   y: isText,
   colour: isText,
@@ -217,7 +235,8 @@ const FORMS: Record<keyof View, Form> = {
   images: isFlag,
   contours: isFlag,
   grid: listOf(isCount, 2),
-  ends: listOf(isCount, 2),
+  ends: listOf((value) => isCount(value) || listOf(isNumber)(value), 2),
+  steps: (value) => isCount(value) && STEPS.includes(value as number),
   difference: isFlag,
   unused: isFlag,
   filter: isText,

@@ -1,10 +1,9 @@
 /** One observation: an image on a canvas, or a vector as a curve or bars. */
-import { scaleLinear } from "d3-scale";
-import { line } from "d3-shape";
 import { useLayoutEffect, useRef } from "preact/hooks";
-import type { ColourMap, ImageObservation, VectorObservation } from "../bundle";
+import type { ColourMap, ImageObservation } from "../bundle";
 import { diverging, paint } from "../colours";
 import type { Model } from "../model";
+import { inUnits, VectorChart, type Series } from "./vector";
 
 interface Props {
   model: Model;
@@ -12,20 +11,30 @@ interface Props {
   values: Float32Array;
   /** Draw values minus these instead, from blue over white to red. */
   minus?: Float32Array | undefined;
+  /** The observation to draw behind a vector, in the user's units. */
+  behind?: ArrayLike<number> | null | undefined;
   label: string;
 }
 
-export function Observation({ model, values, minus, label }: Props) {
+export function Observation({ model, values, minus, behind, label }: Props) {
   const seen = model.data.observation;
-  return seen.kind === "image" ? (
-    <Picture seen={seen} values={values} minus={minus} label={label} />
-  ) : (
-    <Vector seen={seen} values={values} minus={minus} label={label} />
-  );
+  if (seen.kind === "image") return <Picture seen={seen} values={values} minus={minus} label={label} />;
+  const main = inUnits(seen, values);
+  const before = minus && inUnits(seen, minus);
+  const series: Series[] = [
+    before
+      ? { name: "change", values: main.map((value, n) => value - before[n]!), role: "main" }
+      : { name: "decoded", values: main, role: "main" },
+  ];
+  if (behind && !before) series.push({ name: "observed", values: behind, role: "behind" });
+  return <VectorChart model={model} seen={seen} series={series} label={label} difference={Boolean(before)} />;
 }
 
-interface PictureProps extends Omit<Props, "model"> {
+interface PictureProps {
   seen: ImageObservation;
+  values: Float32Array;
+  minus: Float32Array | undefined;
+  label: string;
 }
 
 function Picture({ seen, values, minus, label }: PictureProps) {
@@ -69,58 +78,11 @@ function brightnessChange(
   pixel: number,
   pixels: number,
 ): number {
-  const channels = map.colours.length;
+  const channels = map.low.length;
   let sum = 0;
   for (let channel = 0; channel < channels; channel++) {
     const at = channel * pixels + pixel;
     sum += (values[at]! - minus[at]!) / (map.high[channel]! - map.low[channel]!);
   }
   return sum / channels;
-}
-
-interface VectorProps extends Omit<Props, "model"> {
-  seen: VectorObservation;
-}
-
-const WIDTH = 320;
-const HEIGHT = 160;
-
-/** Values in the user's units. */
-export function inUnits(seen: VectorObservation, values: Float32Array): number[] {
-  const { scale, shift } = seen.units;
-  return Array.from(values, (x, n) => x * (scale[n] ?? scale[0]!) + (shift[n] ?? shift[0]!));
-}
-
-function Vector({ seen, values, minus, label }: VectorProps) {
-  const shown = inUnits(seen, values);
-  const before = minus ? inUnits(seen, minus) : null;
-  const drawn = before ? shown.map((value, n) => value - before[n]!) : shown;
-  const x = scaleLinear([0, drawn.length - 1], [4, WIDTH - 4]);
-  const y = scaleLinear([Math.min(0, ...drawn), Math.max(0, ...drawn)], [HEIGHT - 4, 4]).nice();
-  const at = (n: number) => (seen.positions ? positioned(seen.positions, n) : x(n));
-  return (
-    <svg class="vector" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={label}>
-      <line class="zero" x1={0} x2={WIDTH} y1={y(0)} y2={y(0)} />
-      {seen.curve ? (
-        <path class="curve" d={line<number>((_, n) => at(n), (value) => y(value))(drawn) ?? ""} />
-      ) : (
-        drawn.map((value, n) => (
-          <rect
-            class="bar"
-            x={(WIDTH / drawn.length) * n}
-            width={Math.max(WIDTH / drawn.length - 0.5, 0.3)}
-            y={Math.min(y(0), y(value))}
-            height={Math.abs(y(value) - y(0))}
-          >
-            <title>{`${seen.names[n]}: ${value.toPrecision(4)}`}</title>
-          </rect>
-        ))
-      )}
-    </svg>
-  );
-}
-
-function positioned(positions: number[], n: number): number {
-  const [first, last] = [positions[0]!, positions[positions.length - 1]!];
-  return 4 + ((positions[n]! - first) / (last - first)) * (WIDTH - 8);
 }

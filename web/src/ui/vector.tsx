@@ -1,0 +1,265 @@
+/** Vectors in the user's units: curves over columns, or bars with the names of columns. */
+import { scaleLinear, type ScaleLinear } from "d3-scale";
+import { line } from "d3-shape";
+import { useState } from "preact/hooks";
+import type { VectorObservation } from "../bundle";
+import type { Model } from "../model";
+import { range } from "../thumbnails";
+import "./vector.css";
+
+export interface Series {
+  /** What the reader is told about it, "observed". */
+  name: string;
+  values: ArrayLike<number>;
+  /** "main" is drawn boldly, "behind" in a second colour; a colour of its own goes first. */
+  role: "main" | "behind";
+  colour?: string;
+}
+
+interface Props {
+  model: Model;
+  seen: VectorObservation;
+  series: readonly Series[];
+  label: string;
+  /** Whether the values are differences: then zero is in the middle. */
+  difference?: boolean;
+}
+
+const WIDTH = 320;
+const HEIGHT = 170;
+const MARGIN = { left: 40, right: 8, top: 8, bottom: 20 };
+const NAMED = 24; // columns that still get a line with their name
+
+export function VectorChart(props: Props) {
+  if (props.seen.curve) return <Curves {...props} />;
+  return props.seen.length <= NAMED ? <NamedBars {...props} /> : <ManyBars {...props} />;
+}
+
+/** The limits of the drawing: those of the data, or more if a value lies beyond. They do not follow
+ * the values, so that a curve moves and its scale does not. */
+export function limits(
+  data: readonly [number, number] | null,
+  values: readonly ArrayLike<number>[],
+  difference: boolean,
+  zero: boolean,
+): [number, number] {
+  let [low, high] = data ?? [Infinity, -Infinity];
+  if (difference) [low, high] = data ? [(low - high) / 2, (high - low) / 2] : [0, 0];
+  for (const each of values) {
+    for (let n = 0; n < each.length; n++) {
+      low = Math.min(low, each[n]!);
+      high = Math.max(high, each[n]!);
+    }
+  }
+  if (zero) [low, high] = [Math.min(low, 0), Math.max(high, 0)];
+  if (difference) [low, high] = [-Math.max(-low, high), Math.max(-low, high)];
+  return low < high ? [low, high] : [low - 1, low + 1];
+}
+
+/** Values in the user's units. */
+export function inUnits({ units: { scale, shift } }: VectorObservation, values: ArrayLike<number>): number[] {
+  return Array.from(values, (x, n) => x * (scale[n] ?? scale[0]!) + (shift[n] ?? shift[0]!));
+}
+
+type Scale = ScaleLinear<number, number>;
+
+/** The limits of the data on the scale that columns share. */
+export function dataLimits(model: Model, seen: VectorObservation): readonly [number, number] | null {
+  return isMixed(seen) && !seen.curve ? [-3, 3] : range(model);
+}
+
+function vertical({ model, seen, series, difference = false }: Props, zero: boolean): Scale {
+  const all = series.map(({ values }) => values);
+  const domain = limits(dataLimits(model, seen), all, difference, zero);
+  return scaleLinear(domain, [HEIGHT - MARGIN.bottom, MARGIN.top]).nice(4);
+}
+
+function horizontal({ positions, length }: VectorObservation): Scale {
+  const domain = positions ? [positions[0]!, positions[length - 1]!] : [0, Math.max(length - 1, 1)];
+  return scaleLinear(domain, [MARGIN.left, WIDTH - MARGIN.right]);
+}
+
+function Curves(props: Props) {
+  const { seen, series, label } = props;
+  const [x, y] = [horizontal(seen), vertical(props, props.difference ?? false)];
+  const at = (n: number) => x(seen.positions ? seen.positions[n]! : n);
+  const [column, follow] = useColumn(seen, at);
+  return (
+    <svg class="vector" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={label} {...follow}>
+      <Axes seen={seen} x={x} y={y} />
+      {[...series].reverse().map(({ name, values, role, colour }) => (
+        <path
+          key={name}
+          class={`curve ${role}`}
+          style={colour ? { stroke: colour } : {}}
+          d={line<number>((_, n) => at(n), (value) => y(value))(Array.from(values)) ?? ""}
+        />
+      ))}
+      {column !== null && <Reading seen={seen} series={series} column={column} x={at(column)} />}
+    </svg>
+  );
+}
+
+function Axes({ seen, x, y }: { seen: VectorObservation; x: Scale; y: Scale }) {
+  const format = y.tickFormat(4);
+  return (
+    <g class="axes" aria-hidden="true">
+      {y.ticks(4).map((tick) => (
+        <g key={tick}>
+          <line class={tick === 0 ? "zero" : "grid"} x1={MARGIN.left} x2={WIDTH - MARGIN.right} y1={y(tick)} y2={y(tick)} />
+          <text x={MARGIN.left - 5} y={y(tick) + 3.5} text-anchor="end">{format(tick)}</text>
+        </g>
+      ))}
+      {columnTicks(seen, x).map(({ at, text, anchor }) => (
+        <text key={text} x={at} y={HEIGHT - 5} text-anchor={anchor}>{text}</text>
+      ))}
+    </g>
+  );
+}
+
+interface Tick {
+  at: number;
+  text: string;
+  anchor: "start" | "middle" | "end";
+}
+
+/** Round positions of columns; without positions, the names of the first and last column. */
+function columnTicks({ positions, names, length }: VectorObservation, x: Scale): Tick[] {
+  if (positions) {
+    return x.ticks(5).map((tick) => ({ at: x(tick), text: String(tick), anchor: x(tick) > WIDTH - 20 ? "end" : "middle" }));
+  }
+  const ends: Tick[] = [{ at: x(0), text: shortened(names[0] ?? "1", 20), anchor: "start" }];
+  if (length > 1) ends.push({ at: x(length - 1), text: shortened(names[length - 1] ?? String(length), 20), anchor: "end" });
+  return ends;
+}
+
+export function shortened(text: string, most: number): string {
+  const letters = Array.from(text);
+  return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : text;
+}
+
+/** The column under the pointer, and what makes a drawing follow it. */
+function useColumn(seen: VectorObservation, at: (n: number) => number) {
+  const [column, setColumn] = useState<number | null>(null);
+  const follow = {
+    onPointerMove: (event: PointerEvent) => {
+      const box = (event.currentTarget as Element).getBoundingClientRect();
+      setColumn(nearest(seen.length, at, ((event.clientX - box.left) / box.width) * WIDTH));
+    },
+    onPointerLeave: () => setColumn(null),
+  };
+  return [column, follow] as const;
+}
+
+/** The column whose place, which grows with its number, is nearest to x. */
+export function nearest(length: number, at: (n: number) => number, x: number): number {
+  let [low, high] = [0, length - 1];
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (at(middle) < x) low = middle;
+    else high = middle;
+  }
+  return x - at(low) <= at(high) - x ? low : high;
+}
+
+interface ReadingProps {
+  seen: VectorObservation;
+  series: readonly Series[];
+  column: number;
+  x: number;
+}
+
+/** The name and values of a column, beside a line through it. */
+function Reading({ seen, series, column, x }: ReadingProps) {
+  const left = x > WIDTH / 2;
+  const lines = [shortened(seen.names[column] ?? String(column + 1), 28)];
+  if (series.length <= 3) {
+    for (const { name, values } of series) lines.push(`${shortened(name, 20)} ${number(values[column]!)}`);
+  }
+  return (
+    <g class="reading" aria-hidden="true">
+      <line x1={x} x2={x} y1={MARGIN.top} y2={HEIGHT - MARGIN.bottom} />
+      {lines.map((text, n) => (
+        <text key={n} x={left ? x - 5 : x + 5} y={MARGIN.top + 10 + 13 * n} text-anchor={left ? "end" : "start"}>{text}</text>
+      ))}
+    </g>
+  );
+}
+
+/** A number with four digits, without trailing zeros. */
+export function number(value: number): string {
+  return String(+value.toPrecision(4));
+}
+
+/** Bars of many columns, named when the pointer is on them. */
+function ManyBars(props: Props) {
+  const { seen, series, label } = props;
+  const scaled = series.map((each) => ({ ...each, values: comparable(seen, each.values, props.difference) }));
+  const y = vertical({ ...props, series: scaled }, true);
+  const width = (WIDTH - MARGIN.left - MARGIN.right) / seen.length;
+  const at = (n: number) => MARGIN.left + width * (n + 0.5);
+  const [column, follow] = useColumn(seen, at);
+  return (
+    <svg class="vector" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={label} {...follow}>
+      <Axes seen={seen} x={scaleLinear([0, seen.length - 1], [at(0), at(seen.length - 1)])} y={y} />
+      {[...scaled].reverse().map((each) => (
+        <path
+          key={each.name}
+          class={`bars ${each.role}`}
+          style={each.colour ? { stroke: each.colour } : {}}
+          stroke-width={Math.max(width * (each.role === "main" ? 0.8 : 0.4), 0.4)}
+          d={Array.from(each.values, (value, n) => `M${at(n)},${y(0)}V${y(value)}`).join("")}
+        />
+      ))}
+      {column !== null && <Reading seen={seen} series={series} column={column} x={at(column)} />}
+    </svg>
+  );
+}
+
+/** Whether columns have units of their own, which cannot share an axis. */
+function isMixed({ units: { scale, shift } }: VectorObservation): boolean {
+  return new Set(scale).size > 1 || new Set(shift).size > 1;
+}
+
+/** Values on one scale: as the network has them if columns have units of their own. */
+export function comparable(seen: VectorObservation, values: ArrayLike<number>, difference = false): ArrayLike<number> {
+  if (!isMixed(seen)) return values;
+  const { scale, shift } = seen.units;
+  return Array.from(values, (value, n) => (value - (difference ? 0 : shift[n] ?? shift[0]!)) / (scale[n] ?? scale[0]!));
+}
+
+const ROW = 18;
+const NAME = 96;
+const VALUE = 56;
+
+/** A line for each of a few columns: its name, its bar, and its value in the user's units. */
+function NamedBars({ model, seen, series, label, difference = false }: Props) {
+  const scaled = series.map(({ values }) => comparable(seen, values, difference));
+  const domain = limits(dataLimits(model, seen), scaled, difference, true);
+  const x = scaleLinear(domain, [NAME, WIDTH - VALUE]);
+  return (
+    <svg class="vector" viewBox={`0 0 ${WIDTH} ${ROW * seen.length}`} role="img" aria-label={label}>
+      <line class="zero" x1={x(0)} x2={x(0)} y1={0} y2={ROW * seen.length} />
+      {seen.names.map((name, n) => (
+        <g key={n} transform={`translate(0 ${ROW * n})`}>
+          <title>{series.map((each) => `${name}, ${each.name}: ${number(each.values[n]!)}`).join("\n")}</title>
+          <text x={NAME - 6} y={13} text-anchor="end">{shortened(name, 15)}</text>
+          {series.map((each, s) => (
+            <Mark key={each.name} series={each} from={x(0)} to={x(scaled[s]![n]!)} single={s === 0 && each.role === "main"} />
+          ))}
+          <text class="value" x={WIDTH} y={13} text-anchor="end">{number(series[0]!.values[n]!)}</text>
+        </g>
+      ))}
+    </svg>
+  );
+}
+
+/** The first series is a bar, others are strokes at their values. */
+function Mark({ series, from, to, single }: { series: Series; from: number; to: number; single: boolean }) {
+  const style = series.colour ? { fill: series.colour } : {};
+  return single && !series.colour ? (
+    <rect class="bar main" x={Math.min(from, to)} width={Math.abs(to - from)} y={4} height={ROW - 8} />
+  ) : (
+    <rect class={`bar ${series.role}`} style={style} x={to - 1.25} width={2.5} y={2} height={ROW - 4} />
+  );
+}
