@@ -101,6 +101,6 @@ describe("the page", () => {
   it("names the buttons of every open run", () => {
     show(<RunPicker />);
     const names = [...page.querySelectorAll("button")].map((each) => each.getAttribute("aria-label") ?? each.textContent);
-    expect(names).toEqual(["Remove first", "Give <b>other</b> the sliders", "Remove <b>other</b>", "Compare with another run …"]);
+    expect(names).toEqual(["Remove first", "Make first: <b>other</b>", "Remove <b>other</b>", "Compare with another run …"]);
   });
 });

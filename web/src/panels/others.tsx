@@ -40,7 +40,7 @@ function Other({ first, other }: { first: Model; other: Model }) {
   const found = matching(first, other);
   return (
     <article class="other" data-run={other.id} aria-label={runName(other.id)}>
-      <h3>{runName(other.id)}</h3>
+      <h2>{runName(other.id)}</h2>
       {shown ? <Beside model={other} code={shown} /> : <p class="help">{upload ? "Encoding your file …" : reason(first, other, origin)}</p>}
       {shown && found.matches.length > 0 && (
         <label>
