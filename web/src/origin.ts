@@ -80,12 +80,18 @@ export async function encodeNumbers(model: Model, numbers: ArrayLike<number>): P
   return code!;
 }
 
+/** The code of an upload by a model, which is kept with the upload. */
+export async function encodeUpload(model: Model, upload: Upload): Promise<number[]> {
+  const code = upload.codes.get(model.id) ?? (await encodeNumbers(model, upload.numbers));
+  uploads.value = uploads.value.map((each) =>
+    each.id === upload.id ? { ...each, codes: new Map(each.codes).set(model.id, code) } : each,
+  );
+  return code;
+}
+
 /** Show an upload: the sliders move to its code. */
 export async function showUpload(model: Model, upload: Upload): Promise<void> {
-  const code = upload.codes.get(model.id) ?? (await encodeNumbers(model, upload.numbers));
-  const encoded = { ...upload, codes: new Map(upload.codes).set(model.id, code) };
-  uploads.value = uploads.value.map((each) => (each.id === upload.id ? encoded : each));
-  change({ upload: upload.id, row: null, z: code });
+  change({ upload: upload.id, row: null, z: await encodeUpload(model, upload) });
 }
 
 let taken = 0;

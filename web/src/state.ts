@@ -27,6 +27,10 @@ export interface View {
   colour: string;
   /** Corners of the lasso in the scatter's coordinates. */
   lasso: [number, number][] | null;
+  /** The axes that the lasso was drawn on; the selection stays when others are shown. */
+  lassoAxes: [string, string] | null;
+  /** Rows selected by value instead: from a low to a high value of "factor:0" or "z:3". */
+  range: [string, number, number] | null;
   /** Whether points are drawn as images, and whether contours of q(z) and the prior are. */
   images: boolean;
   contours: boolean;
@@ -48,6 +52,19 @@ export interface View {
   setting: string;
   score: string;
   term: string;
+  /** Open runs that do not follow the sliders of the first one. */
+  unlinked: string[];
+  /** Whether the table shows one row for runs that differ only in their seed. */
+  seeds: boolean;
+  /** The setting or score that colours the scatter of runs. */
+  shade: string;
+  /** Which axes are logarithmic: "x", "y" of the scatter of runs, "curves". */
+  logs: string[];
+  /** Axes of the parallel coordinates; none is a choice of the page. */
+  axes: string[];
+  /** Curves: the band is one standard deviation instead of all values; only of open runs. */
+  deviation: boolean;
+  onlyOpen: boolean;
 }
 
 export const DEFAULTS: View = {
@@ -60,6 +77,8 @@ export const DEFAULTS: View = {
   y: "",
   colour: "",
   lasso: null,
+  lassoAxes: null,
+  range: null,
   images: false,
   contours: false,
   grid: null,
@@ -73,6 +92,13 @@ export const DEFAULTS: View = {
   setting: "",
   score: "",
   term: "",
+  unlinked: [],
+  seeds: false,
+  shade: "",
+  logs: [],
+  axes: [],
+  deviation: false,
+  onlyOpen: false,
 };
 
 export const manifest = signal<Manifest>({
@@ -156,6 +182,7 @@ let writing = 0;
 
 function show(next: View): void {
   view.value = next;
+  void openMissing();
   changes.value++;
   window.clearTimeout(writing);
   writing = window.setTimeout(() => history.replaceState(null, "", `#${encode(view.value)}`), 150);
@@ -199,6 +226,7 @@ const listOf =
   (form: Form, length?: number): Form =>
   (value) =>
     Array.isArray(value) && value.every(form) && (length === undefined || value.length === length);
+const isRange = ([key, ...ends]: unknown[]): boolean => isText(key) && ends.every(isNumber);
 /** Numbers of images that a row of a traversal may have. */
 export const STEPS = [5, 7, 9, 11, 15];
 const TABS: Tab[] = ["traversals", "grid", "between", "data", "factors", "runs"];
@@ -213,6 +241,8 @@ const FORMS: Record<keyof View, Form> = {
   y: isText,
   colour: isText,
   lasso: listOf(listOf(isNumber, 2)),
+  lassoAxes: listOf(isText, 2),
+  range: (value) => listOf(() => true, 3)(value) && isRange(value as unknown[]),
   images: isFlag,
   contours: isFlag,
   grid: listOf(isCount, 2),
@@ -226,12 +256,25 @@ const FORMS: Record<keyof View, Form> = {
   setting: isText,
   score: isText,
   term: isText,
+  unlinked: listOf(isText),
+  seeds: isFlag,
+  shade: isText,
+  logs: listOf(isText),
+  axes: listOf(isText),
+  deviation: isFlag,
+  onlyOpen: isFlag,
 };
+
+/** Runs of the view whose models were asked for; one that fails is tried again when it is reopened. */
+const asked = new Set<string>();
 
 /** Read the models of the view that are not open yet. */
 export async function openMissing(): Promise<void> {
-  for (const id of view.value.open) {
-    if (models.value.has(id)) continue;
+  const { open } = view.value;
+  for (const id of asked) if (!open.includes(id)) asked.delete(id);
+  for (const id of open) {
+    if (models.value.has(id) || asked.has(id)) continue;
+    asked.add(id);
     try {
       const opened = await Model.open(id, manifest.value.served);
       models.value = new Map(models.value).set(id, opened);
@@ -244,9 +287,20 @@ export async function openMissing(): Promise<void> {
 /** Start from the page's manifest and the URL. */
 export async function begin(runs: Manifest, fragment: string): Promise<void> {
   manifest.value = runs;
-  const wanted = decode(fragment);
-  const known = new Set(runs.runs.filter((run) => run.explorable).map((run) => run.id));
-  const open = wanted.open.filter((id) => known.has(id));
-  view.value = { ...wanted, open: open.length > 0 ? open : runs.open };
+  view.value = viewOf(fragment);
   await openMissing();
+}
+
+/** Go to the view of a link that was put into the address bar. */
+export function follow(fragment: string): void {
+  change(viewOf(fragment));
+  void openMissing();
+}
+
+/** The view of a fragment, with the page's own runs if it names none that can be opened. */
+function viewOf(fragment: string): View {
+  const wanted = decode(fragment);
+  const known = new Set(manifest.value.runs.filter((run) => run.explorable).map((run) => run.id));
+  const open = wanted.open.filter((id) => known.has(id));
+  return { ...wanted, open: open.length > 0 ? open : manifest.value.open };
 }

@@ -6,6 +6,7 @@ import { canDecode, code } from "../state";
 import { useThumbnail } from "../thumbnails";
 import { Observation } from "../ui/observation";
 import { Thumbnail } from "../ui/thumbnail";
+import { Others } from "./others";
 import { VectorChart, type Series } from "../ui/vector";
 import { Sliders } from "./sliders";
 import "./stage.css";
@@ -17,6 +18,7 @@ export function Stage({ model }: { model: Model }) {
   return (
     <aside class={dragging ? "stage dragging" : "stage"} aria-label="Latent variables">
       <Current model={model} />
+      <Others model={model} />
       <div class="tools">
         <button type="button" title="Back to the code of the observation" onClick={() => reset(model)} disabled={isUnmoved(model)}>
           Reset
