@@ -125,9 +125,13 @@ class Explorer:
 
         eventually(check)
 
-    def tabs(self):
-        """Return the names of the tabs."""
-        return self.page.get_by_role("tab").all_inner_texts()
+    def each_tab(self):
+        """Open one tab after the other; yield their names."""
+        tabs = self.page.get_by_role("tab").all()
+        assert len(tabs) == 6
+        for tab in tabs:
+            tab.click()
+            yield tab.inner_text()
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """The page as a whole: it makes no request, shows names as text, and saves what it shows."""
 
+import csv
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -15,8 +16,7 @@ HOSTILE = '<img src=x onerror="alert(1)">\'"&</script><script>alert(2)</script>\
 def visit_everything(shown):
     """Open every tab, the tour and the list of keys."""
     page = shown.page
-    for tab in page.get_by_role("tab").all():
-        tab.click()
+    for _ in shown.each_tab():
         page.wait_for_timeout(150)
     page.get_by_role("button", name="Tour", exact=True).click()
     while page.get_by_role("button", name="Next", exact=True).count():
@@ -43,10 +43,8 @@ def test_hostile_names_are_text(browser, tmp_path):
     table = folder / "table.csv"
     columns = [HOSTILE.replace("\x01", "") + str(n) for n in range(3)] + ["label"]
     rows = [[*map(str, rng.normal(size=3)), HOSTILE] for _ in range(60)]
-    quoted = [
-        ",".join('"' + cell.replace('"', '""') + '"' for cell in row) for row in [columns, *rows]
-    ]
-    table.write_text("\n".join(quoted), encoding="utf-8")
+    with table.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([columns, *rows])
     model = uw.fit(table, steps=5, latent=uw.Gaussian(2), network=uw.MLP((8,)), progress=False)
     path = uw.share(model, tmp_path / "hostile.html", title=HOSTILE, rows=50, thumbnails=20)
     with explorer(browser) as shown:
@@ -60,8 +58,7 @@ def test_hostile_names_are_text(browser, tmp_path):
 
 def test_every_panel_saves_a_valid_svg_and_a_png(shown):
     page = shown.page
-    for tab in page.get_by_role("tab").all():
-        tab.click()
+    for _ in shown.each_tab():
         for panel in page.locator(".panel").all():
             with page.expect_download() as saved:
                 panel.get_by_role("button", name="SVG").click()
@@ -80,7 +77,7 @@ def test_the_theme_follows_the_system_and_is_remembered(browser, page_path):
         theme = "() => document.documentElement.dataset.theme"
         assert shown.page.evaluate(theme) == "dark"
         shown.page.emulate_media(color_scheme="light")
-        assert shown.page.evaluate(theme) == "light"
+        shown.page.wait_for_function(f"({theme})() === 'light'")
         shown.page.get_by_label("Theme").select_option("dark")
         assert shown.page.evaluate(theme) == "dark"
         shown.page.reload()
@@ -109,7 +106,7 @@ def test_the_tour_goes_through_the_page_and_comes_back(shown):
 
 def test_keys_open_tabs_and_arrows_go_on(shown):
     page = shown.page
-    names = shown.tabs()
+    names = list(shown.each_tab())
     for n in range(len(names)):
         page.keyboard.press(str(n + 1))
         assert page.get_by_role("tab", selected=True).inner_text() == names[n]

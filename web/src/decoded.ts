@@ -1,7 +1,7 @@
 /** Decode codes for a component; while the networks are busy, only the newest request waits. */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Code, Model } from "./model";
-import { canDecode, problem } from "./state";
+import { canDecode, noDecoder, problem } from "./state";
 
 export interface Decoded {
   /** The codes that were decoded, which may be older than the ones that were asked for. */
@@ -55,8 +55,8 @@ class Queue {
       try {
         await job();
       } catch (error) {
-        canDecode.value ??= false;
-        problem.value = `The decoder does not run in this browser: ${String(error)}`;
+        if (canDecode.value) problem.value = `The decoder failed: ${String(error)}`;
+        else [canDecode.value, noDecoder.value] = [false, String(error)];
       }
     }
     this.busy = false;

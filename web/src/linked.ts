@@ -1,6 +1,7 @@
 /** The code of a model beside the first one: the same observation, moved as the first one's sliders. */
 import { matching, rowOf, type Match } from "./matching";
 import { classOf, LIMIT, scoreOf, valueAt, withClass, type Code, type Model } from "./model";
+import { codeOf, type Origin } from "./origin";
 
 /** The row of another model that has the same observation, or null. */
 export function sameRow(first: Model, row: number, other: Model): number | null {
@@ -8,15 +9,17 @@ export function sameRow(first: Model, row: number, other: Model): number | null 
   return rowOf(other, first.data.rows.index[row]!);
 }
 
-/**
- * The code of another model that goes with the first one's: of the same observation, and moved as
- * the first one's code `after` was moved if it is linked. Null if it does not have the observation.
- */
-export function codeBeside(first: Model, row: number, after: Code, other: Model, linked: boolean): number[] | null {
-  const there = sameRow(first, row, other);
-  if (there === null) return null;
-  const code = other.code(there);
-  return linked ? follow(matching(first, other).matches, first.code(row), after, code) : code;
+/** The code of another model for the observation that the first one's code started from, if it has one. */
+export function ownCode(first: Model, origin: Origin, other: Model): number[] | null {
+  if (origin.kind === "upload") return origin.upload.codes.get(other.id) ?? null;
+  const row = sameRow(first, origin.row, other);
+  return row === null ? null : other.code(row);
+}
+
+/** That code, moved as the sliders of the first model moved its code to `after`. */
+export function movedCode(first: Model, origin: Origin, after: Code, other: Model): number[] | null {
+  const own = ownCode(first, origin, other);
+  return own && follow(matching(first, other).matches, codeOf(first, origin), after, own);
 }
 
 /**

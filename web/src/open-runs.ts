@@ -1,14 +1,9 @@
 /** Which runs are open side by side, and which one has the sliders. */
-import { codeBeside, sameRow } from "./linked";
-import type { Model } from "./model";
+import { movedCode, sameRow } from "./linked";
+import { originOf } from "./origin";
 import { change, code, manifest, model, models, view, type View } from "./state";
 
 export const MOST_OPEN = 4;
-
-/** The row of the first model that the sliders started from. */
-export function startRow(first: Model): number {
-  return view.value.row ?? first.data.start;
-}
 
 /** Open one more run; the last one makes room if four are open. */
 export function openRun(id: string): void {
@@ -41,10 +36,12 @@ function arrange(open: string[]): void {
 function firstView(id: string): Partial<View> {
   const [before, after] = [model.value, models.value.get(id)];
   const axes = { x: "", y: "", colour: "", lasso: null, grid: null, ends: null };
-  if (!before || !after) return { ...axes, z: null, row: null };
-  const row = sameRow(before, startRow(before), after);
-  const moved = view.value.z !== null && row !== null;
-  return { ...axes, row, z: moved ? codeBeside(before, startRow(before), code.value, after, true) : null };
+  if (!before || !after) return { ...axes, z: null, row: null, upload: null };
+  const origin = originOf(before);
+  const row = origin.kind === "row" ? sameRow(before, origin.row, after) : null;
+  const upload = origin.kind === "upload" ? origin.upload.id : null;
+  const unmoved = upload === null && view.value.z === null;
+  return { ...axes, row, upload, z: unmoved ? null : movedCode(before, origin, code.value, after) };
 }
 
 export function runName(id: string): string {

@@ -1,6 +1,6 @@
 /** Where the current code started: a row of the data, or a file of the user. */
 import { signal } from "@preact/signals";
-import type { Model } from "./model";
+import type { Code, Model } from "./model";
 import { change, view } from "./state";
 import { readFile, toNetwork, type ReadObservation } from "./upload/read";
 
@@ -38,6 +38,31 @@ export function codeOf(model: Model, origin: Origin): number[] {
   return origin.kind === "row" ? model.code(origin.row) : origin.upload.codes.get(model.id)!;
 }
 
+/** Whether the sliders are at the code of the observation. */
+export function isUnmoved(model: Model): boolean {
+  const { z } = view.value;
+  return z === null || codeOf(model, originOf(model)).every((value, column) => value === z[column]);
+}
+
+const ranges = new WeakMap<Model, [number, number][]>();
+
+/** How many numbers of a code lie beyond those of all rows of the data. */
+export function codesBeyond(model: Model, z: Code): number {
+  const known = ranges.get(model) ?? rangesOf(model);
+  ranges.set(model, known);
+  return z.filter((value, column) => value < known[column]![0] || value > known[column]![1]).length;
+}
+
+function rangesOf({ data: { size }, means }: Model): [number, number][] {
+  const found = Array.from({ length: size }, (): [number, number] => [Infinity, -Infinity]);
+  means.forEach((value, n) => {
+    const range = found[n % size]!;
+    if (value < range[0]) range[0] = value;
+    if (value > range[1]) range[1] = value;
+  });
+  return found;
+}
+
 /** Go back to the code of the observation. */
 export function reset(model: Model): void {
   const origin = originOf(model);
@@ -55,12 +80,18 @@ export async function encodeNumbers(model: Model, numbers: ArrayLike<number>): P
   return code!;
 }
 
+/** The code of an upload by a model, which is kept with the upload. */
+export async function encodeUpload(model: Model, upload: Upload): Promise<number[]> {
+  const code = upload.codes.get(model.id) ?? (await encodeNumbers(model, upload.numbers));
+  uploads.value = uploads.value.map((each) =>
+    each.id === upload.id ? { ...each, codes: new Map(each.codes).set(model.id, code) } : each,
+  );
+  return code;
+}
+
 /** Show an upload: the sliders move to its code. */
 export async function showUpload(model: Model, upload: Upload): Promise<void> {
-  const code = upload.codes.get(model.id) ?? (await encodeNumbers(model, upload.numbers));
-  const encoded = { ...upload, codes: new Map(upload.codes).set(model.id, code) };
-  uploads.value = uploads.value.map((each) => (each.id === upload.id ? encoded : each));
-  change({ upload: upload.id, row: null, z: code });
+  change({ upload: upload.id, row: null, z: await encodeUpload(model, upload) });
 }
 
 let taken = 0;

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Variable } from "../src/bundle";
+import { withClass } from "../src/model";
 import { moved } from "../src/panels/classes";
 import { gridCodes, variablesOf } from "../src/panels/grid";
 import { interpolated, nearestShare } from "../src/panels/interpolate";
@@ -77,8 +78,10 @@ describe("a grid", () => {
 it("the current step of a traversal is the nearest one", () => {
   const codes = [-2, -1, 0, 1, 2].map((value) => [value, 0, 1, 0, 0]);
   expect(currentStep(z0, codes, [0.6, 0, 1, 0, 0])).toBe(3);
-  expect(currentStep(z0, codes, [-9, 0, 1, 0, 0])).toBe(0);
-  expect(currentStep(c, [], [0, 0, 0.2, 0.5, 0.3])).toBe(1);
+  expect(currentStep(z0, codes, [-2.2, 0, 1, 0, 0])).toBe(0);
+  expect(currentStep(z0, codes, [-9, 0, 1, 0, 0])).toBe(-1);
+  const classes = [2, 1, 0].map((n) => withClass(c, [0, 0, 0, 0, 0], n));
+  expect(currentStep(c, classes, [0, 0, 0.2, 0.3, 0.5])).toBe(0);
 });
 
 describe("an interpolation", () => {

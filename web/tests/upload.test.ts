@@ -103,15 +103,17 @@ describe("NumPy files", () => {
 
 describe("CSV files", () => {
   it("give columns by name in any order, or by place", () => {
-    expect(numbersOf(readTable('c,"x, y",a,b\r\n3,9,1,2\r\n'), 3, ["a", "b", "c"])).toEqual([[1, 2, 3]]);
-    expect(numbersOf(readTable("1;2;3\n4;5;6"), 3, ["a", "b", "c"])).toEqual([[1, 2, 3], [4, 5, 6]]);
-    expect(numbersOf(readTable("p\tq\tr\n1\t-2e3\t.5"), 3, ["a", "b", "c"])).toEqual([[1, -2000, 0.5]]);
+    const numbers = (text: string, names = ["a", "b", "c"]) => numbersOf(readTable(text, names), 3, names);
+    expect(numbers('c,"x, y",a,b\r\n3,9,1,2\r\n')).toEqual([[1, 2, 3]]);
+    expect(numbers("1;2;3\n4;5;6")).toEqual([[1, 2, 3], [4, 5, 6]]);
+    expect(numbers("p\tq\tr\n1\t-2e3\t.5")).toEqual([[1, -2000, 0.5]]);
+    expect(numbers("410,400,405\n3,1,2", ["400.0", "405.0", "410.0"])).toEqual([[1, 2, 3]]);
   });
 
   it("that do not fit say why", () => {
-    expect(() => numbersOf(readTable("a,b\n1,2"), 3, ["a", "b", "c"])).toThrow("without c");
-    expect(() => numbersOf(readTable("a,b,c\n1,,3"), 3, ["a", "b", "c"])).toThrow("column b");
-    expect(() => readTable("\n")).toThrow("empty");
+    expect(() => numbersOf(readTable("a,b\n1,2", ["a", "b", "c"]), 3, ["a", "b", "c"])).toThrow("without c");
+    expect(() => numbersOf(readTable("a,b,c\n1,,3", ["a", "b", "c"]), 3, ["a", "b", "c"])).toThrow("column b");
+    expect(() => readTable("\n", [])).toThrow("empty");
   });
 
   it("become values as the network has them", async () => {

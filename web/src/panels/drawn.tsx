@@ -3,22 +3,17 @@ import { useEffect, useRef } from "preact/hooks";
 import type { Drawn } from "../bundle";
 import { scoreColour } from "../colours";
 import type { Model } from "../model";
-import { canDecode } from "../state";
 import { VectorChart, type Series } from "../ui/vector";
 import { VariableName } from "./sliders";
-import { NoWasm } from "./waiting";
 
 export function DrawnTraversals({ model }: { model: Model }) {
   const isImage = model.data.observation.kind === "image";
   return (
-    <>
-      {canDecode.value === false && <NoWasm />}
-      <div class={isImage ? "traversals drawn" : "traversals charts drawn"}>
-        {model.data.drawn.map((drawn) => (
-          <Traversal key={drawn.variable} model={model} drawn={drawn} />
-        ))}
-      </div>
-    </>
+    <div class={isImage ? "traversals drawn" : "traversals charts drawn"}>
+      {model.data.drawn.map((drawn) => (
+        <Traversal key={drawn.variable} model={model} drawn={drawn} />
+      ))}
+    </div>
   );
 }
 

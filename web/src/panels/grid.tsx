@@ -15,6 +15,7 @@ import { Waiting } from "./waiting";
 
 /** Steps of a continuous variable; curves need more room than images. */
 const STEPS = { image: 9, vector: 5 };
+const CELL = { image: "min(76px, 8vh)", vector: "140px" };
 
 export function Grid({ model }: { model: Model }) {
   const chosen = variablesOf(model, view.value.grid);
@@ -64,7 +65,7 @@ function Shown({ model, across, up }: ShownProps) {
       <div class="options">
         <Axis model={model} label="Across" place={0} chosen={[across, up]} />
         <Axis model={model} label="Upwards" place={1} chosen={[across, up]} />
-        <DifferenceToggle />
+        <DifferenceToggle model={model} />
       </div>
       {ready ? <Tiles model={model} across={across} up={up} columns={columns} codes={codes} parts={parts} /> : <Waiting />}
     </>
@@ -112,12 +113,12 @@ interface TilesProps extends ShownProps {
 
 function Tiles({ model, across, up, columns, codes, parts }: TilesProps) {
   const rows = codes.length / columns;
-  const at =
-    currentStep(across, codes.slice(0, columns), code.value) +
-    columns * currentStepUp(up, codes.filter((_, n) => n % columns === 0), code.value);
+  const column = currentStep(across, codes.slice(0, columns), code.value);
+  const row = currentStep(up, codes.filter((_, n) => n % columns === 0), code.value);
+  const at = row < 0 || column < 0 ? -1 : row * columns + column;
   const choose = (from: Code) => change({ z: taken(up, taken(across, code.value, from), from) });
   return (
-    <div class="grid" style={{ "--columns": columns }}>
+    <div class="latent-grid" style={{ "--columns": columns, "--cell": CELL[model.data.observation.kind] }}>
       <div class="up-name" aria-hidden="true">{up.name} →</div>
       <div class="up-values" aria-hidden="true">
         {Array.from({ length: rows }, (_, row) => <span key={row}>{stepName(up, codes[row * columns]!)}</span>)}
@@ -127,7 +128,7 @@ function Tiles({ model, across, up, columns, codes, parts }: TilesProps) {
           <Tile
             key={n}
             current={n === at}
-            first={n === at}
+            first={n === Math.max(at, 0)}
             label={`Set ${across.name} to ${stepName(across, each)} and ${up.name} to ${stepName(up, each)}`}
             onChoose={() => choose(each)}
           >
@@ -141,11 +142,6 @@ function Tiles({ model, across, up, columns, codes, parts }: TilesProps) {
       <div class="across-name" aria-hidden="true">{across.name} →</div>
     </div>
   );
-}
-
-/** The row of a grid that is nearest to a code; the class of its first code need not be its number. */
-function currentStepUp(up: Variable, codes: readonly Code[], z: Code): number {
-  return up.discrete ? codes.length - 1 - currentStep(up, codes, z) : currentStep(up, codes, z);
 }
 
 function Cell({ model, values, now }: { model: Model; values: Float32Array; now: Float32Array }) {

@@ -2,7 +2,8 @@
 import type { Variable } from "../bundle";
 import { useDecoded, useParts } from "../decoded";
 import type { Code, Model } from "../model";
-import { codeOf, originOf, showUpload, uploadsFor } from "../origin";
+import { encodeUpload, originOf, uploadsFor } from "../origin";
+import { selection } from "../selection";
 import { change, code, view, type End } from "../state";
 import { Observation } from "../ui/observation";
 import { Panel } from "../ui/panel";
@@ -28,7 +29,7 @@ export function Interpolate({ model }: { model: Model }) {
       help={`Codes on the straight line between two observations. Move along it to set the sliders.${discrete ? " Discrete variables switch in the middle." : ""}`}
       csv={() => csvOf(path)}
     >
-      <div class="ends">
+      <div class="path-ends">
         <EndPicker model={model} ends={ends} place={0} picture={values[0]} />
         <EndPicker model={model} ends={ends} place={1} picture={values[STEPS - 1]} />
       </div>
@@ -36,7 +37,7 @@ export function Interpolate({ model }: { model: Model }) {
       {decoded ? (
         <>
           <div class="options">
-            <DifferenceToggle />
+            <DifferenceToggle model={model} />
           </div>
           <DecodedRow
             model={model}
@@ -119,11 +120,20 @@ function EndPicker({ model, ends, place, picture }: EndProps) {
           <button type="button" onClick={() => pick(randomRow(model))}>Random</button>
           <button type="button" onClick={() => pick(next)}>Next</button>
           <button type="button" onClick={() => pick(currentEnd(model))} title="What the sliders are at">Current</button>
+          {selection.value && selection.value.length > 0 && (
+            <button type="button" onClick={() => pick(randomOf(selection.value!))} title="One of the selected points of the tab Data">
+              Selected
+            </button>
+          )}
           <UploadPicker model={model} name={name} pick={pick} />
         </span>
       </figcaption>
     </figure>
   );
+}
+
+function randomOf(rows: readonly number[]): number {
+  return rows[Math.floor(Math.random() * rows.length)]!;
 }
 
 /** The current row if its code was not changed, otherwise the code. */
@@ -147,7 +157,7 @@ function UploadPicker({ model, name, pick }: UploadPickerProps) {
       value=""
       onChange={(event) => {
         const upload = kept.find((each) => each.id === +event.currentTarget.value);
-        if (upload) void showUpload(model, upload).then(() => pick(codeOf(model, originOf(model))));
+        if (upload) void encodeUpload(model, upload).then(pick);
       }}
     >
       <option value="">Your file …</option>

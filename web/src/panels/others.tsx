@@ -1,10 +1,12 @@
 /** Runs beside the first one: the same observation, moved by linked sliders. */
+import { useEffect } from "preact/hooks";
 import { useDecoded } from "../decoded";
-import { codeBeside } from "../linked";
+import { movedCode, ownCode } from "../linked";
 import { LEAST_ROWS, matching, type Match, type Matching } from "../matching";
 import type { Model } from "../model";
-import { runName, startRow } from "../open-runs";
-import { change, code, models, view } from "../state";
+import { runName } from "../open-runs";
+import { encodeUpload, originOf, type Origin, type Upload } from "../origin";
+import { change, code, models, problem, view } from "../state";
 import { Observation } from "../ui/observation";
 import "./others.css";
 
@@ -30,13 +32,16 @@ function Waiting({ id }: { id: string }) {
 }
 
 function Other({ first, other }: { first: Model; other: Model }) {
+  const origin = originOf(first);
   const linked = !view.value.unlinked.includes(other.id);
-  const shown = codeBeside(first, startRow(first), code.value, other, linked);
+  const shown = linked ? movedCode(first, origin, code.value, other) : ownCode(first, origin, other);
+  const upload = missingUpload(origin, other);
+  useEffect(() => void (upload && encode(other, upload)), [upload?.id, other]);
   const found = matching(first, other);
   return (
     <article class="other" data-run={other.id} aria-label={runName(other.id)}>
-      <h3>{runName(other.id)}</h3>
-      {shown ? <Beside model={other} code={shown} /> : <p class="help">{reason(first, other)}</p>}
+      <h2>{runName(other.id)}</h2>
+      {shown ? <Beside model={other} code={shown} /> : <p class="help">{upload ? "Encoding your file …" : reason(first, other, origin)}</p>}
       {shown && found.matches.length > 0 && (
         <label>
           <input type="checkbox" checked={linked} onChange={() => link(other.id, !linked)} /> linked
@@ -53,8 +58,23 @@ function Beside({ model, code }: { model: Model; code: number[] }) {
   return <Observation model={model} values={decoded.values} label={`Decoded by ${runName(model.id)}`} />;
 }
 
+/** An upload that the first model shows, and that this one can encode but has not. */
+function missingUpload(origin: Origin, other: Model): Upload | undefined {
+  if (origin.kind === "row" || origin.upload.codes.has(other.id)) return undefined;
+  return origin.upload.shape === other.shape.join() ? origin.upload : undefined;
+}
+
+async function encode(other: Model, upload: Upload): Promise<void> {
+  try {
+    await encodeUpload(other, upload);
+  } catch (error) {
+    problem.value = `${runName(other.id)} cannot encode ${upload.name}: ${(error as Error).message}`;
+  }
+}
+
 /** Why there is no image. */
-function reason(first: Model, other: Model): string {
+function reason(first: Model, other: Model, origin: Origin): string {
+  if (origin.kind === "upload") return "This run does not read observations of the shape of your file.";
   if (first.data.data !== other.data.data) {
     return `This run was trained on other data (${other.data.dataName}), so there is no common observation.`;
   }

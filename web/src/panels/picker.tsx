@@ -38,7 +38,7 @@ function Slot({ id, place, runs }: SlotProps) {
       <Choice id={id} place={place} runs={runs} name={name} />
       {place === 0 && open.length > 1 && <span class="help">has the sliders</span>}
       {place > 0 && (
-        <button type="button" onClick={() => makeFirst(id)} aria-label={`Give ${name} the sliders`}>
+        <button type="button" onClick={() => makeFirst(id)} aria-label={`Make first: ${name}`}>
           Make first
         </button>
       )}

@@ -54,9 +54,9 @@ function nameOf(variable: Variable, column: number): string {
   return several ? `${variable.name}, dimension ${column - variable.columns[0] + 1}` : variable.name;
 }
 
-/** Two decimals, with a minus sign and without a negative zero. */
+/** Two decimals unless it is large, with a minus sign and without a negative zero. */
 function rounded(value: number): string {
-  const text = value.toFixed(2);
+  const text = value.toFixed(Math.abs(value) < 100 ? 2 : 0);
   return text === "-0.00" ? "0.00" : text.replace("-", "−");
 }
 
@@ -112,7 +112,7 @@ function Histogram({ model, column, quantiles, observed }: HistogramProps) {
   const path = useMemo(() => outline(histogram(scoresOf(model, column, quantiles), BINS)), [model, column]);
   const x = ((observed + LIMIT) / (2 * LIMIT)) * BINS;
   return (
-    <svg class="histogram" viewBox={`0 0 ${BINS} 1`} preserveAspectRatio="none" aria-hidden="true">
+    <svg class="spread" viewBox={`0 0 ${BINS} 1`} preserveAspectRatio="none" aria-hidden="true">
       <path class="density" d={path} />
       <line class="observed" x1={x} x2={x} y1={0} y2={1} vector-effect="non-scaling-stroke" />
     </svg>

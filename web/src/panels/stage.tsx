@@ -1,12 +1,13 @@
 /** The left column: the observation, what is decoded from the sliders, and the sliders. */
 import { useDecoded } from "../decoded";
 import type { Model } from "../model";
-import { originOf, reset, showRow, type Origin } from "../origin";
-import { canDecode, code, view } from "../state";
+import { codeOf, codesBeyond, isUnmoved, originOf, reset, showRow, type Origin } from "../origin";
+import { canDecode, code } from "../state";
 import { useThumbnail } from "../thumbnails";
 import { Observation } from "../ui/observation";
 import { Thumbnail } from "../ui/thumbnail";
 import { Others } from "./others";
+import { VectorChart, type Series } from "../ui/vector";
 import { Sliders } from "./sliders";
 import "./stage.css";
 import { UploadPicture, Uploads, useFiles } from "./uploads";
@@ -19,7 +20,7 @@ export function Stage({ model }: { model: Model }) {
       <Current model={model} />
       <Others model={model} />
       <div class="tools">
-        <button type="button" title="Back to the code of the observation" onClick={() => reset(model)} disabled={view.value.z === null}>
+        <button type="button" title="Back to the code of the observation" onClick={() => reset(model)} disabled={isUnmoved(model)}>
           Reset
         </button>
         <button type="button" onClick={() => showRow(randomRow(model))}>
@@ -73,13 +74,13 @@ export function rowName(model: Model, row: number): string {
 function Decoded({ model, origin }: { model: Model; origin: Origin }) {
   const decoded = useDecoded(model, [code.value]);
   const behind = useBehind(model, origin);
-  const unmoved = view.value.z === null && model.data.autoencodes;
+  const unmoved = isUnmoved(model) && model.data.autoencodes;
   return (
     <figure class="decoded">
       {decoded ? (
         <Observation model={model} values={decoded.values} behind={behind} label="Decoded from the sliders" />
       ) : (
-        <div class="missing" role="status">{canDecode.value === false ? "No decoder" : "Starting the decoder …"}</div>
+        <Undecoded model={model} behind={behind} />
       )}
       <figcaption>
         <span class="key main">{unmoved ? "Reconstruction" : "Decoded"}</span>
@@ -87,6 +88,16 @@ function Decoded({ model, origin }: { model: Model; origin: Origin }) {
       </figcaption>
     </figure>
   );
+}
+
+/** What stands in the place of the decoded observation until there is one. */
+function Undecoded({ model, behind }: { model: Model; behind: ArrayLike<number> | null }) {
+  const seen = model.data.observation;
+  if (behind && seen.kind === "vector") {
+    const series: Series[] = [{ name: "observed", values: behind, role: "behind" }];
+    return <VectorChart model={model} seen={seen} series={series} label="Observation" />;
+  }
+  return <div class="missing" role="status">{canDecode.value === false ? "No decoder" : "Starting the decoder …"}</div>;
 }
 
 /** The numbers of a vector that the code started from, in the user's units. */
@@ -100,8 +111,15 @@ function useBehind(model: Model, origin: Origin): ArrayLike<number> | null {
 
 /** What is known about the observation: its name and factors, or what was done to a file. */
 function About({ model, origin }: { model: Model; origin: Origin }) {
-  const text = origin.kind === "row" ? rowText(model, origin.row) : `${origin.upload.name}. ${origin.upload.note}`;
+  const text = origin.kind === "row" ? rowText(model, origin.row) : uploadText(model, origin);
   return <p class="about-origin">{text}</p>;
+}
+
+function uploadText(model: Model, origin: Origin & { kind: "upload" }): string {
+  const { name, note } = origin.upload;
+  const beyond = codesBeyond(model, codeOf(model, origin));
+  const strange = beyond > 0 ? ` It is unlike the data: ${beyond} of ${model.data.size} numbers of its code lie beyond all codes of the data.` : "";
+  return `${name}. ${note}${strange}`;
 }
 
 function rowText(model: Model, row: number): string {

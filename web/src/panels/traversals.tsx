@@ -13,7 +13,7 @@ import "./traversals.css";
 
 const HELP =
   "Each traversal moves one latent variable, from score −2 to 2 of its prior or through all classes, and keeps the others. " +
-  "The frame marks the current value. Click another one to take it.";
+  "A frame marks the current value; click another to take it.";
 const MOST = 24; // variables that are drawn
 
 export function Traversals({ model }: { model: Model }) {
@@ -25,10 +25,10 @@ export function Traversals({ model }: { model: Model }) {
   return (
     <Panel
       title="Traversals"
-      help={HELP}
+      help={canDecode.value === false ? "Each traversal moves one latent variable and keeps the others." : HELP}
       csv={decoded ? () => csvOf(model, paths, decoded) : undefined}
     >
-      <Options />
+      {canDecode.value !== false && <Options model={model} />}
       {decoded ? <Rows model={model} paths={paths} decoded={decoded} /> : <DrawnTraversals model={model} />}
       {more > 0 && canDecode.value !== false && <p class="help">{more} more variables have sliders only.</p>}
     </Panel>
@@ -44,10 +44,10 @@ function pathsOf(model: Model, start: Code, steps: number): Path[] {
   return model.active.slice(0, MOST).map((variable) => ({ variable, codes: traverse(variable, start, steps) }));
 }
 
-function Options() {
+function Options({ model }: { model: Model }) {
   return (
     <div class="options">
-      <DifferenceToggle />
+      <DifferenceToggle model={model} />
       <label>
         Steps{" "}
         <select value={view.value.steps} onChange={(event) => change({ steps: +event.currentTarget.value })}>
@@ -128,12 +128,14 @@ export function taken(variable: Variable, z: Code, from: Code): number[] {
   return z.map((value, column) => (column >= first && column < end ? from[column]! : value));
 }
 
-/** The step that is nearest to a code along a variable. */
+/** The step that is nearest to a code along a variable, or -1 if the code lies beyond the ends. */
 export function currentStep(variable: Variable, codes: readonly Code[], z: Code): number {
-  if (variable.discrete) return classOf(variable, z);
-  const score = scoreIn(variable, z);
-  const far = codes.map((each) => Math.abs(scoreIn(variable, each) - score));
-  return far.indexOf(Math.min(...far));
+  if (variable.discrete) return codes.findIndex((each) => classOf(variable, each) === classOf(variable, z));
+  const scores = codes.map((each) => scoreIn(variable, each));
+  const far = scores.map((score) => Math.abs(score - scoreIn(variable, z)));
+  const nearest = Math.min(...far);
+  const step = Math.abs((scores.at(-1)! - scores[0]!) / (scores.length - 1));
+  return nearest <= 0.6 * step ? far.indexOf(nearest) : -1;
 }
 
 /** The score of the first column of a variable. */

@@ -1,5 +1,5 @@
 /** What is shown before there is a decoder, or if there is none. */
-import { canDecode } from "../state";
+import { canDecode, noDecoder } from "../state";
 
 export function Waiting() {
   return canDecode.value === false ? <NoWasm /> : <p class="waiting" role="status">Starting the decoder …</p>;
@@ -7,8 +7,12 @@ export function Waiting() {
 
 export function NoWasm() {
   return (
-    <p class="note" role="status">
-      The sliders need WebAssembly, which this browser does not run, so only traversals drawn beforehand are shown.
-    </p>
+    <div class="note" role="status">
+      The sliders need WebAssembly, which did not start in this browser, so you see only traversals drawn beforehand.
+      <details>
+        <summary>Reason</summary>
+        {noDecoder.value}
+      </details>
+    </div>
   );
 }

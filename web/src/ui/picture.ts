@@ -2,8 +2,9 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** Controls are left out, except what is chosen and the heads of tables. */
-const CONTROLS = "button:not(.in-export, .key), input, textarea, label:has(input), option, script, style";
+/** Controls are left out, except what is chosen, the heads of tables, and keys of colours. */
+const CONTROLS = "button, input, textarea, label:has(input), option, script, style";
+const TEXTS = "th button, td button, .key, .in-export";
 
 /** An SVG file of an element, everything where it lies on the page. */
 export function svgText(element: HTMLElement): string {
@@ -62,7 +63,7 @@ function* shownNodes(parent: Element): Generator<Element | Text> {
 function isLeftOut(element: Element): boolean {
   const style = getComputedStyle(element);
   if (style.display === "none" || style.visibility === "hidden") return true;
-  return element.matches(CONTROLS) && !element.matches("th button, td button");
+  return element.matches(CONTROLS) && !element.matches(TEXTS);
 }
 
 type Picture = HTMLCanvasElement | HTMLImageElement | SVGSVGElement;

@@ -20,7 +20,7 @@ export function Sparkline({ seen, values, limits: [low, high] }: Props) {
     : shown.map((value, n) => `M${x(n)},${zero}V${y(value)}`).join("");
   return (
     <svg class={seen.curve ? "sparkline" : "sparkline bars"} viewBox="0 0 60 30" aria-hidden="true">
-      <path d={path ?? ""} stroke-width={seen.curve ? 1.2 : Math.max(48 / shown.length, 0.5)} />
+      <path d={path ?? ""} vector-effect={seen.curve ? "non-scaling-stroke" : undefined} stroke-width={seen.curve ? 1.4 : Math.max(48 / shown.length, 0.5)} />
     </svg>
   );
 }

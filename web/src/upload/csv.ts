@@ -6,11 +6,20 @@ export interface Table {
   rows: string[][];
 }
 
-export function readTable(text: string): Table {
+/** Read lines of cells. Names of columns may be numbers too, if they are those of the model. */
+export function readTable(text: string, names: readonly string[]): Table {
   const lines = parse(text.replace(/^\uFEFF/, ""));
   const [first] = lines;
   if (!first) throw new Error("it is empty");
-  return first.every(isNumber) ? { names: null, rows: lines } : { names: first, rows: lines.slice(1) };
+  const known = new Map(names.map((name) => [canonical(name), name]));
+  const isHeader = !first.every(isNumber) || (lines.length > 1 && first.every((cell) => known.has(canonical(cell))));
+  if (!isHeader) return { names: null, rows: lines };
+  return { names: first.map((cell) => known.get(canonical(cell)) ?? cell), rows: lines.slice(1) };
+}
+
+/** Numbers in one form, so that 400 is 400.0. */
+function canonical(name: string): string {
+  return isNumber(name) ? String(Number(name)) : name.trim();
 }
 
 function isNumber(cell: string): boolean {

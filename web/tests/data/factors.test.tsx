@@ -1,0 +1,95 @@
+import { render } from "preact";
+import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { columnOf, type Column } from "../../src/panels/data/columns";
+import { Factors } from "../../src/panels/factors/factors";
+import { linked } from "../../src/panels/factors/matrix";
+import { partsOf } from "../../src/panels/factors/rate";
+import { byShare, classShares, levelsOf, traceOf } from "../../src/panels/factors/responses";
+import { DEFAULTS, models, view } from "../../src/state";
+import { smallModel } from "../fixture";
+import { normals } from "../random";
+
+const model = await smallModel();
+
+beforeEach(() => {
+  models.value = new Map([[model.id, model]]);
+  view.value = { ...DEFAULTS, open: [model.id], tab: "factors" };
+});
+
+/** The view is written to the URL a little later. */
+afterAll(() => new Promise((done) => setTimeout(done, 250)));
+
+describe("responses", () => {
+  it("have the mean and the spread of the code at each value", () => {
+    const levels = levelsOf(columnOf(model, "factor:0")!);
+    const { means, spreads } = traceOf(model, model.variable(0), 0, levels);
+    expect(means).toEqual([-2, -1, 0, 1, 2]);
+    expect(spreads).toEqual([0, 0, 0, 0, 0]);
+  });
+
+  it("weigh back to the mean and the variance of all rows", () => {
+    const levels = levelsOf(columnOf(model, "factor:1")!);
+    const { means, spreads } = traceOf(model, model.variable(1), 1, levels);
+    const values = columnOf(model, "z:1")!.values;
+    const moment = (power: number) => values.reduce((sum, value) => sum + value ** power, 0) / 50;
+    const weight = (n: number) => levels[n]!.rows.length / 50;
+    expect(means.reduce((sum, mean, n) => sum + weight(n) * mean, 0)).toBeCloseTo(moment(1));
+    expect(means.reduce((sum, mean, n) => sum + weight(n) * (mean ** 2 + spreads[n]! ** 2), 0)).toBeCloseTo(moment(2));
+  });
+
+  it("cut a continuous factor into equally frequent bins, without the missing rows", () => {
+    const values = normals(9, 1201);
+    values[0] = NaN;
+    const column: Column = { key: "", name: "", kind: "number", values, labels: [], dimension: null };
+    const levels = levelsOf(column);
+    expect(levels).toHaveLength(12);
+    levels.forEach(({ rows }) => expect(Math.abs(rows.length - 100)).toBeLessThanOrEqual(1));
+    levels.slice(1).forEach(({ at }, n) => expect(at).toBeGreaterThan(levels[n]!.at));
+    expect(levels.flatMap(({ rows }) => rows)).not.toContain(0);
+  });
+
+  it("of a discrete variable are shares of its classes", () => {
+    const shares = classShares(model, model.variable(2), levelsOf(columnOf(model, "factor:1")!));
+    expect(shares).toEqual([[1, 0, 0], [0, 1, 0], [0, 0, 1]]);
+  });
+});
+
+describe("the matrix", () => {
+  it("leads to the variable, the next one that tells about the factor, and its colour", () => {
+    expect(byShare(model, 0)[0]!.name).toBe("z0");
+    // Nothing else is above chance, so the y axis is the other default one.
+    expect(linked(model, model.variable(0), 0)).toEqual({ tab: "data", x: "z:0", y: "z:1", colour: "factor:0" });
+    expect(linked(model, model.variable(1), 1)).toEqual({ tab: "data", x: "z:1", y: "z:2", colour: "factor:1" });
+  });
+
+  it("is a table of buttons", () => {
+    const page = document.createElement("div");
+    render(<Factors model={model} />, page);
+    const cells = page.querySelectorAll<HTMLButtonElement>(".matrix button");
+    expect([...cells].map((cell) => cell.getAttribute("aria-label"))).toEqual([
+      "z0 tells 90 % of size, the best variable",
+      "z0 tells 2 % of shape, no better than chance",
+      "c tells 1 % of size, no better than chance",
+      "c tells 95 % of shape, the best variable",
+    ]);
+    cells[3]!.click();
+    expect(view.value).toMatchObject({ tab: "data", x: "z:2", colour: "factor:1" });
+  });
+});
+
+describe("the rate", () => {
+  it("is the sum of its parts", () => {
+    const { rate } = model.data;
+    expect(partsOf(rate!).reduce((sum, { value }) => sum + value, 0)).toBeCloseTo(rate!.rate);
+  });
+
+  it("is shown for data without factors, which is said plainly", async () => {
+    const other = await smallModel();
+    other.data.factors.length = 0;
+    const page = document.createElement("div");
+    render(<Factors model={other} />, page);
+    expect(page.textContent).toContain("no known factors");
+    expect(page.textContent).toContain("rate 3.00 = mutual information 2.50 + total correlation 0.30");
+    expect(page.querySelector(".matrix")).toBeNull();
+  });
+});
