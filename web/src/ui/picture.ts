@@ -85,12 +85,9 @@ function withPlace(element: SVGElement, place: Record<string, number>): SVGEleme
   return element;
 }
 
-/** The pixels as a data URL. WebGL clears what it has shown, so canvases are asked to draw again. */
+/** The pixels as a data URL. A canvas with WebGL must keep what it has drawn. */
 function pixels(source: HTMLCanvasElement | HTMLImageElement): string {
-  if (source instanceof HTMLCanvasElement) {
-    source.dispatchEvent(new CustomEvent("redraw"));
-    return source.toDataURL();
-  }
+  if (source instanceof HTMLCanvasElement) return source.toDataURL();
   const canvas = document.createElement("canvas");
   [canvas.width, canvas.height] = [source.naturalWidth, source.naturalHeight];
   canvas.getContext("2d")!.drawImage(source, 0, 0);
