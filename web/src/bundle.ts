@@ -62,7 +62,7 @@ export interface ColourMap {
   high: number[];
   colours: [number, number, number][];
   diverging: boolean;
-  /** Whether the last channel is the opacity. */
+  /** Whether the last channel is the opacity; its colour is black. */
   alpha: boolean;
 }
 

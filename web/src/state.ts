@@ -226,9 +226,9 @@ const listOf =
   (form: Form, length?: number): Form =>
   (value) =>
     Array.isArray(value) && value.every(form) && (length === undefined || value.length === length);
-const isRange = ([key, ...ends]: unknown[]): boolean => isText(key) && ends.every(isNumber);
 /** Numbers of images that a row of a traversal may have. */
 export const STEPS = [5, 7, 9, 11, 15];
+const isRange = ([key, ...ends]: unknown[]): boolean => isText(key) && ends.every(isNumber);
 const TABS: Tab[] = ["traversals", "grid", "between", "data", "factors", "runs"];
 
 const FORMS: Record<keyof View, Form> = {

@@ -17,6 +17,7 @@ from unweave.cli.options import (
     RunArgument,
     RunsArgument,
     StoreOption,
+    output_format,
 )
 from unweave.core.console import err, out
 from unweave.core.notes import capture_warnings, print_notes
@@ -77,10 +78,9 @@ def runs_command(
     )
     from unweave.training.store import Store
 
-    if json_output and csv_output:
-        raise ValueError("expected --json or --csv, got both: choose one")
+    form = output_format(json_output, csv_output)
     every = [read_run(folder) for folder in Store(store).folders()]
-    if not every and not (json_output or csv_output):
+    if not every and form == "table":
         out.print(f"{store} contains no runs yet; train one with `unweave train`")
         return
     runs = filter_runs(every, where or ())
@@ -88,10 +88,10 @@ def runs_command(
         runs, name = sort_runs(runs, sort)
         print_notes(err, [f"sorted by {name}"] if name != sort.removeprefix("-") else [])
     print_notes(err, (run.problem for run in runs if run.problem))
-    if json_output:
+    if form == "json":
         sys.stdout.write(json.dumps(runs_json(runs), indent=2) + "\n")
         return
-    if csv_output:
+    if form == "csv":
         sys.stdout.write(runs_csv(runs))
         return
     if not runs:

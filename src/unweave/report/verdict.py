@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from markupsafe import Markup, escape
 
+from unweave.core.hints import count_noun
 from unweave.data.splits import split_of
 from unweave.evaluation.shared_latents import LEAST_INFORMATION
 from unweave.metrics import Score
@@ -52,7 +53,8 @@ def headline(analysis: Analysis) -> tuple[Level, str]:
     if not used:
         return "bad", "The model has learned nothing: no latent variable carries information"
     if share is None:
-        return "good", f"{_count(used, 'latent variable')} carry information about the data"
+        verb = "carries" if used == 1 else "carry"
+        return "good", f"{count_noun(used, 'latent variable')} {verb} information about the data"
     most = explainable(analysis)
     reached = share.r2 / most if most else share.r2
     if reached < _BARELY_EXPLAINED:
@@ -64,7 +66,7 @@ def headline(analysis: Analysis) -> tuple[Level, str]:
         what = f"the standardised columns of {what}"
     little = level == "weak" and (most or scaling != "counts")
     verb = ("explains" if used == 1 else "explain") + (" only" if little else "")
-    text = f"{_count(used, 'latent variable')} {verb} {share.r2:.0%} of the variance of {what}"
+    text = f"{count_noun(used, 'latent variable')} {verb} {share.r2:.0%} of the variance of {what}"
     return level, f"{text}, of about {most:.0%} that can be explained" if most else text
 
 
@@ -163,7 +165,3 @@ def _scores(analysis: Analysis) -> list[Markup]:
         return [text + "."]
     most = Markup(". Most above the score of shuffled factors, in parentheses: {}.").format(named)
     return [text + most]
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
