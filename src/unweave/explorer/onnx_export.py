@@ -84,7 +84,14 @@ def _export(model: FittedModel, part: _Part, inputs: Tensor) -> bytes:
     check_packages()
     trained = model.trained.to(torch.device("cpu"))
     expected = trained.alone(0, part.compute, inputs).numpy()
-    content = _stripped(_graph(trained, part, inputs[:_EXAMPLES]))
+    try:
+        graph = _graph(trained, part, inputs[:_EXAMPLES])
+    except torch.onnx.OnnxExporterError as error:
+        raise ValueError(
+            f"the {part.name} of run {model.run.digest} cannot be exported to ONNX, which the "
+            f"explorer needs: {_reason(error)}"
+        ) from error
+    content = _stripped(graph)
     session = _session(content)
     for count in _CHECKED:
         results = session.run(None, {part.input: inputs[:count].numpy()})
@@ -123,24 +130,18 @@ class _Exported(nn.Module):
 def _graph(trained: StackedModels, part: _Part, examples: Tensor) -> Any:
     """Export a part as a graph with any size of the batch."""
     module = _Exported(trained, part.compute).eval()
-    try:
-        with torch.no_grad(), _quietly():
-            program = torch.onnx.export(
-                module,
-                (examples,),
-                dynamo=True,
-                input_names=[part.input],
-                output_names=[part.output],
-                dynamic_shapes=({0: torch.export.Dim("n")},),
-                opset_version=_OPSET,
-                external_data=False,
-                verbose=False,
-            )
-    except torch.onnx.OnnxExporterError as error:
-        raise ValueError(
-            f"the {part.name} of network {trained.nets.model.__class__.__name__} cannot be "
-            f"exported to ONNX, which the explorer runs: {_reason(error)}"
-        ) from error
+    with torch.no_grad(), _quietly():
+        program = torch.onnx.export(
+            module,
+            (examples,),
+            dynamo=True,
+            input_names=[part.input],
+            output_names=[part.output],
+            dynamic_shapes=({0: torch.export.Dim("n")},),
+            opset_version=_OPSET,
+            external_data=False,
+            verbose=False,
+        )
     assert program is not None
     return program.model_proto
 
@@ -154,8 +155,8 @@ def _reason(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
-    """Silence what the exporter says about packages that it could also use."""
-    logger = logging.getLogger("torch.onnx")
+    """Silence what the exporter says besides its errors."""
+    logger = logging.getLogger("torch")
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:

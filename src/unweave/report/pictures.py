@@ -125,12 +125,13 @@ class ColourMap:
         chosen = images[:, list(self.channels)] if self.channels else images
         low, high = (torch.tensor(ends).reshape(1, -1, 1, 1) for ends in (self.low, self.high))
         shown = ((chosen - low) / (high - low)).clamp(0, 1)
-        if self.alpha:
+        count = shown.shape[1]
+        if self.pixels and count == 4:
             return shown
         if self.diverging:
             shown = _diverging(shown)
-        elif shown.shape[1] not in (1, 3):
-            shown = torch.einsum("nchw,cr->nrhw", shown, torch.tensor(self.colours))
+        elif count not in (1, 3):
+            shown = torch.einsum("nchw,cr->nrhw", shown, torch.tensor(false_colours(count)))
         return torch.cat([shown.clamp(0, 1), torch.ones_like(shown[:, :1])], 1)
 
 
