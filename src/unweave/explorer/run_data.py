@@ -74,8 +74,8 @@ def _of_model(model: FittedModel, rows: int) -> RunData:
         steps=model.run.steps,
         settings=settings_of(model.run),
         scores={},
-        log=curves(evenly_spaced(model.log, rows)),
-        measures=curves(evenly_spaced(model.measures, rows)),
+        log=curves(model.log, rows),
+        measures=curves(model.measures, rows),
         explorable=True,
     )
 
@@ -90,15 +90,15 @@ def own_scores(folder: Path | None) -> dict[str, float]:
     return {key: value for key, value in scores.items() if math.isfinite(value)}
 
 
-def curves(rows: Sequence[Row]) -> Curves:
-    """Return the rows of a log or of measurements as columns, with numbers to six digits.
+def curves(rows: Sequence[Row], most: int = MOST_ROWS) -> Curves:
+    """Return at most `most` rows of a log or of measurements as columns, numbers to six digits.
 
     >>> curves([{"step": 5, "rate": 2.0}, {"step": 9, "rate": float("nan")}])
     Curves(step=[5, 9], terms={'rate': [2.0, None]})
     >>> curves([{"step": 5, "validation": {"rate": 2.0}, "metrics": {"mig/chen2018": 0.3}}]).terms
     {'validation/rate': [2.0], 'mig/chen2018': [0.3]}
     """
-    flat = [_flat(row) for row in rows]
+    flat = [_flat(row) for row in evenly_spaced(rows, most)]
     names = dict.fromkeys(name for row in flat for name in row if name != "step")
     terms = {name: [_rounded(row.get(name)) for row in flat] for name in names}
     return Curves([int(row["step"]) for row in flat], terms)
