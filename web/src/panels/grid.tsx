@@ -15,6 +15,7 @@ import { Waiting } from "./waiting";
 
 /** Steps of a continuous variable; curves need more room than images. */
 const STEPS = { image: 9, vector: 5 };
+const CELL = { image: "min(76px, 8vh)", vector: "140px" };
 
 export function Grid({ model }: { model: Model }) {
   const chosen = variablesOf(model, view.value.grid);
@@ -64,7 +65,7 @@ function Shown({ model, across, up }: ShownProps) {
       <div class="options">
         <Axis model={model} label="Across" place={0} chosen={[across, up]} />
         <Axis model={model} label="Upwards" place={1} chosen={[across, up]} />
-        <DifferenceToggle />
+        <DifferenceToggle model={model} />
       </div>
       {ready ? <Tiles model={model} across={across} up={up} columns={columns} codes={codes} parts={parts} /> : <Waiting />}
     </>
@@ -117,7 +118,7 @@ function Tiles({ model, across, up, columns, codes, parts }: TilesProps) {
   const at = row < 0 || column < 0 ? -1 : row * columns + column;
   const choose = (from: Code) => change({ z: taken(up, taken(across, code.value, from), from) });
   return (
-    <div class="grid" style={{ "--columns": columns }}>
+    <div class="grid" style={{ "--columns": columns, "--cell": CELL[model.data.observation.kind] }}>
       <div class="up-name" aria-hidden="true">{up.name} →</div>
       <div class="up-values" aria-hidden="true">
         {Array.from({ length: rows }, (_, row) => <span key={row}>{stepName(up, codes[row * columns]!)}</span>)}

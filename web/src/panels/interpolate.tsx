@@ -36,7 +36,7 @@ export function Interpolate({ model }: { model: Model }) {
       {decoded ? (
         <>
           <div class="options">
-            <DifferenceToggle />
+            <DifferenceToggle model={model} />
           </div>
           <DecodedRow
             model={model}

@@ -1,5 +1,6 @@
 /** Parts of traversals and grids: images to click, and the toggle "What changes?". */
 import type { ComponentChildren } from "preact";
+import type { Model } from "../model";
 import { change, view } from "../state";
 import "./tiles.css";
 
@@ -51,7 +52,7 @@ export function neighbour(key: string, at: number, columns: number, count: numbe
   return null;
 }
 
-export function DifferenceToggle() {
+export function DifferenceToggle({ model }: { model: Model }) {
   const { difference } = view.value;
   return (
     <>
@@ -63,7 +64,9 @@ export function DifferenceToggle() {
       >
         What changes?
       </button>
-      {difference && <span class="legend">Red is more than now, blue is less, white is no change.</span>}
+      {difference && model.data.observation.kind === "image" && (
+        <span class="legend">Red is brighter than now, blue is darker, white is no change.</span>
+      )}
     </>
   );
 }

@@ -13,7 +13,7 @@ import "./traversals.css";
 
 const HELP =
   "Each traversal moves one latent variable, from score −2 to 2 of its prior or through all classes, and keeps the others. " +
-  "The frame marks the current value. Click another one to take it.";
+  "A frame marks the current value; click another to take it.";
 const MOST = 24; // variables that are drawn
 
 export function Traversals({ model }: { model: Model }) {
@@ -28,7 +28,7 @@ export function Traversals({ model }: { model: Model }) {
       help={canDecode.value === false ? "Each traversal moves one latent variable and keeps the others." : HELP}
       csv={decoded ? () => csvOf(model, paths, decoded) : undefined}
     >
-      {canDecode.value !== false && <Options />}
+      {canDecode.value !== false && <Options model={model} />}
       {decoded ? <Rows model={model} paths={paths} decoded={decoded} /> : <DrawnTraversals model={model} />}
       {more > 0 && canDecode.value !== false && <p class="help">{more} more variables have sliders only.</p>}
     </Panel>
@@ -44,10 +44,10 @@ function pathsOf(model: Model, start: Code, steps: number): Path[] {
   return model.active.slice(0, MOST).map((variable) => ({ variable, codes: traverse(variable, start, steps) }));
 }
 
-function Options() {
+function Options({ model }: { model: Model }) {
   return (
     <div class="options">
-      <DifferenceToggle />
+      <DifferenceToggle model={model} />
       <label>
         Steps{" "}
         <select value={view.value.steps} onChange={(event) => change({ steps: +event.currentTarget.value })}>

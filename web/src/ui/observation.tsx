@@ -44,8 +44,13 @@ function Picture({ seen, values, minus, label }: PictureProps) {
     context.putImageData(imageData(seen, values, minus), 0, 0);
   }, [seen, values, minus]);
   return (
-    <canvas ref={canvas} class="picture" width={seen.width} height={seen.height} role="img" aria-label={label} />
+    <canvas ref={canvas} class="picture" width={seen.width} height={seen.height} {...described(label)} />
   );
+}
+
+/** How a drawing is told to screen readers; without a label, what is around it tells more. */
+export function described(label: string) {
+  return label ? ({ role: "img", "aria-label": label } as const) : ({ "aria-hidden": "true" } as const);
 }
 
 /** The pixels of an image, or of the difference of two. */

@@ -2,6 +2,7 @@
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Model } from "../model";
 import { useThumbnail, type Tile } from "../thumbnails";
+import { described } from "./observation";
 import { VectorChart } from "./vector";
 
 interface Props {
@@ -30,6 +31,6 @@ export function TilePicture({ tile, label }: { tile: Tile; label: string }) {
     context.drawImage(sheet, x, y, width, height, 0, 0, width, height);
   }, [tile]);
   return (
-    <canvas ref={canvas} class="picture" width={tile.width} height={tile.height} role="img" aria-label={label} />
+    <canvas ref={canvas} class="picture" width={tile.width} height={tile.height} {...described(label)} />
   );
 }

@@ -123,9 +123,9 @@ interface Tick {
   anchor: "start" | "middle" | "end";
 }
 
-/** Round positions of columns; without positions, the names of the first and last column. */
-function columnTicks({ positions, names, length }: VectorObservation, x: Scale): Tick[] {
-  if (positions) {
+/** Round positions of the columns of curves; otherwise the names of the first and last column. */
+function columnTicks({ curve, positions, names, length }: VectorObservation, x: Scale): Tick[] {
+  if (curve && positions) {
     return x.ticks(5).map((tick) => ({ at: x(tick), text: String(tick), anchor: x(tick) > WIDTH - 20 ? "end" : "middle" }));
   }
   const ends: Tick[] = [{ at: x(0), text: shortened(names[0] ?? "1", 20), anchor: "start" }];
@@ -202,18 +202,28 @@ function ManyBars(props: Props) {
   return (
     <svg class="vector" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={label} {...follow}>
       <Axes seen={seen} x={scaleLinear([0, seen.length - 1], [at(0), at(seen.length - 1)])} y={y} />
-      {[...scaled].reverse().map((each) => (
+      {scaled.map((each) => (
         <path
           key={each.name}
           class={`bars ${each.role}`}
           style={each.colour ? { stroke: each.colour } : {}}
-          stroke-width={Math.max(width * (each.role === "main" ? 0.8 : 0.4), 0.4)}
-          d={Array.from(each.values, (value, n) => `M${at(n)},${y(0)}V${y(value)}`).join("")}
+          stroke-width={isBar(each) ? Math.max(width * 0.8, 0.4) : 1.6}
+          d={Array.from(each.values, (value, n) => (isBar(each) ? `M${at(n)},${y(0)}V${y(value)}` : dash(at(n), width, y(value)))).join("")}
         />
       ))}
+      {isMixed(seen) && <text class="unit" x={WIDTH - MARGIN.right} y={MARGIN.top + 2} text-anchor="end">scaled as for the network</text>}
       {column !== null && <Reading seen={seen} series={series} column={column} x={at(column)} />}
     </svg>
   );
+}
+
+/** The main series is drawn as bars, and others as strokes over them. */
+function isBar({ role, colour }: Series): boolean {
+  return role === "main" && colour === undefined;
+}
+
+function dash(x: number, width: number, y: number): string {
+  return `M${x - width / 2},${y}h${width}`;
 }
 
 /** Whether columns have units of their own, which cannot share an axis. */
@@ -229,7 +239,7 @@ export function comparable(seen: VectorObservation, values: ArrayLike<number>, d
 }
 
 const ROW = 18;
-const NAME = 96;
+const NAME = 106;
 const VALUE = 56;
 
 /** A line for each of a few columns: its name, its bar, and its value in the user's units. */
@@ -245,19 +255,18 @@ function NamedBars({ model, seen, series, label, difference = false }: Props) {
           <title>{series.map((each) => `${name}, ${each.name}: ${number(each.values[n]!)}`).join("\n")}</title>
           <text x={NAME - 6} y={13} text-anchor="end">{shortened(name, 15)}</text>
           {series.map((each, s) => (
-            <Mark key={each.name} series={each} from={x(0)} to={x(scaled[s]![n]!)} single={s === 0 && each.role === "main"} />
+            <Mark key={each.name} series={each} from={x(0)} to={x(scaled[s]![n]!)} />
           ))}
-          <text class="value" x={WIDTH} y={13} text-anchor="end">{number(series[0]!.values[n]!)}</text>
+          {isBar(series[0]!) && <text class="value" x={WIDTH} y={13} text-anchor="end">{number(series[0]!.values[n]!)}</text>}
         </g>
       ))}
     </svg>
   );
 }
 
-/** The first series is a bar, others are strokes at their values. */
-function Mark({ series, from, to, single }: { series: Series; from: number; to: number; single: boolean }) {
+function Mark({ series, from, to }: { series: Series; from: number; to: number }) {
   const style = series.colour ? { fill: series.colour } : {};
-  return single && !series.colour ? (
+  return isBar(series) ? (
     <rect class="bar main" x={Math.min(from, to)} width={Math.abs(to - from)} y={4} height={ROW - 8} />
   ) : (
     <rect class={`bar ${series.role}`} style={style} x={to - 1.25} width={2.5} y={2} height={ROW - 4} />

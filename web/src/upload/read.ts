@@ -59,14 +59,22 @@ async function readImage(file: File, seen: ImageObservation): Promise<ReadObserv
   if (![1, 3, 4].includes(seen.channels)) {
     throw new Error(`the model has ${seen.channels} channels. Choose a .npy file of ${shapeText(seen)} numbers`);
   }
-  const { rgba, width, height } = await decodeImage(file, seen.channels === 4);
+  const { rgba, width, height, laid } = await decodeImage(file, seen.channels === 4);
   const sized = fit({ width, height, channels: channelsOf(rgba, seen.channels) }, seen.width, seen.height);
   const numbers = Float64Array.from(sized.channels.flatMap((channel) => Array.from(channel)), (x) => x / 255);
-  return { name: file.name, note: imageNote(width, height, seen, isGrey(rgba)), numbers };
+  return { name: file.name, note: imageNote(width, height, seen, isGrey(rgba), laid), numbers };
 }
 
-/** The pixels of an image file; transparent ones lie on white unless the model has opacity. */
-async function decodeImage(file: File, keepAlpha: boolean): Promise<{ rgba: Uint8ClampedArray; width: number; height: number }> {
+interface DecodedImage {
+  rgba: Uint8ClampedArray;
+  width: number;
+  height: number;
+  /** Whether it was laid on white. */
+  laid: boolean;
+}
+
+/** The pixels of an image file; transparent ones are laid on white unless the model has opacity. */
+async function decodeImage(file: File, keepAlpha: boolean): Promise<DecodedImage> {
   let bitmap: ImageBitmap;
   try {
     bitmap = await createImageBitmap(file, { colorSpaceConversion: "none", imageOrientation: "from-image" });
@@ -77,13 +85,19 @@ async function decodeImage(file: File, keepAlpha: boolean): Promise<{ rgba: Uint
   const canvas = document.createElement("canvas");
   [canvas.width, canvas.height] = [width, height];
   const context = canvas.getContext("2d", { willReadFrequently: true })!;
-  if (!keepAlpha) {
-    context.fillStyle = "#fff";
-    context.fillRect(0, 0, width, height);
-  }
   context.drawImage(bitmap, 0, 0);
   bitmap.close();
-  return { rgba: context.getImageData(0, 0, width, height).data, width, height };
+  const rgba = context.getImageData(0, 0, width, height).data;
+  if (keepAlpha || isOpaque(rgba)) return { rgba, width, height, laid: false };
+  context.globalCompositeOperation = "destination-over";
+  context.fillStyle = "#fff";
+  context.fillRect(0, 0, width, height);
+  return { rgba: context.getImageData(0, 0, width, height).data, width, height, laid: true };
+}
+
+function isOpaque(rgba: Uint8ClampedArray): boolean {
+  for (let n = 3; n < rgba.length; n += 4) if (rgba[n] !== 255) return false;
+  return true;
 }
 
 function isGrey(rgba: Uint8ClampedArray): boolean {
@@ -91,8 +105,8 @@ function isGrey(rgba: Uint8ClampedArray): boolean {
   return true;
 }
 
-function imageNote(width: number, height: number, seen: ImageObservation, grey: boolean): string {
-  const steps: string[] = [];
+function imageNote(width: number, height: number, seen: ImageObservation, grey: boolean, laid: boolean): string {
+  const steps = laid ? ["laid on white"] : [];
   if (Math.abs(width * seen.height - height * seen.width) > 1e-9) steps.push("cropped to its centre");
   if (width !== seen.width || height !== seen.height) {
     steps.push(`resized from ${width} × ${height} to ${seen.width} × ${seen.height} pixels`);
