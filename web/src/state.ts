@@ -19,6 +19,8 @@ export interface View {
   y: string;
   /** Colour of the points: "none", "factor:0", "z:3", "error". */
   colour: string;
+  /** What is seen of the scatter: left, right, bottom and top in its coordinates; null is the whole. */
+  box: [number, number, number, number] | null;
   /** Corners of the lasso in the scatter's coordinates. */
   lasso: [number, number][] | null;
   /** The axes that the lasso was drawn on; the selection stays when others are shown. */
@@ -54,6 +56,7 @@ export const DEFAULTS: View = {
   x: "",
   y: "",
   colour: "",
+  box: null,
   lasso: null,
   lassoAxes: null,
   range: null,
@@ -188,6 +191,7 @@ const listOf =
   (form: Form, length?: number): Form =>
   (value) =>
     Array.isArray(value) && value.every(form) && (length === undefined || value.length === length);
+const isBox = ([left, right, bottom, top]: number[]): boolean => left! < right! && bottom! < top!;
 const isRange = ([key, ...ends]: unknown[]): boolean => isText(key) && ends.every(isNumber);
 const TABS: Tab[] = ["traversals", "grid", "between", "data", "factors", "runs"];
 
@@ -199,6 +203,7 @@ const FORMS: Record<keyof View, Form> = {
   x: isText,
   y: isText,
   colour: isText,
+  box: (value) => listOf(isNumber, 4)(value) && isBox(value as number[]),
   lasso: listOf(listOf(isNumber, 2)),
   lassoAxes: listOf(isText, 2),
   range: (value) => listOf(() => true, 3)(value) && isRange(value as unknown[]),
