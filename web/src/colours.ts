@@ -18,18 +18,37 @@ export function paint(
   map: ColourMap,
   rgba: Uint8ClampedArray,
 ): void {
-  const { low, high, colours } = map;
+  const channels = map.low.length;
+  const shares = new Array<number>(channels);
   for (let pixel = 0; pixel < pixels; pixel++) {
-    let [r, g, b] = [0, 0, 0];
-    for (let channel = 0; channel < colours.length; channel++) {
-      const from = low[channel]!;
-      const share = (values[channel * pixels + pixel]! - from) / (high[channel]! - from);
-      const [red, green, blue] = map.diverging ? diverging(share) : colours[channel]!;
-      const weight = map.diverging ? 1 : Math.min(Math.max(share, 0), 1);
-      r += weight * red;
-      g += weight * green;
-      b += weight * blue;
+    for (let channel = 0; channel < channels; channel++) {
+      const from = map.low[channel]!;
+      const share = (values[channel * pixels + pixel]! - from) / (map.high[channel]! - from);
+      shares[channel] = Math.min(Math.max(share, 0), 1);
     }
-    rgba.set([r, g, b, 255], pixel * 4);
+    const colour = map.diverging ? between(map.colours, shares[0]!) : mixed(map.colours, shares);
+    for (let band = 0; band < 3; band++) rgba[pixel * 4 + band] = 255 * colour[band]!;
+    rgba[pixel * 4 + 3] = map.alpha ? 255 * shares[channels - 1]! : 255;
   }
+}
+
+function mixed(colours: readonly Rgb[], shares: readonly number[]): Rgb {
+  const sum: Rgb = [0, 0, 0];
+  colours.forEach((colour, channel) => {
+    for (let band = 0; band < 3; band++) sum[band as 0 | 1 | 2] += shares[channel]! * colour[band]!;
+  });
+  return sum;
+}
+
+/** The colour at a share of the way from the first over the second to the third. */
+function between(colours: readonly Rgb[], share: number): Rgb {
+  const [from, to, s] = share < 0.5 ? [colours[0]!, colours[1]!, share * 2] : [colours[1]!, colours[2]!, share * 2 - 1];
+  return from.map((value, band) => value + (to[band]! - value) * s) as Rgb;
+}
+
+/** From blue over grey to orange: for curves, on light and dark pages. */
+export function scoreColour(share: number): string {
+  const [from, to] = [[26, 134, 200], [224, 112, 34]];
+  const mix = from!.map((value, band) => Math.round(value + (to![band]! - value) * share));
+  return `rgb(${mix.join(" ")})`;
 }

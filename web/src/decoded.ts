@@ -1,7 +1,7 @@
 /** Decode codes for a component; while the networks are busy, only the newest request waits. */
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Code, Model } from "./model";
-import { canDecode, problem } from "./state";
+import { canDecode, noDecoder, problem } from "./state";
 
 export interface Decoded {
   /** The codes that were decoded, which may be older than the ones that were asked for. */
@@ -27,6 +27,16 @@ export function useDecoded(model: Model | undefined, codes: readonly Code[]): De
   return decoded && decoded.model === model ? decoded : null;
 }
 
+/** The decoded observations one by one; the same arrays until others are decoded, so that a drawing
+ * can tell whether it has to be drawn again. */
+export function useParts(decoded: Decoded | null): readonly Float32Array[] {
+  return useMemo(() => {
+    const count = decoded?.codes.length ?? 0;
+    const length = decoded ? decoded.values.length / count : 0;
+    return Array.from({ length: count }, (_, n) => decoded!.values.subarray(n * length, (n + 1) * length));
+  }, [decoded]);
+}
+
 /** Runs one job at a time and remembers only the last one that was asked for meanwhile. */
 class Queue {
   private busy = false;
@@ -45,8 +55,8 @@ class Queue {
       try {
         await job();
       } catch (error) {
-        canDecode.value ??= false;
-        problem.value = `The decoder does not run in this browser: ${String(error)}`;
+        if (canDecode.value) problem.value = `The decoder failed: ${String(error)}`;
+        else [canDecode.value, noDecoder.value] = [false, String(error)];
       }
     }
     this.busy = false;

@@ -29,6 +29,12 @@ export class Model {
     return new Model(await readBundle(id, served));
   }
 
+  /** Give the memory of the networks back; the next call loads them again. */
+  close(): void {
+    for (const network of [this.encoder, this.decoder]) void network?.then((each) => each.release());
+    this.encoder = this.decoder = null;
+  }
+
   get id(): string {
     return this.data.id;
   }

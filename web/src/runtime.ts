@@ -33,6 +33,11 @@ export class Network {
     return call;
   }
 
+  /** Give the memory of the network back after the last call. */
+  release(): void {
+    void this.last.then(() => this.session.release());
+  }
+
   private async call(values: Float32Array, shape: number[]): Promise<Float32Array> {
     const size = shape.reduce((product, n) => product * n, 1);
     const input = new ort.Tensor("float32", values, [values.length / size, ...shape]);

@@ -5,6 +5,9 @@ import { Model } from "./model";
 
 export type Tab = "traversals" | "grid" | "between" | "data" | "factors" | "runs";
 
+/** A row of the data, or a code. */
+export type End = number | number[];
+
 /** Everything that a link restores, and that undo goes back to. */
 export interface View {
   /** Runs side by side, 1 to 4; the first one has the sliders. */
@@ -14,6 +17,9 @@ export interface View {
   z: number[] | null;
   /** The row that the code started from; null is the start of the model. */
   row: number | null;
+  /** The upload that the code started from, if `row` is null. Uploads stay in the page: a link to
+   * one keeps its code only. */
+  upload: number | null;
   /** Axes of the scatter: "z:3" (a latent variable), "pca:0", "map:1", "factor:0". */
   x: string;
   y: string;
@@ -32,8 +38,10 @@ export interface View {
   contours: boolean;
   /** Variables of the 2-D grid, by number. */
   grid: [number, number] | null;
-  /** Rows at the ends of an interpolation. */
-  ends: [number, number] | null;
+  /** The ends of an interpolation. */
+  ends: [End, End] | null;
+  /** Images in a row of a traversal. */
+  steps: number;
   /** Whether traversals and grids show the difference from the current code. */
   difference: boolean;
   /** Whether sliders of unused variables are shown. */
@@ -46,6 +54,19 @@ export interface View {
   setting: string;
   score: string;
   term: string;
+  /** Open runs that do not follow the sliders of the first one. */
+  unlinked: string[];
+  /** Whether the table shows one row for runs that differ only in their seed. */
+  seeds: boolean;
+  /** The setting or score that colours the scatter of runs. */
+  shade: string;
+  /** Which axes are logarithmic: "x", "y" of the scatter of runs, "curves". */
+  logs: string[];
+  /** Axes of the parallel coordinates; none is a choice of the page. */
+  axes: string[];
+  /** Curves: the band is one standard deviation instead of all values; only of open runs. */
+  deviation: boolean;
+  onlyOpen: boolean;
 }
 
 export const DEFAULTS: View = {
@@ -53,6 +74,7 @@ export const DEFAULTS: View = {
   tab: "traversals",
   z: null,
   row: null,
+  upload: null,
   x: "",
   y: "",
   colour: "",
@@ -64,6 +86,7 @@ export const DEFAULTS: View = {
   contours: false,
   grid: null,
   ends: null,
+  steps: 9,
   difference: false,
   unused: false,
   filter: "",
@@ -72,6 +95,13 @@ export const DEFAULTS: View = {
   setting: "",
   score: "",
   term: "",
+  unlinked: [],
+  seeds: false,
+  shade: "",
+  logs: [],
+  axes: [],
+  deviation: false,
+  onlyOpen: false,
 };
 
 export const manifest = signal<Manifest>({
@@ -90,6 +120,8 @@ export const models = signal<ReadonlyMap<string, Model>>(new Map());
 export const problem = signal("");
 /** Whether networks run in this browser; null until it is known. */
 export const canDecode = signal<boolean | null>(null);
+/** Why they do not. */
+export const noDecoder = signal("");
 
 export const openModels = computed(() =>
   view.value.open.map((id) => models.value.get(id)).filter((model) => model !== undefined),
@@ -102,8 +134,13 @@ export const code = computed<number[]>(() => {
   const first = model.value;
   if (!first) return [];
   const { z, row } = view.value;
-  return z && z.length === first.data.size ? z : first.code(row ?? first.data.start);
+  return z && z.length === first.data.size ? z : first.code(known(first, row));
 });
+
+/** A row that the model has; rows of links may come from other data. */
+function known({ data }: Model, row: number | null): number {
+  return row !== null && row < data.rows.count ? row : data.start;
+}
 
 const past: View[] = [];
 const future: View[] = [];
@@ -148,6 +185,7 @@ let writing = 0;
 
 function show(next: View): void {
   view.value = next;
+  void openMissing();
   changes.value++;
   window.clearTimeout(writing);
   writing = window.setTimeout(() => history.replaceState(null, "", `#${encode(view.value)}`), 150);
@@ -193,6 +231,8 @@ const listOf =
     Array.isArray(value) && value.every(form) && (length === undefined || value.length === length);
 const isBox = ([left, right, bottom, top]: number[]): boolean => left! < right! && bottom! < top!;
 const isRange = ([key, ...ends]: unknown[]): boolean => isText(key) && ends.every(isNumber);
+/** Numbers of images that a row of a traversal may have. */
+export const STEPS = [5, 7, 9, 11, 15];
 const TABS: Tab[] = ["traversals", "grid", "between", "data", "factors", "runs"];
 
 const FORMS: Record<keyof View, Form> = {
@@ -200,6 +240,7 @@ const FORMS: Record<keyof View, Form> = {
   tab: (value) => TABS.includes(value as Tab),
   z: listOf(isNumber),
   row: isCount,
+  upload: isCount,
   x: isText,
   y: isText,
   colour: isText,
@@ -210,7 +251,8 @@ const FORMS: Record<keyof View, Form> = {
   images: isFlag,
   contours: isFlag,
   grid: listOf(isCount, 2),
-  ends: listOf(isCount, 2),
+  ends: listOf((value) => isCount(value) || listOf(isNumber)(value), 2),
+  steps: (value) => isCount(value) && STEPS.includes(value as number),
   difference: isFlag,
   unused: isFlag,
   filter: isText,
@@ -219,12 +261,25 @@ const FORMS: Record<keyof View, Form> = {
   setting: isText,
   score: isText,
   term: isText,
+  unlinked: listOf(isText),
+  seeds: isFlag,
+  shade: isText,
+  logs: listOf(isText),
+  axes: listOf(isText),
+  deviation: isFlag,
+  onlyOpen: isFlag,
 };
+
+/** Runs of the view whose models were asked for; one that fails is tried again when it is reopened. */
+const asked = new Set<string>();
 
 /** Read the models of the view that are not open yet. */
 export async function openMissing(): Promise<void> {
-  for (const id of view.value.open) {
-    if (models.value.has(id)) continue;
+  const { open } = view.value;
+  for (const id of asked) if (!open.includes(id)) asked.delete(id);
+  for (const id of open) {
+    if (models.value.has(id) || asked.has(id)) continue;
+    asked.add(id);
     try {
       const opened = await Model.open(id, manifest.value.served);
       models.value = new Map(models.value).set(id, opened);
@@ -237,9 +292,20 @@ export async function openMissing(): Promise<void> {
 /** Start from the page's manifest and the URL. */
 export async function begin(runs: Manifest, fragment: string): Promise<void> {
   manifest.value = runs;
-  const wanted = decode(fragment);
-  const known = new Set(runs.runs.filter((run) => run.explorable).map((run) => run.id));
-  const open = wanted.open.filter((id) => known.has(id));
-  view.value = { ...wanted, open: open.length > 0 ? open : runs.open };
+  view.value = viewOf(fragment);
   await openMissing();
+}
+
+/** Go to the view of a link that was put into the address bar. */
+export function follow(fragment: string): void {
+  change(viewOf(fragment));
+  void openMissing();
+}
+
+/** The view of a fragment, with the page's own runs if it names none that can be opened. */
+function viewOf(fragment: string): View {
+  const wanted = decode(fragment);
+  const known = new Set(manifest.value.runs.filter((run) => run.explorable).map((run) => run.id));
+  const open = wanted.open.filter((id) => known.has(id));
+  return { ...wanted, open: open.length > 0 ? open : manifest.value.open };
 }

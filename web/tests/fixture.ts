@@ -49,7 +49,7 @@ export function smallModel(id = "aaaaaaaaaaaa", sign = 1): Promise<Model> {
       channels: 1,
       height: 4,
       width: 4,
-      colours: { low: [0], high: [1], colours: [[255, 255, 255]], diverging: false },
+      colours: { low: [0], high: [1], colours: [[1, 1, 1]], diverging: false, alpha: false },
       units: { scale: [1], shift: [0] },
       channelNames: [],
       pixels: true,

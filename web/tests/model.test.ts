@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { classOf, scoreOf, traverse, valueAt, withClass } from "../src/model";
-import { normalCdf } from "../src/panels/sliders";
+import { normalCdf } from "../src/panels/slider";
 import { NORMAL, smallModel } from "./fixture";
 
 describe("scores of the prior", () => {

@@ -419,8 +419,9 @@ def consecutive_slices(widths: Sequence[int]) -> tuple[slice, ...]:
 def triangle(diagonal: Tensor, below: Tensor) -> Tensor:
     """Build a lower triangular matrix (..., D, D) from its diagonal and the entries below."""
     size = diagonal.shape[-1]
-    index = torch.full((size, size), size + below.shape[-1], device=diagonal.device)
-    rows, columns = torch.tril_indices(size, size, -1, device=diagonal.device)
-    index[rows, columns] = torch.arange(size, size + below.shape[-1], device=diagonal.device)
-    index.diagonal().copy_(torch.arange(size, device=diagonal.device))
+    column = torch.arange(size, device=diagonal.device)
+    row = column.unsqueeze(-1)
+    zero = torch.full_like(column, size + below.shape[-1])
+    index = torch.where(row == column, column, zero)
+    index = torch.where(row > column, size + row * (row - 1) // 2 + column, index)
     return torch.cat([diagonal, below, torch.zeros_like(diagonal[..., :1])], -1)[..., index]

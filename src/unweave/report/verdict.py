@@ -34,7 +34,7 @@ class Verdict(NamedTuple):
 
 def verdict(analysis: Analysis) -> Verdict:
     """Judge a model by how much it explains, which variables it uses, and which scores mean it."""
-    level, headline = _headline(analysis)
+    level, text = headline(analysis)
     sentences = [
         *_explained(analysis),
         _variables(analysis.active, analysis.unused, failed=level == "bad"),
@@ -43,10 +43,11 @@ def verdict(analysis: Analysis) -> Verdict:
     if level == "bad":
         model = analysis.model
         sentences.append(escape(advice(model.run, model.dataset, model.measures)))
-    return Verdict(level, headline, sentences)
+    return Verdict(level, text, sentences)
 
 
-def _headline(analysis: Analysis) -> tuple[Level, str]:
+def headline(analysis: Analysis) -> tuple[Level, str]:
+    """Say in one sentence what the model has learned, and how good that is."""
     share, used = analysis.explained, len(analysis.active)
     if not used:
         return "bad", "The model has learned nothing: no latent variable carries information"

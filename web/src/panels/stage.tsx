@@ -1,40 +1,138 @@
-/** The decoded image of the current code, which follows the sliders. */
+/** The left column: the observation, what is decoded from the sliders, and the sliders. */
 import { useDecoded } from "../decoded";
 import type { Model } from "../model";
-import { change, code, view } from "../state";
+import { codeOf, codesBeyond, isUnmoved, originOf, reset, showRow, type Origin } from "../origin";
+import { canDecode, code } from "../state";
+import { useThumbnail } from "../thumbnails";
 import { Observation } from "../ui/observation";
+import { Thumbnail } from "../ui/thumbnail";
+import { Others } from "./others";
+import { VectorChart, type Series } from "../ui/vector";
 import { Sliders } from "./sliders";
+import "./stage.css";
+import { UploadPicture, Uploads, useFiles } from "./uploads";
+import { NoWasm } from "./waiting";
 
 export function Stage({ model }: { model: Model }) {
+  const dragging = useFiles(model);
   return (
-    <aside class="stage" aria-label="Latent variables">
+    <aside class={dragging ? "stage dragging" : "stage"} aria-label="Latent variables">
       <Current model={model} />
+      <Others model={model} />
       <div class="tools">
-        <button type="button" onClick={() => change({ z: null })} disabled={view.value.z === null}>
-          Back to the observation
+        <button type="button" title="Back to the code of the observation" onClick={() => reset(model)} disabled={isUnmoved(model)}>
+          Reset
         </button>
-        <button type="button" onClick={() => change({ z: null, row: randomRow(model) })}>
+        <button type="button" onClick={() => showRow(randomRow(model))}>
           Another observation
         </button>
       </div>
-      <Sliders model={model} />
+      <Uploads model={model} />
+      {canDecode.value === false && <NoWasm />}
+      <fieldset class="all-sliders" disabled={canDecode.value === false} aria-label="Sliders">
+        <Sliders model={model} />
+      </fieldset>
     </aside>
   );
 }
 
 function Current({ model }: { model: Model }) {
-  const decoded = useDecoded(model, [code.value]);
+  const origin = originOf(model);
+  const isImage = model.data.observation.kind === "image";
   return (
-    <figure class="current">
-      {decoded ? (
-        <Observation model={model} values={decoded.values} label="Decoded from the sliders" />
+    <div class={isImage ? "current pair" : "current"}>
+      {isImage && model.data.autoencodes && <Original model={model} origin={origin} />}
+      <Decoded model={model} origin={origin} />
+      <About model={model} origin={origin} />
+    </div>
+  );
+}
+
+function Original({ model, origin }: { model: Model; origin: Origin }) {
+  return (
+    <figure class="original">
+      {origin.kind === "row" ? (
+        <RowPicture model={model} row={origin.row} />
       ) : (
-        <div class="waiting" role="status">Starting the decoder …</div>
+        <UploadPicture model={model} upload={origin.upload} label={`Your file ${origin.upload.name}`} />
       )}
+      <figcaption>{origin.kind === "row" ? "Observation" : "Your file"}</figcaption>
     </figure>
   );
 }
 
-function randomRow(model: Model): number {
-  return Math.floor(Math.random() * model.data.rows.count);
+function RowPicture({ model, row }: { model: Model; row: number }) {
+  if (row >= model.data.rows.shown.count) return <div class="missing">The page has only its code.</div>;
+  return <Thumbnail model={model} row={row} label={`Observation, ${rowName(model, row)}`} />;
+}
+
+/** A row's name, or its number in the data. */
+export function rowName(model: Model, row: number): string {
+  return model.data.rows.names[row] ?? `row ${model.data.rows.index[row]}`;
+}
+
+function Decoded({ model, origin }: { model: Model; origin: Origin }) {
+  const decoded = useDecoded(model, [code.value]);
+  const behind = useBehind(model, origin);
+  const unmoved = isUnmoved(model) && model.data.autoencodes;
+  return (
+    <figure class="decoded">
+      {decoded ? (
+        <Observation model={model} values={decoded.values} behind={behind} label="Decoded from the sliders" />
+      ) : (
+        <Undecoded model={model} behind={behind} />
+      )}
+      <figcaption>
+        <span class="key main">{unmoved ? "Reconstruction" : "Decoded"}</span>
+        {behind && <span class="key behind">{origin.kind === "row" ? "Observation" : "Your file"}</span>}
+      </figcaption>
+    </figure>
+  );
+}
+
+/** What stands in the place of the decoded observation until there is one. */
+function Undecoded({ model, behind }: { model: Model; behind: ArrayLike<number> | null }) {
+  const seen = model.data.observation;
+  if (behind && seen.kind === "vector") {
+    const series: Series[] = [{ name: "observed", values: behind, role: "behind" }];
+    return <VectorChart model={model} seen={seen} series={series} label="Observation" />;
+  }
+  return <div class="missing" role="status">{canDecode.value === false ? "No decoder" : "Starting the decoder …"}</div>;
+}
+
+/** The numbers of a vector that the code started from, in the user's units. */
+function useBehind(model: Model, origin: Origin): ArrayLike<number> | null {
+  const isVector = model.data.observation.kind === "vector" && model.data.autoencodes;
+  const shown = useThumbnail(model, isVector && origin.kind === "row" ? origin.row : null);
+  if (!isVector) return null;
+  if (origin.kind === "upload") return origin.upload.numbers;
+  return shown?.kind === "vector" ? shown.values : null;
+}
+
+/** What is known about the observation: its name and factors, or what was done to a file. */
+function About({ model, origin }: { model: Model; origin: Origin }) {
+  const text = origin.kind === "row" ? rowText(model, origin.row) : uploadText(model, origin);
+  return <p class="about-origin">{text}</p>;
+}
+
+function uploadText(model: Model, origin: Origin & { kind: "upload" }): string {
+  const { name, note } = origin.upload;
+  const beyond = codesBeyond(model, codeOf(model, origin));
+  const strange = beyond > 0 ? ` It is unlike the data: ${beyond} of ${model.data.size} numbers of its code lie beyond all codes of the data.` : "";
+  return `${name}. ${note}${strange}`;
+}
+
+function rowText(model: Model, row: number): string {
+  const known = model.data.factors.flatMap(({ name, values, continuous }, n) => {
+    const value = model.factor(row, n);
+    if (Number.isNaN(value)) return [];
+    return [`${name} ${continuous ? +value.toPrecision(3) : (values[value] ?? value)}`];
+  });
+  return [rowName(model, row), ...known].join(" · ");
+}
+
+/** A row that the page can show, if it shows any. */
+export function randomRow(model: Model): number {
+  const { rows } = model.data;
+  return Math.floor(Math.random() * (rows.shown.count || rows.count));
 }

@@ -78,7 +78,7 @@ function brightnessChange(
   pixel: number,
   pixels: number,
 ): number {
-  const channels = map.colours.length;
+  const channels = map.low.length;
   let sum = 0;
   for (let channel = 0; channel < channels; channel++) {
     const at = channel * pixels + pixel;

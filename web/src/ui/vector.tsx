@@ -64,13 +64,13 @@ export function inUnits({ units: { scale, shift } }: VectorObservation, values: 
 type Scale = ScaleLinear<number, number>;
 
 /** The limits of the data on the scale that columns share. */
-function known(model: Model, seen: VectorObservation): readonly [number, number] | null {
+export function dataLimits(model: Model, seen: VectorObservation): readonly [number, number] | null {
   return isMixed(seen) && !seen.curve ? [-3, 3] : range(model);
 }
 
 function vertical({ model, seen, series, difference = false }: Props, zero: boolean): Scale {
   const all = series.map(({ values }) => values);
-  const domain = limits(known(model, seen), all, difference, zero);
+  const domain = limits(dataLimits(model, seen), all, difference, zero);
   return scaleLinear(domain, [HEIGHT - MARGIN.bottom, MARGIN.top]).nice(4);
 }
 
@@ -126,8 +126,7 @@ interface Tick {
 /** Round positions of columns; without positions, the names of the first and last column. */
 function columnTicks({ positions, names, length }: VectorObservation, x: Scale): Tick[] {
   if (positions) {
-    const format = x.tickFormat(5);
-    return x.ticks(5).map((tick) => ({ at: x(tick), text: format(tick), anchor: "middle" }));
+    return x.ticks(5).map((tick) => ({ at: x(tick), text: String(tick), anchor: x(tick) > WIDTH - 20 ? "end" : "middle" }));
   }
   const ends: Tick[] = [{ at: x(0), text: shortened(names[0] ?? "1", 20), anchor: "start" }];
   if (length > 1) ends.push({ at: x(length - 1), text: shortened(names[length - 1] ?? String(length), 20), anchor: "end" });
@@ -236,7 +235,7 @@ const VALUE = 56;
 /** A line for each of a few columns: its name, its bar, and its value in the user's units. */
 function NamedBars({ model, seen, series, label, difference = false }: Props) {
   const scaled = series.map(({ values }) => comparable(seen, values, difference));
-  const domain = limits(known(model, seen), scaled, difference, true);
+  const domain = limits(dataLimits(model, seen), scaled, difference, true);
   const x = scaleLinear(domain, [NAME, WIDTH - VALUE]);
   return (
     <svg class="vector" viewBox={`0 0 ${WIDTH} ${ROW * seen.length}`} role="img" aria-label={label}>

@@ -1,0 +1,56 @@
+/** Buttons for the classes of a discrete variable, one of which is chosen. */
+import type { Variable } from "../bundle";
+import { classOf, withClass, type Model } from "../model";
+import { codeOf, originOf } from "../origin";
+import { change, code } from "../state";
+
+export function Classes({ model, variable }: { model: Model; variable: Variable }) {
+  const chosen = classOf(variable, code.value);
+  const observed = classOf(variable, codeOf(model, originOf(model)));
+  const choose = (n: number) => change({ z: withClass(variable, code.value, n) }, `classes ${variable.number}`);
+  return (
+    <div
+      class="classes"
+      role="radiogroup"
+      aria-label={variable.name}
+      onKeyDown={(event) => {
+        const next = moved(event.key, chosen, variable.classes, observed);
+        if (next === null) return;
+        event.preventDefault();
+        choose(next);
+        (event.currentTarget.children[next] as HTMLElement).focus();
+      }}
+    >
+      {Array.from({ length: variable.classes }, (_, n) => (
+        <button
+          key={n}
+          type="button"
+          role="radio"
+          aria-checked={n === chosen}
+          class={n === observed ? "observed" : ""}
+          tabIndex={n === chosen ? 0 : -1}
+          title={massText(variable, n, n === observed)}
+          onClick={() => choose(n)}
+        >
+          {n}
+          <span class="mass" style={{ width: `${100 * (variable.masses[n] ?? 0)}%` }} />
+        </button>
+      ))}
+    </div>
+  );
+}
+
+function massText(variable: Variable, n: number, observed: boolean): string {
+  const mass = variable.masses[n];
+  const share = mass === undefined ? `Class ${n}` : `Class ${n}, ${(100 * mass).toFixed(0)} % of the data`;
+  return observed ? `${share}; the observation is in it` : share;
+}
+
+/** The class that a key goes to, as in every group of radio buttons; Delete goes to the observed one. */
+export function moved(key: string, chosen: number, classes: number, observed: number): number | null {
+  if (key === "ArrowRight" || key === "ArrowDown") return (chosen + 1) % classes;
+  if (key === "ArrowLeft" || key === "ArrowUp") return (chosen + classes - 1) % classes;
+  if (key === "Home") return 0;
+  if (key === "End") return classes - 1;
+  return key === "Delete" ? observed : null;
+}

@@ -1,0 +1,165 @@
+/** The tab "Grid": two latent variables move together. */
+import type { Variable } from "../bundle";
+import { useDecoded, useParts } from "../decoded";
+import { traverse, type Code, type Model } from "../model";
+import { useSettled } from "../settled";
+import { change, code, view } from "../state";
+import { Observation } from "../ui/observation";
+import { Panel } from "../ui/panel";
+import { Sparkline } from "../ui/sparkline";
+import { comparable, dataLimits, inUnits, limits } from "../ui/vector";
+import "./grid.css";
+import { DifferenceToggle, moveFocus, Tile } from "./tiles";
+import { currentStep, stepName, taken } from "./traversals";
+import { Waiting } from "./waiting";
+
+/** Steps of a continuous variable; curves need more room than images. */
+const STEPS = { image: 9, vector: 5 };
+
+export function Grid({ model }: { model: Model }) {
+  const chosen = variablesOf(model, view.value.grid);
+  return (
+    <Panel
+      title="Grid"
+      help="Two latent variables move together, from score −2 to 2 of their priors or through all classes, and the others keep their values. Click a place to take both values."
+      csv={chosen ? () => csvOf(model, chosen) : undefined}
+    >
+      {chosen ? <Shown model={model} across={chosen[0]} up={chosen[1]} /> : <p>This model has only one latent variable.</p>}
+    </Panel>
+  );
+}
+
+/** The variables of the axes: the chosen ones, or the two with the highest KL. */
+export function variablesOf(model: Model, chosen: readonly [number, number] | null): [Variable, Variable] | null {
+  const [first, second] = model.data.variables;
+  if (!first || !second) return null;
+  const found = chosen?.map((number) => model.data.variables.find((each) => each.number === number));
+  const [across, up] = [found?.[0] ?? first, found?.[1] ?? second];
+  return across === up ? [first, second] : [across, up];
+}
+
+/** Codes of the grid, row by row, the highest values of the second variable first. */
+export function gridCodes(across: Variable, up: Variable, z: Code, steps: number): number[][] {
+  return traverse(up, z, steps).reverse().flatMap((row) => traverse(across, row, steps));
+}
+
+interface ShownProps {
+  model: Model;
+  across: Variable;
+  up: Variable;
+}
+
+function Shown({ model, across, up }: ShownProps) {
+  const settled = useSettled(code.value);
+  const start = settled.length === model.data.size ? settled : code.value;
+  const steps = STEPS[model.data.observation.kind];
+  const codes = gridCodes(across, up, start, steps);
+  const decoded = useDecoded(model, [start, ...codes]);
+  const columns = across.discrete ? across.classes : steps;
+  const parts = useParts(decoded);
+  // What was decoded last may be of other variables.
+  const ready = parts.length === codes.length + 1;
+  return (
+    <>
+      <div class="options">
+        <Axis model={model} label="Across" place={0} chosen={[across, up]} />
+        <Axis model={model} label="Upwards" place={1} chosen={[across, up]} />
+        <DifferenceToggle />
+      </div>
+      {ready ? <Tiles model={model} across={across} up={up} columns={columns} codes={codes} parts={parts} /> : <Waiting />}
+    </>
+  );
+}
+
+interface AxisProps {
+  model: Model;
+  label: string;
+  place: 0 | 1;
+  chosen: [Variable, Variable];
+}
+
+function Axis({ model, label, place, chosen }: AxisProps) {
+  const choose = (number: number) => {
+    const [x, y] = chosen.map((each) => each.number) as [number, number];
+    const other = place === 0 ? y : x;
+    // Choosing the variable of the other axis swaps them.
+    const kept = number === other ? (place === 0 ? x : y) : other;
+    change({ grid: place === 0 ? [number, kept] : [kept, number] });
+  };
+  return (
+    <label>
+      {label}{" "}
+      <select value={chosen[place].number} onChange={(event) => choose(+event.currentTarget.value)}>
+        {model.data.variables.map((variable) => (
+          <option key={variable.number} value={variable.number}>{optionName(variable)}</option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+function optionName({ name, factor, active }: Variable): string {
+  if (!active) return `${name} (unused)`;
+  return factor === null ? name : `${name} (${factor})`;
+}
+
+interface TilesProps extends ShownProps {
+  columns: number;
+  codes: readonly Code[];
+  /** What is decoded from the start, then from the codes. */
+  parts: readonly Float32Array[];
+}
+
+function Tiles({ model, across, up, columns, codes, parts }: TilesProps) {
+  const rows = codes.length / columns;
+  const column = currentStep(across, codes.slice(0, columns), code.value);
+  const row = currentStep(up, codes.filter((_, n) => n % columns === 0), code.value);
+  const at = row < 0 || column < 0 ? -1 : row * columns + column;
+  const choose = (from: Code) => change({ z: taken(up, taken(across, code.value, from), from) });
+  return (
+    <div class="grid" style={{ "--columns": columns }}>
+      <div class="up-name" aria-hidden="true">{up.name} →</div>
+      <div class="up-values" aria-hidden="true">
+        {Array.from({ length: rows }, (_, row) => <span key={row}>{stepName(up, codes[row * columns]!)}</span>)}
+      </div>
+      <div class="cells" role="group" aria-label={`Grid of ${across.name} and ${up.name}`} onKeyDown={(event) => moveFocus(event, columns)}>
+        {codes.map((each, n) => (
+          <Tile
+            key={n}
+            current={n === at}
+            first={n === Math.max(at, 0)}
+            label={`Set ${across.name} to ${stepName(across, each)} and ${up.name} to ${stepName(up, each)}`}
+            onChoose={() => choose(each)}
+          >
+            <Cell model={model} values={parts[n + 1]!} now={parts[0]!} />
+          </Tile>
+        ))}
+      </div>
+      <div class="across-values" aria-hidden="true">
+        {codes.slice(0, columns).map((each, n) => <span key={n}>{stepName(across, each)}</span>)}
+      </div>
+      <div class="across-name" aria-hidden="true">{across.name} →</div>
+    </div>
+  );
+}
+
+function Cell({ model, values, now }: { model: Model; values: Float32Array; now: Float32Array }) {
+  const seen = model.data.observation;
+  const { difference } = view.value;
+  if (seen.kind === "image") {
+    return <Observation model={model} values={values} minus={difference ? now : undefined} label="" />;
+  }
+  const before = difference ? inUnits(seen, now) : null;
+  const shown = inUnits(seen, values).map((value, n) => value - (before?.[n] ?? 0));
+  const drawn = seen.curve ? shown : comparable(seen, shown, difference);
+  const shared = limits(dataLimits(model, seen), [drawn], difference, !seen.curve);
+  return <Sparkline seen={seen} values={drawn} limits={shared} />;
+}
+
+function csvOf(model: Model, [across, up]: [Variable, Variable]) {
+  const codes = gridCodes(across, up, code.value, STEPS[model.data.observation.kind]);
+  return {
+    columns: [across.name, up.name, ...code.value.map((_, n) => `z${n}`)],
+    rows: codes.map((z) => [stepName(across, z), stepName(up, z), ...z]),
+  };
+}

@@ -1,0 +1,139 @@
+/** The slider of one column of z, in scores of the prior, over a histogram of the data. */
+import { useMemo } from "preact/hooks";
+import type { Variable } from "../bundle";
+import { LIMIT, scoreOf, valueAt, type Code, type Model } from "../model";
+import { codeOf, originOf } from "../origin";
+import { change, code } from "../state";
+
+interface Props {
+  model: Model;
+  variable: Variable;
+  column: number;
+  quantiles: readonly number[];
+}
+
+export function Slider({ model, variable, column, quantiles }: Props) {
+  const value = code.value[column]!;
+  const observed = codeOf(model, originOf(model))[column]!;
+  const score = scoreOf(quantiles, value);
+  const set = (to: number) => change({ z: replaced(code.value, column, to) }, `slider ${column}`);
+  const name = nameOf(variable, column);
+  return (
+    <div class="slider">
+      <div class="track">
+        <Histogram model={model} column={column} quantiles={quantiles} observed={scoreOf(quantiles, observed)} />
+        <input
+          type="range"
+          min={-LIMIT}
+          max={LIMIT}
+          step={0.01}
+          value={score}
+          aria-label={name}
+          aria-valuetext={`${rounded(value)}, quantile ${percent(score)} of the prior`}
+          title="Double click or press Delete to go back to the observation"
+          onInput={(event) => set(valueAt(quantiles, +event.currentTarget.value))}
+          onDblClick={() => set(observed)}
+          onKeyDown={(event) => {
+            const next = pressed(event.key, score);
+            if (next === null && event.key !== "Delete") return;
+            event.preventDefault();
+            set(next === null ? observed : valueAt(quantiles, next));
+          }}
+        />
+      </div>
+      <output title={`Quantile ${percent(score)} of the prior`}>{rounded(value)}</output>
+      <button type="button" class="reset" aria-label={`Reset ${name}`} title="Back to the observation" disabled={value === observed} onClick={() => set(observed)}>
+        ↺
+      </button>
+    </div>
+  );
+}
+
+function nameOf(variable: Variable, column: number): string {
+  const several = variable.quantiles.length > 1;
+  return several ? `${variable.name}, dimension ${column - variable.columns[0] + 1}` : variable.name;
+}
+
+/** Two decimals unless it is large, with a minus sign and without a negative zero. */
+function rounded(value: number): string {
+  const text = value.toFixed(Math.abs(value) < 100 ? 2 : 0);
+  return text === "-0.00" ? "0.00" : text.replace("-", "−");
+}
+
+function replaced(z: Code, column: number, value: number): number[] {
+  const changed = [...z];
+  changed[column] = value;
+  return changed;
+}
+
+const KEYS: Record<string, number> = {
+  ArrowRight: 0.1, ArrowUp: 0.1, ArrowLeft: -0.1, ArrowDown: -0.1, PageUp: 0.5, PageDown: -0.5,
+};
+
+/** The score that a key goes to; null if it is not one of the slider's. */
+export function pressed(key: string, score: number): number | null {
+  if (key === "Home") return -LIMIT;
+  if (key === "End") return LIMIT;
+  const step = KEYS[key];
+  return step === undefined ? null : Math.min(Math.max(score + step, -LIMIT), LIMIT);
+}
+
+const BINS = 48;
+const MOST = 20_000; // rows of a histogram
+
+/** The share of scores in each of the bins from -LIMIT to LIMIT; those beyond are in the outer bins. */
+export function histogram(scores: Iterable<number>, bins: number): number[] {
+  const counts = new Array<number>(bins).fill(0);
+  let total = 0;
+  for (const score of scores) {
+    const bin = Math.floor(((score + LIMIT) / (2 * LIMIT)) * bins);
+    counts[Math.min(Math.max(bin, 0), bins - 1)]! += 1;
+    total++;
+  }
+  return counts.map((count) => (total > 0 ? count / total : 0));
+}
+
+function* scoresOf(model: Model, column: number, quantiles: readonly number[]): Generator<number> {
+  const { size } = model.data;
+  // Rows are in random order, so the first ones stand for all.
+  const end = Math.min(model.means.length, MOST * size);
+  for (let at = column; at < end; at += size) yield scoreOf(quantiles, model.means[at]!);
+}
+
+interface HistogramProps {
+  model: Model;
+  column: number;
+  quantiles: readonly number[];
+  observed: number;
+}
+
+/** Where the means of q(z|x) of the data lie, and a mark at the observation. */
+function Histogram({ model, column, quantiles, observed }: HistogramProps) {
+  const path = useMemo(() => outline(histogram(scoresOf(model, column, quantiles), BINS)), [model, column]);
+  const x = ((observed + LIMIT) / (2 * LIMIT)) * BINS;
+  return (
+    <svg class="histogram" viewBox={`0 0 ${BINS} 1`} preserveAspectRatio="none" aria-hidden="true">
+      <path class="density" d={path} />
+      <line class="observed" x1={x} x2={x} y1={0} y2={1} vector-effect="non-scaling-stroke" />
+    </svg>
+  );
+}
+
+function outline(shares: readonly number[]): string {
+  const highest = Math.max(...shares, 1e-12);
+  const steps = shares.map((share, n) => `V${(1 - share / highest).toFixed(3)}H${n + 1}`);
+  return `M0,1${steps.join("")}V1Z`;
+}
+
+/** The quantile of a score, "84 %". */
+function percent(score: number): string {
+  return `${(100 * normalCdf(score)).toFixed(0)} %`;
+}
+
+/** The standard normal cdf, by the error function of Abramowitz and Stegun 7.1.26. */
+export function normalCdf(score: number): number {
+  const t = 1 / (1 + 0.3275911 * (Math.abs(score) / Math.SQRT2));
+  const series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))));
+  const tail = (series * Math.exp((-score * score) / 2)) / 2;
+  return score > 0 ? 1 - tail : tail;
+}

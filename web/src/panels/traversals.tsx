@@ -1,0 +1,162 @@
+/** The tab "Traversals": one latent variable after the other moves, all else as in the current code. */
+import type { Variable } from "../bundle";
+import { useDecoded, useParts, type Decoded } from "../decoded";
+import { classOf, scoreOf, traverse, type Code, type Model } from "../model";
+import { useSettled } from "../settled";
+import { canDecode, change, code, STEPS, view } from "../state";
+import { Panel } from "../ui/panel";
+import { DrawnTraversals } from "./drawn";
+import { DecodedRow } from "./row";
+import { VariableName } from "./sliders";
+import { DifferenceToggle } from "./tiles";
+import "./traversals.css";
+
+const HELP =
+  "Each traversal moves one latent variable, from score −2 to 2 of its prior or through all classes, and keeps the others. " +
+  "The frame marks the current value. Click another one to take it.";
+const MOST = 24; // variables that are drawn
+
+export function Traversals({ model }: { model: Model }) {
+  const settled = useSettled(code.value);
+  const start = settled.length === model.data.size ? settled : code.value;
+  const paths = pathsOf(model, start, view.value.steps);
+  const decoded = useDecoded(model, [start, ...paths.flatMap(({ codes }) => codes)]);
+  const more = model.active.length - paths.length;
+  return (
+    <Panel
+      title="Traversals"
+      help={canDecode.value === false ? "Each traversal moves one latent variable and keeps the others." : HELP}
+      csv={decoded ? () => csvOf(model, paths, decoded) : undefined}
+    >
+      {canDecode.value !== false && <Options />}
+      {decoded ? <Rows model={model} paths={paths} decoded={decoded} /> : <DrawnTraversals model={model} />}
+      {more > 0 && canDecode.value !== false && <p class="help">{more} more variables have sliders only.</p>}
+    </Panel>
+  );
+}
+
+interface Path {
+  variable: Variable;
+  codes: number[][];
+}
+
+function pathsOf(model: Model, start: Code, steps: number): Path[] {
+  return model.active.slice(0, MOST).map((variable) => ({ variable, codes: traverse(variable, start, steps) }));
+}
+
+function Options() {
+  return (
+    <div class="options">
+      <DifferenceToggle />
+      <label>
+        Steps{" "}
+        <select value={view.value.steps} onChange={(event) => change({ steps: +event.currentTarget.value })}>
+          {STEPS.map((steps) => (
+            <option key={steps} value={steps}>{steps}</option>
+          ))}
+        </select>
+      </label>
+    </div>
+  );
+}
+
+interface RowsProps {
+  model: Model;
+  paths: Path[];
+  decoded: Decoded;
+}
+
+function Rows({ model, paths, decoded }: RowsProps) {
+  // What was decoded may be older than the paths, and of another number of steps.
+  const parts = useParts(decoded);
+  const rows = assigned(paths, decoded.codes, parts);
+  return (
+    <div class={model.data.observation.kind === "image" ? "traversals" : "traversals charts"}>
+      {rows.map((row) => (
+        <Traversal key={row.variable.number} model={model} {...row} base={parts[0]!} />
+      ))}
+    </div>
+  );
+}
+
+interface Row {
+  variable: Variable;
+  codes: readonly Code[];
+  values: readonly Float32Array[];
+}
+
+/** Decoded codes by the variable that they traverse: the start, then the codes of each path. */
+function assigned(paths: readonly Path[], codes: readonly Code[], parts: readonly Float32Array[]): Row[] {
+  const continuous = paths.filter(({ variable }) => !variable.discrete).length;
+  const classes = paths.reduce((sum, { variable }) => sum + variable.classes, 0);
+  const steps = (codes.length - 1 - classes) / continuous;
+  let next = 1;
+  return paths.map(({ variable }) => {
+    const first = next;
+    next += variable.discrete ? variable.classes : steps;
+    return { variable, codes: codes.slice(first, next), values: parts.slice(first, next) };
+  });
+}
+
+interface RowProps extends Row {
+  model: Model;
+  base: Float32Array;
+}
+
+function Traversal({ model, variable, codes, values, base }: RowProps) {
+  const names = codes.map((each) => stepName(variable, each));
+  return (
+    <section class="traversal" aria-label={`Traversal of ${variable.name}`}>
+      <h3><VariableName variable={variable} /></h3>
+      <DecodedRow
+        model={model}
+        title={`Traversal of ${variable.name}`}
+        values={values}
+        names={names}
+        base={base}
+        current={currentStep(variable, codes, code.value)}
+        label={(n) => `Set ${variable.name} to ${names[n]}`}
+        onChoose={(n) => change({ z: taken(variable, code.value, codes[n]!) })}
+      />
+    </section>
+  );
+}
+
+/** The code with one variable as in another code. */
+export function taken(variable: Variable, z: Code, from: Code): number[] {
+  const [first, end] = variable.columns;
+  return z.map((value, column) => (column >= first && column < end ? from[column]! : value));
+}
+
+/** The step that is nearest to a code along a variable, or -1 if the code lies beyond the ends. */
+export function currentStep(variable: Variable, codes: readonly Code[], z: Code): number {
+  if (variable.discrete) return codes.findIndex((each) => classOf(variable, each) === classOf(variable, z));
+  const scores = codes.map((each) => scoreIn(variable, each));
+  const far = scores.map((score) => Math.abs(score - scoreIn(variable, z)));
+  const nearest = Math.min(...far);
+  const step = Math.abs((scores.at(-1)! - scores[0]!) / (scores.length - 1));
+  return nearest <= 0.6 * step ? far.indexOf(nearest) : -1;
+}
+
+/** The score of the first column of a variable. */
+function scoreIn(variable: Variable, z: Code): number {
+  return scoreOf(variable.quantiles[0]!, z[variable.columns[0]]!);
+}
+
+/** "1.5", a score, or "3", a class. */
+export function stepName(variable: Variable, z: Code): string {
+  if (variable.discrete) return String(classOf(variable, z));
+  const score = +scoreIn(variable, z).toFixed(2);
+  return (score === 0 ? "0" : String(score)).replace("-", "−");
+}
+
+function csvOf(model: Model, paths: readonly Path[], { codes, values }: Decoded) {
+  const { length } = model;
+  const parts = codes.map((_, n) => values.subarray(n * length, (n + 1) * length));
+  return {
+    columns: ["variable", "value", ...Array.from({ length }, (_, n) => `x${n}`)],
+    rows: assigned(paths, codes, parts).flatMap(({ variable, codes, values }) =>
+      values.map((each, n) => [variable.name, stepName(variable, codes[n]!), ...each]),
+    ),
+  };
+}

@@ -1,0 +1,99 @@
+/** Follow runs in training: ask the server for curves, and read newer weights of open runs. */
+import { sameRow } from "./linked";
+import { Model } from "./model";
+import { fetchManifest } from "./source";
+import { manifest, models, openMissing, problem, view } from "./state";
+
+const PAUSE = 2000; // milliseconds between questions
+
+/** Where new runs and weights come from. */
+export interface Source {
+  manifest: typeof fetchManifest;
+  model: (id: string) => Promise<Model>;
+}
+
+const SERVER: Source = { manifest: fetchManifest, model: (id) => Model.open(id, true) };
+
+/** Start to watch if the page says so; return what stops it. */
+export function watch(): () => void {
+  if (!manifest.value.watch) return () => undefined;
+  const watcher = new Watcher(SERVER);
+  let timer = 0;
+  const again = async () => {
+    if (!document.hidden) await watcher.look();
+    timer = window.setTimeout(again, PAUSE);
+  };
+  timer = window.setTimeout(again, PAUSE);
+  return () => window.clearTimeout(timer);
+}
+
+export class Watcher {
+  private text = "";
+  private failed = "";
+  private reading = false;
+  /** The step of a run when its weights were last asked for. */
+  private readonly steps = new Map<string, number>();
+
+  constructor(private readonly source: Source) {}
+
+  /** Ask once for the runs as they are now. */
+  async look(): Promise<void> {
+    try {
+      const next = await this.source.manifest();
+      const text = JSON.stringify(next);
+      if (text !== this.text) manifest.value = next;
+      this.text = text;
+      this.recovered();
+    } catch (error) {
+      this.failed = problem.value = `The server does not answer (${(error as Error).message}). Runs are shown as they were.`;
+      return;
+    }
+    openFirst();
+    void this.refresh();
+  }
+
+  private recovered(): void {
+    if (this.failed && problem.value === this.failed) problem.value = "";
+    this.failed = "";
+  }
+
+  /** Read the weights of open runs that have gone on, one after the other. */
+  async refresh(): Promise<void> {
+    if (this.reading) return;
+    this.reading = true;
+    for (const id of view.value.open) {
+      try {
+        await this.update(id);
+      } catch (error) {
+        problem.value = `Cannot read the newest weights of ${id}: ${(error as Error).message}`;
+      }
+    }
+    this.reading = false;
+  }
+
+  private async update(id: string): Promise<void> {
+    const step = manifest.value.runs.find((run) => run.id === id)?.step ?? 0;
+    const before = models.value.get(id);
+    // Weights may be older than the log, so that the step of the log alone does not tell.
+    if (!before || step <= before.data.step || this.steps.get(id) === step) return;
+    this.steps.set(id, step);
+    const newer = await this.source.model(id);
+    if (newer.data.step > before.data.step) replace(before, newer);
+    else newer.close();
+  }
+}
+
+/** Show newer weights. The code stays, and so does the observation if rows come in another order. */
+function replace(before: Model, newer: Model): void {
+  const { open, row } = view.value;
+  if (open[0] === newer.id && row !== null) view.value = { ...view.value, row: sameRow(before, row, newer) };
+  models.value = new Map(models.value).set(newer.id, newer);
+  before.close();
+}
+
+/** Open the first run that can be opened if there was none at the start. */
+function openFirst(): void {
+  if (view.value.open.length > 0 || manifest.value.open.length === 0) return;
+  view.value = { ...view.value, open: manifest.value.open };
+  void openMissing();
+}

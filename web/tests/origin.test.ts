@@ -1,0 +1,73 @@
+import { beforeEach, describe, expect, it } from "vitest";
+import { codeOf, codesBeyond, forget, isUnmoved, originOf, refused, reset, showRow, showUpload, take, uploads } from "../src/origin";
+import { smallModel } from "./fixture";
+import { DEFAULTS, models, undo, view } from "../src/state";
+
+const model = await smallModel();
+/** An encoder whose code starts with the mean of the image. */
+model.encode = async (x) => [[x.reduce((a, b) => a + b, 0) / x.length, 0, 1, 0, 0]];
+
+const csv = (name: string, ...values: number[]) =>
+  new File([Array.from({ length: 16 }, (_, n) => values[n % values.length]).join(",")], name);
+
+beforeEach(() => {
+  view.value = { ...DEFAULTS, open: [model.id] };
+  models.value = new Map([[model.id, model]]);
+  uploads.value = [];
+});
+
+describe("a file", () => {
+  it("moves the sliders to its code, and undo goes back to the data", async () => {
+    showRow(7);
+    await take(model, [csv("a.csv", 0, 0.5)]);
+    expect(view.value.z).toEqual([0.25, 0, 1, 0, 0]);
+    expect(originOf(model)).toMatchObject({ kind: "upload", upload: { name: "a.csv" } });
+    expect(isUnmoved(model)).toBe(true);
+    undo();
+    expect(originOf(model)).toEqual({ kind: "row", row: 7 });
+  });
+
+  it("stays when another is read, and is shown again with the same code", async () => {
+    await take(model, [csv("a.csv", 0.5), csv("b.csv", 1)]);
+    expect(uploads.value.map(({ name }) => name)).toEqual(["a.csv", "b.csv"]);
+    expect(codeOf(model, originOf(model))[0]).toBe(1);
+    await showUpload(model, uploads.value[0]!);
+    expect(view.value.z![0]).toBe(0.5);
+  });
+
+  it("that cannot be read is named, and changes nothing", async () => {
+    const before = view.value;
+    await take(model, [csv("wrong.csv", 3)]);
+    expect(refused.value).toEqual(["Cannot read wrong.csv: its values go from 3 to 3. The model needs values from 0 to 1, or bytes of the type uint8."]);
+    expect(view.value).toBe(before);
+    await take(model, [csv("good.csv", 1)]);
+    expect(refused.value).toEqual([]);
+  });
+
+  it("that is removed leaves the data", async () => {
+    await take(model, [csv("a.csv", 0.5)]);
+    forget(uploads.value[0]!);
+    expect(originOf(model)).toEqual({ kind: "row", row: model.data.start });
+    expect(view.value.z).toBeNull();
+  });
+});
+
+it("sliders go back to the code of the observation", async () => {
+  await take(model, [csv("a.csv", 0.5)]);
+  view.value = { ...view.value, z: [9, 9, 0, 0, 1] };
+  expect(isUnmoved(model)).toBe(false);
+  reset(model);
+  expect(view.value.z).toEqual([0.5, 0, 1, 0, 0]);
+  showRow(3);
+  expect(isUnmoved(model)).toBe(true);
+});
+
+it("codes beyond those of the data are counted", () => {
+  expect(codesBeyond(model, model.code(4))).toBe(0);
+  expect(codesBeyond(model, [2.1, -5, 1, 0, 0])).toBe(2);
+});
+
+it("a row of a link that the data do not have is the start", () => {
+  showRow(10_000);
+  expect(originOf(model)).toEqual({ kind: "row", row: model.data.start });
+});

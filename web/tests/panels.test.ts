@@ -1,0 +1,132 @@
+import { describe, expect, it } from "vitest";
+import type { Variable } from "../src/bundle";
+import { withClass } from "../src/model";
+import { moved } from "../src/panels/classes";
+import { gridCodes, variablesOf } from "../src/panels/grid";
+import { interpolated, nearestShare } from "../src/panels/interpolate";
+import { histogram, pressed } from "../src/panels/slider";
+import { nested } from "../src/panels/sliders";
+import { neighbour } from "../src/panels/tiles";
+import { currentStep, taken } from "../src/panels/traversals";
+import { comparable, limits, nearest } from "../src/ui/vector";
+import { smallModel } from "./fixture";
+
+const model = await smallModel();
+const [z0, z1, c] = [model.variable(0), model.variable(1), model.variable(2)];
+
+describe("sliders", () => {
+  it("stand in the groups of the latent tree, each where its first variable is", () => {
+    const at = (number: number, ...groups: string[]): Variable => ({ ...z0, number, groups });
+    const items = nested([at(0, "a", "b"), at(1), at(2, "a"), at(3, "a", "b"), at(4, "c")]);
+    const form = (list: typeof items): unknown[] => list.map((item) => ("group" in item ? [item.group, form(item.items)] : item.number));
+    expect(form(items)).toEqual([["a", [["b", [0, 3]], 2]], 1, ["c", [4]]]);
+  });
+
+  it("go by keys and stay in their range", () => {
+    expect(pressed("ArrowRight", 0.5)).toBeCloseTo(0.6);
+    expect(pressed("PageDown", -2.8)).toBe(-3);
+    expect(pressed("End", 0)).toBe(3);
+    expect(pressed("a", 0)).toBeNull();
+  });
+
+  it("lie over shares of the data that sum to one, with far codes in the outer bins", () => {
+    const shares = histogram([-9, -3, -2.9, 0.1, 3, 99], 6);
+    expect(shares).toEqual([3 / 6, 0, 0, 1 / 6, 0, 2 / 6]);
+    expect(histogram([], 3)).toEqual([0, 0, 0]);
+  });
+
+  it("of classes go round", () => {
+    expect(moved("ArrowRight", 2, 3, 0)).toBe(0);
+    expect(moved("ArrowUp", 0, 3, 0)).toBe(2);
+    expect(moved("Delete", 0, 3, 1)).toBe(1);
+    expect(moved("Tab", 0, 3, 1)).toBeNull();
+  });
+});
+
+describe("a grid", () => {
+  const codes = gridCodes(z0, c, model.code(0), 5);
+
+  it("has all pairs, the highest of the second variable first", () => {
+    expect(codes).toHaveLength(15);
+    expect(codes.map((z) => Math.round(z[0]!)).slice(0, 5)).toEqual([-2, -1, 0, 1, 2]);
+    expect(codes[0]!.slice(2)).toEqual([0, 0, 1]);
+    expect(codes[14]!.slice(2)).toEqual([1, 0, 0]);
+    expect(codes.every((z) => z[1] === model.code(0)[1])).toBe(true);
+  });
+
+  it("has two different variables that the model has", () => {
+    expect(variablesOf(model, null)?.map(({ number }) => number)).toEqual([0, 2]);
+    expect(variablesOf(model, [1, 2])).toEqual([z1, c]);
+    expect(variablesOf(model, [99, 2])).toEqual([z0, c]);
+    expect(variablesOf(model, [2, 2])).toEqual([z0, c]);
+  });
+
+  it("gives a click's values of both variables and keeps the others", () => {
+    const now = model.code(3);
+    const z = taken(c, taken(z0, now, codes[4]!), codes[4]!);
+    expect(z[0]).toBeCloseTo(2);
+    expect([z[1], z.slice(2)]).toEqual([now[1], [0, 0, 1]]);
+  });
+
+  it("lets arrow keys go to neighbours, not round the edge", () => {
+    expect(["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"].map((key) => neighbour(key, 4, 3, 9))).toEqual([3, 5, 1, 7]);
+    expect(["ArrowLeft", "ArrowUp"].map((key) => neighbour(key, 0, 3, 9))).toEqual([null, null]);
+    expect(["ArrowRight", "ArrowDown"].map((key) => neighbour(key, 8, 3, 9))).toEqual([null, null]);
+  });
+});
+
+it("the current step of a traversal is the nearest one", () => {
+  const codes = [-2, -1, 0, 1, 2].map((value) => [value, 0, 1, 0, 0]);
+  expect(currentStep(z0, codes, [0.6, 0, 1, 0, 0])).toBe(3);
+  expect(currentStep(z0, codes, [-2.2, 0, 1, 0, 0])).toBe(0);
+  expect(currentStep(z0, codes, [-9, 0, 1, 0, 0])).toBe(-1);
+  const classes = [2, 1, 0].map((n) => withClass(c, [0, 0, 0, 0, 0], n));
+  expect(currentStep(c, classes, [0, 0, 0.2, 0.3, 0.5])).toBe(0);
+});
+
+describe("an interpolation", () => {
+  const [from, to] = [[0, 2, 1, 0, 0], [4, -2, 0, 0, 1]];
+  const at = (share: number) => interpolated(model.data.variables, from, to, share);
+
+  it("starts and ends at its ends, is linear, and switches classes in the middle", () => {
+    expect(at(0)).toEqual(from);
+    expect(at(1)).toEqual(to);
+    expect(at(0.25)).toEqual([1, 1, 1, 0, 0]);
+    expect(at(0.75)).toEqual([3, -1, 0, 0, 1]);
+  });
+
+  it("of equal ends does not divide by zero", () => {
+    expect(nearestShare(from, from, to)).toBe(0);
+  });
+
+  it("finds the place of a code on the path", () => {
+    const straight = (share: number) => [share * 4, 2 - share * 4, 1, 0, 0];
+    expect(nearestShare(straight(0), straight(1), straight(0.3))).toBeCloseTo(0.3);
+    expect(nearestShare(straight(0), straight(1), straight(-2))).toBe(0);
+  });
+});
+
+describe("charts of vectors", () => {
+  it("keep the limits of the data until a value lies beyond", () => {
+    expect(limits([0, 2], [[0.5, 1]], false, false)).toEqual([0, 2]);
+    expect(limits([0, 2], [[0.5, 3]], false, false)).toEqual([0, 3]);
+    expect(limits([0, 2], [[0.1, -0.4]], true, false)).toEqual([-1, 1]);
+    expect(limits(null, [[5, 5]], false, false)).toEqual([4, 6]);
+  });
+
+  it("find the column nearest to the pointer", () => {
+    const places = [0, 1, 5, 20];
+    expect([-3, 0.4, 2.9, 3.1, 99].map((x) => nearest(4, (n) => places[n]!, x))).toEqual([0, 0, 1, 2, 3]);
+    expect(nearest(1, () => 0, 5)).toBe(0);
+  });
+
+  it("put columns with units of their own on the network's scale", () => {
+    const seen = {
+      kind: "vector" as const, length: 2, names: ["a", "b"], positions: null, curve: false, counts: false,
+      units: { scale: [2, 100], shift: [1, 50] },
+    };
+    expect(comparable(seen, [3, 150])).toEqual([1, 1]);
+    expect(comparable(seen, [2, 100], true)).toEqual([1, 1]);
+    expect(comparable({ ...seen, units: { scale: [2], shift: [1] } }, [3, 150])).toEqual([3, 150]);
+  });
+});

@@ -1,0 +1,201 @@
+import { describe, expect, it } from "vitest";
+import type { RunData, Setting } from "../src/bundle";
+import { axisOf, spansDecades } from "../src/panels/runs/axis";
+import { allColumns, compareValues, differing, mostTelling, tableColumns } from "../src/panels/runs/columns";
+import { band, curveOf, termsOf, valueAtStep } from "../src/panels/runs/curves";
+import { parseFilter, rangeOf, withRange, withValue } from "../src/panels/runs/filter";
+import { groupSeeds, summary } from "../src/panels/runs/groups";
+
+function run(id: string, settings: Record<string, Setting>, scores: Record<string, number> = {}): RunData {
+  const curves = { step: [0, 10, 20], terms: { rate: [1, null, 3] } };
+  return {
+    id,
+    name: `run ${id}`,
+    state: "finished",
+    step: 20,
+    steps: 20,
+    settings,
+    scores,
+    log: curves,
+    measures: { step: [20], terms: { mig: [0.5] } },
+    explorable: true,
+  };
+}
+
+const RUNS = [
+  run("a", { objective: "beta-vae", "objective.beta": 4, seed: 0, steps: 20, fast: true }, { "mig/chen2018": 0.2, sap: 0.1 }),
+  run("b", { objective: "beta-vae", "objective.beta": 4, seed: 1, steps: 20, fast: true }, { "mig/chen2018": 0.4 }),
+  run("c", { objective: "beta-vae", "objective.beta": 16, seed: 0, steps: 20, fast: true }, { "mig/chen2018": 0.5 }),
+  run("d", { objective: "factor vae", "objective.gamma": 6, seed: 0, steps: 20, fast: true }, { "mig/chen2018": 0.6 }),
+];
+
+function found(filter: string): string {
+  const test = parseFilter(filter, allColumns(RUNS));
+  return RUNS.filter(test).map(({ id }) => id).join("");
+}
+
+describe("the filter", () => {
+  it.each([
+    ["", "abcd"],
+    ["objective.beta=4", "ab"],
+    ["beta=4.0", "ab"],
+    ["beta!=4", "cd"],
+    ["mig>0.4", "cd"],
+    ["mig >= 0.4", "bcd"],
+    ["mig/chen2018<=0.4 seed=1", "b"],
+    ["mig<1e-1", ""],
+    ['objective="factor vae"', "d"],
+    ["OBJECTIVE=Beta-VAE seed=0", "ac"],
+    ["factor", "d"],
+    ['"run c"', "c"],
+    ["gamma=-", "abc"],
+    ["fast=true beta>4", "c"],
+    ["state=finished step>=20", "abcd"],
+    ["sap<1", "a"],
+  ])("%s finds %s", (filter, runs) => {
+    expect(found(filter)).toBe(runs);
+  });
+
+  it.each([
+    ["mig>", "has no value"],
+    [">3", "has no name"],
+    ["mig>high", "not a number"],
+    ["nothing=3", "No setting or score is called “nothing”"],
+    ["chen=3", "for example, mig/chen2018"],
+    ['"open', "not closed"],
+  ])("%s: %s", (filter, message) => {
+    expect(() => found(filter)).toThrow(message);
+  });
+
+  it("asks which of two is meant", () => {
+    const one = run("a", { "a.size": 1, "b.size": 2 });
+    expect(() => parseFilter("size=1", allColumns([one]))).toThrow("a.size or b.size");
+    const other = run("b", { "a.size": 3, "b.size": 2 });
+    expect([one, other].filter(parseFilter("size=3", allColumns([one, other])))).toEqual([other]);
+  });
+
+  it("takes bounds from brushes, and gives them back", () => {
+    const text = withRange("beta-vae seed=0", "mig/chen2018", 0.1, 0.3);
+    expect(text).toBe("beta-vae seed=0 mig/chen2018>=0.1 mig/chen2018<=0.3");
+    expect(rangeOf(text, "mig/chen2018")).toEqual({ low: 0.1, high: 0.3, value: null });
+    expect(withRange(text, "mig/chen2018", null, null)).toBe("beta-vae seed=0");
+    expect(withValue("", "objective", "factor vae")).toBe('objective="factor vae"');
+    expect(rangeOf('objective="factor vae"', "objective").value).toBe("factor vae");
+  });
+});
+
+describe("columns", () => {
+  it("of settings are those that tell runs apart", () => {
+    const [a, b, c, d] = RUNS.map(({ settings }) => settings) as [Record<string, Setting>, ...Record<string, Setting>[]];
+    expect(differing([a, d!])).toEqual(["objective"]);
+    expect(differing([a, b!, c!, d!])).toEqual(["objective", "objective.beta"]);
+    expect(tableColumns(RUNS).map(({ key }) => key)).toEqual([
+      "name", "state", "objective", "objective.beta", "seed", "mig/chen2018", "sap",
+    ]);
+  });
+
+  it("that tell most come first, in the order of the table", () => {
+    const many = Array.from({ length: 8 }, (_, n) =>
+      run(`${n}`, { rare: n === 0, beta: n, half: n % 2, ...(n === 0 ? { once: n } : {}) }),
+    );
+    const settings = allColumns(many).filter(({ kind }) => kind === "setting");
+    expect(mostTelling(settings, many, 2).map(({ key }) => key)).toEqual(["beta", "half"]);
+    expect(mostTelling(settings, many, 3).map(({ key }) => key)).toEqual(["rare", "beta", "half"]);
+  });
+
+  it("sort numbers before text and missing values last in both directions", () => {
+    const values = ["b", 10, undefined, 9, "a", null];
+    const up = [...values].sort((a, b) => compareValues(a, b, false));
+    const down = [...values].sort((a, b) => compareValues(a, b, true));
+    expect(up.slice(0, 4)).toEqual([9, 10, "a", "b"]);
+    expect(down.slice(0, 4)).toEqual(["b", "a", 10, 9]);
+  });
+});
+
+describe("groups of seeds", () => {
+  it("have equal settings but for the seed", () => {
+    const groups = groupSeeds(RUNS);
+    expect(groups.map(({ runs }) => runs.map(({ id }) => id).join(""))).toEqual(["ab", "c", "d"]);
+    expect(groups.map(({ name }) => name)).toEqual([
+      "objective=beta-vae, beta=4",
+      "objective=beta-vae, beta=16",
+      "objective=factor vae",
+    ]);
+  });
+
+  it("are called by the fewest settings that tell them apart", () => {
+    const betas = [1, 4, 16].map((beta) => run(`${beta}`, { "objective.beta": beta, "warm-up": beta > 1, seed: 0 }));
+    expect(groupSeeds(betas).map(({ name }) => name)).toEqual(["beta=1", "beta=4", "beta=16"]);
+    expect(groupSeeds([betas[0]!])[0]!.name).toBe("all runs");
+  });
+
+  it("do not depend on the order of settings", () => {
+    expect(groupSeeds([run("a", { x: 1, y: 2, seed: 0 }), run("b", { seed: 1, y: 2, x: 1 })])).toHaveLength(1);
+  });
+
+  it("have a mean, a range and a standard deviation", () => {
+    expect(summary([])).toBeNull();
+    expect(summary([5])).toEqual({ mean: 5, min: 5, max: 5, deviation: 0, n: 1 });
+    const { deviation, ...rest } = summary([2, 4, 4, 4, 5, 5, 7, 9])!;
+    expect(rest).toEqual({ mean: 5, min: 2, max: 9, n: 8 });
+    expect(deviation).toBeCloseTo(Math.sqrt(32 / 7), 12);
+  });
+});
+
+describe("curves", () => {
+  it("leave out missing values and are linear between points", () => {
+    expect(termsOf(RUNS)).toEqual(["log:rate", "measures:mig"]);
+    const curve = curveOf(RUNS[0]!, "log:rate");
+    expect(curve).toEqual([{ step: 0, value: 1 }, { step: 20, value: 3 }]);
+    expect(valueAtStep(curve, 5)).toBeCloseTo(1.5, 12);
+    expect([valueAtStep(curve, -1), valueAtStep(curve, 21)]).toEqual([null, null]);
+  });
+
+  it("of one seed are their own mean without a band", () => {
+    const curve = [{ step: 1, value: 2 }, { step: 3, value: 5 }];
+    for (const deviation of [false, true]) {
+      const found = band([curve], deviation);
+      expect(found).toEqual(curve.map(({ step, value }) => ({ step, mean: value, low: value, high: value, n: 1 })));
+    }
+  });
+
+  it("of parallel lines have a constant band", () => {
+    const steps = [0, 5, 10];
+    const curves = [-1, 0, 1].map((shift) => steps.map((step) => ({ step, value: 2 * step + shift })));
+    for (const deviation of [false, true]) {
+      for (const point of band(curves, deviation)) {
+        expect(point.mean).toBeCloseTo(2 * point.step, 12);
+        expect(point.high - point.mean).toBeCloseTo(1, 12);
+        expect(point.mean - point.low).toBeCloseTo(1, 12);
+      }
+    }
+  });
+
+  it("that were logged at different steps are compared at all of them, where they are known", () => {
+    const found = band([[{ step: 0, value: 0 }, { step: 10, value: 10 }], [{ step: 5, value: 7 }]], false);
+    expect(found.map(({ step, n }) => [step, n])).toEqual([[0, 1], [5, 2], [10, 1]]);
+    expect(found[1]).toEqual({ step: 5, mean: 6, low: 5, high: 7, n: 2 });
+  });
+});
+
+describe("an axis", () => {
+  it("is logarithmic only over two decades of positive numbers", () => {
+    expect(spansDecades([1, 100])).toBe(true);
+    expect(spansDecades([1, 99])).toBe(false);
+    expect(spansDecades([0, 100])).toBe(false);
+    expect(spansDecades(["a", 100])).toBe(false);
+    const axis = axisOf([1, 100], [0, 200], true);
+    expect(axis.position(10)).toBeCloseTo(100, 9);
+    expect(axis.position(0)).toBeNull();
+    expect(axis.invert(100)).toBeCloseTo(10, 9);
+  });
+
+  it("of text has a place for every category, and none for missing values", () => {
+    const axis = axisOf(["b", "a", "b", null], [0, 100]);
+    expect([axis.position("a"), axis.position("b"), axis.position(null)]).toEqual([25, 75, null]);
+  });
+
+  it("of one number has it in the middle", () => {
+    expect(axisOf([3, 3], [0, 100]).position(3)).toBeCloseTo(50, 9);
+  });
+});

@@ -1,0 +1,46 @@
+import { render } from "preact";
+import { describe, expect, it } from "vitest";
+import type { VectorObservation } from "../src/bundle";
+import { VectorChart, type Series } from "../src/ui/vector";
+import { smallModel } from "./fixture";
+
+const model = await smallModel();
+const TABLE: VectorObservation = {
+  kind: "vector", length: 3, names: ["age", "<b>income</b>", "height"], positions: null, curve: false, counts: false,
+  units: { scale: [10, 20000, 0.1], shift: [40, 30000, 1.7] },
+};
+const observed: Series = { name: "observed", values: [30, 10000, 1.9], role: "behind" };
+
+function drawn(seen: VectorObservation, series: Series[]): HTMLElement {
+  const place = document.createElement("div");
+  render(<VectorChart model={model} seen={seen} series={series} label="A row" />, place);
+  return place;
+}
+
+describe("bars of a table", () => {
+  const place = drawn(TABLE, [{ name: "decoded", values: [50, 30000, 1.6], role: "main" }, observed]);
+  const texts = Array.from(place.querySelectorAll("text"), (text) => text.textContent);
+
+  it("have the names of columns as text, and values in the user's units", () => {
+    expect(texts).toEqual(["age", "50", "<b>income</b>", "30000", "height", "1.6"]);
+  });
+
+  it("share one scale although columns have units of their own", () => {
+    const bars = Array.from(place.querySelectorAll<SVGRectElement>(".bar.main"), (bar) => +bar.getAttribute("width")!);
+    expect(bars[0]).toBeCloseTo(bars[2]!); // one scale above and below
+    expect(bars[1]).toBeCloseTo(0); // at the shift
+  });
+
+  it("have a stroke at the observed value", () => {
+    const strokes = Array.from(place.querySelectorAll<SVGRectElement>(".bar.behind"), (bar) => +bar.getAttribute("x")!);
+    expect(strokes[0]).toBeCloseTo(strokes[1]!); // one scale below
+    expect(strokes[2]).toBeGreaterThan(strokes[0]!);
+  });
+});
+
+it("curves lie at the positions of their columns", () => {
+  const seen = { ...TABLE, curve: true, positions: [0, 1, 10], units: { scale: [1], shift: [0] } };
+  const path = drawn(seen, [{ ...observed, values: [0, 1, 0] }]).querySelector("path")!.getAttribute("d")!;
+  const x = Array.from(path.matchAll(/[ML]([\d.]+),/g), (found) => +found[1]!);
+  expect((x[1]! - x[0]!) / (x[2]! - x[0]!)).toBeCloseTo(0.1, 3);
+});

@@ -1,0 +1,91 @@
+import { beforeEach, describe, expect, it } from "vitest";
+import type { Manifest, RunData } from "../src/bundle";
+import type { Model } from "../src/model";
+import { code, DEFAULTS, manifest, models, problem, view } from "../src/state";
+import { Watcher } from "../src/watch";
+import { smallModel } from "./fixture";
+
+function manifestAt(step: number): Manifest {
+  const empty = { step: [], terms: {} };
+  const run: RunData = {
+    id: "aaaaaaaaaaaa", name: "a", state: "running", step, steps: 1000,
+    settings: {}, scores: {}, log: empty, measures: empty, explorable: true,
+  };
+  return { title: "", version: "", served: true, watch: true, runs: [run], open: [run.id] };
+}
+
+/** A model of the given step whose rows come in reverse order. */
+async function modelAt(step: number): Promise<Model> {
+  const model = await smallModel();
+  model.data.step = step;
+  model.data.rows.index.reverse();
+  return model;
+}
+
+let read = 0;
+beforeEach(async () => {
+  read = 0;
+  const model = await smallModel();
+  manifest.value = manifestAt(100);
+  models.value = new Map([[model.id, model]]);
+  view.value = { ...DEFAULTS, open: [model.id], row: 3, z: [1, 2, 0, 1, 0] };
+  problem.value = "";
+});
+
+function watcher(step: () => number, weights: () => number): Watcher {
+  return new Watcher({
+    manifest: () => Promise.resolve(manifestAt(step())),
+    model: () => {
+      read++;
+      return modelAt(weights());
+    },
+  });
+}
+
+/** Wait until everything that is under way is done. */
+const settled = () => new Promise((resolve) => setTimeout(resolve, 50));
+
+describe("watching", () => {
+  it("leaves everything as it is while nothing changes", async () => {
+    const watched = watcher(() => 100, () => 100);
+    await watched.look();
+    const before = manifest.value;
+    await watched.look();
+    expect(manifest.value).toBe(before);
+    expect(read).toBe(0);
+  });
+
+  it("reads newer weights once, and keeps the code and the observation", async () => {
+    const watched = watcher(() => 300, () => 200);
+    await watched.look();
+    await settled();
+    await watched.look();
+    await settled();
+    expect(manifest.value.runs[0]!.step).toBe(300);
+    expect(read).toBe(1);
+    expect(models.value.get("aaaaaaaaaaaa")!.data.step).toBe(200);
+    expect(code.value).toEqual([1, 2, 0, 1, 0]);
+    expect(view.value.row).toBe(49 - 3);
+  });
+
+  it("reads one model at a time", async () => {
+    const watched = watcher(() => 300, () => 200);
+    await Promise.all([watched.refresh(), watched.refresh()]);
+    manifest.value = manifestAt(300);
+    await Promise.all([watched.refresh(), watched.refresh()]);
+    expect(read).toBe(1);
+  });
+
+  it("says that the server does not answer, until it does", async () => {
+    let down = true;
+    const watched = new Watcher({
+      manifest: () => (down ? Promise.reject(new Error("refused")) : Promise.resolve(manifestAt(100))),
+      model: () => modelAt(100),
+    });
+    await watched.look();
+    expect(problem.value).toContain("does not answer (refused)");
+    down = false;
+    await watched.look();
+    expect(problem.value).toBe("");
+  });
+});
