@@ -58,8 +58,8 @@ describe("the matrix", () => {
   it("leads to the variable, the next one that tells about the factor, and its colour", () => {
     expect(byShare(model, 0)[0]!.name).toBe("z0");
     // Nothing else is above chance, so the y axis is the other default one.
-    expect(linked(model, model.variable(0), 0)).toEqual({ tab: "data", x: "z:0", y: "z:1", colour: "factor:0" });
-    expect(linked(model, model.variable(1), 1)).toEqual({ tab: "data", x: "z:1", y: "z:2", colour: "factor:1" });
+    expect(linked(model, model.variable(0), 0)).toEqual({ tab: "data", x: "z:0", y: "z:1", colour: "factor:0", box: null });
+    expect(linked(model, model.variable(1), 1)).toEqual({ tab: "data", x: "z:1", y: "z:2", colour: "factor:1", box: null });
   });
 
   it("is a table of buttons", () => {

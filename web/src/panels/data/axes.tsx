@@ -1,10 +1,15 @@
-/** Axes of the scatter: lines, ticks and names. */
+/**
+ * Axes of the scatter: an edge, ticks and names. There are no lines across, because the browser
+ * would have to draw the whole plot again whenever they move.
+ */
 import { scaleLinear } from "d3-scale";
 import { toScreen, type Box, type Size, type Span } from "../../scatter/camera";
 import type { Cloud } from "./cloud";
 import type { Column } from "./columns";
 
 export const MARGIN = { left: 64, right: 10, top: 10, bottom: 44 };
+
+const TICK = 5;
 
 interface Tick {
   at: number;
@@ -39,8 +44,8 @@ export function Axes({ cloud, box, size }: { cloud: Cloud; box: Box; size: Size 
         const [x] = toScreen(box, size, [at, 0]);
         return (
           <g key={at}>
-            <line class="rule" x1={x} x2={x} y1={0} y2={height} />
-            <text x={x} y={height + 15} text-anchor="middle">{cut(label, 12)}</text>
+            <line class="edge" x1={x} x2={x} y1={height} y2={height + TICK} />
+            <text x={x} y={height + 17} text-anchor="middle">{cut(label, 12)}</text>
           </g>
         );
       })}
@@ -48,8 +53,8 @@ export function Axes({ cloud, box, size }: { cloud: Cloud; box: Box; size: Size 
         const [, y] = toScreen(box, size, [0, at]);
         return (
           <g key={at}>
-            <line class="rule" x1={0} x2={width} y1={y} y2={y} />
-            <text x={-6} y={y + 4} text-anchor="end">{cut(label, 7)}</text>
+            <line class="edge" x1={-TICK} x2={0} y1={y} y2={y} />
+            <text x={-8} y={y + 4} text-anchor="end">{cut(label, 7)}</text>
           </g>
         );
       })}

@@ -9,8 +9,8 @@ export function AxisControls({ model }: { model: Model }) {
   const axes = axisOptions(model);
   return (
     <div class="choices">
-      <Choice label="Across" options={axes} value={xAxis.value} onChange={(x) => change({ x })} />
-      <Choice label="Up" options={axes} value={yAxis.value} onChange={(y) => change({ y })} />
+      <Choice label="Across" options={axes} value={xAxis.value} onChange={(x) => change({ x, box: null })} />
+      <Choice label="Up" options={axes} value={yAxis.value} onChange={(y) => change({ y, box: null })} />
       <Choice label="Colour" options={colourOptions(model)} value={colourKey.value} onChange={(colour) => change({ colour })} />
     </div>
   );

@@ -1,7 +1,7 @@
 /** Marks over the points: the current code, the point under the pointer, the lasso. */
 import type { Model } from "../../model";
 import { toScreen, type Box, type Place, type Size } from "../../scatter/camera";
-import { xAxis, yAxis } from "../../selection";
+import { lasso, lassoAxes, xAxis, yAxis } from "../../selection";
 import { code, view } from "../../state";
 import { placeOfCode, type Cloud } from "./cloud";
 
@@ -40,9 +40,9 @@ export function CursorRing({ row, cloud, box, size }: Props & { row: number | nu
 
 /** The lasso as it is drawn, and the one that selects, if it was drawn on these axes. */
 export function LassoLine({ path, box, size }: { path: readonly Place[]; box: Box; size: Size }) {
-  const { lasso, lassoAxes } = view.value;
-  const here = !lassoAxes || (lassoAxes[0] === xAxis.value && lassoAxes[1] === yAxis.value);
-  const kept = lasso && here ? lasso.map((at) => toScreen(box, size, at)) : [];
+  const axes = lassoAxes.value;
+  const here = !axes || (axes[0] === xAxis.value && axes[1] === yAxis.value);
+  const kept = lasso.value && here ? lasso.value.map((at) => toScreen(box, size, at)) : [];
   const corners = path.length > 0 ? path : kept;
   if (corners.length < 2) return null;
   return <polygon class="lasso" points={corners.map((at) => at.map((n) => n.toFixed(1)).join(",")).join(" ")} />;

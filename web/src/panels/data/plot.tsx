@@ -7,8 +7,8 @@ import { toData, type Box, type Place, type Size } from "../../scatter/camera";
 import { Gestures, type Actions } from "../../scatter/gestures";
 import type { Direction } from "../../scatter/picking";
 import type { Look } from "../../scatter/renderer";
-import { clearSelection, selectLasso } from "../../selection";
-import { change, view } from "../../state";
+import { clearSelection, contours, images, selectLasso } from "../../selection";
+import { change } from "../../state";
 import { Axes, MARGIN } from "./axes";
 import { useCamera, useCanvas, useSize, type Camera } from "./camera";
 import type { Cloud } from "./cloud";
@@ -64,7 +64,7 @@ export function Plot({ model, cloud, look, selected }: Props) {
           <Axes cloud={cloud} box={box} size={size} />
         </Layer>
         <canvas ref={canvas} class="points" aria-hidden="true" />
-        {view.value.images && <Images model={model} cloud={cloud} box={box} size={size} selected={selected} />}
+        {images.value && <Images model={model} cloud={cloud} box={box} size={size} selected={selected} />}
         <Marks model={model} cloud={cloud} box={box} size={size} row={row} path={pointing.path.value} />
         <div class="cards">
           {row !== null && <Hover model={model} row={row} at={cloud.picker.screen(box, size, row)} size={size} />}
@@ -102,7 +102,7 @@ function Marks({ model, cloud, box, size, row, path }: MarksProps) {
         <rect width={size.width} height={size.height} />
       </clipPath>
       <g clip-path="url(#scatter-clip)">
-        {view.value.contours && !whyNoContours(cloud) && <Density model={model} cloud={cloud} box={box} size={size} />}
+        {contours.value && !whyNoContours(cloud) && <Density model={model} cloud={cloud} box={box} size={size} />}
         <LassoLine path={path} box={box} size={size} />
         <CursorRing row={row} cloud={cloud} box={box} size={size} />
         <Cross model={model} cloud={cloud} box={box} size={size} />

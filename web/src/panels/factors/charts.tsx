@@ -78,12 +78,15 @@ function Response({ model, factor, column, levels, traces, span }: ResponseProps
 }
 
 function Key({ traces, name, share }: { traces: readonly Trace[]; name: string; share: number }) {
-  if (traces.length === 0) return <span class="key-a">{name} {percent(share)}</span>;
+  if (traces.length === 0) return <span>{name} ({percent(share)})</span>;
   return (
     <>
       {traces.map((trace, n) => (
-        <span key={n} class={n === 0 ? "key-a" : "key-b"}>
-          {n === 0 ? "●" : "▲"} {trace.variable.name} {percent(trace.share)}{" "}
+        <span key={n} class="trace-key">
+          <svg width="10" height="10" class={n === 0 ? "trace" : "trace second"} aria-hidden="true">
+            <Mark x={5} y={5} second={n > 0} />
+          </svg>{" "}
+          {trace.variable.name} ({percent(trace.share)})
         </span>
       ))}
     </>

@@ -1,7 +1,7 @@
 /** How much every latent variable tells about every factor. */
 import type { Variable } from "../../bundle";
 import type { Model } from "../../model";
-import { change } from "../../state";
+import { change, type View } from "../../state";
 import { Panel } from "../../ui/panel";
 import { defaultAxes } from "../data/columns";
 import { aboveChance, byShare } from "./responses";
@@ -78,11 +78,11 @@ function Cell({ model, variable, factor }: { model: Model; variable: Variable; f
 }
 
 /** The view of the data that shows a variable and a factor: the next best variable is on the y axis. */
-export function linked(model: Model, variable: Variable, factor: number): { tab: "data"; x: string; y: string; colour: string } {
+export function linked(model: Model, variable: Variable, factor: number): Partial<View> {
   const x = `z:${variable.number}`;
   const next = byShare(model, factor).find(({ number }) => number !== variable.number && aboveChance(model, number, factor));
   const y = next ? `z:${next.number}` : defaultAxes(model).find((key) => key !== x)!;
-  return { tab: "data", x, y, colour: `factor:${factor}` };
+  return { tab: "data", x, y, colour: `factor:${factor}`, box: null };
 }
 
 export function percent(share: number): string {
