@@ -1,18 +1,25 @@
-# make test   everything that must hold: lint, types, tests, doctests
-# make demo   learn a small dataset in minutes, score it, and write its report
+# make test   everything that must hold: lint, types, tests, doctests, the explorer in a browser
+# make app    build the explorer (web/) into the package
+# make demo   learn a small dataset in minutes, score it, and write its report and explorer
 # make bench  training throughput against a plain PyTorch loop, in one run
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: test demo bench clean
+NODE_NEEDED := needs node and npm, version 20 or newer: apt-get install nodejs npm
 
-test: $(VENV)/ready
+.PHONY: test app demo bench clean
+
+test: $(VENV)/ready web/node_modules/ready
 	$(BIN)/ruff check src tests benchmarks examples
 	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/mypy --strict src examples
+	cd web && npm run --silent check && npm run --silent test
 	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup
+
+app: web/node_modules/ready
+	cd web && npm run --silent build
 
 demo: $(VENV)/installed
 	$(BIN)/unweave demo
@@ -23,12 +30,18 @@ bench: $(VENV)/ready
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c "import sys; sys.exit(0 if sys.version_info >= (3, 11) else 'unweave needs Python 3.11 or newer; call make PYTHON=python3.12, say')"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[explorer]"
 	touch $@
 
 $(VENV)/ready: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $@
 
+web/node_modules/ready: web/package-lock.json
+	@node -e "process.exit(parseInt(process.versions.node) < 20)" && npm --version >/dev/null \
+		|| { echo "make $(or $(MAKECMDGOALS),test) $(NODE_NEEDED)" >&2; exit 1; }
+	cd web && npm ci --silent
+	touch $@
+
 clean:
-	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) demo web/node_modules .mypy_cache .ruff_cache .pytest_cache

@@ -38,6 +38,7 @@ from PIL import Image, TiffImagePlugin
 Floats = NDArray[np.float64]
 Truth = Mapping[str, Floats]
 Predictor = Callable[[Floats, Floats, Floats], Floats]  # codes, factors and new codes
+IN_USE = 0.2  # least standard deviation of a code: about 0.02 nats, from which reports count
 COLOURS = ("#d55e00", "#e89a5c", "#555555", "#66aad1", "#0072b2")  # of a traversal
 
 
@@ -183,21 +184,26 @@ def compare(truth: Path, codes: Sequence[Path]) -> None:
     R^2 is that of a prediction from all codes in ten-fold cross-validation: by linear regression,
     and by the mean of the five nearest neighbours. It is high if the information is there. The
     rank correlation with the best single latent variable is high if that variable is the factor.
+    Only variables in use take part: the others have next to no effect on the reconstructions, but
+    their tiny codes may still follow a factor.
     """
     names, factors = read_numbers(truth)
-    files = [read_numbers(path) for path in codes]
+    files = [in_use(*read_numbers(path)) for path in codes]
     linear = np.mean([r2(values, factors, by_regression) for _, values in files], axis=0)
     near = np.mean([r2(values, factors, by_neighbours) for _, values in files], axis=0)
-    best = [best_latents(values, factors) for _, values in files]
+    best = [name_best(latents, values, factors) for latents, values in files]
     print(f"{'':10}  R^2 from all codes    best latent variable, |rank correlation|")
     heads = "".join(f"{path.stem[:10]:11}" for path in codes)
     print(f"{'factor':10}{'linear':>8}{'neighbours':>12}    {heads}".rstrip())
     for n, name in enumerate(names):
-        cells = "".join(
-            f"{latents[which[n]]} {strength[n]:.2f}".ljust(11)
-            for (latents, _), (which, strength) in zip(files, best, strict=True)
-        )
+        cells = "".join(f"{seed[n]:11}" for seed in best)
         print(f"{name:10}{linear[n]:8.2f}{near[n]:12.2f}    {cells}".rstrip())
+
+
+def in_use(latents: list[str], codes: Floats) -> tuple[list[str], Floats]:
+    """Return the names and codes of the latent variables that carry information."""
+    used = np.flatnonzero(codes.std(0) >= IN_USE)
+    return [latents[n] for n in used], codes[:, used]
 
 
 def r2(codes: Floats, factors: Floats, predict: Predictor) -> Floats:
@@ -231,6 +237,14 @@ def best_latents(codes: Floats, factors: Floats) -> tuple[NDArray[np.intp], Floa
     return table.argmax(1), table.max(1)
 
 
+def name_best(latents: list[str], codes: Floats, factors: Floats) -> list[str]:
+    """Return the name and |rank correlation| of the best latent variable of each factor."""
+    if not latents:
+        return ["all off"] * factors.shape[1]
+    which, strength = best_latents(codes, factors)
+    return [f"{latents[n]} {value:.2f}" for n, value in zip(which, strength, strict=True)]
+
+
 def draw(folder: Path, name: str, run: str, path: Path) -> None:
     """Draw the latent variable that is most like each factor: its traversal, and code by factor."""
     import matplotlib.pyplot as plt
@@ -240,41 +254,52 @@ def draw(folder: Path, name: str, run: str, path: Path) -> None:
     names, factors = read_numbers(folder / "truth" / f"{name}.csv")
     (data,) = (folder / each for each in MAKERS if Path(each).stem == name)
     model = uw.load(run)
-    codes = np.asarray(model.encode(data), np.float64)
+    every = np.asarray(model.encode(data), np.float64)
+    latents, codes = in_use([f"z{n}" for n in range(every.shape[1])], every)
     which, strength = best_latents(codes, factors)
-    traversals = np.stack(model.traverse(steps=5)).astype(np.float64)[which]
-    if name == "counts":  # a column says little; sort them by how much they change
-        change = np.log2(traversals / traversals[:, 2:3])
-        traversals = np.take_along_axis(change, change[:, -1:].argsort(-1), -1)
+    best = [latents[n] for n in which]
+    traversals = np.stack(model.traverse(steps=5)).astype(np.float64)
+    traversals = for_display(name, traversals[[int(latent[1:]) for latent in best]])
     figure, axes = plt.subplots(
         2, len(names), figsize=(2.4 * len(names), 3.4), height_ratios=(1, 1.4), squeeze=False
     )
     for n, (above, below) in enumerate(axes.T):
-        above.set_title(f"z{which[n]}", fontsize=9)
-        draw_traversal(above, traversals[n], traversals)
+        above.set_title(best[n], fontsize=9)
+        draw_traversal(above, traversals[n], (traversals.min(), traversals.max()))
         below.scatter(factors[:, n], codes[:, which[n]], s=3, linewidths=0, color="#0072b2")
         below.set_xlabel(f"{names[n]} ({strength[n]:.2f})", fontsize=9)
-        below.set_ylabel(f"z{which[n]}", fontsize=9)
+        below.set_ylabel(best[n], fontsize=9)
     for each in axes.flat:
         each.tick_params(labelsize=7)
         each.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
-    figure.savefig(path, dpi=80)
+    figure.savefig(path, dpi=110)
     plt.close(figure)
     Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)
 
 
-def draw_traversal(axes: Any, values: Floats, every: Floats) -> None:
+def for_display(name: str, traversals: Floats) -> Floats:
+    """Return traversals (latent variable, step, ...) in a form that shows what changes."""
+    if name == "counts":  # a column says little; sort them by how much they change
+        change = np.log2(traversals / traversals[:, 2:3])
+        return np.take_along_axis(change, change[:, -1:].argsort(-1), -1)
+    if name == "photos" or traversals.ndim == 3:  # in their own colours or units
+        return traversals
+    channels = traversals[:, :, :3]
+    low, high = (end((0, 1, 3, 4), keepdims=True) for end in (channels.min, channels.max))
+    scaled: Floats = (channels - low) / (high - low)
+    return scaled
+
+
+def draw_traversal(axes: Any, values: Floats, limits: tuple[float, float]) -> None:
     """Draw images side by side, or vectors as curves from the low (orange) to the high end."""
     if values.ndim == 2:
         for value, colour in zip(values, COLOURS, strict=True):
             axes.plot(value, color=colour, linewidth=1)
-        axes.set_ylim(every.min(), every.max())
+        axes.set_ylim(limits)
         return
-    strip = np.concatenate(list(values), axis=-1)[:3]
-    low, high = every.min((0, 1, 3, 4))[:3], every.max((0, 1, 3, 4))[:3]
-    strip = (strip - low[:, None, None]) / (high - low)[:, None, None]
-    axes.imshow(strip.transpose(1, 2, 0).squeeze(), cmap="gray", vmin=0, vmax=1)
+    strip = np.concatenate(list(values), axis=-1).transpose(1, 2, 0)
+    axes.imshow(strip.squeeze(), cmap="gray", vmin=0, vmax=1)
     axes.set_axis_off()
 
 

@@ -78,6 +78,14 @@ def test_the_comparison_finds_factors_and_only_those():
         assert (own_data.r2(noise, factors, predict) < 0.02).all()
 
 
+def test_variables_that_are_off_take_no_part_in_the_comparison():
+    factors = np.random.default_rng(0).normal(size=(400, 1))
+    codes = np.c_[0.05 * factors, factors + 1, np.full(400, 3.0)]
+    latents, used = own_data.in_use(["z0", "z1", "z2"], codes)
+    assert latents == ["z1"]
+    np.testing.assert_array_equal(used, factors + 1)
+
+
 def test_a_table_of_trained_runs_fits_80_columns(folder, unweave, tmp_path, monkeypatch):
     from unweave.core import console
 

@@ -190,6 +190,17 @@ def test_verdicts_of_table_2_change_with_the_scores(changes, turned):
     assert table2_verdicts(scored(changes)) == expected
 
 
+def test_methods_that_seeds_tell_apart_are_listed_by_the_order_of_the_paper():
+    factor, eastwood = table2.orders(grouped(scored())).split(". ")
+    first = "in the paper's order VAE above β-SVAE"
+    assert factor.startswith(f"FactorVAE score: 7 of 10 pairs; {first}")
+    assert eastwood.startswith("Eastwood score: 10 of 10 pairs")
+    assert "other order" not in factor + eastwood
+    factor, _ = table2.orders(grouped(scored({"β-TCVAE": (0.9, 0.31)}))).split(". ")
+    assert "; equal in the paper β-TCVAE above VAE; in the other order β-TCVAE above " in factor
+    assert table2.orders(grouped([])).startswith("FactorVAE score: 0 of 10 pairs. Eastwood")
+
+
 def test_claims_wait_until_all_their_networks_are_trained():
     made, waiting = scored(), "not measured yet"
     claims = table2.claims_of(grouped(made[:-1]))  # an HFVAE is missing

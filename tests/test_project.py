@@ -45,6 +45,7 @@ LAYERS = [
     {"evaluation": [], "theory": ["evaluation"]},
     {
         "report": [],
+        "explorer": ["report"],
         "bench": [],
         "presets": [],
         "catalogue": ["report"],

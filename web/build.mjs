@@ -5,7 +5,7 @@
  *     node build.mjs [folder]
  */
 import { build } from "esbuild";
-import { mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
@@ -30,8 +30,7 @@ const result = await build({
   logLevel: "warning",
 });
 
-const ort = join(here, "node_modules/onnxruntime-web");
-const wasm = readFileSync(join(ort, "dist/ort-wasm-simd-threaded.wasm"));
+const wasm = readFileSync(join(here, "node_modules/onnxruntime-web/dist/ort-wasm-simd-threaded.wasm"));
 writeFileSync(join(out, "ort.wasm.gz"), gzipSync(wasm, { level: 9 }));
 
 const packages = new Set();
@@ -45,7 +44,13 @@ writeFileSync(join(out, "LICENSES.txt"), [...packages].sort().map(licence).join(
 function licence(name) {
   const folder = join(here, "node_modules", name);
   const { version, license } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+  return `${"=".repeat(80)}\n${name} ${version} (${license})\n${"=".repeat(80)}\n\n${licenceText(name, folder)}\n`;
+}
+
+/** The text that a package brings, or the one in licences/ if it brings none. */
+function licenceText(name, folder) {
   const file = readdirSync(folder).find((each) => /^licen[cs]e/i.test(each));
-  const text = file ? readFileSync(join(folder, file), "utf8").trim() : `License: ${license}`;
-  return `${"=".repeat(80)}\n${name} ${version} (${license})\n${"=".repeat(80)}\n\n${text}\n`;
+  const own = join(here, "licences", `${name}.txt`);
+  if (!file && !existsSync(own)) throw new Error(`${name} has no licence: put its text into ${own}`);
+  return readFileSync(file ? join(folder, file) : own, "utf8").replaceAll("\r", "").trim();
 }

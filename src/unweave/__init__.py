@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from unweave.evaluation.loading import load
     from unweave.evaluation.model import FittedModel
     from unweave.evaluation.monitor import Measure
+    from unweave.explorer.explore import explore
+    from unweave.explorer.share import share
     from unweave.latents import (
         Bernoulli,
         Categorical,
@@ -134,12 +136,14 @@ __all__ = [
     "describe",
     "divergences",
     "evaluate",
+    "explore",
     "fit",
     "likelihoods",
     "load",
     "metrics",
     "preset",
     "presets",
+    "share",
     "spec",
     "summaries",
     "tables",
@@ -160,6 +164,8 @@ _HOMES = {
     "evaluation.comparison": "Comparison",
     "evaluation.evaluate": "describe evaluate summaries tables",
     "evaluation.monitor": "Measure",
+    "explorer.explore": "explore",
+    "explorer.share": "share",
     "networks": "DCGAN MLP Conv Critic Esmaeili2019 Kim2018 Kim2018GAN Mathieu2019 Modules",
     "core.noise": "Noise",
     "objectives": "AAE DIPVAE HFVAE IWAE VAE WAE AlphaBetaVAE AnchorVAE BetaTCVAE BetaVAE "

@@ -1,13 +1,23 @@
 /** The page: a header, the sliders on the left, and tabs on the right. */
 import type { FunctionComponent } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { recall, remember } from "./memory";
 import type { Model } from "./model";
 import { Grid } from "./panels/grid";
 import { Interpolate } from "./panels/interpolate";
+import { Data } from "./panels/data/data";
+import { Factors } from "./panels/factors/factors";
 import { RunPicker } from "./panels/picker";
 import { Runs } from "./panels/runs/tab";
 import { Stage } from "./panels/stage";
 import { Traversals } from "./panels/traversals";
-import { canRedo, canUndo, change, manifest, model, problem, redo, undo, view, type Tab } from "./state";
+import { press } from "./shortcuts";
+import { change, model, problem, view, type Tab } from "./state";
+import { Footer } from "./ui/footer";
+import { Header } from "./ui/header";
+import { Keys } from "./ui/keys";
+import { Tabs } from "./ui/tabs";
+import { Tour } from "./ui/tour";
 
 interface TabEntry {
   id: Tab;
@@ -20,14 +30,20 @@ const TABS: TabEntry[] = [
   { id: "traversals", name: "Traversals", content: Traversals },
   { id: "grid", name: "Grid", content: Grid },
   { id: "between", name: "Interpolate", content: Interpolate },
+  { id: "data", name: "Data", content: Data },
+  { id: "factors", name: "Factors", content: Factors },
   { id: "runs", name: "Runs", content: Runs },
 ];
 
 export function App() {
+  const [shown, setShown] = useState<"tour" | "keys" | null>(null);
   const first = model.value;
+  useShortcuts(() => setShown("keys"));
+  const close = () => setShown(null);
   return (
     <>
-      <Header />
+      <Header onTour={() => setShown("tour")} onKeys={() => setShown("keys")} />
+      <Hint onTour={() => setShown("tour")} />
       <RunPicker />
       {problem.value && (
         <p class="problem" role="alert">
@@ -36,47 +52,59 @@ export function App() {
       )}
       <main>
         {first ? <Stage model={first} /> : <p class="waiting" role="status">Opening …</p>}
-        {first && <Tabs model={first} />}
+        {first && <Views model={first} />}
       </main>
+      <Footer model={first} />
+      {shown === "tour" && first && <Tour onClose={closeTour(close)} />}
+      {shown === "keys" && <Keys onClose={close} />}
     </>
   );
 }
 
-function Header() {
+/** Close the tour and go back to its button. */
+function closeTour(close: () => void): () => void {
+  return () => {
+    close();
+    document.querySelector<HTMLElement>(".tour-button")?.focus();
+  };
+}
+
+function useShortcuts(showKeys: () => void): void {
+  useEffect(() => {
+    const openTab = (n: number) => TABS[n] && change({ tab: TABS[n].id });
+    const listen = (event: KeyboardEvent) => {
+      if (press(event, { openTab, showKeys })) event.preventDefault();
+    };
+    window.addEventListener("keydown", listen);
+    return () => window.removeEventListener("keydown", listen);
+  }, []);
+}
+
+const VISITED = "unweave-visited";
+
+/** One line at the first visit. */
+function Hint({ onTour }: { onTour: () => void }) {
+  const [hidden, setHidden] = useState(() => recall(VISITED) !== null);
+  if (hidden) return null;
+  const hide = () => {
+    remember(VISITED, "yes");
+    setHidden(true);
+  };
   return (
-    <header class="top">
-      <h1>{manifest.value.title}</h1>
-      <div class="tools">
-        <button type="button" onClick={undo} disabled={!canUndo.value}>Undo</button>
-        <button type="button" onClick={redo} disabled={!canRedo.value}>Redo</button>
-      </div>
-    </header>
+    <p class="hint">
+      New here? The tour takes a minute.
+      <button type="button" onClick={() => { hide(); onTour(); }}>Start the tour</button>
+      <button type="button" onClick={hide}>Hide</button>
+    </p>
   );
 }
 
-function Tabs({ model }: { model: Model }) {
+function Views({ model }: { model: Model }) {
   const shown = TABS.find((tab) => tab.id === view.value.tab) ?? TABS[0];
   if (!shown) return null;
   return (
-    <div class="tabs">
-      <div role="tablist" aria-label="Views">
-        {TABS.map(({ id, name }) => (
-          <button
-            key={id}
-            type="button"
-            role="tab"
-            id={`tab-${id}`}
-            aria-selected={id === shown.id}
-            aria-controls="tab-content"
-            onClick={() => change({ tab: id })}
-          >
-            {name}
-          </button>
-        ))}
-      </div>
-      <div role="tabpanel" id="tab-content" aria-labelledby={`tab-${shown.id}`}>
-        <shown.content model={model} />
-      </div>
-    </div>
+    <Tabs tabs={TABS} shown={shown.id} onChoose={(tab) => change({ tab })}>
+      <shown.content model={model} />
+    </Tabs>
   );
 }

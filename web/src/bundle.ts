@@ -30,7 +30,7 @@ export interface RunData {
   id: string;
   /** What tells it from the other runs of the page, such as "beta-vae, beta 4, seed 0". */
   name: string;
-  state: "finished" | "running" | "stopped" | "failed";
+  state: "finished" | "running" | "stopped" | "failed" | "not started";
   step: number;
   steps: number;
   /** All settings, flat: "objective.beta": 4. */
@@ -62,7 +62,7 @@ export interface ColourMap {
   high: number[];
   colours: [number, number, number][];
   diverging: boolean;
-  /** Whether the last channel is the opacity. */
+  /** Whether the last channel is the opacity; its colour is black. */
   alpha: boolean;
 }
 
@@ -121,19 +121,22 @@ export interface Variable {
   masses: number[];
   /** Names of the groups of the latent tree around it, outermost first. */
   groups: string[];
-  /** The factor it tells most about, if that is above chance, and the share of its entropy. */
+  /** The factor that an active variable tells most about, if that is above chance, and the share
+   * of the factor's entropy. */
   factor: string | null;
   share: number;
 }
 
 export interface Group {
+  /** The path of the group; "" is all of z. */
   name: string;
   /** Total correlation of the parts of the group, in nats. */
   totalCorrelation: number;
 }
 
 export interface Rate {
-  /** KL(q(z|x) || p(z)) = mutualInformation + totalCorrelation + the sum of dimensionKl, in nats. */
+  /** KL(q(z|x) || p(z)), in nats. If the variables are independent under the prior, it is
+   * mutualInformation + totalCorrelation + the sum of dimensionKl, up to sampling noise. */
   rate: number;
   mutualInformation: number;
   totalCorrelation: number;
@@ -155,9 +158,10 @@ export interface Factor {
 export interface Thumbnails {
   kind: "image";
   count: number;
-  /** Tiles in a row of a sheet, and rows in a full sheet. */
+  /** Tiles in a row of a sheet (fewer if `count` is smaller), and rows in a full sheet. */
   columns: number;
   rows: number;
+  /** Width and height of a tile in pixels. */
   tile: [number, number];
   /** PNG or WebP files. */
   sheets: ArrayRef[];
@@ -196,7 +200,8 @@ export interface Rows {
 /** A traversal of one variable from the start, drawn beforehand for browsers without wasm. */
 export interface Drawn {
   variable: number;
-  /** A PNG file of one row of images, or values (steps, length). */
+  /** A PNG file of one row of tiles, or values (steps, length) in the user's units. The steps are
+   * evenly spaced over the prior's range, or the classes of a discrete variable. */
   picture: ArrayRef;
 }
 
@@ -228,7 +233,7 @@ export interface ModelData {
   rows: Rows;
   /** Samples of the prior, (n, size). */
   prior: ArrayRef;
-  /** Row of the data to start from. */
+  /** The one of `rows` to start from; it has a thumbnail or values. */
   start: number;
   /** ONNX: input "x" (n, *shape) as the network has values, output "mean" (n, size). */
   encoder: ArrayRef;

@@ -1,18 +1,25 @@
 /** Start the explorer. */
 import { render } from "preact";
+import "./style.css"; // before the style sheets of components, which add to it
 import { App } from "./app";
 import { encodeNumbers, uploads } from "./origin";
+import { createRenderer } from "./scatter/renderer";
+import { selection } from "./selection";
 import { readManifest } from "./source";
-import { begin, change, code, model, models, view } from "./state";
+import { begin, change, code, follow, model, models, view } from "./state";
+import { startTheme } from "./theme";
 import { watch } from "./watch";
-import "./style.css";
 
+startTheme();
 render(<App />, document.getElementById("app")!);
 void begin(readManifest(), location.hash);
 watch();
+window.addEventListener("hashchange", () => follow(location.hash));
 
 /** Encode values of one observation, in the user's units, by the first model. */
 const encode = (values: ArrayLike<number>) => encodeNumbers(model.value!, values);
 
 // For tests, and for the curious: the state, and the networks of every open model.
-Object.assign(window, { unweave: { change, code, encode, model, models, uploads, view } });
+Object.assign(window, {
+  unweave: { change, code, createRenderer, encode, model, models, selection, uploads, view },
+});

@@ -27,6 +27,10 @@ export interface View {
   colour: string;
   /** Corners of the lasso in the scatter's coordinates. */
   lasso: [number, number][] | null;
+  /** The axes that the lasso was drawn on; the selection stays when others are shown. */
+  lassoAxes: [string, string] | null;
+  /** Rows selected by value instead: from a low to a high value of "factor:0" or "z:3". */
+  range: [string, number, number] | null;
   /** Whether points are drawn as images, and whether contours of q(z) and the prior are. */
   images: boolean;
   contours: boolean;
@@ -73,6 +77,8 @@ export const DEFAULTS: View = {
   y: "",
   colour: "",
   lasso: null,
+  lassoAxes: null,
+  range: null,
   images: false,
   contours: false,
   grid: null,
@@ -220,6 +226,7 @@ const listOf =
     Array.isArray(value) && value.every(form) && (length === undefined || value.length === length);
 /** Numbers of images that a row of a traversal may have. */
 export const STEPS = [5, 7, 9, 11, 15];
+const isRange = ([key, ...ends]: unknown[]): boolean => isText(key) && ends.every(isNumber);
 const TABS: Tab[] = ["traversals", "grid", "between", "data", "factors", "runs"];
 
 const FORMS: Record<keyof View, Form> = {
@@ -232,6 +239,8 @@ const FORMS: Record<keyof View, Form> = {
   y: isText,
   colour: isText,
   lasso: listOf(listOf(isNumber, 2)),
+  lassoAxes: listOf(isText, 2),
+  range: (value) => listOf(() => true, 3)(value) && isRange(value as unknown[]),
   images: isFlag,
   contours: isFlag,
   grid: listOf(isCount, 2),
@@ -276,9 +285,20 @@ export async function openMissing(): Promise<void> {
 /** Start from the page's manifest and the URL. */
 export async function begin(runs: Manifest, fragment: string): Promise<void> {
   manifest.value = runs;
-  const wanted = decode(fragment);
-  const known = new Set(runs.runs.filter((run) => run.explorable).map((run) => run.id));
-  const open = wanted.open.filter((id) => known.has(id));
-  view.value = { ...wanted, open: open.length > 0 ? open : runs.open };
+  view.value = viewOf(fragment);
   await openMissing();
+}
+
+/** Go to the view of a link that was put into the address bar. */
+export function follow(fragment: string): void {
+  change(viewOf(fragment));
+  void openMissing();
+}
+
+/** The view of a fragment, with the page's own runs if it names none that can be opened. */
+function viewOf(fragment: string): View {
+  const wanted = decode(fragment);
+  const known = new Set(manifest.value.runs.filter((run) => run.explorable).map((run) => run.id));
+  const open = wanted.open.filter((id) => known.has(id));
+  return { ...wanted, open: open.length > 0 ? open : manifest.value.open };
 }

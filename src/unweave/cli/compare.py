@@ -21,6 +21,7 @@ from unweave.cli.options import (
     ScoringOptions,
     SplitOption,
     StoreOption,
+    output_format,
 )
 from unweave.core.console import err, out
 from unweave.core.notes import print_notes, print_warnings
@@ -75,15 +76,14 @@ def compare_command(
 
       unweave compare 3f2a 81c0 --csv > compare.csv
     """
-    if json_output and csv_output:
-        raise ValueError("expected --json or --csv, got both: choose one")
+    form = output_format(json_output, csv_output)
     wanted = ScoringOptions(metrics=metrics).names  # reject unknown metrics at once
 
     from unweave.cli.scoring import find_runs
     from unweave.evaluation.compare import compare_runs, compared_models
     from unweave.evaluation.loading import load_each
 
-    chosen, scorer = cast("AnySplit | None", split), _Scorer()
+    chosen, scorer = cast("AnySplit | None", split), _Scorer(rows)
     read = partial(load_each, find_runs(names, store), data=data, split=chosen, device=device)
     models, reasons = print_warnings(err, read)
     stored = _read_stored(reasons, split)
@@ -93,9 +93,9 @@ def compare_command(
         from unweave.report.compare import write_comparison
 
         print_notes(err, [f"wrote {write_comparison(comparison, html)}"])
-    if json_output:
+    if form == "json":
         sys.stdout.write(json.dumps(comparison.to_json(), indent=2) + "\n")
-    elif csv_output:
+    elif form == "csv":
         sys.stdout.write(comparison.to_csv())
     else:
         out.print(str(comparison), highlight=False, markup=False, soft_wrap=True)
@@ -123,22 +123,18 @@ def _read_stored(reasons: Mapping[Path, str], split: str | None) -> list[Compare
 class _Scorer:
     """Scores runs as `unweave evaluate` does, and keeps why metrics could not be computed."""
 
+    rows: int
     failures: dict[str, str] = field(default_factory=dict)
 
     def __call__(
-        self,
-        models: Sequence[FittedModel],
-        rows: int,
-        *,
-        metrics: Sequence[MetricChoice],
-        seed: int,
+        self, models: Sequence[FittedModel], metrics: Sequence[MetricChoice]
     ) -> list[Scores]:
         from unweave.cli.score_output import run_labels
         from unweave.cli.scoring import score_runs
         from unweave.metrics import Scores
 
-        options = ScoringOptions(metrics=",".join(map(str, metrics)), seed=seed)
-        scored = score_runs(list(models), rows, options)
+        options = ScoringOptions(metrics=",".join(map(str, metrics)))
+        scored = score_runs(list(models), self.rows, options)
         self.failures.update(scored.failures)
         print_notes(err, (f"{name}: {reason}" for name, reason in scored.failures.items()))
         labels = run_labels(models)

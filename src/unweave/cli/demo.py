@@ -9,6 +9,7 @@ import typer
 
 from unweave.cli.options import StoreOption
 from unweave.core.console import err, out
+from unweave.core.notes import print_notes
 
 if TYPE_CHECKING:
     from unweave.training.run import Run
@@ -18,12 +19,13 @@ def demo_command(
     store: StoreOption = Path("demo"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the run.")] = 0,
 ) -> None:
-    """Learn a small dataset in minutes, score the result, and write its report.
+    """Learn a small dataset in minutes, score the result, and write its report and explorer.
 
     Example:
 
       unweave demo --seed 1
     """
+    from unweave.cli.explore import write_explorer
     from unweave.cli.score_output import print_scores
     from unweave.cli.scoring import score_runs
     from unweave.cli.train import use_threads
@@ -43,8 +45,12 @@ def demo_command(
     scores = score_runs([model], 10_000).scores
     print_scores(scores, "table")
     (own,) = scores.values()
-    path = write_report(model, folder / "report.html", rows=10_000, scores=own)
-    out.print(f"report: {path}", soft_wrap=True, highlight=False)
+    beside = write_explorer(model)
+    link = beside.name if beside else ""
+    path = write_report(model, folder / "report.html", rows=10_000, scores=own, explorer=link)
+    print_notes(out, [f"report: {path}"])
+    if beside:
+        print_notes(out, [f"explorer: {beside} (open it in a browser, and move the sliders)"])
 
 
 def demo_run(seed: int) -> Run:

@@ -177,14 +177,11 @@ def _write_codes(table: CodeTable, out: Path | None) -> None:
 
 
 def _write_rows(out: Path | None, header: list[str], rows: list[list[object]]) -> None:
-    import io
+    from unweave.core.files import csv_text, write_atomically
+    from unweave.data.files.write import csv_cell
 
-    from unweave.core.files import write_atomically
-    from unweave.data.files.write import write_csv
-
-    text = io.StringIO()
-    write_csv(text, header, rows)
+    text = csv_text(header, ([csv_cell(value) for value in row] for row in rows))
     if out is None:
-        sys.stdout.write(text.getvalue())
+        sys.stdout.write(text)
     else:
-        write_atomically(out, text.getvalue().encode())
+        write_atomically(out, text.encode())

@@ -21,6 +21,7 @@ from unweave.cli.data import data_app
 from unweave.cli.demo import demo_command
 from unweave.cli.encode import decode_command, encode_command
 from unweave.cli.evaluate import evaluate_command
+from unweave.cli.explore import explore_command, share_command
 from unweave.cli.presets import presets_command
 from unweave.cli.reproduce import reproduce_command
 from unweave.cli.runs import cite_command, report_command, runs_command
@@ -42,6 +43,8 @@ app.command(name="runs")(runs_command)
 app.command(name="evaluate")(evaluate_command)
 app.command(name="compare")(compare_command)
 app.command(name="report")(report_command)
+app.command(name="explore")(explore_command)
+app.command(name="share")(share_command)
 app.command(name="encode")(encode_command)
 app.command(name="decode")(decode_command)
 app.command(name="cite")(cite_command)

@@ -15,6 +15,8 @@ import typer
 if TYPE_CHECKING:
     from unweave.metrics import MetricOptions
 
+OutputFormat = Literal["table", "json", "csv"]
+
 StoreOption = Annotated[Path, typer.Option(help="Folder that contains the runs.")]
 DeviceOption = Annotated[
     str, typer.Option(help="Device: cpu, cuda, cuda:1, ..., or auto for a GPU if there is one.")
@@ -119,11 +121,16 @@ class ScoringOptions:
         }
 
     @property
-    def format(self) -> Literal["table", "json", "csv"]:
+    def format(self) -> OutputFormat:
         """The output format."""
-        if self.json and self.csv:
-            raise ValueError("expected --json or --csv, got both: choose one")
-        return "json" if self.json else "csv" if self.csv else "table"
+        return output_format(self.json, self.csv)
+
+
+def output_format(json: bool, csv: bool) -> OutputFormat:
+    """Return the format that `--json` and `--csv` choose."""
+    if json and csv:
+        raise ValueError("expected --json or --csv, got both: choose one")
+    return "json" if json else "csv" if csv else "table"
 
 
 def with_scoring_options(command: Callable[..., None]) -> Callable[..., None]:

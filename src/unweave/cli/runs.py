@@ -17,6 +17,7 @@ from unweave.cli.options import (
     RunArgument,
     RunsArgument,
     StoreOption,
+    output_format,
 )
 from unweave.core.console import err, out
 from unweave.core.notes import capture_warnings, print_notes
@@ -77,10 +78,9 @@ def runs_command(
     )
     from unweave.training.store import Store
 
-    if json_output and csv_output:
-        raise ValueError("expected --json or --csv, got both: choose one")
+    form = output_format(json_output, csv_output)
     every = [read_run(folder) for folder in Store(store).folders()]
-    if not every and not (json_output or csv_output):
+    if not every and form == "table":
         out.print(f"{store} contains no runs yet; train one with `unweave train`")
         return
     runs = filter_runs(every, where or ())
@@ -88,10 +88,10 @@ def runs_command(
         runs, name = sort_runs(runs, sort)
         print_notes(err, [f"sorted by {name}"] if name != sort.removeprefix("-") else [])
     print_notes(err, (run.problem for run in runs if run.problem))
-    if json_output:
+    if form == "json":
         sys.stdout.write(json.dumps(runs_json(runs), indent=2) + "\n")
         return
-    if csv_output:
+    if form == "csv":
         sys.stdout.write(runs_csv(runs))
         return
     if not runs:
@@ -121,23 +121,36 @@ def report_command(
     device: DeviceOption = "auto",
     data: DataOption = None,
     rows: RowsOption = 10_000,
+    explorer: Annotated[
+        bool,
+        typer.Option(
+            "--explorer/--no-explorer", help="Also write explorer.html, which the report links to."
+        ),
+    ] = True,
 ) -> None:
-    """Write a self-contained page about each run: report.html in its folder.
+    """Write a self-contained page about each run, report.html in its folder.
 
-    Example:
+    The explorer of the run, as `unweave share` writes it, is beside it: explorer.html.
+
+    Examples:
 
       unweave report 3f2a
+
+      unweave report runs/* --no-explorer
     """
+    from unweave.cli.explore import write_explorer
     from unweave.evaluation.loading import load
     from unweave.report import write_report
     from unweave.training.store import Store
 
     for model in load(Store(store).find_all(names), data=data, device=device):
         assert model.folder is not None
-        write = partial(write_report, path=model.folder / "report.html", rows=rows)
+        beside = write_explorer(model) if explorer else None
+        link = beside.name if beside else ""
+        write = partial(write_report, path=model.folder / "report.html", rows=rows, explorer=link)
         path, warned = capture_warnings(write, model)
         print_notes(err, [f"run {model.run.digest}, scores of its report: {w}" for w in warned])
-        out.print(str(path), soft_wrap=True, highlight=False)
+        print_notes(out, [str(each) for each in (path, beside) if each])
 
 
 def cite_command(name: RunArgument, store: StoreOption = Path("runs")) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from unweave.cli.options import DeviceOption, FeaturesOption, SelectOption, StoreOption
 from unweave.core.console import err, out, plain_table
+from unweave.core.hints import count_noun
 from unweave.core.notes import print_warnings
 from unweave.core.parallel import usable_cores
 from unweave.core.parts import own_parts
@@ -111,8 +112,8 @@ def train_command(
     if measure or measure_every:
         plan = Measure(measure_every or 10_000, (TERMS, *split_names(measure)), measure_rows)
         err.print(
-            f"measuring {', '.join(plan.metrics)} every {plan.every:,} steps, written to "
-            "measures.jsonl of each run",
+            f"measuring {', '.join(plan.metrics)} every {count_noun(plan.every, 'step')}, written "
+            "to measures.jsonl of each run",
             highlight=False,
             markup=False,
         )

@@ -1,4 +1,4 @@
-"""Hints for error messages: the valid names or paths nearest to one that does not exist."""
+"""Words of messages: hints at the valid names nearest to a wrong one, and counted nouns."""
 
 from __future__ import annotations
 
@@ -53,3 +53,12 @@ def nearest_path(path: str | Path) -> str:
     """Return a hint for a missing path: the nearest existing one."""
     close = near_paths(path)
     return f"did you mean {close[0]!r}?" if close else "check the path."
+
+
+def count_noun(count: int, noun: str) -> str:
+    """Return a number and a noun, in the plural unless there is one.
+
+    >>> count_noun(1, "step"), count_noun(2_000, "step")
+    ('1 step', '2,000 steps')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

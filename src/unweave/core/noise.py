@@ -42,6 +42,9 @@ describe     given    0        samples of `describe`
 bias         given    0        samples of `theory.bias`
 preview      0        0        observations shown in a preview of a dataset
 report       0        0        observations shown in a report
+explorer     given    0        the order of observations in the explorer, and samples of the prior
+quantiles    0        0        samples of priors without a cdf
+export       0        0        inputs with which an exported network is checked
 
 Studies of papers have paths of their own. Distributions draw from streams named after them, such as
 "gaussian", "gumbel" or "laplace".

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, NonNegativeFloat, PositiveInt, Tag
 
+from unweave.core.hints import count_noun
 from unweave.core.parts import Open
 from unweave.core.spec import Lane, spec, tag
 
@@ -51,7 +52,7 @@ class Linear(Schedule):
         return self.start + (self.stop - self.start) * min(1.0, step / self.steps)
 
     def __str__(self) -> str:
-        return f"from {self.start:g} to {self.stop:g} over {self.steps:,} steps"
+        return f"from {self.start:g} to {self.stop:g} over {count_noun(self.steps, 'step')}"
 
 
 @spec

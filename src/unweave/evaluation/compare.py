@@ -6,9 +6,9 @@ seeds with Student's t interval, and groups are compared by Welch's interval of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -37,20 +37,7 @@ from unweave.training.grouping import (
 from unweave.training.store import RunFolder, ScoreFacts
 
 _LOWER = "distortion"  # the only quantity of a log that is better if it is lower
-
-
-class ScoreModels(Protocol):
-    """A function that scores models, as `evaluate` does."""
-
-    def __call__(
-        self,
-        models: Sequence[FittedModel],
-        rows: int,
-        *,
-        metrics: Sequence[MetricChoice],
-        seed: int,
-    ) -> list[Scores]:
-        """Return the scores of every model."""
+ScoreModels = Callable[[Sequence[FittedModel], Sequence[MetricChoice]], list[Scores]]
 
 
 def compare(
@@ -85,16 +72,20 @@ def compared_models(
     metrics: str | Sequence[MetricChoice] | None = None,
     rows: int = 10_000,
     seed: int = 0,
-    score: ScoreModels = evaluate,
+    score: ScoreModels | None = None,
 ) -> list[ComparedRun]:
     """Return what a comparison reads of models: stored or computed scores, and codes.
 
-    `score` computes the scores that are missing: it is called as `evaluate` is. A score that it
-    leaves out is missing in the comparison.
+    `score(models, metrics)` computes the scores that are missing, from the same rows and seed
+    (default: `evaluate`). A score that it leaves out is missing in the comparison.
     """
+
+    def compute(models: Sequence[FittedModel], metrics: Sequence[MetricChoice]) -> list[Scores]:
+        return evaluate(models, rows, metrics=metrics, seed=seed)
+
     runs = [compared_model(model) for model in models]
     if metrics is not None:
-        runs = _with_metrics(runs, models, metrics, rows, seed, score)
+        runs = _with_metrics(runs, models, metrics, rows, seed, score or compute)
     encoded = tables(models, rows)
     return [replace(run, table=table) for run, table in zip(runs, encoded, strict=True)]
 
@@ -157,7 +148,7 @@ def _with_metrics(
         found.append(replace(run, scores=scores, facts=facts, unused=""))
     missing = [n for n, run in enumerate(found) if _lacks(run.scores, choices)]
     if missing:
-        computed = score([models[n] for n in missing], rows, metrics=choices, seed=seed)
+        computed = score([models[n] for n in missing], choices)
         for n, scores in zip(missing, computed, strict=True):
             found[n] = replace(found[n], scores={**found[n].scores, **scores})
     wanted = metric_keys(choices)

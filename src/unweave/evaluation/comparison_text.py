@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from unweave.core.hints import count_noun
 from unweave.core.html import html_table
 from unweave.core.intervals import Estimate
 from unweave.evaluation.shared_latents import SAME
@@ -34,7 +35,7 @@ def comparison_text(comparison: Comparison) -> str:
 
 def _section_text(section: Section, level: float) -> str:
     runs = sum(len(group.runs) for group in section.groups)
-    title = textwrap.fill(f"{section.data}: {runs} runs", _WIDTH)
+    title = textwrap.fill(f"{section.data}: {count_noun(runs, 'run')}", _WIDTH)
     blocks = [title, _settings_text(section), *_quantity_texts(section, level)]
     if section.contrasts:
         lines = [contrast_text(each) for each in section.contrasts]

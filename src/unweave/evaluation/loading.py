@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, overload
 
@@ -83,6 +83,14 @@ def load_each(
         except (ValueError, OSError) as error:
             reasons[path] = str(error)
     return models, reasons
+
+
+def loader(
+    *, data: Any = None, split: AnySplit | None = None, device: str = "auto"
+) -> Callable[[Path], FittedModel]:
+    """Return a function that loads runs one at a time; those over the same data share them."""
+    finder = SourceFinder(data, split, pick_device(device))
+    return lambda path: _load(path, finder, None)
 
 
 def _load(path: str | Path, finder: SourceFinder, network: Network | None) -> FittedModel:

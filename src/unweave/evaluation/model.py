@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from unweave.aggregate import Summary, summarise
+from unweave.core.hints import count_noun
 from unweave.core.noise import Noise
 from unweave.data import (
     Data,
@@ -131,9 +132,8 @@ class FittedModel:
     def __repr__(self) -> str:
         terms = ", ".join(f"{name} {value:.2f}" for name, value in final_terms(self.log).items())
         step = self.log[-1]["step"] if self.log else 0
-        return (
-            f"FittedModel({self.run.objective.kind}, seed {self.run.seed}, {step} steps: {terms})"
-        )
+        kind, steps = self.run.objective.kind, count_noun(int(step), "step")
+        return f"FittedModel({kind}, seed {self.run.seed}, {steps}: {terms})"
 
     def _repr_html_(self) -> str:
         return str(model_html(self))

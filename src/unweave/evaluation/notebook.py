@@ -11,6 +11,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 from PIL import Image
 
+from unweave.core.hints import count_noun
 from unweave.core.html import html_table, sparkline
 from unweave.training.configuration import data_name, latent_text
 from unweave.training.step import LOSS
@@ -33,7 +34,7 @@ def model_html(model: FittedModel) -> Markup:
         ["objective", repr(run.objective)],
         ["data", f"{data_name(run)}, {model.schema.size:,} of {shape}"],
         ["latent space", latent_text(run.latent)],
-        ["trained", f"{steps:,} steps of {run.batch_size}, seed {run.seed}"],
+        ["trained", f"{count_noun(int(steps), 'step')} of {run.batch_size}, seed {run.seed}"],
         *([["folder", str(model.folder)]] if model.folder else []),
     ]
     parts = [html_table([], facts, f"FittedModel {run.digest}"), _curves(model), _traversals(model)]

@@ -194,6 +194,8 @@ class ConvTranspose2d(nn.ConvTranspose2d):
 class DownConv2d(Conv2d):
     """A convolution that halves both sides, with a ReLU if `activate`."""
 
+    fused = True  # on the CPU; an exported graph has torch's own convolutions instead
+
     def __init__(
         self, narrow: int, wide: int, *, bias: bool = True, activate: bool = False
     ) -> None:
@@ -202,7 +204,7 @@ class DownConv2d(Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (B, C, H, W) to (B, wide, H / 2, W / 2)."""
-        if x.device.type == "cpu":
+        if self.fused and x.device.type == "cpu":
             return _convolve(self, x, self.activate)
         if _uses_kernels(self, x, x.shape[-2:]):
             return _kernel_convolve(self, x)
@@ -215,6 +217,8 @@ class UpConv2d(ConvTranspose2d):
 
     `odd` adds a last row or column, for sides that are odd.
     """
+
+    fused = True  # as in `DownConv2d`
 
     def __init__(
         self,
@@ -230,7 +234,7 @@ class UpConv2d(ConvTranspose2d):
 
     def forward(self, x: Tensor, output_size: list[int] | None = None) -> Tensor:
         """Map (B, C, H, W) to (B, wide, 2 H + odd, 2 W + odd)."""
-        if x.device.type == "cpu" and output_size is None:
+        if self.fused and x.device.type == "cpu" and output_size is None:
             return _convolve(self, x, self.activate)
         if output_size is None and _uses_kernels(self, x, x.shape[-2:]):
             return _kernel_convolve(self, x)
@@ -239,6 +243,13 @@ class UpConv2d(ConvTranspose2d):
 
 
 _StridedConv = DownConv2d | UpConv2d
+
+
+def use_plain_convolutions(networks: nn.Module) -> None:
+    """Compute strided convolutions by torch's own, one operation each, as an export needs."""
+    for layer in networks.modules():
+        if isinstance(layer, _StridedConv):
+            layer.fused = False
 
 
 def _uses_kernels(layer: nn.Module, x: Tensor, sides: Sequence[int]) -> bool:

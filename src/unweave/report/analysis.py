@@ -259,12 +259,15 @@ class Analysis:
         return schema.scaling.apply(values).numpy() if len(schema.shape) == 3 else values
 
 
-def analyse(model: FittedModel, rows: int, scores: dict[str, Score] | None = None) -> Analysis:
+def analyse(
+    model: FittedModel, rows: int, scores: dict[str, Score] | None = None, seed: int = 0
+) -> Analysis:
     """Encode `rows` observations of the data and compute everything a report shows.
 
-    Pass the scores of the same rows if they are known, to save computing them again.
+    Pass the scores of the same rows if they are known, to save computing them again. `seed` is of
+    the choice of the rows.
     """
-    index, latent = model.rows(rows), model.run.latent
+    index, latent = model.rows(rows, seed), model.run.latent
     noise = Noise(0, 0, "report", index.device)
     posterior, prior = model.posteriors(index), model.prior()
     samples = posterior.rsample(noise)

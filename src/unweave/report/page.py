@@ -35,16 +35,18 @@ def write_report(
     rows: int = 10_000,
     scores: dict[str, Score] | None = None,
     channels: Sequence[int] = (),
+    explorer: str = "",
 ) -> Path:
     """Write a page about a trained run, computed from `rows` observations of its data.
 
     The file contains its images, charts and styles, and loads nothing else. The same model gives
     the same bytes. Pass the scores of the same rows if they are known, to save computing them
     again. `channels` selects the channels of images to show; three are red, green and blue.
+    `explorer` is the link to a page from `share`, such as "explorer.html" beside this one.
     """
     place = Path(path)
     place.parent.mkdir(parents=True, exist_ok=True)
-    page = render(model, rows=rows, scores=scores, channels=channels)
+    page = render(model, rows=rows, scores=scores, channels=channels, explorer=explorer)
     write_atomically(place, page.encode())
     return place
 
@@ -55,11 +57,12 @@ def render(
     rows: int = 10_000,
     scores: dict[str, Score] | None = None,
     channels: Sequence[int] = (),
+    explorer: str = "",
 ) -> str:
     """Return the page about a trained run as HTML."""
     analysis = analyse(model, rows, scores)
     context = _texts(analysis) | _charts(analysis) | _observations(analysis, channels)
-    return template("page.html.j2").render(context)
+    return template("page.html.j2").render(context, explorer=explorer)
 
 
 def _texts(analysis: Analysis) -> dict[str, Any]:

@@ -100,24 +100,37 @@ class ColourMap:
             ends = zip(colours, names, (*self.low, *self.high), strict=True)
             return [LegendEntry(_css(colour), name, f"{value:.3g}") for colour, name, value in ends]
         numbers = self.channels or range(len(self.low))
-        spans = zip(numbers, false_colours(len(self.low)), self.low, self.high, strict=True)
+        spans = zip(numbers, self.colours, self.low, self.high, strict=True)
         return [
             LegendEntry(_css(colour), _hue(colour), f"channel {number}: {low:.3g} to {high:.3g}")
             for number, colour, low, high in spans
         ]
+
+    @property
+    def alpha(self) -> bool:
+        """Whether the last channel is the opacity."""
+        return self.pixels and len(self.low) == 4
+
+    @property
+    def colours(self) -> list[Colour]:
+        """The colour of each channel; of a diverging map those at low, in the middle, at high."""
+        if self.diverging:
+            return [_BELOW, _ZERO, _ABOVE]
+        if self.alpha:
+            return [*_PRIMARY, (0.0, 0.0, 0.0)]
+        return [(1.0, 1.0, 1.0)] if len(self.low) == 1 else false_colours(len(self.low))
 
     def apply(self, images: torch.Tensor) -> torch.Tensor:
         """Return images (n, C, h, w) as (n, 2, h, w), grey and alpha, or (n, 4, h, w), RGBA."""
         chosen = images[:, list(self.channels)] if self.channels else images
         low, high = (torch.tensor(ends).reshape(1, -1, 1, 1) for ends in (self.low, self.high))
         shown = ((chosen - low) / (high - low)).clamp(0, 1)
-        count = shown.shape[1]
-        if self.pixels and count == 4:
+        if self.alpha:
             return shown
         if self.diverging:
             shown = _diverging(shown)
-        elif count not in (1, 3):
-            shown = torch.einsum("nchw,cr->nrhw", shown, torch.tensor(false_colours(count)))
+        elif shown.shape[1] not in (1, 3):
+            shown = torch.einsum("nchw,cr->nrhw", shown, torch.tensor(self.colours))
         return torch.cat([shown.clamp(0, 1), torch.ones_like(shown[:, :1])], 1)
 
 
@@ -229,20 +242,32 @@ def tiled(
 
 def _pixels(images: Array, colours: ColourMap, least: int) -> NDArray[np.uint8]:
     """Return images as bytes with an alpha channel: (n, h, w, 2) if grey, (n, h, w, 4) if not."""
-    shown = colours.apply(_resized(torch.as_tensor(images, dtype=torch.float32), least))
-    pixels: NDArray[np.uint8] = (shown * 255).round().to(torch.uint8).movedim(1, -1).numpy()
+    return as_bytes(_resized(torch.as_tensor(images, dtype=torch.float32), least), colours)
+
+
+def as_bytes(images: torch.Tensor, colours: ColourMap) -> NDArray[np.uint8]:
+    """Show images (n, C, h, w) as bytes, (n, h, w, 2) or (n, h, w, 4), as `ColourMap.apply`."""
+    shown = (colours.apply(images) * 255).round().to(torch.uint8)
+    pixels: NDArray[np.uint8] = shown.movedim(1, -1).numpy()
     return pixels
 
 
 def _resized(images: torch.Tensor, least: int) -> torch.Tensor:
     """Shrink large images by averaging, and enlarge small ones by repeating pixels."""
     largest = _LARGEST_GREY if images.shape[1] == 1 else _LARGEST_COLOUR
-    height, width = images.shape[2:]
-    side = max(height, width)
+    side = max(images.shape[2:])
     if side > largest:
-        size = [max(1, round(length * largest / side)) for length in (height, width)]
-        return F.interpolate(images, size=size, mode="area")
+        return shrunk(images, largest)
     return F.interpolate(images, scale_factor=float(-(-least // side)), mode="nearest")
+
+
+def shrunk(images: torch.Tensor, largest: int) -> torch.Tensor:
+    """Shrink images (n, C, h, w) by averaging, so that no side is longer than `largest`."""
+    side = max(images.shape[2:])
+    if side <= largest:
+        return images
+    size = [max(1, round(length * largest / side)) for length in images.shape[2:]]
+    return F.interpolate(images, size=size, mode="area")
 
 
 def _uri(picture: Image.Image) -> str:

@@ -154,7 +154,7 @@ def vector_reconstructions(
     """Draw vectors (n, D), each with its reconstruction."""
     pairs = [np.stack(pair) for pair in zip(originals, reconstructions, strict=True)]
     titles = [Panel(f"example {n + 1}", "", Markup("")) for n in range(len(pairs))]
-    return _vectors(analysis).panels(pairs, [("ink", "a")] * len(pairs), titles)
+    return vectors_of(analysis).panels(pairs, [("ink", "a")] * len(pairs), titles)
 
 
 def vector_traversals(analysis: Analysis, row: int) -> list[Panel]:
@@ -167,7 +167,7 @@ def vector_traversals(analysis: Analysis, row: int) -> list[Panel]:
         for lines in decoded
     ]
     titles = [_title(analysis, v, len(y)) for v, y in zip(analysis.shown, decoded, strict=True)]
-    return _vectors(analysis).panels(decoded, styles, titles)
+    return vectors_of(analysis).panels(decoded, styles, titles)
 
 
 def _title(analysis: Analysis, v: Variable, count: int) -> Panel:
@@ -180,15 +180,16 @@ def _title(analysis: Analysis, v: Variable, count: int) -> Panel:
 def vector_samples(analysis: Analysis, samples: Array) -> Panel:
     """Draw vectors on top of each other."""
     title = Panel("samples of the prior", "", Markup(""))
-    (panel,) = _vectors(analysis).panels([samples], [["thin a"] * len(samples)], [title])
+    (panel,) = vectors_of(analysis).panels([samples], [["thin a"] * len(samples)], [title])
     return panel
 
 
 def vector_caption(analysis: Analysis) -> str:
     """Say what the charts of vectors show."""
-    return _vectors(analysis).caption
+    return vectors_of(analysis).caption
 
 
-def _vectors(analysis: Analysis) -> Vectors:
+def vectors_of(analysis: Analysis) -> Vectors:
+    """Decide how to draw the vectors of a model's data."""
     some = analysis.observations(analysis.some_rows(_COMPARED, "order"))
     return Vectors.of(analysis.model.dataset.schema, some)

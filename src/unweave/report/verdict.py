@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from markupsafe import Markup, escape
 
+from unweave.core.hints import count_noun
 from unweave.data.splits import split_of
 from unweave.evaluation.shared_latents import LEAST_INFORMATION
 from unweave.metrics import Score
@@ -34,7 +35,7 @@ class Verdict(NamedTuple):
 
 def verdict(analysis: Analysis) -> Verdict:
     """Judge a model by how much it explains, which variables it uses, and which scores mean it."""
-    level, headline = _headline(analysis)
+    level, text = headline(analysis)
     sentences = [
         *_explained(analysis),
         _variables(analysis.active, analysis.unused, failed=level == "bad"),
@@ -43,15 +44,17 @@ def verdict(analysis: Analysis) -> Verdict:
     if level == "bad":
         model = analysis.model
         sentences.append(escape(advice(model.run, model.dataset, model.measures)))
-    return Verdict(level, headline, sentences)
+    return Verdict(level, text, sentences)
 
 
-def _headline(analysis: Analysis) -> tuple[Level, str]:
+def headline(analysis: Analysis) -> tuple[Level, str]:
+    """Say in one sentence what the model has learned, and how good that is."""
     share, used = analysis.explained, len(analysis.active)
     if not used:
         return "bad", "The model has learned nothing: no latent variable carries information"
     if share is None:
-        return "good", f"{_count(used, 'latent variable')} carry information about the data"
+        verb = "carries" if used == 1 else "carry"
+        return "good", f"{count_noun(used, 'latent variable')} {verb} information about the data"
     most = explainable(analysis)
     reached = share.r2 / most if most else share.r2
     if reached < _BARELY_EXPLAINED:
@@ -63,7 +66,7 @@ def _headline(analysis: Analysis) -> tuple[Level, str]:
         what = f"the standardised columns of {what}"
     little = level == "weak" and (most or scaling != "counts")
     verb = ("explains" if used == 1 else "explain") + (" only" if little else "")
-    text = f"{_count(used, 'latent variable')} {verb} {share.r2:.0%} of the variance of {what}"
+    text = f"{count_noun(used, 'latent variable')} {verb} {share.r2:.0%} of the variance of {what}"
     return level, f"{text}, of about {most:.0%} that can be explained" if most else text
 
 
@@ -162,7 +165,3 @@ def _scores(analysis: Analysis) -> list[Markup]:
         return [text + "."]
     most = Markup(". Most above the score of shuffled factors, in parentheses: {}.").format(named)
     return [text + most]
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

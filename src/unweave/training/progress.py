@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from rich.console import Console
 
+from unweave.core.hints import count_noun
 from unweave.core.progress import ProgressDisplay
 from unweave.training.engine import Row
 from unweave.training.run import Run
@@ -63,7 +64,7 @@ class ConsoleProgress:
             verb = f"resume{'s' * one} at step {step}" if step else f"start{'s' * one}"
             how = f" (run {runs[0].digest})" if one else " each"
             beside = "" if one else " side by side (lanes)"
-            self._print(f"{self._name}{beside} {verb}, {self._steps} steps{how}")
+            self._print(f"{self._name}{beside} {verb}, {count_noun(self._steps, 'step')}{how}")
         self._display = ProgressDisplay(
             self.console, {self._name: self._steps}, completed=step, quiet=False
         )

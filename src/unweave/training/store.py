@@ -9,7 +9,7 @@ runs/<digest>/run.json             the run
               failed.json          where and why a run stopped
               table.npz scores.json             codes and scores of the split it was trained on
               table-<split>.npz scores-<split>.json       of another split
-              report.html
+              report.html explorer.html
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 from filelock import FileLock, Timeout
@@ -36,6 +36,7 @@ from unweave.data import Dataset, Schema
 from unweave.data.splits import split_of
 from unweave.training.run import Run
 
+T = TypeVar("T")
 Status = Literal["finished", "failed", "running", "stopped", "not started"]
 
 _STATE = re.compile(r"state-(\d+)\.safetensors")
@@ -237,28 +238,34 @@ class RunFolder:
             )
         return spec.from_json(Run, _read_json(path))
 
-    def read_log(self, until: int | None = None) -> list[dict[str, Any]]:
-        """The log's rows, up to and including a step."""
-        return self._read_rows("log.jsonl", until)
+    def read_log(self, until: int | None = None, most: int | None = None) -> list[dict[str, Any]]:
+        """The log's rows, up to and including a step; only `most`, evenly spaced, if given."""
+        return self._read_rows("log.jsonl", until, most)
 
     def write_log(self, rows: list[dict[str, Any]]) -> None:
         """Replace the log."""
         self._write_rows("log.jsonl", rows)
 
-    def read_measures(self, until: int | None = None) -> list[dict[str, Any]]:
-        """The measurements made during training, up to and including a step."""
-        return self._read_rows("measures.jsonl", until)
+    def read_measures(
+        self, until: int | None = None, most: int | None = None
+    ) -> list[dict[str, Any]]:
+        """The measurements made during training, as `read_log` reads rows."""
+        return self._read_rows("measures.jsonl", until, most)
 
     def write_measures(self, rows: list[dict[str, Any]]) -> None:
         """Replace the measurements; a run that has none has no file."""
         if rows or (self.path / "measures.jsonl").exists():
             self._write_rows("measures.jsonl", rows)
 
-    def _read_rows(self, name: str, until: int | None) -> list[dict[str, Any]]:
+    def _read_rows(
+        self, name: str, until: int | None, most: int | None = None
+    ) -> list[dict[str, Any]]:
         path = self.path / name
         if not path.exists():
             return []
-        rows = _read(path, lambda text: [json.loads(line) for line in text.splitlines()])
+        rows = _read(
+            path, lambda text: [json.loads(line) for line in evenly_spaced(text.splitlines(), most)]
+        )
         return [row for row in rows if until is None or row["step"] <= until]
 
     def _write_rows(self, name: str, rows: list[dict[str, Any]]) -> None:
@@ -380,6 +387,17 @@ class Store:
         newest = f"the newest of {len(known)} are" if len(known) > 8 else "there are"
         listing = f"{newest} {', '.join(known[-8:])}" if known else "there are none yet"
         raise ValueError(f"{name!r} {problem} in {self.root}: {listing}; see `unweave runs`")
+
+
+def evenly_spaced(rows: Sequence[T], most: int | None) -> Sequence[T]:
+    """Return at most `most` rows, with the first and the last.
+
+    >>> evenly_spaced(range(10), 4)
+    [0, 3, 6, 9]
+    """
+    if most is None or len(rows) <= most:
+        return rows
+    return [rows[round(place * (len(rows) - 1) / (most - 1))] for place in range(most)]
 
 
 def refuse_model_file(name: str) -> None:

@@ -1,4 +1,5 @@
 /** Save what a panel shows as PNG, SVG or CSV. */
+import { svgText } from "./picture";
 
 export interface Csv {
   columns: string[];
@@ -25,72 +26,30 @@ export function saveSvg(element: HTMLElement, name: string): void {
   save(new Blob([svgText(element)], { type: "image/svg+xml" }), name);
 }
 
+/** Save a picture with twice the pixels of the screen, or fewer if the browser cannot hold them. */
 export async function savePng(element: HTMLElement, name: string): Promise<void> {
   const { width, height } = element.getBoundingClientRect();
   const picture = new Image();
   picture.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svgText(element))}`;
   await picture.decode();
   const canvas = document.createElement("canvas");
-  [canvas.width, canvas.height] = [Math.ceil(width * 2), Math.ceil(height * 2)];
+  const scale = scaleOf(width, height);
+  [canvas.width, canvas.height] = [Math.ceil(width * scale), Math.ceil(height * scale)];
   canvas.getContext("2d")!.drawImage(picture, 0, 0, canvas.width, canvas.height);
-  canvas.toBlob((blob) => blob && save(blob, name), "image/png");
+  save(await png(canvas), name);
 }
 
-/** An SVG of the canvases, drawings and texts of an element, where they lie on the page. */
-export function svgText(element: HTMLElement): string {
-  const frame = element.getBoundingClientRect();
-  const parts: string[] = [];
-  for (const child of element.querySelectorAll<HTMLElement | SVGSVGElement>("canvas, svg")) {
-    if (child.parentElement?.closest("svg")) continue;
-    const box = child.getBoundingClientRect();
-    parts.push(placed(child, box.x - frame.x, box.y - frame.y, box.width, box.height));
-  }
-  parts.push(...texts(element, frame));
-  const background = getComputedStyle(document.body).backgroundColor;
-  return (
-    `<svg xmlns="http://www.w3.org/2000/svg" width="${frame.width}" height="${frame.height}">` +
-    `<rect width="100%" height="100%" fill="${background}"/>${parts.join("")}</svg>`
-  );
+const LARGEST_SIDE = 16_000; // what browsers hold in a canvas
+const LARGEST_AREA = 120e6;
+
+export function scaleOf(width: number, height: number): number {
+  return Math.min(2, LARGEST_SIDE / Math.max(width, height), Math.sqrt(LARGEST_AREA / (width * height)));
 }
 
-function placed(child: HTMLElement | SVGSVGElement, x: number, y: number, w: number, h: number): string {
-  if (child instanceof HTMLCanvasElement) {
-    return `<image x="${x}" y="${y}" width="${w}" height="${h}" href="${child.toDataURL()}" style="image-rendering:pixelated"/>`;
-  }
-  const copy = child.cloneNode(true) as SVGSVGElement;
-  inlineStyles(child, copy);
-  for (const [key, value] of Object.entries({ x, y, width: w, height: h })) copy.setAttribute(key, String(value));
-  return new XMLSerializer().serializeToString(copy);
-}
-
-const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "fill-opacity", "font-size", "font-family", "text-anchor"];
-
-/** Copy the styles that a drawing gets from the page's style sheet. */
-function inlineStyles(from: Element, to: Element): void {
-  const style = getComputedStyle(from);
-  to.setAttribute("style", STYLES.map((name) => `${name}:${style.getPropertyValue(name)}`).join(";"));
-  Array.from(from.children).forEach((child, n) => inlineStyles(child, to.children[n]!));
-}
-
-/** The texts of an element outside of drawings, one `<text>` for each line of text. */
-function* texts(element: HTMLElement, frame: DOMRect): Generator<string> {
-  const walker = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
-  while (walker.nextNode()) {
-    const node = walker.currentNode as Text;
-    const parent = node.parentElement!;
-    if (!node.data.trim() || parent.closest("svg, button, select, option")) continue;
-    const range = document.createRange();
-    range.selectNodeContents(node);
-    const box = range.getBoundingClientRect();
-    if (box.width === 0) continue;
-    const style = getComputedStyle(parent);
-    const text = document.createElementNS("http://www.w3.org/2000/svg", "text");
-    text.textContent = node.data;
-    text.setAttribute("x", String(box.x - frame.x));
-    text.setAttribute("y", String(box.y - frame.y + box.height * 0.78));
-    text.setAttribute("style", `font:${style.font};fill:${style.color}`);
-    yield new XMLSerializer().serializeToString(text);
-  }
+function png(canvas: HTMLCanvasElement): Promise<Blob> {
+  return new Promise((resolve, reject) => {
+    canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("the picture is too large"))), "image/png");
+  });
 }
 
 function save(blob: Blob, name: string): void {

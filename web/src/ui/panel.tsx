@@ -1,6 +1,7 @@
 /** The frame of a panel: its title, one sentence of help, and a menu to export what it shows. */
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
+import { problem } from "../state";
 import { saveCsv, savePng, saveSvg, type Csv } from "./export";
 
 interface Props {
@@ -19,7 +20,7 @@ export function Panel({ title, help, csv, children }: Props) {
       <header>
         <h2>{title}</h2>
         <div class="exports" role="group" aria-label={`Save ${title}`}>
-          <button type="button" onClick={() => savePng(body.current!, `${name}.png`)}>PNG</button>
+          <button type="button" onClick={() => saveOrSay(body.current!, `${name}.png`)}>PNG</button>
           <button type="button" onClick={() => saveSvg(body.current!, `${name}.svg`)}>SVG</button>
           {csv && <button type="button" onClick={() => saveCsv(csv(), `${name}.csv`)}>CSV</button>}
         </div>
@@ -30,4 +31,12 @@ export function Panel({ title, help, csv, children }: Props) {
       </div>
     </section>
   );
+}
+
+async function saveOrSay(body: HTMLElement, name: string): Promise<void> {
+  try {
+    await savePng(body, name);
+  } catch (error) {
+    problem.value = `Cannot save ${name}: ${error instanceof Error ? error.message : error}. Save it as SVG instead.`;
+  }
 }

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +17,12 @@ from unweave.data.dataset import Schema
 Array = NDArray[np.floating]
 
 
-def write_csv(file: IO[str], header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Write a table; numbers have as many digits as distinguish float32, or float64 of numpy."""
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(header)
-    for row in rows:
-        writer.writerow([_cell(value) for value in row])
+def csv_cell(value: object) -> object:
+    """Return a number with as many digits as distinguish float32, or float64 of numpy.
 
-
-def _cell(value: object) -> object:
+    >>> csv_cell(np.float32(0.1)), csv_cell(np.float64(0.1)), csv_cell("north")
+    ('0.1', '0.1', 'north')
+    """
     if isinstance(value, np.float64):
         return repr(float(value))
     return f"{value:.9g}" if isinstance(value, (float, np.floating)) else value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,10 +41,12 @@ SETTINGS: dict[str, list[Run]] = {
     for name in PAPER
 }
 COLUMNS, LATENTS = 8, 10  # of a picture of traversals
+IN_USE = 0.1  # nats
 ROWS = 10_000
 _START = 4 * 91_237 + 5_000  # the observation that traversals start from
 _STEPS = SETTINGS[OURS][0].steps
 _TEXTS = Texts(__package__, "table2")
+_ORDERS = {1: "in the paper's order", 0: "equal in the paper", -1: "in the other order"}
 
 
 def describe(model: FittedModel) -> Numbers:
@@ -111,7 +114,7 @@ def table2(workspace: Workspace, results: Results) -> Result:
     if chosen := groups[OURS].best_and_median(f"metrics/{FACTOR}"):
         drawings["traversals"] = _draw_traversals(chosen)
     return _TEXTS.result(drawings, claims_of(groups), batch=run.batch_size, steps=run.steps,
-                         table=_table(groups))  # fmt: skip
+                         table=_table(groups), in_use=IN_USE, orders=orders(groups))  # fmt: skip
 
 
 def claims_of(groups: Mapping[str, Group]) -> tuple[Claim, ...]:
@@ -158,11 +161,40 @@ def _scores_claim(name: str, group: Group) -> Claim:
                         factor=factor, eastwood=eastwood, values="; ".join(parts))  # fmt: skip
 
 
+def orders(groups: Mapping[str, Group]) -> str:
+    """Say which pairs of methods our seeds tell apart, and whether the paper orders them alike."""
+    return ". ".join(_order(groups, label, column) for column, label in enumerate(SCORES))
+
+
+def _order(groups: Mapping[str, Group], label: str, column: int) -> str:
+    apart = [pair for pair in permutations(groups, 2) if _gap(pair, groups, label).low > 0]
+    parts = [f"{label} score: {len(apart)} of {len(groups) * (len(groups) - 1) // 2} pairs"]
+    for sign, order in _ORDERS.items():
+        if pairs := [pair for pair in apart if _paper_sign(pair, column) == sign]:
+            parts.append(f"{order} {', '.join(' above '.join(pair) for pair in pairs)}")
+    return "; ".join(parts)
+
+
+def _paper_sign(pair: tuple[str, str], column: int) -> float:
+    return float(np.sign(PAPER[pair[0]][column] - PAPER[pair[1]][column]))
+
+
+def _gap(pair: tuple[str, str], groups: Mapping[str, Group], label: str) -> Measured:
+    """Return how much higher the first of two methods scores."""
+    higher, lower = (groups[name] for name in pair)
+    return higher.difference(lower, f"metrics/{SCORES[label]}")
+
+
+def latents_in_use(network: Network) -> int:
+    """Count the continuous latents with a KL of at least `IN_USE`."""
+    return sum(value >= IN_USE for value in network.facts["kl"][:LATENTS])
+
+
 def _table(groups: Mapping[str, Group]) -> str:
     """Return the paper's numbers beside ours, in Markdown."""
     head = [
         "method", "networks", "FactorVAE: paper", "ours", "Eastwood: paper", "ours",
-        "reconstruction", "rate", "I(x; z)", "TC", "TC between groups",
+        "latents in use", "reconstruction", "rate", "I(x; z)", "TC", "TC between groups",
         "I(category; shape) / H(shape)",
     ]  # fmt: skip
     rows = [_row(name, group) for name, group in groups.items()]
@@ -186,6 +218,7 @@ def _row(name: str, group: Group) -> list[str]:
         interval(FACTOR),
         f"{eastwood:.2f}",
         interval(EASTWOOD),
+        cell(latents_in_use),
         cell("terms/distortion"),
         cell("terms/rate"),
         cell("metrics/mutual_information"),

@@ -1,0 +1,138 @@
+"""`unweave share` and `unweave explore`."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from unweave.cli.options import DataOption, DeviceOption, RunsArgument, StoreOption
+from unweave.core.console import err, out
+from unweave.core.notes import capture_warnings, print_notes, print_warnings
+
+if TYPE_CHECKING:
+    from unweave.evaluation.model import FittedModel
+    from unweave.explorer.embedding import Method
+
+
+def share_command(
+    names: RunsArgument,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The file to write.")],
+    title: Annotated[
+        str | None,
+        typer.Option(help="Title of the page (by default it names the objective and the data)."),
+    ] = None,
+    rows: Annotated[
+        int, typer.Option(min=2, help="Number of observations of each run to encode and plot.")
+    ] = 5_000,
+    thumbnails: Annotated[
+        int,
+        typer.Option(
+            min=0, help="How many of them to show as images or curves; most of the page's size."
+        ),
+    ] = 2_000,
+    embedding: Annotated[
+        str | None,
+        typer.Option(
+            help="Also place the codes in a plane by umap or pacmap, which are extra packages (by "
+            "default principal components only)."
+        ),
+    ] = None,
+    store: StoreOption = Path("runs"),
+    device: DeviceOption = "auto",
+    data: DataOption = None,
+) -> None:
+    """Write one page in which anyone can explore runs: offline, without Python.
+
+    The page contains the encoders and decoders, which run in the browser, and observations of the
+    data with their codes. It makes no network request. Do not share it if the data are
+    confidential.
+
+    Examples:
+
+      unweave share 3f2a -o page.html
+
+      unweave share 3f2a 81c0 -o both.html --title "Two seeds"
+
+      unweave share 3f2a -o page.html --rows 20000 --embedding umap
+    """
+    from rich.filesize import decimal
+
+    from unweave.evaluation.loading import load
+    from unweave.explorer.share import share
+    from unweave.training.store import Store
+
+    models = load(Store(store).find_all(names), data=data, device=device)
+    write = partial(
+        share,
+        models,
+        output,
+        title=title,
+        rows=rows,
+        thumbnails=thumbnails,
+        embedding=cast("Method | None", embedding),
+    )
+    path = print_warnings(err, write)
+    size = decimal(path.stat().st_size)
+    out.print(
+        f"{path}, {size}: open it in a browser; it needs no network",
+        highlight=False,
+        soft_wrap=True,
+        markup=False,
+    )
+
+
+def explore_command(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Runs, given by digest, start of a digest, or folder (by default all runs of the "
+            "store)."
+        ),
+    ] = None,
+    store: StoreOption = Path("runs"),
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="Follow runs in training: new curves and checkpoints."),
+    ] = False,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 is any that is free.")
+    ] = 0,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Print the address without opening it.")
+    ] = False,
+    device: DeviceOption = "auto",
+    data: DataOption = None,
+) -> None:
+    """Explore runs in the browser: move their latent variables, and see the data as codes.
+
+    A server on this machine shows the page until Ctrl-C. It cannot be reached from other machines.
+
+    Examples:
+
+      unweave explore
+
+      unweave explore 3f2a 81c0
+
+      unweave explore --watch --store runs
+    """
+    from unweave.evaluation.loading import loader
+    from unweave.explorer.explore import serve, store_library
+
+    load = loader(data=data, device=device)
+    serve(store_library(store, watch, names or (), load), port, not no_browser)
+
+
+def write_explorer(model: FittedModel) -> Path | None:
+    """Write explorer.html into the folder of a run, or print why there is none."""
+    from unweave.explorer.share import share
+
+    assert model.folder is not None
+    try:
+        path, _ = capture_warnings(share, model, model.folder / "explorer.html")
+    except ValueError as error:
+        print_notes(err, [f"run {model.run.digest} gets no explorer.html: {error}"])
+        return None
+    return path

@@ -1,0 +1,1 @@
+"""The explorer: what its page shows of runs and models, computed and written for the browser."""

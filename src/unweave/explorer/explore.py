@@ -1,0 +1,122 @@
+"""Explore models in the browser: a server on this machine, or the page in a notebook."""
+
+from __future__ import annotations
+
+import threading
+import webbrowser
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from markupsafe import Markup
+
+from unweave.core.console import err, out
+from unweave.evaluation.loading import loader
+from unweave.evaluation.model import FittedModel
+from unweave.explorer.library import MOST_OPEN, Library, LoadedRun, RunSource, StoredRun
+from unweave.explorer.model_data import model_bundle
+from unweave.explorer.server import ExplorerServer, ServedContent
+from unweave.explorer.share import as_list, check_ready, page_title, shared_page
+from unweave.training.store import RunFolder, Store
+
+_HEIGHT = 860  # pixels of a page in a notebook
+# The page is of another origin than the notebook, and cannot read it.
+_FRAME = Markup(
+    '<iframe srcdoc="{}" sandbox="allow-scripts allow-downloads" title="unweave explorer" '
+    'style="width:100%;height:{}px;border:1px solid rgba(128,128,128,.4);border-radius:6px">'
+    "</iframe>"
+)
+
+
+class InlinePage:
+    """A page that a notebook shows inline."""
+
+    def __init__(self, content: bytes, height: int = _HEIGHT) -> None:
+        self.content, self.height = content, height
+
+    def __repr__(self) -> str:
+        return f"InlinePage({len(self.content):,} bytes)"
+
+    def _repr_html_(self) -> str:
+        return str(_FRAME.format(self.content.decode(), self.height))
+
+
+def explore(
+    models: FittedModel | Sequence[FittedModel] | None = None,
+    *,
+    store: str | Path = "runs",
+    watch: bool = False,
+    port: int = 0,
+    open_browser: bool = True,
+) -> InlinePage | None:
+    """Explore models in the browser: move their latent variables, and see the data as codes.
+
+    In a notebook the page appears inline, with everything in it, as `share` writes it. Elsewhere a
+    server on this machine, which no other machine reaches, shows it until Ctrl-C.
+
+    Args:
+        models: one model, or several to compare; by default all runs of the store.
+        store: the folder of runs, if no models are given.
+        watch: follow runs in training; models that have a folder are read from it.
+        port: the port to listen on, by default any that is free.
+        open_browser: whether to open the page.
+    """
+    if err.is_jupyter:
+        return _inline(models)
+    content = store_library(store, watch) if models is None else _library(as_list(models), watch)
+    serve(content, port, open_browser)
+    return None
+
+
+def _inline(models: FittedModel | Sequence[FittedModel] | None) -> InlinePage:
+    if models is None:
+        raise ValueError(
+            "expected the models to show: a notebook shows a page that contains them; "
+            "`unweave explore` in a terminal shows a whole store"
+        )
+    return InlinePage(shared_page(models))
+
+
+def _library(models: Sequence[FittedModel], watch: bool) -> Library:
+    load = loader()
+    sources = [
+        StoredRun(RunFolder(model.folder), load) if watch and model.folder else LoadedRun(model)
+        for model in models
+    ]
+    return Library(lambda: sources, _build, page_title(models), watch=watch)
+
+
+def store_library(
+    store: str | Path,
+    watch: bool = False,
+    names: Sequence[str] = (),
+    load: Callable[[Path], FittedModel] | None = None,
+) -> Library:
+    """Return the runs of a store, or those that are named. The newest of a store opens first."""
+    place, read = Store(Path(store)), load or loader()
+    named = [RunFolder(path) for path in place.find_all(names)]
+
+    def find() -> list[RunSource]:
+        return [StoredRun(folder, read) for folder in named or place.folders()]
+
+    first = MOST_OPEN if named else -1
+    library = Library(find, _build, f"{place.root} · unweave", first, watch)
+    if not library.read().runs and not watch:
+        raise ValueError(f"{store} contains no runs to explore; train one with `unweave train`")
+    return library
+
+
+def _build(model: FittedModel, name: str) -> bytes:
+    return model_bundle(model, name=name)
+
+
+def serve(content: ServedContent, port: int, open_browser: bool) -> None:
+    """Show a page until Ctrl-C."""
+    check_ready()
+    with ExplorerServer(content, port) as server:
+        out.print(f"explorer: {server.url} (Ctrl-C stops it)", highlight=False, soft_wrap=True)
+        if open_browser:  # some browsers return only when they are closed
+            threading.Thread(target=webbrowser.open, args=(server.url,), daemon=True).start()
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            out.print("stopped", highlight=False)

@@ -1,0 +1,94 @@
+"""Images of observations as files: sheets of thumbnails, and strips of traversals."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
+from unweave.explorer.contents import Colours, File, Thumbnails
+from unweave.report.pictures import ColourMap, as_bytes, shrunk
+
+Floats = NDArray[np.floating[Any]]
+Pixels = NDArray[np.uint8]
+
+_TILE = 64  # pixels of the longer side of a tile
+_SHEET = 2048  # pixels of the side of a sheet; every browser takes textures of this size
+_QUALITY = 85  # of lossy WebP
+_WORTH = 0.5  # size relative to lossless files from which a lossy one is taken
+_TYPES = {"png": "image/png", "webp": "image/webp", "lossy": "image/webp"}
+
+
+def colours_of(shown: ColourMap) -> Colours:
+    """Return how channels become colours, as the page needs it."""
+    return Colours(shown.low, shown.high, shown.colours, shown.diverging, shown.alpha)
+
+
+def thumbnail_sheets(images: Floats, colours: ColourMap) -> Thumbnails:
+    """Draw images (n, C, H, W) as sheets of tiles, in the format that takes the fewest bytes."""
+    tiles = _tiles(images, colours)
+    count, height, width = tiles.shape[:3]
+    columns, rows = max(1, _SHEET // width), max(1, _SHEET // height)
+    each = columns * rows
+    sheets = [_sheet(tiles[n : n + each], columns) for n in range(0, count, each)]
+    kind = _smallest(sheets[0])
+    files = [File(_ENCODERS[kind](sheet)) for sheet in sheets]
+    return Thumbnails(count, columns, rows, (width, height), files, _TYPES[kind])
+
+
+def strip(images: Floats, colours: ColourMap) -> File:
+    """Draw images (n, C, H, W) side by side as a PNG."""
+    tiles = _tiles(images, colours)
+    return File(_png(_sheet(tiles, len(tiles))))
+
+
+def _tiles(images: Floats, colours: ColourMap) -> Pixels:
+    """Return images as bytes of at most 64 pixels a side, without opacity if all is opaque."""
+    small = shrunk(torch.as_tensor(images, dtype=torch.float32), _TILE)
+    pixels = as_bytes(small, colours)
+    return pixels if colours.alpha else pixels[..., :-1]
+
+
+def _sheet(tiles: Pixels, columns: int) -> Image.Image:
+    """Put tiles (n, h, w, bands) into rows of `columns`; the rest of the last row is black."""
+    count, height, width, bands = tiles.shape
+    columns = min(columns, count)
+    rows = -(-count // columns)
+    filled = np.zeros((rows * columns, height, width, bands), np.uint8)
+    filled[:count] = tiles
+    grid = filled.reshape(rows, columns, height, width, bands).swapaxes(1, 2)
+    canvas = grid.reshape(rows * height, columns * width, bands)
+    return Image.fromarray(canvas[..., 0] if bands == 1 else canvas)
+
+
+def _png(sheet: Image.Image) -> bytes:
+    return _saved(sheet, format="PNG", optimize=True)
+
+
+def _webp(sheet: Image.Image) -> bytes:
+    return _saved(sheet, format="WEBP", lossless=True, method=4)
+
+
+def _lossy(sheet: Image.Image) -> bytes:
+    return _saved(sheet, format="WEBP", quality=_QUALITY, method=4)
+
+
+_ENCODERS: dict[str, Callable[[Image.Image], bytes]] = {"png": _png, "webp": _webp, "lossy": _lossy}
+
+
+def _saved(sheet: Image.Image, **options: Any) -> bytes:
+    file = io.BytesIO()
+    sheet.save(file, **options)
+    return file.getvalue()
+
+
+def _smallest(sheet: Image.Image) -> str:
+    """Choose the format with the fewest bytes; a lossy one only if it halves them."""
+    sizes = {kind: len(encode(sheet)) for kind, encode in _ENCODERS.items()}
+    sizes["lossy"] = int(sizes["lossy"] / _WORTH)
+    return min(sizes, key=lambda kind: sizes[kind])

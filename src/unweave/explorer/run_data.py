@@ -1,0 +1,193 @@
+"""Read what the explorer's page shows of runs: settings, scores and curves, without weights."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from unweave.core.parts import MissingPart
+from unweave.data.splits import split_of
+from unweave.evaluation.model import FittedModel
+from unweave.explorer.contents import Curves, RunData, Setting
+from unweave.report.text import cut
+from unweave.training.grouping import differing, flatten, settings_of, value_text
+from unweave.training.store import RunFolder, evenly_spaced
+
+MOST_ROWS = 300  # of a curve
+_DIGITS = 6  # of a number in a curve
+_VALUE = 32  # characters of a setting in a name
+_PARTS = ("objective", "latent", "data", "likelihood", "network")  # of a run, by preference
+_DIGEST = 4  # characters of a digest that tell runs with equal settings apart
+
+Row = Mapping[str, Any]
+
+
+def run_data(source: str | Path | FittedModel, rows: int = MOST_ROWS) -> RunData:
+    """Read a run from its folder, or from a model; `named` gives runs their names.
+
+    Curves have at most `rows` rows. Weights are not read. A run whose objective, network or other
+    part is not known here has its settings and curves, but cannot be explored.
+    """
+    if isinstance(source, FittedModel):
+        return _of_folder(source.folder, rows) if source.folder else _of_model(source, rows)
+    return _of_folder(Path(source), rows)
+
+
+def _of_folder(path: Path, rows: int) -> RunData:
+    folder = RunFolder(path)
+    settings, known = _settings(folder)
+    log = folder.read_log(most=rows)
+    return RunData(
+        id=path.name,
+        name="",
+        state=folder.status,
+        step=int(log[-1]["step"]) if log else 0,
+        steps=int(settings["steps"] or 0),
+        settings=settings,
+        scores=own_scores(path) if known else {},
+        log=curves(log),
+        measures=curves(folder.read_measures(most=rows)),
+        explorable=known and (folder.weights.exists() or bool(folder.states)),
+    )
+
+
+def _settings(folder: RunFolder) -> tuple[dict[str, Setting], bool]:
+    """Return the settings of a run, and whether all of its parts are known here."""
+    try:
+        return settings_of(folder.read_run()), True
+    except MissingPart:
+        return flatten(json.loads((folder.path / "run.json").read_text())), False
+
+
+def _of_model(model: FittedModel, rows: int) -> RunData:
+    step = int(model.log[-1]["step"]) if model.log else 0
+    return RunData(
+        id=model.run.digest,
+        name="",
+        state="finished" if step >= model.run.steps else "stopped",
+        step=step,
+        steps=model.run.steps,
+        settings=settings_of(model.run),
+        scores={},
+        log=curves(evenly_spaced(model.log, rows)),
+        measures=curves(evenly_spaced(model.measures, rows)),
+        explorable=True,
+    )
+
+
+def own_scores(folder: Path | None) -> dict[str, float]:
+    """Return the stored scores of a run on the split that it was trained on."""
+    if folder is None:
+        return {}
+    run_folder = RunFolder(folder)
+    stored = run_folder.scores.get(split_of(run_folder.read_run().data), {"scores": {}})
+    return {key: float(score["value"]) for key, score in stored["scores"].items()}
+
+
+def curves(rows: Sequence[Row]) -> Curves:
+    """Return the rows of a log or of measurements as columns, with numbers to six digits.
+
+    >>> curves([{"step": 5, "rate": 2.0}, {"step": 9, "rate": float("nan")}])
+    Curves(step=[5, 9], terms={'rate': [2.0, None]})
+    >>> curves([{"step": 5, "validation": {"rate": 2.0}, "metrics": {"mig/chen2018": 0.3}}]).terms
+    {'validation/rate': [2.0], 'mig/chen2018': [0.3]}
+    """
+    flat = [_flat(row) for row in rows]
+    names = dict.fromkeys(name for row in flat for name in row if name != "step")
+    terms = {name: [_rounded(row.get(name)) for row in flat] for name in names}
+    return Curves([int(row["step"]) for row in flat], terms)
+
+
+def _flat(row: Row) -> Row:
+    """Return a row with one level: a measurement is of kinds, which begin the names but metrics."""
+    if not any(isinstance(value, Mapping) for value in row.values()):
+        return row
+    flat: dict[str, Any] = {}
+    for kind, value in row.items():
+        if isinstance(value, Mapping):
+            flat |= {
+                name if kind == "metrics" else f"{kind}/{name}": v for name, v in value.items()
+            }
+        else:
+            flat[kind] = value
+    return flat
+
+
+def _rounded(value: object) -> float | None:
+    number = float(value) if isinstance(value, (int, float)) else math.nan
+    return float(f"{number:.{_DIGITS}g}") if math.isfinite(number) else None
+
+
+def named(runs: Sequence[RunData]) -> list[RunData]:
+    """Return runs with names that tell them apart."""
+    return [replace(run, name=name) for run, name in zip(runs, names(runs), strict=True)]
+
+
+def names(runs: Sequence[RunData]) -> list[str]:
+    """Return names that tell runs apart: the objective, few settings that differ, and the seed.
+
+    Runs with equal settings get the start of their digest too.
+    """
+    words = _short_names(_telling_apart([run.settings for run in runs]))
+    texts = [_text(run, words) for run in runs]
+    counts = Counter(texts)
+    return [
+        f"{text}, {run.id[:_DIGEST]}" if counts[text] > 1 else text
+        for run, text in zip(runs, texts, strict=True)
+    ]
+
+
+def _telling_apart(every: Sequence[Mapping[str, Setting]]) -> list[str]:
+    """Return few settings that tell runs apart, besides the objective; the seed is the last.
+
+    Each one separates as many runs as any other could after those before it; settings that only
+    some runs have come last.
+
+    >>> small = {"objective": "vae", "latent.size": 2, "steps": 10, "seed": 0}
+    >>> _telling_apart([small, small | {"latent.size": 4, "steps": 20}, small | {"seed": 1}])
+    ['latent.size', 'seed']
+    """
+    candidates = sorted(differing(every), key=_preference)
+    shared = [name for name in candidates if all(name in each for each in every)]
+    chosen = ["objective"]
+
+    def kinds(names: Sequence[str]) -> int:
+        return len({tuple(each.get(name) for name in names) for each in every})
+
+    for names in (shared, candidates):
+        while kinds(chosen) < kinds([*chosen, *names]):
+            chosen.append(max(names, key=lambda name: kinds([*chosen, name])))
+    seeds = {each.get("seed") for each in every}
+    return sorted(chosen[1:], key=_preference) + ["seed"] * (len(seeds) > 1)
+
+
+def _preference(name: str) -> int:
+    """Return the place of a setting among those that a name may have."""
+    part = name.partition(".")[0]
+    return _PARTS.index(part) if part in _PARTS else len(_PARTS)
+
+
+def _text(run: RunData, words: Mapping[str, str]) -> str:
+    parts = [value_text(run.settings.get("objective"))]
+    for setting, word in words.items():
+        if setting in run.settings:
+            parts.append(f"{word} {cut(value_text(run.settings[setting]), _VALUE)}")
+    return ", ".join(parts)
+
+
+def _short_names(settings: Sequence[str]) -> dict[str, str]:
+    """Return the name of each setting without its first part, or all of it if that is not unique.
+
+    >>> _short_names(["latent.size", "objective.beta.start"])
+    {'latent.size': 'size', 'objective.beta.start': 'beta start'}
+    """
+    last = [(setting.partition(".")[2] or setting).replace(".", " ") for setting in settings]
+    return {
+        setting: setting if last.count(word) > 1 else word
+        for setting, word in zip(settings, last, strict=True)
+    }

@@ -1,0 +1,106 @@
+"""Share models: the explorer and everything about them in one file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import unweave
+from unweave.core.files import write_atomically
+from unweave.evaluation.model import FittedModel
+from unweave.explorer.contents import Manifest
+from unweave.explorer.embedding import Method, check_method
+from unweave.explorer.library import MOST_OPEN
+from unweave.explorer.model_data import model_bundle
+from unweave.explorer.onnx_export import check_packages
+from unweave.explorer.page import read_app, render
+from unweave.explorer.run_data import named, run_data
+from unweave.training.configuration import data_name
+
+
+def share(
+    models: FittedModel | Sequence[FittedModel],
+    path: str | Path,
+    *,
+    title: str | None = None,
+    rows: int = 5_000,
+    thumbnails: int = 2_000,
+    embedding: Method | None = None,
+) -> Path:
+    """Write one page in which anyone can explore models, offline and without Python.
+
+    The page has the encoders and decoders, which run in the browser, and observations of the data
+    with their codes: whoever has the page has these observations. It makes no request. The same
+    models give the same bytes.
+
+    Args:
+        models: one model, or several to compare, of different runs.
+        path: the file to write, such as "page.html".
+        title: of the page; by default it names the objective and the data.
+        rows: observations of each model's data to encode and plot.
+        thumbnails: how many of them to show as images or curves; most of the size of the page.
+        embedding: also place the codes in a plane by "umap" or "pacmap", extra packages.
+    """
+    place = Path(path)
+    if place.is_dir():
+        raise ValueError(f"expected the path of a file to write, got the folder {place}")
+    content = shared_page(models, title, rows, thumbnails, embedding)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(place, content)
+    return place
+
+
+def shared_page(
+    models: FittedModel | Sequence[FittedModel],
+    title: str | None = None,
+    rows: int = 5_000,
+    thumbnails: int = 2_000,
+    embedding: Method | None = None,
+) -> bytes:
+    """Return the page that `share` writes."""
+    every = as_list(models)
+    check_ready()
+    if embedding is not None:
+        check_method(embedding)
+    runs = named([run_data(model) for model in every])
+    build = partial(model_bundle, rows=rows, thumbnails=thumbnails, embedding=embedding)
+    bundles = {run.id: build(model, name=run.name) for run, model in zip(runs, every, strict=True)}
+    manifest = Manifest(
+        title=page_title(every) if title is None else title,
+        version=unweave.__version__,
+        served=False,
+        watch=False,
+        runs=runs,
+        open=[run.id for run in runs[:MOST_OPEN]],
+    )
+    return render(manifest, bundles)
+
+
+def check_ready() -> None:
+    """Raise a ValueError if pages cannot be made here, before any work is done."""
+    check_packages()
+    read_app()
+
+
+def as_list(models: FittedModel | Sequence[FittedModel]) -> list[FittedModel]:
+    """Return models in a list, checked: at least one, and each run once."""
+    every = [models] if isinstance(models, FittedModel) else list(models)
+    if not every:
+        raise ValueError("expected at least one model, got none")
+    for model in every:
+        if not isinstance(model, FittedModel):
+            raise TypeError(
+                f"expected models as `fit` and `load` return them, got {type(model).__name__}"
+            )
+    digests = [model.run.digest for model in every]
+    if repeated := [digest for digest in digests if digests.count(digest) > 1]:
+        raise ValueError(f"expected different runs, got {repeated[0]} twice: give it once")
+    return every
+
+
+def page_title(models: Sequence[FittedModel]) -> str:
+    """Return the title of a page about models."""
+    data = " and ".join(dict.fromkeys(data_name(model.run) for model in models))
+    objective = type(models[0].run.objective).__name__
+    return f"{objective if len(models) == 1 else f'{len(models)} models'} on {data} · unweave"

@@ -1,0 +1,267 @@
+"""The runs that the explorer's server shows: quickly listed, and followed while they train."""
+
+import json
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import unweave as uw
+from datasets import SMALL
+from explorer_app import Page, install_app
+from test_explorer_server import ask, serving
+from unweave.evaluation.loading import loader
+from unweave.explorer.explore import store_library
+from unweave.explorer.library import Library, LoadedRun, StoredRun
+from unweave.training import recall
+from unweave.training.run import Run
+from unweave.training.store import RunFolder, ScoreFacts, Store, read_tensors, write_tensors
+
+FIELDS = dict(network=uw.MLP((4,)), batch_size=8, latent=uw.Gaussian(2), device="cpu",
+              progress=False)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def app(monkeypatch, tmp_path):
+    install_app(monkeypatch, tmp_path / "app")
+
+
+def build(model, name):
+    """A bundle that says of which weights it is."""
+    return json.dumps([model.run.digest, name, first_weight(model.trained.weights)]).encode()
+
+
+def first_weight(weights):
+    return weights[min(weights)].flatten()[0].item()
+
+
+def library(find, **options):
+    return Library(find, build, "title", **options)
+
+
+def stored(folder):
+    return StoredRun(RunFolder(folder), loader(device="cpu"))
+
+
+@pytest.fixture
+def folders(tmp_path):
+    models = uw.fit(SMALL, seed=[0, 1], steps=4, store=tmp_path / "runs", **FIELDS)
+    return [model.folder for model in models]
+
+
+def unfinish(folder, step):
+    """Make a finished run one in training, at an earlier step."""
+    folder.weights.unlink(missing_ok=True)
+    (newest,) = folder.states.values()
+    tensors, facts = read_tensors(newest)
+    newest.unlink()
+    write_tensors(folder.path / f"state-{step}.safetensors", tensors, facts | {"step": step})
+
+
+def checkpoint(folder, step, value):
+    """Write a checkpoint as training does, all of whose weights have a value; drop older ones."""
+    (newest,) = folder.states.values()
+    tensors, facts = read_tensors(newest)
+    for name, tensor in tensors.items():
+        if name.startswith("parameters/"):
+            tensor.fill_(value)
+    folder.write_log([*folder.read_log(step - 1), {"step": step, "loss": value}])
+    write_tensors(folder.path / f"state-{step}.safetensors", tensors, facts | {"step": step})
+    folder.drop_states(before=step)
+
+
+def test_a_watched_run_shows_its_newest_checkpoint_and_log(folders):
+    folder = RunFolder(folders[0])
+    unfinish(folder, 1)
+    checkpoint(folder, 2, 0.5)
+    shown = library(lambda: [stored(folder.path)], watch=True)
+    with serving(shown) as server, folder.lock():
+        (run,) = json.loads(ask(server, "/manifest")[2])["runs"]
+        assert (run["state"], run["step"], run["explorable"]) == ("running", 2, True)
+        target = f"/model/{run['id']}"
+        assert json.loads(ask(server, target)[2])[-1] == 0.5
+        checkpoint(folder, 3, 0.25)
+        (run,) = json.loads(ask(server, "/manifest")[2])["runs"]
+        assert (run["step"], run["log"]["step"][-1]) == (3, 3)
+        assert run["log"]["terms"]["loss"][-1] == 0.25
+        assert json.loads(ask(server, target)[2])[-1] == 0.25
+    (run,) = json.loads(shown.manifest())["runs"]
+    assert run["state"] == "stopped"  # the lock was released, and no file has changed
+
+
+def test_a_damaged_checkpoint_is_an_error_and_not_shown(folders):
+    folder = RunFolder(folders[0])
+    unfinish(folder, 2)
+    (path,) = folder.states.values()
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    shown = library(lambda: [stored(folder.path)])
+    with serving(shown) as server:
+        (run,) = json.loads(ask(server, "/manifest")[2])["runs"]
+        status, _, body = ask(server, f"/model/{run['id']}")
+    assert status == 500
+    assert "its checksum does not match" in json.loads(body)["error"]
+    assert "/" not in json.loads(body)["error"]
+
+
+def test_a_checkpoint_that_is_replaced_while_it_is_read_is_read_again(folders):
+    folder = RunFolder(folders[0])
+    unfinish(folder, 2)
+    load, calls = loader(device="cpu"), []
+
+    def replaced_meanwhile(path):
+        calls.append(path)
+        if len(calls) == 1:
+            checkpoint(folder, 3, 0.75)
+            raise FileNotFoundError(path)
+        return load(path)
+
+    shown = library(lambda: [StoredRun(folder, replaced_meanwhile)])
+    (run,) = shown.read().runs
+    assert json.loads(shown.bundle(run.id))[-1] == 0.75
+    assert len(calls) == 2
+
+
+def test_bundles_are_those_of_the_models_and_built_once_for_all_who_ask(folders):
+    calls = []
+
+    def slow_build(model, name):
+        calls.append(model.run.digest)
+        time.sleep(0.05)
+        return build(model, name)
+
+    shown = Library(lambda: [stored(folder) for folder in folders], slow_build, "title")
+    names = {run.id: run.name for run in shown.read().runs}
+    answers = []
+    with serving(shown) as server:
+        threads = [threading.Thread(target=lambda run=run: answers.append(
+                   ask(server, f"/model/{run}"))) for run in [*names] * 5]  # fmt: skip
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    expected = {build(uw.load(folder, device="cpu"), names[folder.name]) for folder in folders}
+    assert {body for _, _, body in answers} == expected
+    assert sorted(calls) == sorted(names)
+
+
+def test_only_what_has_changed_is_read_again(folders, monkeypatch):
+    shown, read = library(lambda: [stored(folder) for folder in folders]), []
+    own = RunFolder.read_log
+    monkeypatch.setattr(
+        RunFolder, "read_log", lambda *a, **k: read.append(a[0].path) or own(*a, **k)
+    )
+    first = shown.read()
+    assert sorted(read) == sorted(folders)
+    assert shown.read() is first
+    assert len(read) == 2
+    scores = {"mig/chen2018": {"value": 0.25}}
+    RunFolder(folders[1]).write_scores(ScoreFacts("all", 100, "mean"), scores)
+    assert [dict(run.scores) for run in shown.read().runs] == [{}, {"mig/chen2018": 0.25}]
+    assert read[2:] == [folders[1]]
+
+
+def test_models_in_memory_are_served_as_they_are(folders):
+    model = uw.load(folders[0], device="cpu")
+    shown = library(lambda: [LoadedRun(model)])
+    page = Page(shown.page())
+    assert page.manifest["served"]
+    assert page.manifest["open"] == [model.run.digest]
+    assert page.policy["connect-src"] == "'self'"
+    assert json.loads(shown.bundle(model.run.digest)) == json.loads(
+        build(model, page.manifest["runs"][0]["name"])
+    )
+
+
+def add_runs(root, count):
+    """Write the folders of runs as training would, with weights that cannot be read."""
+    for seed in range(count):
+        folder = Store(root).folder(Run(data=SMALL, seed=seed))
+        folder.create(Run(data=SMALL, seed=seed))
+        folder.write_log([{"step": step, "loss": 1.0, "rate": 2.0} for step in range(0, 200, 10)])
+        folder.weights.write_bytes(b"not read")
+
+
+def test_a_store_of_a_thousand_runs_is_listed_without_weights_and_again_at_once(tmp_path):
+    add_runs(tmp_path / "runs", 1000)
+    started = time.monotonic()
+    shown = store_library(tmp_path / "runs")
+    first = time.monotonic() - started
+    manifest = shown.read()
+    again = time.monotonic() - started - first
+    assert len(manifest.runs) == 1000
+    assert len({run.name for run in manifest.runs}) == 1000
+    assert first < 20
+    assert again < first / 2
+    newest = max((tmp_path / "runs").glob("*/run.json"), key=lambda p: p.stat().st_mtime_ns)
+    assert manifest.open == [newest.parent.name]
+
+
+def test_a_store_shows_new_runs_and_leaves_out_what_it_cannot_read(tmp_path, capfd):
+    root = tmp_path / "runs"
+    add_runs(root, 2)
+    shown = store_library(root, watch=True)
+    assert len(shown.read().runs) == 2
+    add_runs(root, 3)
+    assert len(shown.read().runs) == 3
+    broken = Path(root / "broken")
+    broken.mkdir()
+    (broken / "run.json").write_text("{")
+    for _ in range(2):
+        assert len(shown.read().runs) == 3
+    assert capfd.readouterr().err.count("broken is left out") == 1
+    (root / shown.read().runs[0].id / "run.json").unlink()
+    assert len(shown.read().runs) == 2
+
+
+def test_an_empty_store_says_what_to_do_unless_it_is_watched(tmp_path):
+    with pytest.raises(ValueError, match="train one with `unweave train`"):
+        store_library(tmp_path)
+    assert store_library(tmp_path, watch=True).read().runs == []
+
+
+def test_a_run_that_has_not_started_is_listed_and_cannot_be_opened(tmp_path):
+    run = Run(data=SMALL)
+    folder = Store(tmp_path / "runs").folder(run)
+    folder.create(run)
+    shown = store_library(tmp_path / "runs", watch=True)
+    with serving(shown) as server:
+        manifest = json.loads(ask(server, "/manifest")[2])
+        status, _, body = ask(server, f"/model/{run.digest}")
+    assert manifest["open"] == []
+    assert [(r["state"], r["explorable"]) for r in manifest["runs"]] == [("not started", False)]
+    assert status == 500
+    assert json.loads(body)["error"].endswith("its training never started")
+
+
+def test_a_large_store_has_shorter_curves_with_both_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr("unweave.explorer.library._ALL_ROWS", 48)
+    add_runs(tmp_path / "runs", 2)
+    for folder in Store(tmp_path / "runs").folders():
+        folder.write_log([{"step": step, "loss": step / 3} for step in range(1, 101)])
+    for run in store_library(tmp_path / "runs").read().runs:
+        assert len(run.log.step) == len(run.log.terms["loss"]) == 24
+        assert (run.log.step[0], run.log.step[-1], run.step) == (1, 100, 100)
+        assert run.log.terms["loss"] == [pytest.approx(s / 3, rel=1e-5) for s in run.log.step]
+
+
+def test_two_folders_of_one_run_are_one_run(folders, tmp_path, capfd):
+    copy = tmp_path / "other" / folders[0].name
+    copy.mkdir(parents=True)
+    for file in folders[0].iterdir():
+        (copy / file.name).write_bytes(file.read_bytes())
+    shown = library(lambda: [stored(folders[0]), stored(copy)])
+    assert len(shown.read().runs) == 1
+    assert "is left out: another folder" in capfd.readouterr().err
+
+
+def test_recall_is_what_is_shown(folders):
+    """The store's own reader has the same weights for an unfinished run."""
+    folder = RunFolder(folders[0])
+    unfinish(folder, 2)
+    shown = library(lambda: [stored(folder.path)])
+    (run,) = shown.read().runs
+    weights = recall(folder, folder.read_run()).weights
+    assert json.loads(shown.bundle(run.id))[-1] == first_weight(weights)

@@ -1,0 +1,218 @@
+"""The numbers, traversals and curves that a report shows."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import unweave as uw
+from report_pages import Page, analysed, discs, lattice_model, mixed_model, quick, rendered
+from unweave.report import (
+    analysis,
+    charts,
+    figures,
+    pictures,
+    render,
+    summary,
+    traversals,
+)
+from unweave.report.text import number, typeset
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::unweave.metrics.FewRowsWarning"
+)  # of small datasets
+SECTIONS = ["top", "traversals", "reconstructions", "variables", "posterior", "factors", "scores",
+            "samples", "curves", "configuration", "references"]  # fmt: skip
+VOID = {"meta", "link", "img", "br", "path", "circle"}
+NASTY = '</pre></style><script>alert("x")</script><img src=x onerror=alert(1)>&'
+
+
+@pytest.fixture
+def lattice():
+    return lattice_model()
+
+
+@pytest.fixture
+def mixed():
+    return mixed_model()
+
+
+def test_a_traversal_changes_one_variable(lattice):
+    found = analysed(lattice)
+    start = found.starts()[0].row
+    code = np.repeat(found.means[[start]], analysis.STEPS, 0)
+    code[:, found.shown[0].number] = np.linspace(-2, 2, analysis.STEPS)
+    images = found.traverse(start, found.shown[0])
+    np.testing.assert_allclose(images, lattice.decode(code), atol=1e-6)
+    shown = traversals.traversal(found, found.starts()[0], pictures.PIXELS).variables[0]
+    assert (shown.values[0], shown.values[5], shown.values[-1]) == ("−2.0", "0.0", "2.0")
+    assert shown.width == 1
+
+
+def test_a_traversal_of_a_discrete_variable_shows_each_class(mixed, monkeypatch):
+    monkeypatch.setattr(analysis, "LEAST_INFORMATION", -1.0)  # draw every variable
+    found = analysed(mixed)
+    start = found.starts()[0]
+    shown = traversals.traversal(found, start, pictures.PIXELS).variables
+    by_name = {each.variable.name: each for each in shown}
+    shape, flag = by_name["what.shape"], by_name["what.flags.0"]
+    assert (shape.values, flag.values) == (["0", "1", "2"], ["0", "1"])
+    assert (shape.strip.columns, flag.strip.columns) == (3, 2)
+    assert 3 / 11 - 0.01 < shape.width < 3 / 11 + 0.01
+    likeliest = int(found.table.codes[start.row, shape.variable.number])
+    assert shape.mark == pytest.approx(shape.strip.centre(likeliest))
+    code = np.repeat(found.means[[start.row]], 3, 0)
+    code[:, 2:5] = np.eye(3)
+    np.testing.assert_allclose(
+        found.traverse(start.row, shape.variable), mixed.decode(code), atol=1e-6
+    )
+
+
+def test_the_kl_of_a_discrete_variable_is_information_plus_mismatch(mixed):
+    """KL(q(c|x) || p(c)) = I(x; c) + KL(q(c) || p(c)), to the last digit."""
+    found = analysed(mixed)
+    for variable in found.variables:
+        if variable.discrete:
+            q, p = found.masses(variable)
+            assert q.sum() == pytest.approx(1, abs=1e-6)
+            assert p.sum() == pytest.approx(1, abs=1e-6)
+            mismatch = (q * np.log(np.maximum(q, 1e-30) / p)).sum()
+            assert variable.kl - variable.information == pytest.approx(mismatch, abs=1e-5)
+
+
+def test_reconstructions_decode_the_posterior_means(mixed):
+    found = analysed(mixed)
+    x = found.observations([0, 5])
+    np.testing.assert_allclose(found.reconstructions([0, 5]), mixed.reconstruct(x), atol=1e-5)
+
+
+def test_total_correlation_is_listed_by_group(mixed, lattice):
+    found = analysed(mixed)
+    groups = dict(summary.correlations(found))
+    assert list(groups) == ["between groups", "within style", "within what", "within what.flags"]
+    assert sum(groups.values()) == pytest.approx(found.summary.total_correlation, abs=1e-6)
+    assert all(name in rendered(mixed).words for name in groups)
+    assert summary.correlations(analysed(lattice)) == []
+
+
+def test_dependent_priors_are_detected():
+    mixture = quick(discs(40), latent=uw.GaussianMixture(), steps=5)
+    assert summary.dependent_prior(analysed(mixture))
+    independent = quick(discs(40), latent=uw.Uniform(2), steps=5)
+    assert not summary.dependent_prior(analysed(independent))
+
+
+def test_marginals_show_samples_and_prior(mixed):
+    found = analysed(mixed)
+    panels = figures.marginals(found)
+    assert len(panels) == len(found.shown)
+    for variable, panel in zip(found.shown, panels, strict=True):
+        assert panel.drawing.count('class="line ink"') == (
+            len(found.masses(variable)[0]) if variable.discrete else 1
+        )
+
+
+def test_the_response_of_a_discrete_variable_has_a_dot_per_class(mixed, monkeypatch):
+    monkeypatch.setattr(analysis, "LEAST_INFORMATION", -1.0)  # draw every variable
+    found = analysed(mixed)
+    number = mixed.run.latent.names.index("what.shape")
+    matrix = np.where(np.arange(len(found.matrix)) == number, 0.9, 0.1)[:, None]
+    changed = dataclasses.replace(found, matrix=np.repeat(matrix, len(found.factors), 1))
+    for panel, best in zip(figures.responses(changed), changed.best_variables, strict=True):
+        values = len(np.unique(found.table.factors[:, best.column]))
+        assert panel.drawing.count("<circle") == 3 * values
+        assert "what.shape" in panel.remark
+
+
+def test_the_start_is_in_the_middle_of_the_lattice(lattice):
+    found = analysed(lattice)
+    factors = dict(
+        zip(found.table.factor_names, found.table.factors[found.starts()[0].row], strict=True)
+    )
+    assert {factors["x"], factors["y"]} <= {2, 3}
+
+
+def test_variables_and_factors_agree_with_the_table(lattice):
+    found = analysed(lattice)
+    assert found.rate == pytest.approx(found.table.kl.sum())
+    assert [each.factor.name for each in found.best_variables] == ["shape", "scale", "x", "y"]
+    for k, each in enumerate(found.best_variables):
+        shares = [share for _, share in each.best]
+        assert shares == sorted(found.matrix[:, k].tolist(), reverse=True)[:2]
+    assert all(variable.mismatch >= 0 for variable in found.variables)
+
+
+def test_factors_at_chance_have_no_tag_no_best_variable_and_no_frame(lattice):
+    found = analysed(lattice)
+    assert [v.factor for v in found.active] != [None] * len(found.active)
+    chance = dataclasses.replace(found, matrix=found.shuffled[0])
+    assert [v.factor for v in chance.variables] == [None] * len(chance.variables)
+    assert not any(each.informative for each in chance.best_variables)
+    assert all("no variable above chance" in panel.remark for panel in figures.responses(chance))
+    words = rendered(lattice).words
+    assert "as for shuffled factors" in words
+    tagged = [v for v in found.active if v.factor]
+    assert all(v.share > v.chance > 0 for v in tagged)
+    assert "standard deviations above that counts as chance" in words
+
+
+def test_one_reason_of_all_scores_is_said_once_and_counts_are_explained(lattice):
+    found = analysed(lattice)
+    one = {
+        key: dataclasses.replace(score, details={"factors left out": ["shape", "scale", "x"]})
+        for key, score in found.scores.items()
+    }
+    page = Page(render(lattice, rows=200, scores=one))
+    section = page.words.partition("None of these scores is evidence: ")[2]
+    assert section.startswith("only one factor can be scored")
+    assert section.count("only one factor") == 1
+    assert f"The summary counts {len(found.active)} active variables" in section
+    assert "None of these scores is evidence" not in rendered(lattice).words
+
+
+def test_terms_and_scheduled_weights_have_a_panel_each(lattice):
+    titles = [panel.title for panel in figures.log_curves(analysed(lattice))]
+    assert titles == [
+        "loss",
+        "distortion",
+        "rate",
+        "total correlation",
+        "critic",
+        "critic accuracy",
+        "γ",
+    ]
+
+
+@pytest.mark.parametrize("span", [(0, 1), (-3.4, 5.4), (1e-6, 2e-6), (0, 3e5), (-1e3, 7)])
+def test_ticks_are_few_round_and_inside(span):
+    values = list(charts.ticks(span))
+    assert 2 <= len(values) <= 5
+    assert span[0] - 1e-9 <= min(values) <= max(values) <= span[1] + 1e-9
+    assert len(set(charts.ticks(span).values())) == len(values)
+
+
+def test_the_span_of_a_constant_curve_is_not_empty():
+    low, high = charts.padded(3.0, 3.0)
+    assert low < 3 < high
+
+
+def test_numbers_and_formulas_are_typeset():
+    assert [number(x) for x in (0.0, -0.004, -1.5, 1234.5)] == ["0.00", "0.00", "−1.50", "1,234"]
+    assert typeset("<b2> & x") == "&lt;b2&gt; &amp; <var>x</var>"
+
+
+def test_measurements_during_training_have_a_panel_each(lattice):
+    lattice.measures = [
+        {"step": 5, "terms": {"rate": 1.0}, "metrics": {"mig/chen2018": 0.2}},
+        {"step": 10, "terms": {"rate": 2.0}, "metrics": {"mig/chen2018": None}},
+        {"step": 15, "terms": {"rate": 3.0}, "metrics": {"total_correlation": 0.5}},
+    ]
+    try:
+        panels = figures.measured_curves(analysed(lattice))
+        with_measures = rendered(lattice).words
+    finally:
+        lattice.measures = []
+    assert [panel.title for panel in panels] == ["rate", "mig/chen2018", "total correlation"]
+    assert ["nats" in panel.remark for panel in panels] == [True, False, True]
+    assert "Measured during training" in with_measures
+    assert "Measured during training" not in rendered(lattice).words

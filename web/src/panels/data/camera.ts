@@ -1,0 +1,70 @@
+/** Hooks of the scatter: what part of it is seen, its size, its canvas. */
+import { useSignal } from "@preact/signals";
+import type { RefObject } from "preact";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { centre, panned, toData, zoomed, type Box, type Place, type Size } from "../../scatter/camera";
+import { createRenderer, type Look, type Renderer } from "../../scatter/renderer";
+import { MARGIN } from "./axes";
+import type { Cloud } from "./cloud";
+
+export interface Camera {
+  /** What is seen now, even if it has not been drawn yet. */
+  seen: () => Box;
+  pan: (by: Place) => void;
+  /** Enlarge around a place on the screen, or the middle. */
+  zoom: (factor: number, at?: Place) => void;
+  reset: () => void;
+}
+
+/** A camera on a plot; a new plot is seen as a whole. */
+export function useCamera(whole: Box, size: Size): Camera {
+  const state = useSignal({ whole, box: whole });
+  const seen = () => (state.value.whole === whole ? state.value.box : whole);
+  const look = (box: Box) => (state.value = { whole, box });
+  return {
+    seen,
+    pan: (by) => look(panned(seen(), size, by)),
+    zoom: (factor, at) => look(zoomed(seen(), whole, factor, at ? toData(seen(), size, at) : centre(seen()))),
+    reset: () => look(whole),
+  };
+}
+
+/** The pixels between the axes, which follow the size of the element. */
+export function useSize(): [RefObject<HTMLDivElement | null>, Size] {
+  const frame = useRef<HTMLDivElement | null>(null);
+  const [size, setSize] = useState<Size>({ width: 0, height: 0 });
+  useLayoutEffect(() => {
+    const measure = () => setSize(between(frame.current!));
+    measure();
+    const observer = new ResizeObserver(measure);
+    observer.observe(frame.current!);
+    return () => observer.disconnect();
+  }, []);
+  return [frame, size];
+}
+
+function between(frame: HTMLElement): Size {
+  return {
+    width: Math.max(frame.clientWidth - MARGIN.left - MARGIN.right, 0),
+    height: Math.max(frame.clientHeight - MARGIN.top - MARGIN.bottom, 0),
+  };
+}
+
+/** A canvas that shows the points, drawn only when something has changed. */
+export function useCanvas(cloud: Cloud, look: Look, box: Box, size: Size): RefObject<HTMLCanvasElement | null> {
+  const canvas = useRef<HTMLCanvasElement | null>(null);
+  const [renderer, setRenderer] = useState<Renderer | null>(null);
+  useLayoutEffect(() => {
+    const create = () => setRenderer(createRenderer(canvas.current!));
+    create();
+    canvas.current!.addEventListener("webglcontextlost", (event) => event.preventDefault());
+    canvas.current!.addEventListener("webglcontextrestored", create);
+  }, []);
+  useLayoutEffect(() => () => renderer?.dispose(), [renderer]);
+  useLayoutEffect(() => renderer?.place(cloud.points), [renderer, cloud]);
+  useLayoutEffect(() => renderer?.style(look), [renderer, look]);
+  useLayoutEffect(() => {
+    if (size.width > 0 && size.height > 0) renderer?.draw(box, size, window.devicePixelRatio || 1);
+  }, [renderer, cloud, look, box, size]);
+  return canvas;
+}

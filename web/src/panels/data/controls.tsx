@@ -1,0 +1,86 @@
+/** Choices of the axes and the colour, and selecting by value. */
+import { useState } from "preact/hooks";
+import type { Model } from "../../model";
+import { colourKey, selectRange, xAxis, yAxis } from "../../selection";
+import { change } from "../../state";
+import { axisOptions, colourOptions, columnOf, textOf, type Column, type Option } from "./columns";
+
+export function AxisControls({ model }: { model: Model }) {
+  const axes = axisOptions(model);
+  return (
+    <div class="choices">
+      <Choice label="Across" options={axes} value={xAxis.value} onChange={(x) => change({ x })} />
+      <Choice label="Up" options={axes} value={yAxis.value} onChange={(y) => change({ y })} />
+      <Choice label="Colour" options={colourOptions(model)} value={colourKey.value} onChange={(colour) => change({ colour })} />
+    </div>
+  );
+}
+
+interface ChoiceProps {
+  label: string;
+  options: readonly Option[];
+  value: string;
+  onChange: (key: string) => void;
+}
+
+export function Choice({ label, options, value, onChange }: ChoiceProps) {
+  const groups = [...new Set(options.map(({ group }) => group))];
+  return (
+    <label class="choice">
+      {label}
+      <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>
+        {groups.map((group) => {
+          const members = options.filter((option) => option.group === group).map(({ key, name }) => (
+            <option key={key} value={key}>{name}</option>
+          ));
+          return group ? <optgroup key={group} label={group}>{members}</optgroup> : members;
+        })}
+      </select>
+    </label>
+  );
+}
+
+/** Selects rows without a lasso: one value of a factor, or a range of numbers. */
+export function SelectByValue({ model }: { model: Model }) {
+  const options = colourOptions(model).filter(({ key }) => key !== "none");
+  const [key, setKey] = useState(options[0]?.key ?? "");
+  const column = columnOf(model, key) ?? columnOf(model, options[0]!.key)!;
+  return (
+    <fieldset class="choices by-value">
+      <legend>Select by value</legend>
+      <Choice label="Of" options={options} value={column.key} onChange={setKey} />
+      {column.kind === "number" ? <NumberRange key={column.key} column={column} /> : <OneValue key={column.key} column={column} />}
+    </fieldset>
+  );
+}
+
+function OneValue({ column }: { column: Column }) {
+  const [value, setValue] = useState("0");
+  const options = column.labels.map((name, n) => ({ key: String(n), name, group: "" }));
+  return (
+    <>
+      <Choice label="Value" options={options} value={value} onChange={setValue} />
+      <button type="button" onClick={() => selectRange(column.key, +value, +value)}>Select</button>
+    </>
+  );
+}
+
+function NumberRange({ column }: { column: Column }) {
+  const known = column.values.filter((value) => Number.isFinite(value)).sort();
+  const [low, setLow] = useState(textOf(column, known[0] ?? 0));
+  const [high, setHigh] = useState(textOf(column, known.at(-1) ?? 0));
+  const valid = low !== "" && high !== "" && +low <= +high;
+  return (
+    <>
+      <label class="choice">
+        From
+        <input type="number" step="any" value={low} onInput={(event) => setLow(event.currentTarget.value)} />
+      </label>
+      <label class="choice">
+        To
+        <input type="number" step="any" value={high} onInput={(event) => setHigh(event.currentTarget.value)} />
+      </label>
+      <button type="button" disabled={!valid} onClick={() => selectRange(column.key, +low, +high)}>Select</button>
+    </>
+  );
+}

@@ -1,0 +1,56 @@
+/** Contours of q(z) and of the prior over the scatter. */
+import { useMemo } from "preact/hooks";
+import type { Model } from "../../model";
+import { toScreen, type Box, type Size } from "../../scatter/camera";
+import type { Cloud } from "./cloud";
+import { densityLines, pathOf, type Line } from "./contours";
+
+/** Why there are no contours, or "" if there are. */
+export function whyNoContours(cloud: Cloud): string {
+  const odd = [cloud.x, cloud.y].find((column) => column.dimension === null);
+  if (odd) return `Contours need a continuous latent variable on both axes: the prior says nothing about ${odd.name} alone.`;
+  if (cloud.x.dimension === cloud.y.dimension) return "Contours need two different latent variables.";
+  return "";
+}
+
+export function Density({ model, cloud, box, size }: { model: Model; cloud: Cloud; box: Box; size: Size }) {
+  const [means, prior] = useMemo(() => bothLines(model, cloud), [model, cloud]);
+  const path = ({ rings }: Line) => pathOf(rings, (at) => toScreen(box, size, at));
+  return (
+    <g class="density">
+      {prior.map((line) => (
+        <path key={line.mass} class="prior" d={path(line)} />
+      ))}
+      {means.map((line) => (
+        <path key={line.mass} class="means" d={path(line)} />
+      ))}
+    </g>
+  );
+}
+
+function bothLines(model: Model, { x, y }: Cloud): [Line[], Line[]] {
+  const [first, second] = [x.dimension!, y.dimension!];
+  const samples = model.bundle.floats(model.data.prior);
+  const column = (n: number) => samples.filter((_, at) => at % model.data.size === n);
+  return [densityLines(x.values, y.values), densityLines(column(first), column(second))];
+}
+
+export function DensityKey() {
+  return (
+    <ul class="density-key">
+      <li>
+        <svg width="34" height="10" class="density" aria-hidden="true">
+          <line class="means" x1="0" x2="34" y1="5" y2="5" />
+        </svg>
+        Means of q(z|x) of the data
+      </li>
+      <li>
+        <svg width="34" height="10" class="density" aria-hidden="true">
+          <line class="prior" x1="0" x2="34" y1="5" y2="5" />
+        </svg>
+        Samples of the prior
+      </li>
+      <li>The inner line holds 50 % of the points, the outer one 90 %.</li>
+    </ul>
+  );
+}

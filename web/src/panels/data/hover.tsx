@@ -1,0 +1,64 @@
+/** One row of the data: its observation, its name and its factors. */
+import { useDecoded } from "../../decoded";
+import type { Model } from "../../model";
+import type { Place, Size } from "../../scatter/camera";
+import { Observation } from "../../ui/observation";
+import { Thumbnail } from "../../ui/thumbnail";
+import { columnOf, textOf } from "./columns";
+
+/** The name of a row, or its number in the data. */
+export function rowName(model: Model, row: number): string {
+  const { names, index } = model.data.rows;
+  return names[row] || `row ${index[row] ?? row}`;
+}
+
+/** Names and values of the factors of a row. */
+export function factorTexts(model: Model, row: number): [string, string][] {
+  return model.data.factors.map((factor, n) => [
+    factor.name,
+    textOf(columnOf(model, `factor:${n}`)!, model.factor(row, n)),
+  ]);
+}
+
+/** What a screen reader says about a row. */
+export function spoken(model: Model, row: number): string {
+  return [rowName(model, row), ...factorTexts(model, row).map((pair) => pair.join(" "))].join(", ");
+}
+
+const WIDTH = 176;
+const HEIGHT = 210;
+
+/** A card beside the point. */
+export function Hover({ model, row, at, size }: { model: Model; row: number; at: Place; size: Size }) {
+  const left = at[0] + WIDTH + 20 > size.width ? at[0] - WIDTH - 12 : at[0] + 14;
+  const top = Math.min(Math.max(at[1] - 30, 0), Math.max(size.height - HEIGHT, 0));
+  return (
+    <div class="hover" data-testid="hover" style={{ left: `${Math.max(left, 0)}px`, top: `${top}px`, width: `${WIDTH}px` }}>
+      {row < model.data.rows.shown.count ? (
+        <Thumbnail model={model} row={row} label="Observation" />
+      ) : (
+        <Reconstruction model={model} row={row} />
+      )}
+      <strong>{rowName(model, row)}</strong>
+      <dl>
+        {factorTexts(model, row).map(([name, value]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
+      </dl>
+    </div>
+  );
+}
+
+/** The page has no picture of this row, so its code is decoded. */
+function Reconstruction({ model, row }: { model: Model; row: number }) {
+  const decoded = useDecoded(model, [model.code(row)]);
+  return (
+    <>
+      {decoded && <Observation model={model} values={decoded.values} label="Reconstruction" />}
+      <small>Reconstruction</small>
+    </>
+  );
+}

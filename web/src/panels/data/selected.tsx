@@ -1,0 +1,85 @@
+/** The selected rows against the rest: a histogram of every factor and latent variable. */
+import { useMemo } from "preact/hooks";
+import type { Model } from "../../model";
+import { change } from "../../state";
+import { Panel } from "../../ui/panel";
+import { histograms, type Histogram } from "./histograms";
+import { rowsTable } from "./table";
+
+export function Selected({ model, rows }: { model: Model; rows: readonly number[] }) {
+  const drawn = useMemo(() => histograms(model, rows), [model, rows]);
+  const { count } = model.data.rows;
+  const share = Math.round((100 * rows.length) / count);
+  return (
+    <Panel
+      title="Selection"
+      help="Shares of the values among the selected rows and among the rest, from what differs most to what differs least. CSV saves the selected rows."
+      csv={() => rowsTable(model, rows)}
+    >
+      <p class="selected-count" role="status" data-testid="selected-count">
+        {rows.length} of {count} rows selected ({share} %).
+      </p>
+      <ul class="sides" aria-hidden="true">
+        <li class="in"><svg width="11" height="11"><rect width="11" height="11" /></svg> selected</li>
+        <li class="out"><svg width="11" height="11"><rect width="11" height="11" /></svg> the rest</li>
+      </ul>
+      {rows.length > 0 && rows.length < count && (
+        <div class="histograms">
+          {drawn.map((each) => (
+            <Bars key={each.key} of={each} />
+          ))}
+        </div>
+      )}
+    </Panel>
+  );
+}
+
+const WIDTH = 220;
+const HEIGHT = 84;
+
+function Bars({ of }: { of: Histogram }) {
+  const top = Math.max(...of.selected, ...of.rest, 1e-9);
+  const step = WIDTH / of.bins.length;
+  return (
+    <figure class="histogram" data-key={of.key}>
+      <figcaption>
+        <button type="button" class="link in-export" title="Colour the points by this" onClick={() => change({ colour: of.key })}>{of.name}</button>
+        <span class="kl" title="Jensen-Shannon divergence of the two histograms, from 0 (equal) to 1 (nothing in common)">
+          differs by {of.divergence.toFixed(2)}
+        </span>
+      </figcaption>
+      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={spoken(of)}>
+        {of.bins.map((bin, n) => (
+          <g key={n}>
+            <title>{`${bin.label}: ${percent(of.selected[n]!)} of the selected rows, ${percent(of.rest[n]!)} of the rest`}</title>
+            <rect class="hit" x={n * step} width={step} height={HEIGHT} />
+            <Bar side="in" x={n * step + step * 0.08} width={step * 0.42} height={(of.selected[n]! / top) * (HEIGHT - 4)} />
+            <Bar side="out" x={n * step + step * 0.5} width={step * 0.42} height={(of.rest[n]! / top) * (HEIGHT - 4)} />
+          </g>
+        ))}
+        <line class="rule" x1={0} x2={WIDTH} y1={HEIGHT - 0.5} y2={HEIGHT - 0.5} />
+      </svg>
+      <div class="ends">
+        <span>{of.ends[0]}</span>
+        <span>{of.ends[1]}</span>
+      </div>
+    </figure>
+  );
+}
+
+function Bar({ side, x, width, height }: { side: "in" | "out"; x: number; width: number; height: number }) {
+  return <rect class={side} x={x} width={width} y={HEIGHT - height} height={height} />;
+}
+
+function percent(share: number): string {
+  return `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;
+}
+
+/** The bin in which the selection differs most, in words. */
+function spoken(of: Histogram): string {
+  const gaps = of.selected.map((share, n) => Math.abs(share - of.rest[n]!));
+  const most = gaps.indexOf(Math.max(...gaps));
+  const bin = of.bins[most];
+  if (!bin) return `${of.name}: no values`;
+  return `${of.name}: the largest difference is at ${bin.label}, ${percent(of.selected[most]!)} of the selected rows and ${percent(of.rest[most]!)} of the rest`;
+}

@@ -1,0 +1,36 @@
+/** Buttons over the scatter. */
+import type { Signal } from "@preact/signals";
+import type { Model } from "../../model";
+import { clearSelection, selection } from "../../selection";
+import { change, view } from "../../state";
+import type { Camera } from "./camera";
+import type { Cloud } from "./cloud";
+import { whyNoContours } from "./density";
+
+interface Props {
+  model: Model;
+  cloud: Cloud;
+  lasso: Signal<boolean>;
+  camera: Camera;
+}
+
+const STEP = 1.5;
+
+export function PlotTools({ model, cloud, lasso, camera }: Props) {
+  const { images, contours } = view.value;
+  const { shown } = model.data.rows;
+  return (
+    <div class="tools" role="group" aria-label="Tools of the scatter">
+      <button type="button" onClick={() => camera.zoom(STEP)} aria-label="Zoom in">+</button>
+      <button type="button" onClick={() => camera.zoom(1 / STEP)} aria-label="Zoom out">−</button>
+      <button type="button" onClick={camera.reset}>Whole</button>
+      <button type="button" aria-pressed={lasso.value} onClick={() => (lasso.value = !lasso.value)}>Lasso</button>
+      {shown.kind === "image" && shown.count > 0 && (
+        <button type="button" aria-pressed={images} onClick={() => change({ images: !images })}>Images</button>
+      )}
+      <button type="button" aria-pressed={contours} onClick={() => change({ contours: !contours })}>Contours</button>
+      {selection.value && <button type="button" onClick={clearSelection}>Clear selection</button>}
+      {contours && whyNoContours(cloud) && <span class="help" role="status">{whyNoContours(cloud)}</span>}
+    </div>
+  );
+}

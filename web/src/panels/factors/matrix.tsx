@@ -1,0 +1,90 @@
+/** How much every latent variable tells about every factor. */
+import type { Variable } from "../../bundle";
+import type { Model } from "../../model";
+import { change } from "../../state";
+import { Panel } from "../../ui/panel";
+import { defaultAxes } from "../data/columns";
+import { aboveChance, byShare } from "./responses";
+
+export function Matrix({ model }: { model: Model }) {
+  const { factors, chance, variables } = model.data;
+  const shown = model.active.length > 0 ? model.active : variables;
+  const left = variables.length - shown.length;
+  return (
+    <Panel
+      title="What latent variables tell about factors"
+      help="Each cell is the share of a factor's entropy that a latent variable tells: 100 % means that the factor can be read off the variable. Grey cells are no better than chance. A frame marks the best variable of each factor. Click a cell to see the data."
+      csv={() => ({
+        columns: ["variable", ...factors.map(({ name }) => name)],
+        rows: variables.map(({ name, number }) => [name, ...factors.map((_, k) => model.share(number, k))]),
+      })}
+    >
+      <div class="wide">
+        <table class="matrix">
+          <thead>
+            <tr>
+              <th scope="col">Variable</th>
+              {factors.map(({ name }) => (
+                <th key={name} scope="col">{name}</th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {shown.map((variable) => (
+              <tr key={variable.number}>
+                <th scope="row">{variable.name}</th>
+                {factors.map((_, k) => (
+                  <td key={k}>
+                    <Cell model={model} variable={variable} factor={k} />
+                  </td>
+                ))}
+              </tr>
+            ))}
+            <tr class="chance">
+              <th scope="row">chance</th>
+              {chance.map((share, k) => (
+                <td key={k}>{percent(share)}</td>
+              ))}
+            </tr>
+          </tbody>
+        </table>
+      </div>
+      {left > 0 && <p class="help">{left} unused {left === 1 ? "variable is" : "variables are"} left out.</p>}
+    </Panel>
+  );
+}
+
+const WIDTH = 72;
+const HEIGHT = 30;
+
+function Cell({ model, variable, factor }: { model: Model; variable: Variable; factor: number }) {
+  const share = Math.max(model.share(variable.number, factor), 0);
+  const { name } = model.data.factors[factor]!;
+  const informative = aboveChance(model, variable.number, factor);
+  const best = informative && byShare(model, factor)[0] === variable;
+  const label = `${variable.name} tells ${percent(share)} of ${name}${informative ? "" : ", no better than chance"}${best ? ", the best variable" : ""}`;
+  return (
+    <button type="button" class="cell" aria-label={label} title={label} onClick={() => change(linked(model, variable, factor))}>
+      <svg width={WIDTH} height={HEIGHT} aria-hidden="true">
+        <rect class="ground" width={WIDTH} height={HEIGHT} />
+        {informative && <rect class="heat" width={WIDTH} height={HEIGHT} style={{ fillOpacity: share }} />}
+        {best && <rect class="best" x={1.5} y={1.5} width={WIDTH - 3} height={HEIGHT - 3} />}
+        <text class={!informative ? "below" : share > 0.5 ? "on-heat" : ""} x={WIDTH / 2} y={HEIGHT / 2 + 4} text-anchor="middle">
+          {percent(share)}
+        </text>
+      </svg>
+    </button>
+  );
+}
+
+/** The view of the data that shows a variable and a factor: the next best variable is on the y axis. */
+export function linked(model: Model, variable: Variable, factor: number): { tab: "data"; x: string; y: string; colour: string } {
+  const x = `z:${variable.number}`;
+  const next = byShare(model, factor).find(({ number }) => number !== variable.number && aboveChance(model, number, factor));
+  const y = next ? `z:${next.number}` : defaultAxes(model).find((key) => key !== x)!;
+  return { tab: "data", x, y, colour: `factor:${factor}` };
+}
+
+export function percent(share: number): string {
+  return `${Math.round(100 * share)} %`;
+}

@@ -1,0 +1,145 @@
+/** What the rate of a model is spent on. */
+import type { Rate } from "../../bundle";
+import type { Model } from "../../model";
+import { Panel } from "../../ui/panel";
+
+interface Part {
+  name: string;
+  value: number;
+  style: "a" | "b" | "c";
+  /** What a large value means. */
+  meaning: string;
+}
+
+/** The three parts of the rate, which add up to it. */
+export function partsOf(rate: Rate): Part[] {
+  return [
+    {
+      name: "Mutual information",
+      value: rate.mutualInformation,
+      style: "a",
+      meaning: "Large: codes tell much about their observation.",
+    },
+    {
+      name: "Total correlation",
+      value: rate.totalCorrelation,
+      style: "b",
+      meaning: "Large: the latent variables depend on each other, so they are not disentangled.",
+    },
+    {
+      name: "Dimension-wise KL",
+      value: rate.dimensionKl.reduce((sum, kl) => sum + kl, 0),
+      style: "c",
+      meaning: "Large: single variables are distributed unlike their prior, so samples of the prior look unlike the data.",
+    },
+  ];
+}
+
+export function RatePanel({ model }: { model: Model }) {
+  const { rate } = model.data;
+  return (
+    <Panel
+      title="What the rate is spent on"
+      help="The rate is the KL divergence from the prior to the codes of the data, KL(q(z|x) || p(z)), averaged over the data. It is the sum of three parts."
+      csv={rate ? () => rateTable(model, rate) : undefined}
+    >
+      {rate ? <Parts model={model} rate={rate} /> : <p>This model has no rate: it does not encode observations as distributions.</p>}
+    </Panel>
+  );
+}
+
+function rateTable(model: Model, rate: Rate) {
+  const named = (number: number) => model.variable(number).name;
+  const rows: [string, number][] = [
+    ["rate", rate.rate],
+    ...partsOf(rate).map(({ name, value }): [string, number] => [name, value]),
+    ...rate.dimensionKl.map((kl, n): [string, number] => [`KL(q(z) || p(z)) of ${named(n)}`, kl]),
+    ...rate.groups.map(({ name, totalCorrelation }): [string, number] => [`Total correlation of ${groupName(name)}`, totalCorrelation]),
+  ];
+  return { columns: ["part", "nats"], rows };
+}
+
+function groupName(name: string): string {
+  return name || "the outermost group";
+}
+
+function Parts({ model, rate }: { model: Model; rate: Rate }) {
+  const parts = partsOf(rate);
+  const kls = model.data.variables.map(({ name, number }) => ({ name, value: rate.dimensionKl[number]! }));
+  const groups = rate.groups.map(({ name, totalCorrelation }) => ({ name: groupName(name), value: totalCorrelation }));
+  return (
+    <>
+      <StackedBar parts={parts} total={rate.rate} />
+      <p class="equation">
+        rate {nats(rate.rate)} = mutual information {nats(parts[0]!.value)} + total correlation {nats(parts[1]!.value)} + sum of
+        the dimension-wise KL {nats(parts[2]!.value)} nats
+      </p>
+      <dl class="parts">
+        {parts.map(({ name, value, style, meaning }) => (
+          <div key={name}>
+            <dt>
+              <svg width="12" height="12" class={`part ${style}`} aria-hidden="true"><rect width="12" height="12" /></svg> {name},{" "}
+              {nats(value)} nats
+            </dt>
+            <dd>{meaning}</dd>
+          </div>
+        ))}
+      </dl>
+      <Bars title="Dimension-wise KL of each variable" style="c" bars={kls} />
+      {groups.length > 1 && <Bars title="Total correlation of each group" style="b" bars={groups} />}
+    </>
+  );
+}
+
+const WIDTH = 600;
+
+/** Estimates of parts near 0 may be below 0; then they have no bar. */
+function StackedBar({ parts, total }: { parts: readonly Part[]; total: number }) {
+  const sum = parts.reduce((whole, { value }) => whole + Math.max(value, 0), 0) || 1;
+  const label = `Rate of ${nats(total)} nats: ${parts.map(({ name, value }) => `${name} ${nats(value)}`).join(", ")}`;
+  let start = 0;
+  return (
+    <svg class="stacked" viewBox={`0 0 ${WIDTH} 34`} preserveAspectRatio="none" role="img" aria-label={label}>
+      {parts.map(({ name, value, style }) => {
+        const width = (Math.max(value, 0) / sum) * WIDTH;
+        start += width;
+        return (
+          <g key={name} class={`part ${style}`}>
+            <title>{`${name}: ${nats(value)} nats`}</title>
+            <rect x={start - width} width={width} height={34} />
+          </g>
+        );
+      })}
+    </svg>
+  );
+}
+
+interface BarsProps {
+  title: string;
+  style: Part["style"];
+  bars: { name: string; value: number }[];
+}
+
+function Bars({ title, style, bars }: BarsProps) {
+  const top = Math.max(...bars.map(({ value }) => value), 1e-9);
+  return (
+    <section class="kl-bars">
+      <h3>{title}</h3>
+      <ul>
+        {bars.map(({ name, value }) => (
+          <li key={name}>
+            <span class="name">{name}</span>
+            <svg viewBox="0 0 100 10" preserveAspectRatio="none" class={`part ${style}`} aria-hidden="true">
+              <rect width={(100 * Math.max(value, 0)) / top} height={10} />
+            </svg>
+            <span class="value">{nats(value)}</span>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function nats(value: number): string {
+  return value.toFixed(2).replace(/^-(0\.00)$/, "$1");
+}

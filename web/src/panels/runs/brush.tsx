@@ -1,0 +1,115 @@
+/** One axis of the parallel coordinates, with a brush for numbers and buttons for categories. */
+import { useRef, useState } from "preact/hooks";
+import { change } from "../../state";
+import { short } from "./chart";
+import { rangeOf, withRange, withValue } from "./filter";
+import type { Placed } from "./parallel";
+import { shown } from "./shown";
+
+const HALF = 12; // pixels on both sides of the axis that take the drag
+const CLICK = 4; // a shorter drag takes the brush away
+
+interface Props {
+  placed: Placed;
+  top: number;
+  bottom: number;
+  /** Pixels between axes. */
+  room: number;
+}
+
+export function AxisBrush({ placed, top, bottom, room }: Props) {
+  const { column, axis, left } = placed;
+  const characters = room / 8;
+  return (
+    <g class="coordinate" transform={`translate(${left},0)`}>
+      <text class="title" y={16} text-anchor="middle">
+        {short(lastPart(column.key), characters)}
+        <title>{column.key}</title>
+      </text>
+      <line y1={top} y2={bottom} />
+      {axis.kind === "category" ? (
+        axis.ticks.map((tick) => <Category key={tick.text} name={column.key} text={tick.text} at={tick.at} characters={characters} />)
+      ) : (
+        <>
+          {axis.ticks.map(({ at, text }) => (
+            <text key={text} class="tick" x={5} y={at} dy="0.32em">{text}</text>
+          ))}
+          <Brush placed={placed} top={top} bottom={bottom} />
+        </>
+      )}
+    </g>
+  );
+}
+
+/** "objective.beta" is told by "beta". */
+function lastPart(key: string): string {
+  return key.slice(key.lastIndexOf(".") + 1);
+}
+
+interface CategoryProps {
+  name: string;
+  text: string;
+  at: number;
+  characters: number;
+}
+
+function Category({ name, text, at, characters }: CategoryProps) {
+  const on = rangeOf(shown.filter.value, name).value === text;
+  const toggle = () => change({ filter: withValue(shown.filter.value, name, on ? null : text) });
+  const press = (event: KeyboardEvent) => {
+    if (event.key !== "Enter" && event.key !== " ") return;
+    event.preventDefault();
+    toggle();
+  };
+  return (
+    <g class="category" role="button" tabIndex={0} aria-pressed={on} aria-label={`Only ${name} ${text}`} onClick={toggle} onKeyDown={press}>
+      <circle cy={at} r={4} />
+      <text class="tick" x={7} y={at} dy="0.32em">{short(text, characters - 2)}</text>
+      <title>{text}</title>
+    </g>
+  );
+}
+
+function Brush({ placed: { column, axis }, top, bottom }: Omit<Props, "room">) {
+  const [drag, setDrag] = useState<[number, number] | null>(null);
+  const frame = useRef<SVGRectElement>(null);
+  const { low, high } = rangeOf(shown.filter.value, column.key);
+  const place = (event: PointerEvent) => {
+    const { y } = frame.current!.getBoundingClientRect();
+    return Math.min(Math.max(top + event.clientY - y, top), bottom);
+  };
+  const end = () => {
+    if (drag) change({ filter: brushed(column.key, drag, axis.invert) });
+    setDrag(null);
+  };
+  const held: [number, number] | null = low === null && high === null ? null : [axis.position(high) ?? top, axis.position(low) ?? bottom];
+  const range = drag ?? held;
+  return (
+    <>
+      <rect
+        ref={frame}
+        class="handle"
+        x={-HALF}
+        width={2 * HALF}
+        y={top}
+        height={bottom - top}
+        onPointerDown={(event) => {
+          event.currentTarget.setPointerCapture(event.pointerId);
+          setDrag([place(event), place(event)]);
+        }}
+        onPointerMove={(event) => drag && setDrag([drag[0], place(event)])}
+        onPointerUp={end}
+        onPointerCancel={() => setDrag(null)}
+      />
+      {range && (
+        <rect class="brush" x={-HALF / 2} width={HALF} y={Math.min(...range)} height={Math.abs(range[1] - range[0])} />
+      )}
+    </>
+  );
+}
+
+/** The filter after a drag; a click takes the bounds away. */
+function brushed(key: string, [from, to]: [number, number], invert: (at: number) => number | null): string {
+  if (Math.abs(to - from) < CLICK) return withRange(shown.filter.value, key, null, null);
+  return withRange(shown.filter.value, key, invert(Math.max(from, to)), invert(Math.min(from, to)));
+}

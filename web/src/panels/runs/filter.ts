@@ -1,0 +1,166 @@
+/**
+ * The filter of runs: words, and comparisons such as `objective.beta=4` or `mig>0.3`, all of which
+ * must hold. The last part of a setting's name and the first part of a score's name will do.
+ */
+import type { RunData } from "../../bundle";
+import { numberText, valueText, type Column, type Value } from "./columns";
+
+export type Test = (run: RunData) => boolean;
+
+interface Term {
+  /** The text as it was written. */
+  text: string;
+  key: string;
+  /** "" for a word. */
+  operator: string;
+  value: string;
+}
+
+const COMPARISON = /("[^"]*"|[^\s"<>=!]+)?\s*(!=|<=|>=|=|<|>)\s*("[^"]*"|[^\s"<>=!][^\s"]*)?/y;
+const WORD = /"[^"]*"|[^\s"]+/y;
+
+/**
+ * Read a filter. Throws an Error that says what is wrong with it.
+ *
+ * @param columns All columns that it may name; of those that a short name may mean, one that tells
+ *     runs apart goes first.
+ */
+export function parseFilter(text: string, columns: readonly Column[]): Test {
+  const tests = terms(text).map((term) => (term.operator ? comparison(term, columns) : word(term, columns)));
+  return (run) => tests.every((test) => test(run));
+}
+
+function terms(text: string): Term[] {
+  const found: Term[] = [];
+  let place = skipSpace(text, 0);
+  while (place < text.length) {
+    const [term, end] = termAt(text, place);
+    found.push(term);
+    place = skipSpace(text, end);
+  }
+  return found;
+}
+
+function skipSpace(text: string, place: number): number {
+  return place + /^\s*/.exec(text.slice(place))![0].length;
+}
+
+function termAt(text: string, place: number): [Term, number] {
+  COMPARISON.lastIndex = WORD.lastIndex = place;
+  const [whole, key, operator, value] = COMPARISON.exec(text) ?? [];
+  if (whole) {
+    const term = { text: whole.trim(), key: unquoted(key ?? ""), operator: operator!, value: unquoted(value ?? "") };
+    if (!term.key) throw new Error(`“${term.text}” has no name before “${term.operator}”. Write, for example, mig>0.3.`);
+    if (value === undefined) throw new Error(`“${term.text}” has no value. Write, for example, ${term.text}0.3.`);
+    return [term, COMPARISON.lastIndex];
+  }
+  const plain = WORD.exec(text)?.[0];
+  if (!plain) throw new Error(`A quotation mark is not closed: ${text.slice(place)}`);
+  return [{ text: plain, key: "", operator: "", value: unquoted(plain) }, WORD.lastIndex];
+}
+
+function unquoted(text: string): string {
+  return text.startsWith('"') ? text.slice(1, -1) : text;
+}
+
+/** A word must be in the name, the state, the digest or a setting. */
+function word(term: Term, columns: readonly Column[]): Test {
+  const wanted = term.value.toLowerCase();
+  const read = columns.filter((column) => column.kind !== "score");
+  return (run) =>
+    run.id.toLowerCase().startsWith(wanted) ||
+    read.some((column) => typeof column.value(run) === "string" && valueText(column.value(run)).toLowerCase().includes(wanted));
+}
+
+function comparison(term: Term, columns: readonly Column[]): Test {
+  const column = resolve(term.key, columns);
+  if (term.operator === "=") return (run) => equal(column.value(run), term.value);
+  if (term.operator === "!=") return (run) => !equal(column.value(run), term.value);
+  const [compare, bound] = [COMPARE[term.operator]!, Number(term.value)];
+  if (term.value.trim() === "" || Number.isNaN(bound)) {
+    throw new Error(`“${term.text}” compares with “${term.value}”, which is not a number.`);
+  }
+  return (run) => {
+    const value = column.value(run);
+    return typeof value === "number" && compare(value, bound);
+  };
+}
+
+const COMPARE: Record<string, (a: number, b: number) => boolean> = {
+  "<": (a, b) => a < b,
+  "<=": (a, b) => a <= b,
+  ">": (a, b) => a > b,
+  ">=": (a, b) => a >= b,
+};
+
+/** Numbers are equal as numbers; text without regard to case; "-" is a missing value. */
+function equal(value: Value, wanted: string): boolean {
+  if (value === undefined || value === null) return wanted === "-" || wanted === "–" || wanted === "null";
+  if (typeof value === "number") return wanted !== "" && value === Number(wanted);
+  return String(value).toLowerCase() === wanted.toLowerCase();
+}
+
+/** The column of a name: the whole of it, the end of a setting's or the start of a score's. */
+export function resolve(name: string, columns: readonly Column[]): Column {
+  const wanted = name.toLowerCase();
+  const exact = columns.find(({ key }) => key.toLowerCase() === wanted);
+  if (exact) return exact;
+  const meant = columns.filter(({ key }) => isShort(wanted, key.toLowerCase()));
+  const telling = meant.filter((column) => column.differs);
+  const found = telling.length > 0 ? telling : meant;
+  if (found.length === 1) return found[0]!;
+  if (found.length === 0) throw new Error(`No setting or score is called “${name}”. ${suggestion(wanted, columns)}`);
+  throw new Error(`“${name}” may be ${found.map(({ key }) => key).join(" or ")}. Write one of them.`);
+}
+
+function isShort(name: string, key: string): boolean {
+  return key.endsWith(`.${name}`) || key.startsWith(`${name}/`);
+}
+
+function suggestion(name: string, columns: readonly Column[]): string {
+  const near = columns.filter(({ key }) => key.toLowerCase().includes(name)).slice(0, 4);
+  const shown = near.length > 0 ? near : columns.slice(0, 4);
+  return `There ${shown.length === 1 ? "is" : "are"}, for example, ${shown.map(({ key }) => key).join(", ")}.`;
+}
+
+/** The filter with the bounds of one column replaced; null bounds are none. */
+export function withRange(text: string, key: string, low: number | null, high: number | null): string {
+  const bounds = [low === null ? "" : termText(key, ">=", low), high === null ? "" : termText(key, "<=", high)];
+  return [...without(text, key), ...bounds].filter(Boolean).join(" ");
+}
+
+/** The filter with the value of one column replaced; null is any value. */
+export function withValue(text: string, key: string, value: string | null): string {
+  return [...without(text, key), value === null ? "" : `${quoted(key)}=${quoted(value)}`].filter(Boolean).join(" ");
+}
+
+/** The bounds of a column in a filter, and the value that it asks for. */
+export function rangeOf(text: string, key: string): { low: number | null; high: number | null; value: string | null } {
+  const own = parts(text).filter((term) => term.key === key);
+  const bound = (operator: string) => {
+    const term = own.find((each) => each.operator === operator);
+    return term ? Number(term.value) : null;
+  };
+  return { low: bound(">="), high: bound("<="), value: own.find((term) => term.operator === "=")?.value ?? null };
+}
+
+function without(text: string, key: string): string[] {
+  return parts(text).filter((term) => term.key !== key).map((term) => term.text);
+}
+
+/** The terms of a filter, or none of one with mistakes. */
+function parts(text: string): Term[] {
+  try {
+    return terms(text);
+  } catch {
+    return [];
+  }
+}
+
+function termText(key: string, operator: string, value: number): string {
+  return `${quoted(key)}${operator}${numberText(value)}`;
+}
+
+function quoted(text: string): string {
+  return /[\s<>=!]/.test(text) || text === "" ? `"${text}"` : text;
+}

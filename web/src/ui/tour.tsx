@@ -1,0 +1,145 @@
+/** A short tour: a card that goes from one part of the page to the next. */
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { change, view, type Tab } from "../state";
+import "./tour.css";
+
+interface Step {
+  title: string;
+  text: string;
+  /** What the card points at. */
+  target: string;
+  tab?: Tab;
+}
+
+export const STEPS: Step[] = [
+  {
+    title: "Sliders",
+    text: "Each slider is one latent variable. The variables that say most about the data come first; unused ones are folded away.",
+    target: ".sliders",
+  },
+  {
+    title: "Image",
+    text: "Move a slider: the decoder draws what its code looks like. What changes in the image is what the variable means.",
+    target: ".current",
+  },
+  {
+    title: "Tabs",
+    text: "Traversals show all variables at once. The other tabs show grids, interpolations, the data, factors and runs.",
+    target: '[role="tablist"]',
+    tab: "traversals",
+  },
+  {
+    title: "Data",
+    text: "Each point is an observation. Click one to set the sliders to its code; draw around some to compare them with the rest.",
+    target: "#tab-content",
+    tab: "data",
+  },
+  {
+    title: "Factors",
+    text: "A dark cell says that a variable tells much about a factor. Click it to see both in the scatter.",
+    target: "#tab-content",
+    tab: "factors",
+  },
+  {
+    title: "Save and share",
+    text: "Every panel saves as a picture or a table. “Copy link” holds everything that you see now.",
+    target: "#tab-content .exports",
+    tab: "traversals",
+  },
+];
+
+export function Tour({ onClose }: { onClose: () => void }) {
+  const [n, setN] = useState(0);
+  const before = useRef(view.value.tab);
+  const card = useRef<HTMLElement>(null);
+  const step = STEPS[n]!;
+  useEffect(() => {
+    if (step.tab && step.tab !== view.value.tab) change({ tab: step.tab }, "tour");
+    card.current!.querySelector<HTMLElement>(".next")!.focus({ preventScroll: true });
+  }, [n]);
+  usePointer(card, step);
+  const close = () => {
+    if (before.current !== view.value.tab) change({ tab: before.current }, "tour");
+    onClose();
+  };
+  return (
+    <section
+      ref={card}
+      class="tour"
+      role="dialog"
+      aria-labelledby="tour-title"
+      aria-describedby="tour-text"
+      onKeyDown={(event) => event.key === "Escape" && close()}
+    >
+      <h2 id="tour-title">{step.title}</h2>
+      <p id="tour-text">{step.text}</p>
+      <div class="tools">
+        <span class="count">{n + 1} of {STEPS.length}</span>
+        <button type="button" onClick={close}>Leave</button>
+        {n > 0 && <button type="button" onClick={() => setN(n - 1)}>Back</button>}
+        <button type="button" class="next" onClick={() => (n + 1 < STEPS.length ? setN(n + 1) : close())}>
+          {n + 1 < STEPS.length ? "Next" : "Done"}
+        </button>
+      </div>
+    </section>
+  );
+}
+
+/** Mark what a step is about, and lay the card beside it. */
+function usePointer(card: { current: HTMLElement | null }, step: Step): void {
+  const tab = view.value.tab;
+  useLayoutEffect(() => {
+    const target = document.querySelector(step.target);
+    target?.classList.add("tour-target");
+    target?.scrollIntoView({ block: "nearest", behavior: "instant" });
+    const lay = () => layBeside(card.current!, target);
+    lay();
+    window.addEventListener("resize", lay);
+    window.addEventListener("scroll", lay, true);
+    return () => {
+      target?.classList.remove("tour-target");
+      window.removeEventListener("resize", lay);
+      window.removeEventListener("scroll", lay, true);
+    };
+  }, [step, tab]);
+}
+
+function layBeside(card: HTMLElement, target: Element | null): void {
+  const size = { width: window.innerWidth, height: window.innerHeight };
+  const place = beside(target?.getBoundingClientRect() ?? null, card.getBoundingClientRect(), size);
+  card.style.left = `${place.left}px`;
+  card.style.top = `${place.top}px`;
+}
+
+interface Size {
+  width: number;
+  height: number;
+}
+interface Box extends Size {
+  left: number;
+  top: number;
+}
+
+const GAP = 12;
+
+/** Where a card of a size lies: beside the target if there is room, otherwise in the lower corner. */
+export function beside(target: Box | null, card: Size, screen: Size): { left: number; top: number } {
+  const corner = { left: screen.width - card.width - GAP, top: screen.height - card.height - GAP };
+  if (!target) return corner;
+  const left = clamp(target.left, GAP, corner.left);
+  const top = clamp(target.top, GAP, corner.top);
+  const below = { left, top: target.top + target.height + GAP };
+  const above = { left, top: target.top - card.height - GAP };
+  const right = { left: target.left + target.width + GAP, top };
+  return [below, right, above].find((place) => fits(place, card, screen)) ?? corner;
+}
+
+function fits(place: { left: number; top: number }, card: Size, screen: Size): boolean {
+  return (
+    place.left >= 0 && place.top >= 0 && place.left + card.width <= screen.width && place.top + card.height <= screen.height
+  );
+}
+
+function clamp(value: number, low: number, high: number): number {
+  return Math.max(low, Math.min(value, high));
+}
