@@ -41,7 +41,7 @@ def test_a_cell_of_the_matrix_sets_the_axes_and_the_colour(shown):
 
 
 def is_inside(points, polygon):
-    """Return which points lie in a polygon: rays from them cross its sides an odd number of times."""
+    """Return which points lie in a polygon: a ray crosses its sides an odd number of times."""
     inside = np.zeros(len(points), bool)
     x, y = points.T
     for (ax, ay), (bx, by) in zip(polygon, np.roll(polygon, 1, 0), strict=True):
