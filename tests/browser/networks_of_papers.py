@@ -23,7 +23,6 @@ def _gan(table, norm="batch"):
 # The shape of images, and the network.
 NETWORKS = {
     "kim2018": ((1, 64, 64), {"network": uw.Kim2018()}),
-    "kim2018-tables-2-3": ((3, 64, 64), {"network": uw.Kim2018(256)}),
     "mathieu2018": ((1, 64, 64), {"network": uw.Mathieu2019(third=32)}),
     "mathieu2019": ((1, 64, 64), {"network": uw.Mathieu2019()}),
     "mathieu2019-table-1b": ((1, 28, 28), {"network": uw.MLP()}),
