@@ -60,7 +60,7 @@ def main() -> None:
     model = uw.fit(uw.Shapes2D(), steps=200, network=uw.Kim2018(), latent=uw.Gaussian(10))
     with tempfile.TemporaryDirectory() as folder:
         small = uw.share(model, Path(folder) / "page.html", thumbnails=THUMBNAILS)
-        large = uw.share(model, Path(folder) / "points.html", rows=ROWS, thumbnails=0)
+        large = uw.share(model, Path(folder) / "points.html", rows=ROWS, thumbnails=1)
         measured = [
             ("slider to image", _in_page(small, _slider), "ms", 50),
             ("first image", _in_page(small, _first_image), "ms", 2000),

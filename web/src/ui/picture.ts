@@ -145,10 +145,10 @@ function* lines(node: Text, element: HTMLElement, frame: DOMRect): Generator<SVG
 }
 
 function written(text: string, parent: Element, box: DOMRect, frame: DOMRect): SVGElement {
-  const style = `${styles(parent, FONT)};fill:${getComputedStyle(parent).color}`;
-  const x = box.x - frame.x + (parent instanceof HTMLSelectElement ? 6 : 0);
-  const place = { x, y: box.y - frame.y + box.height * 0.78, style };
-  const element = make("text", place);
+  const { color, fontSize, paddingLeft } = getComputedStyle(parent);
+  const left = parent instanceof HTMLSelectElement ? parseFloat(paddingLeft) : 0;
+  const y = box.y - frame.y + box.height / 2 + 0.36 * parseFloat(fontSize); // about the baseline
+  const element = make("text", { x: box.x - frame.x + left, y, style: `${styles(parent, FONT)};fill:${color}` });
   element.textContent = text.trim();
   return element;
 }
