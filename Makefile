@@ -7,7 +7,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-NODE_NEEDED := needs node and npm, version 20 or newer: apt-get install nodejs npm
+NODE_NEEDED := needs Node 20.19 or newer with npm: apt-get install nodejs npm (Debian 13), or nodejs.org
 
 .PHONY: test app demo bench clean
 
