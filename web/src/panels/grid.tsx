@@ -118,7 +118,7 @@ function Tiles({ model, across, up, columns, codes, parts }: TilesProps) {
   const at = row < 0 || column < 0 ? -1 : row * columns + column;
   const choose = (from: Code) => change({ z: taken(up, taken(across, code.value, from), from) });
   return (
-    <div class="grid" style={{ "--columns": columns, "--cell": CELL[model.data.observation.kind] }}>
+    <div class="latent-grid" style={{ "--columns": columns, "--cell": CELL[model.data.observation.kind] }}>
       <div class="up-name" aria-hidden="true">{up.name} →</div>
       <div class="up-values" aria-hidden="true">
         {Array.from({ length: rows }, (_, row) => <span key={row}>{stepName(up, codes[row * columns]!)}</span>)}

@@ -28,7 +28,7 @@ export function Interpolate({ model }: { model: Model }) {
       help={`Codes on the straight line between two observations. Move along it to set the sliders.${discrete ? " Discrete variables switch in the middle." : ""}`}
       csv={() => csvOf(path)}
     >
-      <div class="ends">
+      <div class="path-ends">
         <EndPicker model={model} ends={ends} place={0} picture={values[0]} />
         <EndPicker model={model} ends={ends} place={1} picture={values[STEPS - 1]} />
       </div>

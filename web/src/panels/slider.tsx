@@ -112,7 +112,7 @@ function Histogram({ model, column, quantiles, observed }: HistogramProps) {
   const path = useMemo(() => outline(histogram(scoresOf(model, column, quantiles), BINS)), [model, column]);
   const x = ((observed + LIMIT) / (2 * LIMIT)) * BINS;
   return (
-    <svg class="histogram" viewBox={`0 0 ${BINS} 1`} preserveAspectRatio="none" aria-hidden="true">
+    <svg class="spread" viewBox={`0 0 ${BINS} 1`} preserveAspectRatio="none" aria-hidden="true">
       <path class="density" d={path} />
       <line class="observed" x1={x} x2={x} y1={0} y2={1} vector-effect="non-scaling-stroke" />
     </svg>

@@ -19,7 +19,7 @@ export function Tile({ current, first, label, caption, onChoose, children }: Til
   return (
     <button
       type="button"
-      class="tile"
+      class="tile in-export"
       tabIndex={first ? 0 : -1}
       aria-label={label}
       title={label}

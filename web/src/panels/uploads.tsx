@@ -63,7 +63,7 @@ function Choose({ model }: { model: Model }) {
       <button type="button" onClick={() => input.current!.click()}>
         {accept.startsWith("image") ? "Choose your own image" : "Choose your own file"}
       </button>{" "}
-      <span class="hint">or drop or paste it here</span>
+      <span class="or-drop">or drop or paste it here</span>
       <input
         ref={input}
         class="file"
