@@ -34,6 +34,13 @@ describe("columns of the rows", () => {
     expect(placesOf(columnOf(model, "z:0")!)).toBe(columnOf(model, "z:0")!.values);
   });
 
+  it("spreads two columns independently", () => {
+    const away = (key: string) => placesOf(columnOf(model, key)!).map((place) => place - Math.round(place));
+    const [a, b] = [away("factor:0"), away("factor:1")];
+    const dot = (u: Float32Array, v: Float32Array) => u.reduce((sum, value, n) => sum + value * v[n]!, 0);
+    expect(Math.abs(dot(a, b)) / Math.sqrt(dot(a, a) * dot(b, b))).toBeLessThan(4 / Math.sqrt(50));
+  });
+
   it("names values, also missing ones", () => {
     expect(textOf(columnOf(model, "factor:1")!, 2)).toBe("heart");
     expect(textOf(columnOf(model, "factor:1")!, NaN)).toBe("missing");

@@ -8,7 +8,7 @@ import { axisOptions, colourOptions, columnOf, textOf, type Column, type Option 
 export function AxisControls({ model }: { model: Model }) {
   const axes = axisOptions(model);
   return (
-    <div class="choices">
+    <div class="data-choices">
       <Choice label="Across" options={axes} value={xAxis.value} onChange={(x) => change({ x, box: null })} />
       <Choice label="Up" options={axes} value={yAxis.value} onChange={(y) => change({ y, box: null })} />
       <Choice label="Colour" options={colourOptions(model)} value={colourKey.value} onChange={(colour) => change({ colour })} />
@@ -26,7 +26,7 @@ interface ChoiceProps {
 export function Choice({ label, options, value, onChange }: ChoiceProps) {
   const groups = [...new Set(options.map(({ group }) => group))];
   return (
-    <label class="choice">
+    <label class="data-choice">
       {label}
       <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>
         {groups.map((group) => {
@@ -46,7 +46,7 @@ export function SelectByValue({ model }: { model: Model }) {
   const [key, setKey] = useState(options[0]?.key ?? "");
   const column = columnOf(model, key) ?? columnOf(model, options[0]!.key)!;
   return (
-    <fieldset class="choices by-value">
+    <fieldset class="data-choices by-value">
       <legend>Select by value</legend>
       <Choice label="Of" options={options} value={column.key} onChange={setKey} />
       {column.kind === "number" ? <NumberRange key={column.key} column={column} /> : <OneValue key={column.key} column={column} />}
@@ -72,11 +72,11 @@ function NumberRange({ column }: { column: Column }) {
   const valid = low !== "" && high !== "" && +low <= +high;
   return (
     <>
-      <label class="choice">
+      <label class="data-choice">
         From
         <input type="number" step="any" value={low} onInput={(event) => setLow(event.currentTarget.value)} />
       </label>
-      <label class="choice">
+      <label class="data-choice">
         To
         <input type="number" step="any" value={high} onInput={(event) => setHigh(event.currentTarget.value)} />
       </label>
