@@ -1,9 +1,10 @@
 /** Choices of the axes and the colour, and selecting by value. */
-import { useState } from "preact/hooks";
+import { extent } from "d3-array";
+import { useMemo, useState } from "preact/hooks";
 import type { Model } from "../../model";
 import { colourKey, selectRange, xAxis, yAxis } from "../../selection";
 import { change } from "../../state";
-import { axisOptions, colourOptions, columnOf, textOf, type Column, type Option } from "./columns";
+import { axisOptions, colourOptions, columnOf, type Column, type Option } from "./columns";
 
 export function AxisControls({ model }: { model: Model }) {
   const axes = axisOptions(model);
@@ -66,9 +67,9 @@ function OneValue({ column }: { column: Column }) {
 }
 
 function NumberRange({ column }: { column: Column }) {
-  const known = column.values.filter((value) => Number.isFinite(value)).sort();
-  const [low, setLow] = useState(textOf(column, known[0] ?? 0));
-  const [high, setHigh] = useState(textOf(column, known.at(-1) ?? 0));
+  const ends = useMemo(() => outerEnds(column.values), [column]);
+  const [low, setLow] = useState(ends[0]);
+  const [high, setHigh] = useState(ends[1]);
   const valid = low !== "" && high !== "" && +low <= +high;
   return (
     <>
@@ -83,4 +84,16 @@ function NumberRange({ column }: { column: Column }) {
       <button type="button" disabled={!valid} onClick={() => selectRange(column.key, +low, +high)}>Select</button>
     </>
   );
+}
+
+/** The range of the finite values, rounded outwards to 4 digits so that it holds all of them. */
+export function outerEnds(values: Float32Array): [string, string] {
+  const [low, high] = extent(values.filter((value) => Number.isFinite(value)));
+  return [rounded(low ?? 0, Math.floor), rounded(high ?? 0, Math.ceil)];
+}
+
+function rounded(value: number, round: (x: number) => number): string {
+  if (value === 0) return "0";
+  const unit = 10 ** (Math.floor(Math.log10(Math.abs(value))) - 3);
+  return String(+(round(value / unit) * unit).toPrecision(5));
 }

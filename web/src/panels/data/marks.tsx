@@ -20,9 +20,11 @@ export function currentPlace(model: Model, cloud: Cloud, z: readonly number[] | 
 
 /** A cross at the current code, which moves with the sliders. */
 export function Cross({ model, cloud, box, size }: Props & { model: Model }) {
-  const row = view.value.row ?? model.data.start;
-  const place = currentPlace(model, cloud, view.value.z && code.value, row);
-  if (!place || place.some(Number.isNaN)) return null;
+  const { row, z } = view.value;
+  const { start, rows } = model.data;
+  const known = row !== null && row < rows.count ? row : start; // a link may be to a row of other data
+  const place = currentPlace(model, cloud, z && code.value, known);
+  if (!place?.every(Number.isFinite)) return null;
   const [x, y] = toScreen(box, size, place);
   return (
     <g class="code-cross" data-testid="cross" transform={`translate(${x} ${y})`}>
