@@ -2,7 +2,7 @@
 import type { Model } from "../../model";
 import { toScreen, type Box, type Place, type Size } from "../../scatter/camera";
 import { lasso, lassoAxes, xAxis, yAxis } from "../../selection";
-import { code, view } from "../../state";
+import { code, known, view } from "../../state";
 import { placeOfCode, type Cloud } from "./cloud";
 
 interface Props {
@@ -21,9 +21,7 @@ export function currentPlace(model: Model, cloud: Cloud, z: readonly number[] | 
 /** A cross at the current code, which moves with the sliders. */
 export function Cross({ model, cloud, box, size }: Props & { model: Model }) {
   const { row, z } = view.value;
-  const { start, rows } = model.data;
-  const known = row !== null && row < rows.count ? row : start; // a link may be to a row of other data
-  const place = currentPlace(model, cloud, z && code.value, known);
+  const place = currentPlace(model, cloud, z && code.value, known(model, row));
   if (!place?.every(Number.isFinite)) return null;
   const [x, y] = toScreen(box, size, place);
   return (
