@@ -138,7 +138,7 @@ export const code = computed<number[]>(() => {
 });
 
 /** A row that the model has; rows of links may come from other data. */
-function known({ data }: Model, row: number | null): number {
+export function known({ data }: Model, row: number | null): number {
   return row !== null && row < data.rows.count ? row : data.start;
 }
 

@@ -65,7 +65,7 @@ describe("the matrix", () => {
   it("is a table of buttons", () => {
     const page = document.createElement("div");
     render(<Factors model={model} />, page);
-    const cells = page.querySelectorAll<HTMLButtonElement>(".matrix button");
+    const cells = page.querySelectorAll<HTMLButtonElement>(".information button");
     expect([...cells].map((cell) => cell.getAttribute("aria-label"))).toEqual([
       "z0 tells 90 % of size, the best variable",
       "z0 tells 2 % of shape, no better than chance",
@@ -90,6 +90,6 @@ describe("the rate", () => {
     render(<Factors model={other} />, page);
     expect(page.textContent).toContain("no known factors");
     expect(page.textContent).toContain("rate 3.00 = mutual information 2.50 + total correlation 0.30");
-    expect(page.querySelector(".matrix")).toBeNull();
+    expect(page.querySelector(".information")).toBeNull();
   });
 });

@@ -32,7 +32,7 @@ export function Data({ model }: { model: Model }) {
         <AxisControls model={model} />
         <div class="scatter-and-legend">
           <Plot model={model} cloud={cloud} look={look} selected={selected} />
-          <div class="keys">
+          <div class="scatter-side">
             <Legend colours={colours} />
             {contours.value && !whyNoContours(cloud) && <DensityKey />}
             {left > 0 && <p class="help">{left} rows have no value on an axis and are left out.</p>}

@@ -6,7 +6,7 @@ import type { ClassEntry, Colouring } from "./colouring";
 export function Legend({ colours }: { colours: Colouring }) {
   if (!colours.name) return null;
   return (
-    <div class="legend">
+    <div class="colour-key">
       <h3>{colours.name}</h3>
       {colours.scale && <ColourBar ends={colours.ends} />}
       {colours.classes.length > 0 && (

@@ -50,7 +50,7 @@ export function Plot({ model, cloud, look, selected }: Props) {
       <PlotTools model={model} cloud={cloud} lasso={lasso} camera={camera} />
       <div
         ref={frame}
-        class={lasso.value ? "frame lassoing" : "frame"}
+        class={lasso.value ? "scatter-frame lassoing" : "scatter-frame"}
         tabIndex={0}
         role="application"
         aria-label={`Scatter of ${cloud.y.name} against ${cloud.x.name}`}
@@ -63,14 +63,14 @@ export function Plot({ model, cloud, look, selected }: Props) {
         <Layer size={size}>
           <Axes cloud={cloud} box={box} size={size} />
         </Layer>
-        <canvas ref={canvas} class="points" aria-hidden="true" />
+        <canvas ref={canvas} class="scatter-points" aria-hidden="true" />
         {images.value && <Images model={model} cloud={cloud} box={box} size={size} selected={selected} />}
         <Marks model={model} cloud={cloud} box={box} size={size} row={row} path={pointing.path.value} />
-        <div class="cards">
+        <div class="scatter-cards">
           {row !== null && <Hover model={model} row={row} at={cloud.picker.screen(box, size, row)} size={size} />}
         </div>
       </div>
-      <p class="aside" aria-live="polite">{cursor.value === null ? "" : spoken(model, cursor.value)}</p>
+      <p class="spoken" aria-live="polite">{cursor.value === null ? "" : spoken(model, cursor.value)}</p>
     </div>
   );
 }
@@ -80,7 +80,7 @@ function Layer({ size, children }: { size: Size; children: ComponentChildren }) 
   const width = size.width + MARGIN.left + MARGIN.right;
   const height = size.height + MARGIN.top + MARGIN.bottom;
   return (
-    <svg class="layer" width={width} height={height} aria-hidden="true">
+    <svg class="scatter-layer" width={width} height={height} aria-hidden="true">
       <g transform={`translate(${MARGIN.left} ${MARGIN.top})`}>{children}</g>
     </svg>
   );

@@ -19,20 +19,20 @@ export function Matrix({ model }: { model: Model }) {
         rows: variables.map(({ name, number }) => [name, ...factors.map((_, k) => model.share(number, k))]),
       })}
     >
-      <div class="wide">
-        <table class="matrix">
+      <div class="scroll-x">
+        <table class="information">
           <thead>
             <tr>
               <th scope="col">Variable</th>
               {factors.map(({ name }) => (
-                <th key={name} scope="col">{name}</th>
+                <th key={name} scope="col" title={name}>{name}</th>
               ))}
             </tr>
           </thead>
           <tbody>
             {shown.map((variable) => (
               <tr key={variable.number}>
-                <th scope="row">{variable.name}</th>
+                <th scope="row" title={variable.name}>{variable.name}</th>
                 {factors.map((_, k) => (
                   <td key={k}>
                     <Cell model={model} variable={variable} factor={k} />
