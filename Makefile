@@ -7,7 +7,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-NODE_NEEDED := needs node and npm, version 20 or newer: apt-get install nodejs npm
+NODE_NEEDED := needs Node 20.19 or newer with npm: apt-get install nodejs npm (Debian 13), or nodejs.org
 
 .PHONY: test app demo bench clean
 
@@ -38,7 +38,7 @@ $(VENV)/ready: $(VENV)/installed
 	touch $@
 
 web/node_modules/ready: web/package-lock.json
-	@node -e "process.exit(parseInt(process.versions.node) < 20)" && npm --version >/dev/null \
+	@{ node -e "process.exit(parseInt(process.versions.node) < 20)" && npm --version; } >/dev/null 2>&1 \
 		|| { echo "make $(or $(MAKECMDGOALS),test) $(NODE_NEEDED)" >&2; exit 1; }
 	cd web && npm ci --silent
 	touch $@

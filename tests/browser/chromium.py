@@ -67,7 +67,7 @@ class Explorer:
 
     def ready(self):
         """Wait until the current code is decoded."""
-        self.page.wait_for_selector(".current canvas, .current svg", timeout=1000 * _PATIENCE)
+        self.page.wait_for_selector(".decoded canvas, .decoded svg", timeout=1000 * _PATIENCE)
 
     def follow(self, fragment):
         """Put a link into the address bar."""
@@ -105,7 +105,7 @@ class Explorer:
         script = "x => window.unweave.model.value.encode(new Float32Array(x))"
         return np.array(self.page.evaluate(script, np.ravel(x).tolist()), np.float32)
 
-    def pixels(self, selector=".current canvas"):
+    def pixels(self, selector=".decoded canvas"):
         """Return the pixels of a canvas, (height, width, 3), of 255."""
         script = """canvas => {
             const { width, height } = canvas;

@@ -20,21 +20,21 @@ def _gan(table, norm="batch"):
     return uw.InfoGAN(network=uw.Kim2018GAN(table, norm), noise_size=3)
 
 
-# The shape of images, and the network.
+# The shape of images, and the network. Images are small where the network takes any size, so that
+# there are fewer weights; the layers are the same.
 NETWORKS = {
     "kim2018": ((1, 64, 64), {"network": uw.Kim2018()}),
-    "kim2018-tables-2-3": ((3, 64, 64), {"network": uw.Kim2018(256)}),
     "mathieu2018": ((1, 64, 64), {"network": uw.Mathieu2019(third=32)}),
     "mathieu2019": ((1, 64, 64), {"network": uw.Mathieu2019()}),
-    "mathieu2019-table-1b": ((1, 28, 28), {"network": uw.MLP()}),
-    "mathieu2019-table-1c": ((3, 64, 64), {"network": uw.DCGAN()}),
-    "esmaeili2019-table-3": ((1, 28, 28), {"network": uw.Esmaeili2019(3), "latent": TREE}),
-    "esmaeili2019-table-4": ((1, 64, 64), {"network": uw.Esmaeili2019(4)}),
+    "mathieu2019-table-1b": ((1, 8, 8), {"network": uw.MLP()}),
+    "mathieu2019-table-1c": ((3, 64, 64), {"network": uw.DCGAN(8)}),
+    "esmaeili2019-table-3": ((1, 12, 12), {"network": uw.Esmaeili2019(3), "latent": TREE}),
+    "esmaeili2019-table-4": ((1, 12, 12), {"network": uw.Esmaeili2019(4)}),
     "esmaeili2019-table-5": ((3, 64, 64), {"network": uw.Esmaeili2019(5), "latent": TREE}),
-    "sikka2019": ((1, 28, 28), {"network": uw.MLP((256, 200, 200), "tanh")}),
-    "kim2018-table-4": ((1, 28, 28), {"objective": _gan(4)}),
-    "kim2018-table-5": ((1, 64, 64), {"objective": _gan(5), "latent": TREE}),
-    "kim2018-table-6": ((3, 64, 64), {"objective": _gan(6, "layer")}),
+    "sikka2019": ((1, 12, 12), {"network": uw.MLP((256, 200, 200), "tanh")}),
+    "kim2018-table-4": ((1, 8, 8), {"objective": _gan(4)}),
+    "kim2018-table-5": ((1, 16, 16), {"objective": _gan(5), "latent": TREE}),
+    "kim2018-table-6": ((3, 8, 8), {"objective": _gan(6, "layer")}),
 }
 
 

@@ -43,8 +43,8 @@ export function App() {
   return (
     <>
       <Header onTour={() => setShown("tour")} onKeys={() => setShown("keys")} />
-      <Hint onTour={() => setShown("tour")} />
       <RunPicker />
+      <Hint onTour={() => setShown("tour")} />
       {problem.value && (
         <p class="problem" role="alert">
           {problem.value}
@@ -91,7 +91,7 @@ function Hint({ onTour }: { onTour: () => void }) {
     setHidden(true);
   };
   return (
-    <p class="hint">
+    <p class="welcome">
       New here? The tour takes a minute.
       <button type="button" onClick={() => { hide(); onTour(); }}>Start the tour</button>
       <button type="button" onClick={hide}>Hide</button>

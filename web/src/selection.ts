@@ -2,6 +2,7 @@
 import { computed } from "@preact/signals";
 import type { Model } from "./model";
 import { columnOf, defaultAxes, defaultColour, placesOf } from "./panels/data/columns";
+import type { Box } from "./scatter/camera";
 import { rowsInside } from "./scatter/lasso";
 import { change, model, view } from "./state";
 
@@ -19,9 +20,17 @@ export const colourKey = computed(() => {
   return columnOf(model.value, colour) ? colour : defaultColour(model.value, xAxis.value);
 });
 
-const lasso = computed(() => view.value.lasso);
-const lassoAxes = computed(() => view.value.lassoAxes);
-const range = computed(() => view.value.range);
+// Parts of the view of their own, so that what depends on them rests while the sliders move.
+export const images = computed(() => view.value.images);
+export const contours = computed(() => view.value.contours);
+const ends = computed(() => view.value.box);
+export const box = computed<Box | null>(() => {
+  const [left, right, bottom, top] = ends.value ?? [];
+  return ends.value && { x: [left!, right!], y: [bottom!, top!] };
+});
+export const lasso = computed(() => view.value.lasso);
+export const lassoAxes = computed(() => view.value.lassoAxes);
+export const range = computed(() => view.value.range);
 
 /** The selected rows in increasing order, or null if nothing is selected. */
 export const selection = computed<number[] | null>(() => {

@@ -25,6 +25,8 @@ export interface View {
   y: string;
   /** Colour of the points: "none", "factor:0", "z:3", "error". */
   colour: string;
+  /** What is seen of the scatter: left, right, bottom and top in its coordinates; null is the whole. */
+  box: [number, number, number, number] | null;
   /** Corners of the lasso in the scatter's coordinates. */
   lasso: [number, number][] | null;
   /** The axes that the lasso was drawn on; the selection stays when others are shown. */
@@ -76,6 +78,7 @@ export const DEFAULTS: View = {
   x: "",
   y: "",
   colour: "",
+  box: null,
   lasso: null,
   lassoAxes: null,
   range: null,
@@ -135,7 +138,7 @@ export const code = computed<number[]>(() => {
 });
 
 /** A row that the model has; rows of links may come from other data. */
-function known({ data }: Model, row: number | null): number {
+export function known({ data }: Model, row: number | null): number {
   return row !== null && row < data.rows.count ? row : data.start;
 }
 
@@ -226,9 +229,10 @@ const listOf =
   (form: Form, length?: number): Form =>
   (value) =>
     Array.isArray(value) && value.every(form) && (length === undefined || value.length === length);
-const isRange = ([key, ...ends]: unknown[]): boolean => isText(key) && ends.every(isNumber);
+const isBox = ([left, right, bottom, top]: number[]): boolean => left! < right! && bottom! < top!;
 /** Numbers of images that a row of a traversal may have. */
 export const STEPS = [5, 7, 9, 11, 15];
+const isRange = ([key, ...ends]: unknown[]): boolean => isText(key) && ends.every(isNumber);
 const TABS: Tab[] = ["traversals", "grid", "between", "data", "factors", "runs"];
 
 const FORMS: Record<keyof View, Form> = {
@@ -240,6 +244,7 @@ const FORMS: Record<keyof View, Form> = {
   x: isText,
   y: isText,
   colour: isText,
+  box: (value) => listOf(isNumber, 4)(value) && isBox(value as number[]),
   lasso: listOf(listOf(isNumber, 2)),
   lassoAxes: listOf(isText, 2),
   range: (value) => listOf(() => true, 3)(value) && isRange(value as unknown[]),

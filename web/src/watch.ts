@@ -45,7 +45,7 @@ export class Watcher {
       this.text = text;
       this.recovered();
     } catch (error) {
-      this.failed = problem.value = `The server does not answer (${(error as Error).message}). Runs are shown as they were.`;
+      this.failed = problem.value = `Cannot follow the runs: ${(error as Error).message}. They are shown as they were.`;
       return;
     }
     openFirst();

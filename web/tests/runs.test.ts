@@ -100,7 +100,7 @@ describe("columns", () => {
     );
     const settings = allColumns(many).filter(({ kind }) => kind === "setting");
     expect(mostTelling(settings, many, 2).map(({ key }) => key)).toEqual(["beta", "half"]);
-    expect(mostTelling(settings, many, 3).map(({ key }) => key)).toEqual(["rare", "beta", "half"]);
+    expect(mostTelling(settings, many, 9).map(({ key }) => key)).toEqual(["rare", "beta", "half"]);
   });
 
   it("sort numbers before text and missing values last in both directions", () => {
@@ -127,6 +127,8 @@ describe("groups of seeds", () => {
     const betas = [1, 4, 16].map((beta) => run(`${beta}`, { "objective.beta": beta, "warm-up": beta > 1, seed: 0 }));
     expect(groupSeeds(betas).map(({ name }) => name)).toEqual(["beta=1", "beta=4", "beta=16"]);
     expect(groupSeeds([betas[0]!])[0]!.name).toBe("all runs");
+    const without = [run("a", { "latent.size": 5 }), run("b", { "latent.size": 6 }), run("c", {})];
+    expect(groupSeeds(without).map(({ name }) => name)).toEqual(["size=5", "size=6", "size=–"]);
   });
 
   it("do not depend on the order of settings", () => {

@@ -83,7 +83,7 @@ describe("watching", () => {
       model: () => modelAt(100),
     });
     await watched.look();
-    expect(problem.value).toContain("does not answer (refused)");
+    expect(problem.value).toContain("Cannot follow the runs: refused.");
     down = false;
     await watched.look();
     expect(problem.value).toBe("");

@@ -125,7 +125,7 @@ class ColourMap:
         chosen = images[:, list(self.channels)] if self.channels else images
         low, high = (torch.tensor(ends).reshape(1, -1, 1, 1) for ends in (self.low, self.high))
         shown = ((chosen - low) / (high - low)).clamp(0, 1)
-        count = shown.shape[1]
+        count = shown.shape[1]  # one span may be that of all channels
         if self.pixels and count == 4:
             return shown
         if self.diverging:

@@ -41,7 +41,8 @@ export function createRenderer(canvas: HTMLCanvasElement, fast = hasGraphicsCard
   // The drawing is kept so that the panel can be saved as a picture.
   const gl = fast ? canvas.getContext("webgl2", { antialias: false, preserveDrawingBuffer: true }) : null;
   if (gl) return new GlRenderer(canvas, gl);
-  const context = canvas.getContext("2d");
+  // "Read" means that the pixels stay in main memory, where they are written.
+  const context = canvas.getContext("2d", { willReadFrequently: true });
   return context && new CanvasRenderer(canvas, context);
 }
 

@@ -85,12 +85,9 @@ function withPlace(element: SVGElement, place: Record<string, number>): SVGEleme
   return element;
 }
 
-/** The pixels as a data URL. WebGL clears what it has shown, so canvases are asked to draw again. */
+/** The pixels as a data URL. A canvas with WebGL must keep what it has drawn. */
 function pixels(source: HTMLCanvasElement | HTMLImageElement): string {
-  if (source instanceof HTMLCanvasElement) {
-    source.dispatchEvent(new CustomEvent("redraw"));
-    return source.toDataURL();
-  }
+  if (source instanceof HTMLCanvasElement) return source.toDataURL();
   const canvas = document.createElement("canvas");
   [canvas.width, canvas.height] = [source.naturalWidth, source.naturalHeight];
   canvas.getContext("2d")!.drawImage(source, 0, 0);
@@ -148,10 +145,10 @@ function* lines(node: Text, element: HTMLElement, frame: DOMRect): Generator<SVG
 }
 
 function written(text: string, parent: Element, box: DOMRect, frame: DOMRect): SVGElement {
-  const style = `${styles(parent, FONT)};fill:${getComputedStyle(parent).color}`;
-  const x = box.x - frame.x + (parent instanceof HTMLSelectElement ? 6 : 0);
-  const place = { x, y: box.y - frame.y + box.height * 0.78, style };
-  const element = make("text", place);
+  const { color, fontSize, paddingLeft } = getComputedStyle(parent);
+  const left = parent instanceof HTMLSelectElement ? parseFloat(paddingLeft) : 0;
+  const y = box.y - frame.y + box.height / 2 + 0.36 * parseFloat(fontSize); // about the baseline
+  const element = make("text", { x: box.x - frame.x + left, y, style: `${styles(parent, FONT)};fill:${color}` });
   element.textContent = text.trim();
   return element;
 }

@@ -1,5 +1,5 @@
 /** A short tour: a card that goes from one part of the page to the next. */
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { change, view, type Tab } from "../state";
 import "./tour.css";
 
@@ -88,7 +88,8 @@ export function Tour({ onClose }: { onClose: () => void }) {
 /** Mark what a step is about, and lay the card beside it. */
 function usePointer(card: { current: HTMLElement | null }, step: Step): void {
   const tab = view.value.tab;
-  useLayoutEffect(() => {
+  // After all is drawn: the target may be in a tab that has just been opened.
+  useEffect(() => {
     const target = document.querySelector(step.target);
     target?.classList.add("tour-target");
     target?.scrollIntoView({ block: "nearest", behavior: "instant" });

@@ -3,6 +3,7 @@ import { currentPlace } from "../../src/panels/data/marks";
 import { cloudOf } from "../../src/panels/data/cloud";
 import { axisOptions, colourOptions, columnOf, defaultAxes, defaultColour, placesOf, textOf } from "../../src/panels/data/columns";
 import { affineMap, solve } from "../../src/panels/data/projection";
+import { outerEnds } from "../../src/panels/data/controls";
 import { ticksOf } from "../../src/panels/data/axes";
 import { smallModel } from "../fixture";
 import { normals } from "../random";
@@ -34,6 +35,13 @@ describe("columns of the rows", () => {
     expect(placesOf(columnOf(model, "z:0")!)).toBe(columnOf(model, "z:0")!.values);
   });
 
+  it("spreads two columns independently", () => {
+    const away = (key: string) => placesOf(columnOf(model, key)!).map((place) => place - Math.round(place));
+    const [a, b] = [away("factor:0"), away("factor:1")];
+    const dot = (u: Float32Array, v: Float32Array) => u.reduce((sum, value, n) => sum + value * v[n]!, 0);
+    expect(Math.abs(dot(a, b)) / Math.sqrt(dot(a, a) * dot(b, b))).toBeLessThan(4 / Math.sqrt(50));
+  });
+
   it("names values, also missing ones", () => {
     expect(textOf(columnOf(model, "factor:1")!, 2)).toBe("heart");
     expect(textOf(columnOf(model, "factor:1")!, NaN)).toBe("missing");
@@ -60,6 +68,18 @@ describe("the first view", () => {
   it("is coloured by what the variable across tells about", () => {
     expect(defaultColour(model, "z:0")).toBe("factor:0");
     expect(defaultColour(model, "z:1")).toBe("none");
+  });
+});
+
+describe("a range to select", () => {
+  it("holds all values, with few digits", () => {
+    for (const scale of [1e-5, 1, 1234.5]) {
+      const values = normals(10, 200).map((value) => scale * value);
+      const [low, high] = outerEnds(values);
+      expect(values.every((value) => value >= +low && value <= +high)).toBe(true);
+      for (const end of [low, high]) expect(+(+end).toPrecision(5)).toBe(+end);
+    }
+    expect(outerEnds(new Float32Array([NaN, 0]))).toEqual(["0", "0"]);
   });
 });
 

@@ -58,14 +58,14 @@ describe("the matrix", () => {
   it("leads to the variable, the next one that tells about the factor, and its colour", () => {
     expect(byShare(model, 0)[0]!.name).toBe("z0");
     // Nothing else is above chance, so the y axis is the other default one.
-    expect(linked(model, model.variable(0), 0)).toEqual({ tab: "data", x: "z:0", y: "z:1", colour: "factor:0" });
-    expect(linked(model, model.variable(1), 1)).toEqual({ tab: "data", x: "z:1", y: "z:2", colour: "factor:1" });
+    expect(linked(model, model.variable(0), 0)).toEqual({ tab: "data", x: "z:0", y: "z:1", colour: "factor:0", box: null });
+    expect(linked(model, model.variable(1), 1)).toEqual({ tab: "data", x: "z:1", y: "z:2", colour: "factor:1", box: null });
   });
 
   it("is a table of buttons", () => {
     const page = document.createElement("div");
     render(<Factors model={model} />, page);
-    const cells = page.querySelectorAll<HTMLButtonElement>(".matrix button");
+    const cells = page.querySelectorAll<HTMLButtonElement>(".information button");
     expect([...cells].map((cell) => cell.getAttribute("aria-label"))).toEqual([
       "z0 tells 90 % of size, the best variable",
       "z0 tells 2 % of shape, no better than chance",
@@ -90,6 +90,6 @@ describe("the rate", () => {
     render(<Factors model={other} />, page);
     expect(page.textContent).toContain("no known factors");
     expect(page.textContent).toContain("rate 3.00 = mutual information 2.50 + total correlation 0.30");
-    expect(page.querySelector(".matrix")).toBeNull();
+    expect(page.querySelector(".information")).toBeNull();
   });
 });

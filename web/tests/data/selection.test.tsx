@@ -104,13 +104,13 @@ describe("the tab", () => {
     await draw();
     expect(selection.value).toHaveLength(17);
     expect(page.querySelector("[data-testid=selected-count]")!.textContent).toContain("17 of 50 rows");
-    expect(page.querySelectorAll(".histogram")).toHaveLength(4);
+    expect(page.querySelectorAll(".comparison")).toHaveLength(4);
   });
 
   it("isolates a class by its legend, and shows all again", async () => {
     view.value = { ...view.value, colour: "factor:1" };
     render(<Data model={model} />, page);
-    const entry = () => page.querySelectorAll<HTMLButtonElement>(".legend .key")[1]!;
+    const entry = () => page.querySelectorAll<HTMLButtonElement>(".colour-key .key")[1]!;
     expect(entry().textContent).toContain("ellipse 17");
     entry().click();
     await draw();

@@ -1,10 +1,15 @@
-/** Axes of the scatter: lines, ticks and names. */
+/**
+ * Axes of the scatter: an edge, ticks and names. There are no lines across, because the browser
+ * would have to draw the whole plot again whenever they move.
+ */
 import { scaleLinear } from "d3-scale";
 import { toScreen, type Box, type Size, type Span } from "../../scatter/camera";
 import type { Cloud } from "./cloud";
 import type { Column } from "./columns";
 
 export const MARGIN = { left: 64, right: 10, top: 10, bottom: 44 };
+
+const TICK = 5;
 
 interface Tick {
   at: number;
@@ -34,13 +39,13 @@ export function Axes({ cloud, box, size }: { cloud: Cloud; box: Box; size: Size 
   const most = Math.max(Math.floor(size.width / 80), 2);
   const { width, height } = size;
   return (
-    <g class="axes">
+    <g class="plot-axes">
       {ticksOf(cloud.x, box.x, most).map(({ at, label }) => {
         const [x] = toScreen(box, size, [at, 0]);
         return (
           <g key={at}>
-            <line class="rule" x1={x} x2={x} y1={0} y2={height} />
-            <text x={x} y={height + 15} text-anchor="middle">{cut(label, 12)}</text>
+            <line class="plot-edge" x1={x} x2={x} y1={height} y2={height + TICK} />
+            <text x={x} y={height + 17} text-anchor="middle">{cut(label, 12)}</text>
           </g>
         );
       })}
@@ -48,12 +53,12 @@ export function Axes({ cloud, box, size }: { cloud: Cloud; box: Box; size: Size 
         const [, y] = toScreen(box, size, [0, at]);
         return (
           <g key={at}>
-            <line class="rule" x1={0} x2={width} y1={y} y2={y} />
-            <text x={-6} y={y + 4} text-anchor="end">{cut(label, 7)}</text>
+            <line class="plot-edge" x1={-TICK} x2={0} y1={y} y2={y} />
+            <text x={-8} y={y + 4} text-anchor="end">{cut(label, 7)}</text>
           </g>
         );
       })}
-      <rect class="edge" width={width} height={height} />
+      <rect class="plot-edge" width={width} height={height} />
       <text class="name" x={width / 2} y={height + 35} text-anchor="middle">{cloud.x.name}</text>
       <text class="name" transform={`translate(-50 ${height / 2}) rotate(-90)`} text-anchor="middle">{cloud.y.name}</text>
     </g>

@@ -1,9 +1,11 @@
 /** Hooks of the scatter: what part of it is seen, its size, its canvas. */
 import { useSignal } from "@preact/signals";
 import type { RefObject } from "preact";
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { centre, panned, toData, zoomed, type Box, type Place, type Size } from "../../scatter/camera";
 import { createRenderer, type Look, type Renderer } from "../../scatter/renderer";
+import { box as kept } from "../../selection";
+import { change } from "../../state";
 import { MARGIN } from "./axes";
 import type { Cloud } from "./cloud";
 
@@ -16,17 +18,36 @@ export interface Camera {
   reset: () => void;
 }
 
-/** A camera on a plot; a new plot is seen as a whole. */
+/** Milliseconds without motion after which the view is kept for the link and for undo. */
+const PAUSE = 250;
+
+/**
+ * A camera on a plot. It moves at once, and the view, which everything else reads, follows when it
+ * rests; a view from a link or from undo moves the camera.
+ */
 export function useCamera(whole: Box, size: Size): Camera {
-  const state = useSignal({ whole, box: whole });
-  const seen = () => (state.value.whole === whole ? state.value.box : whole);
-  const look = (box: Box) => (state.value = { whole, box });
+  const moved = useSignal<{ after: Box | null; whole: Box; box: Box } | null>(null);
+  const timer = useRef(0);
+  const seen = () => {
+    const now = moved.value;
+    return now && now.after === kept.value && now.whole === whole ? now.box : (kept.value ?? whole);
+  };
+  const look = (box: Box) => {
+    moved.value = { after: kept.value, whole, box };
+    window.clearTimeout(timer.current);
+    timer.current = window.setTimeout(() => change({ box: box === whole ? null : toView(box) }, "camera"), PAUSE);
+  };
+  useEffect(() => () => window.clearTimeout(timer.current), [whole]);
   return {
     seen,
     pan: (by) => look(panned(seen(), size, by)),
     zoom: (factor, at) => look(zoomed(seen(), whole, factor, at ? toData(seen(), size, at) : centre(seen()))),
     reset: () => look(whole),
   };
+}
+
+function toView({ x, y }: Box): [number, number, number, number] {
+  return [...x, ...y].map((end) => +end.toPrecision(7)) as [number, number, number, number];
 }
 
 /** The pixels between the axes, which follow the size of the element. */

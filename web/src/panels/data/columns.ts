@@ -129,13 +129,16 @@ const HALF_WIDTH = 0.32;
 /** Where points lie along an axis. Classes are spread around their place, or they would hide each other. */
 export function placesOf(column: Column): Float32Array {
   if (column.kind === "number") return column.values;
-  return column.values.map((value, row) => value + HALF_WIDTH * (2 * scatter(row) - 1));
+  const seed = [...column.key].reduce((sum, letter) => Math.imul(sum, 31) + letter.charCodeAt(0), 7);
+  return column.values.map((value, row) => value + HALF_WIDTH * (2 * scatter(row, seed) - 1));
 }
 
-/** A number from 0 to 1 that looks random, the same for a row every time (a hash by Knuth). */
-function scatter(row: number): number {
-  const mixed = Math.imul((row + 1) ^ ((row + 1) >>> 15), 2654435761);
-  return ((mixed ^ (mixed >>> 13)) >>> 0) / 2 ** 32;
+/** A number from 0 to 1 that looks random, but is the same for a row every time (as in MurmurHash3). */
+function scatter(row: number, seed: number): number {
+  let mixed = Math.imul((row + 1) ^ seed, 0x9e3779b1);
+  mixed = Math.imul(mixed ^ (mixed >>> 16), 0x85ebca6b);
+  mixed = Math.imul(mixed ^ (mixed >>> 13), 0xc2b2ae35);
+  return ((mixed ^ (mixed >>> 16)) >>> 0) / 2 ** 32;
 }
 
 /** The two variables that tell most about the data, continuous ones first; then whatever there is. */

@@ -1,16 +1,17 @@
 /** Choices of the axes and the colour, and selecting by value. */
-import { useState } from "preact/hooks";
+import { extent } from "d3-array";
+import { useMemo, useState } from "preact/hooks";
 import type { Model } from "../../model";
 import { colourKey, selectRange, xAxis, yAxis } from "../../selection";
 import { change } from "../../state";
-import { axisOptions, colourOptions, columnOf, textOf, type Column, type Option } from "./columns";
+import { axisOptions, colourOptions, columnOf, type Column, type Option } from "./columns";
 
 export function AxisControls({ model }: { model: Model }) {
   const axes = axisOptions(model);
   return (
-    <div class="choices">
-      <Choice label="Across" options={axes} value={xAxis.value} onChange={(x) => change({ x })} />
-      <Choice label="Up" options={axes} value={yAxis.value} onChange={(y) => change({ y })} />
+    <div class="data-choices">
+      <Choice label="Across" options={axes} value={xAxis.value} onChange={(x) => change({ x, box: null })} />
+      <Choice label="Up" options={axes} value={yAxis.value} onChange={(y) => change({ y, box: null })} />
       <Choice label="Colour" options={colourOptions(model)} value={colourKey.value} onChange={(colour) => change({ colour })} />
     </div>
   );
@@ -26,7 +27,7 @@ interface ChoiceProps {
 export function Choice({ label, options, value, onChange }: ChoiceProps) {
   const groups = [...new Set(options.map(({ group }) => group))];
   return (
-    <label class="choice">
+    <label class="data-choice">
       {label}
       <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>
         {groups.map((group) => {
@@ -46,7 +47,7 @@ export function SelectByValue({ model }: { model: Model }) {
   const [key, setKey] = useState(options[0]?.key ?? "");
   const column = columnOf(model, key) ?? columnOf(model, options[0]!.key)!;
   return (
-    <fieldset class="choices by-value">
+    <fieldset class="data-choices by-value">
       <legend>Select by value</legend>
       <Choice label="Of" options={options} value={column.key} onChange={setKey} />
       {column.kind === "number" ? <NumberRange key={column.key} column={column} /> : <OneValue key={column.key} column={column} />}
@@ -66,21 +67,33 @@ function OneValue({ column }: { column: Column }) {
 }
 
 function NumberRange({ column }: { column: Column }) {
-  const known = column.values.filter((value) => Number.isFinite(value)).sort();
-  const [low, setLow] = useState(textOf(column, known[0] ?? 0));
-  const [high, setHigh] = useState(textOf(column, known.at(-1) ?? 0));
+  const ends = useMemo(() => outerEnds(column.values), [column]);
+  const [low, setLow] = useState(ends[0]);
+  const [high, setHigh] = useState(ends[1]);
   const valid = low !== "" && high !== "" && +low <= +high;
   return (
     <>
-      <label class="choice">
+      <label class="data-choice">
         From
         <input type="number" step="any" value={low} onInput={(event) => setLow(event.currentTarget.value)} />
       </label>
-      <label class="choice">
+      <label class="data-choice">
         To
         <input type="number" step="any" value={high} onInput={(event) => setHigh(event.currentTarget.value)} />
       </label>
       <button type="button" disabled={!valid} onClick={() => selectRange(column.key, +low, +high)}>Select</button>
     </>
   );
+}
+
+/** The range of the finite values, rounded outwards to 4 digits so that it holds all of them. */
+export function outerEnds(values: Float32Array): [string, string] {
+  const [low, high] = extent(values.filter((value) => Number.isFinite(value)));
+  return [rounded(low ?? 0, Math.floor), rounded(high ?? 0, Math.ceil)];
+}
+
+function rounded(value: number, round: (x: number) => number): string {
+  if (value === 0) return "0";
+  const unit = 10 ** (Math.floor(Math.log10(Math.abs(value))) - 3);
+  return String(+(round(value / unit) * unit).toPrecision(5));
 }

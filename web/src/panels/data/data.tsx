@@ -1,8 +1,7 @@
 /** The tab "Data": where the observations lie. */
 import { useMemo } from "preact/hooks";
 import type { Model } from "../../model";
-import { colourKey, selection, xAxis, yAxis } from "../../selection";
-import { view } from "../../state";
+import { colourKey, contours, selection, xAxis, yAxis } from "../../selection";
 import { Panel } from "../../ui/panel";
 import { cloudOf } from "./cloud";
 import { colouring, lookOf } from "./colouring";
@@ -33,9 +32,9 @@ export function Data({ model }: { model: Model }) {
         <AxisControls model={model} />
         <div class="scatter-and-legend">
           <Plot model={model} cloud={cloud} look={look} selected={selected} />
-          <div class="keys">
+          <div class="scatter-side">
             <Legend colours={colours} />
-            {view.value.contours && !whyNoContours(cloud) && <DensityKey />}
+            {contours.value && !whyNoContours(cloud) && <DensityKey />}
             {left > 0 && <p class="help">{left} rows have no value on an axis and are left out.</p>}
           </div>
         </div>

@@ -8,7 +8,7 @@ import { densityLines, pathOf, type Line } from "./contours";
 /** Why there are no contours, or "" if there are. */
 export function whyNoContours(cloud: Cloud): string {
   const odd = [cloud.x, cloud.y].find((column) => column.dimension === null);
-  if (odd) return `Contours need a continuous latent variable on both axes: the prior says nothing about ${odd.name} alone.`;
+  if (odd) return `Contours need a continuous latent variable on both axes, and ${odd.name} is not one.`;
   if (cloud.x.dimension === cloud.y.dimension) return "Contours need two different latent variables.";
   return "";
 }
@@ -17,7 +17,7 @@ export function Density({ model, cloud, box, size }: { model: Model; cloud: Clou
   const [means, prior] = useMemo(() => bothLines(model, cloud), [model, cloud]);
   const path = ({ rings }: Line) => pathOf(rings, (at) => toScreen(box, size, at));
   return (
-    <g class="density">
+    <g class="contour-lines">
       {prior.map((line) => (
         <path key={line.mass} class="prior" d={path(line)} />
       ))}
@@ -37,15 +37,15 @@ function bothLines(model: Model, { x, y }: Cloud): [Line[], Line[]] {
 
 export function DensityKey() {
   return (
-    <ul class="density-key">
+    <ul class="contour-key">
       <li>
-        <svg width="34" height="10" class="density" aria-hidden="true">
+        <svg width="34" height="10" class="contour-lines" aria-hidden="true">
           <line class="means" x1="0" x2="34" y1="5" y2="5" />
         </svg>
         Means of q(z|x) of the data
       </li>
       <li>
-        <svg width="34" height="10" class="density" aria-hidden="true">
+        <svg width="34" height="10" class="contour-lines" aria-hidden="true">
           <line class="prior" x1="0" x2="34" y1="5" y2="5" />
         </svg>
         Samples of the prior

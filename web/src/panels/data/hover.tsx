@@ -33,7 +33,7 @@ export function Hover({ model, row, at, size }: { model: Model; row: number; at:
   const left = at[0] + WIDTH + 20 > size.width ? at[0] - WIDTH - 12 : at[0] + 14;
   const top = Math.min(Math.max(at[1] - 30, 0), Math.max(size.height - HEIGHT, 0));
   return (
-    <div class="hover" data-testid="hover" style={{ left: `${Math.max(left, 0)}px`, top: `${top}px`, width: `${WIDTH}px` }}>
+    <div class="row-card" data-testid="hover" style={{ left: `${Math.max(left, 0)}px`, top: `${top}px`, width: `${WIDTH}px` }}>
       {row < model.data.rows.shown.count ? (
         <Thumbnail model={model} row={row} label="Observation" />
       ) : (

@@ -42,7 +42,7 @@ export function Images({ model, cloud, box, size, selected }: Props) {
       drawTile(context, model, sheets, row, cloud.picker.screen(box, size, row));
     }
   }, [chosen, sheets, box, size, selected]);
-  return <canvas ref={canvas} class="images" aria-hidden="true" />;
+  return <canvas ref={canvas} class="scatter-images" aria-hidden="true" />;
 }
 
 /** All sheets of thumbnails that have been decoded so far. */

@@ -1,13 +1,12 @@
 /** What the colours of the points mean. */
 import { css, DISTINCT, MISSING, scaleColour } from "../../scatter/palette";
-import { clearSelection, selectRange } from "../../selection";
-import { view } from "../../state";
+import { clearSelection, range, selectRange } from "../../selection";
 import type { ClassEntry, Colouring } from "./colouring";
 
 export function Legend({ colours }: { colours: Colouring }) {
   if (!colours.name) return null;
   return (
-    <div class="legend">
+    <div class="colour-key">
       <h3>{colours.name}</h3>
       {colours.scale && <ColourBar ends={colours.ends} />}
       {colours.classes.length > 0 && (
@@ -31,8 +30,8 @@ export function Legend({ colours }: { colours: Colouring }) {
 
 /** A class; a click selects its rows, and another one all again. */
 function Entry({ of, entry }: { of: string; entry: ClassEntry }) {
-  const { range } = view.value;
-  const alone = range !== null && range[0] === of && range[1] === entry.value && range[2] === entry.value;
+  const [key, low, high] = range.value ?? [];
+  const alone = key === of && low === entry.value && high === entry.value;
   return (
     <button
       type="button"

@@ -1,8 +1,8 @@
 /** Marks over the points: the current code, the point under the pointer, the lasso. */
 import type { Model } from "../../model";
 import { toScreen, type Box, type Place, type Size } from "../../scatter/camera";
-import { xAxis, yAxis } from "../../selection";
-import { code, view } from "../../state";
+import { lasso, lassoAxes, xAxis, yAxis } from "../../selection";
+import { code, known, view } from "../../state";
 import { placeOfCode, type Cloud } from "./cloud";
 
 interface Props {
@@ -20,12 +20,12 @@ export function currentPlace(model: Model, cloud: Cloud, z: readonly number[] | 
 
 /** A cross at the current code, which moves with the sliders. */
 export function Cross({ model, cloud, box, size }: Props & { model: Model }) {
-  const row = view.value.row ?? model.data.start;
-  const place = currentPlace(model, cloud, view.value.z && code.value, row);
-  if (!place || place.some(Number.isNaN)) return null;
+  const { row, z } = view.value;
+  const place = currentPlace(model, cloud, z && code.value, known(model, row));
+  if (!place?.every(Number.isFinite)) return null;
   const [x, y] = toScreen(box, size, place);
   return (
-    <g class="cross" data-testid="cross" transform={`translate(${x} ${y})`}>
+    <g class="code-cross" data-testid="cross" transform={`translate(${x} ${y})`}>
       <path class="halo" d="M-9,0H9M0,-9V9" />
       <path d="M-9,0H9M0,-9V9" />
     </g>
@@ -35,15 +35,15 @@ export function Cross({ model, cloud, box, size }: Props & { model: Model }) {
 export function CursorRing({ row, cloud, box, size }: Props & { row: number | null }) {
   if (row === null) return null;
   const [x, y] = cloud.picker.screen(box, size, row);
-  return <circle class="ring" cx={x} cy={y} r={7} />;
+  return <circle class="cursor-ring" cx={x} cy={y} r={7} />;
 }
 
 /** The lasso as it is drawn, and the one that selects, if it was drawn on these axes. */
 export function LassoLine({ path, box, size }: { path: readonly Place[]; box: Box; size: Size }) {
-  const { lasso, lassoAxes } = view.value;
-  const here = !lassoAxes || (lassoAxes[0] === xAxis.value && lassoAxes[1] === yAxis.value);
-  const kept = lasso && here ? lasso.map((at) => toScreen(box, size, at)) : [];
+  const axes = lassoAxes.value;
+  const here = !axes || (axes[0] === xAxis.value && axes[1] === yAxis.value);
+  const kept = lasso.value && here ? lasso.value.map((at) => toScreen(box, size, at)) : [];
   const corners = path.length > 0 ? path : kept;
   if (corners.length < 2) return null;
-  return <polygon class="lasso" points={corners.map((at) => at.map((n) => n.toFixed(1)).join(",")).join(" ")} />;
+  return <polygon class="lasso-line" points={corners.map((at) => at.map((n) => n.toFixed(1)).join(",")).join(" ")} />;
 }

@@ -7,8 +7,8 @@ import { toData, type Box, type Place, type Size } from "../../scatter/camera";
 import { Gestures, type Actions } from "../../scatter/gestures";
 import type { Direction } from "../../scatter/picking";
 import type { Look } from "../../scatter/renderer";
-import { clearSelection, selectLasso } from "../../selection";
-import { change, view } from "../../state";
+import { clearSelection, contours, images, selectLasso } from "../../selection";
+import { change } from "../../state";
 import { Axes, MARGIN } from "./axes";
 import { useCamera, useCanvas, useSize, type Camera } from "./camera";
 import type { Cloud } from "./cloud";
@@ -50,7 +50,7 @@ export function Plot({ model, cloud, look, selected }: Props) {
       <PlotTools model={model} cloud={cloud} lasso={lasso} camera={camera} />
       <div
         ref={frame}
-        class={lasso.value ? "frame lassoing" : "frame"}
+        class={lasso.value ? "scatter-frame lassoing" : "scatter-frame"}
         tabIndex={0}
         role="application"
         aria-label={`Scatter of ${cloud.y.name} against ${cloud.x.name}`}
@@ -63,14 +63,14 @@ export function Plot({ model, cloud, look, selected }: Props) {
         <Layer size={size}>
           <Axes cloud={cloud} box={box} size={size} />
         </Layer>
-        <canvas ref={canvas} class="points" aria-hidden="true" />
-        {view.value.images && <Images model={model} cloud={cloud} box={box} size={size} selected={selected} />}
+        <canvas ref={canvas} class="scatter-points" aria-hidden="true" />
+        {images.value && <Images model={model} cloud={cloud} box={box} size={size} selected={selected} />}
         <Marks model={model} cloud={cloud} box={box} size={size} row={row} path={pointing.path.value} />
-        <div class="cards">
+        <div class="scatter-cards">
           {row !== null && <Hover model={model} row={row} at={cloud.picker.screen(box, size, row)} size={size} />}
         </div>
       </div>
-      <p class="aside" aria-live="polite">{cursor.value === null ? "" : spoken(model, cursor.value)}</p>
+      <p class="spoken" aria-live="polite">{cursor.value === null ? "" : spoken(model, cursor.value)}</p>
     </div>
   );
 }
@@ -80,7 +80,7 @@ function Layer({ size, children }: { size: Size; children: ComponentChildren }) 
   const width = size.width + MARGIN.left + MARGIN.right;
   const height = size.height + MARGIN.top + MARGIN.bottom;
   return (
-    <svg class="layer" width={width} height={height} aria-hidden="true">
+    <svg class="scatter-layer" width={width} height={height} aria-hidden="true">
       <g transform={`translate(${MARGIN.left} ${MARGIN.top})`}>{children}</g>
     </svg>
   );
@@ -102,7 +102,7 @@ function Marks({ model, cloud, box, size, row, path }: MarksProps) {
         <rect width={size.width} height={size.height} />
       </clipPath>
       <g clip-path="url(#scatter-clip)">
-        {view.value.contours && !whyNoContours(cloud) && <Density model={model} cloud={cloud} box={box} size={size} />}
+        {contours.value && !whyNoContours(cloud) && <Density model={model} cloud={cloud} box={box} size={size} />}
         <LassoLine path={path} box={box} size={size} />
         <CursorRing row={row} cloud={cloud} box={box} size={size} />
         <Cross model={model} cloud={cloud} box={box} size={size} />

@@ -19,12 +19,12 @@ export function Selected({ model, rows }: { model: Model; rows: readonly number[
       <p class="selected-count" role="status" data-testid="selected-count">
         {rows.length} of {count} rows selected ({share} %).
       </p>
-      <ul class="sides" aria-hidden="true">
+      <ul class="comparison-key" aria-hidden="true">
         <li class="in"><svg width="11" height="11"><rect width="11" height="11" /></svg> selected</li>
         <li class="out"><svg width="11" height="11"><rect width="11" height="11" /></svg> the rest</li>
       </ul>
       {rows.length > 0 && rows.length < count && (
-        <div class="histograms">
+        <div class="comparisons">
           {drawn.map((each) => (
             <Bars key={each.key} of={each} />
           ))}
@@ -41,10 +41,10 @@ function Bars({ of }: { of: Histogram }) {
   const top = Math.max(...of.selected, ...of.rest, 1e-9);
   const step = WIDTH / of.bins.length;
   return (
-    <figure class="histogram" data-key={of.key}>
+    <figure class="comparison" data-key={of.key}>
       <figcaption>
-        <button type="button" class="link in-export" title="Colour the points by this" onClick={() => change({ colour: of.key })}>{of.name}</button>
-        <span class="kl" title="Jensen-Shannon divergence of the two histograms, from 0 (equal) to 1 (nothing in common)">
+        <button type="button" class="text-button in-export" title="Colour the points by this" onClick={() => change({ colour: of.key })}>{of.name}</button>
+        <span class="differs" title="Jensen-Shannon divergence of the two histograms, from 0 (equal) to 1 (nothing in common)">
           differs by {of.divergence.toFixed(2)}
         </span>
       </figcaption>
@@ -57,9 +57,9 @@ function Bars({ of }: { of: Histogram }) {
             <Bar side="out" x={n * step + step * 0.5} width={step * 0.42} height={(of.rest[n]! / top) * (HEIGHT - 4)} />
           </g>
         ))}
-        <line class="rule" x1={0} x2={WIDTH} y1={HEIGHT - 0.5} y2={HEIGHT - 0.5} />
+        <line class="plot-rule" x1={0} x2={WIDTH} y1={HEIGHT - 0.5} y2={HEIGHT - 0.5} />
       </svg>
-      <div class="ends">
+      <div class="bar-ends">
         <span>{of.ends[0]}</span>
         <span>{of.ends[1]}</span>
       </div>

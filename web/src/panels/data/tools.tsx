@@ -1,8 +1,8 @@
 /** Buttons over the scatter. */
 import type { Signal } from "@preact/signals";
 import type { Model } from "../../model";
-import { clearSelection, selection } from "../../selection";
-import { change, view } from "../../state";
+import { clearSelection, contours, images, selection } from "../../selection";
+import { change } from "../../state";
 import type { Camera } from "./camera";
 import type { Cloud } from "./cloud";
 import { whyNoContours } from "./density";
@@ -17,7 +17,6 @@ interface Props {
 const STEP = 1.5;
 
 export function PlotTools({ model, cloud, lasso, camera }: Props) {
-  const { images, contours } = view.value;
   const { shown } = model.data.rows;
   return (
     <div class="tools" role="group" aria-label="Tools of the scatter">
@@ -26,11 +25,11 @@ export function PlotTools({ model, cloud, lasso, camera }: Props) {
       <button type="button" onClick={camera.reset}>Whole</button>
       <button type="button" aria-pressed={lasso.value} onClick={() => (lasso.value = !lasso.value)}>Lasso</button>
       {shown.kind === "image" && shown.count > 0 && (
-        <button type="button" aria-pressed={images} onClick={() => change({ images: !images })}>Images</button>
+        <button type="button" aria-pressed={images.value} onClick={() => change({ images: !images.value })}>Images</button>
       )}
-      <button type="button" aria-pressed={contours} onClick={() => change({ contours: !contours })}>Contours</button>
+      <button type="button" aria-pressed={contours.value} onClick={() => change({ contours: !contours.value })}>Contours</button>
       {selection.value && <button type="button" onClick={clearSelection}>Clear selection</button>}
-      {contours && whyNoContours(cloud) && <span class="help" role="status">{whyNoContours(cloud)}</span>}
+      {contours.value && whyNoContours(cloud) && <span class="help" role="status">{whyNoContours(cloud)}</span>}
     </div>
   );
 }

@@ -78,12 +78,15 @@ function Response({ model, factor, column, levels, traces, span }: ResponseProps
 }
 
 function Key({ traces, name, share }: { traces: readonly Trace[]; name: string; share: number }) {
-  if (traces.length === 0) return <span class="key-a">{name} {percent(share)}</span>;
+  if (traces.length === 0) return <span>{name} ({percent(share)})</span>;
   return (
     <>
       {traces.map((trace, n) => (
-        <span key={n} class={n === 0 ? "key-a" : "key-b"}>
-          {n === 0 ? "●" : "▲"} {trace.variable.name} {percent(trace.share)}{" "}
+        <span key={n} class="trace-key">
+          <svg width="10" height="10" class={n === 0 ? "response-trace" : "response-trace second"} aria-hidden="true">
+            <Mark x={5} y={5} second={n > 0} />
+          </svg>{" "}
+          {trace.variable.name} ({percent(trace.share)})
         </span>
       ))}
     </>
@@ -125,8 +128,8 @@ function Band({ levels, trace: { means, spreads }, second, x, y }: TraceProps) {
   const at = (n: number) => x(levels[n]!.at);
   const band = area<number>(at, (n) => y(means[n]! - spreads[n]!), (n) => y(means[n]! + spreads[n]!));
   return (
-    <g class={second ? "trace second" : "trace"}>
-      <path class="band" d={band(places) ?? ""} />
+    <g class={second ? "response-trace second" : "response-trace"}>
+      <path class="spread" d={band(places) ?? ""} />
       <path class="middle" d={line<number>(at, (n) => y(means[n]!))(places) ?? ""} />
       {levels.length <= 20 && places.map((n) => <Mark key={n} x={at(n)} y={y(means[n]!)} second={second} />)}
     </g>
@@ -137,7 +140,7 @@ function Band({ levels, trace: { means, spreads }, second, x, y }: TraceProps) {
 function Bars({ levels, trace: { means, spreads }, second, x, y }: TraceProps) {
   const aside = second ? 5 : 0;
   return (
-    <g class={second ? "trace second" : "trace"}>
+    <g class={second ? "response-trace second" : "response-trace"}>
       {levels.map(({ at }, n) => (
         <g key={n}>
           <line class="middle" x1={x(at) + aside} x2={x(at) + aside} y1={y(means[n]! - spreads[n]!)} y2={y(means[n]! + spreads[n]!)} />
@@ -161,7 +164,7 @@ function Dots({ levels, shares }: { levels: readonly Level[]; shares: readonly n
   return (
     <>
       <Rules levels={levels} x={x} y={y} ticks={Array.from({ length: classes }, (_, at) => ({ at, label: String(at) }))} />
-      <g class="trace">
+      <g class="response-trace">
         {shares.map((row, n) =>
           row.map((share, c) => (
             <circle key={`${n} ${c}`} class="mark" cx={x(levels[n]!.at)} cy={y(c)} r={room * Math.sqrt(share)}>
@@ -190,10 +193,10 @@ interface RulesProps {
 function Rules({ levels, x, y, ticks }: RulesProps) {
   const step = Math.ceil(levels.length / 6);
   return (
-    <g class="axes">
+    <g class="plot-axes">
       {ticks.map(({ at, label }) => (
         <g key={at}>
-          <line class="rule" x1={PLOT.left} x2={PLOT.right} y1={y(at)} y2={y(at)} />
+          <line class="plot-rule" x1={PLOT.left} x2={PLOT.right} y1={y(at)} y2={y(at)} />
           <text x={PLOT.left - 4} y={y(at) + 4} text-anchor="end">{label}</text>
         </g>
       ))}

@@ -1,7 +1,7 @@
 /** How much every latent variable tells about every factor. */
 import type { Variable } from "../../bundle";
 import type { Model } from "../../model";
-import { change } from "../../state";
+import { change, type View } from "../../state";
 import { Panel } from "../../ui/panel";
 import { defaultAxes } from "../data/columns";
 import { aboveChance, byShare } from "./responses";
@@ -19,20 +19,20 @@ export function Matrix({ model }: { model: Model }) {
         rows: variables.map(({ name, number }) => [name, ...factors.map((_, k) => model.share(number, k))]),
       })}
     >
-      <div class="wide">
-        <table class="matrix">
+      <div class="scroll-x">
+        <table class="information">
           <thead>
             <tr>
               <th scope="col">Variable</th>
               {factors.map(({ name }) => (
-                <th key={name} scope="col">{name}</th>
+                <th key={name} scope="col" title={name}>{name}</th>
               ))}
             </tr>
           </thead>
           <tbody>
             {shown.map((variable) => (
               <tr key={variable.number}>
-                <th scope="row">{variable.name}</th>
+                <th scope="row" title={variable.name}>{variable.name}</th>
                 {factors.map((_, k) => (
                   <td key={k}>
                     <Cell model={model} variable={variable} factor={k} />
@@ -78,11 +78,11 @@ function Cell({ model, variable, factor }: { model: Model; variable: Variable; f
 }
 
 /** The view of the data that shows a variable and a factor: the next best variable is on the y axis. */
-export function linked(model: Model, variable: Variable, factor: number): { tab: "data"; x: string; y: string; colour: string } {
+export function linked(model: Model, variable: Variable, factor: number): Partial<View> {
   const x = `z:${variable.number}`;
   const next = byShare(model, factor).find(({ number }) => number !== variable.number && aboveChance(model, number, factor));
   const y = next ? `z:${next.number}` : defaultAxes(model).find((key) => key !== x)!;
-  return { tab: "data", x, y, colour: `factor:${factor}` };
+  return { tab: "data", x, y, colour: `factor:${factor}`, box: null };
 }
 
 export function percent(share: number): string {

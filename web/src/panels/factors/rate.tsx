@@ -74,11 +74,11 @@ function Parts({ model, rate }: { model: Model; rate: Rate }) {
         rate {nats(rate.rate)} = mutual information {nats(parts[0]!.value)} + total correlation {nats(parts[1]!.value)} + sum of
         the dimension-wise KL {nats(parts[2]!.value)} nats
       </p>
-      <dl class="parts">
+      <dl class="rate-parts">
         {parts.map(({ name, value, style, meaning }) => (
           <div key={name}>
             <dt>
-              <svg width="12" height="12" class={`part ${style}`} aria-hidden="true"><rect width="12" height="12" /></svg> {name},{" "}
+              <svg width="12" height="12" class={`rate-part ${style}`} aria-hidden="true"><rect width="12" height="12" /></svg> {name},{" "}
               {nats(value)} nats
             </dt>
             <dd>{meaning}</dd>
@@ -104,7 +104,7 @@ function StackedBar({ parts, total }: { parts: readonly Part[]; total: number })
         const width = (Math.max(value, 0) / sum) * WIDTH;
         start += width;
         return (
-          <g key={name} class={`part ${style}`}>
+          <g key={name} class={`rate-part ${style}`}>
             <title>{`${name}: ${nats(value)} nats`}</title>
             <rect x={start - width} width={width} height={34} />
           </g>
@@ -129,7 +129,7 @@ function Bars({ title, style, bars }: BarsProps) {
         {bars.map(({ name, value }) => (
           <li key={name}>
             <span class="name">{name}</span>
-            <svg viewBox="0 0 100 10" preserveAspectRatio="none" class={`part ${style}`} aria-hidden="true">
+            <svg viewBox="0 0 100 10" preserveAspectRatio="none" class={`rate-part ${style}`} aria-hidden="true">
               <rect width={(100 * Math.max(value, 0)) / top} height={10} />
             </svg>
             <span class="value">{nats(value)}</span>

@@ -65,18 +65,19 @@ export function distinct(every: readonly Record<string, Setting>[], keys: readon
   return new Set(every.map((each) => JSON.stringify(keys.map((key) => each[key] ?? null)))).size;
 }
 
-/** The columns that tell most about runs (the entropy of their values), in their own order. */
+/** The columns that tell most about runs, in their own order; those that tell nothing are left out. */
 export function mostTelling(columns: readonly Column[], runs: readonly RunData[], most: number): Column[] {
   const told = new Map(columns.map((column) => [column, entropy(runs.map(column.value))]));
   const best = [...columns].sort((a, b) => told.get(b)! - told.get(a)!).slice(0, most);
-  return columns.filter((column) => best.includes(column));
+  return columns.filter((column) => best.includes(column) && told.get(column)! > 0);
 }
 
-/** Missing values tell nothing. */
+/** The entropy of the values that are there, times their share. */
 function entropy(values: readonly Value[]): number {
   const counts = new Map<Value, number>();
   for (const value of values) if (value !== undefined && value !== null) counts.set(value, (counts.get(value) ?? 0) + 1);
-  return [...counts.values()].reduce((sum, count) => sum - (count / values.length) * Math.log(count / values.length), 0);
+  const total = [...counts.values()].reduce((sum, count) => sum + count, 0);
+  return [...counts.values()].reduce((sum, count) => sum - count * Math.log(count / total), 0) / values.length;
 }
 
 /** A value as commands take it; a missing one is a dash. */

@@ -34,7 +34,7 @@ function Row({ group, columns }: { group: RunGroup; columns: readonly Column[] }
   return (
     <tr>
       <td>
-        <button type="button" aria-label={`Show the runs of ${group.name}`} onClick={() => showRuns(group)}>
+        <button type="button" aria-label={`${group.runs.length} of ${group.name}: show these runs`} onClick={() => showRuns(group)}>
           {group.runs.length}
         </button>
       </td>

@@ -41,8 +41,9 @@ function groupNames(every: readonly Settings[]): string[] {
   const last = told.map((key) => key.slice(key.lastIndexOf(".") + 1));
   const short = told.map((key, n) => (last.filter((each) => each === last[n]).length > 1 ? key : last[n]!));
   return every.map((settings) => {
-    const parts = told.map((key, n) => (key in settings ? `${short[n]}=${valueText(settings[key])}` : ""));
-    return parts.filter(Boolean).join(", ") || "all runs";
+    const parts = told.map((key, n) => `${short[n]}=${valueText(settings[key])}`);
+    const known = parts.filter((_, n) => told[n]! in settings);
+    return (known.length > 0 ? known : parts).join(", ") || "all runs";
   });
 }
 

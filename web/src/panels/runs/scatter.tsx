@@ -147,7 +147,7 @@ function Points({ placed, shades, label, onLook }: PointsProps) {
             key={run.id}
             class={open.includes(run.id) ? "point open" : "point"}
             role="button"
-            tabIndex={n === focused ? 0 : -1}
+            tabindex={n === focused ? 0 : -1}
             aria-label={label(run)}
             aria-disabled={!run.explorable}
             transform={`translate(${left.toFixed(1)},${top.toFixed(1)})`}
