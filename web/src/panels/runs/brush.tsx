@@ -64,7 +64,7 @@ function Category({ name, text, at, characters }: CategoryProps) {
   return (
     <g class="category" role="button" tabindex={0} aria-pressed={on} aria-label={`Only ${name} ${text}`} onClick={toggle} onKeyDown={press}>
       <circle cy={at} r={4} />
-      <text class="tick" x={7} y={at} dy="0.32em">{short(text, characters - 2)}</text>
+      <text class="tick" x={7} y={at} dy="0.32em" aria-hidden="true">{short(text, characters - 2)}</text>
       <title>{text}</title>
     </g>
   );
