@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 import unweave as uw
+from few_draws import few_draws
 from unweave.report import analysis, render
 
 VOID = {"meta", "link", "img", "br", "path", "circle"}
@@ -62,7 +63,8 @@ def quick(data, **fields):
 @cache
 def analysed(model):
     """The analysis of a model, computed once for all tests."""
-    return analysis.analyse(model, 200)
+    with few_draws():
+        return analysis.analyse(model, 200)
 
 
 def rendered(model):

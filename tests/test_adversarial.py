@@ -450,6 +450,7 @@ def test_images_that_the_networks_cannot_take_are_refused():
     [(GAN, MIXED), (WGAN, uw.Product(place=uw.Uniform(2), flags=uw.Bernoulli(2)))],
 )
 @pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
+@pytest.mark.usefixtures("quick_scores")
 def test_a_trained_model_is_used_like_any_other(objective, latent, tmp_path):
     fields = {"steps": 6, "batch_size": 16, "optimiser": uw.Adam(lr=1e-3, betas=(0.5, 0.999))}
     model = uw.fit(

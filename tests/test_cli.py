@@ -21,6 +21,7 @@ TINY = ["data=shapes2d", "data.side=16", "data.positions=4", "data.orientations=
         "latent.size=3", "batch_size=8", "steps=20"]  # fmt: skip
 
 
+@pytest.mark.usefixtures("quick_scores")
 def test_train_evaluate_report_runs_cite(unweave, tmp_path):
     store = tmp_path / "runs"
     code, out, _ = unweave("train", *TINY, "seed=0,1", "--store", store)
@@ -58,6 +59,7 @@ def test_train_evaluate_report_runs_cite(unweave, tmp_path):
 
 
 @pytest.mark.parametrize("latent", LATENTS)
+@pytest.mark.usefixtures("quick_scores")
 def test_evaluate_and_report_of_every_latent_space(unweave, latent, tmp_path):
     model = uw.fit(SMALL, latent=latent, network=uw.MLP((16,)), batch_size=16, steps=5,
                    store=tmp_path, progress=False)  # fmt: skip
@@ -70,6 +72,7 @@ def test_evaluate_and_report_of_every_latent_space(unweave, latent, tmp_path):
     assert all(f"<sub>{name}</sub>" in page for name in latent.names)
 
 
+@pytest.mark.usefixtures("quick_scores")
 def test_every_metric_that_applies_is_computed_by_default(unweave, tmp_path):
     latent = uw.Product(style=uw.Gaussian(2), shape=uw.Categorical(3))
     folder = uw.fit(SMALL, latent=latent, network=uw.MLP((16,)), batch_size=16, steps=5,

@@ -308,6 +308,7 @@ def python_example(page):
     return re.search(r"## In Python\n\n```python\n(.*?)```", (ROOT / page).read_text(), re.S)[1]
 
 
+@pytest.mark.usefixtures("quick_scores")
 def test_the_readme_runs(tmp_path, monkeypatch):
     """With fewer images and steps."""
     monkeypatch.chdir(tmp_path)
@@ -316,6 +317,7 @@ def test_the_readme_runs(tmp_path, monkeypatch):
     assert (tmp_path / "report.html").exists()
 
 
+@pytest.mark.usefixtures("quick_scores")
 def test_the_guide_runs(tmp_path, images, monkeypatch):
     """With fewer steps."""
     monkeypatch.chdir(tmp_path)

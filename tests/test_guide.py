@@ -71,6 +71,7 @@ def test_every_command_of_the_guide_exists(words):
         assert runs_from(assignments)
 
 
+@pytest.mark.usefixtures("quick_scores")
 def test_the_walk_from_photos_to_codes_and_back_works(tmp_path, unweave, monkeypatch):
     """The commands of the first section and of the store, in their order, on small photos."""
     monkeypatch.chdir(tmp_path)

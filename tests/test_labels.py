@@ -169,6 +169,7 @@ def test_a_label_needs_factors():
 
 
 @pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
+@pytest.mark.usefixtures("quick_scores")
 def test_a_labelled_run_has_a_report(tmp_path):
     latent = uw.Product(style=uw.Gaussian(2), shape=uw.Categorical(2))
     labels = (Label("shape", block="shape", weight=uw.Linear(0.0, 5.0, steps=10)),)

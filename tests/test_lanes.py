@@ -67,7 +67,7 @@ MAPPED = [(o, network, mapped) for o in SHAPES for network in NETWORKS for mappe
 )
 def test_a_lane_trains_like_a_single_run(objective, network, vectorised):
     """To float tolerance, with other seeds and weights beside it, vectorised or not."""
-    steps = 8
+    steps = 4
     runs = [
         small_run(objective=weights_of(objective, factor), network=network, seed=seed)
         for seed, factor in [(0, 1.0), (1, 1.0), (1, 0.5)]

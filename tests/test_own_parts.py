@@ -263,6 +263,7 @@ def test_every_open_union_names_the_class_to_derive_from():
     assert set(spec.members(Objective)) >= {"vae", "factor-vae"}
 
 
+@pytest.mark.usefixtures("quick_scores")
 def test_models_of_own_parts_are_evaluated_and_reported(tmp_path):
     model = uw.fit(
         SMALL,

@@ -83,6 +83,7 @@ def made_twice(figures, tmp_path, study):
 
 
 @pytest.mark.usefixtures("sketches")
+@pytest.mark.usefixtures("quick_scores")
 def test_table_2_from_training_to_the_page(tmp_path, monkeypatch):
     small = ["data.side=16", "data.positions=4", "data.orientations=3", "data.scales=2"]
     presets = {name: f"shapes2d-{name.lower().replace('β', 'beta')}" for name in table2.PAPER}

@@ -243,6 +243,7 @@ def reproduced(figure, study, tmp_path):
 
 @pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 @pytest.mark.usefixtures("sketches")
+@pytest.mark.usefixtures("quick_scores")
 def test_figure_2_from_training_to_the_page(tmp_path, monkeypatch):
     data = Shapes2D(side=16, positions=4, orientations=3)
     wanted = {("isotropic", 4.0), ("learned", 4.0), (STUDENT, 5.0)}
@@ -278,6 +279,7 @@ def test_figure_2_from_training_to_the_page(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("sketches")
+@pytest.mark.usefixtures("quick_scores")
 def test_figure_4_from_training_to_the_page(tmp_path, monkeypatch):
     monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path / "data"))
     (tmp_path / "data/fashion-mnist").mkdir(parents=True)

@@ -29,9 +29,10 @@ from unweave.report.text import number
 from unweave.training import configuration
 from unweave.training.overrides import runs_from, train_arguments
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::unweave.metrics.FewRowsWarning"
-)  # of small datasets
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning"),  # of small datasets
+    pytest.mark.usefixtures("quick_scores"),
+]
 SECTIONS = ["top", "traversals", "reconstructions", "variables", "posterior", "factors", "scores",
             "samples", "curves", "configuration", "references"]  # fmt: skip
 NASTY = '</pre></style><script>alert("x")</script><img src=x onerror=alert(1)>&'

@@ -18,9 +18,10 @@ from unweave.report import (
     traversals,
 )
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::unweave.metrics.FewRowsWarning"
-)  # of small datasets
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning"),  # of small datasets
+    pytest.mark.usefixtures("quick_scores"),
+]
 SECTIONS = ["top", "traversals", "reconstructions", "variables", "posterior", "factors", "scores",
             "samples", "curves", "configuration", "references"]  # fmt: skip
 VOID = {"meta", "link", "img", "br", "path", "circle"}

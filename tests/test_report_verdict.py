@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import unweave as uw
+from few_draws import few_draws
 from unweave.data import Schema, from_array
 from unweave.data.scaling import Scaling
 from unweave.evaluation.explained import explained
@@ -18,7 +19,10 @@ from unweave.report.text import number
 from unweave.report.vectors import Vectors
 from unweave.report.verdict import explainable, r2_in_units, verdict
 
-pytestmark = pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning"),
+    pytest.mark.usefixtures("quick_scores"),
+]
 WAVES = np.sin(np.linspace(0, 6, 30) + np.random.default_rng(0).uniform(0, 6, (120, 1)))
 
 
@@ -47,7 +51,8 @@ def waves(tmp_path_factory):
 @pytest.fixture(scope="module")
 def sprites():
     data = uw.Shapes2D(side=16, shapes=("square", "heart"), scales=2, orientations=1, positions=6)
-    return analysis.analyse(fitted(data, 1.0), 144)
+    with few_draws():
+        return analysis.analyse(fitted(data, 1.0), 144)
 
 
 def test_explained_is_r2_on_observations_that_were_held_out(waves):

@@ -52,6 +52,7 @@ def test_scores_that_cannot_be_judged_are_marked(unweave, tmp_path):
     assert "20 rows are too few" in out
 
 
+@pytest.mark.usefixtures("quick_scores")
 def test_score_computes_what_evaluate_does(unweave, codes):
     code, out, err = unweave("score", codes, "--json", "--seed", 5)
     assert code == 0
@@ -160,6 +161,7 @@ def test_an_interruption_prints_the_scores_so_far(unweave, codes, monkeypatch):
     assert (code, list(json.loads(out))) == (130, ["mig/locatello2019"])
 
 
+@pytest.mark.usefixtures("quick_scores")
 def test_evaluate_takes_the_options_of_score(unweave, tmp_path):
     dataset = uw.Shapes2D(side=16, positions=4, orientations=1)
     models = uw.fit(dataset, latent=uw.Gaussian(3), network=uw.MLP((8,)), batch_size=8, steps=2,

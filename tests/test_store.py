@@ -294,7 +294,7 @@ def compare(whole, killed, runs):
 @pytest.mark.parametrize("writes", range(1, 9))
 def test_lanes_stopped_between_any_two_writes_end_with_the_same_bits(tmp_path, monkeypatch, writes):
     """The last checkpoint and the weights of two lanes are eight files; stop after each."""
-    runs = [small_run(steps=40, seed=seed) for seed in (0, 1)]
+    runs = [small_run(steps=10, seed=seed) for seed in (0, 1)]
     whole = train(runs, SMALL.load(CPU), Store(tmp_path / "whole"))
     real, done = os.replace, []
 
