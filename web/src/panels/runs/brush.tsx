@@ -62,8 +62,8 @@ function Category({ name, text, at, characters }: CategoryProps) {
     toggle();
   };
   return (
-    <g class="category" role="button" tabindex={0} aria-pressed={on} aria-label={`Only ${name} ${text}`} onClick={toggle} onKeyDown={press}>
-      <circle cy={at} r={4} />
+    <g class={on ? "category on" : "category"} onClick={toggle}>
+      <circle cy={at} r={4} role="button" tabindex={0} aria-pressed={on} aria-label={`Only ${name} ${text}`} onKeyDown={press} />
       <text class="tick" x={7} y={at} dy="0.32em" aria-hidden="true">{short(text, characters - 2)}</text>
       <title>{text}</title>
     </g>
