@@ -200,6 +200,7 @@ def features_command(
       unweave train data=mnist --features features.npz --select held-out:class=7,z3=4/class=0,z5=0
     """
     from unweave.data import in_classes, write_features
+    from unweave.evaluation.codes import variable_names
     from unweave.evaluation.loading import load
     from unweave.training.store import Store
 
@@ -207,7 +208,7 @@ def features_command(
     table = model.table(rows=model.dataset.size)
     codes = in_classes(table.codes, classes)
     codes[:, table.discrete] = table.codes[:, table.discrete]
-    names = [f"z{each}" if each[0].isdigit() else each for each in model.run.latent.names]
+    names = variable_names(model.run.latent)
     write_features(file, codes, names)
     counts = ", ".join(f"{n} {size}" for n, size in zip(names, codes.max(0) + 1, strict=True))
     out.print(f"{file}: {len(codes):,} rows of {counts}", soft_wrap=True, highlight=False)

@@ -63,6 +63,11 @@ class CodeTable:
         return found if self.error is None else found | {"error": self.error}
 
 
+def variable_names(latent: Latent) -> list[str]:
+    """Return the names of latent variables; those that have only a number are called z0, z1, ..."""
+    return [f"z{name}" if name[0].isdigit() else name for name in latent.names]
+
+
 def code_names(latent: Latent) -> list[str]:
     """Return the names of the dimensions of z: those of variables, numbered if they have several.
 
@@ -71,8 +76,7 @@ def code_names(latent: Latent) -> list[str]:
     (['z0', 'z1'], ['size', 'digit[0]', 'digit[1]'])
     """
     names = []
-    for variable, width in zip(latent.names, latent.variables, strict=True):
-        name = f"z{variable}" if variable.isdigit() else variable
+    for name, width in zip(variable_names(latent), latent.variables, strict=True):
         names += [name] if width == 1 else [f"{name}[{number}]" for number in range(width)]
     return names
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unweave.core.noise import Noise
+from unweave.evaluation.codes import variable_names
 from unweave.evaluation.model import FittedModel
 from unweave.explorer.contents import (
     Array,
@@ -154,10 +155,17 @@ def _observation(
 def _variables(analysis: Analysis) -> list[LatentVariable]:
     latent = analysis.model.run.latent
     quantiles = prior_quantiles(latent, analysis.prior)
+    names = variable_names(latent)
     active = {variable.number for variable in analysis.active}
     groups = _groups_around(analysis)
     return [
-        _variable(analysis, each, quantiles, each.number in active, groups[each.number])
+        _variable(
+            analysis,
+            each._replace(name=names[each.number]),
+            quantiles,
+            each.number in active,
+            groups[each.number],
+        )
         for each in analysis.variables
     ]
 
