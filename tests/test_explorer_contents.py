@@ -4,6 +4,7 @@ import dataclasses
 import re
 import sys
 from functools import cache
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -414,7 +415,9 @@ def test_an_embedding_is_that_of_its_package(no_networks, monkeypatch):
         def fit_transform(self, codes):
             return 2 * codes[:, :2]
 
-    monkeypatch.setitem(sys.modules, "umap", SimpleNamespace(UMAP=UMAP))
+    monkeypatch.setitem(
+        sys.modules, "umap", SimpleNamespace(UMAP=UMAP, __spec__=ModuleSpec("umap", None))
+    )
     bundle = read(shapes(), embedding="umap", seed=3)
     rows = bundle.header["rows"]
     assert rows["embeddingName"] == "UMAP"
@@ -430,5 +433,6 @@ def test_missing_packages_and_few_codes_are_refused(monkeypatch):
         embed(codes, "umap", 0)
     with pytest.raises(ValueError, match="expected an embedding by umap or pacmap, got 'tsne'"):
         embed(codes, "tsne", 0)
+    monkeypatch.setitem(sys.modules, "umap", SimpleNamespace(__spec__=ModuleSpec("umap", None)))
     with pytest.raises(ValueError, match="at least 16 observations"):
         embed(codes[:3], "umap", 0)
