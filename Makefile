@@ -12,7 +12,7 @@ test: $(VENV)/ready
 	$(BIN)/ruff check src tests benchmarks examples
 	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/mypy --strict src examples
-	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile
 
 demo: $(VENV)/installed
 	$(BIN)/unweave demo
