@@ -10,14 +10,6 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before any kernel is defined
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Run the tests of a file in one process, so that what they share is trained once."""
-    for item in items:
-        if not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group(item.path.name))
-
-
 @pytest.fixture(autouse=True)
 def as_if_alone(monkeypatch):
     """Make random numbers and threads of a test independent of earlier tests."""

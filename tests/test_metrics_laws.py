@@ -40,12 +40,8 @@ def fewer_rounds_of_boosting():
 
 
 def over(members):
-    """Parametrise over metrics, each in one process, where `scored` caches its scores."""
-    return pytest.mark.parametrize(
-        "metric",
-        [pytest.param(m, marks=pytest.mark.xdist_group(key)) for key, m in members.items()],
-        ids=members,
-    )
+    """Parametrise over metrics."""
+    return pytest.mark.parametrize("metric", members.values(), ids=members)
 
 
 metrics = over(QUICK)

