@@ -52,7 +52,9 @@ def random_model(shape, fields):
 
 
 def _coarse(value):
-    """Round weights to multiples of 1/128; those of few inputs stay as they are."""
-    if not value.is_floating_point() or value.numel() < 10_000:
+    """Make weights so large that codes matter, and round them to multiples of 1/128."""
+    if value.dim() < 2:
         return value.detach()
-    return torch.round(128 * 1.5 * value.detach()) / 128
+    inputs = value.numel() / max(value.shape[:2])
+    scaled = value.detach() * (2 / inputs) ** 0.5 / value.std()
+    return torch.round(128 * scaled) / 128

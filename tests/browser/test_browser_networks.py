@@ -19,7 +19,7 @@ def test_a_network_decodes_and_encodes_as_in_python(networks_shown, network_mode
     networks_shown.change(z=z[0].tolist())
     networks_shown.shows(expected[0])
     x = model.observations(range(ROWS))
-    assert np.abs(networks_shown.encode(x) - model.encode(x)).max() <= 1e-4
+    assert np.allclose(networks_shown.encode(x), model.encode(x), rtol=1e-5, atol=1e-4)
 
 
 def test_buttons_of_a_tree_set_its_discrete_blocks(networks_shown, network_models):
