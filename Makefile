@@ -38,7 +38,7 @@ $(VENV)/ready: $(VENV)/installed
 	touch $@
 
 web/node_modules/ready: web/package-lock.json
-	@{ node -e "process.exit(parseInt(process.versions.node) < 20)" && npm --version; } >/dev/null 2>&1 \
+	@{ node -e "process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)" && npm --version; } >/dev/null 2>&1 \
 		|| { echo "make $(or $(MAKECMDGOALS),test) $(NODE_NEEDED)" >&2; exit 1; }
 	cd web && npm ci --silent
 	touch $@
