@@ -1,6 +1,7 @@
 """The runs that the explorer's server shows: quickly listed, and followed while they train."""
 
 import json
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -254,6 +255,36 @@ def test_two_folders_of_one_run_are_one_run(folders, tmp_path, capfd):
     shown = library(lambda: [stored(folders[0]), stored(copy)])
     assert len(shown.read().runs) == 1
     assert "is left out: another folder" in capfd.readouterr().err
+
+
+def test_runs_in_folders_of_other_names_can_be_opened_and_are_shown_once(folders, capfd):
+    renamed = folders[0].rename(folders[0].parent / "my run")
+    shutil.copytree(renamed, renamed.parent / "copy of my run")
+    shown = store_library(renamed.parent, load=loader(device="cpu"))
+    shown.build = build
+    digests = {RunFolder(folder).read_run().digest for folder in (renamed, folders[1])}
+    assert {run.id for run in shown.read().runs} == digests
+    assert "is left out: another folder has the same run" in capfd.readouterr().err
+    digest = RunFolder(renamed).read_run().digest
+    with serving(shown) as server:
+        status, _, body = ask(server, f"/model/{digest}")
+    assert (status, json.loads(body)[0]) == (200, digest)
+
+
+def test_the_bundle_that_was_used_least_recently_makes_room(tmp_path, monkeypatch):
+    models = uw.fit(SMALL, seed=[0, 1, 2], steps=1, **FIELDS)
+    built = []
+
+    def counted(model, name):
+        built.append(model.run.seed)
+        return bytes(10)
+
+    monkeypatch.setattr("unweave.explorer.library._MOST_BYTES", 20)
+    shown = Library(lambda: [LoadedRun(model) for model in models], counted, "title")
+    shown.read()
+    for seed in (0, 1, 0, 2, 0, 1):
+        shown.bundle(models[seed].run.digest)
+    assert built == [0, 1, 2, 1]
 
 
 def test_recall_is_what_is_shown(folders):

@@ -116,7 +116,7 @@ def test_a_run_is_read_from_its_folder_without_its_weights(tmp_path, monkeypatch
         20,
     )
     assert found.settings["seed"] == 3
-    assert found.settings == settings_of(model.run)
+    assert found.settings == settings_of(model.run, places=False)
     assert found.scores == {"mig/chen2018": 0.25}
     assert found.log.step == [row["step"] for row in model.log]
     rates = [row["rate"] for row in model.log]
@@ -149,6 +149,29 @@ def test_a_run_with_an_unknown_part_has_settings_but_no_model(tmp_path):
     found = run_data(model.folder)
     assert found.settings["network"] == "elsewhere:Net"
     assert not found.explorable
+
+
+def test_settings_have_no_path_of_the_data(tmp_path):
+    place = tmp_path / "ada's own data.npz"
+    np.savez(place, x=np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32))
+    fields = dict(network=uw.MLP((4,)), steps=2, batch_size=8, latent=uw.Gaussian(1))
+    model = uw.fit(place, store=tmp_path / "runs", device="cpu", progress=False, **fields)
+    assert str(tmp_path) in (model.folder / "run.json").read_text()
+    in_memory = dataclasses.replace(run_data(model), id="")
+    assert str(tmp_path) not in repr(in_memory)
+    path = model.folder / "run.json"
+    content = json.loads(path.read_text()) | {"network": {"kind": "elsewhere:Net"}}
+    path.write_text(json.dumps(content))
+    found = run_data(model.folder)
+    assert not found.explorable
+    assert str(tmp_path) not in repr(found)
+
+
+def test_a_run_is_known_by_its_digest_whatever_its_folder_is_called(tmp_path):
+    model = trained(tmp_path)
+    renamed = model.folder.rename(tmp_path / "my run")
+    assert run_data(renamed).id == model.run.digest
+    assert run_data(uw.load(renamed, device="cpu")).id == model.run.digest
 
 
 def test_a_model_without_a_folder_is_a_run_too():

@@ -12,7 +12,7 @@ import pytest
 from explorer_app import ask, install_app, serving
 from unweave.explorer import http_messages
 from unweave.explorer.http_messages import LARGEST_HEAD
-from unweave.explorer.server import ExplorerServer
+from unweave.explorer.server import ExplorerServer, without_paths
 
 PAGE, MANIFEST, BUNDLE = b"<!doctype html>page", b'{"runs":[]}', b"\x1f\x8bbundle"
 KNOWN = {"/": PAGE, "/manifest": MANIFEST, "/model/3f2a": BUNDLE}
@@ -65,6 +65,24 @@ def test_the_page_the_manifest_and_the_bundles_are_answered(server):
         assert headers["Content-Length"] == str(len(content))
         status, of_head, body = ask(server, target, method="HEAD")
         assert (status, of_head, body) == (200, headers, b"")
+
+
+def test_a_manifest_that_the_page_has_is_not_sent_again(server):
+    status, headers, body = ask(server, "/manifest")
+    assert (status, body) == (200, MANIFEST)
+    status, again, body = ask(server, "/manifest", If_None_Match=headers["ETag"])
+    assert (status, body, again["ETag"]) == (304, b"", headers["ETag"])
+    assert ask(server, "/manifest", If_None_Match='"other"')[2] == MANIFEST
+
+
+@pytest.mark.parametrize(
+    "folder", ["/home/ada", "/my runs (old)", "C:\\Users\\ada l", "~/a, b", "/a:b"]
+)
+def test_texts_lose_folders_with_any_characters(folder):
+    path = f"{folder}/3f2a"
+    assert without_paths(f"cannot read {path}: damaged") == "cannot read 3f2a: damaged"
+    assert without_paths(f"{path} is not {path}") == "3f2a is not 3f2a"
+    assert without_paths(f"expected '{path}', got \"{path}\"") == "expected '3f2a', got \"3f2a\""
 
 
 def test_every_answer_has_the_headers_that_protect_it(server):

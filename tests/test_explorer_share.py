@@ -5,6 +5,7 @@ import html
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -88,6 +89,28 @@ def test_a_model_without_a_folder_is_shared(quick, tmp_path):
     assert [run["id"] for run in page.manifest["runs"]] == [model.run.digest]
 
 
+def test_a_page_contains_no_path_of_the_data_or_of_the_store(tmp_path):
+    place = tmp_path / "secret place" / "measured.npz"
+    place.parent.mkdir()
+    values = np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32)
+    np.savez(place, x=values)
+    model = uw.fit(place, store=tmp_path / "secret store", **FIELDS)
+    page = Page(uw.share(model, tmp_path / "page.html", rows=20, thumbnails=5).read_bytes())
+    bundle = gzip.decompress(page.bundle(model.run.digest))
+    for content in (json.dumps(page.manifest).encode(), bundle, page.all("title")[0].text.encode()):
+        for part in (str(tmp_path), "secret place", "secret store"):
+            assert part.encode() not in content
+    assert page.manifest["title"] == "BetaVAE on measured.npz · unweave"
+
+
+def test_a_run_whose_folder_has_another_name_is_shared(models, quick, tmp_path):
+    copy = shutil.copytree(models[0].folder, tmp_path / "my run")
+    page = Page(uw.share(uw.load(copy, device="cpu"), tmp_path / "page.html").read_bytes())
+    digest = models[0].run.digest
+    assert [run["id"] for run in page.manifest["runs"]] == page.manifest["open"] == [digest]
+    assert json.loads(gzip.decompress(page.bundle(digest)))[0] == digest
+
+
 def test_what_cannot_be_shared_is_refused_and_nothing_is_written(models, quick, tmp_path):
     place = tmp_path / "page.html"
     with pytest.raises(ValueError, match="at least one model"):
@@ -152,6 +175,9 @@ def test_a_notebook_shows_the_page_in_a_frame_of_its_own(models, quick, monkeypa
     assert "allow-same-origin" not in attributes["sandbox"]
     with pytest.raises(ValueError, match="expected the models to show"):
         uw.explore()
+    for given in ({"watch": True}, {"port": 8800}, {"store": "other"}):
+        with pytest.raises(ValueError, match=f"expected no {next(iter(given))}: a notebook"):
+            uw.explore(models, **given)
 
 
 def test_a_frame_cannot_be_left():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import webbrowser
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from markupsafe import Markup
@@ -59,19 +59,32 @@ def explore(
         watch: follow runs in training; models that have a folder are read from it.
         port: the port to listen on, by default any that is free.
         open_browser: whether to open the page.
+
+    Raises:
+        ValueError: in a notebook, where no server runs, if `store`, `watch` or `port` is given.
     """
     if err.is_jupyter:
-        return _inline(models)
+        return _inline(models, {"store": store, "watch": watch, "port": port})
     content = store_library(store, watch) if models is None else _library(as_list(models), watch)
     serve(content, port, open_browser)
     return None
 
 
-def _inline(models: FittedModel | Sequence[FittedModel] | None) -> InlinePage:
+_SERVER_DEFAULTS = {"store": "runs", "watch": False, "port": 0}
+
+
+def _inline(
+    models: FittedModel | Sequence[FittedModel] | None, server: Mapping[str, object]
+) -> InlinePage:
     if models is None:
         raise ValueError(
             "expected the models to show: a notebook shows a page that contains them; "
             "`unweave explore` in a terminal shows a whole store"
+        )
+    if given := [name for name, value in server.items() if value != _SERVER_DEFAULTS[name]]:
+        raise ValueError(
+            f"expected no {' or '.join(given)}: a notebook shows a page that contains the models, "
+            "without a server; leave it out, or use `unweave explore` in a terminal"
         )
     return InlinePage(shared_page(models))
 
@@ -99,7 +112,7 @@ def store_library(
         return [StoredRun(folder, read) for folder in named or place.folders()]
 
     first = MOST_OPEN if named else -1
-    library = Library(find, _build, f"{place.root} · unweave", first, watch)
+    library = Library(find, _build, f"{place.root.resolve().name} · unweave", first, watch)
     if not library.read().runs and not watch:
         raise ValueError(f"{store} contains no runs to explore; train one with `unweave train`")
     return library

@@ -55,7 +55,8 @@ class Response:
         lines = [f"HTTP/1.1 {self.status.value} {self.status.phrase}"]
         lines += [f"{name}: {value}" for name, value in every.items()]
         head = "\r\n".join([*lines, "", ""]).encode("ascii")
-        return head if head_only else head + self.body
+        # "Not modified" says how long the content is, and does not send it.
+        return head if head_only or self.status is HTTPStatus.NOT_MODIFIED else head + self.body
 
 
 def read_request(connection: socket.socket) -> Request:

@@ -156,6 +156,7 @@ class Library:
     )
     _notes: set[str] = field(default_factory=set, init=False)
     _listing: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _using: threading.Lock = field(default_factory=threading.Lock, init=False)
     # One at a time for all models: exports change the state of torch.
     _building: threading.Lock = field(default_factory=threading.Lock, init=False)
 
@@ -225,8 +226,21 @@ class Library:
             return self._new_bundle(run, source, name)
 
     def _stored_bundle(self, run: str, version: Hashable) -> bytes | None:
-        known, content = self._bundles.get(run, (None, None))
-        return content if known == version else None
+        with self._using:
+            known, content = self._bundles.get(run, (None, None))
+            if content is None or known != version:
+                return None
+            self._bundles.move_to_end(run)
+            return content
+
+    def _store_bundle(self, run: str, version: Hashable, content: bytes) -> None:
+        """Keep a bundle; those that were used least recently make room."""
+        with self._using:
+            self._bundles[run] = version, content
+            self._bundles.move_to_end(run)
+            size = sum(len(each) for _, each in self._bundles.values())
+            while len(self._bundles) > 1 and size > _MOST_BYTES:
+                size -= len(self._bundles.popitem(last=False)[1][1])
 
     def _new_bundle(self, run: str, source: RunSource, name: str) -> bytes:
         """Compute a bundle, unless another request has done so meanwhile."""
@@ -240,10 +254,5 @@ class Library:
             except FileNotFoundError:  # training has replaced the checkpoint
                 if attempt == _ATTEMPTS - 1:
                     raise
-        self._bundles[run] = version, content
-        self._bundles.move_to_end(run)
-        while (
-            len(self._bundles) > 1 and sum(len(c) for _, c in self._bundles.values()) > _MOST_BYTES
-        ):
-            self._bundles.popitem(last=False)
+        self._store_bundle(run, version, content)
         return content

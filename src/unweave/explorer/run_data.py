@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from unweave.core import spec
 from unweave.core.parts import MissingPart
 from unweave.data.splits import split_of
 from unweave.evaluation.model import FittedModel
 from unweave.explorer.contents import Curves, RunData, Setting
 from unweave.report.text import cut
-from unweave.training.grouping import differing, flatten, settings_of, value_text
+from unweave.training.grouping import differing, flatten, value_text, without_places
+from unweave.training.run import Run
 from unweave.training.store import RunFolder, evenly_spaced
 
 MOST_ROWS = 300  # of a curve
@@ -34,34 +37,72 @@ def run_data(source: str | Path | FittedModel, rows: int = MOST_ROWS) -> RunData
     part is not known here has its settings and curves, but cannot be explored.
     """
     if isinstance(source, FittedModel):
-        return _of_folder(source.folder, rows) if source.folder else _of_model(source, rows)
+        if source.folder is None:
+            return _of_model(source, rows)
+        return replace(_of_folder(source.folder, rows), id=source.run.digest)
     return _of_folder(Path(source), rows)
 
 
 def _of_folder(path: Path, rows: int) -> RunData:
     folder = RunFolder(path)
-    settings, known = _settings(folder)
+    run = _known_run(folder)
+    settings = shareable_settings(spec.to_json(run) if run else _stored(folder))
     log = folder.read_log(most=rows)
     return RunData(
-        id=path.name,
+        id=run.digest if run else path.name,
         name="",
         state=folder.status,
         step=int(log[-1]["step"]) if log else 0,
         steps=int(settings["steps"] or 0),
         settings=settings,
-        scores=own_scores(path) if known else {},
+        scores=own_scores(path) if run else {},
         log=curves(log),
         measures=curves(folder.read_measures(most=rows)),
-        explorable=known and (folder.weights.exists() or bool(folder.states)),
+        explorable=run is not None and (folder.weights.exists() or bool(folder.states)),
     )
 
 
-def _settings(folder: RunFolder) -> tuple[dict[str, Setting], bool]:
-    """Return the settings of a run, and whether all of its parts are known here."""
+def _known_run(folder: RunFolder) -> Run | None:
+    """Return a run, or None if one of its parts is not known here."""
     try:
-        return settings_of(folder.read_run()), True
+        return folder.read_run()
     except MissingPart:
-        return flatten(json.loads((folder.path / "run.json").read_text())), False
+        return None
+
+
+def _stored(folder: RunFolder) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder.path / "run.json").read_text())
+    return content
+
+
+def shareable_settings(content: Row) -> dict[str, Setting]:
+    """Return the settings of a run from its JSON form, without any path of its data.
+
+    The fields that say where known data are, are left out. Those of a user's own data are not
+    known, so every text of them that is a path keeps only its last part.
+
+    >>> shareable_settings({"seed": 0, "data": {"kind": "my:Data", "files": ["/home/ada/a.csv"]}})
+    {'seed': 0, 'data': 'my:Data', 'data.files': '["a.csv"]'}
+    """
+    return flatten({**content, "data": _without_own_paths(without_places(content["data"]))})
+
+
+def _without_own_paths(data: Row) -> Row:
+    own = ":" in str(data.get("kind", ""))  # a module and a class
+    return {
+        name: _without_own_paths(value)
+        if isinstance(value, Mapping)
+        else _last_part(value)
+        if own and name != "kind"
+        else value
+        for name, value in data.items()
+    }
+
+
+def _last_part(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_last_part(each) for each in value]
+    return re.split(r"[/\\]", value.rstrip("/\\"))[-1] if isinstance(value, str) else value
 
 
 def _of_model(model: FittedModel, rows: int) -> RunData:
@@ -72,7 +113,7 @@ def _of_model(model: FittedModel, rows: int) -> RunData:
         state="finished" if step >= model.run.steps else "stopped",
         step=step,
         steps=model.run.steps,
-        settings=settings_of(model.run),
+        settings=shareable_settings(spec.to_json(model.run)),
         scores={},
         log=curves(model.log, rows),
         measures=curves(model.measures, rows),

@@ -7,6 +7,7 @@ with the known ones and never becomes the path of a file.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -32,7 +33,11 @@ ADDRESS = "127.0.0.1"
 _SEND_SECONDS = 120.0  # for a client to take all of an answer
 _MOST_CONNECTIONS = 128  # at a time; others wait
 _JSON = "application/json"
-_PATH = re.compile(r"(?:[^\s'\"()=,;]*[/\\])+")
+# From a root on, folders may have spaces; a space before another root begins another path.
+_ROOT = r"(?:~|[A-Za-z]:)?[/\\]"
+_INSIDE = r"(?:[^'\"/\\:]|:(?!\s))"
+_ABSOLUTE = re.compile(rf"(?<![\w.]){_ROOT}(?:{_INSIDE}*(?<!\s)(?<!\s~)(?<!\s[A-Za-z]:)[/\\])*")
+_RELATIVE = re.compile(r"(?:[^\s'\"()=,;]*[/\\])+")
 _HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -110,7 +115,7 @@ class ExplorerServer(socketserver.ThreadingTCPServer):
         if {"content-length", "transfer-encoding"} & request.headers.keys():
             raise Refused(HTTPStatus.BAD_REQUEST, "a request has no body here")
         try:
-            return self._route(request.target)
+            return self._route(request)
         except KeyError:
             raise Refused(HTTPStatus.NOT_FOUND, "there is nothing at this address") from None
 
@@ -127,15 +132,23 @@ class ExplorerServer(socketserver.ThreadingTCPServer):
         if not own and not followed_link:
             raise Refused(HTTPStatus.FORBIDDEN, "another website sent this request")
 
-    def _route(self, target: str) -> Response:
+    def _route(self, request: Request) -> Response:
+        target = request.target
         if target == "/":
             return self._ok("text/html; charset=utf-8", self.content.page())
         if target == "/manifest":
-            return self._ok(_JSON, self.content.manifest())
+            return self._manifest(request.headers.get("if-none-match"))
         first, slash, run = target[1:].partition("/")
         if (first, slash) != ("model", "/"):
             raise KeyError(target)
         return self._ok("application/gzip", self.content.bundle(run))
+
+    def _manifest(self, known: str | None) -> Response:
+        """Send the manifest, unless the page has this one: it asks again and again."""
+        body = self.content.manifest()
+        tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+        status = HTTPStatus.NOT_MODIFIED if known == tag else HTTPStatus.OK
+        return Response(status, _JSON, body, {**own_headers(), "ETag": tag})
 
     def _ok(self, content_type: str, body: bytes) -> Response:
         return Response(HTTPStatus.OK, content_type, body, own_headers())
@@ -167,8 +180,10 @@ def without_paths(text: str) -> str:
 
     >>> without_paths("/home/ada/runs/3f2a has no weights yet: train it first")
     '3f2a has no weights yet: train it first'
+    >>> without_paths("cannot read /home/ada/my own (old) runs/3f2a: it is not /tmp/5b")
+    'cannot read 3f2a: it is not 5b'
     """
-    return _PATH.sub("", " ".join(text.split()))
+    return _RELATIVE.sub("", _ABSOLUTE.sub("", " ".join(text.split())))
 
 
 class _Connection(socketserver.BaseRequestHandler):

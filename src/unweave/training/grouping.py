@@ -33,7 +33,7 @@ def settings_of(run: Run, places: bool = True) -> dict[str, Any]:
     ('beta-vae', 4.0, 3)
     """
     content = spec.to_json(run)
-    return flatten(content if places else content | {"data": _without_places(content["data"])})
+    return flatten(content if places else content | {"data": without_places(content["data"])})
 
 
 def data_identity(data: Data, fingerprint: str = "", labels: str = "") -> str:
@@ -42,14 +42,15 @@ def data_identity(data: Data, fingerprint: str = "", labels: str = "") -> str:
     `fingerprint` and `labels` are those of the content; "" if the spec alone determines it.
     """
     content = spec.to_json(data)
-    rest = _without_places(content) if fingerprint else content
+    rest = without_places(content) if fingerprint else content
     return f"{fingerprint} {labels} {json.dumps(rest)}"
 
 
-def _without_places(content: Settings) -> dict[str, Any]:
+def without_places(content: Settings) -> dict[str, Any]:
+    """Return the JSON form of data without the fields that say where they are."""
     places = _PLACES.get(content.get("kind", ""), ())
     return {
-        name: _without_places(value) if isinstance(value, dict) else value
+        name: without_places(value) if isinstance(value, dict) else value
         for name, value in content.items()
         if name not in places
     }
