@@ -136,6 +136,9 @@ def test_states_are_those_of_the_store(tmp_path):
         path.unlink()
     found = run_data(folder.path)
     assert (found.state, found.explorable) == ("not started", False)
+    assert found.reason == "has not started to train"
+    with folder.lock():
+        assert run_data(folder.path).reason == "is training and has no checkpoint yet"
     (folder.path / "failed.json").write_text('{"step": 3, "term": "rate"}')
     assert run_data(folder.path).state == "failed"
 
@@ -149,6 +152,8 @@ def test_a_run_with_an_unknown_part_has_settings_but_no_model(tmp_path):
     found = run_data(model.folder)
     assert found.settings["network"] == "elsewhere:Net"
     assert not found.explorable
+    assert "elsewhere" in found.reason
+    assert str(tmp_path) not in found.reason
 
 
 def test_settings_have_no_path_of_the_data(tmp_path):

@@ -12,7 +12,8 @@ import pytest
 from explorer_app import ask, install_app, serving
 from unweave.explorer import http_messages
 from unweave.explorer.http_messages import LARGEST_HEAD
-from unweave.explorer.server import ExplorerServer, without_paths
+from unweave.explorer.paths import without_paths
+from unweave.explorer.server import ExplorerServer
 
 PAGE, MANIFEST, BUNDLE = b"<!doctype html>page", b'{"runs":[]}', b"\x1f\x8bbundle"
 KNOWN = {"/": PAGE, "/manifest": MANIFEST, "/model/3f2a": BUNDLE}

@@ -41,6 +41,8 @@ export interface RunData {
   measures: Curves;
   /** Whether there is a model to open. */
   explorable: boolean;
+  /** Why there is none: the end of a sentence that begins with the name of the run. */
+  reason: string;
 }
 
 export interface Manifest {

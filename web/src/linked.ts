@@ -34,7 +34,8 @@ function followOne(match: Match, before: Code, after: Code, code: number[]): num
   const { first, other } = match;
   if (first.variable.discrete) {
     const [from, to] = [classOf(first.variable, before), classOf(first.variable, after)];
-    return from === to ? code : withClass(other.variable, code, match.classes[to]!);
+    const there = match.classes[to] ?? null;
+    return from === to || there === null ? code : withClass(other.variable, code, there);
   }
   if (before[first.column] === after[first.column]) return code;
   const quantiles = first.variable.quantiles[first.column - first.variable.columns[0]]!;

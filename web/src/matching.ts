@@ -24,8 +24,9 @@ export interface Match {
   other: Unit;
   /** Spearman's rank correlation with its sign, or the normalised mutual information of classes. */
   association: number;
-  /** Of discrete variables: the class of the other model for every class of the first. */
-  classes: number[];
+  /** Of discrete variables: the class of the other model for every class of the first; null for one
+   * that no common observation has. */
+  classes: (number | null)[];
 }
 
 export interface Matching {
@@ -34,8 +35,9 @@ export interface Matching {
   rows: number;
 }
 
+/** What is matched: active variables only, for an unused one is noise that may correlate by chance. */
 export function units(model: Model): Unit[] {
-  return model.data.variables.flatMap((variable) => {
+  return model.active.flatMap((variable) => {
     const [first, end] = variable.columns;
     if (variable.discrete || end - first === 1) return [{ variable, column: first, name: variable.name }];
     return Array.from({ length: end - first }, (_, n) => ({
@@ -169,9 +171,9 @@ function entropy(masses: readonly number[]): number {
   return -sum(masses.map((mass) => (mass > 0 ? (mass / total) * Math.log(mass / total) : 0)));
 }
 
-/** The most frequent column of every row. */
-function likeliest(table: readonly (readonly number[])[]): number[] {
-  return table.map((row) => row.indexOf(Math.max(...row)));
+/** The most frequent column of every row; null of a row without counts. */
+export function likeliest(table: readonly (readonly number[])[]): (number | null)[] {
+  return table.map((row) => (sum(row) > 0 ? row.indexOf(Math.max(...row)) : null));
 }
 
 /**

@@ -15,9 +15,15 @@ export function readManifest(): Manifest {
   return JSON.parse(document.getElementById("manifest")?.textContent ?? "null") as Manifest;
 }
 
-/** Ask the server for the runs as they are now. */
-export async function fetchManifest(): Promise<Manifest> {
-  return (await answer("manifest")).json() as Promise<Manifest>;
+let manifestTag = "";
+
+/** Ask the server for the runs as they are now; null if they are as they were at the last question. */
+export async function fetchManifest(): Promise<Manifest | null> {
+  const response = await answer("manifest", manifestTag ? { "If-None-Match": manifestTag } : {});
+  if (response.status === NOT_MODIFIED) return null;
+  const next = (await response.json()) as Manifest;
+  manifestTag = response.headers.get("ETag") ?? "";
+  return next;
 }
 
 export async function readBundle(id: string, served: boolean): Promise<Bundle> {
@@ -31,9 +37,11 @@ export function readWasm(): Promise<Uint8Array<ArrayBuffer>> {
   return gunzip(embedded("wasm"));
 }
 
-async function answer(path: string): Promise<Response> {
-  const response = await fetch(path);
-  if (response.ok) return response;
+const NOT_MODIFIED = 304;
+
+async function answer(path: string, headers: Record<string, string> = {}): Promise<Response> {
+  const response = await fetch(path, { headers });
+  if (response.ok || response.status === NOT_MODIFIED) return response;
   const body = (await response.json().catch(() => null)) as { error?: string } | null;
   throw new Error(body?.error ?? `the server answered ${response.status}`);
 }

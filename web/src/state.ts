@@ -1,6 +1,7 @@
 /** The state of the page: what is open, and what the user sees of it. It lives in the URL. */
 import { computed, signal } from "@preact/signals";
 import type { Manifest } from "./bundle";
+import { writeFragment } from "./address";
 import { Model } from "./model";
 
 export type Tab = "traversals" | "grid" | "between" | "data" | "factors" | "runs";
@@ -118,6 +119,19 @@ export const view = signal<View>(DEFAULTS);
 export const models = signal<ReadonlyMap<string, Model>>(new Map());
 /** One sentence about what went wrong, if anything did. */
 export const problem = signal("");
+/** Why runs of the view could not be opened. */
+export const failures = signal<ReadonlyMap<string, string>>(new Map());
+let problemOf = "";
+
+/** Say what went wrong; `kind` is what was attempted. */
+export function report(kind: string, text: string): void {
+  [problemOf, problem.value] = [kind, text];
+}
+
+/** An attempt has succeeded, so that a problem of its kind is over. */
+export function succeeded(kind: string): void {
+  if (problemOf === kind) problem.value = "";
+}
 /** Whether networks run in this browser; null until it is known. */
 export const canDecode = signal<boolean | null>(null);
 /** Why they do not. */
@@ -188,7 +202,7 @@ function show(next: View): void {
   void openMissing();
   changes.value++;
   window.clearTimeout(writing);
-  writing = window.setTimeout(() => history.replaceState(null, "", `#${encode(view.value)}`), 150);
+  writing = window.setTimeout(() => writeFragment(encode(view.value)), 150);
 }
 
 /** The view as the fragment of a URL: what differs from the defaults, each value as JSON. */
@@ -270,23 +284,53 @@ const FORMS: Record<keyof View, Form> = {
   onlyOpen: isFlag,
 };
 
-/** Runs of the view whose models were asked for; one that fails is tried again when it is reopened. */
-const asked = new Set<string>();
+const loading = new Set<string>();
+const CLOSED_KEPT = 2; // models of closed runs that stay for a while, for undo
+/** Runs in the order of their last use, open ones first. */
+let recent: string[] = [];
 
-/** Read the models of the view that are not open yet. */
+/** Read the models of the view that are not open yet, and give those of closed runs back. */
 export async function openMissing(): Promise<void> {
   const { open } = view.value;
-  for (const id of asked) if (!open.includes(id)) asked.delete(id);
-  for (const id of open) {
-    if (models.value.has(id) || asked.has(id)) continue;
-    asked.add(id);
-    try {
-      const opened = await Model.open(id, manifest.value.served);
-      models.value = new Map(models.value).set(id, opened);
-    } catch (error) {
-      problem.value = `Cannot open ${id}: ${error instanceof Error ? error.message : error}`;
-    }
+  closeUnused(open);
+  forgetFailures(open);
+  for (const id of open) if (isMissing(id)) await load(id);
+}
+
+/** Whether a run of the view is to be read. One that failed is tried again when it is reopened. */
+function isMissing(id: string): boolean {
+  if (!view.value.open.includes(id)) return false; // it was closed while another one was read
+  return !models.value.has(id) && !loading.has(id) && !failures.value.has(id);
+}
+
+async function load(id: string): Promise<void> {
+  loading.add(id);
+  try {
+    const opened = await Model.open(id, manifest.value.served);
+    if (view.value.open.includes(id)) models.value = new Map(models.value).set(id, opened);
+    else opened.close();
+    succeeded(`open ${id}`);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    failures.value = new Map(failures.value).set(id, reason);
+    report(`open ${id}`, `Cannot open ${id}: ${reason}`);
+  } finally {
+    loading.delete(id);
   }
+}
+
+function closeUnused(open: readonly string[]): void {
+  const closed = recent.filter((id) => !open.includes(id) && models.value.has(id));
+  recent = [...open, ...closed.slice(0, CLOSED_KEPT)];
+  const unused = [...models.value].filter(([id]) => !recent.includes(id));
+  if (unused.length === 0) return;
+  models.value = new Map([...models.value].filter(([id]) => recent.includes(id)));
+  for (const [, each] of unused) each.close();
+}
+
+function forgetFailures(open: readonly string[]): void {
+  const still = [...failures.value].filter(([id]) => open.includes(id));
+  if (still.length < failures.value.size) failures.value = new Map(still);
 }
 
 /** Start from the page's manifest and the URL. */

@@ -2,7 +2,7 @@
 import { sameRow } from "./linked";
 import { Model } from "./model";
 import { fetchManifest } from "./source";
-import { manifest, models, openMissing, problem, view } from "./state";
+import { manifest, models, openMissing, report, succeeded, view } from "./state";
 
 const PAUSE = 2000; // milliseconds between questions
 
@@ -28,8 +28,6 @@ export function watch(): () => void {
 }
 
 export class Watcher {
-  private text = "";
-  private failed = "";
   private reading = false;
   /** The step of a run when its weights were last asked for. */
   private readonly steps = new Map<string, number>();
@@ -40,21 +38,14 @@ export class Watcher {
   async look(): Promise<void> {
     try {
       const next = await this.source.manifest();
-      const text = JSON.stringify(next);
-      if (text !== this.text) manifest.value = next;
-      this.text = text;
-      this.recovered();
+      if (next) manifest.value = next;
+      succeeded("follow");
     } catch (error) {
-      this.failed = problem.value = `Cannot follow the runs: ${(error as Error).message}. They are shown as they were.`;
+      report("follow", `Cannot follow the runs: ${(error as Error).message}. They are shown as they were.`);
       return;
     }
     openFirst();
     void this.refresh();
-  }
-
-  private recovered(): void {
-    if (this.failed && problem.value === this.failed) problem.value = "";
-    this.failed = "";
   }
 
   /** Read the weights of open runs that have gone on, one after the other. */
@@ -65,7 +56,7 @@ export class Watcher {
       try {
         await this.update(id);
       } catch (error) {
-        problem.value = `Cannot read the newest weights of ${id}: ${(error as Error).message}`;
+        report(`update ${id}`, `Cannot read the newest weights of ${id}: ${(error as Error).message}`);
       }
     }
     this.reading = false;
@@ -78,7 +69,9 @@ export class Watcher {
     if (!before || step <= before.data.step || this.steps.get(id) === step) return;
     this.steps.set(id, step);
     const newer = await this.source.model(id);
-    if (newer.data.step > before.data.step) replace(before, newer);
+    succeeded(`update ${id}`);
+    // The run may have been closed meanwhile, and its model given back.
+    if (newer.data.step > before.data.step && models.value.get(id) === before) replace(before, newer);
     else newer.close();
   }
 }

@@ -18,7 +18,7 @@ function run(id: string, settings: Record<string, Setting>, scores: Record<strin
     scores,
     log: curves,
     measures: { step: [20], terms: { mig: [0.5] } },
-    explorable: true,
+    explorable: true, reason: "",
   };
 }
 

@@ -15,7 +15,7 @@ function run(id: string, name = id): RunData {
   const empty = { step: [], terms: {} };
   return {
     id, name, state: "finished", step: 100, steps: 100, settings: { seed: 0 }, scores: {},
-    log: empty, measures: empty, explorable: true,
+    log: empty, measures: empty, explorable: true, reason: "",
   };
 }
 

@@ -9,7 +9,7 @@ function manifestAt(step: number): Manifest {
   const empty = { step: [], terms: {} };
   const run: RunData = {
     id: "aaaaaaaaaaaa", name: "a", state: "running", step, steps: 1000,
-    settings: {}, scores: {}, log: empty, measures: empty, explorable: true,
+    settings: {}, scores: {}, log: empty, measures: empty, explorable: true, reason: "",
   };
   return { title: "", version: "", served: true, watch: true, runs: [run], open: [run.id] };
 }

@@ -55,6 +55,7 @@ class RunData:
     log: Curves
     measures: Curves
     explorable: bool  # whether there is a model to open
+    reason: str = ""  # why there is none
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from unweave.core import spec
 from unweave.core.parts import MissingPart
 from unweave.data.splits import split_of
 from unweave.evaluation.model import FittedModel
-from unweave.explorer.contents import Curves, RunData, Setting
+from unweave.explorer.contents import Curves, RunData, Setting, State
+from unweave.explorer.paths import without_paths
 from unweave.report.text import cut
 from unweave.training.grouping import differing, flatten, value_text, without_places
 from unweave.training.run import Run
@@ -26,6 +27,15 @@ _DIGITS = 6  # of a number in a curve
 _VALUE = 32  # characters of a setting in a name
 _PARTS = ("objective", "latent", "data", "likelihood", "network")  # of a run, by preference
 _DIGEST = 4  # characters of a digest that tell runs with equal settings apart
+
+# Why a run without weights cannot be opened, by its state.
+_REASONS: dict[State, str] = {
+    "running": "is training and has no checkpoint yet",
+    "failed": "failed before its first checkpoint",
+    "stopped": "stopped before its first checkpoint",
+    "not started": "has not started to train",
+    "finished": "has no weights",
+}
 
 Row = Mapping[str, Any]
 
@@ -45,29 +55,33 @@ def run_data(source: str | Path | FittedModel, rows: int = MOST_ROWS) -> RunData
 
 def _of_folder(path: Path, rows: int) -> RunData:
     folder = RunFolder(path)
-    run = _known_run(folder)
+    run, missing = _known_run(folder)
     settings = shareable_settings(spec.to_json(run) if run else _stored(folder))
     log = folder.read_log(most=rows)
+    state = folder.status
+    trained = folder.weights.exists() or bool(folder.states)
+    reason = missing or ("" if trained else _REASONS[state])
     return RunData(
         id=run.digest if run else path.name,
         name="",
-        state=folder.status,
+        state=state,
         step=int(log[-1]["step"]) if log else 0,
         steps=int(settings["steps"] or 0),
         settings=settings,
         scores=own_scores(path) if run else {},
         log=curves(log),
         measures=curves(folder.read_measures(most=rows)),
-        explorable=run is not None and (folder.weights.exists() or bool(folder.states)),
+        explorable=not reason,
+        reason=reason,
     )
 
 
-def _known_run(folder: RunFolder) -> Run | None:
-    """Return a run, or None if one of its parts is not known here."""
+def _known_run(folder: RunFolder) -> tuple[Run | None, str]:
+    """Return a run and "", or None and which of its parts is not known here."""
     try:
-        return folder.read_run()
-    except MissingPart:
-        return None
+        return folder.read_run(), ""
+    except MissingPart as error:
+        return None, f"cannot be opened: {without_paths(str(error))}"
 
 
 def _stored(folder: RunFolder) -> dict[str, Any]:

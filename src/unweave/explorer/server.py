@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import socket
 import socketserver
 import threading
@@ -28,16 +27,12 @@ from unweave.explorer.http_messages import (
     read_request,
 )
 from unweave.explorer.page import policy
+from unweave.explorer.paths import without_paths
 
 ADDRESS = "127.0.0.1"
 _SEND_SECONDS = 120.0  # for a client to take all of an answer
 _MOST_CONNECTIONS = 128  # at a time; others wait
 _JSON = "application/json"
-# From a root on, folders may have spaces; a space before another root begins another path.
-_ROOT = r"(?:~|[A-Za-z]:)?[/\\]"
-_INSIDE = r"(?:[^'\"/\\:]|:(?!\s))"
-_ABSOLUTE = re.compile(rf"(?<![\w.]){_ROOT}(?:{_INSIDE}*(?<!\s)(?<!\s~)(?<!\s[A-Za-z]:)[/\\])*")
-_RELATIVE = re.compile(r"(?:[^\s'\"()=,;]*[/\\])+")
 _HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -173,17 +168,6 @@ def error_response(error: Exception) -> Response:
         text = "an error occurred in the explorer; its terminal has the details"
         traceback.print_exception(error)
     return Response(status, _JSON, json.dumps({"error": text}).encode(), headers)
-
-
-def without_paths(text: str) -> str:
-    """Shorten every path in a text to its last part.
-
-    >>> without_paths("/home/ada/runs/3f2a has no weights yet: train it first")
-    '3f2a has no weights yet: train it first'
-    >>> without_paths("cannot read /home/ada/my own (old) runs/3f2a: it is not /tmp/5b")
-    'cannot read 3f2a: it is not 5b'
-    """
-    return _RELATIVE.sub("", _ABSOLUTE.sub("", " ".join(text.split())))
 
 
 class _Connection(socketserver.BaseRequestHandler):

@@ -6,7 +6,7 @@ import { LEAST_ROWS, matching, type Match, type Matching } from "../matching";
 import type { Model } from "../model";
 import { runName } from "../open-runs";
 import { encodeUpload, originOf, type Origin, type Upload } from "../origin";
-import { change, code, models, problem, view } from "../state";
+import { change, code, models, report, succeeded, view } from "../state";
 import { Observation } from "../ui/observation";
 import "./others.css";
 
@@ -67,8 +67,9 @@ function missingUpload(origin: Origin, other: Model): Upload | undefined {
 async function encode(other: Model, upload: Upload): Promise<void> {
   try {
     await encodeUpload(other, upload);
+    succeeded("encode");
   } catch (error) {
-    problem.value = `${runName(other.id)} cannot encode ${upload.name}: ${(error as Error).message}`;
+    report("encode", `${runName(other.id)} cannot encode ${upload.name}: ${(error as Error).message}`);
   }
 }
 
@@ -89,7 +90,7 @@ function link(id: string, linked: boolean): void {
 function Matches({ found }: { found: Matching }) {
   if (found.rows < LEAST_ROWS) return null;
   const { matches } = found;
-  if (matches.length === 0) return <p class="help">No latent variable matches one of the first run.</p>;
+  if (matches.length === 0) return <p class="help">No latent variable that is used matches one of the first run.</p>;
   return (
     <details>
       <summary>{matches.length === 1 ? "1 matched variable" : `${matches.length} matched variables`}</summary>

@@ -1,5 +1,6 @@
 /** The head of the page: its title, undo, link, theme, tour and keys. */
 import { useEffect, useState } from "preact/hooks";
+import { hasAddress } from "../address";
 import { copy, currentLink } from "../link";
 import { canRedo, canUndo, manifest, redo, undo } from "../state";
 import { chooseTheme, theme, THEMES, type Theme } from "../theme";
@@ -17,7 +18,7 @@ export function Header({ onTour, onKeys }: Props) {
       <div class="tools">
         <button type="button" onClick={undo} disabled={!canUndo.value} title="Ctrl Z">Undo</button>
         <button type="button" onClick={redo} disabled={!canRedo.value} title="Ctrl Shift Z">Redo</button>
-        <CopyLink />
+        {hasAddress() && <CopyLink />}
         <ThemeChoice />
         <button type="button" class="tour-button" onClick={onTour}>Tour</button>
         <button type="button" onClick={onKeys} title="?">Keyboard</button>

@@ -1,7 +1,7 @@
 /** The frame of a panel: its title, one sentence of help, and a menu to export what it shows. */
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
-import { problem } from "../state";
+import { report, succeeded } from "../state";
 import { saveCsv, savePng, saveSvg, type Csv } from "./export";
 
 interface Props {
@@ -37,6 +37,6 @@ async function saveOrSay(body: HTMLElement, name: string): Promise<void> {
   try {
     await savePng(body, name);
   } catch (error) {
-    problem.value = `Cannot save ${name}: ${error instanceof Error ? error.message : error}. Save it as SVG instead.`;
+    report("save", `Cannot save ${name}: ${error instanceof Error ? error.message : error}. Save it as SVG instead.`);
   }
 }

@@ -2,7 +2,7 @@
 import { LEAST, LEAST_ROWS, matching, units, type Match } from "../../matching";
 import type { Model } from "../../model";
 import { runName } from "../../open-runs";
-import { change, openModels, view } from "../../state";
+import { openModels } from "../../state";
 import type { Csv } from "../../ui/export";
 import { Panel } from "../../ui/panel";
 import { associationText } from "../others";
@@ -13,7 +13,7 @@ export function Matched({ model }: { model: Model }) {
   return (
     <Panel
       title="Matched latents"
-      help={`Each latent variable of ${runName(model.id)} and its match in the other open runs: Spearman's rank correlation over the observations that both have, or the normalised mutual information of classes. Below ${LEAST} there is no match. Choose a variable to go to its slider.`}
+      help={`Each latent variable that ${runName(model.id)} uses and its match in the other open runs: Spearman's rank correlation over the observations that both have, or the normalised mutual information of classes. Unused variables are not matched, and below ${LEAST} there is no match. Choose a variable to go to its slider.`}
       csv={() => matchedCsv(model, others)}
     >
       <div class="table" role="region" aria-label="Table of matched latent variables" tabIndex={0}>
@@ -66,16 +66,12 @@ function Cell({ match }: { match: Match | undefined }) {
   );
 }
 
-/** Put the focus on the control of a variable, unfolding the unused ones if it is among them. */
+/** Put the focus on the control of a variable. */
 function focusSlider(model: Model, number: number, column: number): void {
   const variable = model.variable(number);
-  if (!variable.active && !view.value.unused) change({ unused: true });
-  const focus = () => {
-    const control = document.querySelector(`.control[data-variable="${number}"]`);
-    const inputs = control?.querySelectorAll<HTMLElement>('input[type="range"], [role="radio"]');
-    inputs?.[variable.discrete ? 0 : column - variable.columns[0]]?.focus();
-  };
-  window.setTimeout(focus, 50); // after the sliders are drawn
+  const control = document.querySelector(`.control[data-variable="${number}"]`);
+  const inputs = control?.querySelectorAll<HTMLElement>('input[type="range"], [role="radio"]');
+  inputs?.[variable.discrete ? 0 : column - variable.columns[0]]?.focus();
 }
 
 function matchedCsv(first: Model, others: readonly Model[]): Csv {
