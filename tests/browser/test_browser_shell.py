@@ -8,6 +8,7 @@ import pytest
 
 import unweave as uw
 from chromium import explorer
+from unweave.explorer.explore import InlinePage
 
 pytestmark = pytest.mark.xdist_group("browser")
 HOSTILE = '<img src=x onerror="alert(1)">\'"&</script><script>alert(2)</script>\u202e\u2066\x01'
@@ -34,6 +35,19 @@ def test_a_file_makes_no_request_and_logs_nothing(browser, page_path):
         sent = [url for url in cut_off.requests if not url.startswith(("data:", "blob:"))]
         assert sent == [page_path.as_uri()]
         assert cut_off.errors == []
+
+
+def test_a_notebook_shows_the_page_and_has_no_link_to_it(browser, page_path):
+    with explorer(browser) as notebook:
+        notebook.page.set_content(InlinePage(page_path.read_bytes())._repr_html_())
+        frame = notebook.page.frame_locator("iframe")
+        frame.locator(".decoded canvas").wait_for()
+        slider = frame.locator(".sliders input[type=range]").first
+        slider.press("ArrowRight")
+        notebook.page.wait_for_timeout(500)  # the view is written to the address after a pause
+        assert notebook.errors == []
+        assert frame.get_by_role("button", name="Undo", exact=True).is_enabled()
+        assert frame.get_by_role("button", name="Copy link").count() == 0
 
 
 def test_hostile_names_are_text(browser, tmp_path):

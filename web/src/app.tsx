@@ -7,12 +7,13 @@ import { Data } from "./panels/data/data";
 import { Factors } from "./panels/factors/factors";
 import { Grid } from "./panels/grid";
 import { Interpolate } from "./panels/interpolate";
+import { NothingOpen } from "./panels/nothing-open";
 import { RunPicker } from "./panels/picker";
 import { Runs } from "./panels/runs/tab";
 import { Stage } from "./panels/stage";
 import { Traversals } from "./panels/traversals";
 import { press } from "./shortcuts";
-import { change, model, problem, view, type Tab } from "./state";
+import { change, manifest, model, problem, view, type Tab } from "./state";
 import { Footer } from "./ui/footer";
 import { Header } from "./ui/header";
 import { Keys } from "./ui/keys";
@@ -45,14 +46,10 @@ export function App() {
       <Header onTour={() => setShown("tour")} onKeys={() => setShown("keys")} />
       <RunPicker />
       <Hint onTour={() => setShown("tour")} />
-      {problem.value && (
-        <p class="problem" role="alert">
-          {problem.value}
-        </p>
-      )}
+      <Problem />
       <main>
-        {first ? <Stage model={first} /> : <p class="waiting" role="status">Opening …</p>}
-        {first && <Views model={first} />}
+        {first ? <Stage model={first} /> : <NothingOpen />}
+        {first ? <Views model={first} /> : <RunsAlone />}
       </main>
       <Footer model={first} />
       {shown === "tour" && first && <Tour onClose={closeTour(close)} />}
@@ -96,6 +93,27 @@ function Hint({ onTour }: { onTour: () => void }) {
       <button type="button" onClick={() => { hide(); onTour(); }}>Start the tour</button>
       <button type="button" onClick={hide}>Hide</button>
     </p>
+  );
+}
+
+function Problem() {
+  if (!problem.value) return null;
+  return (
+    <p class="problem" role="alert">
+      {problem.value}{" "}
+      <button type="button" onClick={() => (problem.value = "")}>Dismiss</button>
+    </p>
+  );
+}
+
+/** The table of runs, which is there without any model. */
+function RunsAlone() {
+  if (manifest.value.runs.length === 0) return null;
+  const tabs = TABS.filter(({ id }) => id === "runs");
+  return (
+    <Tabs tabs={tabs} shown="runs" onChoose={() => undefined}>
+      <Runs model={undefined} />
+    </Tabs>
   );
 }
 

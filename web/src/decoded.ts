@@ -1,7 +1,7 @@
 /** Decode codes for a component; while the networks are busy, only the newest request waits. */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Code, Model } from "./model";
-import { canDecode, noDecoder, problem } from "./state";
+import { canDecode, noDecoder, report, succeeded } from "./state";
 
 export interface Decoded {
   /** The codes that were decoded, which may be older than the ones that were asked for. */
@@ -10,8 +10,12 @@ export interface Decoded {
   values: Float32Array;
 }
 
-/** Return the newest decoded codes, or null before the first are there. */
-export function useDecoded(model: Model | undefined, codes: readonly Code[]): Decoded | null {
+/**
+ * Return the newest decoded codes, or null before the first are there.
+ *
+ * @param first Whether they go before everything that waits.
+ */
+export function useDecoded(model: Model | undefined, codes: readonly Code[], first = false): Decoded | null {
   const [decoded, setDecoded] = useState<(Decoded & { model: Model }) | null>(null);
   const queue = useRef<Queue>(null);
   queue.current ??= new Queue();
@@ -19,8 +23,9 @@ export function useDecoded(model: Model | undefined, codes: readonly Code[]): De
   useEffect(() => {
     if (!model || codes.length === 0) return;
     queue.current!.ask(async () => {
-      const values = await model.decode(codes);
+      const values = await model.decode(codes, first ? 0 : codes.length === 1 ? 1 : 2);
       canDecode.value = true;
+      succeeded("decode");
       setDecoded({ model, codes, values });
     });
   }, [model, key]);
@@ -55,7 +60,7 @@ class Queue {
       try {
         await job();
       } catch (error) {
-        if (canDecode.value) problem.value = `The decoder failed: ${String(error)}`;
+        if (canDecode.value) report("decode", `The decoder failed: ${String(error)}`);
         else [canDecode.value, noDecoder.value] = [false, String(error)];
       }
     }

@@ -2,6 +2,7 @@
 import { Bundle, type ModelData, type Variable } from "./bundle";
 import { Network } from "./runtime";
 import { readBundle } from "./source";
+import type { Priority } from "./turns";
 
 /** A code z, one number a dimension. */
 export type Code = readonly number[];
@@ -77,7 +78,7 @@ export class Model {
   }
 
   /** Decode codes, (n, length), as the network has values. */
-  async decode(codes: readonly Code[]): Promise<Float32Array> {
+  async decode(codes: readonly Code[], priority?: Priority): Promise<Float32Array> {
     const { size, noise, decoder } = this.data;
     this.decoder ??= Network.load(this.bundle.file(decoder));
     const width = size + noise.length;
@@ -86,7 +87,7 @@ export class Model {
       values.set(code, n * width);
       values.set(noise, n * width + size);
     });
-    return (await this.decoder).run(values, [width]);
+    return (await this.decoder).run(values, [width], priority);
   }
 
   /** Encode observations as the network has values; return the means of q(z|x). */

@@ -1,6 +1,7 @@
 /** Networks in the browser: onnxruntime's wasm provider, in one thread, without any request. */
 import * as ort from "onnxruntime-web/wasm";
 import { readWasm } from "./source";
+import { Turns, type Priority } from "./turns";
 
 let ready: Promise<void> | null = null;
 
@@ -14,11 +15,12 @@ function start(): Promise<void> {
   return ready;
 }
 
+/** All networks run in the page's own thread, so all of them take turns. */
+const turns = new Turns();
+const MOST_ROWS = 32; // of a call, so that what is urgent waits a short time only
+
 /** A network with one input and one output, whose rows are independent. */
 export class Network {
-  /** Calls of one session must not overlap. */
-  private last: Promise<unknown> = Promise.resolve();
-
   private constructor(private readonly session: ort.InferenceSession) {}
 
   static async load(file: Uint8Array): Promise<Network> {
@@ -27,15 +29,15 @@ export class Network {
   }
 
   /** Apply the network to `values` of shape (n, ...shape); return its output, (n, ...). */
-  run(values: Float32Array, shape: number[]): Promise<Float32Array> {
-    const call = this.last.then(() => this.call(values, shape));
-    this.last = call.catch(() => undefined);
-    return call;
+  async run(values: Float32Array, shape: number[], priority: Priority = 2): Promise<Float32Array> {
+    const parts = split(values, MOST_ROWS * shape.reduce((product, n) => product * n, 1));
+    const calls = parts.map((part) => turns.take(() => this.call(part, shape), priority));
+    return joined(await Promise.all(calls));
   }
 
-  /** Give the memory of the network back after the last call. */
+  /** Give the memory of the network back after the calls that wait: no other job is less urgent. */
   release(): void {
-    void this.last.then(() => this.session.release());
+    void turns.take(() => this.session.release(), 2);
   }
 
   private async call(values: Float32Array, shape: number[]): Promise<Float32Array> {
@@ -44,4 +46,21 @@ export class Network {
     const outputs = await this.session.run({ [this.session.inputNames[0]!]: input });
     return outputs[this.session.outputNames[0]!]!.data as Float32Array;
   }
+}
+
+/** Parts of at most `length` numbers, in order. */
+export function split(values: Float32Array, length: number): Float32Array[] {
+  const count = Math.ceil(values.length / length);
+  return Array.from({ length: count }, (_, n) => values.subarray(n * length, (n + 1) * length));
+}
+
+export function joined(parts: readonly Float32Array[]): Float32Array {
+  if (parts.length === 1) return parts[0]!;
+  const whole = new Float32Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let place = 0;
+  for (const part of parts) {
+    whole.set(part, place);
+    place += part.length;
+  }
+  return whole;
 }

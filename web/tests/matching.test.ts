@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { follow, sameRow } from "../src/linked";
-import { assign, counts, LEAST_ROWS, matching, mutualInformation, ranks, spearman } from "../src/matching";
+import { assign, counts, LEAST_ROWS, likeliest, matching, mutualInformation, ranks, spearman, units } from "../src/matching";
 import { Model } from "../src/model";
 import type { ModelData } from "../src/bundle";
 import { NORMAL, smallModel, writeBundle } from "./fixture";
@@ -137,6 +137,15 @@ describe("matching", () => {
     expect(matches[0]!.first.column).toBe(0);
   });
 
+  it("leaves unused variables out, however they correlate", async () => {
+    const first = await permuted([0, 1], [1, 1]);
+    const other = await permuted([0, 1], [1, 1]);
+    other.data.variables[0]!.active = false;
+    expect(matching(first, other).matches.map(({ other }) => other.name)).toEqual(["z1"]);
+    const [unused] = (await smallModel()).data.variables.filter(({ active }) => !active);
+    expect(units(await smallModel()).map(({ name }) => name)).not.toContain(unused!.name);
+  });
+
   it("needs the same data, and enough rows", async () => {
     const first = await permuted([0, 1], [1, 1]);
     expect(matching(first, await permuted([0, 1], [1, 1], 1, "faces"))).toEqual({ matches: [], rows: 0 });
@@ -165,6 +174,14 @@ describe("linked sliders", () => {
     const moved = follow(matching(first, other).matches, before, after, own);
     expect(moved[0]).toBe(own[0]);
     expect(moved[1]! - own[1]!).toBeCloseTo(-0.5, 5);
+  });
+
+  it("leave the class where no common observation tells which one goes with it", async () => {
+    expect(likeliest([[0, 3], [0, 0]])).toEqual([1, null]);
+    const [first, other] = [await smallModel("a"), await smallModel("b")];
+    const found = matching(first, other).matches.map((match) => ({ ...match, classes: match.classes.map((c) => (c === 2 ? null : c)) }));
+    const unseen = [...first.code(0).slice(0, 2), 0, 0, 1];
+    expect(follow(found, first.code(0), unseen, other.code(0))).toEqual(other.code(0));
   });
 
   it("choose the class that goes with the class", async () => {

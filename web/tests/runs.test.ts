@@ -3,7 +3,7 @@ import type { RunData, Setting } from "../src/bundle";
 import { axisOf, spansDecades } from "../src/panels/runs/axis";
 import { allColumns, compareValues, differing, mostTelling, tableColumns } from "../src/panels/runs/columns";
 import { band, curveOf, termsOf, valueAtStep } from "../src/panels/runs/curves";
-import { parseFilter, rangeOf, withRange, withValue } from "../src/panels/runs/filter";
+import { outwards, parseFilter, rangeOf, withRange, withValue } from "../src/panels/runs/filter";
 import { groupSeeds, summary } from "../src/panels/runs/groups";
 
 function run(id: string, settings: Record<string, Setting>, scores: Record<string, number> = {}): RunData {
@@ -81,6 +81,40 @@ describe("the filter", () => {
     expect(withRange(text, "mig/chen2018", null, null)).toBe("beta-vae seed=0");
     expect(withValue("", "objective", "factor vae")).toBe('objective="factor vae"');
     expect(rangeOf('objective="factor vae"', "objective").value).toBe("factor vae");
+  });
+});
+
+describe("a filter that is changed", () => {
+  it("keeps bounds to the last digit", () => {
+    const text = withRange("", "mig", 0.123456789, 1e-9);
+    expect(rangeOf(text, "mig")).toEqual({ low: 0.123456789, high: 1e-9, value: null });
+  });
+
+  it("keeps any text of a value", () => {
+    for (const value of ['a "b" c', 'say "hi"', "back\\slash", 'end\\" =', "", 'x"']) {
+      const [one] = [run("a", { note: value, seed: 0 })];
+      const text = withValue("seed=0", "note", value);
+      expect(rangeOf(text, "note").value).toBe(value);
+      expect(parseFilter(text, allColumns([one!]))(one!)).toBe(true);
+      expect(withValue(text, "note", null)).toBe("seed=0");
+    }
+  });
+
+  it.each(['seed=0 mig>', 'seed=0 "open', "seed=0 >3 beta-vae"])("keeps everything of %s", (mistaken) => {
+    const text = withRange(mistaken, "sap", 1, null);
+    expect(rangeOf(text, "sap").low).toBe(1);
+    expect(rangeOf(text, "seed").value).toBe("0");
+    expect(withRange(text, "sap", null, null)).toBe(mistaken);
+  });
+
+  it("takes brushes in few digits that leave nothing out", () => {
+    for (const value of [0.123456, -0.123456, 0.3, 1234567.8, -9.99999e-7, 0.99996, 5]) {
+      const [low, high] = [outwards(value, "low"), outwards(value, "high")];
+      expect(low).toBeLessThanOrEqual(value);
+      expect(high).toBeGreaterThanOrEqual(value);
+      expect(high - low).toBeLessThanOrEqual(1.0001e-3 * Math.abs(value));
+      expect(String(+low.toPrecision(4))).toBe(String(low));
+    }
   });
 });
 

@@ -1,6 +1,7 @@
-import { beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it, vi } from "vitest";
 import type { Manifest, RunData } from "../src/bundle";
 import type { Model } from "../src/model";
+import { fetchManifest } from "../src/source";
 import { code, DEFAULTS, manifest, models, problem, view } from "../src/state";
 import { Watcher } from "../src/watch";
 import { smallModel } from "./fixture";
@@ -45,14 +46,33 @@ function watcher(step: () => number, weights: () => number): Watcher {
 /** Wait until everything that is under way is done. */
 const settled = () => new Promise((resolve) => setTimeout(resolve, 50));
 
+describe("the question for the manifest", () => {
+  it("names the manifest that the page has, and is not answered with the same one", async () => {
+    const asked: (string | undefined)[] = [];
+    let tag = '"one"';
+    const server = (_: string, { headers }: { headers: Record<string, string> }) => {
+      asked.push(headers["If-None-Match"]);
+      if (headers["If-None-Match"] === tag) return Promise.resolve(new Response(null, { status: 304 }));
+      return Promise.resolve(new Response(JSON.stringify(manifestAt(7)), { headers: { ETag: tag } }));
+    };
+    vi.stubGlobal("fetch", server);
+    expect((await fetchManifest())?.runs[0]!.step).toBe(7);
+    expect(await fetchManifest()).toBeNull();
+    tag = '"two"';
+    expect(await fetchManifest()).not.toBeNull();
+    expect(asked).toEqual([undefined, '"one"', '"one"']);
+    vi.unstubAllGlobals();
+  });
+});
+
 describe("watching", () => {
   it("leaves everything as it is while nothing changes", async () => {
-    const watched = watcher(() => 100, () => 100);
-    await watched.look();
     const before = manifest.value;
+    const watched = new Watcher({ manifest: () => Promise.resolve(null), model: () => modelAt(200) });
     await watched.look();
+    await settled();
     expect(manifest.value).toBe(before);
-    expect(read).toBe(0);
+    expect(models.value.get("aaaaaaaaaaaa")!.data.step).toBe(100);
   });
 
   it("reads newer weights once, and keeps the code and the observation", async () => {

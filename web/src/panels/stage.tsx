@@ -72,7 +72,7 @@ export function rowName(model: Model, row: number): string {
 }
 
 function Decoded({ model, origin }: { model: Model; origin: Origin }) {
-  const decoded = useDecoded(model, [code.value]);
+  const decoded = useDecoded(model, [code.value], true);
   const behind = useBehind(model, origin);
   const unmoved = isUnmoved(model) && model.data.autoencodes;
   return (

@@ -36,6 +36,7 @@ export function Panel({ title, help, csv, children }: Props) {
 async function saveOrSay(body: HTMLElement, name: string): Promise<void> {
   try {
     await savePng(body, name);
+    succeeded("save");
   } catch (error) {
     report("save", `Cannot save ${name}: ${error instanceof Error ? error.message : error}. Save it as SVG instead.`);
   }

@@ -71,6 +71,9 @@ function between(frame: HTMLElement): Size {
   };
 }
 
+/** How often points were drawn since the page was opened, for benchmarks. */
+export const draws = { value: 0 };
+
 /** A canvas that shows the points, drawn only when something has changed. */
 export function useCanvas(cloud: Cloud, look: Look, box: Box, size: Size): RefObject<HTMLCanvasElement | null> {
   const canvas = useRef<HTMLCanvasElement | null>(null);
@@ -85,7 +88,9 @@ export function useCanvas(cloud: Cloud, look: Look, box: Box, size: Size): RefOb
   useLayoutEffect(() => renderer?.place(cloud.points), [renderer, cloud]);
   useLayoutEffect(() => renderer?.style(look), [renderer, look]);
   useLayoutEffect(() => {
-    if (size.width > 0 && size.height > 0) renderer?.draw(box, size, window.devicePixelRatio || 1);
+    if (!renderer || size.width <= 0 || size.height <= 0) return;
+    renderer.draw(box, size, window.devicePixelRatio || 1);
+    draws.value++;
   }, [renderer, cloud, look, box, size]);
   return canvas;
 }

@@ -2,7 +2,7 @@
 import { useRef, useState } from "preact/hooks";
 import { change } from "../../state";
 import { short } from "./chart";
-import { rangeOf, withRange, withValue } from "./filter";
+import { outwards, rangeOf, withRange, withValue } from "./filter";
 import type { Placed } from "./parallel";
 import { shown } from "./shown";
 
@@ -111,5 +111,6 @@ function Brush({ placed: { column, axis }, top, bottom }: Omit<Props, "room">) {
 /** The filter after a drag; a click takes the bounds away. */
 function brushed(key: string, [from, to]: [number, number], invert: (at: number) => number | null): string {
   if (Math.abs(to - from) < CLICK) return withRange(shown.filter.value, key, null, null);
-  return withRange(shown.filter.value, key, invert(Math.max(from, to)), invert(Math.min(from, to)));
+  const [low, high] = [invert(Math.max(from, to)), invert(Math.min(from, to))];
+  return withRange(shown.filter.value, key, low && outwards(low, "low"), high && outwards(high, "high"));
 }

@@ -3,7 +3,7 @@
  * must hold. The last part of a setting's name and the first part of a score's name will do.
  */
 import type { RunData } from "../../bundle";
-import { numberText, valueText, type Column, type Value } from "./columns";
+import { valueText, type Column, type Value } from "./columns";
 
 export type Test = (run: RunData) => boolean;
 
@@ -16,8 +16,10 @@ interface Term {
   value: string;
 }
 
-const COMPARISON = /("[^"]*"|[^\s"<>=!]+)?\s*(!=|<=|>=|=|<|>)\s*("[^"]*"|[^\s"<>=!][^\s"]*)?/y;
-const WORD = /"[^"]*"|[^\s"]+/y;
+// Between quotation marks, \" and \\ stand for " and \.
+const COMPARISON =
+  /("(?:[^"\\]|\\[^])*"|[^\s"<>=!]+)?\s*(!=|<=|>=|=|<|>)\s*("(?:[^"\\]|\\[^])*"|[^\s"<>=!][^\s"]*)?/y;
+const WORD = /"(?:[^"\\]|\\[^])*"|[^\s"]+/y;
 
 /**
  * Read a filter. Throws an Error that says what is wrong with it.
@@ -26,19 +28,32 @@ const WORD = /"[^"]*"|[^\s"]+/y;
  *     runs apart goes first.
  */
 export function parseFilter(text: string, columns: readonly Column[]): Test {
-  const tests = terms(text).map((term) => (term.operator ? comparison(term, columns) : word(term, columns)));
+  const { terms, mistake } = scan(text);
+  if (mistake) throw mistake;
+  const tests = terms.map((term) => (term.operator ? comparison(term, columns) : word(term, columns)));
   return (run) => tests.every((test) => test(run));
 }
 
-function terms(text: string): Term[] {
-  const found: Term[] = [];
+interface Scanned {
+  terms: Term[];
+  /** The text from the first mistake on; "" without one. */
+  rest: string;
+  mistake: Error | null;
+}
+
+function scan(text: string): Scanned {
+  const terms: Term[] = [];
   let place = skipSpace(text, 0);
   while (place < text.length) {
-    const [term, end] = termAt(text, place);
-    found.push(term);
-    place = skipSpace(text, end);
+    try {
+      const [term, end] = termAt(text, place);
+      terms.push(term);
+      place = skipSpace(text, end);
+    } catch (mistake) {
+      return { terms, rest: text.slice(place), mistake: mistake as Error };
+    }
   }
-  return found;
+  return { terms, rest: "", mistake: null };
 }
 
 function skipSpace(text: string, place: number): number {
@@ -60,7 +75,7 @@ function termAt(text: string, place: number): [Term, number] {
 }
 
 function unquoted(text: string): string {
-  return text.startsWith('"') ? text.slice(1, -1) : text;
+  return text.startsWith('"') ? text.slice(1, -1).replace(/\\(["\\])/g, "$1") : text;
 }
 
 /** A word must be in the name, the state, the digest or a setting. */
@@ -126,17 +141,17 @@ function suggestion(name: string, columns: readonly Column[]): string {
 /** The filter with the bounds of one column replaced; null bounds are none. */
 export function withRange(text: string, key: string, low: number | null, high: number | null): string {
   const bounds = [low === null ? "" : termText(key, ">=", low), high === null ? "" : termText(key, "<=", high)];
-  return [...without(text, key), ...bounds].filter(Boolean).join(" ");
+  return withTerms(text, key, bounds);
 }
 
 /** The filter with the value of one column replaced; null is any value. */
 export function withValue(text: string, key: string, value: string | null): string {
-  return [...without(text, key), value === null ? "" : `${quoted(key)}=${quoted(value)}`].filter(Boolean).join(" ");
+  return withTerms(text, key, [value === null ? "" : `${quoted(key)}=${quoted(value)}`]);
 }
 
 /** The bounds of a column in a filter, and the value that it asks for. */
 export function rangeOf(text: string, key: string): { low: number | null; high: number | null; value: string | null } {
-  const own = parts(text).filter((term) => term.key === key);
+  const own = scan(text).terms.filter((term) => term.key === key);
   const bound = (operator: string) => {
     const term = own.find((each) => each.operator === operator);
     return term ? Number(term.value) : null;
@@ -144,23 +159,29 @@ export function rangeOf(text: string, key: string): { low: number | null; high: 
   return { low: bound(">="), high: bound("<="), value: own.find((term) => term.operator === "=")?.value ?? null };
 }
 
-function without(text: string, key: string): string[] {
-  return parts(text).filter((term) => term.key !== key).map((term) => term.text);
-}
-
-/** The terms of a filter, or none of one with mistakes. */
-function parts(text: string): Term[] {
-  try {
-    return terms(text);
-  } catch {
-    return [];
-  }
+/** The filter with other terms of one column. What cannot be read stays, behind what can. */
+function withTerms(text: string, key: string, added: readonly string[]): string {
+  const { terms, rest } = scan(text);
+  const others = terms.filter((term) => term.key !== key).map((term) => term.text);
+  return [...others, ...added, rest].filter(Boolean).join(" ");
 }
 
 function termText(key: string, operator: string, value: number): string {
-  return `${quoted(key)}${operator}${numberText(value)}`;
+  return `${quoted(key)}${operator}${value}`;
 }
 
 function quoted(text: string): string {
-  return /[\s<>=!]/.test(text) || text === "" ? `"${text}"` : text;
+  if (text !== "" && !/[\s<>=!"]/.test(text)) return text;
+  return `"${text.replace(/["\\]/g, "\\$&")}"`;
+}
+
+const DIGITS = 4;
+
+/** A bound of a brush in few digits, rounded so that nothing inside of the brush is left out. */
+export function outwards(value: number, end: "low" | "high"): number {
+  if (Number.isInteger(value)) return value;
+  const near = +value.toPrecision(DIGITS);
+  if (end === "low" ? near <= value : near >= value) return near;
+  const step = 10 ** (Number(value.toExponential().split("e")[1]) + 1 - DIGITS);
+  return +(end === "low" ? near - step : near + step).toPrecision(DIGITS);
 }

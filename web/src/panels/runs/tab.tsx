@@ -1,5 +1,5 @@
 /** The tab "Runs": all runs in a table and in charts, under one filter. */
-import { useRef } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import type { Model } from "../../model";
 import { change } from "../../state";
 import { CurvesPanel } from "./curves-panel";
@@ -10,10 +10,11 @@ import { filtered, runs, shown } from "./shown";
 import { RunTable } from "./table";
 import "./runs.css";
 
-export function Runs({ model }: { model: Model }) {
+/** @param model The first model that is open, if any. */
+export function Runs({ model }: { model: Model | undefined }) {
   return (
     <div class="runs">
-      <Matched model={model} />
+      {model && <Matched model={model} />}
       {runs.value.length > 1 && <Filter />}
       <RunTable />
       {runs.value.length > 1 && <RunScatter />}
@@ -27,12 +28,18 @@ const MANY = 1000; // runs from which charts wait for a pause in typing
 const TYPING = 250; // milliseconds
 
 /** The filter of everything below it. */
-function Filter() {
+export function Filter() {
   const { runs: found, error } = filtered.value;
   const timer = useRef(0);
+  // What is typed and not yet applied: drawing something else meanwhile must not take it back.
+  const [typed, setTyped] = useState<string | null>(null);
   const type = (filter: string) => {
+    setTyped(filter);
     window.clearTimeout(timer.current);
-    timer.current = window.setTimeout(() => change({ filter }, "filter"), runs.value.length > MANY ? TYPING : 0);
+    timer.current = window.setTimeout(() => {
+      change({ filter }, "filter");
+      setTyped(null);
+    }, runs.value.length > MANY ? TYPING : 0);
   };
   return (
     <div class="filter" role="search" aria-label="Runs">
@@ -40,7 +47,7 @@ function Filter() {
         Filter runs{" "}
         <input
           type="search"
-          value={shown.filter.value}
+          value={typed ?? shown.filter.value}
           placeholder="objective.beta=4 mig>0.3 words"
           aria-describedby="filter-result"
           aria-invalid={error !== ""}
