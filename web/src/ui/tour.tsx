@@ -93,7 +93,8 @@ function usePointer(card: { current: HTMLElement | null }, step: Step): void {
     const target = document.querySelector(step.target);
     target?.classList.add("tour-target");
     target?.scrollIntoView({ block: "nearest", behavior: "instant" });
-    const lay = () => layBeside(card.current!, target);
+    // The page may scroll once more after the card is gone.
+    const lay = () => card.current && layBeside(card.current, target);
     lay();
     window.addEventListener("resize", lay);
     window.addEventListener("scroll", lay, true);
