@@ -28,6 +28,7 @@ export function useDecoded(model: Model | undefined, codes: readonly Code[], fir
       succeeded("decode");
       setDecoded({ model, codes, values });
     });
+    return () => queue.current!.drop(); // a closed model must not load its decoder again
   }, [model, key]);
   return decoded && decoded.model === model ? decoded : null;
 }
@@ -50,6 +51,11 @@ class Queue {
   ask(job: () => Promise<void>): void {
     this.next = job;
     if (!this.busy) void this.work();
+  }
+
+  /** Forget the job that waits. */
+  drop(): void {
+    this.next = null;
   }
 
   private async work(): Promise<void> {
