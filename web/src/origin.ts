@@ -2,7 +2,8 @@
 import { signal } from "@preact/signals";
 import type { Code, Model } from "./model";
 import { change, view } from "./state";
-import { readFile, toNetwork, type ReadObservation } from "./upload/read";
+import { toNetwork } from "./units";
+import { readFile, type ReadObservation } from "./upload/read";
 
 /** A file's observation, with its codes by the id of the model that encoded it. */
 export interface Upload extends ReadObservation {

@@ -3,8 +3,8 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Model } from "../model";
 import { forget, originOf, refused, showUpload, take, uploadsFor, type Upload } from "../origin";
 import { canDecode } from "../state";
-import { toNetwork } from "../upload/read";
 import { Observation } from "../ui/observation";
+import { toNetwork } from "../units";
 
 /** Take files that are dropped on the page or pasted; tell whether some are dragged over it. */
 export function useFiles(model: Model): boolean {

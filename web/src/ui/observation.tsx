@@ -3,7 +3,8 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 import type { ColourMap, ImageObservation } from "../bundle";
 import { diverging, paint } from "../colours";
 import type { Model } from "../model";
-import { inUnits, VectorChart, type Series } from "./vector";
+import { inUnits } from "../units";
+import { VectorChart, type Series } from "./vector";
 
 interface Props {
   model: Model;

@@ -1,10 +1,9 @@
 /** Read a file of the user as observations of a model. */
-import type { ImageObservation, Units, VectorObservation } from "../bundle";
+import type { ImageObservation } from "../bundle";
 import { numbersOf, readTable } from "./csv";
 import { readNpy, type NumberArray } from "./npy";
+import type { Seen } from "../units";
 import { channelsOf, fit } from "./resize";
-
-type Seen = ImageObservation | VectorObservation;
 
 /** One observation of a file: its numbers in the user's units, and what was done to get them. */
 export interface ReadObservation {
@@ -29,24 +28,6 @@ export async function readFile(file: File, seen: Seen): Promise<ReadObservation[
 
 export function lengthOf(seen: Seen): number {
   return seen.kind === "image" ? seen.channels * seen.height * seen.width : seen.length;
-}
-
-/** User's units to those of the network: one scale for all values, one a channel, or one a column. */
-export function toNetwork(seen: Seen, numbers: ArrayLike<number>): Float32Array {
-  const { scale, shift } = seen.units;
-  const unit = unitOf(seen);
-  return Float32Array.from(numbers, (x, n) => (x - at(shift, unit(n))) / at(scale, unit(n)));
-}
-
-/** The number of the unit of a value. */
-function unitOf(seen: Seen): (n: number) => number {
-  if (seen.kind === "vector") return (n) => n;
-  const pixels = seen.height * seen.width;
-  return (n) => Math.floor(n / pixels);
-}
-
-function at(values: Units["scale"], n: number): number {
-  return values[n] ?? values[0]!;
 }
 
 async function readImage(file: File, seen: ImageObservation): Promise<ReadObservation> {
