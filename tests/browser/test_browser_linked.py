@@ -89,7 +89,7 @@ def test_an_upload_moves_the_sliders_to_its_code(shown, models):
 
 def test_runs_side_by_side_are_matched_and_linked(shown, models):
     first, other = (model.run.digest for model in models)
-    shown.change(z=None, row=0, tab="traversals", unlinked=[])
+    shown.change(z=None, row=None, tab="traversals", unlinked=[])
     card = shown.page.locator(f'.other[data-run="{other}"]')
     card.locator("summary").click()
     matches = [

@@ -66,7 +66,7 @@ function Shown({ model, across, up }: ShownProps) {
       <div class="options">
         <Axis model={model} label="Across" place={0} chosen={[across, up]} />
         <Axis model={model} label="Upwards" place={1} chosen={[across, up]} />
-        <DifferenceToggle model={model} />
+        <DifferenceToggle model={model} base="now" />
       </div>
       {ready ? <Tiles model={model} across={across} up={up} columns={columns} codes={codes} parts={parts} /> : <Waiting />}
     </>

@@ -23,7 +23,7 @@ export function Stage({ model }: { model: Model }) {
         <button type="button" title="Back to the code of the observation" onClick={() => reset(model)} disabled={isUnmoved(model)}>
           Reset
         </button>
-        <button type="button" onClick={() => showRow(randomRow(model))}>
+        <button type="button" onClick={() => showRow(model, randomRow(model))}>
           Another observation
         </button>
       </div>
@@ -62,7 +62,7 @@ function Original({ model, origin }: { model: Model; origin: Origin }) {
 }
 
 function RowPicture({ model, row }: { model: Model; row: number }) {
-  if (row >= model.data.rows.shown.count) return <div class="missing">The page has only its code.</div>;
+  if (row >= model.data.rows.shown.count) return <div class="missing">No thumbnail for this observation.</div>;
   return <Thumbnail model={model} row={row} label={`Observation, ${rowName(model, row)}`} />;
 }
 

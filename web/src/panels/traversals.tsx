@@ -47,7 +47,7 @@ function pathsOf(model: Model, start: Code, steps: number): Path[] {
 function Options({ model }: { model: Model }) {
   return (
     <div class="options">
-      <DifferenceToggle model={model} />
+      <DifferenceToggle model={model} base="now" />
       <label>
         Steps{" "}
         <select value={view.value.steps} onChange={(event) => change({ steps: +event.currentTarget.value })}>

@@ -82,12 +82,17 @@ function Choose({ model }: { model: Model }) {
   );
 }
 
+function show(model: Model, upload: Upload): void {
+  refused.value = [];
+  void showUpload(model, upload);
+}
+
 function Kept({ model, upload }: { model: Model; upload: Upload }) {
   const origin = originOf(model);
   const shown = origin.kind === "upload" && origin.upload.id === upload.id;
   return (
     <li>
-      <button type="button" class="kept" aria-pressed={shown} aria-label={`Show ${upload.name}`} title={upload.name} onClick={() => void showUpload(model, upload)}>
+      <button type="button" class="kept" aria-pressed={shown} aria-label={`Show ${upload.name}`} title={upload.name} onClick={() => show(model, upload)}>
         {model.data.observation.kind === "image" ? <UploadPicture model={model} upload={upload} label="" /> : upload.name}
       </button>
       <button type="button" class="forget" aria-label={`Remove ${upload.name}`} onClick={() => forget(upload)}>×</button>

@@ -50,11 +50,11 @@ interface DecodedImage {
   rgba: Uint8ClampedArray;
   width: number;
   height: number;
-  /** Whether it was laid on white. */
+  /** Whether it was placed on a white background. */
   laid: boolean;
 }
 
-/** The pixels of an image file; transparent ones are laid on white unless the model has opacity. */
+/** The pixels of an image file; transparent ones are placed on a white background unless the model has opacity. */
 async function decodeImage(file: File, keepAlpha: boolean): Promise<DecodedImage> {
   let bitmap: ImageBitmap;
   try {
@@ -87,7 +87,7 @@ function isGrey(rgba: Uint8ClampedArray): boolean {
 }
 
 function imageNote(width: number, height: number, seen: ImageObservation, grey: boolean, laid: boolean): string {
-  const steps = laid ? ["laid on white"] : [];
+  const steps = laid ? ["placed on a white background"] : [];
   if (Math.abs(width * seen.height - height * seen.width) > 1e-9) steps.push("cropped to its centre");
   if (width !== seen.width || height !== seen.height) {
     steps.push(`resized from ${width} × ${height} to ${seen.width} × ${seen.height} pixels`);
