@@ -5,9 +5,11 @@ import type { Code, Model } from "../model";
 import { encodeCurrent, originOf, uploadsFor } from "../origin";
 import { selection } from "../selection";
 import { change, code, known, view, type End } from "../state";
+import type { Csv } from "../ui/export";
 import { Observation } from "../ui/observation";
 import { Panel } from "../ui/panel";
 import { Thumbnail } from "../ui/thumbnail";
+import { inUnits, valueNames } from "../units";
 import "./interpolate.css";
 import { DecodedRow } from "./row";
 import { randomRow, rowName } from "./stage";
@@ -27,7 +29,7 @@ export function Interpolate({ model }: { model: Model }) {
     <Panel
       title="Interpolate"
       help={`Codes on the straight line between two observations. Move along it to set the sliders.${discrete ? " Discrete variables switch in the middle." : ""}`}
-      csv={() => csvOf(path)}
+      csv={decoded ? () => csvOf(model, decoded.codes, values) : undefined}
     >
       <div class="path-ends">
         <EndPicker model={model} ends={ends} place={0} picture={values[0]} />
@@ -204,9 +206,11 @@ function Along({ model, from, to }: { model: Model; from: Code; to: Code }) {
   );
 }
 
-function csvOf(path: readonly Code[]) {
+/** The path: the share of the way, the code, and what is decoded from it in the user's units. */
+export function csvOf(model: Model, path: readonly Code[], values: readonly Float32Array[]): Csv {
+  const seen = model.data.observation;
   return {
-    columns: ["share", ...(path[0] ?? []).map((_, n) => `z${n}`)],
-    rows: path.map((z, n) => [n / (path.length - 1), ...z]),
+    columns: ["share", ...model.codeNames, ...valueNames(seen)],
+    rows: path.map((z, n) => [n / (path.length - 1), ...z, ...inUnits(seen, values[n]!)]),
   };
 }
