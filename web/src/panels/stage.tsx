@@ -1,10 +1,13 @@
 /** The left column: the observation, what is decoded from the sliders, and the sliders. */
+import { useRef } from "preact/hooks";
 import { useDecoded } from "../decoded";
 import type { Model } from "../model";
 import { codeOf, codesBeyond, isUnmoved, originOf, reset, showRow, type Origin } from "../origin";
 import { canDecode, code } from "../state";
 import { useThumbnail } from "../thumbnails";
+import type { Csv } from "../ui/export";
 import { Observation } from "../ui/observation";
+import { Exports } from "../ui/panel";
 import { Thumbnail } from "../ui/thumbnail";
 import { Others } from "./others";
 import { VectorChart, type Series } from "../ui/vector";
@@ -15,8 +18,9 @@ import { NoWasm } from "./waiting";
 
 export function Stage({ model }: { model: Model }) {
   const dragging = useFiles(model);
+  const body = useRef<HTMLElement>(null);
   return (
-    <aside class={dragging ? "stage dragging" : "stage"} aria-label="Latent variables">
+    <aside ref={body} class={dragging ? "stage dragging" : "stage"} aria-label="Latent variables">
       <Current model={model} />
       <Others model={model} />
       <div class="tools">
@@ -26,6 +30,7 @@ export function Stage({ model }: { model: Model }) {
         <button type="button" onClick={() => showRow(model, randomRow(model))}>
           Another observation
         </button>
+        <Exports title="Current code" body={body} csv={() => codeCsv(model)} />
       </div>
       <Uploads model={model} />
       {canDecode.value === false && <NoWasm />}
@@ -34,6 +39,15 @@ export function Stage({ model }: { model: Model }) {
       </fieldset>
     </aside>
   );
+}
+
+/** The code of the sliders, beside that of the observation. */
+export function codeCsv(model: Model): Csv {
+  const observed = codeOf(model, originOf(model));
+  return {
+    columns: ["latent variable", "value", "value of the observation"],
+    rows: model.codeNames.map((name, column) => [name, code.value[column]!, observed[column]!]),
+  };
 }
 
 function Current({ model }: { model: Model }) {

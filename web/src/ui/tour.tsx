@@ -93,7 +93,9 @@ function usePointer(card: { current: HTMLElement | null }, step: Step): void {
     const target = document.querySelector(step.target);
     target?.classList.add("tour-target");
     target?.scrollIntoView({ block: "nearest", behavior: "instant" });
-    const lay = () => layBeside(card.current!, target);
+    // The card itself: its reference is empty between its removal and the end of this effect.
+    const shown = card.current!;
+    const lay = () => layBeside(shown, target);
     lay();
     window.addEventListener("resize", lay);
     window.addEventListener("scroll", lay, true);

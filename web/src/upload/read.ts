@@ -4,6 +4,7 @@ import { numbersOf, readTable } from "./csv";
 import { readNpy, type NumberArray } from "./npy";
 import type { Seen } from "../units";
 import { channelsOf, fit } from "./resize";
+import { straightPixels } from "./straight";
 
 /** One observation of a file: its numbers in the user's units, and what was done to get them. */
 export interface ReadObservation {
@@ -54,26 +55,38 @@ interface DecodedImage {
   laid: boolean;
 }
 
-/** The pixels of an image file; transparent ones are placed on a white background unless the model has opacity. */
+/** The pixels of an image file; transparent ones are placed on a white background unless the model
+ * has opacity. */
 async function decodeImage(file: File, keepAlpha: boolean): Promise<DecodedImage> {
-  let bitmap: ImageBitmap;
-  try {
-    bitmap = await createImageBitmap(file, { colorSpaceConversion: "none", imageOrientation: "from-image" });
-  } catch {
-    throw new Error("this browser cannot show it as an image. Choose a PNG, JPEG, WebP, GIF or BMP file");
-  }
+  const bitmap = await bitmapOf(file);
   const { width, height } = bitmap;
   const canvas = document.createElement("canvas");
   [canvas.width, canvas.height] = [width, height];
   const context = canvas.getContext("2d", { willReadFrequently: true })!;
   context.drawImage(bitmap, 0, 0);
-  bitmap.close();
   const rgba = context.getImageData(0, 0, width, height).data;
-  if (keepAlpha || isOpaque(rgba)) return { rgba, width, height, laid: false };
+  const opaque = isOpaque(rgba);
+  const straight = keepAlpha && !opaque ? straightPixels(bitmap) : null;
+  bitmap.close();
+  if (opaque) return { rgba, width, height, laid: false };
+  if (straight) return { rgba: straight, width, height, laid: false };
+  if (keepAlpha) throw new Error("this browser cannot read the colours of transparent pixels. Choose a .npy file");
   context.globalCompositeOperation = "destination-over";
   context.fillStyle = "#fff";
   context.fillRect(0, 0, width, height);
   return { rgba: context.getImageData(0, 0, width, height).data, width, height, laid: true };
+}
+
+async function bitmapOf(file: File): Promise<ImageBitmap> {
+  try {
+    return await createImageBitmap(file, {
+      colorSpaceConversion: "none",
+      imageOrientation: "from-image",
+      premultiplyAlpha: "none",
+    });
+  } catch {
+    throw new Error("this browser cannot show it as an image. Choose a PNG, JPEG, WebP, GIF or BMP file");
+  }
 }
 
 function isOpaque(rgba: Uint8ClampedArray): boolean {
