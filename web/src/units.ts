@@ -44,7 +44,7 @@ export function valueNames(seen: Seen): string[] {
   const { channels, height, width, channelNames } = seen;
   const pixels = height * width;
   return Array.from({ length: channels * pixels }, (_, n) => {
-    const channel = channelNames[Math.floor(n / pixels)] ?? "pixel";
+    const channel = channels === 1 ? "pixel" : (channelNames[Math.floor(n / pixels)] ?? "channel");
     return `${channel} ${Math.floor((n % pixels) / width)} ${n % width}`;
   });
 }
