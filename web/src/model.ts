@@ -56,15 +56,6 @@ export class Model {
     return this.data.variables.filter((variable) => variable.active);
   }
 
-  /** A name for each dimension of z: its variable, and the class or dimension in it if it has several. */
-  get codeNames(): string[] {
-    const names = Array.from({ length: this.data.size }, (_, n) => `z${n}`);
-    for (const { name, columns: [first, end] } of this.data.variables) {
-      for (let column = first; column < end; column++) names[column] = end - first > 1 ? `${name} ${column - first}` : name;
-    }
-    return names;
-  }
-
   variable(number: number): Variable {
     const found = this.data.variables.find((each) => each.number === number);
     if (!found) throw new Error(`there is no latent variable ${number}`);

@@ -29,7 +29,7 @@ it("traversals are saved in the user's units, with names and plain numbers", () 
 it("grids and paths are saved with their codes and decoded values", () => {
   const codes = [[1, 0, 0, 1, 0], [2, 0, 0, 0, 1]];
   const parts = codes.map(() => new Float32Array([1, 1]));
-  const names = ["z0", "z1", "c 0", "c 1", "c 2", "weight", "height"];
+  const names = ["z0", "z1", "c[0]", "c[1]", "c[2]", "weight", "height"];
   const grid = gridCsv(model, [z0, c], codes, parts);
   expect(grid.columns).toEqual(["z0 (score)", "c (class)", ...names]);
   expect(grid.rows[1]).toEqual([2, 2, ...codes[1]!, 80, 3]);

@@ -20,7 +20,7 @@ beforeEach(() => {
 it("the code is saved beside that of the observation", () => {
   view.value = { ...view.value, z: [3, 0, 0, 1, 0] };
   const { rows } = codeCsv(model);
-  expect(rows.map(([name]) => name)).toEqual(["z0", "z1", "c 0", "c 1", "c 2"]);
+  expect(rows.map(([name]) => name)).toEqual(["z0", "z1", "c[0]", "c[1]", "c[2]"]);
   expect(rows.map(([, value]) => value)).toEqual([3, 0, 0, 1, 0]);
   expect(rows.map(([, , observed]) => observed)).toEqual(model.code(7));
 });

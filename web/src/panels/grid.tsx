@@ -10,6 +10,7 @@ import { Panel } from "../ui/panel";
 import { Sparkline } from "../ui/sparkline";
 import { comparable, dataLimits, limits } from "../ui/vector";
 import { inUnits, valueNames } from "../units";
+import { dimensionNames } from "./data/table";
 import "./grid.css";
 import { DifferenceToggle, moveFocus, Tile } from "./tiles";
 import { currentStep, stepName, stepValue, taken } from "./traversals";
@@ -164,7 +165,7 @@ function stepColumn({ name, discrete }: Variable): string {
 export function csvOf(model: Model, [across, up]: readonly [Variable, Variable], codes: readonly Code[], parts: readonly Float32Array[]): Csv {
   const seen = model.data.observation;
   return {
-    columns: [stepColumn(across), stepColumn(up), ...model.codeNames, ...valueNames(seen)],
+    columns: [stepColumn(across), stepColumn(up), ...dimensionNames(model), ...valueNames(seen)],
     rows: codes.map((z, n) => [stepValue(across, z), stepValue(up, z), ...z, ...inUnits(seen, parts[n]!)]),
   };
 }

@@ -10,6 +10,7 @@ import { Observation } from "../ui/observation";
 import { Panel } from "../ui/panel";
 import { Thumbnail } from "../ui/thumbnail";
 import { inUnits, valueNames } from "../units";
+import { dimensionNames } from "./data/table";
 import "./interpolate.css";
 import { DecodedRow } from "./row";
 import { randomRow, rowName } from "./stage";
@@ -210,7 +211,7 @@ function Along({ model, from, to }: { model: Model; from: Code; to: Code }) {
 export function csvOf(model: Model, path: readonly Code[], values: readonly Float32Array[]): Csv {
   const seen = model.data.observation;
   return {
-    columns: ["share", ...model.codeNames, ...valueNames(seen)],
+    columns: ["share", ...dimensionNames(model), ...valueNames(seen)],
     rows: path.map((z, n) => [n / (path.length - 1), ...z, ...inUnits(seen, values[n]!)]),
   };
 }

@@ -12,6 +12,7 @@ import { Thumbnail } from "../ui/thumbnail";
 import { Others } from "./others";
 import { VectorChart, type Series } from "../ui/vector";
 import { Sliders } from "./sliders";
+import { dimensionNames } from "./data/table";
 import "./stage.css";
 import { UploadPicture, Uploads, useFiles } from "./uploads";
 import { NoWasm } from "./waiting";
@@ -46,7 +47,7 @@ export function codeCsv(model: Model): Csv {
   const observed = codeOf(model, originOf(model));
   return {
     columns: ["latent variable", "value", "value of the observation"],
-    rows: model.codeNames.map((name, column) => [name, code.value[column]!, observed[column]!]),
+    rows: dimensionNames(model).map((name, column) => [name, code.value[column]!, observed[column]!]),
   };
 }
 
