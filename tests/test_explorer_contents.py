@@ -209,6 +209,7 @@ def test_vectors_are_in_the_users_units(no_networks, tmp_path):
     assert observation["positions"] == [400, 402.5, 405, 410]
     assert observation["curve"]
     assert not observation["counts"]
+    assert not observation["units"]["clip"]
     scale, shift = (np.array(observation["units"][part]) for part in ("scale", "shift"))
     index = torch.tensor(header["rows"]["index"][:20])
     values = bundle.array(header["rows"]["shown"]["values"])
@@ -235,7 +236,7 @@ def test_counts_stay_counts(no_networks):
     bundle = read(trained(data, likelihood=uw.likelihoods.Poisson()))
     observation = bundle.header["observation"]
     assert observation["counts"]
-    assert observation["units"] == {"scale": [1.0], "shift": [0.0]}
+    assert observation["units"] == {"scale": [1.0], "shift": [0.0], "clip": False}
     assert_rows_of(bundle.array(bundle.header["rows"]["shown"]["values"]), x, 0.0)
 
 
@@ -247,6 +248,7 @@ def test_images_of_16_bits_have_colours_and_units_for_each_channel(no_networks):
     observation = bundle.header["observation"]
     assert (observation["channels"], observation["height"], observation["width"]) == (2, 8, 8)
     assert not observation["pixels"]
+    assert observation["units"]["clip"]
     scale, shift = (np.array(observation["units"][part]) for part in ("scale", "shift"))
     index = bundle.header["rows"]["index"][:20]
     seen = model.dataset.images(torch.tensor(index)).numpy()

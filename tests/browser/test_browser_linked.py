@@ -6,7 +6,8 @@ import re
 import numpy as np
 from PIL import Image
 
-from browser.chromium import eventually
+import unweave as uw
+from browser.chromium import eventually, explorer
 
 
 def means(shown, run):
@@ -74,3 +75,24 @@ def test_an_upload_moves_the_sliders_to_its_code(shown, models):
     eventually(check)
     shown.shows(models[0].reconstruct(x)[0])
     shown.page.get_by_role("button", name="Remove mine.png").click()
+
+
+def test_an_upload_keeps_the_colours_of_transparent_pixels(browser, tmp_path):
+    x = np.random.default_rng(0).integers(0, 256, (40, 4, 8, 8)).astype(np.uint8)
+    x[:, 3, :4] = 0
+    fields = {"latent": uw.Gaussian(2), "network": uw.MLP((8,)), "batch_size": 16}
+    model = uw.fit(x, steps=2, progress=False, **fields)
+    path = uw.share(model, tmp_path / "rgba.html", rows=20, thumbnails=5)
+    file = io.BytesIO()
+    Image.fromarray(x[5].transpose(1, 2, 0), "RGBA").save(file, "PNG")
+    upload = {"name": "mine.png", "mimeType": "image/png", "buffer": file.getvalue()}
+    with explorer(browser) as shown:
+        shown.open(path).page.set_input_files("input[type=file]", upload)
+        script = "() => Array.from(window.unweave.uploads.value[0]?.numbers ?? [])"
+
+        def check():
+            numbers = np.array(shown.page.evaluate(script))
+            assert numbers.size == x[5].size
+            assert np.abs(255 * numbers - x[5].ravel()).max() < 1e-9
+
+        eventually(check)

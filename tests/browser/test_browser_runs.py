@@ -64,7 +64,7 @@ def test_linked_sliders_move_matched_latents_by_as_many_scores(both, models):
     place = next(n for n, row in enumerate(rows) if np.abs([first[row], other[row]]).max() < 1.5)
     start, own = first[rows[place]].copy(), other[rows[place]].copy()
     latent, (matched, rho) = next(iter(found.items()))
-    both.change(row=place, z=None)
+    both.change(row=int(rows[place]), z=None)
     shows_beside(both, models[1], own)
     start[latent] += 1
     both.change(z=start.tolist())

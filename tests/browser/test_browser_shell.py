@@ -71,7 +71,7 @@ def test_hostile_names_are_text(browser, tmp_path):
 def test_every_panel_saves_a_valid_svg_and_a_png(shown):
     page = shown.page
     for _ in shown.each_tab():
-        for panel in page.locator(".panel").all():
+        for panel in page.locator(".stage, .panel").all():
             with page.expect_download() as saved:
                 panel.get_by_role("button", name="SVG").click()
             root = ET.parse(saved.value.path()).getroot()

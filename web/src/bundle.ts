@@ -69,10 +69,12 @@ export interface ColourMap {
 }
 
 /** Values as the user has them are `x * scale + shift` of values as the network has them; counts and
- * plain values have scale 1 and shift 0. One number for all, one a channel, or one a column. */
+ * plain values have scale 1 and shift 0. The scale of what is constant is 0. One number for all, one a channel, or one a column. */
 export interface Units {
   scale: number[];
   shift: number[];
+  /** Whether the network's values are limited to [0, 1]. */
+  clip: boolean;
 }
 
 export interface ImageObservation {

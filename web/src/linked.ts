@@ -1,17 +1,17 @@
 /** The code of a model beside the first one: the same observation, moved as the first one's sliders. */
-import { matching, rowOf, type Match } from "./matching";
+import { matching, type Match } from "./matching";
 import { classOf, LIMIT, scoreOf, valueAt, withClass, type Code, type Model } from "./model";
 import { codeOf, type Origin } from "./origin";
 
 /** The row of another model that has the same observation, or null. */
 export function sameRow(first: Model, row: number, other: Model): number | null {
   if (first.data.data !== other.data.data) return null;
-  return rowOf(other, first.data.rows.index[row]!);
+  return other.rowOf(first.indexOf(row));
 }
 
 /** The code of another model for the observation that the first one's code started from, if it has one. */
 export function ownCode(first: Model, origin: Origin, other: Model): number[] | null {
-  if (origin.kind === "upload") return origin.upload.codes.get(other.id) ?? null;
+  if (origin.kind === "upload") return origin.upload.codes.get(other) ?? null;
   const row = sameRow(first, origin.row, other);
   return row === null ? null : other.code(row);
 }

@@ -84,22 +84,10 @@ function commonRows(first: Model, other: Model): [number, number][] {
   if (first.data.data !== other.data.data) return [];
   const pairs: [number, number][] = [];
   first.data.rows.index.forEach((index, row) => {
-    const there = rowOf(other, index);
+    const there = other.rowOf(index);
     if (there !== null && pairs.length < MOST_ROWS) pairs.push([row, there]);
   });
   return pairs;
-}
-
-const places = new WeakMap<Model, Map<number, number>>();
-
-/** The row of a model that has an observation, by the observation's index in the data. */
-export function rowOf(model: Model, index: number): number | null {
-  let rows = places.get(model);
-  if (!rows) {
-    rows = new Map(model.data.rows.index.map((each, row) => [each, row]));
-    places.set(model, rows);
-  }
-  return rows.get(index) ?? null;
 }
 
 /** Classes, or ranks of values. */

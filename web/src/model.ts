@@ -16,6 +16,8 @@ export class Model {
   readonly means: Float32Array;
   readonly factors: Float32Array;
   readonly information: Float32Array;
+  /** Rows by the index of their observation in the data. */
+  private positions: ReadonlyMap<number, number> | null = null;
   private decoder: Promise<Network> | null = null;
   private encoder: Promise<Network> | null = null;
 
@@ -59,6 +61,18 @@ export class Model {
     const found = this.data.variables.find((each) => each.number === number);
     if (!found) throw new Error(`there is no latent variable ${number}`);
     return found;
+  }
+
+  /** The row of an observation, by its index in the data, or null. Rows come in another order in
+   * every bundle; indices stay. */
+  rowOf(index: number): number | null {
+    this.positions ??= new Map(this.data.rows.index.map((each, row) => [each, row]));
+    return this.positions.get(index) ?? null;
+  }
+
+  /** The index in the data of a row. */
+  indexOf(row: number): number {
+    return this.data.rows.index[row]!;
   }
 
   /** The mean of q(z|x) of a row. */

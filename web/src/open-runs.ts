@@ -38,7 +38,8 @@ function firstView(id: string): Partial<View> {
   const axes = { x: "", y: "", colour: "", box: null, lasso: null, lassoAxes: null, range: null, grid: null, ends: null };
   if (!before || !after) return { ...axes, z: null, row: null, upload: null };
   const origin = originOf(before);
-  const row = origin.kind === "row" ? sameRow(before, origin.row, after) : null;
+  const kept = origin.kind === "row" && sameRow(before, origin.row, after) !== null;
+  const row = kept ? before.indexOf(origin.row) : null;
   const upload = origin.kind === "upload" ? origin.upload.id : null;
   const unmoved = upload === null && view.value.z === null;
   return { ...axes, row, upload, z: unmoved ? null : movedCode(before, origin, code.value, after) };

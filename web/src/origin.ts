@@ -1,15 +1,17 @@
 /** Where the current code started: a row of the data, or a file of the user. */
 import { signal } from "@preact/signals";
 import type { Code, Model } from "./model";
-import { change, view } from "./state";
-import { readFile, toNetwork, type ReadObservation } from "./upload/read";
+import { change, known, model as first, view } from "./state";
+import { toNetwork } from "./units";
+import { readFile, type ReadObservation } from "./upload/read";
 
-/** A file's observation, with its codes by the id of the model that encoded it. */
+/** A file's observation, with its codes by the model that encoded it; newer weights
+ * of a run are another model. */
 export interface Upload extends ReadObservation {
   id: number;
   /** The shape of the observations of the models that can read it. */
   shape: string;
-  codes: ReadonlyMap<string, number[]>;
+  codes: ReadonlyMap<Model, number[]>;
 }
 
 export type Origin = { kind: "row"; row: number } | { kind: "upload"; upload: Upload };
@@ -28,14 +30,13 @@ export function uploadsFor(model: Model): Upload[] {
 export function originOf(model: Model): Origin {
   const { row, upload: id } = view.value;
   const upload = row === null ? uploads.value.find((each) => each.id === id) : undefined;
-  if (upload?.codes.has(model.id)) return { kind: "upload", upload };
-  const { rows, start } = model.data;
-  return { kind: "row", row: row !== null && row < rows.count ? row : start };
+  if (upload?.codes.has(model)) return { kind: "upload", upload };
+  return { kind: "row", row: known(model, row) };
 }
 
 /** The code of an observation, before any slider was moved. */
 export function codeOf(model: Model, origin: Origin): number[] {
-  return origin.kind === "row" ? model.code(origin.row) : origin.upload.codes.get(model.id)!;
+  return origin.kind === "row" ? model.code(origin.row) : origin.upload.codes.get(model)!;
 }
 
 /** Whether the sliders are at the code of the observation. */
@@ -70,8 +71,8 @@ export function reset(model: Model): void {
 }
 
 /** Show a row of the data and its code. */
-export function showRow(row: number): void {
-  change({ row, z: null, upload: null });
+export function showRow(model: Model, row: number): void {
+  change({ row: model.indexOf(row), z: null, upload: null });
 }
 
 /** Encode numbers in the user's units. */
@@ -82,16 +83,48 @@ export async function encodeNumbers(model: Model, numbers: ArrayLike<number>): P
 
 /** The code of an upload by a model, which is kept with the upload. */
 export async function encodeUpload(model: Model, upload: Upload): Promise<number[]> {
-  const code = upload.codes.get(model.id) ?? (await encodeNumbers(model, upload.numbers));
+  const code = upload.codes.get(model) ?? (await encodeNumbers(model, upload.numbers));
   uploads.value = uploads.value.map((each) =>
-    each.id === upload.id ? { ...each, codes: new Map(each.codes).set(model.id, code) } : each,
+    each.id === upload.id ? { ...each, codes: new Map(each.codes).set(model, code) } : each,
   );
   return code;
 }
 
+/** Encode an upload for the sliders, which may have gone to newer weights or another run meanwhile:
+ * return the code by the model that has them now, or null. A failure is told. */
+export async function encodeCurrent(model: Model, upload: Upload): Promise<number[] | null> {
+  try {
+    const code = await encodeUpload(model, upload);
+    const now = first.value;
+    if (now === model) return code;
+    return now?.id === model.id ? await encodeCurrent(now, upload) : null;
+  } catch (error) {
+    refuse(`The encoder failed on ${upload.name}: ${messageOf(error)}.`);
+    return null;
+  }
+}
+
 /** Show an upload: the sliders move to its code. */
 export async function showUpload(model: Model, upload: Upload): Promise<void> {
-  change({ upload: upload.id, row: null, z: await encodeUpload(model, upload) });
+  const code = await encodeCurrent(model, upload);
+  if (code) change({ upload: upload.id, row: null, z: code });
+}
+
+/** Forget the codes of a model that is no longer open. */
+export function forgetCodes(model: Model): void {
+  uploads.value = uploads.value.map((each) => ({
+    ...each,
+    codes: new Map([...each.codes].filter(([owner]) => owner !== model)),
+  }));
+}
+
+/** Say why a file is not shown. */
+export function refuse(reason: string): void {
+  refused.value = [...refused.value.filter((each) => each !== reason), reason];
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }
 
 let taken = 0;
@@ -100,15 +133,21 @@ let taken = 0;
 export async function take(model: Model, files: readonly File[]): Promise<void> {
   refused.value = [];
   for (const file of files) {
-    try {
-      const read = await readFile(file, model.data.observation);
-      const added = read.map((each) => ({ ...each, id: ++taken, shape: model.shape.join(), codes: new Map() }));
-      uploads.value = [...uploads.value, ...added];
-      await showUpload(model, added[0]!);
-    } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
-      refused.value = [...refused.value, `Cannot read ${file.name}: ${reason}.`];
-    }
+    const added = await keep(model, file);
+    if (added) await showUpload(model, added);
+  }
+}
+
+/** Read a file and keep its observations; return the first of them. */
+async function keep(model: Model, file: File): Promise<Upload | undefined> {
+  try {
+    const read = await readFile(file, model.data.observation);
+    const added = read.map((each) => ({ ...each, id: ++taken, shape: model.shape.join(), codes: new Map() }));
+    uploads.value = [...uploads.value, ...added];
+    return added[0];
+  } catch (error) {
+    refuse(`Cannot read ${file.name}: ${messageOf(error)}.`);
+    return undefined;
   }
 }
 

@@ -6,7 +6,7 @@ import { Model } from "./model";
 
 export type Tab = "traversals" | "grid" | "between" | "data" | "factors" | "runs";
 
-/** A row of the data, or a code. */
+/** The index of an observation in the data, or a code. */
 export type End = number | number[];
 
 /** Everything that a link restores, and that undo goes back to. */
@@ -16,10 +16,9 @@ export interface View {
   tab: Tab;
   /** The code of the first model; null is the code of `row`. */
   z: number[] | null;
-  /** The row that the code started from; null is the start of the model. */
+  /** The index in the data of the observation that the code started from; null is the model's start. */
   row: number | null;
-  /** The upload that the code started from, if `row` is null. Uploads stay in the page: a link to
-   * one keeps its code only. */
+  /** The upload that the code started from, if `row` is null. It is not in links. */
   upload: number | null;
   /** Axes of the scatter: "z:3" (a latent variable), "pca:0", "map:1", "factor:0". */
   x: string;
@@ -43,7 +42,7 @@ export interface View {
   ends: [End, End] | null;
   /** Images in a row of a traversal. */
   steps: number;
-  /** Whether traversals and grids show the difference from the current code. */
+  /** Whether traversals and grids show the difference from the current code, and paths from their start. */
   difference: boolean;
   /** Whether sliders of unused variables are shown. */
   unused: boolean;
@@ -132,6 +131,7 @@ export function report(kind: string, text: string): void {
 export function succeeded(kind: string): void {
   if (problemOf === kind) problem.value = "";
 }
+
 /** Whether networks run in this browser; null until it is known. */
 export const canDecode = signal<boolean | null>(null);
 /** Why they do not. */
@@ -151,9 +151,9 @@ export const code = computed<number[]>(() => {
   return z && z.length === first.data.size ? z : first.code(known(first, row));
 });
 
-/** A row that the model has; rows of links may come from other data. */
-export function known({ data }: Model, row: number | null): number {
-  return row !== null && row < data.rows.count ? row : data.start;
+/** The row of an observation, by its index; those of links may come from other data. */
+export function known(model: Model, index: number | null): number {
+  return (index === null ? null : model.rowOf(index)) ?? model.data.start;
 }
 
 const past: View[] = [];
@@ -168,12 +168,27 @@ let lastTime = 0;
  * are undone together.
  */
 export function change(part: Partial<View>, kind = ""): void {
+  if (isShown(part)) return;
   const now = performance.now();
   if (!kind || kind !== lastKind || now - lastTime > 800) past.push(view.value);
   if (past.length > 200) past.shift();
   [lastKind, lastTime] = [kind, now];
   future.length = 0;
   show({ ...view.value, ...part });
+}
+
+/** Whether the view already has these values. */
+function isShown(part: Partial<View>): boolean {
+  const same = (key: keyof View) => JSON.stringify(part[key]) === JSON.stringify(view.value[key]);
+  return (Object.keys(part) as (keyof View)[]).every(same);
+}
+
+/** Name the observation of a run that views left at the model's start, before its rows change. */
+export function pin(id: string, index: number): void {
+  const pinned = (each: View): View =>
+    each.open[0] === id && each.row === null && each.upload === null ? { ...each, row: index } : each;
+  for (const views of [past, future]) views.splice(0, views.length, ...views.map(pinned));
+  view.value = pinned(view.value);
 }
 
 export const canUndo = computed(() => changes.value >= 0 && past.length > 0);
@@ -205,10 +220,12 @@ function show(next: View): void {
   writing = window.setTimeout(() => writeFragment(encode(view.value)), 150);
 }
 
-/** The view as the fragment of a URL: what differs from the defaults, each value as JSON. */
+/** The view as the fragment of a URL: what differs from the defaults, each value as JSON. Uploads
+ * stay in the page, so a link has only their codes. */
 export function encode(shown: View): string {
   const text = new URLSearchParams();
   for (const key of Object.keys(DEFAULTS) as (keyof View)[]) {
+    if (key === "upload") continue;
     const value = key === "z" && shown.z ? shown.z.map((x) => +x.toPrecision(6)) : shown[key];
     if (JSON.stringify(value) !== JSON.stringify(DEFAULTS[key])) text.set(key, JSON.stringify(value));
   }
@@ -223,7 +240,8 @@ export function decode(fragment: string): View {
     const value = parse(text);
     if (check?.(value)) read[key] = value;
   }
-  return read as unknown as View;
+  const found = read as unknown as View;
+  return { ...found, open: [...new Set(found.open)] };
 }
 
 function parse(text: string): unknown {
@@ -254,7 +272,7 @@ const FORMS: Record<keyof View, Form> = {
   tab: (value) => TABS.includes(value as Tab),
   z: listOf(isNumber),
   row: isCount,
-  upload: isCount,
+  upload: () => false,
   x: isText,
   y: isText,
   colour: isText,

@@ -1,8 +1,9 @@
 /** Follow runs in training: ask the server for curves, and read newer weights of open runs. */
-import { sameRow } from "./linked";
+import { batch } from "@preact/signals";
 import { Model } from "./model";
+import { encodeUpload, forgetCodes, isUnmoved, originOf } from "./origin";
 import { fetchManifest } from "./source";
-import { manifest, models, openMissing, report, succeeded, view } from "./state";
+import { manifest, models, openMissing, pin, report, succeeded, view } from "./state";
 
 const PAUSE = 2000; // milliseconds between questions
 
@@ -71,17 +72,36 @@ export class Watcher {
     const newer = await this.source.model(id);
     succeeded(`update ${id}`);
     // The run may have been closed meanwhile, and its model given back.
-    if (newer.data.step > before.data.step && models.value.get(id) === before) replace(before, newer);
+    if (newer.data.step > before.data.step && models.value.get(id) === before) await replace(before, newer);
     else newer.close();
   }
 }
 
-/** Show newer weights. The code stays, and so does the observation if rows come in another order. */
-function replace(before: Model, newer: Model): void {
-  const { open, row } = view.value;
-  if (open[0] === newer.id && row !== null) view.value = { ...view.value, row: sameRow(before, row, newer) };
-  models.value = new Map(models.value).set(newer.id, newer);
+/** Show newer weights. The code stays, and so does the observation, though rows come in another order.
+ * A file of the user is encoded again. */
+async function replace(before: Model, newer: Model): Promise<void> {
+  const code = await encodedAgain(before, newer);
+  const follows = code !== null && view.value.open[0] === newer.id && isUnmoved(before);
+  pin(newer.id, before.indexOf(before.data.start));
+  batch(() => {
+    if (follows) view.value = { ...view.value, z: code };
+    models.value = new Map(models.value).set(newer.id, newer);
+  });
+  forgetCodes(before);
   before.close();
+}
+
+/** The code of the file that the sliders started from, by newer weights. */
+async function encodedAgain(before: Model, newer: Model): Promise<number[] | null> {
+  const origin = originOf(before);
+  if (view.value.open[0] !== newer.id || origin.kind === "row") return null;
+  try {
+    return await encodeUpload(newer, origin.upload);
+  } catch (error) {
+    const reason = (error as Error).message;
+    report(`update ${newer.id}`, `The newest weights of ${newer.id} cannot encode ${origin.upload.name}: ${reason}`);
+    return null;
+  }
 }
 
 /** Open the first run that can be opened if there was none at the start. */

@@ -50,7 +50,7 @@ export function smallModel(id = "aaaaaaaaaaaa", sign = 1): Promise<Model> {
       height: 4,
       width: 4,
       colours: { low: [0], high: [1], colours: [[1, 1, 1]], diverging: false, alpha: false },
-      units: { scale: [1], shift: [0] },
+      units: { scale: [1], shift: [0], clip: false },
       channelNames: [],
       pixels: true,
     },

@@ -18,7 +18,7 @@ beforeEach(() => {
 
 describe("a file", () => {
   it("moves the sliders to its code, and undo goes back to the data", async () => {
-    showRow(7);
+    showRow(model, 7);
     await take(model, [csv("a.csv", 0, 0.5)]);
     expect(view.value.z).toEqual([0.25, 0, 1, 0, 0]);
     expect(originOf(model)).toMatchObject({ kind: "upload", upload: { name: "a.csv" } });
@@ -58,7 +58,7 @@ it("sliders go back to the code of the observation", async () => {
   expect(isUnmoved(model)).toBe(false);
   reset(model);
   expect(view.value.z).toEqual([0.5, 0, 1, 0, 0]);
-  showRow(3);
+  showRow(model, 3);
   expect(isUnmoved(model)).toBe(true);
 });
 
@@ -68,6 +68,50 @@ it("codes beyond those of the data are counted", () => {
 });
 
 it("a row of a link that the data do not have is the start", () => {
-  showRow(10_000);
+  view.value = { ...view.value, row: 10_000 };
   expect(originOf(model)).toEqual({ kind: "row", row: model.data.start });
+});
+
+it("an observation keeps its place in links, whatever the order of the rows", async () => {
+  const shuffled = await smallModel();
+  shuffled.data.rows.index.reverse();
+  showRow(model, 7);
+  expect(codeOf(model, originOf(model))).toEqual(model.code(7));
+  expect(originOf(shuffled)).toEqual({ kind: "row", row: 49 - 7 });
+});
+
+describe("an encoder", () => {
+  it("that fails is told, also from the strip", async () => {
+    const failing = await smallModel();
+    failing.encode = () => Promise.reject(new Error("no memory"));
+    models.value = new Map([[failing.id, failing]]);
+    await take(failing, [csv("a.csv", 0.5)]);
+    expect(refused.value).toEqual(["The encoder failed on a.csv: no memory."]);
+    refused.value = [];
+    await showUpload(failing, uploads.value[0]!);
+    expect(refused.value).toEqual(["The encoder failed on a.csv: no memory."]);
+    expect(view.value.z).toBeNull();
+  });
+
+  it("whose run was closed meanwhile moves no slider, and newer weights encode again", async () => {
+    const newer = await smallModel();
+    newer.encode = async () => [[9, 0, 1, 0, 0]];
+    const slow = await smallModel();
+    slow.encode = async () => {
+      models.value = new Map([[newer.id, newer]]);
+      return [[1, 0, 1, 0, 0]];
+    };
+    models.value = new Map([[slow.id, slow]]);
+    await take(slow, [csv("a.csv", 0.5)]);
+    expect(view.value.z![0]).toBe(9);
+    const other = await smallModel("bbbbbbbbbbbb");
+    models.value = new Map([[other.id, other], [slow.id, slow]]);
+    view.value = { ...DEFAULTS, open: [slow.id] };
+    slow.encode = async () => {
+      view.value = { ...view.value, open: [other.id] };
+      return [[1, 0, 1, 0, 0]];
+    };
+    await take(slow, [csv("b.csv", 0.25)]);
+    expect(view.value.z).toBeNull();
+  });
 });

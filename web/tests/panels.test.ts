@@ -123,10 +123,10 @@ describe("charts of vectors", () => {
   it("put columns with units of their own on the network's scale", () => {
     const seen = {
       kind: "vector" as const, length: 2, names: ["a", "b"], positions: null, curve: false, counts: false,
-      units: { scale: [2, 100], shift: [1, 50] },
+      units: { scale: [2, 100], shift: [1, 50], clip: false },
     };
     expect(comparable(seen, [3, 150])).toEqual([1, 1]);
     expect(comparable(seen, [2, 100], true)).toEqual([1, 1]);
-    expect(comparable({ ...seen, units: { scale: [2], shift: [1] } }, [3, 150])).toEqual([3, 150]);
+    expect(comparable({ ...seen, units: { scale: [2], shift: [1], clip: false } }, [3, 150])).toEqual([3, 150]);
   });
 });

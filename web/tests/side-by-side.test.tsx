@@ -5,6 +5,7 @@ import type { RunData } from "../src/bundle";
 import { ownCode } from "../src/linked";
 import type { Model } from "../src/model";
 import { closeRun, makeFirst, openRun } from "../src/open-runs";
+import { originOf } from "../src/origin";
 import { RunPicker } from "../src/panels/picker";
 import { Matched } from "../src/panels/runs/matched";
 import { RunTable } from "../src/panels/runs/table";
@@ -47,7 +48,8 @@ describe("runs side by side", () => {
   it("keep the observation when another one gets the sliders", () => {
     makeFirst("other");
     expect(view.value.open).toEqual(["other", "first"]);
-    expect([view.value.row, view.value.z]).toEqual([2, null]);
+    expect([view.value.row, view.value.z]).toEqual([12, null]);
+    expect(originOf(other!)).toEqual({ kind: "row", row: 2 });
     expect(code.value).toEqual(other!.code(2));
   });
 

@@ -15,6 +15,11 @@ describe("a link", () => {
     expect(encode(DEFAULTS)).toBe("");
   });
 
+  it("does not name uploads, which stay in the page, and opens a run once", () => {
+    expect(encode({ ...DEFAULTS, upload: 3 })).toBe("");
+    expect(decode('upload=3&open=["a","b","a"]')).toEqual({ ...DEFAULTS, open: ["a", "b"] });
+  });
+
   it("with wrong values leaves these at their defaults", () => {
     const hostile = 'tab="evil"&z=["a"]&row=-1&lasso=[[1]]&open=["a","b","c","d","e"]&images=1&nothing=1&x=<b>';
     expect(decode(hostile)).toEqual(DEFAULTS);
@@ -34,6 +39,13 @@ describe("undo", () => {
     undo();
     expect(view.value.tab).toBe("traversals");
     expect(canUndo.value).toBe(false);
+  });
+
+  it("does not stop at changes that change nothing", () => {
+    change({ z: [1, 2] });
+    change({ z: [1, 2], tab: "traversals" });
+    undo();
+    expect(view.value.z).toBeNull();
   });
 
   it("takes the moves of one slider together", () => {

@@ -2,7 +2,8 @@ import { describe, expect, it } from "vitest";
 import type { ImageObservation, VectorObservation } from "../src/bundle";
 import { numbersOf, readTable } from "../src/upload/csv";
 import { readNpy } from "../src/upload/npy";
-import { observationsOf, readFile, toNetwork } from "../src/upload/read";
+import { toNetwork } from "../src/units";
+import { observationsOf, readFile } from "../src/upload/read";
 import { centred, channelsOf, fit } from "../src/upload/resize";
 
 /** The byte at place n of the images that Pillow resized for these tests. */
@@ -60,11 +61,11 @@ function npy(descr: string, shape: string, content: ArrayBuffer, order = "False"
 const GREY: ImageObservation = {
   kind: "image", channels: 1, height: 2, width: 2, channelNames: [], pixels: true,
   colours: { low: [0], high: [1], colours: [[1, 1, 1]], diverging: false, alpha: false },
-  units: { scale: [1], shift: [0] },
+  units: { scale: [1], shift: [0], clip: false },
 };
 const COLUMNS: VectorObservation = {
   kind: "vector", length: 3, names: ["a", "b", "c"], positions: null, curve: false, counts: false,
-  units: { scale: [2, 4, 5], shift: [1, 0, -1] },
+  units: { scale: [2, 4, 5], shift: [1, 0, -1], clip: false },
 };
 const file = (name: string, content: BlobPart) => new File([content], name);
 
@@ -123,7 +124,7 @@ describe("CSV files", () => {
 });
 
 it("units of images are those of their channels", () => {
-  const seen = { ...GREY, channels: 2, height: 1, units: { scale: [1, 10], shift: [0, 5] } };
+  const seen = { ...GREY, channels: 2, height: 1, units: { scale: [1, 10], shift: [0, 5], clip: false } };
   expect(Array.from(toNetwork(seen, [1, 2, 15, 25]))).toEqual([1, 2, 1, 2]);
 });
 

@@ -7,7 +7,7 @@ import { smallModel } from "./fixture";
 const model = await smallModel();
 const TABLE: VectorObservation = {
   kind: "vector", length: 3, names: ["age", "<b>income</b>", "height"], positions: null, curve: false, counts: false,
-  units: { scale: [10, 20000, 0.1], shift: [40, 30000, 1.7] },
+  units: { scale: [10, 20000, 0.1], shift: [40, 30000, 1.7], clip: false },
 };
 const observed: Series = { name: "observed", values: [30, 10000, 1.9], role: "behind" };
 
@@ -39,7 +39,7 @@ describe("bars of a table", () => {
 });
 
 it("curves lie at the positions of their columns", () => {
-  const seen = { ...TABLE, curve: true, positions: [0, 1, 10], units: { scale: [1], shift: [0] } };
+  const seen = { ...TABLE, curve: true, positions: [0, 1, 10], units: { scale: [1], shift: [0], clip: false } };
   const path = drawn(seen, [{ ...observed, values: [0, 1, 0] }]).querySelector("path")!.getAttribute("d")!;
   const x = Array.from(path.matchAll(/[ML]([\d.]+),/g), (found) => +found[1]!);
   expect((x[1]! - x[0]!) / (x[2]! - x[0]!)).toBeCloseTo(0.1, 3);

@@ -1,8 +1,9 @@
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import type { Manifest, RunData } from "../src/bundle";
 import type { Model } from "../src/model";
+import { codeOf, originOf, take } from "../src/origin";
 import { fetchManifest } from "../src/source";
-import { code, DEFAULTS, manifest, models, problem, view } from "../src/state";
+import { change, code, DEFAULTS, manifest, models, problem, undo, view } from "../src/state";
 import { Watcher } from "../src/watch";
 import { smallModel } from "./fixture";
 
@@ -20,6 +21,7 @@ async function modelAt(step: number): Promise<Model> {
   const model = await smallModel();
   model.data.step = step;
   model.data.rows.index.reverse();
+  model.encode = async () => [[step, 0, 1, 0, 0]];
   return model;
 }
 
@@ -85,7 +87,38 @@ describe("watching", () => {
     expect(read).toBe(1);
     expect(models.value.get("aaaaaaaaaaaa")!.data.step).toBe(200);
     expect(code.value).toEqual([1, 2, 0, 1, 0]);
-    expect(view.value.row).toBe(49 - 3);
+    expect(view.value.row).toBe(3);
+    expect(originOf(models.value.get("aaaaaaaaaaaa")!)).toEqual({ kind: "row", row: 49 - 3 });
+  });
+
+  it("pins the observation of a view at the model's start, also for undo", async () => {
+    view.value = { ...view.value, row: null, z: null };
+    change({ tab: "data" });
+    await watcher(() => 300, () => 200).look();
+    await settled();
+    expect(view.value.row).toBe(0);
+    expect(originOf(models.value.get("aaaaaaaaaaaa")!)).toEqual({ kind: "row", row: 49 });
+    undo();
+    expect(view.value).toMatchObject({ tab: "traversals", row: 0 });
+  });
+
+  it("encodes the shown file again, unless the sliders were moved", async () => {
+    const before = models.value.get("aaaaaaaaaaaa")!;
+    before.encode = async () => [[1, 1, 1, 0, 0]];
+    const file = () => new File([new Array(16).fill(0.5).join(",")], "a.csv");
+    await take(before, [file()]);
+    expect(view.value.z).toEqual([1, 1, 1, 0, 0]);
+    await watcher(() => 300, () => 200).look();
+    await settled();
+    const newer = models.value.get("aaaaaaaaaaaa")!;
+    expect(newer).not.toBe(before);
+    expect(originOf(newer).kind).toBe("upload");
+    expect(view.value.z).toEqual([200, 0, 1, 0, 0]);
+    change({ z: [7, 0, 1, 0, 0] });
+    await watcher(() => 500, () => 400).look();
+    await settled();
+    expect(codeOf(models.value.get("aaaaaaaaaaaa")!, originOf(models.value.get("aaaaaaaaaaaa")!))[0]).toBe(400);
+    expect(view.value.z![0]).toBe(7);
   });
 
   it("reads one model at a time", async () => {

@@ -89,11 +89,13 @@ class Colours:
 class Units:
     """Values as the user has them are x scale + shift of values as the network has them.
 
-    There is one number for all, one a channel, or one a column.
+    There is one number for all, one a channel, or one a column. The scale of what is constant is 0.
+    `clip` says that the network's values are limited to [0, 1].
     """
 
     scale: Sequence[float]
     shift: Sequence[float]
+    clip: bool
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,8 @@ def _observation(
 ) -> ImageObservation | VectorObservation:
     schema, scaling = analysis.model.schema, analysis.model.schema.scaling
     scaled = scaling.method in ("percentile", "standardise")
-    units = Units(scaling.width, scaling.offset) if scaled else Units([1.0], [0.0])
+    clip = scaling.method == "percentile"
+    units = Units(scaling.width, scaling.offset, clip) if scaled else Units([1.0], [0.0], False)
     if colours is not None:
         channels, height, width = schema.shape
         names = [f"channel {number}" for number in range(channels)]

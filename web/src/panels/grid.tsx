@@ -4,30 +4,29 @@ import { useDecoded, useParts } from "../decoded";
 import { traverse, type Code, type Model } from "../model";
 import { useSettled } from "../settled";
 import { change, code, view } from "../state";
+import type { Csv } from "../ui/export";
 import { Observation } from "../ui/observation";
 import { Panel } from "../ui/panel";
 import { Sparkline } from "../ui/sparkline";
-import { comparable, dataLimits, inUnits, limits } from "../ui/vector";
+import { comparable, dataLimits, limits } from "../ui/vector";
+import { inUnits, valueNames } from "../units";
+import { dimensionNames } from "./data/table";
 import "./grid.css";
 import { DifferenceToggle, moveFocus, Tile } from "./tiles";
-import { currentStep, stepName, taken } from "./traversals";
+import { currentStep, stepName, stepValue, taken } from "./traversals";
 import { Waiting } from "./waiting";
 
 /** Steps of a continuous variable; curves need more room than images. */
 const STEPS = { image: 9, vector: 5 };
 const CELL = { image: "min(76px, 8vh)", vector: "140px" };
 
+const HELP =
+  "Two latent variables move together, from score −2 to 2 of their priors or through all classes, and the others keep their values. Click a place to take both values.";
+
 export function Grid({ model }: { model: Model }) {
   const chosen = variablesOf(model, view.value.grid);
-  return (
-    <Panel
-      title="Grid"
-      help="Two latent variables move together, from score −2 to 2 of their priors or through all classes, and the others keep their values. Click a place to take both values."
-      csv={chosen ? () => csvOf(model, chosen) : undefined}
-    >
-      {chosen ? <Shown model={model} across={chosen[0]} up={chosen[1]} /> : <p>This model has only one latent variable.</p>}
-    </Panel>
-  );
+  if (chosen) return <Shown model={model} across={chosen[0]} up={chosen[1]} />;
+  return <Panel title="Grid" help={HELP}><p>This model has only one latent variable.</p></Panel>;
 }
 
 /** The variables of the axes: the chosen ones, or the two with the highest KL. */
@@ -61,14 +60,14 @@ function Shown({ model, across, up }: ShownProps) {
   // What was decoded last may be of other variables.
   const ready = parts.length === codes.length + 1;
   return (
-    <>
+    <Panel title="Grid" help={HELP} csv={ready ? () => csvOf(model, [across, up], decoded!.codes.slice(1), parts.slice(1)) : undefined}>
       <div class="options">
         <Axis model={model} label="Across" place={0} chosen={[across, up]} />
         <Axis model={model} label="Upwards" place={1} chosen={[across, up]} />
-        <DifferenceToggle model={model} />
+        <DifferenceToggle model={model} base="now" />
       </div>
       {ready ? <Tiles model={model} across={across} up={up} columns={columns} codes={codes} parts={parts} /> : <Waiting />}
-    </>
+    </Panel>
   );
 }
 
@@ -157,10 +156,16 @@ function Cell({ model, values, now }: { model: Model; values: Float32Array; now:
   return <Sparkline seen={seen} values={drawn} limits={shared} />;
 }
 
-function csvOf(model: Model, [across, up]: [Variable, Variable]) {
-  const codes = gridCodes(across, up, code.value, STEPS[model.data.observation.kind]);
+/** A column of scores or classes, beside those of the code. */
+function stepColumn({ name, discrete }: Variable): string {
+  return `${name} (${discrete ? "class" : "score"})`;
+}
+
+/** The values of both variables, the code and what is decoded from it, in the user's units. */
+export function csvOf(model: Model, [across, up]: readonly [Variable, Variable], codes: readonly Code[], parts: readonly Float32Array[]): Csv {
+  const seen = model.data.observation;
   return {
-    columns: [across.name, up.name, ...code.value.map((_, n) => `z${n}`)],
-    rows: codes.map((z) => [stepName(across, z), stepName(up, z), ...z]),
+    columns: [stepColumn(across), stepColumn(up), ...dimensionNames(model), ...valueNames(seen)],
+    rows: codes.map((z, n) => [stepValue(across, z), stepValue(up, z), ...z, ...inUnits(seen, parts[n]!)]),
   };
 }

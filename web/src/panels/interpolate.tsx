@@ -2,12 +2,15 @@
 import type { Variable } from "../bundle";
 import { useDecoded, useParts } from "../decoded";
 import type { Code, Model } from "../model";
-import { encodeUpload, originOf, uploadsFor } from "../origin";
+import { encodeCurrent, originOf, uploadsFor } from "../origin";
 import { selection } from "../selection";
-import { change, code, view, type End } from "../state";
+import { change, code, known, view, type End } from "../state";
+import type { Csv } from "../ui/export";
 import { Observation } from "../ui/observation";
 import { Panel } from "../ui/panel";
 import { Thumbnail } from "../ui/thumbnail";
+import { inUnits, valueNames } from "../units";
+import { dimensionNames } from "./data/table";
 import "./interpolate.css";
 import { DecodedRow } from "./row";
 import { randomRow, rowName } from "./stage";
@@ -27,7 +30,7 @@ export function Interpolate({ model }: { model: Model }) {
     <Panel
       title="Interpolate"
       help={`Codes on the straight line between two observations. Move along it to set the sliders.${discrete ? " Discrete variables switch in the middle." : ""}`}
-      csv={() => csvOf(path)}
+      csv={decoded ? () => csvOf(model, decoded.codes, values) : undefined}
     >
       <div class="path-ends">
         <EndPicker model={model} ends={ends} place={0} picture={values[0]} />
@@ -37,7 +40,7 @@ export function Interpolate({ model }: { model: Model }) {
       {decoded ? (
         <>
           <div class="options">
-            <DifferenceToggle model={model} />
+            <DifferenceToggle model={model} base="at the start of the path" />
           </div>
           <DecodedRow
             model={model}
@@ -81,13 +84,24 @@ function currentOf(path: readonly Code[], z: Code): number {
 }
 
 /** Ends that the model has: those of the view, or the start and the row after it. */
-function endsOf({ data }: Model, chosen: [End, End] | null): [End, End] {
-  const fits = (end: End) => (typeof end === "number" ? end < data.rows.count : end.length === data.size);
-  return chosen?.every(fits) ? chosen : [data.start, (data.start + 1) % data.rows.count];
+export function endsOf(model: Model, chosen: [End, End] | null): [End, End] {
+  const { start, size } = model.data;
+  const fits = (end: End) => (typeof end === "number" ? model.rowOf(end) !== null : end.length === size);
+  return chosen?.every(fits) ? chosen : [model.indexOf(start), after(model, start)];
+}
+
+/** The observation of the row after one. */
+function after(model: Model, row: number): number {
+  return model.indexOf((row + 1) % model.data.rows.count);
+}
+
+/** The row of an end, or null if it is a code. */
+function rowOf(model: Model, end: End): number | null {
+  return typeof end === "number" ? model.rowOf(end) : null;
 }
 
 function codeAt(model: Model, end: End): Code {
-  return typeof end === "number" ? model.code(end) : end;
+  return typeof end === "number" ? model.code(known(model, end)) : end;
 }
 
 function percent(share: number): string {
@@ -105,23 +119,25 @@ interface EndProps {
 function EndPicker({ model, ends, place, picture }: EndProps) {
   const end = ends[place];
   const name = place === 0 ? "From" : "To";
-  const pick = (chosen: End) => change({ ends: place === 0 ? [chosen, ends[1]] : [ends[0], chosen] });
-  const next = typeof end === "number" ? (end + 1) % model.data.rows.count : model.data.start;
+  const row = rowOf(model, end);
+  const pick = (chosen: End) => pickEnd(model, place, chosen);
+  const pickRow = (chosen: number) => pick(model.indexOf(chosen));
+  const next = row === null ? model.indexOf(model.data.start) : after(model, row);
   return (
     <figure class="end">
-      {typeof end === "number" && end < model.data.rows.shown.count ? (
-        <Thumbnail model={model} row={end} label={`${name}: observation ${rowName(model, end)}`} />
+      {row !== null && row < model.data.rows.shown.count ? (
+        <Thumbnail model={model} row={row} label={`${name}: observation ${rowName(model, row)}`} />
       ) : (
         picture && <Observation model={model} values={picture} label={`${name}: decoded`} />
       )}
       <figcaption>
-        <span><b>{name}</b> {typeof end === "number" ? rowName(model, end) : "a code"}</span>
+        <span><b>{name}</b> {row === null ? "a code" : rowName(model, row)}</span>
         <span class="pickers" role="group" aria-label={`${name}: choose`}>
-          <button type="button" onClick={() => pick(randomRow(model))}>Random</button>
+          <button type="button" onClick={() => pickRow(randomRow(model))}>Random</button>
           <button type="button" onClick={() => pick(next)}>Next</button>
           <button type="button" onClick={() => pick(currentEnd(model))} title="What the sliders are at">Current</button>
           {selection.value && selection.value.length > 0 && (
-            <button type="button" onClick={() => pick(randomOf(selection.value!))} title="One of the selected points of the tab Data">
+            <button type="button" onClick={() => pickRow(randomOf(selection.value!))} title="One of the selected points of the tab Data">
               Selected
             </button>
           )}
@@ -132,6 +148,12 @@ function EndPicker({ model, ends, place, picture }: EndProps) {
   );
 }
 
+/** Choose an end; the other one stays as it is now. */
+function pickEnd(model: Model, place: 0 | 1, chosen: End): void {
+  const ends = endsOf(model, view.value.ends);
+  change({ ends: place === 0 ? [chosen, ends[1]] : [ends[0], chosen] });
+}
+
 function randomOf(rows: readonly number[]): number {
   return rows[Math.floor(Math.random() * rows.length)]!;
 }
@@ -139,7 +161,7 @@ function randomOf(rows: readonly number[]): number {
 /** The current row if its code was not changed, otherwise the code. */
 function currentEnd(model: Model): End {
   const origin = originOf(model);
-  return origin.kind === "row" && view.value.z === null ? origin.row : code.value;
+  return origin.kind === "row" && view.value.z === null ? model.indexOf(origin.row) : code.value;
 }
 
 interface UploadPickerProps {
@@ -157,7 +179,7 @@ function UploadPicker({ model, name, pick }: UploadPickerProps) {
       value=""
       onChange={(event) => {
         const upload = kept.find((each) => each.id === +event.currentTarget.value);
-        if (upload) void encodeUpload(model, upload).then(pick);
+        if (upload) void encodeCurrent(model, upload).then((code) => code && pick(code));
       }}
     >
       <option value="">Your file …</option>
@@ -185,9 +207,11 @@ function Along({ model, from, to }: { model: Model; from: Code; to: Code }) {
   );
 }
 
-function csvOf(path: readonly Code[]) {
+/** The path: the share of the way, the code, and what is decoded from it in the user's units. */
+export function csvOf(model: Model, path: readonly Code[], values: readonly Float32Array[]): Csv {
+  const seen = model.data.observation;
   return {
-    columns: ["share", ...(path[0] ?? []).map((_, n) => `z${n}`)],
-    rows: path.map((z, n) => [n / (path.length - 1), ...z]),
+    columns: ["share", ...dimensionNames(model), ...valueNames(seen)],
+    rows: path.map((z, n) => [n / (path.length - 1), ...z, ...inUnits(seen, values[n]!)]),
   };
 }

@@ -60,7 +60,7 @@ function Beside({ model, code }: { model: Model; code: number[] }) {
 
 /** An upload that the first model shows, and that this one can encode but has not. */
 function missingUpload(origin: Origin, other: Model): Upload | undefined {
-  if (origin.kind === "row" || origin.upload.codes.has(other.id)) return undefined;
+  if (origin.kind === "row" || origin.upload.codes.has(other)) return undefined;
   return origin.upload.shape === other.shape.join() ? origin.upload : undefined;
 }
 

@@ -3,7 +3,8 @@ import { scoreColour } from "../colours";
 import type { Model } from "../model";
 import { view } from "../state";
 import { Observation } from "../ui/observation";
-import { inUnits, VectorChart, type Series } from "../ui/vector";
+import { inUnits } from "../units";
+import { VectorChart, type Series } from "../ui/vector";
 import { moveFocus, Tile } from "./tiles";
 import "./row.css";
 

@@ -1,31 +1,37 @@
 /** The left column: the observation, what is decoded from the sliders, and the sliders. */
+import { useRef } from "preact/hooks";
 import { useDecoded } from "../decoded";
 import type { Model } from "../model";
 import { codeOf, codesBeyond, isUnmoved, originOf, reset, showRow, type Origin } from "../origin";
 import { canDecode, code } from "../state";
 import { useThumbnail } from "../thumbnails";
+import type { Csv } from "../ui/export";
 import { Observation } from "../ui/observation";
+import { Exports } from "../ui/panel";
 import { Thumbnail } from "../ui/thumbnail";
 import { Others } from "./others";
 import { VectorChart, type Series } from "../ui/vector";
 import { Sliders } from "./sliders";
+import { dimensionNames } from "./data/table";
 import "./stage.css";
 import { UploadPicture, Uploads, useFiles } from "./uploads";
 import { NoWasm } from "./waiting";
 
 export function Stage({ model }: { model: Model }) {
   const dragging = useFiles(model);
+  const body = useRef<HTMLElement>(null);
   return (
-    <aside class={dragging ? "stage dragging" : "stage"} aria-label="Latent variables">
+    <aside ref={body} class={dragging ? "stage dragging" : "stage"} aria-label="Latent variables">
       <Current model={model} />
       <Others model={model} />
       <div class="tools">
         <button type="button" title="Back to the code of the observation" onClick={() => reset(model)} disabled={isUnmoved(model)}>
           Reset
         </button>
-        <button type="button" onClick={() => showRow(randomRow(model))}>
+        <button type="button" onClick={() => showRow(model, randomRow(model))}>
           Another observation
         </button>
+        <Exports title="Current code" body={body} csv={() => codeCsv(model)} />
       </div>
       <Uploads model={model} />
       {canDecode.value === false && <NoWasm />}
@@ -34,6 +40,15 @@ export function Stage({ model }: { model: Model }) {
       </fieldset>
     </aside>
   );
+}
+
+/** The code of the sliders, beside that of the observation. */
+export function codeCsv(model: Model): Csv {
+  const observed = codeOf(model, originOf(model));
+  return {
+    columns: ["latent variable", "value", "value of the observation"],
+    rows: dimensionNames(model).map((name, column) => [name, code.value[column]!, observed[column]!]),
+  };
 }
 
 function Current({ model }: { model: Model }) {
@@ -62,7 +77,7 @@ function Original({ model, origin }: { model: Model; origin: Origin }) {
 }
 
 function RowPicture({ model, row }: { model: Model; row: number }) {
-  if (row >= model.data.rows.shown.count) return <div class="missing">The page has only its code.</div>;
+  if (row >= model.data.rows.shown.count) return <div class="missing">No thumbnail for this observation.</div>;
   return <Thumbnail model={model} row={row} label={`Observation, ${rowName(model, row)}`} />;
 }
 

@@ -1,7 +1,9 @@
 /** Parts of traversals and grids: images to click, and the toggle "What changes?". */
 import type { ComponentChildren } from "preact";
+import type { ColourMap } from "../bundle";
 import type { Model } from "../model";
 import { change, view } from "../state";
+import { colourChannels } from "../ui/observation";
 import "./tiles.css";
 
 interface TileProps {
@@ -52,21 +54,34 @@ export function neighbour(key: string, at: number, columns: number, count: numbe
   return null;
 }
 
-export function DifferenceToggle({ model }: { model: Model }) {
+interface ToggleProps {
+  model: Model;
+  /** When what differences are taken from is decoded: "now". */
+  base: string;
+}
+
+export function DifferenceToggle({ model, base }: ToggleProps) {
   const { difference } = view.value;
+  const seen = model.data.observation;
   return (
     <>
       <button
         type="button"
         aria-pressed={difference}
-        title="Show the difference from what is decoded now"
+        title={`Show the difference from what is decoded ${base}`}
         onClick={() => change({ difference: !difference })}
       >
         What changes?
       </button>
-      {difference && model.data.observation.kind === "image" && (
-        <span class="legend">Red is brighter than now, blue is darker, white is no change.</span>
-      )}
+      {difference && seen.kind === "image" && <span class="legend">{differenceLegend(seen.colours, base)}</span>}
     </>
   );
+}
+
+/** What the colours of differences mean. */
+export function differenceLegend(colours: ColourMap, base: string): string {
+  if (colours.diverging) return `Red is higher than ${base}, blue is lower, white is no change.`;
+  if (colourChannels(colours) === 1) return `Red is brighter than ${base}, blue is darker, white is no change.`;
+  const opacity = colours.alpha ? " Opacity is left out." : "";
+  return `A colour is brighter where there is more of it than ${base}, darker where there is less; grey is no change.${opacity}`;
 }

@@ -4,7 +4,9 @@ import { useDecoded, useParts, type Decoded } from "../decoded";
 import { classOf, scoreOf, traverse, type Code, type Model } from "../model";
 import { useSettled } from "../settled";
 import { canDecode, change, code, STEPS, view } from "../state";
+import type { Csv } from "../ui/export";
 import { Panel } from "../ui/panel";
+import { inUnits, valueNames } from "../units";
 import { DrawnTraversals } from "./drawn";
 import { DecodedRow } from "./row";
 import { VariableName } from "./sliders";
@@ -35,7 +37,7 @@ export function Traversals({ model }: { model: Model }) {
   );
 }
 
-interface Path {
+export interface Path {
   variable: Variable;
   codes: number[][];
 }
@@ -47,7 +49,7 @@ function pathsOf(model: Model, start: Code, steps: number): Path[] {
 function Options({ model }: { model: Model }) {
   return (
     <div class="options">
-      <DifferenceToggle model={model} />
+      <DifferenceToggle model={model} base="now" />
       <label>
         Steps{" "}
         <select value={view.value.steps} onChange={(event) => change({ steps: +event.currentTarget.value })}>
@@ -143,20 +145,27 @@ function scoreIn(variable: Variable, z: Code): number {
   return scoreOf(variable.quantiles[0]!, z[variable.columns[0]]!);
 }
 
-/** "1.5", a score, or "3", a class. */
-export function stepName(variable: Variable, z: Code): string {
-  if (variable.discrete) return String(classOf(variable, z));
+/** The score of a variable in a code, or its class. */
+export function stepValue(variable: Variable, z: Code): number {
+  if (variable.discrete) return classOf(variable, z);
   const score = +scoreIn(variable, z).toFixed(2);
-  return (score === 0 ? "0" : String(score)).replace("-", "−");
+  return score === 0 ? 0 : score; // never -0
 }
 
-function csvOf(model: Model, paths: readonly Path[], { codes, values }: Decoded) {
+/** The same as text, "−1.5". */
+export function stepName(variable: Variable, z: Code): string {
+  return String(stepValue(variable, z)).replace("-", "−");
+}
+
+/** Decoded values in the user's units, with the variable that moves and its score or class. */
+export function csvOf(model: Model, paths: readonly Path[], { codes, values }: Decoded): Csv {
+  const seen = model.data.observation;
   const { length } = model;
   const parts = codes.map((_, n) => values.subarray(n * length, (n + 1) * length));
   return {
-    columns: ["variable", "value", ...Array.from({ length }, (_, n) => `x${n}`)],
+    columns: ["variable", "value", ...valueNames(seen)],
     rows: assigned(paths, codes, parts).flatMap(({ variable, codes, values }) =>
-      values.map((each, n) => [variable.name, stepName(variable, codes[n]!), ...each]),
+      values.map((each, n) => [variable.name, stepValue(variable, codes[n]!), ...inUnits(seen, each)]),
     ),
   };
 }

@@ -3,14 +3,13 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Model } from "../model";
 import { forget, originOf, refused, showUpload, take, uploadsFor, type Upload } from "../origin";
 import { canDecode } from "../state";
-import { toNetwork } from "../upload/read";
 import { Observation } from "../ui/observation";
+import { toNetwork } from "../units";
 
 /** Take files that are dropped on the page or pasted; tell whether some are dragged over it. */
 export function useFiles(model: Model): boolean {
   const [dragging, setDragging] = useState(false);
   useEffect(() => {
-    if (!model.data.autoencodes) return;
     const over = (event: DragEvent) => {
       if (!event.dataTransfer?.types.includes("Files")) return;
       event.preventDefault();
@@ -21,10 +20,10 @@ export function useFiles(model: Model): boolean {
       setDragging(false);
       if (!event.dataTransfer?.files.length) return;
       event.preventDefault();
-      void take(model, Array.from(event.dataTransfer.files));
+      accept(model, event.dataTransfer.files);
     };
     const paste = (event: ClipboardEvent) => {
-      if (event.clipboardData?.files.length) void take(model, Array.from(event.clipboardData.files));
+      if (event.clipboardData?.files.length) accept(model, event.clipboardData.files);
     };
     const stop = new AbortController();
     const { signal } = stop;
@@ -37,16 +36,33 @@ export function useFiles(model: Model): boolean {
   return dragging;
 }
 
+/** Take files, or say why the model cannot. */
+export function accept(model: Model, files: FileList | readonly File[]): void {
+  const reason = whyNoFiles(model);
+  if (reason === null) void take(model, Array.from(files));
+  else refused.value = [reason];
+}
+
+function whyNoFiles(model: Model): string | null {
+  if (!model.data.autoencodes) return "This model does not encode observations, so it cannot show your files.";
+  return canDecode.value === false ? "The encoder needs WebAssembly, which did not start in this browser." : null;
+}
+
 export function Uploads({ model }: { model: Model }) {
-  if (!model.data.autoencodes || canDecode.value === false) return null;
+  const canTake = whyNoFiles(model) === null;
+  if (!canTake && refused.value.length === 0) return null;
   return (
     <div class="uploads">
-      <Choose model={model} />
-      <ul class="strip" aria-label="Your files">
-        {uploadsFor(model).map((upload) => (
-          <Kept key={upload.id} model={model} upload={upload} />
-        ))}
-      </ul>
+      {canTake && (
+        <>
+          <Choose model={model} />
+          <ul class="strip" aria-label="Your files">
+            {uploadsFor(model).map((upload) => (
+              <Kept key={upload.id} model={model} upload={upload} />
+            ))}
+          </ul>
+        </>
+      )}
       {refused.value.map((reason) => (
         <p key={reason} class="refused" role="alert">{reason}</p>
       ))}
@@ -57,11 +73,11 @@ export function Uploads({ model }: { model: Model }) {
 function Choose({ model }: { model: Model }) {
   const input = useRef<HTMLInputElement>(null);
   const seen = model.data.observation;
-  const accept = seen.kind === "image" && seen.pixels ? "image/*,.npy,.csv" : ".npy,.csv";
+  const types = seen.kind === "image" && seen.pixels ? "image/*,.npy,.csv" : ".npy,.csv";
   return (
     <p class="choose">
       <button type="button" onClick={() => input.current!.click()}>
-        {accept.startsWith("image") ? "Choose your own image" : "Choose your own file"}
+        {types.startsWith("image") ? "Choose your own image" : "Choose your own file"}
       </button>{" "}
       <span class="or-drop">or drop or paste it here</span>
       <input
@@ -69,7 +85,7 @@ function Choose({ model }: { model: Model }) {
         class="file"
         type="file"
         multiple
-        accept={accept}
+        accept={types}
         tabIndex={-1}
         aria-label="Files to encode"
         onChange={(event) => {
@@ -82,12 +98,17 @@ function Choose({ model }: { model: Model }) {
   );
 }
 
+function show(model: Model, upload: Upload): void {
+  refused.value = [];
+  void showUpload(model, upload);
+}
+
 function Kept({ model, upload }: { model: Model; upload: Upload }) {
   const origin = originOf(model);
   const shown = origin.kind === "upload" && origin.upload.id === upload.id;
   return (
     <li>
-      <button type="button" class="kept" aria-pressed={shown} aria-label={`Show ${upload.name}`} title={upload.name} onClick={() => void showUpload(model, upload)}>
+      <button type="button" class="kept" aria-pressed={shown} aria-label={`Show ${upload.name}`} title={upload.name} onClick={() => show(model, upload)}>
         {model.data.observation.kind === "image" ? <UploadPicture model={model} upload={upload} label="" /> : upload.name}
       </button>
       <button type="button" class="forget" aria-label={`Remove ${upload.name}`} onClick={() => forget(upload)}>×</button>

@@ -49,7 +49,7 @@ function CopyLink() {
   );
 }
 
-const NAMES: Record<Theme, string> = { system: "Theme: as the system", light: "Theme: light", dark: "Theme: dark" };
+const NAMES: Record<Theme, string> = { system: "Theme: system", light: "Theme: light", dark: "Theme: dark" };
 
 function ThemeChoice() {
   return (

@@ -1,15 +1,16 @@
 /** One observation: an image on a canvas, or a vector as a curve or bars. */
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { ColourMap, ImageObservation } from "../bundle";
-import { diverging, paint } from "../colours";
+import { diverging, paint, type Rgb } from "../colours";
 import type { Model } from "../model";
-import { inUnits, VectorChart, type Series } from "./vector";
+import { inUnits } from "../units";
+import { VectorChart, type Series } from "./vector";
 
 interface Props {
   model: Model;
   /** The numbers of one observation, as the network has them. */
   values: Float32Array;
-  /** Draw values minus these instead, from blue over white to red. */
+  /** Draw values minus these instead: from blue over white to red, or the colours around grey. */
   minus?: Float32Array | undefined;
   /** The observation to draw behind a vector, in the user's units. */
   behind?: ArrayLike<number> | null | undefined;
@@ -62,32 +63,34 @@ export function imageData(seen: ImageObservation, values: Float32Array, minus?: 
   return data;
 }
 
-/** The change of brightness of every pixel: white is none, and full blue and red half the range. */
+/** The change of every pixel; full colours are half the range. */
 function paintDifference(
-  seen: ImageObservation,
+  { width, height, colours }: ImageObservation,
   values: Float32Array,
   minus: Float32Array,
   rgba: Uint8ClampedArray,
 ): void {
-  const pixels = seen.width * seen.height;
+  const pixels = width * height;
+  const count = colourChannels(colours);
+  const change = (channel: number, pixel: number): number => {
+    const at = channel * pixels + pixel;
+    return (values[at]! - minus[at]!) / (colours.high[channel]! - colours.low[channel]!);
+  };
   for (let pixel = 0; pixel < pixels; pixel++) {
-    const change = brightnessChange(seen.colours, values, minus, pixel, pixels);
-    rgba.set([...diverging(0.5 + change), 255], pixel * 4);
+    const changes = Array.from({ length: count }, (_, channel) => change(channel, pixel));
+    const rgb = count === 1 ? diverging(0.5 + changes[0]!) : aroundGrey(colours, changes);
+    rgba.set([...rgb, 255], pixel * 4);
   }
 }
 
-function brightnessChange(
-  map: ColourMap,
-  values: Float32Array,
-  minus: Float32Array,
-  pixel: number,
-  pixels: number,
-): number {
-  const channels = map.low.length;
-  let sum = 0;
-  for (let channel = 0; channel < channels; channel++) {
-    const at = channel * pixels + pixel;
-    sum += (values[at]! - minus[at]!) / (map.high[channel]! - map.low[channel]!);
-  }
-  return sum / channels;
+/** Channels that are seen as colours: all but the opacity. */
+export function colourChannels({ low, alpha }: ColourMap): number {
+  return low.length - (alpha ? 1 : 0);
+}
+
+/** Changes of channels in their own colours: grey is none. A sum over channels would hide that one
+ * colour became another. */
+function aroundGrey({ colours }: ColourMap, changes: readonly number[]): Rgb {
+  const sum = (band: number) => changes.reduce((all, change, channel) => all + change * colours[channel]![band]!, 0.5);
+  return [255 * sum(0), 255 * sum(1), 255 * sum(2)];
 }

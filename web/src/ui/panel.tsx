@@ -1,5 +1,5 @@
 /** The frame of a panel: its title, one sentence of help, and a menu to export what it shows. */
-import type { ComponentChildren } from "preact";
+import type { ComponentChildren, RefObject } from "preact";
 import { useRef } from "preact/hooks";
 import { report, succeeded } from "../state";
 import { saveCsv, savePng, saveSvg, type Csv } from "./export";
@@ -14,22 +14,36 @@ interface Props {
 
 export function Panel({ title, help, csv, children }: Props) {
   const body = useRef<HTMLDivElement>(null);
-  const name = title.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-");
   return (
     <section class="panel" aria-label={title}>
       <header>
         <h2>{title}</h2>
-        <div class="exports" role="group" aria-label={`Save ${title}`}>
-          <button type="button" onClick={() => saveOrSay(body.current!, `${name}.png`)}>PNG</button>
-          <button type="button" onClick={() => saveSvg(body.current!, `${name}.svg`)}>SVG</button>
-          {csv && <button type="button" onClick={() => saveCsv(csv(), `${name}.csv`)}>CSV</button>}
-        </div>
+        <Exports title={title} body={body} csv={csv} />
       </header>
       {help && <p class="help">{help}</p>}
       <div ref={body} class="body">
         {children}
       </div>
     </section>
+  );
+}
+
+interface ExportsProps {
+  title: string;
+  /** What is drawn. */
+  body: RefObject<HTMLElement | null>;
+  csv?: (() => Csv) | undefined;
+}
+
+/** Buttons that save what an element shows. */
+export function Exports({ title, body, csv }: ExportsProps) {
+  const name = title.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-");
+  return (
+    <div class="exports" role="group" aria-label={`Save ${title}`}>
+      <button type="button" onClick={() => saveOrSay(body.current!, `${name}.png`)}>PNG</button>
+      <button type="button" onClick={() => saveSvg(body.current!, `${name}.svg`)}>SVG</button>
+      {csv && <button type="button" onClick={() => saveCsv(csv(), `${name}.csv`)}>CSV</button>}
+    </div>
   );
 }
 

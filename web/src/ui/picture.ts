@@ -3,7 +3,7 @@
 const SVG = "http://www.w3.org/2000/svg";
 
 /** Controls are left out, except what is chosen, the heads of tables, and keys of colours. */
-const CONTROLS = "button, input, textarea, label:has(input), option, script, style";
+const CONTROLS = "button, input, textarea, label:has(input), option, script, style, .choose";
 const TEXTS = "th button, td button, .key, .in-export";
 
 /** An SVG file of an element, everything where it lies on the page. */

@@ -5,6 +5,7 @@ import { useState } from "preact/hooks";
 import type { VectorObservation } from "../bundle";
 import type { Model } from "../model";
 import { range } from "../thumbnails";
+import { scaled } from "../units";
 import "./vector.css";
 
 export interface Series {
@@ -47,18 +48,15 @@ export function limits(
   if (difference) [low, high] = data ? [(low - high) / 2, (high - low) / 2] : [0, 0];
   for (const each of values) {
     for (let n = 0; n < each.length; n++) {
+      if (!Number.isFinite(each[n]!)) continue;
       low = Math.min(low, each[n]!);
       high = Math.max(high, each[n]!);
     }
   }
   if (zero) [low, high] = [Math.min(low, 0), Math.max(high, 0)];
   if (difference) [low, high] = [-Math.max(-low, high), Math.max(-low, high)];
+  if (low > high) return [-1, 1];
   return low < high ? [low, high] : [low - 1, low + 1];
-}
-
-/** Values in the user's units. */
-export function inUnits({ units: { scale, shift } }: VectorObservation, values: ArrayLike<number>): number[] {
-  return Array.from(values, (x, n) => x * (scale[n] ?? scale[0]!) + (shift[n] ?? shift[0]!));
 }
 
 type Scale = ScaleLinear<number, number>;
@@ -233,9 +231,7 @@ function isMixed({ units: { scale, shift } }: VectorObservation): boolean {
 
 /** Values on one scale: as the network has them if columns have units of their own. */
 export function comparable(seen: VectorObservation, values: ArrayLike<number>, difference = false): ArrayLike<number> {
-  if (!isMixed(seen)) return values;
-  const { scale, shift } = seen.units;
-  return Array.from(values, (value, n) => (value - (difference ? 0 : shift[n] ?? shift[0]!)) / (scale[n] ?? scale[0]!));
+  return isMixed(seen) ? scaled(seen, values, difference) : values;
 }
 
 const ROW = 18;
@@ -244,8 +240,8 @@ const VALUE = 56;
 
 /** A line for each of a few columns: its name, its bar, and its value in the user's units. */
 function NamedBars({ model, seen, series, label, difference = false }: Props) {
-  const scaled = series.map(({ values }) => comparable(seen, values, difference));
-  const domain = limits(dataLimits(model, seen), scaled, difference, true);
+  const bars = series.map(({ values }) => comparable(seen, values, difference));
+  const domain = limits(dataLimits(model, seen), bars, difference, true);
   const x = scaleLinear(domain, [NAME, WIDTH - VALUE]);
   return (
     <svg class="vector" viewBox={`0 0 ${WIDTH} ${ROW * seen.length}`} role="img" aria-label={label}>
@@ -255,7 +251,7 @@ function NamedBars({ model, seen, series, label, difference = false }: Props) {
           <title>{series.map((each) => `${name}, ${each.name}: ${number(each.values[n]!)}`).join("\n")}</title>
           <text x={NAME - 6} y={13} text-anchor="end">{shortened(name, 15)}</text>
           {series.map((each, s) => (
-            <Mark key={each.name} series={each} from={x(0)} to={x(scaled[s]![n]!)} />
+            <Mark key={each.name} series={each} from={x(0)} to={x(bars[s]![n]!)} />
           ))}
           {isBar(series[0]!) && <text class="value" x={WIDTH} y={13} text-anchor="end">{number(series[0]!.values[n]!)}</text>}
         </g>

@@ -1,10 +1,10 @@
 /** Read a file of the user as observations of a model. */
-import type { ImageObservation, Units, VectorObservation } from "../bundle";
+import type { ImageObservation } from "../bundle";
 import { numbersOf, readTable } from "./csv";
 import { readNpy, type NumberArray } from "./npy";
+import type { Seen } from "../units";
 import { channelsOf, fit } from "./resize";
-
-type Seen = ImageObservation | VectorObservation;
+import { straightPixels } from "./straight";
 
 /** One observation of a file: its numbers in the user's units, and what was done to get them. */
 export interface ReadObservation {
@@ -31,24 +31,6 @@ export function lengthOf(seen: Seen): number {
   return seen.kind === "image" ? seen.channels * seen.height * seen.width : seen.length;
 }
 
-/** User's units to those of the network: one scale for all values, one a channel, or one a column. */
-export function toNetwork(seen: Seen, numbers: ArrayLike<number>): Float32Array {
-  const { scale, shift } = seen.units;
-  const unit = unitOf(seen);
-  return Float32Array.from(numbers, (x, n) => (x - at(shift, unit(n))) / at(scale, unit(n)));
-}
-
-/** The number of the unit of a value. */
-function unitOf(seen: Seen): (n: number) => number {
-  if (seen.kind === "vector") return (n) => n;
-  const pixels = seen.height * seen.width;
-  return (n) => Math.floor(n / pixels);
-}
-
-function at(values: Units["scale"], n: number): number {
-  return values[n] ?? values[0]!;
-}
-
 async function readImage(file: File, seen: ImageObservation): Promise<ReadObservation> {
   if (!seen.pixels) {
     throw new Error(
@@ -69,30 +51,42 @@ interface DecodedImage {
   rgba: Uint8ClampedArray;
   width: number;
   height: number;
-  /** Whether it was laid on white. */
+  /** Whether it was placed on a white background. */
   laid: boolean;
 }
 
-/** The pixels of an image file; transparent ones are laid on white unless the model has opacity. */
+/** The pixels of an image file; transparent ones are placed on a white background unless the model
+ * has opacity. */
 async function decodeImage(file: File, keepAlpha: boolean): Promise<DecodedImage> {
-  let bitmap: ImageBitmap;
-  try {
-    bitmap = await createImageBitmap(file, { colorSpaceConversion: "none", imageOrientation: "from-image" });
-  } catch {
-    throw new Error("this browser cannot show it as an image. Choose a PNG, JPEG, WebP, GIF or BMP file");
-  }
+  const bitmap = await bitmapOf(file);
   const { width, height } = bitmap;
   const canvas = document.createElement("canvas");
   [canvas.width, canvas.height] = [width, height];
   const context = canvas.getContext("2d", { willReadFrequently: true })!;
   context.drawImage(bitmap, 0, 0);
-  bitmap.close();
   const rgba = context.getImageData(0, 0, width, height).data;
-  if (keepAlpha || isOpaque(rgba)) return { rgba, width, height, laid: false };
+  const opaque = isOpaque(rgba);
+  const straight = keepAlpha && !opaque ? straightPixels(bitmap) : null;
+  bitmap.close();
+  if (opaque) return { rgba, width, height, laid: false };
+  if (straight) return { rgba: straight, width, height, laid: false };
+  if (keepAlpha) throw new Error("this browser cannot read the colours of transparent pixels. Choose a .npy file");
   context.globalCompositeOperation = "destination-over";
   context.fillStyle = "#fff";
   context.fillRect(0, 0, width, height);
   return { rgba: context.getImageData(0, 0, width, height).data, width, height, laid: true };
+}
+
+async function bitmapOf(file: File): Promise<ImageBitmap> {
+  try {
+    return await createImageBitmap(file, {
+      colorSpaceConversion: "none",
+      imageOrientation: "from-image",
+      premultiplyAlpha: "none",
+    });
+  } catch {
+    throw new Error("this browser cannot show it as an image. Choose a PNG, JPEG, WebP, GIF or BMP file");
+  }
 }
 
 function isOpaque(rgba: Uint8ClampedArray): boolean {
@@ -106,7 +100,7 @@ function isGrey(rgba: Uint8ClampedArray): boolean {
 }
 
 function imageNote(width: number, height: number, seen: ImageObservation, grey: boolean, laid: boolean): string {
-  const steps = laid ? ["laid on white"] : [];
+  const steps = laid ? ["placed on a white background"] : [];
   if (Math.abs(width * seen.height - height * seen.width) > 1e-9) steps.push("cropped to its centre");
   if (width !== seen.width || height !== seen.height) {
     steps.push(`resized from ${width} × ${height} to ${seen.width} × ${seen.height} pixels`);

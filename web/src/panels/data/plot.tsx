@@ -3,12 +3,12 @@ import { useSignal, type Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useMemo } from "preact/hooks";
 import type { Model } from "../../model";
+import { showRow } from "../../origin";
 import { toData, type Box, type Place, type Size } from "../../scatter/camera";
 import { Gestures, type Actions } from "../../scatter/gestures";
 import type { Direction } from "../../scatter/picking";
 import type { Look } from "../../scatter/renderer";
 import { clearSelection, contours, images, selectLasso } from "../../selection";
-import { change } from "../../state";
 import { Axes, MARGIN } from "./axes";
 import { useCamera, useCanvas, useSize, type Camera } from "./camera";
 import type { Cloud } from "./cloud";
@@ -40,7 +40,7 @@ export function Plot({ model, cloud, look, selected }: Props) {
   const camera = useCamera(cloud.points.whole, size);
   const box = camera.seen();
   const canvas = useCanvas(cloud, look, box, size);
-  const actions = actionsOf(cloud, camera, size, pointing);
+  const actions = actionsOf(model, cloud, camera, size, pointing);
   const gestures = useMemo(() => new Gestures(actions), []);
   Object.assign(gestures, { actions, lasso: lasso.value });
   const row = hovered.value ?? cursor.value;
@@ -56,7 +56,7 @@ export function Plot({ model, cloud, look, selected }: Props) {
         aria-label={`Scatter of ${cloud.y.name} against ${cloud.x.name}`}
         aria-describedby="scatter-keys"
         data-testid="scatter"
-        onKeyDown={(event) => pressed(event, cloud, camera, size, cursor) && event.preventDefault()}
+        onKeyDown={(event) => pressed(event, model, cloud, camera, size, cursor) && event.preventDefault()}
         onBlur={() => (cursor.value = null)}
         {...pointerEvents(gestures, camera)}
       >
@@ -112,13 +112,13 @@ function Marks({ model, cloud, box, size, row, path }: MarksProps) {
 }
 
 /** What pointers do on the scatter. */
-function actionsOf(cloud: Cloud, camera: Camera, size: Size, { hovered, path }: Pointing): Actions {
+function actionsOf(model: Model, cloud: Cloud, camera: Camera, size: Size, { hovered, path }: Pointing): Actions {
   const rowAt = (at: Place | null) => at && cloud.picker.nearest(camera.seen(), size, at);
   return {
     pan: camera.pan,
     zoom: camera.zoom,
     hover: (at) => (hovered.value = rowAt(at)),
-    click: (at) => setSliders(rowAt(at)),
+    click: (at) => setSliders(model, rowAt(at)),
     draw: (drawn) => (path.value = drawn),
     drawn: (drawn) => {
       path.value = [];
@@ -127,8 +127,8 @@ function actionsOf(cloud: Cloud, camera: Camera, size: Size, { hovered, path }: 
   };
 }
 
-function setSliders(row: number | null): void {
-  if (row !== null) change({ row, z: null });
+function setSliders(model: Model, row: number | null): void {
+  if (row !== null) showRow(model, row);
 }
 
 function pointerEvents(gestures: Gestures, camera: Camera) {
@@ -164,7 +164,7 @@ const ARROWS: Record<string, { direction: Direction; pan: Place }> = {
 const STEP = 1.3;
 
 /** Do what a key asks for; return whether it asks for anything. */
-function pressed(event: KeyboardEvent, cloud: Cloud, camera: Camera, size: Size, cursor: Signal<number | null>): boolean {
+function pressed(event: KeyboardEvent, model: Model, cloud: Cloud, camera: Camera, size: Size, cursor: Signal<number | null>): boolean {
   if (event.ctrlKey || event.metaKey || event.altKey) return false;
   const arrow = ARROWS[event.key];
   if (arrow && event.shiftKey) camera.pan(arrow.pan);
@@ -172,7 +172,7 @@ function pressed(event: KeyboardEvent, cloud: Cloud, camera: Camera, size: Size,
   else if (event.key === "+" || event.key === "=") camera.zoom(STEP);
   else if (event.key === "-") camera.zoom(1 / STEP);
   else if (event.key === "0") camera.reset();
-  else if (event.key === "Enter") setSliders(cursor.value);
+  else if (event.key === "Enter") setSliders(model, cursor.value);
   else if (event.key === "Escape") clearSelection();
   else return false;
   return true;
