@@ -30,7 +30,7 @@ def test_a_cell_of_the_matrix_sets_the_axes_and_the_colour(shown):
     page = shown.page
     page.get_by_role("tab", name="Factors").click()
     cell = page.locator("button.cell").nth(2)  # the first variable and the third factor
-    variable = re.match(r"(.+) tells", cell.get_attribute("aria-label"))[1]
+    variable = re.match(r"(.+) explains", cell.get_attribute("aria-label"))[1]
     cell.click()
     view = shown.view
     assert f"z:{variable}" in (view["x"], view["y"])  # the names of its variables are their numbers

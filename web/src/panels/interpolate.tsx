@@ -5,12 +5,13 @@ import type { Code, Model } from "../model";
 import { encodeUpload, originOf, uploadsFor } from "../origin";
 import { selection } from "../selection";
 import { change, code, view, type End } from "../state";
+import { percent, rowName } from "../text";
 import { Observation } from "../ui/observation";
 import { Panel } from "../ui/panel";
 import { Thumbnail } from "../ui/thumbnail";
 import "./interpolate.css";
 import { DecodedRow } from "./row";
-import { randomRow, rowName } from "./stage";
+import { randomRow } from "./stage";
 import { DifferenceToggle } from "./tiles";
 import { Waiting } from "./waiting";
 
@@ -90,10 +91,6 @@ function codeAt(model: Model, end: End): Code {
   return typeof end === "number" ? model.code(end) : end;
 }
 
-function percent(share: number): string {
-  return `${Math.round(100 * share)} %`;
-}
-
 interface EndProps {
   model: Model;
   ends: [End, End];
@@ -115,7 +112,7 @@ function EndPicker({ model, ends, place, picture }: EndProps) {
         picture && <Observation model={model} values={picture} label={`${name}: decoded`} />
       )}
       <figcaption>
-        <span><b>{name}</b> {typeof end === "number" ? rowName(model, end) : "a code"}</span>
+        <span><b>{name}</b> {typeof end === "number" ? <bdi>{rowName(model, end)}</bdi> : "a code"}</span>
         <span class="pickers" role="group" aria-label={`${name}: choose`}>
           <button type="button" onClick={() => pick(randomRow(model))}>Random</button>
           <button type="button" onClick={() => pick(next)}>Next</button>

@@ -26,7 +26,7 @@ export function Others({ model }: { model: Model }) {
 function Waiting({ id }: { id: string }) {
   return (
     <p class="other" role="status">
-      Opening {runName(id)} …
+      Opening <bdi>{runName(id)}</bdi> …
     </p>
   );
 }
@@ -44,7 +44,7 @@ function Other({ first, other }: { first: Model; other: Model }) {
       {shown ? <Beside model={other} code={shown} /> : <p class="help">{upload ? "Encoding your file …" : reason(first, other, origin)}</p>}
       {shown && found.matches.length > 0 && (
         <label>
-          <input type="checkbox" checked={linked} onChange={() => link(other.id, !linked)} /> linked
+          <input type="checkbox" checked={linked} onChange={() => link(other.id, !linked)} aria-label={`linked: ${runName(other.id)}`} /> linked
         </label>
       )}
       <Matches found={found} />
@@ -96,7 +96,7 @@ function Matches({ found }: { found: Matching }) {
       <ul>
         {matches.map((match) => (
           <li key={match.first.name}>
-            {match.first.name} ↔ {match.other.name} <span class="muted">{associationText(match)}</span>
+            <bdi>{match.first.name}</bdi> ↔ <bdi>{match.other.name}</bdi> <span class="muted">{associationText(match)}</span>
           </li>
         ))}
       </ul>

@@ -41,7 +41,7 @@ export function Uploads({ model }: { model: Model }) {
   if (!model.data.autoencodes || canDecode.value === false) return null;
   return (
     <div class="uploads">
-      <Choose model={model} />
+      <FileButton model={model} />
       <ul class="strip" aria-label="Your files">
         {uploadsFor(model).map((upload) => (
           <Kept key={upload.id} model={model} upload={upload} />
@@ -54,7 +54,7 @@ export function Uploads({ model }: { model: Model }) {
   );
 }
 
-function Choose({ model }: { model: Model }) {
+function FileButton({ model }: { model: Model }) {
   const input = useRef<HTMLInputElement>(null);
   const seen = model.data.observation;
   const accept = seen.kind === "image" && seen.pixels ? "image/*,.npy,.csv" : ".npy,.csv";

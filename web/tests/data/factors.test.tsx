@@ -82,10 +82,10 @@ describe("the matrix", () => {
     render(<Factors model={model} />, page);
     const cells = page.querySelectorAll<HTMLButtonElement>(".information button");
     expect([...cells].map((cell) => cell.getAttribute("aria-label"))).toEqual([
-      "z0 tells 90 % of size, the best variable",
-      "z0 tells 2 % of shape, no better than chance",
-      "c tells 1 % of size, no better than chance",
-      "c tells 95 % of shape, the best variable",
+      "z0 explains 90 % of the entropy of size, the best variable",
+      "z0 explains 2 % of the entropy of shape, no better than chance",
+      "c explains 1 % of the entropy of size, no better than chance",
+      "c explains 95 % of the entropy of shape, the best variable",
     ]);
     cells[3]!.click();
     expect(view.value).toMatchObject({ tab: "data", x: "z:2", colour: "factor:1" });

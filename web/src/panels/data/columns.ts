@@ -1,6 +1,7 @@
 /** Columns of the rows: latent variables, components, embeddings, factors, errors. */
 import type { Factor, Variable } from "../../bundle";
 import { classOf, type Model } from "../../model";
+import type { Option } from "../../ui/choice";
 
 export interface Column {
   /** As in the URL: "z:3" (the first column of a variable), "z:3:1", "pca:0", "map:1", "factor:0", "error". */
@@ -14,13 +15,6 @@ export interface Column {
   labels: string[];
   /** The dimension of z, if it is one of a continuous variable. */
   dimension: number | null;
-}
-
-export interface Option {
-  key: string;
-  name: string;
-  /** The heading in a list. */
-  group: string;
 }
 
 /** What an axis can show. */

@@ -3,12 +3,12 @@ import { useSignal, type Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useMemo } from "preact/hooks";
 import type { Model } from "../../model";
+import { showRow } from "../../origin";
 import { toData, type Box, type Place, type Size } from "../../scatter/camera";
 import { Gestures, type Actions } from "../../scatter/gestures";
 import type { Direction } from "../../scatter/picking";
 import type { Look } from "../../scatter/renderer";
 import { clearSelection, contours, images, selectLasso } from "../../selection";
-import { change } from "../../state";
 import { Axes, MARGIN } from "./axes";
 import { useCamera, useCanvas, useSize, type Camera } from "./camera";
 import type { Cloud } from "./cloud";
@@ -66,7 +66,7 @@ export function Plot({ model, cloud, look, selected }: Props) {
         <canvas ref={canvas} class="scatter-points" aria-hidden="true" />
         {images.value && <Images model={model} cloud={cloud} box={box} size={size} selected={selected} />}
         <Marks model={model} cloud={cloud} box={box} size={size} row={row} path={pointing.path.value} />
-        <div class="scatter-cards">
+        <div class="scatter-cards" inert>
           {row !== null && <Hover model={model} row={row} at={cloud.picker.screen(box, size, row)} size={size} />}
         </div>
       </div>
@@ -118,7 +118,7 @@ function actionsOf(cloud: Cloud, camera: Camera, size: Size, { hovered, path }: 
     pan: camera.pan,
     zoom: camera.zoom,
     hover: (at) => (hovered.value = rowAt(at)),
-    click: (at) => setSliders(rowAt(at)),
+    click: (at) => show(rowAt(at)),
     draw: (drawn) => (path.value = drawn),
     drawn: (drawn) => {
       path.value = [];
@@ -127,8 +127,8 @@ function actionsOf(cloud: Cloud, camera: Camera, size: Size, { hovered, path }: 
   };
 }
 
-function setSliders(row: number | null): void {
-  if (row !== null) change({ row, z: null });
+function show(row: number | null): void {
+  if (row !== null) showRow(row);
 }
 
 function pointerEvents(gestures: Gestures, camera: Camera) {
@@ -172,7 +172,7 @@ function pressed(event: KeyboardEvent, cloud: Cloud, camera: Camera, size: Size,
   else if (event.key === "+" || event.key === "=") camera.zoom(STEP);
   else if (event.key === "-") camera.zoom(1 / STEP);
   else if (event.key === "0") camera.reset();
-  else if (event.key === "Enter") setSliders(cursor.value);
+  else if (event.key === "Enter") show(cursor.value);
   else if (event.key === "Escape") clearSelection();
   else return false;
   return true;

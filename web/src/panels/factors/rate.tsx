@@ -136,7 +136,7 @@ function Bars({ title, style, bars }: BarsProps) {
       <ul>
         {bars.map(({ name, value }) => (
           <li key={name}>
-            <span class="name">{name}</span>
+            <bdi class="name">{name}</bdi>
             <svg viewBox="0 0 100 10" preserveAspectRatio="none" class={`rate-part ${style}`} aria-hidden="true">
               <rect width={(100 * Math.max(value, 0)) / top} height={10} />
             </svg>

@@ -61,7 +61,7 @@ function Cell({ match }: { match: Match | undefined }) {
   if (!match) return <span class="muted">–</span>;
   return (
     <>
-      {match.other.name} <span class="bar" style={{ width: `${Math.abs(match.association) * 60}px` }} /> {associationText(match)}
+      <bdi>{match.other.name}</bdi> <span class="bar" style={{ width: `${Math.abs(match.association) * 60}px` }} /> {associationText(match)}
     </>
   );
 }
