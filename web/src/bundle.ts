@@ -121,7 +121,7 @@ export interface Variable {
   masses: number[];
   /** Names of the groups of the latent tree around it, outermost first. */
   groups: string[];
-  /** The factor that an active variable tells most about, if that is above chance, and the share
+  /** The factor that an active variable explains best, if that is above chance, and the share
    * of the factor's entropy. */
   factor: string | null;
   share: number;

@@ -4,8 +4,8 @@ import type { ImageObservation } from "../src/bundle";
 import { massText } from "../src/panels/classes";
 import { Stage } from "../src/panels/stage";
 import { models, view } from "../src/state";
-import { percent, rowName, shortened } from "../src/text";
-import { ChannelKey, isFalseColour } from "../src/ui/channels";
+import { isolated, percent, rowName, shortened } from "../src/text";
+import { ChannelKey, keyNames } from "../src/ui/channels";
 import { smallModel } from "./fixture";
 
 const RIGHT_TO_LEFT = "\u202Egnitceffe";
@@ -15,6 +15,11 @@ describe("text", () => {
     expect(shortened("🙂🙂🙂🙂🙂", 4)).toBe("🙂🙂🙂…");
     expect(shortened("🙂🙂🙂🙂", 4)).toBe("🙂🙂🙂🙂");
     expect(shortened("abcdef", 1.5)).toBe("ab…");
+  });
+
+  it("isolates names that could turn the text around them", () => {
+    expect(isolated("size")).toBe("size");
+    for (const name of ["\u05D2\u05D5\u05D3\u05DC", "\u0644\u0648\u0646", RIGHT_TO_LEFT]) expect(isolated(name)).toBe(`\u2068${name}\u2069`);
   });
 
   it("has shares in percent", () => {
@@ -56,23 +61,24 @@ describe("names in any script", () => {
 });
 
 describe("the key of channels", () => {
-  const image = (colours: [number, number, number][], alpha = false): ImageObservation => ({
-    kind: "image", channels: colours.length, height: 1, width: 1, units: { scale: [1], shift: [0] },
-    channelNames: colours.map((_, n) => `channel ${n}`), pixels: false,
+  const image = (channelNames: string[], colours: [number, number, number][], alpha = false): ImageObservation => ({
+    kind: "image", channels: colours.length, height: 1, width: 1, units: { scale: [1], shift: [0] }, channelNames, pixels: false,
     colours: { low: colours.map(() => 0), high: colours.map(() => 1), colours, diverging: false, alpha },
   });
-  const [red, green, blue, pink]: [number, number, number][] = [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0.5]];
+  const bands: [number, number, number][] = [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0]];
 
   it("is for false colours only", () => {
-    expect([[red, green, blue], [pink!]].map((each) => isFalseColour(image(each as [number, number, number][])))).toEqual([false, false]);
-    expect(isFalseColour(image([red!, green!, blue!, [0, 0, 0]], true))).toBe(false);
-    expect(isFalseColour(image([pink!, green!]))).toBe(true);
+    expect(keyNames(image(["red", "green", "blue"], bands.slice(0, 3)))).toEqual([]);
+    expect(keyNames(image(["red", "green", "blue", "opacity"], bands, true))).toEqual([]);
+    expect(keyNames(image(["channel 0"], [[1, 1, 1]]))).toEqual([]);
+    const measured = ["channel 0", "channel 1", "channel 2"];
+    expect(keyNames(image(measured, bands.slice(0, 3)))).toEqual(measured);
   });
 
   it("has the colour and the name of each channel", () => {
     const page = document.createElement("div");
-    render(<ChannelKey seen={image([pink!, green!])} />, page);
-    expect(Array.from(page.querySelectorAll("li"), (item) => item.textContent!.trim())).toEqual(["channel 0", "channel 1"]);
+    render(<ChannelKey seen={image(["DNA", "actin"], [[1, 0, 0.5], [0, 1, 0]])} />, page);
+    expect(Array.from(page.querySelectorAll("li"), (item) => item.textContent!.trim())).toEqual(["DNA", "actin"]);
     expect(page.querySelector("rect")!.getAttribute("style")).toContain("rgb(255 0 128)");
   });
 });

@@ -4,6 +4,7 @@ import { useDecoded, useParts } from "../decoded";
 import { traverse, type Code, type Model } from "../model";
 import { useSettled } from "../settled";
 import { change, code, view } from "../state";
+import { isolated } from "../text";
 import { Choice } from "../ui/choice";
 import { Observation } from "../ui/observation";
 import { Panel } from "../ui/panel";
@@ -99,8 +100,8 @@ function Axis({ model, label, place, chosen }: AxisProps) {
 }
 
 function optionName({ name, factor, active }: Variable): string {
-  if (!active) return `${name} (unused)`;
-  return factor === null ? name : `${name} (${factor})`;
+  if (!active) return `${isolated(name)} (unused)`;
+  return factor === null ? name : `${isolated(name)} (${isolated(factor)})`;
 }
 
 interface TilesProps extends ShownProps {

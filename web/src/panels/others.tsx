@@ -7,6 +7,7 @@ import type { Model } from "../model";
 import { runName } from "../open-runs";
 import { encodeUpload, originOf, type Origin, type Upload } from "../origin";
 import { change, code, models, problem, view } from "../state";
+import { isolated } from "../text";
 import { Observation } from "../ui/observation";
 import "./others.css";
 
@@ -68,7 +69,7 @@ async function encode(other: Model, upload: Upload): Promise<void> {
   try {
     await encodeUpload(other, upload);
   } catch (error) {
-    problem.value = `${runName(other.id)} cannot encode ${upload.name}: ${(error as Error).message}`;
+    problem.value = `${isolated(runName(other.id))} cannot encode ${isolated(upload.name)}: ${(error as Error).message}`;
   }
 }
 
@@ -76,7 +77,7 @@ async function encode(other: Model, upload: Upload): Promise<void> {
 function reason(first: Model, other: Model, origin: Origin): string {
   if (origin.kind === "upload") return "This run does not read observations of the shape of your file.";
   if (first.data.data !== other.data.data) {
-    return `This run was trained on other data (${other.data.dataName}), so there is no common observation.`;
+    return `This run was trained on other data (${isolated(other.data.dataName)}), so there is no common observation.`;
   }
   return "This observation is not among the rows of this run. Choose another one.";
 }

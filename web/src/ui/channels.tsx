@@ -3,21 +3,18 @@ import type { ImageObservation } from "../bundle";
 import { css } from "../scatter/palette";
 import "./channels.css";
 
-const PLAIN = [[1, 0, 0], [0, 1, 0], [0, 0, 1]];
-
-/** Whether colours need a key: there are several, and they are not red, green and blue as in a photograph. */
-export function isFalseColour({ channels, colours }: ImageObservation): boolean {
-  const shown = colours.alpha ? channels - 1 : channels;
-  if (shown < 2 || colours.diverging) return false;
-  return shown !== 3 || colours.colours.slice(0, 3).some((colour, n) => colour.join() !== PLAIN[n]!.join());
+/** Names of the channels that colours stand for: none of a photograph, or of a single channel. */
+export function keyNames({ channelNames, colours }: ImageObservation): string[] {
+  const shown = colours.alpha ? channelNames.slice(0, -1) : channelNames;
+  return shown.length < 2 || colours.diverging || shown.join() === "red,green,blue" ? [] : shown;
 }
 
 export function ChannelKey({ seen }: { seen: ImageObservation }) {
-  if (!isFalseColour(seen)) return null;
-  const shown = seen.colours.alpha ? seen.channels - 1 : seen.channels;
+  const names = keyNames(seen);
+  if (names.length === 0) return null;
   return (
     <ul class="channel-key" aria-label="Colours of the channels">
-      {seen.channelNames.slice(0, shown).map((name, n) => (
+      {names.map((name, n) => (
         <li key={n}>
           <svg width="10" height="10" aria-hidden="true">
             <rect width="10" height="10" style={{ fill: css(inBytes(seen.colours.colours[n]!)) }} />

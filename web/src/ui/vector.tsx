@@ -4,7 +4,7 @@ import { line } from "d3-shape";
 import { useState } from "preact/hooks";
 import type { VectorObservation } from "../bundle";
 import type { Model } from "../model";
-import { shortened } from "../text";
+import { isolated, shortened } from "../text";
 import { range } from "../thumbnails";
 import "./vector.css";
 
@@ -193,8 +193,8 @@ const MOST_READ = 3; // values written into the drawing
 
 /** The name of a column, and its value in each series. */
 function readingOf(seen: VectorObservation, series: readonly Series[], column: number): string[] {
-  const name = shortened(seen.names[column] ?? String(column + 1), 28);
-  return [name, ...series.map(({ name, values }) => `${shortened(name, 20)} ${number(values[column]!)}`)];
+  const name = isolated(shortened(seen.names[column] ?? String(column + 1), 28));
+  return [name, ...series.map(({ name, values }) => `${isolated(shortened(name, 20))} ${number(values[column]!)}`)];
 }
 
 /** The name and values of a column, beside a line through it. */
@@ -278,7 +278,7 @@ function NamedBars({ model, seen, series, label, difference = false }: Props) {
       <line class="zero" x1={x(0)} x2={x(0)} y1={0} y2={ROW * seen.length} />
       {seen.names.map((name, n) => (
         <g key={n} transform={`translate(0 ${ROW * n})`}>
-          <title>{series.map((each) => `${name}, ${each.name}: ${number(each.values[n]!)}`).join("\n")}</title>
+          <title>{series.map((each) => `${isolated(name)}, ${isolated(each.name)}: ${number(each.values[n]!)}`).join("\n")}</title>
           <text x={NAME - 6} y={13} text-anchor="end">{shortened(name, 15)}</text>
           {series.map((each, s) => (
             <Mark key={each.name} series={each} from={x(0)} to={x(scaled[s]![n]!)} />

@@ -2,6 +2,7 @@
 import { useMemo } from "preact/hooks";
 import type { ArrayRef } from "../../bundle";
 import type { Model } from "../../model";
+import { isolated } from "../../text";
 import { toScreen, type Box, type Size } from "../../scatter/camera";
 import type { Cloud } from "./cloud";
 import { densityLines, pathOf, type Line } from "./contours";
@@ -9,7 +10,7 @@ import { densityLines, pathOf, type Line } from "./contours";
 /** Why there are no contours, or "" if there are. */
 export function whyNoContours(cloud: Cloud): string {
   const odd = [cloud.x, cloud.y].find((column) => column.dimension === null);
-  if (odd) return `Contours need a continuous latent variable on both axes, and ${odd.name} is not one.`;
+  if (odd) return `Contours need a continuous latent variable on both axes, and ${isolated(odd.name)} is not one.`;
   if (cloud.x.dimension === cloud.y.dimension) return "Contours need two different latent variables.";
   return "";
 }

@@ -2,7 +2,7 @@
 import type { Variable } from "../../bundle";
 import type { Model } from "../../model";
 import { change, type View } from "../../state";
-import { percent } from "../../text";
+import { isolated, percent } from "../../text";
 import { Panel } from "../../ui/panel";
 import { defaultAxes } from "../data/columns";
 import { aboveChance, byShare } from "./responses";
@@ -63,7 +63,7 @@ function Cell({ model, variable, factor }: { model: Model; variable: Variable; f
   const { name } = model.data.factors[factor]!;
   const informative = aboveChance(model, variable.number, factor);
   const best = informative && byShare(model, factor)[0] === variable;
-  const label = `${variable.name} explains ${percent(share)} of the entropy of ${name}${informative ? "" : ", no better than chance"}${best ? ", the best variable" : ""}`;
+  const label = `${isolated(variable.name)} explains ${percent(share)} of the entropy of ${isolated(name)}${informative ? "" : ", no better than chance"}${best ? ", the best variable" : ""}`;
   return (
     <button type="button" class="cell" aria-label={label} title={label} onClick={() => change(linked(model, variable, factor))}>
       <svg width={WIDTH} height={HEIGHT} aria-hidden="true">

@@ -3,6 +3,7 @@ import { area, line } from "d3-shape";
 import { useState } from "preact/hooks";
 import { change } from "../../state";
 import type { Csv } from "../../ui/export";
+import { isolated } from "../../text";
 import { Choice } from "../../ui/choice";
 import { Panel } from "../../ui/panel";
 import { axisOf, type Axis } from "./axis";
@@ -111,7 +112,7 @@ function Chart({ drawn, term }: { drawn: readonly Drawn[]; term: string }) {
 function readout({ group, band }: Drawn, step: number): string {
   const point = band.findLast((each) => each.step <= step);
   const runs = group.runs.length === 1 ? "1 run" : `${group.runs.length} runs`;
-  return `${group.name} (${runs}): ${point ? bandText(point) : "–"}`;
+  return `${isolated(group.name)} (${runs}): ${point ? bandText(point) : "–"}`;
 }
 
 function bandText(point: BandPoint): string {

@@ -3,6 +3,7 @@ import { LEAST, LEAST_ROWS, matching, units, type Match } from "../../matching";
 import type { Model } from "../../model";
 import { runName } from "../../open-runs";
 import { change, openModels, view } from "../../state";
+import { isolated } from "../../text";
 import type { Csv } from "../../ui/export";
 import { Panel } from "../../ui/panel";
 import { associationText } from "../others";
@@ -13,7 +14,7 @@ export function Matched({ model }: { model: Model }) {
   return (
     <Panel
       title="Matched latents"
-      help={`Each latent variable of ${runName(model.id)} and its match in the other open runs: Spearman's rank correlation over the observations that both have, or the normalised mutual information of classes. Below ${LEAST} there is no match. Choose a variable to go to its slider.`}
+      help={`Each latent variable of ${isolated(runName(model.id))} and its match in the other open runs: Spearman's rank correlation over the observations that both have, or the normalised mutual information of classes. Below ${LEAST} there is no match. Choose a variable to go to its slider.`}
       csv={() => matchedCsv(model, others)}
     >
       <div class="table" role="region" aria-label="Table of matched latent variables" tabIndex={0}>
