@@ -5,9 +5,9 @@ import torch
 from playwright.sync_api import sync_playwright
 
 import unweave as uw
-from chromium import ARGUMENTS, executable, explorer
+from browser.chromium import ARGUMENTS, executable, explorer
+from browser.networks_of_papers import NETWORKS, random_model
 from datasets import SMALL
-from networks_of_papers import NETWORKS, random_model
 
 
 @pytest.fixture(scope="session")

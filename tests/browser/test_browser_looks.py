@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from chromium import explorer
+from browser.chromium import explorer
 
-pytestmark = pytest.mark.xdist_group("browser")
 AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
 RUN_AXE = """async () => {
     const { violations } = await axe.run(document, { resultTypes: ["violations"] });

@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from networks_of_papers import NETWORKS, ROWS
-
-pytestmark = pytest.mark.xdist_group("browser")
+from browser.networks_of_papers import NETWORKS, ROWS
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -5,9 +5,8 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 from scipy.stats import spearmanr
 
-from chromium import eventually, explorer
+from browser.chromium import eventually, explorer
 
-pytestmark = pytest.mark.xdist_group("browser")
 LEAST = 0.3  # |correlation| of a match
 
 
@@ -50,7 +49,7 @@ def test_latents_are_matched_one_to_one(both, models):
     cells = [[text.strip() for text in row.locator("th, td").all_inner_texts()] for row in rows]
     shown = {name: found.split() for name, found in cells if found != "–"}
     expected = {
-        str(i): [str(j), f"{rho:+.2f}".replace("-", "−")]
+        f"z{i}": [f"z{j}", f"{rho:+.2f}".replace("-", "−")]
         for i, (j, rho) in matches(both, models).items()
     }
     assert expected

@@ -4,12 +4,10 @@ import csv
 import xml.etree.ElementTree as ET
 
 import numpy as np
-import pytest
 
 import unweave as uw
-from chromium import explorer
+from browser.chromium import explorer
 
-pytestmark = pytest.mark.xdist_group("browser")
 HOSTILE = '<img src=x onerror="alert(1)">\'"&</script><script>alert(2)</script>\u202e\u2066\x01'
 
 

@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from chromium import eventually, explorer
-
-pytestmark = pytest.mark.xdist_group("browser")
+from browser.chromium import eventually, explorer
 
 
 def sliders(shown):

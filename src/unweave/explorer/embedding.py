@@ -40,15 +40,12 @@ def embed(codes: Array, method: Method, seed: int) -> Array:
         raise ValueError(
             f"expected at least {_LEAST} observations for an embedding, got {len(codes)}"
         )
-    package: Any = import_module(method)
-    reducer = (
-        package.UMAP(n_components=2, random_state=seed)
-        if method == "umap"
-        else package.PaCMAP(n_components=2, random_state=seed)
-    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a fixed seed means one thread, and the like
-        return np.asarray(reducer.fit_transform(codes), np.float32)
+        package: Any = import_module(method)
+        reducer = package.UMAP if method == "umap" else package.PaCMAP
+        plane = reducer(n_components=2, random_state=seed).fit_transform(codes)
+    return np.asarray(plane, np.float32)
 
 
 def check_method(method: str) -> None:
