@@ -93,7 +93,8 @@ function usePointer(card: { current: HTMLElement | null }, step: Step): void {
     const target = document.querySelector(step.target);
     target?.classList.add("tour-target");
     target?.scrollIntoView({ block: "nearest", behavior: "instant" });
-    const lay = () => layBeside(card.current!, target);
+    // The card is gone before an event of its last scroll arrives.
+    const lay = () => card.current && layBeside(card.current, target);
     lay();
     window.addEventListener("resize", lay);
     window.addEventListener("scroll", lay, true);
