@@ -155,6 +155,40 @@ def test_variables_are_those_of_the_report(no_networks):
     information = read(model).array(header["information"])
     np.testing.assert_allclose(information, analysis.matrix, rtol=1e-6)
     assert header["chance"] == analysis.chance.tolist()
+    assert header["informative"] == analysis.informative.tolist()
+
+
+PRIORS = {
+    "normal": uw.Gaussian(3),
+    "product": uw.Product(what=uw.Categorical(3), place=uw.StudentT(1), rest=uw.Laplace(2)),
+    "mixture": uw.GaussianMixture([[-1.0, -1.0], [1.0, 1.0]]),
+    "dependent": uw.Product(what=uw.Categorical(3), how=uw.Categorical(2, given="what")),
+}
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+def test_the_parts_of_the_rate_sum_to_it_if_the_prior_factorises(no_networks, prior):
+    model = trained(SMALL, latent=PRIORS[prior], likelihood=uw.likelihoods.Bernoulli())
+    rate = read(model).header["rate"]
+    assert rate["factorised"] == (prior in ("normal", "product"))
+    parts = rate["mutualInformation"] + rate["totalCorrelation"] + sum(rate["dimensionKl"])
+    if rate["factorised"]:
+        # Information is a mean over 2,000 samples, and single KLs below 0 are cut off.
+        assert parts == pytest.approx(rate["rate"], abs=0.1)
+
+
+def test_samples_are_of_the_posteriors_of_their_rows(no_networks, monkeypatch):
+    monkeypatch.setattr(model_data, "_POSTERIOR_SAMPLES", 40)
+    model, bundle = tree(), read(tree())
+    rows = bundle.header["rows"]
+    sample = bundle.array(rows["sample"])
+    assert sample.shape == (40, model.run.latent.size)
+    q = model.posteriors(torch.tensor(rows["index"][:40]))
+    place = slice(3, 5)  # normal columns: (z - mean) / stddev is standard normal
+    score = (sample - q.mean.numpy())[:, place] / q.stddev.numpy()[:, place]
+    assert abs(score.mean()) < 4 / np.sqrt(score.size)
+    assert abs(np.square(score).mean() - 1) < 4 * np.sqrt(2 / score.size)
+    np.testing.assert_allclose(np.sort(sample[:, :3]), [[0, 0, 1]] * 40, atol=1e-6)
 
 
 def test_drawn_traversals_are_those_of_the_model(no_networks):

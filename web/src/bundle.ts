@@ -125,7 +125,7 @@ export interface Variable {
   masses: number[];
   /** Names of the groups of the latent tree around it, outermost first. */
   groups: string[];
-  /** The factor that an active variable tells most about, if that is above chance, and the share
+  /** The factor that an active variable explains best, if that is above chance, and the share
    * of the factor's entropy. */
   factor: string | null;
   share: number;
@@ -139,13 +139,15 @@ export interface Group {
 }
 
 export interface Rate {
-  /** KL(q(z|x) || p(z)), in nats. If the variables are independent under the prior, it is
-   * mutualInformation + totalCorrelation + the sum of dimensionKl, up to sampling noise. */
+  /** KL(q(z|x) || p(z)), in nats. If the prior is `factorised`, it is mutualInformation +
+   * totalCorrelation + the sum of dimensionKl, up to the errors of their estimates. */
   rate: number;
   mutualInformation: number;
   totalCorrelation: number;
   /** KL(q(z_j) || p(z_j)) by variable number. */
   dimensionKl: number[];
+  /** Whether p(z) is the product of p(z_j). */
+  factorised: boolean;
   groups: Group[];
 }
 
@@ -188,6 +190,8 @@ export interface Rows {
   names: string[];
   /** Means of q(z|x), (count, size). */
   mean: ArrayRef;
+  /** One sample of q(z|x) of each of the first rows, (n, size): together, samples of q(z). */
+  sample: ArrayRef;
   /** (count, factors): index of the value, or the number of a continuous factor; NaN is missing. */
   factors: ArrayRef;
   /** Mean squared error of the reconstruction, as the network sees values; null without a decoder
@@ -214,7 +218,6 @@ export interface ModelData {
   name: string;
   /** The step of the weights; grows while a run in training is watched. */
   step: number;
-  objective: string;
   /** One sentence from the report's verdict. */
   headline: string;
   /** Fingerprint of the observations. Models with the same one can be compared. */
@@ -229,10 +232,12 @@ export interface ModelData {
   autoencodes: boolean;
   /** All variables, by decreasing KL. */
   variables: Variable[];
-  rate: Rate | null;
+  rate: Rate;
   factors: Factor[];
   /** I(z_j; v_k) / H(v_k), (variables by number, factors), and the same for shuffled factors. */
   information: ArrayRef;
+  /** Where `information` clearly exceeds that of shuffled factors, (variables by number, factors). */
+  informative: boolean[][];
   chance: number[];
   rows: Rows;
   /** Samples of the prior, (n, size). */
@@ -244,7 +249,6 @@ export interface ModelData {
   /** ONNX: input "z" (n, size + noise), output "x" (n, *shape), as the network has values. */
   decoder: ArrayRef;
   drawn: Drawn[];
-  scores: Record<string, number>;
 }
 
 /** A bundle that was read: its header and its arrays. */

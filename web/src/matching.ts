@@ -104,11 +104,6 @@ function association(a: Unit, inFirst: Sample, b: Unit, inOther: Sample): number
   return mutualInformation(counts(inFirst, inOther, a.variable.classes, b.variable.classes));
 }
 
-/** Spearman's rank correlation; 0 if one of them is constant. */
-export function spearman(a: readonly number[], b: readonly number[]): number {
-  return pearson(ranks(a), ranks(b));
-}
-
 /** Ranks from 1; equal values share the mean of their ranks. */
 export function ranks(values: readonly number[]): number[] {
   const order = values.map((_, n) => n).sort((m, n) => values[m]! - values[n]!);
@@ -120,7 +115,8 @@ export function ranks(values: readonly number[]): number[] {
   return ranked;
 }
 
-function pearson(a: readonly number[], b: readonly number[]): number {
+/** The correlation, of ranks Spearman's; 0 if one of them is constant. */
+export function pearson(a: readonly number[], b: readonly number[]): number {
   const [meanA, meanB] = [mean(a), mean(b)];
   let [ab, aa, bb] = [0, 0, 0];
   for (let n = 0; n < a.length; n++) {

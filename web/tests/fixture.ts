@@ -40,7 +40,6 @@ export function smallModel(id = "aaaaaaaaaaaa", sign = 1): Promise<Model> {
     id,
     name: `beta-vae, ${id}`,
     step: 100,
-    objective: "beta-vae",
     headline: "Two of three latent variables carry information.",
     data: "shapes",
     dataName: "shapes",
@@ -67,6 +66,7 @@ export function smallModel(id = "aaaaaaaaaaaa", sign = 1): Promise<Model> {
       mutualInformation: 2.5,
       totalCorrelation: 0.3,
       dimensionKl: [0.1, 0.05, 0.05],
+      factorised: true,
       groups: [],
     },
     factors: [
@@ -74,6 +74,7 @@ export function smallModel(id = "aaaaaaaaaaaa", sign = 1): Promise<Model> {
       { name: "shape", values: ["square", "ellipse", "heart"], ordered: false, continuous: false },
     ],
     information: add([0.9, 0.02, 0.01, 0.02, 0.01, 0.95], [3, 2]),
+    informative: [[true, false], [false, false], [false, true]],
     chance: [0.02, 0.02],
     rows: {
       count: ROWS,
@@ -87,6 +88,7 @@ export function smallModel(id = "aaaaaaaaaaaa", sign = 1): Promise<Model> {
         ]).flat(),
         [ROWS, 5],
       ),
+      sample: add(Array.from({ length: 5 * ROWS }, (_, n) => 3 * noise(n)), [ROWS, 5]),
       factors: add(
         Array.from({ length: ROWS }, (_, n) => [n % 5, n % 3]).flat(),
         [ROWS, 2],
@@ -102,7 +104,6 @@ export function smallModel(id = "aaaaaaaaaaaa", sign = 1): Promise<Model> {
     encoder: { dtype: "uint8", shape: [0], offset: 0, planes: 1 },
     decoder: { dtype: "uint8", shape: [0], offset: 0, planes: 1 },
     drawn: [],
-    scores: {},
   })).then((bundle) => new Model(bundle));
 }
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { follow, sameRow } from "../src/linked";
-import { assign, counts, LEAST_ROWS, likeliest, matching, mutualInformation, ranks, spearman, units } from "../src/matching";
+import { assign, counts, LEAST_ROWS, likeliest, matching, mutualInformation, pearson, ranks, units } from "../src/matching";
 import { Model } from "../src/model";
 import type { ModelData } from "../src/bundle";
 import { NORMAL, smallModel, writeBundle } from "./fixture";
@@ -25,6 +25,8 @@ function bruteForce(weights: number[][], row = 0, taken: ReadonlySet<number> = n
   }
   return best === -Infinity ? 0 : best;
 }
+
+const spearman = (a: readonly number[], b: readonly number[]) => pearson(ranks(a), ranks(b));
 
 describe("the assignment", () => {
   const random = randoms(1);

@@ -1,7 +1,8 @@
 import { render } from "preact";
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import { currentLink } from "../src/link";
-import { press } from "../src/shortcuts";
+import { recall } from "../src/memory";
+import { allowSingleKeys, press } from "../src/shortcuts";
 import { change, decode, DEFAULTS, follow, manifest, undo, view } from "../src/state";
 import { chooseTheme, shade, startTheme } from "../src/theme";
 import { Footer } from "../src/ui/footer";
@@ -66,6 +67,18 @@ describe("keys", () => {
     key("?");
     expect(actions.showKeys).toHaveBeenCalledOnce();
     expect(key("a")).toBe(false);
+  });
+
+  it("do nothing behind a dialog, and single keys can be turned off for good", () => {
+    const dialog = document.body.appendChild(document.createElement("dialog"));
+    dialog.setAttribute("open", "");
+    expect([key("1"), key("z", { ctrlKey: true })]).toEqual([false, false]);
+    dialog.remove();
+    allowSingleKeys(false);
+    expect([key("1"), key("?"), key("z", { ctrlKey: true })]).toEqual([false, false, true]);
+    expect(recall("unweave-single-keys")).toBe("off");
+    allowSingleKeys(true);
+    expect(key("1")).toBe(true);
   });
 
   it("are text where one types", () => {

@@ -1,7 +1,7 @@
 import { render } from "preact";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import type { VectorObservation } from "../src/bundle";
-import { VectorChart, type Series } from "../src/ui/vector";
+import { columnAfter, VectorChart, type Series } from "../src/ui/vector";
 import { smallModel } from "./fixture";
 
 const model = await smallModel();
@@ -43,4 +43,20 @@ it("curves lie at the positions of their columns", () => {
   const path = drawn(seen, [{ ...observed, values: [0, 1, 0] }]).querySelector("path")!.getAttribute("d")!;
   const x = Array.from(path.matchAll(/[ML]([\d.]+),/g), (found) => +found[1]!);
   expect((x[1]! - x[0]!) / (x[2]! - x[0]!)).toBeCloseTo(0.1, 3);
+});
+
+describe("values of a curve", () => {
+  it("are read by the arrow keys", async () => {
+    const seen = { ...TABLE, curve: true, positions: [0, 1, 10], units: { scale: [1], shift: [0], clip: false } };
+    const chart = drawn(seen, [{ ...observed, values: [0.5, 1.5, 2.5] }]).querySelector("svg")!;
+    expect(chart.getAttribute("tabindex")).toBe("0");
+    for (const text of ["<b>income</b>, observed 1.5", "height, observed 2.5"]) {
+      chart.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
+      await vi.waitFor(() => expect(chart.getAttribute("aria-valuetext")).toBe(text));
+    }
+  });
+
+  it("stop at the ends", () => {
+    expect(["ArrowLeft", "ArrowRight", "Home", "End", "PageUp", "x"].map((key) => columnAfter(key, 2, 3))).toEqual([1, 2, 0, 2, 2, null]);
+  });
 });

@@ -161,6 +161,7 @@ class Rate:
     mutual_information: float
     total_correlation: float
     dimension_kl: Sequence[float]  # KL(q(z_j) || p(z_j)) by variable number
+    factorised: bool  # whether p(z) is the product of p(z_j), so that the parts sum to the rate
     groups: Sequence[LatentGroup]
 
 
@@ -204,6 +205,7 @@ class ObservedRows:
     index: Sequence[int]  # in the data
     names: Sequence[str]
     mean: Array  # of q(z|x), (count, D)
+    sample: Array  # one sample of q(z|x) of each of the first rows, (n, D)
     factors: Array  # (count, K): index of the value, or the number; NaN is missing
     error: Array | None  # mean squared error of the reconstruction, (count,)
     pca: Array  # (count, 2)
@@ -227,7 +229,6 @@ class ModelData:
     id: str
     name: str
     step: int
-    objective: str
     headline: str
     data: str
     data_name: str
@@ -236,9 +237,10 @@ class ModelData:
     noise: Sequence[float]
     autoencodes: bool
     variables: Sequence[LatentVariable]
-    rate: Rate | None
+    rate: Rate
     factors: Sequence[LabelledFactor]
     information: Array  # (V, K)
+    informative: Sequence[Sequence[bool]]  # (V, K)
     chance: Sequence[float]
     rows: ObservedRows
     prior: Array  # samples, (n, D)
@@ -246,7 +248,6 @@ class ModelData:
     encoder: File
     decoder: File
     drawn: Sequence[Drawn]
-    scores: Mapping[str, float]
 
 
 def manifest_json(manifest: Manifest) -> str:

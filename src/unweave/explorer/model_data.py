@@ -34,7 +34,6 @@ from unweave.explorer.embedding import METHOD_NAMES, Method, embed, principal_co
 from unweave.explorer.onnx_export import export_decoder, export_encoder
 from unweave.explorer.pictures import colours_of, strip, thumbnail_sheets
 from unweave.explorer.quantiles import prior_quantiles
-from unweave.explorer.run_data import own_scores
 from unweave.latents import prior_samples
 from unweave.objectives import Nets
 from unweave.report.analysis import Analysis, Variable, analyse
@@ -46,6 +45,7 @@ from unweave.training.configuration import data_name
 from unweave.training.grouping import data_identity, value_text
 
 _PRIOR_SAMPLES = 1_000
+_POSTERIOR_SAMPLES = 2_000  # random numbers hardly compress, and contours need no more
 _RGB = ("red", "green", "blue", "opacity")
 
 
@@ -86,7 +86,6 @@ def model_data(
         id=run.digest,
         name=name or f"{run.objective.kind}, seed {run.seed}",
         step=int(model.log[-1]["step"]) if model.log else run.steps,
-        objective=run.objective.kind,
         headline=headline(analysis)[1],
         data=_data_fingerprint(model),
         data_name=data_name(run),
@@ -98,6 +97,7 @@ def model_data(
         rate=_rate(analysis),
         factors=[_factor(analysis, name) for name in _factor_names(analysis)],
         information=analysis.matrix.astype(np.float32),
+        informative=analysis.informative.tolist(),
         chance=analysis.chance.tolist(),
         rows=_rows(analysis, order, thumbnails, colours, embedding, seed),
         prior=_prior_samples(model, seed),
@@ -105,7 +105,6 @@ def model_data(
         encoder=File(export_encoder(model), planes=4),
         decoder=File(export_decoder(model), planes=4),
         drawn=_drawn(analysis, start, colours),
-        scores=own_scores(model.folder),
     )
 
 
@@ -222,6 +221,7 @@ def _rate(analysis: Analysis) -> Rate:
         mutual_information=summary.mutual_information,
         total_correlation=summary.total_correlation,
         dimension_kl=[mismatch[number] for number in sorted(mismatch)],
+        factorised=analysis.model.run.latent.factorised,
         groups=[LatentGroup(name, value) for name, value in summary.correlations.items()],
     )
 
@@ -259,6 +259,7 @@ def _rows(
         index=analysis.index[order].tolist(),
         names=[table.row_names[row] for row in order] if table.row_names else [],
         mean=means,
+        sample=_samples(analysis, order[:_POSTERIOR_SAMPLES]),
         factors=table.factors[order][:, chosen].astype(np.float32),
         error=error,
         pca=principal_components(means),
@@ -266,6 +267,13 @@ def _rows(
         embedding_name=METHOD_NAMES[embedding] if embedding else "",
         shown=_shown(analysis, order[:thumbnails].tolist(), colours),
     )
+
+
+def _samples(analysis: Analysis, rows: NDArray[np.int64]) -> Array:
+    """Return one sample of q(z|x) for each of the rows, (n, D), hard for discrete variables."""
+    relaxed = torch.as_tensor(analysis.samples[rows])
+    samples: Array = analysis.model.run.latent.hard_samples(relaxed).float().numpy()
+    return samples
 
 
 def _shown(analysis: Analysis, rows: list[int], colours: ColourMap | None) -> Thumbnails | Values:

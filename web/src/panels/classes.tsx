@@ -3,6 +3,7 @@ import type { Variable } from "../bundle";
 import { classOf, withClass, type Model } from "../model";
 import { codeOf, originOf } from "../origin";
 import { change, code } from "../state";
+import { percent } from "../text";
 
 export function Classes({ model, variable }: { model: Model; variable: Variable }) {
   const chosen = classOf(variable, code.value);
@@ -34,15 +35,18 @@ export function Classes({ model, variable }: { model: Model; variable: Variable 
         >
           {n}
           <span class="mass" style={{ width: `${100 * (variable.masses[n] ?? 0)}%` }} />
+          <span class="prior-mass" style={{ left: `${100 * (variable.priorMasses[n] ?? 0)}%` }} />
         </button>
       ))}
     </div>
   );
 }
 
-function massText(variable: Variable, n: number, observed: boolean): string {
-  const mass = variable.masses[n];
-  const share = mass === undefined ? `Class ${n}` : `Class ${n}, ${(100 * mass).toFixed(0)} % of the data`;
+/** What a button is for: its class, and how often it occurs in the data and under the prior. */
+export function massText({ masses, priorMasses }: Variable, n: number, observed: boolean): string {
+  const [mass, prior] = [masses[n], priorMasses[n]];
+  const known = mass !== undefined && prior !== undefined;
+  const share = known ? `Class ${n}, ${percent(mass)} of the data and ${percent(prior)} under the prior` : `Class ${n}`;
   return observed ? `${share}; the observation is in it` : share;
 }
 

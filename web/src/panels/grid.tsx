@@ -5,6 +5,8 @@ import { traverse, type Code, type Model } from "../model";
 import { useSettled } from "../settled";
 import { change, code, view } from "../state";
 import type { Csv } from "../ui/export";
+import { isolated } from "../text";
+import { Choice } from "../ui/choice";
 import { Observation } from "../ui/observation";
 import { Panel } from "../ui/panel";
 import { Sparkline } from "../ui/sparkline";
@@ -62,8 +64,8 @@ function Shown({ model, across, up }: ShownProps) {
   return (
     <Panel title="Grid" help={HELP} csv={ready ? () => csvOf(model, [across, up], decoded!.codes.slice(1), parts.slice(1)) : undefined}>
       <div class="options">
-        <Axis model={model} label="Across" place={0} chosen={[across, up]} />
-        <Axis model={model} label="Upwards" place={1} chosen={[across, up]} />
+        <Axis model={model} label="Horizontal" place={0} chosen={[across, up]} />
+        <Axis model={model} label="Vertical" place={1} chosen={[across, up]} />
         <DifferenceToggle model={model} base="now" />
       </div>
       {ready ? <Tiles model={model} across={across} up={up} columns={columns} codes={codes} parts={parts} /> : <Waiting />}
@@ -87,20 +89,18 @@ function Axis({ model, label, place, chosen }: AxisProps) {
     change({ grid: place === 0 ? [number, kept] : [kept, number] });
   };
   return (
-    <label>
-      {label}{" "}
-      <select value={chosen[place].number} onChange={(event) => choose(+event.currentTarget.value)}>
-        {model.data.variables.map((variable) => (
-          <option key={variable.number} value={variable.number}>{optionName(variable)}</option>
-        ))}
-      </select>
-    </label>
+    <Choice
+      label={label}
+      options={model.data.variables.map((variable) => ({ key: String(variable.number), name: optionName(variable) }))}
+      value={String(chosen[place].number)}
+      onChange={(key) => choose(+key)}
+    />
   );
 }
 
 function optionName({ name, factor, active }: Variable): string {
-  if (!active) return `${name} (unused)`;
-  return factor === null ? name : `${name} (${factor})`;
+  if (!active) return `${isolated(name)} (unused)`;
+  return factor === null ? name : `${isolated(name)} (${isolated(factor)})`;
 }
 
 interface TilesProps extends ShownProps {
@@ -118,7 +118,7 @@ function Tiles({ model, across, up, columns, codes, parts }: TilesProps) {
   const choose = (from: Code) => change({ z: taken(up, taken(across, code.value, from), from) });
   return (
     <div class="latent-grid" style={{ "--columns": columns, "--cell": CELL[model.data.observation.kind] }}>
-      <div class="up-name" aria-hidden="true">{up.name} →</div>
+      <div class="up-name" aria-hidden="true"><bdi>{up.name}</bdi> →</div>
       <div class="up-values" aria-hidden="true">
         {Array.from({ length: rows }, (_, row) => <span key={row}>{stepName(up, codes[row * columns]!)}</span>)}
       </div>
@@ -138,7 +138,7 @@ function Tiles({ model, across, up, columns, codes, parts }: TilesProps) {
       <div class="across-values" aria-hidden="true">
         {codes.slice(0, columns).map((each, n) => <span key={n}>{stepName(across, each)}</span>)}
       </div>
-      <div class="across-name" aria-hidden="true">{across.name} →</div>
+      <div class="across-name" aria-hidden="true"><bdi>{across.name}</bdi> →</div>
     </div>
   );
 }

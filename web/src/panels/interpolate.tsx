@@ -6,6 +6,7 @@ import { encodeCurrent, originOf, uploadsFor } from "../origin";
 import { selection } from "../selection";
 import { change, code, known, view, type End } from "../state";
 import type { Csv } from "../ui/export";
+import { percent, rowName } from "../text";
 import { Observation } from "../ui/observation";
 import { Panel } from "../ui/panel";
 import { Thumbnail } from "../ui/thumbnail";
@@ -13,7 +14,7 @@ import { inUnits, valueNames } from "../units";
 import { dimensionNames } from "./data/table";
 import "./interpolate.css";
 import { DecodedRow } from "./row";
-import { randomRow, rowName } from "./stage";
+import { randomRow } from "./stage";
 import { DifferenceToggle } from "./tiles";
 import { Waiting } from "./waiting";
 
@@ -104,10 +105,6 @@ function codeAt(model: Model, end: End): Code {
   return typeof end === "number" ? model.code(known(model, end)) : end;
 }
 
-function percent(share: number): string {
-  return `${Math.round(100 * share)} %`;
-}
-
 interface EndProps {
   model: Model;
   ends: [End, End];
@@ -131,7 +128,7 @@ function EndPicker({ model, ends, place, picture }: EndProps) {
         picture && <Observation model={model} values={picture} label={`${name}: decoded`} />
       )}
       <figcaption>
-        <span><b>{name}</b> {row === null ? "a code" : rowName(model, row)}</span>
+        <span><b>{name}</b> {row === null ? "a code" : <bdi>{rowName(model, row)}</bdi>}</span>
         <span class="pickers" role="group" aria-label={`${name}: choose`}>
           <button type="button" onClick={() => pickRow(randomRow(model))}>Random</button>
           <button type="button" onClick={() => pick(next)}>Next</button>

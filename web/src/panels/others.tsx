@@ -7,6 +7,7 @@ import type { Model } from "../model";
 import { runName } from "../open-runs";
 import { encodeUpload, originOf, type Origin, type Upload } from "../origin";
 import { change, code, models, report, succeeded, view } from "../state";
+import { isolated } from "../text";
 import { Observation } from "../ui/observation";
 import "./others.css";
 
@@ -26,7 +27,7 @@ export function Others({ model }: { model: Model }) {
 function Waiting({ id }: { id: string }) {
   return (
     <p class="other" role="status">
-      Opening {runName(id)} …
+      Opening <bdi>{runName(id)}</bdi> …
     </p>
   );
 }
@@ -44,7 +45,7 @@ function Other({ first, other }: { first: Model; other: Model }) {
       {shown ? <Beside model={other} code={shown} /> : <p class="help">{upload ? "Encoding your file …" : reason(first, other, origin)}</p>}
       {shown && found.matches.length > 0 && (
         <label>
-          <input type="checkbox" checked={linked} onChange={() => link(other.id, !linked)} /> linked
+          <input type="checkbox" checked={linked} onChange={() => link(other.id, !linked)} aria-label={`linked: ${runName(other.id)}`} /> linked
         </label>
       )}
       <Matches found={found} />
@@ -69,7 +70,7 @@ async function encode(other: Model, upload: Upload): Promise<void> {
     await encodeUpload(other, upload);
     succeeded("encode");
   } catch (error) {
-    report("encode", `${runName(other.id)} cannot encode ${upload.name}: ${(error as Error).message}`);
+    report("encode", `${isolated(runName(other.id))} cannot encode ${isolated(upload.name)}: ${(error as Error).message}`);
   }
 }
 
@@ -77,7 +78,7 @@ async function encode(other: Model, upload: Upload): Promise<void> {
 function reason(first: Model, other: Model, origin: Origin): string {
   if (origin.kind === "upload") return "This run does not read observations of the shape of your file.";
   if (first.data.data !== other.data.data) {
-    return `This run was trained on other data (${other.data.dataName}), so there is no common observation.`;
+    return `This run was trained on other data (${isolated(other.data.dataName)}), so there is no common observation.`;
   }
   return "This observation is not among the rows of this run. Choose another one.";
 }
@@ -97,7 +98,7 @@ function Matches({ found }: { found: Matching }) {
       <ul>
         {matches.map((match) => (
           <li key={match.first.name}>
-            {match.first.name} ↔ {match.other.name} <span class="muted">{associationText(match)}</span>
+            <bdi>{match.first.name}</bdi> ↔ <bdi>{match.other.name}</bdi> <span class="muted">{associationText(match)}</span>
           </li>
         ))}
       </ul>

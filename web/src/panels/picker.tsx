@@ -35,7 +35,7 @@ function Slot({ id, place, runs }: SlotProps) {
   const name = run?.name ?? id;
   return (
     <div class="slot" role="group" aria-label={name}>
-      <Choice id={id} place={place} runs={runs} name={name} />
+      <RunChoice id={id} place={place} runs={runs} name={name} />
       {place === 0 && open.length > 1 && <span class="help">has the sliders</span>}
       {place > 0 && (
         <button type="button" onClick={() => makeFirst(id)} aria-label={`Make first: ${name}`}>
@@ -52,8 +52,8 @@ function Slot({ id, place, runs }: SlotProps) {
   );
 }
 
-function Choice({ id, place, runs, name }: SlotProps & { name: string }) {
-  if (runs.length > MOST_OPTIONS) return <strong>{name}</strong>;
+function RunChoice({ id, place, runs, name }: SlotProps & { name: string }) {
+  if (runs.length > MOST_OPTIONS) return <strong><bdi>{name}</bdi></strong>;
   const free = runs.filter((run) => run.id === id || !view.value.open.includes(run.id));
   return (
     <select aria-label={`Run ${place + 1}`} value={id} onChange={(event) => replaceRun(id, event.currentTarget.value)}>

@@ -4,6 +4,7 @@ import type { Variable } from "../bundle";
 import { LIMIT, scoreOf, valueAt, type Code, type Model } from "../model";
 import { codeOf, originOf } from "../origin";
 import { change, code } from "../state";
+import { percent } from "../text";
 
 interface Props {
   model: Model;
@@ -29,7 +30,7 @@ export function Slider({ model, variable, column, quantiles }: Props) {
           step={0.01}
           value={score}
           aria-label={name}
-          aria-valuetext={`${rounded(value)}, quantile ${percent(score)} of the prior`}
+          aria-valuetext={`${rounded(value)}, quantile ${percent(normalCdf(score))} of the prior`}
           title="Double click or press Delete to go back to the observation"
           onInput={(event) => set(valueAt(quantiles, +event.currentTarget.value))}
           onDblClick={() => set(observed)}
@@ -41,7 +42,7 @@ export function Slider({ model, variable, column, quantiles }: Props) {
           }}
         />
       </div>
-      <output title={`Quantile ${percent(score)} of the prior`}>{rounded(value)}</output>
+      <output title={`Quantile ${percent(normalCdf(score))} of the prior`}>{rounded(value)}</output>
       <button type="button" class="reset" aria-label={`Reset ${name}`} title="Back to the observation" disabled={value === observed} onClick={() => set(observed)}>
         ↺
       </button>
@@ -123,11 +124,6 @@ function outline(shares: readonly number[]): string {
   const highest = Math.max(...shares, 1e-12);
   const steps = shares.map((share, n) => `V${(1 - share / highest).toFixed(3)}H${n + 1}`);
   return `M0,1${steps.join("")}V1Z`;
-}
-
-/** The quantile of a score, "84 %". */
-function percent(score: number): string {
-  return `${(100 * normalCdf(score)).toFixed(0)} %`;
 }
 
 /** The standard normal cdf, by the error function of Abramowitz and Stegun 7.1.26. */

@@ -2,6 +2,7 @@
 import type { Variable } from "../bundle";
 import type { Model } from "../model";
 import { change, view } from "../state";
+import { percent } from "../text";
 import { Fold } from "../ui/fold";
 import { Classes } from "./classes";
 import { Slider } from "./slider";
@@ -53,7 +54,7 @@ function Items({ model, items }: { model: Model; items: readonly Item[] }) {
       {items.map((item) =>
         "group" in item ? (
           <fieldset key={`group ${item.group}`} class="group">
-            <legend>{item.group}</legend>
+            <legend><bdi>{item.group}</bdi></legend>
             <Items model={model} items={item.items} />
           </fieldset>
         ) : (
@@ -84,14 +85,14 @@ function Control({ model, variable }: { model: Model; variable: Variable }) {
   );
 }
 
-/** The name of a variable, and the factor that it tells most about. */
+/** The name of a variable, and the factor that it explains best. */
 export function VariableName({ variable }: { variable: Variable }) {
   return (
     <>
-      <span class="name">{variable.name}</span>
+      <bdi class="name">{variable.name}</bdi>
       {variable.factor !== null && (
-        <span class="factor" title="The factor that this variable tells most about, and the share of its entropy">
-          {variable.factor} {Math.round(100 * variable.share)} %
+        <span class="factor" title="The factor that this variable explains best, and the share of its entropy">
+          <bdi>{variable.factor}</bdi> {percent(variable.share)}
         </span>
       )}
     </>

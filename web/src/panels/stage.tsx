@@ -1,10 +1,13 @@
 /** The left column: the observation, what is decoded from the sliders, and the sliders. */
+import { Fragment } from "preact";
 import { useRef } from "preact/hooks";
 import { useDecoded } from "../decoded";
 import type { Model } from "../model";
 import { codeOf, codesBeyond, isUnmoved, originOf, reset, showRow, type Origin } from "../origin";
 import { canDecode, code } from "../state";
 import { useThumbnail } from "../thumbnails";
+import { rowName } from "../text";
+import { ChannelKey } from "../ui/channels";
 import type { Csv } from "../ui/export";
 import { Observation } from "../ui/observation";
 import { Exports } from "../ui/panel";
@@ -53,11 +56,13 @@ export function codeCsv(model: Model): Csv {
 
 function Current({ model }: { model: Model }) {
   const origin = originOf(model);
-  const isImage = model.data.observation.kind === "image";
+  const seen = model.data.observation;
+  const isImage = seen.kind === "image";
   return (
     <div class={isImage ? "current pair" : "current"}>
       {isImage && model.data.autoencodes && <Original model={model} origin={origin} />}
       <Decoded model={model} origin={origin} />
+      {seen.kind === "image" && <ChannelKey seen={seen} />}
       <About model={model} origin={origin} />
     </div>
   );
@@ -79,11 +84,6 @@ function Original({ model, origin }: { model: Model; origin: Origin }) {
 function RowPicture({ model, row }: { model: Model; row: number }) {
   if (row >= model.data.rows.shown.count) return <div class="missing">No thumbnail for this observation.</div>;
   return <Thumbnail model={model} row={row} label={`Observation, ${rowName(model, row)}`} />;
-}
-
-/** A row's name, or its number in the data. */
-export function rowName(model: Model, row: number): string {
-  return model.data.rows.names[row] ?? `row ${model.data.rows.index[row]}`;
 }
 
 function Decoded({ model, origin }: { model: Model; origin: Origin }) {
@@ -126,24 +126,31 @@ function useBehind(model: Model, origin: Origin): ArrayLike<number> | null {
 
 /** What is known about the observation: its name and factors, or what was done to a file. */
 function About({ model, origin }: { model: Model; origin: Origin }) {
-  const text = origin.kind === "row" ? rowText(model, origin.row) : uploadText(model, origin);
-  return <p class="about-origin">{text}</p>;
+  return (
+    <p class="about-origin">
+      {origin.kind === "row" ? <AboutRow model={model} row={origin.row} /> : <AboutUpload model={model} origin={origin} />}
+    </p>
+  );
 }
 
-function uploadText(model: Model, origin: Origin & { kind: "upload" }): string {
+function AboutUpload({ model, origin }: { model: Model; origin: Origin & { kind: "upload" } }) {
   const { name, note } = origin.upload;
   const beyond = codesBeyond(model, codeOf(model, origin));
   const strange = beyond > 0 ? ` It is unlike the data: ${beyond} of ${model.data.size} numbers of its code lie beyond all codes of the data.` : "";
-  return `${name}. ${note}${strange}`;
+  return <><bdi>{name}</bdi>. {note}{strange}</>;
 }
 
-function rowText(model: Model, row: number): string {
-  const known = model.data.factors.flatMap(({ name, values, continuous }, n) => {
-    const value = model.factor(row, n);
-    if (Number.isNaN(value)) return [];
-    return [`${name} ${continuous ? +value.toPrecision(3) : (values[value] ?? value)}`];
-  });
-  return [rowName(model, row), ...known].join(" · ");
+function AboutRow({ model, row }: { model: Model; row: number }) {
+  return (
+    <>
+      <bdi>{rowName(model, row)}</bdi>
+      {model.data.factors.map(({ name, values, continuous }, n) => {
+        const value = model.factor(row, n);
+        if (Number.isNaN(value)) return null;
+        return <Fragment key={n}> · <bdi>{name}</bdi> <bdi>{continuous ? +value.toPrecision(3) : (values[value] ?? value)}</bdi></Fragment>;
+      })}
+    </>
+  );
 }
 
 /** A row that the page can show, if it shows any. */

@@ -55,7 +55,7 @@ export function Uploads({ model }: { model: Model }) {
     <div class="uploads">
       {canTake && (
         <>
-          <Choose model={model} />
+          <FileButton model={model} />
           <ul class="strip" aria-label="Your files">
             {uploadsFor(model).map((upload) => (
               <Kept key={upload.id} model={model} upload={upload} />
@@ -70,7 +70,7 @@ export function Uploads({ model }: { model: Model }) {
   );
 }
 
-function Choose({ model }: { model: Model }) {
+function FileButton({ model }: { model: Model }) {
   const input = useRef<HTMLInputElement>(null);
   const seen = model.data.observation;
   const types = seen.kind === "image" && seen.pixels ? "image/*,.npy,.csv" : ".npy,.csv";

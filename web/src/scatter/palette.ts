@@ -40,9 +40,13 @@ const VIRIDIS: Rgb[] = [
   [253, 231, 37],
 ];
 
+/** Where the scale starts on a dark page, which would hide its first colours. */
+const DARK_START = 0.4;
+
 /** The colour of a share from 0 to 1; beyond, that of the end. */
-export function scaleColour(share: number): Rgb {
-  const place = Math.min(Math.max(share, 0), 1) * (VIRIDIS.length - 1);
+export function scaleColour(share: number, dark = false): Rgb {
+  const within = Math.min(Math.max(share, 0), 1);
+  const place = (dark ? DARK_START + (1 - DARK_START) * within : within) * (VIRIDIS.length - 1);
   const low = Math.min(Math.floor(place), VIRIDIS.length - 2);
   const [a, b] = [VIRIDIS[low]!, VIRIDIS[low + 1]!];
   return [0, 1, 2].map((n) => Math.round(a[n]! + (b[n]! - a[n]!) * (place - low))) as Rgb;

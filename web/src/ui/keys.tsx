@@ -1,6 +1,6 @@
 /** The dialog that lists the keys. */
 import { useEffect, useRef } from "preact/hooks";
-import { SHORTCUTS } from "../shortcuts";
+import { allowSingleKeys, SHORTCUTS, singleKeys } from "../shortcuts";
 
 export function Keys({ onClose }: { onClose: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null);
@@ -16,6 +16,10 @@ export function Keys({ onClose }: { onClose: () => void }) {
           </>
         ))}
       </dl>
+      <label>
+        <input type="checkbox" checked={singleKeys.value} onChange={(event) => allowSingleKeys(event.currentTarget.checked)} /> Use
+        the keys 1 to 6 and ? everywhere in the page
+      </label>
       <button type="button" onClick={() => dialog.current!.close()}>Close</button>
     </dialog>
   );

@@ -36,7 +36,7 @@ export const STEPS: Step[] = [
   },
   {
     title: "Factors",
-    text: "A dark cell says that a variable tells much about a factor. Click it to see both in the scatter.",
+    text: "A strongly coloured cell means that a variable explains much of a factor. Click it to see both in the scatter.",
     target: "#tab-content",
     tab: "factors",
   },
@@ -75,7 +75,7 @@ export function Tour({ onClose }: { onClose: () => void }) {
       <p id="tour-text">{step.text}</p>
       <div class="tools">
         <span class="count">{n + 1} of {STEPS.length}</span>
-        <button type="button" onClick={close}>Leave</button>
+        <button type="button" onClick={close}>Close</button>
         {n > 0 && <button type="button" onClick={() => setN(n - 1)}>Back</button>}
         <button type="button" class="next" onClick={() => (n + 1 < STEPS.length ? setN(n + 1) : close())}>
           {n + 1 < STEPS.length ? "Next" : "Done"}

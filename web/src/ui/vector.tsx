@@ -4,6 +4,7 @@ import { line } from "d3-shape";
 import { useState } from "preact/hooks";
 import type { VectorObservation } from "../bundle";
 import type { Model } from "../model";
+import { isolated, shortened } from "../text";
 import { range } from "../thumbnails";
 import { scaled } from "../units";
 import "./vector.css";
@@ -81,9 +82,9 @@ function Curves(props: Props) {
   const { seen, series, label } = props;
   const [x, y] = [horizontal(seen), vertical(props, props.difference ?? false)];
   const at = (n: number) => x(seen.positions ? seen.positions[n]! : n);
-  const [column, follow] = useColumn(seen, at);
+  const [column, follow] = useColumn(seen, series, at);
   return (
-    <svg class="vector" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={label} {...follow}>
+    <svg class="vector" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} aria-label={label} {...follow}>
       <Axes seen={seen} x={x} y={y} />
       {[...series].reverse().map(({ name, values, role, colour }) => (
         <path
@@ -131,13 +132,8 @@ function columnTicks({ curve, positions, names, length }: VectorObservation, x: 
   return ends;
 }
 
-export function shortened(text: string, most: number): string {
-  const letters = Array.from(text);
-  return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : text;
-}
-
-/** The column under the pointer, and what makes a drawing follow it. */
-function useColumn(seen: VectorObservation, at: (n: number) => number) {
+/** The column under the pointer or of the arrow keys, and what makes a drawing follow them. */
+function useColumn(seen: VectorObservation, series: readonly Series[], at: (n: number) => number) {
   const [column, setColumn] = useState<number | null>(null);
   const follow = {
     onPointerMove: (event: PointerEvent) => {
@@ -145,8 +141,32 @@ function useColumn(seen: VectorObservation, at: (n: number) => number) {
       setColumn(nearest(seen.length, at, ((event.clientX - box.left) / box.width) * WIDTH));
     },
     onPointerLeave: () => setColumn(null),
-  };
+    onFocus: () => setColumn((now) => now ?? 0),
+    onBlur: () => setColumn(null),
+    onKeyDown: (event: KeyboardEvent) => {
+      const next = columnAfter(event.key, column ?? 0, seen.length);
+      if (next === null) return;
+      event.preventDefault();
+      setColumn(next);
+    },
+    // A slider is what screen readers know as a thing with a value that arrow keys change.
+    role: "slider",
+    tabindex: 0, // in lower case: attributes of SVG have their own
+    "aria-readonly": true,
+    "aria-valuemin": 0,
+    "aria-valuemax": seen.length - 1,
+    "aria-valuenow": column ?? 0,
+    "aria-valuetext": readingOf(seen, series, column ?? 0).join(", "),
+  } as const;
   return [column, follow] as const;
+}
+
+const STEPS: Record<string, number> = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: 10, PageDown: -10, Home: -Infinity, End: Infinity };
+
+/** The column that a key goes to; null if it goes nowhere. */
+export function columnAfter(key: string, column: number, length: number): number | null {
+  const step = STEPS[key];
+  return step === undefined ? null : Math.min(Math.max(column + step, 0), length - 1);
 }
 
 /** The column whose place, which grows with its number, is nearest to x. */
@@ -167,13 +187,19 @@ interface ReadingProps {
   x: number;
 }
 
+const MOST_READ = 3; // values written into the drawing
+
+/** The name of a column, and its value in each series. */
+function readingOf(seen: VectorObservation, series: readonly Series[], column: number): string[] {
+  const name = isolated(shortened(seen.names[column] ?? String(column + 1), 28));
+  return [name, ...series.map(({ name, values }) => `${isolated(shortened(name, 20))} ${number(values[column]!)}`)];
+}
+
 /** The name and values of a column, beside a line through it. */
 function Reading({ seen, series, column, x }: ReadingProps) {
   const left = x > WIDTH / 2;
-  const lines = [shortened(seen.names[column] ?? String(column + 1), 28)];
-  if (series.length <= 3) {
-    for (const { name, values } of series) lines.push(`${shortened(name, 20)} ${number(values[column]!)}`);
-  }
+  const [name, ...values] = readingOf(seen, series, column);
+  const lines = series.length <= MOST_READ ? [name!, ...values] : [name!];
   return (
     <g class="reading" aria-hidden="true">
       <line x1={x} x2={x} y1={MARGIN.top} y2={HEIGHT - MARGIN.bottom} />
@@ -196,9 +222,9 @@ function ManyBars(props: Props) {
   const y = vertical({ ...props, series: scaled }, true);
   const width = (WIDTH - MARGIN.left - MARGIN.right) / seen.length;
   const at = (n: number) => MARGIN.left + width * (n + 0.5);
-  const [column, follow] = useColumn(seen, at);
+  const [column, follow] = useColumn(seen, series, at);
   return (
-    <svg class="vector" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={label} {...follow}>
+    <svg class="vector" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} aria-label={label} {...follow}>
       <Axes seen={seen} x={scaleLinear([0, seen.length - 1], [at(0), at(seen.length - 1)])} y={y} />
       {scaled.map((each) => (
         <path
@@ -248,7 +274,7 @@ function NamedBars({ model, seen, series, label, difference = false }: Props) {
       <line class="zero" x1={x(0)} x2={x(0)} y1={0} y2={ROW * seen.length} />
       {seen.names.map((name, n) => (
         <g key={n} transform={`translate(0 ${ROW * n})`}>
-          <title>{series.map((each) => `${name}, ${each.name}: ${number(each.values[n]!)}`).join("\n")}</title>
+          <title>{series.map((each) => `${isolated(name)}, ${isolated(each.name)}: ${number(each.values[n]!)}`).join("\n")}</title>
           <text x={NAME - 6} y={13} text-anchor="end">{shortened(name, 15)}</text>
           {series.map((each, s) => (
             <Mark key={each.name} series={each} from={x(0)} to={x(bars[s]![n]!)} />

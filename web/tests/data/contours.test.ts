@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { whyNoContours } from "../../src/panels/data/density";
+import { bothLines, whyNoContours } from "../../src/panels/data/density";
 import { cloudOf } from "../../src/panels/data/cloud";
 import { densityGrid, densityLines, levelOf, MASSES } from "../../src/panels/data/contours";
 import type { Place } from "../../src/scatter/camera";
@@ -33,6 +33,16 @@ describe("contours of a density", () => {
     const above = grid.filter((share) => share >= outer!).reduce((a, b) => a + b);
     expect(above).toBeGreaterThanOrEqual(0.9);
   });
+});
+
+it("contours of q(z) are of samples, which spread more widely than the means of q(z|x)", async () => {
+  const model = await smallModel();
+  const cloud = cloudOf(model, "z:0", "z:1");
+  const samples = model.bundle.floats(model.data.rows.sample);
+  const column = (n: number) => samples.filter((_, at) => at % model.data.size === n);
+  const [posterior] = bothLines(model, cloud);
+  expect(posterior).toEqual(densityLines(column(0), column(1)));
+  expect(posterior).not.toEqual(densityLines(cloud.x.values, cloud.y.values));
 });
 
 describe("contours need two continuous latent variables", async () => {

@@ -3,8 +3,8 @@ import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { columnOf, type Column } from "../../src/panels/data/columns";
 import { Factors } from "../../src/panels/factors/factors";
 import { linked } from "../../src/panels/factors/matrix";
-import { partsOf } from "../../src/panels/factors/rate";
-import { byShare, classShares, levelsOf, traceOf } from "../../src/panels/factors/responses";
+import { partsOf, remark } from "../../src/panels/factors/rate";
+import { aboveChance, byShare, classShares, levelsOf, traceOf } from "../../src/panels/factors/responses";
 import { DEFAULTS, models, view } from "../../src/state";
 import { smallModel } from "../fixture";
 import { normals } from "../random";
@@ -55,6 +55,21 @@ describe("responses", () => {
 });
 
 describe("the matrix", () => {
+  it("ranks active variables only, as an unused one can follow a factor far below its noise", async () => {
+    const other = await smallModel();
+    other.information[1 * 2] = 0.99; // z1, which is unused, about size
+    expect(byShare(other, 0).map(({ name }) => name)).toEqual(["z0", "c"]);
+    other.data.variables.forEach((variable) => (variable.active = false));
+    expect(byShare(other, 0)[0]!.name).toBe("z1");
+  });
+
+  it("is above chance where Python says so, not where a share exceeds the mean of shuffles", async () => {
+    const other = await smallModel();
+    other.information[0 * 2 + 1] = 0.03; // above the mean of 0.02, within its spread
+    expect(aboveChance(other, 0, 1)).toBe(false);
+    expect(aboveChance(other, 0, 0)).toBe(true);
+  });
+
   it("leads to the variable, the next one that tells about the factor, and its colour", () => {
     expect(byShare(model, 0)[0]!.name).toBe("z0");
     // Nothing else is above chance, so the y axis is the other default one.
@@ -67,10 +82,10 @@ describe("the matrix", () => {
     render(<Factors model={model} />, page);
     const cells = page.querySelectorAll<HTMLButtonElement>(".information button");
     expect([...cells].map((cell) => cell.getAttribute("aria-label"))).toEqual([
-      "z0 tells 90 % of size, the best variable",
-      "z0 tells 2 % of shape, no better than chance",
-      "c tells 1 % of size, no better than chance",
-      "c tells 95 % of shape, the best variable",
+      "z0 explains 90 % of the entropy of size, the best variable",
+      "z0 explains 2 % of the entropy of shape, no better than chance",
+      "c explains 1 % of the entropy of size, no better than chance",
+      "c explains 95 % of the entropy of shape, the best variable",
     ]);
     cells[3]!.click();
     expect(view.value).toMatchObject({ tab: "data", x: "z:2", colour: "factor:1" });
@@ -80,7 +95,15 @@ describe("the matrix", () => {
 describe("the rate", () => {
   it("is the sum of its parts", () => {
     const { rate } = model.data;
-    expect(partsOf(rate!).reduce((sum, { value }) => sum + value, 0)).toBeCloseTo(rate!.rate);
+    expect(partsOf(rate).reduce((sum, { value }) => sum + value, 0)).toBeCloseTo(rate.rate);
+    expect(remark(rate)).toBe("");
+  });
+
+  it("differs from the sum of estimates, which is said", () => {
+    const { rate } = model.data;
+    expect(remark({ ...rate, rate: 3.03 })).toBe("The sum of the estimates differs from the rate by 0.03 nats.");
+    expect(remark({ ...rate, rate: 2.9 })).toContain("0.10 nats");
+    expect(remark({ ...rate, factorised: false })).toContain("need not sum");
   });
 
   it("is shown for data without factors, which is said plainly", async () => {
@@ -89,7 +112,7 @@ describe("the rate", () => {
     const page = document.createElement("div");
     render(<Factors model={other} />, page);
     expect(page.textContent).toContain("no known factors");
-    expect(page.textContent).toContain("rate 3.00 = mutual information 2.50 + total correlation 0.30");
+    expect(page.textContent).toContain("rate 3.00 ≈ mutual information 2.50 + total correlation 0.30");
     expect(page.querySelector(".information")).toBeNull();
   });
 });

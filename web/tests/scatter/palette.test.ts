@@ -22,6 +22,12 @@ describe("colours of points", () => {
     scaleColour(0.5).forEach((part, n) => expect(Math.abs(part - [33, 145, 140][n]!)).toBeLessThanOrEqual(3));
   });
 
+  it("are seen on a dark page from the first, with a contrast of 3", () => {
+    const card = luminance([0x1e, 0x22, 0x27]);
+    for (let n = 0; n < 50; n++) expect((luminance(scaleColour(n / 49, true)) + 0.05) / (card + 0.05)).toBeGreaterThan(3);
+    expect(scaleColour(1, true)).toEqual(scaleColour(1));
+  });
+
   it("differ between classes until they repeat", () => {
     const first = Array.from({ length: DISTINCT }, (_, n) => css(classColour(n)));
     expect(new Set(first).size).toBe(DISTINCT);

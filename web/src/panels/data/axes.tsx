@@ -4,6 +4,7 @@
  */
 import { scaleLinear } from "d3-scale";
 import { toScreen, type Box, type Size, type Span } from "../../scatter/camera";
+import { shortened } from "../../text";
 import type { Cloud } from "./cloud";
 import type { Column } from "./columns";
 
@@ -30,11 +31,6 @@ export function ticksOf(column: Column, [low, high]: Span, most: number): Tick[]
   return Array.from({ length: count }, (_, n) => ({ at: first + n * step, label: column.labels[first + n * step]! }));
 }
 
-/** Text of at most `length` characters. */
-export function cut(text: string, length: number): string {
-  return text.length > length ? `${text.slice(0, length - 1)}…` : text;
-}
-
 export function Axes({ cloud, box, size }: { cloud: Cloud; box: Box; size: Size }) {
   const most = Math.max(Math.floor(size.width / 80), 2);
   const { width, height } = size;
@@ -45,7 +41,7 @@ export function Axes({ cloud, box, size }: { cloud: Cloud; box: Box; size: Size 
         return (
           <g key={at}>
             <line class="plot-edge" x1={x} x2={x} y1={height} y2={height + TICK} />
-            <text x={x} y={height + 17} text-anchor="middle">{cut(label, 12)}</text>
+            <text x={x} y={height + 17} text-anchor="middle">{shortened(label, 12)}</text>
           </g>
         );
       })}
@@ -54,7 +50,7 @@ export function Axes({ cloud, box, size }: { cloud: Cloud; box: Box; size: Size 
         return (
           <g key={at}>
             <line class="plot-edge" x1={-TICK} x2={0} y1={y} y2={y} />
-            <text x={-8} y={y + 4} text-anchor="end">{cut(label, 7)}</text>
+            <text x={-8} y={y + 4} text-anchor="end">{shortened(label, 7)}</text>
           </g>
         );
       })}

@@ -79,12 +79,20 @@ export function useCanvas(cloud: Cloud, look: Look, box: Box, size: Size): RefOb
   const canvas = useRef<HTMLCanvasElement | null>(null);
   const [renderer, setRenderer] = useState<Renderer | null>(null);
   useLayoutEffect(() => {
-    const create = () => setRenderer(createRenderer(canvas.current!));
+    const element = canvas.current!;
+    let made: Renderer | null = null;
+    const create = () => setRenderer((made = createRenderer(element)));
+    const stop = new AbortController();
+    const { signal } = stop;
+    element.addEventListener("webglcontextlost", (event) => event.preventDefault(), { signal });
+    element.addEventListener("webglcontextrestored", create, { signal });
     create();
-    canvas.current!.addEventListener("webglcontextlost", (event) => event.preventDefault());
-    canvas.current!.addEventListener("webglcontextrestored", create);
+    return () => {
+      stop.abort();
+      // Not before: the renderer after a restoration has the same context.
+      made?.dispose();
+    };
   }, []);
-  useLayoutEffect(() => () => renderer?.dispose(), [renderer]);
   useLayoutEffect(() => renderer?.place(cloud.points), [renderer, cloud]);
   useLayoutEffect(() => renderer?.style(look), [renderer, look]);
   useLayoutEffect(() => {

@@ -29,7 +29,7 @@ export interface Colouring {
 
 const PLAIN: Rgb = classColour(0);
 
-export function colouring(column: Column | null): Colouring {
+export function colouring(column: Column | null, dark = false): Colouring {
   if (!column) {
     return { name: "", key: "none", classes: [], scale: null, ends: ["", ""], missing: 0, colour: () => PLAIN };
   }
@@ -39,7 +39,7 @@ export function colouring(column: Column | null): Colouring {
   const scale = column.kind === "ordered" ? ([0, Math.max(column.labels.length - 1, 1)] as [number, number]) : middle(values);
   const width = scale[1] - scale[0] || 1;
   const ends: [string, string] = [textOf(column, scale[0]), textOf(column, scale[1])];
-  const colour = (row: number) => (Number.isNaN(values[row]!) ? MISSING : scaleColour((values[row]! - scale[0]) / width));
+  const colour = (row: number) => (Number.isNaN(values[row]!) ? MISSING : scaleColour((values[row]! - scale[0]) / width, dark));
   return { name, key, classes: [], scale, ends, missing, colour };
 }
 

@@ -1,6 +1,8 @@
 /** Columns of the rows: latent variables, components, embeddings, factors, errors. */
 import type { Factor, Variable } from "../../bundle";
 import { classOf, type Model } from "../../model";
+import { isolated, percent } from "../../text";
+import type { Option } from "../../ui/choice";
 
 export interface Column {
   /** As in the URL: "z:3" (the first column of a variable), "z:3:1", "pca:0", "map:1", "factor:0", "error". */
@@ -14,13 +16,6 @@ export interface Column {
   labels: string[];
   /** The dimension of z, if it is one of a continuous variable. */
   dimension: number | null;
-}
-
-export interface Option {
-  key: string;
-  name: string;
-  /** The heading in a list. */
-  group: string;
 }
 
 /** What an axis can show. */
@@ -51,14 +46,14 @@ function variableOptions(variable: Variable): Option[] {
   const width = variable.discrete ? 1 : variable.columns[1] - variable.columns[0];
   return Array.from({ length: width }, (_, n) => ({
     key: n === 0 ? `z:${variable.number}` : `z:${variable.number}:${n}`,
-    name: dimensionName(variable, n) + told(variable),
+    name: isolated(dimensionName(variable, n)) + explained(variable),
     group,
   }));
 }
 
-/** The factor that a variable tells most about, in brackets. */
-function told({ factor, share }: Variable): string {
-  return factor ? ` (${factor} ${Math.round(100 * share)} %)` : "";
+/** The factor that a variable explains best, in brackets. */
+function explained({ factor, share }: Variable): string {
+  return factor ? ` (${isolated(factor)} ${percent(share)})` : "";
 }
 
 function dimensionName(variable: Variable, n: number): string {

@@ -4,40 +4,17 @@ import { useMemo, useState } from "preact/hooks";
 import type { Model } from "../../model";
 import { colourKey, selectRange, xAxis, yAxis } from "../../selection";
 import { change } from "../../state";
-import { axisOptions, colourOptions, columnOf, type Column, type Option } from "./columns";
+import { Choice } from "../../ui/choice";
+import { axisOptions, colourOptions, columnOf, type Column } from "./columns";
 
 export function AxisControls({ model }: { model: Model }) {
   const axes = axisOptions(model);
   return (
     <div class="data-choices">
-      <Choice label="Across" options={axes} value={xAxis.value} onChange={(x) => change({ x, box: null })} />
-      <Choice label="Up" options={axes} value={yAxis.value} onChange={(y) => change({ y, box: null })} />
+      <Choice label="Horizontal" options={axes} value={xAxis.value} onChange={(x) => change({ x, box: null })} />
+      <Choice label="Vertical" options={axes} value={yAxis.value} onChange={(y) => change({ y, box: null })} />
       <Choice label="Colour" options={colourOptions(model)} value={colourKey.value} onChange={(colour) => change({ colour })} />
     </div>
-  );
-}
-
-interface ChoiceProps {
-  label: string;
-  options: readonly Option[];
-  value: string;
-  onChange: (key: string) => void;
-}
-
-export function Choice({ label, options, value, onChange }: ChoiceProps) {
-  const groups = [...new Set(options.map(({ group }) => group))];
-  return (
-    <label class="data-choice">
-      {label}
-      <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>
-        {groups.map((group) => {
-          const members = options.filter((option) => option.group === group).map(({ key, name }) => (
-            <option key={key} value={key}>{name}</option>
-          ));
-          return group ? <optgroup key={group} label={group}>{members}</optgroup> : members;
-        })}
-      </select>
-    </label>
   );
 }
 
@@ -49,7 +26,7 @@ export function SelectByValue({ model }: { model: Model }) {
   return (
     <fieldset class="data-choices by-value">
       <legend>Select by value</legend>
-      <Choice label="Of" options={options} value={column.key} onChange={setKey} />
+      <Choice label="Variable" options={options} value={column.key} onChange={setKey} />
       {column.kind === "number" ? <NumberRange key={column.key} column={column} /> : <OneValue key={column.key} column={column} />}
     </fieldset>
   );
@@ -57,7 +34,7 @@ export function SelectByValue({ model }: { model: Model }) {
 
 function OneValue({ column }: { column: Column }) {
   const [value, setValue] = useState("0");
-  const options = column.labels.map((name, n) => ({ key: String(n), name, group: "" }));
+  const options = column.labels.map((name, n) => ({ key: String(n), name }));
   return (
     <>
       <Choice label="Value" options={options} value={value} onChange={setValue} />
@@ -73,11 +50,11 @@ function NumberRange({ column }: { column: Column }) {
   const valid = low !== "" && high !== "" && +low <= +high;
   return (
     <>
-      <label class="data-choice">
+      <label class="option">
         From
         <input type="number" step="any" value={low} onInput={(event) => setLow(event.currentTarget.value)} />
       </label>
-      <label class="data-choice">
+      <label class="option">
         To
         <input type="number" step="any" value={high} onInput={(event) => setHigh(event.currentTarget.value)} />
       </label>

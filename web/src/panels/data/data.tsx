@@ -2,6 +2,7 @@
 import { useMemo } from "preact/hooks";
 import type { Model } from "../../model";
 import { colourKey, contours, selection, xAxis, yAxis } from "../../selection";
+import { shade } from "../../theme";
 import { Panel } from "../../ui/panel";
 import { cloudOf } from "./cloud";
 import { colouring, lookOf } from "./colouring";
@@ -16,8 +17,9 @@ import "./data.css";
 
 export function Data({ model }: { model: Model }) {
   const [x, y, colour, rows] = [xAxis.value, yAxis.value, colourKey.value, selection.value];
+  const dark = shade.value === "dark";
   const cloud = useMemo(() => cloudOf(model, x, y), [model, x, y]);
-  const colours = useMemo(() => colouring(columnOf(model, colour)), [model, colour]);
+  const colours = useMemo(() => colouring(columnOf(model, colour), dark), [model, colour, dark]);
   const selected = useMemo(() => rows && new Set(rows), [rows]);
   const { count } = model.data.rows;
   const look = useMemo(() => lookOf(colours, cloud.rows, count, selected), [colours, cloud, count, selected]);
@@ -40,7 +42,7 @@ export function Data({ model }: { model: Model }) {
         </div>
         <p id="scatter-keys" class="help">
           Drag to move, wheel or pinch to zoom, shift and drag to select. Keys: arrows go from point to point, Enter
-          sets the sliders, + and − zoom, shift and arrows move, 0 shows the whole, Escape clears the selection.
+          sets the sliders, + and − zoom, shift and arrows move, 0 resets the view, Escape clears the selection.
         </p>
         <SelectByValue model={model} />
       </Panel>

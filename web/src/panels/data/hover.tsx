@@ -2,15 +2,10 @@
 import { useDecoded } from "../../decoded";
 import type { Model } from "../../model";
 import type { Place, Size } from "../../scatter/camera";
+import { rowName } from "../../text";
 import { Observation } from "../../ui/observation";
 import { Thumbnail } from "../../ui/thumbnail";
 import { columnOf, textOf } from "./columns";
-
-/** The name of a row, or its number in the data. */
-export function rowName(model: Model, row: number): string {
-  const { names, index } = model.data.rows;
-  return names[row] || `row ${index[row] ?? row}`;
-}
 
 /** Names and values of the factors of a row. */
 export function factorTexts(model: Model, row: number): [string, string][] {
@@ -39,12 +34,12 @@ export function Hover({ model, row, at, size }: { model: Model; row: number; at:
       ) : (
         <Reconstruction model={model} row={row} />
       )}
-      <strong>{rowName(model, row)}</strong>
+      <strong><bdi>{rowName(model, row)}</bdi></strong>
       <dl>
         {factorTexts(model, row).map(([name, value]) => (
           <div key={name}>
-            <dt>{name}</dt>
-            <dd>{value}</dd>
+            <dt><bdi>{name}</bdi></dt>
+            <dd><bdi>{value}</bdi></dd>
           </div>
         ))}
       </dl>

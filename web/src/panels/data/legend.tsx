@@ -1,13 +1,14 @@
 /** What the colours of the points mean. */
 import { css, DISTINCT, MISSING, scaleColour } from "../../scatter/palette";
 import { clearSelection, range, selectRange } from "../../selection";
+import { shade } from "../../theme";
 import type { ClassEntry, Colouring } from "./colouring";
 
 export function Legend({ colours }: { colours: Colouring }) {
   if (!colours.name) return null;
   return (
     <div class="colour-key">
-      <h3>{colours.name}</h3>
+      <h3><bdi>{colours.name}</bdi></h3>
       {colours.scale && <ColourBar ends={colours.ends} />}
       {colours.classes.length > 0 && (
         <ul>
@@ -40,7 +41,7 @@ function Entry({ of, entry }: { of: string; entry: ClassEntry }) {
       title="Select these rows"
       onClick={() => (alone ? clearSelection() : selectRange(of, entry.value, entry.value))}
     >
-      <Swatch colour={css(entry.colour)} /> <span class="value">{entry.name}</span>{" "}
+      <Swatch colour={css(entry.colour)} /> <bdi class="value">{entry.name}</bdi>{" "}
       <span class="count">{entry.count}</span>
     </button>
   );
@@ -61,11 +62,11 @@ function ColourBar({ ends }: { ends: [string, string] }) {
     <div class="colour-bar">
       <svg viewBox={`0 0 ${STRIPES} 1`} preserveAspectRatio="none" role="img" aria-label={`Colours from ${ends[0]} (dark) to ${ends[1]} (bright)`}>
         {Array.from({ length: STRIPES }, (_, n) => (
-          <rect key={n} x={n} width={1.05} height={1} style={{ fill: css(scaleColour(n / (STRIPES - 1))) }} />
+          <rect key={n} x={n} width={1.05} height={1} style={{ fill: css(scaleColour(n / (STRIPES - 1), shade.value === "dark")) }} />
         ))}
       </svg>
-      <span>{ends[0]}</span>
-      <span>{ends[1]}</span>
+      <bdi>{ends[0]}</bdi>
+      <bdi>{ends[1]}</bdi>
     </div>
   );
 }

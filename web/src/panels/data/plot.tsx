@@ -66,7 +66,7 @@ export function Plot({ model, cloud, look, selected }: Props) {
         <canvas ref={canvas} class="scatter-points" aria-hidden="true" />
         {images.value && <Images model={model} cloud={cloud} box={box} size={size} selected={selected} />}
         <Marks model={model} cloud={cloud} box={box} size={size} row={row} path={pointing.path.value} />
-        <div class="scatter-cards">
+        <div class="scatter-cards" inert>
           {row !== null && <Hover model={model} row={row} at={cloud.picker.screen(box, size, row)} size={size} />}
         </div>
       </div>
@@ -118,7 +118,7 @@ function actionsOf(model: Model, cloud: Cloud, camera: Camera, size: Size, { hov
     pan: camera.pan,
     zoom: camera.zoom,
     hover: (at) => (hovered.value = rowAt(at)),
-    click: (at) => setSliders(model, rowAt(at)),
+    click: (at) => show(model, rowAt(at)),
     draw: (drawn) => (path.value = drawn),
     drawn: (drawn) => {
       path.value = [];
@@ -127,7 +127,7 @@ function actionsOf(model: Model, cloud: Cloud, camera: Camera, size: Size, { hov
   };
 }
 
-function setSliders(model: Model, row: number | null): void {
+function show(model: Model, row: number | null): void {
   if (row !== null) showRow(model, row);
 }
 
@@ -172,7 +172,7 @@ function pressed(event: KeyboardEvent, model: Model, cloud: Cloud, camera: Camer
   else if (event.key === "+" || event.key === "=") camera.zoom(STEP);
   else if (event.key === "-") camera.zoom(1 / STEP);
   else if (event.key === "0") camera.reset();
-  else if (event.key === "Enter") setSliders(model, cursor.value);
+  else if (event.key === "Enter") show(model, cursor.value);
   else if (event.key === "Escape") clearSelection();
   else return false;
   return true;

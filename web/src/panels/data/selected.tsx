@@ -2,6 +2,7 @@
 import { useMemo } from "preact/hooks";
 import type { Model } from "../../model";
 import { change } from "../../state";
+import { percent } from "../../text";
 import { Panel } from "../../ui/panel";
 import { histograms, type Histogram } from "./histograms";
 import { rowsTable } from "./table";
@@ -9,7 +10,6 @@ import { rowsTable } from "./table";
 export function Selected({ model, rows }: { model: Model; rows: readonly number[] }) {
   const drawn = useMemo(() => histograms(model, rows), [model, rows]);
   const { count } = model.data.rows;
-  const share = Math.round((100 * rows.length) / count);
   return (
     <Panel
       title="Selection"
@@ -17,7 +17,7 @@ export function Selected({ model, rows }: { model: Model; rows: readonly number[
       csv={() => rowsTable(model, rows)}
     >
       <p class="selected-count" role="status" data-testid="selected-count">
-        {rows.length} of {count} rows selected ({share} %).
+        {rows.length} of {count} rows selected ({percent(rows.length / count)}).
       </p>
       <ul class="comparison-key" aria-hidden="true">
         <li class="in"><svg width="11" height="11"><rect width="11" height="11" /></svg> selected</li>
@@ -43,15 +43,15 @@ function Bars({ of }: { of: Histogram }) {
   return (
     <figure class="comparison" data-key={of.key}>
       <figcaption>
-        <button type="button" class="text-button in-export" title="Colour the points by this" onClick={() => change({ colour: of.key })}>{of.name}</button>
-        <span class="differs" title="Jensen-Shannon divergence of the two histograms, from 0 (equal) to 1 (nothing in common)">
-          differs by {of.divergence.toFixed(2)}
+        <button type="button" class="text-button in-export" title="Colour the points by this" onClick={() => change({ colour: of.key })}><bdi>{of.name}</bdi></button>
+        <span class="differs" title="Jensen-Shannon divergence of the two histograms, from 0 bits (equal) to 1 bit (nothing in common)">
+          JSD {of.divergence.toFixed(2)} bits
         </span>
       </figcaption>
       <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={spoken(of)}>
         {of.bins.map((bin, n) => (
           <g key={n}>
-            <title>{`${bin.label}: ${percent(of.selected[n]!)} of the selected rows, ${percent(of.rest[n]!)} of the rest`}</title>
+            <title>{`${bin.label}: ${percent(of.selected[n]!, 1)} of the selected rows, ${percent(of.rest[n]!, 1)} of the rest`}</title>
             <rect class="hit" x={n * step} width={step} height={HEIGHT} />
             <Bar side="in" x={n * step + step * 0.08} width={step * 0.42} height={(of.selected[n]! / top) * (HEIGHT - 4)} />
             <Bar side="out" x={n * step + step * 0.5} width={step * 0.42} height={(of.rest[n]! / top) * (HEIGHT - 4)} />
@@ -71,15 +71,11 @@ function Bar({ side, x, width, height }: { side: "in" | "out"; x: number; width:
   return <rect class={side} x={x} width={width} y={HEIGHT - height} height={height} />;
 }
 
-function percent(share: number): string {
-  return `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;
-}
-
 /** The bin in which the selection differs most, in words. */
 function spoken(of: Histogram): string {
   const gaps = of.selected.map((share, n) => Math.abs(share - of.rest[n]!));
   const most = gaps.indexOf(Math.max(...gaps));
   const bin = of.bins[most];
   if (!bin) return `${of.name}: no values`;
-  return `${of.name}: the largest difference is at ${bin.label}, ${percent(of.selected[most]!)} of the selected rows and ${percent(of.rest[most]!)} of the rest`;
+  return `${of.name}: the largest difference is at ${bin.label}, ${percent(of.selected[most]!, 1)} of the selected rows and ${percent(of.rest[most]!, 1)} of the rest`;
 }

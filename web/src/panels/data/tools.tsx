@@ -22,7 +22,7 @@ export function PlotTools({ model, cloud, lasso, camera }: Props) {
     <div class="tools" role="group" aria-label="Tools of the scatter">
       <button type="button" onClick={() => camera.zoom(STEP)} aria-label="Zoom in">+</button>
       <button type="button" onClick={() => camera.zoom(1 / STEP)} aria-label="Zoom out">−</button>
-      <button type="button" onClick={camera.reset}>Whole</button>
+      <button type="button" onClick={camera.reset}>Reset view</button>
       <button type="button" aria-pressed={lasso.value} onClick={() => (lasso.value = !lasso.value)}>Lasso</button>
       {shown.kind === "image" && shown.count > 0 && (
         <button type="button" aria-pressed={images.value} onClick={() => change({ images: !images.value })}>Images</button>

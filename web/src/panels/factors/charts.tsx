@@ -2,10 +2,9 @@
 import { scaleLinear, type ScaleLinear } from "d3-scale";
 import { area, line } from "d3-shape";
 import type { Model } from "../../model";
+import { percent, shortened } from "../../text";
 import { Panel } from "../../ui/panel";
-import { cut } from "../data/axes";
 import { columnOf, type Column } from "../data/columns";
-import { percent } from "./matrix";
 import { aboveChance, byShare, classShares, levelsOf, tracesOf, type Level, type Trace } from "./responses";
 
 type Scale = ScaleLinear<number, number>;
@@ -63,7 +62,7 @@ function Response({ model, factor, column, levels, traces, span }: ResponseProps
   return (
     <figure class="response">
       <figcaption>
-        <strong>{column.name}</strong>{" "}
+        <strong><bdi>{column.name}</bdi></strong>{" "}
         {informative ? <Key traces={traces} name={best.name} share={model.share(best.number, factor)} /> : <span class="help">no better than chance</span>}
       </figcaption>
       <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={label}>
@@ -78,7 +77,7 @@ function Response({ model, factor, column, levels, traces, span }: ResponseProps
 }
 
 function Key({ traces, name, share }: { traces: readonly Trace[]; name: string; share: number }) {
-  if (traces.length === 0) return <span>{name} ({percent(share)})</span>;
+  if (traces.length === 0) return <span><bdi>{name}</bdi> ({percent(share)})</span>;
   return (
     <>
       {traces.map((trace, n) => (
@@ -86,7 +85,7 @@ function Key({ traces, name, share }: { traces: readonly Trace[]; name: string; 
           <svg width="10" height="10" class={n === 0 ? "response-trace" : "response-trace second"} aria-hidden="true">
             <Mark x={5} y={5} second={n > 0} />
           </svg>{" "}
-          {trace.variable.name} ({percent(trace.share)})
+          <bdi>{trace.variable.name}</bdi> ({percent(trace.share)})
         </span>
       ))}
     </>
@@ -201,7 +200,7 @@ function Rules({ levels, x, y, ticks }: RulesProps) {
         </g>
       ))}
       {levels.map(({ at, label }, n) =>
-        n % step === 0 ? <text key={n} x={x(at)} y={HEIGHT - 6} text-anchor="middle">{cut(label, 9)}</text> : null,
+        n % step === 0 ? <text key={n} x={x(at)} y={HEIGHT - 6} text-anchor="middle">{shortened(label, 9)}</text> : null,
       )}
     </g>
   );

@@ -1,7 +1,8 @@
-/** How much every latent variable tells about every factor. */
+/** The information of every latent variable about every factor. */
 import type { Variable } from "../../bundle";
 import type { Model } from "../../model";
 import { change, type View } from "../../state";
+import { isolated, percent } from "../../text";
 import { Panel } from "../../ui/panel";
 import { defaultAxes } from "../data/columns";
 import { aboveChance, byShare } from "./responses";
@@ -12,8 +13,8 @@ export function Matrix({ model }: { model: Model }) {
   const left = variables.length - shown.length;
   return (
     <Panel
-      title="What latent variables tell about factors"
-      help="Each cell is the share of a factor's entropy that a latent variable tells: 100 % means that the factor can be read off the variable. Grey cells are no better than chance. A frame marks the best variable of each factor. Click a cell to see the data."
+      title="Information about factors"
+      help="Each cell is the share of a factor's entropy that a latent variable explains: 100 % means that the factor can be read off the variable. Grey cells are no better than chance. A frame marks the best variable of each factor. Click a cell to see the data."
       csv={() => ({
         columns: ["variable", ...factors.map(({ name }) => name)],
         rows: variables.map(({ name, number }) => [name, ...factors.map((_, k) => model.share(number, k))]),
@@ -25,14 +26,14 @@ export function Matrix({ model }: { model: Model }) {
             <tr>
               <th scope="col">Variable</th>
               {factors.map(({ name }) => (
-                <th key={name} scope="col" title={name}>{name}</th>
+                <th key={name} scope="col" title={name}><bdi>{name}</bdi></th>
               ))}
             </tr>
           </thead>
           <tbody>
             {shown.map((variable) => (
               <tr key={variable.number}>
-                <th scope="row" title={variable.name}>{variable.name}</th>
+                <th scope="row" title={variable.name}><bdi>{variable.name}</bdi></th>
                 {factors.map((_, k) => (
                   <td key={k}>
                     <Cell model={model} variable={variable} factor={k} />
@@ -62,7 +63,7 @@ function Cell({ model, variable, factor }: { model: Model; variable: Variable; f
   const { name } = model.data.factors[factor]!;
   const informative = aboveChance(model, variable.number, factor);
   const best = informative && byShare(model, factor)[0] === variable;
-  const label = `${variable.name} tells ${percent(share)} of ${name}${informative ? "" : ", no better than chance"}${best ? ", the best variable" : ""}`;
+  const label = `${isolated(variable.name)} explains ${percent(share)} of the entropy of ${isolated(name)}${informative ? "" : ", no better than chance"}${best ? ", the best variable" : ""}`;
   return (
     <button type="button" class="cell" aria-label={label} title={label} onClick={() => change(linked(model, variable, factor))}>
       <svg width={WIDTH} height={HEIGHT} aria-hidden="true">
@@ -83,8 +84,4 @@ export function linked(model: Model, variable: Variable, factor: number): Partia
   const next = byShare(model, factor).find(({ number }) => number !== variable.number && aboveChance(model, number, factor));
   const y = next ? `z:${next.number}` : defaultAxes(model).find((key) => key !== x)!;
   return { tab: "data", x, y, colour: `factor:${factor}`, box: null };
-}
-
-export function percent(share: number): string {
-  return `${Math.round(100 * share)} %`;
 }

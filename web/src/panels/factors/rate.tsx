@@ -11,14 +11,14 @@ interface Part {
   meaning: string;
 }
 
-/** The three parts of the rate, which add up to it. */
+/** Estimates of the three parts of the rate. */
 export function partsOf(rate: Rate): Part[] {
   return [
     {
       name: "Mutual information",
       value: rate.mutualInformation,
       style: "a",
-      meaning: "Large: codes tell much about their observation.",
+      meaning: "Large: codes carry much information about their observation.",
     },
     {
       name: "Total correlation",
@@ -40,12 +40,19 @@ export function RatePanel({ model }: { model: Model }) {
   return (
     <Panel
       title="What the rate is spent on"
-      help="The rate is the KL divergence from the prior to the codes of the data, KL(q(z|x) || p(z)), averaged over the data. It is the sum of three parts."
-      csv={rate ? () => rateTable(model, rate) : undefined}
+      help="The rate is KL(q(z|x) || p(z)), averaged over the data. If the variables are independent under the prior, it is the sum of three parts, which are estimated from samples."
+      csv={() => rateTable(model, rate)}
     >
-      {rate ? <Parts model={model} rate={rate} /> : <p>This model has no rate: it does not encode observations as distributions.</p>}
+      <Parts model={model} rate={rate} />
     </Panel>
   );
+}
+
+/** Why the parts do not sum to the rate, or "" if they do in the digits shown. */
+export function remark(rate: Rate): string {
+  if (!rate.factorised) return "The latent variables depend on each other under the prior, so the parts need not sum to the rate.";
+  const left = rate.rate - partsOf(rate).reduce((sum, { value }) => sum + value, 0);
+  return Math.abs(left) < 0.005 ? "" : `The sum of the estimates differs from the rate by ${nats(Math.abs(left))} nats.`;
 }
 
 function rateTable(model: Model, rate: Rate) {
@@ -71,9 +78,10 @@ function Parts({ model, rate }: { model: Model; rate: Rate }) {
     <>
       <StackedBar parts={parts} total={rate.rate} />
       <p class="equation">
-        rate {nats(rate.rate)} = mutual information {nats(parts[0]!.value)} + total correlation {nats(parts[1]!.value)} + sum of
-        the dimension-wise KL {nats(parts[2]!.value)} nats
+        rate {nats(rate.rate)} {rate.factorised ? "≈" : "≠"} mutual information {nats(parts[0]!.value)} + total correlation{" "}
+        {nats(parts[1]!.value)} + sum of the dimension-wise KL {nats(parts[2]!.value)} nats
       </p>
+      {remark(rate) && <p class="help">{remark(rate)}</p>}
       <dl class="rate-parts">
         {parts.map(({ name, value, style, meaning }) => (
           <div key={name}>
@@ -128,7 +136,7 @@ function Bars({ title, style, bars }: BarsProps) {
       <ul>
         {bars.map(({ name, value }) => (
           <li key={name}>
-            <span class="name">{name}</span>
+            <bdi class="name">{name}</bdi>
             <svg viewBox="0 0 100 10" preserveAspectRatio="none" class={`rate-part ${style}`} aria-hidden="true">
               <rect width={(100 * Math.max(value, 0)) / top} height={10} />
             </svg>

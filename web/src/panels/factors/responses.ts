@@ -21,18 +21,20 @@ export interface Trace {
 }
 
 const BINS = 12;
-/** A second variable is drawn if it tells this share of the factor's entropy. */
+/** A second variable is drawn if it explains this share of the factor's entropy. */
 const LEAST_SHARE = 0.1;
 
-/** Variables by how much they tell about a factor, most first. */
+/** Active variables, or all if none is active, by their information about a factor, most first. The
+ * mean of an unused variable may follow a factor too, far below its noise. */
 export function byShare(model: Model, factor: number): Variable[] {
   const share = (variable: Variable) => model.share(variable.number, factor);
-  return [...model.data.variables].sort((a, b) => share(b) - share(a));
+  const candidates = model.active.length > 0 ? model.active : model.data.variables;
+  return [...candidates].sort((a, b) => share(b) - share(a));
 }
 
-/** Whether a variable tells more about a factor than shuffled values would. */
+/** Whether a variable clearly has more information about a factor than about shuffled values. */
 export function aboveChance(model: Model, variable: number, factor: number): boolean {
-  return model.share(variable, factor) > model.data.chance[factor]!;
+  return model.data.informative[variable]![factor]!;
 }
 
 /** The values of a factor that occur; a continuous factor is cut into equally frequent bins. */
@@ -66,10 +68,10 @@ export function traceOf(model: Model, variable: Variable, factor: number, levels
   return { variable, share: model.share(variable.number, factor), means, spreads };
 }
 
-/** The traces to draw: of the best variable, and of a second one that tells something, too. */
+/** The traces to draw: of the best variable, and of a second one that explains something, too. */
 export function tracesOf(model: Model, factor: number, levels: readonly Level[]): Trace[] {
   const [first, second] = byShare(model, factor).filter((variable) => !variable.discrete);
-  const drawn = second && model.share(second.number, factor) >= LEAST_SHARE ? [first!, second] : [first!];
+  const drawn = second && model.share(second.number, factor) >= LEAST_SHARE && aboveChance(model, second.number, factor) ? [first!, second] : [first!];
   return drawn.map((variable) => traceOf(model, variable, factor, levels));
 }
 

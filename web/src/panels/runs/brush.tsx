@@ -1,7 +1,7 @@
 /** One axis of the parallel coordinates, with a brush for numbers and buttons for categories. */
 import { useRef, useState } from "preact/hooks";
 import { change } from "../../state";
-import { short } from "./chart";
+import { shortened } from "../../text";
 import { outwards, rangeOf, withRange, withValue } from "./filter";
 import type { Placed } from "./parallel";
 import { shown } from "./shown";
@@ -23,7 +23,7 @@ export function AxisBrush({ placed, top, bottom, room }: Props) {
   return (
     <g class="coordinate" transform={`translate(${left},0)`}>
       <text class="title" y={16} text-anchor="middle">
-        {short(lastPart(column.key), characters)}
+        {shortened(lastPart(column.key), characters)}
         <title>{column.key}</title>
       </text>
       <line y1={top} y2={bottom} />
@@ -64,7 +64,7 @@ function Category({ name, text, at, characters }: CategoryProps) {
   return (
     <g class={on ? "category on" : "category"} onClick={toggle}>
       <circle cy={at} r={4} role="button" tabindex={0} aria-pressed={on} aria-label={`Only ${name} ${text}`} onKeyDown={press} />
-      <text class="tick" x={7} y={at} dy="0.32em" aria-hidden="true">{short(text, characters - 2)}</text>
+      <text class="tick" x={7} y={at} dy="0.32em" aria-hidden="true">{shortened(text, characters - 2)}</text>
       <title>{text}</title>
     </g>
   );

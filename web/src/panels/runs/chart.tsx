@@ -3,6 +3,7 @@ import { symbol, symbolCircle, symbolCross, symbolDiamond, symbolSquare, symbolT
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { change } from "../../state";
+import { shortened } from "../../text";
 import type { Axis } from "./axis";
 import { shown } from "./shown";
 
@@ -68,25 +69,19 @@ export function Axes({ x, y, frame, xTitle, yTitle }: AxesProps) {
       {y.ticks.map(({ at, text }) => (
         <g key={text} transform={`translate(0,${at})`}>
           <line x1={left} x2={right} />
-          <text x={left - 6} dy="0.32em" text-anchor="end">{short(text, (left - 8) / CHARACTER)}</text>
+          <text x={left - 6} dy="0.32em" text-anchor="end">{shortened(text, (left - 8) / CHARACTER)}</text>
         </g>
       ))}
       {x.ticks.map(({ at, text }) => (
         <g key={text} transform={`translate(${at},0)`}>
           <line y1={top} y2={bottom} />
-          <text y={bottom + 16} text-anchor="middle">{short(text, room / CHARACTER)}</text>
+          <text y={bottom + 16} text-anchor="middle">{shortened(text, room / CHARACTER)}</text>
         </g>
       ))}
       <text class="title" x={(left + right) / 2} y={bottom + 34} text-anchor="middle">{xTitle}</text>
       <text class="title" x={4} y={top - 10}>{yTitle}</text>
     </g>
   );
-}
-
-/** Text cut to a number of characters, with "…". */
-export function short(text: string, most: number): string {
-  const length = Math.max(Math.floor(most), 3);
-  return text.length > length ? `${text.slice(0, length - 1)}…` : text;
 }
 
 export interface LegendItem {
@@ -107,30 +102,10 @@ export function Legend({ items, lines = false }: { items: readonly LegendItem[];
               <path d={mark.symbol} fill={mark.colour} transform="translate(11,7)" />
             )}
           </svg>
-          <span>{name}</span>
+          <bdi>{name}</bdi>
         </li>
       ))}
     </ul>
-  );
-}
-
-interface SelectProps {
-  label: string;
-  value: string;
-  options: readonly (readonly [value: string, text: string])[];
-  onChange: (value: string) => void;
-}
-
-export function Choose({ label, value, options, onChange }: SelectProps) {
-  return (
-    <label class="option">
-      {label}{" "}
-      <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>
-        {options.map(([each, text]) => (
-          <option key={each} value={each}>{text}</option>
-        ))}
-      </select>
-    </label>
   );
 }
 

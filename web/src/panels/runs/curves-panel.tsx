@@ -3,9 +3,11 @@ import { area, line } from "d3-shape";
 import { useState } from "preact/hooks";
 import { change } from "../../state";
 import type { Csv } from "../../ui/export";
+import { isolated } from "../../text";
+import { Choice } from "../../ui/choice";
 import { Panel } from "../../ui/panel";
 import { axisOf, type Axis } from "./axis";
-import { Axes, Choose, Legend, LogToggle, markOf, MOST_MARKS, Toggle, useWidth, type Mark } from "./chart";
+import { Axes, Legend, LogToggle, markOf, MOST_MARKS, Toggle, useWidth, type Mark } from "./chart";
 import { numberText } from "./columns";
 import { band, curveOf, termsOf, type BandPoint, type Point } from "./curves";
 import { groupSeeds, type RunGroup } from "./groups";
@@ -65,11 +67,11 @@ function Choices({ terms, term }: { terms: readonly string[]; term: string }) {
   const { deviation, onlyOpen } = shown;
   return (
     <div class="choices">
-      <Choose label="Curve" value={term} options={terms.map((each) => [each, termName(each)] as const)} onChange={(chosen) => change({ term: chosen })} />
-      <Choose
+      <Choice label="Curve" value={term} options={terms.map((key) => ({ key, name: termName(key) }))} onChange={(chosen) => change({ term: chosen })} />
+      <Choice
         label="Band"
         value={deviation.value ? "deviation" : "range"}
-        options={[["range", "lowest to highest"], ["deviation", "± 1 standard deviation"]]}
+        options={[{ key: "range", name: "lowest to highest" }, { key: "deviation", name: "± 1 standard deviation" }]}
         onChange={(chosen) => change({ deviation: chosen === "deviation" })}
       />
       <LogToggle axis="curves" label="log scale" />
@@ -110,7 +112,7 @@ function Chart({ drawn, term }: { drawn: readonly Drawn[]; term: string }) {
 function readout({ group, band }: Drawn, step: number): string {
   const point = band.findLast((each) => each.step <= step);
   const runs = group.runs.length === 1 ? "1 run" : `${group.runs.length} runs`;
-  return `${group.name} (${runs}): ${point ? bandText(point) : "–"}`;
+  return `${isolated(group.name)} (${runs}): ${point ? bandText(point) : "–"}`;
 }
 
 function bandText(point: BandPoint): string {

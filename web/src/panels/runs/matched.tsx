@@ -3,6 +3,7 @@ import { LEAST, LEAST_ROWS, matching, units, type Match } from "../../matching";
 import type { Model } from "../../model";
 import { runName } from "../../open-runs";
 import { openModels } from "../../state";
+import { isolated } from "../../text";
 import type { Csv } from "../../ui/export";
 import { Panel } from "../../ui/panel";
 import { associationText } from "../others";
@@ -13,7 +14,7 @@ export function Matched({ model }: { model: Model }) {
   return (
     <Panel
       title="Matched latents"
-      help={`Each latent variable that ${runName(model.id)} uses and its match in the other open runs: Spearman's rank correlation over the observations that both have, or the normalised mutual information of classes. Unused variables are not matched, and below ${LEAST} there is no match. Choose a variable to go to its slider.`}
+      help={`Each latent variable that ${isolated(runName(model.id))} uses and its match in the other open runs: Spearman's rank correlation over the observations that both have, or the normalised mutual information of classes. Unused variables are not matched, and below ${LEAST} there is no match. Choose a variable to go to its slider.`}
       csv={() => matchedCsv(model, others)}
     >
       <div class="table" role="region" aria-label="Table of matched latent variables" tabIndex={0}>
@@ -61,7 +62,7 @@ function Cell({ match }: { match: Match | undefined }) {
   if (!match) return <span class="muted">–</span>;
   return (
     <>
-      {match.other.name} <span class="bar" style={{ width: `${Math.abs(match.association) * 60}px` }} /> {associationText(match)}
+      <bdi>{match.other.name}</bdi> <span class="bar" style={{ width: `${Math.abs(match.association) * 60}px` }} /> {associationText(match)}
     </>
   );
 }

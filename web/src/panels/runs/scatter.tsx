@@ -3,9 +3,10 @@ import { useRef, useState } from "preact/hooks";
 import type { RunData } from "../../bundle";
 import { openRun } from "../../open-runs";
 import { change } from "../../state";
+import { Choice } from "../../ui/choice";
 import { Panel } from "../../ui/panel";
 import { axisOf, spansDecades, type Axis } from "./axis";
-import { Axes, Choose, Legend, LogToggle, useWidth } from "./chart";
+import { Axes, Legend, LogToggle, useWidth } from "./chart";
 import { mostTelling, valueText, type Column } from "./columns";
 import { shadesOf, type Shades } from "./shades";
 import { columnOf, filtered, measured, runs, shown } from "./shown";
@@ -52,15 +53,15 @@ interface Shown {
 }
 
 function Choices({ x, y, colour }: Shown) {
-  const options = measured.value.map(({ key }) => [key, key] as const);
+  const options = measured.value.map(({ key }) => ({ key, name: key }));
   const values = (column: Column) => filtered.value.runs.map(column.value);
   return (
     <div class="choices">
-      <Choose label="Across" value={x.key} options={options} onChange={(setting) => change({ setting })} />
-      <Choose label="Up" value={y.key} options={options} onChange={(score) => change({ score })} />
-      <Choose label="Colour" value={colour?.key ?? ""} options={[["", "none"], ...options]} onChange={(shade) => change({ shade })} />
-      {spansDecades(values(x)) && <LogToggle axis="x" label="log scale across" />}
-      {spansDecades(values(y)) && <LogToggle axis="y" label="log scale up" />}
+      <Choice label="Horizontal" value={x.key} options={options} onChange={(setting) => change({ setting })} />
+      <Choice label="Vertical" value={y.key} options={options} onChange={(score) => change({ score })} />
+      <Choice label="Colour" value={colour?.key ?? ""} options={[{ key: "", name: "none" }, ...options]} onChange={(shade) => change({ shade })} />
+      {spansDecades(values(x)) && <LogToggle axis="x" label="horizontal log scale" />}
+      {spansDecades(values(y)) && <LogToggle axis="y" label="vertical log scale" />}
     </div>
   );
 }
@@ -81,7 +82,7 @@ function Plot({ x, y, colour }: Shown) {
         <Axes x={across} y={up} frame={frame} xTitle={x.key} yTitle={y.key} />
         <Points placed={placed} shades={shades} label={label} onLook={setLooked} />
       </svg>
-      <p class="help" aria-hidden="true">{looked ? label(looked) : "Point at a run to read its values."}</p>
+      <p class="help" aria-hidden="true">{looked ? <bdi>{label(looked)}</bdi> : "Point at a run to read its values."}</p>
       <Legend items={shades.legend} />
       {placed.length < passing.length && (
         <p class="help">{passing.length - placed.length} of {passing.length} runs lack one of the two values and are not drawn.</p>

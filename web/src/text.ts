@@ -1,0 +1,27 @@
+/** Numbers and names as text. */
+import type { Model } from "./model";
+
+/** "87 %". */
+export function percent(share: number, digits = 0): string {
+  return `${(100 * share).toFixed(digits)} %`;
+}
+
+/** Text of at most `most` characters, at least 3, with "…" for the rest. */
+export function shortened(text: string, most: number): string {
+  const room = Math.max(Math.floor(most), 3);
+  // Not by `slice`, which could cut a character of two code units in halves.
+  const letters = Array.from(text);
+  return letters.length > room ? `${letters.slice(0, room - 1).join("")}…` : text;
+}
+
+const OTHER_WAY = /[\p{Bidi_Control}\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}\p{Script=Adlam}]/u;
+
+/** A name that leaves the order of the text around it alone, for where there can be no <bdi>. */
+export function isolated(name: string): string {
+  return OTHER_WAY.test(name) ? `\u2068${name}\u2069` : name;
+}
+
+/** A row's name, or its number in the data. */
+export function rowName({ data: { rows } }: Model, row: number): string {
+  return rows.names[row] || `row ${rows.index[row]}`;
+}
