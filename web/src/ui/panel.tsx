@@ -13,29 +13,27 @@ interface Props {
 }
 
 export function Panel({ title, help, csv, children }: Props) {
-  const body = useRef<HTMLDivElement>(null);
+  const panel = useRef<HTMLElement>(null);
   const name = title.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-");
   return (
-    <section class="panel" aria-label={title}>
+    <section ref={panel} class="panel" aria-label={title}>
       <header>
         <h2>{title}</h2>
         <div class="exports" role="group" aria-label={`Save ${title}`}>
-          <button type="button" onClick={() => saveOrSay(body.current!, `${name}.png`)}>PNG</button>
-          <button type="button" onClick={() => saveSvg(body.current!, `${name}.svg`)}>SVG</button>
+          <button type="button" onClick={() => saveOrSay(panel.current!, `${name}.png`)}>PNG</button>
+          <button type="button" onClick={() => saveSvg(panel.current!, `${name}.svg`)}>SVG</button>
           {csv && <button type="button" onClick={() => saveCsv(csv(), `${name}.csv`)}>CSV</button>}
         </div>
       </header>
-      {help && <p class="help">{help}</p>}
-      <div ref={body} class="body">
-        {children}
-      </div>
+      {help && <p class="help no-export">{help}</p>}
+      <div class="body">{children}</div>
     </section>
   );
 }
 
-async function saveOrSay(body: HTMLElement, name: string): Promise<void> {
+async function saveOrSay(panel: HTMLElement, name: string): Promise<void> {
   try {
-    await savePng(body, name);
+    await savePng(panel, name);
   } catch (error) {
     problem.value = `Cannot save ${name}: ${error instanceof Error ? error.message : error}. Save it as SVG instead.`;
   }
