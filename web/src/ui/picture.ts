@@ -64,7 +64,8 @@ function laidOut<Result>(element: HTMLElement, look: () => Result): Result {
 
 /** The styles with which an element leaves its place to others, or shows all that is in it. */
 function unfolded(element: HTMLElement): string {
-  if (isLeftOut(element)) return "display: none !important";
+  if (isLeftOut(element)) return "display: none !important;";
+  if (element.matches("header")) return `margin-bottom: ${MARGIN / 2}px;`; // the help below it is left out
   const { overflowX, overflowY, textOverflow, position } = getComputedStyle(element);
   const scrolls = [overflowX, overflowY].some((overflow) => overflow === "auto" || overflow === "scroll");
   const whole = scrolls || textOverflow === "ellipsis" ? "overflow: visible; max-width: none; max-height: none;" : "";
@@ -74,9 +75,10 @@ function unfolded(element: HTMLElement): string {
 /** A function that gives an element its styles and its scrolling back. */
 function restorer(element: HTMLElement): () => void {
   const { scrollLeft, scrollTop } = element;
-  const styles = element.style.cssText;
+  const styles = element.getAttribute("style");
   return () => {
-    element.style.cssText = styles;
+    element.style.cssText = styles ?? "";
+    if (styles === null) element.removeAttribute("style");
     if (scrollLeft || scrollTop) element.scrollTo({ left: scrollLeft, top: scrollTop, behavior: "instant" });
   };
 }
