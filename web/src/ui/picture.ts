@@ -75,10 +75,9 @@ function unfolded(element: HTMLElement): string {
 /** A function that gives an element its styles and its scrolling back. */
 function restorer(element: HTMLElement): () => void {
   const { scrollLeft, scrollTop } = element;
-  const styles = element.getAttribute("style");
+  const styles = element.style.cssText;
   return () => {
-    element.style.cssText = styles ?? "";
-    if (styles === null) element.removeAttribute("style");
+    element.style.cssText = styles;
     if (scrollLeft || scrollTop) element.scrollTo({ left: scrollLeft, top: scrollTop, behavior: "instant" });
   };
 }
