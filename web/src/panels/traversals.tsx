@@ -32,7 +32,7 @@ export function Traversals({ model }: { model: Model }) {
     >
       {canDecode.value !== false && <Options model={model} />}
       {decoded ? <Rows model={model} paths={paths} decoded={decoded} /> : <DrawnTraversals model={model} />}
-      {more > 0 && canDecode.value !== false && <p class="help">{more} more variables have sliders only.</p>}
+      {more > 0 && canDecode.value !== false && <p class="help no-export">{more} more variables have sliders only.</p>}
     </Panel>
   );
 }

@@ -1,5 +1,5 @@
 /** Save what a panel shows as PNG, SVG or CSV. */
-import { svgText } from "./picture";
+import { drawingOf } from "./picture";
 
 export interface Csv {
   columns: string[];
@@ -23,14 +23,14 @@ function cell(value: string | number | null): string {
 }
 
 export function saveSvg(element: HTMLElement, name: string): void {
-  save(new Blob([svgText(element)], { type: "image/svg+xml" }), name);
+  save(new Blob([drawingOf(element).text], { type: "image/svg+xml" }), name);
 }
 
 /** Save a picture with twice the pixels of the screen, or fewer if the browser cannot hold them. */
 export async function savePng(element: HTMLElement, name: string): Promise<void> {
-  const { width, height } = element.getBoundingClientRect();
+  const { text, width, height } = drawingOf(element);
   const picture = new Image();
-  picture.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svgText(element))}`;
+  picture.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
   await picture.decode();
   const canvas = document.createElement("canvas");
   const scale = scaleOf(width, height);

@@ -13,17 +13,15 @@ interface Props {
 }
 
 export function Panel({ title, help, csv, children }: Props) {
-  const body = useRef<HTMLDivElement>(null);
+  const panel = useRef<HTMLElement>(null);
   return (
-    <section class="panel" aria-label={title}>
+    <section ref={panel} class="panel" aria-label={title}>
       <header>
         <h2>{title}</h2>
-        <Exports title={title} body={body} csv={csv} />
+        <Exports title={title} body={panel} csv={csv} />
       </header>
-      {help && <p class="help">{help}</p>}
-      <div ref={body} class="body">
-        {children}
-      </div>
+      {help && <p class="help no-export">{help}</p>}
+      <div class="body">{children}</div>
     </section>
   );
 }

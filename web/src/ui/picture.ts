@@ -1,19 +1,85 @@
-/** A drawing of an element of the page as SVG: its canvases, drawings, texts and backgrounds. */
+/** A drawing of an element of the page as SVG: its canvases, drawings, texts, backgrounds and frames. */
 
 const SVG = "http://www.w3.org/2000/svg";
+const MARGIN = 16; // pixels around the drawing
 
-/** Controls are left out, except what is chosen, the heads of tables, and keys of colours. */
-const CONTROLS = "button, input, textarea, label:has(input), option, script, style, .choose";
-const TEXTS = "th button, td button, .key, .in-export";
+/** Controls are left out, except what is chosen, the cells of tables, and keys of colours. */
+const CONTROLS =
+  "button, input, select, textarea, fieldset, summary, label:has(input, select, textarea), script, style, .spoken, .choose, .no-export";
+const SHOWN = "th button, td button, td input, .key, .in-export";
 
-/** An SVG file of an element, everything where it lies on the page. */
-export function svgText(element: HTMLElement): string {
-  const frame = element.getBoundingClientRect();
-  const root = make("svg", { width: frame.width, height: frame.height });
-  root.setAttribute("viewBox", `0 0 ${frame.width} ${frame.height}`);
-  root.append(make("rect", { width: frame.width, height: frame.height, fill: background(element) }));
-  root.append(...drawings(element, frame));
-  return legal(new XMLSerializer().serializeToString(root));
+/** An SVG file and its size in pixels. */
+export interface Drawing {
+  text: string;
+  width: number;
+  height: number;
+}
+
+/** A part of a drawing, and where it lies in the window. */
+interface Piece {
+  drawn: SVGElement;
+  box: DOMRect;
+}
+
+/** A drawing of an element with a margin, everything where it lies on the page. */
+export function drawingOf(element: HTMLElement): Drawing {
+  return laidOut(element, () => {
+    const pieces = [...piecesOf(element)];
+    const frame = around(pieces.map(({ box }) => box));
+    const root = make("svg", { width: frame.width, height: frame.height, viewBox: `0 0 ${frame.width} ${frame.height}` });
+    root.append(make("rect", { width: frame.width, height: frame.height, fill: background(element) }));
+    const placed = make("g", { transform: `translate(${-frame.x} ${-frame.y})` });
+    placed.append(...pieces.map(({ drawn }) => drawn));
+    root.append(placed);
+    return { text: legal(new XMLSerializer().serializeToString(root)), width: frame.width, height: frame.height };
+  });
+}
+
+/** The smallest box of whole pixels around others, with a margin. */
+export function around(boxes: readonly DOMRect[]): DOMRect {
+  const least = (side: "left" | "top") => Math.floor(boxes.reduce((found, box) => Math.min(found, box[side]), Infinity)) - MARGIN;
+  const most = (side: "right" | "bottom") => Math.ceil(boxes.reduce((found, box) => Math.max(found, box[side]), -Infinity)) + MARGIN;
+  if (boxes.length === 0) return new DOMRect(0, 0, 2 * MARGIN, 2 * MARGIN);
+  const [x, y] = [least("left"), least("top")];
+  return new DOMRect(x, y, most("right") - x, most("bottom") - y);
+}
+
+/**
+ * Look at an element while controls take no room and nothing is scrolled or cut. All of it happens
+ * before the browser paints again, so that nobody sees it.
+ */
+function laidOut<Result>(element: HTMLElement, look: () => Result): Result {
+  const all = Array.from(element.querySelectorAll<HTMLElement>("*")).filter((each) => each instanceof HTMLElement);
+  const changes = all.map((each) => [each, unfolded(each)] as const).filter(([, change]) => change);
+  const undo = changes.map(([each]) => restorer(each));
+  const { scrollX, scrollY } = window;
+  try {
+    for (const [each, change] of changes) each.style.cssText += `;${change}`;
+    return look();
+  } finally {
+    undo.forEach((each) => each());
+    window.scrollTo({ left: scrollX, top: scrollY, behavior: "instant" });
+  }
+}
+
+/** The styles with which an element leaves its place to others, or shows all that is in it. */
+function unfolded(element: HTMLElement): string {
+  if (isLeftOut(element)) return "display: none !important;";
+  if (element.matches("header")) return `margin-bottom: ${MARGIN / 2}px;`; // the help below it is left out
+  const { overflowX, overflowY, textOverflow, position } = getComputedStyle(element);
+  const scrolls = [overflowX, overflowY].some((overflow) => overflow === "auto" || overflow === "scroll");
+  const whole = scrolls || textOverflow === "ellipsis" ? "overflow: visible; max-width: none; max-height: none;" : "";
+  return whole + (position === "sticky" ? "position: static;" : "");
+}
+
+/** A function that gives an element its styles and its scrolling back. */
+function restorer(element: HTMLElement): () => void {
+  const { scrollLeft, scrollTop } = element;
+  const styles = element.style.cssText;
+  return () => {
+    element.style.cssText = styles;
+    if (scrollLeft || scrollTop) element.scrollTo({ left: scrollLeft, top: scrollTop, behavior: "instant" });
+  };
 }
 
 /** Replace what XML 1.0 does not allow: control characters and halves of surrogate pairs. */
@@ -31,21 +97,37 @@ function make(name: string, attributes: Record<string, string | number>): SVGEle
 function background(element: Element | null): string {
   if (!element) return "white";
   const colour = getComputedStyle(element).backgroundColor;
-  return isClear(colour) ? background(element.parentElement) : colour;
+  return isClear(colour) ? background(element.parentElement) : readable(colour);
 }
 
 function isClear(colour: string): boolean {
   return colour === "" || colour === "transparent" || /^rgba\(.*, 0\)$/.test(colour);
 }
 
+/** A colour that every program reads: mixed colours come as "color(srgb 0.9 0.5 0)". */
+export function readable(colour: string): string {
+  return colour.replaceAll(/color\(srgb ([^)]*)\)/g, (_, parts: string) => {
+    const [red, green, blue, alpha] = parts.split(/[\s/]+/).map(Number);
+    return `rgba(${[red, green, blue].map((part) => Math.round(255 * part!)).join(", ")}, ${alpha ?? 1})`;
+  });
+}
+
 /** Everything that an element draws, from the back to the front. */
-function* drawings(element: HTMLElement, frame: DOMRect): Generator<SVGElement> {
+function* piecesOf(element: HTMLElement): Generator<Piece> {
   for (const node of shownNodes(element)) {
-    if (node instanceof Text) yield* lines(node, element, frame);
-    else if (node instanceof HTMLSelectElement) yield* chosen(node, frame);
-    else if (isPicture(node)) yield* picture(node, element, frame);
-    else yield* filled(node as HTMLElement, element, frame);
+    const parent = node instanceof Text ? node.parentElement! : node;
+    for (const piece of drawnAs(node)) {
+      const { width, height } = piece.box;
+      if (width > 0 && height > 0 && isInSight(piece.box, parent, element)) yield piece;
+    }
   }
+}
+
+function drawnAs(node: Element | Text): Iterable<Piece> {
+  if (node instanceof Text) return lines(node);
+  if (isPicture(node)) return [picture(node)];
+  if (node instanceof HTMLInputElement) return ticked(node);
+  return [...ground(node), ...edges(node), ...rings(node)];
 }
 
 /** Nodes below an element in their order, without controls and what is hidden. */
@@ -55,7 +137,7 @@ function* shownNodes(parent: Element): Generator<Element | Text> {
       if (node.data.trim()) yield node;
     } else if (node instanceof Element && !isLeftOut(node)) {
       yield node;
-      if (!isPicture(node) && !(node instanceof HTMLSelectElement)) yield* shownNodes(node);
+      if (!isPicture(node)) yield* shownNodes(node);
     }
   }
 }
@@ -63,7 +145,7 @@ function* shownNodes(parent: Element): Generator<Element | Text> {
 function isLeftOut(element: Element): boolean {
   const style = getComputedStyle(element);
   if (style.display === "none" || style.visibility === "hidden") return true;
-  return element.matches(CONTROLS) && !element.matches(TEXTS);
+  return element.matches(CONTROLS) && !element.matches(SHOWN);
 }
 
 type Picture = HTMLCanvasElement | HTMLImageElement | SVGSVGElement;
@@ -72,17 +154,16 @@ function isPicture(node: Node): node is Picture {
   return node instanceof HTMLCanvasElement || node instanceof HTMLImageElement || node instanceof SVGSVGElement;
 }
 
-function* picture(child: Picture, element: HTMLElement, frame: DOMRect): Generator<SVGElement> {
+function picture(child: Picture): Piece {
   const box = child.getBoundingClientRect();
-  if (box.width === 0 || box.height === 0 || !isInSight(box, child, element)) return;
-  const place = { x: box.x - frame.x, y: box.y - frame.y, width: box.width, height: box.height };
-  if (child instanceof SVGSVGElement) yield withPlace(copied(child), place);
-  else yield withPlace(make("image", { href: pixels(child), style: "image-rendering:pixelated" }), place);
+  if (box.width === 0 || box.height === 0) return { drawn: make("g", {}), box };
+  if (child instanceof SVGSVGElement) return placed(copied(child), box);
+  return placed(make("image", { href: pixels(child), style: "image-rendering:pixelated" }), box);
 }
 
-function withPlace(element: SVGElement, place: Record<string, number>): SVGElement {
-  for (const [key, value] of Object.entries(place)) element.setAttribute(key, String(value));
-  return element;
+function placed(drawn: SVGElement, box: DOMRect): Piece {
+  for (const side of ["x", "y", "width", "height"] as const) drawn.setAttribute(side, String(box[side]));
+  return { drawn, box };
 }
 
 /** The pixels as a data URL. A canvas with WebGL must keep what it has drawn. */
@@ -115,59 +196,133 @@ function inline(from: Element, to: Element): void {
 function styles(element: Element, names: readonly string[]): string {
   const style = getComputedStyle(element);
   const values = names.map((name) => [name, style.getPropertyValue(name)] as const);
-  return values.filter(([, value]) => value).map(([name, value]) => `${name}:${value}`).join(";");
+  return values.filter(([, value]) => value).map(([name, value]) => `${name}:${readable(value)}`).join(";");
 }
 
 /** The background of an element, such as a swatch of a legend. */
-function* filled(child: HTMLElement, element: HTMLElement, frame: DOMRect): Generator<SVGElement> {
-  const { backgroundColor, borderTopLeftRadius } = getComputedStyle(child);
+function* ground(child: Element): Generator<Piece> {
+  const { backgroundColor } = getComputedStyle(child);
   const box = child.getBoundingClientRect();
-  if (isClear(backgroundColor) || box.width === 0 || !isInSight(box, child, element)) return;
-  const rx = Math.min(parseFloat(borderTopLeftRadius) || 0, box.width / 2);
-  const place = { x: box.x - frame.x, y: box.y - frame.y, width: box.width, height: box.height };
-  yield withPlace(make("rect", { fill: backgroundColor, rx }), place);
+  if (!isClear(backgroundColor)) yield placed(make("rect", { fill: readable(backgroundColor), rx: radius(child, box) }), box);
 }
 
-/** The text of the chosen option. */
-function* chosen(select: HTMLSelectElement, frame: DOMRect): Generator<SVGElement> {
-  const option = select.selectedOptions[0];
-  const box = select.getBoundingClientRect();
-  if (option && box.width > 0) yield written(option.text, select, box, frame);
+function radius(child: Element, { width, height }: DOMRect): number {
+  return Math.min(parseFloat(getComputedStyle(child).borderTopLeftRadius) || 0, width / 2, height / 2);
+}
+
+/** The borders of an element, such as the rules of a table. What is a button on the page has none. */
+function* edges(child: Element): Generator<Piece> {
+  if (child instanceof HTMLButtonElement) return;
+  const style = getComputedStyle(child);
+  const box = child.getBoundingClientRect();
+  for (const side of ["top", "right", "bottom", "left"] as const) {
+    const width = parseFloat(style.getPropertyValue(`border-${side}-width`));
+    const colour = style.getPropertyValue(`border-${side}-color`);
+    const shown = width > 0 && !["none", "hidden"].includes(style.getPropertyValue(`border-${side}-style`));
+    if (shown && !isClear(colour)) yield placed(make("rect", { fill: readable(colour) }), edge(box, side, width));
+  }
+}
+
+/** The strip along one side within a box. */
+export function edge({ x, y, width, height, right, bottom }: DOMRect, side: "top" | "right" | "bottom" | "left", thickness: number): DOMRect {
+  if (side === "top") return new DOMRect(x, y, width, thickness);
+  if (side === "bottom") return new DOMRect(x, bottom - thickness, width, thickness);
+  return new DOMRect(side === "left" ? x : right - thickness, y, thickness, height);
+}
+
+/** The frame of a marked element: a shadow that is spread evenly and sharp. */
+function* rings(child: Element): Generator<Piece> {
+  const ring = ringOf(getComputedStyle(child).boxShadow);
+  if (!ring) return;
+  const { x, y, width, height } = child.getBoundingClientRect();
+  const half = ring.width / 2;
+  const middle = new DOMRect(x - half, y - half, width + ring.width, height + ring.width);
+  const rx = radius(child, middle) + half;
+  const { drawn } = placed(make("rect", { fill: "none", stroke: ring.colour, "stroke-width": ring.width, rx }), middle);
+  yield { drawn, box: new DOMRect(x - ring.width, y - ring.width, width + 2 * ring.width, height + 2 * ring.width) };
+}
+
+/** The colour and the width of a shadow "rgb(213, 94, 0) 0px 0px 0px 2px"; null if it is another kind. */
+export function ringOf(shadow: string): { colour: string; width: number } | null {
+  const found = /^(\w+\([^)]*\)) 0px 0px 0px ([\d.]+)px$/.exec(shadow);
+  return found && { colour: readable(found[1]!), width: +found[2]! };
+}
+
+/** A tick in place of a box that is checked. */
+function* ticked(input: HTMLInputElement): Generator<Piece> {
+  if (input.checked) yield written("✓", input, input.getBoundingClientRect());
 }
 
 /** One `<text>` for each line of a text. */
-function* lines(node: Text, element: HTMLElement, frame: DOMRect): Generator<SVGElement> {
-  for (const [text, box] of brokenLines(node)) {
-    if (box.width > 0 && isInSight(box, node.parentElement!, element)) {
-      yield written(text, node.parentElement!, box, frame);
-    }
-  }
+function lines(node: Text): Piece[] {
+  const parent = node.parentElement!;
+  if (getComputedStyle(parent).writingMode.startsWith("vertical")) return [upright(node, parent)];
+  return gathered(partsOf(node)).map(({ text, box }) => written(text, parent, box));
 }
 
-function written(text: string, parent: Element, box: DOMRect, frame: DOMRect): SVGElement {
-  const { color, fontSize, paddingLeft } = getComputedStyle(parent);
-  const left = parent instanceof HTMLSelectElement ? parseFloat(paddingLeft) : 0;
-  const y = box.y - frame.y + box.height / 2 + 0.36 * parseFloat(fontSize); // about the baseline
-  const element = make("text", { x: box.x - frame.x + left, y, style: `${styles(parent, FONT)};fill:${color}` });
-  element.textContent = text.trim();
-  return element;
+/** Text at its exact place, with its spaces: the texts around it follow without a gap. */
+function written(text: string, parent: Element, box: DOMRect): Piece {
+  const { color, fontSize } = getComputedStyle(parent);
+  const y = box.y + box.height / 2 + 0.36 * parseFloat(fontSize); // about the baseline
+  const drawn = make("text", { x: box.x, y, style: `${styles(parent, FONT)};white-space:pre;fill:${readable(color)}` });
+  drawn.textContent = text;
+  return { drawn, box };
 }
 
-/** A text as the page breaks it into lines. */
-function brokenLines(node: Text): [string, DOMRect][] {
+/** Vertical text, which reads upwards where the page turns it around. */
+function upright(node: Text, parent: Element): Piece {
   const range = document.createRange();
   range.selectNodeContents(node);
-  if (range.getClientRects().length < 2) return [[node.data, range.getBoundingClientRect()]];
-  const found: [string, DOMRect][] = [];
-  for (const word of node.data.matchAll(/\S+\s*/g)) {
-    range.setStart(node, word.index);
-    range.setEnd(node, word.index + word[0].trimEnd().length);
-    const box = range.getBoundingClientRect();
+  const box = range.getBoundingClientRect();
+  const [x, y] = [box.x + box.width / 2, box.y + box.height / 2];
+  const { drawn } = written(node.data.trim(), parent, new DOMRect(x, y, 0, 0));
+  const turn = getComputedStyle(parent).transform.startsWith("matrix(-1") ? -90 : 90;
+  drawn.setAttribute("transform", `rotate(${turn} ${x} ${y})`);
+  drawn.setAttribute("text-anchor", "middle");
+  return { drawn, box };
+}
+
+/** A part of a text and where it lies. */
+interface Part {
+  text: string;
+  box: DOMRect;
+}
+
+/** Words and the spaces between them; the letters of a word that goes over two lines. */
+function* partsOf(node: Text): Generator<Part> {
+  const range = document.createRange();
+  for (const { 0: text, index } of node.data.matchAll(/\s+|\S+/g)) {
+    range.setStart(node, index);
+    range.setEnd(node, index + text.length);
+    if (text.trim() && range.getClientRects().length > 1) yield* lettersOf(node, index, text);
+    else yield { text: text.trim() || " ", box: range.getBoundingClientRect() };
+  }
+}
+
+function* lettersOf(node: Text, start: number, word: string): Generator<Part> {
+  const range = document.createRange();
+  let at = start;
+  for (const text of word) {
+    range.setStart(node, at);
+    range.setEnd(node, (at += text.length));
+    yield { text, box: range.getBoundingClientRect() };
+  }
+}
+
+/** Lines of the parts of a text; spaces at which the page breaks a line have no width. */
+export function gathered(parts: Iterable<Part>): Part[] {
+  const found: Part[] = [];
+  for (const { text, box } of parts) {
     const last = found.at(-1);
-    if (last && Math.abs(last[1].y - box.y) < 2) last[0] += word[0];
-    else found.push([word[0], box]);
+    if (box.width === 0) continue;
+    if (!last || Math.abs(last.box.y - box.y) >= 2) found.push({ text, box });
+    else Object.assign(last, { text: last.text + text, box: joined(last.box, box) });
   }
   return found;
+}
+
+function joined({ x, y, height }: DOMRect, { right }: DOMRect): DOMRect {
+  return new DOMRect(x, y, right - x, height);
 }
 
 /** Whether most of a box is within everything that clips it, up to `element`. */

@@ -40,7 +40,7 @@ export function Data({ model }: { model: Model }) {
             {left > 0 && <p class="help">{left} rows have no value on an axis and are left out.</p>}
           </div>
         </div>
-        <p id="scatter-keys" class="help">
+        <p id="scatter-keys" class="help no-export">
           Drag to move, wheel or pinch to zoom, shift and drag to select. Keys: arrows go from point to point, Enter
           sets the sliders, + and − zoom, shift and arrows move, 0 resets the view, Escape clears the selection.
         </p>

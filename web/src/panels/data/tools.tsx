@@ -19,7 +19,7 @@ const STEP = 1.5;
 export function PlotTools({ model, cloud, lasso, camera }: Props) {
   const { shown } = model.data.rows;
   return (
-    <div class="tools" role="group" aria-label="Tools of the scatter">
+    <div class="tools no-export" role="group" aria-label="Tools of the scatter">
       <button type="button" onClick={() => camera.zoom(STEP)} aria-label="Zoom in">+</button>
       <button type="button" onClick={() => camera.zoom(1 / STEP)} aria-label="Zoom out">−</button>
       <button type="button" onClick={camera.reset}>Reset view</button>

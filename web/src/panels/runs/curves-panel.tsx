@@ -129,7 +129,7 @@ interface StepProps {
 /** Choose a step with the keyboard, as the pointer does in the chart. */
 function StepSlider({ steps, step, onStep }: StepProps) {
   return (
-    <label class="option">
+    <label class="option in-export">
       Values at step{" "}
       <input
         type="range"

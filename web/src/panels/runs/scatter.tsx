@@ -82,7 +82,7 @@ function Plot({ x, y, colour }: Shown) {
         <Axes x={across} y={up} frame={frame} xTitle={x.key} yTitle={y.key} />
         <Points placed={placed} shades={shades} label={label} onLook={setLooked} />
       </svg>
-      <p class="help" aria-hidden="true">{looked ? <bdi>{label(looked)}</bdi> : "Point at a run to read its values."}</p>
+      <p class="help no-export" aria-hidden="true">{looked ? <bdi>{label(looked)}</bdi> : "Point at a run to read its values."}</p>
       <Legend items={shades.legend} />
       {placed.length < passing.length && (
         <p class="help">{passing.length - placed.length} of {passing.length} runs lack one of the two values and are not drawn.</p>
