@@ -16,7 +16,7 @@ ARGUMENTS = [
     "--enable-unsafe-swiftshader",
     "--ignore-gpu-blocklist",
 ]
-_PATIENCE = 15.0  # seconds, for a busy machine
+_PATIENCE = 60.0  # seconds, for a busy machine
 
 
 def executable():
