@@ -41,8 +41,9 @@ export function Data({ model }: { model: Model }) {
           </div>
         </div>
         <p id="scatter-keys" class="help">
-          Drag to move, wheel or pinch to zoom, shift and drag to select. Keys: arrows go from point to point, Enter
-          sets the sliders, + and − zoom, shift and arrows move, 0 resets the view, Escape clears the selection.
+          Drag to move, Ctrl or ⌘ and wheel (after a click the wheel alone) or pinch to zoom, shift and drag to
+          select. Keys: arrows go from point to point, Enter sets the sliders, + and − zoom, shift and arrows move,
+          0 resets the view, Escape clears the selection.
         </p>
         <SelectByValue model={model} />
       </Panel>
