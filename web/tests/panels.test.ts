@@ -61,6 +61,20 @@ describe("a grid", () => {
     expect(variablesOf(model, [2, 2])).toEqual([z0, c]);
   });
 
+  it("has the horizontal place across and the vertical one up", async () => {
+    const other = await smallModel();
+    const shown = (...factors: string[]) => {
+      factors.forEach((factor, n) => (other.data.variables[n]!.factor = factor));
+      return variablesOf(other, null)!.map(({ number }) => number);
+    };
+    expect(shown("posY", "posX")).toEqual([2, 0]);
+    expect(shown("position y", "size")).toEqual([2, 0]);
+    expect(shown("size", "X")).toEqual([2, 0]);
+    expect(shown("pos_x", "pos_y")).toEqual([0, 2]);
+    expect(shown("matrix", "y")).toEqual([0, 2]);
+    expect(variablesOf(other, [0, 2])!.map(({ number }) => number)).toEqual([0, 2]);
+  });
+
   it("gives a click's values of both variables and keeps the others", () => {
     const now = model.code(3);
     const z = taken(c, taken(z0, now, codes[4]!), codes[4]!);

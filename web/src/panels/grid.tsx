@@ -31,10 +31,16 @@ export function Grid({ model }: { model: Model }) {
   return <Panel title="Grid" help={HELP}><p>This model has only one latent variable.</p></Panel>;
 }
 
-/** The variables of the axes: the chosen ones, or the two with the highest KL. */
+/** Factors that are the horizontal and the vertical place. */
+const ACROSS = /^(pos(ition)?[ _-]?)?x$/i;
+const UP = /^(pos(ition)?[ _-]?)?y$/i;
+
+/** The variables of the axes: the chosen ones, or the two with the highest KL, those of a place as it
+ * lies. */
 export function variablesOf(model: Model, chosen: readonly [number, number] | null): [Variable, Variable] | null {
-  const [first, second] = model.data.variables;
-  if (!first || !second) return null;
+  const [one, two] = model.data.variables;
+  if (!one || !two) return null;
+  const [first, second] = UP.test(one.factor ?? "") || ACROSS.test(two.factor ?? "") ? [two, one] : [one, two];
   const found = chosen?.map((number) => model.data.variables.find((each) => each.number === number));
   const [across, up] = [found?.[0] ?? first, found?.[1] ?? second];
   return across === up ? [first, second] : [across, up];
