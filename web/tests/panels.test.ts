@@ -7,7 +7,7 @@ import { interpolated, nearestShare } from "../src/panels/interpolate";
 import { histogram, pressed } from "../src/panels/slider";
 import { nested } from "../src/panels/sliders";
 import { neighbour } from "../src/panels/tiles";
-import { currentStep, taken } from "../src/panels/traversals";
+import { classesClause, currentStep, taken } from "../src/panels/traversals";
 import { comparable, limits, nearest } from "../src/ui/vector";
 import { smallModel } from "./fixture";
 
@@ -72,6 +72,7 @@ describe("a grid", () => {
     expect(shown("size", "X")).toEqual([2, 0]);
     expect(shown("pos_x", "pos_y")).toEqual([0, 2]);
     expect(shown("matrix", "y")).toEqual([0, 2]);
+    expect(shown("x", "x")).toEqual([0, 2]);
     expect(variablesOf(other, [0, 2])!.map(({ number }) => number)).toEqual([0, 2]);
   });
 
@@ -87,6 +88,11 @@ describe("a grid", () => {
     expect(["ArrowLeft", "ArrowUp"].map((key) => neighbour(key, 0, 3, 9))).toEqual([null, null]);
     expect(["ArrowRight", "ArrowDown"].map((key) => neighbour(key, 8, 3, 9))).toEqual([null, null]);
   });
+});
+
+it("help speaks of classes only if a variable has some", () => {
+  expect(classesClause([z0, z1])).toBe("");
+  expect(classesClause([z0, c])).toContain("classes");
 });
 
 it("the current step of a traversal is the nearest one", () => {
