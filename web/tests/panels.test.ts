@@ -4,7 +4,7 @@ import { withClass } from "../src/model";
 import { moved } from "../src/panels/classes";
 import { gridCodes, variablesOf } from "../src/panels/grid";
 import { interpolated, nearestShare } from "../src/panels/interpolate";
-import { histogram, pressed } from "../src/panels/slider";
+import { beyond, histogram, pressed } from "../src/panels/slider";
 import { nested } from "../src/panels/sliders";
 import { neighbour } from "../src/panels/tiles";
 import { classesClause, currentStep, taken } from "../src/panels/traversals";
@@ -27,6 +27,10 @@ describe("sliders", () => {
     expect(pressed("PageDown", -2.8)).toBe(-3);
     expect(pressed("End", 0)).toBe(3);
     expect(pressed("a", 0)).toBeNull();
+  });
+
+  it("tell on which side of their range a value lies", () => {
+    expect([-3.01, -3, 0, 3, 3.01].map((value) => beyond(z0.quantiles[0]!, value))).toEqual([-1, 0, 0, 0, 1]);
   });
 
   it("lie over shares of the data that sum to one, with far codes in the outer bins", () => {

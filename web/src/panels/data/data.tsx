@@ -28,7 +28,7 @@ export function Data({ model }: { model: Model }) {
     <>
       <Panel
         title="Data"
-        help="Every point is an observation, placed by the mean of its code. Point at one to see it; click to set the sliders to its code. The cross is where the sliders are."
+        help="Every point is an observation, placed by the mean of its code. Point at one to see it; click to set the sliders to its code. The cross is where the sliders are; if that is out of view, an arrow at the edge points to it."
         csv={() => scatterTable(model, cloud, columnOf(model, colour))}
       >
         <AxisControls model={model} />
