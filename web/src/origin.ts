@@ -1,5 +1,5 @@
 /** Where the current code started: a row of the data, or a file of the user. */
-import { signal } from "@preact/signals";
+import { computed, effect, signal } from "@preact/signals";
 import type { Code, Model } from "./model";
 import { change, known, model as first, view } from "./state";
 import { toNetwork } from "./units";
@@ -17,8 +17,12 @@ export interface Upload extends ReadObservation {
 export type Origin = { kind: "row"; row: number } | { kind: "upload"; upload: Upload };
 
 export const uploads = signal<readonly Upload[]>([]);
-/** Why files were not taken. */
+/** Why files were not taken, until something else is shown. */
 export const refused = signal<readonly string[]>([]);
+const place = computed(() => JSON.stringify([view.value.open, view.value.tab, view.value.row, view.value.upload]));
+effect(() => {
+  if (place.value) refused.value = [];
+});
 
 /** The uploads that a model can encode. */
 export function uploadsFor(model: Model): Upload[] {
@@ -134,7 +138,11 @@ export async function take(model: Model, files: readonly File[]): Promise<void> 
   refused.value = [];
   for (const file of files) {
     const added = await keep(model, file);
-    if (added) await showUpload(model, added);
+    const told = refused.value;
+    if (!added) continue;
+    await showUpload(model, added);
+    // That one file is shown is no answer to why another is not.
+    for (const reason of told) refuse(reason);
   }
 }
 

@@ -20,6 +20,18 @@ export const colourKey = computed(() => {
   return columnOf(model.value, colour) ? colour : defaultColour(model.value, xAxis.value);
 });
 
+/** Choose an axis; choosing what the other one shows swaps them. The colour follows the variable on
+ * the x axis, and stays if that has none of its own. */
+export function chooseAxis(of: Model, place: 0 | 1, key: string): void {
+  const axes: [string, string] = [xAxis.value, yAxis.value];
+  const before = axes[place];
+  axes[place] = key;
+  if (axes[1 - place] === key) axes[1 - place] = before;
+  const [x, y] = axes;
+  const stays = colourKey.value !== "none" && defaultColour(of, x) === "none";
+  change({ x, y, box: null, ...(stays ? { colour: colourKey.value } : {}) });
+}
+
 // Parts of the view of their own, so that what depends on them rests while the sliders move.
 export const images = computed(() => view.value.images);
 export const contours = computed(() => view.value.contours);

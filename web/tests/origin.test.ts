@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { codeOf, codesBeyond, forget, isUnmoved, originOf, refused, reset, showRow, showUpload, take, uploads } from "../src/origin";
 import { smallModel } from "./fixture";
-import { DEFAULTS, models, undo, view } from "../src/state";
+import { change, DEFAULTS, models, undo, view } from "../src/state";
 
 const model = await smallModel();
 /** An encoder whose code starts with the mean of the image. */
@@ -41,6 +41,21 @@ describe("a file", () => {
     expect(refused.value).toEqual(["Cannot read wrong.csv: its values go from 3 to 3. The model needs values from 0 to 1, or bytes of the type uint8."]);
     expect(view.value).toBe(before);
     await take(model, [csv("good.csv", 1)]);
+    expect(refused.value).toEqual([]);
+  });
+
+  it("that is not of numbers is told until something else is shown", async () => {
+    const text = new File(["dear diary\ntoday I trained"], "bad.txt");
+    const told = ["Cannot read bad.txt: it is neither an image nor a table of numbers."];
+    await take(model, [text]);
+    expect(refused.value).toEqual(told);
+    change({ z: model.code(1) });
+    expect(refused.value).toEqual(told);
+    change({ tab: "data" });
+    expect(refused.value).toEqual([]);
+    await take(model, [text, csv("good.csv", 1)]);
+    expect(refused.value).toEqual(told);
+    showRow(model, 7);
     expect(refused.value).toEqual([]);
   });
 

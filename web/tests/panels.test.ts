@@ -4,10 +4,10 @@ import { withClass } from "../src/model";
 import { moved } from "../src/panels/classes";
 import { gridCodes, variablesOf } from "../src/panels/grid";
 import { interpolated, nearestShare } from "../src/panels/interpolate";
-import { histogram, pressed } from "../src/panels/slider";
+import { beyond, histogram, pressed } from "../src/panels/slider";
 import { nested } from "../src/panels/sliders";
 import { neighbour } from "../src/panels/tiles";
-import { currentStep, taken } from "../src/panels/traversals";
+import { classesClause, currentStep, taken } from "../src/panels/traversals";
 import { comparable, limits, nearest } from "../src/ui/vector";
 import { smallModel } from "./fixture";
 
@@ -27,6 +27,10 @@ describe("sliders", () => {
     expect(pressed("PageDown", -2.8)).toBe(-3);
     expect(pressed("End", 0)).toBe(3);
     expect(pressed("a", 0)).toBeNull();
+  });
+
+  it("tell on which side of their range a value lies", () => {
+    expect([-3.01, -3, 0, 3, 3.01].map((value) => beyond(z0.quantiles[0]!, value))).toEqual([-1, 0, 0, 0, 1]);
   });
 
   it("lie over shares of the data that sum to one, with far codes in the outer bins", () => {
@@ -61,6 +65,21 @@ describe("a grid", () => {
     expect(variablesOf(model, [2, 2])).toEqual([z0, c]);
   });
 
+  it("has the horizontal place across and the vertical one up", async () => {
+    const other = await smallModel();
+    const shown = (...factors: string[]) => {
+      factors.forEach((factor, n) => (other.data.variables[n]!.factor = factor));
+      return variablesOf(other, null)!.map(({ number }) => number);
+    };
+    expect(shown("posY", "posX")).toEqual([2, 0]);
+    expect(shown("position y", "size")).toEqual([2, 0]);
+    expect(shown("size", "X")).toEqual([2, 0]);
+    expect(shown("pos_x", "pos_y")).toEqual([0, 2]);
+    expect(shown("matrix", "y")).toEqual([0, 2]);
+    expect(shown("x", "x")).toEqual([0, 2]);
+    expect(variablesOf(other, [0, 2])!.map(({ number }) => number)).toEqual([0, 2]);
+  });
+
   it("gives a click's values of both variables and keeps the others", () => {
     const now = model.code(3);
     const z = taken(c, taken(z0, now, codes[4]!), codes[4]!);
@@ -73,6 +92,11 @@ describe("a grid", () => {
     expect(["ArrowLeft", "ArrowUp"].map((key) => neighbour(key, 0, 3, 9))).toEqual([null, null]);
     expect(["ArrowRight", "ArrowDown"].map((key) => neighbour(key, 8, 3, 9))).toEqual([null, null]);
   });
+});
+
+it("help speaks of classes only if a variable has some", () => {
+  expect(classesClause([z0, z1])).toBe("");
+  expect(classesClause([z0, c])).toContain("classes");
 });
 
 it("the current step of a traversal is the nearest one", () => {

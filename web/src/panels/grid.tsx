@@ -15,29 +15,41 @@ import { inUnits, valueNames } from "../units";
 import { dimensionNames } from "./data/table";
 import "./grid.css";
 import { DifferenceToggle, moveFocus, Tile } from "./tiles";
-import { currentStep, stepName, stepValue, taken } from "./traversals";
+import { classesClause, currentStep, stepName, stepValue, taken } from "./traversals";
 import { Waiting } from "./waiting";
 
 /** Steps of a continuous variable; curves need more room than images. */
 const STEPS = { image: 9, vector: 5 };
 const CELL = { image: "min(76px, 8vh)", vector: "140px" };
 
-const HELP =
-  "Two latent variables move together, from score −2 to 2 of their priors or through all classes, and the others keep their values. Click a place to take both values.";
+const HELP = "Two latent variables change together, from low to high values under their priors, and the others keep their values.";
+const CLICK = "Click a place to take both values.";
 
 export function Grid({ model }: { model: Model }) {
   const chosen = variablesOf(model, view.value.grid);
   if (chosen) return <Shown model={model} across={chosen[0]} up={chosen[1]} />;
-  return <Panel title="Grid" help={HELP}><p>This model has only one latent variable.</p></Panel>;
+  return <Panel title="Grid" help={`${HELP} ${CLICK}`}><p>This model has only one latent variable.</p></Panel>;
 }
 
-/** The variables of the axes: the chosen ones, or the two with the highest KL. */
+/** Factors that are the horizontal and the vertical place. */
+const ACROSS = /^(pos(ition)?[ _-]?)?x$/i;
+const UP = /^(pos(ition)?[ _-]?)?y$/i;
+
+/** The variables of the axes: the chosen ones, or the two with the highest KL, those of a place as it
+ * lies. */
 export function variablesOf(model: Model, chosen: readonly [number, number] | null): [Variable, Variable] | null {
-  const [first, second] = model.data.variables;
-  if (!first || !second) return null;
+  const [one, two] = model.data.variables;
+  if (!one || !two) return null;
+  const [first, second] = isTurned(one, two) ? [two, one] : [one, two];
   const found = chosen?.map((number) => model.data.variables.find((each) => each.number === number));
   const [across, up] = [found?.[0] ?? first, found?.[1] ?? second];
   return across === up ? [first, second] : [across, up];
+}
+
+/** Whether the first of two variables is the vertical place, or the second the horizontal one. */
+function isTurned(one: Variable, two: Variable): boolean {
+  const only = (name: RegExp, variable: Variable, other: Variable) => name.test(variable.factor ?? "") && !name.test(other.factor ?? "");
+  return only(UP, one, two) || only(ACROSS, two, one);
 }
 
 /** Codes of the grid, row by row, the highest values of the second variable first. */
@@ -62,7 +74,7 @@ function Shown({ model, across, up }: ShownProps) {
   // What was decoded last may be of other variables.
   const ready = parts.length === codes.length + 1;
   return (
-    <Panel title="Grid" help={HELP} csv={ready ? () => csvOf(model, [across, up], decoded!.codes.slice(1), parts.slice(1)) : undefined}>
+    <Panel title="Grid" help={`${HELP}${classesClause([across, up])} ${CLICK}`} csv={ready ? () => csvOf(model, [across, up], decoded!.codes.slice(1), parts.slice(1)) : undefined}>
       <div class="options">
         <Axis model={model} label="Horizontal" place={0} chosen={[across, up]} />
         <Axis model={model} label="Vertical" place={1} chosen={[across, up]} />

@@ -19,6 +19,8 @@ export function Slider({ model, variable, column, quantiles }: Props) {
   const score = scoreOf(quantiles, value);
   const set = (to: number) => change({ z: replaced(code.value, column, to) }, `slider ${column}`);
   const name = nameOf(variable, column);
+  const side = beyond(quantiles, value);
+  const quantile = side === 0 ? `quantile ${percent(normalCdf(score))} of the prior` : "beyond the range of the slider";
   return (
     <div class="slider">
       <div class="track">
@@ -30,7 +32,7 @@ export function Slider({ model, variable, column, quantiles }: Props) {
           step={0.01}
           value={score}
           aria-label={name}
-          aria-valuetext={`${rounded(value)}, quantile ${percent(normalCdf(score))} of the prior`}
+          aria-valuetext={`${rounded(value)}, ${quantile}`}
           title="Double click or press Delete to go back to the observation"
           onInput={(event) => set(valueAt(quantiles, +event.currentTarget.value))}
           onDblClick={() => set(observed)}
@@ -41,13 +43,24 @@ export function Slider({ model, variable, column, quantiles }: Props) {
             set(next === null ? observed : valueAt(quantiles, next));
           }}
         />
+        {side !== 0 && (
+          <span class={side < 0 ? "beyond low" : "beyond high"} aria-hidden="true" title={`${rounded(value)} lies beyond the range of the slider`}>
+            {side < 0 ? "‹" : "›"}
+          </span>
+        )}
       </div>
-      <output title={`Quantile ${percent(normalCdf(score))} of the prior`}>{rounded(value)}</output>
+      <output title={`${quantile[0]!.toUpperCase()}${quantile.slice(1)}`}>{rounded(value)}</output>
       <button type="button" class="reset" aria-label={`Reset ${name}`} title="Back to the observation" disabled={value === observed} onClick={() => set(observed)}>
         ↺
       </button>
     </div>
   );
+}
+
+/** On which side of the slider's range a value lies: -1, 1, or 0 within it. */
+export function beyond(quantiles: readonly number[], value: number): number {
+  if (value < quantiles[0]!) return -1;
+  return value > quantiles.at(-1)! ? 1 : 0;
 }
 
 function nameOf(variable: Variable, column: number): string {

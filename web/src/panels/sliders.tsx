@@ -14,6 +14,7 @@ export function Sliders({ model }: { model: Model }) {
   return (
     <div class="sliders">
       <Items model={model} items={nested(used)} />
+      <ShareHelp variables={used} />
       {used.length === 0 && <p class="help">No latent variable carries information about the data.</p>}
       {unused.length > 0 && (
         <Fold
@@ -26,6 +27,13 @@ export function Sliders({ model }: { model: Model }) {
       )}
     </div>
   );
+}
+
+/** What the share beside a factor's name is, with the first one that is shown. */
+function ShareHelp({ variables }: { variables: readonly Variable[] }) {
+  const first = variables.find(({ factor }) => factor !== null);
+  if (!first) return null;
+  return <p class="help">{percent(first.share)}: how much of the factor the variable tells (share of its entropy).</p>;
 }
 
 /** A variable, or a group of the latent tree with what is in it. */

@@ -13,9 +13,8 @@ import { VariableName } from "./sliders";
 import { DifferenceToggle } from "./tiles";
 import "./traversals.css";
 
-const HELP =
-  "Each traversal moves one latent variable, from score −2 to 2 of its prior or through all classes, and keeps the others. " +
-  "A frame marks the current value; click another to take it.";
+const HELP = "Each row changes one latent variable and keeps the others: from low to high values under the prior.";
+const CLICK = "A frame marks the current value; click another to take it.";
 const MOST = 24; // variables that are drawn
 
 export function Traversals({ model }: { model: Model }) {
@@ -27,7 +26,7 @@ export function Traversals({ model }: { model: Model }) {
   return (
     <Panel
       title="Traversals"
-      help={canDecode.value === false ? "Each traversal moves one latent variable and keeps the others." : HELP}
+      help={HELP + classesClause(model.active) + (canDecode.value === false ? "" : ` ${CLICK}`)}
       csv={decoded ? () => csvOf(model, paths, decoded) : undefined}
     >
       {canDecode.value !== false && <Options model={model} />}
@@ -35,6 +34,11 @@ export function Traversals({ model }: { model: Model }) {
       {more > 0 && canDecode.value !== false && <p class="help no-export">{more} more variables have sliders only.</p>}
     </Panel>
   );
+}
+
+/** What is said about variables only if some of them are discrete. */
+export function classesClause(variables: readonly Variable[]): string {
+  return variables.some(({ discrete }) => discrete) ? " A discrete variable goes through its classes." : "";
 }
 
 export interface Path {

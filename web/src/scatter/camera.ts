@@ -15,9 +15,9 @@ export interface Size {
   height: number;
 }
 
-/** How far one can zoom in, as a multiple of the whole. */
+/** How far one can zoom in, as a multiple of the whole, and how much of it is seen at most. */
 const CLOSEST = 2000;
-const FARTHEST = 4;
+const FARTHEST = 1.1;
 
 /** The span of the finite values, with some room at both ends. */
 export function spanOf(values: Float32Array, room = 0.05): Span {
@@ -53,11 +53,20 @@ export function panned(box: Box, size: Size, [dx, dy]: Place): Box {
   return { x: [box.x[0] - right, box.x[1] - right], y: [box.y[0] - up, box.y[1] - up] };
 }
 
-/** Enlarge by a factor around a place in the data, within limits relative to the whole. */
+/** Enlarge by a factor around a place in the data, within limits relative to the whole: zooming out
+ * ends at the whole with a small margin, wherever the place is. */
 export function zoomed(box: Box, whole: Box, factor: number, at: Place): Box {
   const now = (whole.x[1] - whole.x[0]) / (box.x[1] - box.x[0]);
   const by = Math.min(Math.max(now * factor, 1 / FARTHEST), CLOSEST) / now;
-  return { x: scaled(box.x, by, at[0]), y: scaled(box.y, by, at[1]) };
+  const [x, y] = [scaled(box.x, by, at[0]), scaled(box.y, by, at[1])];
+  return factor < 1 ? { x: within(x, whole.x), y: within(y, whole.y) } : { x, y };
+}
+
+/** A span moved, and cut if it must be, to lie within the whole and its margin. */
+function within([low, high]: Span, whole: Span): Span {
+  const [first, last] = scaled(whole, 1 / FARTHEST, (whole[0] + whole[1]) / 2);
+  const shift = Math.max(first - low, 0) + Math.min(last - high, 0);
+  return high - low >= last - first ? [first, last] : [low + shift, high + shift];
 }
 
 function scaled([low, high]: Span, by: number, at: number): Span {

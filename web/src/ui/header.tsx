@@ -2,7 +2,8 @@
 import { useEffect, useState } from "preact/hooks";
 import { hasAddress } from "../address";
 import { copy, currentLink } from "../link";
-import { canRedo, canUndo, manifest, redo, undo } from "../state";
+import { originOf } from "../origin";
+import { canRedo, canUndo, manifest, model, redo, undo } from "../state";
 import { chooseTheme, theme, THEMES, type Theme } from "../theme";
 import "./header.css";
 
@@ -39,7 +40,7 @@ function CopyLink() {
   }, [said]);
   const click = async () => {
     const copied = await copy(currentLink());
-    setSaid(copied ? "Link copied" : "Copy the address of this page: it holds the view");
+    setSaid((copied ? "Link copied." : "Copy the address of this page: it holds the view.") + exception());
   };
   return (
     <>
@@ -47,6 +48,12 @@ function CopyLink() {
       <button type="button" onClick={click}>Copy link</button>
     </>
   );
+}
+
+/** What a link does not hold: a file of the user, whose code it has. */
+function exception(): string {
+  const isFile = model.value && originOf(model.value).kind === "upload";
+  return isFile ? " Your file is not in it." : "";
 }
 
 const NAMES: Record<Theme, string> = { system: "Theme: system", light: "Theme: light", dark: "Theme: dark" };

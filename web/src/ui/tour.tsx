@@ -14,7 +14,7 @@ interface Step {
 export const STEPS: Step[] = [
   {
     title: "Sliders",
-    text: "Each slider is one latent variable. The variables that say most about the data come first; unused ones are folded away.",
+    text: "A latent variable is a number that the model found in the data; each should mean one thing. Each slider is one of them. The variables that say most about the data come first; unused ones are folded away.",
     target: ".sliders",
   },
   {

@@ -22,6 +22,11 @@ function canonical(name: string): string {
   return isNumber(name) ? String(Number(name)) : name.trim();
 }
 
+/** Whether there is any number in a table, or in the names of its columns. */
+export function hasNumbers({ names, rows }: Table): boolean {
+  return [names ?? [], ...rows].some((line) => line.some(isNumber));
+}
+
 function isNumber(cell: string): boolean {
   return cell.trim() !== "" && Number.isFinite(Number(cell));
 }

@@ -1,6 +1,6 @@
 /** Read a file of the user as observations of a model. */
 import type { ImageObservation } from "../bundle";
-import { numbersOf, readTable } from "./csv";
+import { hasNumbers, numbersOf, readTable } from "./csv";
 import { readNpy, type NumberArray } from "./npy";
 import type { Seen } from "../units";
 import { channelsOf, fit } from "./resize";
@@ -156,7 +156,9 @@ function channelsFirst(row: Float64Array, channels: number): Float64Array {
 
 async function readCsv(file: File, seen: Seen): Promise<ReadObservation[]> {
   const names = seen.kind === "vector" ? seen.names : [];
-  const rows = numbersOf(readTable(await file.text(), names), lengthOf(seen), names);
+  const table = readTable(await file.text(), names);
+  if (!hasNumbers(table)) throw new Error(seen.kind === "image" ? "it is neither an image nor a table of numbers" : "it is not a table of numbers");
+  const rows = numbersOf(table, lengthOf(seen), names);
   if (rows.length === 0) throw new Error("it has no row of numbers");
   return named(file.name, rows.map((row) => Float64Array.from(row)), seen, "Its numbers were taken as they are.");
 }

@@ -70,11 +70,13 @@ describe("the matrix", () => {
     expect(aboveChance(other, 0, 0)).toBe(true);
   });
 
-  it("leads to the variable, the next one that tells about the factor, and its colour", () => {
+  it("leads to the variable, the next active one, and the colour of the factor", async () => {
     expect(byShare(model, 0)[0]!.name).toBe("z0");
-    // Nothing else is above chance, so the y axis is the other default one.
-    expect(linked(model, model.variable(0), 0)).toEqual({ tab: "data", x: "z:0", y: "z:1", colour: "factor:0", box: null });
+    expect(linked(model, model.variable(0), 0)).toEqual({ tab: "data", x: "z:0", y: "z:2", colour: "factor:0", box: null });
     expect(linked(model, model.variable(1), 1)).toEqual({ tab: "data", x: "z:1", y: "z:2", colour: "factor:1", box: null });
+    const alone = await smallModel();
+    alone.data.variables.forEach((variable) => (variable.active = variable.number === 0));
+    expect(linked(alone, alone.variable(0), 1)).toMatchObject({ x: "z:0", y: "factor:1", colour: "factor:1" });
   });
 
   it("is a table of buttons", () => {

@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Data } from "../../src/panels/data/data";
 import { columnOf } from "../../src/panels/data/columns";
 import { rowsTable } from "../../src/panels/data/table";
-import { clearSelection, colourKey, selection, selectLasso, selectRange, xAxis, yAxis } from "../../src/selection";
+import { chooseAxis, clearSelection, colourKey, selection, selectLasso, selectRange, xAxis, yAxis } from "../../src/selection";
 import { change, decode, DEFAULTS, encode, models, undo, view } from "../../src/state";
 import { csvText } from "../../src/ui/export";
 import { smallModel } from "../fixture";
@@ -65,6 +65,24 @@ describe("axes and colours", () => {
     expect([xAxis.value, yAxis.value, colourKey.value]).toEqual(["z:0", "z:1", "factor:0"]);
   });
 
+  it("are swapped when one is chosen for the other", () => {
+    change({ x: "z:0", y: "pca:1" });
+    chooseAxis(model, 0, "pca:1");
+    expect([xAxis.value, yAxis.value]).toEqual(["pca:1", "z:0"]);
+    chooseAxis(model, 1, "factor:0");
+    expect([xAxis.value, yAxis.value]).toEqual(["pca:1", "factor:0"]);
+  });
+
+  it("keep the colour when a factor is on the x axis, and follow a variable there", () => {
+    chooseAxis(model, 0, "z:2");
+    expect(colourKey.value).toBe("factor:1");
+    chooseAxis(model, 0, "factor:0");
+    expect(colourKey.value).toBe("factor:1");
+    view.value = { ...view.value, x: "", y: "", colour: "none" };
+    chooseAxis(model, 0, "factor:0");
+    expect(colourKey.value).toBe("none");
+  });
+
   it("may be no colour", () => {
     change({ colour: "none" });
     expect(colourKey.value).toBe("none");
@@ -105,6 +123,9 @@ describe("the tab", () => {
     expect(selection.value).toHaveLength(17);
     expect(page.querySelector("[data-testid=selected-count]")!.textContent).toContain("17 of 50 rows");
     expect(page.querySelectorAll(".comparison")).toHaveLength(4);
+    const link = [...page.querySelectorAll<HTMLButtonElement>(".tools button")].find((each) => each.textContent === "17 selected")!;
+    link.click();
+    expect(document.activeElement).toBe(page.querySelector("[data-testid=selected-count]"));
   });
 
   it("isolates a class by its legend, and shows all again", async () => {

@@ -26,9 +26,18 @@ describe("the camera", () => {
 
   it("zooms only so far", () => {
     const far = zoomed(zoomed(BOX, BOX, 1e-3, [0, 10]), BOX, 1e-3, [0, 10]);
-    expect(far.x[1] - far.x[0]).toBeCloseTo(4 * 8);
+    expect(far.x).toEqual([expect.closeTo(-2.4), expect.closeTo(6.4)]);
+    expect(far.y).toEqual([expect.closeTo(9.95), expect.closeTo(11.05)]);
     const near = zoomed(BOX, BOX, 1e9, [0, 10]);
     expect(near.x[1] - near.x[0]).toBeCloseTo(8 / 2000);
+  });
+
+  it("stays at the data while it zooms out from a corner", () => {
+    const corner = zoomed(BOX, BOX, 8, [6, 11]);
+    const { x, y } = zoomed(corner, BOX, 0.2, [5, 10.9]);
+    expect(x[1]).toBeLessThanOrEqual(6.4 + 1e-9);
+    expect(y[1]).toBeLessThanOrEqual(11.05 + 1e-9);
+    expect(x[1] - x[0]).toBeCloseTo(5);
   });
 
   it("moves the content with the pointer", () => {

@@ -1,5 +1,5 @@
 /** Hooks of the scatter: what part of it is seen, its size, its canvas. */
-import { useSignal } from "@preact/signals";
+import { batch, useSignal } from "@preact/signals";
 import type { RefObject } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { centre, panned, toData, zoomed, type Box, type Place, type Size } from "../../scatter/camera";
@@ -35,8 +35,15 @@ export function useCamera(whole: Box, size: Size): Camera {
   const look = (box: Box) => {
     moved.value = { after: kept.value, whole, box };
     window.clearTimeout(timer.current);
-    timer.current = window.setTimeout(() => change({ box: box === whole ? null : toView(box) }, "camera"), PAUSE);
+    timer.current = window.setTimeout(() => keep(box), PAUSE);
   };
+  // From here on the view tells what is seen, so that undo can go back to where the motion began. If
+  // it has changed meanwhile, the motion is over.
+  const keep = (box: Box) =>
+    batch(() => {
+      if (moved.value?.after === kept.value) change({ box: box === whole ? null : toView(box) }, "camera");
+      moved.value = null;
+    });
   useEffect(() => () => window.clearTimeout(timer.current), [whole]);
   return {
     seen,

@@ -2,7 +2,7 @@
 import { extent } from "d3-array";
 import { useMemo, useState } from "preact/hooks";
 import type { Model } from "../../model";
-import { colourKey, selectRange, xAxis, yAxis } from "../../selection";
+import { chooseAxis, colourKey, selectRange, xAxis, yAxis } from "../../selection";
 import { change } from "../../state";
 import { Choice } from "../../ui/choice";
 import { axisOptions, colourOptions, columnOf, type Column } from "./columns";
@@ -11,8 +11,8 @@ export function AxisControls({ model }: { model: Model }) {
   const axes = axisOptions(model);
   return (
     <div class="data-choices">
-      <Choice label="Horizontal" options={axes} value={xAxis.value} onChange={(x) => change({ x, box: null })} />
-      <Choice label="Vertical" options={axes} value={yAxis.value} onChange={(y) => change({ y, box: null })} />
+      <Choice label="Horizontal" options={axes} value={xAxis.value} onChange={(key) => chooseAxis(model, 0, key)} />
+      <Choice label="Vertical" options={axes} value={yAxis.value} onChange={(key) => chooseAxis(model, 1, key)} />
       <Choice label="Colour" options={colourOptions(model)} value={colourKey.value} onChange={(colour) => change({ colour })} />
     </div>
   );

@@ -28,7 +28,7 @@ export function Data({ model }: { model: Model }) {
     <>
       <Panel
         title="Data"
-        help="Every point is an observation, placed by the mean of its code. Point at one to see it; click to set the sliders to its code. The cross is where the sliders are."
+        help="Every point is an observation, placed by the mean of its code. Point at one to see it; click to set the sliders to its code. The cross is where the sliders are; if that is out of view, an arrow at the edge points to it."
         csv={() => scatterTable(model, cloud, columnOf(model, colour))}
       >
         <AxisControls model={model} />
@@ -41,8 +41,9 @@ export function Data({ model }: { model: Model }) {
           </div>
         </div>
         <p id="scatter-keys" class="help no-export">
-          Drag to move, wheel or pinch to zoom, shift and drag to select. Keys: arrows go from point to point, Enter
-          sets the sliders, + and − zoom, shift and arrows move, 0 resets the view, Escape clears the selection.
+          Drag to move, Ctrl or ⌘ and wheel (after a click the wheel alone) or pinch to zoom, shift and drag to
+          select. Keys: arrows go from point to point, Enter sets the sliders, + and − zoom, shift and arrows move,
+          0 resets the view, Escape clears the selection.
         </p>
         <SelectByValue model={model} />
       </Panel>

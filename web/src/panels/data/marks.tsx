@@ -18,16 +18,40 @@ export function currentPlace(model: Model, cloud: Cloud, z: readonly number[] | 
   return x === null || y === null ? null : [x, y];
 }
 
-/** A cross at the current code, which moves with the sliders. */
+/** Pixels between the edge of the plot and the tip of an arrow. */
+const INSET = 4;
+
+/** Where an arrow at the edge points to a place out of view, and its angle in degrees; null if the
+ * place is in view. */
+export function pointer([x, y]: Place, { width, height }: Size): { at: Place; angle: number } | null {
+  if (x >= 0 && x <= width && y >= 0 && y <= height) return null;
+  const clamp = (value: number, end: number) => Math.min(Math.max(value, INSET), end - INSET);
+  const at: Place = [clamp(x, width), clamp(y, height)];
+  return { at, angle: (Math.atan2(y - at[1], x - at[0]) * 180) / Math.PI };
+}
+
+/** A cross at the current code, which moves with the sliders; an arrow to it if it is out of view. */
 export function Cross({ model, cloud, box, size }: Props & { model: Model }) {
   const { row, z } = view.value;
   const place = currentPlace(model, cloud, z && code.value, known(model, row));
   if (!place?.every(Number.isFinite)) return null;
   const [x, y] = toScreen(box, size, place);
+  const away = size.width > 0 ? pointer([x, y], size) : null;
+  if (away) return <Away {...away} />;
   return (
     <g class="code-cross" data-testid="cross" transform={`translate(${x} ${y})`}>
       <path class="halo" d="M-9,0H9M0,-9V9" />
       <path d="M-9,0H9M0,-9V9" />
+    </g>
+  );
+}
+
+function Away({ at: [x, y], angle }: { at: Place; angle: number }) {
+  const arrow = "M-26,0H0M-10,-8L0,0L-10,8";
+  return (
+    <g class="code-cross" data-testid="cross-away" transform={`translate(${x} ${y}) rotate(${angle})`}>
+      <path class="halo" d={arrow} />
+      <path d={arrow} />
     </g>
   );
 }

@@ -143,10 +143,17 @@ function pointerEvents(gestures: Gestures, camera: Camera) {
     onPointerCancel: (event: PointerEvent) => gestures.cancel(event.pointerId),
     onPointerLeave: () => !gestures.busy && gestures.actions.hover(null),
     onWheel: (event: WheelEvent) => {
+      if (!zooms(event)) return;
       event.preventDefault();
       camera.zoom(Math.exp(-event.deltaY / 400), placeOf(event));
     },
   };
+}
+
+/** Whether the wheel is meant for the plot: with a key (pinching a touchpad counts as one), or when
+ * the plot has the focus. Otherwise it scrolls the page. */
+function zooms(event: WheelEvent): boolean {
+  return event.ctrlKey || event.metaKey || event.currentTarget === document.activeElement;
 }
 
 /** Where a pointer is, in pixels from the left upper corner between the axes. */

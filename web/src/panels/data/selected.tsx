@@ -7,6 +7,9 @@ import { Panel } from "../../ui/panel";
 import { histograms, type Histogram } from "./histograms";
 import { rowsTable } from "./table";
 
+/** The line that says how many rows are selected. */
+export const SELECTED = "selected-rows";
+
 export function Selected({ model, rows }: { model: Model; rows: readonly number[] }) {
   const drawn = useMemo(() => histograms(model, rows), [model, rows]);
   const { count } = model.data.rows;
@@ -16,7 +19,7 @@ export function Selected({ model, rows }: { model: Model; rows: readonly number[
       help="Shares of the values among the selected rows and among the rest, from what differs most to what differs least. CSV saves the selected rows."
       csv={() => rowsTable(model, rows)}
     >
-      <p class="selected-count" role="status" data-testid="selected-count">
+      <p id={SELECTED} tabIndex={-1} class="selected-count" role="status" data-testid="selected-count">
         {rows.length} of {count} rows selected ({percent(rows.length / count)}).
       </p>
       <ul class="comparison-key" aria-hidden="true">

@@ -6,6 +6,7 @@ import { change } from "../../state";
 import type { Camera } from "./camera";
 import type { Cloud } from "./cloud";
 import { whyNoContours } from "./density";
+import { SELECTED } from "./selected";
 
 interface Props {
   model: Model;
@@ -28,8 +29,20 @@ export function PlotTools({ model, cloud, lasso, camera }: Props) {
         <button type="button" aria-pressed={images.value} onClick={() => change({ images: !images.value })}>Images</button>
       )}
       <button type="button" aria-pressed={contours.value} onClick={() => change({ contours: !contours.value })}>Contours</button>
-      {selection.value && <button type="button" onClick={clearSelection}>Clear selection</button>}
+      {selection.value && (
+        <>
+          <button type="button" onClick={clearSelection}>Clear selection</button>
+          <button type="button" class="text-button" title="Go to the selection" onClick={goToSelection}>{selection.value.length} selected</button>
+        </>
+      )}
       {contours.value && whyNoContours(cloud) && <span class="help" role="status">{whyNoContours(cloud)}</span>}
     </div>
   );
+}
+
+/** The panel is below the scatter, often out of view. It is no link, as the address holds the view. */
+function goToSelection(): void {
+  const count = document.getElementById(SELECTED)!;
+  count.focus({ preventScroll: true });
+  (count.closest("section") ?? count).scrollIntoView({ block: "start" });
 }

@@ -4,7 +4,6 @@ import type { Model } from "../../model";
 import { change, type View } from "../../state";
 import { isolated, percent } from "../../text";
 import { Panel } from "../../ui/panel";
-import { defaultAxes } from "../data/columns";
 import { aboveChance, byShare } from "./responses";
 
 export function Matrix({ model }: { model: Model }) {
@@ -78,10 +77,11 @@ function Cell({ model, variable, factor }: { model: Model; variable: Variable; f
   );
 }
 
-/** The view of the data that shows a variable and a factor: the next best variable is on the y axis. */
+/** The view of the data that shows a variable and a factor: the next best active variable is on the
+ * y axis, or the factor if there is none. */
 export function linked(model: Model, variable: Variable, factor: number): Partial<View> {
   const x = `z:${variable.number}`;
-  const next = byShare(model, factor).find(({ number }) => number !== variable.number && aboveChance(model, number, factor));
-  const y = next ? `z:${next.number}` : defaultAxes(model).find((key) => key !== x)!;
-  return { tab: "data", x, y, colour: `factor:${factor}`, box: null };
+  const colour = `factor:${factor}`;
+  const next = byShare(model, factor).find(({ active, number }) => active && number !== variable.number);
+  return { tab: "data", x, y: next ? `z:${next.number}` : colour, colour, box: null };
 }
