@@ -272,8 +272,7 @@ def _rows(
 def _samples(analysis: Analysis, rows: NDArray[np.int64]) -> Array:
     """Return one sample of q(z|x) for each of the rows, (n, D), hard for discrete variables."""
     relaxed = torch.as_tensor(analysis.samples[rows])
-    samples: Array = analysis.model.run.latent.hard_samples(relaxed).float().numpy()
-    return samples
+    return _coarse(analysis.model.run.latent.hard_samples(relaxed))
 
 
 def _shown(analysis: Analysis, rows: list[int], colours: ColourMap | None) -> Thumbnails | Values:
@@ -308,8 +307,13 @@ def _decode(nets: Nets, z: Tensor) -> Tensor:
 
 def _prior_samples(model: FittedModel, seed: int) -> Array:
     noise = Noise(seed, 0, "explorer", model.device)
-    samples: Array = prior_samples(model.prior(), _PRIOR_SAMPLES, noise).cpu().numpy()
-    return samples
+    return _coarse(prior_samples(model.prior(), _PRIOR_SAMPLES, noise).cpu())
+
+
+def _coarse(samples: Tensor) -> Array:
+    """Round samples to three digits: they are drawn as contours, and then take half the space."""
+    rounded: Array = samples.bfloat16().float().numpy()
+    return rounded
 
 
 def _drawn(analysis: Analysis, start: int, colours: ColourMap | None) -> list[Drawn]:
