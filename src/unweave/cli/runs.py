@@ -22,6 +22,8 @@ from unweave.cli.options import (
 from unweave.core.console import err, out
 from unweave.core.notes import capture_warnings, print_notes
 
+_MOST = 200  # runs in a table
+
 
 def runs_command(
     store: StoreOption = Path("runs"),
@@ -79,7 +81,11 @@ def runs_command(
     from unweave.training.run_files import RunFiles, run_paths
 
     form = output_format(json_output, csv_output)
-    every = [read_run(RunFiles(path)) for path in run_paths(store)]
+    paths = run_paths(store)
+    if form == "table" and not where and not sort:
+        every = [read_run(RunFiles(path)) for path in paths[-_MOST:]]
+    else:
+        every = [read_run(RunFiles(path)) for path in paths]
     if not every and form == "table":
         out.print(f"{store} contains no runs yet; train one with `unweave train`")
         return
@@ -97,6 +103,7 @@ def runs_command(
     if not runs:
         out.print(f"0 of {len(every)} runs", highlight=False)
         return
+    found, runs = len(runs), runs[:_MOST] if sort else runs[-_MOST:]
     asked = [name.strip() for name in columns.split(",") if name.strip()]
     terms = ("distortion", "rate")  # not every objective has them
     shown = [full for n in asked for full in ([n] if n in terms else find_names(every, n))]
@@ -111,8 +118,9 @@ def runs_command(
             "the data",
             highlight=False,
         )
-    if len(runs) < len(every):
-        out.print(f"{len(runs)} of {len(every)} runs", highlight=False)
+    if len(runs) < len(paths):
+        more = "; --where chooses, and --csv and --json print all" if found >= _MOST else ""
+        out.print(f"{len(runs)} of {len(paths)} runs{more}", highlight=False)
 
 
 def report_command(

@@ -86,7 +86,9 @@ class LaneState:
 
     def restore(self, lane: int, saved: Tensors) -> None:
         """Overwrite one lane with tensors that `lane` returned."""
-        for name, value in self.lane(lane).items():
+        own = self.lane(lane)
+        check_tensors(saved, own)
+        for name, value in own.items():
             value.copy_(saved[name])
         self.refresh()
 
@@ -141,6 +143,17 @@ def initial_state(runs: Sequence[Run], nets: Nets, device: torch.device, half: b
     }
     optimisers = {MODEL: run.optimiser, **run.objective.optimisers}
     return LaneState(nets, optimisers, parameters, buffers, half)
+
+
+def check_tensors(found: Tensors, expected: Tensors) -> None:
+    """Refuse tensors that have other names, types or shapes than those of a run."""
+    for name in {**expected, **found}:
+        forms = [
+            f"{tuple(each[name].shape)} of {each[name].dtype}" if name in each else "none"
+            for each in (expected, found)
+        ]
+        if forms[0] != forms[1]:
+            raise ValueError(f"expected {name}: {forms[0]}, got {forms[1]}: it is of another run")
 
 
 def model_weights(saved: Tensors) -> Tensors:
