@@ -116,7 +116,7 @@ def _load(path: str | Path, finder: SourceFinder, network: Network | None) -> Fi
     try:
         with torch.device("meta"):  # shapes alone
             expected = run.build(record.schema.shape).state_dict()
-        check_tensors(outcome.weights, expected)
+        check_tensors("its weights", outcome.weights, expected)
         source = finder.find(run.data, record)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None

@@ -204,7 +204,7 @@ def _read_seal(file: str, found: object, run: str | None) -> tuple[str, str]:
     if found["file"] != file:
         raise ValueError(f"it was written as {found['file']}")
     if not isinstance(owner, str) or (run is not None and owner != run):
-        raise ValueError(f"it belongs to run {owner}, and the folder has run {run}")
+        raise ValueError(f"it belongs to run {owner}, and run.json beside it to {run}")
     return owner, str(found["crc32"])
 
 

@@ -86,9 +86,7 @@ class LaneState:
 
     def restore(self, lane: int, saved: Tensors) -> None:
         """Overwrite one lane with tensors that `lane` returned."""
-        own = self.lane(lane)
-        check_tensors(saved, own)
-        for name, value in own.items():
+        for name, value in self.lane(lane).items():
             value.copy_(saved[name])
         self.refresh()
 
@@ -145,7 +143,7 @@ def initial_state(runs: Sequence[Run], nets: Nets, device: torch.device, half: b
     return LaneState(nets, optimisers, parameters, buffers, half)
 
 
-def check_tensors(found: Tensors, expected: Tensors) -> None:
+def check_tensors(what: str, found: Tensors, expected: Tensors) -> None:
     """Refuse tensors that have other names, types or shapes than those of a run."""
     for name in {**expected, **found}:
         forms = [
@@ -153,7 +151,9 @@ def check_tensors(found: Tensors, expected: Tensors) -> None:
             for each in (expected, found)
         ]
         if forms[0] != forms[1]:
-            raise ValueError(f"expected {name}: {forms[0]}, got {forms[1]}: it is of another run")
+            raise ValueError(
+                f"expected {name} of {what}: {forms[0]}, got {forms[1]}; use another store"
+            )
 
 
 def model_weights(saved: Tensors) -> Tensors:
