@@ -1,5 +1,6 @@
 """Damaged files of run folders: the same answer as before, or an error that names the file."""
 
+import os
 import random
 import shutil
 import warnings
@@ -154,7 +155,7 @@ def test_a_damaged_file_changes_no_answer_or_is_named(store, kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["finished", "stopped", "failed"])
 def test_thousands_of_damaged_files(store, kind):
-    counts = check(store, kind, 200, seed=1)
+    counts = check(store, kind, int(os.environ.get("UNWEAVE_MUTANTS", 200)), seed=1)
     for (name, what), number in sorted(counts.items()):
         print(f"{kind} {name}: {number} {what}")
     print(f"{sum(counts.values())} answers, none of them wrong")
