@@ -27,7 +27,8 @@ class ComparedRun:
     """What a comparison reads of a run: its settings, its log, its scores and its codes.
 
     `data` identifies the data. `facts` describe what the scores were computed on; None without
-    scores. `unused` says why stored scores are not used. `table` is None if the run could not be encoded.
+    scores. `unused` says why stored scores are not used. `table` is None if the run could not be
+    encoded.
     """
 
     name: str
