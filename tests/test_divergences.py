@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import optimize, stats
+from torch.autograd.graph import saved_tensors_hooks
 from torch.distributions import MultivariateNormal, Normal
 from torch.func import grad, vmap
 
@@ -240,10 +241,43 @@ def test_a_constant_of_the_kernel_is_the_one_in_its_formula():
         uw.divergences.MMD(scales=(1.0,), constants=(7.0,))
 
 
-def test_dimensionwise_is_the_joint_kernel_on_groups_of_one():
-    x, y = normal(6, 3), normal(7, 3, seed=1)
-    ones = mmd(x, y, "imq", SEVEN[:6], groups=[[0], [1], [2]])
-    torch.testing.assert_close(mmd(x, y, "imq-dimensionwise"), ones)
+@pytest.mark.parametrize("unbiased", [True, False])
+@pytest.mark.parametrize("sizes", [(6, 7), (1, 2), (70, 45), (33, 64)])
+def test_dimensionwise_is_the_joint_kernel_on_groups_of_one(sizes, unbiased):
+    """With its gradients, for points that fit into one block and for more."""
+    x, y = normal(max(sizes[0], 1 + unbiased), 3), normal(sizes[1], 3, seed=1)
+    found = []
+    for kernel, groups in (("imq-dimensionwise", None), ("imq", [[0], [1], [2]])):
+        function = partial(mmd, kernel=kernel, scales=SEVEN, unbiased=unbiased, groups=groups)
+        by_x, by_y = grad(function, (0, 1))(x, y)
+        found.append((function(x, y), by_x, by_y))
+    torch.testing.assert_close(*found, rtol=1e-12, atol=1e-12)
+
+
+def test_dimensionwise_keeps_only_gradients_for_the_backward_pass():
+    x, y = normal(40, 3).requires_grad_(), normal(50, 3, seed=1).requires_grad_()
+    kept = []
+    with saved_tensors_hooks(lambda t: kept.append(t.numel()) or t, lambda t: t):
+        mmd(x, y, "imq-dimensionwise")
+    assert sum(kept) == x.numel() + y.numel()
+
+
+def test_dimensionwise_computes_in_float32_for_half_precision():
+    x, y = (normal(40, 3, seed=seed).bfloat16() for seed in (0, 1))
+    single = mmd(x.float(), y.float(), "imq-dimensionwise")
+    assert torch.equal(mmd(x, y, "imq-dimensionwise"), single)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(mmd(x.float(), y.float(), "imq-dimensionwise"), single)
+
+
+def test_a_second_derivative_of_dimensionwise_is_an_error():
+    x, y = normal(6, 3).requires_grad_(), normal(7, 3, seed=1)
+    slope = partial(grad(partial(mmd, kernel="imq-dimensionwise")), y=y)
+    with pytest.raises(NotImplementedError, match="use another kernel"):
+        grad(lambda x: slope(x).square().sum())(x.detach())
+    (gradient,) = torch.autograd.grad(mmd(x, y, "imq-dimensionwise"), x, create_graph=True)
+    with pytest.raises(NotImplementedError, match="use another kernel"):
+        gradient.square().sum().backward()
 
 
 # Inclusive KL
