@@ -1,7 +1,7 @@
-"""Weighted sums over all pairs of numbers of the kernel C / (C + (z_i - z_j)^2), and their slopes.
+"""Weighted sums of C / (C + (z_i - z_j)^2) over all pairs of points, and their gradient.
 
-Every program has a block of the first numbers of all pairs in one column and adds the second ones
-block by block, so that no table of pairs is stored and sums always have the same order.
+A program takes a block of points i of one row and goes through all points j, block by block. So no
+table of pairs is stored, and sums always have the same order.
 """
 
 from __future__ import annotations
