@@ -164,7 +164,7 @@ def test_without_an_etag_a_download_is_not_resumed(server, tmp_path):
 
 def test_a_partial_download_longer_than_the_file_is_discarded(server, tmp_path):
     (tmp_path / "a.bin.part").write_bytes(b"other" * 100_000)
-    about = {"url": server.url(), "tag": server.tag}
+    about = {"url": server.url(), "tag": server.tag, "synced": 500_000}
     (tmp_path / "a.bin.part.json").write_text(json.dumps(about))
     assert fetch(source(server, size=None, digest=None), tmp_path).read_bytes() == CONTENT
     assert [asked for _, asked in server.asked] == ["bytes=500000-", None]

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from filelock import FileLock
 
-from unweave.core.files import UNFINISHED, atomically, write_atomically
+from unweave.core.files import atomically, delete_unfinished, make_folder, write_atomically
 
 
 def data_folder() -> Path:
@@ -32,11 +32,10 @@ def cached_file(
     if path.exists():
         return path
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         with FileLock(f"{path}.lock"):
             if not path.exists():
-                for leftover in folder.glob(f"{UNFINISHED}*-{path.name}"):  # of a killed process
-                    leftover.unlink()
+                delete_unfinished(folder, path.name)
                 with atomically(path) as file:
                     write(file)
     except OSError as error:
@@ -56,7 +55,7 @@ def cached_json(key: Sequence[object], compute: Callable[[], Any]) -> Any:
         return json.loads(path.read_text())
     value = compute()
     with contextlib.suppress(OSError):  # if it cannot be stored, it is computed again next time
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         write_atomically(path, json.dumps(value).encode())
     return value
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import torch
 
 from unweave import kernels
-from unweave.core.files import write_json
+from unweave.core.files import sync_once, write_json
 from unweave.data import Dataset
 from unweave.training import compile as compiler
 from unweave.training.engine import Row
@@ -259,7 +259,10 @@ class LaneGroup:
         self.progress.broke(run, failure)
 
     def _save(self) -> None:
-        """Write a checkpoint of every lane; delete older ones when all lanes have the new one."""
+        """Write a checkpoint of every lane; delete older ones when all lanes have the new one.
+
+        A power failure never leaves a checkpoint without its log: logs are on the disk before.
+        """
         lanes = self.lanes
         self._collect_measures()
         if not lanes.runs:
@@ -271,15 +274,17 @@ class LaneGroup:
             "lanes": [run.digest for run in lanes.runs],
             **arithmetic(lanes.runs, lanes.device, lanes.precision),
         }
-        for lane, folder in enumerate(self.folders):
-            if folder:
+        stored = [(lane, folder) for lane, folder in enumerate(self.folders) if folder]
+        with sync_once():
+            for lane, folder in stored:
                 folder.write_log(self.logs[lane])
                 folder.write_measures(self.measures[lanes.runs[lane].digest])
+        with sync_once():
+            for lane, folder in stored:
                 path = folder.path / f"state-{lanes.step}.safetensors"
                 write_tensors(path, lanes.state.lane(lane), facts)
-        for folder in self.folders:
-            if folder:
-                folder.drop_states(before=lanes.step)
+        for _, folder in stored:
+            folder.drop_states(before=lanes.step)
 
     def _finish(self) -> None:
         """Save the state of all lanes, and then, if they are at the last step, their weights.

@@ -31,7 +31,13 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from unweave.core import spec
-from unweave.core.files import UNFINISHED, write_atomically, write_json
+from unweave.core.files import (
+    delete,
+    delete_unfinished,
+    make_folder,
+    write_atomically,
+    write_json,
+)
 from unweave.data import Dataset, Schema
 from unweave.data.splits import split_of
 from unweave.training.run import Run
@@ -282,7 +288,7 @@ class RunFolder:
 
     def create(self, run: Run) -> None:
         """Make the folder, with its run.json, if it is not there; refuse that of another run."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
         if not (self.path / "run.json").exists():
             write_json(self.path / "run.json", spec.to_json(run))
         elif self.read_run() != run:
@@ -314,15 +320,14 @@ class RunFolder:
         """Delete the checkpoints of earlier steps."""
         for step, path in self.states.items():
             if step < before:
-                path.unlink()
+                delete(path)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Keep other processes from training the same run at the same time."""
         try:
             with FileLock(self.path / "lock", timeout=_LOCK_SECONDS):
-                for litter in self.path.glob(f"{UNFINISHED}*"):  # of a process that was killed
-                    litter.unlink()
+                delete_unfinished(self.path)
                 yield
         except Timeout:
             raise ValueError(
