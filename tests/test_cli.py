@@ -15,6 +15,7 @@ from datasets import LATENTS, SMALL
 from unweave.data import HeldOut, Selected, Subset
 from unweave.metrics import METRICS, Scores, left_out
 from unweave.report import render
+from unweave.training.records import read_sealed
 from unweave.training.store import RunFolder, ScoreFacts, Store
 
 TINY = ["data=shapes2d", "data.side=16", "data.positions=4", "data.orientations=1", "network=mlp",
@@ -149,7 +150,7 @@ def test_evaluate_scores_the_chosen_split_and_keeps_the_others(unweave, tmp_path
         stored[split] = ScoreFacts(split, size, "mean")._asdict() | {"scores": found}
         for each, content in stored.items():  # all that was stored is still there
             path = folder / f"scores{suffixes[each]}.json"
-            assert json.loads(path.read_text()) == content
+            assert read_sealed(path).content == content
         assert RunFolder(folder).scores == stored
         table = uw.metrics.Table.load(folder / f"table{suffixes[split]}.npz")
         hearts = table.factors[:, table.factor_names.index("shape")] == 2
@@ -164,7 +165,7 @@ def test_evaluate_scores_the_chosen_split_and_keeps_the_others(unweave, tmp_path
     assert code == 0
     assert "{Chen2018" in out  # MIG, on the split it was trained on
     assert "{Hyvarinen2016" in out  # MCC, on the held-out split
-    (folder / "scores.json").write_text(json.dumps(found))  # without the split
+    (folder / "scores.json").write_text(json.dumps(found))  # without a seal
     check_error(*unweave("cite", folder), "measure again")
     known = "shapes2d has the splits rest, held-out, and 'test' was asked for"
     for split, message in (("test", known), ("hold", "and 'hold' was asked for")):

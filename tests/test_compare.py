@@ -20,7 +20,7 @@ from unweave.evaluation.shared_latents import shared_latents
 from unweave.metrics import Score, Table
 from unweave.report import render_comparison
 from unweave.report.compare import _curves_of, _on_common_steps
-from unweave.training.grouping import differing, flatten
+from unweave.training.flat_settings import differing, flatten
 from unweave.training.run import Run
 from unweave.training.store import ScoreFacts
 

@@ -7,8 +7,9 @@ import pytest
 
 import unweave as uw
 from datasets import CRITIC, SMALL
+from stored_files import rewrite_state
 from unweave.training.resumption import find_continuations
-from unweave.training.store import Store, read_tensors, write_tensors
+from unweave.training.store import Store
 
 FIELDS = dict(network=uw.MLP((16,)), latent=uw.Gaussian(3), batch_size=16, progress=False)
 
@@ -128,7 +129,7 @@ def test_why_a_run_is_not_continued_is_printed(tmp_path, capsys):
     (path,) = short.folder.glob("state-*")
     content = path.read_bytes()
     path.write_bytes(content[:100])
-    assert "the file is damaged" in said()
+    assert "it is damaged" in said()
     path.unlink()
     assert start + "its checkpoint, state-*.safetensors, was removed" in said()
     path.write_bytes(content)
@@ -138,10 +139,7 @@ def test_why_a_run_is_not_continued_is_printed(tmp_path, capsys):
 def test_a_run_whose_steps_would_be_compiled_does_not_continue_one_whose_were_not(tmp_path):
     """The reason that a GPU has; the checkpoint is written as one of a GPU."""
     short = uw.fit(SMALL, steps=12, store=tmp_path, **FIELDS)
-    (path,) = short.folder.glob("state-*")
-    tensors, facts = read_tensors(path)
-    del facts["crc32"]
-    write_tensors(path, tensors, facts | {"compiled": True})
+    rewrite_state(short.folder, compiled=True)
     longer = dataclasses.replace(short.run, steps=20)
     found = find_continuations([longer], short.dataset, Store(tmp_path), "fp32")
     assert not found.origins

@@ -25,7 +25,7 @@ from unweave.core.files import Disk
 from unweave.data import MNIST
 from unweave.data.published import download
 from unweave.data.published.download import Source
-from unweave.training.store import Store, read_tensors
+from unweave.training.store import Store
 
 TRAIN = ["train", "data=shapes2d", "data.side=16", "data.positions=4", "data.orientations=1",
          "network=mlp", "network.hidden=[4]", "latent.size=2", "batch_size=8", "steps=3",
@@ -93,8 +93,8 @@ def read_everything(root):
         assert folder.status in ("finished", "stopped", "not started")
         folder.read_run()
         steps = [row["step"] for row in folder.read_log()]
-        for step, path in folder.states.items():
-            assert read_tensors(path)[1]["step"] == step
+        for step in folder.states:
+            assert folder.read_state(step)
             assert steps[:step] == list(range(1, step + 1))
         assert folder.scores is not None
     for name, content in PAGES.items():
@@ -156,9 +156,6 @@ def test_an_operation_that_fails_is_one_line_and_loses_nothing(job, number, ever
         with using(FailingDisk(place, number)) as disk:
             code, _, err = job.unweave(*job.command())
         check_message(code, err, disk.failed, job.root)
-        assert (
-            not any(UNFINISHED in name for name in tree(job.root)) or disk.failed.kind == "unlink"
-        )
         job.check()
     print(f"\n{job.name}: {len(places)} operations failed with {errno.errorcode[number]}")
 

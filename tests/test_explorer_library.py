@@ -11,12 +11,13 @@ import pytest
 import unweave as uw
 from datasets import SMALL
 from explorer_app import Page, ask, install_app, serving
+from stored_files import newest_state, rewrite_state, stored_scores
 from unweave.evaluation.loading import loader
 from unweave.explorer.explore import store_library
 from unweave.explorer.library import Library, LoadedRun, StoredRun
 from unweave.training import recall
 from unweave.training.run import Run
-from unweave.training.store import RunFolder, ScoreFacts, Store, read_tensors, write_tensors
+from unweave.training.store import RunFolder, ScoreFacts, Store
 
 FIELDS = dict(network=uw.MLP((4,)), batch_size=8, latent=uw.Gaussian(2), device="cpu",
               progress=False)  # fmt: skip
@@ -53,21 +54,17 @@ def folders(tmp_path):
 def unfinish(folder, step):
     """Make a finished run one in training, at an earlier step."""
     folder.weights.unlink(missing_ok=True)
-    (newest,) = folder.states.values()
-    tensors, facts = read_tensors(newest)
-    newest.unlink()
-    write_tensors(folder.path / f"state-{step}.safetensors", tensors, facts | {"step": step})
+    rewrite_state(folder.path, step)
 
 
 def checkpoint(folder, step, value):
     """Write a checkpoint as training does, all of whose weights have a value; drop older ones."""
-    (newest,) = folder.states.values()
-    tensors, facts = read_tensors(newest)
+    tensors, facts, _ = newest_state(folder)
     for name, tensor in tensors.items():
         if name.startswith("parameters/"):
             tensor.fill_(value)
     folder.write_log([*folder.read_log(step - 1), {"step": step, "loss": value}])
-    write_tensors(folder.path / f"state-{step}.safetensors", tensors, facts | {"step": step})
+    folder.write_state(step, tensors, facts)
     folder.drop_states(before=step)
 
 
@@ -157,7 +154,7 @@ def test_only_what_has_changed_is_read_again(folders, monkeypatch):
     assert sorted(read) == sorted(folders)
     assert shown.read() is first
     assert len(read) == 2
-    scores = {"mig/chen2018": {"value": 0.25}}
+    scores = stored_scores({"mig/chen2018": 0.25})
     RunFolder(folders[1]).write_scores(ScoreFacts("all", 100, "mean"), scores)
     assert [dict(run.scores) for run in shown.read().runs] == [{}, {"mig/chen2018": 0.25}]
     assert read[2:] == [folders[1]]

@@ -12,6 +12,7 @@ import torch
 
 import unweave as uw
 from datasets import SMALL, prior
+from stored_files import rewrite, stored_scores
 from unweave.core.noise import Noise
 from unweave.explorer.contents import Curves, Manifest, RunData, manifest_json
 from unweave.explorer.quantiles import SCORES, _quantiles, prior_quantiles
@@ -102,12 +103,12 @@ def trained(store, **fields):
 def test_a_run_is_read_from_its_folder_without_its_weights(tmp_path, monkeypatch):
     model = trained(tmp_path, seed=3)
     facts = ScoreFacts("all", 10, "mean")
-    own = {"mig/chen2018": {"value": 0.25}, "sap/kumar2018": {"value": math.nan}}
+    own = stored_scores({"mig/chen2018": 0.25, "sap/kumar2018": math.nan})
     RunFolder(model.folder).write_scores(facts, own)
     RunFolder(model.folder).write_scores(
-        facts._replace(split="test"), {"mig/chen2018": {"value": 0.75}}
+        facts._replace(split="test"), stored_scores({"mig/chen2018": 0.75})
     )
-    monkeypatch.setattr("unweave.training.store.tensors_from_bytes", None)
+    monkeypatch.setattr("unweave.training.tensor_files.tensors_from_bytes", None)
     found = run_data(model.folder)
     assert (found.id, found.state, found.step, found.steps) == (
         model.run.digest,
@@ -139,16 +140,14 @@ def test_states_are_those_of_the_store(tmp_path):
     assert found.reason == "has not started to train"
     with folder.lock():
         assert run_data(folder.path).reason == "is training and has no checkpoint yet"
-    (folder.path / "failed.json").write_text('{"step": 3, "term": "rate"}')
+    folder.write_failure({"step": 3, "term": "rate", "checkpoint": None})
     assert run_data(folder.path).state == "failed"
 
 
 def test_a_run_with_an_unknown_part_has_settings_but_no_model(tmp_path):
     model = trained(tmp_path)
-    path = model.folder / "run.json"
-    content = json.loads(path.read_text())
-    content["network"] = {"kind": "elsewhere:Net", "source": "0" * 16}
-    path.write_text(json.dumps(content))
+    network = {"kind": "elsewhere:Net", "source": "0" * 16}
+    rewrite(model.folder / "run.json", {"network": network})
     found = run_data(model.folder)
     assert found.settings["network"] == "elsewhere:Net"
     assert not found.explorable
@@ -164,9 +163,7 @@ def test_settings_have_no_path_of_the_data(tmp_path):
     assert str(tmp_path) in (model.folder / "run.json").read_text()
     in_memory = dataclasses.replace(run_data(model), id="")
     assert str(tmp_path) not in repr(in_memory)
-    path = model.folder / "run.json"
-    content = json.loads(path.read_text()) | {"network": {"kind": "elsewhere:Net"}}
-    path.write_text(json.dumps(content))
+    rewrite(model.folder / "run.json", {"network": {"kind": "elsewhere:Net"}})
     found = run_data(model.folder)
     assert not found.explorable
     assert str(tmp_path) not in repr(found)

@@ -30,7 +30,7 @@ from unweave.data import from_array
 from unweave.training import Lanes, recall, train
 from unweave.training.engine import Engine
 from unweave.training.sampler import Sampler
-from unweave.training.store import Store, read_tensors
+from unweave.training.store import Store
 
 NETWORKS = [uw.MLP((16,)), uw.Conv(base=4, hidden=8), uw.DCGAN(base=4)]
 NORMALISED = NETWORKS[2]
@@ -364,9 +364,9 @@ def test_the_last_good_checkpoint_of_a_failed_lane_is_kept(tmp_path, monkeypatch
     assert broken.failure == {"step": 8, "term": "distortion", "checkpoint": 8}
     assert [row["step"] for row in broken.log] == list(range(1, 9))
     assert other.failure is None
-    states = store.folder(runs[0]).states
-    assert list(states) == [8]
-    assert all(tensor.isfinite().all() for tensor in read_tensors(states[8])[0].values())
+    folder = store.folder(runs[0])
+    assert list(folder.states) == [8]
+    assert all(tensor.isfinite().all() for tensor in folder.read_state(8).values())
     assert len(store.folder(runs[1]).read_log()) == 20
 
 

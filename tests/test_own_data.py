@@ -21,7 +21,8 @@ from unweave.evaluation.fit import train_runs
 from unweave.evaluation.monitor import monitor_of
 from unweave.evaluation.validation import Validation
 from unweave.training import train
-from unweave.training.collapse import advice, collapse_warning, collapsed
+from unweave.training.collapse import advice, collapse_warning
+from unweave.training.final_terms import collapsed
 from unweave.training.overrides import runs_from, train_arguments
 from unweave.training.own_data import Datasets, suggest, suggested_steps
 from unweave.training.run import Run

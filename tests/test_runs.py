@@ -9,11 +9,11 @@ import pytest
 
 import unweave as uw
 from datasets import SMALL
-from unweave.core.spec import to_json
-from unweave.training.collapse import collapsed
-from unweave.training.final_terms import final_terms
+from stored_files import stored_scores
+from unweave.training.final_terms import collapsed, final_terms
+from unweave.training.records import write_record
 from unweave.training.run import Run
-from unweave.training.store import RunFolder, ScoreFacts, Store
+from unweave.training.store import RunFolder, ScoreFacts, Store, run_to_record
 
 
 def add_run(root, beta, seed, rate, mig=None, steps=200, finished=True):
@@ -25,7 +25,7 @@ def add_run(root, beta, seed, rate, mig=None, steps=200, finished=True):
     if finished:
         folder.weights.write_bytes(b"")
     if mig is not None:
-        scores = {"mig/chen2018": {"value": mig}, "mig/locatello2019": {"value": mig / 2}}
+        scores = stored_scores({"mig/chen2018": mig, "mig/locatello2019": mig / 2})
         folder.write_scores(ScoreFacts("all", 100, "mean"), scores)
     return folder.path
 
@@ -129,7 +129,7 @@ OTHER = [{"split": "test"}, {"rows": 50}, {"codes": "prior-cdf"}, {"seed": 1}, {
 @pytest.mark.parametrize("other", [*OTHER, {"continuous": "x"}])
 def test_scores_of_other_metrics_stay_if_they_are_of_the_same_facts(tmp_path, other):
     folder = RunFolder(add_run(tmp_path, 1.0, 0, 9.0, mig=0.1))
-    facts, sap = ScoreFacts("all", 100, "mean"), {"sap/kumar2018": {"value": 0.5}}
+    facts, sap = ScoreFacts("all", 100, "mean"), stored_scores({"sap/kumar2018": 0.5})
     folder.write_scores(facts, sap)
     kept = ["mig/chen2018", "mig/locatello2019", "sap/kumar2018"]
     assert list(folder.scores["all"]["scores"]) == kept
@@ -141,7 +141,7 @@ def test_scores_of_other_metrics_stay_if_they_are_of_the_same_facts(tmp_path, ot
 def test_scores_of_an_earlier_version_are_replaced(tmp_path):
     folder = RunFolder(add_run(tmp_path, 1.0, 0, 9.0))
     (folder.path / "scores.json").write_text('{"mig/chen2018": {"value": 0.5}}')
-    folder.write_scores(ScoreFacts("all", 100, "mean"), {"sap/kumar2018": {"value": 0.5}})
+    folder.write_scores(ScoreFacts("all", 100, "mean"), stored_scores({"sap/kumar2018": 0.5}))
     assert folder.metrics == ("sap/kumar2018",)
 
 
@@ -159,7 +159,7 @@ def test_one_noisy_row_at_the_end_changes_no_order_of_runs(unweave, tmp_path):
         folder = RunFolder(add_run(tmp_path, 1.0, seed, distortion))
         terms = [distortion] * 19 + [last]
         rows = [{"step": n + 1, "distortion": d, "rate": 1.0} for n, d in enumerate(terms)]
-        (folder.path / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        folder.write_log(rows)
     _, shown, _ = unweave("runs", "--store", str(tmp_path), "--sort", "distortion", "--json")
     assert [run["terms"]["distortion"] for run in json.loads(shown)] == pytest.approx([9.2, 10.0])
 
@@ -177,13 +177,13 @@ def test_collapse_is_a_rate_of_nearly_nothing():
 
 
 def test_a_thousand_runs_are_listed_in_seconds(unweave, tmp_path):
-    content = to_json(Run(data=SMALL))
+    content = run_to_record(Run(data=SMALL))
     for number in range(1000):
-        folder = tmp_path / f"{number:012x}"
-        folder.mkdir()
-        (folder / "run.json").write_text(json.dumps(content | {"seed": number}))
-        (folder / "log.jsonl").write_text('{"step": 30000, "rate": 1.0}\n')
+        folder = RunFolder(tmp_path / f"{number:012x}")
+        folder.path.mkdir()
+        write_record(folder.path / "run.json", folder.path.name, content | {"seed": number})
+        folder.write_log([{"step": 30000, "rate": 1.0}])
     start = time.process_time()
     code, out, _ = unweave("runs", "--store", tmp_path, "--csv")
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 2
     assert (code, out.count("\n")) == (0, 1001)

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import shutil
 from typing import Literal
 
 import pytest
@@ -364,13 +365,13 @@ def test_the_defaults_of_specs_are_those_of_the_schema():
 
 def test_a_folder_that_holds_another_run_is_refused(tmp_path):
     store = Store(tmp_path)
-    folder = store.folder(Run())
-    folder.create(Run())
-    folder.create(Run())
-    content = json.loads((folder.path / "run.json").read_text())
-    (folder.path / "run.json").write_text(json.dumps(content | {"steps": 7}))
+    store.folder(Run()).create(Run())
+    store.folder(Run()).create(Run())
+    store.folder(Run(steps=7)).create(Run(steps=7))
+    shutil.rmtree(store.folder(Run()).path)
+    store.folder(Run(steps=7)).path.rename(store.folder(Run()).path)
     with pytest.raises(ValueError, match="holds another run"):
-        folder.create(Run())
+        store.folder(Run()).create(Run())
 
 
 def test_a_sweep_says_what_a_field_means_in_each_kind():

@@ -26,7 +26,8 @@ from unweave.core import files
 from unweave.core.files import write_atomically
 from unweave.core.spec import to_json
 from unweave.training import train
-from unweave.training.store import RunFolder, Store, read_tensors, write_json, write_tensors
+from unweave.training.store import RunFolder, Store
+from unweave.training.tensor_files import read_tensors, write_tensors
 
 
 def test_tensors_survive_writing_and_reading(tmp_path):
@@ -34,8 +35,8 @@ def test_tensors_survive_writing_and_reading(tmp_path):
         "a": torch.randn(3, 4), "b": torch.tensor(7), "empty": torch.zeros(0, 2),
         "laid out": torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last),
     }  # fmt: skip
-    write_tensors(tmp_path / "t.safetensors", tensors, {"step": 5})
-    again, facts = read_tensors(tmp_path / "t.safetensors")
+    write_tensors(tmp_path / "t.safetensors", tensors, "c0ffee", {"step": 5})
+    again, facts = read_tensors(tmp_path / "t.safetensors", "c0ffee")
     assert facts["step"] == 5
     assert again.keys() == tensors.keys()
     assert all(torch.equal(again[name], tensors[name]) for name in tensors)
@@ -58,7 +59,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch)
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "text"])
 def test_a_damaged_file_is_detected(tmp_path, damage):
     path = tmp_path / "t.safetensors"
-    write_tensors(path, {"a": torch.randn(100)}, {"step": 5})
+    write_tensors(path, {"a": torch.randn(100)}, "c0ffee", {"step": 5})
     content = bytearray(path.read_bytes())
     if damage == "truncated":
         content = content[:-40]
@@ -67,8 +68,8 @@ def test_a_damaged_file_is_detected(tmp_path, damage):
     else:
         content = b"" if damage == "empty" else b"not tensors at all, only text"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"cannot be read .* damaged. Restore it"):
-        read_tensors(path)
+    with pytest.raises(ValueError, match=r"cannot be read .* damaged; restore it"):
+        read_tensors(path, "c0ffee")
 
 
 def test_two_processes_cannot_train_one_run(tmp_path):
@@ -77,7 +78,7 @@ def test_two_processes_cannot_train_one_run(tmp_path):
     store.folder(run).create(run)
     with (
         store.folder(run).lock(),
-        pytest.raises(ValueError, match="trained by another process"),
+        pytest.raises(ValueError, match="another process is writing in"),
     ):
         train([run], SMALL.load(CPU), store)
 
@@ -132,23 +133,23 @@ def test_status_tells_running_from_stopped(tmp_path, unweave):
     assert folder.status == "not started"
     train([run], SMALL.load(CPU), store, checkpoint_seconds=0, deadline=time.monotonic() + 0.05)
     if not folder.states:  # the deadline came before the first step
-        write_tensors(folder.path / "state-10.safetensors", {}, {"step": 10})
+        folder.write_state(10, {}, {})
     assert folder.status == "stopped"
     with folder.lock():
         assert folder.status == "running"
         assert " running " in unweave("runs", "--store", tmp_path)[1]
     assert " stopped " in unweave("runs", "--store", tmp_path)[1]
-    write_json(folder.path / "failed.json", {"step": 10, "term": "rate", "checkpoint": None})
+    folder.write_failure({"step": 10, "term": "rate", "checkpoint": None})
     with folder.lock():
         assert folder.status == "failed"
     (folder.path / "failed.json").unlink()
-    write_tensors(folder.weights, {}, {"step": 40})
+    folder.write_weights({}, 40)
     assert folder.status == "finished"
 
 
 def test_training_waits_for_a_lock_that_is_held_for_a_moment(tmp_path, monkeypatch):
     """`unweave runs` takes the lock for a moment to see whether it is free."""
-    monkeypatch.setattr("unweave.training.store._LOCK_SECONDS", 60)
+    monkeypatch.setattr("unweave.training.run_files._LOCK_SECONDS", 60)
     run, store = small_run(steps=2), Store(tmp_path)
     folder = store.folder(run)
     folder.create(run)

@@ -15,7 +15,7 @@ from unweave.catalogue.meanings import meaning
 from unweave.core.hints import nearest
 from unweave.core.spec import members, to_json
 from unweave.latents import Product
-from unweave.training.grouping import value_text
+from unweave.training.flat_settings import value_text
 from unweave.training.overrides import is_spec
 from unweave.training.run import Run
 

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.table import Table as RichTable
 
 from unweave.core.console import out, plain_table
 from unweave.core.files import csv_text
 from unweave.core.hints import nearest
-from unweave.core.parts import MissingPart
-from unweave.training.collapse import collapsed
-from unweave.training.configuration import blocks_text, objective_text
-from unweave.training.final_terms import final_terms
-from unweave.training.grouping import (
-    data_label,
+from unweave.training.final_terms import ends_collapsed, mean_terms
+from unweave.training.flat_settings import (
     differing,
     flatten,
-    settings_of,
+    relative_text,
     sort_key,
     value_text,
 )
-
-if TYPE_CHECKING:
-    from unweave.training.store import RunFolder
+from unweave.training.run_files import RunFiles
 
 _FACTS = ("run", "status", "collapsed", "step")
 _WHAT = 18  # least width of the column that describes a run
@@ -59,35 +52,32 @@ class ListedRun:
         return facts | self.settings | self.terms | self.first_scores
 
 
-def read_run(folder: RunFolder) -> ListedRun:
+def read_run(folder: RunFiles) -> ListedRun:
     """Read the folder of a run; describe a damaged one instead of raising an error."""
     name = folder.path.name
     try:
         return _read(folder)
-    except MissingPart as error:
-        settings = flatten(json.loads((folder.path / "run.json").read_text()))
-        return ListedRun(name, folder.status, settings, problem=f"{name}: {error}")
-    except (ValueError, OSError, LookupError, TypeError, AttributeError) as error:
-        text = str(error) if isinstance(error, (ValueError, OSError)) else repr(error)
+    except (ValueError, OSError) as error:
+        text = str(error)
         return ListedRun(name, "damaged", problem=text if name in text else f"{name}: {text}")
 
 
-def _read(folder: RunFolder) -> ListedRun:
-    run, log = folder.read_run(), folder.read_log()
+def _read(folder: RunFiles) -> ListedRun:
+    summary, log = folder.summary, folder.read_log_end()
     scores = {
-        split: {key: float(score["value"]) for key, score in content["scores"].items()}
+        split: {key: score["value"] for key, score in content["scores"].items()}
         for split, content in folder.scores.items()
     }
     scored = f"scored on {', '.join(scores)}" if scores else ""
     return ListedRun(
         folder.path.name,
         folder.status,
-        settings_of(run),
-        (objective_text(run), blocks_text(run.latent), data_label(run.data), scored),
-        int(log[-1]["step"]) if log else 0,
-        final_terms(log),
+        flatten(folder.settings),
+        (summary["objective"], summary["latent"], relative_text(summary["data"]), scored),
+        log[-1]["step"] if log else 0,
+        mean_terms(log),
         scores,
-        collapsed(log),
+        ends_collapsed(log),
     )
 
 

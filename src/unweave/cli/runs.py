@@ -76,10 +76,10 @@ def runs_command(
         runs_table,
         sort_runs,
     )
-    from unweave.training.store import Store
+    from unweave.training.run_files import RunFiles, run_paths
 
     form = output_format(json_output, csv_output)
-    every = [read_run(folder) for folder in Store(store).folders()]
+    every = [read_run(RunFiles(path)) for path in run_paths(store)]
     if not every and form == "table":
         out.print(f"{store} contains no runs yet; train one with `unweave train`")
         return

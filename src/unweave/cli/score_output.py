@@ -20,7 +20,8 @@ from unweave.evaluation.model import FittedModel
 from unweave.metrics import Scores
 from unweave.metrics.model_metrics import LIKELIHOOD, UDR
 from unweave.metrics.score import CSV_COLUMNS
-from unweave.training.grouping import data_label, differing, settings_of, settings_text
+from unweave.training.flat_settings import differing, settings_text
+from unweave.training.grouping import data_label, settings_of
 
 _MOST_COLUMNS = 4  # the table of more runs has summary statistics instead of a column per run
 

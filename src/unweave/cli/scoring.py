@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,7 +19,10 @@ from unweave.evaluation.model import Codes, FittedModel
 from unweave.metrics import METRICS, Score, Scores, Table, evaluate, left_out
 from unweave.metrics.model_metrics import split_model_metrics
 from unweave.metrics.registry import MetricChoice, select
+from unweave.training.run_files import FolderInUse
 from unweave.training.store import RunFolder, ScoreFacts, Store, refuse_model_file
+
+_NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class Scored(NamedTuple):
@@ -55,15 +59,15 @@ def score_runs(
         count_encoded = partial(counts.add, "encoded")
         for number, table, result in map_tables(models, rows, score, count_encoded, codes):
             counts.add("measured")
+            stored: list[str] = []
             encoded |= {number: table} if of_models else {}
             if result.problems:
                 scored.failures[labels[number]] = "; ".join(result.problems)
             if result.scores or not (result.problems or of_models):
-                folder = RunFolder(models[number].folder or Path())
-                table.save(folder.table_path(models[number].split))
-                folder.write_scores(facts[number], result.scores.to_json())
                 scored.scores[labels[number]] = result.scores
+                stored = _store(models[number], table, facts[number], result.scores)
             notes = [*map(str, result.warned), *(omitted(table) if names is None else [])]
+            notes += stored
             print_notes(err, (note for note in notes if note not in printed))
             printed.update(notes)
     if of_models:
@@ -91,9 +95,23 @@ def _score_models(
                 continue
             own = scored.scores.setdefault(label, Scores({}))
             own[result.key] = result
-            folder = RunFolder(model.folder or Path())
-            tables[number].save(folder.table_path(model.split))
-            folder.write_scores(facts[number], own.to_json())
+            print_notes(err, _store(model, tables[number], facts[number], own))
+
+
+def _store(model: FittedModel, table: Table, facts: ScoreFacts, scores: Scores) -> list[str]:
+    """Write codes and scores into the folder of a run; return a note if that is not possible."""
+    folder = RunFolder(model.folder or Path())
+    try:
+        with folder.lock():
+            table.save(folder.table_path(model.split))
+            folder.write_scores(facts, scores.to_json())
+    except FolderInUse as error:
+        return [f"scores of run {model.run.digest} are not stored: {error}"]
+    except OSError as error:
+        if error.errno not in _NOT_WRITABLE:
+            raise
+        return [f"scores are not stored: {folder.path.parent} is not writable ({error.strerror})"]
+    return []
 
 
 class _TableScores(NamedTuple):

@@ -26,14 +26,8 @@ from unweave.evaluation.shared_latents import (
 from unweave.metrics import METRICS, Scores, Table, udr
 from unweave.metrics.model_metrics import LIKELIHOOD, UDR, split_model_metrics
 from unweave.metrics.registry import MetricChoice, metric_keys
-from unweave.training.grouping import (
-    data_identity,
-    data_label,
-    differing,
-    same_but_for_the_seed,
-    settings_of,
-    sort_key,
-)
+from unweave.training.flat_settings import differing, sort_key
+from unweave.training.grouping import data_identity, data_label, same_but_for_the_seed, settings_of
 from unweave.training.store import RunFolder, ScoreFacts
 
 _LOWER = "distortion"  # the only quantity of a log that is better if it is lower
@@ -103,7 +97,7 @@ def compared_model(model: FittedModel) -> ComparedRun:
 def compared_folder(folder: RunFolder, split: str | None = None) -> ComparedRun:
     """Return what is stored of a run: its log, and its scores of a split (default: its own)."""
     run, every, record = folder.read_run(), folder.scores, folder.read_data()
-    stored: dict[str, Any] = every.get(split, {}) if split else next(iter(every.values()), {})
+    stored = every.get(split) if split else next(iter(every.values()), None)
     facts = ScoreFacts.of(stored) if stored else None
     unused = _unused(facts) if facts else ""
     labels = facts.labels if facts else record.labels_fingerprint
@@ -114,7 +108,7 @@ def compared_folder(folder: RunFolder, split: str | None = None) -> ComparedRun:
         data_identity(data, record.fingerprint, labels),
         folder.read_log(),
         folder.read_measures(),
-        Scores.from_json(stored["scores"]) if facts and not unused else {},
+        Scores.from_json(stored["scores"]) if stored and not unused else {},
         None if unused else facts,
         unused,
     )

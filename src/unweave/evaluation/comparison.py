@@ -14,7 +14,7 @@ from unweave.evaluation.shared_latents import SharedLatent
 from unweave.metrics import Score, Table
 from unweave.metrics.model_metrics import UDR
 from unweave.training.final_terms import final_terms
-from unweave.training.grouping import settings_text
+from unweave.training.flat_settings import settings_text
 from unweave.training.run import Run
 from unweave.training.store import ScoreFacts
 

@@ -13,7 +13,7 @@ from unweave.core.html import html_table
 from unweave.core.intervals import Estimate
 from unweave.evaluation.shared_latents import SAME
 from unweave.metrics.score import Score, aligned
-from unweave.training.grouping import value_text
+from unweave.training.flat_settings import value_text
 
 if TYPE_CHECKING:
     from unweave.evaluation.comparison import Comparison, Contrast, RunGroup, Section

@@ -44,7 +44,8 @@ from unweave.training import (
     pick_device,
     train,
 )
-from unweave.training.collapse import collapse_warning, collapsed
+from unweave.training.collapse import collapse_warning
+from unweave.training.final_terms import collapsed
 from unweave.training.own_data import Datasets, is_own_data, suggest
 from unweave.training.progress import ConsoleProgress, failure_text
 from unweave.training.run import Run

@@ -189,7 +189,7 @@ class Library:
             if before and before.version == version:
                 return before
             return _Listed(source, version, source.run_data(rows))
-        except (ValueError, OSError, LookupError, TypeError, AttributeError) as error:
+        except (ValueError, OSError) as error:
             self._note(f"{source.key} is left out: {error}")
             return _Listed(source, version, None)
 

@@ -42,7 +42,8 @@ from unweave.report.traversals import image_colours
 from unweave.report.vectors import vectors_of
 from unweave.report.verdict import headline
 from unweave.training.configuration import data_name
-from unweave.training.grouping import data_identity, value_text
+from unweave.training.flat_settings import value_text
+from unweave.training.grouping import data_identity
 
 _PRIOR_SAMPLES = 1_000
 _POSTERIOR_SAMPLES = 2_000  # random numbers hardly compress, and contours need no more

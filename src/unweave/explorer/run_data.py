@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import Counter
@@ -18,9 +17,10 @@ from unweave.evaluation.model import FittedModel
 from unweave.explorer.contents import Curves, RunData, Setting, State
 from unweave.explorer.paths import without_paths
 from unweave.report.text import cut
-from unweave.training.grouping import differing, flatten, value_text, without_places
+from unweave.training.flat_settings import differing, flatten, value_text, without_places
 from unweave.training.run import Run
-from unweave.training.store import RunFolder, evenly_spaced
+from unweave.training.run_files import evenly_spaced
+from unweave.training.store import RunFolder
 
 MOST_ROWS = 300  # of a curve
 _DIGITS = 6  # of a number in a curve
@@ -56,7 +56,7 @@ def run_data(source: str | Path | FittedModel, rows: int = MOST_ROWS) -> RunData
 def _of_folder(path: Path, rows: int) -> RunData:
     folder = RunFolder(path)
     run, missing = _known_run(folder)
-    settings = shareable_settings(spec.to_json(run) if run else _stored(folder))
+    settings = shareable_settings(folder.settings)
     log = folder.read_log(most=rows)
     state = folder.status
     trained = folder.weights.exists() or bool(folder.states)
@@ -82,11 +82,6 @@ def _known_run(folder: RunFolder) -> tuple[Run | None, str]:
         return folder.read_run(), ""
     except MissingPart as error:
         return None, f"cannot be opened: {without_paths(str(error))}"
-
-
-def _stored(folder: RunFolder) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((folder.path / "run.json").read_text())
-    return content
 
 
 def shareable_settings(content: Row) -> dict[str, Setting]:
@@ -140,8 +135,8 @@ def own_scores(folder: Path | None) -> dict[str, float]:
     if folder is None:
         return {}
     run_folder = RunFolder(folder)
-    stored = run_folder.scores.get(split_of(run_folder.read_run().data), {"scores": {}})
-    scores = {key: float(score["value"]) for key, score in stored["scores"].items()}
+    stored = run_folder.scores.get(split_of(run_folder.read_run().data))
+    scores = {key: score["value"] for key, score in (stored["scores"] if stored else {}).items()}
     return {key: value for key, value in scores.items() if math.isfinite(value)}
 
 

@@ -17,6 +17,7 @@ from unweave.explorer.onnx_export import check_packages
 from unweave.explorer.page import read_app, render
 from unweave.explorer.run_data import named, run_data
 from unweave.training.configuration import data_name
+from unweave.training.run_files import writing
 
 
 def share(
@@ -47,7 +48,8 @@ def share(
         raise ValueError(f"expected the path of a file to write, got the folder {place}")
     content = shared_page(models, title, rows, thumbnails, embedding)
     make_folder(place.parent)
-    write_atomically(place, content)
+    with writing(place):
+        write_atomically(place, content)
     return place
 
 

@@ -20,7 +20,7 @@ from unweave.report.figures import settled_span
 from unweave.report.studies import series_style
 from unweave.report.templates import template
 from unweave.report.text import words
-from unweave.training.grouping import value_text
+from unweave.training.flat_settings import value_text
 
 _MOST_LINES = 12  # runs of which every one has a line of its own; of more, groups have bands alone
 

@@ -26,6 +26,7 @@ from unweave.report.templates import template
 from unweave.report.verdict import verdict
 from unweave.training import configuration
 from unweave.training.overrides import train_arguments
+from unweave.training.run_files import writing
 
 
 def write_report(
@@ -47,7 +48,8 @@ def write_report(
     place = Path(path)
     make_folder(place.parent)
     page = render(model, rows=rows, scores=scores, channels=channels, explorer=explorer)
-    write_atomically(place, page.encode())
+    with writing(place):
+        write_atomically(place, page.encode())
     return place
 
 

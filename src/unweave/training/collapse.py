@@ -8,23 +8,10 @@ from unweave.core.schedules import Schedule, at
 from unweave.data import Dataset
 from unweave.likelihoods import Gaussian
 from unweave.training.engine import Row
-from unweave.training.final_terms import final_terms
 from unweave.training.own_data import suggested_steps
 from unweave.training.run import Run
 
-_LEAST_RATE = 0.05  # nats in all latent variables together
-_LEAST_STEPS = 100  # a shorter run has not begun to use them
 _STILL = 0.02  # share of all that a loss fell, in its last interval, from which it still falls
-
-
-def collapsed(log: Sequence[Row]) -> bool:
-    """Whether all latent variables are off at the end of a log: the rate is about 0 nats.
-
-    >>> collapsed([{"step": 100, "distortion": 12.0, "rate": 0.004}])
-    True
-    """
-    long_enough = bool(log) and log[-1]["step"] >= _LEAST_STEPS
-    return long_enough and final_terms(log).get("rate", 1.0) < _LEAST_RATE
 
 
 def collapse_warning(run: Run, dataset: Dataset, measures: Sequence[Row] = ()) -> str:

@@ -7,7 +7,14 @@ from typing import NamedTuple
 
 from unweave.data import Arrays, Dataset, Folder, InMemory
 from unweave.latents import Latent, Product
-from unweave.training.overrides import default_fields, defaults_of, fields_of, is_spec
+from unweave.training.overrides import (
+    data_text,
+    default_fields,
+    defaults_of,
+    fields_of,
+    is_spec,
+)
+from unweave.training.records import RunSummary
 from unweave.training.run import Run
 
 
@@ -89,6 +96,15 @@ def objective_text(run: Run) -> str:
     divergence = getattr(run.objective, "divergence", None)
     kind = run.objective.kind + (f" with {divergence.kind}" if divergence else "")
     return f"{kind}, {weights}" if weights else kind
+
+
+def summary_of(run: Run) -> RunSummary:
+    """Return a run in words, for a list of runs."""
+    return {
+        "objective": objective_text(run),
+        "latent": blocks_text(run.latent),
+        "data": data_text(run.data),
+    }
 
 
 def latent_text(latent: Latent) -> str:

@@ -4,26 +4,58 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 _SHARE = 0.05  # of the rows of a log
 _LEAST_ROWS = 10
+_LEAST_RATE = 0.05  # nats in all latent variables together
+_LEAST_STEPS = 100  # a shorter run has not begun to use them
+
+
+def end_of(log: Sequence[T]) -> Sequence[T]:
+    """Return the rows at the end of a log: one covers few batches and is noisy.
+
+    The end is the last 5% of the rows, at least ten of them, but never more than the later half:
+    the first rows of a short log are not its end.
+    """
+    count = max(math.ceil(_SHARE * len(log)), min(_LEAST_ROWS, math.ceil(len(log) / 2)))
+    return log[len(log) - count :]
 
 
 def final_terms(log: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Return the mean of every term over the end of a log.
 
-    One row covers few batches and is noisy. The end is the last 5% of the rows, at least ten of
-    them, but never more than the later half: the first rows of a short log are not its end.
-
     >>> final_terms([{"step": 1, "rate": 9.0}, {"step": 2, "rate": 3.0}])
     {'rate': 3.0}
     """
-    count = max(math.ceil(_SHARE * len(log)), min(_LEAST_ROWS, math.ceil(len(log) / 2)))
-    end = log[len(log) - count :]
-    names = [name for name in (log[-1] if log else {}) if name != "step"]
-    return {name: _mean([float(row[name]) for row in end if name in row]) for name in names}
+    return mean_terms(end_of(log))
+
+
+def mean_terms(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the mean of every term of the last row over rows of a log."""
+    names = [name for name in (rows[-1] if rows else {}) if name != "step"]
+    return {name: _mean([float(row[name]) for row in rows if name in row]) for name in names}
+
+
+def collapsed(log: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether all latent variables are off at the end of a log: the rate is about 0 nats.
+
+    >>> collapsed([{"step": 100, "distortion": 12.0, "rate": 0.004}])
+    True
+    """
+    return ends_collapsed(end_of(log))
+
+
+def ends_collapsed(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether all latent variables are off in the rows at the end of a log."""
+    long_enough = bool(rows) and rows[-1]["step"] >= _LEAST_STEPS
+    return long_enough and mean_terms(rows).get("rate", 1.0) < _LEAST_RATE
 
 
 def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
+    try:
+        return math.fsum(values) / len(values)
+    except (OverflowError, ValueError):  # numbers near the largest, or infinities of both signs
+        return sum(value / len(values) for value in values)

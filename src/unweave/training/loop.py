@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import torch
 
 from unweave import kernels
-from unweave.core.files import sync_once, write_json
+from unweave.core.files import sync_once
 from unweave.data import Dataset
 from unweave.training import compile as compiler
 from unweave.training.engine import Row
@@ -31,7 +31,7 @@ from unweave.training.resumption import (
 from unweave.training.run import Run
 from unweave.training.state import model_weights
 from unweave.training.step import Lanes
-from unweave.training.store import RunFolder, Store, read_tensors, write_tensors
+from unweave.training.store import RunFolder, Store
 from unweave.training.workers import LanePool
 
 
@@ -174,7 +174,7 @@ class LaneGroup:
             return
         step = max(common)
         folders = [steps[step] for steps in places]
-        self.lanes.restore([read_tensors(folder.states[step])[0] for folder in folders], step)
+        self.lanes.restore([folder.read_state(step) for folder in folders], step)
         self.logs = [folder.read_log(until=step) for folder in folders]
         for run, folder in zip(self.lanes.runs, folders, strict=True):
             self.measures[run.digest] = folder.read_measures(until=step)
@@ -255,7 +255,7 @@ class LaneGroup:
         if folder:
             folder.write_log(rows)
             folder.write_measures(measures)
-            write_json(folder.path / "failed.json", failure)
+            folder.write_failure(failure)
         self.progress.broke(run, failure)
 
     def _save(self) -> None:
@@ -270,7 +270,6 @@ class LaneGroup:
         failed = [lane for lane, good in enumerate(lanes.state.finite()) if not good]
         self._drop({lane: {"step": lanes.step - 1, "term": "gradient"} for lane in failed})
         facts = {
-            "step": lanes.step,
             "lanes": [run.digest for run in lanes.runs],
             **arithmetic(lanes.runs, lanes.device, lanes.precision),
         }
@@ -281,8 +280,7 @@ class LaneGroup:
                 folder.write_measures(self.measures[lanes.runs[lane].digest])
         with sync_once():
             for lane, folder in stored:
-                path = folder.path / f"state-{lanes.step}.safetensors"
-                write_tensors(path, lanes.state.lane(lane), facts)
+                folder.write_state(lanes.step, lanes.state.lane(lane), facts)
         for _, folder in stored:
             folder.drop_states(before=lanes.step)
 
@@ -306,7 +304,7 @@ class LaneGroup:
             }
             self.outcomes[run.digest] = Outcome(run, weights, log, None, measures)
             if folder and finished:
-                write_tensors(folder.weights, weights, {"step": lanes.step})
+                folder.write_weights(weights, lanes.step)
 
 
 def train(
@@ -393,9 +391,9 @@ def _open_runs(
     unfinished = []
     for run in distinct:
         folder = store.folder(run)
+        locks.enter_context(folder.lock())
         folder.create(run)
         folder.check_data(dataset, labels=bool(run.labels))
-        locks.enter_context(folder.lock())
         if folder.status in ("finished", "failed"):
             outcomes[run.digest] = recall(folder, run)
         else:
@@ -406,11 +404,9 @@ def _open_runs(
 def recall(folder: RunFolder, run: Run) -> Outcome:
     """Read the result of a run from its folder, with the newest weights there are."""
     if folder.weights.exists():
-        weights, _ = read_tensors(folder.weights)
+        weights = folder.read_weights()
         return Outcome(run, weights, folder.read_log(), None, folder.read_measures())
-    if not folder.states:
-        log, measures = folder.read_log(), folder.read_measures()
-        return Outcome(run, None, log, folder.failure, measures)
-    tensors, facts = read_tensors(folder.states[max(folder.states)])
-    log, measures = folder.read_log(facts["step"]), folder.read_measures(facts["step"])
-    return Outcome(run, model_weights(tensors), log, folder.failure, measures)
+    step = max(folder.states, default=None)
+    newest = None if step is None else model_weights(folder.read_state(step))
+    log, measures = folder.read_log(step), folder.read_measures(step)
+    return Outcome(run, newest, log, folder.failure, measures)

@@ -5,17 +5,30 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from unweave.core import spec
 from unweave.core.files import write_atomically
-from unweave.training.engine import Row
 from unweave.training.loop import Outcome
-from unweave.training.run import Run
-from unweave.training.store import DataRecord, tensors_from_bytes, tensors_to_bytes
+from unweave.training.records import (
+    LogRow,
+    MeasuredRow,
+    Row,
+    StoredData,
+    check_form,
+    lines_from_bytes,
+    reading,
+    rows_from_lines,
+    rows_to_bytes,
+    seal,
+    unseal,
+)
+from unweave.training.run_files import LOG, MEASURES, RUN, WEIGHTS
+from unweave.training.store import DATA, DataRecord, run_from, run_to_record
+from unweave.training.tensor_files import tensors_from_bytes, tensors_to_bytes
 
 _DATE = (1980, 1, 1, 0, 0, 0)  # the same model has the same bytes every time
+_NAMES = (RUN, DATA, LOG, MEASURES, WEIGHTS)
 
 
 def write_model(path: Path, outcome: Outcome, record: DataRecord) -> None:
@@ -23,13 +36,13 @@ def write_model(path: Path, outcome: Outcome, record: DataRecord) -> None:
     if path.is_dir():
         raise ValueError(f"expected the path of a file to write, got the folder {path}")
     assert outcome.weights is not None
-    step = outcome.log[-1]["step"] if outcome.log else 0
+    run, step = outcome.run.digest, outcome.log[-1]["step"] if outcome.log else 0
     parts = {
-        "run.json": json.dumps(spec.to_json(outcome.run), indent=2).encode(),
-        "data.json": json.dumps(record.to_json(), indent=2).encode(),
-        "log.jsonl": _lines(outcome.log),
-        "measures.jsonl": _lines(outcome.measures),
-        "weights.safetensors": tensors_to_bytes(outcome.weights, {"step": step}),
+        RUN: json.dumps(seal(RUN, run, run_to_record(outcome.run)), indent=2).encode(),
+        DATA: json.dumps(seal(DATA, run, record.to_json()), indent=2).encode(),
+        LOG: rows_to_bytes(LOG, run, outcome.log),
+        MEASURES: rows_to_bytes(MEASURES, run, outcome.measures),
+        WEIGHTS: tensors_to_bytes(WEIGHTS, outcome.weights, run, {"step": step}),
     }
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_STORED) as archive:
@@ -50,23 +63,23 @@ def read_model(path: Path) -> tuple[Outcome, DataRecord]:
             f"{path} cannot be read ({str(error).strip(chr(39))}): expected a model as "
             "`model.save` writes it; the file is another one, or damaged"
         ) from None
-    try:
-        content, record = json.loads(parts["run.json"]), json.loads(parts["data.json"])
-        weights, _ = tensors_from_bytes(parts["weights.safetensors"])
-        described = DataRecord.from_json(record)
-        rows = [_rows(parts[name]) for name in ("log.jsonl", "measures.jsonl")]
-    except ValueError as error:
-        raise ValueError(f"{path} cannot be read: {error}; the file is damaged") from None
-    run = spec.from_json(Run, content)
-    return Outcome(run, weights, rows[0], None, rows[1]), described
+    with reading(path):
+        return _read_parts(parts)
 
 
-_NAMES = ("run.json", "data.json", "log.jsonl", "measures.jsonl", "weights.safetensors")
+def _read_parts(parts: dict[str, bytes]) -> tuple[Outcome, DataRecord]:
+    sealed = unseal(RUN, json.loads(parts[RUN]))
+    stored = unseal(DATA, json.loads(parts[DATA]), sealed.run).content
+    weights, _ = tensors_from_bytes(WEIGHTS, parts[WEIGHTS], sealed.run)
+    outcome = Outcome(
+        run_from(sealed),
+        weights,
+        _rows(parts, LOG, LogRow, sealed.run),
+        None,
+        _rows(parts, MEASURES, MeasuredRow, sealed.run),
+    )
+    return outcome, DataRecord.from_json(check_form(StoredData, stored))
 
 
-def _lines(rows: Sequence[Row]) -> bytes:
-    return "".join(json.dumps(row) + "\n" for row in rows).encode()
-
-
-def _rows(content: bytes) -> list[Row]:
-    return [json.loads(line) for line in content.splitlines()]
+def _rows(parts: dict[str, bytes], name: str, form: Any, run: str) -> list[Row]:
+    return rows_from_lines(form, lines_from_bytes(name, parts[name], run))

@@ -38,6 +38,7 @@ from unweave.data import (
 from unweave.data.files.detect import from_path
 from unweave.data.splits import takes_all
 from unweave.training.own_data import Datasets, is_own_data, suggest, suggested_steps
+from unweave.training.records import settings_in
 from unweave.training.run import Run
 
 _LIST = re.compile(r"[\w.:+-]+(,[\w.:+-]+)+")
@@ -150,8 +151,8 @@ def base_from(path: Path) -> dict[str, Any]:
         content = tomllib.loads(path.read_text()) if toml else json.loads(path.read_text())
     except (json.JSONDecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not valid {'TOML' if toml else 'JSON'}: {error}") from None
-    spec.from_json(Run, content)
-    fields: dict[str, Any] = content
+    fields: dict[str, Any] = settings_in(content) if isinstance(content, dict) else content
+    spec.from_json(Run, fields)
     return fields
 
 

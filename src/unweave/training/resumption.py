@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 from unweave.data import Dataset
 from unweave.training.run import Run
-from unweave.training.store import RunFolder, Store, read_facts
+from unweave.training.store import RunFolder, Store
 
 _WORTH_COMPILING = 10_000  # steps, after which compiling has paid for itself
 
@@ -78,7 +77,7 @@ def find_continuations(
             if why := _difference(runs_by_digest[digest], folder, dataset, precision, measured):
                 refusals.setdefault(digest, _refusal(folder, why))
             else:
-                lanes = _saved_lanes(folder.states)
+                lanes = _saved_lanes(folder)
                 candidates[digest].append(_Shorter(folder, max(folder.states), lanes))
     while True:
         chosen = {digest: each[0] for digest, each in candidates.items() if each}
@@ -111,7 +110,7 @@ def _difference(
     if not (states := folder.states):
         return "its checkpoint, state-*.safetensors, was removed"
     try:
-        record, facts = folder.read_data(), read_facts(states[max(states)])
+        record, facts = folder.read_data(), folder.read_state_facts(max(states))
     except ValueError as error:
         return str(error)
     if record.fingerprint != dataset.fingerprint:
@@ -137,7 +136,7 @@ def group_runs(
     """
     together = _saved_together(runs, store) if store else {}
     for digest, origin in origins.items():
-        together.setdefault(digest, _saved_lanes(origin.states))
+        together.setdefault(digest, _saved_lanes(origin))
     groups: dict[tuple[str, frozenset[str]], list[Run]] = {}
     for run in runs:
         key = run.lane_key, together.get(run.digest, frozenset())
@@ -150,11 +149,11 @@ def _saved_together(runs: Sequence[Run], store: Store) -> dict[str, frozenset[st
 
     A run whose group was stopped during its first checkpoint may have none itself.
     """
-    states = {run.digest: store.folder(run).states for run in runs}
-    saved = {digest: _saved_lanes(each) for digest, each in states.items() if each}
+    folders = {run.digest: store.folder(run) for run in runs}
+    saved = {digest: _saved_lanes(each) for digest, each in folders.items() if each.states}
     return {digest: lanes for lanes in saved.values() for digest in lanes} | saved
 
 
-def _saved_lanes(states: dict[int, Path]) -> frozenset[str]:
+def _saved_lanes(folder: RunFolder) -> frozenset[str]:
     """Return the digests of the runs that the newest checkpoint was saved with."""
-    return frozenset(read_facts(states[max(states)])["lanes"])
+    return frozenset(folder.read_state_facts(max(folder.states)).get("lanes", ()))

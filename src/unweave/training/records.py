@@ -1,0 +1,297 @@
+"""The files of a run folder that are text: their form, their seal, and how they are read.
+
+Every file says what it is. Its seal names the file and the digest of its run, and has a checksum of
+these and of the content, so a file that was changed, renamed or copied from another run is noticed.
+A JSON object has its seal in the field "seal", and a file of rows in its last line. What is read
+must also have the form that is stated here.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import zlib
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, Required, TypeVar, cast
+
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    TypeAdapter,
+    ValidationError,
+    with_config,
+)
+from typing_extensions import TypedDict  # pydantic needs it before Python 3.12
+
+from unweave.core.files import write_atomically, write_json
+from unweave.core.parts import MissingPart
+
+T = TypeVar("T")
+Row = dict[str, Any]
+
+_SEAL, _SUMMARY = "seal", "summary"  # fields of files beside their content
+_SHOWN = 160  # characters of a reason
+
+
+# ---- forms
+
+
+def _with_step(row: Row) -> Row:
+    if type(step := row.get("step")) is not int or step < 0:
+        raise ValueError("a row has no step")
+    return row
+
+
+Number = Annotated[int, Field(gt=-(2**63), lt=2**63)] | float
+LogRow = Annotated[dict[str, Number], AfterValidator(_with_step)]
+MeasuredRow = Annotated[
+    dict[str, Number | dict[str, Number | None]], AfterValidator(_with_step)
+]  # numbers by kind and name
+
+
+@with_config(ConfigDict(extra="allow"))
+class RunSettings(TypedDict):
+    """The fields of a run that every run has, as far as they are known without its parts."""
+
+    data: dict[str, Any]
+    latent: dict[str, Any]
+    objective: dict[str, Any]
+    steps: NonNegativeInt
+    seed: NonNegativeInt
+
+
+class RunSummary(TypedDict):
+    """A run in words, as `unweave runs` lists it."""
+
+    objective: str
+    latent: str
+    data: str
+
+
+class StoredData(TypedDict):
+    """The content of data.json: the schema of the data of a run, and checksums of them."""
+
+    schema: dict[str, Any]
+    fingerprint: str
+    labels_fingerprint: str
+
+
+class Failure(TypedDict):
+    """The content of failed.json: the term that was not finite, and the last good checkpoint."""
+
+    step: NonNegativeInt
+    term: str
+    checkpoint: NonNegativeInt | None
+
+
+class StoredScore(TypedDict):
+    """A score in a file of scores, as `Score.to_json` returns it."""
+
+    name: str
+    protocol: str
+    value: float
+    parts: dict[str, float]
+    matrix: list[list[float]] | list[float] | None
+    details: dict[str, bool | Number | str | list[Number | str]]
+    interval: Annotated[list[float], Field(min_length=2, max_length=2)] | None
+    null: float | None
+
+
+class StoredScores(TypedDict):
+    """The content of a file of scores: what they are of, and each score by its key."""
+
+    split: str
+    rows: NonNegativeInt
+    codes: str
+    seed: int
+    labels: str
+    continuous: str | None
+    scores: dict[str, StoredScore]
+
+
+@with_config(ConfigDict(extra="allow"))
+class TensorFacts(TypedDict, total=False):
+    """The facts of a file of tensors: its step, and for a checkpoint what its bits depend on."""
+
+    step: Required[NonNegativeInt]
+    crc32: Required[str]  # of the tensors
+    lanes: list[str]
+    device: str
+    precision: str
+    compiled: bool
+
+
+@functools.cache
+def _adapter(form: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(form)
+
+
+def check_form(form: type[T], content: object) -> T:
+    """Return content of a form; raise a ValueError of one line that says where it differs."""
+    try:
+        checked: T = _adapter(cast(Hashable, form)).validate_python(content, strict=True)
+        return checked
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(step) for step in first["loc"])
+        raise ValueError(f"{where or 'its content'}: {first['msg']}") from None
+
+
+# ---- seals
+
+
+class Sealed(NamedTuple):
+    """The content of a file, and the digest of the run that it belongs to."""
+
+    content: dict[str, Any]
+    run: str
+
+
+def seal(file: str, run: str, content: Mapping[str, Any]) -> dict[str, Any]:
+    """Add to a JSON object what it is: the name of its file, its run and a checksum."""
+    crc32 = _checksum(file, run, json.dumps(content, sort_keys=True).encode())
+    return {**content, _SEAL: {"file": file, "run": run, "crc32": crc32}}
+
+
+def unseal(file: str, content: object, run: str | None = None) -> Sealed:
+    """Return what `seal` was given; raise a ValueError unless it is of this file and this run."""
+    if not isinstance(content, dict):
+        raise ValueError(f"expected a JSON object, got {type(content).__name__}")
+    rest = {name: value for name, value in content.items() if name != _SEAL}
+    owner, crc32 = _read_seal(file, content.get(_SEAL), run)
+    if _checksum(file, owner, json.dumps(rest, sort_keys=True).encode()) != crc32:
+        raise ValueError("its checksum does not match: the file was changed")
+    return Sealed(rest, owner)
+
+
+def rows_to_bytes(file: str, run: str, rows: Sequence[Row]) -> bytes:
+    """Return the content of a file of rows: a JSON object a line, and the seal."""
+    lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    last = {_SEAL: {"file": file, "run": run, "crc32": _checksum(file, run, lines)}}
+    return lines + json.dumps(last).encode() + b"\n"
+
+
+def lines_from_bytes(file: str, content: bytes, run: str) -> list[bytes]:
+    """Return the lines that `rows_to_bytes` wrote for rows; raise a ValueError if they changed."""
+    lines, _, last = content.removesuffix(b"\n").rpartition(b"\n")
+    lines = lines + b"\n" if lines else b""
+    found = json.loads(last) if last else None
+    if not isinstance(found, dict) or list(found) != [_SEAL]:
+        raise ValueError("it does not end with a checksum: it was cut off, or changed")
+    owner, crc32 = _read_seal(file, found[_SEAL], run)
+    if _checksum(file, owner, lines) != crc32:
+        raise ValueError("its checksum does not match: the file was changed")
+    return lines.splitlines()
+
+
+def rows_from_lines(form: Any, lines: Sequence[bytes]) -> list[Row]:
+    """Parse lines that have rows of a form."""
+    rows: list[Row] = check_form(list[form], [json.loads(line) for line in lines])
+    return rows
+
+
+def _read_seal(file: str, found: object, run: str | None) -> tuple[str, str]:
+    """Return the run and the checksum of a seal, which has to be of this file and this run."""
+    if not isinstance(found, dict) or found.keys() != {"file", "run", "crc32"}:
+        raise ValueError("it has no checksum: it was changed, or is of an earlier version")
+    owner = found["run"]
+    if found["file"] != file:
+        raise ValueError(f"it was written as {found['file']}")
+    if not isinstance(owner, str) or (run is not None and owner != run):
+        raise ValueError(f"it belongs to run {owner}, and the folder has run {run}")
+    return owner, str(found["crc32"])
+
+
+def _checksum(file: str, run: str, content: bytes) -> str:
+    return f"{zlib.crc32(content, zlib.crc32(f'{file} {run} '.encode())):08x}"
+
+
+# ---- files
+
+
+_AGAIN = "delete it and measure again, `unweave evaluate`"
+_ELSEWHERE = "restore it from a copy, or train the run again in another store"
+_ROWS = "restore it from a copy, or delete it to go on without its rows"
+_ADVICE = {  # by the start of the name
+    "run.": _ELSEWHERE,
+    "data.": _ELSEWHERE,
+    "log.": _ROWS,
+    "measures.": _ROWS,
+    "failed.": "delete it, and `unweave train` goes on from the last checkpoint",
+    "scores": _AGAIN,
+    "table": _AGAIN,
+    "state-": "restore it from a copy, or move it elsewhere to go on without it",
+    "weights.": "restore it from a copy, or move it elsewhere, and `unweave train` writes it again",
+}
+
+
+@contextmanager
+def reading(path: Path, file: str = "") -> Iterator[None]:
+    """Raise errors in what a file contains as a ValueError that names it and says what to do."""
+    try:
+        yield
+    except MissingPart:
+        raise
+    except (ValueError, RecursionError) as error:
+        nested = isinstance(error, RecursionError)
+        reason = "it is nested too deeply" if nested else " ".join(str(error).split())
+        name = file or path.name
+        advice = next((each for start, each in _ADVICE.items() if name.startswith(start)), "")
+        short = reason if len(reason) <= _SHOWN else f"{reason[:_SHOWN]}..."
+        raise ValueError(
+            f"{path} cannot be read ({short}): it is damaged; {advice or 'restore it from a copy'}"
+        ) from None
+
+
+def write_record(path: Path, run: str, content: Mapping[str, Any]) -> None:
+    """Write a JSON object with its seal."""
+    write_json(path, seal(path.name, run, content))
+
+
+def read_sealed(path: Path, run: str | None = None) -> Sealed:
+    """Read a JSON object that `write_record` wrote, of a run if it is given."""
+    with reading(path):
+        return unseal(path.name, json.loads(path.read_bytes()), run)
+
+
+def read_record(path: Path, form: type[T], run: str) -> T:
+    """Read a JSON object of a form that `write_record` wrote for a run."""
+    found = read_sealed(path, run)
+    with reading(path):
+        return check_form(form, found.content)
+
+
+def write_rows(path: Path, run: str, rows: Sequence[Row]) -> None:
+    """Write a file of rows with its seal."""
+    write_atomically(path, rows_to_bytes(path.name, run, rows))
+
+
+def read_lines(path: Path, run: str) -> list[bytes]:
+    """Read the lines of a file of rows; `parse_rows` parses those that are needed."""
+    with reading(path):
+        return lines_from_bytes(path.name, path.read_bytes(), run)
+
+
+def parse_rows(path: Path, form: Any, lines: Sequence[bytes]) -> list[Row]:
+    """Parse lines of a file of rows."""
+    with reading(path):
+        return rows_from_lines(form, lines)
+
+
+def settings_in(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a run in the content of a run.json, with or without its seal."""
+    return {name: value for name, value in content.items() if name not in (_SEAL, _SUMMARY)}
+
+
+def run_content(settings: Mapping[str, Any], summary: RunSummary) -> dict[str, Any]:
+    """Return the content of a run.json: the fields of a run, and the run in words."""
+    return {**settings, _SUMMARY: summary}
+
+
+def summary_in(content: Mapping[str, Any]) -> RunSummary:
+    """Return the run in words in the content of a run.json."""
+    return check_form(RunSummary, content.get(_SUMMARY))

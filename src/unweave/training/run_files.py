@@ -1,0 +1,222 @@
+"""What a run folder says of its run without torch: status, settings, log, scores, and the lock."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from filelock import FileLock, Timeout
+
+from unweave.core.files import delete_unfinished, make_folder
+from unweave.training.final_terms import end_of
+from unweave.training.records import (
+    Failure,
+    LogRow,
+    MeasuredRow,
+    Row,
+    RunSettings,
+    RunSummary,
+    Sealed,
+    StoredScores,
+    check_form,
+    parse_rows,
+    read_lines,
+    read_record,
+    read_sealed,
+    reading,
+    settings_in,
+    summary_in,
+    write_record,
+    write_rows,
+)
+
+T = TypeVar("T")
+Status = Literal["finished", "failed", "running", "stopped", "not started"]
+
+RUN, LOG, MEASURES, FAILED = "run.json", "log.jsonl", "measures.jsonl", "failed.json"
+WEIGHTS = "weights.safetensors"
+
+_STATE = re.compile(r"state-(\d+)\.safetensors")
+_LOCK_SECONDS = 1.0  # to wait for a lock: results are written in less
+
+
+class FolderInUse(ValueError):
+    """Another process writes in the folder of a run."""
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """The folder of one run, and those of its files that are text."""
+
+    path: Path
+
+    @property
+    def weights(self) -> Path:
+        """The trained weights."""
+        return self.path / WEIGHTS
+
+    @cached_property
+    def record(self) -> Sealed:
+        """The content of run.json, and the digest that the run was stored under."""
+        path = self.path / RUN
+        if not path.exists():
+            raise ValueError(
+                f"{self.path} is not a run: it has no {RUN}; `unweave runs` lists the runs"
+            )
+        return read_sealed(path)
+
+    @property
+    def digest(self) -> str:
+        """The digest of the run, whatever the name of the folder."""
+        return self.record.run
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The run as plain JSON."""
+        content = self.record.content
+        with reading(self.path / RUN):
+            return {**check_form(RunSettings, settings_in(content))}
+
+    @property
+    def summary(self) -> RunSummary:
+        """The run in words."""
+        content = self.record.content
+        with reading(self.path / RUN):
+            return summary_in(content)
+
+    @property
+    def failure(self) -> Row | None:
+        """Where and why the run stopped, if it did."""
+        path = self.path / FAILED
+        return {**read_record(path, Failure, self.digest)} if path.exists() else None
+
+    def write_failure(self, failure: Row) -> None:
+        """Record where and why the run stopped."""
+        write_record(self.path / FAILED, self.digest, failure)
+
+    @property
+    def scores(self) -> dict[str, StoredScores]:
+        """The content of each scores file, by split; the split it was trained on comes first."""
+        found = {}
+        for path in sorted(self.path.glob("scores*.json"), key=lambda path: len(path.name)):
+            scores = self.read_scores(path)
+            found[scores["split"]] = scores
+        return found
+
+    def read_scores(self, path: Path) -> StoredScores:
+        """Read a file of scores."""
+        return read_record(path, StoredScores, self.digest)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics that the run was scored with, on any split."""
+        return tuple(dict.fromkeys(key for each in self.scores.values() for key in each["scores"]))
+
+    @property
+    def states(self) -> dict[int, Path]:
+        """Checkpoints by step, the oldest first."""
+        found = ((_STATE.fullmatch(entry.name), entry) for entry in self.path.glob("state-*"))
+        return dict(sorted((int(match[1]), entry) for match, entry in found if match))
+
+    @property
+    def status(self) -> Status:
+        """Whether the run is finished, failed, running, stopped (resumable) or not started."""
+        if self.weights.exists():
+            return "finished"
+        if self.failure:
+            return "failed"
+        if self.locked:
+            return "running"
+        return "stopped" if self.states else "not started"
+
+    @property
+    def locked(self) -> bool:
+        """Whether a process is writing in the folder now, which for long only training does."""
+        path = self.path / "lock"
+        if not path.exists():
+            return False
+        try:
+            with FileLock(path, timeout=0):
+                return False
+        except Timeout:
+            return True
+        except OSError:  # no process can train in a folder that is not writable
+            return False
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other processes from writing in the folder; whoever writes there holds this lock."""
+        make_folder(self.path)
+        try:
+            with FileLock(self.path / "lock", timeout=_LOCK_SECONDS):
+                delete_unfinished(self.path)
+                yield
+        except Timeout:
+            raise FolderInUse(
+                f"another process is writing in {self.path}, which is being trained or measured: "
+                "wait for it or stop it"
+            ) from None
+
+    def read_log(self, until: int | None = None, most: int | None = None) -> list[Row]:
+        """The log's rows, up to and including a step; only `most`, evenly spaced, if given."""
+        return self._read_rows(LOG, LogRow, until, most)
+
+    def read_log_end(self) -> list[Row]:
+        """The rows at the end of the log; the others are not parsed."""
+        return parse_rows(self.path / LOG, LogRow, end_of(self._lines(LOG)))
+
+    def write_log(self, rows: Sequence[Row]) -> None:
+        """Replace the log."""
+        write_rows(self.path / LOG, self.digest, rows)
+
+    def read_measures(self, until: int | None = None, most: int | None = None) -> list[Row]:
+        """The measurements made during training, as `read_log` reads rows."""
+        return self._read_rows(MEASURES, MeasuredRow, until, most)
+
+    def write_measures(self, rows: Sequence[Row]) -> None:
+        """Replace the measurements; a run that has none has no file."""
+        if rows or (self.path / MEASURES).exists():
+            write_rows(self.path / MEASURES, self.digest, rows)
+
+    def _lines(self, name: str) -> list[bytes]:
+        path = self.path / name
+        return read_lines(path, self.digest) if path.exists() else []
+
+    def _read_rows(self, name: str, form: Any, until: int | None, most: int | None) -> list[Row]:
+        rows = parse_rows(self.path / name, form, evenly_spaced(self._lines(name), most))
+        return [row for row in rows if until is None or row["step"] <= until]
+
+
+def evenly_spaced(rows: Sequence[T], most: int | None) -> Sequence[T]:
+    """Return at most `most` rows, with the first and the last.
+
+    >>> evenly_spaced(range(10), 4)
+    [0, 3, 6, 9]
+    """
+    if most is None or len(rows) <= most:
+        return rows
+    return [rows[round(place * (len(rows) - 1) / (most - 1))] for place in range(most)]
+
+
+def run_paths(root: Path, start: str = "") -> list[Path]:
+    """Return the folders in a store that hold a run and whose names begin so, the newest last."""
+    if not root.is_dir():
+        return []
+    with os.scandir(root) as entries:
+        paths = [Path(entry.path) for entry in entries if entry.name.startswith(start)]
+    found = [path for path in paths if (path / RUN).exists()]
+    return sorted(found, key=lambda path: path.stat().st_mtime) if len(found) > 1 else found
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Hold the lock of the run folder in which a file is to be written, if it is in one."""
+    folder = path.absolute().parent
+    with RunFiles(folder).lock() if (folder / RUN).exists() else nullcontext():
+        yield

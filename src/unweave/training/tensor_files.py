@@ -1,0 +1,83 @@
+"""Files of tensors: safetensors with sealed facts and a checksum of the tensors in the header."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load, save
+from torch import Tensor
+
+from unweave.core.files import write_atomically
+from unweave.training.records import TensorFacts, check_form, reading, seal, unseal
+
+_METADATA = "unweave"  # the field of the header that has the facts
+
+
+def write_tensors(
+    path: Path, tensors: Mapping[str, Tensor], run: str, facts: Mapping[str, Any]
+) -> None:
+    """Write tensors of a run with facts, which include the step."""
+    write_atomically(path, tensors_to_bytes(path.name, tensors, run, facts))
+
+
+def read_tensors(path: Path, run: str) -> tuple[dict[str, Tensor], TensorFacts]:
+    """Read the tensors and facts that `write_tensors` wrote for this run."""
+    with reading(path):
+        return tensors_from_bytes(path.name, path.read_bytes(), run)
+
+
+def tensors_to_bytes(
+    file: str, tensors: Mapping[str, Tensor], run: str, facts: Mapping[str, Any]
+) -> bytes:
+    """Return the content of a file of tensors."""
+    ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    sealed = seal(file, run, {**facts, "crc32": _checksum(ready)})
+    return save(ready, metadata={_METADATA: json.dumps(sealed)})
+
+
+def tensors_from_bytes(
+    file: str, content: bytes, run: str
+) -> tuple[dict[str, Tensor], TensorFacts]:
+    """Return what `tensors_to_bytes` was given; raise a ValueError if anything has changed."""
+    try:
+        tensors = {name: value.clone() for name, value in load(content).items()}
+    except SafetensorError as error:
+        raise ValueError(str(error)) from None
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    facts = _facts(file, header.get("__metadata__"), run)
+    if _checksum(tensors) != facts["crc32"]:
+        raise ValueError("the checksum of its tensors does not match: the file was changed")
+    return tensors, facts
+
+
+def read_facts(path: Path, run: str) -> TensorFacts:
+    """Read the facts of a file that `write_tensors` wrote for this run, without its tensors."""
+    with reading(path):
+        try:
+            with safe_open(path, framework="pt") as file:
+                metadata = file.metadata()
+        except SafetensorError as error:
+            raise ValueError(str(error)) from None
+        return _facts(path.name, metadata, run)
+
+
+def _facts(file: str, metadata: Mapping[str, str] | None, run: str) -> TensorFacts:
+    found = unseal(file, json.loads((metadata or {}).get(_METADATA, "null")), run)
+    return check_form(TensorFacts, found.content)
+
+
+def _checksum(tensors: Mapping[str, Tensor]) -> str:
+    """Return a checksum of names, types, shapes and bytes."""
+    value = 0
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        value = zlib.crc32(repr((name, str(tensor.dtype), tuple(tensor.shape))).encode(), value)
+        if tensor.numel():
+            value = zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().data, value)
+    return f"{value:08x}"
