@@ -138,7 +138,7 @@ def test_status_tells_running_from_stopped(tmp_path, unweave):
         assert folder.status == "running"
         assert " running " in unweave("runs", "--store", tmp_path)[1]
     assert " stopped " in unweave("runs", "--store", tmp_path)[1]
-    write_json(folder.path / "failed.json", {"step": 10, "term": "rate", "checkpoint": None})
+    write_json(folder.path / "failed.json", {"step": 10, "term": "rate"})
     with folder.lock():
         assert folder.status == "failed"
     (folder.path / "failed.json").unlink()

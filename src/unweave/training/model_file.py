@@ -11,7 +11,7 @@ from pathlib import Path
 from unweave.core import spec
 from unweave.core.files import write_atomically
 from unweave.training.engine import Row
-from unweave.training.loop import Outcome
+from unweave.training.lane_group import Outcome
 from unweave.training.run import Run
 from unweave.training.store import DataRecord, tensors_from_bytes, tensors_to_bytes
 
