@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from unweave.core.files import write_atomically
-from unweave.training.loop import Outcome
+from unweave.training.lane_group import Outcome
 from unweave.training.records import (
     LogRow,
     MeasuredRow,

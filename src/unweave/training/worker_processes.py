@@ -80,18 +80,18 @@ class WorkerProcesses:
             self.close()
             raise failure
 
-    def run(self, step: int, steps: int) -> None:
-        """Take steps of all engines, from `step` on, and merge the workers' records into theirs."""
+    def run(self, step: int, steps: int, numbers: Sequence[int]) -> None:
+        """Take steps of some engines, from `step` on, and merge the workers' records."""
         try:
-            self._run(step, steps)
+            self._run(step, steps, numbers)
         except BaseException:
             self.close()
             raise
 
-    def _run(self, step: int, steps: int) -> None:
-        uneven = len(self.engines) % len(self._workers)
+    def _run(self, step: int, steps: int, numbers: Sequence[int]) -> None:
+        uneven = len(numbers) % len(self._workers)
         chunk = -(-steps // _ROUNDS) if uneven else steps
-        waiting = deque((number, step) for number in range(len(self.engines)))
+        waiting = deque((number, step) for number in numbers)
         idle, busy = list(self._workers), dict[Connection, tuple[int, int]]()
         while waiting or busy:
             while waiting and idle:
