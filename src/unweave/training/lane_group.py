@@ -203,37 +203,41 @@ class LaneGroup:
         return log, measures
 
     def _save(self) -> None:
-        """Write a checkpoint of every healthy lane, and then the failures of the others.
-
-        A failure is written when all healthy lanes have a checkpoint that names the lanes of the
-        group, and older checkpoints are deleted after that. So whenever this is stopped, the failed
-        lane either keeps its place when the group resumes, or fails again. A power failure never
-        leaves a checkpoint without its log: logs are on the disk before.
-        """
+        """Write a checkpoint of every healthy lane, if there is none, and delete older ones."""
         self._collect_measures()
+        if self.lanes.step != self._saved:
+            self._write_checkpoint()
+        for lane in self._healthy:
+            if folder := self.folders[lane]:
+                folder.drop_states(before=self.lanes.step)
+
+    def _write_checkpoint(self) -> None:
+        """Write the logs, then the states of healthy lanes, then the failures of the others.
+
+        Each is on the disk before the next, so that a power failure never leaves a state without
+        its log. A failure is written when all healthy lanes have a state that names the lanes of
+        the group, and older states are deleted after that. So whenever this is stopped, the failed
+        lane either keeps its place when the group resumes, or fails again.
+        """
         lanes = self.lanes
-        if lanes.step == self._saved:
-            return
         facts = {
             "lanes": [run.digest for run in lanes.runs],
             **arithmetic(lanes.runs, lanes.device, lanes.precision),
         }
         stored = [(lane, f) for lane, f in enumerate(self.folders) if f and not f.failure]
-        healthy = [(lane, folder) for lane, folder in stored if lane not in self.failures]
         with sync_once():
             for lane, folder in stored:
                 log, measures = self._results(lane)
                 folder.write_log(log)
                 folder.write_measures(measures)
         with sync_once():
-            for lane, folder in healthy:
-                folder.write_state(lanes.step, lanes.state.lane(lane), facts)
+            for lane, folder in stored:
+                if lane not in self.failures:
+                    folder.write_state(lanes.step, lanes.state.lane(lane), facts)
         with sync_once():
             for lane, folder in stored:
                 if lane in self.failures:
                     folder.write_failure(self.failures[lane])
-        for _, folder in healthy:
-            folder.drop_states(before=lanes.step)
         self._saved = lanes.step
 
     def _finish(self) -> None:
