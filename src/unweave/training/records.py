@@ -109,6 +109,7 @@ class StoredScores(TypedDict):
     seed: int
     labels: str
     continuous: str | None
+    step: NonNegativeInt
     scores: dict[str, StoredScore]
 
 

@@ -82,6 +82,7 @@ class ScoreFacts(NamedTuple):
     seed: int = 0  # of the metrics
     labels: str = ""  # fingerprint of the labels
     continuous: str | None = None  # factors that were declared continuous
+    step: int = 0  # that the weights are of
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> ScoreFacts:
