@@ -180,6 +180,42 @@ def test_a_killed_worker_is_detected(monkeypatch):
     assert multiprocessing.active_children() == []
 
 
+def test_workers_leave_signals_to_their_parent(monkeypatch, capfd):
+    """From the moment in which they are forked."""
+    fork, signals = os.fork, (signal.SIGINT, signal.SIGTERM)
+
+    def pressed():
+        if not (child := fork()):
+            for number in signals:
+                os.kill(os.getpid(), number)
+        return child
+
+    monkeypatch.setattr(os, "fork", pressed)
+    together = LanePool(lanes_of(runs_of()), Plan(3, 2, 1))
+    together.run(1)
+    for child in multiprocessing.active_children():
+        for number in signals:
+            os.kill(child.pid, number)
+    together.run(1)
+    assert together.lanes.step == 2
+    together.close()
+    assert capfd.readouterr().err == ""
+
+
+def test_workers_that_are_still_there_at_exit_are_ended():
+    """They do not receive the signal by which multiprocessing would end them."""
+    left = []
+
+    def leave():
+        left.append(LanePool(lanes_of(runs_of()), Plan(3, 3, 1)))
+        left[0].run(1)
+
+    process = multiprocessing.get_context("fork").Process(target=leave)
+    process.start()
+    process.join(60)
+    assert process.exitcode == 0
+
+
 def test_a_failed_fork_is_raised(monkeypatch):
     def refused():
         raise BlockingIOError(11, "Resource temporarily unavailable")
