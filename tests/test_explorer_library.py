@@ -99,7 +99,7 @@ def test_a_damaged_checkpoint_is_an_error_and_not_shown(folders):
         (run,) = json.loads(ask(server, "/manifest")[2])["runs"]
         status, _, body = ask(server, f"/model/{run['id']}")
     assert status == 500
-    assert "its checksum does not match" in json.loads(body)["error"]
+    assert "the checksum of its tensors does not match" in json.loads(body)["error"]
     assert "/" not in json.loads(body)["error"]
 
 

@@ -128,10 +128,13 @@ def explore_command(
 def write_explorer(model: FittedModel) -> Path | None:
     """Write explorer.html into the folder of a run, or print why there is none."""
     from unweave.explorer.share import share
+    from unweave.training.run_files import FolderInUse
 
     assert model.folder is not None
     try:
         path, _ = capture_warnings(share, model, model.folder / "explorer.html")
+    except FolderInUse:
+        raise
     except ValueError as error:
         print_notes(err, [f"run {model.run.digest} gets no explorer.html: {error}"])
         return None

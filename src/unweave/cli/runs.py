@@ -20,7 +20,9 @@ from unweave.cli.options import (
     output_format,
 )
 from unweave.core.console import err, out
-from unweave.core.notes import capture_warnings, print_notes
+from unweave.core.notes import capture_warnings, print_notes, print_warnings
+
+_MOST = 200  # runs in a table
 
 
 def runs_command(
@@ -79,7 +81,11 @@ def runs_command(
     from unweave.training.run_files import RunFiles, run_paths
 
     form = output_format(json_output, csv_output)
-    every = [read_run(RunFiles(path)) for path in run_paths(store)]
+    paths = run_paths(store)
+    if form == "table" and not where and not sort:
+        every = [read_run(RunFiles(path)) for path in paths[-_MOST:]]
+    else:
+        every = [read_run(RunFiles(path)) for path in paths]
     if not every and form == "table":
         out.print(f"{store} contains no runs yet; train one with `unweave train`")
         return
@@ -97,6 +103,7 @@ def runs_command(
     if not runs:
         out.print(f"0 of {len(every)} runs", highlight=False)
         return
+    found, runs = len(runs), runs[:_MOST] if sort else runs[-_MOST:]
     asked = [name.strip() for name in columns.split(",") if name.strip()]
     terms = ("distortion", "rate")  # not every objective has them
     shown = [full for n in asked for full in ([n] if n in terms else find_names(every, n))]
@@ -111,8 +118,9 @@ def runs_command(
             "the data",
             highlight=False,
         )
-    if len(runs) < len(every):
-        out.print(f"{len(runs)} of {len(every)} runs", highlight=False)
+    if len(runs) < len(paths):
+        more = "; --where chooses, and --csv and --json print all" if found >= _MOST else ""
+        out.print(f"{len(runs)} of {len(paths)} runs{more}", highlight=False)
 
 
 def report_command(
@@ -139,18 +147,30 @@ def report_command(
       unweave report runs/* --no-explorer
     """
     from unweave.cli.explore import write_explorer
-    from unweave.evaluation.loading import load
+    from unweave.evaluation.loading import load_each
     from unweave.report import write_report
+    from unweave.training.run_files import FolderInUse
     from unweave.training.store import Store
 
-    for model in load(Store(store).find_all(names), data=data, device=device):
+    folders = Store(store).find_all(names)
+    models, reasons = print_warnings(err, partial(load_each, folders, data=data, device=device))
+    for model in models:
         assert model.folder is not None
-        beside = write_explorer(model) if explorer else None
-        link = beside.name if beside else ""
-        write = partial(write_report, path=model.folder / "report.html", rows=rows, explorer=link)
-        path, warned = capture_warnings(write, model)
+        try:
+            beside = write_explorer(model) if explorer else None
+            place, link = model.folder / "report.html", beside.name if beside else ""
+            write = partial(write_report, path=place, rows=rows, explorer=link)
+            path, warned = capture_warnings(write, model)
+        except FolderInUse as error:
+            reasons[model.folder] = str(error)
+            continue
         print_notes(err, [f"run {model.run.digest}, scores of its report: {w}" for w in warned])
         print_notes(out, [str(each) for each in (path, beside) if each])
+    if len(folders) == len(reasons) == 1:
+        raise ValueError(next(iter(reasons.values())))
+    if reasons:
+        print_notes(err, (f"there is no report of {path}: {why}" for path, why in reasons.items()))
+        raise typer.Exit(1)
 
 
 def cite_command(name: RunArgument, store: StoreOption = Path("runs")) -> None:

@@ -7,13 +7,20 @@ import errno
 import hashlib
 import json
 import os
+import warnings
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO, NamedTuple, TypeVar
 
 from filelock import FileLock
+from pydantic import TypeAdapter
 
 from unweave.core.files import atomically, delete_unfinished, make_folder, write_atomically
+
+T = TypeVar("T")
+
+_BLOCK = 2**22  # bytes of a file read at once
 
 
 def data_folder() -> Path:
@@ -27,17 +34,24 @@ def cached_file(
     write: Callable[[BinaryIO], object],
     suffix: str = ".npy",
 ) -> Path:
-    """Return the file for a key, calling `write` to create it if it does not exist yet."""
+    """Return the file for a key, calling `write` to create it if it does not exist yet.
+
+    A file that has changed since is written again.
+    """
     path = folder / f"{_name(key)}{suffix}"
-    if path.exists():
+    if _is_intact(path):
         return path
     try:
         make_folder(folder)
         with FileLock(f"{path}.lock"):
-            if not path.exists():
+            if not _is_intact(path):
+                if path.exists():
+                    warnings.warn(f"{path} was damaged, and is written again", stacklevel=2)
                 delete_unfinished(folder, path.name)
+                delete_unfinished(folder, _facts_path(path).name)
                 with atomically(path) as file:
                     write(file)
+                _write_facts(path, _checksum(path))
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
@@ -48,16 +62,78 @@ def cached_file(
     return path
 
 
-def cached_json(key: Sequence[object], compute: Callable[[], Any]) -> Any:
-    """Return the JSON value for a key, calling `compute` if it was not stored before."""
+class _Facts(NamedTuple):
+    """What is known of a file in the cache: it is unchanged if its times are still the same."""
+
+    size: int
+    crc32: int
+    times: tuple[int, int]
+
+
+def _is_intact(path: Path) -> bool:
+    """Return whether a file is the one that was written; it is read only if its times differ."""
+    try:
+        facts, status = _read_json(_facts_path(path), _Facts), path.stat()
+    except (OSError, ValueError, RecursionError):
+        return False
+    if status.st_size != facts.size:
+        return False
+    if _times(status) == facts.times:
+        return True
+    if _checksum(path) != facts.crc32:
+        return False
+    with contextlib.suppress(OSError):  # a folder that is not writable
+        _write_facts(path, facts.crc32)
+    return True
+
+
+def _write_facts(path: Path, crc32: int) -> None:
+    status = path.stat()
+    _write_json(_facts_path(path), _Facts(status.st_size, crc32, _times(status)))
+
+
+def _facts_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}.json")
+
+
+def _times(status: os.stat_result) -> tuple[int, int]:
+    return status.st_mtime_ns, status.st_ctime_ns
+
+
+def _checksum(path: Path) -> int:
+    value = 0
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            value = zlib.crc32(block, value)
+    return value
+
+
+def cached_json(key: Sequence[object], form: type[T], compute: Callable[[], T]) -> T:
+    """Return the value of a form for a key, calling `compute` if it was not stored before."""
     path = data_folder() / "known" / f"{_name(key)}.json"
-    with contextlib.suppress(OSError, ValueError):
-        return json.loads(path.read_text())
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        return _read_json(path, form)
     value = compute()
     with contextlib.suppress(OSError):  # if it cannot be stored, it is computed again next time
         make_folder(path.parent)
-        write_atomically(path, json.dumps(value).encode())
+        with FileLock(path.parent / "lock"):
+            delete_unfinished(path.parent)
+            _write_json(path, value)
     return value
+
+
+def _write_json(path: Path, value: object) -> None:
+    """Write a value with a checksum, which covers the name of the file too."""
+    text = json.dumps(TypeAdapter(type(value)).dump_python(value))
+    write_atomically(path, f"{zlib.crc32((path.name + text).encode()):08x} {text}\n".encode())
+
+
+def _read_json(path: Path, form: type[T]) -> T:
+    """Read what `_write_json` wrote; raise a ValueError for anything else."""
+    crc32, _, text = path.read_text(encoding="utf-8").removesuffix("\n").partition(" ")
+    if crc32 != f"{zlib.crc32((path.name + text).encode()):08x}":
+        raise ValueError(f"{path} is damaged")
+    return TypeAdapter(form).validate_python(json.loads(text))
 
 
 def _name(key: Sequence[object]) -> str:

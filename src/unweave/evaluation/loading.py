@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, overload
 
+import torch
+
 from unweave.core.hints import nearest_path
 from unweave.data.splits import AnySplit, takes_all
 from unweave.evaluation.model import FittedModel
@@ -15,6 +17,7 @@ from unweave.networks import Network
 from unweave.training import Outcome, pick_device, recall
 from unweave.training.model_file import read_model
 from unweave.training.progress import failure_text
+from unweave.training.state import check_tensors
 from unweave.training.store import DataRecord, RunFolder, Store
 
 
@@ -111,6 +114,9 @@ def _load(path: str | Path, finder: SourceFinder, network: Network | None) -> Fi
             stacklevel=3,
         )
     try:
+        with torch.device("meta"):  # shapes alone
+            expected = run.build(record.schema.shape).state_dict()
+        check_tensors("its weights", outcome.weights, expected)
         source = finder.find(run.data, record)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None

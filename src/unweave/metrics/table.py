@@ -7,7 +7,8 @@ import json
 import os
 import warnings
 import zipfile
-from collections.abc import Sequence
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cached_property
@@ -40,6 +41,7 @@ from unweave.metrics.inputs import (
 )
 
 _HEAD = 5  # rows that a notebook shows
+_CHECKSUM = "checksum"  # the array that `save` adds
 _NEAR = 0.75  # similarity from which the name of an array counts as misspelt, from 0 to 1
 
 
@@ -215,7 +217,7 @@ name decides otherwise
         return str(size) if size else f"of real numbers as {self.value_counts[k]} classes"
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the table as .npz, atomically and without pickle."""
+        """Write the table as .npz, atomically, with a checksum and without pickle."""
         path = Path(path)
         present = {f.name: getattr(self, f.name) for f in fields(self)}
         arrays: dict[str, Any] = {
@@ -227,6 +229,7 @@ name decides otherwise
             arrays["continuous"] = np.array(self.continuous, dtype=np.str_)
         arrays["row_names"] = np.array(self.row_names, dtype=np.str_)
         arrays["periods"] = np.array(json.dumps(self.periods))
+        arrays[_CHECKSUM] = np.array(_checksum(arrays))
         content = io.BytesIO()
         np.savez(content, **arrays)
         write_atomically(path, content.getvalue())
@@ -262,7 +265,13 @@ name decides otherwise
 
         if factors is not None or not _is_npz(path):
             return cls(**read_files(path, factors, codes_key, factors_key))
-        arrays = _arrays(path, codes_key, factors_key, [f.name for f in fields(cls)])
+        arrays = _arrays(path, codes_key, factors_key, [*(f.name for f in fields(cls)), _CHECKSUM])
+        expected = _checksum(arrays)
+        if str(arrays.pop(_CHECKSUM, expected)) != expected and not (codes_key or factors_key):
+            raise ValueError(
+                f"{path} is damaged, its checksum does not match: measure again, `unweave "
+                "evaluate`, or leave the array `checksum` out of a table that you have changed"
+            )
         arrays.setdefault(FACTORS, np.zeros((len(arrays["codes"]), 0), np.int64))
         names = tuple(str(name) for name in arrays.pop("factor_names", ()))
         sizes = tuple(int(size) for size in arrays.pop("factor_sizes", ()))
@@ -288,6 +297,16 @@ name decides otherwise
     def _set(self, name: str, value: object) -> None:
         # The dataclass is frozen, but validation stores converted arrays.
         object.__setattr__(self, name, value)
+
+
+def _checksum(arrays: Mapping[str, NDArray[Any]]) -> str:
+    """Return a checksum of the names, types, shapes and values of arrays."""
+    value = 0
+    for name in sorted(arrays.keys() - {_CHECKSUM}):
+        array = np.ascontiguousarray(arrays[name])
+        value = zlib.crc32(f"{name} {array.dtype.str} {arrays[name].shape}".encode(), value)
+        value = zlib.crc32(array.tobytes(), value)
+    return f"{value:08x}"
 
 
 def _known(names: Sequence[str], fields: list[str], path: str | os.PathLike[str]) -> list[str]:

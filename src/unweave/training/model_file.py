@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from unweave.core.files import write_atomically
+from unweave.data.files.rows import UNREADABLE
 from unweave.training.lane_group import Outcome
 from unweave.training.records import (
     LogRow,
@@ -53,14 +54,18 @@ def write_model(path: Path, outcome: Outcome, record: DataRecord) -> None:
 
 def read_model(path: Path) -> tuple[Outcome, DataRecord]:
     """Read what `write_model` wrote; raise a ValueError for a damaged file or any other."""
+    content = io.BytesIO(path.read_bytes())
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(content) as archive:
             if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
-                raise KeyError("it is compressed")  # our own files are not
+                raise ValueError("it is compressed")  # our own files are not
+            names = archive.namelist()
+            if sorted(names) != sorted(_NAMES):
+                raise ValueError(f"it has the files {', '.join(names) or 'none'}")
             parts = {name: archive.read(name) for name in _NAMES}
-    except (zipfile.BadZipFile, KeyError, EOFError, NotImplementedError, RuntimeError) as error:
+    except UNREADABLE as error:
         raise ValueError(
-            f"{path} cannot be read ({str(error).strip(chr(39))}): expected a model as "
+            f"{path} cannot be read ({error}): expected a model as "
             "`model.save` writes it; the file is another one, or damaged"
         ) from None
     with reading(path):

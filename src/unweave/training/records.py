@@ -179,7 +179,7 @@ def lines_from_bytes(file: str, content: bytes, run: str) -> list[bytes]:
     """Return the lines that `rows_to_bytes` wrote for rows; raise a ValueError if they changed."""
     lines, _, last = content.removesuffix(b"\n").rpartition(b"\n")
     lines = lines + b"\n" if lines else b""
-    found = json.loads(last) if last else None
+    found = json.loads(last.decode()) if last else None
     if not isinstance(found, dict) or list(found) != [_SEAL]:
         raise ValueError("it does not end with a checksum: it was cut off, or changed")
     owner, crc32 = _read_seal(file, found[_SEAL], run)
@@ -190,7 +190,9 @@ def lines_from_bytes(file: str, content: bytes, run: str) -> list[bytes]:
 
 def rows_from_lines(form: Any, lines: Sequence[bytes]) -> list[Row]:
     """Parse lines that have rows of a form."""
-    rows: list[Row] = check_form(list[form], [json.loads(line) for line in lines])
+    rows: list[Row] = check_form(list[form], json.loads(f"[{b','.join(lines).decode()}]"))
+    if len(rows) != len(lines):
+        raise ValueError("a line has more than one row")
     return rows
 
 
@@ -202,7 +204,7 @@ def _read_seal(file: str, found: object, run: str | None) -> tuple[str, str]:
     if found["file"] != file:
         raise ValueError(f"it was written as {found['file']}")
     if not isinstance(owner, str) or (run is not None and owner != run):
-        raise ValueError(f"it belongs to run {owner}, and the folder has run {run}")
+        raise ValueError(f"it belongs to run {owner}, and run.json beside it to {run}")
     return owner, str(found["crc32"])
 
 
@@ -255,7 +257,7 @@ def write_record(path: Path, run: str, content: Mapping[str, Any]) -> None:
 def read_sealed(path: Path, run: str | None = None) -> Sealed:
     """Read a JSON object that `write_record` wrote, of a run if it is given."""
     with reading(path):
-        return unseal(path.name, json.loads(path.read_bytes()), run)
+        return unseal(path.name, json.loads(path.read_bytes().decode()), run)
 
 
 def read_record(path: Path, form: type[T], run: str) -> T:

@@ -77,13 +77,17 @@ def find_continuations(
     for digest, shorter in store.shorter_runs(unfinished).items():
         candidates[digest] = []
         for folder in shorter:
-            if folder.path.name in keys or folder.status == "not started":
+            if folder.path.name in keys:
                 continue
-            if folder.failure:
-                failed[keys[digest], folder.path.name] = digest, folder
-            if why := _difference(runs_by_digest[digest], folder, dataset, precision, measured):
+            try:
+                if folder.failure:
+                    failed[keys[digest], folder.path.name] = digest, folder
+                why = _difference(runs_by_digest[digest], folder, dataset, precision, measured)
+            except ValueError as error:  # one of its files is damaged
+                why = str(error)
+            if why:
                 refusals.setdefault(digest, _refusal(folder, why))
-            else:
+            elif folder.states:
                 lanes = _saved_lanes(folder)
                 candidates[digest].append(_Shorter(folder, max(folder.states), lanes))
     while True:
@@ -126,14 +130,13 @@ def _difference(
     run: Run, folder: RunFolder, dataset: Dataset, precision: str, measured: bool
 ) -> str:
     """Return why a run cannot continue a shorter one, apart from lanes; "" if it can."""
-    if (status := folder.status) not in ("finished", "stopped"):
+    if (status := folder.status) == "not started":
+        return ""
+    if status in ("running", "failed"):
         return "it is being trained" if status == "running" else "it has failed"
     if not (states := folder.states):
         return "its checkpoint, state-*.safetensors, was removed"
-    try:
-        record, facts = folder.read_data(), folder.read_state_facts(max(states))
-    except ValueError as error:
-        return str(error)
+    record, facts = folder.read_data(), folder.read_state_facts(max(states))
     if record.fingerprint != dataset.fingerprint:
         return "the data have changed"
     if run.labels and record.labels_fingerprint != dataset.labels_fingerprint:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -42,7 +42,8 @@ Status = Literal["finished", "failed", "running", "stopped", "not started"]
 RUN, LOG, MEASURES, FAILED = "run.json", "log.jsonl", "measures.jsonl", "failed.json"
 WEIGHTS = "weights.safetensors"
 
-_STATE = re.compile(r"state-(\d+)\.safetensors")
+_state = re.compile(r"state-(\d{1,18})\.safetensors").fullmatch
+_SCORES = re.compile(r"scores.*\.json")
 _LOCK_SECONDS = 1.0  # to wait for a lock: results are written in less
 
 
@@ -104,8 +105,9 @@ class RunFiles:
     def scores(self) -> dict[str, StoredScores]:
         """The content of each scores file, by split; the split it was trained on comes first."""
         found = {}
-        for path in sorted(self.path.glob("scores*.json"), key=lambda path: len(path.name)):
-            scores = self.read_scores(path)
+        names = [name for name in os.listdir(self.path) if _SCORES.fullmatch(name)]
+        for name in sorted(names, key=len):
+            scores = self.read_scores(self.path / name)
             found[scores["split"]] = scores
         return found
 
@@ -121,8 +123,9 @@ class RunFiles:
     @property
     def states(self) -> dict[int, Path]:
         """Checkpoints by step, the oldest first."""
-        found = ((_STATE.fullmatch(entry.name), entry) for entry in self.path.glob("state-*"))
-        return dict(sorted((int(match[1]), entry) for match, entry in found if match))
+        names = os.listdir(self.path) if self.path.is_dir() else []
+        steps = {int(found[1]): self.path / name for name in names if (found := _state(name))}
+        return dict(sorted(steps.items()))
 
     @property
     def status(self) -> Status:
@@ -204,12 +207,14 @@ def evenly_spaced(rows: Sequence[T], most: int | None) -> Sequence[T]:
     return [rows[round(place * (len(rows) - 1) / (most - 1))] for place in range(most)]
 
 
-def run_paths(root: Path, start: str = "") -> list[Path]:
-    """Return the folders in a store that hold a run and whose names begin so, the newest last."""
-    if not root.is_dir():
-        return []
-    with os.scandir(root) as entries:
-        paths = [Path(entry.path) for entry in entries if entry.name.startswith(start)]
+def names_in(root: Path) -> list[str]:
+    """Return the names of all entries of a folder; none if it does not exist."""
+    return os.listdir(root) if root.is_dir() else []
+
+
+def run_paths(root: Path, names: Iterable[str] | None = None) -> list[Path]:
+    """Return the folders of a store that hold a run, the newest last; only these, if given."""
+    paths = [root / name for name in (names_in(root) if names is None else names)]
     found = [path for path in paths if (path / RUN).exists()]
     return sorted(found, key=lambda path: path.stat().st_mtime) if len(found) > 1 else found
 

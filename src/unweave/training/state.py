@@ -139,6 +139,19 @@ def initial_state(runs: Sequence[Run], nets: Nets, device: torch.device, half: b
     return LaneState(nets, optimisers, parameters, buffers, half)
 
 
+def check_tensors(what: str, found: Tensors, expected: Tensors) -> None:
+    """Refuse tensors that have other names, types or shapes than those of a run."""
+    for name in {**expected, **found}:
+        forms = [
+            f"{tuple(each[name].shape)} of {each[name].dtype}" if name in each else "none"
+            for each in (expected, found)
+        ]
+        if forms[0] != forms[1]:
+            raise ValueError(
+                f"expected {name} of {what}: {forms[0]}, got {forms[1]}; use another store"
+            )
+
+
 def model_weights(saved: Tensors) -> Tensors:
     """Select parameters and buffers from the tensors that `LaneState.lane` returned."""
     kinds = {"parameters", "buffers"}

@@ -22,7 +22,7 @@ from unweave.training.flat_parameters import Tensors, like_parameter
 from unweave.training.precision import Precision, half_precision, matmul_precision
 from unweave.training.run import Run
 from unweave.training.sampler import Sampler
-from unweave.training.state import initial_state
+from unweave.training.state import check_tensors, initial_state
 from unweave.training.weights import WeightTable
 
 LOSS = "loss"  # name in the log of the model's loss, the weighted sum of its terms
@@ -90,11 +90,9 @@ class Lanes:
     def restore(self, saved: Sequence[Tensors], step: int) -> None:
         """Continue at a step from the tensors of each lane, as `LaneState.lane` returned them."""
         for lane, tensors in enumerate(saved):
-            if wrong := self.state.lane(lane).keys() ^ tensors.keys():
-                raise ValueError(
-                    f"expected a checkpoint of run {self.runs[lane].digest}, got one in which "
-                    f"{min(wrong)!r} is missing or unknown; use another store"
-                )
+            check_tensors(
+                f"the checkpoint of run {self.runs[lane].digest}", tensors, self.state.lane(lane)
+            )
             self.state.restore(lane, tensors)
         self.seek(step)
 

@@ -14,10 +14,12 @@ runs/<digest>/run.json             the run
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,7 +42,7 @@ from unweave.training.records import (
     write_record,
 )
 from unweave.training.run import Run
-from unweave.training.run_files import RUN, RunFiles, run_paths
+from unweave.training.run_files import RUN, RunFiles, names_in, run_paths
 from unweave.training.tensor_files import read_facts, read_tensors, write_tensors
 
 DATA = "data.json"
@@ -240,20 +242,26 @@ class Store:
 
     def find_all(self, names: Iterable[str]) -> list[Path]:
         """The folders of runs by their names, as `find` takes them, each once."""
-        return list(dict.fromkeys(self.find(name).path for name in names))
+        listed = functools.cache(partial(names_in, self.root))  # once for all names
+        return list(dict.fromkeys(self._find(name, listed).path for name in names))
 
     def find(self, name: str) -> RunFolder:
         """Find a run by path, digest or start of a digest; an existing path comes first."""
-        refuse_model_file(name)
-        if (Path(name) / RUN).exists():
-            return RunFolder(Path(name))
-        return self.named(name)
+        return self._find(name, partial(names_in, self.root))
 
-    def named(self, name: str) -> RunFolder:
-        """Find a run of this store by its digest, or by the start of a digest if only one fits."""
+    def _find(self, name: str, listed: Callable[[], list[str]]) -> RunFolder:
+        refuse_model_file(name)
+        return RunFolder(Path(name)) if (Path(name) / RUN).exists() else self.named(name, listed)
+
+    def named(self, name: str, listed: Callable[[], list[str]] | None = None) -> RunFolder:
+        """Find a run of this store by its digest, or by the start of a digest if only one fits.
+
+        `listed` returns the names in the store, if they were listed before.
+        """
         if (self.root / name / RUN).exists():
             return RunFolder(self.root / name)
-        hits = run_paths(self.root, name)
+        known = listed() if listed else names_in(self.root)
+        hits = run_paths(self.root, [each for each in known if each.startswith(name)])
         if len(hits) == 1:
             return RunFolder(hits[0])
         known = [path.name for path in hits or run_paths(self.root)]

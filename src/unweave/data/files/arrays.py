@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary, finalize
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 from torch import Tensor
 
 from unweave.core.spec import spec, tag
@@ -320,7 +320,7 @@ def build_dataset(
     cached = bool(key) and (streamed or count * row_bytes(whole) > MOST)
     pass_key = [*key, *layout[:2]]
     if cached:
-        values = Scan(*cached_json([*pass_key, "scan"], lambda: scan(whole, layout.arrange)))
+        values = cached_json([*pass_key, "scan"], Scan, lambda: scan(whole, layout.arrange))
     else:
         values = scan(whole, layout.arrange)
     if values.broken is not None:
@@ -328,11 +328,7 @@ def build_dataset(
     dtype = rows.dtype.newbyteorder("=")
     method = choose_method(dtype, values, layout, scale)
     second = partial(measure, whole, layout, method)
-    if cached:
-        stored = cached_json([*pass_key, "scaling", method], lambda: dataclasses.asdict(second()))
-        scaling = TypeAdapter(Scaling).validate_python(stored)
-    else:
-        scaling = second()
+    scaling = cached_json([*pass_key, "scaling", method], Scaling, second) if cached else second()
     interpretation = interpret(dtype, values, layout, scaling, value_names)
     schema = Schema(
         size=rows.shape[0],

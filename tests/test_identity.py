@@ -1,0 +1,222 @@
+"""What is read back is what was written: renamed, edited, copied and moved files; locks."""
+
+import errno
+import json
+import multiprocessing
+import shutil
+import struct
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import unweave as uw
+from datasets import CPU, SMALL, small_run
+from stored_files import rewrite, stored_scores
+from unweave.core.files import UNFINISHED
+from unweave.data.cache import cached_file, cached_json
+from unweave.evaluation.loading import load_each
+from unweave.training import train
+from unweave.training.run_files import FolderInUse, RunFiles, run_paths
+from unweave.training.store import RunFolder, ScoreFacts, Store
+
+FIELDS = dict(network=uw.MLP((8,)), latent=uw.Gaussian(2), batch_size=16, steps=6, progress=False)
+DATASET = SMALL.load(CPU)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return RunFolder(uw.fit(SMALL, store=tmp_path / "runs", **FIELDS).folder)
+
+
+def test_a_checkpoint_renamed_to_another_step_is_not_resumed(tmp_path):
+    """It used to continue at the step of its name."""
+    run, store = small_run(steps=6), Store(tmp_path)
+    train([run], DATASET, store)
+    folder = store.folder(run)
+    folder.weights.unlink()
+    folder.states[6].rename(folder.path / "state-3.safetensors")
+    with pytest.raises(ValueError, match=r"state-3.safetensors .*written as state-6.safetensors"):
+        train([run], DATASET, store)
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "state-6.safetensors"])
+def test_the_checksum_of_tensors_covers_types_and_shapes(folder, name):
+    """ "F32" changed to "I32" used to train to nonsense without an error."""
+    path = folder.path / name
+    content = path.read_bytes()
+    size = struct.unpack("<Q", content[:8])[0]
+    for old, new in ((b'"F32"', b'"I32"'), (b'"shape":[8]', b'"shape":[2,4]')):
+        assert old in content[: 8 + size]
+        header = content[8 : 8 + size].replace(old, new)
+        path.write_bytes(struct.pack("<Q", len(header)) + header + content[8 + size :])
+        read = folder.read_weights if name.startswith("w") else lambda: folder.read_state(6)
+        with pytest.raises(ValueError, match=f"{name} .*checksum of its tensors"):
+            read()
+
+
+def test_a_changed_setting_is_noticed_even_with_a_new_checksum(folder):
+    """relu changed to tanh used to give other scores without an error."""
+    path = folder.path / "run.json"
+    intact = path.read_text()
+    path.write_text(intact.replace('"relu"', '"tanh"'))
+    with pytest.raises(ValueError, match=r"run\.json cannot be read \(its checksum does not match"):
+        uw.load(folder.path)
+    path.write_text(intact)
+    network = json.loads(intact)["network"]
+    rewrite(path, {"network": network | {"activation": "tanh"}})
+    with pytest.raises(ValueError, match=f"stored as {folder.path.name}"):
+        uw.load(folder.path)
+
+
+def test_a_folder_may_be_moved_copied_and_renamed(folder, tmp_path):
+    expected = uw.load(folder.path).encode(DATASET)
+    shutil.copytree(folder.path, tmp_path / "elsewhere" / folder.path.name)
+    folder.path.rename(tmp_path / "runs" / "my favourite")
+    for place in ("elsewhere", "runs"):
+        (path,) = run_paths(tmp_path / place)
+        model = uw.load(path)
+        assert np.array_equal(model.encode(DATASET), expected)
+        RunFolder(path).write_scores(ScoreFacts("all", 9, "mean"), stored_scores({"a/b": 1.0}))
+        assert RunFolder(path).metrics == ("a/b",)
+
+
+@pytest.mark.parametrize("name", ["run.json", "data.json", "log.jsonl", "weights.safetensors"])
+def test_one_odd_file_leaves_the_other_runs_as_they_are(tmp_path, unweave, name):
+    folders = [m.folder for m in uw.fit(SMALL, seed=range(3), store=tmp_path, **FIELDS)]
+    (folders[1] / name).write_text("null")
+    models, reasons = load_each(folders, device="cpu")
+    assert [model.folder for model in models] == [folders[0], folders[2]]
+    assert name in reasons[folders[1]]
+    code, out, err = unweave("evaluate", *folders, "--metrics", "mig", "--device", "cpu")
+    assert (code, "Traceback" in err, str(folders[1] / name) in err) == (1, False, True)
+    assert folders[0].name in out
+    code, out, err = unweave("evaluate", folders[1], "--metrics", "mig", "--device", "cpu")
+    assert (code, out, str(folders[1] / name) in err) == (2, "", True)
+
+
+def test_no_torch_is_loaded_to_list_runs(folder):
+    script = "import sys; sys.argv[1:] = ['runs', '--store', sys.argv[1]]\n"
+    script += "from unweave.cli.main import main\n"
+    script += "try: main()\nfinally: assert 'torch' not in sys.modules, 'torch'"
+    command = [sys.executable, "-c", script, folder.path.parent]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, folder.path.name in done.stdout) == (0, True), done.stderr
+
+
+def test_a_table_shows_the_newest_of_many_runs(tmp_path, unweave, monkeypatch):
+    monkeypatch.setattr("unweave.cli.runs._MOST", 2)
+    for seed in range(4):
+        run = small_run(seed=seed)
+        Store(tmp_path).folder(run).create(run)
+        time.sleep(0.01)
+    names = [path.name for path in run_paths(tmp_path)]
+    _, out, _ = unweave("runs", "--store", tmp_path)
+    assert [name in out for name in names] == [False, False, True, True]
+    assert "2 of 4 runs; --where chooses" in out
+    _, out, _ = unweave("runs", "--store", tmp_path, "--sort", "seed")
+    assert [name in out for name in names] == [True, True, False, False]
+    assert all(name in unweave("runs", "--store", tmp_path, "--csv")[1] for name in names)
+
+
+# ---- locks
+
+
+def hold(path, taken, done):
+    with RunFiles(path).lock():
+        taken.set()
+        done.wait(60)
+
+
+@pytest.fixture
+def held(folder, monkeypatch):
+    """The folder of a run, in which another process is writing."""
+    monkeypatch.setattr("unweave.training.run_files._LOCK_SECONDS", 0.01)
+    context = multiprocessing.get_context("fork")
+    taken, done = context.Event(), context.Event()
+    process = context.Process(target=hold, args=(folder.path, taken, done))
+    process.start()
+    taken.wait(60)
+    yield folder
+    done.set()
+    process.join()
+
+
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
+def test_whoever_writes_in_a_run_folder_holds_its_lock(held, unweave, monkeypatch):
+    """Training used to delete what `evaluate` and `report` were writing."""
+    monkeypatch.setattr("unweave.report.page.render", lambda *_, **__: "page")
+    monkeypatch.setattr("unweave.explorer.share.shared_page", lambda *_: b"page")
+    litter = held.path / f"{UNFINISHED}0-scores.json"
+    litter.write_bytes(b"half")
+    model = uw.load(held.path, device="cpu")
+    with pytest.raises(FolderInUse, match="another process is writing in"):
+        train([model.run], DATASET, Store(held.path.parent))
+    with pytest.raises(FolderInUse):
+        uw.write_report(model, held.path / "report.html")
+    with pytest.raises(FolderInUse):
+        uw.share(model, held.path / "explorer.html")
+    assert unweave("report", held.path, "--no-explorer")[0] == 2
+    code, out, err = unweave("evaluate", held.path, "--metrics", "mig", "--device", "cpu")
+    assert (code, "mig/chen2018" in out) == (0, True)
+    assert f"scores of run {model.run.digest} are not stored: another process" in err
+    assert litter.read_bytes() == b"half"
+    assert not (held.path / "scores.json").exists()
+
+
+@pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
+def test_evaluate_prints_scores_of_a_store_that_is_read_only(folder, unweave, monkeypatch):
+    """It used to compute all scores and then print nothing."""
+
+    def refuse(*_, **__):
+        raise OSError(errno.EROFS, "Read-only file system", str(folder.path / "lock"))
+
+    monkeypatch.setattr("unweave.training.run_files.FileLock", refuse)
+    code, out, err = unweave("evaluate", folder.path, "--metrics", "mig", "--device", "cpu")
+    assert (code, "mig/chen2018" in out) == (0, True)
+    note = f"scores are not stored: {folder.path.parent} is not writable (Read-only file system)"
+    assert note in err
+
+
+# ---- the cache of data
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut", "empty", "unknown"])
+def test_a_damaged_file_of_the_cache_is_written_again(tmp_path, damage):
+    """A damaged copy of a published dataset used to be trained on."""
+    content, written = bytes(range(256)) * 100, []
+
+    def write(file):
+        written.append(1)
+        file.write(content)
+
+    path = cached_file(tmp_path, ["key"], write)
+    assert cached_file(tmp_path, ["key"], write) == path
+    shutil.copytree(tmp_path, tmp_path / "copy")
+    (tmp_path / "copy" / path.name).touch()
+    cached_file(tmp_path / "copy", ["key"], write)  # other times, the same bytes
+    assert len(written) == 1
+    changed = {"flipped": b"\x01" + content[1:], "cut": content[:-1], "empty": b""}
+    if damage in changed:
+        path.write_bytes(changed[damage])
+    else:
+        path.with_name(f"{path.name}.json").write_text("null")
+    with pytest.warns(UserWarning, match="was damaged, and is written again"):
+        cached_file(tmp_path, ["key"], write)
+    assert (path.read_bytes(), len(written)) == (content, 2)
+    assert cached_file(tmp_path, ["key"], write) == path
+
+
+@pytest.mark.parametrize("wrong", ["", "null", "[]", "{}", "[1, 2]", "3", "[" * 10**5, "\xff"])
+def test_known_facts_of_the_wrong_form_are_computed_again(tmp_path, monkeypatch, wrong):
+    monkeypatch.setenv("UNWEAVE_DATA", str(tmp_path))
+    fact = (1.5, float("inf"), "text")
+    form = tuple[float, float, str]
+    assert cached_json(["key"], form, lambda: fact) == fact
+    assert cached_json(["key"], form, lambda: None) == fact
+    (path,) = (tmp_path / "known").iterdir()
+    path.write_text(wrong, encoding="latin1")
+    assert cached_json(["key"], form, lambda: fact) == fact
+    assert cached_json(["key"], form, lambda: None) == fact
