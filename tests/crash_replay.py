@@ -19,7 +19,7 @@ from unittest.mock import patch
 from unweave.core import files
 from unweave.core.files import UNFINISHED, Disk
 
-KINDS = [name for name in vars(Disk) if not name.startswith("_")]
+PARTS = 4  # of a file that was not synced, of which only the first ones may be left
 
 
 class Operation(NamedTuple):
@@ -125,9 +125,9 @@ class Node:
         if len(self.versions) == 1:
             return self.versions
         old, new = self.versions[0], self.versions[-1]
-        part = new[: (len(old) + len(new)) // 2]
-        zeros = old + bytes(max(0, len(new) - len(old)))
-        return list(dict.fromkeys([*self.versions, part, zeros]))
+        grown = max(0, len(new) - len(old))
+        parts = [new[: len(old) + grown * part // PARTS] for part in range(PARTS)]
+        return list(dict.fromkeys([*self.versions, *parts, old + bytes(grown)]))
 
 
 class DiskModel:
