@@ -5,6 +5,7 @@ The figures that docs/reliability.md quotes: pytest -m slow -s tests/test_crash_
 
 import errno
 import hashlib
+import itertools
 import random
 from dataclasses import dataclass
 from pathlib import Path
