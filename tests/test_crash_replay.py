@@ -152,10 +152,8 @@ def test_whatever_a_crash_leaves_opens_and_the_rerun_ends_alike(job, most, rerun
 @pytest.mark.parametrize("job", JOBS, indirect=True)
 @pytest.mark.parametrize("every", [37, pytest.param(1, marks=pytest.mark.slow)])
 def test_an_operation_that_fails_is_one_line_and_loses_nothing(job, every):
-    numbers = (errno.ENOSPC, errno.EIO)
-    faults = [(place, number) for place in range(len(job.operations)) for number in numbers][
-        ::every
-    ]
+    places, numbers = range(len(job.operations)), (errno.ENOSPC, errno.EIO)
+    faults = list(itertools.product(places, numbers))[::every]
     for place, number in faults:
         build(job.root, job.before)
         with using(FailingDisk(place, number)) as disk:
