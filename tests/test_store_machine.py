@@ -193,7 +193,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 @pytest.mark.filterwarnings("ignore::unweave.metrics.FewRowsWarning")
 @pytest.mark.parametrize(
-    ("examples", "rules"), [(6, 6), pytest.param(300, 12, marks=pytest.mark.slow)]
+    ("examples", "rules"), [(5, 6), pytest.param(100, 10, marks=pytest.mark.slow)]
 )
 def test_every_run_ends_as_if_undisturbed(examples, rules):
     run_state_machine_as_test(
